@@ -1,0 +1,8 @@
+//! A bisect-and-replay regression tester for GPU loss and gradient kernels.
+//!
+//! The library neither prints nor reads user configuration; everything a terminal sees is made
+//! in the `cli` module. `docs/architecture.md` shows how the parts depend on each other.
+#![deny(missing_docs)]
+#![deny(unsafe_code)]
+
+pub mod tensor;
