@@ -5,4 +5,5 @@
 #![deny(missing_docs)]
 #![deny(unsafe_code)]
 
+pub mod summary;
 pub mod tensor;

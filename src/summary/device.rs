@@ -1,0 +1,73 @@
+//! Summaries that a GPU made: what `kernels/summary.cu` leaves for the host to add up.
+//!
+//! Arithmetic only; the launch is the GPU's.
+
+use super::checksum::Sums;
+use super::pass::Part;
+use super::sketch::{PROJECTIONS, Sketch};
+use super::{Summary, close, is_safe, join};
+use crate::tensor::DType;
+
+/// What one block of `kernels/summary.cu` adds to a summary.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+#[allow(missing_docs)]
+pub struct DevicePart {
+    pub x: u64,
+    pub y: u64,
+    pub sketch: [f64; PROJECTIONS],
+    pub sum: f64,
+    pub squares: f64,
+    pub min: f64,
+    pub max: f64,
+    pub finite: u64,
+    pub zeros: u64,
+    pub nan: u64,
+    pub inf: u64,
+    pub unwritten: u64,
+}
+
+/// The name of `dtype` in `kernels/summary.cu`.
+pub fn element(dtype: DType) -> &'static str {
+    match dtype {
+        DType::F64 => "F64",
+        DType::F32 => "F32",
+        DType::F16 => "F16",
+        DType::BF16 => "BF16",
+        DType::I64 => "I64",
+        DType::I32 => "I32",
+        DType::I16 => "I16",
+        DType::I8 => "I8",
+        DType::U64 => "U64",
+        DType::U32 => "U32",
+        DType::U16 => "U16",
+        DType::U8 | DType::Bool => "U8",
+    }
+}
+
+/// The summary of a tensor whose blocks gave `parts`; none where the plain sums leave the range of
+/// float64, which takes a second look at the elements.
+pub fn finish(parts: &[DevicePart], dtype: DType, shape: &[usize]) -> Option<Summary> {
+    let total = parts.iter().map(DevicePart::part).reduce(join)?;
+    let max_abs = if total.finite == 0 { 0.0 } else { total.max.max(-total.min) };
+    let moments = (total.sum_of_squares.sqrt(), total.sum / total.finite as f64);
+    is_safe(&total, max_abs).then(|| close(&total, dtype, shape, max_abs, moments))
+}
+
+impl DevicePart {
+    fn part(&self) -> Part {
+        Part {
+            sums: Sums::of(self.x, self.y),
+            sketch: Sketch(self.sketch),
+            finite: self.finite,
+            sum: self.sum,
+            sum_of_squares: self.squares,
+            min: self.min,
+            max: self.max,
+            zeros: self.zeros,
+            nan: self.nan,
+            inf: self.inf,
+            unwritten: self.unwritten,
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! Poison: what buffers hold before a replay, so that what was never written can be told.
+
+use rayon::prelude::*;
+use serde::{Deserialize, Serialize};
+
+use crate::tensor::{DType, TensorView};
+
+/// Eight bytes that are repeated over a buffer before a replay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Poison {
+    /// The bytes, the first one at the start of the buffer.
+    pub pattern: [u8; 8],
+}
+
+/// 0x7FA5 in every 16 bits: a signalling NaN as f32 and bf16, so that arithmetic on it shows.
+pub const POISON_A: Poison = Poison { pattern: [0xA5, 0x7F, 0xA5, 0x7F, 0xA5, 0x7F, 0xA5, 0x7F] };
+/// 0x7149 in every 16 bits: finite and large as any float, so that a maximum or a clamp shows.
+pub const POISON_B: Poison = Poison { pattern: [0x49, 0x71, 0x49, 0x71, 0x49, 0x71, 0x49, 0x71] };
+
+/// Indices that [`written`] lists of each kind.
+pub const LISTED: usize = 8;
+/// Bytes that one task of [`written`] looks at; a multiple of eight.
+const TASK_BYTES: usize = 1 << 18;
+
+/// What two replays that differ only in their poison tell about one output.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Written {
+    /// Elements that still hold the poison in both replays.
+    pub unwritten: u64,
+    /// The first of them, at most [`LISTED`], by row-major index.
+    pub first_unwritten: Vec<u64>,
+    /// Elements that were written but differ: they depend on memory that nobody wrote.
+    pub poison_dependent: u64,
+    /// The first of them, at most [`LISTED`], by row-major index.
+    pub first_poison_dependent: Vec<u64>,
+}
+
+/// Two tensors that cannot be two replays of one output.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("outputs of the two poison patterns differ in kind: {a} and {b}")]
+pub struct PoisonMismatch {
+    a: String,
+    b: String,
+}
+
+impl Poison {
+    /// Fills `buffer` with the pattern.
+    pub fn fill(&self, buffer: &mut [u8]) {
+        for chunk in buffer.chunks_mut(8) {
+            chunk.copy_from_slice(&self.pattern[..chunk.len()]);
+        }
+    }
+
+    /// Whether element `index` of size `size`, with these bytes, still holds the pattern.
+    fn covers(&self, bytes: &[u8], index: usize) -> bool {
+        let phase = (index * bytes.len()) % 8;
+        self.pattern[phase..phase + bytes.len()] == *bytes
+    }
+
+    /// Counts the elements that still hold the pattern; `bytes` starts at a multiple of eight.
+    #[inline(always)]
+    pub(super) fn count(&self, bytes: &[u8], dtype: DType) -> u64 {
+        macro_rules! count {
+            ($t:ty) => {{
+                const SIZE: usize = size_of::<$t>();
+                let mut total = 0u64;
+                let (words, rest) = bytes.as_chunks::<8>();
+                for word in words {
+                    for (got, want) in
+                        word.as_chunks::<SIZE>().0.iter().zip(self.pattern.as_chunks::<SIZE>().0)
+                    {
+                        total += u64::from(<$t>::from_le_bytes(*got) == <$t>::from_le_bytes(*want));
+                    }
+                }
+                for (got, want) in
+                    rest.as_chunks::<SIZE>().0.iter().zip(self.pattern.as_chunks::<SIZE>().0)
+                {
+                    total += u64::from(got == want);
+                }
+                total
+            }};
+        }
+        match dtype.size() {
+            8 => count!(u64),
+            4 => count!(u32),
+            2 => count!(u16),
+            _ => count!(u8),
+        }
+    }
+}
+
+/// Tells unwritten and poison-dependent elements from a replay `a` that started with [`POISON_A`]
+/// and a replay `b` that started with [`POISON_B`], all else being equal.
+///
+/// Two NaNs count as the same value.
+///
+/// # Errors
+/// [`PoisonMismatch`] if dtype or shape differ.
+pub fn written(a: &TensorView, b: &TensorView) -> Result<Written, PoisonMismatch> {
+    if a.dtype != b.dtype || a.shape != b.shape || a.bytes.len() != b.bytes.len() {
+        let kind = |t: &TensorView| format!("{} {:?}", t.dtype, t.shape);
+        return Err(PoisonMismatch { a: kind(a), b: kind(b) });
+    }
+    let per_task = TASK_BYTES / a.dtype.size();
+    let parts: Vec<Written> = (a.bytes.par_chunks(TASK_BYTES))
+        .zip(b.bytes.par_chunks(TASK_BYTES))
+        .enumerate()
+        .map(|(task, (left, right))| written_part(a.dtype, task * per_task, left, right))
+        .collect();
+    Ok(parts.into_iter().fold(Written::default(), Written::followed_by))
+}
+
+/// [`written`] for elements `first..`, whose bytes are `a` and `b`.
+fn written_part(dtype: DType, first: usize, a: &[u8], b: &[u8]) -> Written {
+    let mut part = Written::default();
+    if a == b {
+        return part;
+    }
+    for (offset, (left, right)) in
+        a.chunks_exact(dtype.size()).zip(b.chunks_exact(dtype.size())).enumerate()
+    {
+        let index = first + offset;
+        if left == right {
+            continue;
+        }
+        if POISON_A.covers(left, index) && POISON_B.covers(right, index) {
+            part.unwritten += 1;
+            list(&mut part.first_unwritten, index);
+        } else if !(is_nan(dtype, left) && is_nan(dtype, right)) {
+            part.poison_dependent += 1;
+            list(&mut part.first_poison_dependent, index);
+        }
+    }
+    part
+}
+
+fn list(indices: &mut Vec<u64>, index: usize) {
+    if indices.len() < LISTED {
+        indices.push(index as u64);
+    }
+}
+
+fn is_nan(dtype: DType, bytes: &[u8]) -> bool {
+    dtype.is_float() && TensorView { dtype, shape: &[], bytes }.get_f64(0).is_nan()
+}
+
+impl Written {
+    /// Joins what was found in elements that lie behind those of `self`.
+    fn followed_by(mut self, next: Written) -> Written {
+        self.unwritten += next.unwritten;
+        self.poison_dependent += next.poison_dependent;
+        let join = |own: &mut Vec<u64>, more: Vec<u64>| {
+            own.extend(more);
+            own.truncate(LISTED);
+        };
+        join(&mut self.first_unwritten, next.first_unwritten);
+        join(&mut self.first_poison_dependent, next.first_poison_dependent);
+        self
+    }
+}

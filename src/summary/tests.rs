@@ -1,0 +1,368 @@
+//! The claims of `docs/checksum.md`, and of the summary as a whole.
+
+use std::collections::HashSet;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::tensor::DType;
+
+/// A tensor that owns its parts.
+pub(crate) struct Owned {
+    dtype: DType,
+    shape: Vec<usize>,
+    bytes: Vec<u8>,
+}
+
+impl Owned {
+    fn new(dtype: DType, shape: &[usize], bytes: Vec<u8>) -> Owned {
+        Owned { dtype, shape: shape.to_vec(), bytes }
+    }
+
+    fn f32(values: &[f32]) -> Owned {
+        let bytes = values.iter().flat_map(|v| v.to_le_bytes()).collect();
+        Owned::new(DType::F32, &[values.len()], bytes)
+    }
+
+    fn f64(values: &[f64]) -> Owned {
+        let bytes = values.iter().flat_map(|v| v.to_le_bytes()).collect();
+        Owned::new(DType::F64, &[values.len()], bytes)
+    }
+
+    fn view(&self) -> TensorView<'_> {
+        TensorView { dtype: self.dtype, shape: &self.shape, bytes: &self.bytes }
+    }
+
+    fn summary(&self) -> Summary {
+        summarize(&self.view(), None)
+    }
+
+    fn checksum(&self) -> Checksum {
+        self.summary().checksum
+    }
+}
+
+/// A small generator for test data: xorshift64*.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_F491_4F6C_DD1D)
+    }
+}
+
+/// The checksum a second time, one unit after the other, straight from the document.
+fn checksum_of_the_document(dtype_number: u64, shape: &[usize], canonical: &[u8]) -> String {
+    let f = |v: u64| {
+        let product = (v % (1 << 32)) * (v / (1 << 32));
+        product.rotate_left(32)
+    };
+    let p = |x: u64, y: u64| {
+        let x = x.wrapping_add(f(y));
+        let y = y.wrapping_add(f(x));
+        let x = x.wrapping_add(f(y));
+        (x, y.wrapping_add(f(x)))
+    };
+    let (start_x, start_y) = (0x243F6A8885A308D3u64, 0x13198A2E03707344u64);
+    let (step_x, step_y) = (0x9E3779B97F4A7C15u64, 0xD1B54A32D192ED03u64);
+    let mut padded = canonical.to_vec();
+    while !padded.len().is_multiple_of(128) {
+        padded.push(0);
+    }
+    let word = |n: usize| u64::from_le_bytes(padded[8 * n..8 * n + 8].try_into().unwrap());
+    let (mut sum_x, mut sum_y) = (0u64, 0u64);
+    for u in 0..padded.len() / 16 {
+        let (chunk, lane) = (u / 8, u % 8);
+        let (w0, w1) = (word(16 * chunk + lane), word(16 * chunk + 8 + lane));
+        let x = w0.wrapping_add(start_x).wrapping_add(step_x.wrapping_mul(u as u64));
+        let y = w1.wrapping_add(start_y).wrapping_add(step_y.wrapping_mul(u as u64));
+        let (x, y) = p(x, y);
+        sum_x = sum_x.wrapping_add(x);
+        sum_y = sum_y.wrapping_add(y);
+    }
+    let (mut x, mut y) = (sum_x, sum_y);
+    let header = (dtype_number << 32) + shape.len() as u64;
+    for h in std::iter::once(header).chain(shape.iter().map(|&size| size as u64)) {
+        (x, y) = p(x.wrapping_add(start_x) ^ h, y.wrapping_add(start_y));
+    }
+    format!("{x:016x}{y:016x}")
+}
+
+#[test]
+fn the_document_s_test_vectors_hold() {
+    let ramp: Vec<f32> = (0..1000).map(|i| i as f32).collect();
+    let cases = [
+        ("empty f32 [0]", Owned::f32(&[])),
+        ("f32 [1]: 1", Owned::f32(&[1.0])),
+        ("f32 [2]: 0, -0", Owned::f32(&[0.0, -0.0])),
+        ("f32 [1]: NaN", Owned::f32(&[f32::from_bits(0xFFA0_0001)])),
+        ("f32 [1000]: 0, 1, 2, ...", Owned::f32(&ramp)),
+        ("u8 [2, 3]: 1 to 6", Owned::new(DType::U8, &[2, 3], vec![1, 2, 3, 4, 5, 6])),
+        ("bool []: true", Owned::new(DType::Bool, &[], vec![1])),
+        ("f64 [3]: 1, inf, NaN", Owned::f64(&[1.0, f64::INFINITY, -f64::NAN])),
+    ];
+    let text: String =
+        cases.iter().map(|(name, t)| format!("| {name} | `{}` |\n", t.checksum())).collect();
+    let document = include_str!("../../docs/checksum.md");
+    assert!(document.contains(&text), "the document lacks\n{text}");
+}
+
+proptest! {
+    #[test]
+    fn the_pass_agrees_with_the_document(
+        bytes in prop::collection::vec(any::<u8>(), 0..700),
+        repeat in 1usize..4,
+    ) {
+        let bytes = bytes.repeat(repeat * 5);
+        let shape = [repeat * 5, bytes.len() / (repeat * 5)];
+        let expected = checksum_of_the_document(12, &shape, &bytes);
+        let t = Owned::new(DType::U8, &shape, bytes);
+        prop_assert_eq!(t.checksum().to_string(), expected);
+    }
+
+    #[test]
+    fn one_flipped_bit_changes_the_checksum(
+        mut bytes in prop::collection::vec(any::<u8>(), 1..600), at in any::<usize>(),
+    ) {
+        let shape = [bytes.len()];
+        let before = Owned::new(DType::U8, &shape, bytes.clone()).checksum();
+        let bit = at % (bytes.len() * 8);
+        bytes[bit / 8] ^= 1 << (bit % 8);
+        prop_assert_ne!(Owned::new(DType::U8, &shape, bytes).checksum(), before);
+    }
+}
+
+/// Checksums of `count` different tensors of 1024 bytes that are zero but for ones at two or four
+/// places: sums that cancel where a mixer is too linear.
+fn count_low_entropy_checksums(count: usize) -> usize {
+    let mut random = Random(1);
+    let mut inputs = HashSet::new();
+    while inputs.len() < count {
+        let mut at = [0; 4].map(|_| (random.next() % 1024) as usize);
+        if inputs.len() % 2 == 0 {
+            at = [at[0], at[0], at[1], at[1]];
+        }
+        at.sort_unstable();
+        if at[1] < at[2] && (at[0] < at[1]) == (at[2] < at[3]) {
+            inputs.insert(at);
+        }
+    }
+    let mut buffer = [0u8; 1024];
+    let checksums = inputs.iter().map(|at| {
+        at.iter().for_each(|&i| buffer[i] = 1);
+        let mut sums = checksum::Sums::default();
+        sums.absorb(&buffer[..], 0);
+        at.iter().for_each(|&i| buffer[i] = 0);
+        sums.finish(DType::Bool, &[1024])
+    });
+    checksums.collect::<HashSet<_>>().len()
+}
+
+#[test]
+fn tensors_of_low_entropy_have_different_checksums() {
+    assert_eq!(count_low_entropy_checksums(30_000), 30_000);
+}
+
+#[test]
+#[ignore = "takes seconds; the same claim on a larger scale"]
+fn a_million_tensors_of_low_entropy_have_a_million_checksums() {
+    assert_eq!(count_low_entropy_checksums(1_000_000), 1_000_000);
+}
+
+#[test]
+fn swaps_shifts_shapes_and_signs_of_zero_change_the_checksum() {
+    let ramp: Vec<f32> = (0..300).map(|i| (i / 3) as f32).collect();
+    let mut seen = HashSet::from([Owned::f32(&ramp).checksum()]);
+    let mut kinds = 1;
+    let mut add = |t: Owned| {
+        kinds += 1;
+        seen.insert(t.checksum());
+    };
+    for i in 3..300 {
+        let mut swapped = ramp.clone();
+        swapped.swap(i, i - 3);
+        add(Owned::f32(&swapped));
+        let mut rotated = ramp.clone();
+        rotated.rotate_left(i);
+        add(Owned::f32(&rotated));
+    }
+    for count in 0..300 {
+        add(Owned::f32(&vec![0.0; count]));
+    }
+    add(Owned::f32(&[-0.0; 7]));
+    for shape in [&[2, 3][..], &[3, 2], &[6], &[1, 6], &[6, 1]] {
+        add(Owned::new(DType::I8, shape, vec![1; 6]));
+        add(Owned::new(DType::U8, shape, vec![1; 6]));
+    }
+    assert_eq!(seen.len(), kinds);
+}
+
+/// Pseudo-random values, about normal.
+fn normal(random: &mut Random, count: usize) -> Vec<f64> {
+    let uniform = |random: &mut Random| random.next() as f64 / u64::MAX as f64;
+    (0..count).map(|_| (0..12).map(|_| uniform(random)).sum::<f64>() - 6.0).collect()
+}
+
+#[test]
+fn statistics_are_those_of_the_finite_elements() {
+    let s = Owned::f64(&[3.0, -4.0, 0.0, -0.0, f64::NAN, f64::INFINITY]).summary();
+    assert_eq!((s.count, s.zeros, s.nan, s.inf), (6, 2, 1, 1));
+    assert_eq!((s.min, s.max, s.mean), (Some(-4.0), Some(3.0), Some(-0.25)));
+    assert_eq!((s.norm, s.max_abs), (5.0, 4.0));
+    let s = Owned::f32(&[f32::NAN]).summary();
+    assert_eq!((s.min, s.max, s.mean, s.norm, s.max_abs), (None, None, None, 0.0, 0.0));
+    let s = Owned::f32(&[]).summary();
+    assert_eq!((s.count, s.min, s.mean, s.norm), (0, None, None, 0.0));
+    let s = Owned::new(DType::I8, &[3], vec![0xFF, 2, 0xFE]).summary();
+    assert_eq!((s.min, s.max, s.norm), (Some(-2.0), Some(2.0), 3.0));
+}
+
+#[test]
+fn norms_at_the_ends_of_float64_are_finite_and_exact() {
+    for magnitude in [1e200, 1e307, 1e-200, 1e-310] {
+        let s = Owned::f64(&[3.0 * magnitude, 4.0 * magnitude]).summary();
+        assert!((s.norm / magnitude - 5.0).abs() < 1e-9, "{magnitude:e}: {}", s.norm);
+        assert!((s.mean.unwrap() / magnitude - 3.5).abs() < 1e-9, "{magnitude:e}");
+    }
+    assert_eq!(Owned::f64(&[f64::MAX; 4]).summary().mean, Some(f64::MAX));
+}
+
+#[test]
+fn neither_threads_nor_vector_units_change_a_bit() {
+    let mut values = normal(&mut Random(7), 3 * pass::PART + 77);
+    values[70_000] = f64::NAN;
+    let t = Owned::f64(&values);
+    let run = |threads: usize| {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+        pool.install(|| t.summary())
+    };
+    assert_eq!(run(1), run(3));
+    for (index, bytes) in t.bytes.chunks(pass::PART * 8).enumerate() {
+        let wide = pass::part(DType::F64, bytes, index as u64, None);
+        let narrow = pass::part_baseline(DType::F64, bytes, index as u64, None);
+        assert_eq!(format!("{wide:?}"), format!("{narrow:?}"));
+    }
+}
+
+#[test]
+fn the_sketch_is_the_one_of_the_document() {
+    let values = normal(&mut Random(3), 1500);
+    let mut expected = [0f64; PROJECTIONS];
+    for (i, value) in values.iter().enumerate() {
+        let (g, j, l) = (i / 128, i / 8 % 16, i % 8);
+        let n = (8 * (g / 4) + l) as u64 + 1;
+        let z = n.wrapping_mul(0x9E3779B97F4A7C15);
+        let z = (z ^ (z >> 30)).wrapping_mul(0xBF58476D1CE4E5B9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94D049BB133111EB);
+        let word = z ^ (z >> 31);
+        for (k, sum) in expected.iter_mut().enumerate() {
+            let bit = (word >> (16 * (g % 4) + k)) & 1;
+            let bent = (j & (j >> 1) & 1) + ((j >> 2) & (j >> 3) & 1);
+            let odd = ((k & j).count_ones() as u64 + bit + bent as u64) % 2 == 1;
+            *sum += if odd { -value } else { *value };
+        }
+    }
+    let sketch = Owned::f64(&values).summary().sketch;
+    for (got, expected) in sketch.0.iter().zip(expected) {
+        assert!((got - expected).abs() < 1e-10, "{got} {expected}");
+    }
+}
+
+#[test]
+fn the_estimate_has_the_error_it_states() {
+    let mut random = Random(11);
+    let base = normal(&mut random, 4000);
+    let (mut squares, mut inside, mut trials) = (0.0, 0, 0);
+    for kind in 0..6 {
+        for trial in 0..60usize {
+            let noise = normal(&mut random, 4000);
+            let got: Vec<f64> = (base.iter().zip(&noise).enumerate())
+                .map(|(i, (base, noise))| match kind {
+                    0 => base + 1e-6 * noise,
+                    1 if i % 64 == trial => base + noise,
+                    2 if i / 256 == trial % 15 => base + 0.5,
+                    3 => base * (1.0 + noise * 1e-3),
+                    4 if i < 10 + trial => base + 1.0,
+                    5 if (i + trial) % 97 == 0 => 0.0,
+                    _ => *base,
+                })
+                .collect();
+            let distance: f64 = got.iter().zip(&base).map(|(a, b)| (a - b) * (a - b)).sum();
+            let b = Owned::f64(&base).summary();
+            let truth = distance.sqrt() / b.norm;
+            let e = estimate(&Owned::f64(&got).summary(), &b);
+            squares += (e.relative / truth).powi(2);
+            inside += usize::from(e.low <= truth && truth <= e.high);
+            trials += 1;
+        }
+    }
+    let mean = squares / f64::from(trials);
+    assert!((mean - 1.0).abs() < 0.08, "the mean of the squares is {mean} of the true one");
+    assert!(inside * 100 >= trials as usize * 97, "{inside} of {trials} in the interval");
+}
+
+#[test]
+fn an_estimate_knows_its_ends() {
+    let a = Owned::f32(&[1.0, 2.0]).summary();
+    let zero = Owned::f32(&[0.0, 0.0]).summary();
+    let nan = Owned::f32(&[1.0, f32::NAN]).summary();
+    assert_eq!(estimate(&a, &a).high, 0.0);
+    assert_eq!(estimate(&a, &zero).low, f64::INFINITY);
+    assert_eq!(estimate(&nan, &a).relative, f64::INFINITY);
+    let near = estimate(&Owned::f32(&[-0.0, 0.0]).summary(), &zero);
+    assert_eq!((near.relative, near.high), (0.0, SKETCH_ROUNDING));
+    // A single element that differs is estimated exactly.
+    let one = estimate(&Owned::f32(&[1.0, 2.5]).summary(), &a);
+    assert!((one.relative - 0.5 / 5f64.sqrt()).abs() < 1e-12);
+}
+
+#[test]
+fn unwritten_and_poison_dependent_elements_are_told_apart() {
+    for dtype in DType::ALL {
+        let size = dtype.size();
+        let (mut a, mut b) = (vec![0u8; 11 * size], vec![0u8; 11 * size]);
+        POISON_A.fill(&mut a);
+        POISON_B.fill(&mut b);
+        let whole = Owned::new(dtype, &[11], a.clone());
+        assert_eq!(summarize(&whole.view(), Some(&POISON_A)).unwritten, 11, "{dtype}");
+        assert_eq!(summarize(&whole.view(), Some(&POISON_B)).unwritten, 0, "{dtype}");
+        // Element 4 was written alike; elements 6 and 7 depend on what was there.
+        a[4 * size..5 * size].fill(1);
+        b[4 * size..5 * size].fill(1);
+        a[6 * size..8 * size].fill(2);
+        b[6 * size..8 * size].fill(3);
+        let (a, b) = (Owned::new(dtype, &[11], a), Owned::new(dtype, &[11], b));
+        let found = written(&a.view(), &b.view()).unwrap();
+        assert_eq!((found.unwritten, found.poison_dependent), (8, 2), "{dtype}");
+        assert_eq!(found.first_unwritten, [0, 1, 2, 3, 5, 8, 9, 10]);
+        assert_eq!(found.first_poison_dependent, [6, 7]);
+    }
+    let nan = |bits: u32| Owned::f32(&[f32::from_bits(bits)]);
+    let found = written(&nan(0x7FC0_0001).view(), &nan(0xFFC0_0000).view()).unwrap();
+    assert_eq!(found, Written::default());
+    let error = written(&nan(0).view(), &Owned::f32(&[0.0; 2]).view()).unwrap_err();
+    insta::assert_snapshot!(error,
+        @"outputs of the two poison patterns differ in kind: f32 [1] and f32 [2]");
+}
+
+#[test]
+fn slice_norms_are_told_along_any_dimension() {
+    let bytes = [3f64, 4.0, 0.0, 0.0, 1e200, 0.0].iter().flat_map(|v| v.to_le_bytes()).collect();
+    let t = Owned::new(DType::F64, &[3, 2], bytes);
+    assert_eq!(slice_norms(&t.view(), 0), [5.0, 0.0, 1e200]);
+    assert_eq!(slice_norms(&t.view(), 1), [1e200, 4.0]);
+    assert_eq!(slice_norms(&t.view(), 2), [0.0; 0]);
+}
+
+#[test]
+fn a_summary_survives_json() {
+    let s = Owned::f64(&[1.0, f64::MAX, f64::MAX, f64::MAX]).summary();
+    let text = serde_json::to_string(&s).unwrap();
+    assert!(text.contains(&s.checksum.to_string()), "{text}");
+    assert_eq!(serde_json::from_str::<Summary>(&text).unwrap(), s);
+    let error = "12".parse::<Checksum>().unwrap_err();
+    insta::assert_snapshot!(error, @"`12` is not a checksum: 32 hexadecimal digits are expected");
+}
