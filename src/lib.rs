@@ -5,5 +5,6 @@
 #![deny(missing_docs)]
 #![deny(unsafe_code)]
 
+pub mod harness;
 pub mod summary;
 pub mod tensor;

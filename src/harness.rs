@@ -1,0 +1,512 @@
+//! Reads `replay.toml`: how to call the kernels of one project, whatever the revision.
+//!
+//! Validates and resolves what the file says; opens no repository and no tensor. The keys are
+//! described in `docs/harness.md`.
+
+mod gradients;
+mod names;
+mod table;
+
+use std::path::{Path, PathBuf};
+
+use indexmap::IndexMap;
+use serde::{Deserialize, Serialize};
+
+use crate::tensor::DType;
+
+pub use table::TomlError;
+pub(crate) use table::{Document, Table, Value, did_you_mean, nearest};
+
+/// A validated `replay.toml`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Harness {
+    /// The file, as it was named when loading it.
+    pub path: PathBuf,
+    /// The repository or bundle, relative paths resolved against the folder of the file.
+    ///
+    /// `None` means the repository around the file.
+    pub repository: Option<PathBuf>,
+    /// Files of a revision that are compiled; relative, inside the repository, never empty.
+    pub sources: Vec<String>,
+    /// Folders of a revision in which headers are found; `.` is the root of the repository.
+    pub include: Vec<String>,
+    /// Macros, as `NAME` or `NAME=VALUE`.
+    pub defines: Vec<String>,
+    /// The tensors that a fixture must hold, in the order of the file.
+    pub inputs: IndexMap<String, InputSpec>,
+    /// The tensors that `call` writes, in the order of the file; never empty.
+    pub outputs: IndexMap<String, OutputSpec>,
+    /// CUDA C++ statements; the first that compiles at a revision is used. Never empty.
+    pub calls: Vec<String>,
+}
+
+/// How many elements a dimension has.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Extent {
+    /// The number that the harness gives.
+    Fixed(usize),
+    /// What the fixture's tensors agree on for a size of this name.
+    Named(String),
+}
+
+/// A declared input.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InputSpec {
+    /// The element type that `call` sees.
+    pub dtype: DType,
+    /// The dimensions, outermost first; empty for a C++ scalar.
+    pub shape: Vec<Extent>,
+    /// Whether a fixture may leave it out, so that `call` sees a null pointer.
+    pub optional: bool,
+}
+
+/// A declared output.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OutputSpec {
+    /// The element type that `call` writes.
+    pub dtype: DType,
+    /// The dimensions, outermost first; empty for a C++ scalar.
+    pub shape: Vec<Extent>,
+    /// The input that it is the gradient with respect to.
+    pub gradient_of: Option<String>,
+    /// The output that is differentiated.
+    ///
+    /// Set where `gradient_of` is, unless the harness declares no loss to differentiate.
+    pub of: Option<String>,
+    /// The input that is the gradient flowing into `of`; absent means one.
+    pub upstream: Option<String>,
+}
+
+/// Why `replay.toml` is refused.
+#[derive(Debug, thiserror::Error)]
+pub enum HarnessError {
+    /// Not readable, not TOML, or a key that is unknown, missing or of the wrong type.
+    #[error(transparent)]
+    Toml(#[from] TomlError),
+    /// A key whose value is empty where something must stand.
+    #[error("`{key}` at {path}:{line} is empty")]
+    Empty {
+        /// The file.
+        path: PathBuf,
+        /// The line of the key.
+        line: usize,
+        /// The key.
+        key: String,
+    },
+    /// A dtype that does not exist.
+    #[error("unknown dtype `{dtype}` for `{tensor}` at {path}:{line}{}", did_you_mean(.nearest))]
+    UnknownDtype {
+        /// The file.
+        path: PathBuf,
+        /// The line of the value.
+        line: usize,
+        /// The tensor.
+        tensor: String,
+        /// What stands there.
+        dtype: String,
+        /// The dtype meant.
+        nearest: Option<String>,
+    },
+    /// A tensor or size whose name cannot stand in `call`.
+    #[error("`{name}` at {path}:{line} cannot name a tensor or a size: {reason}")]
+    BadName {
+        /// The file.
+        path: PathBuf,
+        /// The line of the name.
+        line: usize,
+        /// The name.
+        name: String,
+        /// What is wrong with it.
+        reason: &'static str,
+    },
+    /// One name for two things.
+    #[error("`{name}` in {path} names both {first} and {second}")]
+    Clash {
+        /// The file.
+        path: PathBuf,
+        /// The name.
+        name: String,
+        /// One of the two.
+        first: &'static str,
+        /// The other.
+        second: &'static str,
+    },
+    /// An output's size that no input has, so that nothing says how large it is.
+    #[error(
+        "output `{output}` in {path} has the size `{size}`, which no input has{}",
+        did_you_mean(.nearest)
+    )]
+    UnknownSize {
+        /// The file.
+        path: PathBuf,
+        /// The output.
+        output: String,
+        /// The size.
+        size: String,
+        /// The size meant.
+        nearest: Option<String>,
+    },
+    /// An optional input that is a scalar: there is no null for it.
+    #[error("input `{input}` at {path}:{line} is a scalar and cannot be optional")]
+    OptionalScalar {
+        /// The file.
+        path: PathBuf,
+        /// The line of the table.
+        line: usize,
+        /// The input.
+        input: String,
+    },
+    /// A path that leads outside the repository, or nowhere.
+    #[error("`{value}` in `{key}` at {path}:{line} {reason}")]
+    BadPath {
+        /// The file.
+        path: PathBuf,
+        /// The line of the value.
+        line: usize,
+        /// The key.
+        key: String,
+        /// What stands there.
+        value: String,
+        /// What is wrong with it.
+        reason: &'static str,
+    },
+    /// Something that is not a macro definition.
+    #[error("`{value}` in `defines` at {path}:{line} is neither NAME nor NAME=VALUE")]
+    BadDefine {
+        /// The file.
+        path: PathBuf,
+        /// The line of the value.
+        line: usize,
+        /// What stands there.
+        value: String,
+    },
+    /// `gradient_of`, `of` and `upstream` do not fit together.
+    #[error("output `{output}` in {path}: {problem}{}", did_you_mean(.nearest))]
+    Gradient {
+        /// The file.
+        path: PathBuf,
+        /// The output.
+        output: String,
+        /// What does not fit.
+        problem: String,
+        /// The tensor meant.
+        nearest: Option<String>,
+    },
+}
+
+impl HarnessError {
+    /// What the user can do about it, where that is not plain from the message.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            HarnessError::Toml(error) => error.hint(),
+            HarnessError::UnknownDtype { .. } => {
+                Some(format!("the dtypes are {}", DType::ALL.map(DType::name).join(", ")))
+            }
+            HarnessError::UnknownSize { .. } => Some(
+                "sizes are taken from the inputs; write a number, or add an input that has it"
+                    .to_owned(),
+            ),
+            HarnessError::BadPath { .. } => {
+                Some("paths are relative to the root of the repository and stay inside it".into())
+            }
+            _ => None,
+        }
+    }
+}
+
+impl Harness {
+    /// Reads and validates the harness at `path`.
+    ///
+    /// # Errors
+    /// [`HarnessError`], which names the file, the key and the line.
+    pub fn load(path: &Path) -> Result<Harness, HarnessError> {
+        Harness::parse(&Document::read(path)?, path)
+    }
+
+    /// Validates `text` as the content of the harness at `path`, which is not read.
+    ///
+    /// # Errors
+    /// [`HarnessError`], which names the file, the key and the line.
+    pub fn parse(text: &str, path: &Path) -> Result<Harness, HarnessError> {
+        let document = Document { path, text };
+        let parsed = document.parse()?;
+        let root = document.root(&parsed);
+        root.only(&["repository", "sources", "include", "defines", "inputs", "outputs", "call"])?;
+        let sources = paths(&root, "sources")?;
+        if sources.is_empty() {
+            let key = root.require("sources")?;
+            return Err(empty(&key));
+        }
+        let folder = path.parent().unwrap_or(Path::new(""));
+        let mut harness = Harness {
+            path: path.to_owned(),
+            repository: root.string("repository")?.map(|path| joined(folder, &path)),
+            sources,
+            include: paths(&root, "include")?,
+            defines: defines(&root)?,
+            inputs: specs(&root, "inputs", input)?,
+            outputs: specs(&root, "outputs", output)?,
+            calls: calls(&root.require("call")?)?,
+        };
+        if harness.outputs.is_empty() {
+            return Err(root.require("outputs").map_or_else(Into::into, |value| empty(&value)));
+        }
+        harness.check_names()?;
+        gradients::resolve(&mut harness)?;
+        Ok(harness)
+    }
+
+    /// The names of sizes, in the order in which the inputs' shapes name them.
+    pub fn size_names(&self) -> impl Iterator<Item = &str> {
+        let mut seen = indexmap::IndexSet::new();
+        for spec in self.inputs.values() {
+            seen.extend(named(&spec.shape));
+        }
+        seen.into_iter()
+    }
+
+    /// Refuses one name for two things and output sizes that no input has.
+    fn check_names(&self) -> Result<(), HarnessError> {
+        for (output, spec) in &self.outputs {
+            if self.inputs.contains_key(output) {
+                return Err(self.clash(output, "an input", "an output"));
+            }
+            if let Some(size) = named(&spec.shape).find(|size| !self.has_size(size)) {
+                return Err(HarnessError::UnknownSize {
+                    path: self.path.clone(),
+                    output: output.clone(),
+                    size: size.to_owned(),
+                    nearest: nearest(size, self.size_names()),
+                });
+            }
+        }
+        for size in self.size_names() {
+            if self.inputs.contains_key(size) || self.outputs.contains_key(size) {
+                return Err(self.clash(size, "a tensor", "a size"));
+            }
+        }
+        let names = self.inputs.keys().chain(self.outputs.keys()).map(String::as_str);
+        for name in names.chain(self.size_names()) {
+            let base = name.strip_suffix("_stride").unwrap_or("");
+            if self.inputs.contains_key(base) {
+                return Err(self.clash(name, "a tensor or a size", "the strides of an input"));
+            }
+        }
+        Ok(())
+    }
+
+    fn has_size(&self, name: &str) -> bool {
+        self.size_names().any(|size| size == name)
+    }
+
+    fn clash(&self, name: &str, first: &'static str, second: &'static str) -> HarnessError {
+        HarnessError::Clash { path: self.path.clone(), name: name.to_owned(), first, second }
+    }
+}
+
+/// The names among the extents of a shape.
+fn named(shape: &[Extent]) -> impl Iterator<Item = &str> {
+    shape.iter().filter_map(|extent| match extent {
+        Extent::Named(name) => Some(name.as_str()),
+        Extent::Fixed(_) => None,
+    })
+}
+
+/// The tables under `name`, read by `read`, in the order of the file.
+fn specs<T>(
+    root: &Table<'_>,
+    name: &str,
+    read: impl Fn(&str, &Table<'_>) -> Result<T, HarnessError>,
+) -> Result<IndexMap<String, T>, HarnessError> {
+    let Some(value) = root.get(name) else { return Ok(IndexMap::new()) };
+    let read_one = |entry: Value<'_>| {
+        check_name(&entry, entry.name)?;
+        Ok((entry.name.to_owned(), read(entry.name, &entry.table()?)?))
+    };
+    value.table()?.entries().map(read_one).collect()
+}
+
+fn input(name: &str, table: &Table<'_>) -> Result<InputSpec, HarnessError> {
+    table.only(&["dtype", "shape", "optional"])?;
+    let spec = InputSpec {
+        dtype: dtype(name, table)?,
+        shape: shape(table)?,
+        optional: table.get("optional").map(|value| value.boolean()).transpose()?.unwrap_or(false),
+    };
+    if spec.optional && spec.shape.is_empty() {
+        let (path, line) = (table.document.path.to_owned(), table.line);
+        return Err(HarnessError::OptionalScalar { path, line, input: name.to_owned() });
+    }
+    Ok(spec)
+}
+
+fn output(name: &str, table: &Table<'_>) -> Result<OutputSpec, HarnessError> {
+    table.only(&["dtype", "shape", "gradient_of", "of", "upstream"])?;
+    Ok(OutputSpec {
+        dtype: dtype(name, table)?,
+        shape: shape(table)?,
+        gradient_of: table.string("gradient_of")?,
+        of: table.string("of")?,
+        upstream: table.string("upstream")?,
+    })
+}
+
+fn dtype(tensor: &str, table: &Table<'_>) -> Result<DType, HarnessError> {
+    let value = table.require("dtype")?;
+    let name = value.string()?;
+    DType::parse(&name).ok_or_else(|| HarnessError::UnknownDtype {
+        path: value.document.path.to_owned(),
+        line: value.line,
+        tensor: tensor.to_owned(),
+        nearest: meant_dtype(&name),
+        dtype: name,
+    })
+}
+
+/// The dtype that a name from another library or a slip of the keyboard stands for.
+fn meant_dtype(name: &str) -> Option<String> {
+    let bare = name.strip_prefix("torch.").unwrap_or(name);
+    let known = match bare {
+        "double" => "f64",
+        "float" => "f32",
+        "half" | "__half" => "f16",
+        "__nv_bfloat16" => "bf16",
+        "long" => "i64",
+        "int" => "i32",
+        "short" => "i16",
+        "char" => "i8",
+        "boolean" => "bool",
+        _ => {
+            let short = bare
+                .replace("bfloat", "bf")
+                .replace("float", "f")
+                .replace("uint", "u")
+                .replace("int", "i");
+            return DType::parse(&short)
+                .map(|dtype| dtype.name().to_owned())
+                .or_else(|| nearest(name, DType::ALL.iter().map(|dtype| dtype.name())));
+        }
+    };
+    Some(known.to_owned())
+}
+
+fn shape(table: &Table<'_>) -> Result<Vec<Extent>, HarnessError> {
+    const EXPECTED: &str = "a list of size names and integers";
+    let extent = |item: &Value<'_>| {
+        if !item.is_string() {
+            return Ok(Extent::Fixed(item.count()?));
+        }
+        let name = item.string()?;
+        check_name(item, &name)?;
+        Ok(Extent::Named(name))
+    };
+    table.require("shape")?.list(EXPECTED)?.iter().map(extent).collect()
+}
+
+fn check_name(value: &Value<'_>, name: &str) -> Result<(), HarnessError> {
+    let Some(reason) = names::objection(name) else { return Ok(()) };
+    let (path, line) = (value.document.path.to_owned(), value.key_line);
+    Err(HarnessError::BadName { path, line, name: name.to_owned(), reason })
+}
+
+fn paths(root: &Table<'_>, key: &str) -> Result<Vec<String>, HarnessError> {
+    let mut paths = Vec::new();
+    for item in root.strings(key)? {
+        let value = item.string()?;
+        let bad = |reason| HarnessError::BadPath {
+            path: item.document.path.to_owned(),
+            line: item.line,
+            key: key.to_owned(),
+            value: value.clone(),
+            reason,
+        };
+        let path = repository_path(&value, key == "include").map_err(bad)?;
+        if paths.contains(&path) {
+            return Err(bad("is listed twice"));
+        }
+        paths.push(path);
+    }
+    Ok(paths)
+}
+
+/// `path` from `folder`, without `..` where that names the same file: messages show it.
+pub(crate) fn joined(folder: &Path, path: impl AsRef<Path>) -> PathBuf {
+    use std::path::Component;
+    let plain = folder.join(path);
+    let mut tidy = PathBuf::new();
+    for component in plain.components() {
+        match component {
+            Component::ParentDir if tidy.file_name().is_some() => _ = tidy.pop(),
+            Component::CurDir => {}
+            other => tidy.push(other),
+        }
+    }
+    // Behind a symlink, `..` leads elsewhere.
+    match (plain.canonicalize(), tidy.canonicalize()) {
+        (Ok(meant), Ok(found)) if meant == found => tidy,
+        _ => plain,
+    }
+}
+
+/// `path` without `.` and doubled slashes, or what is wrong with it.
+fn repository_path(path: &str, may_be_root: bool) -> Result<String, &'static str> {
+    if path.is_empty() {
+        return Err("is an empty path");
+    }
+    if path.contains('\0') {
+        return Err("holds a NUL character");
+    }
+    if path.starts_with('/') {
+        return Err("is an absolute path");
+    }
+    let parts: Vec<&str> = path.split('/').filter(|part| !matches!(*part, "" | ".")).collect();
+    if parts.contains(&"..") {
+        return Err("leads outside with `..`");
+    }
+    match parts.is_empty() {
+        false => Ok(parts.join("/")),
+        true if may_be_root => Ok(".".to_owned()),
+        true => Err("is the repository itself, not a file"),
+    }
+}
+
+fn defines(root: &Table<'_>) -> Result<Vec<String>, HarnessError> {
+    let define = |item: &Value<'_>| {
+        let value = item.string()?;
+        let name = value.split(['=', '(']).next().unwrap_or("");
+        if names::is_identifier(name) && !value.contains(['\n', '\r', '\0']) {
+            return Ok(value);
+        }
+        let (path, line) = (item.document.path.to_owned(), item.line);
+        Err(HarnessError::BadDefine { path, line, value })
+    };
+    root.strings("defines")?.iter().map(define).collect()
+}
+
+fn calls(value: &Value<'_>) -> Result<Vec<String>, HarnessError> {
+    const EXPECTED: &str = "a string or a list of strings";
+    if !value.is_string() && !value.is_list() {
+        return Err(value.wrong_type(EXPECTED).into());
+    }
+    if value.is_string() {
+        return Ok(vec![call(value)?]);
+    }
+    let items = value.list(EXPECTED)?;
+    if items.is_empty() {
+        return Err(empty(value));
+    }
+    items.iter().map(call).collect()
+}
+
+fn call(value: &Value<'_>) -> Result<String, HarnessError> {
+    let text = value.string()?;
+    if text.trim().is_empty() { Err(empty(value)) } else { Ok(text) }
+}
+
+fn empty(value: &Value<'_>) -> HarnessError {
+    let (path, line) = (value.document.path.to_owned(), value.line);
+    HarnessError::Empty { path, line, key: value.key.clone() }
+}
+
+#[cfg(test)]
+mod tests;

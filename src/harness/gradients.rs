@@ -1,0 +1,95 @@
+//! Which output is differentiated, and with what flowing into it.
+
+use super::{Harness, HarnessError, OutputSpec, nearest};
+
+/// Checks `gradient_of`, `of` and `upstream` of every output, and fills in `of` where it is plain.
+pub(super) fn resolve(harness: &mut Harness) -> Result<(), HarnessError> {
+    let loss = loss(harness);
+    for index in 0..harness.outputs.len() {
+        let (name, spec) = (&harness.outputs.keys()[index].clone(), &harness.outputs[index]);
+        let of = check(harness, name, spec, loss.as_deref())?;
+        harness.outputs[index].of = of;
+    }
+    Ok(())
+}
+
+/// The scalar float output called `loss`, or else the only scalar float output that is no gradient.
+fn loss(harness: &Harness) -> Option<String> {
+    let scalars = |(_, spec): &(&String, &OutputSpec)| {
+        spec.shape.is_empty() && spec.dtype.is_float() && spec.gradient_of.is_none()
+    };
+    let mut scalars = harness.outputs.iter().filter(scalars).map(|(name, _)| name);
+    let first = scalars.next()?;
+    match scalars.next() {
+        None => Some(first.clone()),
+        Some(second) => {
+            [first, second].into_iter().chain(scalars).find(|name| *name == "loss").cloned()
+        }
+    }
+}
+
+/// The output that `name` is a gradient of, if it is one.
+fn check(
+    harness: &Harness,
+    name: &str,
+    spec: &OutputSpec,
+    loss: Option<&str>,
+) -> Result<Option<String>, HarnessError> {
+    let fail = |problem: String, nearest| {
+        let (path, output) = (harness.path.clone(), name.to_owned());
+        Err(HarnessError::Gradient { path, output, problem, nearest })
+    };
+    let Some(input) = &spec.gradient_of else {
+        return match (&spec.of, &spec.upstream) {
+            (None, None) => Ok(None),
+            (Some(_), _) => fail("`of` means nothing without `gradient_of`".into(), None),
+            (_, Some(_)) => fail("`upstream` means nothing without `gradient_of`".into(), None),
+        };
+    };
+    let input_names = || harness.inputs.keys().map(String::as_str);
+    let Some(input_spec) = harness.inputs.get(input) else {
+        let near = nearest(input, input_names());
+        return fail(format!("`gradient_of` names `{input}`, which is not an input"), near);
+    };
+    if !input_spec.dtype.is_float() || !spec.dtype.is_float() {
+        return fail(format!("it and `{input}` must both be floating point"), None);
+    }
+    if input_spec.shape != spec.shape {
+        return fail(format!("it has another shape than `{input}`, whose gradient it is"), None);
+    }
+    let of = spec.of.as_deref().or(loss);
+    let Some(of) = of else {
+        return match &spec.upstream {
+            None => Ok(None),
+            Some(_) => fail("`upstream` needs `of`, the output it flows into".into(), None),
+        };
+    };
+    let Some(of_spec) = harness.outputs.get(of) else {
+        let near = nearest(of, harness.outputs.keys().map(String::as_str));
+        return fail(format!("`of` names `{of}`, which is not an output"), near);
+    };
+    if of == name || !of_spec.dtype.is_float() {
+        return fail(format!("`of` names `{of}`, which cannot be differentiated"), None);
+    }
+    let Some(upstream) = &spec.upstream else {
+        return match of_spec.shape.is_empty() {
+            true => Ok(Some(of.to_owned())),
+            false => {
+                fail(format!("`{of}` is not a scalar, so `upstream` must name an input"), None)
+            }
+        };
+    };
+    let Some(upstream_spec) = harness.inputs.get(upstream) else {
+        let near = nearest(upstream, input_names());
+        return fail(format!("`upstream` names `{upstream}`, which is not an input"), near);
+    };
+    if !upstream_spec.dtype.is_float() || upstream_spec.shape != of_spec.shape {
+        return fail(
+            format!(
+                "`upstream` names `{upstream}`, which must be floating point and have the shape of `{of}`"
+            ),
+            None,
+        );
+    }
+    Ok(Some(of.to_owned()))
+}

@@ -1,0 +1,217 @@
+use super::*;
+
+const SMALL: &str = r#"
+repository = "../history.bundle"
+sources = ["./src/loss.cu"]
+include = ["include", "."]
+defines = ["NDEBUG", "BLOCK=256"]
+call = "f(logits, mask, grad_logits, &loss, batch, vocab);"
+
+[inputs.logits]
+dtype = "f32"
+shape = ["batch", "vocab"]
+
+[inputs.mask]
+dtype = "u8"
+shape = ["batch"]
+optional = true
+
+[outputs.grad_logits]
+dtype = "f32"
+shape = ["batch", "vocab"]
+gradient_of = "logits"
+
+[outputs.loss]
+dtype = "f32"
+shape = []
+"#;
+
+fn parse(text: &str) -> Result<Harness, HarnessError> {
+    Harness::parse(text, Path::new("kernels/replay.toml"))
+}
+
+/// `SMALL` with one replacement, refused; the message and the hint.
+#[track_caller]
+fn refused(from: &str, to: &str) -> String {
+    assert!(SMALL.contains(from), "the harness holds {from:?}");
+    let error = parse(&SMALL.replacen(from, to, 1)).expect_err("the harness is refused");
+    error.hint().map_or(error.to_string(), |hint| format!("{error}\nhint: {hint}"))
+}
+
+#[test]
+fn a_complete_harness_is_read_in_its_order() {
+    let harness = parse(SMALL).unwrap();
+    assert_eq!(harness.repository.as_deref(), Some(Path::new("kernels/../history.bundle")));
+    assert_eq!(harness.sources, ["src/loss.cu"]);
+    assert_eq!(harness.include, ["include", "."]);
+    assert_eq!(harness.inputs.keys().collect::<Vec<_>>(), ["logits", "mask"]);
+    assert_eq!(harness.size_names().collect::<Vec<_>>(), ["batch", "vocab"]);
+    assert_eq!(harness.outputs["grad_logits"].of.as_deref(), Some("loss"));
+    assert_eq!(harness.outputs["loss"].of, None);
+    assert!(harness.inputs["mask"].optional);
+}
+
+#[test]
+fn several_calls_keep_their_order() {
+    let harness =
+        parse(&SMALL.replace("call = ", "call = [\"g();\", ").replace(");\"\n", ");\"]\n"));
+    assert_eq!(harness.unwrap().calls[0], "g();");
+}
+
+#[test]
+fn a_gradient_without_a_loss_is_no_error_but_differentiates_nothing() {
+    let text = SMALL.replace("[outputs.loss]\ndtype = \"f32\"", "[outputs.loss]\ndtype = \"i32\"");
+    assert_eq!(parse(&text).unwrap().outputs["grad_logits"].of, None);
+}
+
+#[test]
+fn a_missing_file_is_named() {
+    let error = Harness::load(Path::new("no/such/replay.toml")).unwrap_err();
+    insta::assert_snapshot!(error, @"failed to read no/such/replay.toml");
+    assert!(std::error::Error::source(&error).is_some());
+}
+
+#[test]
+fn broken_toml_points_at_the_line() {
+    let error = parse("sources = [\"a\"\ncall 3").unwrap_err();
+    insta::assert_snapshot!(error, @"kernels/replay.toml is not valid TOML");
+    let source = std::error::Error::source(&error).unwrap().to_string();
+    assert!(source.contains("line 2"), "{source}");
+}
+
+#[test]
+fn unknown_keys_are_refused_at_every_level() {
+    insta::assert_snapshot!(refused("sources =", "souces ="), @r"
+    unknown key `souces` at kernels/replay.toml:3, did you mean `sources`?
+    hint: the keys known there are repository, sources, include, defines, inputs, outputs, call
+    ");
+    insta::assert_snapshot!(refused("optional", "optinal"), @r"
+    unknown key `inputs.mask.optinal` at kernels/replay.toml:15, did you mean `optional`?
+    hint: the keys known there are dtype, shape, optional
+    ");
+    insta::assert_snapshot!(refused("gradient_of", "tolerance"), @r"
+    unknown key `outputs.grad_logits.tolerance` at kernels/replay.toml:20
+    hint: the keys known there are dtype, shape, gradient_of, of, upstream
+    ");
+}
+
+#[test]
+fn missing_keys_are_named() {
+    insta::assert_snapshot!(refused("sources = [\"./src/loss.cu\"]", ""), @"missing key `sources` in kernels/replay.toml");
+    insta::assert_snapshot!(refused("dtype = \"u8\"", ""), @"missing key `inputs.mask.dtype` in kernels/replay.toml");
+    insta::assert_snapshot!(refused("shape = []", ""), @"missing key `outputs.loss.shape` in kernels/replay.toml");
+    insta::assert_snapshot!(parse("sources = [\"a\"]\ncall = \"f();\"").unwrap_err(), @"missing key `outputs` in kernels/replay.toml");
+    insta::assert_snapshot!(parse("sources = [\"a\"]").unwrap_err(), @"missing key `call` in kernels/replay.toml");
+}
+
+#[test]
+fn wrong_types_are_named() {
+    insta::assert_snapshot!(refused("[\"./src/loss.cu\"]", "\"src/loss.cu\""), @"`sources` at kernels/replay.toml:3 must be a list of strings, not a string");
+    insta::assert_snapshot!(refused("\"NDEBUG\"", "1"), @"`defines[0]` at kernels/replay.toml:5 must be a string, not an integer");
+    insta::assert_snapshot!(refused("[\"batch\", \"vocab\"]", "[-1]"), @"`inputs.logits.shape[0]` at kernels/replay.toml:10 must be an integer of at least 0, not a negative integer");
+    insta::assert_snapshot!(refused("optional = true", "optional = 1"), @"`inputs.mask.optional` at kernels/replay.toml:15 must be true or false, not an integer");
+    let table = parse("sources = [\"a\"]\ncall = \"f();\"\n[inputs]\nx = 3").unwrap_err();
+    insta::assert_snapshot!(table, @"`inputs.x` at kernels/replay.toml:4 must be a table, not an integer");
+    let call = parse("sources = [\"a\"]\ncall = 1.5").unwrap_err();
+    insta::assert_snapshot!(call, @"`call` at kernels/replay.toml:2 must be a string or a list of strings, not a float");
+}
+
+#[test]
+fn empty_values_are_refused() {
+    insta::assert_snapshot!(refused("[\"./src/loss.cu\"]", "[]"), @"`sources` at kernels/replay.toml:3 is empty");
+    insta::assert_snapshot!(refused("\"f(logits, mask, grad_logits, &loss, batch, vocab);\"", "\" \""), @"`call` at kernels/replay.toml:6 is empty");
+    insta::assert_snapshot!(refused("\"f(logits, mask, grad_logits, &loss, batch, vocab);\"", "[]"), @"`call` at kernels/replay.toml:6 is empty");
+    insta::assert_snapshot!(refused("\"f(logits, mask, grad_logits, &loss, batch, vocab);\"", "[\"f();\", \"\"]"), @"`call[1]` at kernels/replay.toml:6 is empty");
+}
+
+#[test]
+fn dtypes_of_other_libraries_are_recognised() {
+    insta::assert_snapshot!(refused("\"f32\"", "\"float32\""), @r"
+    unknown dtype `float32` for `logits` at kernels/replay.toml:9, did you mean `f32`?
+    hint: the dtypes are f64, f32, f16, bf16, i64, i32, i16, i8, u64, u32, u16, u8, bool
+    ");
+    for (given, meant) in [("torch.bfloat16", "bf16"), ("uint8", "u8"), ("half", "f16")] {
+        assert_eq!(meant_dtype(given).as_deref(), Some(meant));
+    }
+}
+
+#[test]
+fn names_that_call_cannot_use_are_refused() {
+    insta::assert_snapshot!(refused("inputs.mask", "inputs.\"ma sk\""), @"`ma sk` at kernels/replay.toml:12 cannot name a tensor or a size: it is not a C++ identifier");
+    insta::assert_snapshot!(refused("\"batch\", \"vocab\"", "\"int\", \"vocab\""), @"`int` at kernels/replay.toml:10 cannot name a tensor or a size: it is a word of CUDA C++");
+    insta::assert_snapshot!(refused("inputs.mask", "inputs.__mask"), @"`__mask` at kernels/replay.toml:12 cannot name a tensor or a size: names that begin with two underscores belong to the compiler");
+}
+
+#[test]
+fn one_name_for_two_things_is_refused() {
+    insta::assert_snapshot!(refused("outputs.loss", "outputs.logits"), @"`logits` in kernels/replay.toml names both an input and an output");
+    insta::assert_snapshot!(refused("inputs.mask", "inputs.batch"), @"`batch` in kernels/replay.toml names both a tensor and a size");
+    insta::assert_snapshot!(refused("outputs.loss", "outputs.logits_stride"), @"`logits_stride` in kernels/replay.toml names both a tensor or a size and the strides of an input");
+}
+
+#[test]
+fn an_output_size_that_no_input_has_is_refused() {
+    let twice = SMALL.replace("shape = []", "shape = [\"vocabs\"]");
+    let error = parse(&twice).unwrap_err();
+    insta::assert_snapshot!(error, @"output `loss` in kernels/replay.toml has the size `vocabs`, which no input has, did you mean `vocab`?");
+    insta::assert_snapshot!(error.hint().unwrap(), @"sizes are taken from the inputs; write a number, or add an input that has it");
+}
+
+#[test]
+fn an_optional_scalar_is_refused() {
+    insta::assert_snapshot!(refused("[\"batch\"]", "[]"), @"input `mask` at kernels/replay.toml:12 is a scalar and cannot be optional");
+}
+
+#[test]
+fn paths_stay_inside_the_repository() {
+    insta::assert_snapshot!(refused("./src/loss.cu", "../loss.cu"), @r"
+    `../loss.cu` in `sources` at kernels/replay.toml:3 leads outside with `..`
+    hint: paths are relative to the root of the repository and stay inside it
+    ");
+    insta::assert_snapshot!(refused("\"include\"", "\"/usr/include\"").lines().next().unwrap(), @"`/usr/include` in `include` at kernels/replay.toml:4 is an absolute path");
+    insta::assert_snapshot!(refused("./src/loss.cu", "").lines().next().unwrap(), @"`` in `sources` at kernels/replay.toml:3 is an empty path");
+    insta::assert_snapshot!(refused("./src/loss.cu", "./").lines().next().unwrap(), @"`./` in `sources` at kernels/replay.toml:3 is the repository itself, not a file");
+    insta::assert_snapshot!(refused("./src/loss.cu", "a\\u0000b").lines().next().unwrap().replace('\0', "NUL"), @"`aNULb` in `sources` at kernels/replay.toml:3 holds a NUL character");
+    insta::assert_snapshot!(refused("\".\"", "\"include/\"").lines().next().unwrap(), @"`include/` in `include` at kernels/replay.toml:4 is listed twice");
+}
+
+#[test]
+fn a_define_must_be_a_macro() {
+    insta::assert_snapshot!(refused("BLOCK=256", "-DBLOCK"), @"`-DBLOCK` in `defines` at kernels/replay.toml:5 is neither NAME nor NAME=VALUE");
+}
+
+#[test]
+fn gradients_must_fit_what_they_name() {
+    insta::assert_snapshot!(refused("\"logits\"", "\"logit\""), @"output `grad_logits` in kernels/replay.toml: `gradient_of` names `logit`, which is not an input, did you mean `logits`?");
+    insta::assert_snapshot!(refused("gradient_of = \"logits\"", "gradient_of = \"mask\""), @"output `grad_logits` in kernels/replay.toml: it and `mask` must both be floating point");
+    insta::assert_snapshot!(refused("shape = [\"batch\", \"vocab\"]\ngradient_of", "shape = [\"batch\"]\ngradient_of"), @"output `grad_logits` in kernels/replay.toml: it has another shape than `logits`, whose gradient it is");
+    insta::assert_snapshot!(refused("gradient_of = \"logits\"", "of = \"loss\""), @"output `grad_logits` in kernels/replay.toml: `of` means nothing without `gradient_of`");
+    insta::assert_snapshot!(refused("gradient_of = \"logits\"", "upstream = \"logits\""), @"output `grad_logits` in kernels/replay.toml: `upstream` means nothing without `gradient_of`");
+    insta::assert_snapshot!(refused("gradient_of = \"logits\"", "gradient_of = \"logits\"\nof = \"los\""), @"output `grad_logits` in kernels/replay.toml: `of` names `los`, which is not an output, did you mean `loss`?");
+    insta::assert_snapshot!(refused("gradient_of = \"logits\"", "gradient_of = \"logits\"\nof = \"grad_logits\""), @"output `grad_logits` in kernels/replay.toml: `of` names `grad_logits`, which cannot be differentiated");
+    insta::assert_snapshot!(refused("gradient_of = \"logits\"", "gradient_of = \"logits\"\nupstream = \"up\""), @"output `grad_logits` in kernels/replay.toml: `upstream` names `up`, which is not an input");
+    insta::assert_snapshot!(refused("gradient_of = \"logits\"", "gradient_of = \"logits\"\nupstream = \"logits\""), @"output `grad_logits` in kernels/replay.toml: `upstream` names `logits`, which must be floating point and have the shape of `loss`");
+}
+
+#[test]
+fn an_output_that_is_no_scalar_needs_an_upstream_gradient() {
+    let rows = SMALL.replace("shape = []", "shape = [\"batch\"]");
+    let with_of =
+        rows.replace("gradient_of = \"logits\"", "gradient_of = \"logits\"\nof = \"loss\"");
+    insta::assert_snapshot!(parse(&with_of).unwrap_err(), @"output `grad_logits` in kernels/replay.toml: `loss` is not a scalar, so `upstream` must name an input");
+    let unnamed =
+        rows.replace("gradient_of = \"logits\"", "gradient_of = \"logits\"\nupstream = \"up\"");
+    insta::assert_snapshot!(parse(&unnamed).unwrap_err(), @"output `grad_logits` in kernels/replay.toml: `upstream` needs `of`, the output it flows into");
+    let whole = with_of.replace("of = \"loss\"", "of = \"loss\"\nupstream = \"dloss\"")
+        + "[inputs.dloss]\ndtype = \"f32\"\nshape = [\"batch\"]\n";
+    assert_eq!(parse(&whole).unwrap().outputs["grad_logits"].upstream.as_deref(), Some("dloss"));
+}
+
+#[test]
+fn the_example_of_the_documentation_is_valid() {
+    let page = include_str!("../../docs/harness.md");
+    let example = page.split("```toml\n").nth(1).unwrap().split("```").next().unwrap();
+    let harness = parse(example).unwrap();
+    assert_eq!(harness.size_names().collect::<Vec<_>>(), ["batch", "seq", "vocab"]);
+    assert_eq!(harness.outputs["grad_logits"].gradient_of.as_deref(), Some("logits"));
+}
