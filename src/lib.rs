@@ -5,6 +5,7 @@
 #![deny(missing_docs)]
 #![deny(unsafe_code)]
 
+pub mod fixture;
 pub mod harness;
 pub mod summary;
 pub mod tensor;
