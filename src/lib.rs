@@ -7,5 +7,6 @@
 
 pub mod fixture;
 pub mod harness;
+pub mod history;
 pub mod summary;
 pub mod tensor;

@@ -1,0 +1,273 @@
+//! Turns a bundle file into a bare repository, in a temporary folder or in a cache.
+//!
+//! A bundle is a text header (git's `gitformat-bundle`) and a pack. The bundle itself is never
+//! written to. A cached repository carries a manifest of its files, so that damage is found and
+//! the repository is unpacked again; it appears under its name by one rename, complete.
+
+use std::{
+    fs::{self, File},
+    io::{self, BufRead, BufReader, Read, Write},
+    path::{Path, PathBuf},
+};
+
+use git2::{ErrorClass, ObjectType, Oid, Reference, Repository, RepositoryInitOptions};
+use tempfile::TempDir;
+
+use super::{HistoryError, bundle_header::Header};
+
+const REPOSITORY: &str = "repo.git";
+const MANIFEST: &str = "manifest";
+
+/// Whether the file begins as bundles of any version do, or is a part of such a beginning.
+pub(super) fn is_bundle(path: &Path) -> Result<bool, HistoryError> {
+    let mut start = Vec::new();
+    let file = File::open(path).map_err(io_error("open", path))?;
+    file.take(64).read_to_end(&mut start).map_err(io_error("read", path))?;
+    let cut_short = |signature: &[u8]| start.len() > 2 && signature.starts_with(&start);
+    let line = start.split(|&byte| byte == b'\n').next().unwrap_or_default();
+    Ok(line.starts_with(b"# v") && line.ends_with(b" git bundle")
+        || cut_short(b"# v2 git bundle")
+        || cut_short(b"# v3 git bundle"))
+}
+
+/// Unpacks the bundle into a temporary folder.
+pub(super) fn open_temporary(bundle: &Path) -> Result<(Repository, TempDir), HistoryError> {
+    let folder = TempDir::with_prefix("replay-bundle-")
+        .map_err(io_error("create a folder in", &std::env::temp_dir()))?;
+    let repo = unpack(bundle, &folder.path().join(REPOSITORY))?;
+    Ok((repo, folder))
+}
+
+/// Opens what an earlier call unpacked below `cache`, or unpacks the bundle there.
+pub(super) fn open_cached(bundle: &Path, cache: &Path) -> Result<Repository, HistoryError> {
+    let shelf = cache.join("bundles");
+    fs::create_dir_all(&shelf).map_err(io_error("create", &shelf))?;
+    let home = shelf.join(content_key(bundle)?);
+    if let Some(repo) = open_intact(&home) {
+        return Ok(repo);
+    }
+    let fresh = TempDir::with_prefix_in(".new-", &shelf).map_err(io_error("write to", &shelf))?;
+    drop(unpack(bundle, &fresh.path().join(REPOSITORY))?);
+    write_manifest(fresh.path())?;
+    install(fresh, &home)?;
+    open_intact(&home).ok_or_else(|| HistoryError::Io {
+        doing: "keep the unpacked bundle in",
+        path: home,
+        source: io::Error::other("its files changed while they were written"),
+    })
+}
+
+/// blake3 of the bundle's bytes, in hex.
+fn content_key(bundle: &Path) -> Result<String, HistoryError> {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update_mmap_rayon(bundle).map_err(io_error("read", bundle))?;
+    Ok(hasher.finalize().to_hex().to_string())
+}
+
+fn open_intact(home: &Path) -> Option<Repository> {
+    let expected = fs::read_to_string(home.join(MANIFEST)).ok()?;
+    let found = manifest(&home.join(REPOSITORY), false).ok()?;
+    if expected != found {
+        return None;
+    }
+    Repository::open_bare(home.join(REPOSITORY)).ok()
+}
+
+/// Renames `fresh` to `home`; what is there already stays if it is intact, else it is replaced.
+fn install(fresh: TempDir, home: &Path) -> Result<(), HistoryError> {
+    if fs::rename(fresh.path(), home).is_ok() {
+        // Nothing is left at the temporary name.
+        let _ = fresh.keep();
+        return Ok(());
+    }
+    if open_intact(home).is_some() {
+        return Ok(());
+    }
+    let shelf = home.parent().unwrap_or(home);
+    let damaged = TempDir::with_prefix_in(".old-", shelf).map_err(io_error("write to", shelf))?;
+    // Another process may have replaced the damaged one first: the last rename decides.
+    let _ = fs::rename(home, damaged.path().join("damaged"));
+    match fs::rename(fresh.path(), home) {
+        Ok(()) => {
+            let _ = fresh.keep();
+            Ok(())
+        }
+        Err(_) if open_intact(home).is_some() => Ok(()),
+        Err(source) => Err(HistoryError::Io {
+            doing: "replace the unpacked bundle",
+            path: home.into(),
+            source,
+        }),
+    }
+}
+
+fn write_manifest(folder: &Path) -> Result<(), HistoryError> {
+    let path = folder.join(MANIFEST);
+    let write = || -> io::Result<()> {
+        let text = manifest(&folder.join(REPOSITORY), true)?;
+        let mut file = File::create(&path)?;
+        file.write_all(text.as_bytes())?;
+        file.sync_all()?;
+        File::open(folder)?.sync_all()
+    };
+    write().map_err(io_error("write", &path))
+}
+
+/// One line for each file below `root`: blake3 and relative path, sorted by path.
+fn manifest(root: &Path, sync: bool) -> io::Result<String> {
+    let mut files = Vec::new();
+    list_files(root, &mut files)?;
+    files.sort();
+    let mut text = String::new();
+    for path in files {
+        if sync {
+            File::open(&path)?.sync_all()?;
+        }
+        let hash = blake3::Hasher::new().update_mmap(&path)?.finalize();
+        let relative = path.strip_prefix(root).unwrap_or(&path);
+        text += &format!("{} {}\n", hash.to_hex(), relative.display());
+    }
+    Ok(text)
+}
+
+fn list_files(folder: &Path, files: &mut Vec<PathBuf>) -> io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            list_files(&entry.path(), files)?;
+        } else {
+            files.push(entry.path());
+        }
+    }
+    Ok(())
+}
+
+fn unpack(bundle: &Path, folder: &Path) -> Result<Repository, HistoryError> {
+    let file = File::open(bundle).map_err(io_error("open", bundle))?;
+    let size_bytes = file.metadata().map_err(io_error("read", bundle))?.len();
+    let mut reader = BufReader::with_capacity(1 << 20, file);
+    let header = Header::read(bundle, &mut reader)?;
+    let repo = create_bare(folder)?;
+    copy_pack(bundle, &mut reader, size_bytes.saturating_sub(header.size_bytes), &repo)?;
+    create_references(bundle, &header, &repo)?;
+    Ok(repo)
+}
+
+fn create_bare(folder: &Path) -> Result<Repository, HistoryError> {
+    let mut options = RepositoryInitOptions::new();
+    options.bare(true).mkpath(true).external_template(false).initial_head("main");
+    Repository::init_opts(folder, &options).map_err(|source| HistoryError::Git {
+        doing: format!("create a repository in `{}`", folder.display()),
+        source: source.into(),
+    })
+}
+
+fn copy_pack(
+    bundle: &Path,
+    reader: &mut BufReader<File>,
+    pack_bytes: u64,
+    repo: &Repository,
+) -> Result<(), HistoryError> {
+    let failed = |source: git2::Error| match source.class() {
+        ErrorClass::Os => HistoryError::Git {
+            doing: format!("unpack bundle `{}`", bundle.display()),
+            source: source.into(),
+        },
+        _ => HistoryError::BundlePack { path: bundle.to_owned(), source: source.into() },
+    };
+    check_object_count(bundle, reader, pack_bytes)?;
+    let odb = repo.odb().map_err(failed)?;
+    let mut pack = odb.packwriter().map_err(failed)?;
+    loop {
+        let chunk = reader.fill_buf().map_err(io_error("read", bundle))?;
+        if chunk.is_empty() {
+            break;
+        }
+        let length = chunk.len();
+        // The writer's own error says nothing; libgit2 keeps the reason.
+        pack.write_all(chunk).map_err(|_| failed(git2::Error::last_error(-1)))?;
+        reader.consume(length);
+    }
+    pack.commit().map(drop).map_err(failed)
+}
+
+/// Refuses a count of objects for which the pack is too short, before memory is taken for them.
+///
+/// An object takes at least 9 bytes: one of header and eight of zlib stream.
+fn check_object_count(
+    bundle: &Path,
+    reader: &mut BufReader<File>,
+    pack_bytes: u64,
+) -> Result<(), HistoryError> {
+    let start = reader.fill_buf().map_err(io_error("read", bundle))?;
+    let corrupt =
+        |what: &str| HistoryError::BundleHeader { path: bundle.into(), what: what.to_owned() };
+    let Some(start) = start.first_chunk::<12>() else {
+        return Err(corrupt("it ends before its pack"));
+    };
+    if !start.starts_with(b"PACK") {
+        return Err(corrupt("no pack follows its header"));
+    }
+    let count = u32::from_be_bytes([start[8], start[9], start[10], start[11]]);
+    if u64::from(count) * 9 > pack_bytes {
+        return Err(corrupt("its pack is shorter than the number of its objects allows"));
+    }
+    Ok(())
+}
+
+fn create_references(
+    bundle: &Path,
+    header: &Header,
+    repo: &Repository,
+) -> Result<(), HistoryError> {
+    let corrupt = |what: String| HistoryError::BundleHeader { path: bundle.into(), what };
+    let odb = repo.odb().map_err(|source| git_error(bundle, source))?;
+    for (id, name) in &header.references {
+        if !odb.exists(*id) {
+            return Err(corrupt(format!("`{name}` is at {id}, which its pack does not hold")));
+        }
+        if name != "HEAD" && !(name.starts_with("refs/") && Reference::is_valid_name(name)) {
+            return Err(corrupt(format!("`{name}` is no name of a reference")));
+        }
+        if name != "HEAD" {
+            repo.reference(name, *id, true, "").map_err(|source| git_error(bundle, source))?;
+        }
+    }
+    set_head(header, repo).map_err(|source| git_error(bundle, source))
+}
+
+/// Points HEAD where `git clone` would: at a branch where one fits, else at a commit.
+fn set_head(header: &Header, repo: &Repository) -> Result<(), git2::Error> {
+    let head = header.references.iter().find(|(_, name)| name == "HEAD").map(|(id, _)| *id);
+    let fits = |id: Oid| head.is_none_or(|head| head == id);
+    let branches: Vec<&String> = header
+        .references
+        .iter()
+        .filter(|(id, name)| name.starts_with("refs/heads/") && fits(*id))
+        .map(|(_, name)| name)
+        .collect();
+    let usual = ["refs/heads/main", "refs/heads/master"];
+    let branch = usual.iter().find_map(|usual| branches.iter().find(|name| **name == usual));
+    if let Some(branch) = branch.or(branches.first()) {
+        return repo.set_head(branch);
+    }
+    let commits = head.into_iter().chain(header.references.iter().map(|(id, _)| *id));
+    for id in commits {
+        let commit = repo.find_object(id, None)?.peel(ObjectType::Commit);
+        if let Ok(commit) = commit {
+            return repo.set_head_detached(commit.id());
+        }
+    }
+    Ok(())
+}
+
+fn git_error(bundle: &Path, source: git2::Error) -> HistoryError {
+    HistoryError::Git {
+        doing: format!("unpack bundle `{}`", bundle.display()),
+        source: source.into(),
+    }
+}
+
+fn io_error<'a>(doing: &'static str, path: &'a Path) -> impl Fn(io::Error) -> HistoryError + 'a {
+    move |source| HistoryError::Io { doing, path: path.to_owned(), source }
+}

@@ -1,0 +1,310 @@
+//! What can go wrong while history is read, and what the user can do about it.
+//!
+//! [`HistoryError::is_revision_fault`] is the border between "this revision cannot be tested"
+//! and "the request itself is wrong".
+
+use std::{fmt, io, path::PathBuf};
+
+/// Why a repository, bundle, revision or source set could not be read.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum HistoryError {
+    /// The path is neither a git repository nor a bundle, or no repository surrounds it.
+    #[error("`{}` is neither a git repository nor a git bundle", path.display())]
+    NotARepository {
+        /// The path as given.
+        path: PathBuf,
+    },
+    /// No repository surrounds the path.
+    #[error("no git repository around `{}`", path.display())]
+    NoRepositoryAround {
+        /// The path where the search began.
+        path: PathBuf,
+    },
+    /// The repository or bundle names its objects by SHA-256.
+    #[error("`{}` names its objects by SHA-256, only SHA-1 is supported", path.display())]
+    Sha256 {
+        /// The repository or bundle.
+        path: PathBuf,
+    },
+    /// A file could not be read or written.
+    #[error("failed to {doing} `{}`", path.display())]
+    Io {
+        /// What was tried, such as `read`.
+        doing: &'static str,
+        /// The file or folder.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// git itself failed in a way that has no variant of its own.
+    #[error("failed to {doing}")]
+    Git {
+        /// What was tried.
+        doing: String,
+        /// What libgit2 said.
+        source: GitCause,
+    },
+    /// The repository has no commits.
+    #[error("`{}` has no commits yet", path.display())]
+    NoCommits {
+        /// The repository.
+        path: PathBuf,
+    },
+    /// Nothing is known by that name.
+    #[error("unknown revision `{rev}`")]
+    UnknownRevision {
+        /// The revision as given.
+        rev: String,
+        /// Branches and tags with a similar name, nearest first.
+        similar: Vec<String>,
+    },
+    /// Several commits have ids that begin alike.
+    #[error("ambiguous revision `{prefix}`: {}", candidate_list(candidates, *total))]
+    AmbiguousRevision {
+        /// The abbreviated id as given.
+        prefix: String,
+        /// At most ten of the commits, by id.
+        candidates: Vec<Candidate>,
+        /// How many commits there are.
+        total: usize,
+    },
+    /// The revision exists, but is no commit.
+    #[error("revision `{rev}` is a {kind}, not a commit")]
+    NotACommit {
+        /// The revision as given.
+        rev: String,
+        /// `tree`, `blob` or `tag`.
+        kind: &'static str,
+    },
+    /// A range that cannot be understood or holds no positive end.
+    #[error("`{range}` is no range of commits")]
+    BadRange {
+        /// The range as given.
+        range: String,
+    },
+    /// A shallow clone ends before the history that is needed.
+    #[error("shallow clone: commit {commit} is here, its parent {parent} is not")]
+    Shallow {
+        /// The last commit that is there, abbreviated.
+        commit: String,
+        /// The full id of the parent that is not.
+        parent: String,
+    },
+    /// A bundle's header cannot be parsed or contradicts its pack.
+    #[error("corrupt bundle `{}`: {what}", path.display())]
+    BundleHeader {
+        /// The bundle.
+        path: PathBuf,
+        /// What is wrong, with the line where it is known.
+        what: String,
+    },
+    /// A bundle's pack is damaged or cut short.
+    #[error("corrupt bundle `{}`: its pack cannot be read", path.display())]
+    BundlePack {
+        /// The bundle.
+        path: PathBuf,
+        /// What libgit2 said.
+        source: GitCause,
+    },
+    /// A bundle of a version or with a capability that is not known here.
+    #[error("bundle `{}` needs {what}, which is not supported", path.display())]
+    BundleUnsupported {
+        /// The bundle.
+        path: PathBuf,
+        /// The version or capability.
+        what: String,
+    },
+    /// A bundle that holds only a part of the history.
+    #[error("bundle `{}` builds on commits that it does not hold: {}", path.display(), missing.join(", "))]
+    BundlePrerequisites {
+        /// The bundle.
+        path: PathBuf,
+        /// Full ids, with the comment that `git bundle create` left.
+        missing: Vec<String>,
+    },
+    /// The working tree was asked for where there is none.
+    #[error("`{}` has no working tree", path.display())]
+    NoWorkingTree {
+        /// The bundle or bare repository.
+        path: PathBuf,
+    },
+    /// A path of the harness leads out of the repository.
+    #[error("source path `{path}` leads out of the repository")]
+    PathOutside {
+        /// The path as given.
+        path: String,
+    },
+    /// The named folders hold more files than a kernel project has.
+    #[error("{place} holds more than {limit} files below the source paths")]
+    TooManyFiles {
+        /// Where it was found.
+        place: Place,
+        /// How many are allowed.
+        limit: usize,
+    },
+    /// The revision exists, but its sources cannot be had.
+    #[error("{place} {fault}")]
+    Unusable {
+        /// Where it was found.
+        place: Place,
+        /// What is wrong there.
+        fault: Fault,
+    },
+}
+
+/// What libgit2 said, without the numbers that it adds.
+#[derive(Debug, PartialEq)]
+pub struct GitCause(git2::Error);
+
+impl From<git2::Error> for GitCause {
+    fn from(error: git2::Error) -> GitCause {
+        GitCause(error)
+    }
+}
+
+impl fmt::Display for GitCause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0.message())
+    }
+}
+
+impl std::error::Error for GitCause {}
+
+/// A revision or the working tree, as messages name it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// A commit, by its abbreviated id.
+    Revision(String),
+    /// Files on disk.
+    WorkingTree(PathBuf),
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Place::Revision(short) => write!(f, "revision {short}"),
+            Place::WorkingTree(root) => write!(f, "working tree `{}`", root.display()),
+        }
+    }
+}
+
+/// Why the sources of an existing revision cannot be had.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Fault {
+    /// A named path does not exist.
+    #[error("has no file or folder `{path}`")]
+    Missing {
+        /// The path, relative to the repository's root.
+        path: String,
+        /// Paths of the same revision that look alike, nearest first.
+        similar: Vec<String>,
+    },
+    /// A symlink whose target does not exist.
+    #[error("has a symlink `{link}` to `{target}`, which does not exist")]
+    Dangling {
+        /// The symlink.
+        link: String,
+        /// Its text.
+        target: String,
+    },
+    /// A symlink that leaves the tree.
+    #[error("has a symlink `{link}` that leads outside, to `{target}`")]
+    SymlinkOutside {
+        /// The symlink.
+        link: String,
+        /// Its text.
+        target: String,
+    },
+    /// Symlinks that never arrive.
+    #[error("has a symlink `{link}` that leads back to itself")]
+    SymlinkLoop {
+        /// One of the symlinks.
+        link: String,
+    },
+    /// A submodule, whose files are in another repository.
+    #[error("has a submodule at `{path}`, whose files are not in this repository")]
+    Submodule {
+        /// Where the submodule is mounted.
+        path: String,
+    },
+    /// A file that Git LFS keeps elsewhere.
+    #[error("has only a Git LFS pointer at `{path}`, not the file")]
+    LfsPointer {
+        /// The file.
+        path: String,
+    },
+    /// A file name that cannot be written in `replay.toml` or in a report.
+    #[error("has a file name that is not UTF-8: `{path}`")]
+    NameNotUtf8 {
+        /// The path, with the undecodable bytes replaced.
+        path: String,
+    },
+}
+
+/// One of several commits that an abbreviated id could mean.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Candidate {
+    /// The shortest unique abbreviation of at least 7 digits.
+    pub short: String,
+    /// First line of the message.
+    pub subject: String,
+}
+
+fn candidate_list(candidates: &[Candidate], total: usize) -> String {
+    let mut shown: Vec<String> =
+        candidates.iter().map(|c| format!("{} ({})", c.short, c.subject)).collect();
+    if total > shown.len() {
+        shown.push(format!("and {} more", total - shown.len()));
+    }
+    shown.join(", ")
+}
+
+impl HistoryError {
+    /// Whether the revision is at fault (it cannot be tested), rather than the request.
+    pub fn is_revision_fault(&self) -> bool {
+        matches!(self, HistoryError::Unusable { place: Place::Revision(_), .. })
+    }
+
+    /// What the user can do about it, where that is known.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            HistoryError::UnknownRevision { similar, .. } => did_you_mean(similar),
+            HistoryError::AmbiguousRevision { .. } => Some("write more digits of the id".into()),
+            HistoryError::Shallow { .. } => {
+                Some("fetch the whole history: git fetch --unshallow".into())
+            }
+            HistoryError::BundlePrerequisites { .. } => {
+                Some("make a complete bundle: git bundle create FILE --all".into())
+            }
+            HistoryError::BundlePack { .. } | HistoryError::BundleHeader { .. } => {
+                Some("copy the bundle again, and check it with: git bundle verify FILE".into())
+            }
+            HistoryError::NoWorkingTree { .. } => Some("name a revision with --rev".into()),
+            HistoryError::TooManyFiles { .. } => {
+                Some("name the kernels' own folders in `sources` and `include`".into())
+            }
+            HistoryError::Unusable { fault, .. } => fault.hint(),
+            _ => None,
+        }
+    }
+}
+
+impl Fault {
+    fn hint(&self) -> Option<String> {
+        match self {
+            Fault::Missing { similar, .. } => did_you_mean(similar),
+            Fault::Submodule { .. } => {
+                Some("name folders without submodules in `sources` and `include`".into())
+            }
+            Fault::LfsPointer { .. } => Some("replay reads git's own objects only".into()),
+            _ => None,
+        }
+    }
+}
+
+fn did_you_mean(similar: &[String]) -> Option<String> {
+    let quoted: Vec<String> = similar.iter().map(|name| format!("`{name}`")).collect();
+    (!quoted.is_empty()).then(|| format!("did you mean {}?", quoted.join(" or ")))
+}

@@ -1,0 +1,239 @@
+//! The commits between revisions: ranges as `git log` takes them, and the graph of a search.
+//!
+//! What `git rev-list` would list, with the edges; which of them are tested is not decided here.
+
+use std::collections::{HashMap, HashSet};
+
+use git2::{ErrorCode, Oid};
+
+use super::{Commit, CommitId, History, HistoryError};
+
+/// The commits that are reachable from a bad revision and from no good one.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CommitGraph {
+    /// Parents before their children.
+    pub nodes: Vec<GraphNode>,
+    /// Best common ancestors of each bad revision with the good ones, sorted, as
+    /// `git merge-base --all BAD GOOD...`. One that is not itself good must be tested: were it
+    /// bad, the search could not tell where it broke. Empty for unrelated histories.
+    pub merge_bases: Vec<CommitId>,
+}
+
+/// A commit of a [`CommitGraph`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GraphNode {
+    /// The commit.
+    pub id: CommitId,
+    /// Positions of its parents among the nodes; all smaller than its own.
+    pub parents: Vec<usize>,
+    /// Its parents outside of the graph: good, or reachable from a good revision.
+    pub outside: Vec<CommitId>,
+}
+
+/// The two sides of `git rev-list`.
+#[derive(Default)]
+struct Ends {
+    include: Vec<Oid>,
+    exclude: Vec<Oid>,
+}
+
+impl History {
+    /// The commits that `git log RANGE` would list, parents before their children.
+    ///
+    /// Understands `a..b`, `a...b`, `^a b`, `a^!`, `a^@`, `a^-` and several of them.
+    ///
+    /// # Errors
+    /// Those of [`History::resolve`], and [`HistoryError::BadRange`] if no end is positive.
+    pub fn range(&self, range: &str) -> Result<Vec<Commit>, HistoryError> {
+        let bad_range = || HistoryError::BadRange { range: range.to_owned() };
+        let mut ends = Ends::default();
+        for word in words(range) {
+            self.add_word(word, &mut ends)?;
+        }
+        if ends.include.is_empty() {
+            return Err(bad_range());
+        }
+        let commits = self.reachable(&ends, false)?;
+        commits.into_iter().map(|(id, _)| self.commit(CommitId(id))).collect()
+    }
+
+    /// The graph in which the first bad commit is searched.
+    ///
+    /// With `first_parent` only the first parent of each commit is followed from the bad
+    /// revisions, as `git rev-list --first-parent` does.
+    ///
+    /// # Errors
+    /// [`HistoryError::Shallow`] if a shallow clone ends within the graph.
+    pub fn graph(
+        &self,
+        good: &[Commit],
+        bad: &[Commit],
+        first_parent: bool,
+    ) -> Result<CommitGraph, HistoryError> {
+        let nodes = self.commits_between(good, bad, first_parent)?;
+        let merge_bases = self.merge_bases(&ends(good, bad))?;
+        Ok(CommitGraph { nodes, merge_bases })
+    }
+
+    /// The nodes of [`History::graph`] alone; of a long history the merge bases take as long again.
+    ///
+    /// # Errors
+    /// As [`History::graph`].
+    pub fn commits_between(
+        &self,
+        good: &[Commit],
+        bad: &[Commit],
+        first_parent: bool,
+    ) -> Result<Vec<GraphNode>, HistoryError> {
+        Ok(nodes(&self.reachable(&ends(good, bad), first_parent)?))
+    }
+
+    fn add_word(&self, word: &str, ends: &mut Ends) -> Result<(), HistoryError> {
+        // `:/text` and `rev^{/text}` may hold dots and carets.
+        let plain = !word.starts_with(":/") && !word.contains("^{/");
+        if let Some((left, right)) = word.split_once("...").filter(|_| plain) {
+            let (left, right) = (self.end(left)?, self.end(right)?);
+            ends.include.extend([left, right]);
+            ends.exclude.extend(self.common_ancestors(left, &[right])?);
+        } else if let Some((left, right)) = word.split_once("..").filter(|_| plain) {
+            ends.exclude.push(self.end(left)?);
+            ends.include.push(self.end(right)?);
+        } else if let Some(rev) = word.strip_prefix('^') {
+            ends.exclude.push(self.end(rev)?);
+        } else if let Some(rev) = word.strip_suffix("^!") {
+            let commit = self.resolve(rev)?;
+            ends.include.push(commit.id.0);
+            ends.exclude.extend(commit.parents.iter().map(|parent| parent.0));
+        } else if let Some(rev) = word.strip_suffix("^@") {
+            ends.include.extend(self.resolve(rev)?.parents.iter().map(|parent| parent.0));
+        } else if let Some((rev, number)) = word.rsplit_once("^-").filter(|_| plain) {
+            let number = if number.is_empty() { "1" } else { number };
+            ends.include.push(self.end(rev)?);
+            ends.exclude.push(self.end(&format!("{rev}^{number}"))?);
+        } else {
+            ends.include.push(self.end(word)?);
+        }
+        Ok(())
+    }
+
+    fn end(&self, rev: &str) -> Result<Oid, HistoryError> {
+        let rev = if rev.is_empty() { "HEAD" } else { rev };
+        Ok(self.resolve(rev)?.id.0)
+    }
+
+    /// The commits between the ends with their parents; parents before their children.
+    ///
+    /// git and libgit2 stop early by the commits' dates, and list too many where clocks were
+    /// wrong; a search must not, so everything behind the excluded ends is visited.
+    fn reachable(
+        &self,
+        ends: &Ends,
+        first_parent: bool,
+    ) -> Result<Vec<(Oid, Vec<Oid>)>, HistoryError> {
+        let excluded = self.ancestors(&ends.exclude)?;
+        let mut seen = HashSet::new();
+        let mut order = Vec::new();
+        // A commit is listed when it is met again, below all that its parents put on the stack.
+        let mut stack: Vec<(Oid, Option<Vec<Oid>>)> =
+            ends.include.iter().rev().map(|id| (*id, None)).collect();
+        while let Some((id, visited)) = stack.pop() {
+            if let Some(parents) = visited {
+                order.push((id, parents));
+            } else if !excluded.contains(&id) && seen.insert(id) {
+                let mut parents = self.present_parents(id)?;
+                parents.truncate(if first_parent { 1 } else { usize::MAX });
+                stack.push((id, Some(parents.clone())));
+                stack.extend(parents.iter().rev().map(|parent| (*parent, None)));
+            }
+        }
+        Ok(order)
+    }
+
+    /// The commits and everything behind them, as far as it is there.
+    fn ancestors(&self, ids: &[Oid]) -> Result<HashSet<Oid>, HistoryError> {
+        let mut found = HashSet::new();
+        let mut left = ids.to_vec();
+        while let Some(id) = left.pop() {
+            if found.insert(id) {
+                left.extend(self.find_commit(CommitId(id))?.parent_ids());
+            }
+        }
+        Ok(found)
+    }
+
+    /// The commit's parents, or an error where a shallow clone ends.
+    fn present_parents(&self, id: Oid) -> Result<Vec<Oid>, HistoryError> {
+        let commit = self.find_commit(CommitId(id))?;
+        match self.repo.is_shallow().then(|| self.missing_parent(&commit)).flatten() {
+            Some(error) => Err(error),
+            None => Ok(commit.parent_ids().collect()),
+        }
+    }
+
+    fn merge_bases(&self, ends: &Ends) -> Result<Vec<CommitId>, HistoryError> {
+        let mut bases = Vec::new();
+        for bad in &ends.include {
+            bases.extend(self.common_ancestors(*bad, &ends.exclude)?.into_iter().map(CommitId));
+        }
+        bases.sort();
+        bases.dedup();
+        Ok(bases)
+    }
+
+    fn common_ancestors(&self, one: Oid, others: &[Oid]) -> Result<Vec<Oid>, HistoryError> {
+        if others.is_empty() {
+            return Ok(Vec::new());
+        }
+        let all: Vec<Oid> = std::iter::once(one).chain(others.iter().copied()).collect();
+        match self.repo.merge_bases_many(&all) {
+            Ok(bases) => Ok(bases.to_vec()),
+            Err(error) if error.code() == ErrorCode::NotFound => Ok(Vec::new()),
+            Err(source) => {
+                Err(HistoryError::Git { doing: "find merge bases".into(), source: source.into() })
+            }
+        }
+    }
+}
+
+fn ends(good: &[Commit], bad: &[Commit]) -> Ends {
+    let oids = |commits: &[Commit]| commits.iter().map(|commit| commit.id.0).collect();
+    Ends { include: oids(bad), exclude: oids(good) }
+}
+
+/// Splits at blanks, but not within braces nor after `:/`, where blanks belong to a pattern.
+fn words(range: &str) -> Vec<&str> {
+    let mut words = Vec::new();
+    let mut rest = range.trim_start();
+    while !rest.is_empty() {
+        let mut depth = 0_usize;
+        let is_end = |c: char| {
+            match c {
+                '{' => depth += 1,
+                '}' => depth = depth.saturating_sub(1),
+                _ => {}
+            }
+            depth == 0 && c.is_whitespace()
+        };
+        let end = if rest.starts_with(":/") { None } else { rest.find(is_end) };
+        let (word, tail) = rest.split_at(end.unwrap_or(rest.len()));
+        words.push(word);
+        rest = tail.trim_start();
+    }
+    words
+}
+
+fn nodes(commits: &[(Oid, Vec<Oid>)]) -> Vec<GraphNode> {
+    let position: HashMap<Oid, usize> = commits.iter().map(|(id, _)| *id).zip(0..).collect();
+    commits
+        .iter()
+        .map(|(id, parents)| {
+            let (inside, outside): (Vec<Oid>, Vec<Oid>) =
+                parents.iter().partition(|parent| position.contains_key(parent));
+            GraphNode {
+                id: CommitId(*id),
+                parents: inside.iter().map(|parent| position[parent]).collect(),
+                outside: outside.into_iter().map(CommitId).collect(),
+            }
+        })
+        .collect()
+}

@@ -1,0 +1,30 @@
+//! Process-wide options of libgit2, set once before the first repository is opened.
+//!
+//! The only unsafe code of this module's folder: these options are plain globals in C.
+
+#![allow(unsafe_code)]
+
+use std::sync::Once;
+
+use git2::{ConfigLevel, opts};
+
+/// Makes libgit2 read repositories alone: no user or system configuration, no ownership check.
+pub(super) fn configure() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        for level in
+            [ConfigLevel::System, ConfigLevel::Global, ConfigLevel::XDG, ConfigLevel::ProgramData]
+        {
+            // What a user configured for git must not change what a replay sees. Failing to
+            // clear a path leaves git's own behaviour, so the result is of no consequence.
+            // SAFETY: `Once` serialises this against every other call made by this crate, and no
+            // repository has been opened yet.
+            let _ = unsafe { opts::set_search_path(level, "") };
+        }
+        // The check protects users from hooks and commands in a foreign repository's
+        // configuration. Nothing here runs any of them; with it, reading a repository on a
+        // shared disk or in a container would fail.
+        // SAFETY: as above.
+        let _ = unsafe { opts::set_verify_owner_validation(false) };
+    });
+}

@@ -1,0 +1,270 @@
+//! Reads revisions, source sets and the commit graph from git repositories and bundles.
+//!
+//! Reading only: the user's repository, checkout and HEAD are never touched. A bundle is
+//! unpacked into a bare repository of its own, in a temporary folder or in a cache.
+//! No network, no user or system configuration of git.
+
+mod bundle;
+mod bundle_header;
+mod error;
+mod graph;
+mod libgit2;
+mod revision;
+mod source_set;
+mod suggest;
+mod tree;
+mod walk;
+
+use std::{
+    cell::RefCell,
+    collections::HashMap,
+    fmt, fs,
+    path::{Path, PathBuf},
+};
+
+use git2::{ErrorCode, Oid, Repository, RepositoryOpenFlags};
+use tempfile::TempDir;
+
+pub use error::{Candidate, Fault, GitCause, HistoryError, Place};
+pub use graph::{CommitGraph, GraphNode};
+pub use source_set::{Role, SourceFile, SourceKey, SourceSet, SourceSpec, source_set_from_dir};
+
+/// The full id of a commit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct CommitId(Oid);
+
+impl CommitId {
+    /// The 20 bytes of the SHA-1.
+    pub fn as_bytes(&self) -> &[u8] {
+        self.0.as_bytes()
+    }
+}
+
+impl fmt::Display for CommitId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// What reports show of a commit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Commit {
+    /// The full id.
+    pub id: CommitId,
+    /// The shortest unique abbreviation of at least 7 digits.
+    pub short: String,
+    /// First paragraph of the message, in one line.
+    pub subject: String,
+    /// The author's name, as recorded.
+    pub author_name: String,
+    /// Committer's time, in seconds since 1970.
+    pub time_s: i64,
+    /// The parents that the commit records, also where a shallow clone lacks them.
+    pub parents: Vec<CommitId>,
+}
+
+impl From<&Commit> for CommitId {
+    fn from(commit: &Commit) -> CommitId {
+        commit.id
+    }
+}
+
+/// A git repository or bundle, opened for reading.
+///
+/// `Send`, but not `Sync`: threads open one each.
+pub struct History {
+    repo: Repository,
+    path: PathBuf,
+    is_bundle: bool,
+    keys: RefCell<HashMap<(Oid, u64), SourceKey>>,
+    trees_with_links: RefCell<HashMap<Oid, bool>>,
+    /// Declared after `repo`, so that the files outlive what is mapped from them.
+    _unpacked: Option<TempDir>,
+}
+
+impl fmt::Debug for History {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("History").field("path", &self.path).finish_non_exhaustive()
+    }
+}
+
+impl History {
+    /// Opens a repository (its folder, a linked worktree, a bare one) or a bundle file.
+    ///
+    /// A bundle is unpacked into a temporary folder that goes with the value.
+    ///
+    /// # Errors
+    /// [`HistoryError::NotARepository`], [`HistoryError::Sha256`], and the `Bundle` variants.
+    pub fn open(path: &Path) -> Result<History, HistoryError> {
+        Self::open_any(path, None)
+    }
+
+    /// Like [`History::open`], but a bundle is unpacked below `cache` once and for all.
+    ///
+    /// # Errors
+    /// As [`History::open`], and [`HistoryError::Io`] if `cache` cannot be written.
+    pub fn open_with_cache(path: &Path, cache: &Path) -> Result<History, HistoryError> {
+        Self::open_any(path, Some(cache))
+    }
+
+    /// Opens the repository that surrounds `from`, a file or a folder.
+    ///
+    /// # Errors
+    /// [`HistoryError::NoRepositoryAround`] if there is none.
+    pub fn discover(from: &Path) -> Result<History, HistoryError> {
+        libgit2::configure();
+        let start = if from.is_file() { from.parent().unwrap_or(from) } else { from };
+        let start = if start.as_os_str().is_empty() { Path::new(".") } else { start };
+        let found = Repository::discover_path(start, std::iter::empty::<&Path>())
+            .map_err(|_| HistoryError::NoRepositoryAround { path: from.to_owned() })?;
+        Self::open_repository(&found)
+    }
+
+    fn open_any(path: &Path, cache: Option<&Path>) -> Result<History, HistoryError> {
+        libgit2::configure();
+        let metadata = fs::metadata(path).map_err(|source| HistoryError::Io {
+            doing: "open",
+            path: path.to_owned(),
+            source,
+        })?;
+        if metadata.is_file() && bundle::is_bundle(path)? {
+            Self::open_bundle(path, cache)
+        } else {
+            Self::open_repository(path)
+        }
+    }
+
+    fn open_repository(path: &Path) -> Result<History, HistoryError> {
+        let repo =
+            Repository::open_ext(path, RepositoryOpenFlags::NO_SEARCH, std::iter::empty::<&Path>())
+                .map_err(|source| open_error(path, source))?;
+        // libgit2 ends its folders with a slash; collecting the components takes it off.
+        let path = repo.workdir().unwrap_or(repo.path()).components().collect();
+        Ok(Self::new(repo, path, false, None))
+    }
+
+    fn open_bundle(path: &Path, cache: Option<&Path>) -> Result<History, HistoryError> {
+        let (repo, unpacked) = match cache {
+            Some(cache) => (bundle::open_cached(path, cache)?, None),
+            None => {
+                let (repo, folder) = bundle::open_temporary(path)?;
+                (repo, Some(folder))
+            }
+        };
+        Ok(Self::new(repo, path.to_owned(), true, unpacked))
+    }
+
+    fn new(repo: Repository, path: PathBuf, is_bundle: bool, unpacked: Option<TempDir>) -> Self {
+        let (keys, trees_with_links) = Default::default();
+        History { repo, path, is_bundle, keys, trees_with_links, _unpacked: unpacked }
+    }
+
+    /// Opens the same repository once more, for another thread.
+    ///
+    /// What is unpacked from a bundle goes with the value that unpacked it.
+    ///
+    /// # Errors
+    /// [`HistoryError::Git`] if it cannot be opened any more.
+    pub fn reopen(&self) -> Result<History, HistoryError> {
+        let repo = Repository::open_ext(
+            self.repo.path(),
+            RepositoryOpenFlags::NO_SEARCH,
+            std::iter::empty::<&Path>(),
+        )
+        .map_err(|source| open_error(&self.path, source))?;
+        Ok(Self::new(repo, self.path.clone(), self.is_bundle, None))
+    }
+
+    /// The working tree's root, else the repository's folder or the bundle's file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Whether this was opened from a bundle file.
+    pub fn is_bundle(&self) -> bool {
+        self.is_bundle
+    }
+
+    /// The folder of the checked-out files; none for a bundle or a bare repository.
+    pub fn working_tree_root(&self) -> Option<&Path> {
+        self.repo.workdir().is_some().then_some(&self.path)
+    }
+
+    /// The commit at HEAD: what is checked out, or a bundle's default branch.
+    ///
+    /// # Errors
+    /// [`HistoryError::NoCommits`] in a repository without commits.
+    pub fn head(&self) -> Result<Commit, HistoryError> {
+        match self.repo.head().and_then(|head| head.peel_to_commit()) {
+            Ok(commit) => self.describe(&commit),
+            Err(error) if matches!(error.code(), ErrorCode::UnbornBranch | ErrorCode::NotFound) => {
+                Err(HistoryError::NoCommits { path: self.path.clone() })
+            }
+            Err(source) => {
+                Err(HistoryError::Git { doing: "read HEAD".into(), source: source.into() })
+            }
+        }
+    }
+
+    /// What reports show of the commit `id`.
+    ///
+    /// # Errors
+    /// [`HistoryError::Git`] if the repository lacks it.
+    pub fn commit(&self, id: CommitId) -> Result<Commit, HistoryError> {
+        self.describe(&self.find_commit(id)?)
+    }
+
+    fn find_commit(&self, id: CommitId) -> Result<git2::Commit<'_>, HistoryError> {
+        self.repo.find_commit(id.0).map_err(|source| HistoryError::Git {
+            doing: format!("read commit {id}"),
+            source: source.into(),
+        })
+    }
+
+    fn describe(&self, commit: &git2::Commit<'_>) -> Result<Commit, HistoryError> {
+        let subject = commit.summary_bytes().unwrap_or_default();
+        Ok(Commit {
+            id: CommitId(commit.id()),
+            short: self.short(commit.id()),
+            subject: String::from_utf8_lossy(subject).into_owned(),
+            author_name: String::from_utf8_lossy(commit.author().name_bytes()).into_owned(),
+            time_s: commit.time().seconds(),
+            parents: recorded_parents(commit),
+        })
+    }
+
+    /// The shortest abbreviation of at least 7 digits that means no other object.
+    fn short(&self, id: Oid) -> String {
+        let full = id.to_string();
+        let unique =
+            |&digits: &usize| self.repo.odb().and_then(|odb| odb.exists_prefix(id, digits)).is_ok();
+        let digits = (7..full.len()).find(unique).unwrap_or(full.len());
+        full[..digits].to_owned()
+    }
+}
+
+/// The parents in the commit's own header: libgit2 hides those that a shallow clone lacks.
+fn recorded_parents(commit: &git2::Commit<'_>) -> Vec<CommitId> {
+    let header = String::from_utf8_lossy(commit.raw_header_bytes());
+    header
+        .lines()
+        .skip_while(|line| line.starts_with("tree "))
+        .map_while(|line| line.strip_prefix("parent "))
+        .filter_map(|id| Oid::from_str(id.trim_end()).ok().map(CommitId))
+        .collect()
+}
+
+fn open_error(path: &Path, source: git2::Error) -> HistoryError {
+    let text = source.message().to_lowercase();
+    let path = path.to_owned();
+    if text.contains("objectformat") || text.contains("object format") {
+        HistoryError::Sha256 { path }
+    } else if source.code() == ErrorCode::NotFound {
+        HistoryError::NotARepository { path }
+    } else {
+        HistoryError::Git {
+            doing: format!("open repository `{}`", path.display()),
+            source: source.into(),
+        }
+    }
+}

@@ -1,0 +1,362 @@
+//! The files that a harness names, at a revision or on disk.
+//!
+//! Also their key, which is had from git's ids alone: a history of many thousand commits is
+//! searched for those that change nothing without reading one file.
+
+use std::{
+    hash::{DefaultHasher, Hash, Hasher},
+    path::Path,
+    sync::Arc,
+};
+
+use git2::{DiffFormat, DiffLine, DiffOptions, Oid};
+
+use super::{
+    Commit, CommitId, Fault, History, HistoryError, Place, suggest,
+    tree::{DiskTree, GitTree, Node, Stop, Tree},
+    walk::{Found, Walk},
+};
+
+const LFS_SIGNATURE: &[u8] = b"version https://git-lfs";
+
+/// Which files belong to a kernel project.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct SourceSpec {
+    /// Files or folders with the sources, relative to `prefix`.
+    pub sources: Vec<String>,
+    /// Files or folders with headers, relative to `prefix`.
+    pub include: Vec<String>,
+    /// The project's folder, relative to the repository's root; empty for the root itself.
+    pub prefix: String,
+}
+
+/// For what a harness named a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Role {
+    /// Below `sources`; a file that is below `include` too counts as a source.
+    Source,
+    /// Below `include` only.
+    Include,
+}
+
+/// One file of a source set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SourceFile {
+    /// Relative to the project's folder, with `/`.
+    ///
+    /// Begins with `../` where the harness names a folder beside its own, but never with more
+    /// of them than the project's folder is deep: written below `DIR/PREFIX` it stays in `DIR`.
+    pub path: String,
+    /// For what the harness named it.
+    pub role: Role,
+    /// Its bytes; of a symlink, the bytes of the file it leads to.
+    pub content: Arc<[u8]>,
+}
+
+/// The files of one variant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SourceSet {
+    /// Sorted by path, each path once.
+    pub files: Vec<SourceFile>,
+    /// blake3 over role, path and content of all files; file modes do not matter.
+    pub id: [u8; 32],
+}
+
+/// Equal keys at two commits: equal source sets, or the same fault at both.
+///
+/// Different keys do not promise different source sets: a file's mode may have changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct SourceKey([u8; 32]);
+
+impl SourceKey {
+    /// The bytes of the key, for keys of other things that depend on it.
+    pub fn as_bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+}
+
+/// One path of a spec, relative to the repository's root.
+struct Named {
+    role: Role,
+    path: String,
+}
+
+impl SourceSpec {
+    fn named(&self) -> Result<Vec<Named>, HistoryError> {
+        let sources = self.sources.iter().map(|path| (Role::Source, path));
+        let include = self.include.iter().map(|path| (Role::Include, path));
+        sources
+            .chain(include)
+            .map(|(role, path)| Ok(Named { role, path: from_root(&self.prefix, path)? }))
+            .collect()
+    }
+
+    fn fingerprint(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        self.hash(&mut hasher);
+        hasher.finish()
+    }
+}
+
+/// `prefix/path` without `.` and `..`.
+fn from_root(prefix: &str, path: &str) -> Result<String, HistoryError> {
+    let outside = || HistoryError::PathOutside { path: path.to_owned() };
+    if path.starts_with('/') || prefix.starts_with('/') {
+        return Err(outside());
+    }
+    let mut parts: Vec<&str> = Vec::new();
+    for part in prefix.split('/').chain(path.split('/')) {
+        match part {
+            "" | "." => {}
+            ".." => drop(parts.pop().ok_or_else(outside)?),
+            part => parts.push(part),
+        }
+    }
+    Ok(parts.join("/"))
+}
+
+/// `path`, which is relative to the root, as seen from the folder `prefix`.
+fn from_prefix(prefix: &str, path: &str) -> String {
+    let prefix: Vec<&str> = prefix.split('/').filter(|part| !part.is_empty()).collect();
+    let parts: Vec<&str> = path.split('/').collect();
+    let common = prefix.iter().zip(&parts).take_while(|(a, b)| a == b).count();
+    let ups = std::iter::repeat_n("..", prefix.len() - common);
+    ups.chain(parts[common..].iter().copied()).collect::<Vec<_>>().join("/")
+}
+
+impl History {
+    /// The files that `spec` names at `commit`.
+    ///
+    /// Symlinks are followed within the tree.
+    ///
+    /// # Errors
+    /// [`HistoryError::Unusable`] if the revision lacks a named path, or has a submodule, a Git
+    /// LFS pointer or a symlink that leads outside among the files;
+    /// [`HistoryError::PathOutside`] if `spec` itself leads outside.
+    pub fn source_set(
+        &self,
+        commit: impl Into<CommitId>,
+        spec: &SourceSpec,
+    ) -> Result<SourceSet, HistoryError> {
+        let commit = self.find_commit(commit.into())?;
+        let tree = GitTree::new(&self.repo, commit.tree_id());
+        read_set(&tree, spec, || Place::Revision(self.short(commit.id())))
+    }
+
+    /// The files that `spec` names in the working tree, without what git ignores.
+    ///
+    /// # Errors
+    /// [`HistoryError::NoWorkingTree`] for a bundle or a bare repository, else as
+    /// [`History::source_set`].
+    pub fn working_tree(&self, spec: &SourceSpec) -> Result<SourceSet, HistoryError> {
+        let root = self
+            .working_tree_root()
+            .ok_or_else(|| HistoryError::NoWorkingTree { path: self.path.clone() })?;
+        let tree = DiskTree::new(root, Some(&self.repo));
+        read_set(&tree, spec, || Place::WorkingTree(root.to_owned()))
+    }
+
+    /// A key of the files that `spec` names at `commit`, from git's ids alone.
+    ///
+    /// Cached per tree, so that commits with equal trees cost nothing.
+    ///
+    /// # Errors
+    /// [`HistoryError::PathOutside`], and [`HistoryError::Git`] for a damaged repository. A
+    /// revision without the sources has a key as well: equal faults are one variant.
+    pub fn source_key(
+        &self,
+        commit: impl Into<CommitId>,
+        spec: &SourceSpec,
+    ) -> Result<SourceKey, HistoryError> {
+        let root = self.find_commit(commit.into())?.tree_id();
+        let place = (root, spec.fingerprint());
+        if let Some(key) = self.keys.borrow().get(&place) {
+            return Ok(*key);
+        }
+        let key = self.compute_key(root, spec)?;
+        self.keys.borrow_mut().insert(place, key);
+        Ok(key)
+    }
+
+    fn compute_key(&self, root: Oid, spec: &SourceSpec) -> Result<SourceKey, HistoryError> {
+        let tree = GitTree::new(&self.repo, root);
+        let mut hasher = blake3::Hasher::new();
+        for named in spec.named()? {
+            hasher.update(&[named.role as u8]);
+            hash_bytes(&mut hasher, named.path.as_bytes());
+            match self.hash_ids(&tree, &named, &mut hasher) {
+                Ok(()) => {}
+                Err(Stop::Fault(fault)) => hash_bytes(&mut hasher, fault.to_string().as_bytes()),
+                // One key for all that are too large: none of them can be tested.
+                Err(Stop::TooManyFiles(limit)) => {
+                    hasher.update(&(limit as u64).to_le_bytes());
+                }
+                Err(Stop::Error(error)) => return Err(error),
+            }
+        }
+        Ok(SourceKey(*hasher.finalize().as_bytes()))
+    }
+
+    fn hash_ids(
+        &self,
+        tree: &GitTree<'_>,
+        named: &Named,
+        hasher: &mut blake3::Hasher,
+    ) -> Result<(), Stop> {
+        let walk = Walk::new(tree);
+        let (real, node) = walk.resolve(&named.path)?;
+        match node {
+            Node::Folder(id) if !self.has_links(id)? => {
+                hasher.update(id.as_bytes());
+            }
+            // What a symlink leads to may lie outside of the folder, where its id does not tell.
+            _ => {
+                for found in walk.files(&named.path, real, node)? {
+                    hash_bytes(hasher, found.path.as_bytes());
+                    hasher.update(found.id.as_bytes());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn has_links(&self, folder: Oid) -> Result<bool, HistoryError> {
+        if let Some(known) = self.trees_with_links.borrow().get(&folder) {
+            return Ok(*known);
+        }
+        let tree = self.repo.find_tree(folder).map_err(|source| HistoryError::Git {
+            doing: format!("read tree {folder}"),
+            source: source.into(),
+        })?;
+        let mut found = false;
+        for entry in tree.iter() {
+            found |= match super::tree::node_of(&entry) {
+                Node::Link(_) => true,
+                Node::Folder(id) => self.has_links(id)?,
+                Node::File(_) | Node::Submodule => false,
+            };
+        }
+        self.trees_with_links.borrow_mut().insert(folder, found);
+        Ok(found)
+    }
+
+    /// What `commit` changed among the files that `spec` names, as a unified diff.
+    ///
+    /// Without a parent everything is new. Bytes that are not UTF-8 are replaced.
+    ///
+    /// # Errors
+    /// [`HistoryError::Git`] if the repository lacks one of the commits.
+    pub fn diff(
+        &self,
+        parent: Option<&Commit>,
+        commit: &Commit,
+        spec: &SourceSpec,
+    ) -> Result<String, HistoryError> {
+        let new = self.find_commit(commit.id)?.tree_id();
+        let old = parent.map(|parent| self.find_commit(parent.id)).transpose()?;
+        let mut options = DiffOptions::new();
+        options.disable_pathspec_match(true);
+        let named = spec.named()?;
+        // The root as a pathspec would match nothing; no pathspec matches everything.
+        if named.iter().all(|named| !named.path.is_empty()) {
+            for named in named {
+                options.pathspec(named.path);
+            }
+        }
+        self.print_diff(old.map(|old| old.tree_id()), new, &mut options).map_err(|source| {
+            HistoryError::Git {
+                doing: format!("show what commit {} changed", commit.short),
+                source: source.into(),
+            }
+        })
+    }
+
+    fn print_diff(
+        &self,
+        old: Option<Oid>,
+        new: Oid,
+        options: &mut DiffOptions,
+    ) -> Result<String, git2::Error> {
+        let old = old.map(|id| self.repo.find_tree(id)).transpose()?;
+        let new = self.repo.find_tree(new)?;
+        let diff = self.repo.diff_tree_to_tree(old.as_ref(), Some(&new), Some(options))?;
+        let mut text = Vec::new();
+        diff.print(DiffFormat::Patch, |_, _, line: DiffLine<'_>| {
+            if matches!(line.origin(), '+' | '-' | ' ') {
+                text.push(line.origin() as u8);
+            }
+            text.extend_from_slice(line.content());
+            true
+        })?;
+        Ok(String::from_utf8_lossy(&text).into_owned())
+    }
+}
+
+/// The files that `spec` names below `root`, where no repository is at hand.
+///
+/// # Errors
+/// As [`History::source_set`]; symlinks may not lead out of `root`.
+pub fn source_set_from_dir(root: &Path, spec: &SourceSpec) -> Result<SourceSet, HistoryError> {
+    read_set(&DiskTree::new(root, None), spec, || Place::WorkingTree(root.to_owned()))
+}
+
+fn read_set(
+    tree: &impl Tree,
+    spec: &SourceSpec,
+    place: impl Fn() -> Place,
+) -> Result<SourceSet, HistoryError> {
+    let named = spec.named()?;
+    read_files(tree, &named, &spec.prefix).map(SourceSet::new).map_err(|stop| match stop {
+        Stop::Fault(fault) => {
+            HistoryError::Unusable { place: place(), fault: suggest::complete_fault(tree, fault) }
+        }
+        Stop::TooManyFiles(limit) => HistoryError::TooManyFiles { place: place(), limit },
+        Stop::Error(error) => error,
+    })
+}
+
+fn read_files(tree: &impl Tree, named: &[Named], prefix: &str) -> Result<Vec<SourceFile>, Stop> {
+    let walk = Walk::new(tree);
+    let mut files = Vec::new();
+    for named in named {
+        let (real, node) = walk.resolve(&named.path)?;
+        for found in walk.files(&named.path, real, node)? {
+            files.push(read_file(tree, named.role, prefix, &found)?);
+        }
+    }
+    Ok(files)
+}
+
+fn read_file(
+    tree: &impl Tree,
+    role: Role,
+    prefix: &str,
+    found: &Found,
+) -> Result<SourceFile, Stop> {
+    let content = tree.read(&found.real, Node::File(found.id))?;
+    if content.starts_with(LFS_SIGNATURE) {
+        return Err(Fault::LfsPointer { path: found.path.clone() }.into());
+    }
+    Ok(SourceFile { path: from_prefix(prefix, &found.path), role, content: content.into() })
+}
+
+impl SourceSet {
+    fn new(mut files: Vec<SourceFile>) -> SourceSet {
+        // `Source` sorts before `Include`, so that it is the role that stays.
+        files.sort_by(|a, b| (&a.path, a.role).cmp(&(&b.path, b.role)));
+        files.dedup_by(|later, first| later.path == first.path);
+        let mut hasher = blake3::Hasher::new();
+        for file in &files {
+            hasher.update(&[file.role as u8]);
+            hash_bytes(&mut hasher, file.path.as_bytes());
+            hash_bytes(&mut hasher, &file.content);
+        }
+        SourceSet { files, id: *hasher.finalize().as_bytes() }
+    }
+}
+
+/// With the length first, so that no two lists of fields hash alike.
+fn hash_bytes(hasher: &mut blake3::Hasher, bytes: &[u8]) {
+    hasher.update(&(bytes.len() as u64).to_le_bytes());
+    hasher.update(bytes);
+}

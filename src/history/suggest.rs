@@ -1,0 +1,79 @@
+//! Finds the names that a user may have meant.
+
+use git2::Repository;
+
+use super::{
+    Fault,
+    tree::{Node, Tree, join},
+};
+
+/// Names less alike than this (Jaro-Winkler) would only puzzle.
+const MIN_LIKENESS: f64 = 0.8;
+const MAX_SHOWN: usize = 3;
+/// A hint is not worth walking a huge tree for.
+const MAX_PATHS: usize = 20_000;
+
+/// Branches and tags whose names resemble `name`, nearest first.
+pub(super) fn similar_references(repo: &Repository, name: &str) -> Vec<String> {
+    let Ok(mut references) = repo.references() else { return Vec::new() };
+    let names: Vec<String> = references
+        .names()
+        .filter_map(|full| {
+            let full = full.ok()?;
+            let short = ["refs/heads/", "refs/tags/", "refs/remotes/"]
+                .iter()
+                .find_map(|folder| full.strip_prefix(folder))?;
+            Some(short.to_owned())
+        })
+        .collect();
+    nearest(names, |candidate| strsim::jaro_winkler(candidate, name))
+}
+
+/// Adds to a missing path those of the same tree that resemble it.
+pub(super) fn complete_fault(tree: &impl Tree, fault: Fault) -> Fault {
+    match fault {
+        Fault::Missing { path, .. } => {
+            let similar = similar_paths(tree, &path);
+            Fault::Missing { path, similar }
+        }
+        other => other,
+    }
+}
+
+fn similar_paths(tree: &impl Tree, path: &str) -> Vec<String> {
+    let mut paths = Vec::new();
+    list(tree, "", &mut paths);
+    nearest(paths, |candidate| {
+        // A file that moved keeps its name: that is worth more than a similar folder.
+        let moved = if base_name(candidate) == base_name(path) { 1.0 } else { 0.0 };
+        moved + strsim::jaro_winkler(candidate, path)
+    })
+}
+
+fn base_name(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
+}
+
+/// Files and folders below `folder`; what cannot be read is left out, as this is only a hint.
+fn list(tree: &impl Tree, folder: &str, paths: &mut Vec<String>) {
+    let Ok(children) = tree.children(folder) else { return };
+    for (name, node) in children {
+        if paths.len() >= MAX_PATHS {
+            return;
+        }
+        let path = join(folder, &name);
+        paths.push(path.clone());
+        if let Node::Folder(_) = node {
+            list(tree, &path, paths);
+        }
+    }
+}
+
+fn nearest(names: Vec<String>, likeness: impl Fn(&str) -> f64) -> Vec<String> {
+    let mut scored: Vec<(f64, String)> =
+        names.into_iter().map(|name| (likeness(&name), name)).collect();
+    scored.retain(|(score, _)| *score >= MIN_LIKENESS);
+    scored.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
+    scored.dedup_by(|a, b| a.1 == b.1);
+    scored.into_iter().take(MAX_SHOWN).map(|(_, name)| name).collect()
+}

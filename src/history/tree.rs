@@ -1,0 +1,232 @@
+//! Files by path, alike for a commit's tree and for a folder on disk.
+//!
+//! Nothing here follows symlinks: a [`Tree`] tells that there is one and what it says.
+
+use std::{
+    cell::RefCell,
+    collections::HashMap,
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use git2::{ErrorCode, ObjectType, Oid, Repository};
+
+use super::{Fault, HistoryError};
+
+/// What lies at a path. Ids are git's, and zero on disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Node {
+    File(Oid),
+    Folder(Oid),
+    Link(Oid),
+    Submodule,
+}
+
+/// Why a walk ended early: a fault of the tree, its size, or an error of the machine.
+pub(super) enum Stop {
+    Fault(Fault),
+    TooManyFiles(usize),
+    Error(HistoryError),
+}
+
+impl From<Fault> for Stop {
+    fn from(fault: Fault) -> Stop {
+        Stop::Fault(fault)
+    }
+}
+
+impl From<HistoryError> for Stop {
+    fn from(error: HistoryError) -> Stop {
+        Stop::Error(error)
+    }
+}
+
+/// Paths are relative to the root, with `/`, without `.` and `..`; the root is the empty path.
+pub(super) trait Tree {
+    fn root(&self) -> Node;
+    /// What lies at `folder/name`; `folder` is a real folder.
+    fn child(&self, folder: &str, name: &str) -> Result<Option<Node>, Stop>;
+    /// Names and nodes in `folder`, in the order of the names' bytes.
+    fn children(&self, folder: &str) -> Result<Vec<(String, Node)>, Stop>;
+    /// The bytes of a file, or the text of a symlink.
+    fn read(&self, path: &str, node: Node) -> Result<Vec<u8>, Stop>;
+}
+
+/// `folder/name`, or `name` at the root.
+pub(super) fn join(folder: &str, name: &str) -> String {
+    if folder.is_empty() { name.to_owned() } else { format!("{folder}/{name}") }
+}
+
+/// The tree of a commit.
+pub(super) struct GitTree<'r> {
+    repo: &'r Repository,
+    root: Oid,
+    /// Folders looked up before; they are asked for again for every child.
+    folders: RefCell<HashMap<String, Oid>>,
+}
+
+impl<'r> GitTree<'r> {
+    pub fn new(repo: &'r Repository, root: Oid) -> Self {
+        let folders = RefCell::new(HashMap::from([(String::new(), root)]));
+        GitTree { repo, root, folders }
+    }
+
+    fn folder(&self, path: &str) -> Result<git2::Tree<'r>, HistoryError> {
+        let known = self.folders.borrow().get(path).copied();
+        let id = match known {
+            Some(id) => id,
+            None => {
+                let root = self.repo.find_tree(self.root).map_err(read_error(path))?;
+                let entry = root.get_path(Path::new(path)).map_err(read_error(path))?;
+                self.folders.borrow_mut().insert(path.to_owned(), entry.id());
+                entry.id()
+            }
+        };
+        self.repo.find_tree(id).map_err(read_error(path))
+    }
+}
+
+impl Tree for GitTree<'_> {
+    fn root(&self) -> Node {
+        Node::Folder(self.root)
+    }
+
+    fn child(&self, folder: &str, name: &str) -> Result<Option<Node>, Stop> {
+        Ok(self.folder(folder)?.get_name(name).map(|entry| node_of(&entry)))
+    }
+
+    fn children(&self, folder: &str) -> Result<Vec<(String, Node)>, Stop> {
+        let tree = self.folder(folder)?;
+        tree.iter()
+            .map(|entry| Ok((utf8_name(folder, entry.name_bytes())?, node_of(&entry))))
+            .collect()
+    }
+
+    fn read(&self, path: &str, node: Node) -> Result<Vec<u8>, Stop> {
+        let (Node::File(id) | Node::Link(id) | Node::Folder(id)) = node else {
+            return Err(Fault::Submodule { path: path.to_owned() }.into());
+        };
+        let blob = self.repo.find_blob(id).map_err(read_error(path))?;
+        Ok(blob.content().to_vec())
+    }
+}
+
+pub(super) fn node_of(entry: &git2::TreeEntry<'_>) -> Node {
+    const LINK: i32 = 0o120000;
+    match entry.kind() {
+        Some(ObjectType::Tree) => Node::Folder(entry.id()),
+        Some(ObjectType::Commit) => Node::Submodule,
+        _ if entry.filemode() == LINK => Node::Link(entry.id()),
+        _ => Node::File(entry.id()),
+    }
+}
+
+fn read_error(path: &str) -> impl Fn(git2::Error) -> HistoryError {
+    move |source| {
+        let doing = match source.code() {
+            ErrorCode::NotFound => format!("read `{path}`: its object is not in the repository"),
+            _ => format!("read `{path}`"),
+        };
+        HistoryError::Git { doing, source: source.into() }
+    }
+}
+
+fn utf8_name(folder: &str, name: &[u8]) -> Result<String, Fault> {
+    String::from_utf8(name.to_vec())
+        .map_err(|_| Fault::NameNotUtf8 { path: join(folder, &String::from_utf8_lossy(name)) })
+}
+
+/// A folder on disk, without what git ignores where a repository is given.
+pub(super) struct DiskTree<'r> {
+    root: PathBuf,
+    repo: Option<&'r Repository>,
+}
+
+impl<'r> DiskTree<'r> {
+    pub fn new(root: &Path, repo: Option<&'r Repository>) -> Self {
+        DiskTree { root: root.to_owned(), repo }
+    }
+
+    fn io_error(&self, doing: &'static str, path: &str) -> impl Fn(io::Error) -> HistoryError {
+        let path = self.root.join(path);
+        move |source| HistoryError::Io { doing, path: path.clone(), source }
+    }
+
+    fn node(&self, path: &str) -> Result<Option<Node>, HistoryError> {
+        let full = self.root.join(path);
+        let metadata = match fs::symlink_metadata(&full) {
+            Ok(metadata) => metadata,
+            Err(error) if is_absent(&error) => return Ok(None),
+            Err(error) => return Err(self.io_error("read", path)(error)),
+        };
+        Ok(if metadata.is_symlink() {
+            Some(Node::Link(Oid::ZERO_SHA1))
+        } else if metadata.is_dir() && full.join(".git").exists() {
+            Some(Node::Submodule)
+        } else if metadata.is_dir() {
+            Some(Node::Folder(Oid::ZERO_SHA1))
+        } else {
+            // Sockets and pipes are no sources, and reading them would never end.
+            metadata.is_file().then_some(Node::File(Oid::ZERO_SHA1))
+        })
+    }
+
+    /// Ignored files are build products; a tracked file counts even if a pattern matches it.
+    fn is_ignored(&self, path: &str) -> bool {
+        let Some(repo) = self.repo else { return false };
+        let tracked = || {
+            repo.index().is_ok_and(|index| {
+                index.get_path(Path::new(path), 0).is_some()
+                    || index.find_prefix(format!("{path}/")).is_ok()
+            })
+        };
+        repo.is_path_ignored(path).unwrap_or(false) && !tracked()
+    }
+}
+
+impl Tree for DiskTree<'_> {
+    fn root(&self) -> Node {
+        Node::Folder(Oid::ZERO_SHA1)
+    }
+
+    fn child(&self, folder: &str, name: &str) -> Result<Option<Node>, Stop> {
+        Ok(self.node(&join(folder, name))?)
+    }
+
+    fn children(&self, folder: &str) -> Result<Vec<(String, Node)>, Stop> {
+        let entries =
+            fs::read_dir(self.root.join(folder)).map_err(self.io_error("list", folder))?;
+        let mut found = Vec::new();
+        for entry in entries {
+            let name = entry.map_err(self.io_error("list", folder))?.file_name();
+            if name == ".git" {
+                continue;
+            }
+            let name = utf8_name(folder, name.as_encoded_bytes())?;
+            let path = join(folder, &name);
+            if self.is_ignored(&path) {
+                continue;
+            }
+            if let Some(node) = self.node(&path)? {
+                found.push((name, node));
+            }
+        }
+        found.sort_by(|a, b| a.0.cmp(&b.0));
+        Ok(found)
+    }
+
+    fn read(&self, path: &str, node: Node) -> Result<Vec<u8>, Stop> {
+        let full = self.root.join(path);
+        let read = match node {
+            Node::Link(_) => {
+                fs::read_link(&full).map(|target| target.into_os_string().into_encoded_bytes())
+            }
+            _ => fs::read(&full),
+        };
+        Ok(read.map_err(self.io_error("read", path))?)
+    }
+}
+
+fn is_absent(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+}

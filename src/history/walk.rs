@@ -1,0 +1,138 @@
+//! Follows paths and symlinks through a [`Tree`], and lists files below folders.
+//!
+//! No path leaves the tree and no walk is endless, whatever the symlinks say.
+
+use std::{cell::Cell, collections::VecDeque};
+
+use git2::Oid;
+
+use super::{
+    Fault,
+    tree::{Node, Stop, Tree, join},
+};
+
+/// As many as Linux follows in one path.
+const MAX_LINKS: usize = 40;
+/// More files than this are no kernel project; a web of symlinks could make any number of them.
+const MAX_FILES: usize = 100_000;
+/// `include/project -> .` is customary; a second turn through it shows nothing new.
+const MAX_VISITS: usize = 2;
+
+/// A file below a named path.
+#[derive(Debug)]
+pub(super) struct Found {
+    /// As the sources would include it, symlinks and all.
+    pub path: String,
+    /// Where it really lies.
+    pub real: String,
+    pub id: Oid,
+}
+
+pub(super) struct Walk<'t, T> {
+    tree: &'t T,
+    entries: Cell<usize>,
+}
+
+impl<'t, T: Tree> Walk<'t, T> {
+    pub fn new(tree: &'t T) -> Self {
+        Walk { tree, entries: Cell::new(0) }
+    }
+
+    /// Where `path` really lies, and what is there: a file or a folder.
+    pub fn resolve(&self, path: &str) -> Result<(String, Node), Stop> {
+        let mut left: VecDeque<String> = path.split('/').map(str::to_owned).collect();
+        let mut passed: Vec<(String, Node)> = vec![(String::new(), self.tree.root())];
+        let mut last_link = None;
+        let mut links = 0;
+        while let Some(part) = left.pop_front() {
+            let (folder, node) = passed.last().map_or(("", self.tree.root()), |(p, n)| (p, *n));
+            if !matches!(node, Node::Folder(_)) {
+                return Err(missing(last_link, path).into());
+            } else if part == ".." {
+                passed.pop();
+                if passed.is_empty() {
+                    return Err(outside(last_link, path).into());
+                }
+            } else if !matches!(part.as_str(), "" | ".") {
+                let here = join(folder, &part);
+                match self.tree.child(folder, &part)? {
+                    None => return Err(missing(last_link, path).into()),
+                    Some(Node::Submodule) => return Err(Fault::Submodule { path: here }.into()),
+                    Some(link @ Node::Link(_)) => {
+                        links += 1;
+                        let target = self.read_link(&here, link, links)?;
+                        target.split('/').rev().for_each(|part| left.push_front(part.to_owned()));
+                        last_link = Some((here, target));
+                    }
+                    Some(found) => passed.push((here, found)),
+                }
+            }
+        }
+        Ok(passed.pop().unwrap_or_else(|| (String::new(), self.tree.root())))
+    }
+
+    /// The relative target of the symlink, which is number `links` on this path.
+    fn read_link(&self, here: &str, link: Node, links: usize) -> Result<String, Stop> {
+        let link_path = here.to_owned();
+        if links > MAX_LINKS {
+            return Err(Fault::SymlinkLoop { link: link_path }.into());
+        }
+        let target = String::from_utf8_lossy(&self.tree.read(here, link)?).into_owned();
+        if target.starts_with('/') {
+            return Err(Fault::SymlinkOutside { link: link_path, target }.into());
+        }
+        Ok(target)
+    }
+
+    /// All files at or below `real`, under the names they have below `path`.
+    pub fn files(&self, path: &str, real: String, node: Node) -> Result<Vec<Found>, Stop> {
+        let mut found = Vec::new();
+        self.collect(path.to_owned(), real, node, &mut Vec::new(), &mut found)?;
+        Ok(found)
+    }
+
+    fn collect(
+        &self,
+        path: String,
+        real: String,
+        node: Node,
+        above: &mut Vec<String>,
+        found: &mut Vec<Found>,
+    ) -> Result<(), Stop> {
+        self.entries.set(self.entries.get() + 1);
+        if self.entries.get() > MAX_FILES {
+            return Err(Stop::TooManyFiles(MAX_FILES));
+        }
+        match node {
+            Node::File(id) => found.push(Found { path, real, id }),
+            Node::Submodule => return Err(Fault::Submodule { path }.into()),
+            Node::Link(_) => {
+                let (real, node) = self.resolve(&real)?;
+                self.collect(path, real, node, above, found)?;
+            }
+            Node::Folder(_) => {
+                if above.iter().filter(|folder| **folder == real).count() >= MAX_VISITS {
+                    return Ok(());
+                }
+                above.push(real.clone());
+                for (name, child) in self.tree.children(&real)? {
+                    self.collect(join(&path, &name), join(&real, &name), child, above, found)?;
+                }
+                above.pop();
+            }
+        }
+        Ok(())
+    }
+}
+
+fn missing(last_link: Option<(String, String)>, path: &str) -> Fault {
+    match last_link {
+        Some((link, target)) => Fault::Dangling { link, target },
+        None => Fault::Missing { path: path.to_owned(), similar: Vec::new() },
+    }
+}
+
+fn outside(last_link: Option<(String, String)>, path: &str) -> Fault {
+    let (link, target) = last_link.unwrap_or_else(|| (path.to_owned(), "..".to_owned()));
+    Fault::SymlinkOutside { link, target }
+}
