@@ -6,6 +6,7 @@
 #![deny(unsafe_code)]
 
 pub mod fixture;
+pub mod frontend;
 pub mod harness;
 pub mod history;
 pub mod summary;

@@ -1,0 +1,294 @@
+//! Device CUDA C++ for NVRTC: what a file holds beyond its host code.
+//!
+//! Host functions, host variables and host headers become blanks; declarations that kernels can
+//! use stay as they are, line for line.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+
+use super::edits::Edits;
+use super::escape;
+use super::includes::{Fate, fate};
+use super::lexer::{Kind, Tokens, lex_directive};
+use super::outline::{Item, ItemKind, outline};
+use super::source::Source;
+use super::symbols::Symbols;
+
+/// Namespaces that exist on the host only.
+const HOST_NAMESPACES: [&str; 4] = ["at", "c10", "thrust", "torch"];
+
+/// Types that exist on the host only.
+const HOST_TYPES: [&str; 11] = [
+    "FILE",
+    "cublasHandle_t",
+    "cublasLtHandle_t",
+    "cublasStatus_t",
+    "cudaDeviceProp",
+    "cudaEvent_t",
+    "cudaGraph_t",
+    "cudaGraphExec_t",
+    "cudnnHandle_t",
+    "curandGenerator_t",
+    "ncclComm_t",
+];
+
+/// What the headers of `runtime/nvrtc` declare in `std`.
+const DEVICE_STD: [&str; 67] = [
+    "abs",
+    "add_const_t",
+    "bool_constant",
+    "ceil",
+    "clamp",
+    "conditional",
+    "conditional_t",
+    "cos",
+    "declval",
+    "decay",
+    "decay_t",
+    "enable_if",
+    "enable_if_t",
+    "exp",
+    "exp2",
+    "fabs",
+    "false_type",
+    "fill",
+    "floor",
+    "fma",
+    "fmax",
+    "fmin",
+    "fmod",
+    "forward",
+    "int16_t",
+    "int32_t",
+    "int64_t",
+    "int8_t",
+    "integral_constant",
+    "is_base_of",
+    "is_const",
+    "is_convertible",
+    "is_floating_point",
+    "is_integral",
+    "is_pointer",
+    "is_same",
+    "is_same_v",
+    "is_signed",
+    "is_trivially_copyable",
+    "is_unsigned",
+    "is_void",
+    "isfinite",
+    "isinf",
+    "isnan",
+    "log",
+    "log1p",
+    "log2",
+    "max",
+    "min",
+    "move",
+    "numeric_limits",
+    "pow",
+    "ptrdiff_t",
+    "remove_const_t",
+    "remove_cv_t",
+    "remove_pointer_t",
+    "remove_reference",
+    "remove_reference_t",
+    "sin",
+    "size_t",
+    "sqrt",
+    "swap",
+    "tanh",
+    "true_type",
+    "uint16_t",
+    "uint32_t",
+    "uint64_t",
+];
+
+/// The device code of `source`; see [`super::device`].
+pub(super) fn translate(source: &Source, symbols: &Symbols) -> String {
+    let mut edits = Edits::default();
+    includes(source, &mut edits);
+    for first in [true, false] {
+        if first || source.has_alternatives() {
+            let tokens = source.view(first);
+            let items = outline(source.text, &tokens);
+            let gone = BTreeSet::new();
+            Device { source, symbols, tokens: &tokens, items: &items, gone }.edit(&mut edits);
+        }
+    }
+    let path = escape(source.path);
+    format!("#include <replay_nvrtc/prelude>\n#line 1 \"{path}\"\n{}", edits.apply(source.text))
+}
+
+fn includes(source: &Source, edits: &mut Edits) {
+    let text = source.text;
+    for &directive in source.tokens.iter().filter(|token| token.kind == Kind::Directive) {
+        let words = lex_directive(text, directive);
+        let ([first, open, ..], Some(last)) = (&words[..], words.last()) else { continue };
+        if !first.is(text, "include") {
+            continue;
+        }
+        let name = text[open.start..last.end].trim();
+        let quoted = name.starts_with('"');
+        match fate(name.trim_matches(['<', '>', '"']), quoted) {
+            Fate::Kept => {}
+            Fate::Removed => edits.blank(text, directive.start..directive.end),
+            Fate::Replaced(with) => {
+                edits.replace(open.start..last.end, format!("<replay_nvrtc/{with}>"));
+            }
+        }
+    }
+}
+
+struct Device<'s> {
+    source: &'s Source<'s>,
+    symbols: &'s Symbols,
+    tokens: &'s Tokens,
+    items: &'s [Item],
+    /// Names of host functions.
+    gone: BTreeSet<&'s str>,
+}
+
+impl<'s> Device<'s> {
+    fn edit(mut self, edits: &mut Edits) {
+        let host = self.host_items();
+        self.mark(&host, edits);
+        self.declare_std(edits);
+        // Preprocessor lines stay, for they may concern what follows.
+        for token in host.iter().flat_map(|range| &self.tokens[range.clone()]) {
+            if token.kind != Kind::Directive {
+                edits.blank(self.source.text, token.start..token.end);
+            }
+        }
+    }
+
+    /// Marks what device code can call without nvcc's mark: NVRTC takes it for host code, and
+    /// refuses it.
+    fn mark(&self, blanked: &[Range<usize>], edits: &mut Edits) {
+        let text = self.source.text;
+        let functions = self.items.iter().filter(|item| {
+            let declared = matches!(item.kind, ItemKind::Function | ItemKind::Prototype);
+            declared && !item.on_device(text, self.tokens)
+        });
+        for item in functions {
+            let gone = blanked.iter().any(|range| range.contains(&item.tokens.start));
+            let head = item.tokens.start..item.name_at;
+            let marked = |&at: &usize| {
+                self.tokens.is(text, at, "constexpr") || self.tokens.is(text, at, "virtual")
+            };
+            if let Some(at) = head.into_iter().find(marked).filter(|_| !gone) {
+                let token = self.tokens[at];
+                let marked = format!("__host__ __device__ {}", token.text(text));
+                edits.replace(token.start..token.end, marked);
+            }
+        }
+    }
+
+    /// `using namespace std` needs a namespace, whichever headers are left.
+    fn declare_std(&self, edits: &mut Edits) {
+        for three in self.tokens.windows(3) {
+            let spelled = ["using", "namespace", "std"];
+            let text = self.source.text;
+            if three.iter().zip(spelled).all(|(token, word)| token.is(text, word)) {
+                edits.replace(three[0].start..three[0].end, "namespace std {} using");
+            }
+        }
+    }
+
+    /// The tokens of everything that only the host can use.
+    fn host_items(&mut self) -> Vec<Range<usize>> {
+        let functions = self.items.iter().filter(|item| item.kind == ItemKind::Function);
+        let host = functions.filter(|item| !item.member && self.is_host(item));
+        self.gone = host.map(|item| item.name.as_str()).collect();
+        let mut ranges: Vec<Range<usize>> = Vec::new();
+        for item in self.items {
+            let inside = ranges.last().is_some_and(|last| item.tokens.start < last.end);
+            if !inside && self.is_host(item) {
+                ranges.push(item.tokens.clone());
+            }
+        }
+        ranges
+    }
+
+    fn is_host(&self, item: &Item) -> bool {
+        let head = |word| item.has(self.source.text, self.tokens, word);
+        let on_device = item.on_device(self.source.text, self.tokens) || head("constexpr");
+        match item.kind {
+            ItemKind::Function if item.member => !on_device && !head("virtual"),
+            ItemKind::Function => !on_device && !self.is_device_macro(item),
+            ItemKind::Prototype if item.member => {
+                // What follows `=` is default, delete or a pure virtual's zero.
+                let assigned = self.tokens[item.tokens.clone()].iter().rev().nth(2);
+                let written = assigned.is_some_and(|token| token.is(self.source.text, "="));
+                !on_device && !head("virtual") && !written
+            }
+            ItemKind::Prototype => {
+                let instance = item.template && self.symbols.is_kernel(&item.name);
+                !on_device && !instance && !self.is_device_macro(item)
+            }
+            ItemKind::Type => self.is_host_type(item),
+            // NVRTC refuses a static member that the host could change.
+            ItemKind::Other if item.member => {
+                let has = |word| {
+                    let mut tokens = self.tokens[item.tokens.clone()].iter();
+                    tokens.any(|token| token.is(self.source.text, word))
+                };
+                has("static") && !has("const") && !has("constexpr")
+            }
+            ItemKind::Other => self.is_host_variable(item),
+        }
+    }
+
+    /// Whether a class has host types among its bases or data, so that no kernel can use it.
+    fn is_host_type(&self, item: &Item) -> bool {
+        let start = item.tokens.start;
+        let open = (start..item.tokens.end).find(|&at| self.tokens.is(self.source.text, at, "{"));
+        let bases = self.names_host(&(start..open.unwrap_or(start)));
+        let members = self.items.iter().filter(|member| {
+            member.kind == ItemKind::Other
+                && member.member
+                && start < member.tokens.start
+                && member.tokens.end < item.tokens.end
+        });
+        bases || members.into_iter().any(|member| self.names_host(&member.tokens))
+    }
+
+    /// Whether a declaration that is no function or class is of use to the host only.
+    fn is_host_variable(&self, item: &Item) -> bool {
+        let text = self.source.text;
+        let tokens = &self.tokens[item.tokens.clone()];
+        let any = |words: &[&str]| {
+            tokens.iter().any(|token| words.iter().any(|word| token.is(text, word)))
+        };
+        if any(&["__device__", "__constant__", "__managed__", "__shared__"]) {
+            return false;
+        }
+        let types = ["using", "typedef", "static_assert", "struct", "class", "union", "enum"];
+        let declares = any(&types) || any(&["namespace", "template", "concept"]);
+        // `const char* name` is a variable still: what counts stands behind the last star.
+        let end = tokens.iter().position(|token| token.is(text, "=")).unwrap_or(tokens.len());
+        let star = tokens[..end].iter().rposition(|token| token.is(text, "*")).unwrap_or(0);
+        let fixed = tokens[star..end].iter().any(|token| token.is(text, "const"));
+        let constant = fixed || any(&["constexpr"]);
+        let host_value = tokens.iter().any(|token| self.gone.contains(token.text(text)));
+        self.names_host(&item.tokens) || !(declares || constant && !host_value)
+    }
+
+    /// Whether the item is the use of a macro that makes device code.
+    fn is_device_macro(&self, item: &Item) -> bool {
+        item.name_at == item.tokens.start && self.symbols.is_device_macro(&item.name)
+    }
+
+    /// Whether any of the tokens names what only the host has.
+    fn names_host(&self, range: &Range<usize>) -> bool {
+        let text = self.source.text;
+        range.clone().any(|at| {
+            let word = self.tokens[at].text(text);
+            let std = self.tokens.is(text, at, "std") && self.tokens.is(text, at + 1, "::");
+            let known =
+                self.tokens.get(at + 2).is_some_and(|name| DEVICE_STD.contains(&name.text(text)));
+            let qualifies = self.tokens.is(text, at + 1, "::");
+            let host = HOST_TYPES.contains(&word) || (qualifies && HOST_NAMESPACES.contains(&word));
+            (std && !known) || (self.tokens[at].kind == Kind::Ident && host)
+        })
+    }
+}

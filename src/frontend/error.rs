@@ -1,0 +1,65 @@
+//! Why a file cannot be translated.
+
+/// Why a file cannot be translated. Every message names the file and the line.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FrontendError {
+    /// `<<<` stands where the grammar sees no launch.
+    #[error("a launch at {path}:{line} cannot be seen")]
+    UnseenLaunch {
+        /// The file.
+        path: String,
+        /// 1-based.
+        line: usize,
+    },
+    /// As [`FrontendError::UnseenLaunch`], in a `#define`.
+    #[error("a launch in the body of macro {name} at {path}:{line} cannot be seen")]
+    UnseenMacroLaunch {
+        /// The macro.
+        name: String,
+        /// The file.
+        path: String,
+        /// 1-based.
+        line: usize,
+    },
+    /// A declaration of shared memory in a form that is not translated.
+    #[error("shared memory at {path}:{line} cannot be translated: {why}")]
+    SharedMemory {
+        /// What is wrong with it.
+        why: &'static str,
+        /// The file.
+        path: String,
+        /// 1-based.
+        line: usize,
+    },
+    /// A feature of the device that the CPU does not have.
+    #[error("{what} at {path}:{line} is not supported on the CPU")]
+    Unsupported {
+        /// The construct, and the function it stands in.
+        what: String,
+        /// The file.
+        path: String,
+        /// 1-based.
+        line: usize,
+    },
+}
+
+impl FrontendError {
+    /// What the user can do about it.
+    pub fn hint(&self) -> Option<String> {
+        let hint = match self {
+            Self::UnseenLaunch { .. } => {
+                "write it as one statement: kernel<<<grid, block, shared, stream>>>(arguments);"
+            }
+            Self::UnseenMacroLaunch { .. } => {
+                "move the launch from the macro into a function, or write the macro's launch as one complete statement"
+            }
+            Self::SharedMemory { .. } => {
+                "declare it inside the kernel, without initialiser: __shared__ float name[SIZE];"
+            }
+            Self::Unsupported { .. } => {
+                "guard it with #ifdef __CUDA_ARCH__ and give plain C++ in the #else branch"
+            }
+        };
+        Some(hint.to_owned())
+    }
+}

@@ -1,0 +1,320 @@
+//! Host C++ from CUDA C++: puts the edits of all rewritings together.
+
+use std::collections::BTreeMap;
+
+use super::edits::Edits;
+use super::launches::{self, Callee, Launch};
+use super::lexer::{Kind, Token, Tokens};
+use super::macros::{self, Macro};
+use super::outline::{Item, ItemKind, outline};
+use super::source::Source;
+use super::{FrontendError, LaunchSite, Precision, Symbols, Translated};
+use super::{escape, shadow, shared, symbols, unsupported};
+
+/// What a text is a part of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// A file: declarations.
+    File,
+    /// The body of a function: statements.
+    Body,
+}
+
+/// A file on its way, with what is known of its structure.
+pub(super) struct Context<'s, 'a> {
+    pub source: &'s Source<'a>,
+    pub symbols: &'s Symbols,
+    pub precision: Precision,
+    pub place: Place,
+    /// The tokens that `functions` count.
+    pub tokens: Tokens,
+    /// The functions that the file defines; none for the body of a function.
+    pub functions: Vec<Item>,
+    /// The definitions of macros.
+    pub macros: Vec<Macro<'a>>,
+}
+
+impl Context<'_, '_> {
+    /// The function in whose body byte `at` lies.
+    pub fn function(&self, at: usize) -> Option<&Item> {
+        // They come in order and do not nest, so the last that starts before is the one.
+        let start = |item: &&Item| self.tokens[item.body.start].start;
+        let after = self.functions.partition_point(|item| start(&item) <= at);
+        let item = self.functions[..after].last()?;
+        (at < self.tokens[item.body.end - 1].end).then_some(item)
+    }
+}
+
+/// Translates `source`; see [`super::host`].
+pub(super) fn translate(
+    source: &Source,
+    symbols: &Symbols,
+    precision: Precision,
+    place: Place,
+) -> Result<Translated, FrontendError> {
+    let tokens = source.view(true);
+    let mut functions = match place {
+        Place::File => outline(source.text, &tokens),
+        Place::Body => Vec::new(),
+    };
+    functions.retain(|item| item.kind == ItemKind::Function);
+    let directives = source.tokens.iter().filter(|token| token.kind == Kind::Directive);
+    let macros = directives.filter_map(|&token| macros::definition(source.text, token)).collect();
+    let context = Context { source, symbols, precision, place, tokens, functions, macros };
+    unsupported::check(&context)?;
+    let mut edits = Edits::default();
+    let launches = rewrite_launches(&context, &mut edits)?;
+    shared::rewrite(&context, &mut edits)?;
+    rename_noinline(&context, &mut edits);
+    let shadow_obstacles = match precision {
+        Precision::Native => Vec::new(),
+        Precision::Shadow => shadow::rewrite(&context, &mut edits),
+    };
+    let line = format!("#line 1 \"{}\"\n", escape(source.path));
+    Ok(Translated {
+        text: line + &edits.apply(source.text),
+        launches,
+        kernels: symbols::defined(source),
+        shadow_obstacles,
+    })
+}
+
+/// The standard library uses `__noinline__` as an attribute, so it cannot be a macro here.
+fn rename_noinline(context: &Context, edits: &mut Edits) {
+    let text = context.source.text;
+    let lists = context.macros.iter().map(|defined| &*defined.body);
+    for tokens in lists.chain([&context.source.tokens[..]]) {
+        for (index, token) in tokens.iter().enumerate() {
+            let attribute = index > 0 && matches!(tokens[index - 1].text(text), "(" | ",");
+            if token.is(text, "__noinline__") && !attribute {
+                edits.replace(token.start..token.end, "__attribute__((noinline))");
+            }
+        }
+    }
+}
+
+fn rewrite_launches(
+    context: &Context,
+    edits: &mut Edits,
+) -> Result<Vec<LaunchSite>, FrontendError> {
+    let source = context.source;
+    let mut sites = BTreeMap::new();
+    let found = find_launches(context)?;
+    for launch in found.values() {
+        check_caller(context, launch)?;
+        let callee = tokens_within(&source.tokens, &launch.callee);
+        let name = folded(source.text, launches::unwrapped(source.text, callee));
+        let form = match launches::classify(source.text, callee) {
+            Callee::Name(name, given)
+                if context.symbols.is_kernel(&name) && !is_local(context, launch, &name) =>
+            {
+                Form::of(context.symbols.deduces(&name, given))
+            }
+            _ => Form::Pointer,
+        };
+        let line = source.line(launch.callee.start);
+        let site = format!("\"{}\", {line}", escape(source.path));
+        write_launch(edits, launch, form, &format!("\"{}\"", escape(&name)), &site);
+        sites.insert(launch.open.start, LaunchSite { line, callee: name });
+    }
+    for defined in context.macros.iter().filter(|defined| has_launch(source, &defined.body)) {
+        for launch in macro_launches(source, defined)? {
+            let callee = tokens_within(&defined.body, &launch.callee);
+            let pasted = callee.iter().any(|token| token.is(source.text, "##"));
+            let form = match launches::classify(source.text, callee) {
+                Callee::Name(name, given) if context.symbols.is_kernel(&name) => {
+                    Form::of(context.symbols.deduces(&name, given))
+                }
+                Callee::Name(name, _) if pasted || defined.is_parameter(&name) => Form::Kernel,
+                _ => Form::Pointer,
+            };
+            let name = spelled(source.text, defined, launches::unwrapped(source.text, callee));
+            write_launch(edits, &launch, form, &name, "__FILE__, __LINE__");
+            let line = source.line(launch.callee.start);
+            let callee = folded(source.text, callee);
+            sites.insert(launch.open.start, LaunchSite { line, callee });
+        }
+    }
+    Ok(sites.into_values().collect())
+}
+
+/// How a launch is written for the host compiler.
+#[derive(Clone, Copy, Debug)]
+enum Form {
+    /// The callee is a kernel that its name and template arguments identify.
+    Kernel,
+    /// The callee is a kernel whose template arguments follow from those of the launch.
+    Deduced,
+    /// The callee is an expression.
+    Pointer,
+}
+
+impl Form {
+    fn of(deduces: bool) -> Self {
+        if deduces { Form::Deduced } else { Form::Kernel }
+    }
+}
+
+fn write_launch(edits: &mut Edits, launch: &Launch, form: Form, name: &str, site: &str) {
+    let (before, after) = match form {
+        Form::Kernel => ("::replay_rt::kernel<&", format!(">({name}, {site}).on(")),
+        Form::Deduced => (
+            "::replay_rt::kernel_call([&](auto... replay_arguments) { ",
+            format!("(replay_arguments...); }}, {name}, {site}).on("),
+        ),
+        Form::Pointer => ("::replay_rt::kernel_at(", format!(", {name}, {site}).on(")),
+    };
+    edits.insert(launch.callee.start, before);
+    edits.replace(launch.open.clone(), after);
+    edits.replace(launch.close.clone(), ").run");
+}
+
+/// Where `<<<` stands in code.
+fn launch_tokens<'t>(text: &'t str, tokens: &'t [Token]) -> impl Iterator<Item = Token> {
+    tokens.iter().enumerate().filter_map(move |(index, &token)| {
+        let operator = index > 0 && tokens[index - 1].is(text, "operator");
+        (token.is(text, "<<<") && !operator).then_some(token)
+    })
+}
+
+fn has_launch(source: &Source, tokens: &[Token]) -> bool {
+    launch_tokens(source.text, tokens).next().is_some()
+}
+
+/// All launches outside macros by the place of `<<<`.
+///
+/// Each function is parsed alone; what that misses is looked for in the whole file.
+fn find_launches(context: &Context) -> Result<BTreeMap<usize, Launch>, FrontendError> {
+    let source = context.source;
+    let expected: Vec<Token> = launch_tokens(source.text, &source.tokens).collect();
+    let mut found = BTreeMap::new();
+    let add = |tokens: &Tokens, wrap: bool, found: &mut BTreeMap<usize, Launch>| {
+        for launch in launches::find(source.text, tokens, wrap) {
+            let place = |token: &Token| token.start;
+            if expected.binary_search_by_key(&launch.open.start, place).is_ok() {
+                found.entry(launch.open.start).or_insert(launch);
+            }
+        }
+    };
+    let missing = |found: &BTreeMap<usize, Launch>| {
+        expected.iter().find(|token| !found.contains_key(&token.start)).copied()
+    };
+    for item in &context.functions {
+        let body = &context.tokens[item.body.clone()];
+        if has_launch(source, body) {
+            add(&Tokens::new(source.text, body.to_vec()), true, &mut found);
+        }
+    }
+    for first in [true, false] {
+        if missing(&found).is_some() && (first || source.has_alternatives()) {
+            add(&source.view(first), context.place == Place::Body, &mut found);
+        }
+    }
+    match missing(&found) {
+        None => Ok(found),
+        Some(token) => Err(FrontendError::UnseenLaunch {
+            path: source.path.to_owned(),
+            line: source.line(token.start),
+        }),
+    }
+}
+
+fn macro_launches(source: &Source, defined: &Macro) -> Result<Vec<Launch>, FrontendError> {
+    let found = launches::find(source.text, &defined.body, true);
+    let unseen = launch_tokens(source.text, &defined.body)
+        .find(|token| !found.iter().any(|launch| launch.open.start == token.start));
+    match unseen {
+        None => Ok(found),
+        Some(token) => Err(FrontendError::UnseenMacroLaunch {
+            name: defined.name.to_owned(),
+            path: source.path.to_owned(),
+            line: source.line(token.start),
+        }),
+    }
+}
+
+/// Refuses launches from device code.
+fn check_caller(context: &Context, launch: &Launch) -> Result<(), FrontendError> {
+    let text = context.source.text;
+    let at = launch.open.start;
+    let Some(function) = context.function(at) else { return Ok(()) };
+    let device = function.on_device(text, &context.tokens)
+        && !function.has(text, &context.tokens, "__host__");
+    if !device || context.source.by_arch(at) {
+        return Ok(());
+    }
+    Err(FrontendError::Unsupported {
+        what: format!("a launch from device code (dynamic parallelism) in {}", function.name),
+        path: context.source.path.to_owned(),
+        line: context.source.line(at),
+    })
+}
+
+/// Whether the function around `launch` declares `name` itself, so that it is not the kernel.
+fn is_local(context: &Context, launch: &Launch, name: &str) -> bool {
+    let text = context.source.text;
+    let before: &[Token] = match context.function(launch.open.start) {
+        Some(function) => &context.tokens[function.name_at..function.body.end],
+        None if context.place == Place::Body => &context.tokens,
+        None => return false,
+    };
+    let before = &before[..before.partition_point(|token| token.start < launch.callee.start)];
+    before.windows(3).any(|three| {
+        let [previous, token, next] = three else { return false };
+        let word = previous.text(text);
+        let statement = matches!(word, "return" | "else" | "do" | "template" | "case" | "goto");
+        let declares = match previous.kind {
+            Kind::Ident => !statement,
+            _ => matches!(word, "*" | ">" | "&"),
+        };
+        token.is(text, name)
+            && declares
+            && matches!(next.text(text), "=" | ")" | "," | ";" | "{")
+            && !(matches!(word, "&") && matches!(next.text(text), ")" | "," | ";"))
+    })
+}
+
+/// The tokens in a range of bytes.
+fn tokens_within<'t>(tokens: &'t [Token], range: &std::ops::Range<usize>) -> &'t [Token] {
+    let start = tokens.partition_point(|token| token.start < range.start);
+    let end = tokens.partition_point(|token| token.start < range.end);
+    &tokens[start..end]
+}
+
+/// The tokens' text with comments dropped and every gap as one space.
+fn folded(text: &str, tokens: &[Token]) -> String {
+    let mut out = String::new();
+    let mut end = None;
+    for token in tokens {
+        if end.is_some_and(|end| end < token.start) {
+            out.push(' ');
+        }
+        out.push_str(token.text(text));
+        end = Some(token.end);
+    }
+    out
+}
+
+/// A C string for the callee in a macro's body: parameters are spelled as the caller gave them.
+fn spelled(text: &str, defined: &Macro, callee: &[Token]) -> String {
+    let mut parts: Vec<String> = Vec::new();
+    let mut plain = String::new();
+    for token in callee {
+        let word = token.text(text);
+        if word == "##" {
+            continue;
+        }
+        if defined.is_parameter(word) {
+            if !plain.is_empty() {
+                parts.push(format!("\"{}\"", escape(&std::mem::take(&mut plain))));
+            }
+            parts.push(format!("#{word}"));
+        } else {
+            plain.push_str(word);
+        }
+    }
+    if !plain.is_empty() || parts.is_empty() {
+        parts.push(format!("\"{}\"", escape(&plain)));
+    }
+    parts.join(" ")
+}

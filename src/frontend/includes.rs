@@ -1,0 +1,116 @@
+//! Which `#include` lines device code keeps.
+
+/// What becomes of an `#include` line in device code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fate {
+    /// It stays.
+    Kept,
+    /// It goes.
+    Removed,
+    /// A header of this name in `runtime/nvrtc` takes its place.
+    Replaced(&'static str),
+}
+
+/// Standard headers that kernels use, by either name, and what stands for them on the device.
+const REPLACED: [(&str, &str); 22] = [
+    ("cmath", "cmath"),
+    ("math.h", "cmath"),
+    ("cfloat", "cfloat"),
+    ("float.h", "cfloat"),
+    ("climits", "climits"),
+    ("limits.h", "climits"),
+    ("cstdint", "cstdint"),
+    ("stdint.h", "cstdint"),
+    ("inttypes.h", "cstdint"),
+    ("cinttypes", "cstdint"),
+    ("cstddef", "cstddef"),
+    ("stddef.h", "cstddef"),
+    ("cassert", "cassert"),
+    ("assert.h", "cassert"),
+    ("limits", "limits"),
+    ("type_traits", "type_traits"),
+    ("utility", "utility"),
+    ("algorithm", "algorithm"),
+    ("cstring", "cstring"),
+    ("string.h", "cstring"),
+    ("cstdio", "cstdio"),
+    ("stdio.h", "cstdio"),
+];
+
+/// Host headers with an extension; those without one are the C++ standard library's.
+const HOST: [&str; 46] = [
+    "complex.h",
+    "ctype.h",
+    "cublas.h",
+    "cublasLt.h",
+    "cublas_v2.h",
+    "cuda.h",
+    "cudaProfiler.h",
+    "cuda_profiler_api.h",
+    "cuda_runtime.h",
+    "cuda_runtime_api.h",
+    "cudnn.h",
+    "cudnn_frontend.h",
+    "curand.h",
+    "cusolverDn.h",
+    "cusparse.h",
+    "device_launch_parameters.h",
+    "dirent.h",
+    "driver_types.h",
+    "errno.h",
+    "fcntl.h",
+    "getopt.h",
+    "host_defines.h",
+    "locale.h",
+    "malloc.h",
+    "mpi.h",
+    "nccl.h",
+    "nvToolsExt.h",
+    "nvml.h",
+    "nvrtc.h",
+    "omp.h",
+    "pthread.h",
+    "setjmp.h",
+    "signal.h",
+    "stdarg.h",
+    "stdbool.h",
+    "stdlib.h",
+    "strings.h",
+    "time.h",
+    "unistd.h",
+    "wchar.h",
+    "windows.h",
+    "immintrin.h",
+    "x86intrin.h",
+    "helper_cuda.h",
+    "helper_functions.h",
+    "vector_types.h",
+];
+
+/// Folders of headers for the host.
+const HOST_FOLDERS: [&str; 10] = [
+    "sys/",
+    "bits/",
+    "nvtx3/",
+    "thrust/",
+    "torch/",
+    "ATen/",
+    "c10/",
+    "pybind11/",
+    "arpa/",
+    "netinet/",
+];
+
+/// Headers without an extension that device code can use.
+const DEVICE_FOLDERS: [&str; 5] = ["cuda/", "cub/", "nv/", "cute/", "cutlass/"];
+
+/// What becomes of `#include <name>`, or of `#include "name"` if `quoted`.
+pub(super) fn fate(name: &str, quoted: bool) -> Fate {
+    if let Some((_, replacement)) = REPLACED.iter().find(|(header, _)| *header == name) {
+        return Fate::Replaced(replacement);
+    }
+    let host = HOST.contains(&name) || HOST_FOLDERS.iter().any(|folder| name.starts_with(folder));
+    let standard = !quoted && !name.contains('.');
+    let device = DEVICE_FOLDERS.iter().any(|folder| name.starts_with(folder));
+    if host || (standard && !device) { Fate::Removed } else { Fate::Kept }
+}

@@ -1,0 +1,151 @@
+//! Rewrites CUDA C++ into host C++ and device CUDA C++. Text in, text out: no files, processes
+//! or devices.
+//!
+//! [`host`] turns launches and shared memory into calls of the headers in `runtime/include`,
+//! [`device`] leaves what NVRTC is to compile. Both keep every line where it was. What the
+//! rewriting can and cannot see is in `docs/frontend.md`.
+
+mod device;
+mod edits;
+mod error;
+mod host;
+mod includes;
+mod launches;
+mod lexer;
+mod macros;
+mod outline;
+mod shadow;
+mod shared;
+mod signatures;
+mod source;
+mod symbols;
+mod unsupported;
+
+pub use error::FrontendError;
+pub use signatures::{Parameter, Signature, signatures};
+pub use symbols::{Symbols, scan};
+
+use source::Source;
+
+/// One file of a source set, source or header.
+#[derive(Clone, Copy, Debug)]
+pub struct Unit<'a> {
+    /// The path by which messages name the file.
+    pub path: &'a str,
+    /// What the file holds.
+    pub text: &'a str,
+}
+
+/// What `float` is to mean in the translation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Precision {
+    /// What the source says.
+    Native,
+    /// `double`: the float64 shadow of the source.
+    Shadow,
+}
+
+/// A file as host C++.
+#[derive(Clone, Debug)]
+pub struct Translated {
+    /// A `#line` directive and the rewritten file, line for line.
+    pub text: String,
+    /// Every launch, in order.
+    pub launches: Vec<LaunchSite>,
+    /// Every kernel that the file defines, in order.
+    pub kernels: Vec<Kernel>,
+    /// Why the float64 shadow may not mean the same as the source; empty without a shadow.
+    pub shadow_obstacles: Vec<Obstacle>,
+}
+
+/// A launch in the source.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LaunchSite {
+    /// 1-based.
+    pub line: usize,
+    /// The callee as written, white space folded.
+    pub callee: String,
+}
+
+/// A `__global__` function that a file defines.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Kernel {
+    /// Its name without namespaces.
+    pub name: String,
+    /// The 1-based line of the name.
+    pub line: usize,
+    /// Whether it is a template or a specialisation of one.
+    pub template: bool,
+}
+
+/// Something that does not survive `float` meaning `double`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Obstacle {
+    /// 1-based.
+    pub line: usize,
+    /// The construct, as written.
+    pub what: String,
+}
+
+/// Translates one file for the host compiler.
+///
+/// Launches become calls of `::replay_rt::kernel` or `::replay_rt::kernel_at`, shared memory
+/// becomes references into the block's memory, and with [`Precision::Shadow`] `float` becomes
+/// `double`. The first line of the result is `#line 1 "PATH"`; the file's lines follow.
+///
+/// # Errors
+/// [`FrontendError`] if a launch cannot be rewritten or the file uses what a CPU cannot do.
+pub fn host(
+    unit: &Unit,
+    symbols: &Symbols,
+    precision: Precision,
+) -> Result<Translated, FrontendError> {
+    host::translate(&Source::new(unit), symbols, precision, host::Place::File)
+}
+
+/// Translates the statements of a harness's `call`, which are to stand in a function.
+///
+/// `origin` names them in messages. The result starts with a `#line` directive, like [`host`]'s.
+///
+/// # Errors
+/// As [`host`].
+pub fn call(
+    statements: &str,
+    origin: &str,
+    symbols: &Symbols,
+    precision: Precision,
+) -> Result<String, FrontendError> {
+    let source = Source::new(&Unit { path: origin, text: statements });
+    host::translate(&source, symbols, precision, host::Place::Body).map(|made| made.text)
+}
+
+/// What NVRTC is to compile of one file: its kernels, device functions, types, constants and
+/// macros. Host functions, variables and headers are blank, so every line stays where it was.
+///
+/// Standard headers that kernels use become `<replay_nvrtc/NAME>`, the headers in
+/// `runtime/nvrtc`. The result starts with an `#include` of the prelude there and with
+/// `#line 1 "PATH"`; the file's lines follow.
+///
+/// # Errors
+/// None at present: what NVRTC cannot compile is NVRTC's to report.
+pub fn device(unit: &Unit, symbols: &Symbols) -> Result<String, FrontendError> {
+    Ok(device::translate(&Source::new(unit), symbols))
+}
+
+/// `text` as the content of a C string literal.
+fn escape(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character {
+            '"' => out.push_str("\\\""),
+            '\\' => out.push_str("\\\\"),
+            '\n' => out.push_str("\\n"),
+            // Octal, because a hexadecimal escape would swallow digits that follow.
+            control if control.is_ascii_control() => {
+                out.push_str(&format!("\\{:03o}", control as u32));
+            }
+            other => out.push(other),
+        }
+    }
+    out
+}

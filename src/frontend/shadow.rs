@@ -1,0 +1,283 @@
+//! The float64 shadow: `float` becomes `double`, in types, literals and the names of functions.
+//!
+//! Sound only as far as a source does not look at the bits of its numbers; what does is listed
+//! as an obstacle, as far as tokens show it.
+
+use super::Obstacle;
+use super::edits::Edits;
+use super::host::Context;
+use super::lexer::{Kind, Token, Tokens, lex};
+
+/// C99's functions and CUDA's own that end in `f` on float and without it on double.
+const MATH: [&str; 84] = [
+    "acosf",
+    "acoshf",
+    "asinf",
+    "asinhf",
+    "atan2f",
+    "atanf",
+    "atanhf",
+    "cbrtf",
+    "ceilf",
+    "copysignf",
+    "cosf",
+    "coshf",
+    "cospif",
+    "erfcf",
+    "erfcinvf",
+    "erfcxf",
+    "erff",
+    "erfinvf",
+    "exp10f",
+    "exp2f",
+    "expf",
+    "expm1f",
+    "fabsf",
+    "fdimf",
+    "floorf",
+    "fmaf",
+    "fmaxf",
+    "fminf",
+    "fmodf",
+    "frexpf",
+    "hypotf",
+    "ilogbf",
+    "j0f",
+    "j1f",
+    "jnf",
+    "ldexpf",
+    "lgammaf",
+    "llrintf",
+    "llroundf",
+    "log10f",
+    "log1pf",
+    "log2f",
+    "logbf",
+    "logf",
+    "lrintf",
+    "lroundf",
+    "modff",
+    "nanf",
+    "nearbyintf",
+    "nextafterf",
+    "norm3df",
+    "norm4df",
+    "normcdff",
+    "normcdfinvf",
+    "normf",
+    "powf",
+    "powif",
+    "rcbrtf",
+    "remainderf",
+    "remquof",
+    "rhypotf",
+    "rintf",
+    "rnorm3df",
+    "rnorm4df",
+    "rnormf",
+    "roundf",
+    "rsqrtf",
+    "scalblnf",
+    "scalbnf",
+    "signbitf",
+    "sincosf",
+    "sincospif",
+    "sinf",
+    "sinhf",
+    "sinpif",
+    "sqrtf",
+    "tanf",
+    "tanhf",
+    "tgammaf",
+    "truncf",
+    "y0f",
+    "y1f",
+    "ynf",
+    "nexttowardf",
+];
+
+/// Functions that look at the bits of a number.
+const BIT_CASTS: [&str; 19] = [
+    "__float_as_int",
+    "__float_as_uint",
+    "__int_as_float",
+    "__uint_as_float",
+    "__double_as_longlong",
+    "__longlong_as_double",
+    "__double2hiint",
+    "__double2loint",
+    "__hiloint2double",
+    "__half_as_short",
+    "__half_as_ushort",
+    "__short_as_half",
+    "__ushort_as_half",
+    "__bfloat16_as_short",
+    "__bfloat16_as_ushort",
+    "__short_as_bfloat16",
+    "__ushort_as_bfloat16",
+    "__half_raw",
+    "bit_cast",
+];
+
+/// Integer types by which sources look at the bits of numbers. Not `char`: bytes are how raw
+/// memory is passed around.
+const INTEGERS: [&str; 28] = [
+    "int",
+    "unsigned",
+    "short",
+    "long",
+    "int16_t",
+    "uint16_t",
+    "int32_t",
+    "uint32_t",
+    "int64_t",
+    "uint64_t",
+    "uint",
+    "ushort",
+    "ulong",
+    "int1",
+    "int2",
+    "int3",
+    "int4",
+    "uint1",
+    "uint2",
+    "uint3",
+    "uint4",
+    "short2",
+    "short4",
+    "ushort2",
+    "ushort4",
+    "longlong2",
+    "ulonglong2",
+    "ulonglong4",
+];
+
+/// Types that the shadow widens.
+const FLOATS: [&str; 12] = [
+    "float",
+    "float2",
+    "float3",
+    "float4",
+    "half",
+    "__half",
+    "half2",
+    "__half2",
+    "nv_bfloat16",
+    "__nv_bfloat16",
+    "nv_bfloat162",
+    "__nv_bfloat162",
+];
+
+/// Edits every token that means float32, and lists what the shadow cannot hold.
+pub(super) fn rewrite(context: &Context, edits: &mut Edits) -> Vec<Obstacle> {
+    let source = context.source;
+    let code = Tokens::new(source.text, source.tokens.clone());
+    let lists = context.macros.iter().map(|defined| &defined.body).chain([&code]);
+    let mut obstacles = Vec::new();
+    for tokens in lists {
+        for (index, token) in tokens.iter().enumerate() {
+            if let Some(text) = widened(*token, source.text) {
+                edits.replace(token.start..token.end, text);
+            }
+            if let Some(end) = obstacle(context, tokens, index) {
+                let last = &tokens[end.min(tokens.len()) - 1];
+                let words = source.text[token.start..last.end].split_whitespace();
+                let what = words.collect::<Vec<_>>().join(" ");
+                obstacles.push(Obstacle { line: source.line(token.start), what });
+            }
+        }
+    }
+    // Names of macros are renamed where they are used, so also where they are defined.
+    for defined in &context.macros {
+        if MATH.contains(&defined.name) {
+            let end = defined.name_at + defined.name.len();
+            edits.replace(end - 1..end, "");
+        }
+    }
+    obstacles.sort_by_key(|obstacle| obstacle.line);
+    obstacles
+}
+
+/// `text` with every token widened, for code that is written a second time.
+pub(super) fn widen(text: &str) -> String {
+    let mut edits = Edits::default();
+    for token in lex(text) {
+        if let Some(wide) = widened(token, text) {
+            edits.replace(token.start..token.end, wide);
+        }
+    }
+    edits.apply(text)
+}
+
+/// What stands for `token` in the shadow, if not itself.
+fn widened(token: Token, text: &str) -> Option<String> {
+    let word = token.text(text);
+    match token.kind {
+        Kind::Ident if word == "float" => Some("double".to_owned()),
+        Kind::Ident if MATH.contains(&word) => word.strip_suffix('f').map(str::to_owned),
+        Kind::Number => without_suffix(word).map(str::to_owned),
+        _ => None,
+    }
+}
+
+/// A floating literal without the suffix that makes it narrower than double.
+fn without_suffix(word: &str) -> Option<&str> {
+    let hexadecimal = word.starts_with("0x") || word.starts_with("0X");
+    let floating = match hexadecimal {
+        true => word.contains(['p', 'P']),
+        false => word.contains(['.', 'e', 'E']),
+    };
+    let suffixes = ["bf16", "BF16", "f16", "F16", "f32", "F32", "f", "F"];
+    let strip = |word: &'_ str| suffixes.iter().find(|suffix| word.ends_with(*suffix)).copied();
+    let suffix = if floating { strip(word) } else { None }?;
+    word.strip_suffix(suffix)
+}
+
+/// The index after the construct at `index` that the shadow cannot hold, if there is one.
+fn obstacle(context: &Context, tokens: &Tokens, index: usize) -> Option<usize> {
+    let text = context.source.text;
+    let token = tokens[index];
+    if token.kind == Kind::Ident {
+        return match token.text(text) {
+            word if BIT_CASTS.contains(&word) => Some(index + 1),
+            "reinterpret_cast" => {
+                let after = tokens.skip_angles(text, index + 1)?;
+                names_any(text, &tokens[index + 2..after - 1], &INTEGERS).then_some(after)
+            }
+            "union" => {
+                let open = (index + 1..index + 3).find(|&at| tokens.is(text, at, "{"))?;
+                let members = &tokens[open..tokens.skip_group(open)?];
+                let mixed =
+                    names_any(text, members, &INTEGERS) && names_any(text, members, &FLOATS);
+                mixed.then_some(open)
+            }
+            _ => None,
+        };
+    }
+    c_cast(context, tokens, index)
+}
+
+/// The index after a cast like `(int*)&x`, or in device code `(unsigned*)x`.
+fn c_cast(context: &Context, tokens: &Tokens, index: usize) -> Option<usize> {
+    let text = context.source.text;
+    if !tokens.is(text, index, "(") {
+        return None;
+    }
+    let after = tokens.skip_group(index)?;
+    let (star, words) = tokens[index + 1..after - 1].split_last()?;
+    let is_type = |word: &&Token| matches!(word.kind, Kind::Ident);
+    if !star.is(text, "*") || !words.iter().all(|word| is_type(&word)) {
+        return None;
+    }
+    let operand = tokens.get(after)?;
+    let taken = operand.is(text, "&") && names_any(text, words, &INTEGERS);
+    let on_device = context
+        .function(operand.start)
+        .is_some_and(|function| function.on_device(text, &context.tokens));
+    let pointer = on_device && operand.kind == Kind::Ident && names_any(text, words, &INTEGERS);
+    (taken || pointer).then_some(after + 1)
+}
+
+fn names_any(text: &str, tokens: &[Token], names: &[&str]) -> bool {
+    tokens.iter().any(|token| token.kind == Kind::Ident && names.contains(&token.text(text)))
+}

@@ -1,0 +1,372 @@
+//! Shared memory: declarations become references into the memory of the block that runs.
+
+use std::ops::Range;
+
+use super::edits::Edits;
+use super::host::{Context, Place};
+use super::lexer::{Kind, Token, Tokens};
+use super::macros::Macro;
+use super::{FrontendError, Precision, shadow};
+
+/// Rewrites every `__shared__` declaration, in the file and in its macros.
+pub(super) fn rewrite(context: &Context, edits: &mut Edits) -> Result<(), FrontendError> {
+    let code = Tokens::new(context.source.text, context.source.tokens.clone());
+    let bodies = context.macros.iter().map(|defined| (&defined.body, Some(defined)));
+    for (tokens, within) in bodies.chain([(&code, None)]) {
+        for index in 0..tokens.len() {
+            if tokens.is(context.source.text, index, "__shared__") {
+                Shared { context, tokens, within }.rewrite(index, edits)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The list of tokens that a declaration stands in.
+struct Shared<'c> {
+    context: &'c Context<'c, 'c>,
+    tokens: &'c Tokens,
+    /// The macro whose body the tokens are.
+    within: Option<&'c Macro<'c>>,
+}
+
+/// The parts of a declaration, as indices of tokens.
+struct Declaration {
+    start: usize,
+    /// The semicolon, or the end of a macro's body.
+    end: usize,
+    /// Specifiers that do not belong to the type.
+    dropped: Vec<Range<usize>>,
+    is_extern: bool,
+    /// The alignment that is asked for, as written.
+    alignment: Option<String>,
+    declarators: Vec<Declarator>,
+}
+
+/// One declared name.
+struct Declarator {
+    name: usize,
+    tokens: Range<usize>,
+}
+
+impl Shared<'_> {
+    fn text(&self) -> &str {
+        self.context.source.text
+    }
+
+    fn is(&self, at: usize, spelling: &str) -> bool {
+        self.tokens.is(self.text(), at, spelling)
+    }
+
+    fn error(&self, at: usize, why: &'static str) -> FrontendError {
+        let source = self.context.source;
+        let line = source.line(self.tokens[at].start);
+        FrontendError::SharedMemory { why, path: source.path.to_owned(), line }
+    }
+
+    fn rewrite(&self, at: usize, edits: &mut Edits) -> Result<(), FrontendError> {
+        let start = self.start(at);
+        if start > 0 && (self.is(start - 1, "(") || self.is(start - 1, ",")) {
+            // A parameter's specifier; the headers make it nothing.
+            return Ok(());
+        }
+        let declaration = self.parse(start, at)?;
+        let place = self.tokens[at].start;
+        let in_function = self.within.is_some()
+            || self.context.place == Place::Body
+            || self.context.function(place).is_some();
+        match (declaration.is_extern, in_function) {
+            (true, true) => self.dynamic(&declaration, edits),
+            (true, false) => self.dynamic_global(&declaration, edits),
+            (false, true) => self.fixed(&declaration, edits),
+            (false, false) => Err(self.error(at, "it is declared outside of a function")),
+        }
+    }
+
+    /// The first token of the declaration that holds `__shared__` at `at`.
+    fn start(&self, at: usize) -> usize {
+        let mut start = at;
+        while let Some(before) = start.checked_sub(1) {
+            let token = self.tokens[before];
+            let ends = match token.kind {
+                Kind::Directive => true,
+                Kind::Punct => matches!(token.text(self.text()), ";" | "{" | "}" | ":" | "(" | ","),
+                _ => false,
+            };
+            if ends {
+                break;
+            }
+            if token.is(self.text(), ")") {
+                let Some(specifier) = self.attribute_before(before) else { break };
+                start = specifier;
+            } else {
+                start = before;
+            }
+        }
+        start
+    }
+
+    /// The `alignas` or `__align__` whose arguments close at `close`.
+    fn attribute_before(&self, close: usize) -> Option<usize> {
+        let open =
+            (0..close).rev().find(|&open| self.tokens.skip_group(open) == Some(close + 1))?;
+        let name = open.checked_sub(1)?;
+        let aligns = ["alignas", "__align__", "__attribute__"];
+        aligns.iter().any(|&word| self.is(name, word)).then_some(name)
+    }
+
+    fn parse(&self, start: usize, at: usize) -> Result<Declaration, FrontendError> {
+        let end = self.end(start).ok_or_else(|| self.error(at, "its end cannot be found"))?;
+        let mut declaration = Declaration {
+            start,
+            end,
+            dropped: Vec::new(),
+            is_extern: false,
+            alignment: None,
+            declarators: Vec::new(),
+        };
+        let mut index = start;
+        while index < end {
+            index = self.specifier(index, &mut declaration);
+        }
+        self.declarators(&mut declaration)?;
+        Ok(declaration)
+    }
+
+    /// The semicolon that ends the declaration from `start`.
+    fn end(&self, start: usize) -> Option<usize> {
+        let mut index = start;
+        while index < self.tokens.len() {
+            if self.is(index, ";") {
+                return Some(index);
+            }
+            if self.is(index, ")") || self.is(index, "}") {
+                return None;
+            }
+            index = self.tokens.skip_group(index).unwrap_or(index + 1);
+        }
+        self.within.map(|_| self.tokens.len())
+    }
+
+    /// Notes the specifier at `index`, if there is one, and returns the index after it.
+    fn specifier(&self, index: usize, declaration: &mut Declaration) -> usize {
+        let word = self.tokens[index].text(self.text());
+        let mut after = index + 1;
+        match word {
+            "alignas" | "__align__" | "__attribute__" => {
+                after = self.tokens.skip_group(after).unwrap_or(after);
+                let aligned = (index..after).find(|&at| self.is(at, "aligned"));
+                let name = if word == "__attribute__" { aligned } else { Some(index) };
+                if let Some(alignment) = name.and_then(|name| self.argument(name + 1)) {
+                    declaration.alignment = Some(alignment);
+                }
+            }
+            "extern" => declaration.is_extern = true,
+            "__shared__" | "static" | "inline" | "__device__" | "thread_local" => {}
+            _ => return self.tokens.skip_group(index).unwrap_or(after),
+        }
+        declaration.dropped.push(index..after);
+        after
+    }
+
+    /// What stands in the parentheses that open at `open`.
+    fn argument(&self, open: usize) -> Option<String> {
+        let after = self.tokens.skip_group(open)?;
+        let inner = &self.tokens[open + 1..after - 1];
+        let (first, last) = inner.first().zip(inner.last())?;
+        Some(self.copied(first.start..last.end))
+    }
+
+    /// Splits what follows the type at its commas and finds the names.
+    fn declarators(&self, declaration: &mut Declaration) -> Result<(), FrontendError> {
+        let mut index = declaration.start;
+        let mut from = declaration.start;
+        while index <= declaration.end {
+            if index == declaration.end || self.is(index, ",") {
+                let name = self.name(declaration, from..index)?;
+                declaration.declarators.push(Declarator { name, tokens: from..index });
+                from = index + 1;
+            }
+            let angles = match self.is(index, "<") {
+                true => self.tokens.skip_angles(self.text(), index),
+                false => None,
+            };
+            index = angles.or(self.tokens.skip_group(index)).unwrap_or(index + 1);
+        }
+        Ok(())
+    }
+
+    /// The token that names the declarator among `range`: the last identifier before its
+    /// dimensions, or the one in `(*name)`.
+    fn name(&self, declaration: &Declaration, range: Range<usize>) -> Result<usize, FrontendError> {
+        let mut name = None;
+        let mut named = false;
+        let mut index = range.start;
+        while index < range.end {
+            if let Some(dropped) = declaration.dropped.iter().find(|one| one.contains(&index)) {
+                index = dropped.end;
+                continue;
+            }
+            let token = self.tokens[index];
+            match token.text(self.text()) {
+                "=" => return Err(self.error(index, "it has an initialiser")),
+                "[" => named = true,
+                "{" if name.is_some() && (named || !self.tags_type(index)) => {
+                    return Err(self.error(index, "it has an initialiser"));
+                }
+                "(" if self.is(index + 1, "*") || self.is(index + 1, "&") => {
+                    name = Some(index + 2);
+                    named = true;
+                }
+                "<" => {
+                    let after = self.tokens.skip_angles(self.text(), index);
+                    index = after.unwrap_or(index + 1);
+                    continue;
+                }
+                _ if token.kind == Kind::Ident && !named => name = Some(index),
+                _ => {}
+            }
+            index = self.tokens.skip_group(index).unwrap_or(index + 1);
+        }
+        let at = range.start.min(self.tokens.len() - 1);
+        name.ok_or_else(|| self.error(at, "it declares no name"))
+    }
+
+    /// Whether the brace at `open` holds the members of a `struct`, `union`, `class` or `enum`.
+    fn tags_type(&self, open: usize) -> bool {
+        let tags = ["struct", "union", "class", "enum"];
+        (open.saturating_sub(2)..open).any(|at| tags.iter().any(|&tag| self.is(at, tag)))
+    }
+
+    /// Source text that is written a second time.
+    fn copied(&self, bytes: Range<usize>) -> String {
+        let text = self.text()[bytes].replace("\\\n", " ").replace("\\\r\n", " ");
+        let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        match self.context.precision {
+            Precision::Native => line,
+            Precision::Shadow => shadow::widen(&line),
+        }
+    }
+
+    fn drop_specifiers(&self, declaration: &Declaration, edits: &mut Edits) {
+        for token in declaration.dropped.iter().flat_map(|range| &self.tokens[range.clone()]) {
+            // A space stays, since the tokens around may not touch.
+            edits.replace(token.start..token.end, "");
+        }
+    }
+
+    /// The type that all declarators share, without specifiers.
+    fn base_type(&self, declaration: &Declaration) -> String {
+        let first = &declaration.declarators[0];
+        let words = (declaration.start..first.name)
+            .filter(|index| !declaration.dropped.iter().any(|range| range.contains(index)))
+            .map(|index| self.tokens[index]);
+        let mut out = String::new();
+        let mut end = None;
+        for token in words {
+            if end.is_some_and(|end| end < token.start) {
+                out.push(' ');
+            }
+            out.push_str(token.text(self.text()));
+            end = Some(token.end);
+        }
+        match self.context.precision {
+            Precision::Native => out,
+            Precision::Shadow => shadow::widen(&out),
+        }
+    }
+
+    /// `extern __shared__ T name[];` in a function.
+    fn dynamic(&self, declaration: &Declaration, edits: &mut Edits) -> Result<(), FrontendError> {
+        let base = self.base_type(declaration);
+        self.drop_specifiers(declaration, edits);
+        for declarator in &declaration.declarators {
+            let (open, close) = self.unsized_bound(declarator)?;
+            let name = self.tokens[declarator.name];
+            let rest = close + 1..declarator.tokens.end;
+            let word = name.text(self.text());
+            let dimensions = match rest.is_empty() {
+                true => String::new(),
+                false => self.copied(self.tokens[rest.start].start..self.tokens[rest.end - 1].end),
+            };
+            let (pointer, value) = match rest.is_empty() {
+                true => (format!("* const {word}"), base.clone()),
+                false => (format!("(* const {word})"), format!("{base}{dimensions}")),
+            };
+            edits.replace(name.start..name.end, pointer);
+            self.erase(open..close + 1, edits);
+            let value = format!(" = ::replay_rt::dynamic_shared<{value}>()");
+            edits.insert(self.tokens[declarator.tokens.end - 1].end, value);
+        }
+        Ok(())
+    }
+
+    /// `extern __shared__ T name[];` at namespace scope.
+    fn dynamic_global(
+        &self,
+        declaration: &Declaration,
+        edits: &mut Edits,
+    ) -> Result<(), FrontendError> {
+        let base = self.base_type(declaration);
+        let [declarator] = &declaration.declarators[..] else {
+            return Err(self.error(declaration.start, "it declares several names"));
+        };
+        let (open, close) = self.unsized_bound(declarator)?;
+        if close + 1 != declarator.tokens.end {
+            return Err(self.error(declaration.start, "it has several dimensions"));
+        }
+        self.drop_specifiers(declaration, edits);
+        for token in &self.tokens[declaration.start..declarator.name] {
+            edits.replace(token.start..token.end, "");
+        }
+        let declared = format!("static const ::replay_rt::dynamic_shared_array<{base}> ");
+        edits.insert(self.tokens[declarator.name].start, declared);
+        self.erase(open..close + 1, edits);
+        Ok(())
+    }
+
+    /// The tokens of the `[]` after a dynamic array's name.
+    fn unsized_bound(&self, declarator: &Declarator) -> Result<(usize, usize), FrontendError> {
+        let open = declarator.name + 1;
+        match self.is(open, "[") && self.is(open + 1, "]") {
+            true => Ok((open, open + 1)),
+            false => Err(self.error(declarator.name, "dynamic shared memory must be an array []")),
+        }
+    }
+
+    fn erase(&self, range: Range<usize>, edits: &mut Edits) {
+        for token in &self.tokens[range] {
+            edits.replace(token.start..token.end, "");
+        }
+    }
+
+    /// `__shared__ T a[N], b;` in a function.
+    fn fixed(&self, declaration: &Declaration, edits: &mut Edits) -> Result<(), FrontendError> {
+        self.drop_specifiers(declaration, edits);
+        edits.insert(self.tokens[declaration.start].start, "typedef ");
+        let alignment = declaration.alignment.as_deref().unwrap_or("0");
+        let mut references = String::new();
+        for Declarator { name, .. } in &declaration.declarators {
+            let token: Token = self.tokens[*name];
+            let word = token.text(self.text());
+            let stem = match self.within.is_some_and(|defined| defined.is_parameter(word)) {
+                true => format!("replay_shared_##{word}##"),
+                false => format!("replay_shared_{word}"),
+            };
+            edits.replace(token.start..token.end, format!("{stem}_t"));
+            references.push_str(&format!(
+                " static ::replay_rt::shared_slot {stem}_slot; {stem}_t& {word} = \
+                 {stem}_slot.template get<{stem}_t>({alignment});"
+            ));
+        }
+        match self.tokens.get(declaration.end) {
+            Some(semicolon) => edits.insert(semicolon.end, references),
+            // A macro without the last semicolon: its user writes that.
+            None => {
+                let references = references.trim_end_matches(';');
+                edits.insert(self.tokens[declaration.end - 1].end, format!(";{references}"));
+            }
+        }
+        Ok(())
+    }
+}

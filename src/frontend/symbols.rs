@@ -1,0 +1,171 @@
+//! The names of kernels over a whole source set.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+
+use super::lexer::{Kind, Tokens};
+use super::macros;
+use super::outline::is_attribute;
+use super::source::Source;
+use super::{Kernel, Unit};
+
+/// What all files of a source set declare, as far as translating one of them depends on it.
+#[derive(Clone, Debug, Default)]
+pub struct Symbols {
+    /// For each kernel, how many template arguments have no default.
+    kernels: BTreeMap<String, usize>,
+    device_macros: BTreeSet<String>,
+}
+
+impl Symbols {
+    /// Whether `name`, without namespaces, is a `__global__` function.
+    pub fn is_kernel(&self, name: &str) -> bool {
+        self.kernels.contains_key(name)
+    }
+
+    /// Whether the kernel `name` with `given` template arguments leaves some to be deduced.
+    pub(super) fn deduces(&self, name: &str, given: usize) -> bool {
+        self.kernels.get(name).is_some_and(|&required| given < required)
+    }
+
+    fn add(&mut self, kernel: Declared) {
+        let required = self.kernels.entry(kernel.name).or_default();
+        *required = kernel.required.max(*required);
+    }
+
+    /// Whether `name` is a macro whose body declares something for the device.
+    pub(super) fn is_device_macro(&self, name: &str) -> bool {
+        self.device_macros.contains(name)
+    }
+}
+
+/// Collects the names of the `__global__` functions that `units` declare or define.
+pub fn scan(units: &[Unit]) -> Symbols {
+    let mut symbols = Symbols::default();
+    for unit in units {
+        let source = Source::new(unit);
+        let tokens = Tokens::new(source.text, source.tokens.clone());
+        kernels(source.text, &tokens).into_iter().for_each(|kernel| symbols.add(kernel));
+        for &directive in source.tokens.iter().filter(|token| token.kind == Kind::Directive) {
+            let Some(defined) = macros::definition(source.text, directive) else { continue };
+            let marks = ["__global__", "__device__", "__constant__"];
+            let mut words = defined.body.iter().map(|token| token.text(source.text));
+            if words.any(|word| marks.contains(&word) || symbols.device_macros.contains(word)) {
+                symbols.device_macros.insert(defined.name.to_owned());
+            }
+            let found = kernels(source.text, &defined.body).into_iter();
+            let plain = found.filter(|kernel| !defined.is_parameter(&kernel.name));
+            plain.for_each(|kernel| symbols.add(kernel));
+        }
+    }
+    symbols
+}
+
+/// A kernel's declaration.
+struct Declared {
+    name: String,
+    at: usize,
+    template: bool,
+    /// How many of its template parameters have no default.
+    required: usize,
+    defined: bool,
+}
+
+/// The kernels that `source` defines, in order.
+pub(super) fn defined(source: &Source) -> Vec<Kernel> {
+    let tokens = Tokens::new(source.text, source.tokens.clone());
+    let found = kernels(source.text, &tokens).into_iter().filter(|kernel| kernel.defined);
+    let line = |at| source.line(at);
+    found
+        .map(|kernel| Kernel {
+            name: kernel.name,
+            line: line(kernel.at),
+            template: kernel.template,
+        })
+        .collect()
+}
+
+fn kernels(text: &str, tokens: &Tokens) -> Vec<Declared> {
+    let globals = (0..tokens.len()).filter(|&index| tokens.is(text, index, "__global__"));
+    globals.filter_map(|index| kernel(text, tokens, index)).collect()
+}
+
+/// The kernel whose declaration holds `__global__` at `global`.
+fn kernel(text: &str, tokens: &Tokens, global: usize) -> Option<Declared> {
+    let mut at = global + 1;
+    loop {
+        let token = tokens.get(at)?;
+        let word = token.text(text);
+        if token.kind != Kind::Ident {
+            if matches!(word, ";" | "{" | "}" | "(") {
+                return None;
+            }
+            at += 1;
+            continue;
+        }
+        let arguments = tokens.skip_angles(text, at + 1).filter(|_| tokens.is(text, at + 1, "<"));
+        let open = arguments.unwrap_or(at + 1);
+        if !tokens.is(text, open, "(") {
+            at = open;
+            continue;
+        }
+        let after = tokens.skip_group(open)?;
+        if is_attribute(word) {
+            at = after;
+            continue;
+        }
+        return Some(Declared {
+            name: word.to_owned(),
+            at: token.start,
+            template: template_head(text, tokens, global).is_some(),
+            required: template_head(text, tokens, global)
+                .map_or(0, |head| required(text, tokens, head)),
+            defined: tokens.is(text, after, "{"),
+        });
+    }
+}
+
+/// The `template` of the declaration around `at`, the one next to it if there are several.
+fn template_head(text: &str, tokens: &Tokens, at: usize) -> Option<usize> {
+    for (index, token) in tokens[..at].iter().enumerate().rev() {
+        let ends = token.kind == Kind::Directive || matches!(token.text(text), ";" | "{" | "}");
+        if ends {
+            return None;
+        }
+        if token.is(text, "template") {
+            return Some(index);
+        }
+    }
+    None
+}
+
+/// How many parameters of the template head at `head` have no default.
+fn required(text: &str, tokens: &Tokens, head: usize) -> usize {
+    let parameters = arguments(text, tokens, head + 1);
+    let plain = parameters
+        .iter()
+        .filter(|range| !tokens[range.start..range.end].iter().any(|token| token.is(text, "=")));
+    plain.count()
+}
+
+/// The arguments of the template list that opens at `open`, as ranges of tokens.
+pub(super) fn arguments(text: &str, tokens: &Tokens, open: usize) -> Vec<Range<usize>> {
+    let Some(after) = tokens.skip_angles(text, open).filter(|after| *after > open + 2) else {
+        return Vec::new();
+    };
+    let mut found = Vec::new();
+    let (mut index, mut start) = (open + 1, open + 1);
+    while index < after - 1 {
+        if tokens.is(text, index, ",") {
+            found.push(start..index);
+            start = index + 1;
+        }
+        let inner = match tokens.is(text, index, "<") {
+            true => tokens.skip_angles(text, index),
+            false => tokens.skip_group(index),
+        };
+        index = inner.unwrap_or(index + 1);
+    }
+    found.push(start..after - 1);
+    found
+}

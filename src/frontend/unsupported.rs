@@ -1,0 +1,75 @@
+//! What a CPU cannot do for a kernel, found before the compiler stumbles over it.
+
+use super::FrontendError;
+use super::host::Context;
+use super::lexer::Kind;
+
+/// How a name is recognised.
+enum Name {
+    Exactly(&'static str),
+    /// The name starts so and is called, directly or with template arguments.
+    Call(&'static str),
+}
+
+/// Names that no translation can serve, and what to call them.
+const REFUSED: [(Name, &str); 14] = [
+    (Name::Call("tex1D"), "the texture fetch"),
+    (Name::Call("tex2D"), "the texture fetch"),
+    (Name::Call("tex3D"), "the texture fetch"),
+    (Name::Call("texCubemap"), "the texture fetch"),
+    (Name::Call("surf1D"), "the surface access"),
+    (Name::Call("surf2D"), "the surface access"),
+    (Name::Call("surf3D"), "the surface access"),
+    (Name::Call("surfCubemap"), "the surface access"),
+    (Name::Exactly("cudaBindTexture"), "the texture reference"),
+    (Name::Exactly("cudaCreateTextureObject"), "the texture object"),
+    (Name::Exactly("cudaCreateSurfaceObject"), "the surface object"),
+    (Name::Exactly("cudaLaunchCooperativeKernel"), "the cooperative launch"),
+    (Name::Exactly("cudaLaunchCooperativeKernelMultiDevice"), "the cooperative launch"),
+    (Name::Exactly("cudaGraphLaunch"), "the graph launch"),
+];
+
+/// Refuses what the CPU does not have.
+///
+/// Code that a condition on `__CUDA_ARCH__` decides about is left to the compiler.
+pub(super) fn check(context: &Context) -> Result<(), FrontendError> {
+    let (source, tokens) = (context.source, &context.tokens);
+    let text = source.text;
+    for (index, token) in tokens.iter().enumerate() {
+        if token.kind != Kind::Ident || source.by_arch(token.start) {
+            continue;
+        }
+        let word = token.text(text);
+        let called = tokens.is(text, index + 1, "(") || tokens.is(text, index + 1, "<");
+        let refused = REFUSED.iter().find(|(name, _)| match name {
+            Name::Exactly(name) => word == *name,
+            Name::Call(prefix) => called && word.starts_with(prefix),
+        });
+        let function = || context.function(token.start);
+        let what = if let Some((_, what)) = refused {
+            let place = function().map(|item| format!(" in {}", item.name)).unwrap_or_default();
+            format!("{what} {word}{place}")
+        } else if is_ptx(context, index) {
+            match function().filter(|item| item.on_device(text, tokens)) {
+                Some(item) => format!("inline PTX in {}", item.name),
+                None => continue,
+            }
+        } else {
+            continue;
+        };
+        let (path, line) = (source.path.to_owned(), source.line(token.start));
+        return Err(FrontendError::Unsupported { what, path, line });
+    }
+    Ok(())
+}
+
+/// Whether an `asm` statement with instructions starts at token `index`. One without is a
+/// barrier for the compiler, which any compiler understands.
+fn is_ptx(context: &Context, index: usize) -> bool {
+    let (text, tokens) = (context.source.text, &context.tokens);
+    if !matches!(tokens[index].text(text), "asm" | "__asm__" | "__asm") {
+        return false;
+    }
+    let literal = tokens[index + 1..].iter().take(4).find(|token| token.kind == Kind::Text);
+    literal.is_some_and(|literal| literal.text(text) != "\"\"")
+}

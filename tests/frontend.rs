@@ -1,0 +1,325 @@
+//! Snapshots of what the front end makes of small CUDA files, and its promises about any text.
+
+use std::path::Path;
+
+use replay::frontend::{self, Precision, Symbols, Translated, Unit};
+
+/// Scans and translates one text.
+fn host(path: &str, text: &str, precision: Precision) -> Translated {
+    let unit = Unit { path, text };
+    frontend::host(&unit, &frontend::scan(&[unit]), precision).unwrap()
+}
+
+/// The message of the error that translating `text` gives.
+fn refused(text: &str) -> String {
+    let unit = Unit { path: "src/loss.cu", text };
+    let error = frontend::host(&unit, &frontend::scan(&[unit]), Precision::Native).unwrap_err();
+    assert!(error.hint().is_some());
+    error.to_string()
+}
+
+/// Calls `check` with the name and text of every file of the corpus.
+fn each_file(mut check: impl FnMut(&str, &str)) {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/frontend");
+    let mut files: Vec<_> = folder.read_dir().unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.retain(|path| {
+        path.extension().is_some_and(|end| end == "cu" || end == "cuh" || end == "cpp")
+    });
+    files.sort();
+    assert!(files.len() >= 25);
+    for file in files {
+        let name = file.file_name().unwrap().to_str().unwrap();
+        check(name, &std::fs::read_to_string(&file).unwrap());
+    }
+}
+
+fn snapshot(kind: &str, name: &str, text: &str) {
+    insta::with_settings!({ snapshot_path => "frontend/snapshots", prepend_module_to_snapshot => false, omit_expression => true }, {
+        insta::assert_snapshot!(format!("{kind}_{name}"), text);
+    });
+}
+
+/// A translation with everything that comes with it.
+fn rendered(made: &Translated) -> String {
+    let mut out = made.text.clone();
+    out.push_str("\n---\n");
+    for launch in &made.launches {
+        out.push_str(&format!("launch {}: {}\n", launch.line, launch.callee));
+    }
+    for kernel in &made.kernels {
+        let template = if kernel.template { " template" } else { "" };
+        out.push_str(&format!("kernel {}: {}{template}\n", kernel.line, kernel.name));
+    }
+    for obstacle in &made.shadow_obstacles {
+        out.push_str(&format!("obstacle {}: {}\n", obstacle.line, obstacle.what));
+    }
+    out
+}
+
+#[test]
+fn host_translations_are_as_reviewed() {
+    each_file(|name, text| {
+        let made = host(name, text, Precision::Native);
+        snapshot("host", name, &rendered(&made));
+    });
+}
+
+#[test]
+fn shadow_translations_are_as_reviewed() {
+    for name in ["shadow.cu", "shared_static.cu", "launch_template.cu", "shadow_macros.cu"] {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/frontend").join(name);
+        let text = std::fs::read_to_string(path).unwrap();
+        snapshot("shadow", name, &rendered(&host(name, &text, Precision::Shadow)));
+    }
+}
+
+/// With `REPLAY_TEST_DEVICE_OUT` set, the device sources are also written to that folder, where
+/// a machine with NVRTC can compile them.
+#[test]
+fn device_sources_are_as_reviewed_and_keep_the_lines() {
+    each_file(|name, text| {
+        let unit = Unit { path: name, text };
+        let made = frontend::device(&unit, &frontend::scan(&[unit])).unwrap();
+        assert_eq!(made.matches('\n').count(), text.matches('\n').count() + 2, "{name}");
+        snapshot("device", name, &made);
+        if let Some(folder) = std::env::var_os("REPLAY_TEST_DEVICE_OUT") {
+            std::fs::write(Path::new(&folder).join(name), &made).unwrap();
+        }
+    });
+}
+
+#[test]
+fn every_translation_keeps_the_lines() {
+    each_file(|name, text| {
+        for precision in [Precision::Native, Precision::Shadow] {
+            let made = host(name, text, precision).text;
+            let expected = text.matches('\n').count() + 1;
+            assert_eq!(made.matches('\n').count(), expected, "{name} {precision:?}");
+        }
+    });
+}
+
+#[test]
+fn launches_that_cannot_be_rewritten_are_refused() {
+    insta::assert_snapshot!(
+        refused("void f() {\n  k<<<1, 2;\n}\n"),
+        @"a launch at src/loss.cu:2 cannot be seen"
+    );
+    insta::assert_snapshot!(
+        refused("\n#define HALF(k) k<<<1, \\\n  2\n#define REST >>>(0)\n"),
+        @"a launch in the body of macro HALF at src/loss.cu:2 cannot be seen"
+    );
+}
+
+#[test]
+fn what_a_cpu_cannot_do_is_refused() {
+    insta::assert_snapshot!(
+        refused("__device__ int lane() {\n  int x;\n  asm(\"mov.u32 %0, %laneid;\" : \"=r\"(x));\n  return x;\n}\n"),
+        @"inline PTX in lane at src/loss.cu:3 is not supported on the CPU"
+    );
+    insta::assert_snapshot!(
+        refused("__global__ void k(cudaTextureObject_t t, float* x) { x[0] = tex2D<float>(t, 0, 0); }"),
+        @"the texture fetch tex2D in k at src/loss.cu:1 is not supported on the CPU"
+    );
+    insta::assert_snapshot!(
+        refused("__global__ void k(cudaSurfaceObject_t s) { surf2Dwrite(1.f, s, 0, 0); }"),
+        @"the surface access surf2Dwrite in k at src/loss.cu:1 is not supported on the CPU"
+    );
+    insta::assert_snapshot!(
+        refused("__global__ void a();\n__global__ void b() {\n  a<<<1, 1>>>();\n}"),
+        @"a launch from device code (dynamic parallelism) in b at src/loss.cu:3 is not supported on the CPU"
+    );
+    insta::assert_snapshot!(
+        refused("void f() { cudaLaunchCooperativeKernel(0, 1, 1, 0); }"),
+        @"the cooperative launch cudaLaunchCooperativeKernel in f at src/loss.cu:1 is not supported on the CPU"
+    );
+}
+
+#[test]
+fn what_only_looks_unsupported_is_left_alone() {
+    for text in [
+        "// asm(\"mov\")\n__device__ void f() { const char* s = \"tex2D(t)\"; }",
+        "#if 0\n__device__ void f() { asm(\"mov\"); }\n#endif\n",
+        "#ifdef __CUDA_ARCH__\n__device__ void f() { asm(\"mov\"); }\n#endif\n",
+        "__device__ void f() { asm volatile(\"\" ::: \"memory\"); }",
+        "void pause() { asm volatile(\"pause\"); }",
+        "struct S { int tex2D; }; int f(S s) { return s.tex2D; }",
+    ] {
+        let made = host("a.cu", text, Precision::Native).text;
+        assert_eq!(made.split_once('\n').unwrap().1, text);
+    }
+}
+
+#[test]
+fn shared_memory_in_unknown_forms_is_refused() {
+    insta::assert_snapshot!(
+        refused("\n__shared__ float s[8];\n"),
+        @"shared memory at src/loss.cu:2 cannot be translated: it is declared outside of a function"
+    );
+    insta::assert_snapshot!(
+        refused("__global__ void k() { __shared__ float s[2] = {1, 2}; }"),
+        @"shared memory at src/loss.cu:1 cannot be translated: it has an initialiser"
+    );
+    insta::assert_snapshot!(
+        refused("__global__ void k() { __shared__ int n{0}; }"),
+        @"shared memory at src/loss.cu:1 cannot be translated: it has an initialiser"
+    );
+    insta::assert_snapshot!(
+        refused("__global__ void k() { extern __shared__ float s; }"),
+        @"shared memory at src/loss.cu:1 cannot be translated: dynamic shared memory must be an array []"
+    );
+    insta::assert_snapshot!(
+        refused("#define SHARED __shared__\n"),
+        @"shared memory at src/loss.cu:1 cannot be translated: it declares no name"
+    );
+    insta::assert_snapshot!(
+        refused("__global__ void k() { __shared__ float s[2] }"),
+        @"shared memory at src/loss.cu:1 cannot be translated: its end cannot be found"
+    );
+    insta::assert_snapshot!(
+        refused("extern __shared__ float a[], b[];"),
+        @"shared memory at src/loss.cu:1 cannot be translated: it declares several names"
+    );
+    insta::assert_snapshot!(
+        refused("extern __shared__ float a[][2];"),
+        @"shared memory at src/loss.cu:1 cannot be translated: it has several dimensions"
+    );
+}
+
+#[test]
+fn a_call_is_translated_as_the_body_of_a_function() {
+    let units = [Unit { path: "a.cu", text: "__global__ void k(float*, int);" }];
+    let symbols = frontend::scan(&units);
+    let call = |precision| {
+        let statements = "k<<<batch * seq, 256, 2 * 256 * sizeof(float)>>>(x, 3);\nhost(x, 1.0f);";
+        frontend::call(statements, "lm/replay.toml: call[0]", &symbols, precision).unwrap()
+    };
+    insta::assert_snapshot!(call(Precision::Native), @r#"
+    #line 1 "lm/replay.toml: call[0]"
+    ::replay_rt::kernel<&k>("k", "lm/replay.toml: call[0]", 1).on(batch * seq, 256, 2 * 256 * sizeof(float)).run(x, 3);
+    host(x, 1.0f);
+    "#);
+    insta::assert_snapshot!(call(Precision::Shadow), @r#"
+    #line 1 "lm/replay.toml: call[0]"
+    ::replay_rt::kernel<&k>("k", "lm/replay.toml: call[0]", 1).on(batch * seq, 256, 2 * 256 * sizeof(double)).run(x, 3);
+    host(x, 1.0);
+    "#);
+}
+
+#[test]
+fn paths_are_escaped_in_line_directives_and_launches() {
+    let text = "__global__ void k(); void f() { k<<<1, 1>>>(); }";
+    insta::assert_snapshot!(host("a \"b\\c\n.cu", text, Precision::Native).text, @r#"
+    #line 1 "a \"b\\c\n.cu"
+    __global__ void k(); void f() { ::replay_rt::kernel<&k>("k", "a \"b\\c\n.cu", 1).on(1, 1).run(); }
+    "#);
+}
+
+#[test]
+fn deep_nesting_and_large_files_are_no_danger() {
+    let deep = format!(
+        "__global__ void k(int); void f() {{ k<<<1, 1>>>({}1{}); }}",
+        "(".repeat(10_000),
+        ")".repeat(10_000)
+    );
+    assert_eq!(host("deep.cu", &deep, Precision::Native).launches.len(), 1);
+    let braces = format!("void f() {}{}", "{".repeat(10_000), "}".repeat(10_000));
+    assert!(host("braces.cu", &braces, Precision::Native).text.ends_with(&braces));
+    let function = "void f() { k<<<1, 1>>>(2 * 3, x[4]); int a = 1 << 2; g(a, \"text\"); }\n";
+    let large = "__global__ void k(int, int);\n".to_owned() + &function.repeat(1_000_000 / 72);
+    assert_eq!(host("large.cu", &large, Precision::Shadow).launches.len(), 1_000_000 / 72);
+}
+
+proptest::proptest! {
+    #![proptest_config(proptest::prelude::ProptestConfig { failure_persistence: None, ..Default::default() })]
+
+    /// Any text at all: no panic, and what is translated keeps its lines.
+    #[test]
+    fn any_text_keeps_its_lines(pieces in proptest::collection::vec(0..PIECES.len(), 0..60)) {
+        let text: String = pieces.into_iter().map(|piece| PIECES[piece]).collect();
+        let unit = Unit { path: "a.cu", text: &text };
+        let symbols = frontend::scan(&[unit]);
+        let lines = text.matches('\n').count();
+        for precision in [Precision::Native, Precision::Shadow] {
+            if let Ok(made) = frontend::host(&unit, &symbols, precision) {
+                proptest::prop_assert_eq!(made.text.matches('\n').count(), lines + 1);
+            }
+            let _ = frontend::call(&text, "a.toml", &symbols, precision);
+        }
+        let device = frontend::device(&unit, &symbols).unwrap();
+        proptest::prop_assert_eq!(device.matches('\n').count(), lines + 2);
+    }
+
+    /// Text without CUDA's words comes out as it went in.
+    #[test]
+    fn plain_text_stays_as_it_is(pieces in proptest::collection::vec(0..PLAIN, 0..60)) {
+        let text: String = pieces.into_iter().map(|piece| PIECES[piece]).collect();
+        let made = host("a.cpp", &text, Precision::Native).text;
+        proptest::prop_assert_eq!(made.split_once('\n').unwrap().1, text);
+    }
+}
+
+/// Pieces that texts are made of at random; the first `PLAIN` are plain C++.
+const PIECES: [&str; 48] = [
+    "(",
+    ")",
+    "{",
+    "}",
+    "[",
+    "]",
+    ";",
+    ",",
+    " ",
+    "\n",
+    "\r\n",
+    "a",
+    "b",
+    " = ",
+    "float ",
+    "int ",
+    "1.5f",
+    "< ",
+    ">",
+    "::",
+    "template <typename T>",
+    "namespace n {",
+    "struct S {",
+    "void f(",
+    "\"text\"",
+    "'c'",
+    "// note\n",
+    "/* note */",
+    "#define M(x) x\n",
+    "#if 0\n",
+    "#else\n",
+    "#endif\n",
+    "é",
+    "R\"(",
+    "\\\n",
+    "operator",
+    "__shared__ ",
+    "extern ",
+    "<<<",
+    ">>>",
+    "<<<1, 2>>>(",
+    "__global__ void k(",
+    "alignas(16) ",
+    "__device__ ",
+    "asm(",
+    "using namespace std;",
+    "#define L k<<<1, 2>>>(0)\n",
+    "constexpr ",
+];
+const PLAIN: usize = 36;
+
+#[test]
+fn symbols_know_kernels_of_every_file() {
+    let units = [
+        Unit { path: "a.cuh", text: "namespace n { __global__ void a(int); }" },
+        Unit { path: "b.cu", text: "void f() { n::a<<<1, 1>>>(0); }" },
+    ];
+    let symbols: Symbols = frontend::scan(&units);
+    assert!(symbols.is_kernel("a") && !symbols.is_kernel("f"));
+    let made = frontend::host(&units[1], &symbols, Precision::Native).unwrap();
+    assert!(made.text.contains("::replay_rt::kernel<&n::a>("), "{}", made.text);
+}

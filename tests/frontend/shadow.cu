@@ -1,0 +1,21 @@
+#include "float.h"
+#include <cuda_fp16.h>
+#define EPS 1e-5f
+#define SQUARE(x) ((float)(x) * (x))
+#define MY_EXP expf
+__global__ void kern(float* x, const float4* y, __half* h, int n) {
+  // float in a comment, 1.0f too
+  const char* s = "float 1.0f expf";
+  float a = 1.f + .5F + 1e5f + 0x1p-3f + 1'000.0f + 0x1f + 10 + 1.0 + 2.0L + 3u;
+  a = fmaxf(expf(a), std::sqrt(a)) + std::powf(a, 2.f) + __expf(a) + fabsf(y[0].x) + FLT_MAX;
+  extern __shared__ float s1[];
+  __shared__ float s2[4];
+  unsigned int bits = __float_as_uint(a);
+  int i = *(int*)&a;
+  int4 v = *reinterpret_cast<const int4*>(x);
+  char* bytes = reinterpret_cast<char*>(x);
+  union { float f; unsigned u; } pun;
+  x[0] = a * (float)n + sizeof(float) + __half2float(h[0]) + s1[0] + s2[0] + bits + i + v.x + pun.u + *bytes + *s;
+}
+template <typename T> __global__ void typed(T* x) {}
+void run(float* x) { typed<float><<<1, 32, 32 * sizeof(float)>>>(x); }
