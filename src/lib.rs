@@ -11,3 +11,4 @@ pub mod harness;
 pub mod history;
 pub mod summary;
 pub mod tensor;
+pub mod verdict;

@@ -1,0 +1,259 @@
+//! Compares two outputs element by element, in units of their noise.
+
+use rayon::prelude::*;
+use serde::{Deserialize, Serialize};
+
+use super::bitmap::Bitmap;
+use super::constants::NOISE_FACTOR;
+use super::measure::{Squares, distance, ulp};
+use super::noise::NoiseRef;
+use super::{CompareError, check_shapes};
+use crate::summary::float;
+use crate::tensor::TensorView;
+
+/// Elements of one task; fixed, so that sums do not depend on the number of threads.
+const BLOCK: usize = 1 << 14;
+
+/// What a comparison comes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Agreement {
+    /// The same bits, NaNs being all alike.
+    Identical,
+    /// Other bits, within noise.
+    Equivalent,
+    /// Beyond noise.
+    Diverged,
+}
+
+/// How two outputs differ.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Comparison {
+    /// The verdict.
+    pub verdict: Agreement,
+    /// Elements of each side.
+    pub count: u64,
+    /// Elements whose bits differ.
+    pub differing: u64,
+    /// Elements beyond noise.
+    pub beyond: u64,
+    /// Elements that differ and whose noise is infinite: nothing can be said about them.
+    pub undecided: u64,
+    /// Elements that are NaN on one side only.
+    pub nan_mismatch: u64,
+    /// Elements that are infinite on one side only, or of opposite sign, and NaN on neither.
+    pub inf_mismatch: u64,
+    /// `||got - base|| / ||base||`; infinite where an element is finite on one side only.
+    #[serde(with = "float")]
+    pub relative_l2: f64,
+    /// The largest distance of an element.
+    #[serde(with = "float")]
+    pub max_abs: f64,
+    /// The element that lies furthest off in units of its noise, if any differs.
+    pub worst: Option<Worst>,
+}
+
+/// One element of a comparison.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Worst {
+    /// Its row-major index.
+    pub index: u64,
+    /// The trusted value.
+    #[serde(with = "float")]
+    pub base: f64,
+    /// The other value.
+    #[serde(with = "float")]
+    pub got: f64,
+    /// The noise of both sides together.
+    #[serde(with = "float")]
+    pub noise: f64,
+    /// The distance, as a multiple of the noise; infinite for integers and non-finite values.
+    #[serde(with = "float")]
+    pub ratio: f64,
+    /// The distance in units in the last place of the dtype, at `base`.
+    #[serde(with = "float")]
+    pub ulps: f64,
+}
+
+impl Comparison {
+    /// The share of elements whose bits differ.
+    pub fn differing_fraction(&self) -> f64 {
+        if self.count == 0 { 0.0 } else { self.differing as f64 / self.count as f64 }
+    }
+}
+
+/// Compares `got` with `base`, element by element, in units of the noise of both.
+///
+/// All are row-major with the same shape. An element is beyond noise when it lies more than
+/// [`NOISE_FACTOR`] times the noise away. Two NaNs are equal, as are infinities of one sign; a
+/// NaN or an infinity on one side only is infinitely far. Zeros of different sign differ in bits
+/// and have distance 0. Integers are compared exactly.
+///
+/// # Errors
+/// [`CompareError::Shape`] if dtype or shape differ, [`CompareError::Noise`] if the noise belongs to
+/// another tensor.
+pub fn compare(
+    base: &TensorView,
+    got: &TensorView,
+    noise: &NoiseRef,
+) -> Result<Comparison, CompareError> {
+    check(base, got, noise)?;
+    let blocks: Vec<Block> = (0..base.len().div_ceil(BLOCK))
+        .into_par_iter()
+        .map(|block| compare_block(base, got, noise, block * BLOCK))
+        .collect();
+    let mut total = Block::default();
+    blocks.iter().for_each(|block| total.merge(block));
+    let verdict = match (total.differing, total.beyond) {
+        (0, _) => Agreement::Identical,
+        (_, 0) => Agreement::Equivalent,
+        _ => Agreement::Diverged,
+    };
+    let infinite = total.nan_mismatch + total.inf_mismatch > 0;
+    Ok(Comparison {
+        verdict,
+        count: base.len() as u64,
+        differing: total.differing,
+        beyond: total.beyond,
+        undecided: total.undecided,
+        nan_mismatch: total.nan_mismatch,
+        inf_mismatch: total.inf_mismatch,
+        relative_l2: if infinite {
+            f64::INFINITY
+        } else {
+            total.squares.relative_to(&total.base_squares)
+        },
+        max_abs: total.max_abs,
+        worst: total.worst,
+    })
+}
+
+/// The elements beyond noise, by the rules of [`compare`].
+///
+/// # Errors
+/// Those of [`compare`].
+pub fn beyond_noise(
+    base: &TensorView,
+    got: &TensorView,
+    noise: &NoiseRef,
+) -> Result<Bitmap, CompareError> {
+    check(base, got, noise)?;
+    Ok(Bitmap::from_fn(base.len(), |index| {
+        judge(base, got, noise, index).is_some_and(|element| element.is_beyond())
+    }))
+}
+
+fn check(base: &TensorView, got: &TensorView, noise: &NoiseRef) -> Result<(), CompareError> {
+    check_shapes(base, got, true)?;
+    noise.check_len(base.len())
+}
+
+/// One element whose bits differ.
+struct Element {
+    base: f64,
+    got: f64,
+    noise: f64,
+    distance: f64,
+    ratio: f64,
+}
+
+impl Element {
+    fn is_beyond(&self) -> bool {
+        self.ratio > NOISE_FACTOR
+    }
+}
+
+/// Judges element `index`; none where both sides are the same.
+fn judge(base: &TensorView, got: &TensorView, noise: &NoiseRef, index: usize) -> Option<Element> {
+    let size = base.dtype.size();
+    let range = index * size..(index + 1) * size;
+    if base.bytes[range.clone()] == got.bytes[range] {
+        return None;
+    }
+    let (left, right) = (base.get_f64(index), got.get_f64(index));
+    if left.is_nan() && right.is_nan() {
+        return None;
+    }
+    let noise = noise.at(base.dtype, index, left, right);
+    let distance = distance(left, right);
+    let ratio = if !base.dtype.is_float() {
+        f64::INFINITY
+    } else if noise.is_infinite() || distance == 0.0 {
+        0.0
+    } else {
+        distance / noise
+    };
+    Some(Element { base: left, got: right, noise, distance, ratio })
+}
+
+#[derive(Default)]
+struct Block {
+    differing: u64,
+    beyond: u64,
+    undecided: u64,
+    nan_mismatch: u64,
+    inf_mismatch: u64,
+    squares: Squares,
+    base_squares: Squares,
+    max_abs: f64,
+    worst: Option<Worst>,
+}
+
+fn compare_block(base: &TensorView, got: &TensorView, noise: &NoiseRef, first: usize) -> Block {
+    let mut block = Block::default();
+    for index in first..base.len().min(first + BLOCK) {
+        let value = base.get_f64(index);
+        if value.is_finite() {
+            block.base_squares.add(value);
+        }
+        if let Some(element) = judge(base, got, noise, index) {
+            block.add(index, &element, ulp(base.dtype, element.base));
+        }
+    }
+    block
+}
+
+impl Block {
+    fn add(&mut self, index: usize, element: &Element, ulp: f64) {
+        self.differing += 1;
+        self.beyond += u64::from(element.is_beyond());
+        self.undecided += u64::from(element.noise.is_infinite());
+        self.max_abs = self.max_abs.max(element.distance);
+        if element.distance.is_finite() {
+            self.squares.add(element.distance);
+        } else if element.base.is_nan() || element.got.is_nan() {
+            self.nan_mismatch += 1;
+        } else {
+            self.inf_mismatch += 1;
+        }
+        self.challenge(Worst {
+            index: index as u64,
+            base: element.base,
+            got: element.got,
+            noise: element.noise,
+            ratio: element.ratio,
+            ulps: if ulp > 0.0 { element.distance / ulp } else { element.distance },
+        });
+    }
+
+    /// Keeps the worse of the worst so far and `other`; the earlier one where they are equal.
+    fn challenge(&mut self, other: Worst) {
+        if self.worst.is_none_or(|worst| other.ratio > worst.ratio) {
+            self.worst = Some(other);
+        }
+    }
+
+    fn merge(&mut self, next: &Block) {
+        self.differing += next.differing;
+        self.beyond += next.beyond;
+        self.undecided += next.undecided;
+        self.nan_mismatch += next.nan_mismatch;
+        self.inf_mismatch += next.inf_mismatch;
+        self.squares.merge(&next.squares);
+        self.base_squares.merge(&next.base_squares);
+        self.max_abs = self.max_abs.max(next.max_abs);
+        if let Some(worst) = next.worst {
+            self.challenge(worst);
+        }
+    }
+}

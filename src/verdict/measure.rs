@@ -1,0 +1,119 @@
+//! Small measures that the judges share: units in the last place, sums of squares.
+
+use crate::tensor::DType;
+
+/// The distance between neighbouring numbers of `dtype` at the magnitude of `value`; 0 for
+/// integers, and where `value` is not finite.
+pub(super) fn ulp(dtype: DType, value: f64) -> f64 {
+    let (digits, least_exponent) = match dtype {
+        DType::F64 => (53, -1022),
+        DType::F32 => (24, -126),
+        DType::F16 => (11, -14),
+        DType::BF16 => (8, -126),
+        _ => return 0.0,
+    };
+    if !value.is_finite() {
+        return 0.0;
+    }
+    let exponent = ((value.to_bits() >> 52) & 0x7FF) as i32 - 1023;
+    power_of_two(exponent.max(least_exponent) - (digits - 1))
+}
+
+/// 2 to the `exponent`, exact, denormals included.
+fn power_of_two(exponent: i32) -> f64 {
+    if exponent >= -1022 {
+        f64::from_bits(((exponent + 1023) as u64) << 52)
+    } else {
+        f64::from_bits(1u64 << (exponent + 1074))
+    }
+}
+
+/// A sum of squares that neither overflows nor underflows: three sums for three ranges of
+/// magnitude (Blue, "A portable Fortran program to find the Euclidean norm of a vector", ACM
+/// Trans. Math. Softw. 4, 1978).
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Squares {
+    big: f64,
+    middle: f64,
+    small: f64,
+}
+
+/// The scale of the outer sums, a power of two; their bounds are its square roots or so.
+const SCALE: f64 = f64::from_bits((600 + 1023) << 52);
+
+impl Squares {
+    pub(super) fn add(&mut self, value: f64) {
+        let magnitude = value.abs();
+        if magnitude > 1e150 {
+            self.big += (value / SCALE) * (value / SCALE);
+        } else if magnitude < 1e-150 {
+            self.small += (value * SCALE) * (value * SCALE);
+        } else {
+            self.middle += value * value;
+        }
+    }
+
+    pub(super) fn merge(&mut self, other: &Squares) {
+        self.big += other.big;
+        self.middle += other.middle;
+        self.small += other.small;
+    }
+
+    /// The root of the sum.
+    pub(super) fn root(&self) -> f64 {
+        if self.big > 0.0 {
+            (self.big + self.middle / SCALE / SCALE).sqrt() * SCALE
+        } else if self.middle > 0.0 {
+            self.middle.sqrt()
+        } else {
+            self.small.sqrt() / SCALE
+        }
+    }
+
+    /// The root of this sum over the root of another: 0 where both are 0.
+    pub(super) fn relative_to(&self, base: &Squares) -> f64 {
+        let (own, other) = (self.root(), base.root());
+        if own == 0.0 { 0.0 } else { own / other }
+    }
+}
+
+/// How far two values lie apart: 0 for equal infinities and for two NaNs, infinite where only one
+/// side is finite or the infinities differ.
+pub(super) fn distance(a: f64, b: f64) -> f64 {
+    if a == b || (a.is_nan() && b.is_nan()) {
+        0.0
+    } else if a.is_finite() && b.is_finite() {
+        (a - b).abs()
+    } else {
+        f64::INFINITY
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_ulp_is_the_distance_to_the_next_number() {
+        for value in [1.0f32, 1.5, 3e-40, 7e37, 0.1, f32::MIN_POSITIVE, 1e-45] {
+            let next = f32::from_bits(value.to_bits() + 1);
+            assert_eq!(ulp(DType::F32, value.into()), f64::from(next) - f64::from(value));
+        }
+        for value in [1.0f64, 5e-324, 1e300, 2.2250738585072014e-308] {
+            assert_eq!(ulp(DType::F64, value), f64::from_bits(value.to_bits() + 1) - value);
+        }
+        assert_eq!(ulp(DType::BF16, 1.0), 2f64.powi(-7));
+        assert_eq!(ulp(DType::F16, 0.0), 2f64.powi(-24));
+        assert_eq!(ulp(DType::I32, 5.0), 0.0);
+    }
+
+    #[test]
+    fn squares_survive_the_whole_range() {
+        for magnitude in [1e-300, 1e-160, 1.0, 1e160, 1e300] {
+            let mut squares = Squares::default();
+            squares.add(3.0 * magnitude);
+            squares.add(-4.0 * magnitude);
+            assert!((squares.root() / magnitude - 5.0).abs() < 1e-12, "{magnitude:e}");
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! How far outputs lie from the float64 truth, and what a change of that means.
+
+use serde::{Deserialize, Serialize};
+
+use super::constants::{ERROR_RATIO, SHADOW_ABSOLUTE, SHADOW_FACTOR, SHADOW_RELATIVE};
+use super::measure::{Squares, distance, ulp};
+use super::noise::NoiseRef;
+use super::{CompareError, check_shapes};
+use crate::summary::float;
+use crate::tensor::{DType, TensorView};
+
+/// How far an output lies from its oracle.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Accuracy {
+    /// `||got - oracle|| / ||oracle||`; infinite where an element is finite on one side only.
+    #[serde(with = "float")]
+    pub relative_l2: f64,
+    /// The element that lies furthest off in units of its noise, if any is off at all.
+    pub worst: Option<WorstError>,
+}
+
+/// One element that is off the oracle.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct WorstError {
+    /// Its row-major index.
+    pub index: u64,
+    /// The oracle's value.
+    #[serde(with = "float")]
+    pub oracle: f64,
+    /// The output's value.
+    #[serde(with = "float")]
+    pub got: f64,
+    /// The error in units in the last place of the output's dtype, at the oracle's magnitude.
+    #[serde(with = "float")]
+    pub ulps: f64,
+    /// The error as a multiple of the noise.
+    #[serde(with = "float")]
+    pub ratio: f64,
+}
+
+/// Measures `got` against an oracle of any floating-point dtype and the same shape.
+///
+/// # Errors
+/// [`CompareError::Shape`] if the shapes differ, [`CompareError::Noise`] if the noise belongs to
+/// another tensor.
+pub fn against_oracle(
+    got: &TensorView,
+    oracle: &TensorView,
+    noise: &NoiseRef,
+) -> Result<Accuracy, CompareError> {
+    check_shapes(oracle, got, false)?;
+    noise.check_len(got.len())?;
+    let (mut errors, mut truth) = (Squares::default(), Squares::default());
+    let mut infinite = false;
+    let mut worst: Option<WorstError> = None;
+    for index in 0..got.len() {
+        let (value, target) = (got.get_f64(index), oracle.get_f64(index));
+        let error = distance(value, target);
+        if target.is_finite() {
+            truth.add(target);
+        }
+        if error == 0.0 {
+            continue;
+        }
+        infinite |= error.is_infinite();
+        if error.is_finite() {
+            errors.add(error);
+        }
+        let unit = ulp(got.dtype, target);
+        let noise = noise.at(got.dtype, index, target, value);
+        let ratio = if noise > 0.0 && noise.is_finite() { error / noise } else { f64::INFINITY };
+        let ratio = if noise.is_infinite() { 0.0 } else { ratio };
+        if worst.is_none_or(|worst| ratio > worst.ratio) {
+            let ulps = if unit > 0.0 { error / unit } else { error };
+            worst =
+                Some(WorstError { index: index as u64, oracle: target, got: value, ulps, ratio });
+        }
+    }
+    let relative_l2 = if infinite { f64::INFINITY } else { errors.relative_to(&truth) };
+    Ok(Accuracy { relative_l2, worst })
+}
+
+/// How two float64 shadows of one output differ.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ShadowChange {
+    /// `||got - base|| / ||base||`.
+    #[serde(with = "float")]
+    pub relative_l2: f64,
+    /// Elements that differ by more than rounding in float64 explains.
+    pub changed: u64,
+    /// The first of them by row-major index.
+    pub first: Option<u64>,
+}
+
+/// Tells whether the mathematics changed: compares two shadows element by element.
+///
+/// What rounding moves in the `native` dtype it moves in float64 by the ratio of the two
+/// precisions less, since the condition of the computation is the same. `noise` is that of the
+/// native outputs.
+///
+/// # Errors
+/// [`CompareError::Shape`] if the shapes differ, [`CompareError::Noise`] if the noise belongs to
+/// another tensor.
+pub fn shadow_change(
+    base: &TensorView,
+    got: &TensorView,
+    native: DType,
+    noise: &NoiseRef,
+) -> Result<ShadowChange, CompareError> {
+    check_shapes(base, got, false)?;
+    noise.check_len(base.len())?;
+    let (mut differences, mut truth) = (Squares::default(), Squares::default());
+    for index in 0..base.len() {
+        let (left, right) = (base.get_f64(index), got.get_f64(index));
+        if left.is_finite() {
+            truth.add(left);
+        }
+        differences.add(distance(left, right));
+    }
+    let root_mean_square = truth.root() / (base.len().max(1) as f64).sqrt();
+    // Noise is measured in float32 arithmetic at best, whatever the outputs are stored in.
+    let precision = ulp(DType::F64, 1.0) / ulp(DType::F32, 1.0);
+    let explained = |index: usize, left: f64, right: f64| {
+        let noise = noise.at(native, index, left, right);
+        let noise = if noise.is_finite() { noise } else { 0.0 };
+        SHADOW_FACTOR * precision * noise
+            + SHADOW_RELATIVE * left.abs().max(right.abs())
+            + SHADOW_ABSOLUTE * root_mean_square
+    };
+    let mut change =
+        ShadowChange { relative_l2: differences.relative_to(&truth), changed: 0, first: None };
+    for index in 0..base.len() {
+        let (left, right) = (base.get_f64(index), got.get_f64(index));
+        let apart = distance(left, right);
+        if apart.is_infinite() || (apart > 0.0 && apart > explained(index, left, right)) {
+            change.changed += 1;
+            change.first.get_or_insert(index as u64);
+        }
+    }
+    Ok(change)
+}
+
+/// What a change of an output means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Finding {
+    /// The mathematics is another one: the float64 shadow changed too.
+    Wrong,
+    /// The same mathematics, rounded worse: only the native output moved away.
+    Imprecise,
+    /// The output came closer to the oracle.
+    MoreAccurate,
+    /// As far from the oracle as before.
+    AsAccurate,
+}
+
+/// What [`finding`] judges by, all for one output.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Evidence {
+    /// How the shadow changed, where there are shadows of both sides.
+    pub shadow: Option<ShadowChange>,
+    /// The trusted output's error against the oracle, relative, in L2.
+    pub base_error: f64,
+    /// The other output's error against the same oracle.
+    pub got_error: f64,
+    /// The noise of the trusted output, relative, in L2: smaller errors are alike.
+    pub noise: f64,
+    /// Whether the oracle was captured, and so owes nothing to the trusted side.
+    pub independent_oracle: bool,
+}
+
+/// Says what a change means.
+///
+/// An output that comes closer to an independent oracle is more accurate, even if its mathematics
+/// changed: that is what a repair looks like. Without one the trusted side's shadow is the truth,
+/// so a changed shadow is wrong.
+pub fn finding(evidence: &Evidence) -> Finding {
+    let Evidence { base_error, got_error, noise, .. } = *evidence;
+    let closer = got_error * ERROR_RATIO < base_error && base_error > noise;
+    let further_off = got_error.is_nan() || got_error > ERROR_RATIO * base_error.max(noise);
+    let changed = evidence.shadow.is_some_and(|shadow| shadow.changed > 0);
+    if closer && (evidence.independent_oracle || !changed) {
+        Finding::MoreAccurate
+    } else if changed && (further_off || !evidence.independent_oracle) {
+        Finding::Wrong
+    } else if further_off {
+        Finding::Imprecise
+    } else {
+        Finding::AsAccurate
+    }
+}

@@ -1,0 +1,248 @@
+//! Claims about noise, comparison and oracle, on outputs made for the purpose.
+
+use half::bf16;
+
+use super::bitmap::Bitmap;
+use super::compare::{Agreement, Comparison, beyond_noise, compare};
+use super::noise::{Noise, NoiseAccumulator, NoiseRef};
+use super::oracle::{Evidence, Finding, ShadowChange, against_oracle, finding, shadow_change};
+use super::*;
+use crate::tensor::DType;
+
+struct Owned {
+    dtype: DType,
+    shape: Vec<usize>,
+    bytes: Vec<u8>,
+}
+
+impl Owned {
+    fn f32(values: &[f32]) -> Owned {
+        let bytes = values.iter().flat_map(|v| v.to_le_bytes()).collect();
+        Owned { dtype: DType::F32, shape: vec![values.len()], bytes }
+    }
+
+    fn f64(values: &[f64]) -> Owned {
+        let bytes = values.iter().flat_map(|v| v.to_le_bytes()).collect();
+        Owned { dtype: DType::F64, shape: vec![values.len()], bytes }
+    }
+
+    fn i64(values: &[i64]) -> Owned {
+        let bytes = values.iter().flat_map(|v| v.to_le_bytes()).collect();
+        Owned { dtype: DType::I64, shape: vec![values.len()], bytes }
+    }
+
+    fn view(&self) -> TensorView<'_> {
+        TensorView { dtype: self.dtype, shape: &self.shape, bytes: &self.bytes }
+    }
+}
+
+fn compared(base: &Owned, got: &Owned) -> Comparison {
+    compare(&base.view(), &got.view(), &NoiseRef::default()).unwrap()
+}
+
+fn noise(base: &Owned, replays: &[Owned]) -> Noise {
+    let mut accumulator = NoiseAccumulator::new(&base.view());
+    for replay in replays {
+        accumulator.add(&base.view(), &replay.view()).unwrap();
+    }
+    accumulator.finish(&base.view()).unwrap()
+}
+
+#[test]
+fn equal_bits_and_equal_nans_are_identical() {
+    let a = Owned::f32(&[1.0, f32::NAN, f32::INFINITY, -0.0]);
+    let b = Owned::f32(&[1.0, -f32::NAN, f32::INFINITY, -0.0]);
+    assert_eq!(compared(&a, &b).verdict, Agreement::Identical);
+    let empty = compared(&Owned::f32(&[]), &Owned::f32(&[]));
+    assert_eq!((empty.verdict, empty.differing_fraction()), (Agreement::Identical, 0.0));
+}
+
+#[test]
+fn zeros_of_different_sign_are_equivalent() {
+    let result = compared(&Owned::f32(&[0.0]), &Owned::f32(&[-0.0]));
+    assert_eq!((result.verdict, result.differing), (Agreement::Equivalent, 1));
+    assert_eq!((result.max_abs, result.relative_l2), (0.0, 0.0));
+}
+
+#[test]
+fn one_ulp_is_equivalent_and_a_hundred_are_not() {
+    for base in [1.0f32, 1e-42, 3e38, f32::MIN_POSITIVE] {
+        let step = |ulps: u32| Owned::f32(&[f32::from_bits(base.to_bits() + ulps)]);
+        let near = compared(&Owned::f32(&[base]), &step(1));
+        assert_eq!(near.verdict, Agreement::Equivalent, "{base:e}");
+        assert_eq!(near.worst.unwrap().ulps, 1.0);
+        assert_eq!(compared(&Owned::f32(&[base]), &step(100)).verdict, Agreement::Diverged);
+    }
+}
+
+#[test]
+fn a_nan_or_an_infinity_on_one_side_is_infinitely_far() {
+    for (base, got, nan, inf) in [
+        (1.0, f32::NAN, 1, 0),
+        (f32::NAN, 1.0, 1, 0),
+        (1.0, f32::INFINITY, 0, 1),
+        (f32::INFINITY, f32::NEG_INFINITY, 0, 1),
+        (f32::NAN, f32::INFINITY, 1, 0),
+    ] {
+        let result = compared(&Owned::f32(&[2.0, base]), &Owned::f32(&[2.0, got]));
+        assert_eq!(result.verdict, Agreement::Diverged, "{base} {got}");
+        assert_eq!((result.nan_mismatch, result.inf_mismatch), (nan, inf), "{base} {got}");
+        assert!(result.relative_l2.is_infinite() && result.max_abs.is_infinite());
+        assert_eq!(result.worst.unwrap().index, 1);
+    }
+}
+
+#[test]
+fn integers_are_compared_exactly_beyond_what_float64_holds() {
+    let big = 1i64 << 60;
+    let result = compared(&Owned::i64(&[1, big]), &Owned::i64(&[1, big + 1]));
+    assert_eq!((result.verdict, result.beyond), (Agreement::Diverged, 1));
+}
+
+#[test]
+fn the_noise_of_both_sides_counts() {
+    let base = Owned::f32(&[1.0, 1.0]);
+    let got = Owned::f32(&[1.5, 1.5]);
+    let spread = [0.07, 0.0];
+    let both = NoiseRef { base: Some(&spread), got: Some(&spread) };
+    let one = NoiseRef { base: Some(&spread), got: None };
+    let beyond = |n| beyond_noise(&base.view(), &got.view(), n).unwrap().ones().collect::<Vec<_>>();
+    assert_eq!(beyond(&both), [1]);
+    assert_eq!(beyond(&one), [1]);
+    let far = Owned::f32(&[2.0, 1.0]);
+    let verdict = |n| compare(&base.view(), &far.view(), n).unwrap().verdict;
+    assert_eq!(verdict(&both), Agreement::Equivalent);
+    assert_eq!(verdict(&one), Agreement::Diverged);
+}
+
+#[test]
+fn noise_is_the_largest_deviation_and_at_least_an_ulp() {
+    let base = Owned::f32(&[1.0, 4.0, 0.0]);
+    let noise = noise(&base, &[Owned::f32(&[1.25, 4.0, 0.0]), Owned::f32(&[0.5, 4.0, 0.0])]);
+    assert_eq!(noise.per_element[..2], [0.5, 2f64.powi(-21)]);
+    assert_eq!(noise.per_element[2], f64::from(f32::from_bits(1)));
+    assert_eq!(noise.summary.replays, 2);
+    let expected = (0.25 + 2f64.powi(-42)).sqrt() / 17f64.sqrt();
+    assert!((noise.summary.relative_l2 - expected).abs() < 1e-15);
+}
+
+#[test]
+fn an_element_that_is_finite_in_some_replays_only_is_unstable() {
+    let base = Owned::f32(&[1.0, f32::INFINITY, f32::NAN, 1.0]);
+    let replay = Owned::f32(&[f32::NAN, f32::INFINITY, f32::NAN, 1.0]);
+    let noise = noise(&base, &[replay]);
+    assert_eq!((noise.summary.unstable, &noise.summary.first_unstable[..]), (1, &[0][..]));
+    assert_eq!(noise.per_element[1], 0.0);
+    let got = Owned::f32(&[7.0, f32::INFINITY, f32::NAN, 1.0]);
+    let both = NoiseRef { base: Some(&noise.per_element), got: None };
+    let result = compare(&base.view(), &got.view(), &both).unwrap();
+    assert_eq!((result.verdict, result.undecided), (Agreement::Equivalent, 1));
+}
+
+#[test]
+fn a_branch_that_flips_in_one_replay_is_told_from_noise_of_all() {
+    let base = Owned::f32(&[1.0, 1.0]);
+    let replay = |a: f32, b: f32| Owned::f32(&[a, b]);
+    let replays = [replay(1.0, 1.1), replay(2.0, 0.9), replay(1.0, 1.2), replay(1.0, 1.1)];
+    let noise = noise(&base, &replays);
+    assert_eq!((noise.summary.flips, &noise.summary.first_flips[..]), (1, &[0][..]));
+}
+
+#[test]
+fn sums_of_squares_that_leave_float64_are_still_compared() {
+    let base = Owned::f64(&[3e200, 4e200]);
+    let result = compared(&base, &Owned::f64(&[3e200, 5e200]));
+    assert!((result.relative_l2 - 0.2).abs() < 1e-12);
+}
+
+#[test]
+fn tensors_that_do_not_fit_are_refused() {
+    let base = Owned::f32(&[1.0]);
+    let error = |got: &Owned, noise: &NoiseRef| {
+        compare(&base.view(), &got.view(), noise).unwrap_err().to_string()
+    };
+    insta::assert_snapshot!(error(&Owned::f32(&[1.0, 2.0]), &NoiseRef::default()),
+        @"cannot compare f32 [1] with f32 [2]");
+    insta::assert_snapshot!(error(&Owned::f64(&[1.0]), &NoiseRef::default()),
+        @"cannot compare f32 [1] with f64 [1]");
+    let noise = NoiseRef { base: Some(&[0.0; 3]), got: None };
+    insta::assert_snapshot!(error(&Owned::f32(&[1.0]), &noise),
+        @"the noise of 3 elements does not belong to a tensor of 1 elements");
+}
+
+#[test]
+fn results_do_not_depend_on_the_number_of_threads() {
+    let values = |seed: f32| (0..40_000).map(|i| (i as f32 * seed).sin()).collect::<Vec<_>>();
+    let (a, b) = (Owned::f32(&values(0.1)), Owned::f32(&values(0.100_001)));
+    let run = |threads: usize| {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+        pool.install(|| compared(&a, &b))
+    };
+    assert_eq!(run(1), run(3));
+}
+
+#[test]
+fn a_comparison_survives_json_with_its_infinities() {
+    let result = compared(&Owned::f32(&[1.0]), &Owned::f32(&[f32::INFINITY]));
+    let text = serde_json::to_string(&result).unwrap();
+    assert!(text.contains(r#""max_abs":"inf""#), "{text}");
+    assert_eq!(serde_json::from_str::<Comparison>(&text).unwrap(), result);
+}
+
+#[test]
+fn an_oracle_of_another_dtype_tells_the_error_in_ulps_of_the_output() {
+    let bytes: Vec<u8> =
+        [1.0f32, 2.0].iter().flat_map(|&v| bf16::from_f32(v).to_le_bytes()).collect();
+    let got = Owned { dtype: DType::BF16, shape: vec![2], bytes };
+    let oracle = Owned::f64(&[1.0, 2.0 + 2f64.powi(-7)]);
+    let accuracy = against_oracle(&got.view(), &oracle.view(), &NoiseRef::default()).unwrap();
+    let worst = accuracy.worst.unwrap();
+    assert_eq!((worst.index, worst.ulps, worst.ratio), (1, 0.5, 0.5));
+    assert!((accuracy.relative_l2 - 2f64.powi(-7) / 5f64.sqrt()).abs() < 1e-4);
+    let nan = Owned::f64(&[f64::NAN, 2.0]);
+    let accuracy = against_oracle(&got.view(), &nan.view(), &NoiseRef::default()).unwrap();
+    assert!(accuracy.relative_l2.is_infinite());
+}
+
+#[test]
+fn shadows_that_differ_by_rounding_are_the_same_mathematics() {
+    let base = Owned::f64(&[1.0, 1e-3, 1e-17, f64::INFINITY]);
+    let change = |values: [f64; 4]| {
+        let got = Owned::f64(&values);
+        shadow_change(&base.view(), &got.view(), DType::F32, &NoiseRef::default()).unwrap()
+    };
+    assert_eq!(change([1.0 + 1e-15, 1e-3 + 1e-18, 0.0, f64::INFINITY]).changed, 0);
+    let wrong = change([1.0, 1.001e-3, 1e-17, f64::INFINITY]);
+    assert_eq!((wrong.changed, wrong.first), (1, Some(1)));
+    assert_eq!(change([1.0, 1e-3, f64::NAN, f64::INFINITY]).first, Some(2));
+}
+
+#[test]
+fn a_finding_tells_wrong_from_imprecise_from_more_accurate() {
+    let shadow = |changed| Some(ShadowChange { relative_l2: 0.1, changed, first: None });
+    let same = Evidence {
+        shadow: shadow(0),
+        base_error: 1e-7,
+        got_error: 1e-7,
+        noise: 1e-7,
+        independent_oracle: false,
+    };
+    assert_eq!(finding(&same), Finding::AsAccurate);
+    let worse = Evidence { got_error: 1e-3, ..same };
+    assert_eq!(finding(&worse), Finding::Imprecise);
+    assert_eq!(finding(&Evidence { shadow: shadow(9), ..worse }), Finding::Wrong);
+    assert_eq!(finding(&Evidence { got_error: f64::NAN, ..same }), Finding::Imprecise);
+    let better = Evidence { base_error: 1e-3, ..same };
+    assert_eq!(finding(&better), Finding::MoreAccurate);
+    let repaired = Evidence { shadow: shadow(9), ..better };
+    assert_eq!(finding(&repaired), Finding::Wrong);
+    assert_eq!(finding(&Evidence { independent_oracle: true, ..repaired }), Finding::MoreAccurate);
+}
+
+#[test]
+fn classes_of_elements_are_what_their_names_say() {
+    let base = Owned::f32(&[1.0, 0.0, 2.0, 3.0]);
+    let got = Owned::f32(&[0.0, 0.0, f32::NAN, f32::INFINITY]);
+    assert_eq!(Bitmap::zeroed(&base.view(), &got.view()).ones().collect::<Vec<_>>(), [0]);
+    assert_eq!(Bitmap::non_finite(&got.view()).ones().collect::<Vec<_>>(), [2, 3]);
+}
