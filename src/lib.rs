@@ -5,6 +5,7 @@
 #![deny(missing_docs)]
 #![deny(unsafe_code)]
 
+pub mod bisect;
 pub mod fixture;
 pub mod frontend;
 pub mod harness;

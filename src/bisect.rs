@@ -1,0 +1,33 @@
+//! Searches a graph of variants for the first bad commit. Pure: indices in, indices out; no git,
+//! files, devices, clocks or randomness.
+//!
+//! A [`Graph`] holds commits in topological order and the variant (source set) of each. A
+//! [`Search`] says which commits to test next and takes the answers in any order. It never tests
+//! a variant twice, never reports a commit whose parent is known to be bad, and when untestable
+//! commits hide the answer it reports every candidate instead of a guess. `docs/bisect.md`
+//! explains the rules.
+
+mod belief;
+mod candidates;
+mod ends;
+mod graph;
+mod log_text;
+mod pick;
+mod reach;
+mod search;
+mod survey;
+mod words;
+
+pub use belief::Rate;
+pub use candidates::distances;
+pub use ends::Refusal;
+pub use graph::{Graph, GraphError};
+pub use log_text::{LogEntry, LogMark, git_bisect_log};
+pub use search::Search;
+pub use survey::{Survey, survey};
+pub use words::{Answer, Conclusion, Options, Phase, SearchError, State, Warning};
+
+#[cfg(test)]
+mod model;
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,325 @@
+//! The posterior over culprits when tests are flaky.
+//!
+//! A good commit tests bad with the false alarm rate, a bad one with the detection rate. Both are
+//! unknown: each has a Beta prior and is integrated out, so that for every candidate the
+//! probability of the next observation is `(a + bad) / (a + b + tests)` over the tests on that
+//! side (Pólya's urn; Gelman et al., Bayesian Data Analysis, section 2.4). Multiplying these
+//! gives the exact marginal likelihood, and uncertainty about the rates ends up in the answer.
+
+use super::ends::Refusal;
+use super::pick::classes;
+use super::reach::{Measure, Reach};
+use super::words::Conclusion;
+
+/// The posterior probability at which the search stops.
+const ENOUGH: f64 = 0.99;
+
+/// Information in nats below which another test is not worth its cost.
+const WORTHWHILE: f64 = 1e-4;
+
+/// Tests of one end after which good and bad are called indistinguishable.
+const MOST_END_TESTS: u32 = 200;
+
+/// What is known about how often a test turns bad, as the counts of a Beta distribution.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Rate {
+    bad: f64,
+    good: f64,
+}
+
+impl Rate {
+    /// Nothing is known: every rate is equally likely.
+    pub fn unknown() -> Self {
+        Self { bad: 1.0, good: 1.0 }
+    }
+
+    /// `bad` of `tests` earlier tests turned bad.
+    pub fn observed(bad: u32, tests: u32) -> Self {
+        let bad = bad.min(tests);
+        Self { bad: 1.0 + f64::from(bad), good: 1.0 + f64::from(tests - bad) }
+    }
+
+    fn mean(self, seen: Tally) -> f64 {
+        (self.bad + f64::from(seen.bad)) / (self.bad + self.good + f64::from(seen.tests))
+    }
+
+    /// The Wilson score interval at 95 % (Wilson 1927), over earlier and new tests together.
+    fn interval(self, seen: Tally) -> (f64, f64) {
+        const Z: f64 = 1.96;
+        let tests = self.bad + self.good - 2.0 + f64::from(seen.tests);
+        if tests <= 0.0 {
+            return (0.0, 1.0);
+        }
+        let share = (self.bad - 1.0 + f64::from(seen.bad)) / tests;
+        let scale = 1.0 + Z * Z / tests;
+        let middle = (share + Z * Z / (2.0 * tests)) / scale;
+        let half = Z * (share * (1.0 - share) / tests + Z * Z / (4.0 * tests * tests)).sqrt();
+        (middle - half / scale, middle + half / scale)
+    }
+}
+
+/// How many tests turned bad.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Tally {
+    bad: u32,
+    tests: u32,
+}
+
+impl Tally {
+    fn add(&mut self, bad: bool) {
+        self.bad += u32::from(bad);
+        self.tests += 1;
+    }
+
+    fn without(self, other: Self) -> Self {
+        Self { bad: self.bad - other.bad, tests: self.tests - other.tests }
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Belief {
+    false_alarm: Rate,
+    detection: Rate,
+    /// Log posterior of each candidate, up to a constant.
+    weight: Vec<f64>,
+    /// For each candidate, the tests that would be of bad commits if it were the culprit.
+    bad_side: Vec<Tally>,
+    total: Tally,
+    good_end: Tally,
+    bad_end: Tally,
+    gave_up: bool,
+}
+
+impl Belief {
+    /// Starts with every candidate equally likely.
+    pub fn new(candidates: usize, false_alarm: Rate, detection: Rate) -> Self {
+        Self {
+            false_alarm,
+            detection,
+            weight: vec![0.0; candidates],
+            bad_side: vec![Tally::default(); candidates],
+            total: Tally::default(),
+            good_end: Tally::default(),
+            bad_end: Tally::default(),
+            gave_up: false,
+        }
+    }
+
+    /// Takes one test of a commit that is bad if the culprit is one of those `reached`.
+    pub fn observe(&mut self, reached: &[bool], bad: bool) {
+        for (candidate, &inside) in reached.iter().enumerate() {
+            let side = self.bad_side[candidate];
+            let chance = if inside {
+                self.bad_side[candidate].add(bad);
+                self.detection.mean(side)
+            } else {
+                self.false_alarm.mean(self.total.without(side))
+            };
+            self.weight[candidate] += if bad { chance.ln() } else { (1.0 - chance).ln() };
+        }
+        self.total.add(bad);
+    }
+
+    /// Takes one test of a good end.
+    pub fn observe_good_end(&mut self, bad: bool) {
+        self.good_end.add(bad);
+        self.observe(&vec![false; self.weight.len()], bad);
+    }
+
+    /// Counts one test of the bad end, besides [`observe`](Self::observe).
+    pub fn count_bad_end(&mut self, bad: bool) {
+        self.bad_end.add(bad);
+    }
+
+    /// Whether the ends show that bad commits test bad more often than good ones do.
+    pub fn rates_are_clear(&self) -> bool {
+        self.detection.interval(self.bad_end).0 > self.false_alarm.interval(self.good_end).1
+    }
+
+    fn ends_are_spent(&self) -> bool {
+        self.good_end.tests.min(self.bad_end.tests) >= MOST_END_TESTS
+    }
+
+    /// Stops without an answer: no test is worthwhile any more.
+    pub fn give_up(&mut self) {
+        self.gave_up = true;
+    }
+
+    /// Tests of the ends, whichever side had fewer; `waiting` counts those in flight.
+    pub fn end_picks(
+        &self,
+        good: &[u32],
+        bad: u32,
+        waiting: (usize, usize),
+        slots: usize,
+    ) -> Vec<u32> {
+        let mut at_good = self.good_end.tests as usize + waiting.0;
+        let mut at_bad = self.bad_end.tests as usize + waiting.1;
+        let mut picks = Vec::new();
+        while picks.len() < slots && at_good.min(at_bad) < MOST_END_TESTS as usize {
+            if at_good <= at_bad {
+                picks.push(good[at_good % good.len()]);
+                at_good += 1;
+            } else {
+                picks.push(bad);
+                at_bad += 1;
+            }
+        }
+        picks
+    }
+
+    /// The tests that promise most information besides those `in_flight`: a free candidate, or
+    /// `None` for a good end.
+    pub fn picks(
+        &self,
+        reach: &Reach,
+        free: &[bool],
+        in_flight: &[u32],
+        slots: usize,
+    ) -> Vec<Option<u32>> {
+        let forecast = self.forecast();
+        let mut running = in_flight.to_vec();
+        let mut picks = Vec::new();
+        while picks.len() < slots {
+            // With every class already divided by a running test, repeating one still helps.
+            let best = forecast
+                .most_informative(reach, free, &running)
+                .or_else(|| forecast.most_informative(reach, free, &[]));
+            let Some(best) = best else { break };
+            running.extend(best);
+            picks.push(best);
+        }
+        picks
+    }
+
+    /// The conclusion, if the ends are clear and one candidate is probable enough.
+    pub fn conclude(&self, commit: impl Fn(u32) -> u32) -> Option<Conclusion> {
+        if !self.rates_are_clear() {
+            let pair = |tally: Tally| (tally.bad, tally.tests);
+            let (good, bad) = (pair(self.good_end), pair(self.bad_end));
+            let refused = || Conclusion::Refused(Refusal::Indistinguishable { good, bad });
+            return self.ends_are_spent().then(refused);
+        }
+        let mass = self.posterior();
+        let mut order: Vec<u32> = (0..mass.len() as u32).collect();
+        order.sort_by(|&a, &b| mass[b as usize].total_cmp(&mass[a as usize]));
+        let first = *order.first()?;
+        let probability = mass[first as usize];
+        if probability >= ENOUGH {
+            return Some(Conclusion::Probable { culprit: commit(first), probability });
+        }
+        self.gave_up.then(|| {
+            let mut covered = 0.0;
+            let needed = order.iter().take_while(|&&local| {
+                let open = covered < ENOUGH;
+                covered += mass[local as usize];
+                open
+            });
+            let mut candidates: Vec<u32> = needed.map(|&local| commit(local)).collect();
+            candidates.sort_unstable();
+            Conclusion::Hidden { candidates }
+        })
+    }
+
+    fn posterior(&self) -> Vec<f64> {
+        let top = self.weight.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let raw: Vec<f64> = self.weight.iter().map(|weight| (weight - top).exp()).collect();
+        let sum: f64 = raw.iter().sum();
+        raw.into_iter().map(|mass| mass / sum).collect()
+    }
+
+    fn forecast(&self) -> Forecast {
+        let mass = self.posterior();
+        let weighed = |chance: &dyn Fn(Tally) -> f64| -> Chances {
+            let each = mass.iter().zip(&self.bad_side).map(|(mass, &side)| (mass, chance(side)));
+            let (bad, entropies) = each.map(|(m, c)| (m * c, m * entropy(c))).unzip();
+            Chances { bad, entropy: entropies }
+        };
+        let if_bad = weighed(&|side| self.detection.mean(side));
+        let if_good = weighed(&|side| self.false_alarm.mean(self.total.without(side)));
+        Forecast { mass, if_bad, if_good }
+    }
+}
+
+/// For each candidate, times its posterior: the chance that a test turns bad, and the entropy of
+/// that test in nats. The rates are those to expect if the candidate is the culprit, so that a
+/// test which only settles the rates counts for what it tells about the culprit.
+struct Chances {
+    bad: Vec<f64>,
+    entropy: Vec<f64>,
+}
+
+/// What the next test would show under each candidate.
+struct Forecast {
+    mass: Vec<f64>,
+    if_bad: Chances,
+    if_good: Chances,
+}
+
+impl Forecast {
+    /// The best worthwhile test, counting only what divides the classes the running tests leave.
+    fn most_informative(
+        &self,
+        reach: &Reach,
+        free: &[bool],
+        running: &[u32],
+    ) -> Option<Option<u32>> {
+        let mut gain = vec![0.0; reach.len()];
+        let mut gain_good_end = 0.0;
+        for class in classes(reach, running) {
+            let over = |values: &[f64]| class.iter().map(|&l| values[l as usize]).sum::<f64>();
+            let whole = over(&self.mass);
+            if whole > 0.0 {
+                let outside = (over(&self.if_good.bad), over(&self.if_good.entropy));
+                gain_good_end += information(whole, outside);
+                let inside = |values: &[f64]| reach.sums(&class, Measure::Mass(values));
+                let good = (inside(&self.if_good.bad), inside(&self.if_good.entropy));
+                let bad = (inside(&self.if_bad.bad), inside(&self.if_bad.entropy));
+                for (local, gain) in gain.iter_mut().enumerate() {
+                    let chance = outside.0 - good.0[local] + bad.0[local];
+                    let entropy = outside.1 - good.1[local] + bad.1[local];
+                    *gain += information(whole, (chance, entropy));
+                }
+            }
+        }
+        let open = (0..reach.len() as u32).filter(|&local| free[local as usize]);
+        let best = open.max_by(|&a, &b| gain[a as usize].total_cmp(&gain[b as usize]));
+        let (pick, gain) = match best {
+            Some(best) if gain[best as usize] >= gain_good_end => (Some(best), gain[best as usize]),
+            _ => (None, gain_good_end),
+        };
+        (gain > WORTHWHILE).then_some(pick)
+    }
+}
+
+/// Mutual information, in nats, between one test and the culprit within a class of probability
+/// `whole`, times `whole`: the entropy of the mixture less the mean entropy. `chance` and
+/// `entropy` are the sums over the class of each candidate's, times its posterior.
+fn information(whole: f64, (chance, mean_entropy): (f64, f64)) -> f64 {
+    whole * entropy((chance / whole).clamp(0.0, 1.0)) - mean_entropy
+}
+
+fn entropy(chance: f64) -> f64 {
+    let term = |p: f64| if p > 0.0 { -p * p.ln() } else { 0.0 };
+    term(chance) + term(1.0 - chance)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_wilson_interval_matches_published_values() {
+        // Newcombe 1998, table I, method 3: 81 of 263 and 0 of 20.
+        let (low, high) = Rate::unknown().interval(Tally { bad: 81, tests: 263 });
+        assert!((low - 0.2553).abs() < 1e-4 && (high - 0.3662).abs() < 1e-4, "{low} {high}");
+        let (low, high) = Rate::observed(0, 20).interval(Tally::default());
+        assert!(low.abs() < 1e-12 && (high - 0.1611).abs() < 1e-4, "{low} {high}");
+    }
+
+    #[test]
+    fn a_perfect_test_is_worth_one_bit_at_even_odds() {
+        assert!((information(1.0, (0.5, 0.0)) - 2f64.ln()).abs() < 1e-12);
+        assert_eq!(information(1.0, (0.1, entropy(0.1))), 0.0);
+    }
+}

@@ -1,0 +1,144 @@
+//! Reduces a history to the commits that can be the culprit: those that change the variant.
+//!
+//! The reduction is git's own history simplification under a pathspec (`try_to_simplify_commit`
+//! in git's revision.c), with "same variant" for "same tree under the pathspec".
+
+use super::graph::Graph;
+use super::reach::{Measure, Reach};
+use super::words::Options;
+
+/// What became of a commit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// Reachable from a good end, or from no bad end.
+    Outside,
+    /// Behaves as this node.
+    Node(u32),
+    /// Changes nothing since a commit outside; the commit named is the last one inside.
+    Leaves(u32),
+}
+
+/// The commits that may be the culprit ("nodes", numbered in topological order).
+#[derive(Debug)]
+pub(super) struct Candidates {
+    /// The commit of each node.
+    pub commits: Vec<u32>,
+    /// The parents of each node, as nodes.
+    pub parents: Vec<Vec<u32>>,
+    /// Where each commit of the graph went.
+    pub place: Vec<Place>,
+}
+
+impl Candidates {
+    /// Keeps what is reachable from `bad` and not from `good`.
+    pub fn new(graph: &Graph, good: &[u32], bad: &[u32], options: &Options) -> Self {
+        let mut simplify = Simplify {
+            graph,
+            excluded: graph.ancestors(good, false),
+            is_good_end: vec![false; graph.len()],
+            options,
+        };
+        good.iter().for_each(|&commit| simplify.is_good_end[commit as usize] = true);
+        let followed = simplify.walk(bad);
+        simplify.contract(&followed)
+    }
+}
+
+/// The parents that count for a commit, and whether it changes nothing against them.
+struct Followed {
+    parents: Vec<u32>,
+    unchanged: bool,
+}
+
+struct Simplify<'a> {
+    graph: &'a Graph,
+    excluded: Vec<bool>,
+    is_good_end: Vec<bool>,
+    options: &'a Options,
+}
+
+impl Simplify<'_> {
+    /// Simplifies every commit that is still reachable after its children were simplified.
+    fn walk(&self, bad: &[u32]) -> Vec<Option<Followed>> {
+        let mut wanted = vec![false; self.graph.len()];
+        bad.iter().for_each(|&commit| wanted[commit as usize] = true);
+        let mut all: Vec<Option<Followed>> = (0..self.graph.len()).map(|_| None).collect();
+        for commit in (0..self.graph.len()).rev() {
+            if wanted[commit] && !self.excluded[commit] {
+                let followed = self.followed(commit as u32);
+                followed.parents.iter().for_each(|&parent| wanted[parent as usize] = true);
+                all[commit] = Some(followed);
+            }
+        }
+        all
+    }
+
+    /// A parent with the same variant stands for the whole commit: what is bad here is bad there.
+    fn followed(&self, commit: u32) -> Followed {
+        let parents = self.graph.followed(commit, self.options.first_parent);
+        if !self.options.by_variant || parents.is_empty() {
+            return Followed { parents: parents.to_vec(), unchanged: false };
+        }
+        let same = |&&parent: &&u32| self.graph.variant(parent) == self.graph.variant(commit);
+        let relevant =
+            |&&parent: &&u32| !self.excluded[parent as usize] || self.is_good_end[parent as usize];
+        if let Some(&parent) = parents.iter().filter(relevant).find(same) {
+            return Followed { parents: vec![parent], unchanged: true };
+        }
+        // No relevant parent is the same: then it is unchanged only if all parents lie behind
+        // the good ends and equal it.
+        let unchanged = !parents.iter().any(|parent| relevant(&parent))
+            && parents.iter().all(|parent| same(&parent));
+        Followed { parents: parents.to_vec(), unchanged }
+    }
+
+    fn contract(&self, all: &[Option<Followed>]) -> Candidates {
+        let mut out = Candidates {
+            commits: Vec::new(),
+            parents: Vec::new(),
+            place: vec![Place::Outside; all.len()],
+        };
+        for (commit, followed) in (0u32..).zip(all) {
+            let Some(followed) = followed else { continue };
+            let mut places = followed.parents.iter().map(|&parent| out.place[parent as usize]);
+            out.place[commit as usize] = if followed.unchanged {
+                match places.next() {
+                    Some(Place::Outside) | None => Place::Leaves(commit),
+                    Some(place) => place,
+                }
+            } else {
+                let nodes = places.filter_map(|place| match place {
+                    Place::Node(node) => Some(node),
+                    Place::Outside | Place::Leaves(_) => None,
+                });
+                let mut nodes: Vec<u32> = nodes.collect();
+                nodes.sort_unstable();
+                nodes.dedup();
+                out.commits.push(commit);
+                out.parents.push(nodes);
+                Place::Node(out.commits.len() as u32 - 1)
+            };
+        }
+        out
+    }
+}
+
+/// For each candidate, the distance `git rev-list --bisect-all BAD... --not GOOD...` prints:
+/// `min(reach, all - reach)`, where `reach` counts the candidates reachable from it, itself
+/// included.
+///
+/// With `options.by_variant` it is the distance under a pathspec that selects the source set:
+/// commits that change nothing are neither counted nor listed. Ends outside the graph are
+/// ignored.
+pub fn distances(graph: &Graph, good: &[u32], bad: &[u32], options: &Options) -> Vec<(u32, u32)> {
+    let inside = |ends: &[u32]| -> Vec<u32> {
+        ends.iter().copied().filter(|&end| (end as usize) < graph.len()).collect()
+    };
+    let candidates = Candidates::new(graph, &inside(good), &inside(bad), options);
+    let count = candidates.commits.len();
+    let reach = Reach::new(&candidates.parents, &vec![true; count]);
+    let everything: Vec<u32> = (0..count as u32).collect();
+    let sums = reach.sums(&everything, Measure::Count);
+    let distance = |sum: f64| sum.min(count as f64 - sum) as u32;
+    candidates.commits.iter().copied().zip(sums.into_iter().map(distance)).collect()
+}

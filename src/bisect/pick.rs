@@ -1,0 +1,200 @@
+//! Chooses the commits that together divide the candidates best.
+//!
+//! Several tests at once sort the candidates into classes: two are in one class if the same
+//! tests would turn bad for both. The size expected to be left is the sum of squared class sizes
+//! over the number of candidates; picks make that sum small.
+
+use super::reach::{Measure, Reach};
+
+/// A cached outcome is taken instead of the best pick if it promises at least this share of what
+/// the best pick promises. Three quarters: a commit one quarter from either end qualifies when
+/// the best is the middle.
+pub(super) const CACHED_SHARE: f64 = 0.75;
+
+/// Above this many candidates picks are placed by their reach alone and not improved together.
+const IMPROVE_LIMIT: usize = 20_000;
+const IMPROVE_SWEEPS: usize = 3;
+
+/// What is known about each candidate, by local index.
+pub(super) struct Field<'a> {
+    pub reach: &'a Reach,
+    /// May be tested now.
+    pub free: Vec<bool>,
+    /// Was found untestable.
+    pub blocked: Vec<bool>,
+    /// Its outcome is already in the cache.
+    pub cached: Vec<bool>,
+    /// Two candidates with equal numbers need one test.
+    pub variant: Vec<u32>,
+}
+
+impl Field<'_> {
+    /// Up to `slots` candidates to test besides those `in_flight`.
+    pub fn choose(&self, in_flight: &[u32], slots: usize) -> Vec<u32> {
+        let mut fixed = in_flight.to_vec();
+        let mut picks = Vec::new();
+        if slots > 0
+            && let Some(pick) = self.around_blocked(&fixed)
+        {
+            fixed.push(pick);
+            picks.push(pick);
+        }
+        let first = picks.len();
+        self.place(&fixed, &mut picks, slots - first);
+        if self.reach.len() <= IMPROVE_LIMIT {
+            self.improve(in_flight, &mut picks, first);
+        }
+        self.drop_useless(in_flight, &mut picks);
+        picks
+    }
+
+    fn may_join(&self, local: u32, chosen: &[u32]) -> bool {
+        let index = local as usize;
+        self.free[index] && chosen.iter().all(|&c| self.variant[c as usize] != self.variant[index])
+    }
+
+    /// Spreads `slots` picks evenly by reach, in the gaps that `fixed` leaves.
+    fn place(&self, fixed: &[u32], picks: &mut Vec<u32>, slots: usize) {
+        let all: Vec<u32> = (0..self.reach.len() as u32).collect();
+        let reach = self.reach.sums(&all, Measure::Count);
+        let parts = (fixed.len() + slots + 1) as f64;
+        let mut targets: Vec<f64> =
+            (1..=fixed.len() + slots).map(|part| all.len() as f64 * part as f64 / parts).collect();
+        for &taken in fixed {
+            let at = nearest(targets.iter().copied(), reach[taken as usize]);
+            at.map(|at| targets.remove(at));
+        }
+        let mut chosen = fixed.to_vec();
+        for target in targets {
+            let joinable: Vec<u32> =
+                all.iter().copied().filter(|&local| self.may_join(local, &chosen)).collect();
+            let reaches = joinable.iter().map(|&local| reach[local as usize]);
+            let Some(at) = nearest(reaches, target) else { return };
+            picks.push(joinable[at]);
+            chosen.push(joinable[at]);
+        }
+    }
+
+    /// Moves one pick at a time, the others held, while that divides the candidates better.
+    fn improve(&self, in_flight: &[u32], picks: &mut [u32], first: usize) {
+        for _ in 0..IMPROVE_SWEEPS {
+            let mut moved = false;
+            for index in first..picks.len() {
+                let others: Vec<u32> = others(in_flight, picks, index);
+                let scores = self.scores(&others);
+                let Some(better) = self.best(&scores, &others) else { continue };
+                let (new, old) = (better as usize, picks[index] as usize);
+                if scores.left[new] < scores.left[old] || (self.cached[new] && !self.cached[old]) {
+                    moved |= new != old;
+                    picks[index] = better;
+                }
+            }
+            if !moved {
+                return;
+            }
+        }
+    }
+
+    /// Drops picks whose answer would not divide what the others leave.
+    fn drop_useless(&self, in_flight: &[u32], picks: &mut Vec<u32>) {
+        for index in (0..picks.len()).rev() {
+            let scores = self.scores(&others(in_flight, picks, index));
+            if scores.left[picks[index] as usize] >= scores.now {
+                picks.remove(index);
+            }
+        }
+    }
+
+    /// The free candidate that leaves least; a cached one if it is nearly as good.
+    fn best(&self, scores: &Scores, chosen: &[u32]) -> Option<u32> {
+        let least = |only_cached: bool| {
+            (0..self.reach.len() as u32)
+                .filter(|&local| self.may_join(local, chosen))
+                .filter(|&local| !only_cached || self.cached[local as usize])
+                .min_by(|&a, &b| scores.left[a as usize].total_cmp(&scores.left[b as usize]))
+        };
+        let best = least(false)?;
+        let gain = |local: u32| scores.now - scores.left[local as usize];
+        match least(true) {
+            Some(cached) if gain(cached) >= CACHED_SHARE * gain(best) => Some(cached),
+            _ => Some(best),
+        }
+    }
+
+    /// When the best candidate is untestable, a testable one some way off, as `skip_away` in
+    /// git's bisect.c picks it: neighbours of an untestable commit tend to be untestable too.
+    fn around_blocked(&self, fixed: &[u32]) -> Option<u32> {
+        if !self.blocked.contains(&true) {
+            return None;
+        }
+        let scores = self.scores(fixed);
+        let least = |allowed: &[bool]| {
+            let open = scores.left.iter().zip(allowed).filter(|(_, allowed)| **allowed);
+            open.map(|(left, _)| *left).min_by(f64::total_cmp)
+        };
+        if least(&self.free)? <= least(&self.blocked)? {
+            return None;
+        }
+        let useful =
+            |local: &u32| self.may_join(*local, fixed) && scores.left[*local as usize] < scores.now;
+        let mut open: Vec<u32> = (0..self.reach.len() as u32).filter(useful).collect();
+        open.sort_by(|&a, &b| scores.left[a as usize].total_cmp(&scores.left[b as usize]));
+        open.get(skip_away(open.len())).copied()
+    }
+
+    fn scores(&self, chosen: &[u32]) -> Scores {
+        let mut out = Scores { now: 0.0, left: vec![0.0; self.reach.len()] };
+        for class in self.classes(chosen) {
+            let size = class.len() as f64;
+            out.now += size * size;
+            for (left, inside) in out.left.iter_mut().zip(self.reach.sums(&class, Measure::Count)) {
+                *left += inside * inside + (size - inside) * (size - inside);
+            }
+        }
+        out
+    }
+
+    fn classes(&self, chosen: &[u32]) -> Vec<Vec<u32>> {
+        classes(self.reach, chosen)
+    }
+}
+
+/// Sums of squared class sizes: as things are, and with one more pick.
+struct Scores {
+    now: f64,
+    left: Vec<f64>,
+}
+
+/// Sorts the candidates by which of `chosen` reach them.
+pub(super) fn classes(reach: &Reach, chosen: &[u32]) -> Vec<Vec<u32>> {
+    let mut classes = vec![(0..reach.len() as u32).collect::<Vec<u32>>()];
+    for &pick in chosen {
+        let marked = reach.from(pick);
+        let split = |class: Vec<u32>| {
+            let (inside, outside): (Vec<u32>, Vec<u32>) =
+                class.into_iter().partition(|&local| marked[local as usize]);
+            [inside, outside]
+        };
+        classes = classes.into_iter().flat_map(split).filter(|class| !class.is_empty()).collect();
+    }
+    classes
+}
+
+fn others(in_flight: &[u32], picks: &[u32], index: usize) -> Vec<u32> {
+    let rest = picks.iter().enumerate().filter(|(other, _)| *other != index);
+    in_flight.iter().copied().chain(rest.map(|(_, &pick)| pick)).collect()
+}
+
+fn nearest(values: impl Iterator<Item = f64>, target: f64) -> Option<usize> {
+    let distances = values.map(|value| (value - target).abs()).enumerate();
+    distances.min_by(|a, b| a.1.total_cmp(&b.1)).map(|(index, _)| index)
+}
+
+/// git's `get_prn` and `skip_away`: a fixed pseudo-random index, biased towards the best by a
+/// square root.
+fn skip_away(count: usize) -> usize {
+    const MODULO: u64 = 32_768;
+    let seed = (count as u32).wrapping_mul(1_103_515_245).wrapping_add(12_345);
+    let random = u64::from(seed) / 65_536 % MODULO;
+    (count as u64 * random / MODULO * random.isqrt() / MODULO.isqrt()) as usize
+}
