@@ -6,6 +6,7 @@
 #![deny(unsafe_code)]
 
 pub mod bisect;
+pub mod cache;
 pub mod fixture;
 pub mod frontend;
 pub mod harness;
