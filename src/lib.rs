@@ -7,10 +7,12 @@
 
 pub mod bisect;
 pub mod cache;
+pub mod compile;
 pub mod fixture;
 pub mod frontend;
 pub mod harness;
 pub mod history;
+pub mod runtime;
 pub mod summary;
 pub mod tensor;
 pub mod verdict;

@@ -1,0 +1,400 @@
+//! Turns a source set and a harness's call into an artifact that can be loaded.
+//!
+//! Artifacts are found by content: equal sources, headers, compiler and flags are compiled once,
+//! whichever commit they belong to. A compilation that failed is remembered with its log.
+
+mod compiler;
+mod nvrtc;
+mod unit;
+
+use std::collections::BTreeSet;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+pub use self::compiler::{Compiler, CompilerError};
+pub use self::nvrtc::{DeviceModule, DeviceToolchain};
+pub use self::unit::Signature;
+
+use crate::cache::{Cache, CacheError, Kind};
+use crate::frontend::{self, FrontendError, Precision, Unit};
+use crate::harness::Harness;
+use crate::history::{Role, SourceSet};
+use crate::runtime::gpu::NvrtcError;
+use crate::runtime::headers;
+
+/// A compiled variant.
+#[derive(Clone, Debug)]
+pub struct Artifact {
+    /// The shared object.
+    pub path: PathBuf,
+    /// Identifies its content: sources, headers, compiler, flags and call.
+    pub key: String,
+    /// Which of the harness's calls fits, from 0.
+    pub call: usize,
+    /// Why `float` meaning `double` may not mean the same; empty unless it is a shadow.
+    pub shadow_obstacles: Vec<String>,
+    /// Whether this run compiled it.
+    pub fresh: bool,
+    /// The device code for a GPU; none where kernels run on the CPU.
+    pub module: Option<DeviceModule>,
+}
+
+impl Artifact {
+    /// The same for the CPU.
+    pub fn without_module(&self) -> Artifact {
+        Artifact { module: None, ..self.clone() }
+    }
+}
+
+/// Why a revision has no artifact.
+#[derive(Debug, thiserror::Error)]
+pub enum CompileError {
+    /// The front end refused a file.
+    #[error("the sources cannot be translated")]
+    Frontend(#[from] FrontendError),
+    /// The compiler refused the sources, or every call of the harness.
+    #[error("{what} not compile: {first_error}")]
+    Refused {
+        /// `the sources do`, `the call does` or `the device code does`.
+        what: &'static str,
+        /// The compiler's first error, with file and line.
+        first_error: String,
+        /// The whole log.
+        log: String,
+        /// Where the log is kept.
+        log_path: PathBuf,
+    },
+    /// The compiler cannot be run.
+    #[error(transparent)]
+    Compiler(#[from] CompilerError),
+    /// NVRTC cannot be used.
+    #[error(transparent)]
+    Nvrtc(#[from] NvrtcError),
+    /// The cache cannot be used.
+    #[error(transparent)]
+    Cache(#[from] CacheError),
+}
+
+impl CompileError {
+    /// Whether the revision is at fault, as opposed to the machine.
+    pub fn is_revision_fault(&self) -> bool {
+        matches!(self, CompileError::Frontend(_) | CompileError::Refused { .. })
+    }
+
+    /// What to do about it.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            CompileError::Frontend(error) => error.hint(),
+            CompileError::Refused { log_path, first_error, .. } => {
+                let log = format!("the whole log: {}", log_path.display());
+                Some(if first_error.contains("instance of function template") {
+                    "write all template arguments at the launch: NVRTC does not deduce them"
+                        .to_owned()
+                } else if first_error.contains("No such file") || first_error.contains("not found")
+                {
+                    format!("name the folder of the header in `include` of the harness; {log}")
+                } else {
+                    log
+                })
+            }
+            CompileError::Compiler(error) => error.hint(),
+            CompileError::Nvrtc(error) => error.hint(),
+            CompileError::Cache(error) => error.hint(),
+        }
+    }
+}
+
+/// What every compilation of a run shares.
+pub struct Toolchain {
+    compiler: Compiler,
+    headers: PathBuf,
+    headers_identity: String,
+    cache: Cache,
+}
+
+impl Toolchain {
+    /// Makes the headers available in the cache.
+    ///
+    /// # Errors
+    /// [`CacheError`] if they cannot be written.
+    pub fn new(compiler: Compiler, cache: &Cache) -> Result<Toolchain, CacheError> {
+        let identity = headers::identity().to_hex()[..32].to_owned();
+        let headers = cache.folder(&format!("headers-{identity}"), headers::write)?;
+        Ok(Toolchain { compiler, headers, headers_identity: identity, cache: cache.clone() })
+    }
+
+    /// The compiler in use.
+    pub fn compiler(&self) -> &Compiler {
+        &self.compiler
+    }
+
+    /// Compiles `sources` with the first call of `harness` that fits.
+    ///
+    /// # Errors
+    /// [`CompileError`]; a refusal tells whether the sources or the calls are to blame.
+    pub fn compile(
+        &self,
+        harness: &Harness,
+        signature: &Signature,
+        sources: &SourceSet,
+        precision: Precision,
+    ) -> Result<Artifact, CompileError> {
+        let translated = translate(sources, precision)?;
+        let mut refusal = None;
+        for call in 0..harness.calls.len() {
+            let unit = unit::text(harness, signature, &translated.symbols, call, precision)?;
+            match self.compile_unit(harness, &translated, &unit, precision) {
+                Ok((path, key, fresh)) => {
+                    let shadow_obstacles = translated.shadow_obstacles;
+                    return Ok(Artifact { path, key, call, shadow_obstacles, fresh, module: None });
+                }
+                // Another call cannot mend what is wrong outside of this one.
+                Err(error) if !blames_call(&error) => return Err(error),
+                Err(error) => refusal = Some(error),
+            }
+        }
+        Err(refusal.expect("a harness has at least one call"))
+    }
+
+    fn compile_unit(
+        &self,
+        harness: &Harness,
+        translated: &Translation,
+        unit: &str,
+        precision: Precision,
+    ) -> Result<(PathBuf, String, bool), CompileError> {
+        let flags = flags(harness, translated, precision);
+        let key = self.key(&flags, &translated.files, unit);
+        if let Some(path) = self.cache.find(Kind::Artifact, &key) {
+            return Ok((path, key, false));
+        }
+        if let Some(log) = self.cache.read(Kind::Refusal, &key) {
+            return Err(self.refused(&key, String::from_utf8_lossy(&log).into_owned()));
+        }
+        let scratch = self.cache.scratch()?;
+        let folder = scratch.path();
+        lay_out(folder, translated, unit).map_err(scratch_failed(folder))?;
+        let (definitions, compiled) = rayon::join(
+            || self.definitions(precision),
+            || self.run(folder, flags.iter().chain(&strings(["-c", "unit.cpp", "-o", "unit.o"]))),
+        );
+        let definitions = definitions?.display().to_string();
+        let output = match compiled? {
+            compiled if !compiled.status.success() => compiled,
+            _ => {
+                let link = strings(LINK).into_iter().chain(["unit.o".to_owned(), definitions]);
+                self.run(folder, link.chain(strings(["-o", "artifact.so"])))?
+            }
+        };
+        if !output.status.success() {
+            let log = String::from_utf8_lossy(&output.stderr).into_owned();
+            self.cache.write(Kind::Refusal, &key, log.as_bytes())?;
+            return Err(self.refused(&key, log));
+        }
+        let object = folder.join("artifact.so");
+        let bytes = std::fs::read(&object).map_err(scratch_failed(&object))?;
+        let path = self.cache.write(Kind::Artifact, &key, &bytes)?;
+        Ok((path, key, true))
+    }
+
+    /// The object with what every artifact holds once, made once for a compiler.
+    fn definitions(&self, precision: Precision) -> Result<PathBuf, CompileError> {
+        let mut flags = strings(FLAGS);
+        flags.extend(shadow_flag(precision));
+        let key = self.key(&flags, &[], DEFINITIONS);
+        if let Some(path) = self.cache.find(Kind::Artifact, &key) {
+            return Ok(path);
+        }
+        let scratch = self.cache.scratch()?;
+        let folder = scratch.path();
+        std::fs::write(folder.join("unit.cpp"), DEFINITIONS).map_err(scratch_failed(folder))?;
+        flags.extend(strings(["-c", "unit.cpp", "-o", "unit.o"]));
+        let output = self.run(folder, &flags)?;
+        if !output.status.success() {
+            let log = String::from_utf8_lossy(&output.stderr).into_owned();
+            return Err(CompilerError::Unsuitable {
+                command: self.compiler.name(),
+                first_error: first_error(&log),
+            }
+            .into());
+        }
+        let object = folder.join("unit.o");
+        let bytes = std::fs::read(&object).map_err(scratch_failed(&object))?;
+        Ok(self.cache.write(Kind::Artifact, &key, &bytes)?)
+    }
+
+    fn run(
+        &self,
+        folder: &Path,
+        arguments: impl IntoIterator<Item = impl AsRef<std::ffi::OsStr>>,
+    ) -> Result<Output, CompilerError> {
+        let mut command = self.compiler.command();
+        command.current_dir(folder).arg("-I").arg(&self.headers).args(arguments);
+        self.compiler.run(&mut command)
+    }
+
+    fn refused(&self, key: &str, log: String) -> CompileError {
+        let first_error = first_error(&log);
+        let what =
+            if first_error.starts_with(unit::CALL) { "the call does" } else { "the sources do" };
+        CompileError::Refused {
+            what,
+            first_error,
+            log,
+            log_path: self.cache.path(Kind::Refusal, key),
+        }
+    }
+
+    fn key(&self, flags: &[String], files: &[(String, Vec<u8>)], unit: &str) -> String {
+        let mut hasher = blake3::Hasher::new();
+        let mut feed = |text: &[u8]| {
+            hasher.update(&(text.len() as u64).to_le_bytes());
+            hasher.update(text);
+        };
+        feed(self.headers_identity.as_bytes());
+        feed(self.compiler.identity().as_bytes());
+        flags.iter().for_each(|flag| feed(flag.as_bytes()));
+        feed(unit.as_bytes());
+        for (path, text) in files {
+            feed(path.as_bytes());
+            feed(text);
+        }
+        hasher.finalize().to_hex()[..40].to_owned()
+    }
+}
+
+/// A source set as host C++.
+struct Translation {
+    files: Vec<(String, Vec<u8>)>,
+    sources: Vec<String>,
+    symbols: frontend::Symbols,
+    shadow_obstacles: Vec<String>,
+}
+
+/// File names that the front end reads; others are laid out as they are.
+fn is_code(path: &str) -> bool {
+    let code = ["cu", "cuh", "h", "hh", "hpp", "hxx", "inl", "inc", "c", "cc", "cpp", "cxx"];
+    Path::new(path).extension().and_then(|ext| ext.to_str()).is_some_and(|ext| code.contains(&ext))
+}
+
+fn is_unit(path: &str) -> bool {
+    let units = ["cu", "c", "cc", "cpp", "cxx"];
+    Path::new(path).extension().and_then(|ext| ext.to_str()).is_some_and(|ext| units.contains(&ext))
+}
+
+fn translate(sources: &SourceSet, precision: Precision) -> Result<Translation, FrontendError> {
+    let texts: Vec<(&str, String)> = sources
+        .files
+        .iter()
+        .filter(|file| is_code(&file.path))
+        .map(|file| (file.path.as_str(), String::from_utf8_lossy(&file.content).into_owned()))
+        .collect();
+    let units: Vec<Unit> = texts.iter().map(|(path, text)| Unit { path, text }).collect();
+    let symbols = frontend::scan(&units);
+    let mut shadow_obstacles = Vec::new();
+    let mut files = Vec::new();
+    for unit in &units {
+        let translated = frontend::host(unit, &symbols, precision)?;
+        let obstacles = translated.shadow_obstacles.iter();
+        shadow_obstacles
+            .extend(obstacles.map(|found| format!("{}:{}: {}", unit.path, found.line, found.what)));
+        files.push((unit.path.to_owned(), translated.text.into_bytes()));
+    }
+    let others = sources.files.iter().filter(|file| !is_code(&file.path));
+    files.extend(others.map(|file| (file.path.clone(), file.content.to_vec())));
+    let sources = sources
+        .files
+        .iter()
+        .filter(|file| file.role == Role::Source && is_unit(&file.path))
+        .map(|file| file.path.clone())
+        .collect();
+    Ok(Translation { files, sources, symbols, shadow_obstacles })
+}
+
+/// What decides about bits, and about what the sources see.
+const FLAGS: [&str; 16] = [
+    "-std=c++17",
+    "-O2",
+    "-x",
+    "c++",
+    "-w",
+    "-fPIC",
+    "-ffp-contract=off",
+    "-fno-fast-math",
+    "-frounding-math",
+    "-fno-builtin",
+    "-fsigned-char",
+    "-fwrapv",
+    "-fno-strict-aliasing",
+    "-U_FORTIFY_SOURCE",
+    "-include",
+    "cuda_runtime.h",
+];
+
+/// Calls of mathematical functions stay inside of the artifact, and none may be missing.
+const LINK: [&str; 3] = ["-shared", "-Wl,-Bsymbolic", "-Wl,-z,defs"];
+
+/// What every artifact holds once.
+const DEFINITIONS: &str = "#include \"replay/runtime_definitions.h\"\n\
+                           #include \"replay/print_definitions.h\"\n";
+
+fn strings<const N: usize>(words: [&str; N]) -> Vec<String> {
+    words.map(str::to_owned).into()
+}
+
+fn shadow_flag(precision: Precision) -> Option<String> {
+    (precision == Precision::Shadow).then(|| "-DREPLAY_SHADOW".to_owned())
+}
+
+fn flags(harness: &Harness, translated: &Translation, precision: Precision) -> Vec<String> {
+    let mut flags = strings(FLAGS);
+    flags.extend(shadow_flag(precision));
+    flags.extend(harness.defines.iter().map(|define| format!("-D{define}")));
+    let folders: BTreeSet<String> = harness
+        .include
+        .iter()
+        .map(|include| {
+            let is_file = translated.files.iter().any(|(path, _)| path == include);
+            let folder = if is_file { parent(include) } else { include.as_str() };
+            format!("-Itree/{folder}")
+        })
+        .collect();
+    flags.extend(folders);
+    flags
+}
+
+fn parent(path: &str) -> &str {
+    path.rsplit_once('/').map_or(".", |(folder, _)| folder)
+}
+
+fn lay_out(folder: &Path, translated: &Translation, unit: &str) -> io::Result<()> {
+    for (path, text) in &translated.files {
+        let path = folder.join("tree").join(path);
+        std::fs::create_dir_all(path.parent().expect("a file lies in a folder"))?;
+        std::fs::write(path, text)?;
+    }
+    let includes: String =
+        translated.sources.iter().map(|path| format!("#include \"tree/{path}\"\n")).collect();
+    std::fs::write(folder.join("unit.cpp"), format!("{includes}{unit}"))
+}
+
+/// The first line that reports an error, of the compiler or of the linker.
+fn first_error(log: &str) -> String {
+    let error = |line: &&str| line.contains("error: ") || line.contains("undefined reference");
+    let line = log.lines().find(error).or_else(|| log.lines().next()).unwrap_or("no message");
+    line.trim().trim_start_matches("tree/").to_owned()
+}
+
+fn scratch_failed(path: &Path) -> impl FnOnce(io::Error) -> CompilerError {
+    move |source| CompilerError::Scratch { path: path.to_owned(), source }
+}
+
+fn blames_call(error: &CompileError) -> bool {
+    matches!(error, CompileError::Refused { what: "the call does", .. })
+}
+
+/// Runs `command` to its end.
+fn output(command: &mut Command) -> io::Result<Output> {
+    command.stdin(std::process::Stdio::null()).output()
+}

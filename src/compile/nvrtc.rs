@@ -1,0 +1,264 @@
+//! Turns a source set into a module for one GPU architecture, through NVRTC.
+//!
+//! Modules are found by content, like artifacts. Which instances of templates a module must hold
+//! shows only when host code launches them; what was learned is remembered for the next run.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::{CompileError, first_error, is_code, is_unit, parent, scratch_failed};
+use crate::cache::{Cache, CacheError, Kind};
+use crate::frontend::{self, FrontendError, Unit};
+use crate::harness::Harness;
+use crate::history::{Role, SourceSet};
+use crate::runtime::gpu::{Module, Nvrtc, SearchPath};
+use crate::runtime::headers;
+use crate::summary;
+use crate::tensor::DType;
+
+/// NVRTC for one architecture, and what it needs.
+#[derive(Clone, Debug)]
+pub struct DeviceToolchain {
+    nvrtc: Nvrtc,
+    architecture: String,
+    include: Vec<PathBuf>,
+    identity: String,
+    cache: Cache,
+}
+
+/// A compiled module.
+#[derive(Clone, Debug)]
+pub struct DeviceModule {
+    /// The file, as [`Module::decode`] reads it.
+    pub path: PathBuf,
+    /// Identifies sources, headers, NVRTC, architecture and flags.
+    pub key: String,
+    /// What it holds beyond the kernels that are no templates.
+    pub expressions: BTreeSet<String>,
+    unit: Arc<DeviceUnit>,
+}
+
+/// What nvcc does unless it is told otherwise; `-fmad`, `-prec-div`, `-prec-sqrt` and `-ftz` have
+/// the same defaults in NVRTC.
+const OPTIONS: [&str; 1] = ["--std=c++17"];
+
+const SUMMARY: &str = include_str!("../../kernels/summary.cu");
+
+impl DeviceToolchain {
+    /// Makes the headers for NVRTC available in the cache.
+    ///
+    /// # Errors
+    /// [`CacheError`] if they cannot be written.
+    pub fn new(
+        nvrtc: Nvrtc,
+        search: &SearchPath,
+        architecture: &str,
+        cache: &Cache,
+    ) -> Result<DeviceToolchain, CacheError> {
+        let identity = headers::device_identity().to_hex()[..32].to_owned();
+        let own = cache.folder(&format!("headers-nvrtc-{identity}"), headers::write_device)?;
+        let installed = search.header_folders(nvrtc.path());
+        let include = std::iter::once(own).chain(installed).collect();
+        let architecture = architecture.to_owned();
+        Ok(DeviceToolchain { nvrtc, architecture, include, identity, cache: cache.clone() })
+    }
+
+    /// Where headers are looked for, replay's own first.
+    pub fn include(&self) -> &[PathBuf] {
+        &self.include
+    }
+
+    /// The architecture, such as `sm_90`.
+    pub fn architecture(&self) -> &str {
+        &self.architecture
+    }
+
+    /// NVRTC itself.
+    pub fn nvrtc(&self) -> &Nvrtc {
+        &self.nvrtc
+    }
+
+    /// Compiles the device code of `sources`, with every instance of a template that is known to
+    /// be launched.
+    ///
+    /// # Errors
+    /// [`CompileError`]; see there for whose fault it is.
+    pub fn compile(
+        &self,
+        harness: &Harness,
+        sources: &SourceSet,
+    ) -> Result<DeviceModule, CompileError> {
+        let unit = Arc::new(DeviceUnit::of(harness, sources)?);
+        let key = self.key(&unit);
+        let expressions = self.remembered(&key);
+        let path = self.compile_with(&unit, &key, &expressions)?;
+        Ok(DeviceModule { path, key, expressions, unit })
+    }
+
+    /// Compiles `module` again so that it holds `expression`, and remembers that it must.
+    ///
+    /// # Errors
+    /// [`CompileError`]; NVRTC refuses what is not in the sources.
+    pub fn extend(
+        &self,
+        module: &DeviceModule,
+        expression: &str,
+    ) -> Result<DeviceModule, CompileError> {
+        let mut expressions = module.expressions.clone();
+        expressions.insert(expression.to_owned());
+        let path = self.compile_with(&module.unit, &module.key, &expressions)?;
+        let text = serde_json::to_vec(&expressions).expect("names are plain data");
+        self.cache.write(Kind::Fact, &module.key, &text)?;
+        Ok(DeviceModule { path, expressions, ..module.clone() })
+    }
+
+    /// The module of `kernels/summary.cu` for elements of `dtype`, with the kernel `summarize`.
+    ///
+    /// # Errors
+    /// [`CompileError`] if NVRTC or the cache cannot be used.
+    pub fn summary(&self, dtype: DType) -> Result<PathBuf, CompileError> {
+        let unit = DeviceUnit {
+            text: SUMMARY.to_owned(),
+            files: Vec::new(),
+            defines: vec![format!("ELEMENT={}", summary::device::element(dtype))],
+            folders: Vec::new(),
+        };
+        self.compile_with(&unit, &self.key(&unit), &BTreeSet::new())
+    }
+
+    fn remembered(&self, key: &str) -> BTreeSet<String> {
+        let known = self.cache.read(Kind::Fact, key);
+        known.and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default()
+    }
+
+    fn compile_with(
+        &self,
+        unit: &DeviceUnit,
+        key: &str,
+        expressions: &BTreeSet<String>,
+    ) -> Result<PathBuf, CompileError> {
+        let key = module_key(key, expressions);
+        if let Some(path) = self.cache.find(Kind::Module, &key) {
+            return Ok(path);
+        }
+        if let Some(log) = self.cache.read(Kind::Refusal, &key) {
+            return Err(self.refused(&key, &String::from_utf8_lossy(&log)));
+        }
+        let scratch = self.cache.scratch()?;
+        let folder = scratch.path();
+        unit.lay_out(folder).map_err(scratch_failed(folder))?;
+        let names: Vec<String> = expressions.iter().cloned().collect();
+        match self.nvrtc.compile(&unit.text, &self.options(unit, folder), &names)? {
+            Ok(image) => {
+                let names = names.into_iter().zip(image.names).collect();
+                let module = Module { names, code: image.code };
+                Ok(self.cache.write(Kind::Module, &key, &module.encode())?)
+            }
+            Err(log) => {
+                // NVRTC names the place of the expressions that it was asked for by a number.
+                let log = log.replace("__nv_name_map(", "launched name (");
+                self.cache.write(Kind::Refusal, &key, log.as_bytes())?;
+                Err(self.refused(&key, &log))
+            }
+        }
+    }
+
+    fn options(&self, unit: &DeviceUnit, folder: &Path) -> Vec<String> {
+        let mut options = OPTIONS.map(str::to_owned).to_vec();
+        options.push(format!("--gpu-architecture={}", self.architecture));
+        options.extend(unit.defines.iter().map(|define| format!("--define-macro={define}")));
+        let own = unit.folders.iter().map(|include| folder.join("tree").join(include));
+        let all = std::iter::once(folder.to_owned()).chain(own).chain(self.include.iter().cloned());
+        options.extend(all.map(|include| format!("--include-path={}", include.display())));
+        options
+    }
+
+    fn refused(&self, key: &str, log: &str) -> CompileError {
+        CompileError::Refused {
+            what: "the device code does",
+            first_error: first_error(log),
+            log: log.to_owned(),
+            log_path: self.cache.path(Kind::Refusal, key),
+        }
+    }
+
+    fn key(&self, unit: &DeviceUnit) -> String {
+        let mut hasher = blake3::Hasher::new();
+        let mut feed = |text: &[u8]| {
+            hasher.update(&(text.len() as u64).to_le_bytes());
+            hasher.update(text);
+        };
+        let (major, minor) = self.nvrtc.version();
+        feed(format!("{} {} {major}.{minor}", self.identity, self.architecture).as_bytes());
+        OPTIONS.iter().for_each(|option| feed(option.as_bytes()));
+        self.include.iter().for_each(|folder| feed(folder.as_os_str().as_encoded_bytes()));
+        unit.defines.iter().chain(&unit.folders).for_each(|text| feed(text.as_bytes()));
+        feed(unit.text.as_bytes());
+        for (path, text) in &unit.files {
+            feed(path.as_bytes());
+            feed(text);
+        }
+        hasher.finalize().to_hex()[..40].to_owned()
+    }
+}
+
+fn module_key(key: &str, expressions: &BTreeSet<String>) -> String {
+    let mut hasher = blake3::Hasher::new();
+    for part in std::iter::once(key).chain(expressions.iter().map(String::as_str)) {
+        hasher.update(part.as_bytes());
+        hasher.update(&[0]);
+    }
+    hasher.finalize().to_hex()[..40].to_owned()
+}
+
+/// The device code of a source set, as one translation unit.
+#[derive(Debug)]
+struct DeviceUnit {
+    text: String,
+    files: Vec<(String, Vec<u8>)>,
+    defines: Vec<String>,
+    /// The harness's `include` folders, relative to the tree.
+    folders: Vec<String>,
+}
+
+impl DeviceUnit {
+    fn of(harness: &Harness, sources: &SourceSet) -> Result<DeviceUnit, FrontendError> {
+        let text = |content: &[u8]| String::from_utf8_lossy(content).into_owned();
+        let code = sources.files.iter().filter(|file| is_code(&file.path));
+        let texts: Vec<(&str, String)> =
+            code.map(|file| (file.path.as_str(), text(&file.content))).collect();
+        let units: Vec<Unit> = texts.iter().map(|(path, text)| Unit { path, text }).collect();
+        let symbols = frontend::scan(&units);
+        let mut files = Vec::new();
+        for unit in &units {
+            files.push((unit.path.to_owned(), frontend::device(unit, &symbols)?.into_bytes()));
+        }
+        let others = sources.files.iter().filter(|file| !is_code(&file.path));
+        files.extend(others.map(|file| (file.path.clone(), file.content.to_vec())));
+        let main = |path: &&str| {
+            let role = sources.files.iter().find(|file| file.path == **path);
+            is_unit(path) && role.is_some_and(|file| file.role == Role::Source)
+        };
+        let included = units.iter().map(|unit| unit.path).filter(main);
+        let folders = harness.include.iter().map(|include| {
+            let is_file = files.iter().any(|(path, _)| path == include);
+            if is_file { parent(include).to_owned() } else { include.clone() }
+        });
+        Ok(DeviceUnit {
+            text: included.map(|path| format!("#include \"tree/{path}\"\n")).collect(),
+            folders: folders.collect::<BTreeSet<_>>().into_iter().collect(),
+            files,
+            defines: harness.defines.clone(),
+        })
+    }
+
+    fn lay_out(&self, folder: &Path) -> std::io::Result<()> {
+        for (path, text) in &self.files {
+            let path = folder.join("tree").join(path);
+            std::fs::create_dir_all(path.parent().expect("a file lies in a folder"))?;
+            std::fs::write(path, text)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,120 @@
+//! The part of the translation unit that is not the user's: the function that makes the
+//! harness's call.
+
+use std::fmt::Write;
+
+use crate::fixture::Fixture;
+use crate::frontend::{self, FrontendError, Precision, Symbols};
+use crate::harness::Harness;
+use crate::tensor::DType;
+
+/// How messages of the compiler name the harness's call.
+pub const CALL: &str = "call in ";
+
+/// What the call sees: everything that decides about its text, and nothing of the data.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Signature {
+    /// Inputs, then outputs: name, dtype, whether it is a scalar, whether it has strides.
+    tensors: Vec<Parameter>,
+    /// The names of the sizes, and whether one of them needs 64 bits.
+    sizes: Vec<(String, bool)>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Parameter {
+    name: String,
+    dtype: DType,
+    scalar: bool,
+    strides: bool,
+}
+
+impl Signature {
+    /// The signature that `fixture` asks for.
+    pub fn of(fixture: &Fixture) -> Signature {
+        let inputs = fixture.inputs.iter().map(|input| Parameter {
+            name: input.name.clone(),
+            dtype: input.dtype,
+            scalar: input.dims.is_empty(),
+            strides: input.strides.is_some(),
+        });
+        let outputs = fixture.outputs.iter().map(|output| Parameter {
+            name: output.name.clone(),
+            dtype: output.dtype,
+            scalar: output.dims.is_empty(),
+            strides: false,
+        });
+        let sizes = fixture.sizes.iter();
+        Signature {
+            tensors: inputs.chain(outputs).collect(),
+            sizes: sizes
+                .map(|(name, &size)| (name.clone(), i32::try_from(size).is_err()))
+                .collect(),
+        }
+    }
+}
+
+/// The C++ type of `dtype`; in a shadow every floating-point type holds a double.
+fn type_name(dtype: DType, precision: Precision) -> &'static str {
+    match (dtype, precision) {
+        (DType::F32, Precision::Shadow) => "double",
+        _ => dtype.cuda_name(),
+    }
+}
+
+/// The text behind the user's sources: the entry point, with call number `call`.
+pub fn text(
+    harness: &Harness,
+    signature: &Signature,
+    symbols: &Symbols,
+    call: usize,
+    precision: Precision,
+) -> Result<String, FrontendError> {
+    let name = harness.path.file_name().unwrap_or(harness.path.as_os_str()).to_string_lossy();
+    let origin = match harness.calls.len() {
+        1 => format!("{CALL}{name}"),
+        _ => format!("{CALL}{name} (number {})", call + 1),
+    };
+    let statements = frontend::call(&harness.calls[call], &origin, symbols, precision)?;
+    let mut text = String::new();
+    let all_dtypes = signature.tensors.iter().map(|tensor| tensor.dtype);
+    for dtype in all_dtypes {
+        match dtype {
+            DType::F16 => text.push_str("#include <cuda_fp16.h>\n"),
+            DType::BF16 => text.push_str("#include <cuda_bf16.h>\n"),
+            _ => {}
+        }
+    }
+    text.push_str(
+        "extern \"C\" __attribute__((visibility(\"default\"))) void replay_call(\n    \
+         void* const* replay_tensors, const long long* replay_sizes,\n    \
+         const long long* const* replay_strides) noexcept {\n",
+    );
+    for (index, tensor) in signature.tensors.iter().enumerate() {
+        let Parameter { name, dtype, scalar, strides } = tensor;
+        let ty = type_name(*dtype, precision);
+        let _ = if *scalar {
+            writeln!(
+                text,
+                "  {ty}& {name} = *static_cast<{ty}*>(replay_tensors[{index}]); (void){name};"
+            )
+        } else {
+            writeln!(
+                text,
+                "  {ty}* {name} = static_cast<{ty}*>(replay_tensors[{index}]); (void){name};"
+            )
+        };
+        if *strides {
+            let _ = writeln!(
+                text,
+                "  const long long* {name}_stride = replay_strides[{index}]; (void){name}_stride;"
+            );
+        }
+    }
+    for (index, (name, wide)) in signature.sizes.iter().enumerate() {
+        let ty = if *wide { "long long" } else { "int" };
+        let _ = writeln!(text, "  const {ty} {name} = ({ty})replay_sizes[{index}]; (void){name};");
+    }
+    text.push_str(&statements);
+    text.push_str("\n;}\n");
+    Ok(text)
+}

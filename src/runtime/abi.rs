@@ -1,0 +1,214 @@
+//! The table of functions that compiled host and device code calls: the Rust side of
+//! `include/replay/abi.h`, same fields, same order, same types.
+//!
+//! Declares, does nothing: what the functions do is in the runtime API (`api.rs`) and the device.
+#![allow(unsafe_code)]
+
+use std::ffi::{CStr, c_char, c_int, c_void};
+
+/// Where in the user's sources a call stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct Site {
+    /// A C string that lives as long as the artifact, or null.
+    pub file: *const c_char,
+    /// The line, from 1.
+    pub line: u32,
+}
+
+impl Site {
+    /// `file:line`, or an empty text where the site is not known.
+    pub fn describe(&self) -> String {
+        if self.file.is_null() {
+            return String::new();
+        }
+        // SAFETY: a site's file is a string literal of the artifact.
+        let file = unsafe { CStr::from_ptr(self.file) };
+        format!("{}:{}", file.to_string_lossy(), self.line)
+    }
+}
+
+/// Runs one CUDA thread of a kernel, compiled for the host.
+pub type Thunk = unsafe extern "C" fn(args: *mut *mut c_void);
+
+/// One `kernel<<<grid, block, shared, stream>>>(args)`.
+#[repr(C)]
+pub struct RawLaunch {
+    /// The kernel's name.
+    pub kernel: *const c_char,
+    /// The kernel for the host.
+    pub thunk: Thunk,
+    /// A pointer to each argument.
+    pub args: *mut *mut c_void,
+    /// Bytes of each argument.
+    pub arg_sizes: *const usize,
+    /// The number of arguments.
+    pub arg_count: u32,
+    /// Blocks along x, y, z.
+    pub grid: [u32; 3],
+    /// Threads of a block along x, y, z.
+    pub block: [u32; 3],
+    /// Dynamic shared memory.
+    pub shared_bytes: usize,
+    /// The stream, null for the default one.
+    pub stream: *mut c_void,
+    /// Identifies the kernel for `cudaFuncSetAttribute`.
+    pub function: *const c_void,
+    /// Where the launch stands.
+    pub site: Site,
+}
+
+/// What a warp computes together; the numbers are those of `replay_warp_op`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+#[repr(u32)]
+pub enum WarpOp {
+    Sync = 0,
+    Shuffle,
+    Ballot,
+    MatchAny,
+    MatchAll,
+    ReduceAdd,
+    ReduceMinU,
+    ReduceMaxU,
+    ReduceMinS,
+    ReduceMaxS,
+    ReduceAnd,
+    ReduceOr,
+    ReduceXor,
+}
+
+impl WarpOp {
+    const ALL: [WarpOp; 13] = [
+        WarpOp::Sync,
+        WarpOp::Shuffle,
+        WarpOp::Ballot,
+        WarpOp::MatchAny,
+        WarpOp::MatchAll,
+        WarpOp::ReduceAdd,
+        WarpOp::ReduceMinU,
+        WarpOp::ReduceMaxU,
+        WarpOp::ReduceMinS,
+        WarpOp::ReduceMaxS,
+        WarpOp::ReduceAnd,
+        WarpOp::ReduceOr,
+        WarpOp::ReduceXor,
+    ];
+
+    /// The operation with this number of `replay_warp_op`.
+    pub fn from_number(number: u32) -> WarpOp {
+        WarpOp::ALL[number as usize]
+    }
+}
+
+/// How a barrier combines the predicates; the numbers are those of `replay_barrier_op`.
+pub mod barrier_op {
+    /// No predicate.
+    pub const PLAIN: u32 = 0;
+    /// The number of threads whose predicate is not 0.
+    pub const COUNT: u32 = 1;
+    /// Whether all predicates are not 0.
+    pub const AND: u32 = 2;
+}
+
+type Status = c_int;
+
+/// The table; see the header for what each function does.
+#[allow(missing_docs)]
+#[repr(C)]
+pub struct Abi {
+    pub barrier: unsafe extern "C" fn(u32, u32, Site) -> u32,
+    pub warp_collective: unsafe extern "C" fn(u32, u32, u64, u32, Site) -> u64,
+    pub active_mask: unsafe extern "C" fn() -> u32,
+    pub atomic_turn: unsafe extern "C" fn(),
+    pub yield_thread: unsafe extern "C" fn(),
+    pub shared_alloc: unsafe extern "C" fn(u32, usize, usize) -> *mut c_void,
+    pub shared_slot: unsafe extern "C" fn() -> u32,
+    pub device_print: unsafe extern "C" fn(*const c_char, usize),
+    pub device_abort: unsafe extern "C" fn(*const c_char, Site) -> !,
+
+    pub launch: unsafe extern "C" fn(*const RawLaunch) -> Status,
+    pub malloc: unsafe extern "C" fn(*mut *mut c_void, usize, Site) -> Status,
+    pub malloc_host: unsafe extern "C" fn(*mut *mut c_void, usize) -> Status,
+    pub malloc_managed: unsafe extern "C" fn(*mut *mut c_void, usize, Site) -> Status,
+    pub free: unsafe extern "C" fn(*mut c_void) -> Status,
+    pub free_host: unsafe extern "C" fn(*mut c_void) -> Status,
+    pub memcpy:
+        unsafe extern "C" fn(*mut c_void, *const c_void, usize, c_int, *mut c_void) -> Status,
+    pub memset: unsafe extern "C" fn(*mut c_void, c_int, usize, *mut c_void) -> Status,
+    pub memcpy_symbol: unsafe extern "C" fn(
+        *mut c_void,
+        *const c_char,
+        *mut c_void,
+        usize,
+        usize,
+        c_int,
+        *mut c_void,
+    ) -> Status,
+    pub symbol_address:
+        unsafe extern "C" fn(*mut *mut c_void, *mut c_void, *const c_char, usize) -> Status,
+    pub synchronize: unsafe extern "C" fn(*mut c_void) -> Status,
+    pub get_last_error: unsafe extern "C" fn(c_int) -> Status,
+    pub func_set_attribute:
+        unsafe extern "C" fn(*const c_void, *const c_char, c_int, c_int) -> Status,
+    pub occupancy: unsafe extern "C" fn(*mut c_int, *const c_void, c_int, usize) -> Status,
+    pub mem_get_info: unsafe extern "C" fn(*mut usize, *mut usize) -> Status,
+    pub stream_create: unsafe extern "C" fn(*mut *mut c_void) -> Status,
+    pub stream_destroy: unsafe extern "C" fn(*mut c_void) -> Status,
+    pub event_create: unsafe extern "C" fn(*mut *mut c_void) -> Status,
+    pub event_destroy: unsafe extern "C" fn(*mut c_void) -> Status,
+    pub event_record: unsafe extern "C" fn(*mut c_void, *mut c_void) -> Status,
+    pub event_elapsed: unsafe extern "C" fn(*mut f32, *mut c_void, *mut c_void) -> Status,
+
+    pub math_f1: unsafe extern "C" fn(u32, f32) -> f32,
+    pub math_d1: unsafe extern "C" fn(u32, f64) -> f64,
+    pub math_f2: unsafe extern "C" fn(u32, f32, f32) -> f32,
+    pub math_d2: unsafe extern "C" fn(u32, f64, f64) -> f64,
+    pub math_f3: unsafe extern "C" fn(f32, f32, f32) -> f32,
+    pub math_d3: unsafe extern "C" fn(f64, f64, f64) -> f64,
+}
+
+/// The built-in variables of one operating-system thread, in the artifact's thread-local storage.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct ThreadPointers {
+    /// `threadIdx`.
+    pub thread_idx: *mut [u32; 3],
+    /// `blockIdx`.
+    pub block_idx: *mut [u32; 3],
+    /// `blockDim`.
+    pub block_dim: *mut [u32; 3],
+    /// `gridDim`.
+    pub grid_dim: *mut [u32; 3],
+    /// `replay_rt::block`.
+    pub block: *mut BlockState,
+}
+
+/// `replay_rt::block_state` of `include/replay/thread.h`.
+#[repr(C)]
+#[derive(Debug)]
+pub struct BlockState {
+    /// The launch's dynamic shared memory.
+    pub dynamic_shared: *mut u8,
+    /// The first byte of the block's shared memory.
+    pub shared_begin: *mut u8,
+    /// One past its last byte.
+    pub shared_end: *mut u8,
+    /// The address of each static `__shared__` variable, null before its first use.
+    pub shared_slots: *mut *mut c_void,
+    /// The linear index of the current thread in its block.
+    pub linear_thread: u32,
+    /// Whether every earlier block has ended.
+    pub has_turn: u32,
+    /// Whether a kernel runs, as opposed to host code.
+    pub in_kernel: u32,
+    /// How much the block's threads have done that a waiting thread does over and over.
+    pub restless: u32,
+}
+
+/// `replay_bind(abi, bytes of it, rounding)`: returns 0 unless the sizes disagree.
+pub type BindFn = unsafe extern "C" fn(*const Abi, usize, c_int) -> c_int;
+/// `replay_thread(pointers)`: where this operating-system thread's built-in variables are.
+pub type ThreadFn = unsafe extern "C" fn(*mut ThreadPointers);
+/// `replay_call(tensors, sizes, strides)`: the harness's statements.
+pub type CallFn = unsafe extern "C" fn(*const *mut c_void, *const i64, *const *const i64);

@@ -1,0 +1,389 @@
+//! The CUDA runtime API as CUDA documents it: arguments are checked, errors remembered, launches
+//! recorded; the work is the device's.
+#![allow(unsafe_code)]
+
+use std::collections::HashMap;
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
+use std::time::Instant;
+
+use super::abi::{Abi, RawLaunch, Site};
+use super::error::CudaError;
+use super::report::LaunchRecord;
+use super::{CopyKind, Launch, cpu, end, math, runtime_of_process};
+
+/// What CUDA keeps for a process.
+#[derive(Default)]
+pub struct State {
+    last_error: AtomicI32,
+    /// By kernel: the dynamic shared memory that `cudaFuncSetAttribute` allows it.
+    shared_limits: Mutex<HashMap<usize, usize>>,
+    /// By handle: when an event was recorded.
+    events: Mutex<HashMap<usize, Option<Instant>>>,
+    handles: AtomicUsize,
+}
+
+impl State {
+    fn new_handle(&self) -> usize {
+        self.handles.fetch_add(1, Ordering::Relaxed) + 1
+    }
+}
+
+/// The table that artifacts are bound to. The device side of it serves the CPU; on a GPU kernels
+/// bring their own.
+pub static TABLE: Abi = Abi {
+    barrier: cpu::barrier,
+    warp_collective: cpu::warp_collective,
+    active_mask: cpu::active_mask,
+    atomic_turn: cpu::atomic_turn,
+    yield_thread: cpu::yield_thread,
+    shared_alloc: cpu::shared_alloc,
+    shared_slot: cpu::shared_slot,
+    device_print,
+    device_abort,
+    launch,
+    malloc,
+    malloc_host,
+    malloc_managed: malloc,
+    free,
+    free_host,
+    memcpy,
+    memset,
+    memcpy_symbol,
+    symbol_address,
+    synchronize,
+    get_last_error,
+    func_set_attribute,
+    occupancy,
+    mem_get_info,
+    stream_create: create_handle,
+    stream_destroy: destroy_stream,
+    event_create,
+    event_destroy,
+    event_record,
+    event_elapsed,
+    math_f1: math::f1,
+    math_d1: math::d1,
+    math_f2: math::f2,
+    math_d2: math::d2,
+    math_f3: math::f3,
+    math_d3: math::d3,
+};
+
+/// Remembers the error of a call, as `cudaGetLastError` wants it, and gives its number.
+fn status(result: Result<(), CudaError>) -> c_int {
+    let code = result.err().unwrap_or(CudaError::SUCCESS).0;
+    if code != 0 {
+        runtime_of_process().api.last_error.store(code, Ordering::SeqCst);
+    }
+    code
+}
+
+unsafe extern "C" fn get_last_error(clear: c_int) -> c_int {
+    let last = &runtime_of_process().api.last_error;
+    if clear != 0 { last.swap(0, Ordering::SeqCst) } else { last.load(Ordering::SeqCst) }
+}
+
+unsafe extern "C" {
+    /// The C library's stream, which the artifact prints to.
+    static stdout: *mut libc::FILE;
+}
+
+/// Makes what the replayed code prints leave the process line by line: in the order of the streams,
+/// and not lost when it crashes.
+pub fn buffer_output_by_line() {
+    // SAFETY: nothing was printed yet.
+    unsafe { libc::setvbuf(stdout, std::ptr::null_mut(), libc::_IOLBF, 1 << 12) };
+}
+
+unsafe extern "C" fn device_print(text: *const c_char, bytes: usize) {
+    // SAFETY: the artifact passes a text of that many bytes.
+    let text = unsafe { std::slice::from_raw_parts(text.cast::<u8>(), bytes) };
+    // In the order of the blocks, whatever the number of cores.
+    if cpu::place().is_some() {
+        // SAFETY: a thread of a kernel calls.
+        unsafe { cpu::atomic_turn() };
+    }
+    // SAFETY: the stream that host code prints to as well, so that both keep their order.
+    unsafe { libc::fwrite(text.as_ptr().cast(), 1, text.len(), stdout) };
+}
+
+unsafe extern "C" fn device_abort(why: *const c_char, site: Site) -> ! {
+    // SAFETY: the artifact passes a C string.
+    let why = unsafe { CStr::from_ptr(why) }.to_string_lossy();
+    let detail = match site.describe() {
+        place if place.is_empty() => why.into_owned(),
+        place => format!("{why} at {place}"),
+    };
+    end("device code stopped itself", detail, cpu::place())
+}
+
+/// The device limits of a launch that CUDA checks before it begins (CUDA C++ Programming Guide,
+/// "Technical Specifications per Compute Capability").
+fn check_limits(raw: &RawLaunch, dynamic_limit: usize) -> Result<(), CudaError> {
+    let threads: u64 = raw.block.iter().map(|&size| u64::from(size)).product();
+    let grid_fits = raw.grid[0] <= i32::MAX as u32 && raw.grid[1..].iter().all(|&n| n <= 65_535);
+    let block_fits = raw.block[2] <= 64 && threads <= cpu::MAX_THREADS as u64;
+    let none_empty = raw.grid.iter().chain(&raw.block).all(|&size| size > 0);
+    if grid_fits && block_fits && none_empty && raw.shared_bytes <= dynamic_limit {
+        Ok(())
+    } else {
+        Err(CudaError::INVALID_CONFIGURATION)
+    }
+}
+
+unsafe extern "C" fn launch(raw: *const RawLaunch) -> c_int {
+    let runtime = runtime_of_process();
+    // SAFETY: the artifact passes a launch that outlives the call; its name is a literal.
+    let (raw, kernel) = unsafe { (&*raw, CStr::from_ptr((*raw).kernel)) };
+    let kernel: &'static str = kernel.to_str().unwrap_or("kernel");
+    let limits = runtime.api.shared_limits.lock().expect("no code panics while it holds this");
+    let dynamic_limit = limits.get(&(raw.function as usize)).copied();
+    drop(limits);
+    let dynamic_limit = dynamic_limit.unwrap_or(cpu::DEFAULT_SHARED_BYTES);
+    // A kernel that was allowed more may have its static shared memory on top.
+    let is_raised = dynamic_limit > cpu::DEFAULT_SHARED_BYTES;
+    let shared_limit = if is_raised { cpu::MAX_SHARED_BYTES } else { cpu::DEFAULT_SHARED_BYTES };
+    let launch = Launch {
+        kernel,
+        thunk: raw.thunk,
+        function: raw.function,
+        args: raw.args,
+        grid: raw.grid,
+        block: raw.block,
+        shared_bytes: raw.shared_bytes,
+        shared_limit,
+        stream: raw.stream,
+    };
+    let checked = check_limits(raw, dynamic_limit);
+    let record = |error: Option<CudaError>| LaunchRecord {
+        kernel: kernel.to_owned(),
+        grid: raw.grid,
+        block: raw.block,
+        shared_bytes: raw.shared_bytes as u64,
+        site: raw.site.describe(),
+        error: error.map(|error| error.to_string()),
+    };
+    if checked.is_ok() {
+        runtime.reporter.launch(record(None));
+    }
+    let result = checked.and_then(|()| runtime.device.launch(&launch));
+    if let Err(error) = result {
+        runtime.reporter.launch(record(Some(error)));
+    }
+    status(result)
+}
+
+unsafe extern "C" fn malloc(pointer: *mut *mut c_void, bytes: usize, site: Site) -> c_int {
+    let device = &runtime_of_process().device;
+    let result = device.malloc_scratch(bytes, cpu::label("cudaMalloc", site));
+    // SAFETY: the artifact passes the address of a pointer.
+    status(result.map(|address| unsafe { *pointer = address.cast() }))
+}
+
+unsafe extern "C" fn free(pointer: *mut c_void) -> c_int {
+    if pointer.is_null() {
+        return 0;
+    }
+    status(runtime_of_process().device.free(pointer.cast()))
+}
+
+unsafe extern "C" fn malloc_host(pointer: *mut *mut c_void, bytes: usize) -> c_int {
+    // SAFETY: plain memory of the process, freed by `free_host`; poisoned like device memory
+    // would hide nothing, so it is zeroed to be the same in every replay.
+    let address = unsafe { libc::calloc(bytes.max(1), 1) };
+    if address.is_null() {
+        return status(Err(CudaError::MEMORY_ALLOCATION));
+    }
+    // SAFETY: the artifact passes the address of a pointer.
+    unsafe { *pointer = address };
+    0
+}
+
+unsafe extern "C" fn free_host(pointer: *mut c_void) -> c_int {
+    // SAFETY: memory of `malloc_host`.
+    unsafe { libc::free(pointer) };
+    0
+}
+
+unsafe extern "C" fn memcpy(
+    to: *mut c_void,
+    from: *const c_void,
+    bytes: usize,
+    kind: c_int,
+    stream: *mut c_void,
+) -> c_int {
+    if bytes == 0 {
+        return 0;
+    }
+    let kind = CopyKind::from_number(kind).ok_or(CudaError::INVALID_MEMCPY_DIRECTION);
+    let device = &runtime_of_process().device;
+    // SAFETY: what the caller says of host memory is its word, as in CUDA.
+    let copy = |kind| unsafe { device.copy(to.cast(), from.cast(), bytes, kind, stream) };
+    status(kind.and_then(copy))
+}
+
+unsafe extern "C" fn memset(
+    pointer: *mut c_void,
+    value: c_int,
+    bytes: usize,
+    stream: *mut c_void,
+) -> c_int {
+    if bytes == 0 {
+        return 0;
+    }
+    status(runtime_of_process().device.set(pointer.cast(), value as u8, bytes, stream))
+}
+
+unsafe extern "C" fn memcpy_symbol(
+    symbol: *mut c_void,
+    name: *const c_char,
+    other: *mut c_void,
+    bytes: usize,
+    offset: usize,
+    to_symbol: c_int,
+    stream: *mut c_void,
+) -> c_int {
+    let device = &runtime_of_process().device;
+    // SAFETY: the artifact passes a literal.
+    let name = unsafe { CStr::from_ptr(name) }.to_string_lossy();
+    let address = match device.symbol(symbol.cast(), &name, offset + bytes) {
+        Ok(address) => address.wrapping_add(offset),
+        Err(error) => return status(Err(error)),
+    };
+    let (to, from) = if to_symbol != 0 { (address, other.cast()) } else { (other.cast(), address) };
+    // The kind is not checked: a symbol on the CPU is a variable of the artifact.
+    // SAFETY: what the caller says of host memory is its word, as in CUDA.
+    status(unsafe { device.copy(to, from, bytes, CopyKind::Default, stream) })
+}
+
+unsafe extern "C" fn symbol_address(
+    pointer: *mut *mut c_void,
+    symbol: *mut c_void,
+    name: *const c_char,
+    bytes: usize,
+) -> c_int {
+    // SAFETY: the artifact passes a literal and the address of a pointer.
+    let name = unsafe { CStr::from_ptr(name) }.to_string_lossy();
+    let result = runtime_of_process().device.symbol(symbol.cast(), &name, bytes);
+    status(result.map(|address| unsafe { *pointer = address.cast() }))
+}
+
+unsafe extern "C" fn synchronize(_stream: *mut c_void) -> c_int {
+    status(runtime_of_process().device.synchronize())
+}
+
+/// `cudaFuncAttributeMaxDynamicSharedMemorySize`.
+const MAX_DYNAMIC_SHARED: c_int = 8;
+
+unsafe extern "C" fn func_set_attribute(
+    function: *const c_void,
+    _kernel: *const c_char,
+    attribute: c_int,
+    value: c_int,
+) -> c_int {
+    if attribute != MAX_DYNAMIC_SHARED {
+        return 0;
+    }
+    let Some(bytes) = usize::try_from(value).ok().filter(|&bytes| bytes <= cpu::MAX_SHARED_BYTES)
+    else {
+        return status(Err(CudaError::INVALID_VALUE));
+    };
+    let state = &runtime_of_process().api;
+    let mut limits = state.shared_limits.lock().expect("no code panics while it holds this");
+    limits.insert(function as usize, bytes.max(cpu::DEFAULT_SHARED_BYTES));
+    0
+}
+
+/// `cudaOccupancyMaxActiveBlocksPerMultiprocessor` for a device of compute capability 9.0, as far
+/// as threads and shared memory limit it; registers are not known.
+unsafe extern "C" fn occupancy(
+    blocks: *mut c_int,
+    _function: *const c_void,
+    block_size: c_int,
+    shared_bytes: usize,
+) -> c_int {
+    const THREADS_PER_SM: c_int = 2048;
+    const BLOCKS_PER_SM: c_int = 32;
+    if block_size <= 0 || block_size as usize > cpu::MAX_THREADS {
+        return status(Err(CudaError::INVALID_VALUE));
+    }
+    let warps_threads = (block_size + 31) / 32 * 32;
+    let by_memory = cpu::MAX_SHARED_BYTES.checked_div(shared_bytes).unwrap_or(usize::MAX);
+    let by_memory = c_int::try_from(by_memory).unwrap_or(c_int::MAX);
+    // SAFETY: the artifact passes the address of an int.
+    unsafe { *blocks = (THREADS_PER_SM / warps_threads).min(BLOCKS_PER_SM).min(by_memory) };
+    0
+}
+
+unsafe extern "C" fn mem_get_info(free: *mut usize, total: *mut usize) -> c_int {
+    let (free_bytes, total_bytes) = runtime_of_process().device.memory();
+    // SAFETY: the artifact passes the addresses of two sizes.
+    unsafe {
+        *free = free_bytes;
+        *total = total_bytes;
+    }
+    0
+}
+
+/// Streams are in order among themselves and with each other: a handle is all they need.
+unsafe extern "C" fn create_handle(handle: *mut *mut c_void) -> c_int {
+    // SAFETY: the artifact passes the address of a handle.
+    unsafe { *handle = runtime_of_process().api.new_handle() as *mut c_void };
+    0
+}
+
+unsafe extern "C" fn destroy_stream(_stream: *mut c_void) -> c_int {
+    0
+}
+
+unsafe extern "C" fn event_create(event: *mut *mut c_void) -> c_int {
+    let state = &runtime_of_process().api;
+    let handle = state.new_handle();
+    state.events.lock().expect("no code panics while it holds this").insert(handle, None);
+    // SAFETY: the artifact passes the address of a handle.
+    unsafe { *event = handle as *mut c_void };
+    0
+}
+
+unsafe extern "C" fn event_destroy(event: *mut c_void) -> c_int {
+    let events = &runtime_of_process().api.events;
+    let known =
+        events.lock().expect("no code panics while it holds this").remove(&(event as usize));
+    status(known.map(|_| ()).ok_or(CudaError::INVALID_RESOURCE_HANDLE))
+}
+
+unsafe extern "C" fn event_record(event: *mut c_void, _stream: *mut c_void) -> c_int {
+    let runtime = runtime_of_process();
+    if let Err(error) = runtime.device.synchronize() {
+        return status(Err(error));
+    }
+    let mut events = runtime.api.events.lock().expect("no code panics while it holds this");
+    match events.get_mut(&(event as usize)) {
+        Some(time) => {
+            *time = Some(Instant::now());
+            0
+        }
+        None => status(Err(CudaError::INVALID_RESOURCE_HANDLE)),
+    }
+}
+
+unsafe extern "C" fn event_elapsed(
+    milliseconds: *mut f32,
+    start: *mut c_void,
+    end: *mut c_void,
+) -> c_int {
+    let events = runtime_of_process().api.events.lock();
+    let events = events.expect("no code panics while it holds this");
+    let time = |event: *mut c_void| events.get(&(event as usize)).copied().flatten();
+    match (time(start), time(end)) {
+        (Some(start), Some(end)) => {
+            let elapsed = end.saturating_duration_since(start).as_secs_f32() * 1e3;
+            // SAFETY: the artifact passes the address of a float.
+            unsafe { *milliseconds = elapsed };
+            0
+        }
+        _ => status(Err(CudaError::INVALID_RESOURCE_HANDLE)),
+    }
+}

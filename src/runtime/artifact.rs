@@ -1,0 +1,119 @@
+//! A compiled variant, loaded into this process.
+#![allow(unsafe_code)]
+
+use std::ffi::{CStr, CString, c_void};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use super::abi::{Abi, BindFn, CallFn, ThreadFn, ThreadPointers};
+
+/// Why an artifact cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    /// The system's loader refused it.
+    #[error("cannot load {path}: {message}")]
+    Open {
+        /// The artifact.
+        path: String,
+        /// The loader's words.
+        message: String,
+    },
+    /// It is not an artifact of this version.
+    #[error("{path} was built for another version of replay")]
+    Version {
+        /// The artifact.
+        path: String,
+    },
+}
+
+/// The entry points of an artifact; it stays loaded until the process ends.
+#[derive(Clone, Copy)]
+pub struct Artifact {
+    bind: BindFn,
+    thread: ThreadFn,
+    call: CallFn,
+}
+
+impl Artifact {
+    /// Loads the shared object at `path`.
+    ///
+    /// # Errors
+    /// [`LoadError`] if it is not a shared object with the entry points.
+    pub fn load(path: &Path) -> Result<Artifact, LoadError> {
+        let name = path.display().to_string();
+        let c_path = CString::new(path.as_os_str().as_bytes()).map_err(|_| LoadError::Open {
+            path: name.clone(),
+            message: "the path holds a null byte".to_owned(),
+        })?;
+        // SAFETY: runs the initialisers of code that this process exists to run.
+        let handle = unsafe { libc::dlopen(c_path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
+        if handle.is_null() {
+            return Err(LoadError::Open { path: name, message: last_error() });
+        }
+        let symbol = |symbol: &CStr| {
+            // SAFETY: the handle is open and stays so.
+            let address = unsafe { libc::dlsym(handle, symbol.as_ptr()) };
+            (!address.is_null())
+                .then_some(address)
+                .ok_or_else(|| LoadError::Version { path: name.clone() })
+        };
+        // SAFETY: the headers define these functions with these types.
+        unsafe {
+            Ok(Artifact {
+                bind: std::mem::transmute::<*mut c_void, BindFn>(symbol(c"replay_bind")?),
+                thread: std::mem::transmute::<*mut c_void, ThreadFn>(symbol(c"replay_thread")?),
+                call: std::mem::transmute::<*mut c_void, CallFn>(symbol(c"replay_call")?),
+            })
+        }
+    }
+
+    /// Hands the table to the artifact.
+    ///
+    /// # Errors
+    /// [`LoadError::Version`] if the artifact's table has another size.
+    pub fn bind(&self, abi: &'static Abi, rounding: i32, path: &Path) -> Result<(), LoadError> {
+        // SAFETY: the table lives as long as the process.
+        let status = unsafe { (self.bind)(abi, size_of::<Abi>(), rounding) };
+        if status == 0 {
+            Ok(())
+        } else {
+            Err(LoadError::Version { path: path.display().to_string() })
+        }
+    }
+
+    /// Where the built-in variables of the calling operating-system thread are.
+    pub fn thread_pointers(&self) -> ThreadPointers {
+        let null = std::ptr::null_mut();
+        let mut pointers = ThreadPointers {
+            thread_idx: null,
+            block_idx: null,
+            block_dim: null,
+            grid_dim: null,
+            block: null.cast(),
+        };
+        // SAFETY: fills in the addresses of thread-local variables.
+        unsafe { (self.thread)(&raw mut pointers) };
+        pointers
+    }
+
+    /// Runs the harness's statements.
+    ///
+    /// # Safety
+    /// `tensors`, `sizes` and `strides` must be what the artifact was compiled for: pointers to
+    /// tensors and scalars in the harness's order, sizes in the order of their names.
+    pub unsafe fn call(&self, tensors: &[*mut c_void], sizes: &[i64], strides: &[*const i64]) {
+        // SAFETY: promised by the caller.
+        unsafe { (self.call)(tensors.as_ptr(), sizes.as_ptr(), strides.as_ptr()) };
+    }
+}
+
+fn last_error() -> String {
+    // SAFETY: dlerror returns null or a C string that is valid until the next call.
+    unsafe {
+        let message = libc::dlerror();
+        if message.is_null() {
+            return "unknown error of the loader".to_owned();
+        }
+        CStr::from_ptr(message).to_string_lossy().into_owned()
+    }
+}

@@ -1,0 +1,565 @@
+//! Runs the threads of one thread block as coroutines on one operating-system thread.
+//!
+//! Threads run one after the other in a fixed order, each until it waits for others (a barrier or
+//! a collective of its warp) or ends. A thread that never waits costs no switch: the next one
+//! starts on the same stack.
+#![allow(unsafe_code)]
+
+use std::cell::Cell;
+use std::ffi::c_void;
+use std::io;
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+use super::fiber::{Stacks, switch};
+use super::order::Order;
+use super::positions::Positions;
+use super::waiting::{WaitingGroup, group};
+use super::warp::{LANES, Lanes, Offer, bits};
+use crate::runtime::Place;
+use crate::runtime::abi::{BlockState, Site, ThreadPointers, Thunk, barrier_op};
+
+/// The most threads that a block may have, on every device.
+pub const MAX_THREADS: usize = 1024;
+/// Stacks for fewer threads are not worth making anew for a larger block.
+const LEAST_STACKS: usize = 256;
+
+/// The shape of the launch that a block belongs to.
+#[derive(Clone, Copy, Debug)]
+pub struct Shape {
+    /// Blocks along x, y, z.
+    pub grid: [u32; 3],
+    /// Threads of a block along x, y, z.
+    pub block: [u32; 3],
+}
+
+impl Shape {
+    /// The threads of one block.
+    pub fn threads(&self) -> usize {
+        self.block.iter().map(|&size| size as usize).product()
+    }
+
+    /// The blocks of the grid.
+    pub fn blocks(&self) -> u64 {
+        self.grid.iter().map(|&size| u64::from(size)).product()
+    }
+
+    /// The index of block `linear` along x, y, z.
+    pub fn block_index(&self, linear: u64) -> [u32; 3] {
+        let [x, y] = [u64::from(self.grid[0]), u64::from(self.grid[1])];
+        [(linear % x) as u32, (linear / x % y) as u32, (linear / (x * y)) as u32]
+    }
+
+    /// The index of thread `linear` of a block along x, y, z.
+    pub fn thread_index(&self, linear: usize) -> [u32; 3] {
+        let [x, y] = [self.block[0] as usize, self.block[1] as usize];
+        [(linear % x) as u32, (linear / x % y) as u32, (linear / (x * y)) as u32]
+    }
+}
+
+/// A kernel with its arguments.
+#[derive(Clone, Copy)]
+pub struct Kernel {
+    /// Its name, a literal of the artifact.
+    pub name: &'static str,
+    /// Runs one thread of it.
+    pub thunk: Thunk,
+    /// A pointer to each argument.
+    pub args: *mut *mut c_void,
+}
+
+/// What a thread waits for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Wait {
+    Nothing,
+    Barrier,
+    Warp,
+}
+
+/// One thread of the block, in a cache line of its own.
+#[derive(Clone, Copy)]
+#[repr(align(64))]
+struct Thread {
+    /// Where it goes on; 0 before it has begun.
+    context: usize,
+    /// Where it waits.
+    site: Site,
+    /// `threadIdx`.
+    index: [u32; 3],
+    /// Its linear index.
+    linear: u32,
+    stack: u32,
+    wait: Wait,
+}
+
+/// A context to continue, and where to save the one that is left.
+struct Handover {
+    save: *mut usize,
+    to: usize,
+}
+
+/// Ends the replay because some threads of a block wait for others that never come.
+pub type Deadlock = fn(&[WaitingGroup]) -> !;
+
+/// One operating-system thread's machinery for running blocks.
+pub struct BlockRunner {
+    // Hot: read and written at every barrier.
+    position: usize,
+    words: usize,
+    live_count: u32,
+    barrier: Barrier,
+    ready: Positions,
+    /// The positions whose thread has not ended.
+    live: Positions,
+    /// By position in the order of the threads.
+    threads: Box<[Thread; MAX_THREADS]>,
+    pointers: ThreadPointers,
+    released: Barrier,
+
+    kernel: Option<Kernel>,
+    thread_count: usize,
+    caller: usize,
+    warps: Box<[Lanes; MAX_THREADS / LANES]>,
+    stacks: Option<Stacks>,
+    free_stacks: Vec<u32>,
+    deadlock: Deadlock,
+    /// The block shape and the order that `threads` and `position_of` are made for.
+    tables_for: Option<([u32; 3], Order)>,
+    position_of: Vec<u16>,
+    /// This runner's entry of [`RUNNING`], if there was room.
+    running: Option<&'static AtomicPtr<BlockRunner>>,
+}
+
+/// The barrier that threads gather at, or the one released last.
+#[derive(Clone, Copy)]
+struct Barrier {
+    arrived: u32,
+    predicates: u32,
+    site: Site,
+    sites_differ: bool,
+}
+
+impl Barrier {
+    const EMPTY: Barrier = Barrier {
+        arrived: 0,
+        predicates: 0,
+        site: Site { file: std::ptr::null(), line: 0 },
+        sites_differ: false,
+    };
+}
+
+thread_local! {
+    static CURRENT: Cell<*mut BlockRunner> = const { Cell::new(std::ptr::null_mut()) };
+}
+
+/// The runners that run a block now, for whoever must say what the process is at.
+static RUNNING: [AtomicPtr<BlockRunner>; 256] =
+    [const { AtomicPtr::new(std::ptr::null_mut()) }; 256];
+
+/// The runner of the block whose thread calls.
+///
+/// A switch runs other threads, which change the runner: no reference may live across one.
+///
+/// # Safety
+/// Must be called from a thread of a kernel that runs.
+#[inline(always)]
+unsafe fn current<'a>() -> &'a mut BlockRunner {
+    // SAFETY: `run` set it for the time in which a kernel's threads run on this OS thread.
+    unsafe { &mut *CURRENT.get() }
+}
+
+/// The kernel, block and thread that run on this operating-system thread, if one does.
+pub fn place() -> Option<Place> {
+    place_of(CURRENT.get())
+}
+
+/// The kernel, block and thread that run here, else on any other operating-system thread.
+pub fn place_anywhere() -> Option<Place> {
+    place().or_else(|| RUNNING.iter().find_map(|entry| place_of(entry.load(Ordering::Acquire))))
+}
+
+fn place_of(runner: *const BlockRunner) -> Option<Place> {
+    if runner.is_null() {
+        return None;
+    }
+    // SAFETY: a runner that runs lives, and so does its artifact; both are only read.
+    unsafe {
+        let pointers = &(*runner).pointers;
+        let kernel = (*runner).kernel?;
+        Some((kernel.name, *pointers.block_idx, *pointers.thread_idx))
+    }
+}
+
+/// Whether `address` is the guard page of a stack of the block that runs here.
+pub fn stack_overflowed_at(address: usize) -> bool {
+    let runner = CURRENT.get();
+    // SAFETY: a runner that is current lives; its stacks are only read.
+    let stacks = (!runner.is_null()).then(|| unsafe { &(*runner).stacks });
+    stacks.and_then(Option::as_ref).is_some_and(|stacks| stacks.overflowed_at(address))
+}
+
+/// `__syncthreads` and its forms: returns the combined predicate once every thread has come.
+///
+/// # Safety
+/// Must be called from a thread of a kernel that runs.
+pub unsafe extern "C" fn barrier(op: u32, predicate: u32, site: Site) -> u32 {
+    // SAFETY: passed on to the caller; the two references do not live across the switch.
+    unsafe {
+        if let Some(Handover { save, to }) = current().arrive_at_barrier(predicate, site) {
+            switch(save, to);
+        }
+        if op == barrier_op::PLAIN {
+            return 0;
+        }
+        let Barrier { arrived, predicates, .. } = current().released;
+        match op {
+            barrier_op::COUNT => predicates,
+            barrier_op::AND => u32::from(predicates == arrived),
+            _ => u32::from(predicates != 0),
+        }
+    }
+}
+
+/// A collective of the lanes in `mask`: returns this lane's result once all of them have come.
+///
+/// # Safety
+/// Must be called from a thread of a kernel that runs.
+pub unsafe extern "C" fn warp_collective(
+    op: u32,
+    mask: u32,
+    value: u64,
+    argument: u32,
+    site: Site,
+) -> u64 {
+    // SAFETY: as in `barrier`.
+    unsafe {
+        let offer = Offer { op, mask, value, argument };
+        if let Some(Handover { save, to }) = current().arrive_at_collective(offer, site) {
+            switch(save, to);
+        }
+        current().collective_result()
+    }
+}
+
+/// The lanes of the current warp whose threads have not ended.
+///
+/// # Safety
+/// Must be called from a thread of a kernel that runs.
+pub unsafe extern "C" fn active_mask() -> u32 {
+    // SAFETY: passed on to the caller.
+    let runner = unsafe { current() };
+    runner.warps[runner.warp_and_lane().0].live
+}
+
+/// Lets the other threads of the block run that can.
+///
+/// # Safety
+/// Must be called from a thread of a kernel that runs.
+pub unsafe extern "C" fn yield_thread() {
+    // SAFETY: as in `barrier`.
+    unsafe {
+        if let Some(Handover { save, to }) = current().hand_over() {
+            switch(save, to);
+        }
+    }
+}
+
+/// Where every stack begins: runs threads until one of them waits; never returns.
+extern "C" fn run_threads() -> ! {
+    loop {
+        // SAFETY: stacks are only switched to from `BlockRunner::run`; no reference lives on.
+        unsafe {
+            let kernel = current().kernel.expect("begin_launch came first");
+            (kernel.thunk)(kernel.args);
+            if let Some(Handover { save, to }) = current().end_thread() {
+                switch(save, to);
+            }
+        }
+    }
+}
+
+impl BlockRunner {
+    /// A runner for the operating-system thread whose built-in variables are at `pointers`.
+    pub fn new(pointers: ThreadPointers, deadlock: Deadlock) -> BlockRunner {
+        const UNUSED: Thread = Thread {
+            context: 0,
+            site: Site { file: std::ptr::null(), line: 0 },
+            index: [0; 3],
+            linear: 0,
+            stack: 0,
+            wait: Wait::Nothing,
+        };
+        BlockRunner {
+            position: 0,
+            words: 0,
+            live_count: 0,
+            barrier: Barrier::EMPTY,
+            ready: Positions::default(),
+            live: Positions::default(),
+            threads: Box::new([UNUSED; MAX_THREADS]),
+            pointers,
+            released: Barrier::EMPTY,
+            kernel: None,
+            thread_count: 0,
+            caller: 0,
+            warps: Box::new([Lanes::default(); MAX_THREADS / LANES]),
+            stacks: None,
+            free_stacks: Vec::new(),
+            deadlock,
+            tables_for: None,
+            position_of: Vec::new(),
+            running: None,
+        }
+    }
+
+    /// The engine's state for device code on this operating-system thread.
+    pub fn state(&mut self) -> &mut BlockState {
+        // SAFETY: thread-local storage of the artifact, alive as long as the process.
+        unsafe { &mut *self.pointers.block }
+    }
+
+    /// Sets the launch whose blocks are run next.
+    ///
+    /// # Errors
+    /// If no memory can be had for the stacks.
+    pub fn begin_launch(&mut self, kernel: Kernel, shape: Shape, order: Order) -> io::Result<()> {
+        let threads = shape.threads();
+        if self.stacks.as_ref().is_none_or(|stacks| stacks.count() < threads) {
+            self.stacks = None;
+            let stacks = Stacks::new(threads.max(LEAST_STACKS))?;
+            // From the last to the first, so that they are popped in order.
+            self.free_stacks = (0..stacks.count() as u32).rev().collect();
+            self.stacks = Some(stacks);
+        }
+        if self.tables_for != Some((shape.block, order)) {
+            self.position_of = vec![0; threads];
+            for (position, linear) in order.threads(threads).into_iter().enumerate() {
+                self.position_of[usize::from(linear)] = position as u16;
+                self.threads[position].linear = linear.into();
+                self.threads[position].index = shape.thread_index(linear.into());
+            }
+            self.tables_for = Some((shape.block, order));
+        }
+        self.thread_count = threads;
+        self.words = threads.div_ceil(64);
+        self.kernel = Some(kernel);
+        // SAFETY: thread-local storage of the artifact.
+        unsafe {
+            *self.pointers.block_dim = shape.block;
+            *self.pointers.grid_dim = shape.grid;
+        }
+        Ok(())
+    }
+
+    /// Runs the block with index `block` to its end.
+    pub fn run(&mut self, block: [u32; 3]) {
+        // SAFETY: thread-local storage of the artifact.
+        unsafe { *self.pointers.block_idx = block };
+        self.live.fill(self.thread_count);
+        self.ready.fill(self.thread_count);
+        self.barrier = Barrier::EMPTY;
+        self.live_count = self.thread_count as u32;
+        for thread in &mut self.threads[..self.thread_count] {
+            thread.context = 0;
+            thread.wait = Wait::Nothing;
+        }
+        for warp in 0..self.thread_count.div_ceil(LANES) {
+            self.warps[warp].reset(self.thread_count - warp * LANES);
+        }
+        self.state().in_kernel = 1;
+        let first = self.start(0);
+        self.enter(0);
+        self.announce(true);
+        // SAFETY: `first` was prepared just now; the last thread to end comes back here.
+        unsafe { switch(&raw mut self.caller, first) };
+        self.announce(false);
+        // The last thread to end could not give its stack back: it ran on it.
+        let last = self.threads[self.position].stack;
+        self.free_stacks.push(last);
+        self.state().in_kernel = 0;
+    }
+
+    /// Says on this operating-system thread, and to all, whether a block runs here.
+    fn announce(&mut self, runs: bool) {
+        let this: *mut BlockRunner = if runs { self } else { std::ptr::null_mut() };
+        CURRENT.set(this);
+        if self.running.is_none() {
+            let null = std::ptr::null_mut();
+            self.running = RUNNING.iter().find(|entry| {
+                entry.compare_exchange(null, this, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+            });
+        }
+        if let Some(entry) = self.running {
+            entry.store(this, Ordering::Release);
+        }
+    }
+
+    /// The warp of the current thread, and its lane.
+    fn warp_and_lane(&self) -> (usize, usize) {
+        let linear = self.threads[self.position].linear as usize;
+        (linear / LANES, linear % LANES)
+    }
+
+    /// Gives the thread at `position`, which has not begun, a stack to begin on.
+    fn start(&mut self, position: usize) -> usize {
+        let stack = self.free_stacks.pop().expect("there is a stack for every thread");
+        self.threads[position].stack = stack;
+        let stacks = self.stacks.as_ref().expect("begin_launch came first");
+        stacks.prepare(stack as usize, run_threads)
+    }
+
+    /// Makes the thread at `position` the one whose built-in variables are seen.
+    #[inline(always)]
+    fn enter(&mut self, position: usize) {
+        self.position = position;
+        let thread = &self.threads[position % MAX_THREADS];
+        // SAFETY: thread-local storage of the artifact.
+        unsafe {
+            *self.pointers.thread_idx = thread.index;
+            (*self.pointers.block).linear_thread = thread.linear;
+        }
+    }
+
+    /// From the current thread, which cannot go on now, to the next that can.
+    #[inline(always)]
+    fn hand_over(&mut self) -> Option<Handover> {
+        let from = self.position;
+        let Some(to) = self.ready.next_after(from, self.words) else { self.report_deadlock() };
+        if to == from {
+            return None;
+        }
+        let mut context = self.threads[to % MAX_THREADS].context;
+        if context == 0 {
+            context = self.start(to);
+        }
+        self.enter(to);
+        Some(Handover { save: &raw mut self.threads[from % MAX_THREADS].context, to: context })
+    }
+
+    #[inline(always)]
+    fn arrive_at_barrier(&mut self, predicate: u32, site: Site) -> Option<Handover> {
+        let thread = &mut self.threads[self.position % MAX_THREADS];
+        thread.site = site;
+        thread.wait = Wait::Barrier;
+        if self.barrier.arrived == 0 {
+            self.barrier.site = site;
+        }
+        self.barrier.sites_differ |= self.barrier.site != site;
+        self.barrier.predicates += predicate;
+        self.barrier.arrived += 1;
+        self.ready.remove(self.position);
+        if self.barrier.arrived == self.live_count {
+            self.release_barrier();
+        }
+        self.hand_over()
+    }
+
+    /// Lets the threads at the barrier go: every thread that has not ended is there.
+    #[inline(never)]
+    fn release_barrier(&mut self) {
+        if self.barrier.sites_differ {
+            self.report_deadlock();
+        }
+        let words = self.words;
+        self.ready.0[..words].copy_from_slice(&self.live.0[..words]);
+        self.released = std::mem::replace(&mut self.barrier, Barrier::EMPTY);
+    }
+
+    fn arrive_at_collective(&mut self, offer: Offer, site: Site) -> Option<Handover> {
+        let (warp, lane) = self.warp_and_lane();
+        let thread = &mut self.threads[self.position];
+        thread.site = site;
+        thread.wait = Wait::Warp;
+        self.ready.remove(self.position);
+        self.warps[warp].offers[lane] = offer;
+        self.warps[warp].arrived |= 1 << lane;
+        let freed = self.warps[warp].complete(offer);
+        self.resume_lanes(warp, freed);
+        if freed >> lane & 1 == 1 { None } else { self.hand_over() }
+    }
+
+    fn resume_lanes(&mut self, warp: usize, lanes: u32) {
+        for lane in bits(lanes) {
+            self.ready.insert(usize::from(self.position_of[warp * LANES + lane]));
+        }
+    }
+
+    fn collective_result(&self) -> u64 {
+        let (warp, lane) = self.warp_and_lane();
+        self.warps[warp].results[lane]
+    }
+
+    /// The current thread has ended: the next one runs on this stack (`None`) or on its own.
+    fn end_thread(&mut self) -> Option<Handover> {
+        let ended = self.position;
+        let (warp, lane) = self.warp_and_lane();
+        self.ready.remove(ended);
+        self.live.remove(ended);
+        self.live_count -= 1;
+        self.warps[warp].live &= !(1 << lane);
+        let save = &raw mut self.threads[ended].context;
+        if self.live_count == 0 {
+            return Some(Handover { save, to: self.caller });
+        }
+        if self.barrier.arrived == self.live_count {
+            self.release_barrier();
+        }
+        // Whoever waited for this lane need not any more.
+        for waiting in bits(self.warps[warp].arrived) {
+            if self.warps[warp].arrived >> waiting & 1 == 1 {
+                let offer = self.warps[warp].offers[waiting];
+                let freed = self.warps[warp].complete(offer);
+                self.resume_lanes(warp, freed);
+            }
+        }
+        let Some(to) = self.ready.next_after(ended, self.words) else { self.report_deadlock() };
+        self.enter(to);
+        let stack = self.threads[ended].stack;
+        if self.threads[to].context != 0 {
+            self.free_stacks.push(stack);
+            return Some(Handover { save, to: self.threads[to].context });
+        }
+        self.threads[to].stack = stack;
+        None
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn report_deadlock(&self) -> ! {
+        (self.deadlock)(&self.waiting_groups())
+    }
+
+    /// The threads of the block by where they wait, in the order of their first thread.
+    fn waiting_groups(&self) -> Vec<WaitingGroup> {
+        group((0..self.thread_count).map(|linear| self.waiting_place(linear)))
+    }
+
+    fn waiting_place(&self, linear: usize) -> String {
+        let (warp, lane) = (linear / LANES, linear % LANES);
+        let thread = &self.threads[usize::from(self.position_of[linear])];
+        let site = thread.site.describe();
+        match thread.wait {
+            _ if self.warps[warp].live >> lane & 1 == 0 => "ended".to_owned(),
+            Wait::Nothing => "did not wait".to_owned(),
+            Wait::Barrier => format!("at the barrier at {site}"),
+            Wait::Warp => {
+                let mask = self.warps[warp].offers[lane].mask;
+                format!("for the lanes {mask:#010x} of its warp at {site}")
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn linear_indices_follow_x_then_y_then_z() {
+        let shape = Shape { grid: [2, 3, 4], block: [4, 2, 2] };
+        assert_eq!(shape.block_index(0), [0, 0, 0]);
+        assert_eq!(shape.block_index(1), [1, 0, 0]);
+        assert_eq!(shape.block_index(2), [0, 1, 0]);
+        assert_eq!(shape.block_index(23), [1, 2, 3]);
+        assert_eq!(shape.thread_index(15), [3, 1, 1]);
+    }
+}

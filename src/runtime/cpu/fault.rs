@@ -1,0 +1,125 @@
+//! Turns the signals that a crash or the parent raises into a last report.
+//!
+//! The handlers run on a stack of their own, neither allocate nor wait, and end the process.
+#![allow(unsafe_code)]
+
+use std::fmt::Write;
+use std::sync::OnceLock;
+
+use super::block;
+use super::memory::Memory;
+use super::shared;
+use crate::runtime::REPORTED;
+use crate::runtime::report::Reporter;
+
+const STACK_BYTES: usize = 64 << 10;
+
+struct Context {
+    memory: &'static Memory,
+    descriptor: i32,
+}
+
+static CONTEXT: OnceLock<Context> = OnceLock::new();
+
+/// Installs the handlers for the whole process; each operating-system thread that runs device
+/// code calls [`use_own_stack`] as well.
+pub fn install(memory: &'static Memory, reporter: &Reporter) {
+    let context = Context { memory, descriptor: reporter.descriptor() };
+    if CONTEXT.set(context).is_err() {
+        return;
+    }
+    let signals =
+        [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGABRT, libc::SIGTERM];
+    for signal in signals {
+        // SAFETY: `handle` keeps to what a signal handler may do.
+        unsafe {
+            let mut action: libc::sigaction = std::mem::zeroed();
+            action.sa_sigaction = handle as *const () as usize;
+            action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_RESETHAND;
+            libc::sigaction(signal, &action, std::ptr::null_mut());
+        }
+    }
+}
+
+/// Gives signal handlers of this operating-system thread a stack of their own: the stack of a
+/// CUDA thread may be what overflowed.
+pub fn use_own_stack() {
+    let stack = Box::leak(vec![0u8; STACK_BYTES].into_boxed_slice());
+    // SAFETY: the memory is leaked, so it outlives the thread.
+    unsafe {
+        let alternative =
+            libc::stack_t { ss_sp: stack.as_mut_ptr().cast(), ss_flags: 0, ss_size: STACK_BYTES };
+        libc::sigaltstack(&alternative, std::ptr::null_mut());
+    }
+}
+
+/// A line of text without allocation; what does not fit is dropped.
+struct Line {
+    bytes: [u8; 2048],
+    len: usize,
+}
+
+impl Write for Line {
+    fn write_str(&mut self, text: &str) -> std::fmt::Result {
+        for &byte in text.as_bytes() {
+            // The line is JSON, its strings hold names and paths: what would need an escape in
+            // them is replaced, and quotes are only written by `handle` itself, as \u{1}.
+            let byte = match byte {
+                b'"' | b'\\' => b'\'',
+                1 => b'"',
+                b'\n' => b'\n',
+                0..=31 => b' ',
+                other => other,
+            };
+            if self.len < self.bytes.len() {
+                self.bytes[self.len] = byte;
+                self.len += 1;
+            }
+        }
+        Ok(())
+    }
+}
+
+extern "C" fn handle(signal: i32, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
+    let Some(context) = CONTEXT.get() else { return };
+    // SAFETY: the system passes the information about this signal.
+    let address = unsafe { (*info).si_addr() } as usize;
+    let mut line = Line { bytes: [0; 2048], len: 0 };
+    let place = if signal == libc::SIGTERM { block::place_anywhere() } else { block::place() };
+    let what = match signal {
+        libc::SIGSEGV | libc::SIGBUS if block::stack_overflowed_at(address) => "stack overflow",
+        libc::SIGSEGV | libc::SIGBUS => "out-of-bounds access",
+        libc::SIGFPE => "integer division by zero",
+        libc::SIGILL => "illegal instruction",
+        libc::SIGTERM => "timeout",
+        _ => "aborted",
+    };
+    let _ = write!(line, "{{\x01fault\x01:{{\x01what\x01:\x01{what}\x01,\x01detail\x01:\x01");
+    match signal {
+        libc::SIGSEGV | libc::SIGBUS => {
+            let _ = write!(line, "address {address:#x}: ");
+            if shared::overrun_at(address) {
+                let _ = line.write_str("past the end of dynamic shared memory");
+            } else if block::stack_overflowed_at(address) {
+                let _ = line.write_str("the local variables of a thread need more than 128 KiB");
+            } else {
+                context.memory.describe(address, &mut line);
+            }
+        }
+        libc::SIGABRT => {
+            let _ = line.write_str("the code called abort(), or an exception was not caught");
+        }
+        _ => {}
+    }
+    let _ = line.write_str("\x01");
+    if let Some((kernel, block, thread)) = place {
+        let _ = write!(line, ",\x01kernel\x01:\x01{kernel}\x01");
+        let _ = write!(line, ",\x01block\x01:{block:?},\x01thread\x01:{thread:?}");
+    }
+    let _ = line.write_str("}}\n");
+    // SAFETY: writes to the pipe and ends the process, as signal handlers may.
+    unsafe {
+        libc::write(context.descriptor, line.bytes.as_ptr().cast(), line.len);
+        libc::_exit(REPORTED);
+    }
+}

@@ -1,0 +1,245 @@
+//! Stacks for CUDA threads and the switch between them.
+//!
+//! A switch saves the callee-saved registers of the platform's C calling convention, swaps the
+//! stack pointer, and is symmetric: a thread hands over to the next one directly, without a
+//! detour through a scheduler. The rounding mode is not saved: it is one per replay.
+#![allow(unsafe_code)]
+
+use std::io;
+
+/// Usable bytes of one stack, apart from its guard page.
+const STACK_BYTES: usize = 128 << 10;
+
+/// Equally aligned stacks compete for the same cache sets: their tops are shifted against each
+/// other by this many bytes times the index, within a page, which visits every set in turn.
+const TOP_SHIFT: usize = 320;
+const SHIFT_PERIOD: usize = 4096;
+
+/// A slab of stacks, each with a guard page below it.
+pub struct Stacks {
+    base: *mut u8,
+    slot: usize,
+    count: usize,
+}
+
+// SAFETY: a slab is plain memory; whoever owns it decides which thread runs on it.
+unsafe impl Send for Stacks {}
+
+impl Stacks {
+    /// Reserves `count` stacks; their pages are committed when they are first touched.
+    pub fn new(count: usize) -> io::Result<Stacks> {
+        let page = page_bytes();
+        let slot = STACK_BYTES + page;
+        // SAFETY: an anonymous mapping at an address of the kernel's choice.
+        let base = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                slot * count,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+                -1,
+                0,
+            )
+        };
+        if base == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let stacks = Stacks { base: base.cast(), slot, count };
+        for index in 0..count {
+            // SAFETY: the page lies inside the mapping made above.
+            if unsafe { libc::mprotect(stacks.guard(index).cast(), page, libc::PROT_NONE) } != 0 {
+                return Err(io::Error::last_os_error());
+            }
+        }
+        Ok(stacks)
+    }
+
+    /// The number of stacks.
+    pub fn count(&self) -> usize {
+        self.count
+    }
+
+    /// Whether `address` lies in the guard page of one of the stacks.
+    pub fn overflowed_at(&self, address: usize) -> bool {
+        let base = self.base as usize;
+        (base..base + self.slot * self.count).contains(&address)
+            && (address - base) % self.slot < page_bytes()
+    }
+
+    fn guard(&self, index: usize) -> *mut u8 {
+        // SAFETY: `index` is below `count`, so the address lies inside the mapping.
+        unsafe { self.base.add(index * self.slot) }
+    }
+
+    /// The stack pointer from which stack `index` starts to run `entry` when it is switched to.
+    pub fn prepare(&self, index: usize, entry: extern "C" fn() -> !) -> usize {
+        assert!(index < self.count, "stack {index} of {}", self.count);
+        let end = self.guard(index) as usize + self.slot;
+        let top = (end - TOP_SHIFT * index % SHIFT_PERIOD) & !15;
+        // SAFETY: the frame lies at the top of the stack, which nobody runs on yet.
+        unsafe { arch::first_frame(top, entry) }
+    }
+}
+
+impl Drop for Stacks {
+    fn drop(&mut self) {
+        // SAFETY: unmaps what `new` mapped; the owner no longer runs on it.
+        unsafe { libc::munmap(self.base.cast(), self.slot * self.count) };
+    }
+}
+
+/// Bytes of a page of memory.
+pub fn page_bytes() -> usize {
+    // SAFETY: sysconf reads a constant of the system.
+    unsafe { libc::sysconf(libc::_SC_PAGESIZE) as usize }
+}
+
+pub use arch::switch;
+
+#[cfg(target_arch = "x86_64")]
+mod arch {
+    use std::arch::asm;
+
+    /// Saves the current context to `*save` and continues the one saved as `to`.
+    ///
+    /// Part of its caller, and it jumps where a function would return: the processor's prediction of
+    /// returns then holds for the thread that continues, which waits at the same call as a rule.
+    ///
+    /// # Safety
+    /// `to` must come from `Stacks::prepare` or from a `save` that has not been continued since.
+    #[inline(always)]
+    pub unsafe fn switch(save: *mut usize, to: usize) {
+        // SAFETY: every register that the compiler may hold values in is saved here or named as
+        // changed; the stack is the context's own again when it continues.
+        unsafe {
+            asm!(
+                "lea rax, [rip + 2f]",
+                "push rax",
+                "push rbp",
+                "push rbx",
+                "mov [rdi], rsp",
+                "mov rsp, rsi",
+                "pop rbx",
+                "pop rbp",
+                "pop rax",
+                "jmp rax",
+                "2:",
+                inout("rdi") save => _,
+                inout("rsi") to => _,
+                lateout("r12") _,
+                lateout("r13") _,
+                lateout("r14") _,
+                lateout("r15") _,
+                clobber_abi("C"),
+            );
+        }
+    }
+
+    /// Lays out what `switch` pops; at `entry` the stack is aligned as after a call.
+    pub unsafe fn first_frame(top: usize, entry: extern "C" fn() -> !) -> usize {
+        let frame = (top - 32) as *mut usize;
+        // SAFETY: the caller owns the stack below `top`.
+        unsafe {
+            frame.write(0);
+            frame.add(1).write(0);
+            frame.add(2).write(entry as usize);
+            frame.add(3).write(0);
+        }
+        frame as usize
+    }
+}
+
+#[cfg(target_arch = "aarch64")]
+mod arch {
+    use std::arch::naked_asm;
+
+    /// Saves the current context to `*save` and continues the one saved as `to`.
+    ///
+    /// # Safety
+    /// `to` must come from `Stacks::prepare` or from a `save` that has not been continued since.
+    #[unsafe(naked)]
+    pub unsafe extern "C" fn switch(save: *mut usize, to: usize) {
+        naked_asm!(
+            "sub sp, sp, #160",
+            "stp x19, x20, [sp]",
+            "stp x21, x22, [sp, #16]",
+            "stp x23, x24, [sp, #32]",
+            "stp x25, x26, [sp, #48]",
+            "stp x27, x28, [sp, #64]",
+            "stp x29, x30, [sp, #80]",
+            "stp d8, d9, [sp, #96]",
+            "stp d10, d11, [sp, #112]",
+            "stp d12, d13, [sp, #128]",
+            "stp d14, d15, [sp, #144]",
+            "mov x9, sp",
+            "str x9, [x0]",
+            "mov sp, x1",
+            "ldp x19, x20, [sp]",
+            "ldp x21, x22, [sp, #16]",
+            "ldp x23, x24, [sp, #32]",
+            "ldp x25, x26, [sp, #48]",
+            "ldp x27, x28, [sp, #64]",
+            "ldp x29, x30, [sp, #80]",
+            "ldp d8, d9, [sp, #96]",
+            "ldp d10, d11, [sp, #112]",
+            "ldp d12, d13, [sp, #128]",
+            "ldp d14, d15, [sp, #144]",
+            "add sp, sp, #160",
+            "ret",
+        )
+    }
+
+    /// Lays out what `switch` loads: all zero but the link register.
+    pub unsafe fn first_frame(top: usize, entry: extern "C" fn() -> !) -> usize {
+        let frame = (top - 160) as *mut usize;
+        // SAFETY: the caller owns the stack below `top`.
+        unsafe {
+            for word in 0..20 {
+                frame.add(word).write(0);
+            }
+            frame.add(11).write(entry as usize);
+        }
+        frame as usize
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
+
+    thread_local! {
+        static MAIN: Cell<usize> = const { Cell::new(0) };
+        static FIBER: Cell<usize> = const { Cell::new(0) };
+        static STEPS: Cell<u32> = const { Cell::new(0) };
+    }
+
+    extern "C" fn count_steps() -> ! {
+        loop {
+            STEPS.set(STEPS.get() + 1);
+            // SAFETY: MAIN was saved by the switch that continued this fiber.
+            unsafe { switch(FIBER.with(Cell::as_ptr), MAIN.get()) };
+        }
+    }
+
+    #[test]
+    fn a_fiber_runs_from_switch_to_switch() {
+        let stacks = Stacks::new(4).unwrap();
+        FIBER.set(stacks.prepare(3, count_steps));
+        for steps in 1..=3 {
+            // SAFETY: FIBER holds the prepared or the last saved context.
+            unsafe { switch(MAIN.with(Cell::as_ptr), FIBER.get()) };
+            assert_eq!(STEPS.get(), steps);
+        }
+    }
+
+    #[test]
+    fn the_page_below_a_stack_is_its_guard() {
+        let stacks = Stacks::new(2).unwrap();
+        let base = stacks.base as usize;
+        assert!(stacks.overflowed_at(base + 8));
+        assert!(!stacks.overflowed_at(base + page_bytes()));
+        assert!(stacks.overflowed_at(base + stacks.slot));
+        assert!(!stacks.overflowed_at(base - 1));
+    }
+}

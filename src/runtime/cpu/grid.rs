@@ -1,0 +1,211 @@
+//! Spreads the blocks of a grid over the cores, in an order that does not depend on their number.
+//!
+//! Blocks are handed out in order. A block that is about to change memory by an atomic operation
+//! waits until every earlier block has ended: then the order of atomics is that of the blocks.
+#![allow(unsafe_code)]
+
+use std::cell::Cell;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
+
+use super::block::{BlockRunner, Kernel, Shape};
+use super::order::Order;
+use super::shared::SharedMemory;
+use crate::runtime::end;
+
+/// Fewer CUDA threads than this are not worth waking other cores for.
+const PARALLEL_THREADS: u64 = 2048;
+
+/// One launch, as every operating-system thread needs it.
+#[derive(Clone, Copy)]
+pub struct Job {
+    /// Grid and block.
+    pub shape: Shape,
+    /// The order of blocks and threads.
+    pub order: Order,
+    /// Bytes of dynamic shared memory.
+    pub shared_bytes: usize,
+    /// The shared memory that a block may have, dynamic and static.
+    pub shared_limit: usize,
+    /// What every thread of it runs.
+    pub kernel: Kernel,
+}
+
+// SAFETY: the arguments are only read, and outlive the launch, which is waited for.
+unsafe impl Send for Job {}
+// SAFETY: as above.
+unsafe impl Sync for Job {}
+
+/// How far the blocks of a launch have come.
+struct Progress {
+    next: AtomicU64,
+    /// By operating-system thread: no block before this one runs on it. One that has not begun
+    /// counts as done: whatever it takes later comes after every block taken before.
+    at: Box<[Padded]>,
+}
+
+/// On a cache line of its own.
+#[repr(align(128))]
+struct Padded(AtomicU64);
+
+impl Progress {
+    fn new(threads: usize) -> Progress {
+        let at = (0..threads).map(|_| Padded(u64::MAX.into())).collect();
+        Progress { next: AtomicU64::new(0), at }
+    }
+
+    /// The next block for `thread`, or none if all `count` are taken.
+    fn take(&self, thread: usize, count: u64) -> Option<u64> {
+        // Until the number is known, the thread counts as being at the earliest it can get.
+        self.at[thread].0.store(self.next.load(Ordering::SeqCst), Ordering::SeqCst);
+        let block = self.next.fetch_add(1, Ordering::SeqCst);
+        let block = if block < count { block } else { u64::MAX };
+        self.at[thread].0.store(block, Ordering::SeqCst);
+        (block != u64::MAX).then_some(block)
+    }
+
+    fn all_before_ended(&self, thread: usize, block: u64) -> bool {
+        let others = self.at.iter().enumerate().filter(|&(other, _)| other != thread);
+        others.into_iter().all(|(_, at)| at.0.load(Ordering::SeqCst) >= block)
+    }
+}
+
+/// What one operating-system thread needs to run blocks.
+pub struct Core {
+    /// Runs one block after the other.
+    pub runner: BlockRunner,
+    /// The shared memory of the block that runs.
+    pub shared: SharedMemory,
+}
+
+struct Turn {
+    progress: *const Progress,
+    thread: usize,
+    block: u64,
+    runner: *mut BlockRunner,
+}
+
+thread_local! {
+    static TURN: Cell<*const Turn> = const { Cell::new(std::ptr::null()) };
+}
+
+/// Waits until every block before the current one has ended.
+///
+/// # Safety
+/// Must be called from a thread of a kernel that runs.
+pub unsafe extern "C" fn atomic_turn() {
+    // SAFETY: set by `run_blocks` on this operating-system thread for the time of the block.
+    unsafe {
+        let turn = &*TURN.get();
+        let mut spins = 0u32;
+        while !(*turn.progress).all_before_ended(turn.thread, turn.block) {
+            spins += 1;
+            if spins < 64 { std::hint::spin_loop() } else { std::thread::yield_now() }
+        }
+        (*turn.runner).state().has_turn = 1;
+    }
+}
+
+fn run_blocks(core: &mut Core, job: &Job, progress: &Progress, thread: usize) {
+    let Core { runner, shared } = core;
+    if let Err(error) = runner.begin_launch(job.kernel, job.shape, job.order) {
+        let detail =
+            format!("no memory for the stacks of {} threads: {error}", job.shape.threads());
+        end("out of memory", detail, None);
+    }
+    shared.begin_launch(job.shared_bytes, job.shared_limit, runner.state());
+    let count = job.shape.blocks();
+    let mut turn = Turn { progress, thread, block: 0, runner };
+    while let Some(position) = progress.take(thread, count) {
+        turn.block = position;
+        TURN.set(&raw const turn);
+        // SAFETY: the runner outlives the loop; nobody else uses it meanwhile.
+        let runner = unsafe { &mut *turn.runner };
+        runner.state().has_turn = u32::from(progress.at.len() == 1);
+        runner.state().restless = 0;
+        shared.begin_block();
+        runner.run(job.shape.block_index(job.order.block(position, count)));
+    }
+    TURN.set(std::ptr::null());
+}
+
+/// The operating-system threads that run blocks; the one that launches is the first of them.
+pub struct Pool {
+    shared: Arc<Shared>,
+    helpers: usize,
+}
+
+struct Shared {
+    work: Mutex<Work>,
+    begun: Condvar,
+    ended: Condvar,
+}
+
+struct Work {
+    job: Option<(Job, Arc<Progress>)>,
+    number: u64,
+    /// Helpers that run blocks of the job.
+    running: usize,
+}
+
+impl Pool {
+    /// A pool of `threads`, the caller included; `core` makes what each of them needs, on it.
+    pub fn new(threads: usize, core: impl Fn() -> Core + Send + Sync + 'static) -> Pool {
+        let work = Work { job: None, number: 0, running: 0 };
+        let shared = Arc::new(Shared {
+            work: Mutex::new(work),
+            begun: Condvar::new(),
+            ended: Condvar::new(),
+        });
+        let core = Arc::new(core);
+        let helpers = threads.saturating_sub(1);
+        for helper in 1..=helpers {
+            let (shared, core) = (Arc::clone(&shared), Arc::clone(&core));
+            std::thread::spawn(move || help(&shared, helper, &mut core()));
+        }
+        Pool { shared, helpers }
+    }
+
+    /// Runs all blocks of `job`; `core` is the calling thread's.
+    pub fn run(&self, core: &mut Core, job: &Job) {
+        let threads = job.shape.blocks().saturating_mul(job.shape.threads() as u64);
+        if self.helpers == 0 || job.shape.blocks() == 1 || threads < PARALLEL_THREADS {
+            return run_blocks(core, job, &Progress::new(1), 0);
+        }
+        let progress = Arc::new(Progress::new(self.helpers + 1));
+        {
+            let mut work = self.shared.work.lock().expect("no helper panics while it holds this");
+            work.job = Some((*job, Arc::clone(&progress)));
+            work.number += 1;
+        }
+        self.shared.begun.notify_all();
+        run_blocks(core, job, &progress, 0);
+        let mut work = self.shared.work.lock().expect("no helper panics while it holds this");
+        // Every block is taken: a helper that has not woken up by now need not.
+        work.job = None;
+        while work.running > 0 {
+            work = self.shared.ended.wait(work).expect("no helper panics while it holds this");
+        }
+    }
+}
+
+fn help(shared: &Shared, helper: usize, core: &mut Core) {
+    let mut done = 0;
+    loop {
+        let mut work = shared.work.lock().expect("nobody panics while holding this");
+        let (job, progress) = loop {
+            match &work.job {
+                Some((job, progress)) if work.number != done => {
+                    break (*job, Arc::clone(progress));
+                }
+                _ => work = shared.begun.wait(work).expect("nobody panics while holding this"),
+            }
+        };
+        done = work.number;
+        work.running += 1;
+        drop(work);
+        run_blocks(core, &job, &progress, helper);
+        shared.work.lock().expect("nobody panics while holding this").running -= 1;
+        shared.ended.notify_one();
+    }
+}

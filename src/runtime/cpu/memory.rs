@@ -1,0 +1,341 @@
+//! Device memory of the CPU: allocations between guard pages, poisoned when they are made.
+//!
+//! An allocation ends where memory begins that may not be touched, but for the bytes that its
+//! alignment needs; those, and the ones before it on its first page, are checked for the poison
+//! when it is freed or at the end. Freed memory stays reserved, so that a late access is caught.
+#![allow(unsafe_code)]
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::sync::Mutex;
+
+use super::fiber::page_bytes;
+use crate::runtime::error::CudaError;
+use crate::summary::Poison;
+
+/// CUDA's alignment of an allocation.
+const ALIGNMENT: usize = 256;
+
+/// Untouchable bytes before and after an allocation; a multiple of every system's page.
+const GUARD_BYTES: usize = 64 << 10;
+
+/// How far from an allocation an access may be to be described by it.
+const NEAR_BYTES: usize = 1 << 20;
+
+/// Freed allocations whose addresses are kept reserved.
+const MAX_FREED: usize = 4096;
+
+struct Allocation {
+    /// The first byte that the user may touch.
+    begin: usize,
+    bytes: usize,
+    /// The mapping, guard pages included.
+    map: usize,
+    map_bytes: usize,
+    label: String,
+    freed: bool,
+}
+
+impl Allocation {
+    fn end(&self) -> usize {
+        self.begin + self.bytes
+    }
+
+    /// What was written on the allocation's pages outside of it.
+    fn overrun(&self, poison: Poison) -> Option<String> {
+        let (pages, pages_end) = (self.map + GUARD_BYTES, self.map + self.map_bytes - GUARD_BYTES);
+        let (label, bytes) = (&self.label, self.bytes);
+        if let Some(offset) = first_change(poison, self.end(), pages_end, bytes) {
+            let byte = bytes + offset;
+            return Some(format!("{label} has {bytes} bytes, byte {byte} was written"));
+        }
+        // Pages are poisoned from their begin, a multiple of eight.
+        let offset = first_change(poison, pages, self.begin, 0)?;
+        let before = self.begin - pages - offset;
+        Some(format!("{label} has {bytes} bytes, a byte {before} before its begin was written"))
+    }
+}
+
+/// All allocations of one replay.
+pub struct Memory {
+    poison: Poison,
+    limit: usize,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// By the address of the mapping.
+    allocations: BTreeMap<usize, Allocation>,
+    /// Begin and end of the variables of the artifact that host code has asked for.
+    symbols: Vec<(usize, usize)>,
+    used: usize,
+    freed: usize,
+    /// What was found when allocations were freed.
+    overruns: Vec<String>,
+}
+
+impl Memory {
+    /// Memory of `limit` bytes that starts as `poison`.
+    pub fn new(poison: Poison, limit: usize) -> Memory {
+        Memory { poison, limit, state: Mutex::default() }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    /// Allocates `bytes`, aligned to 256, called `label` in messages; null for no bytes.
+    ///
+    /// # Errors
+    /// [`CudaError::MEMORY_ALLOCATION`] beyond the limit or where the system has none.
+    pub fn allocate(&self, bytes: usize, label: String) -> Result<*mut u8, CudaError> {
+        if bytes == 0 {
+            return Ok(std::ptr::null_mut());
+        }
+        let mut state = self.lock();
+        if bytes > self.limit.saturating_sub(state.used) {
+            return Err(CudaError::MEMORY_ALLOCATION);
+        }
+        let page = page_bytes();
+        let body = bytes.next_multiple_of(page);
+        let map_bytes = body + 2 * GUARD_BYTES;
+        // SAFETY: an anonymous mapping at an address of the kernel's choice; the body is made
+        // accessible, the pages around it stay untouchable.
+        let map = unsafe {
+            let map = libc::mmap(
+                std::ptr::null_mut(),
+                map_bytes,
+                libc::PROT_NONE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+                -1,
+                0,
+            );
+            if map == libc::MAP_FAILED {
+                return Err(CudaError::MEMORY_ALLOCATION);
+            }
+            let pages = map.cast::<u8>().add(GUARD_BYTES).cast();
+            if libc::mprotect(pages, body, libc::PROT_READ | libc::PROT_WRITE) != 0 {
+                libc::munmap(map, map_bytes);
+                return Err(CudaError::MEMORY_ALLOCATION);
+            }
+            map as usize
+        };
+        let pages = map + GUARD_BYTES;
+        let begin = pages + body - bytes.next_multiple_of(ALIGNMENT).min(body);
+        let allocation = Allocation { begin, bytes, map, map_bytes, label, freed: false };
+        // SAFETY: the body was mapped just now.
+        unsafe { fill(self.poison, pages, body) };
+        state.used += bytes;
+        state.allocations.insert(map, allocation);
+        Ok(begin as *mut u8)
+    }
+
+    /// Frees the allocation that begins at `pointer`.
+    ///
+    /// # Errors
+    /// [`CudaError::INVALID_VALUE`] if there is none, or it was freed before.
+    pub fn free(&self, pointer: *mut u8) -> Result<(), CudaError> {
+        let mut state = self.lock();
+        let State { allocations, used, freed, overruns, .. } = &mut *state;
+        let allocation = allocations
+            .values_mut()
+            .find(|allocation| allocation.begin == pointer as usize && !allocation.freed)
+            .ok_or(CudaError::INVALID_VALUE)?;
+        overruns.extend(allocation.overrun(self.poison));
+        *used -= allocation.bytes;
+        allocation.freed = true;
+        *freed += 1;
+        let (map, bytes) = (allocation.map as *mut libc::c_void, allocation.map_bytes);
+        if *freed > MAX_FREED {
+            let address = allocation.map;
+            allocations.remove(&address);
+            *freed -= 1;
+            // SAFETY: the mapping was made by `allocate` and is forgotten here.
+            unsafe { libc::munmap(map, bytes) };
+        } else {
+            // SAFETY: replaces the mapping by one without memory, at the same place.
+            unsafe {
+                libc::mmap(
+                    map,
+                    bytes,
+                    libc::PROT_NONE,
+                    libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED | libc::MAP_NORESERVE,
+                    -1,
+                    0,
+                )
+            };
+        }
+        Ok(())
+    }
+
+    /// Makes a `__device__` variable, which lies in the artifact, count as device memory.
+    pub fn add_symbol(&self, address: usize, bytes: usize) {
+        let symbol = (address, address + bytes);
+        let symbols = &mut self.lock().symbols;
+        if !symbols.contains(&symbol) {
+            symbols.push(symbol);
+        }
+    }
+
+    /// Whether all of `bytes` at `address` lie in one allocation or variable.
+    pub fn contains(&self, address: usize, bytes: usize) -> bool {
+        let state = self.lock();
+        let holds = |&(begin, end): &(usize, usize)| {
+            address >= begin && bytes <= end.saturating_sub(address)
+        };
+        let in_symbol = state.symbols.iter().any(holds);
+        in_symbol
+            || state.allocations.range(..=address).next_back().is_some_and(|(_, allocation)| {
+                !allocation.freed
+                    && address >= allocation.begin
+                    && bytes <= allocation.end().saturating_sub(address)
+            })
+    }
+
+    /// Bytes allocated, and the most that can be.
+    pub fn usage(&self) -> (usize, usize) {
+        (self.lock().used, self.limit)
+    }
+
+    /// What was written between the end of an allocation and its guard page.
+    pub fn overruns(&self) -> Vec<String> {
+        let state = self.lock();
+        let live = state.allocations.values().filter(|allocation| !allocation.freed);
+        let found = live.filter_map(|allocation| allocation.overrun(self.poison));
+        state.overruns.iter().cloned().chain(found).collect()
+    }
+
+    /// Says in words what lies at `address`. Called from a signal handler: neither waits nor
+    /// allocates.
+    pub fn describe(&self, address: usize, out: &mut dyn Write) {
+        let Ok(state) = self.state.try_lock() else {
+            return;
+        };
+        let before = state.allocations.range(..=address).next_back().map(|(_, found)| found);
+        let after = state.allocations.range(address..).next().map(|(_, found)| found);
+        // The nearer one of those that the address lies between.
+        let distance_before = before.map(|found| address.saturating_sub(found.end()));
+        let distance_after = after.map(|found| found.begin - address);
+        let (found, distance) = match (distance_before, distance_after) {
+            (Some(past), Some(ahead)) if ahead < past => (after, ahead),
+            (None, Some(ahead)) => (after, ahead),
+            (Some(past), _) => (before, past),
+            (None, None) => (None, 0),
+        };
+        let _ = match found.filter(|_| distance < NEAR_BYTES) {
+            _ if address < 4096 => out.write_str("a null pointer"),
+            None => out.write_str("no allocation"),
+            Some(Allocation { label, bytes, freed: true, .. }) => {
+                write!(out, "freed memory: {label} ({bytes} bytes)")
+            }
+            Some(Allocation { label, bytes, begin, .. }) if address < *begin => {
+                write!(out, "{} bytes before {label} ({bytes} bytes)", begin - address)
+            }
+            Some(Allocation { label, bytes, .. }) => {
+                write!(out, "{distance} bytes past the end of {label} ({bytes} bytes)")
+            }
+        };
+    }
+}
+
+/// The offset in `begin..end` of the first byte that is not the poison's; `phase` is that of the
+/// first byte in the pattern.
+fn first_change(poison: Poison, begin: usize, end: usize, phase: usize) -> Option<usize> {
+    // SAFETY: callers pass parts of the pages of a live allocation.
+    let slack = unsafe { std::slice::from_raw_parts(begin as *const u8, end - begin) };
+    let mut bytes = slack.iter().enumerate();
+    bytes.position(|(k, &byte)| byte != poison.pattern[(phase + k) % 8])
+}
+
+/// Repeats the pattern of `poison` over `bytes` at `address`.
+///
+/// # Safety
+/// The memory must be mapped, and nobody else may use it.
+pub unsafe fn fill(poison: Poison, address: usize, bytes: usize) {
+    // SAFETY: promised by the caller.
+    poison.fill(unsafe { std::slice::from_raw_parts_mut(address as *mut u8, bytes) });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::summary::POISON_A;
+
+    fn memory() -> Memory {
+        Memory::new(POISON_A, 1 << 20)
+    }
+
+    fn described(memory: &Memory, address: usize) -> String {
+        let mut text = String::new();
+        memory.describe(address, &mut text);
+        text
+    }
+
+    #[test]
+    fn an_allocation_is_aligned_and_poisoned() {
+        let memory = memory();
+        for bytes in [1, 255, 256, 4095, 4096, 4097, 100_000] {
+            let pointer = memory.allocate(bytes, "x".into()).unwrap();
+            assert_eq!(pointer as usize % ALIGNMENT, 0);
+            // SAFETY: the allocation has that many bytes.
+            let content = unsafe { std::slice::from_raw_parts(pointer, bytes) };
+            assert!(content.iter().enumerate().all(|(k, &b)| b == POISON_A.pattern[k % 8]));
+            assert!(memory.contains(pointer as usize, bytes));
+            assert!(!memory.contains(pointer as usize, bytes + 1));
+            memory.free(pointer).unwrap();
+        }
+    }
+
+    #[test]
+    fn freeing_twice_is_an_invalid_value() {
+        let memory = memory();
+        let pointer = memory.allocate(8, "x".into()).unwrap();
+        memory.free(pointer).unwrap();
+        assert_eq!(memory.free(pointer), Err(CudaError::INVALID_VALUE));
+    }
+
+    #[test]
+    fn memory_beyond_the_limit_is_refused() {
+        let memory = memory();
+        assert_eq!(memory.allocate(2 << 20, "x".into()), Err(CudaError::MEMORY_ALLOCATION));
+        let half = memory.allocate(1 << 19, "x".into()).unwrap();
+        assert!(memory.allocate((1 << 19) + 1, "x".into()).is_err());
+        memory.free(half).unwrap();
+        assert!(memory.allocate((1 << 19) + 1, "x".into()).is_ok());
+    }
+
+    #[test]
+    fn addresses_are_described_by_what_lies_there() {
+        let memory = memory();
+        let pointer = memory.allocate(1000, "scores".into()).unwrap() as usize;
+        assert_eq!(
+            described(&memory, pointer + 1024),
+            "24 bytes past the end of scores (1000 bytes)"
+        );
+        assert_eq!(described(&memory, pointer - 4), "4 bytes before scores (1000 bytes)");
+        assert_eq!(described(&memory, 16), "a null pointer");
+        memory.free(pointer as *mut u8).unwrap();
+        assert_eq!(described(&memory, pointer), "freed memory: scores (1000 bytes)");
+    }
+
+    #[test]
+    fn a_write_outside_is_found_when_it_is_freed() {
+        let memory = memory();
+        let pointer = memory.allocate(1000, "x".into()).unwrap();
+        // SAFETY: the byte lies on the allocation's page, though outside of it.
+        unsafe { pointer.sub(7).write(1) };
+        memory.free(pointer).unwrap();
+        assert_eq!(memory.overruns(), ["x has 1000 bytes, a byte 7 before its begin was written"]);
+    }
+
+    #[test]
+    fn a_write_into_the_slack_is_found() {
+        let memory = memory();
+        let pointer = memory.allocate(10, "x".into()).unwrap();
+        assert!(memory.overruns().is_empty());
+        // SAFETY: byte 12 is inside the mapping, though outside of the allocation.
+        unsafe { pointer.add(12).write(1) };
+        assert_eq!(memory.overruns(), ["x has 10 bytes, byte 12 was written"]);
+    }
+}

@@ -1,0 +1,68 @@
+//! Sets of the threads of a block, by their position in the order in which they run.
+
+use super::block::MAX_THREADS;
+
+const WORDS: usize = MAX_THREADS / 64;
+
+/// A set of positions in the order in which a block runs its threads.
+#[derive(Clone, Copy, Default)]
+pub struct Positions(pub [u64; WORDS]);
+
+impl Positions {
+    /// Makes the first `count` positions the members.
+    pub fn fill(&mut self, count: usize) {
+        for (word, bits) in self.0[..count.div_ceil(64)].iter_mut().enumerate() {
+            *bits = u64::MAX >> (64 - (count - word * 64).min(64));
+        }
+    }
+
+    /// Adds one.
+    pub fn insert(&mut self, position: usize) {
+        self.0[position / 64 % WORDS] |= 1 << (position % 64);
+    }
+
+    /// Takes one out.
+    pub fn remove(&mut self, position: usize) {
+        self.0[position / 64 % WORDS] &= !(1 << (position % 64));
+    }
+
+    /// The first member after `position`, else the first of all; `words` bounds the search.
+    #[inline(always)]
+    pub fn next_after(&self, position: usize, words: usize) -> Option<usize> {
+        let word = position / 64 % WORDS;
+        let later = self.0[word] & (!1u64 << (position % 64));
+        if later != 0 {
+            return Some(word * 64 + later.trailing_zeros() as usize);
+        }
+        self.next_in_words(word, words)
+    }
+
+    fn next_in_words(&self, word: usize, words: usize) -> Option<usize> {
+        (word + 1..words)
+            .chain(0..=word)
+            .find(|&word| self.0[word] != 0)
+            .map(|word| word * 64 + self.0[word].trailing_zeros() as usize)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_next_position_wraps_around() {
+        let mut set = Positions::default();
+        for position in [3, 64, 130] {
+            set.insert(position);
+        }
+        let words = 3;
+        assert_eq!(set.next_after(3, words), Some(64));
+        assert_eq!(set.next_after(64, words), Some(130));
+        assert_eq!(set.next_after(130, words), Some(3));
+        set.remove(3);
+        set.remove(64);
+        assert_eq!(set.next_after(130, words), Some(130));
+        set.remove(130);
+        assert_eq!(set.next_after(0, words), None);
+    }
+}

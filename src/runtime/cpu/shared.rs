@@ -1,0 +1,143 @@
+//! Shared memory of the block that an operating-system thread runs: dynamic and static.
+//!
+//! Both are poisoned for every block. Dynamic shared memory ends at a guard page.
+#![allow(unsafe_code)]
+
+use std::cell::Cell;
+use std::ffi::c_void;
+use std::io;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use super::fiber::page_bytes;
+use super::memory::fill;
+use crate::runtime::abi::BlockState;
+use crate::summary::Poison;
+
+/// Shared memory that a block may have without asking for more (CUDA C++ Programming Guide,
+/// "Compute Capabilities").
+pub const DEFAULT_BYTES: usize = 48 << 10;
+/// The most that a block may ask for, on a device of compute capability 9.0.
+pub const MAX_BYTES: usize = 227 << 10;
+
+const AREA_BYTES: usize = 256 << 10;
+const ALIGNMENT: usize = 128;
+const MAX_SLOTS: usize = 2048;
+
+static SLOTS: AtomicU32 = AtomicU32::new(0);
+
+/// A new number for a static `__shared__` variable.
+pub extern "C" fn new_slot() -> u32 {
+    let slot = SLOTS.fetch_add(1, Ordering::Relaxed);
+    assert!((slot as usize) < MAX_SLOTS, "more than {MAX_SLOTS} __shared__ variables");
+    slot
+}
+
+/// The shared memory of one operating-system thread.
+pub struct SharedMemory {
+    map: *mut u8,
+    slots: Box<[*mut c_void; MAX_SLOTS]>,
+    poison: Poison,
+    limit: usize,
+    dynamic_bytes: usize,
+    static_bytes: usize,
+    /// Ends the replay because the kernel needs more than a block can have.
+    too_large: fn(usize, usize) -> !,
+}
+
+thread_local! {
+    static CURRENT: Cell<*mut SharedMemory> = const { Cell::new(std::ptr::null_mut()) };
+}
+
+impl SharedMemory {
+    /// Maps both areas.
+    ///
+    /// # Errors
+    /// If the system has no memory.
+    pub fn new(poison: Poison, too_large: fn(usize, usize) -> !) -> io::Result<SharedMemory> {
+        let page = page_bytes();
+        // SAFETY: an anonymous mapping; the last page is made a guard.
+        let map = unsafe {
+            let bytes = 2 * AREA_BYTES + page;
+            let map = libc::mmap(
+                std::ptr::null_mut(),
+                bytes,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+                -1,
+                0,
+            );
+            if map == libc::MAP_FAILED
+                || libc::mprotect(
+                    map.cast::<u8>().add(2 * AREA_BYTES).cast(),
+                    page,
+                    libc::PROT_NONE,
+                ) != 0
+            {
+                return Err(io::Error::last_os_error());
+            }
+            map.cast()
+        };
+        let slots = Box::new([std::ptr::null_mut(); MAX_SLOTS]);
+        let limit = DEFAULT_BYTES;
+        Ok(SharedMemory { map, slots, poison, limit, dynamic_bytes: 0, static_bytes: 0, too_large })
+    }
+
+    /// Tells device code where the shared memory of the next blocks is; a block may have `limit`
+    /// bytes, static and dynamic together.
+    pub fn begin_launch(&mut self, dynamic_bytes: usize, limit: usize, state: &mut BlockState) {
+        self.dynamic_bytes = dynamic_bytes;
+        self.limit = limit;
+        state.shared_begin = self.map;
+        state.shared_end = self.map.wrapping_add(2 * AREA_BYTES);
+        let body = dynamic_bytes.next_multiple_of(ALIGNMENT);
+        state.dynamic_shared = state.shared_end.wrapping_sub(body);
+        state.shared_slots = self.slots.as_mut_ptr();
+        CURRENT.set(self);
+    }
+
+    /// Poisons the dynamic part and forgets the static variables, for the next block.
+    pub fn begin_block(&mut self) {
+        let used = SLOTS.load(Ordering::Relaxed) as usize;
+        self.slots[..used].fill(std::ptr::null_mut());
+        self.static_bytes = 0;
+        let body = self.dynamic_bytes.next_multiple_of(ALIGNMENT);
+        let begin = self.map as usize + 2 * AREA_BYTES - body;
+        // SAFETY: the area is mapped and belongs to this thread.
+        unsafe { fill(self.poison, begin, body) };
+    }
+
+    fn allocate(&mut self, slot: u32, bytes: usize, align: usize) -> *mut c_void {
+        let begin = self.static_bytes.next_multiple_of(align.max(16));
+        let needed = begin + bytes;
+        if needed + self.dynamic_bytes > self.limit {
+            (self.too_large)(needed + self.dynamic_bytes, self.limit);
+        }
+        self.static_bytes = needed;
+        let address = self.map as usize + begin;
+        // SAFETY: the area is larger than MAX_BYTES and belongs to this thread.
+        unsafe { fill(self.poison, address, bytes) };
+        self.slots[slot as usize] = address as *mut c_void;
+        address as *mut c_void
+    }
+}
+
+/// Whether `address` is the guard page behind the dynamic shared memory of this operating-system
+/// thread.
+pub fn overrun_at(address: usize) -> bool {
+    let shared = CURRENT.get();
+    if shared.is_null() {
+        return false;
+    }
+    // SAFETY: set by `begin_launch`; the memory lives as long as the thread.
+    let end = unsafe { (*shared).map as usize } + 2 * AREA_BYTES;
+    (end..end + page_bytes()).contains(&address)
+}
+
+/// Gives the static variable `slot` its memory in the current block.
+///
+/// # Safety
+/// Must be called from a thread of a kernel that runs.
+pub unsafe extern "C" fn allocate(slot: u32, bytes: usize, align: usize) -> *mut c_void {
+    // SAFETY: set by `begin_launch` on this operating-system thread.
+    unsafe { (*CURRENT.get()).allocate(slot, bytes, align) }
+}

@@ -1,0 +1,48 @@
+//! Who waits where, in words, when some threads of a block wait for others that never come.
+
+/// Threads of a block that wait at the same place, or have ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WaitingGroup {
+    /// Linear thread indices as ranges, `0..16, 32..48`.
+    pub threads: String,
+    /// What they wait for, with file and line.
+    pub place: String,
+}
+
+/// Groups the threads of a block, whose places come in their order.
+pub fn group(places: impl Iterator<Item = String>) -> Vec<WaitingGroup> {
+    let mut groups: Vec<(String, Vec<usize>)> = Vec::new();
+    for (linear, place) in places.enumerate() {
+        match groups.iter_mut().find(|(known, _)| *known == place) {
+            Some((_, threads)) => threads.push(linear),
+            None => groups.push((place, vec![linear])),
+        }
+    }
+    groups
+        .into_iter()
+        .map(|(place, threads)| WaitingGroup { threads: ranges(&threads), place })
+        .collect()
+}
+
+/// Sorted numbers as half-open ranges: `0..16, 40, 64..96`.
+fn ranges(sorted: &[usize]) -> String {
+    let mut texts: Vec<String> = Vec::new();
+    let mut rest = sorted;
+    while let [first, ..] = rest {
+        let run = rest.iter().enumerate().take_while(|&(k, n)| *n == first + k).count();
+        texts.push(if run == 1 { format!("{first}") } else { format!("{first}..{}", first + run) });
+        rest = &rest[run..];
+    }
+    texts.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_name_runs_and_single_threads() {
+        assert_eq!(ranges(&[0, 1, 2, 5, 7, 8]), "0..3, 5, 7..9");
+        assert_eq!(ranges(&[]), "");
+    }
+}

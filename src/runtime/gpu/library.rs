@@ -1,0 +1,175 @@
+//! Where CUDA's libraries and headers lie, for machines that keep them outside of the default
+//! search path.
+//!
+//! Looks at files and asks Python for its folders; loads nothing.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::OnceLock;
+
+/// The folders that the user's environment names, most important first.
+#[derive(Clone, Debug, Default)]
+pub struct SearchPath {
+    /// Folders with libraries, as in `LD_LIBRARY_PATH`.
+    pub libraries: Vec<PathBuf>,
+    /// Roots of CUDA installations, as in `CUDA_HOME`.
+    pub roots: Vec<PathBuf>,
+    /// The command that tells where Python keeps packages; none to leave Python alone.
+    pub python: Option<String>,
+}
+
+impl SearchPath {
+    /// The usual roots of installations that exist, those of the environment first.
+    fn roots(&self) -> Vec<PathBuf> {
+        let mut versions = glob("/usr/local", "cuda-");
+        versions.reverse();
+        let usual = [PathBuf::from("/usr/local/cuda"), PathBuf::from("/opt/cuda")];
+        self.roots.iter().cloned().chain(usual).chain(versions).collect()
+    }
+
+    /// Folders in which libnvrtc may lie, whether or not they exist; Python's last.
+    pub fn library_folders(&self) -> impl Iterator<Item = PathBuf> + '_ {
+        let installed = self.roots().into_iter().flat_map(|root| {
+            let targets = children(&root.join("targets")).into_iter().map(|t| t.join("lib"));
+            [root.join("lib64"), root.join("lib")].into_iter().chain(targets).collect::<Vec<_>>()
+        });
+        let python = std::iter::once_with(|| {
+            self.packages().into_iter().flat_map(|site| {
+                let nvidia = site.join("nvidia");
+                [nvidia.join("cu13/lib"), nvidia.join("cuda_nvrtc/lib"), nvidia.join("cu12/lib")]
+            })
+        });
+        self.libraries.iter().cloned().chain(installed).chain(python.flatten())
+    }
+
+    /// Folders of CUDA's headers that go with the libnvrtc in `library`.
+    pub fn header_folders(&self, library: &Path) -> Vec<PathBuf> {
+        let beside = [1, 2].into_iter().filter_map(|up| library.ancestors().nth(up + 1));
+        let packages = ["cuda_runtime", "cuda_cccl", "cu13", "cuda_nvrtc"];
+        let beside: Vec<PathBuf> = beside
+            .flat_map(|root| {
+                let targets = children(&root.join("targets"));
+                let siblings = packages.iter().map(|package| root.join(package));
+                [root.to_owned()].into_iter().chain(targets).chain(siblings).collect::<Vec<_>>()
+            })
+            .collect();
+        let mut seen = BTreeSet::new();
+        beside
+            .into_iter()
+            .chain(self.roots())
+            .map(|root| root.join("include"))
+            .flat_map(|include| [include.join("cccl"), include])
+            .filter(|include| {
+                include.join("cuda_fp16.h").is_file() || include.join("cuda").is_dir()
+            })
+            .filter(|include| seen.insert(include.canonicalize().unwrap_or(include.clone())))
+            .collect()
+    }
+
+    /// The folders in which Python keeps packages.
+    fn packages(&self) -> Vec<PathBuf> {
+        static FOUND: OnceLock<Vec<PathBuf>> = OnceLock::new();
+        let Some(python) = &self.python else { return Vec::new() };
+        FOUND.get_or_init(|| site_packages(python).unwrap_or_default()).clone()
+    }
+}
+
+/// Asks Python where its packages are; nothing if there is no Python.
+fn site_packages(python: &str) -> Option<Vec<PathBuf>> {
+    const QUESTION: &str =
+        "import site; print('\\n'.join(site.getsitepackages() + [site.getusersitepackages()]))";
+    let mut command = Command::new(python);
+    command.args(["-c", QUESTION]).stdin(Stdio::null()).stderr(Stdio::null());
+    let output = command.output().ok().filter(|output| output.status.success())?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    Some(text.lines().filter(|line| !line.is_empty()).map(PathBuf::from).collect())
+}
+
+/// The files called `libnvrtc.so` or `libnvrtc.so.N` in `folder`, the newest version first.
+pub(super) fn nvrtc_in(folder: &Path) -> Vec<PathBuf> {
+    let version = |path: &PathBuf| -> Option<u32> {
+        let name = path.file_name()?.to_str()?.strip_prefix("libnvrtc.so")?;
+        if name.is_empty() { Some(0) } else { name.strip_prefix('.')?.parse().ok() }
+    };
+    let mut found: Vec<(u32, PathBuf)> = glob(folder, "libnvrtc.so")
+        .into_iter()
+        .filter_map(|path| Some((version(&path)?, path)))
+        .collect();
+    found.sort_by(|a, b| b.cmp(a));
+    found.into_iter().map(|(_, path)| path).collect()
+}
+
+fn glob(folder: impl AsRef<Path>, prefix: &str) -> Vec<PathBuf> {
+    let starts = |path: &PathBuf| {
+        path.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.starts_with(prefix))
+    };
+    children(folder.as_ref()).into_iter().filter(starts).collect()
+}
+
+/// What lies in `folder`, sorted; nothing if it does not exist.
+fn children(folder: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
+    let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+    paths.sort();
+    paths
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn touch(path: &Path) {
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, "").unwrap();
+    }
+
+    #[test]
+    fn the_newest_libnvrtc_of_a_folder_comes_first_and_its_parts_do_not_count() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["libnvrtc.so.12", "libnvrtc.so.13", "libnvrtc-builtins.so.13.0"] {
+            touch(&folder.path().join(name));
+        }
+        touch(&folder.path().join("libnvrtc.alt.so.12"));
+        let found = nvrtc_in(folder.path());
+        let names: Vec<_> = found.iter().map(|path| path.file_name().unwrap()).collect();
+        assert_eq!(names, ["libnvrtc.so.13", "libnvrtc.so.12"]);
+    }
+
+    #[test]
+    fn the_headers_of_a_python_package_are_found_beside_its_library() {
+        let site = tempfile::tempdir().unwrap();
+        let nvidia = site.path().join("nvidia");
+        touch(&nvidia.join("cuda_runtime/include/cuda_fp16.h"));
+        touch(&nvidia.join("cuda_cccl/include/cuda/std/limits"));
+        let library = nvidia.join("cuda_nvrtc/lib/libnvrtc.so.12");
+        let found = SearchPath::default().header_folders(&library);
+        assert_eq!(
+            found[..2],
+            [nvidia.join("cuda_runtime/include"), nvidia.join("cuda_cccl/include")]
+        );
+    }
+
+    #[test]
+    fn the_headers_of_an_installation_are_found_from_a_target_s_library() {
+        let root = tempfile::tempdir().unwrap();
+        let target = root.path().join("targets/x86_64-linux");
+        touch(&target.join("include/cuda_fp16.h"));
+        touch(&target.join("include/cccl/cuda/std/limits"));
+        let found = SearchPath::default().header_folders(&target.join("lib/libnvrtc.so.13"));
+        assert_eq!(found[..2], [target.join("include/cccl"), target.join("include")]);
+    }
+
+    #[test]
+    fn folders_of_the_environment_are_looked_at_first() {
+        let search = SearchPath {
+            libraries: vec!["/somewhere".into()],
+            roots: vec!["/elsewhere".into()],
+            python: None,
+        };
+        let folders: Vec<PathBuf> = search.library_folders().take(3).collect();
+        let expected = ["/somewhere", "/elsewhere/lib64", "/elsewhere/lib"];
+        assert_eq!(folders, expected.map(PathBuf::from));
+    }
+}

@@ -1,0 +1,181 @@
+//! Device memory of a GPU: allocations that start as poison, between bytes that tell when a kernel
+//! writes past their ends.
+//!
+//! Only writes close to an allocation are found; farther out they hit something else, or nothing,
+//! which the device itself reports.
+#![allow(unsafe_code)]
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+
+use super::driver::{Address, Context};
+use crate::runtime::error::CudaError;
+use crate::summary::Poison;
+
+/// Poisoned bytes before and behind each allocation; CUDA aligns allocations to as many.
+const MARGIN: usize = 256;
+
+struct Allocation {
+    bytes: usize,
+    label: String,
+}
+
+impl Allocation {
+    /// The body, up to where the margin behind it begins.
+    fn body(&self) -> usize {
+        self.bytes.next_multiple_of(8)
+    }
+}
+
+/// All allocations of one replay.
+pub(super) struct Memory {
+    poison: Poison,
+    limit: usize,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// By the address that the user has.
+    live: BTreeMap<Address, Allocation>,
+    used: usize,
+    /// What was found when memory was freed.
+    overruns: Vec<String>,
+}
+
+impl Memory {
+    /// Memory of at most `limit` bytes that starts as `poison`.
+    pub(super) fn new(poison: Poison, limit: usize) -> Memory {
+        Memory { poison, limit, state: Mutex::default() }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    /// Allocates `bytes`, called `label` in messages; address 0 for no bytes.
+    pub(super) fn allocate(
+        &self,
+        context: &Context,
+        bytes: usize,
+        label: String,
+    ) -> Result<Address, CudaError> {
+        if bytes == 0 {
+            return Ok(0);
+        }
+        let mut state = self.lock();
+        if bytes > self.limit.saturating_sub(state.used) {
+            return Err(CudaError::MEMORY_ALLOCATION);
+        }
+        let allocation = Allocation { bytes, label };
+        let all = allocation.body() + 2 * MARGIN;
+        let map = context.allocate(all)?;
+        context.fill(map, self.poison.pattern, all / 8)?;
+        let address = map + MARGIN as Address;
+        state.used += bytes;
+        state.live.insert(address, allocation);
+        Ok(address)
+    }
+
+    /// Frees the allocation that begins at `address`.
+    pub(super) fn free(&self, context: &Context, address: Address) -> Result<(), CudaError> {
+        let mut state = self.lock();
+        let allocation = state.live.remove(&address).ok_or(CudaError::INVALID_VALUE)?;
+        let overrun = self.overrun(context, address, &allocation);
+        state.overruns.extend(overrun);
+        state.used -= allocation.bytes;
+        context.free(address - MARGIN as Address)
+    }
+
+    /// Refuses a range that begins in an allocation and does not end there. Other addresses (of
+    /// variables, of the host) are the driver's to judge.
+    pub(super) fn check(&self, address: Address, bytes: usize) -> Result<(), CudaError> {
+        let state = self.lock();
+        let Some((begin, allocation)) = state.live.range(..=address).next_back() else {
+            return Ok(());
+        };
+        let offset = (address - begin) as usize;
+        let ours = offset < allocation.body() + MARGIN;
+        if ours && offset + bytes > allocation.bytes {
+            return Err(CudaError::INVALID_VALUE);
+        }
+        Ok(())
+    }
+
+    /// Bytes that may still be allocated, and the most that may be.
+    pub(super) fn usage(&self) -> (usize, usize) {
+        (self.limit - self.lock().used, self.limit)
+    }
+
+    /// What was written outside of allocations.
+    pub(super) fn overruns(&self, context: &Context) -> Vec<String> {
+        let state = self.lock();
+        let live = state.live.iter();
+        let live = live.filter_map(|(&address, found)| self.overrun(context, address, found));
+        state.overruns.iter().cloned().chain(live).collect()
+    }
+
+    fn overrun(&self, context: &Context, at: Address, allocation: &Allocation) -> Option<String> {
+        let tail = allocation.body() - allocation.bytes;
+        let mut before = vec![0u8; MARGIN];
+        let mut behind = vec![0u8; tail + MARGIN];
+        // SAFETY: both buffers have the room that is asked for. An error here was one before.
+        unsafe {
+            context.download(before.as_mut_ptr(), at - MARGIN as Address, before.len()).ok()?;
+            let end = at + allocation.bytes as Address;
+            context.download(behind.as_mut_ptr(), end, behind.len()).ok()?;
+        }
+        describe(allocation, &self.poison, &before, &behind)
+    }
+}
+
+/// Says which byte around `allocation` is no longer poison.
+fn describe(
+    allocation: &Allocation,
+    poison: &Poison,
+    before: &[u8],
+    behind: &[u8],
+) -> Option<String> {
+    let Allocation { bytes, label } = allocation;
+    let differs = |bytes: &[u8], phase: usize| {
+        bytes.iter().enumerate().position(|(k, &byte)| byte != poison.pattern[(phase + k) % 8])
+    };
+    if let Some(offset) = differs(behind, *bytes) {
+        return Some(format!("{label} has {bytes} bytes, byte {} was written", bytes + offset));
+    }
+    let offset = differs(before, 0)?;
+    Some(format!("{label}: {} bytes before its begin were written", before.len() - offset))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::summary::POISON_A;
+
+    fn found(bytes: usize, spoil: Option<(bool, usize)>) -> Option<String> {
+        let allocation = Allocation { bytes, label: "x".into() };
+        let (mut before, mut all) = (vec![0; MARGIN], vec![0; allocation.body() + MARGIN]);
+        POISON_A.fill(&mut before);
+        POISON_A.fill(&mut all);
+        let mut behind = all.split_off(bytes);
+        match spoil {
+            Some((true, at)) => behind[at] ^= 1,
+            Some((false, at)) => before[at] ^= 1,
+            None => {}
+        }
+        describe(&allocation, &POISON_A, &before, &behind)
+    }
+
+    #[test]
+    fn margins_that_hold_the_poison_tell_nothing() {
+        for bytes in 1..20 {
+            assert_eq!(found(bytes, None), None, "{bytes} bytes");
+        }
+    }
+
+    #[test]
+    fn a_write_beside_an_allocation_is_named() {
+        insta::assert_snapshot!(found(10, Some((true, 2))).unwrap(), @"x has 10 bytes, byte 12 was written");
+        insta::assert_snapshot!(found(8, Some((false, 252))).unwrap(), @"x: 4 bytes before its begin were written");
+    }
+}

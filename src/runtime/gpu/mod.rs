@@ -1,0 +1,312 @@
+//! A GPU as the device of a replay: the same host code, launches go to kernels that NVRTC built.
+//!
+//! Every call is finished before the next begins, so that an error belongs to the kernel that
+//! caused it. An error that CUDA calls sticky ends the process with an account of it.
+#![allow(unsafe_code)]
+
+mod driver;
+mod library;
+mod memory;
+mod module;
+mod nvrtc;
+mod summary;
+mod timeout;
+mod upload;
+
+use std::collections::HashMap;
+use std::ffi::{CStr, c_void};
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+pub use self::driver::{DeviceInfo, GpuError, device, devices};
+pub use self::library::SearchPath;
+pub use self::module::Module;
+pub use self::nvrtc::{Image, Nvrtc, NvrtcError};
+
+use self::driver::{Address, Context, Function, Loaded, Shape, words};
+use self::memory::Memory;
+use self::summary::Summarizer;
+use super::error::CudaError;
+use super::report::{Fault, Report, Reporter};
+use super::{CopyKind, Device, Launch, cpu, end_with};
+use crate::summary::{Poison, Summary};
+use crate::tensor::DType;
+
+/// Why a replay on the GPU cannot begin.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// There is no usable device.
+    #[error(transparent)]
+    Gpu(#[from] GpuError),
+    /// The module cannot be read.
+    #[error("cannot read the module {path}")]
+    Module {
+        /// Its file.
+        path: String,
+    },
+    /// The driver refused the module.
+    #[error("the CUDA driver refuses the module of {architecture}: {message}")]
+    Load {
+        /// The device's architecture.
+        architecture: String,
+        /// In its words.
+        message: String,
+    },
+}
+
+impl StartError {
+    /// What to do about it.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            StartError::Gpu(error) => error.hint(),
+            StartError::Module { .. } => Some("`replay cache clear` removes it".to_owned()),
+            StartError::Load { .. } => {
+                Some("a libnvrtc that is newer than the driver may be the reason".to_owned())
+            }
+        }
+    }
+}
+
+/// How this replay uses the device.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    /// The device's number.
+    pub ordinal: usize,
+    /// What memory holds before it is written.
+    pub poison: Poison,
+    /// The most bytes of device memory.
+    pub memory_bytes: usize,
+}
+
+/// The device.
+pub struct Gpu {
+    info: DeviceInfo,
+    context: Context,
+    memory: Memory,
+    module: Module,
+    loaded: Loaded,
+    summaries: Vec<(DType, Summarizer)>,
+    /// By the host's function and name: those that were launched.
+    functions: Mutex<HashMap<(usize, &'static str), Function>>,
+}
+
+impl Gpu {
+    /// Opens the device and loads the module of the file `module`.
+    ///
+    /// # Errors
+    /// [`StartError`] if there is no such device, or it refuses the module.
+    pub fn new(
+        settings: Settings,
+        module: &Path,
+        summaries: &[(DType, PathBuf)],
+        reporter: &Reporter,
+    ) -> Result<Gpu, StartError> {
+        let info = device(settings.ordinal)?;
+        let context = Context::open(settings.ordinal)?;
+        let module = read(module)?;
+        let refused = |error| StartError::Load {
+            architecture: info.architecture.clone(),
+            message: words(error),
+        };
+        let loaded = Loaded::new(&module.code).map_err(refused)?;
+        let load = |(dtype, path): &(DType, PathBuf)| {
+            let summarizer = Summarizer::new(&read(path)?.code).map_err(refused)?;
+            Ok((*dtype, summarizer))
+        };
+        let summaries = summaries.iter().map(load).collect::<Result<_, StartError>>()?;
+        let limit = settings.memory_bytes.min(info.memory_bytes);
+        let memory = Memory::new(settings.poison, limit);
+        timeout::install(reporter.descriptor());
+        let functions = Mutex::default();
+        Ok(Gpu { info, context, memory, module, loaded, summaries, functions })
+    }
+
+    fn function(&self, launch: &Launch) -> Result<Function, CudaError> {
+        let key = (launch.function as usize, launch.kernel);
+        let mut known = self.functions.lock().expect("no code panics while it holds this");
+        if let Some(&function) = known.get(&key) {
+            return Ok(function);
+        }
+        let host = symbol_at(launch.function);
+        let Some(symbol) = self.module.kernel(launch.kernel, host.as_deref()) else {
+            unresolved(launch.kernel.to_owned());
+        };
+        let function = self.loaded.function(&symbol)?;
+        known.insert(key, function);
+        Ok(function)
+    }
+
+    /// Ends the process if `result` is an error after which the device does nothing more.
+    fn survive(
+        &self,
+        result: Result<(), CudaError>,
+        kernel: Option<&str>,
+    ) -> Result<(), CudaError> {
+        let Err(error) = result else { return Ok(()) };
+        let Some(what) = sticky(error) else { return Err(error) };
+        end_with(&Report::Fault(Fault {
+            what: what.to_owned(),
+            detail: words(error),
+            kernel: kernel.map(str::to_owned),
+            block: None,
+            thread: None,
+        }))
+    }
+}
+
+fn read(module: &Path) -> Result<Module, StartError> {
+    let found = std::fs::read(module).ok().and_then(|bytes| Module::decode(&bytes));
+    found.ok_or_else(|| StartError::Module { path: module.display().to_string() })
+}
+
+/// Asks the parent for a module that holds `expression`.
+fn unresolved(expression: String) -> ! {
+    end_with(&Report::Unresolved { expression })
+}
+
+/// What happened, in the words of the CPU, if CUDA calls `error` sticky: "the context is in an
+/// inconsistent state, the process must be terminated" (CUDA Runtime API, `cudaError_t`).
+fn sticky(error: CudaError) -> Option<&'static str> {
+    match error.0 {
+        700 => Some("out-of-bounds access"),
+        702 => Some("launch timeout"),
+        710 => Some("device code stopped itself"),
+        715 => Some("illegal instruction"),
+        716 => Some("misaligned access"),
+        214 | 714 | 717..=721 => Some("device error"),
+        _ => None,
+    }
+}
+
+/// The symbol of the function at `address`, if the loader knows it.
+fn symbol_at(address: *const c_void) -> Option<String> {
+    // SAFETY: dladdr fills in the structure, with strings of the loader's, or returns 0.
+    unsafe {
+        let mut info: libc::Dl_info = std::mem::zeroed();
+        if address.is_null() || libc::dladdr(address, &raw mut info) == 0 {
+            return None;
+        }
+        // The nearest symbol before an address that has none of its own is somebody else's.
+        if info.dli_sname.is_null() || info.dli_saddr.cast_const() != address {
+            return None;
+        }
+        Some(CStr::from_ptr(info.dli_sname).to_string_lossy().into_owned())
+    }
+}
+
+impl Device for Gpu {
+    fn describe(&self) -> (String, String) {
+        (self.info.describe(), self.info.architecture.clone())
+    }
+
+    fn is_host(&self) -> bool {
+        false
+    }
+
+    fn malloc(&self, bytes: usize, label: String) -> Result<*mut u8, CudaError> {
+        let address = self.memory.allocate(&self.context, bytes, label)?;
+        Ok(address as *mut u8)
+    }
+
+    fn free(&self, pointer: *mut u8) -> Result<(), CudaError> {
+        self.memory.free(&self.context, pointer as Address)
+    }
+
+    unsafe fn copy(
+        &self,
+        to: *mut u8,
+        from: *const u8,
+        bytes: usize,
+        kind: CopyKind,
+        _stream: *mut c_void,
+    ) -> Result<(), CudaError> {
+        self.memory.check(to as Address, bytes)?;
+        self.memory.check(from as Address, bytes)?;
+        // SAFETY: the host's side is promised by the caller.
+        let copied = unsafe {
+            match kind {
+                CopyKind::HostToHost => {
+                    std::ptr::copy(from, to, bytes);
+                    Ok(())
+                }
+                CopyKind::HostToDevice => self.context.upload(to as Address, from, bytes),
+                CopyKind::DeviceToHost => self.context.download(to, from as Address, bytes),
+                CopyKind::DeviceToDevice => {
+                    self.context.copy_within(to as Address, from as Address, bytes)
+                }
+                CopyKind::Default => self.context.copy(to as Address, from as Address, bytes),
+            }
+        };
+        self.survive(copied, None)
+    }
+
+    fn set(
+        &self,
+        to: *mut u8,
+        value: u8,
+        bytes: usize,
+        _stream: *mut c_void,
+    ) -> Result<(), CudaError> {
+        self.memory.check(to as Address, bytes)?;
+        self.survive(self.context.set(to as Address, value, bytes), None)
+    }
+
+    fn symbol(&self, _host: *mut u8, name: &str, bytes: usize) -> Result<*mut u8, CudaError> {
+        let expression = format!("&{name}");
+        let found = match self.module.names.get(&expression) {
+            Some(symbol) => self.loaded.variable(symbol).ok_or(CudaError::INVALID_SYMBOL)?,
+            None => match self.loaded.variable(name) {
+                Some(found) => found,
+                None => unresolved(expression),
+            },
+        };
+        let (address, available) = found;
+        if bytes > available {
+            return Err(CudaError::INVALID_VALUE);
+        }
+        Ok(address as *mut u8)
+    }
+
+    fn launch(&self, launch: &Launch) -> Result<(), CudaError> {
+        let function = self.function(launch)?;
+        if launch.shared_bytes > cpu::DEFAULT_SHARED_BYTES {
+            function.allow_shared(launch.shared_limit)?;
+        }
+        let shared_bytes =
+            u32::try_from(launch.shared_bytes).map_err(|_| CudaError::INVALID_CONFIGURATION)?;
+        let shape = Shape { grid: launch.grid, block: launch.block, shared_bytes };
+        timeout::running(Some(launch.kernel));
+        // SAFETY: host and device code were made of the same declaration of the kernel.
+        let launched = unsafe { function.launch(shape, launch.args) };
+        let done = launched.and_then(|()| self.context.synchronize());
+        timeout::running(None);
+        self.survive(done, Some(launch.kernel))
+    }
+
+    fn synchronize(&self) -> Result<(), CudaError> {
+        self.survive(self.context.synchronize(), None)
+    }
+
+    fn memory(&self) -> (usize, usize) {
+        let (allowed, limit) = self.memory.usage();
+        match self.context.memory() {
+            Ok((free, total)) => (free.min(allowed), total.min(limit)),
+            Err(_) => (allowed, limit),
+        }
+    }
+
+    fn summarize(
+        &self,
+        tensor: *const u8,
+        dtype: DType,
+        shape: &[usize],
+        poison: &Poison,
+    ) -> Option<Summary> {
+        let (_, summarizer) = self.summaries.iter().find(|(of, _)| *of == dtype)?;
+        summarizer.run(&self.context, tensor as Address, dtype, shape, poison).ok().flatten()
+    }
+
+    fn overruns(&self) -> Vec<String> {
+        self.memory.overruns(&self.context)
+    }
+}

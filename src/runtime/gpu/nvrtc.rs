@@ -1,0 +1,325 @@
+//! NVRTC, NVIDIA's compiler for device code as a library: found, loaded and called.
+//!
+//! Text in, machine code out; what is compiled and where it is kept is the business of
+//! `compile::nvrtc`. Needs no device and no driver.
+#![allow(unsafe_code)]
+
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use super::library::{SearchPath, nvrtc_in};
+
+/// Why NVRTC cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum NvrtcError {
+    /// It was found nowhere.
+    #[error("no libnvrtc: looked in {}", places(.looked))]
+    Missing {
+        /// Where.
+        looked: Vec<String>,
+    },
+    /// It was found, and the system's loader refused it.
+    #[error("cannot load {path}: {message}")]
+    Load {
+        /// The library.
+        path: String,
+        /// The loader's words.
+        message: String,
+    },
+    /// It lacks a function, or one of them failed for no reason of the source.
+    #[error("{function} of {path} failed: {message}")]
+    Call {
+        /// The library.
+        path: String,
+        /// The function.
+        function: &'static str,
+        /// NVRTC's words.
+        message: String,
+    },
+}
+
+fn places(looked: &[String]) -> String {
+    looked.join(", ")
+}
+
+impl NvrtcError {
+    /// What to do about it.
+    pub fn hint(&self) -> Option<String> {
+        Some(match self {
+            NvrtcError::Missing { .. } | NvrtcError::Load { .. } => {
+                "install it with `pip install nvidia-cuda-nvrtc nvidia-cuda-runtime nvidia-cuda-cccl`, \
+                 or name CUDA's folder in CUDA_HOME"
+                    .to_owned()
+            }
+            NvrtcError::Call { .. } => "NVRTC 12 and 13 are known to work".to_owned(),
+        })
+    }
+}
+
+type Program = *mut c_void;
+type Status = c_int;
+
+/// The functions of NVRTC (NVRTC documentation, "User Interface").
+#[derive(Clone, Copy)]
+struct Functions {
+    version: unsafe extern "C" fn(*mut c_int, *mut c_int) -> Status,
+    error_string: unsafe extern "C" fn(Status) -> *const c_char,
+    create: unsafe extern "C" fn(
+        *mut Program,
+        *const c_char,
+        *const c_char,
+        c_int,
+        *const *const c_char,
+        *const *const c_char,
+    ) -> Status,
+    destroy: unsafe extern "C" fn(*mut Program) -> Status,
+    add_name: unsafe extern "C" fn(Program, *const c_char) -> Status,
+    compile: unsafe extern "C" fn(Program, c_int, *const *const c_char) -> Status,
+    lowered_name: unsafe extern "C" fn(Program, *const c_char, *mut *const c_char) -> Status,
+    log_size: unsafe extern "C" fn(Program, *mut usize) -> Status,
+    log: unsafe extern "C" fn(Program, *mut c_char) -> Status,
+    image_size: unsafe extern "C" fn(Program, *mut usize) -> Status,
+    image: unsafe extern "C" fn(Program, *mut c_char) -> Status,
+}
+
+const SUCCESS: Status = 0;
+/// `NVRTC_ERROR_COMPILATION`.
+const COMPILATION: Status = 6;
+
+/// The loaded library; it stays loaded until the process ends.
+#[derive(Clone)]
+pub struct Nvrtc {
+    path: PathBuf,
+    version: (i32, i32),
+    functions: Functions,
+}
+
+impl std::fmt::Debug for Nvrtc {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Nvrtc").field("path", &self.path).field("version", &self.version).finish()
+    }
+}
+
+/// What NVRTC made of a program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Image {
+    /// Machine code (a cubin).
+    pub code: Vec<u8>,
+    /// The name in the code of each expression that was asked for, in the same order.
+    pub names: Vec<String>,
+}
+
+impl Nvrtc {
+    /// Loads the libnvrtc of `search`, else the one of the system's loader.
+    ///
+    /// # Errors
+    /// [`NvrtcError::Missing`] names every place; [`NvrtcError::Load`] if what was found does not
+    /// load.
+    pub fn find(search: &SearchPath) -> Result<Nvrtc, NvrtcError> {
+        let mut looked = vec!["the default search path".to_owned()];
+        for name in ["libnvrtc.so", "libnvrtc.so.13", "libnvrtc.so.12"] {
+            if let Ok(found) = Nvrtc::load(Path::new(name)) {
+                return Ok(found);
+            }
+        }
+        let mut refused = None;
+        for folder in search.library_folders() {
+            for path in nvrtc_in(&folder) {
+                match Nvrtc::load(&path) {
+                    Ok(found) => return Ok(found),
+                    Err(error) => refused = refused.or(Some(error)),
+                }
+            }
+            looked.push(folder.display().to_string());
+        }
+        Err(refused.unwrap_or(NvrtcError::Missing { looked }))
+    }
+
+    fn load(path: &Path) -> Result<Nvrtc, NvrtcError> {
+        let name = path.display().to_string();
+        let refused = |message: String| NvrtcError::Load { path: name.clone(), message };
+        let c_path = CString::new(path.as_os_str().as_bytes())
+            .map_err(|_| refused("the path holds a null byte".to_owned()))?;
+        // SAFETY: a library of NVIDIA's; its initialisers are run, as any program's would be.
+        let handle = unsafe { libc::dlopen(c_path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
+        if handle.is_null() {
+            // SAFETY: dlerror returns null or a C string that is valid until the next call.
+            let message = unsafe { libc::dlerror().as_ref().map(|text| CStr::from_ptr(text)) };
+            let message = message.map(|text| text.to_string_lossy().into_owned());
+            return Err(refused(message.unwrap_or_else(|| "unknown error".to_owned())));
+        }
+        let symbol = |symbol: &CStr| {
+            // SAFETY: the handle is open and stays so.
+            let address = unsafe { libc::dlsym(handle, symbol.as_ptr()) };
+            let lacks = || refused(format!("it has no {}", symbol.to_string_lossy()));
+            (!address.is_null()).then_some(address).ok_or_else(lacks)
+        };
+        // The types of the targets stand once, at the fields of `Functions`.
+        #[allow(clippy::missing_transmute_annotations)]
+        // SAFETY: NVRTC's documentation gives these functions these types.
+        let functions = unsafe {
+            Functions {
+                version: function(symbol(c"nvrtcVersion")?),
+                error_string: function(symbol(c"nvrtcGetErrorString")?),
+                create: function(symbol(c"nvrtcCreateProgram")?),
+                destroy: function(symbol(c"nvrtcDestroyProgram")?),
+                add_name: function(symbol(c"nvrtcAddNameExpression")?),
+                compile: function(symbol(c"nvrtcCompileProgram")?),
+                lowered_name: function(symbol(c"nvrtcGetLoweredName")?),
+                log_size: function(symbol(c"nvrtcGetProgramLogSize")?),
+                log: function(symbol(c"nvrtcGetProgramLog")?),
+                image_size: function(symbol(c"nvrtcGetCUBINSize")?),
+                image: function(symbol(c"nvrtcGetCUBIN")?),
+            }
+        };
+        let path = file_of(symbol(c"nvrtcVersion")?).unwrap_or_else(|| path.to_owned());
+        let mut nvrtc = Nvrtc { path, version: (0, 0), functions };
+        let (major, minor) = (&mut nvrtc.version.0, &mut nvrtc.version.1);
+        // SAFETY: fills in two integers.
+        let status = unsafe { (functions.version)(major, minor) };
+        nvrtc.check("nvrtcVersion", status)?;
+        Ok(nvrtc)
+    }
+
+    /// The library's file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Major and minor version.
+    pub fn version(&self) -> (i32, i32) {
+        self.version
+    }
+
+    fn check(&self, function: &'static str, status: Status) -> Result<(), NvrtcError> {
+        if status == SUCCESS {
+            return Ok(());
+        }
+        // SAFETY: NVRTC returns a literal for any number.
+        let message = unsafe { CStr::from_ptr((self.functions.error_string)(status)) };
+        let message = message.to_string_lossy().into_owned();
+        Err(NvrtcError::Call { path: self.path.display().to_string(), function, message })
+    }
+
+    /// Compiles `source`, so that each of `expressions` (a kernel, or `&` and a variable) is part
+    /// of the result. The inner error is the log of a source that NVRTC rejects.
+    ///
+    /// # Errors
+    /// [`NvrtcError::Call`] if NVRTC fails for another reason.
+    pub fn compile(
+        &self,
+        source: &str,
+        options: &[String],
+        expressions: &[String],
+    ) -> Result<Result<Image, String>, NvrtcError> {
+        let program = OpenProgram::new(self, source)?;
+        let expressions = c_strings(expressions);
+        for expression in &expressions {
+            // SAFETY: the program is open, the expression a C string.
+            let status = unsafe { (self.functions.add_name)(program.handle, expression.as_ptr()) };
+            self.check("nvrtcAddNameExpression", status)?;
+        }
+        let options = c_strings(options);
+        let pointers: Vec<*const c_char> = options.iter().map(|option| option.as_ptr()).collect();
+        let count = pointers.len() as c_int;
+        // SAFETY: as many C strings as the count says.
+        let status = unsafe { (self.functions.compile)(program.handle, count, pointers.as_ptr()) };
+        if status == COMPILATION {
+            return Ok(Err(program.log()?));
+        }
+        self.check("nvrtcCompileProgram", status)?;
+        let names = expressions.iter().map(|expression| program.lowered_name(expression));
+        let names = names.collect::<Result<_, _>>()?;
+        let code = program.bytes("nvrtcGetCUBIN", self.functions.image_size, self.functions.image);
+        Ok(Ok(Image { code: code?, names }))
+    }
+}
+
+/// The function at `address`.
+///
+/// # Safety
+/// `F` must be the type of the function there.
+unsafe fn function<F: Copy>(address: *mut c_void) -> F {
+    const { assert!(size_of::<F>() == size_of::<*mut c_void>()) };
+    // SAFETY: promised by the caller; a function pointer is as large as any other.
+    unsafe { std::mem::transmute_copy(&address) }
+}
+
+/// What holds a null byte cannot be meant; the rest of it is left out.
+fn c_strings(texts: &[String]) -> Vec<CString> {
+    let until_null = |text: &String| text.split('\0').next().unwrap_or_default().to_owned();
+    texts.iter().map(|text| CString::new(until_null(text)).unwrap_or_default()).collect()
+}
+
+/// The file that holds the code at `address`.
+fn file_of(address: *mut c_void) -> Option<PathBuf> {
+    // SAFETY: dladdr fills in the structure, with strings of the loader's, or returns 0.
+    unsafe {
+        let mut info: libc::Dl_info = std::mem::zeroed();
+        if libc::dladdr(address, &raw mut info) == 0 || info.dli_fname.is_null() {
+            return None;
+        }
+        let path = CStr::from_ptr(info.dli_fname).to_bytes();
+        Path::new(std::ffi::OsStr::from_bytes(path)).canonicalize().ok()
+    }
+}
+
+struct OpenProgram<'n> {
+    nvrtc: &'n Nvrtc,
+    handle: Program,
+}
+
+impl<'n> OpenProgram<'n> {
+    fn new(nvrtc: &'n Nvrtc, source: &str) -> Result<OpenProgram<'n>, NvrtcError> {
+        let source = CString::new(source.replace('\0', " ")).unwrap_or_default();
+        let mut handle = std::ptr::null_mut();
+        let none = std::ptr::null();
+        // SAFETY: C strings, which NVRTC copies, and no headers.
+        let status = unsafe {
+            let name = c"unit.cu".as_ptr();
+            (nvrtc.functions.create)(&raw mut handle, source.as_ptr(), name, 0, none, none)
+        };
+        nvrtc.check("nvrtcCreateProgram", status)?;
+        Ok(OpenProgram { nvrtc, handle })
+    }
+
+    fn lowered_name(&self, expression: &CStr) -> Result<String, NvrtcError> {
+        let mut name = std::ptr::null();
+        // SAFETY: the program is compiled; the name lives as long as it.
+        let status = unsafe {
+            (self.nvrtc.functions.lowered_name)(self.handle, expression.as_ptr(), &raw mut name)
+        };
+        self.nvrtc.check("nvrtcGetLoweredName", status)?;
+        // SAFETY: set by the successful call above.
+        Ok(unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned())
+    }
+
+    fn log(&self) -> Result<String, NvrtcError> {
+        let functions = &self.nvrtc.functions;
+        let log = self.bytes("nvrtcGetProgramLog", functions.log_size, functions.log)?;
+        Ok(String::from_utf8_lossy(&log).trim_end_matches(['\0', '\n']).to_owned())
+    }
+
+    fn bytes(
+        &self,
+        function: &'static str,
+        size: unsafe extern "C" fn(Program, *mut usize) -> Status,
+        get: unsafe extern "C" fn(Program, *mut c_char) -> Status,
+    ) -> Result<Vec<u8>, NvrtcError> {
+        let mut bytes = 0;
+        // SAFETY: fills in a size.
+        self.nvrtc.check(function, unsafe { size(self.handle, &raw mut bytes) })?;
+        let mut buffer = vec![0u8; bytes];
+        // SAFETY: the buffer is as large as the call above said.
+        self.nvrtc.check(function, unsafe { get(self.handle, buffer.as_mut_ptr().cast()) })?;
+        Ok(buffer)
+    }
+}
+
+impl Drop for OpenProgram<'_> {
+    fn drop(&mut self) {
+        // SAFETY: destroyed once. A failure would leave memory behind, nothing else.
+        unsafe { (self.nvrtc.functions.destroy)(&raw mut self.handle) };
+    }
+}

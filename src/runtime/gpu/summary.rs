@@ -1,0 +1,63 @@
+//! Launches `kernels/summary.cu` on a tensor in device memory.
+#![allow(unsafe_code)]
+
+use std::ffi::c_void;
+
+use super::driver::{Address, Context, Function, Loaded, Shape};
+use crate::runtime::error::CudaError;
+use crate::summary::device::{DevicePart, finish};
+use crate::summary::{Poison, Summary};
+use crate::tensor::{DType, element_count};
+
+/// Threads of a block, as the kernel is compiled for.
+const THREADS: u32 = 128;
+/// Blocks: four at a time on each of the largest device's multiprocessors.
+const BLOCKS: u32 = 528;
+
+/// The kernel for one dtype.
+pub(super) struct Summarizer {
+    _module: Loaded,
+    function: Function,
+}
+
+impl Summarizer {
+    /// Loads the module of `compile::DeviceToolchain::summary`.
+    pub(super) fn new(code: &[u8]) -> Result<Summarizer, CudaError> {
+        let module = Loaded::new(code)?;
+        Ok(Summarizer { function: module.function("summarize")?, _module: module })
+    }
+
+    /// The summary of the tensor at `address`; none where only a second look at the elements tells.
+    pub(super) fn run(
+        &self,
+        context: &Context,
+        address: Address,
+        dtype: DType,
+        shape: &[usize],
+        poison: &Poison,
+    ) -> Result<Option<Summary>, CudaError> {
+        let count = element_count(shape).ok_or(CudaError::INVALID_VALUE)? as u64;
+        let mut parts = vec![DevicePart::default(); BLOCKS as usize];
+        let bytes = size_of_val(parts.as_slice());
+        let room = context.allocate(bytes)?;
+        let (mut tensor, mut count, mut out) = (address, count, room);
+        let (mut pattern, mut poisoned) = (u64::from_le_bytes(poison.pattern), 1i32);
+        let mut args: [*mut c_void; 5] = [
+            (&raw mut tensor).cast(),
+            (&raw mut count).cast(),
+            (&raw mut pattern).cast(),
+            (&raw mut poisoned).cast(),
+            (&raw mut out).cast(),
+        ];
+        let shape_of_launch =
+            Shape { grid: [BLOCKS, 1, 1], block: [THREADS, 1, 1], shared_bytes: 0 };
+        // SAFETY: the arguments are those of the kernel; the parts have room for what is copied.
+        let done = unsafe {
+            self.function
+                .launch(shape_of_launch, args.as_mut_ptr())
+                .and_then(|()| context.download(parts.as_mut_ptr().cast(), room, bytes))
+        };
+        context.free(room)?;
+        done.map(|()| finish(&parts, dtype, shape))
+    }
+}

@@ -1,0 +1,29 @@
+// __half and __half2. CUDA Math API: "Half Precision Intrinsics".
+#pragma once
+
+#include "replay/atomics.h"
+#include "replay/memory_hints.h"
+#include "replay/narrow.h"
+#include "replay/warp.h"
+#include "vector_functions.h"
+
+#define REPLAY_N __half
+#define REPLAY_N2 __half2
+#define REPLAY_RAW __half_raw
+#define REPLAY_FORMAT half_format
+#define REPLAY_API(before, after) before##half##after
+#define REPLAY_API2(before, after) before##half2##after
+#define REPLAY_HALVES __halves2half2
+#define REPLAY_BOTH __half2half2
+#include "replay/narrow_api.h"
+
+using half = __half;
+using half2 = __half2;
+using nv_half = __half;
+using nv_half2 = __half2;
+
+#define CUDART_ZERO_FP16 __float2half(0.0f)
+#define CUDART_ONE_FP16 __float2half(1.0f)
+#define CUDART_MAX_NORMAL_FP16 __float2half(65504.0f)
+#define CUDART_INF_FP16 __float2half(__builtin_inff())
+#define CUDART_NAN_FP16 __float2half(__builtin_nanf(""))

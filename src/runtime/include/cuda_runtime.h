@@ -1,0 +1,20 @@
+// CUDA's runtime header for code that runs on the CPU reference machine.
+// docs/cuda-support.md lists what is in and what is not.
+#pragma once
+
+#include "replay/qualifiers.h"
+
+#include "vector_types.h"
+#include "vector_functions.h"
+
+#include "replay/abi.h"
+#include "replay/thread.h"
+#include "replay/launch.h"
+#include "replay/memory.h"
+
+#include "replay/math.h"
+#include "replay/fast_math.h"
+#include "replay/warp.h"
+#include "replay/atomics.h"
+#include "replay/memory_hints.h"
+#include "replay/print.h"

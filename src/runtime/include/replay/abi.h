@@ -1,0 +1,121 @@
+// The table of functions through which compiled host and device code reaches the program that
+// replays it. The other side is src/runtime/abi.rs: same fields, same order, same types.
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+extern "C" {
+
+/// Where in the user's sources a call stands. `file` is as the harness names it.
+struct replay_site {
+  const char* file;
+  uint32_t line;
+};
+
+/// One launch: grid and block in x, y, z order, dynamic shared memory in bytes.
+struct replay_launch {
+  const char* kernel;             // its name, as written in the sources or spelled by the compiler
+  void (*thunk)(void** args);     // runs one CUDA thread of the kernel, compiled for the host
+  void** args;                    // a pointer to each argument, in order
+  const size_t* arg_sizes;        // bytes of each argument
+  uint32_t arg_count;
+  uint32_t grid[3];
+  uint32_t block[3];
+  size_t shared_bytes;
+  void* stream;
+  const void* function;           // identifies the kernel for cudaFuncSetAttribute
+  struct replay_site site;
+};
+
+/// The collectives of one warp. Every lane of the mask takes part or the replay ends with a report.
+enum replay_warp_op : uint32_t {
+  REPLAY_WARP_SYNC = 0,
+  REPLAY_WARP_SHUFFLE = 1,        // result: the value of lane `argument`
+  REPLAY_WARP_BALLOT = 2,         // result: a bit for each lane of the mask whose value is not 0
+  REPLAY_WARP_MATCH_ANY = 3,      // result: the lanes of the mask whose value equals this lane's
+  REPLAY_WARP_MATCH_ALL = 4,      // result: the mask if all values are equal, else 0
+  REPLAY_WARP_REDUCE_ADD = 5,     // the reductions work on the low 32 bits
+  REPLAY_WARP_REDUCE_MIN_U = 6,
+  REPLAY_WARP_REDUCE_MAX_U = 7,
+  REPLAY_WARP_REDUCE_MIN_S = 8,
+  REPLAY_WARP_REDUCE_MAX_S = 9,
+  REPLAY_WARP_REDUCE_AND = 10,
+  REPLAY_WARP_REDUCE_OR = 11,
+  REPLAY_WARP_REDUCE_XOR = 12,
+};
+
+/// How the threads of a block combine a predicate at a barrier.
+enum replay_barrier_op : uint32_t {
+  REPLAY_BARRIER_PLAIN = 0,
+  REPLAY_BARRIER_COUNT = 1,
+  REPLAY_BARRIER_AND = 2,
+  REPLAY_BARRIER_OR = 3,
+};
+
+struct replay_abi {
+  // Device side.
+  uint32_t (*barrier)(uint32_t op, uint32_t predicate, struct replay_site site);
+  uint64_t (*warp_collective)(uint32_t op, uint32_t mask, uint64_t value, uint32_t argument,
+                              struct replay_site site);
+  uint32_t (*active_mask)(void);
+  void (*atomic_turn)(void);      // waits until every earlier block of the grid has ended
+  void (*yield_thread)(void);     // lets the other threads of the block run
+  void* (*shared_alloc)(uint32_t slot, size_t bytes, size_t align);
+  uint32_t (*shared_slot)(void);  // a new slot number, unique in the process
+  void (*device_print)(const char* text, size_t bytes);
+  __attribute__((noreturn)) void (*device_abort)(const char* why, struct replay_site site);
+
+  // Host side; the int results are cudaError_t.
+  int (*launch)(const struct replay_launch* launch);
+  int (*malloc)(void** pointer, size_t bytes, struct replay_site site);
+  int (*malloc_host)(void** pointer, size_t bytes);
+  int (*malloc_managed)(void** pointer, size_t bytes, struct replay_site site);
+  int (*free)(void* pointer);
+  int (*free_host)(void* pointer);
+  int (*memcpy)(void* to, const void* from, size_t bytes, int kind, void* stream);
+  int (*memset)(void* pointer, int value, size_t bytes, void* stream);
+  int (*memcpy_symbol)(void* host_symbol, const char* name, void* other, size_t bytes,
+                       size_t offset, int to_symbol, void* stream);
+  int (*symbol_address)(void** pointer, void* host_symbol, const char* name, size_t bytes);
+  int (*synchronize)(void* stream);
+  int (*get_last_error)(int clear);
+  int (*func_set_attribute)(const void* function, const char* kernel, int attribute, int value);
+  int (*occupancy)(int* blocks, const void* function, int block_size, size_t shared_bytes);
+  int (*mem_get_info)(size_t* free_bytes, size_t* total_bytes);
+  int (*stream_create)(void** stream);
+  int (*stream_destroy)(void* stream);
+  int (*event_create)(void** event);
+  int (*event_destroy)(void* event);
+  int (*event_record)(void* event, void* stream);
+  int (*event_elapsed)(float* milliseconds, void* start, void* end);
+
+  // Mathematics: correctly rounded in the current rounding mode.
+  float (*math_f1)(uint32_t function, float x);
+  double (*math_d1)(uint32_t function, double x);
+  float (*math_f2)(uint32_t function, float x, float y);
+  double (*math_d2)(uint32_t function, double x, double y);
+  // x * y + z, rounded once in the current rounding mode.
+  float (*math_f3)(float x, float y, float z);
+  double (*math_d3)(double x, double y, double z);
+};
+
+/// The functions of `math_f1` and `math_d1`, by number; `math_f2` and `math_d2` have their own.
+enum replay_math1 : uint32_t {
+  REPLAY_ACOS, REPLAY_ACOSH, REPLAY_ASIN, REPLAY_ASINH, REPLAY_ATAN, REPLAY_ATANH, REPLAY_CBRT,
+  REPLAY_COS, REPLAY_COSH, REPLAY_COSPI, REPLAY_ERF, REPLAY_ERFC, REPLAY_EXP, REPLAY_EXP10,
+  REPLAY_EXP2, REPLAY_EXPM1, REPLAY_LGAMMA, REPLAY_LOG, REPLAY_LOG10, REPLAY_LOG1P, REPLAY_LOG2,
+  REPLAY_RSQRT, REPLAY_SIN, REPLAY_SINH, REPLAY_SINPI, REPLAY_TAN, REPLAY_TANH, REPLAY_TGAMMA,
+};
+enum replay_math2 : uint32_t { REPLAY_ATAN2, REPLAY_HYPOT, REPLAY_POW };
+
+}  // extern "C"
+
+namespace replay_rt {
+/// Set once by `replay_bind`, before any other code of the artifact runs.
+extern const replay_abi* abi;
+
+/// The rounding of this replay: 0 to nearest, 1 down, 2 up, 3 towards zero (noise replays).
+/// Conversions done in software round by it; the processor's mode is set to match.
+extern int rounding;
+}  // namespace replay_rt

@@ -1,0 +1,122 @@
+// Atomic functions and memory fences.
+// CUDA C++ Programming Guide: "Atomic Functions", "Memory Fence Functions".
+//
+// Every atomic waits for its block's turn first (replay_rt::atomic_turn), so results do not
+// depend on the number of cores. With the turn no other block modifies anything atomically, so a
+// load and a store make one atomic step; both are relaxed atomics, so that other blocks read
+// whole values.
+#pragma once
+
+#include "replay/math.h"
+#include "replay/thread.h"
+
+namespace replay_rt {
+
+template <class T>
+inline T load_relaxed(const T* address) {
+  T value;
+  __atomic_load(address, &value, __ATOMIC_RELAXED);
+  return value;
+}
+
+/// Replaces `*address` by `change(*address)` and returns what was there before.
+template <class T, class Change>
+inline T atomic_change(T* address, Change change) {
+  atomic_turn(address);
+  T before = load_relaxed(address);
+  T after = change(before);
+  __atomic_store(address, &after, __ATOMIC_RELAXED);
+  return before;
+}
+
+/// The same for each member of a vector: CUDA promises atomicity per member only.
+template <class V, class Change>
+inline V atomic_change_each(V* address, Change change) {
+  atomic_turn(address);
+  V before = *address;
+  *address = change(before);
+  return before;
+}
+
+}  // namespace replay_rt
+
+// One atomic in its three scopes, which are one here: device, block, system.
+#define REPLAY_ATOMIC_1(T, name, expression)                                      \
+  inline T name(T* address, T value) {                                            \
+    return replay_rt::atomic_change(address, [=](T old) -> T { return expression; }); \
+  }                                                                               \
+  inline T name##_block(T* address, T value) { return name(address, value); }     \
+  inline T name##_system(T* address, T value) { return name(address, value); }
+#define REPLAY_ATOMIC_CAS(T)                                                      \
+  inline T atomicCAS(T* address, T compare, T value) {                            \
+    return replay_rt::atomic_change(address,                                      \
+                                    [=](T old) -> T { return old == compare ? value : old; }); \
+  }                                                                               \
+  inline T atomicCAS_block(T* address, T compare, T value) {                      \
+    return atomicCAS(address, compare, value);                                    \
+  }                                                                               \
+  inline T atomicCAS_system(T* address, T compare, T value) {                     \
+    return atomicCAS(address, compare, value);                                    \
+  }
+
+#define REPLAY_ATOMIC_BITS(T)                        \
+  REPLAY_ATOMIC_1(T, atomicAnd, old & value)         \
+  REPLAY_ATOMIC_1(T, atomicOr, old | value)          \
+  REPLAY_ATOMIC_1(T, atomicXor, old ^ value)
+#define REPLAY_ATOMIC_ORDER(T)                              \
+  REPLAY_ATOMIC_1(T, atomicMin, value < old ? value : old)  \
+  REPLAY_ATOMIC_1(T, atomicMax, value > old ? value : old)
+
+REPLAY_ATOMIC_1(int, atomicAdd, (int)((unsigned)old + (unsigned)value))
+REPLAY_ATOMIC_1(unsigned, atomicAdd, old + value)
+REPLAY_ATOMIC_1(unsigned long long, atomicAdd, old + value)
+REPLAY_ATOMIC_1(double, atomicAdd, old + value)
+REPLAY_ATOMIC_1(int, atomicSub, (int)((unsigned)old - (unsigned)value))
+REPLAY_ATOMIC_1(unsigned, atomicSub, old - value)
+REPLAY_ATOMIC_1(int, atomicExch, ((void)old, value))
+REPLAY_ATOMIC_1(unsigned, atomicExch, ((void)old, value))
+REPLAY_ATOMIC_1(unsigned long long, atomicExch, ((void)old, value))
+#ifdef REPLAY_SHADOW
+REPLAY_ATOMIC_1(double, atomicExch, ((void)old, value))
+#else
+REPLAY_ATOMIC_1(float, atomicAdd, old + value)
+REPLAY_ATOMIC_1(float, atomicExch, ((void)old, value))
+#endif
+REPLAY_ATOMIC_ORDER(int)
+REPLAY_ATOMIC_ORDER(unsigned)
+REPLAY_ATOMIC_ORDER(long long)
+REPLAY_ATOMIC_ORDER(unsigned long long)
+REPLAY_ATOMIC_BITS(int)
+REPLAY_ATOMIC_BITS(unsigned)
+REPLAY_ATOMIC_BITS(unsigned long long)
+REPLAY_ATOMIC_1(unsigned, atomicInc, old >= value ? 0u : old + 1)
+REPLAY_ATOMIC_1(unsigned, atomicDec, old == 0 || old > value ? value : old - 1)
+REPLAY_ATOMIC_CAS(int)
+REPLAY_ATOMIC_CAS(unsigned)
+REPLAY_ATOMIC_CAS(unsigned long long)
+REPLAY_ATOMIC_CAS(unsigned short)
+
+#undef REPLAY_ATOMIC_BITS
+#undef REPLAY_ATOMIC_ORDER
+#undef REPLAY_ATOMIC_CAS
+
+// Compute capability 9.0: vectors of floats in global memory.
+inline float2 atomicAdd(float2* address, float2 value) {
+  return replay_rt::atomic_change_each(
+      address, [=](float2 old) { return float2{old.x + value.x, old.y + value.y}; });
+}
+inline float4 atomicAdd(float4* address, float4 value) {
+  return replay_rt::atomic_change_each(address, [=](float4 old) {
+    return float4{old.x + value.x, old.y + value.y, old.z + value.z, old.w + value.w};
+  });
+}
+
+namespace replay_rt {
+inline void fence() {
+  __atomic_thread_fence(__ATOMIC_SEQ_CST);
+  may_be_waiting(16);
+}
+}  // namespace replay_rt
+inline void __threadfence_block() { replay_rt::fence(); }
+inline void __threadfence() { replay_rt::fence(); }
+inline void __threadfence_system() { replay_rt::fence(); }

@@ -1,0 +1,87 @@
+// expf where most of its time goes: inlined into kernels, and correctly rounded all the same.
+//
+// exp(x) = 2^(k/128) * exp(r) in double arithmetic, |r| at most ln(2)/128 in any rounding mode. The
+// polynomial of degree 3 errs by less than 2^-34.6 of the value, everything else by less than
+// 2^-45. Where the result is farther than that from every float and from every midpoint of two
+// floats, one conversion rounds it correctly, whatever the rounding mode; where it is not, in one
+// of 256 cases, and at the ends of the range, the engine's table decides.
+// After Szabolcs Nagy's expf in glibc 2.27 (sysdeps/ieee754/flt-32/e_expf.c), and the rounding test
+// of Ziv, "Fast evaluation of elementary mathematical functions with correctly rounded last bit",
+// ACM TOMS 17 (1991).
+#pragma once
+
+#include "replay/abi.h"
+
+namespace replay_rt {
+
+// 2^(i/128), its exponent lowered by i/128 so that adding k/128 gives 2^(k/128).
+alignas(64) static const uint64_t exp2_steps[128] = {
+    0x3ff0000000000000u, 0x3feff63da9fb3335u, 0x3fefec9a3e778061u, 0x3fefe315e86e7f85u,
+    0x3fefd9b0d3158574u, 0x3fefd06b29ddf6deu, 0x3fefc74518759bc8u, 0x3fefbe3ecac6f383u,
+    0x3fefb5586cf9890fu, 0x3fefac922b7247f7u, 0x3fefa3ec32d3d1a2u, 0x3fef9b66affed31bu,
+    0x3fef9301d0125b51u, 0x3fef8abdc06c31ccu, 0x3fef829aaea92de0u, 0x3fef7a98c8a58e51u,
+    0x3fef72b83c7d517bu, 0x3fef6af9388c8deau, 0x3fef635beb6fcb75u, 0x3fef5be084045cd4u,
+    0x3fef54873168b9aau, 0x3fef4d5022fcd91du, 0x3fef463b88628cd6u, 0x3fef3f49917ddc96u,
+    0x3fef387a6e756238u, 0x3fef31ce4fb2a63fu, 0x3fef2b4565e27cddu, 0x3fef24dfe1f56381u,
+    0x3fef1e9df51fdee1u, 0x3fef187fd0dad990u, 0x3fef1285a6e4030bu, 0x3fef0cafa93e2f56u,
+    0x3fef06fe0a31b715u, 0x3fef0170fc4cd831u, 0x3feefc08b26416ffu, 0x3feef6c55f929ff1u,
+    0x3feef1a7373aa9cbu, 0x3feeecae6d05d866u, 0x3feee7db34e59ff7u, 0x3feee32dc313a8e5u,
+    0x3feedea64c123422u, 0x3feeda4504ac801cu, 0x3feed60a21f72e2au, 0x3feed1f5d950a897u,
+    0x3feece086061892du, 0x3feeca41ed1d0057u, 0x3feec6a2b5c13cd0u, 0x3feec32af0d7d3deu,
+    0x3feebfdad5362a27u, 0x3feebcb299fddd0du, 0x3feeb9b2769d2ca7u, 0x3feeb6daa2cf6642u,
+    0x3feeb42b569d4f82u, 0x3feeb1a4ca5d920fu, 0x3feeaf4736b527dau, 0x3feead12d497c7fdu,
+    0x3feeab07dd485429u, 0x3feea9268a5946b7u, 0x3feea76f15ad2148u, 0x3feea5e1b976dc09u,
+    0x3feea47eb03a5585u, 0x3feea34634ccc320u, 0x3feea23882552225u, 0x3feea155d44ca973u,
+    0x3feea09e667f3bcdu, 0x3feea012750bdabfu, 0x3fee9fb23c651a2fu, 0x3fee9f7df9519484u,
+    0x3fee9f75e8ec5f74u, 0x3fee9f9a48a58174u, 0x3fee9feb564267c9u, 0x3feea0694fde5d3fu,
+    0x3feea11473eb0187u, 0x3feea1ed0130c132u, 0x3feea2f336cf4e62u, 0x3feea427543e1a12u,
+    0x3feea589994cce13u, 0x3feea71a4623c7adu, 0x3feea8d99b4492edu, 0x3feeaac7d98a6699u,
+    0x3feeace5422aa0dbu, 0x3feeaf3216b5448cu, 0x3feeb1ae99157736u, 0x3feeb45b0b91ffc6u,
+    0x3feeb737b0cdc5e5u, 0x3feeba44cbc8520fu, 0x3feebd829fde4e50u, 0x3feec0f170ca07bau,
+    0x3feec49182a3f090u, 0x3feec86319e32323u, 0x3feecc667b5de565u, 0x3feed09bec4a2d33u,
+    0x3feed503b23e255du, 0x3feed99e1330b358u, 0x3feede6b5579fdbfu, 0x3feee36bbfd3f37au,
+    0x3feee89f995ad3adu, 0x3feeee07298db666u, 0x3feef3a2b84f15fbu, 0x3feef9728de5593au,
+    0x3feeff76f2fb5e47u, 0x3fef05b030a1064au, 0x3fef0c1e904bc1d2u, 0x3fef12c25bd71e09u,
+    0x3fef199bdd85529cu, 0x3fef20ab5fffd07au, 0x3fef27f12e57d14bu, 0x3fef2f6d9406e7b5u,
+    0x3fef3720dcef9069u, 0x3fef3f0b555dc3fau, 0x3fef472d4a07897cu, 0x3fef4f87080d89f2u,
+    0x3fef5818dcfba487u, 0x3fef60e316c98398u, 0x3fef69e603db3285u, 0x3fef7321f301b460u,
+    0x3fef7c97337b9b5fu, 0x3fef864614f5a129u, 0x3fef902ee78b3ff6u, 0x3fef9a51fbc74c83u,
+    0x3fefa4afa2a490dau, 0x3fefaf482d8e67f1u, 0x3fefba1bee615a27u, 0x3fefc52b376bba97u,
+    0x3fefd0765b6e4540u, 0x3fefdbfdad9cbe14u, 0x3fefe7c1819e90d8u, 0x3feff3c22b8f71f1u,
+};
+
+inline __attribute__((always_inline)) float fast_expf(float x) {
+  uint32_t magnitude;
+  __builtin_memcpy(&magnitude, &x, sizeof magnitude);
+  magnitude &= 0x7fffffffu;
+  constexpr uint32_t bits_of_87 = 0x42ae0000u;  // results within it are normal floats
+  if (__builtin_expect(magnitude < bits_of_87, 1)) {
+    constexpr double steps_per_unit = 0x1.71547652b82fep+7, unit_per_step = 0x1.62e42fefa39efp-8;
+    constexpr double to_integer = 0x1.8p52;  // the sum's last bits are those of k
+    double wide = x;
+    double shifted = wide * steps_per_unit + to_integer;
+    uint64_t k, scale_bits, bits;
+    __builtin_memcpy(&k, &shifted, sizeof k);
+    double r = wide - (shifted - to_integer) * unit_per_step;
+    scale_bits = exp2_steps[k % 128] + (k << 45);
+    double scale;
+    __builtin_memcpy(&scale, &scale_bits, sizeof scale);
+    double y = scale * ((1.0 + r) + r * r * (0.5 + r * 0x1.5555555555555p-3));
+    __builtin_memcpy(&bits, &y, sizeof bits);
+    // A double has 29 bits more than a float; 2^19 of its units are 2^-34 of the value or more.
+    constexpr uint64_t error = 1u << 19, half_float_mask = (1u << 28) - 1;
+    if (__builtin_expect(((bits + error) & half_float_mask) >= 2 * error, 1)) return (float)y;
+  }
+  return abi->math_f1(REPLAY_EXP, x);
+}
+
+}  // namespace replay_rt
+
+#ifndef REPLAY_SHADOW
+// The definition that callers elsewhere use is in math_definitions.h.
+extern "C" {
+extern inline __attribute__((gnu_inline, always_inline)) float expf(float x) noexcept {
+  return replay_rt::fast_expf(x);
+}
+}
+#endif

@@ -1,0 +1,219 @@
+// Kernel launches from host code, and the shared memory of kernels.
+// CUDA C++ Programming Guide: "Execution Configuration", "__shared__".
+#pragma once
+
+#include <typeinfo>
+
+#include "replay/abi.h"
+#include "replay/thread.h"
+
+namespace replay_rt {
+
+template <int... I> struct indices {};
+template <int N, int... I> struct make_indices : make_indices<N - 1, N - 1, I...> {};
+template <int... I> struct make_indices<0, I...> { using type = indices<I...>; };
+
+template <class T> struct plain { using type = T; };
+template <class T> struct plain<const T> { using type = T; };
+template <class T> struct plain<T&> { using type = typename plain<T>::type; };
+template <class T> struct plain<T&&> { using type = typename plain<T>::type; };
+
+/// A shape from what a launch may name: an integer or a dim3.
+inline dim3 shape(dim3 value) { return value; }
+
+/// A configured launch; `run` performs it with arguments converted to the kernel's parameters.
+template <class... P>
+class configured {
+ public:
+  using function_type = void (*)(P...);
+
+  configured(function_type function, void (*thunk)(void**), const char* name, replay_site site,
+             dim3 grid, dim3 block, size_t shared_bytes, void* stream)
+      : function_(function), thunk_(thunk) {
+    launch_.kernel = name;
+    launch_.site = site;
+    launch_.function = reinterpret_cast<const void*>(function);
+    launch_.grid[0] = grid.x, launch_.grid[1] = grid.y, launch_.grid[2] = grid.z;
+    launch_.block[0] = block.x, launch_.block[1] = block.y, launch_.block[2] = block.z;
+    launch_.shared_bytes = shared_bytes;
+    launch_.stream = stream;
+  }
+
+  // Not deduced from the call: arguments convert to the parameters here, as in any call.
+  void run(P... arguments) {
+    void* pointers[sizeof...(P) + 2] = {
+        const_cast<void*>(static_cast<const volatile void*>(&arguments))...};
+    const size_t sizes[sizeof...(P) + 1] = {sizeof(P)...};
+    // A kernel that is only known at run time travels behind its arguments.
+    pointers[sizeof...(P)] = reinterpret_cast<void*>(function_);
+    launch_.thunk = thunk_;
+    launch_.args = pointers;
+    launch_.arg_sizes = sizes;
+    launch_.arg_count = sizeof...(P);
+    abi->launch(&launch_);
+  }
+
+ private:
+  function_type function_;
+  void (*thunk_)(void**);
+  replay_launch launch_ = {};
+};
+
+template <auto Function, class... P, int... I>
+void fixed_thunk(void** arguments, indices<I...>) {
+  (void)arguments;
+  Function(*static_cast<typename plain<P>::type*>(arguments[I])...);
+}
+
+template <class... P, int... I>
+void variable_thunk(void** arguments, indices<I...>) {
+  auto function = reinterpret_cast<void (*)(P...)>(arguments[sizeof...(P)]);
+  function(*static_cast<typename plain<P>::type*>(arguments[I])...);
+}
+
+/// A kernel and the place of its launch, before the configuration.
+template <class... P>
+struct launchable {
+  void (*function)(P...);
+  void (*thunk)(void**);
+  const char* name;
+  replay_site site;
+
+  configured<P...> on(dim3 grid, dim3 block, size_t shared_bytes = 0,
+                      void* stream = nullptr) const {
+    return {function, thunk, name, site, grid, block, shared_bytes, stream};
+  }
+};
+
+template <auto Function, class... P>
+launchable<P...> fixed_kernel(void (*function)(P...), const char* name, replay_site site) {
+  return {function,
+          [](void** arguments) {
+            fixed_thunk<Function, P...>(arguments, typename make_indices<sizeof...(P)>::type{});
+          },
+          name, site};
+}
+
+// A type for a kernel: its mangled name holds the arguments of a template, which __PRETTY_FUNCTION__
+// lacks in clang++ before 16.
+template <auto Function>
+struct instance {};
+
+/// `name` as written, or with the arguments that `mangled`, the type's name, holds, if the kernel is
+/// an instance of a template.
+const char* instance_name(const char* name, const char* mangled);
+
+/// The kernel `Function`, known at compile time.
+template <auto Function>
+auto kernel(const char* name, const char* file, uint32_t line) {
+  static const char* const full = instance_name(name, typeid(instance<Function>).name());
+  return fixed_kernel<Function>(Function, full, replay_site{file, line});
+}
+
+/// A kernel behind a pointer that is only known at run time.
+template <class... P>
+launchable<P...> kernel_at(void (*function)(P...), const char* name, const char* file,
+                           uint32_t line) {
+  return {function,
+          [](void** arguments) {
+            variable_thunk<P...>(arguments, typename make_indices<sizeof...(P)>::type{});
+          },
+          name, replay_site{file, line}};
+}
+
+/// A template whose arguments the launch leaves to be deduced: `call` passes its own on to it.
+template <class Call>
+struct deduced_kernel {
+  Call call;
+  const char* name;
+  replay_site site;
+
+  struct launch {
+    const deduced_kernel& kernel;
+    dim3 grid, block;
+    size_t shared_bytes;
+    void* stream;
+
+    template <class... A>
+    void run(A... arguments) const {
+      // The call itself travels as the last argument; a GPU sees only those before it.
+      auto thunk = [](void** pointers) {
+        invoke<A...>(pointers, typename make_indices<sizeof...(A)>::type{});
+      };
+      void* pointers[sizeof...(A) + 1] = {static_cast<void*>(&arguments)...};
+      const size_t sizes[sizeof...(A) + 1] = {sizeof(A)...};
+      pointers[sizeof...(A)] = const_cast<Call*>(&kernel.call);
+      replay_launch raw = {};
+      raw.kernel = kernel.name;
+      raw.thunk = thunk;
+      raw.args = pointers;
+      raw.arg_sizes = sizes;
+      raw.arg_count = sizeof...(A);
+      raw.grid[0] = grid.x, raw.grid[1] = grid.y, raw.grid[2] = grid.z;
+      raw.block[0] = block.x, raw.block[1] = block.y, raw.block[2] = block.z;
+      raw.shared_bytes = shared_bytes;
+      raw.stream = stream;
+      raw.site = kernel.site;
+      abi->launch(&raw);
+    }
+  };
+
+  template <class... A, int... I>
+  static void invoke(void** pointers, indices<I...>) {
+    (*static_cast<Call*>(pointers[sizeof...(A)]))(*static_cast<A*>(pointers[I])...);
+  }
+
+  launch on(dim3 grid, dim3 block, size_t shared_bytes = 0, void* stream = nullptr) const {
+    return {*this, grid, block, shared_bytes, stream};
+  }
+};
+
+template <class Call>
+deduced_kernel<Call> kernel_call(Call call, const char* name, const char* file, uint32_t line) {
+  return {call, name, replay_site{file, line}};
+}
+
+/// `extern __shared__ T name[]` in a function.
+template <class T>
+auto dynamic_shared() {
+  return reinterpret_cast<T*>(block.dynamic_shared);
+}
+
+/// `extern __shared__ T name[]` at namespace scope.
+template <class T>
+struct dynamic_shared_array {
+  constexpr dynamic_shared_array() {}
+  template <class I> T& operator[](I index) const { return dynamic_shared<T>()[index]; }
+  operator T*() const { return dynamic_shared<T>(); }
+  template <class U> explicit operator U*() const {
+    return reinterpret_cast<U*>(block.dynamic_shared);
+  }
+};
+
+/// One static `__shared__` variable: each block has its own, made when it first runs past.
+struct shared_slot {
+  uint32_t number = 0;  // one more than the slot; 0 before the first use in the process
+
+  template <class T>
+  T& get(size_t alignment) {
+    uint32_t mine = __atomic_load_n(&number, __ATOMIC_RELAXED);
+    if (mine == 0) mine = take_number();
+    void* address = block.shared_slots[mine - 1];
+    if (address == nullptr) {
+      address = abi->shared_alloc(mine - 1, sizeof(T), alignment > alignof(T) ? alignment : alignof(T));
+    }
+    return *static_cast<T*>(address);
+  }
+
+ private:
+  uint32_t take_number() {
+    uint32_t expected = 0, fresh = abi->shared_slot() + 1;
+    // Two cores may come here at once; the loser's number stays unused.
+    return __atomic_compare_exchange_n(&number, &expected, fresh, false, __ATOMIC_RELAXED,
+                                       __ATOMIC_RELAXED)
+               ? fresh
+               : expected;
+  }
+};
+
+}  // namespace replay_rt

@@ -1,0 +1,327 @@
+// The CUDA runtime API for host code.
+// CUDA Runtime API: "Device Management", "Error Handling", "Stream Management", "Event
+// Management", "Execution Control", "Occupancy", "Memory Management".
+#pragma once
+
+#include "replay/abi.h"
+#include "replay/thread.h"
+
+enum cudaError {
+  cudaSuccess = 0,
+  cudaErrorInvalidValue = 1,
+  cudaErrorMemoryAllocation = 2,
+  cudaErrorInitializationError = 3,
+  cudaErrorInvalidConfiguration = 9,
+  cudaErrorInvalidSymbol = 13,
+  cudaErrorInvalidDevicePointer = 17,
+  cudaErrorInvalidMemcpyDirection = 21,
+  cudaErrorInvalidDeviceFunction = 98,
+  cudaErrorNoDevice = 100,
+  cudaErrorInvalidDevice = 101,
+  cudaErrorInvalidPtx = 218,
+  cudaErrorInvalidResourceHandle = 400,
+  cudaErrorNotReady = 600,
+  cudaErrorIllegalAddress = 700,
+  cudaErrorLaunchOutOfResources = 701,
+  cudaErrorLaunchTimeout = 702,
+  cudaErrorAssert = 710,
+  cudaErrorIllegalInstruction = 715,
+  cudaErrorMisalignedAddress = 716,
+  cudaErrorLaunchFailure = 719,
+  cudaErrorNotSupported = 801,
+  cudaErrorUnknown = 999,
+};
+typedef cudaError cudaError_t;
+
+enum cudaMemcpyKind {
+  cudaMemcpyHostToHost = 0,
+  cudaMemcpyHostToDevice = 1,
+  cudaMemcpyDeviceToHost = 2,
+  cudaMemcpyDeviceToDevice = 3,
+  cudaMemcpyDefault = 4,
+};
+
+enum cudaFuncAttribute {
+  cudaFuncAttributeMaxDynamicSharedMemorySize = 8,
+  cudaFuncAttributePreferredSharedMemoryCarveout = 9,
+};
+enum cudaFuncCache {
+  cudaFuncCachePreferNone = 0,
+  cudaFuncCachePreferShared = 1,
+  cudaFuncCachePreferL1 = 2,
+  cudaFuncCachePreferEqual = 3,
+};
+enum cudaDeviceAttr {
+  cudaDevAttrMaxThreadsPerBlock = 1,
+  cudaDevAttrMaxSharedMemoryPerBlock = 8,
+  cudaDevAttrWarpSize = 10,
+  cudaDevAttrMultiProcessorCount = 16,
+  cudaDevAttrMaxThreadsPerMultiProcessor = 39,
+  cudaDevAttrComputeCapabilityMajor = 75,
+  cudaDevAttrComputeCapabilityMinor = 76,
+  cudaDevAttrMaxSharedMemoryPerMultiprocessor = 81,
+  cudaDevAttrMaxSharedMemoryPerBlockOptin = 97,
+};
+
+typedef struct replay_stream* cudaStream_t;
+typedef struct replay_event* cudaEvent_t;
+
+#define cudaStreamDefault 0x00
+#define cudaStreamNonBlocking 0x01
+#define cudaStreamLegacy ((cudaStream_t)0x1)
+#define cudaStreamPerThread ((cudaStream_t)0x2)
+#define cudaEventDefault 0x00
+#define cudaEventBlockingSync 0x01
+#define cudaEventDisableTiming 0x02
+#define cudaHostAllocDefault 0x00
+#define cudaHostAllocPortable 0x01
+#define cudaHostAllocMapped 0x02
+#define cudaHostAllocWriteCombined 0x04
+#define cudaMemAttachGlobal 0x01
+#define cudaMemAttachHost 0x02
+#define cudaMemAttachSingle 0x04
+
+struct cudaDeviceProp {
+  char name[256];
+  size_t totalGlobalMem;
+  size_t sharedMemPerBlock;
+  int regsPerBlock;
+  int warpSize;
+  size_t memPitch;
+  int maxThreadsPerBlock;
+  int maxThreadsDim[3];
+  int maxGridSize[3];
+  int clockRate;
+  size_t totalConstMem;
+  int major;
+  int minor;
+  int multiProcessorCount;
+  int integrated;
+  int canMapHostMemory;
+  int computeMode;
+  int concurrentKernels;
+  int ECCEnabled;
+  int memoryClockRate;
+  int memoryBusWidth;
+  int l2CacheSize;
+  int maxThreadsPerMultiProcessor;
+  size_t sharedMemPerMultiprocessor;
+  int regsPerMultiprocessor;
+  int managedMemory;
+  size_t sharedMemPerBlockOptin;
+  int cooperativeLaunch;
+  int maxBlocksPerMultiProcessor;
+};
+
+struct cudaFuncAttributes {
+  size_t sharedSizeBytes, constSizeBytes, localSizeBytes;
+  int maxThreadsPerBlock, numRegs, ptxVersion, binaryVersion;
+  int maxDynamicSharedSizeBytes;
+};
+
+namespace replay_rt {
+inline cudaError_t as_error(int code) { return static_cast<cudaError_t>(code); }
+void fill_properties(cudaDeviceProp* properties);
+int device_attribute(cudaDeviceAttr attribute);
+}  // namespace replay_rt
+
+const char* cudaGetErrorString(cudaError_t error);
+const char* cudaGetErrorName(cudaError_t error);
+
+inline cudaError_t cudaGetLastError() {
+  return replay_rt::as_error(replay_rt::abi->get_last_error(1));
+}
+inline cudaError_t cudaPeekAtLastError() {
+  return replay_rt::as_error(replay_rt::abi->get_last_error(0));
+}
+
+// Device management: one device.
+inline cudaError_t cudaGetDevice(int* device) { return *device = 0, cudaSuccess; }
+inline cudaError_t cudaSetDevice(int device) {
+  return device == 0 ? cudaSuccess : cudaErrorInvalidDevice;
+}
+inline cudaError_t cudaGetDeviceCount(int* count) { return *count = 1, cudaSuccess; }
+inline cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
+  if (device != 0) return cudaErrorInvalidDevice;
+  replay_rt::fill_properties(properties);
+  return cudaSuccess;
+}
+inline cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device) {
+  if (device != 0) return cudaErrorInvalidDevice;
+  *value = replay_rt::device_attribute(attribute);
+  return cudaSuccess;
+}
+inline cudaError_t cudaDeviceSynchronize() {
+  return replay_rt::as_error(replay_rt::abi->synchronize(nullptr));
+}
+inline cudaError_t cudaDeviceReset() { return cudaDeviceSynchronize(); }
+inline cudaError_t cudaMemGetInfo(size_t* free_bytes, size_t* total_bytes) {
+  return replay_rt::as_error(replay_rt::abi->mem_get_info(free_bytes, total_bytes));
+}
+
+// Memory management.
+inline cudaError_t cudaMalloc(void** pointer, size_t bytes, REPLAY_SITE_PARAMS) {
+  return replay_rt::as_error(replay_rt::abi->malloc(pointer, bytes, replay_site{file, line}));
+}
+template <class T>
+cudaError_t cudaMalloc(T** pointer, size_t bytes, REPLAY_SITE_PARAMS) {
+  return cudaMalloc(reinterpret_cast<void**>(pointer), bytes, file, line);
+}
+template <class T>
+cudaError_t cudaMallocAsync(T** pointer, size_t bytes, cudaStream_t, REPLAY_SITE_PARAMS) {
+  return cudaMalloc(reinterpret_cast<void**>(pointer), bytes, file, line);
+}
+template <class T>
+cudaError_t cudaMallocManaged(T** pointer, size_t bytes, unsigned = cudaMemAttachGlobal,
+                              REPLAY_SITE_PARAMS) {
+  return replay_rt::as_error(replay_rt::abi->malloc_managed(reinterpret_cast<void**>(pointer),
+                                                            bytes, replay_site{file, line}));
+}
+template <class T>
+cudaError_t cudaMallocHost(T** pointer, size_t bytes, unsigned = 0) {
+  return replay_rt::as_error(
+      replay_rt::abi->malloc_host(reinterpret_cast<void**>(pointer), bytes));
+}
+template <class T>
+cudaError_t cudaHostAlloc(T** pointer, size_t bytes, unsigned = 0) {
+  return cudaMallocHost(pointer, bytes);
+}
+inline cudaError_t cudaFree(void* pointer) {
+  return replay_rt::as_error(replay_rt::abi->free(pointer));
+}
+inline cudaError_t cudaFreeAsync(void* pointer, cudaStream_t) { return cudaFree(pointer); }
+inline cudaError_t cudaFreeHost(void* pointer) {
+  return replay_rt::as_error(replay_rt::abi->free_host(pointer));
+}
+inline cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind,
+                                   cudaStream_t stream = nullptr) {
+  return replay_rt::as_error(replay_rt::abi->memcpy(to, from, bytes, kind, stream));
+}
+inline cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind) {
+  return cudaMemcpyAsync(to, from, bytes, kind);
+}
+inline cudaError_t cudaMemsetAsync(void* pointer, int value, size_t bytes,
+                                   cudaStream_t stream = nullptr) {
+  return replay_rt::as_error(replay_rt::abi->memset(pointer, value, bytes, stream));
+}
+inline cudaError_t cudaMemset(void* pointer, int value, size_t bytes) {
+  return cudaMemsetAsync(pointer, value, bytes);
+}
+inline cudaError_t cudaMemPrefetchAsync(const void*, size_t, int, cudaStream_t = nullptr) {
+  return cudaSuccess;
+}
+
+namespace replay_rt {
+template <class T>
+cudaError_t copy_symbol(const T& symbol, const char* name, const void* other, size_t bytes,
+                        size_t offset, bool to_symbol, cudaStream_t stream) {
+  if (offset + bytes > sizeof(T)) return cudaErrorInvalidValue;
+  void* variable = const_cast<void*>(static_cast<const volatile void*>(&symbol));
+  return as_error(abi->memcpy_symbol(variable, name, const_cast<void*>(other), bytes, offset,
+                                     to_symbol, stream));
+}
+template <class T>
+cudaError_t copy_to_symbol(const T& symbol, const char* name, const void* from, size_t bytes,
+                           size_t offset = 0, cudaMemcpyKind = cudaMemcpyHostToDevice,
+                           cudaStream_t stream = nullptr) {
+  return copy_symbol(symbol, name, from, bytes, offset, true, stream);
+}
+template <class T>
+cudaError_t copy_from_symbol(void* to, const T& symbol, const char* name, size_t bytes,
+                             size_t offset = 0, cudaMemcpyKind = cudaMemcpyDeviceToHost,
+                             cudaStream_t stream = nullptr) {
+  return copy_symbol(symbol, name, to, bytes, offset, false, stream);
+}
+template <class P, class T>
+cudaError_t address_of_symbol(P** pointer, const T& symbol, const char* name) {
+  void* variable = const_cast<void*>(static_cast<const volatile void*>(&symbol));
+  return as_error(
+      abi->symbol_address(reinterpret_cast<void**>(pointer), variable, name, sizeof(T)));
+}
+}  // namespace replay_rt
+
+// A symbol is known to a GPU by its name, which only a macro sees.
+#define cudaMemcpyToSymbol(symbol, ...) ::replay_rt::copy_to_symbol(symbol, #symbol, __VA_ARGS__)
+#define cudaMemcpyToSymbolAsync(symbol, ...) \
+  ::replay_rt::copy_to_symbol(symbol, #symbol, __VA_ARGS__)
+#define cudaMemcpyFromSymbol(to, symbol, ...) \
+  ::replay_rt::copy_from_symbol(to, symbol, #symbol, __VA_ARGS__)
+#define cudaMemcpyFromSymbolAsync(to, symbol, ...) \
+  ::replay_rt::copy_from_symbol(to, symbol, #symbol, __VA_ARGS__)
+#define cudaGetSymbolAddress(pointer, symbol) \
+  ::replay_rt::address_of_symbol(pointer, symbol, #symbol)
+
+// Streams and events: all work is done in the order in which it is asked for.
+inline cudaError_t cudaStreamCreate(cudaStream_t* stream) {
+  return replay_rt::as_error(replay_rt::abi->stream_create(reinterpret_cast<void**>(stream)));
+}
+inline cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
+  return cudaStreamCreate(stream);
+}
+inline cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned, int) {
+  return cudaStreamCreate(stream);
+}
+inline cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  return replay_rt::as_error(replay_rt::abi->stream_destroy(stream));
+}
+inline cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  return replay_rt::as_error(replay_rt::abi->synchronize(stream));
+}
+inline cudaError_t cudaStreamQuery(cudaStream_t stream) { return cudaStreamSynchronize(stream); }
+inline cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t, unsigned = 0) {
+  return cudaSuccess;
+}
+inline cudaError_t cudaEventCreate(cudaEvent_t* event) {
+  return replay_rt::as_error(replay_rt::abi->event_create(reinterpret_cast<void**>(event)));
+}
+inline cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
+  return cudaEventCreate(event);
+}
+inline cudaError_t cudaEventDestroy(cudaEvent_t event) {
+  return replay_rt::as_error(replay_rt::abi->event_destroy(event));
+}
+inline cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream = nullptr) {
+  return replay_rt::as_error(replay_rt::abi->event_record(event, stream));
+}
+inline cudaError_t cudaEventSynchronize(cudaEvent_t) {
+  return replay_rt::as_error(replay_rt::abi->synchronize(nullptr));
+}
+inline cudaError_t cudaEventQuery(cudaEvent_t event) { return cudaEventSynchronize(event); }
+template <class F>
+cudaError_t cudaEventElapsedTime(F* milliseconds, cudaEvent_t start, cudaEvent_t end) {
+  float elapsed = 0;
+  int code = replay_rt::abi->event_elapsed(&elapsed, start, end);
+  *milliseconds = elapsed;
+  return replay_rt::as_error(code);
+}
+
+// Execution control and occupancy.
+template <class F>
+cudaError_t cudaFuncSetAttribute(F* function, cudaFuncAttribute attribute, int value) {
+  return replay_rt::as_error(replay_rt::abi->func_set_attribute(
+      reinterpret_cast<const void*>(function), "", attribute, value));
+}
+template <class F>
+cudaError_t cudaFuncSetCacheConfig(F*, cudaFuncCache) { return cudaSuccess; }
+template <class F>
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, F*) {
+  *attributes = {};
+  attributes->maxThreadsPerBlock = 1024;
+  attributes->maxDynamicSharedSizeBytes = 48 << 10;
+  attributes->binaryVersion = 90;
+  attributes->ptxVersion = 90;
+  return cudaSuccess;
+}
+template <class F>
+cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, F* function,
+                                                          int block_size, size_t shared_bytes) {
+  return replay_rt::as_error(replay_rt::abi->occupancy(
+      blocks, reinterpret_cast<const void*>(function), block_size, shared_bytes));
+}
+template <class F>
+cudaError_t cudaOccupancyMaxPotentialBlockSize(int* grid_size, int* block_size, F*, size_t = 0,
+                                               int limit = 0) {
+  *block_size = limit > 0 && limit < 1024 ? limit : 1024;
+  *grid_size = 132 * (2048 / *block_size);
+  return cudaSuccess;
+}

@@ -1,0 +1,24 @@
+// CUDA's qualifiers and version macros. On the CPU every function can be called from everywhere.
+// CUDA C++ Programming Guide: "Function Execution Space Specifiers", "Variable Memory Space
+// Specifiers", "Launch Bounds".
+#pragma once
+
+#define __global__
+#define __device__
+#define __host__
+#define __constant__
+#define __managed__
+#define __grid_constant__
+#define __forceinline__ inline __attribute__((always_inline))
+#define __align__(bytes) __attribute__((aligned(bytes)))
+#define __launch_bounds__(...)
+#define __maxnreg__(...)
+#define __cluster_dims__(...)
+
+#define __CUDACC__ 1
+#define __NVCC__ 1
+#define __CUDA_ARCH__ 900
+#define __CUDACC_VER_MAJOR__ 12
+#define __CUDACC_VER_MINOR__ 8
+#define CUDART_VERSION 12080
+#define CUDA_VERSION 12080

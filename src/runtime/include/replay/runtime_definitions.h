@@ -1,0 +1,183 @@
+// What an artifact defines once: its entry points and the parts of the runtime API that need no
+// table. Compiled on its own and linked to every artifact.
+#pragma once
+
+#include "replay/launch.h"
+#include "replay/memory.h"
+
+// Itanium C++ ABI, section 3.4: part of the library that every C++ program is linked to.
+extern "C" char* __cxa_demangle(const char* mangled, char* buffer, size_t* length, int* status);
+
+REPLAY_TLS uint3 threadIdx;
+REPLAY_TLS uint3 blockIdx;
+REPLAY_TLS dim3 blockDim;
+REPLAY_TLS dim3 gridDim;
+
+namespace replay_rt {
+const replay_abi* abi;
+int rounding;
+REPLAY_TLS block_state block;
+
+// From `replay::instance<&(void ns::f<256, float>(float*))>` to `ns::f<256, float>`; a kernel that is
+// no template is called as it is written. The demangler is one for g++ and clang++, so the name is.
+const char* instance_name(const char* name, const char* mangled) {
+  int status = 0;
+  const char* spelled = __cxa_demangle(mangled, nullptr, nullptr, &status);
+  if (spelled == nullptr) return name;
+  const char mark[] = "<&(void ";
+  const char* begin = nullptr;
+  const char* end = spelled;
+  for (; *end; ++end) {
+    size_t same = 0;
+    while (begin == nullptr && mark[same] && end[same] == mark[same]) ++same;
+    if (begin == nullptr && mark[same] == 0) begin = end + same;
+  }
+  if (begin == nullptr) return name;
+  // Back over `)>` and over the parameters, which may hold parentheses of their own.
+  end -= 2;
+  int depth = 0;
+  do {
+    --end;
+    if (*end == ')') ++depth;
+    if (*end == '(') --depth;
+  } while (depth > 0 && end > begin);
+  bool is_template = end > begin && end[-1] == '>';
+  if (!is_template) return name;
+  static char arena[1 << 16];
+  static size_t used = 0;
+  size_t length = static_cast<size_t>(end - begin);
+  if (used + length + 1 > sizeof arena) return name;
+  char* text = arena + used;
+  size_t kept = 0;
+  bool in_number = false;
+  auto in_word = [](char c) {
+    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
+  };
+  for (const char* c = begin; c < end; ++c) {
+    // Old demanglers close nested lists with "> >"; numbers have a suffix.
+    char previous = kept > 0 ? text[kept - 1] : 0;
+    bool gap = *c == ' ' && c + 1 < end && (c[1] == '*' || (c[1] == '>' && previous == '>'));
+    if (in_word(*c)) {
+      if (!in_word(previous)) in_number = *c >= '0' && *c <= '9';
+    } else {
+      in_number = false;
+    }
+    bool suffix = in_number && (*c == 'u' || *c == 'l' || *c == 'U' || *c == 'L');
+    if (!gap && !suffix) text[kept++] = *c;
+  }
+  text[kept] = 0;
+  used += kept + 1;
+  return text;
+}
+
+void fill_properties(cudaDeviceProp* properties) {
+  *properties = {};
+  const char name[] = "replay";
+  for (size_t i = 0; i < sizeof name; ++i) properties->name[i] = name[i];
+  size_t free_bytes = 0;
+  abi->mem_get_info(&free_bytes, &properties->totalGlobalMem);
+  properties->sharedMemPerBlock = 48 << 10;
+  properties->regsPerBlock = 65536;
+  properties->warpSize = 32;
+  properties->memPitch = 0x7fffffff;
+  properties->maxThreadsPerBlock = 1024;
+  properties->maxThreadsDim[0] = properties->maxThreadsDim[1] = 1024;
+  properties->maxThreadsDim[2] = 64;
+  properties->maxGridSize[0] = 0x7fffffff;
+  properties->maxGridSize[1] = properties->maxGridSize[2] = 65535;
+  properties->clockRate = 1980000;
+  properties->totalConstMem = 64 << 10;
+  properties->major = 9;
+  properties->multiProcessorCount = 132;
+  properties->concurrentKernels = 1;
+  properties->canMapHostMemory = 1;
+  properties->memoryClockRate = 3201000;
+  properties->memoryBusWidth = 6144;
+  properties->l2CacheSize = 60 << 20;
+  properties->maxThreadsPerMultiProcessor = 2048;
+  properties->sharedMemPerMultiprocessor = 228 << 10;
+  properties->regsPerMultiprocessor = 65536;
+  properties->managedMemory = 1;
+  properties->sharedMemPerBlockOptin = 227 << 10;
+  properties->maxBlocksPerMultiProcessor = 32;
+}
+
+int device_attribute(cudaDeviceAttr attribute) {
+  cudaDeviceProp properties;
+  fill_properties(&properties);
+  switch (attribute) {
+    case cudaDevAttrMaxThreadsPerBlock: return properties.maxThreadsPerBlock;
+    case cudaDevAttrMaxSharedMemoryPerBlock: return (int)properties.sharedMemPerBlock;
+    case cudaDevAttrWarpSize: return properties.warpSize;
+    case cudaDevAttrMultiProcessorCount: return properties.multiProcessorCount;
+    case cudaDevAttrMaxThreadsPerMultiProcessor: return properties.maxThreadsPerMultiProcessor;
+    case cudaDevAttrComputeCapabilityMajor: return properties.major;
+    case cudaDevAttrComputeCapabilityMinor: return properties.minor;
+    case cudaDevAttrMaxSharedMemoryPerMultiprocessor:
+      return (int)properties.sharedMemPerMultiprocessor;
+    case cudaDevAttrMaxSharedMemoryPerBlockOptin: return (int)properties.sharedMemPerBlockOptin;
+  }
+  return 0;
+}
+}  // namespace replay_rt
+
+#define REPLAY_ERRORS(each)                                                           \
+  each(cudaSuccess, "no error")                                                       \
+  each(cudaErrorInvalidValue, "invalid argument")                                     \
+  each(cudaErrorMemoryAllocation, "out of memory")                                    \
+  each(cudaErrorInitializationError, "initialization error")                          \
+  each(cudaErrorInvalidConfiguration, "invalid configuration argument")               \
+  each(cudaErrorInvalidSymbol, "invalid device symbol")                               \
+  each(cudaErrorInvalidDevicePointer, "invalid device pointer")                       \
+  each(cudaErrorInvalidMemcpyDirection, "invalid copy direction for memcpy")          \
+  each(cudaErrorInvalidDeviceFunction, "invalid device function")                     \
+  each(cudaErrorNoDevice, "no CUDA-capable device is detected")                       \
+  each(cudaErrorInvalidDevice, "invalid device ordinal")                              \
+  each(cudaErrorInvalidPtx, "a PTX JIT compilation failed")                           \
+  each(cudaErrorInvalidResourceHandle, "invalid resource handle")                     \
+  each(cudaErrorNotReady, "device not ready")                                         \
+  each(cudaErrorIllegalAddress, "an illegal memory access was encountered")           \
+  each(cudaErrorLaunchOutOfResources, "too many resources requested for launch")      \
+  each(cudaErrorLaunchTimeout, "the launch timed out and was terminated")             \
+  each(cudaErrorAssert, "device-side assert triggered")                               \
+  each(cudaErrorIllegalInstruction, "an illegal instruction was encountered")         \
+  each(cudaErrorMisalignedAddress, "misaligned address")                              \
+  each(cudaErrorLaunchFailure, "unspecified launch failure")                          \
+  each(cudaErrorNotSupported, "operation not supported")                              \
+  each(cudaErrorUnknown, "unknown error")
+
+const char* cudaGetErrorString(cudaError_t error) {
+#define REPLAY_TEXT(code, text) \
+  if (error == code) return text;
+  REPLAY_ERRORS(REPLAY_TEXT)
+  return "unrecognized error code";
+}
+
+const char* cudaGetErrorName(cudaError_t error) {
+#define REPLAY_NAME(code, text) \
+  if (error == code) return #code;
+  REPLAY_ERRORS(REPLAY_NAME)
+  return "unrecognized error code";
+}
+
+extern "C" {
+struct replay_thread_pointers {
+  uint3* thread_idx;
+  uint3* block_idx;
+  dim3* block_dim;
+  dim3* grid_dim;
+  replay_rt::block_state* block;
+};
+
+__attribute__((visibility("default"))) int replay_bind(const replay_abi* table, size_t bytes,
+                                                       int rounding) {
+  if (bytes != sizeof(replay_abi)) return 1;
+  replay_rt::abi = table;
+  replay_rt::rounding = rounding;
+  return 0;
+}
+
+__attribute__((visibility("default"))) void replay_thread(replay_thread_pointers* pointers) {
+  *pointers = {&threadIdx, &blockIdx, &blockDim, &gridDim, &replay_rt::block};
+}
+}

@@ -1,0 +1,189 @@
+//! The CUDA runtime API that compiled host code is linked to, and the devices behind it.
+//!
+//! Runs in the child process only: one replay, one device, one process. `api` keeps the state
+//! that CUDA keeps per process (last error, function attributes) and calls the [`Device`].
+
+pub mod abi;
+pub mod api;
+pub mod artifact;
+pub mod cpu;
+pub mod error;
+pub mod gpu;
+pub mod headers;
+mod math;
+pub mod report;
+
+use std::ffi::c_void;
+use std::sync::OnceLock;
+
+use self::abi::Thunk;
+use self::error::CudaError;
+use self::report::{Fault, Report, Reporter};
+use crate::summary::{Poison, Summary};
+use crate::tensor::DType;
+
+/// Where copies go, as `cudaMemcpyKind` numbers them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CopyKind {
+    /// Host to host.
+    HostToHost,
+    /// Host to device.
+    HostToDevice,
+    /// Device to host.
+    DeviceToHost,
+    /// Device to device.
+    DeviceToDevice,
+    /// Whatever the pointers say.
+    Default,
+}
+
+impl CopyKind {
+    /// The kind with CUDA's number, if there is one.
+    pub fn from_number(number: i32) -> Option<CopyKind> {
+        use CopyKind::*;
+        [HostToHost, HostToDevice, DeviceToHost, DeviceToDevice, Default]
+            .get(usize::try_from(number).ok()?)
+            .copied()
+    }
+}
+
+/// A launch that passed the limits that every device shares.
+#[derive(Clone, Copy, Debug)]
+pub struct Launch {
+    /// The kernel's name, a literal of the artifact.
+    pub kernel: &'static str,
+    /// One CUDA thread of it, compiled for the host.
+    pub thunk: Thunk,
+    /// The kernel's function for the host, null where only the compiler knows it.
+    pub function: *const c_void,
+    /// A pointer to each argument.
+    pub args: *mut *mut c_void,
+    /// Blocks along x, y, z.
+    pub grid: [u32; 3],
+    /// Threads of a block along x, y, z.
+    pub block: [u32; 3],
+    /// Bytes of dynamic shared memory.
+    pub shared_bytes: usize,
+    /// The shared memory that a block of the kernel may have, static and dynamic.
+    pub shared_limit: usize,
+    /// The stream, null for the default one.
+    pub stream: *mut c_void,
+}
+
+/// What the runtime API needs from a device.
+#[allow(missing_docs)]
+#[allow(unsafe_code)]
+pub trait Device: Send + Sync {
+    /// A description for people and the device's class, `cpu` or `sm_90`.
+    fn describe(&self) -> (String, String);
+    /// Whether host code can touch the device's memory.
+    fn is_host(&self) -> bool;
+    /// Memory for a tensor.
+    fn malloc(&self, bytes: usize, label: String) -> Result<*mut u8, CudaError>;
+    /// Memory that the code itself asks for.
+    fn malloc_scratch(&self, bytes: usize, label: String) -> Result<*mut u8, CudaError> {
+        self.malloc(bytes, label)
+    }
+    fn free(&self, pointer: *mut u8) -> Result<(), CudaError>;
+    /// # Safety
+    /// A side that `kind` calls the host must be memory of this process, `bytes` long.
+    unsafe fn copy(
+        &self,
+        to: *mut u8,
+        from: *const u8,
+        bytes: usize,
+        kind: CopyKind,
+        stream: *mut c_void,
+    ) -> Result<(), CudaError>;
+    fn set(
+        &self,
+        to: *mut u8,
+        value: u8,
+        bytes: usize,
+        stream: *mut c_void,
+    ) -> Result<(), CudaError>;
+    /// The address and size in bytes of a `__device__` or `__constant__` variable.
+    fn symbol(&self, host: *mut u8, name: &str, bytes: usize) -> Result<*mut u8, CudaError>;
+    fn launch(&self, launch: &Launch) -> Result<(), CudaError>;
+    fn synchronize(&self) -> Result<(), CudaError>;
+    /// Bytes free, and bytes in all.
+    fn memory(&self) -> (usize, usize);
+    /// The summary of a tensor in the device's memory, if the device makes summaries.
+    fn summarize(
+        &self,
+        _tensor: *const u8,
+        _dtype: DType,
+        _shape: &[usize],
+        _poison: &Poison,
+    ) -> Option<Summary> {
+        None
+    }
+    /// What was written outside of allocations; called once, at the end.
+    fn overruns(&self) -> Vec<String>;
+}
+
+/// The one replay of this process.
+pub struct Runtime {
+    /// The device that kernels run on.
+    pub device: Box<dyn Device>,
+    /// The way back to the parent.
+    pub reporter: &'static Reporter,
+    api: api::State,
+}
+
+static RUNTIME: OnceLock<Runtime> = OnceLock::new();
+static REPORTER: OnceLock<Reporter> = OnceLock::new();
+
+/// Makes `reporter` the process's way back to its parent.
+///
+/// # Panics
+/// If there is one already.
+pub fn set_reporter(reporter: Reporter) -> &'static Reporter {
+    assert!(REPORTER.set(reporter).is_ok(), "one replay a process");
+    REPORTER.get().expect("set just now")
+}
+
+/// Makes `device` the one that the runtime API of this process works on.
+///
+/// # Panics
+/// If there is one already.
+pub fn start(device: Box<dyn Device>, reporter: &'static Reporter) -> &'static Runtime {
+    let runtime = Runtime { device, reporter, api: api::State::default() };
+    assert!(RUNTIME.set(runtime).is_ok(), "one replay a process");
+    api::buffer_output_by_line();
+    runtime_of_process()
+}
+
+fn runtime_of_process() -> &'static Runtime {
+    RUNTIME.get().expect("the runtime is started before the artifact is called")
+}
+
+/// Where device code was when something happened: kernel, block, thread.
+pub type Place = (&'static str, [u32; 3], [u32; 3]);
+
+/// Reports why the replay cannot go on and ends the process.
+pub fn end(what: &str, detail: String, place: Option<Place>) -> ! {
+    end_with(&Report::Fault(Fault {
+        what: what.to_owned(),
+        detail,
+        kernel: place.map(|(kernel, ..)| kernel.to_owned()),
+        block: place.map(|(_, block, _)| block),
+        thread: place.map(|(.., thread)| thread),
+    }))
+}
+
+/// Ends the process with `report` as its last word.
+#[allow(unsafe_code)]
+pub fn end_with(report: &Report) -> ! {
+    if let Some(reporter) = REPORTER.get() {
+        reporter.send(report);
+    }
+    // SAFETY: what the replayed code printed is kept; its exit handlers are not run.
+    unsafe {
+        libc::fflush(std::ptr::null_mut());
+        libc::_exit(REPORTED)
+    }
+}
+
+/// The exit status of a child that has reported why it ends.
+pub const REPORTED: i32 = 77;
