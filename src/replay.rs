@@ -1,0 +1,765 @@
+//! One replay: a fixture through one source set on one device, and what it gave.
+//!
+//! Owns the caches: sources that were compiled are not compiled again, a replay that was made is
+//! not made again. Judges only what one revision alone can show; comparing is the business of
+//! `verdict`.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
+
+use serde::{Deserialize, Serialize};
+
+use crate::cache::{Cache, CacheError, Kind};
+use crate::compile::{Artifact, CompileError, DeviceModule, DeviceToolchain, Signature, Toolchain};
+use crate::fixture::{Fixture, FixtureError};
+use crate::frontend::Precision;
+use crate::history::SourceSet;
+use crate::runtime::cpu::Rounding;
+use crate::runtime::gpu::{self, DeviceInfo, GpuError, Nvrtc, NvrtcError, SearchPath};
+use crate::runtime::report::{Fault, LaunchRecord};
+use crate::summary::{POISON_A, POISON_B, Poison, Summary, slice_norms, summarize, written};
+use crate::tensor::{DType, Dim, TensorView, unravel};
+use crate::worker::{self, DeviceJob, Ending, Job, Limits, Run, Step, WorkerError};
+
+/// What one revision gave, as far as it can be told without another.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Outcome {
+    /// The device's class: `cpu`, `sm_90`.
+    pub device: String,
+    /// The device, for people.
+    pub device_description: String,
+    /// The compiler's version.
+    pub compiler: String,
+    /// Which of the harness's calls fits, from 0; none if the sources do not compile.
+    pub call: Option<usize>,
+    /// How it ended.
+    pub status: Status,
+    /// The launches, in order.
+    pub launches: Vec<LaunchRecord>,
+    /// All launches; more than `launches` holds if there were very many.
+    pub launch_count: u64,
+    /// The outputs, in the order of the harness; empty unless the call returned.
+    pub outputs: Vec<OutputRecord>,
+    /// What the code printed.
+    pub printed: String,
+}
+
+/// How a replay ended.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Status {
+    /// Every output was written, from inputs alone, and is finite where the inputs are.
+    Completed,
+    /// It was run and something is wrong; at least one failure.
+    Failed(Vec<Failure>),
+    /// It could not be run: the revision does not build, or the call does not fit.
+    Untestable {
+        /// Why, in a sentence.
+        reason: String,
+        /// The causes of the reason, outermost first.
+        causes: Vec<String>,
+        /// What to do about it.
+        hint: Option<String>,
+    },
+}
+
+/// Something wrong with a replay that can be told without another one.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "kind")]
+pub enum Failure {
+    /// A launch was refused.
+    Launch {
+        /// The launch, with CUDA's words.
+        launch: LaunchRecord,
+    },
+    /// Device or host code did what it must not.
+    Fault {
+        /// What and where.
+        fault: Fault,
+    },
+    /// The code called `exit`.
+    Exit {
+        /// The exit status.
+        code: i32,
+    },
+    /// A signal ended the process without an account.
+    Killed {
+        /// The signal's number.
+        signal: i32,
+    },
+    /// It did not end within the limit.
+    Timeout {
+        /// The limit in seconds.
+        seconds: f64,
+        /// Where it was.
+        place: Option<Fault>,
+    },
+    /// Memory outside of an allocation was written.
+    Overrun {
+        /// Where.
+        detail: String,
+    },
+    /// NaN or infinity from finite inputs.
+    NonFinite {
+        /// The output.
+        output: String,
+        /// Elements that are NaN.
+        nan: u64,
+        /// Elements that are infinite.
+        inf: u64,
+        /// The first of them.
+        first: Vec<usize>,
+    },
+    /// Elements that were never written.
+    Unwritten {
+        /// The output.
+        output: String,
+        /// How many.
+        count: u64,
+        /// Of how many.
+        of: u64,
+        /// The first of them.
+        first: Vec<usize>,
+    },
+    /// Elements that depend on memory that nobody wrote.
+    PoisonDependent {
+        /// The output.
+        output: String,
+        /// How many.
+        count: u64,
+        /// Of how many.
+        of: u64,
+        /// The first of them.
+        first: Vec<usize>,
+    },
+}
+
+impl Failure {
+    /// The kind of failure: what a search for its first commit goes by.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Failure::Launch { .. } => "launch error",
+            Failure::Fault { .. } => "fault",
+            Failure::Exit { .. } => "exit",
+            Failure::Killed { .. } => "killed",
+            Failure::Timeout { .. } => "timeout",
+            Failure::Overrun { .. } => "overrun",
+            Failure::NonFinite { .. } => "non-finite",
+            Failure::Unwritten { .. } => "unwritten",
+            Failure::PoisonDependent { .. } => "depends on unwritten memory",
+        }
+    }
+}
+
+/// One output of a completed replay.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct OutputRecord {
+    /// Its name.
+    pub name: String,
+    /// The element type.
+    pub dtype: DType,
+    /// The dimensions, outermost first.
+    pub dims: Vec<Dim>,
+    /// Checksum and statistics.
+    pub summary: Summary,
+    /// The norms of its slices along small named dimensions.
+    pub slices: Vec<Slices>,
+}
+
+/// The L2 norms of the slices along one dimension.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Slices {
+    /// The dimension's name.
+    pub dim: String,
+    /// One norm for each index, over finite elements.
+    pub norms: Vec<f64>,
+}
+
+/// The largest size of a dimension along which slices are told apart.
+const SLICES: usize = 16;
+
+impl Slices {
+    /// The slices of `view` along the dimensions that have a name and between 2 and 16 indices.
+    fn of(view: &TensorView, dims: &[Dim]) -> Vec<Slices> {
+        let small = |dim: &Dim| (2..=SLICES).contains(&dim.size);
+        let named = dims.iter().enumerate().filter(|(_, dim)| small(dim) && dims.len() > 1);
+        named
+            .filter_map(|(axis, dim)| {
+                Some(Slices { dim: dim.name.clone()?, norms: slice_norms(view, axis) })
+            })
+            .collect()
+    }
+}
+
+/// Why there is no outcome: the machine or the fixture is at fault, not the revision.
+#[derive(Debug, thiserror::Error)]
+pub enum ReplayError {
+    /// The fixture cannot be read.
+    #[error(transparent)]
+    Fixture(#[from] FixtureError),
+    /// The compiler or the cache cannot be used.
+    #[error(transparent)]
+    Compile(CompileError),
+    /// The cache cannot be used.
+    #[error(transparent)]
+    Cache(#[from] CacheError),
+    /// The child process cannot be run.
+    #[error(transparent)]
+    Worker(#[from] WorkerError),
+}
+
+impl ReplayError {
+    /// What to do about it.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            ReplayError::Fixture(error) => error.hint(),
+            ReplayError::Compile(error) => error.hint(),
+            ReplayError::Cache(error) => error.hint(),
+            ReplayError::Worker(error) => error.hint(),
+        }
+    }
+}
+
+/// How replays are made.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// This program, which is also the child's.
+    pub program: PathBuf,
+    /// Time and memory of a child.
+    pub limits: Limits,
+    /// Operating-system threads that run blocks.
+    pub threads: usize,
+    /// Whether outcomes in the cache are passed over.
+    pub fresh: bool,
+    /// The device.
+    pub backend: Backend,
+}
+
+/// The device that kernels run on.
+#[derive(Clone, Debug)]
+pub enum Backend {
+    /// The reference machine.
+    Cpu,
+    /// A GPU. What it cannot do, other roundings and orders and float64 shadows, runs on the CPU.
+    Cuda(Arc<Cuda>),
+}
+
+/// A GPU, and the compiler for it.
+#[derive(Debug)]
+pub struct Cuda {
+    device: DeviceInfo,
+    toolchain: DeviceToolchain,
+    /// The most bytes of its memory that one replay may have.
+    memory_bytes: u64,
+}
+
+/// Why a GPU cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum BackendError {
+    /// No driver, or no such device.
+    #[error(transparent)]
+    Gpu(#[from] GpuError),
+    /// No compiler for it.
+    #[error(transparent)]
+    Nvrtc(#[from] NvrtcError),
+    /// The cache cannot be used.
+    #[error(transparent)]
+    Cache(#[from] CacheError),
+}
+
+impl BackendError {
+    /// What to do about it.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            BackendError::Gpu(error) => error.hint(),
+            BackendError::Nvrtc(error) => error.hint(),
+            BackendError::Cache(error) => error.hint(),
+        }
+    }
+}
+
+impl Cuda {
+    /// The modules that summarise the outputs of `fixture`.
+    fn summaries(&self, fixture: &Fixture) -> Result<Vec<(DType, PathBuf)>, ReplayError> {
+        let dtypes: BTreeSet<DType> = fixture.outputs.iter().map(|output| output.dtype).collect();
+        let module = |dtype| Ok((dtype, self.toolchain.summary(dtype)?));
+        dtypes.into_iter().map(module).collect::<Result<_, _>>().map_err(ReplayError::Compile)
+    }
+}
+
+impl Backend {
+    /// GPU number `ordinal`, with the NVRTC that `search` finds; all of its memory unless
+    /// `memory_bytes` says otherwise.
+    ///
+    /// # Errors
+    /// [`BackendError`] if the driver, the device or NVRTC is missing.
+    pub fn cuda(
+        ordinal: usize,
+        memory_bytes: Option<u64>,
+        search: &SearchPath,
+        cache: &Cache,
+    ) -> Result<Backend, BackendError> {
+        let device = gpu::device(ordinal)?;
+        let nvrtc = Nvrtc::find(search)?;
+        let toolchain = DeviceToolchain::new(nvrtc, search, &device.architecture, cache)?;
+        let memory_bytes = memory_bytes.unwrap_or(device.memory_bytes as u64);
+        Ok(Backend::Cuda(Arc::new(Cuda { device, toolchain, memory_bytes })))
+    }
+
+    /// The device's class, `cpu` or `sm_90`, and its description for people.
+    fn describe(&self) -> (String, String) {
+        match self {
+            Backend::Cpu => ("cpu".to_owned(), "CPU".to_owned()),
+            Backend::Cuda(cuda) => (cuda.device.architecture.clone(), cuda.device.describe()),
+        }
+    }
+}
+
+/// One way to run a variant; the plain one is [`Mode::plain`].
+#[derive(Clone, Debug, PartialEq)]
+pub struct Mode {
+    /// What memory holds before it is written.
+    pub poison: Poison,
+    /// How operations round.
+    pub rounding: Rounding,
+    /// The order of blocks and threads; 0 is that of their indices.
+    pub order: u64,
+    /// A change of one input.
+    pub step: Option<Step>,
+    /// Whether outputs may stay on the device, summarised there.
+    pub summarized: bool,
+}
+
+impl Mode {
+    /// As the device does it, on memory that holds `poison`.
+    pub fn plain(poison: Poison) -> Mode {
+        Mode { poison, rounding: Rounding::Nearest, order: 0, step: None, summarized: false }
+    }
+
+    fn suits_a_gpu(&self) -> bool {
+        self.rounding == Rounding::Nearest && self.order == 0 && self.step.is_none()
+    }
+}
+
+/// Makes replays.
+pub struct Replayer {
+    toolchain: Toolchain,
+    cache: Cache,
+    settings: Settings,
+}
+
+/// A fixture with what is computed of it once.
+pub struct Subject {
+    /// The fixture.
+    pub fixture: Fixture,
+    signature: Signature,
+    content: OnceLock<String>,
+}
+
+impl Subject {
+    /// Wraps a fixture that was loaded.
+    pub fn new(fixture: Fixture) -> Subject {
+        let signature = Signature::of(&fixture);
+        Subject { fixture, signature, content: OnceLock::new() }
+    }
+}
+
+impl Replayer {
+    /// A replayer that compiles with `toolchain` and remembers in `cache`.
+    pub fn new(toolchain: Toolchain, cache: Cache, settings: Settings) -> Replayer {
+        Replayer { toolchain, cache, settings }
+    }
+
+    pub(crate) fn cache(&self) -> &Cache {
+        &self.cache
+    }
+
+    /// How replays are made.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// The compiler and its cache.
+    pub fn toolchain(&self) -> &Toolchain {
+        &self.toolchain
+    }
+
+    /// Compiles `sources` for `subject`.
+    ///
+    /// # Errors
+    /// [`CompileError`]; see there for whose fault it is.
+    pub fn compile(
+        &self,
+        subject: &Subject,
+        sources: &SourceSet,
+        precision: Precision,
+    ) -> Result<Artifact, CompileError> {
+        let harness = &subject.fixture.harness;
+        let mut artifact =
+            self.toolchain.compile(harness, &subject.signature, sources, precision)?;
+        if let (Backend::Cuda(cuda), Precision::Native) = (&self.settings.backend, precision) {
+            artifact.module = Some(cuda.toolchain.compile(harness, sources)?);
+        }
+        Ok(artifact)
+    }
+
+    /// Runs `artifact` once: on the GPU if it has a module and `mode` is one that a GPU can do, on
+    /// the CPU otherwise.
+    ///
+    /// # Errors
+    /// [`ReplayError`] if no child process can be run, or the module cannot be had.
+    pub fn run(
+        &self,
+        subject: &Subject,
+        artifact: &Artifact,
+        precision: Precision,
+        mode: &Mode,
+    ) -> Result<Run, ReplayError> {
+        if let (Backend::Cuda(cuda), Some(module)) = (&self.settings.backend, &artifact.module)
+            && mode.suits_a_gpu()
+        {
+            return self.run_module(subject, artifact, cuda, module.clone(), mode);
+        }
+        let device = DeviceJob::Cpu {
+            threads: self.settings.threads,
+            order: mode.order,
+            rounding: mode.rounding,
+        };
+        Ok(self.run_on(device, subject, artifact, precision, mode)?)
+    }
+
+    /// Runs on the GPU; learns what the module lacks, and begins again with one that has it.
+    fn run_module(
+        &self,
+        subject: &Subject,
+        artifact: &Artifact,
+        cuda: &Cuda,
+        mut module: DeviceModule,
+        mode: &Mode,
+    ) -> Result<Run, ReplayError> {
+        let summaries =
+            if mode.summarized { cuda.summaries(&subject.fixture)? } else { Vec::new() };
+        loop {
+            let device = DeviceJob::Cuda {
+                ordinal: cuda.device.ordinal,
+                module: module.path.clone(),
+                summaries: summaries.clone(),
+            };
+            let run = self.run_on(device, subject, artifact, Precision::Native, mode)?;
+            match &run.unresolved {
+                // What the module was built with and lacks all the same would be asked for again.
+                Some(lacking) if !module.expressions.contains(lacking) => {
+                    let extended = cuda.toolchain.extend(&module, lacking);
+                    module = extended.map_err(ReplayError::Compile)?;
+                }
+                _ => return Ok(run),
+            }
+        }
+    }
+
+    fn run_on(
+        &self,
+        device: DeviceJob,
+        subject: &Subject,
+        artifact: &Artifact,
+        precision: Precision,
+        mode: &Mode,
+    ) -> Result<Run, WorkerError> {
+        let memory_bytes = match (&device, &self.settings.backend) {
+            (DeviceJob::Cuda { .. }, Backend::Cuda(cuda)) => cuda.memory_bytes,
+            _ => self.settings.limits.memory_bytes,
+        };
+        let job = Job {
+            artifact: artifact.path.clone(),
+            fixture: subject.fixture.dir.clone(),
+            shadow: precision == Precision::Shadow,
+            device,
+            poison: mode.poison,
+            memory_bytes,
+            step: mode.step.clone(),
+        };
+        worker::start(&self.settings.program, &job, &subject.fixture, self.settings.limits)
+    }
+
+    /// Replays `sources` on `subject`.
+    ///
+    /// # Errors
+    /// [`ReplayError`] if the machine or the fixture is at fault; what is wrong with the revision
+    /// is in the outcome.
+    pub fn replay(&self, subject: &Subject, sources: &SourceSet) -> Result<Outcome, ReplayError> {
+        let artifact = match self.compile(subject, sources, Precision::Native) {
+            Ok(artifact) => artifact,
+            Err(error) if error.is_revision_fault() => return Ok(self.untestable(&error)),
+            Err(error) => return Err(ReplayError::Compile(error)),
+        };
+        let key = self.outcome_key(subject, &artifact)?;
+        if !self.settings.fresh
+            && let Some(outcome) = self.remembered(&key)
+        {
+            return Ok(outcome);
+        }
+        let run = |poison| self.run(subject, &artifact, Precision::Native, &Mode::plain(poison));
+        let runs = match artifact.module {
+            None => {
+                let (first, second) = rayon::join(|| run(POISON_A), || run(POISON_B));
+                first.and_then(|first| Ok((first, second?)))
+            }
+            Some(_) => self.run_twice(subject, &artifact),
+        };
+        let (first, second) = match runs {
+            Err(ReplayError::Compile(error)) if error.is_revision_fault() => {
+                return Ok(self.untestable(&error));
+            }
+            runs => runs?,
+        };
+        let outcome = self.outcome_of(subject, &artifact, &first, &second)?;
+        // A replay that ran out of time may have been a slow machine: it is tried again.
+        if !matches!(&outcome.status, Status::Failed(failures)
+            if failures.iter().any(|failure| matches!(failure, Failure::Timeout { .. })))
+        {
+            let text = serde_json::to_vec(&outcome).expect("outcomes are plain data");
+            self.cache.write(Kind::Outcome, &key, &text)?;
+        }
+        Ok(outcome)
+    }
+
+    /// Two plain runs on the GPU, one after the other: the second knows what the first learned, and
+    /// has all the memory. Large outputs come back only if their summaries leave questions.
+    fn run_twice(&self, subject: &Subject, artifact: &Artifact) -> Result<(Run, Run), ReplayError> {
+        let run = |poison, summarized| {
+            let mode = Mode { summarized, ..Mode::plain(poison) };
+            self.run(subject, artifact, Precision::Native, &mode)
+        };
+        let bytes: usize = subject.fixture.outputs.iter().map(|output| output.bytes()).sum();
+        if bytes >= SUMMARIZED_BYTES {
+            let (first, second) = (run(POISON_A, true)?, run(POISON_B, true)?);
+            let pairs = first.summaries.iter().zip(&second.summaries);
+            let alike = first.summaries.len() == second.summaries.len();
+            if alike && pairs.into_iter().all(unquestioned) {
+                return Ok((first, second));
+            }
+        }
+        Ok((run(POISON_A, false)?, run(POISON_B, false)?))
+    }
+
+    fn remembered(&self, key: &str) -> Option<Outcome> {
+        serde_json::from_slice(&self.cache.read(Kind::Outcome, key)?).ok()
+    }
+
+    /// The key of a plain replay: artifact, inputs, and this program's own meaning of both.
+    pub(crate) fn outcome_key(
+        &self,
+        subject: &Subject,
+        artifact: &Artifact,
+    ) -> Result<String, ReplayError> {
+        let mut hasher = blake3::Hasher::new();
+        for part in [env!("CARGO_PKG_VERSION"), &artifact.key, self.content(subject)?] {
+            hasher.update(part.as_bytes());
+            hasher.update(&[0]);
+        }
+        if let Some(module) = &artifact.module {
+            hasher.update(module.key.as_bytes());
+            hasher.update(self.settings.backend.describe().1.as_bytes());
+        }
+        hasher.update(&self.settings.limits.memory_bytes.to_le_bytes());
+        hasher.update(self.program_identity().as_bytes());
+        Ok(hasher.finalize().to_hex()[..40].to_owned())
+    }
+
+    /// Tells builds of this program apart: another one may judge otherwise.
+    pub(crate) fn program_identity(&self) -> String {
+        let metadata = std::fs::metadata(&self.settings.program);
+        let stamp = metadata.and_then(|file| Ok((file.len(), file.modified()?)));
+        stamp.map_or(String::new(), |stamp| format!("{stamp:?}"))
+    }
+
+    /// The hash of the fixture's content, remembered for as long as its files do not change.
+    ///
+    /// # Errors
+    /// [`ReplayError`] if the fixture or the cache cannot be read.
+    pub fn content<'a>(&self, subject: &'a Subject) -> Result<&'a str, ReplayError> {
+        if let Some(content) = subject.content.get() {
+            return Ok(content);
+        }
+        let identity = blake3::hash(subject.fixture.stat_identity().as_bytes()).to_hex();
+        let known = self.cache.read(Kind::Fact, &identity);
+        let known = known.and_then(|bytes| String::from_utf8(bytes).ok());
+        let content = match known {
+            Some(content) => content,
+            None => {
+                let content = subject.fixture.content_hash()?.to_hex().to_string();
+                self.cache.write(Kind::Fact, &identity, content.as_bytes())?;
+                content
+            }
+        };
+        Ok(subject.content.get_or_init(|| content))
+    }
+
+    fn untestable(&self, error: &CompileError) -> Outcome {
+        let causes =
+            std::iter::successors(std::error::Error::source(error), |cause| cause.source());
+        let (device, device_description) = self.settings.backend.describe();
+        Outcome {
+            device,
+            device_description,
+            compiler: self.toolchain.compiler().version().to_owned(),
+            call: None,
+            status: Status::Untestable {
+                reason: error.to_string(),
+                causes: causes.map(ToString::to_string).collect(),
+                hint: error.hint(),
+            },
+            launches: Vec::new(),
+            launch_count: 0,
+            outputs: Vec::new(),
+            printed: String::new(),
+        }
+    }
+
+    /// What two runs that differ only in their poison tell.
+    fn outcome_of(
+        &self,
+        subject: &Subject,
+        artifact: &Artifact,
+        run: &Run,
+        other: &Run,
+    ) -> Result<Outcome, ReplayError> {
+        let mut failures = Vec::new();
+        let refused = run.launches.iter().filter(|launch| launch.error.is_some());
+        failures.extend(refused.map(|launch| Failure::Launch { launch: launch.clone() }));
+        failures
+            .extend(run.overruns.iter().map(|detail| Failure::Overrun { detail: detail.clone() }));
+        // A crash that shows with one poison only is one all the same.
+        for ending in [&run.ending, &other.ending] {
+            if let Some(failure) = failure_of(ending)
+                && !failures.contains(&failure)
+            {
+                failures.push(failure);
+                break;
+            }
+        }
+        let mut outputs = Vec::new();
+        for (output, view) in run.outputs() {
+            let Some(declared) = subject.fixture.outputs.iter().find(|d| d.name == output.name)
+            else {
+                continue;
+            };
+            let mut summary = summarize(&view, None);
+            if let Some(second) = other.output(&output.name) {
+                let written = written(&view, &second).expect("two runs of one variant");
+                summary.unwritten = written.unwritten;
+                // The poison of the first run reads as NaN; nobody computed it.
+                if view.dtype.is_float() {
+                    summary.nan = summary.nan.saturating_sub(written.unwritten);
+                }
+                failures.extend(memory_failures(&output.name, &view, &written));
+            }
+            if summary.nan + summary.inf > 0
+                && summary.unwritten == 0
+                && !failures.iter().any(|f| matches!(f, Failure::PoisonDependent { output: o, .. } if *o == output.name))
+                && inputs_are_finite(&subject.fixture)?
+            {
+                failures.push(Failure::NonFinite {
+                    output: output.name.clone(),
+                    nan: summary.nan,
+                    inf: summary.inf,
+                    first: first_non_finite(&view),
+                });
+            }
+            outputs.push(OutputRecord {
+                name: output.name.clone(),
+                dtype: declared.dtype,
+                dims: declared.dims.clone(),
+                summary,
+                slices: Slices::of(&view, &declared.dims),
+            });
+        }
+        outputs.extend(run.summaries.iter().filter_map(|(name, summary)| {
+            let declared = subject.fixture.outputs.iter().find(|output| output.name == *name)?;
+            Some(OutputRecord {
+                name: name.clone(),
+                dtype: declared.dtype,
+                dims: declared.dims.clone(),
+                summary: summary.clone(),
+                // They take the elements, which stay on the device.
+                slices: Vec::new(),
+            })
+        }));
+        let place = |name: &str| subject.fixture.outputs.iter().position(|o| o.name == name);
+        outputs.sort_by_key(|output| place(&output.name));
+        let (description, class) = run.device.clone().unwrap_or_default();
+        Ok(Outcome {
+            device: class,
+            device_description: description,
+            compiler: self.toolchain.compiler().version().to_owned(),
+            call: Some(artifact.call),
+            status: if failures.is_empty() { Status::Completed } else { Status::Failed(failures) },
+            launches: run.launches.clone(),
+            launch_count: run.launch_count,
+            outputs,
+            printed: run.printed.clone(),
+        })
+    }
+}
+
+/// Outputs of a GPU that are larger than this in all are summarised there.
+const SUMMARIZED_BYTES: usize = 64 << 20;
+
+/// Whether two runs that differ in their poison wrote the same finite elements, all of them.
+fn unquestioned(((_, one), (_, other)): (&(String, Summary), &(String, Summary))) -> bool {
+    let clean = |summary: &Summary| summary.unwritten + summary.nan + summary.inf == 0;
+    one.checksum == other.checksum && clean(one) && clean(other)
+}
+
+fn failure_of(ending: &Ending) -> Option<Failure> {
+    match ending {
+        Ending::Completed => None,
+        Ending::Fault(fault) => Some(Failure::Fault { fault: fault.clone() }),
+        Ending::Exited(code) => Some(Failure::Exit { code: *code }),
+        Ending::Killed(signal) => Some(Failure::Killed { signal: *signal }),
+        Ending::TimedOut(limit, place) => {
+            Some(Failure::Timeout { seconds: limit.as_secs_f64(), place: place.clone() })
+        }
+    }
+}
+
+fn memory_failures(
+    name: &str,
+    view: &TensorView,
+    written: &crate::summary::Written,
+) -> Vec<Failure> {
+    let of = view.len() as u64;
+    let output = || name.to_owned();
+    let index = |first: &[u64]| {
+        first.first().map(|&linear| unravel(linear as usize, view.shape)).unwrap_or_default()
+    };
+    let mut failures = Vec::new();
+    if written.unwritten > 0 {
+        let first = index(&written.first_unwritten);
+        failures.push(Failure::Unwritten { output: output(), count: written.unwritten, of, first });
+    }
+    if written.poison_dependent > 0 {
+        let first = index(&written.first_poison_dependent);
+        let count = written.poison_dependent;
+        failures.push(Failure::PoisonDependent { output: output(), count, of, first });
+    }
+    failures
+}
+
+fn first_non_finite(view: &TensorView) -> Vec<usize> {
+    let first = (0..view.len()).find(|&index| !view.get_f64(index).is_finite());
+    first.map(|linear| unravel(linear, view.shape)).unwrap_or_default()
+}
+
+fn inputs_are_finite(fixture: &Fixture) -> Result<bool, FixtureError> {
+    for input in fixture.inputs.iter().filter(|input| input.dtype.is_float()) {
+        let packed = input.packed()?;
+        let view = TensorView { dtype: input.dtype, shape: &input.shape(), bytes: &packed };
+        let summary = summarize(&view, None);
+        if summary.nan + summary.inf > 0 {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}

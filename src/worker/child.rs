@@ -1,0 +1,269 @@
+//! What runs in the child: loads artifact and fixture, makes the call, writes the outputs.
+#![allow(unsafe_code)]
+
+use std::borrow::Cow;
+use std::ffi::c_void;
+use std::fs::File;
+use std::io::Read;
+use std::os::fd::FromRawFd;
+use std::time::Instant;
+
+use memmap2::MmapMut;
+
+use super::parent::{OUTPUT_FD, OutputTensor, REPORT_FD, layout};
+use super::{DeviceJob, Job, Step, direction};
+use crate::fixture::{Fixture, FixtureError, Input};
+use crate::runtime::artifact::{Artifact, LoadError};
+use crate::runtime::cpu::{Cpu, Rounding, Settings};
+use crate::runtime::error::CudaError;
+use crate::runtime::gpu::{self, Gpu, StartError};
+use crate::runtime::report::{Report, Reporter};
+use crate::runtime::{self, CopyKind, Device, Runtime, api};
+use crate::summary::Poison;
+use crate::tensor::{DType, TensorView};
+
+/// Why the call could not be made; the parent tells the user.
+#[derive(Debug, thiserror::Error)]
+enum ChildError {
+    #[error("the job cannot be read")]
+    Job,
+    #[error(transparent)]
+    Fixture(#[from] FixtureError),
+    #[error(transparent)]
+    Load(#[from] LoadError),
+    #[error(transparent)]
+    Gpu(#[from] StartError),
+    #[error("no device memory for {tensor} ({bytes} bytes): {error}")]
+    Memory { tensor: String, bytes: usize, error: CudaError },
+    #[error("cannot copy {tensor}: {error}")]
+    Copy { tensor: String, error: CudaError },
+    #[error("cannot map the outputs: {0}")]
+    Map(std::io::Error),
+}
+
+/// Runs the job on standard input; the process ends with the returned status.
+pub fn run() -> i32 {
+    // SAFETY: the parent put its pipe there, and nobody else in this process uses it.
+    let reporter = runtime::set_reporter(Reporter::new(unsafe { File::from_raw_fd(REPORT_FD) }));
+    match replay(reporter) {
+        Ok(()) => 0,
+        Err(error) => {
+            let hint = match &error {
+                ChildError::Fixture(error) => error.hint(),
+                ChildError::Gpu(error) => error.hint(),
+                ChildError::Memory { .. } => {
+                    Some("raise --memory, or use a smaller fixture".into())
+                }
+                _ => None,
+            };
+            reporter.send(&Report::Refused { message: error.to_string(), hint });
+            1
+        }
+    }
+}
+
+fn replay(reporter: &'static Reporter) -> Result<(), ChildError> {
+    let mut text = Vec::new();
+    std::io::stdin().read_to_end(&mut text).map_err(|_| ChildError::Job)?;
+    let job: Job = serde_json::from_slice(&text).map_err(|_| ChildError::Job)?;
+    let fixture = Fixture::load_trusted(&job.fixture)?;
+    let artifact = Artifact::load(&job.artifact)?;
+    let runtime = start_device(&job, artifact, reporter)?;
+    let (description, class) = runtime.device.describe();
+    reporter.send(&Report::Device { description, class });
+
+    let mut tensors = Tensors::default();
+    for input in &fixture.inputs {
+        tensors.add_input(&*runtime.device, input, &job)?;
+    }
+    let (outputs, bytes) = layout(&fixture, job.shadow);
+    for output in &outputs {
+        tensors.add_output(&*runtime.device, output, &job)?;
+    }
+    let sizes: Vec<i64> = fixture.sizes.values().map(|&size| size as i64).collect();
+    let strides: Vec<*const i64> = tensors.strides.iter().map(|s| s.as_ptr()).collect();
+
+    let begun = Instant::now();
+    // SAFETY: the artifact was compiled for this fixture's signature, in this order.
+    unsafe { artifact.call(&tensors.pointers, &sizes, &strides) };
+    let synchronized = runtime.device.synchronize();
+    let call_us = begun.elapsed().as_micros() as u64;
+    if let Err(error) = synchronized {
+        runtime::end("device error", error.to_string(), None);
+    }
+    for detail in runtime.device.overruns() {
+        reporter.send(&Report::Overrun { detail });
+    }
+    write_outputs(runtime, &tensors, &outputs, bytes, &job.poison)?;
+    reporter.send(&Report::Done { launches: reporter.launches(), call_us });
+    Ok(())
+}
+
+fn start_device(
+    job: &Job,
+    artifact: Artifact,
+    reporter: &'static Reporter,
+) -> Result<&'static Runtime, ChildError> {
+    let memory_bytes = usize::try_from(job.memory_bytes).unwrap_or(usize::MAX);
+    match job.device {
+        DeviceJob::Cpu { threads, order, rounding } => {
+            artifact.bind(&api::TABLE, rounding.number(), &job.artifact)?;
+            let settings = Settings {
+                poison: job.poison,
+                order: runtime::cpu::order::Order(order),
+                threads,
+                memory_bytes,
+                rounding,
+            };
+            let cpu = Cpu::new(settings, reporter, move || artifact.thread_pointers());
+            Ok(runtime::start(Box::new(cpu), reporter))
+        }
+        DeviceJob::Cuda { ordinal, ref module, ref summaries } => {
+            artifact.bind(&api::TABLE, Rounding::Nearest.number(), &job.artifact)?;
+            let settings = gpu::Settings { ordinal, poison: job.poison, memory_bytes };
+            let gpu = Gpu::new(settings, module, summaries, reporter)?;
+            Ok(runtime::start(Box::new(gpu), reporter))
+        }
+    }
+}
+
+/// What the call is made with, in the order of the signature.
+#[derive(Default)]
+struct Tensors {
+    pointers: Vec<*mut c_void>,
+    strides: Vec<Vec<i64>>,
+    /// Keeps scalars, which live in host memory, alive and aligned.
+    #[allow(clippy::vec_box)] // The call holds their addresses: they may not move.
+    scalars: Vec<Box<u64>>,
+}
+
+impl Tensors {
+    fn add_input(
+        &mut self,
+        device: &dyn Device,
+        input: &Input,
+        job: &Job,
+    ) -> Result<(), ChildError> {
+        let strides = input.strides.iter().flatten().map(|&stride| stride as i64).collect();
+        self.strides.push(strides);
+        if !input.present {
+            self.pointers.push(std::ptr::null_mut());
+            return Ok(());
+        }
+        let widen = job.shadow && input.dtype.is_float();
+        let bytes = if widen { input.storage_elements() * 8 } else { input.storage_bytes() };
+        if input.dims.is_empty() {
+            let mut value = [0u8; 8];
+            fill(input, widen, job.step.as_ref(), &mut value[..bytes])?;
+            self.add_scalar(u64::from_ne_bytes(value));
+            return Ok(());
+        }
+        let pointer = device
+            .malloc(bytes, input.name.clone())
+            .map_err(|error| ChildError::Memory { tensor: input.name.clone(), bytes, error })?;
+        self.pointers.push(pointer.cast());
+        if bytes == 0 {
+            return Ok(());
+        }
+        if device.is_host() {
+            // SAFETY: the device's memory is this process's, and was allocated just now.
+            let memory = unsafe { std::slice::from_raw_parts_mut(pointer, bytes) };
+            return fill(input, widen, job.step.as_ref(), memory);
+        }
+        let staging = if widen || input.strides.is_some() {
+            let mut staging = vec![0u8; bytes];
+            job.poison.fill(&mut staging);
+            fill(input, widen, job.step.as_ref(), &mut staging)?;
+            Cow::Owned(staging)
+        } else {
+            input.packed()?
+        };
+        let (from, stream) = (staging.as_ptr(), std::ptr::null_mut());
+        // SAFETY: the elements have that many bytes: without strides, those that are packed.
+        unsafe { device.copy(pointer, from, bytes, CopyKind::HostToDevice, stream) }
+            .map_err(|error| ChildError::Copy { tensor: input.name.clone(), error })
+    }
+
+    fn add_output(
+        &mut self,
+        device: &dyn Device,
+        output: &OutputTensor,
+        job: &Job,
+    ) -> Result<(), ChildError> {
+        self.strides.push(Vec::new());
+        let bytes = output.range().len();
+        if output.shape.is_empty() {
+            self.add_scalar(u64::from_le_bytes(job.poison.pattern));
+            return Ok(());
+        }
+        let pointer = device
+            .malloc(bytes, output.name.clone())
+            .map_err(|error| ChildError::Memory { tensor: output.name.clone(), bytes, error })?;
+        self.pointers.push(pointer.cast());
+        Ok(())
+    }
+
+    fn add_scalar(&mut self, bits: u64) {
+        let mut scalar = Box::new(bits);
+        self.pointers.push((&raw mut *scalar).cast());
+        self.scalars.push(scalar);
+    }
+}
+
+/// Writes the elements of `input` to `out`, as float64 if they are to be widened.
+fn fill(input: &Input, widen: bool, step: Option<&Step>, out: &mut [u8]) -> Result<(), ChildError> {
+    if !widen {
+        return Ok(input.copy_to(out)?);
+    }
+    let packed = input.packed()?;
+    let shape = input.shape();
+    let view = TensorView { dtype: input.dtype, shape: &shape, bytes: &packed };
+    let step = step.filter(|step| step.input == input.name);
+    let widened: Vec<u8> = (0..view.len())
+        .flat_map(|index| {
+            let moved = step.map_or(0.0, |step| step.length * direction(step.seed, index as u64));
+            (view.get_f64(index) + moved).to_le_bytes()
+        })
+        .collect();
+    input.lay_out(DType::F64.size(), &widened, out);
+    Ok(())
+}
+
+/// Writes the outputs, but for those of which the device makes a summary.
+fn write_outputs(
+    runtime: &Runtime,
+    tensors: &Tensors,
+    outputs: &[OutputTensor],
+    bytes: usize,
+    poison: &Poison,
+) -> Result<(), ChildError> {
+    let device = &*runtime.device;
+    if bytes == 0 {
+        return Ok(());
+    }
+    // SAFETY: the parent made the memory that large and waits.
+    let mut memory = unsafe {
+        let file = File::from_raw_fd(OUTPUT_FD);
+        MmapMut::map_mut(&file).map_err(ChildError::Map)?
+    };
+    let first = tensors.pointers.len() - outputs.len();
+    for (output, pointer) in outputs.iter().zip(&tensors.pointers[first..]) {
+        let target = &mut memory[output.range()];
+        if output.shape.is_empty() {
+            // SAFETY: a scalar lies in a box of eight bytes.
+            unsafe { pointer.cast::<u8>().copy_to(target.as_mut_ptr(), target.len()) };
+        } else if let Some(summary) =
+            device.summarize(pointer.cast(), output.dtype, &output.shape, poison)
+        {
+            let summary = Box::new(summary);
+            runtime.reporter.send(&Report::Summary { output: output.name.clone(), summary });
+        } else if !target.is_empty() {
+            let (to, bytes) = (target.as_mut_ptr(), target.len());
+            let stream = std::ptr::null_mut();
+            // SAFETY: the target is a part of the mapping, and that long.
+            unsafe { device.copy(to, pointer.cast(), bytes, CopyKind::DeviceToHost, stream) }
+                .map_err(|error| ChildError::Copy { tensor: output.name.clone(), error })?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,38 @@
+//! How long a replay may take and how much memory it may have.
+
+use std::time::Duration;
+
+/// The limits of one child process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Wall time.
+    pub timeout: Duration,
+    /// Bytes of device memory; the child itself may have more, for stacks and its own needs.
+    pub memory_bytes: u64,
+}
+
+impl Limits {
+    /// Wall time unless the user says otherwise.
+    pub const TIMEOUT: Duration = Duration::from_secs(60);
+
+    /// Device memory unless the user says otherwise: the same on every machine, since code can
+    /// ask for it and decide by it.
+    pub const MEMORY_BYTES: u64 = 16 << 30;
+
+    /// The address space that a child with `threads` may have, for `RLIMIT_AS`.
+    pub fn address_space_bytes(&self, threads: usize) -> u64 {
+        /// Reserved for the stacks of the largest block, and for the system's own per thread.
+        const PER_THREAD: u64 = 256 << 20;
+        const BASE: u64 = 2 << 30;
+        self.memory_bytes
+            .saturating_mul(2)
+            .saturating_add(BASE)
+            .saturating_add(PER_THREAD * threads as u64)
+    }
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits { timeout: Limits::TIMEOUT, memory_bytes: Limits::MEMORY_BYTES }
+    }
+}

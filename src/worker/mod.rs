@@ -1,0 +1,93 @@
+//! The child process in which an artifact meets a fixture, and how to talk to it.
+//!
+//! `parent` starts a child, keeps it within its limits and collects what it says; `child` is what
+//! runs there. One replay a process: nothing that replayed code does reaches this one.
+
+mod child;
+mod limits;
+mod parent;
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use crate::frontend::Precision;
+use crate::runtime::cpu::Rounding;
+use crate::summary::Poison;
+use crate::tensor::DType;
+
+pub use self::child::run as run_child;
+pub use self::limits::Limits;
+pub use self::parent::{Ending, OutputTensor, Run, WorkerError, start};
+
+/// The argument with which the program starts itself as a child; not for users.
+pub const CHILD_ARGUMENT: &str = "--replay-worker";
+
+/// Which device a replay runs on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum DeviceJob {
+    /// The reference machine.
+    Cpu {
+        /// Operating-system threads that run blocks.
+        threads: usize,
+        /// The order of blocks and threads; 0 is that of their indices.
+        order: u64,
+        /// How operations round.
+        rounding: Rounding,
+    },
+    /// A GPU.
+    Cuda {
+        /// Its number.
+        ordinal: usize,
+        /// The file of the module that was built for it.
+        module: PathBuf,
+        /// The files of the modules that summarise, by dtype. Outputs with one of these dtypes
+        /// stay on the device; empty where all are wanted.
+        summaries: Vec<(DType, PathBuf)>,
+    },
+}
+
+/// One replay.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Job {
+    /// The shared object.
+    pub artifact: PathBuf,
+    /// The fixture's folder.
+    pub fixture: PathBuf,
+    /// Whether the artifact computes in float64.
+    pub shadow: bool,
+    /// The device.
+    pub device: DeviceJob,
+    /// What memory holds before it is written.
+    pub poison: Poison,
+    /// Bytes of device memory.
+    pub memory_bytes: u64,
+    /// A change of one input, for directional derivatives; only in a shadow.
+    pub step: Option<Step>,
+}
+
+/// `input + length * direction`, with a direction of +1 and -1 drawn from `seed`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Step {
+    /// The input.
+    pub input: String,
+    /// What the direction is drawn from.
+    pub seed: u64,
+    /// The length, in the units of the input.
+    pub length: f64,
+}
+
+impl Job {
+    /// What `float` means in the artifact.
+    pub fn precision(&self) -> Precision {
+        if self.shadow { Precision::Shadow } else { Precision::Native }
+    }
+}
+
+/// The sign, +1 or -1, of element `index` in the direction drawn from `seed`.
+pub fn direction(seed: u64, index: u64) -> f64 {
+    let mut x = seed.wrapping_add(index.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    if (x >> 63) == 0 { 1.0 } else { -1.0 }
+}
