@@ -1,0 +1,292 @@
+//! Does the gradient match the loss? Directional derivatives by central differences.
+//!
+//! On the float64 shadow, where a difference quotient is good to nine digits, the derivative of
+//! the loss along a direction must be the inner product of the gradient with that direction. It
+//! needs no reference. A gradient of the native sources is then held against its shadow.
+
+use std::time::Duration;
+
+use rayon::prelude::*;
+use serde::{Deserialize, Serialize};
+
+use super::evidence::elements;
+use crate::compile::Artifact;
+use crate::fixture::{Fixture, Output};
+use crate::frontend::Precision;
+use crate::history::SourceSet;
+use crate::replay::{Mode, ReplayError, Replayer, Subject};
+use crate::summary::{POISON_A, float};
+use crate::tensor::TensorView;
+use crate::verdict::constants::{ERROR_RATIO, NOISE_FACTOR};
+use crate::verdict::noise::NoiseRef;
+use crate::verdict::oracle::against_oracle;
+use crate::worker::{Ending, Run, Step, direction};
+
+/// Directions along which the loss is differentiated.
+const DIRECTIONS: u64 = 8;
+/// What the directions are drawn from.
+const SEED: u64 = 0x6772_6164;
+/// Directions where a replay takes long: enough to see that a gradient is wrong.
+const FEW_DIRECTIONS: u64 = 2;
+/// A check of one fixture should not take longer than this, where fewer directions can help.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// The larger of the two steps, relative to the root mean square of the input: small, so that few
+/// steps cross a kink (a clamp, a rectifier); cancellation leaves 2^-53 over it, near 1e-11.
+const RELATIVE_STEP: f64 = 1e-5;
+/// Quotients of the two steps that differ by more than this have a kink between them.
+const SMOOTH: f64 = 1e-6;
+/// A mismatch must exceed the quotients' own error by this factor.
+const ERROR_FACTOR: f64 = 64.0;
+/// Relative mismatches below this are alike: constants in sources have nine digits.
+const FLOOR: f64 = 1e-7;
+
+/// What the check of one gradient found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum GradientVerdict {
+    /// It is the gradient of the loss.
+    Matches,
+    /// It cannot be told.
+    Unknown,
+    /// The native gradient departs from a shadow that matches.
+    Imprecise,
+    /// It is not the gradient of the loss.
+    Mismatch,
+}
+
+/// One gradient against its loss.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct GradientCheck {
+    /// The output that is declared to be a gradient.
+    pub output: String,
+    /// The input that it is the gradient with respect to.
+    pub gradient_of: String,
+    /// The output that is differentiated.
+    pub of: String,
+    /// What was found.
+    pub verdict: GradientVerdict,
+    /// Why it is unknown.
+    pub reason: Option<String>,
+    /// Directions that count: those along which the loss is smooth.
+    pub directions: u64,
+    /// The largest mismatch, relative to the gradient's norm.
+    #[serde(with = "float")]
+    pub worst: f64,
+    /// The error of the difference quotients, relative to the gradient's norm.
+    #[serde(with = "float")]
+    pub error: f64,
+    /// The native gradient's distance from the shadow's, relative in L2.
+    #[serde(with = "float")]
+    pub native_error: f64,
+    /// The largest such distance of an element, as a multiple of its noise.
+    #[serde(with = "float")]
+    pub native_ratio: f64,
+}
+
+impl Replayer {
+    /// Checks every output of the harness with `gradient_of`; empty where there is none, or where
+    /// the sources cannot be run to their end.
+    ///
+    /// # Errors
+    /// [`ReplayError`] if the machine or the fixture is at fault.
+    pub fn gradcheck(
+        &self,
+        subject: &Subject,
+        sources: &SourceSet,
+    ) -> Result<Vec<GradientCheck>, ReplayError> {
+        let declared = |output: &&Output| output.gradient_of.is_some() && output.of.is_some();
+        if subject.fixture.outputs.iter().find(declared).is_none() {
+            return Ok(Vec::new());
+        }
+        let Some(artifact) = self.artifact(subject, sources)? else { return Ok(Vec::new()) };
+        let key = self.judgement_key("gradcheck", subject, &[&artifact])?;
+        self.remember(&key, || {
+            let shadow = match self.shadow_artifact(subject, sources)? {
+                Ok(shadow) => shadow,
+                Err(reason) => return Ok(unknown(&subject.fixture, &reason)),
+            };
+            let (native, base) = rayon::join(
+                || self.native_side(subject, artifact),
+                || self.run(subject, &shadow, Precision::Shadow, &Mode::plain(POISON_A)),
+            );
+            let (native, base) = (native?, base?);
+            if native.run.ending != Ending::Completed || base.ending != Ending::Completed {
+                return Ok(Vec::new());
+            }
+            let outputs: Vec<&Output> = subject.fixture.outputs.iter().filter(declared).collect();
+            // Four runs a direction, two at a time.
+            let expected = base.call * (2 * DIRECTIONS as u32 * outputs.len() as u32);
+            let directions = if expected > PATIENCE { FEW_DIRECTIONS } else { DIRECTIONS };
+            outputs
+                .into_iter()
+                .map(|output| {
+                    let mut check = self.check(subject, &shadow, &base, output, directions)?;
+                    hold_native(&mut check, &native, &base);
+                    Ok(check)
+                })
+                .collect()
+        })
+    }
+
+    fn check(
+        &self,
+        subject: &Subject,
+        shadow: &Artifact,
+        base: &Run,
+        output: &Output,
+        directions: u64,
+    ) -> Result<GradientCheck, ReplayError> {
+        let mut check = GradientCheck { directions, ..blank(output) };
+        let (Some(gradient), Some(scale)) =
+            (elements(base, &output.name), step_scale(&subject.fixture, &check.gradient_of)?)
+        else {
+            return Ok(check.cannot("the input is absent"));
+        };
+        let weights = upstream(&subject.fixture, output)?;
+        let norm = gradient.iter().map(|g| g * g).sum::<f64>().sqrt();
+        let loss = |seed: u64, length: f64| -> Result<Option<f64>, ReplayError> {
+            let step = Step { input: check.gradient_of.clone(), seed, length };
+            let mode = Mode { step: Some(step), ..Mode::plain(POISON_A) };
+            let run = self.run(subject, shadow, Precision::Shadow, &mode)?;
+            Ok(elements(&run, &check.of).map(|values| weighted(&values, weights.as_deref())))
+        };
+        let quotients: Vec<Option<Quotient>> = (0..check.directions)
+            .into_par_iter()
+            .map(|number| {
+                let seed = SEED + number;
+                let central = |length: f64| -> Result<Option<f64>, ReplayError> {
+                    let (up, down) = (loss(seed, length)?, loss(seed, -length)?);
+                    Ok(up.zip(down).map(|(up, down)| (up - down) / (2.0 * length)))
+                };
+                let (coarse, fine) = (central(scale)?, central(scale / 2.0)?);
+                Ok(coarse.zip(fine).map(|(coarse, fine)| Quotient {
+                    // Richardson's extrapolation of the central difference (Press et al.,
+                    // Numerical Recipes, section 5.7): the error term of h^2 cancels.
+                    derivative: (4.0 * fine - coarse) / 3.0,
+                    error: (fine - coarse).abs() / 3.0,
+                    expected: inner_product(&gradient, seed),
+                }))
+            })
+            .collect::<Result<_, ReplayError>>()?;
+        let Some(quotients) = quotients.into_iter().collect::<Option<Vec<Quotient>>>() else {
+            return Ok(check.cannot("the loss cannot be computed beside the captured inputs"));
+        };
+        let derivatives = quotients.iter().map(|q| q.derivative * q.derivative).sum::<f64>();
+        let size = norm.max((derivatives / check.directions as f64).sqrt());
+        let relative = |x: f64| if size > 0.0 { x / size } else { x };
+        let smooth: Vec<&Quotient> =
+            quotients.iter().filter(|quotient| relative(quotient.error) <= SMOOTH).collect();
+        if smooth.len() as u64 * 2 < check.directions {
+            return Ok(check.cannot("the loss is not smooth along most directions"));
+        }
+        let worst = |of: fn(&Quotient) -> f64| smooth.iter().copied().map(of).fold(0.0, nan_max);
+        check.directions = smooth.len() as u64;
+        check.worst = relative(worst(|q| (q.derivative - q.expected).abs()));
+        check.error = relative(worst(|q| q.error));
+        let loss_size = elements(base, &check.of).unwrap_or_default();
+        let loss_size = weighted(&loss_size, weights.as_deref()).abs();
+        check.error = check.error.max(relative(loss_size * f64::EPSILON / scale));
+        Ok(check.decide())
+    }
+}
+
+/// One directional derivative, by differences and by the gradient.
+struct Quotient {
+    derivative: f64,
+    /// What the extrapolation changed.
+    error: f64,
+    expected: f64,
+}
+
+/// The larger of two, NaN if either is: a NaN never passes.
+fn nan_max(a: f64, b: f64) -> f64 {
+    if a.is_nan() || b.is_nan() { f64::NAN } else { a.max(b) }
+}
+
+fn blank(output: &Output) -> GradientCheck {
+    GradientCheck {
+        output: output.name.clone(),
+        gradient_of: output.gradient_of.clone().unwrap_or_default(),
+        of: output.of.clone().unwrap_or_default(),
+        verdict: GradientVerdict::Unknown,
+        reason: None,
+        directions: DIRECTIONS,
+        worst: 0.0,
+        error: 0.0,
+        native_error: 0.0,
+        native_ratio: 0.0,
+    }
+}
+
+fn unknown(fixture: &Fixture, reason: &str) -> Vec<GradientCheck> {
+    let gradients = fixture.outputs.iter().filter(|o| o.gradient_of.is_some() && o.of.is_some());
+    gradients.map(|output| blank(output).cannot(reason)).collect()
+}
+
+impl GradientCheck {
+    fn cannot(mut self, reason: &str) -> GradientCheck {
+        self.verdict = GradientVerdict::Unknown;
+        self.reason = Some(reason.to_owned());
+        self
+    }
+
+    fn decide(mut self) -> GradientCheck {
+        let allowed = (ERROR_FACTOR * self.error).max(FLOOR);
+        self.verdict = if self.worst <= allowed {
+            GradientVerdict::Matches
+        } else {
+            GradientVerdict::Mismatch
+        };
+        self
+    }
+}
+
+/// Holds the native gradient against the shadow's, within its noise.
+fn hold_native(check: &mut GradientCheck, native: &super::evidence::Side, shadow: &Run) {
+    let name = check.output.as_str();
+    let (Some(got), Some(oracle)) = (native.run.output(name), shadow.output(name)) else { return };
+    let noise = NoiseRef { base: native.noise_of(name), got: None };
+    let Ok(accuracy) = against_oracle(&got, &oracle, &noise) else { return };
+    check.native_error = accuracy.relative_l2;
+    check.native_ratio = accuracy.worst.map_or(0.0, |worst| worst.ratio);
+    // One element may lie far off by chance; a loss of precision shows in the norm as well.
+    let in_norm = accuracy.relative_l2 > ERROR_RATIO * native.noise_summary(name).relative_l2;
+    if check.verdict == GradientVerdict::Matches && check.native_ratio > NOISE_FACTOR && in_norm {
+        check.verdict = GradientVerdict::Imprecise;
+    }
+}
+
+/// The length of a step along `input`; none if it is absent.
+fn step_scale(fixture: &Fixture, input: &str) -> Result<Option<f64>, ReplayError> {
+    let Some(input) = fixture.inputs.iter().find(|i| i.name == input && i.present) else {
+        return Ok(None);
+    };
+    let packed = input.packed()?;
+    let view = TensorView { dtype: input.dtype, shape: &input.shape(), bytes: &packed };
+    let squares: f64 = (0..view.len()).map(|i| view.get_f64(i).powi(2)).sum();
+    let rms = (squares / view.len().max(1) as f64).sqrt();
+    Ok(Some(RELATIVE_STEP * if rms > 0.0 && rms.is_finite() { rms } else { 1.0 }))
+}
+
+/// The gradient that flows into the differentiated output; none means one.
+fn upstream(fixture: &Fixture, output: &Output) -> Result<Option<Vec<f64>>, ReplayError> {
+    let Some(name) = &output.upstream else { return Ok(None) };
+    let Some(input) = fixture.inputs.iter().find(|i| i.name == *name && i.present) else {
+        return Ok(None);
+    };
+    let packed = input.packed()?;
+    let view = TensorView { dtype: input.dtype, shape: &input.shape(), bytes: &packed };
+    Ok(Some((0..view.len()).map(|index| view.get_f64(index)).collect()))
+}
+
+fn weighted(values: &[f64], weights: Option<&[f64]>) -> f64 {
+    match weights {
+        Some(weights) => values.iter().zip(weights).map(|(value, weight)| value * weight).sum(),
+        None => values.iter().sum(),
+    }
+}
+
+fn inner_product(gradient: &[f64], seed: u64) -> f64 {
+    let terms = gradient.iter().enumerate();
+    terms.map(|(index, g)| g * direction(seed, index as u64)).sum()
+}

@@ -1,0 +1,433 @@
+//! Two revisions side by side: brings replays and the numerics of `verdict` together.
+//!
+//! [`Replayer::judge`] compares two source sets on one fixture, [`Replayer::noise`] measures one,
+//! [`Replayer::gradcheck`] holds a gradient against its loss. What they find is remembered by
+//! content, like the replays themselves.
+
+mod evidence;
+mod gradcheck;
+mod launches;
+
+use std::borrow::Cow;
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use crate::cache::Kind;
+use crate::compile::Artifact;
+use crate::fixture::Fixture;
+use crate::history::SourceSet;
+use crate::replay::{Failure, Outcome, ReplayError, Replayer, Status, Subject};
+use crate::tensor::{DType, Dim, TensorView};
+use crate::verdict::compare::{Agreement, Comparison, beyond_noise, compare};
+use crate::verdict::constants::{ERROR_RATIO, NARROW_ROUNDING};
+use crate::verdict::noise::{NoiseRef, NoiseSummary};
+use crate::verdict::oracle::{
+    Accuracy, Evidence, Finding, ShadowChange, against_oracle, finding, shadow_change,
+};
+use crate::verdict::slices::{Location, Mask, block_map, describe, locate};
+use crate::verdict::zeros::zero_slices;
+
+use self::evidence::Side;
+pub use self::gradcheck::{GradientCheck, GradientVerdict};
+pub use self::launches::{LaunchChange, changes as launch_changes};
+
+/// The verdict on one revision, or on one against another; ordered from best to worst.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// The same bits.
+    Identical,
+    /// Other bits, within noise.
+    Equivalent,
+    /// It could not be run.
+    Untestable,
+    /// Beyond noise.
+    Diverged,
+    /// It was run and something is wrong that needs no comparison.
+    Failed,
+}
+
+/// One revision against another that is trusted.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Judgement {
+    /// The worst of what was found.
+    pub verdict: Verdict,
+    /// The outputs, in the order of the harness; empty unless both sides have them.
+    pub outputs: Vec<OutputJudgement>,
+    /// The launches that changed.
+    pub launches: Vec<LaunchChange>,
+    /// What the trusted side gave.
+    pub base: Outcome,
+    /// What the other side gave.
+    pub got: Outcome,
+    /// Why there is no float64 shadow to judge by, if there is none.
+    pub without_shadow: Option<String>,
+}
+
+/// One output of one revision against another.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct OutputJudgement {
+    /// Its name.
+    pub name: String,
+    /// The element type.
+    pub dtype: DType,
+    /// The dimensions.
+    pub dims: Vec<Dim>,
+    /// Whether the two sides agree.
+    pub verdict: Verdict,
+    /// Element by element.
+    pub comparison: Comparison,
+    /// The noise of the trusted side.
+    pub base_noise: NoiseSummary,
+    /// The noise of the other side.
+    pub got_noise: NoiseSummary,
+    /// What the change means; none where nothing tells the truth.
+    pub finding: Option<Finding>,
+    /// The trusted side against the oracle.
+    pub base_accuracy: Option<Accuracy>,
+    /// The other side against the oracle.
+    pub got_accuracy: Option<Accuracy>,
+    /// How the float64 shadow changed.
+    pub shadow: Option<ShadowChange>,
+    /// Where the elements are that lie beyond noise.
+    pub location: Option<Location>,
+    /// The same in words.
+    pub place: Option<String>,
+    /// Whole slices that are zero where the trusted side is not, in words.
+    pub zero_slices: Vec<String>,
+    /// The location as a picture: rows are the leading dimensions, columns the last.
+    pub map: Option<String>,
+    /// How two identical replays of the other side differ, if they do.
+    pub nondeterminism: Option<Nondeterminism>,
+}
+
+/// Two identical replays of one revision that differ.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Nondeterminism {
+    /// Elements with other bits.
+    pub differing: u64,
+    /// The largest difference.
+    #[serde(with = "crate::summary::float")]
+    pub max_abs: f64,
+}
+
+/// The noise of one output at one revision.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct OutputNoise {
+    /// The output.
+    pub name: String,
+    /// What was measured.
+    pub noise: NoiseSummary,
+}
+
+impl Replayer {
+    /// Judges `got` by `base`, which is trusted.
+    ///
+    /// # Errors
+    /// [`ReplayError`] if the machine or the fixture is at fault.
+    pub fn judge(
+        &self,
+        subject: &Subject,
+        base: &SourceSet,
+        got: &SourceSet,
+    ) -> Result<Judgement, ReplayError> {
+        let base_outcome = self.replay(subject, base)?;
+        let got_outcome = self.replay(subject, got)?;
+        let (Some(base_artifact), Some(got_artifact)) =
+            (self.artifact(subject, base)?, self.artifact(subject, got)?)
+        else {
+            return Ok(Judgement::of_outcomes(base_outcome, got_outcome));
+        };
+        let key = self.judgement_key("judge", subject, &[&base_artifact, &got_artifact])?;
+        self.remember(&key, || {
+            let judgement = Judgement::of_outcomes(base_outcome, got_outcome);
+            // Without outputs on both sides there is nothing to compare.
+            if judgement.base.outputs.is_empty() || judgement.got.outputs.is_empty() {
+                return Ok(judgement);
+            }
+            let base = self.side(subject, base, base_artifact)?;
+            let got = self.side(subject, got, got_artifact)?;
+            judgement.with_outputs(&subject.fixture, &base, &got)
+        })
+    }
+
+    /// Measures the noise of every output of `sources`; empty where it cannot be run to its end.
+    ///
+    /// # Errors
+    /// [`ReplayError`] if the machine or the fixture is at fault.
+    pub fn noise(
+        &self,
+        subject: &Subject,
+        sources: &SourceSet,
+    ) -> Result<Vec<OutputNoise>, ReplayError> {
+        let Some(artifact) = self.artifact(subject, sources)? else { return Ok(Vec::new()) };
+        let key = self.judgement_key("noise", subject, &[&artifact])?;
+        self.remember(&key, || {
+            let side = self.native_side(subject, artifact)?;
+            Ok(side
+                .noise
+                .iter()
+                .map(|(name, noise)| OutputNoise {
+                    name: name.clone(),
+                    noise: noise.summary.clone(),
+                })
+                .collect())
+        })
+    }
+
+    /// What `make` gives, from the cache if it was made before.
+    fn remember<T: Serialize + DeserializeOwned>(
+        &self,
+        key: &str,
+        make: impl FnOnce() -> Result<T, ReplayError>,
+    ) -> Result<T, ReplayError> {
+        if !self.settings().fresh
+            && let Some(bytes) = self.cache().read(Kind::Judgement, key)
+            && let Ok(found) = serde_json::from_slice(&bytes)
+        {
+            return Ok(found);
+        }
+        let made = make()?;
+        let text = serde_json::to_vec(&made).expect("judgements are plain data");
+        self.cache().write(Kind::Judgement, key, &text)?;
+        Ok(made)
+    }
+
+    fn judgement_key(
+        &self,
+        what: &str,
+        subject: &Subject,
+        artifacts: &[&Artifact],
+    ) -> Result<String, ReplayError> {
+        let mut hasher = blake3::Hasher::new();
+        hasher.update(what.as_bytes());
+        for artifact in artifacts {
+            hasher.update(self.outcome_key(subject, artifact)?.as_bytes());
+        }
+        Ok(hasher.finalize().to_hex()[..40].to_owned())
+    }
+}
+
+impl Judgement {
+    /// What two outcomes tell without comparing elements.
+    fn of_outcomes(base: Outcome, got: Outcome) -> Judgement {
+        let verdict = match &got.status {
+            Status::Untestable { .. } => Verdict::Untestable,
+            Status::Failed(_) => Verdict::Failed,
+            Status::Completed => match &base.status {
+                Status::Completed => Verdict::Identical,
+                // Nothing to compare with: what is left is that it differs.
+                _ => Verdict::Diverged,
+            },
+        };
+        let launches = launches::changes(&base.launches, &got.launches);
+        Judgement { verdict, outputs: Vec::new(), launches, base, got, without_shadow: None }
+    }
+
+    fn with_outputs(
+        mut self,
+        fixture: &Fixture,
+        base: &Side,
+        got: &Side,
+    ) -> Result<Judgement, ReplayError> {
+        self.without_shadow = base.without_shadow.clone().or_else(|| got.without_shadow.clone());
+        for output in &fixture.outputs {
+            let (Some(base_view), Some(got_view)) =
+                (base.run.output(&output.name), got.run.output(&output.name))
+            else {
+                continue;
+            };
+            let pair = Pair { fixture, base, got, base_view, got_view };
+            self.outputs.push(pair.judge(&output.name, &output.dims));
+        }
+        // A failure stays one, whatever the comparison says; what both sides have is compared.
+        if self.verdict <= Verdict::Equivalent {
+            let worst = self.outputs.iter().map(|output| output.verdict).max();
+            self.verdict = worst.unwrap_or(self.verdict);
+        }
+        Ok(self)
+    }
+
+    /// The kinds of failure that `got` has, `base` has not.
+    pub fn new_failures(&self) -> Vec<&Failure> {
+        let kinds = |outcome: &Outcome| match &outcome.status {
+            Status::Failed(failures) => failures.iter().map(Failure::kind).collect(),
+            _ => Vec::new(),
+        };
+        let known = kinds(&self.base);
+        match &self.got.status {
+            Status::Failed(failures) => {
+                failures.iter().filter(|failure| !known.contains(&failure.kind())).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+}
+
+/// One output of both sides, with all that is known about them.
+struct Pair<'a> {
+    fixture: &'a Fixture,
+    base: &'a Side,
+    got: &'a Side,
+    base_view: TensorView<'a>,
+    got_view: TensorView<'a>,
+}
+
+impl Pair<'_> {
+    fn judge(&self, name: &str, dims: &[Dim]) -> OutputJudgement {
+        let noise = NoiseRef { base: self.base.noise_of(name), got: self.got.noise_of(name) };
+        let comparison = compare(&self.base_view, &self.got_view, &noise)
+            .expect("two runs of one fixture have outputs of one shape");
+        let agreement = comparison.verdict;
+        let truth = (agreement != Agreement::Identical).then(|| self.truth(name)).flatten();
+        let base_noise = self.base.noise_summary(name);
+        let imprecise = truth.as_ref().is_some_and(|truth| truth.is_imprecise(&base_noise));
+        let verdict = match agreement {
+            Agreement::Identical => Verdict::Identical,
+            Agreement::Equivalent if imprecise => Verdict::Diverged,
+            Agreement::Equivalent => Verdict::Equivalent,
+            Agreement::Diverged => Verdict::Diverged,
+        };
+        let mut judged = OutputJudgement {
+            name: name.to_owned(),
+            dtype: self.base_view.dtype,
+            dims: dims.to_vec(),
+            verdict,
+            comparison,
+            got_noise: self.got.noise_summary(name),
+            finding: None,
+            base_accuracy: None,
+            got_accuracy: None,
+            shadow: None,
+            location: None,
+            place: None,
+            zero_slices: Vec::new(),
+            map: None,
+            nondeterminism: self.got.nondeterminism_of(name),
+            base_noise,
+        };
+        if let Some(truth) = truth {
+            judged.finding = Some(truth.finding(&judged.base_noise));
+            judged.base_accuracy = Some(truth.base);
+            judged.got_accuracy = Some(truth.got);
+            judged.shadow = truth.shadow;
+        }
+        if verdict == Verdict::Diverged {
+            // What is only imprecise lies within the noise of both sides, not of the trusted one.
+            let noise = if imprecise { NoiseRef { got: None, ..noise } } else { noise };
+            self.find_place(&mut judged, &noise);
+        }
+        judged
+    }
+
+    fn find_place(&self, judged: &mut OutputJudgement, noise: &NoiseRef) {
+        let Ok(beyond) = beyond_noise(&self.base_view, &self.got_view, noise) else { return };
+        let masks = Masks::of(self.fixture, &judged.dims);
+        judged.location = locate(&beyond, &judged.dims, &masks.as_masks());
+        judged.place = judged.location.as_ref().map(describe);
+        judged.zero_slices = zero_slices(&self.base_view, &self.got_view, &judged.dims);
+        if judged.dims.len() >= 2 {
+            judged.map = Some(block_map(&beyond, self.base_view.shape));
+        }
+    }
+
+    /// Both sides against the captured output, else against the trusted side's shadow.
+    fn truth(&self, name: &str) -> Option<Truth> {
+        let native = self.base_view.dtype;
+        if !native.is_float() {
+            return None;
+        }
+        let noise = NoiseRef { base: self.base.noise_of(name), got: self.got.noise_of(name) };
+        let shadows = self.base.shadow_of(name).zip(self.got.shadow_of(name));
+        let shadow =
+            shadows.and_then(|(base, got)| shadow_change(&base, &got, native, &noise).ok());
+        let expected = self.fixture.expected.iter().find(|expected| expected.name == name);
+        let shape = expected.map(|expected| expected.shape());
+        let oracle = match (expected, &shape) {
+            (Some(expected), Some(shape)) => {
+                TensorView { dtype: expected.dtype, shape, bytes: expected.bytes() }
+            }
+            _ => self.base.shadow_of(name)?,
+        };
+        let against = |view: &TensorView, own: Option<&[f64]>| {
+            against_oracle(view, &oracle, &NoiseRef { base: own, got: None }).ok()
+        };
+        Some(Truth {
+            base: against(&self.base_view, noise.base)?,
+            got: against(&self.got_view, noise.base)?,
+            shadow,
+            independent_oracle: expected.is_some(),
+        })
+    }
+}
+
+/// How far both sides lie from the oracle.
+struct Truth {
+    base: Accuracy,
+    got: Accuracy,
+    shadow: Option<ShadowChange>,
+    independent_oracle: bool,
+}
+
+impl Truth {
+    fn finding(&self, base_noise: &NoiseSummary) -> Finding {
+        finding(&Evidence {
+            shadow: self.shadow,
+            base_error: self.base.relative_l2,
+            got_error: self.got.relative_l2,
+            noise: base_noise.relative_l2,
+            independent_oracle: self.independent_oracle,
+        })
+    }
+
+    /// Whether the other side lost what no arithmetic in float32 loses: it rounds to a narrow
+    /// format where the trusted side does not. Its own noise is then as large as its error, and
+    /// would excuse it.
+    fn is_imprecise(&self, base_noise: &NoiseSummary) -> bool {
+        let before = self.base.relative_l2.max(base_noise.relative_l2);
+        self.got.relative_l2 > NARROW_ROUNDING && self.got.relative_l2 > ERROR_RATIO * before
+    }
+}
+
+/// Integer inputs whose dimensions an output shares: they tell its rows apart.
+struct Masks<'a> {
+    found: Vec<MaskInput<'a>>,
+}
+
+struct MaskInput<'a> {
+    name: &'a str,
+    dtype: DType,
+    shape: Vec<usize>,
+    bytes: Cow<'a, [u8]>,
+    /// Which dimension of the output each of its own is.
+    places: Vec<usize>,
+}
+
+impl<'a> Masks<'a> {
+    fn of(fixture: &'a Fixture, dims: &[Dim]) -> Masks<'a> {
+        let place = |dim: &Dim| dims.iter().position(|of| of.name.is_some() && of == dim);
+        let narrow = |dtype| matches!(dtype, DType::Bool | DType::U8 | DType::I8);
+        let found = fixture
+            .inputs
+            .iter()
+            .filter(|input| input.present && narrow(input.dtype) && !input.dims.is_empty())
+            .filter_map(|input| {
+                let places: Vec<usize> = input.dims.iter().map(place).collect::<Option<_>>()?;
+                let bytes = input.packed().ok()?;
+                let (name, dtype, shape) = (input.name.as_str(), input.dtype, input.shape());
+                Some(MaskInput { name, dtype, shape, bytes, places })
+            })
+            .collect();
+        Masks { found }
+    }
+
+    fn as_masks(&self) -> Vec<Mask<'_>> {
+        let masks = self.found.iter().map(|mask| Mask {
+            name: mask.name,
+            view: TensorView { dtype: mask.dtype, shape: &mask.shape, bytes: &mask.bytes },
+            dims: &mask.places,
+        });
+        masks.collect()
+    }
+}
