@@ -15,6 +15,7 @@ pub mod history;
 pub mod judge;
 pub mod replay;
 pub mod runtime;
+pub mod snapshot;
 pub mod summary;
 pub mod tensor;
 pub mod verdict;

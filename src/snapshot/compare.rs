@@ -1,0 +1,248 @@
+//! A later outcome against an accepted snapshot, by sketches and noise. Pure.
+
+use std::fmt::Write;
+
+use serde::Serialize;
+
+use super::{OutputSnapshot, Snapshot};
+use crate::judge::OutputNoise;
+use crate::replay::Outcome;
+use crate::report::short;
+use crate::summary::{Checksum, Estimate, estimate};
+use crate::verdict::constants::{NARROW_ROUNDING, NOISE_FACTOR};
+
+/// What a snapshot says about a later outcome; ordered from best to worst.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SnapshotVerdict {
+    /// The same bits.
+    Matches,
+    /// Other bits, within noise.
+    Equivalent,
+    /// There is no accepted snapshot.
+    New,
+    /// The fixture is not the one of the snapshot: nothing can be compared.
+    Stale,
+    /// Beyond noise, or it ended otherwise.
+    Diverged,
+}
+
+impl SnapshotVerdict {
+    /// The word for it.
+    pub fn name(self) -> &'static str {
+        match self {
+            SnapshotVerdict::Matches => "matches",
+            SnapshotVerdict::Equivalent => "equivalent",
+            SnapshotVerdict::New => "new",
+            SnapshotVerdict::Stale => "stale",
+            SnapshotVerdict::Diverged => "diverged",
+        }
+    }
+}
+
+/// An outcome against a snapshot.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Comparison {
+    /// The worst of what was found.
+    pub verdict: SnapshotVerdict,
+    /// The outputs that changed, in the order of the harness.
+    pub changes: Vec<OutputChange>,
+    /// Whether other kernels were launched, or with other shapes.
+    pub launches_changed: bool,
+    /// How it ended before and now, where that changed.
+    pub ending: Option<(String, String)>,
+}
+
+/// An output that changed.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct OutputChange {
+    /// Its name.
+    pub name: String,
+    /// Whether it moved beyond noise.
+    pub verdict: SnapshotVerdict,
+    /// The checksum in the snapshot; none where the output is new.
+    pub before: Option<Checksum>,
+    /// The checksum now; none where the output is gone.
+    pub after: Option<Checksum>,
+    /// The relative distance, where dtype and shape are the same.
+    pub distance: Option<Estimate>,
+    /// The relative noise of both sides together.
+    pub noise: f64,
+    /// What a reader should know, in a few words each.
+    pub notes: Vec<String>,
+}
+
+/// Compares `outcome`, whose noise is `noise`, with an accepted snapshot of the same fixture.
+pub fn matches(accepted: &Snapshot, outcome: &Outcome, noise: &[OutputNoise]) -> Comparison {
+    let Snapshot { fixture, content, .. } = accepted;
+    compare(accepted, &Snapshot::of(outcome, fixture, content, noise, None))
+}
+
+/// Compares `got` with an accepted snapshot.
+pub fn compare(accepted: &Snapshot, got: &Snapshot) -> Comparison {
+    let launches_changed =
+        (accepted.launch_count, &accepted.launches) != (got.launch_count, &got.launches);
+    if accepted.content != got.content {
+        let verdict = SnapshotVerdict::Stale;
+        return Comparison { verdict, changes: Vec::new(), launches_changed, ending: None };
+    }
+    let before = accepted.outputs.iter().map(|old| change(old, got.output(&old.name)));
+    let new = got.outputs.iter().filter(|new| accepted.output(&new.name).is_none()).map(appeared);
+    let changes: Vec<OutputChange> = before.flatten().chain(new).collect();
+    let ending = (accepted.ending() != got.ending()).then(|| (accepted.ending(), got.ending()));
+    let worst = changes.iter().map(|change| change.verdict).max();
+    let verdict = match (&ending, worst) {
+        (Some(_), _) => SnapshotVerdict::Diverged,
+        (None, worst) => worst.unwrap_or(SnapshotVerdict::Matches),
+    };
+    Comparison { verdict, changes, launches_changed, ending }
+}
+
+impl Snapshot {
+    fn ending(&self) -> String {
+        match self.failures.as_slice() {
+            [] => self.status.clone(),
+            failures => format!("{} ({})", self.status, failures.join("; ")),
+        }
+    }
+}
+
+impl Comparison {
+    /// The comparison where no snapshot is accepted yet.
+    pub fn unseen() -> Comparison {
+        let verdict = SnapshotVerdict::New;
+        Comparison { verdict, changes: Vec::new(), launches_changed: false, ending: None }
+    }
+
+    /// The verdict and what it rests on, in one sentence.
+    pub fn sentence(&self) -> String {
+        let mut parts = Vec::new();
+        match self.verdict {
+            SnapshotVerdict::New => parts.push("no snapshot was accepted yet".to_owned()),
+            SnapshotVerdict::Stale => {
+                parts.push("the fixture is another one now, so nothing was compared".to_owned());
+            }
+            _ => {}
+        }
+        if let Some((before, now)) = &self.ending {
+            parts.push(format!("{before} became {now}"));
+        }
+        // The worst first; the order of the harness among equals.
+        let mut changes: Vec<&OutputChange> = self.changes.iter().collect();
+        changes.sort_by_key(|change| std::cmp::Reverse(change.verdict));
+        parts.extend(changes.into_iter().map(OutputChange::sentence));
+        if self.launches_changed {
+            parts.push("launches changed".to_owned());
+        }
+        let name = self.verdict.name();
+        if parts.is_empty() { name.to_owned() } else { format!("{name}: {}", parts.join("; ")) }
+    }
+}
+
+impl OutputChange {
+    /// What happened to the output, in a few words.
+    pub fn sentence(&self) -> String {
+        let mut text = self.name.clone();
+        if let Some(distance) = &self.distance {
+            let _ = if distance.relative.is_finite() {
+                write!(
+                    text,
+                    " moved by rel. {} (noise {})",
+                    short(distance.relative, 2),
+                    short(self.noise, 2)
+                )
+            } else {
+                write!(text, " moved out of all proportion")
+            };
+        }
+        let separator = if self.distance.is_some() { ", " } else { " " };
+        if !self.notes.is_empty() {
+            let _ = write!(text, "{separator}{}", self.notes.join(", "));
+        }
+        text
+    }
+}
+
+fn change(old: &OutputSnapshot, got: Option<&OutputSnapshot>) -> Option<OutputChange> {
+    let mut change = OutputChange {
+        name: old.name.clone(),
+        verdict: SnapshotVerdict::Diverged,
+        before: Some(old.summary.checksum),
+        after: got.map(|got| got.summary.checksum),
+        distance: None,
+        noise: old.noise,
+        notes: Vec::new(),
+    };
+    let Some(got) = got else {
+        change.notes.push("is gone".to_owned());
+        return Some(change);
+    };
+    if old.dtype != got.dtype || old.dims != got.dims {
+        change.notes.push("has another dtype or shape".to_owned());
+        return Some(change);
+    }
+    if old.summary.checksum == got.summary.checksum {
+        return None;
+    }
+    let distance = estimate(&got.summary, &old.summary);
+    change.distance = Some(distance);
+    change.noise = (old.noise + got.noise).max(0.0);
+    if is_within(distance, old, got) {
+        change.verdict = SnapshotVerdict::Equivalent;
+    }
+    change.notes = notes(old, got);
+    Some(change)
+}
+
+/// Whether rounding alone explains the distance.
+///
+/// The upper end of the interval counts: where the sketch leaves a doubt, somebody should look.
+fn is_within(distance: Estimate, old: &OutputSnapshot, got: &OutputSnapshot) -> bool {
+    if !old.dtype.is_float() || old.summary.unwritten != got.summary.unwritten {
+        return false;
+    }
+    // What rounds to a narrow format where it did not before has noise as large as its error,
+    // which would excuse it.
+    let narrowed =
+        distance.relative > NARROW_ROUNDING && distance.relative > NOISE_FACTOR * old.noise;
+    !narrowed && distance.high <= NOISE_FACTOR * (old.noise + got.noise)
+}
+
+fn notes(old: &OutputSnapshot, got: &OutputSnapshot) -> Vec<String> {
+    let mut notes = Vec::new();
+    let (before, now) = (&old.summary, &got.summary);
+    let counts = [
+        ("NaN", before.nan, now.nan),
+        ("Inf", before.inf, now.inf),
+        ("unwritten", before.unwritten, now.unwritten),
+    ];
+    for (what, before, now) in counts.into_iter().filter(|(_, before, now)| before != now) {
+        notes.push(format!("{what} {before} -> {now}"));
+    }
+    for (before, now) in old.slices.iter().zip(&got.slices) {
+        if before.dim != now.dim {
+            continue;
+        }
+        let pairs = before.norms.iter().zip(&now.norms).enumerate();
+        let zeroed: Vec<String> = pairs
+            .filter(|(_, (before, now))| **before != 0.0 && **now == 0.0)
+            .map(|(index, _)| index.to_string())
+            .collect();
+        if !zeroed.is_empty() {
+            notes.push(format!("now all zero at {} {}", before.dim, zeroed.join(", ")));
+        }
+    }
+    notes
+}
+
+fn appeared(new: &OutputSnapshot) -> OutputChange {
+    OutputChange {
+        name: new.name.clone(),
+        verdict: SnapshotVerdict::Diverged,
+        before: None,
+        after: Some(new.summary.checksum),
+        distance: None,
+        noise: new.noise,
+        notes: vec!["is new".to_owned()],
+    }
+}

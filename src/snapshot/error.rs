@@ -1,0 +1,111 @@
+//! What can be wrong with a snapshot file.
+
+use std::io;
+use std::path::PathBuf;
+
+/// Why a snapshot cannot be read, written or compared.
+#[derive(Debug, thiserror::Error)]
+pub enum SnapshotError {
+    /// The file or its folder cannot be used.
+    #[error("cannot {doing} {path}", path = path.display())]
+    Io {
+        /// What was tried.
+        doing: &'static str,
+        /// The file or folder.
+        path: PathBuf,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// The file was not written by this program.
+    #[error("{path} is not a snapshot of a replay: {reason}", path = path.display())]
+    Foreign {
+        /// The file.
+        path: PathBuf,
+        /// What tells.
+        reason: String,
+    },
+    /// A merge was not finished.
+    #[error("{path}:{line}: a merge conflict is not resolved", path = path.display())]
+    Conflict {
+        /// The file.
+        path: PathBuf,
+        /// The line of the first mark, from 1.
+        line: usize,
+    },
+    /// The text is of another version of this program.
+    #[error("{path}:{line}: format {found} is not known", path = path.display())]
+    Version {
+        /// The file.
+        path: PathBuf,
+        /// The line, from 1.
+        line: usize,
+        /// What stands there.
+        found: String,
+    },
+    /// A line is not what is expected there.
+    #[error("{path}:{line}: {expected} is expected, not `{found}`", path = path.display())]
+    Line {
+        /// The file.
+        path: PathBuf,
+        /// The line, from 1.
+        line: usize,
+        /// What would be right.
+        expected: String,
+        /// What stands there.
+        found: String,
+    },
+    /// The file ends too early.
+    #[error("{path}:{line}: the file ends where {expected} is expected", path = path.display())]
+    Truncated {
+        /// The file.
+        path: PathBuf,
+        /// The line after the last, from 1.
+        line: usize,
+        /// What is missing.
+        expected: String,
+    },
+    /// The snapshot is of another device than its name says.
+    #[error("{path} holds a snapshot of device {found}, not {expected}", path = path.display())]
+    Device {
+        /// The file.
+        path: PathBuf,
+        /// The device of the outcome, or of the file's name.
+        expected: String,
+        /// The device in the file.
+        found: String,
+    },
+}
+
+impl SnapshotError {
+    /// What to do about it.
+    pub fn hint(&self) -> Option<String> {
+        let remake = "take the last committed version (`git checkout -- FILE`), or remove the \
+                      file, replay and review the new one";
+        Some(match self {
+            SnapshotError::Io { source, .. } => match source.kind() {
+                io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+                    "REPLAY_UPDATE=no compares without writing".to_owned()
+                }
+                _ => return None,
+            },
+            SnapshotError::Foreign { .. } => {
+                "name another folder with --snapshots, or rename the file".to_owned()
+            }
+            SnapshotError::Conflict { .. } => {
+                "keep either side (`git checkout --ours FILE`), replay, and review what is pending"
+                    .to_owned()
+            }
+            SnapshotError::Version { .. } => {
+                "a newer replay wrote it; use that one, or remove the file, replay and review"
+                    .to_owned()
+            }
+            SnapshotError::Line { .. } => format!("snapshots are not edited by hand: {remake}"),
+            SnapshotError::Truncated { .. } => remake.to_owned(),
+            SnapshotError::Device { .. } => {
+                "the file was renamed or copied; remove it, replay on the device that its name \
+                 says, and review"
+                    .to_owned()
+            }
+        })
+    }
+}

@@ -1,0 +1,133 @@
+//! insta's file around a snapshot: a front matter in YAML, then the text.
+//!
+//! insta 1.49 has no way to make one from outside, so the few forms that it writes are read here:
+//! one `key: value` a line, the value plain or in double quotes.
+
+use std::fmt::{self, Display, Formatter};
+use std::fs;
+use std::path::Path;
+
+use super::{Snapshot, SnapshotError, one_line, parse};
+
+/// What insta keeps about a snapshot, besides its text.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Meta {
+    /// The fixture, relative to the folder beside which the snapshots lie.
+    pub source: String,
+    /// Why it was accepted, in the words of who did.
+    pub description: Option<String>,
+    /// The command that makes it.
+    pub expression: String,
+}
+
+/// A snapshot as it lies in a file.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SnapshotFile {
+    /// The front matter.
+    pub meta: Meta,
+    /// The text, read.
+    pub snapshot: Snapshot,
+}
+
+const FENCE: &str = "---";
+
+impl SnapshotFile {
+    /// Reads the file `path`.
+    ///
+    /// # Errors
+    /// [`SnapshotError`], which names the line that is wrong.
+    pub fn read(path: &Path) -> Result<SnapshotFile, SnapshotError> {
+        let bytes = fs::read(path).map_err(|source| SnapshotError::Io {
+            doing: "read",
+            path: path.to_owned(),
+            source,
+        })?;
+        let Ok(text) = String::from_utf8(bytes) else {
+            return Err(foreign(path, "it is not text"));
+        };
+        SnapshotFile::parse(&text, path)
+    }
+
+    /// Reads `text`, the content of the file `path`.
+    ///
+    /// # Errors
+    /// [`SnapshotError`], which names the line that is wrong.
+    pub fn parse(text: &str, path: &Path) -> Result<SnapshotFile, SnapshotError> {
+        let marks = ["<<<<<<< ", "||||||| ", ">>>>>>> "];
+        let is_mark = |line: &str| marks.iter().any(|mark| line.starts_with(mark));
+        if let Some(index) = text.lines().position(is_mark) {
+            return Err(SnapshotError::Conflict { path: path.to_owned(), line: index + 1 });
+        }
+        let mut lines = text.lines();
+        if lines.next() != Some(FENCE) {
+            return Err(foreign(path, "it does not start with `---`"));
+        }
+        let mut meta = Meta::default();
+        let mut fences = 1;
+        let mut front = 1;
+        for line in lines.by_ref() {
+            front += 1;
+            if line == FENCE {
+                fences += 1;
+                break;
+            }
+            meta.take(line);
+        }
+        if fences < 2 {
+            return Err(foreign(path, "its front matter has no end"));
+        }
+        let body_lines: Vec<&str> = lines.collect();
+        if !body_lines.first().is_some_and(|line| line.starts_with("format: ")) {
+            return Err(foreign(path, "its text does not start with `format: `"));
+        }
+        if !text.ends_with('\n') {
+            let line = front + body_lines.len();
+            let expected = "the end of the line".to_owned();
+            return Err(SnapshotError::Truncated { path: path.to_owned(), line, expected });
+        }
+        let snapshot = parse::parse(&body_lines.join("\n"), path, front + 1)?;
+        Ok(SnapshotFile { meta, snapshot })
+    }
+}
+
+impl Display for SnapshotFile {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let Meta { source, description, expression } = &self.meta;
+        writeln!(f, "{FENCE}\nsource: {}", quote(source))?;
+        if let Some(description) = description {
+            writeln!(f, "description: {}", quote(description))?;
+        }
+        write!(f, "expression: {}\n{FENCE}\n{}", quote(expression), self.snapshot)
+    }
+}
+
+impl Meta {
+    /// Takes one line of a front matter; what insta adds of its own is left out.
+    fn take(&mut self, line: &str) {
+        let Some((key, value)) = line.split_once(": ") else { return };
+        let value = unquote(value);
+        match key {
+            "source" => self.source = value,
+            "description" => self.description = Some(value),
+            "expression" => self.expression = value,
+            _ => {}
+        }
+    }
+}
+
+/// A string of YAML 1.2: plain where insta would write it so and nothing else could be meant, else
+/// in double quotes, which are those of JSON (section 7.3.1).
+fn quote(text: &str) -> String {
+    let text = one_line(text);
+    let plain = |c: char| c.is_ascii_alphanumeric() || " /_-.".contains(c);
+    let word = text.starts_with(|c: char| c.is_ascii_alphabetic()) && text.contains(['/', ' ']);
+    if word && text.chars().all(plain) { text } else { serde_json::Value::String(text).to_string() }
+}
+
+fn unquote(value: &str) -> String {
+    serde_json::from_str(value).unwrap_or_else(|_| value.to_owned())
+}
+
+fn foreign(path: &Path, reason: &str) -> SnapshotError {
+    SnapshotError::Foreign { path: path.to_owned(), reason: reason.to_owned() }
+}

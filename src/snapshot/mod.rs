@@ -1,0 +1,216 @@
+//! An outcome as a text that people review: made, read, compared, kept.
+//!
+//! The text is specified in `docs/snapshots.md`. A snapshot is enough to judge a later outcome: no
+//! old tensor is needed. Reads and writes files; replays nothing and prints nothing.
+
+mod compare;
+mod error;
+mod file;
+mod number;
+mod parse;
+mod render;
+mod store;
+mod update;
+
+pub use compare::{Comparison, OutputChange, SnapshotVerdict, compare, matches};
+pub use error::SnapshotError;
+pub use file::{Meta, SnapshotFile};
+pub use store::{Pending, Store, accept, forget_pending, nearest, pending, reject, write};
+pub use update::{Update, Write};
+
+use crate::judge::OutputNoise;
+use crate::replay::{Failure, Outcome, OutputRecord, Slices, Status};
+use crate::report::{failure, launch_shape};
+use crate::runtime::report::LaunchRecord;
+use crate::summary::Summary;
+use crate::tensor::{DType, Dim};
+
+/// The version of the text.
+pub const FORMAT: u32 = 1;
+
+/// The device whose outcomes are the same on every machine.
+const REFERENCE_DEVICE: &str = "cpu";
+
+/// Lines of launches that a snapshot lists.
+const LAUNCHES: usize = 64;
+
+/// Noise within this factor of the recorded one counts as the same, so that digits stand still.
+const SAME_NOISE: f64 = 4.0;
+
+/// An outcome, as far as a snapshot keeps it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Snapshot {
+    /// The fixture's name.
+    pub fixture: String,
+    /// The hash of the fixture's content, in hexadecimal digits.
+    pub content: String,
+    /// The device's class: `cpu`, `sm_90`.
+    pub device: String,
+    /// The device and what compiled for it, where the bits depend on it.
+    pub made_with: Option<String>,
+    /// Which of the harness's calls was used, from 0.
+    pub call: usize,
+    /// `completed`, `failed` or `untestable`.
+    pub status: String,
+    /// What failed, a line each.
+    pub failures: Vec<String>,
+    /// All launches.
+    pub launch_count: u64,
+    /// The launches, a line each; equal ones in a row share one.
+    pub launches: Vec<String>,
+    /// The outputs, in the order of the harness.
+    pub outputs: Vec<OutputSnapshot>,
+}
+
+/// One output of a snapshot.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OutputSnapshot {
+    /// Its name.
+    pub name: String,
+    /// The element type.
+    pub dtype: DType,
+    /// The dimensions, outermost first.
+    pub dims: Vec<Dim>,
+    /// Checksum and statistics; read from a file, the numbers have the digits that noise leaves.
+    pub summary: Summary,
+    /// The L2 norm of the noise over the L2 norm of the output.
+    pub noise: f64,
+    /// The norms of the slices along small named dimensions.
+    pub slices: Vec<Slices>,
+}
+
+impl Snapshot {
+    /// The snapshot of `outcome`, on a fixture whose content has the hash `content`.
+    ///
+    /// `accepted` is the snapshot that this one will be read beside: noise that is like its noise
+    /// is told as its noise, so that numbers stand still. An output without noise, in `noise` and
+    /// in `accepted`, is taken as exact.
+    pub fn of(
+        outcome: &Outcome,
+        fixture: &str,
+        content: &str,
+        noise: &[OutputNoise],
+        accepted: Option<&Snapshot>,
+    ) -> Snapshot {
+        let output = |record: &OutputRecord| {
+            let fresh = noise.iter().find(|noise| noise.name == record.name);
+            let fresh = fresh.map(|noise| noise.noise.relative_l2);
+            let known = accepted.and_then(|accepted| accepted.output(&record.name));
+            OutputSnapshot {
+                name: record.name.clone(),
+                dtype: record.dtype,
+                dims: record.dims.clone(),
+                summary: record.summary.clone(),
+                noise: settle(fresh, known.map(|known| known.noise)),
+                slices: record.slices.clone(),
+            }
+        };
+        let (status, failures) = status(outcome);
+        let made_with = (outcome.device != REFERENCE_DEVICE)
+            .then(|| one_line(&format!("{}, {}", outcome.device_description, outcome.compiler)));
+        Snapshot {
+            fixture: one_line(fixture),
+            content: content.to_owned(),
+            device: outcome.device.clone(),
+            made_with,
+            call: outcome.call.unwrap_or(0),
+            status: status.to_owned(),
+            failures,
+            launch_count: outcome.launch_count,
+            launches: launch_lines(outcome),
+            outputs: outcome.outputs.iter().map(output).collect(),
+        }
+    }
+
+    /// The output called `name`.
+    pub fn output(&self, name: &str) -> Option<&OutputSnapshot> {
+        self.outputs.iter().find(|output| output.name == name)
+    }
+
+    /// Whether `outcome` has the same bits, ended the same way and launched the same kernels.
+    pub fn is_exactly(&self, outcome: &Outcome) -> bool {
+        self.has_bits_of(outcome)
+            && self.launch_count == outcome.launch_count
+            && self.launches == launch_lines(outcome)
+            && self.call == outcome.call.unwrap_or(0)
+    }
+
+    /// Whether `outcome` ended the same way, with the same bits.
+    pub fn has_bits_of(&self, outcome: &Outcome) -> bool {
+        let (status, failures) = status(outcome);
+        let same = |(mine, theirs): (&OutputSnapshot, &OutputRecord)| {
+            mine.name == theirs.name
+                && mine.dims == theirs.dims
+                && mine.summary.checksum == theirs.summary.checksum
+        };
+        self.status == status
+            && self.failures == failures
+            && self.outputs.len() == outcome.outputs.len()
+            && self.outputs.iter().zip(&outcome.outputs).all(same)
+    }
+}
+
+/// The noise that is recorded: the known one where the fresh one is like it.
+fn settle(fresh: Option<f64>, known: Option<f64>) -> f64 {
+    let fresh = fresh.filter(|noise| noise.is_finite());
+    match (fresh, known) {
+        (Some(fresh), Some(known))
+            if known > 0.0 && (known / SAME_NOISE..=known * SAME_NOISE).contains(&fresh) =>
+        {
+            known
+        }
+        (Some(fresh), _) => number::two_digits(fresh),
+        (None, known) => known.unwrap_or(0.0),
+    }
+}
+
+fn status(outcome: &Outcome) -> (&'static str, Vec<String>) {
+    match &outcome.status {
+        Status::Completed => ("completed", Vec::new()),
+        Status::Failed(failures) => ("failed", failures.iter().map(failure_line).collect()),
+        // The compiler's words are not those of every compiler.
+        Status::Untestable { .. } => ("untestable", Vec::new()),
+    }
+}
+
+/// A failure without the line of the source, which moves with every edit above it.
+fn failure_line(found: &Failure) -> String {
+    one_line(&match found {
+        Failure::Launch { launch } => format!(
+            "launch error: {}: {}",
+            launch_line(launch),
+            launch.error.as_deref().unwrap_or("refused")
+        ),
+        other => failure(other),
+    })
+}
+
+fn launch_line(launch: &LaunchRecord) -> String {
+    one_line(&format!("{}{}", launch.kernel, launch_shape(launch)))
+}
+
+/// One line for each run of equal launches, at most [`LAUNCHES`] of them.
+fn launch_lines(outcome: &Outcome) -> Vec<String> {
+    let mut runs: Vec<(String, u64)> = Vec::new();
+    for launch in &outcome.launches {
+        let line = launch_line(launch);
+        match runs.last_mut() {
+            Some((last, times)) if *last == line => *times += 1,
+            _ => runs.push((line, 1)),
+        }
+    }
+    let lines = runs.into_iter().map(|(line, times)| match times {
+        1 => line,
+        times => format!("{line} x {times}"),
+    });
+    lines.take(LAUNCHES).collect()
+}
+
+/// Text without control characters, on one line.
+fn one_line(text: &str) -> String {
+    let clean: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    clean.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests;

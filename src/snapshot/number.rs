@@ -1,0 +1,106 @@
+//! Numbers with the digits that noise leaves, so that they stand still while only noise moves.
+
+use crate::report::short;
+use crate::summary::{PROJECTIONS, Sketch};
+
+/// A number is rounded to a power of ten that is at least this many times its noise.
+const STEADY: f64 = 16.0;
+
+/// Digits that are written where nothing is known to be noise.
+const ALL_DIGITS: i32 = 12;
+
+/// The projections of a sketch are rounded to at most this part of their noise.
+const SKETCH_PART: f64 = 0.25;
+
+/// `x`, whose noise is `noise` in the units of `x`, in at least `least` digits; a number that is
+/// all noise is 0 where `least` is 0.
+pub fn steady(x: f64, noise: f64, least: i32) -> String {
+    if x == 0.0 || !x.is_finite() {
+        return format!("{x}");
+    }
+    let digits = if noise > 0.0 && noise.is_finite() {
+        exponent(x) - exponent(noise * STEADY)
+    } else {
+        ALL_DIGITS
+    };
+    match digits.clamp(least, ALL_DIGITS) {
+        ..=0 => "0".to_owned(),
+        digits => short(x, digits as usize),
+    }
+}
+
+/// `x` in two digits.
+pub fn two_digits(x: f64) -> f64 {
+    format!("{x:.1e}").parse().expect("a number that was just written")
+}
+
+/// The decimal exponent of a number that is neither zero nor infinite.
+fn exponent(x: f64) -> i32 {
+    let text = format!("{x:e}");
+    text.split_once('e').and_then(|(_, digits)| digits.parse().ok()).unwrap_or(0)
+}
+
+/// `1e-9 * 12 -7 ...`: the projections in units far below `noise`, which is in their own units.
+pub fn sketch(sketch: &Sketch, noise: f64) -> String {
+    let part = noise * SKETCH_PART;
+    let unit = if part.is_normal() { format!("1e{}", exponent(part)) } else { "1".to_owned() };
+    let size: f64 = unit.parse().expect("a number that was just written");
+    let projection = |x: f64| {
+        let units = x / size;
+        // Beyond 2^53 nothing is rounded any more.
+        if units == 0.0 || (part.is_normal() && units.abs() < 9e15) {
+            format!("{}", units.round() as i64)
+        } else {
+            format!("{units:e}")
+        }
+    };
+    let all: Vec<String> = sketch.0.iter().map(|&x| projection(x)).collect();
+    format!("{unit} * {}", all.join(" "))
+}
+
+/// Reads what [`sketch`] writes.
+pub fn parse_sketch(text: &str) -> Option<Sketch> {
+    let (unit, projections) = text.split_once(" * ")?;
+    let unit: f64 = unit.parse().ok()?;
+    let all: Option<Vec<f64>> =
+        projections.split(' ').map(|x| x.parse::<f64>().ok().map(|x| x * unit)).collect();
+    let all: [f64; PROJECTIONS] = all?.try_into().ok()?;
+    Some(Sketch(all))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_stand_still_while_noise_moves_them() {
+        let noise = 6e-8 * 0.0537195;
+        assert_eq!(steady(0.053719512, noise, 3), "0.0537195");
+        assert_eq!(steady(0.053719512 + noise, noise, 3), "0.0537195");
+        assert_eq!(steady(4e-13, noise, 0), "0");
+        assert_eq!(steady(-4e-13, noise, 0), "0");
+        assert_eq!(steady(0.25, 1.0, 3), "0.25");
+        assert_eq!(steady(-1234567.0, 0.0, 0), "-1234567");
+        assert_eq!(steady(f64::INFINITY, 1.0, 0), "inf");
+    }
+
+    #[test]
+    fn a_sketch_survives_its_text_to_a_part_of_its_noise() {
+        let mut exact = Sketch::default();
+        exact.0.iter_mut().enumerate().for_each(|(i, x)| *x = (i as f64 - 7.3) * 0.0123456789);
+        for noise in [1e-9, 3e-4, 0.0, 1e-300, f64::NAN] {
+            let read = parse_sketch(&sketch(&exact, noise)).expect("a sketch");
+            let allowed = if noise > 0.0 { noise / 4.0 } else { 0.0 };
+            for (a, b) in exact.0.iter().zip(read.0) {
+                assert!((a - b).abs() <= allowed.max(1e-15), "{a} {b} {noise}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_not_a_sketch_is_not_read_as_one() {
+        for text in ["", "1", "1 * 1 2 3", "x * 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16"] {
+            assert_eq!(parse_sketch(text), None, "{text}");
+        }
+    }
+}

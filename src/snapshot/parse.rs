@@ -1,0 +1,211 @@
+//! Reads a snapshot's text: strictly, line by line, so that no damage passes for a number.
+
+use std::path::Path;
+
+use super::number::parse_sketch;
+use super::{FORMAT, OutputSnapshot, Snapshot, SnapshotError};
+use crate::replay::Slices;
+use crate::summary::{Checksum, Summary};
+use crate::tensor::{DType, Dim};
+
+/// Reads the text of the file `path`; its first line is line `first` of the file.
+pub fn parse(text: &str, path: &Path, first: usize) -> Result<Snapshot, SnapshotError> {
+    Parser { path, lines: text.lines().collect(), at: 0, first }.snapshot()
+}
+
+struct Parser<'a> {
+    path: &'a Path,
+    lines: Vec<&'a str>,
+    at: usize,
+    first: usize,
+}
+
+type Parsed<T> = Result<T, SnapshotError>;
+
+impl<'a> Parser<'a> {
+    fn snapshot(mut self) -> Parsed<Snapshot> {
+        let format = self.field("format: ")?;
+        if format != FORMAT.to_string() {
+            return Err(SnapshotError::Version {
+                path: self.path.to_owned(),
+                line: self.first + self.at - 1,
+                found: format.to_owned(),
+            });
+        }
+        let fixture = self.field("fixture: ")?.to_owned();
+        let content = self.value("content: ", "a hash in 64 hexadecimal digits", |text| {
+            let digits = text.len() == 64 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+            digits.then(|| text.to_owned())
+        })?;
+        let device = self.field("device: ")?.to_owned();
+        let made_with = self.optional("made with: ").map(str::to_owned);
+        let call = match self.peek().filter(|line| line.starts_with("call: ")) {
+            Some(_) => {
+                self.value("call: ", "the number of a call, 2 or more", |text| {
+                    text.parse::<usize>().ok().filter(|&call| call > 1)
+                })? - 1
+            }
+            None => 0,
+        };
+        let status = self.value("status: ", "completed, failed or untestable", |text| {
+            let known = ["completed", "failed", "untestable"].contains(&text);
+            known.then(|| text.to_owned())
+        })?;
+        let failures = self.list();
+        let launch_count = self.value("launches: ", "a number of launches", |t| t.parse().ok())?;
+        let launches = self.list();
+        let outputs: usize = self.value("outputs: ", "a number of outputs", |t| t.parse().ok())?;
+        let outputs = (0..outputs).map(|_| self.output()).collect::<Parsed<Vec<_>>>()?;
+        if let Some(line) = self.peek().filter(|line| !line.is_empty()) {
+            return Err(self.wrong("the end of the file", line));
+        }
+        Ok(Snapshot {
+            fixture,
+            content,
+            device,
+            made_with,
+            call,
+            status,
+            failures,
+            launch_count,
+            launches,
+            outputs,
+        })
+    }
+
+    fn output(&mut self) -> Parsed<OutputSnapshot> {
+        self.value("", "an empty line", |text| text.is_empty().then_some(()))?;
+        let head = "a name, a dtype and a shape";
+        let (name, dtype, dims) = self.value("output ", head, |text| {
+            let (name, kind) = text.split_once(": ")?;
+            let (dtype, dims) = kind.split_once(' ')?;
+            Some((name.to_owned(), DType::parse(dtype)?, parse_dims(dims)?))
+        })?;
+        let checksum: Checksum =
+            self.value("  checksum ", "32 hexadecimal digits", |text| text.parse().ok())?;
+        let noise = self.value("  noise ", "a number, 0 or more", |text| {
+            number(text).filter(|noise| *noise >= 0.0)
+        })?;
+        let norm = self.value("  norm ", "a number", number)?;
+        let min = self.value("  min ", "a number or `none`", optional_number)?;
+        let max = self.value("  max ", "a number or `none`", optional_number)?;
+        let mean = self.value("  mean ", "a number or `none`", optional_number)?;
+        let counts = "numbers of zeros, NaN, Inf and unwritten elements";
+        let [zeros, nan, inf, unwritten] = self.value("  ", counts, parse_counts)?;
+        let mut slices = Vec::new();
+        while self.peek().is_some_and(|line| line.starts_with("  norm by ")) {
+            slices.push(self.value("  norm by ", "a name and its norms", parse_slices)?);
+        }
+        let sketch = self.value("  sketch ", "a unit and 16 numbers", parse_sketch)?;
+        let count = dims.iter().map(|dim| dim.size as u64).product();
+        let max_abs = [min, max].into_iter().flatten().fold(0.0, |most: f64, x| most.max(x.abs()));
+        #[rustfmt::skip]
+        let summary = Summary {
+            checksum, count, norm, min, max, mean, max_abs, zeros, nan, inf, unwritten, sketch,
+        };
+        Ok(OutputSnapshot { name, dtype, dims, summary, noise, slices })
+    }
+
+    fn peek(&self) -> Option<&'a str> {
+        self.lines.get(self.at).copied()
+    }
+
+    /// The indented lines that come next.
+    fn list(&mut self) -> Vec<String> {
+        let mut lines = Vec::new();
+        while let Some(line) = self.optional("  ") {
+            lines.push(line.to_owned());
+        }
+        lines
+    }
+
+    fn optional(&mut self, prefix: &str) -> Option<&'a str> {
+        let rest = self.peek()?.strip_prefix(prefix)?;
+        self.at += 1;
+        Some(rest)
+    }
+
+    /// The rest of a line that starts with `prefix`.
+    fn field(&mut self, prefix: &str) -> Parsed<&'a str> {
+        let expected = if prefix.trim().is_empty() {
+            "a line".to_owned()
+        } else {
+            format!("`{}`", prefix.trim())
+        };
+        let Some(line) = self.peek() else {
+            return Err(SnapshotError::Truncated {
+                path: self.path.to_owned(),
+                line: self.first + self.at,
+                expected,
+            });
+        };
+        let rest = line.strip_prefix(prefix).ok_or_else(|| self.wrong(&expected, line))?;
+        self.at += 1;
+        Ok(rest)
+    }
+
+    fn value<T>(
+        &mut self,
+        prefix: &str,
+        expected: &str,
+        parse: impl FnOnce(&str) -> Option<T>,
+    ) -> Parsed<T> {
+        let text = self.field(prefix)?;
+        parse(text).ok_or_else(|| {
+            self.at -= 1;
+            self.wrong(expected, text)
+        })
+    }
+
+    fn wrong(&self, expected: &str, found: &str) -> SnapshotError {
+        /// Characters of a wrong line that are shown.
+        const SHOWN: usize = 60;
+        SnapshotError::Line {
+            path: self.path.to_owned(),
+            line: self.first + self.at,
+            expected: expected.to_owned(),
+            found: found.chars().take(SHOWN).collect::<String>().escape_debug().to_string(),
+        }
+    }
+}
+
+fn number(text: &str) -> Option<f64> {
+    text.parse().ok().filter(|x: &f64| !x.is_nan())
+}
+
+fn optional_number(text: &str) -> Option<Option<f64>> {
+    if text == "none" { Some(None) } else { number(text).map(Some) }
+}
+
+fn parse_dims(text: &str) -> Option<Vec<Dim>> {
+    if text == "scalar" {
+        return Some(Vec::new());
+    }
+    let inner = text.strip_prefix('[')?.strip_suffix(']')?;
+    let one = |text: &str| {
+        let (name, size) = match text.rsplit_once(' ') {
+            Some((name, size)) => (Some(name.to_owned()), size),
+            None => (None, text),
+        };
+        Some(Dim { name, size: size.parse().ok()? })
+    };
+    inner.split(", ").map(one).collect()
+}
+
+fn parse_counts(text: &str) -> Option<[u64; 4]> {
+    let names = ["zeros ", "NaN ", "Inf ", "unwritten "];
+    let parts: Vec<&str> = text.split(", ").collect();
+    let counts: Option<Vec<u64>> = (parts.len() == names.len())
+        .then_some(parts)?
+        .iter()
+        .zip(names)
+        .map(|(part, name)| part.strip_prefix(name)?.parse().ok())
+        .collect();
+    counts?.try_into().ok()
+}
+
+fn parse_slices(text: &str) -> Option<Slices> {
+    let (dim, norms) = text.split_once(": ")?;
+    let norms: Option<Vec<f64>> = norms.split(' ').map(number).collect();
+    Some(Slices { dim: dim.to_owned(), norms: norms? })
+}

@@ -1,0 +1,290 @@
+//! Where snapshots lie, and how one becomes pending, accepted or rejected.
+//!
+//! A file is replaced by renaming a complete one onto it: a run that is killed, or two at once,
+//! leave one whole version or the other.
+
+use std::fs;
+use std::io::{self, Write as _};
+use std::path::{Component, Path, PathBuf};
+
+use super::{Meta, SnapshotError, SnapshotFile, Write, one_line};
+
+/// The folder's name.
+const FOLDER: &str = "snapshots";
+/// The extension of an accepted snapshot.
+const ACCEPTED: &str = ".snap";
+/// The extension of one that waits for review.
+const PENDING: &str = ".snap.new";
+
+/// The place of the snapshots of one fixture.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Store {
+    /// The folder of snapshots.
+    pub folder: PathBuf,
+    /// The fixture's name below that folder.
+    pub name: PathBuf,
+    /// The fixture, relative to the folder beside which the snapshots lie.
+    source: String,
+}
+
+/// A snapshot that waits for review.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Pending {
+    /// Where the accepted snapshot lies, or will.
+    pub path: PathBuf,
+    /// What is to be reviewed.
+    pub new: SnapshotFile,
+    /// What was accepted before.
+    pub old: Option<SnapshotFile>,
+    text: String,
+}
+
+impl Store {
+    /// The store of the fixture in `fixture`: in `folder`, else in the nearest folder `snapshots`
+    /// above the fixture, up to the root of the repository; none if there is none.
+    pub fn find(fixture: &Path, folder: Option<&Path>) -> Option<Store> {
+        let fixture = absolute(fixture);
+        if let Some(folder) = folder {
+            return Some(Store::at(absolute(folder), &fixture));
+        }
+        let folder = nearest(fixture.parent()?)?;
+        Some(Store::at(folder, &fixture))
+    }
+
+    /// The store that is made for the fixture in `fixture` where none is found: beside the folder
+    /// that holds it.
+    pub fn beside(fixture: &Path) -> Store {
+        let fixture = absolute(fixture);
+        let root = fixture.ancestors().nth(2).unwrap_or(&fixture);
+        Store::at(root.join(FOLDER), &fixture)
+    }
+
+    fn at(folder: PathBuf, fixture: &Path) -> Store {
+        let root = folder.parent().unwrap_or(&folder);
+        let own = || PathBuf::from(fixture.file_name().unwrap_or_default());
+        let below = fixture.strip_prefix(root).ok();
+        // `fixtures/a/b` becomes `a/b`: two fixtures of one name do not share a snapshot.
+        let name = below.map(|path| path.components().skip(1).collect::<PathBuf>());
+        let name = name.filter(|name| !name.as_os_str().is_empty()).unwrap_or_else(own);
+        let source = below.unwrap_or(fixture).to_string_lossy().into_owned();
+        Store { name, source, folder }
+    }
+
+    /// The file of the accepted snapshot for `device`.
+    pub fn path(&self, device: &str) -> PathBuf {
+        with_suffix(&self.folder.join(&self.name), &format!(".{device}{ACCEPTED}"))
+    }
+
+    /// The accepted snapshot for `device`, if there is one.
+    ///
+    /// # Errors
+    /// [`SnapshotError`] if it cannot be read or is of another device.
+    pub fn accepted(&self, device: &str) -> Result<Option<SnapshotFile>, SnapshotError> {
+        let path = self.path(device);
+        if !path.exists() {
+            return Ok(None);
+        }
+        let file = SnapshotFile::read(&path)?;
+        check_device(&path, &file)?;
+        Ok(Some(file))
+    }
+
+    /// The front matter of a new snapshot.
+    pub fn meta(&self) -> Meta {
+        let expression = format!("replay {}", self.source);
+        Meta { source: self.source.clone(), description: None, expression }
+    }
+}
+
+/// The nearest folder `snapshots` beside or above `from`, up to the root of the repository.
+pub fn nearest(from: &Path) -> Option<PathBuf> {
+    let from = absolute(from);
+    let mut above = from.ancestors();
+    let found = above.find(|dir| dir.join(FOLDER).is_dir() || is_root(dir))?.join(FOLDER);
+    found.is_dir().then_some(found)
+}
+
+/// Writes `file` to where `path` is accepted, as `how` says; what was written, if anything.
+///
+/// # Errors
+/// [`SnapshotError::Io`] if the folder cannot be written.
+pub fn write(
+    path: &Path,
+    file: &SnapshotFile,
+    how: Write,
+) -> Result<Option<PathBuf>, SnapshotError> {
+    let (target, over) = match how {
+        Write::Nothing => return Ok(None),
+        Write::Accepted { over } => (path.to_owned(), over),
+        Write::Pending { over } => (pending_path(path), over),
+    };
+    let written = replace(&target, &file.to_string(), over)?;
+    if written && target == path {
+        forget(&pending_path(path))?;
+    }
+    Ok(written.then_some(target))
+}
+
+/// Removes what is pending for the accepted snapshot `path`: it was replayed, and is the same.
+///
+/// # Errors
+/// [`SnapshotError::Io`] if the folder cannot be written.
+pub fn forget_pending(path: &Path) -> Result<(), SnapshotError> {
+    forget(&pending_path(path))
+}
+
+/// Everything that waits for review in `folder` and below, by path. What insta itself has pending
+/// there is left out.
+///
+/// # Errors
+/// [`SnapshotError`] if one cannot be read, or the snapshot that it would replace.
+pub fn pending(folder: &Path) -> Result<Vec<Pending>, SnapshotError> {
+    let mut found = Vec::new();
+    collect(folder, &mut found)?;
+    found.sort();
+    let mut all = Vec::new();
+    for new in found {
+        let text = fs::read_to_string(&new).map_err(io_error("read", &new))?;
+        let file = match SnapshotFile::parse(&text, &new) {
+            Err(SnapshotError::Foreign { .. }) => continue,
+            file => file?,
+        };
+        let path = accepted_path(&new);
+        check_device(&path, &file)?;
+        // A damaged accepted snapshot must not be in the way of its replacement.
+        let old = SnapshotFile::read(&path).ok();
+        all.push(Pending { path, new: file, old, text });
+    }
+    Ok(all)
+}
+
+/// Makes `pending` the accepted snapshot, and keeps `reason` with it.
+///
+/// # Errors
+/// [`SnapshotError::Io`] if the folder cannot be written.
+pub fn accept(pending: &Pending, reason: Option<&str>) -> Result<(), SnapshotError> {
+    let mut file = pending.new.clone();
+    let reason = reason.map(one_line).filter(|reason| !reason.is_empty());
+    file.meta.description = reason.or(file.meta.description);
+    replace(&pending.path, &file.to_string(), true)?;
+    reject(pending)
+}
+
+/// Removes `pending`, unless another run has put something else in its place.
+///
+/// # Errors
+/// [`SnapshotError::Io`] if the folder cannot be written.
+pub fn reject(pending: &Pending) -> Result<(), SnapshotError> {
+    let path = pending_path(&pending.path);
+    match fs::read_to_string(&path) {
+        Ok(text) if text == pending.text => forget(&path),
+        _ => Ok(()),
+    }
+}
+
+/// Puts `text` in the place of `path`, whole or not at all; whether it did.
+fn replace(path: &Path, text: &str, over: bool) -> Result<bool, SnapshotError> {
+    let folder = path.parent().unwrap_or(Path::new("."));
+    fs::create_dir_all(folder).map_err(io_error("make", folder))?;
+    let failed = io_error("write", path);
+    let made = (|| {
+        let mut file = tempfile::Builder::new().prefix(".replay-").tempfile_in(folder)?;
+        file.write_all(text.as_bytes())?;
+        readable(file.as_file())?;
+        file.as_file().sync_all()?;
+        if over {
+            return file.persist(path).map(|_| true).map_err(|error| error.error);
+        }
+        match file.persist_noclobber(path) {
+            Ok(_) => Ok(true),
+            Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
+            Err(error) => Err(error.error),
+        }
+    })();
+    made.map_err(failed)
+}
+
+/// Gives a temporary file, which is private, the permissions of a file that is committed.
+#[cfg(unix)]
+fn readable(file: &fs::File) -> io::Result<()> {
+    use std::os::unix::fs::PermissionsExt;
+    file.set_permissions(fs::Permissions::from_mode(0o644))
+}
+
+#[cfg(not(unix))]
+fn readable(_: &fs::File) -> io::Result<()> {
+    Ok(())
+}
+
+fn forget(path: &Path) -> Result<(), SnapshotError> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(io_error("remove", path)(error))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn collect(folder: &Path, found: &mut Vec<PathBuf>) -> Result<(), SnapshotError> {
+    let failed = || io_error("read", folder);
+    for entry in fs::read_dir(folder).map_err(failed())? {
+        let entry = entry.map_err(failed())?;
+        let kind = entry.file_type().map_err(failed())?;
+        if kind.is_dir() {
+            collect(&entry.path(), found)?;
+        } else if entry.file_name().to_string_lossy().ends_with(PENDING) {
+            found.push(entry.path());
+        }
+    }
+    Ok(())
+}
+
+/// Whether the device in a snapshot is the one in its file's name.
+fn check_device(path: &Path, file: &SnapshotFile) -> Result<(), SnapshotError> {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let device = name.strip_suffix(ACCEPTED).and_then(|name| name.rsplit('.').next());
+    let found = &file.snapshot.device;
+    match device {
+        Some(device) if device == found => Ok(()),
+        _ => Err(SnapshotError::Device {
+            path: path.to_owned(),
+            expected: device.unwrap_or_default().to_owned(),
+            found: found.clone(),
+        }),
+    }
+}
+
+/// A search for snapshots does not leave the repository, and not the machine's own folders.
+fn is_root(folder: &Path) -> bool {
+    folder.join(".git").exists() || folder.parent().is_none()
+}
+
+fn pending_path(accepted: &Path) -> PathBuf {
+    with_suffix(accepted, ".new")
+}
+
+fn accepted_path(pending: &Path) -> PathBuf {
+    pending.with_extension("")
+}
+
+fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    PathBuf::from(name)
+}
+
+/// The path from the root, without `.` and `..`.
+fn absolute(path: &Path) -> PathBuf {
+    if let Ok(path) = path.canonicalize() {
+        return path;
+    }
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    path.components().filter(|part| *part != Component::CurDir).collect()
+}
+
+fn io_error<'a>(
+    doing: &'static str,
+    path: &'a Path,
+) -> impl Fn(io::Error) -> SnapshotError + use<'a> {
+    move |source| SnapshotError::Io { doing, path: path.to_owned(), source }
+}

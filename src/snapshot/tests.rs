@@ -1,0 +1,323 @@
+//! Snapshots of outcomes that are made up here: no kernel is run.
+
+use std::path::Path;
+
+use super::*;
+use crate::judge::OutputNoise;
+use crate::summary::{POISON_A, summarize};
+use crate::tensor::TensorView;
+use crate::verdict::noise::NoiseSummary;
+
+const ROWS: usize = 4;
+const COLUMNS: usize = 500;
+
+fn launch(kernel: &str, block: u32) -> LaunchRecord {
+    let (grid, block, site) = ([1; 3], [block, 1, 1], "k.cu:7".to_owned());
+    LaunchRecord { kernel: kernel.to_owned(), grid, block, shared_bytes: 0, site, error: None }
+}
+
+/// An outcome whose only output has `values`.
+fn outcome(values: &[f32]) -> Outcome {
+    let bytes: Vec<u8> = values.iter().flat_map(|x| x.to_le_bytes()).collect();
+    let view = TensorView { dtype: DType::F32, shape: &[ROWS, COLUMNS], bytes: &bytes };
+    let dim = |name: &str, size| Dim { name: Some(name.to_owned()), size };
+    let dims = vec![dim("head", ROWS), dim("item", COLUMNS)];
+    let norms = crate::summary::slice_norms(&view, 0);
+    Outcome {
+        device: "cpu".to_owned(),
+        device_description: "CPU".to_owned(),
+        compiler: "a compiler".to_owned(),
+        call: Some(0),
+        status: Status::Completed,
+        launches: vec![launch("k", 32); 3],
+        launch_count: 3,
+        outputs: vec![OutputRecord {
+            name: "grad".to_owned(),
+            dtype: DType::F32,
+            dims,
+            summary: summarize(&view, Some(&POISON_A)),
+            slices: vec![Slices { dim: "head".to_owned(), norms }],
+        }],
+        printed: String::new(),
+    }
+}
+
+/// Values without a pattern, between -1 and 1.
+fn values() -> Vec<f32> {
+    (0..ROWS * COLUMNS).map(|i| ((i * 7919 + 13) % 2003) as f32 / 1001.5 - 1.0).collect()
+}
+
+/// Every value moved by a part of it, up or down without a pattern.
+fn moved(part: f32) -> Vec<f32> {
+    let sign = |i: usize| if (i * 31 + i / 7).is_multiple_of(2) { part } else { -part };
+    values().iter().enumerate().map(|(i, x)| x * (1.0 + sign(i))).collect()
+}
+
+fn noise(relative_l2: f64) -> Vec<OutputNoise> {
+    let noise = NoiseSummary { relative_l2, ..NoiseSummary::default() };
+    vec![OutputNoise { name: "grad".to_owned(), noise }]
+}
+
+fn content() -> String {
+    "0".repeat(64)
+}
+
+fn of(values: &[f32], relative_noise: f64) -> Snapshot {
+    Snapshot::of(&outcome(values), "tiny", &content(), &noise(relative_noise), None)
+}
+
+/// The snapshot as it comes back from its file.
+fn filed(snapshot: Snapshot) -> Snapshot {
+    let file = SnapshotFile { meta: Meta::default(), snapshot };
+    SnapshotFile::parse(&file.to_string(), Path::new("x.cpu.snap")).expect("a snapshot").snapshot
+}
+
+fn verdict(base: &Snapshot, values: &[f32], relative_noise: f64) -> SnapshotVerdict {
+    matches(base, &outcome(values), &noise(relative_noise)).verdict
+}
+
+#[test]
+fn a_text_that_was_read_is_written_the_same() {
+    for relative_noise in [0.0, 1e-16, 6e-8, 1e-3, 3.0] {
+        let snapshot = of(&values(), relative_noise);
+        let read = filed(snapshot.clone());
+        assert_eq!(read.to_string(), snapshot.to_string(), "{relative_noise}");
+        assert!(read.is_exactly(&outcome(&values())));
+    }
+}
+
+#[test]
+fn what_is_not_finite_survives_its_text() {
+    let mut odd = values();
+    (odd[3], odd[5], odd[6]) = (f32::NAN, f32::INFINITY, f32::MAX);
+    for values in [odd, vec![f32::NAN; ROWS * COLUMNS], vec![0.0; ROWS * COLUMNS]] {
+        let snapshot = of(&values, 6e-8);
+        assert_eq!(filed(snapshot.clone()).to_string(), snapshot.to_string());
+        assert_eq!(verdict(&filed(snapshot), &values, 6e-8), SnapshotVerdict::Matches);
+    }
+}
+
+#[test]
+fn rounding_is_equivalent_and_more_than_that_is_not() {
+    let base = filed(of(&values(), 6e-8));
+    assert_eq!(verdict(&base, &values(), 6e-8), SnapshotVerdict::Matches);
+    assert_eq!(verdict(&base, &moved(6e-8), 6e-8), SnapshotVerdict::Equivalent);
+    assert_eq!(verdict(&base, &moved(1e-5), 6e-8), SnapshotVerdict::Diverged);
+    let mut one = values();
+    one[1234] += 1e-2;
+    assert_eq!(verdict(&base, &one, 6e-8), SnapshotVerdict::Diverged);
+}
+
+#[test]
+fn the_estimate_is_that_of_the_tensors() {
+    let base = filed(of(&values(), 6e-8));
+    let got = matches(&base, &outcome(&moved(1e-4)), &noise(6e-8));
+    let distance = got.changes[0].distance.expect("dtype and shape are the same");
+    assert!((0.5e-4..2e-4).contains(&distance.relative), "{distance:?}");
+    assert!(distance.low < 1e-4 && 1e-4 < distance.high, "{distance:?}");
+}
+
+#[test]
+fn noise_that_grew_with_the_error_excuses_nothing() {
+    let base = filed(of(&values(), 6e-8));
+    assert_eq!(verdict(&base, &moved(2e-3), 4e-3), SnapshotVerdict::Diverged);
+    let narrow = filed(of(&values(), 4e-3));
+    assert_eq!(verdict(&narrow, &moved(2e-3), 4e-3), SnapshotVerdict::Equivalent);
+}
+
+#[test]
+fn integers_have_no_noise() {
+    let mut base = of(&values(), 0.0);
+    base.outputs[0].dtype = DType::I32;
+    let mut got = of(&moved(1e-6), 1.0);
+    got.outputs[0].dtype = DType::I32;
+    assert_eq!(compare(&base, &got).verdict, SnapshotVerdict::Diverged);
+}
+
+#[test]
+fn heads_that_became_zero_are_named() {
+    let base = filed(of(&values(), 6e-8));
+    let mut got = values();
+    got[COLUMNS..].fill(0.0);
+    let found = matches(&base, &outcome(&got), &noise(6e-8));
+    insta::assert_snapshot!(
+        found.sentence(),
+        @"diverged: grad moved by rel. 0.95 (noise 1.2e-7), now all zero at head 1, 2, 3"
+    );
+}
+
+#[test]
+fn another_ending_diverges_whatever_the_bits() {
+    let base = filed(of(&values(), 6e-8));
+    let mut got = outcome(&values());
+    got.status = Status::Failed(vec![Failure::Exit { code: 3 }]);
+    insta::assert_snapshot!(
+        matches(&base, &got, &noise(6e-8)).sentence(),
+        @"diverged: completed became failed (exit: the code called exit(3) before the call returned)"
+    );
+}
+
+#[test]
+fn outputs_that_come_and_go_diverge() {
+    let base = filed(of(&values(), 6e-8));
+    let mut got = outcome(&values());
+    got.outputs[0].name = "other".to_owned();
+    insta::assert_snapshot!(
+        matches(&base, &got, &noise(6e-8)).sentence(),
+        @"diverged: grad is gone; other is new"
+    );
+    let mut got = outcome(&values());
+    got.outputs[0].dtype = DType::I32;
+    insta::assert_snapshot!(
+        matches(&base, &got, &noise(6e-8)).sentence(),
+        @"diverged: grad has another dtype or shape"
+    );
+}
+
+#[test]
+fn another_fixture_is_stale() {
+    let base = filed(of(&values(), 6e-8));
+    let mut got = of(&moved(1.0), 6e-8);
+    got.content = "1".repeat(64);
+    assert_eq!(compare(&base, &got).verdict, SnapshotVerdict::Stale);
+}
+
+#[test]
+fn launches_with_other_shapes_are_told_and_do_not_diverge() {
+    let base = filed(of(&values(), 6e-8));
+    let mut got = outcome(&values());
+    got.launches[1] = launch("k", 64);
+    let found = matches(&base, &got, &[]);
+    assert_eq!(found.sentence(), "matches: launches changed");
+    assert!(base.has_bits_of(&got) && !base.is_exactly(&got));
+}
+
+#[test]
+fn noise_of_the_same_size_is_told_as_before() {
+    let base = filed(of(&values(), 6e-8));
+    let near = Snapshot::of(&outcome(&values()), "tiny", &content(), &noise(2e-7), Some(&base));
+    assert_eq!(near.to_string(), base.to_string());
+    let far = Snapshot::of(&outcome(&values()), "tiny", &content(), &noise(2e-6), Some(&base));
+    assert_eq!(far.outputs[0].noise, 2e-6);
+}
+
+#[test]
+fn hostile_names_stay_on_their_line() {
+    let mut hostile = outcome(&values());
+    hostile.launches[0].kernel = "k\nformat: 2\r<<<<<<< HEAD".to_owned();
+    let snapshot = Snapshot::of(&hostile, "a\n---\nb", &content(), &noise(6e-8), None);
+    let read = filed(snapshot.clone());
+    assert_eq!(read, filed(read.clone()));
+    assert_eq!(read.launches[0], "k format: 2 <<<<<<< HEAD<<<1, 32>>>");
+    assert_eq!(read.fixture, "a --- b");
+}
+
+#[test]
+fn a_text_that_ends_anywhere_is_refused() {
+    let meta = Meta { source: "a/b".into(), description: None, expression: "replay a/b".into() };
+    let file = SnapshotFile { meta, snapshot: of(&values(), 6e-8) };
+    let text = file.to_string();
+    for end in 0..text.len() {
+        let read = SnapshotFile::parse(&text[..end], Path::new("x.cpu.snap"));
+        assert!(read.is_err(), "{}", &text[..end]);
+    }
+    assert_eq!(SnapshotFile::parse(&text, Path::new("x")).expect("it is whole").meta, file.meta);
+}
+
+#[test]
+fn a_line_that_is_lost_or_twice_is_refused() {
+    let file = SnapshotFile { meta: Meta::default(), snapshot: of(&values(), 6e-8) };
+    let text = file.to_string();
+    let lines: Vec<&str> = text.lines().collect();
+    // The front matter is insta's; launches and norms by slice are lists of any length.
+    let fixed = |line: &str| !line.contains("<<<") && !line.contains("norm by");
+    for index in (4..lines.len()).filter(|&index| fixed(lines[index])) {
+        for copies in [0, 2] {
+            let mut edited = lines.clone();
+            edited.splice(index..=index, vec![lines[index]; copies]);
+            let edited = edited.join("\n") + "\n";
+            let read = SnapshotFile::parse(&edited, Path::new("x.cpu.snap"));
+            assert!(read.is_err(), "{copies} x {}", lines[index]);
+        }
+    }
+}
+
+#[test]
+fn two_runs_at_once_leave_one_whole_pending_snapshot() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("x.cpu.snap");
+    let file = |part: f32| SnapshotFile { meta: Meta::default(), snapshot: of(&moved(part), 6e-8) };
+    let files: Vec<SnapshotFile> = (1..5).map(|i| file(i as f32 * 1e-3)).collect();
+    std::thread::scope(|scope| {
+        for file in &files {
+            let path = &path;
+            scope.spawn(move || {
+                for _ in 0..20 {
+                    write(path, file, Write::Pending { over: true }).expect("it can be written");
+                }
+            });
+        }
+        for _ in 0..50 {
+            for found in pending(folder.path()).expect("every state is whole") {
+                assert!(files.iter().any(|file| file.to_string() == found.new.to_string()));
+            }
+        }
+    });
+    let names: Vec<_> = std::fs::read_dir(folder.path()).expect("a folder").flatten().collect();
+    assert_eq!(names.len(), 1, "{names:?}");
+}
+
+#[test]
+fn what_another_run_put_in_place_is_neither_accepted_nor_lost() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("x.cpu.snap");
+    let file = |part: f32| SnapshotFile { meta: Meta::default(), snapshot: of(&moved(part), 6e-8) };
+    let how = Write::Pending { over: true };
+    write(&path, &file(1e-3), how).expect("it can be written");
+    let reviewed = pending(folder.path()).expect("one is pending").remove(0);
+    write(&path, &file(2e-3), how).expect("it can be written");
+    accept(&reviewed, Some("seen")).expect("it can be written");
+    let accepted = SnapshotFile::read(&path).expect("it was accepted");
+    assert_eq!(accepted.snapshot.to_string(), file(1e-3).snapshot.to_string());
+    assert_eq!(accepted.meta.description.as_deref(), Some("seen"));
+    let left = pending(folder.path()).expect("the other is pending").remove(0);
+    assert_eq!(left.new.snapshot.to_string(), file(2e-3).snapshot.to_string());
+}
+
+#[test]
+fn without_leave_to_write_over_the_first_file_stays() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("x.cpu.snap");
+    let file = |part: f32| SnapshotFile { meta: Meta::default(), snapshot: of(&moved(part), 6e-8) };
+    let how = Write::Accepted { over: false };
+    assert_eq!(write(&path, &file(1e-3), how).expect("it can be written"), Some(path.clone()));
+    assert_eq!(write(&path, &file(2e-3), how).expect("it stays"), None);
+    let kept = SnapshotFile::read(&path).expect("a snapshot").snapshot;
+    assert_eq!(kept.to_string(), file(1e-3).snapshot.to_string());
+}
+
+#[test]
+fn snapshots_lie_beside_the_folder_of_fixtures() {
+    let root = tempfile::tempdir().expect("a folder");
+    let root = root.path().canonicalize().expect("a path");
+    let fixture = root.join("fixtures/a/b");
+    std::fs::create_dir_all(&fixture).expect("a folder");
+    std::fs::create_dir(root.join(".git")).expect("a folder");
+    assert_eq!(Store::find(&fixture, None), None);
+    std::fs::create_dir(root.join("snapshots")).expect("a folder");
+    let store = Store::find(&fixture, None).expect("a store");
+    assert_eq!(store.path("sm_90"), root.join("snapshots/a/b.sm_90.snap"));
+    assert_eq!(store.meta().source, "fixtures/a/b");
+    let named = Store::find(&fixture, Some(&root.join("fixtures/kept"))).expect("a store");
+    assert_eq!(named.path("cpu"), root.join("fixtures/kept/b.cpu.snap"));
+}
+
+#[test]
+fn a_search_for_snapshots_does_not_leave_the_repository() {
+    let root = tempfile::tempdir().expect("a folder");
+    let repository = root.path().join("repository");
+    std::fs::create_dir_all(root.path().join("snapshots")).expect("a folder");
+    std::fs::create_dir_all(repository.join("fixtures/a")).expect("a folder");
+    std::fs::create_dir(repository.join(".git")).expect("a folder");
+    assert_eq!(nearest(&repository.join("fixtures/a")), None);
+}

@@ -1,0 +1,112 @@
+//! What a run may write: the words of insta's `INSTA_UPDATE`, for `REPLAY_UPDATE`.
+
+use std::str::FromStr;
+
+/// How snapshots are updated.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Update {
+    /// As `new`; as `no` in CI.
+    #[default]
+    Auto,
+    /// What differs is accepted without review.
+    Always,
+    /// What differs becomes pending.
+    New,
+    /// What was never seen is accepted, what differs becomes pending.
+    Unseen,
+    /// Nothing is written.
+    No,
+    /// Everything is written, also what is the same.
+    Force,
+}
+
+/// What is written, and whether over a file that exists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Write {
+    /// Nothing.
+    Nothing,
+    /// A pending snapshot.
+    Pending {
+        /// Whether an older pending one is replaced.
+        over: bool,
+    },
+    /// An accepted snapshot.
+    Accepted {
+        /// Whether an older accepted one is replaced.
+        over: bool,
+    },
+}
+
+impl Update {
+    /// What to write for an outcome that is not its accepted snapshot; `seen` tells whether there
+    /// is one. In CI nothing is ever written over.
+    pub fn write(self, seen: bool, ci: bool) -> Write {
+        let over = !ci;
+        match self {
+            Update::No => Write::Nothing,
+            Update::Auto if ci => Write::Nothing,
+            Update::Auto | Update::New => Write::Pending { over },
+            Update::Unseen if seen => Write::Pending { over },
+            Update::Unseen | Update::Always | Update::Force => Write::Accepted { over },
+        }
+    }
+
+    /// Whether snapshots are asked for where there are none at all.
+    pub fn asks_for_new(self) -> bool {
+        matches!(self, Update::Always | Update::New | Update::Unseen | Update::Force)
+    }
+}
+
+impl FromStr for Update {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Update, String> {
+        Ok(match text {
+            "" | "auto" => Update::Auto,
+            "always" | "1" => Update::Always,
+            "new" => Update::New,
+            "unseen" => Update::Unseen,
+            "no" => Update::No,
+            "force" => Update::Force,
+            _ => {
+                return Err(format!("`{text}` is none of auto, always, new, unseen, no and force"));
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_words_mean_what_they_mean_to_insta() {
+        let table = [
+            ("auto", Write::Pending { over: true }, Write::Pending { over: true }),
+            ("always", Write::Accepted { over: true }, Write::Accepted { over: true }),
+            ("new", Write::Pending { over: true }, Write::Pending { over: true }),
+            ("unseen", Write::Pending { over: true }, Write::Accepted { over: true }),
+            ("no", Write::Nothing, Write::Nothing),
+            ("force", Write::Accepted { over: true }, Write::Accepted { over: true }),
+        ];
+        for (word, seen, unseen) in table {
+            let update: Update = word.parse().expect("a word of insta's");
+            assert_eq!((update.write(true, false), update.write(false, false)), (seen, unseen));
+        }
+        assert!("never".parse::<Update>().is_err());
+    }
+
+    #[test]
+    fn in_ci_nothing_is_written_over() {
+        for word in ["auto", "always", "new", "unseen", "no", "force"] {
+            let update: Update = word.parse().expect("a word of insta's");
+            for seen in [true, false] {
+                match update.write(seen, true) {
+                    Write::Nothing => {}
+                    Write::Pending { over } | Write::Accepted { over } => assert!(!over, "{word}"),
+                }
+            }
+        }
+        assert_eq!(Update::Auto.write(false, true), Write::Nothing);
+    }
+}
