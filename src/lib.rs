@@ -12,6 +12,7 @@ pub mod fixture;
 pub mod frontend;
 pub mod harness;
 pub mod history;
+pub mod hunt;
 pub mod judge;
 pub mod replay;
 pub mod runtime;

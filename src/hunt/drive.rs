@@ -1,0 +1,176 @@
+//! What both kinds of search share: threads that test, sources by commit number, and marks in the
+//! cache that tell which commits were tested before.
+
+use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::{cell::RefCell, thread};
+
+use super::plan::Plan;
+use super::probe::{Probe, Seen, Sources};
+use super::{Hunt, HuntError};
+use crate::cache::Kind;
+use crate::history::Commit;
+use crate::replay::{ReplayError, Replayer};
+
+/// Threads that do one thing each and say so.
+///
+/// They are not waited for: what nobody needs any more goes on until the process ends, and what
+/// it finds is in the cache for the next search.
+pub(super) struct Crew<T> {
+    sender: Sender<(u32, thread::Result<Result<T, ReplayError>>)>,
+    receiver: Receiver<(u32, thread::Result<Result<T, ReplayError>>)>,
+    running: usize,
+}
+
+impl<T: Send + 'static> Crew<T> {
+    pub fn new() -> Crew<T> {
+        let (sender, receiver) = channel();
+        Crew { sender, receiver, running: 0 }
+    }
+
+    pub fn running(&self) -> usize {
+        self.running
+    }
+
+    /// Does `work` for `commit` on a thread of its own.
+    pub fn start(
+        &mut self,
+        commit: u32,
+        work: impl FnOnce() -> Result<T, ReplayError> + Send + 'static,
+    ) {
+        let sender = self.sender.clone();
+        self.running += 1;
+        thread::spawn(move || {
+            let result = catch_unwind(AssertUnwindSafe(work));
+            // Nobody listens any more once the search has its answer.
+            let _ = sender.send((commit, result));
+        });
+    }
+
+    /// The next thing that is done; none if nothing runs.
+    pub fn wait(&mut self) -> Result<Option<(u32, T)>, ReplayError> {
+        if self.running == 0 {
+            return Ok(None);
+        }
+        let (commit, result) = self.receiver.recv().expect("the crew holds a sender itself");
+        self.running -= 1;
+        Ok(Some((commit, result.unwrap_or_else(|panic| resume_unwind(panic))?)))
+    }
+}
+
+/// A planned search: its commits, and what tests them.
+pub(super) struct Field<'a> {
+    pub hunt: &'a Hunt<'a>,
+    pub plan: Plan,
+    pub probes: Arc<Vec<Probe>>,
+    commits: RefCell<HashMap<u32, Commit>>,
+    marked: RefCell<HashMap<(&'static str, u32), bool>>,
+}
+
+impl<'a> Field<'a> {
+    pub fn new(hunt: &'a Hunt<'a>, plan: Plan) -> Result<Field<'a>, HuntError> {
+        let mut field = Field {
+            hunt,
+            plan,
+            probes: Arc::new(Vec::new()),
+            commits: RefCell::default(),
+            marked: RefCell::default(),
+        };
+        let base = field.sources(field.plan.good[0])?;
+        let targets = hunt.targets.iter().zip(base);
+        let probe = |(target, base): (&super::Target, Sources)| {
+            Probe::new(target.subject.clone(), hunt.on, base)
+        };
+        field.probes = Arc::new(targets.map(probe).collect());
+        Ok(field)
+    }
+
+    /// What reports show of commit number `commit`.
+    pub fn commit(&self, commit: u32) -> Result<Commit, HuntError> {
+        if let Some(known) = self.commits.borrow().get(&commit) {
+            return Ok(known.clone());
+        }
+        let found = self.hunt.history.commit(self.plan.ids[commit as usize])?;
+        self.commits.borrow_mut().insert(commit, found.clone());
+        Ok(found)
+    }
+
+    /// The sources of commit number `commit`, one for each fixture.
+    pub fn sources(&self, commit: u32) -> Result<Vec<Sources>, HuntError> {
+        let id = self.plan.ids[commit as usize];
+        let sources = self.hunt.targets.iter().map(|target| {
+            match self.hunt.history.source_set(id, &target.spec) {
+                Ok(found) => Ok(Ok(Arc::new(found))),
+                Err(error) if error.is_revision_fault() => Ok(Err(error.to_string())),
+                Err(error) => Err(error.into()),
+            }
+        });
+        sources.collect()
+    }
+
+    /// The variant of a commit of the graph.
+    pub fn variant(&self, commit: u32) -> u32 {
+        self.plan.graph.variant(commit).unwrap_or(commit)
+    }
+
+    /// Tests `commit` on every fixture with `replayer`.
+    pub fn test(
+        &self,
+        commit: u32,
+        replayer: &Arc<Replayer>,
+    ) -> Result<impl FnOnce() -> Result<Seen, ReplayError> + Send + 'static, HuntError> {
+        let sources = self.sources(commit)?;
+        let (probes, replayer) = (self.probes.clone(), replayer.clone());
+        Ok(move || {
+            let sights = probes.iter().zip(&sources).map(|(probe, s)| probe.test(&replayer, s));
+            Ok(Seen { sights: sights.collect::<Result<_, _>>()? })
+        })
+    }
+
+    /// Whether `what` was noted of the variant of `commit`, now or in an earlier search.
+    pub fn is_marked(&self, what: &'static str, commit: u32) -> bool {
+        let variant = self.variant(commit);
+        if let Some(known) = self.marked.borrow().get(&(what, variant)) {
+            return *known;
+        }
+        let key = self.mark_key(what, commit);
+        let found =
+            key.is_some_and(|key| self.hunt.replayer.cache().find(Kind::Fact, &key).is_some());
+        self.marked.borrow_mut().insert((what, variant), found);
+        found
+    }
+
+    /// Notes `what` of the variant of `commit`.
+    pub fn mark(&self, what: &'static str, commit: u32) -> Result<(), HuntError> {
+        if let Some(key) = self.mark_key(what, commit) {
+            let cache = self.hunt.replayer.cache();
+            cache.write(Kind::Fact, &key, what.as_bytes()).map_err(ReplayError::from)?;
+            self.marked.borrow_mut().insert((what, self.variant(commit)), true);
+        }
+        Ok(())
+    }
+
+    /// The key of a mark: whatever the verdict on a commit depends on.
+    fn mark_key(&self, what: &str, commit: u32) -> Option<String> {
+        let replayer = &self.hunt.replayer;
+        let mut hasher = blake3::Hasher::new();
+        for part in [env!("CARGO_PKG_VERSION"), what, replayer.toolchain().compiler().version()] {
+            hasher.update(part.as_bytes());
+            hasher.update(&[0]);
+        }
+        hasher.update(replayer.program_identity().as_bytes());
+        hasher.update(&replayer.settings().limits.memory_bytes.to_le_bytes());
+        hasher.update(&[self.hunt.on as u8]);
+        for probe in self.probes.iter() {
+            hasher.update(replayer.content(probe.subject()).ok()?.as_bytes());
+        }
+        for keys in [self.plan.keys(self.plan.good[0])?, self.plan.keys(commit)?] {
+            for key in keys {
+                hasher.update(key.as_bytes());
+            }
+        }
+        Some(hasher.finalize().to_hex()[..40].to_owned())
+    }
+}

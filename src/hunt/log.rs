@@ -1,0 +1,391 @@
+//! Every commit of a range at which an output changes, each against the commit before it.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+use serde::Serialize;
+
+use super::drive::{Crew, Field};
+use super::plan::source_keys;
+use super::probe::Sources;
+use super::symptom::same_bits;
+use super::{Hunt, HuntError, Target};
+use crate::bisect::{Graph, survey};
+use crate::history::{Commit, CommitId, History, SourceSpec};
+use crate::judge::{Judgement, Verdict};
+use crate::replay::{Failure, Outcome, Status};
+
+/// Where the outputs change in a range of commits.
+#[derive(Clone, Debug, Serialize)]
+pub struct LogReport {
+    /// Commits in the range.
+    pub commits: usize,
+    /// Variants that were replayed.
+    pub variants: usize,
+    /// The changes, in topological order of their commits.
+    #[serde(skip)]
+    pub changes: Vec<Change>,
+    /// Commits that change sources and no output of any fixture: whatever they were announced as.
+    #[serde(skip)]
+    pub acquitted: Vec<Commit>,
+}
+
+/// A commit at which the outputs of a fixture change.
+#[derive(Clone, Debug)]
+pub struct Change {
+    /// The fixture's name.
+    pub fixture: String,
+    /// The commit.
+    pub commit: Commit,
+    /// What it is compared with: its parent, or the last testable commit before that.
+    pub base: Commit,
+    /// The parent itself, if that could not be tested.
+    pub skipped: Option<Commit>,
+    /// What changed.
+    pub judgement: Judgement,
+    /// What it takes back, if it does.
+    pub repair: Option<Repair>,
+}
+
+/// A change that takes an earlier one back.
+#[derive(Clone, Debug)]
+pub struct Repair {
+    /// The commit that brought what is gone.
+    pub of: Commit,
+    /// A commit before it, which the outputs agree with again.
+    pub like: Commit,
+    /// Whether to the bit or within noise.
+    pub verdict: Verdict,
+}
+
+/// The commits of a range, as numbers.
+struct Range {
+    ids: Vec<CommitId>,
+    graph: Graph,
+    /// Numbers below this are parents outside of the range.
+    first: u32,
+}
+
+impl Range {
+    /// `ids` with their parents, parents first.
+    fn new(
+        history: &History,
+        targets: &[Target],
+        commits: &[(CommitId, Vec<CommitId>)],
+    ) -> Result<Range, HuntError> {
+        let inside: BTreeSet<CommitId> = commits.iter().map(|(id, _)| *id).collect();
+        let outside: BTreeSet<CommitId> = commits
+            .iter()
+            .flat_map(|(_, parents)| parents)
+            .filter(|parent| !inside.contains(*parent))
+            .copied()
+            .collect();
+        let first = outside.len() as u32;
+        let ids: Vec<CommitId> =
+            outside.into_iter().chain(commits.iter().map(|(id, _)| *id)).collect();
+        let place: HashMap<CommitId, u32> = ids.iter().copied().zip(0..).collect();
+        let edges = commits.iter().map(|(_, parents)| parents.iter().map(|p| place[p]).collect());
+        let parents: Vec<Vec<u32>> =
+            std::iter::repeat_n(Vec::new(), first as usize).chain(edges).collect();
+        let specs: Vec<&SourceSpec> = targets.iter().map(|target| &target.spec).collect();
+        let mut keys = source_keys(history, &ids, &specs)?;
+        let mut known = HashMap::new();
+        let number = |(id, own): (&CommitId, u32)| {
+            let key = keys.remove(id).unwrap_or_default();
+            *known.entry(key).or_insert(own)
+        };
+        let variant = ids.iter().zip(0..).map(number).collect();
+        Ok(Range { graph: Graph::new(parents, variant)?, ids, first })
+    }
+
+    /// The newest commits, and those outside.
+    fn ends(&self) -> (Vec<u32>, Vec<u32>) {
+        let all = self.first..self.ids.len() as u32;
+        let inner: BTreeSet<u32> =
+            all.clone().flat_map(|c| self.graph.parents(c).to_vec()).collect();
+        (all.filter(|commit| !inner.contains(commit)).collect(), (0..self.first).collect())
+    }
+}
+
+/// Looks at the commits that `range` names, as `git log` takes it; `progress` hears of every
+/// variant that is replayed and of how many there are.
+///
+/// # Errors
+/// [`HuntError`], if the machine, the fixtures or the repository are at fault.
+pub fn survey_range(
+    hunt: &Hunt<'_>,
+    range: &str,
+    progress: &mut dyn FnMut(&Commit, usize, usize),
+) -> Result<LogReport, HuntError> {
+    let commits = hunt.history.range(range)?;
+    let commits: Vec<(CommitId, Vec<CommitId>)> =
+        commits.into_iter().map(|commit| (commit.id, commit.parents)).collect();
+    report(hunt, &commits, progress)
+}
+
+/// Looks at the commits between the ends of a search.
+pub(super) fn survey_between(field: &Field<'_>) -> Result<LogReport, HuntError> {
+    let plan = &field.plan;
+    let first = plan.ids.len() - plan.between;
+    let id = |&number: &u32| plan.ids[number as usize];
+    let commits: Vec<(CommitId, Vec<CommitId>)> = (first..plan.ids.len())
+        .map(|at| (plan.ids[at], plan.graph.parents(at as u32).iter().map(id).collect()))
+        .collect();
+    report(field.hunt, &commits, &mut |_, _, _| {})
+}
+
+fn report(
+    hunt: &Hunt<'_>,
+    commits: &[(CommitId, Vec<CommitId>)],
+    progress: &mut dyn FnMut(&Commit, usize, usize),
+) -> Result<LogReport, HuntError> {
+    let range = Range::new(hunt.history, &hunt.targets, commits)?;
+    let (include, exclude) = range.ends();
+    let work = survey(&range.graph, &include, &exclude, hunt.first_parent);
+    let (mut changes, mut acquitted) = (Vec::new(), Vec::new());
+    for target in &hunt.targets {
+        let mut view = View {
+            hunt,
+            target,
+            range: &range,
+            sources: HashMap::new(),
+            outcomes: HashMap::new(),
+            trail: HashMap::new(),
+            acquitted: Vec::new(),
+        };
+        view.replay(&work.runs, progress)?;
+        changes.extend(view.changes(&work.edges)?);
+        acquitted.append(&mut view.acquitted);
+    }
+    let place: HashMap<CommitId, usize> = range.ids.iter().copied().zip(0..).collect();
+    changes.sort_by_key(|change| place[&change.commit.id]);
+    acquitted.retain(|commit: &Commit| changes.iter().all(|change| change.commit.id != commit.id));
+    acquitted.sort_by_key(|commit| place[&commit.id]);
+    acquitted.dedup_by_key(|commit| commit.id);
+    Ok(LogReport { commits: commits.len(), variants: work.runs.len(), changes, acquitted })
+}
+
+/// A divergence and the commit before it.
+type Step = (u32, u32);
+
+/// One fixture in a range.
+struct View<'a> {
+    hunt: &'a Hunt<'a>,
+    target: &'a Target,
+    range: &'a Range,
+    sources: HashMap<u32, Sources>,
+    /// By variant; none where it cannot be tested.
+    outcomes: HashMap<u32, Option<Outcome>>,
+    /// For each commit, the divergences on the way to it.
+    trail: HashMap<u32, Vec<Step>>,
+    /// Commits that changed no output.
+    acquitted: Vec<Commit>,
+}
+
+impl View<'_> {
+    fn variant(&self, commit: u32) -> u32 {
+        self.range.graph.variant(commit).unwrap_or(commit)
+    }
+
+    fn commit(&self, commit: u32) -> Result<Commit, HuntError> {
+        Ok(self.hunt.history.commit(self.range.ids[commit as usize])?)
+    }
+
+    fn sources(&mut self, commit: u32) -> Result<Sources, HuntError> {
+        let variant = self.variant(commit);
+        if let Some(known) = self.sources.get(&variant) {
+            return Ok(known.clone());
+        }
+        let id = self.range.ids[commit as usize];
+        let found = match self.hunt.history.source_set(id, &self.target.spec) {
+            Ok(found) => Ok(Arc::new(found)),
+            Err(error) if error.is_revision_fault() => Err(error.to_string()),
+            Err(error) => return Err(error.into()),
+        };
+        self.sources.insert(variant, found.clone());
+        Ok(found)
+    }
+
+    /// Replays every variant of `runs`, several at a time.
+    fn replay(
+        &mut self,
+        runs: &[u32],
+        progress: &mut dyn FnMut(&Commit, usize, usize),
+    ) -> Result<(), HuntError> {
+        let mut crew: Crew<Outcome> = Crew::new();
+        for (done, &commit) in runs.iter().enumerate() {
+            progress(&self.commit(commit)?, done, runs.len());
+            while crew.running() >= self.hunt.jobs.get() {
+                self.collect(&mut crew)?;
+            }
+            match self.sources(commit)? {
+                Ok(sources) => {
+                    let (replayer, subject) =
+                        (self.hunt.replayer.clone(), self.target.subject.clone());
+                    crew.start(commit, move || replayer.replay(&subject, &sources));
+                }
+                Err(_) => {
+                    self.outcomes.insert(self.variant(commit), None);
+                }
+            }
+        }
+        while crew.running() > 0 {
+            self.collect(&mut crew)?;
+        }
+        Ok(())
+    }
+
+    fn collect(&mut self, crew: &mut Crew<Outcome>) -> Result<(), HuntError> {
+        if let Some((commit, outcome)) = crew.wait()? {
+            let testable = !matches!(outcome.status, Status::Untestable { .. });
+            self.outcomes.insert(self.variant(commit), testable.then_some(outcome));
+        }
+        Ok(())
+    }
+
+    /// The outcome of `commit`, replayed if the survey did not.
+    fn outcome(&mut self, commit: u32) -> Result<Option<Outcome>, HuntError> {
+        let variant = self.variant(commit);
+        if !self.outcomes.contains_key(&variant) {
+            let outcome = match self.sources(commit)? {
+                Ok(sources) => {
+                    let outcome = self.hunt.replayer.replay(&self.target.subject, &sources)?;
+                    let testable = !matches!(outcome.status, Status::Untestable { .. });
+                    testable.then_some(outcome)
+                }
+                Err(_) => None,
+            };
+            self.outcomes.insert(variant, outcome);
+        }
+        Ok(self.outcomes[&variant].clone())
+    }
+
+    fn changes(&mut self, edges: &[Step]) -> Result<Vec<Change>, HuntError> {
+        let mut changes = Vec::new();
+        let mut edges = edges.iter().copied().peekable();
+        for commit in self.range.first..self.range.ids.len() as u32 {
+            let parents = self.range.graph.followed(commit, self.hunt.first_parent).to_vec();
+            let inherited = parents.iter().filter_map(|parent| self.trail.get(parent)).flatten();
+            let mut trail: Vec<Step> = Vec::new();
+            for &step in inherited {
+                if !trail.contains(&step) {
+                    trail.push(step);
+                }
+            }
+            let mut steps = Vec::new();
+            while let Some((_, parent)) = edges.next_if(|edge| edge.0 == commit) {
+                steps.push(parent);
+            }
+            for parent in steps {
+                changes.extend(self.change(commit, parent, &mut trail)?);
+            }
+            self.trail.insert(commit, trail);
+        }
+        Ok(changes)
+    }
+
+    /// What `commit` changed since `parent`, if it did.
+    fn change(
+        &mut self,
+        commit: u32,
+        parent: u32,
+        trail: &mut Vec<Step>,
+    ) -> Result<Option<Change>, HuntError> {
+        let base = self.last_testable(parent)?;
+        let (Some(before), Some(after)) = (self.outcome(base)?, self.outcome(commit)?) else {
+            return self.untestable(commit, parent);
+        };
+        if unchanged(&before, &after) {
+            self.acquitted.push(self.commit(commit)?);
+            return Ok(None);
+        }
+        let judgement = self.judge(base, commit)?;
+        let repair = match judgement.verdict {
+            Verdict::Diverged | Verdict::Failed => self.repair(commit, trail)?,
+            _ => None,
+        };
+        if repair.is_none() && judgement.verdict >= Verdict::Diverged {
+            trail.push((commit, base));
+        }
+        Ok(Some(Change {
+            fixture: self.target.subject.fixture.name.clone(),
+            commit: self.commit(commit)?,
+            base: self.commit(base)?,
+            skipped: if base == parent { None } else { Some(self.commit(parent)?) },
+            judgement,
+            repair,
+        }))
+    }
+
+    /// A commit that cannot be tested, which is told once: after one that can.
+    fn untestable(&mut self, commit: u32, parent: u32) -> Result<Option<Change>, HuntError> {
+        if self.outcome(commit)?.is_some() || self.outcome(parent)?.is_none() {
+            return Ok(None);
+        }
+        let (Ok(_), Ok(_)) = (self.sources(parent)?, self.sources(commit)?) else {
+            return Ok(None);
+        };
+        Ok(Some(Change {
+            fixture: self.target.subject.fixture.name.clone(),
+            commit: self.commit(commit)?,
+            base: self.commit(parent)?,
+            skipped: None,
+            judgement: self.judge(parent, commit)?,
+            repair: None,
+        }))
+    }
+
+    /// The first of `commit` and its first parents that can be tested; itself if none can.
+    fn last_testable(&mut self, commit: u32) -> Result<u32, HuntError> {
+        let mut at = commit;
+        while self.outcome(at)?.is_none() {
+            match self.range.graph.parents(at).first() {
+                Some(&parent) => at = parent,
+                None => return Ok(commit),
+            }
+        }
+        Ok(at)
+    }
+
+    fn judge(&mut self, base: u32, commit: u32) -> Result<Judgement, HuntError> {
+        let (Ok(before), Ok(after)) = (self.sources(base)?, self.sources(commit)?) else {
+            unreachable!("what was replayed has sources")
+        };
+        Ok(self.hunt.replayer.judge(&self.target.subject, &before, &after)?)
+    }
+
+    /// The earliest divergence of `trail` that `commit` takes back; it and later ones are over.
+    fn repair(&mut self, commit: u32, trail: &mut Vec<Step>) -> Result<Option<Repair>, HuntError> {
+        for at in (0..trail.len()).rev() {
+            let (of, like) = trail[at];
+            let verdict = match (self.outcome(like)?, self.outcome(commit)?) {
+                (Some(before), Some(after)) if unchanged(&before, &after) => Verdict::Identical,
+                (Some(_), Some(_)) => self.judge(like, commit)?.verdict,
+                _ => continue,
+            };
+            if verdict <= Verdict::Equivalent {
+                trail.truncate(at);
+                let (of, like) = (self.commit(of)?, self.commit(like)?);
+                return Ok(Some(Repair { of, like, verdict }));
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// Whether two replays end alike and have the same bits.
+fn unchanged(before: &Outcome, after: &Outcome) -> bool {
+    let kinds = |outcome: &Outcome| -> BTreeSet<&'static str> {
+        match &outcome.status {
+            Status::Failed(failures) => failures.iter().map(Failure::kind).collect(),
+            _ => BTreeSet::new(),
+        }
+    };
+    let checksums = |outcome: &Outcome| -> Vec<_> {
+        outcome.outputs.iter().map(|o| (o.name.clone(), o.summary.checksum)).collect()
+    };
+    same_bits(before, after)
+        || (before.status != Status::Completed
+            && kinds(before) == kinds(after)
+            && checksums(before) == checksums(after))
+}

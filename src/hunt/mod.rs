@@ -1,0 +1,111 @@
+//! Finds the commit that broke a kernel: plans the search, replays what it picks, and collects
+//! the evidence for its answer.
+//!
+//! Joins the pure search of [`bisect`](crate::bisect) with histories and replays. Prints nothing:
+//! what happens is told to a callback, as [`Event`]s.
+
+mod drive;
+mod evidence;
+mod flaky;
+mod log;
+mod plan;
+mod probe;
+mod steady;
+mod symptom;
+
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+
+use crate::bisect::{Answer, GraphError, SearchError, State};
+use crate::history::{Commit, History, HistoryError, SourceSpec};
+use crate::replay::{ReplayError, Replayer, Subject};
+
+pub use evidence::{Culprit, Ending, Report, Tested};
+pub use log::{Change, LogReport, Repair, survey_range};
+pub use plan::Plan;
+pub use probe::{Seen, Sight};
+pub use symptom::{On, Symptom};
+
+/// A fixture and what of a commit its harness compiles.
+#[derive(Clone)]
+pub struct Target {
+    /// The fixture.
+    pub subject: Arc<Subject>,
+    /// Which files of a commit are its sources.
+    pub spec: SourceSpec,
+}
+
+/// What a search is made with.
+pub struct Hunt<'h> {
+    /// The history of the kernels; one for all fixtures.
+    pub history: &'h History,
+    /// The fixtures; a commit is bad if it is on any of them.
+    pub targets: Vec<Target>,
+    /// Makes replays, and remembers them.
+    pub replayer: Arc<Replayer>,
+    /// Makes replays again that were made before, to see whether they come out the same.
+    pub repeater: Arc<Replayer>,
+    /// What makes a commit bad.
+    pub on: On,
+    /// Commits that are tested at a time.
+    pub jobs: NonZeroUsize,
+    /// Follow first parents only.
+    pub first_parent: bool,
+}
+
+/// What happens during a search.
+pub enum Event<'a> {
+    /// The history was read.
+    Planned {
+        /// Commits between the ends.
+        commits: usize,
+        /// Commits that may be the culprit: those that change a source set.
+        candidates: usize,
+        /// Commits that are tested at a time.
+        jobs: usize,
+    },
+    /// A test begins.
+    Started {
+        /// What is tested.
+        commit: &'a Commit,
+        /// How far the search is.
+        state: &'a State,
+    },
+    /// A test has an answer.
+    Tested {
+        /// What was tested.
+        commit: &'a Commit,
+        /// What it showed.
+        answer: Answer,
+        /// The same in detail.
+        seen: &'a Seen,
+        /// How far the search is.
+        state: &'a State,
+    },
+    /// Replays of this commit do not always come out the same: the search starts again, and
+    /// counts how often.
+    Flaky {
+        /// The commit.
+        commit: &'a Commit,
+    },
+}
+
+/// Takes what happens.
+pub type Listener<'l> = dyn FnMut(Event<'_>) + 'l;
+
+/// Why a search has no answer: neither the commits nor the ends are at fault.
+#[derive(Debug, thiserror::Error)]
+pub enum HuntError {
+    /// The history cannot be read.
+    #[error(transparent)]
+    History(#[from] HistoryError),
+    /// A replay cannot be made.
+    #[error(transparent)]
+    Replay(#[from] ReplayError),
+    /// The history is no graph that can be searched.
+    #[error("cannot search the history")]
+    Graph(#[from] GraphError),
+    /// The ends are not in the history.
+    #[error("cannot search between these ends")]
+    Ends(#[from] SearchError),
+}

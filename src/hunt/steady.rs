@@ -1,0 +1,287 @@
+//! The search where a commit shows the same whenever it is tested: each variant is tested once.
+
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::sync::Arc;
+
+use super::drive::{Crew, Field};
+use super::probe::Seen;
+use super::symptom::Symptom;
+use super::{Event, HuntError, Listener};
+use crate::bisect::{Answer, Conclusion, Options, Phase, Refusal, Search};
+use crate::replay::ReplayError;
+
+/// The mark of a variant whose verdict is in the cache.
+const TESTED: &str = "tested";
+/// The mark of a variant that was replayed again and came out the same.
+const STEADY: &str = "steady";
+/// The mark of one that came out the same several times.
+const VERY_STEADY: &str = "very steady";
+/// How often a commit is replayed again where chance is likely: if the defect is a failure, or
+/// if an end is not what was claimed. A replay that completes has the same bits next time, unless
+/// its code asks the clock, the system or memory that nobody wrote.
+const REPETITIONS: usize = 4;
+
+/// Where a search stands when it ends.
+pub(super) struct Steady {
+    pub search: Search,
+    /// The commits that were tested, in the order of their answers.
+    pub tested: Vec<(u32, Answer)>,
+    /// What each variant showed.
+    pub seen: HashMap<u32, Seen>,
+    /// What was searched for.
+    pub wanted: BTreeSet<Symptom>,
+}
+
+/// How a search ends.
+pub(super) enum Pass {
+    /// With a conclusion.
+    Done(Box<Steady>),
+    /// The verdict on this commit is not always the same.
+    Flaky(u32),
+}
+
+/// A search under way.
+struct Run<'a, 'l> {
+    field: &'a Field<'a>,
+    listener: &'l mut Listener<'l>,
+    crew: Crew<(Seen, bool)>,
+    steady: Steady,
+    ends_known: bool,
+    /// What was tested before the bad ends told what to look for.
+    held: Vec<(u32, Seen)>,
+    /// Commits whose verdict an earlier search left in the cache.
+    recalled: VecDeque<u32>,
+    recalling: BTreeSet<u32>,
+    recall_done: bool,
+}
+
+/// Searches between the ends of `field`'s plan.
+pub(super) fn run<'a, 'l>(
+    field: &'a Field<'a>,
+    listener: &'l mut Listener<'l>,
+) -> Result<Pass, HuntError> {
+    let plan = &field.plan;
+    let options = Options { first_parent: field.hunt.first_parent, ..Options::default() };
+    let search = Search::new(plan.graph.clone(), &plan.good, &plan.bad, options)?;
+    let mut run = Run {
+        field,
+        listener,
+        crew: Crew::new(),
+        steady: Steady {
+            search,
+            tested: Vec::new(),
+            seen: HashMap::new(),
+            wanted: BTreeSet::new(),
+        },
+        ends_known: false,
+        held: Vec::new(),
+        recalled: VecDeque::new(),
+        recalling: BTreeSet::new(),
+        recall_done: false,
+    };
+    if run.steady.search.outcome().is_none() {
+        run.announce();
+    }
+    while run.steady.search.outcome().is_none() {
+        run.fill()?;
+        let Some((commit, (seen, same))) = run.crew.wait()? else { break };
+        if !same {
+            return Ok(Pass::Flaky(commit));
+        }
+        run.take(commit, seen)?;
+    }
+    match run.unsteady()? {
+        Some(commit) => Ok(Pass::Flaky(commit)),
+        None => Ok(Pass::Done(Box::new(run.steady))),
+    }
+}
+
+impl Run<'_, '_> {
+    fn announce(&mut self) {
+        let candidates = self.steady.search.state().candidates;
+        let (commits, jobs) = (self.field.plan.between, self.field.hunt.jobs.get());
+        (self.listener)(Event::Planned { commits, candidates, jobs });
+    }
+
+    /// Starts as many tests as there are free jobs.
+    fn fill(&mut self) -> Result<(), HuntError> {
+        let jobs = self.field.hunt.jobs.get();
+        while !self.recalled.is_empty() && self.recalling.len() < jobs {
+            let commit = self.recalled.pop_front().expect("it is not empty");
+            if self.steady.search.known(commit).is_none() {
+                self.recalling.insert(commit);
+                self.start(commit)?;
+            }
+        }
+        if !self.recalling.is_empty() {
+            return Ok(());
+        }
+        // What is no longer needed goes on, but no longer takes a job.
+        for commit in self.steady.search.obsolete() {
+            self.steady.search.cancel(commit);
+        }
+        let held = self.held.len();
+        let busy = self.steady.search.state().in_flight.len() - held;
+        let free = jobs.saturating_sub(busy);
+        let field = self.field;
+        let picks = self.steady.search.next(free, &|commit| field.is_marked(TESTED, commit));
+        for commit in picks {
+            self.start(commit)?;
+        }
+        Ok(())
+    }
+
+    fn start(&mut self, commit: u32) -> Result<(), HuntError> {
+        let state = self.steady.search.state();
+        (self.listener)(Event::Started { commit: &self.field.commit(commit)?, state: &state });
+        let hunt = self.field.hunt;
+        let test = self.field.test(commit, &hunt.replayer)?;
+        let (probes, repeater) = (self.field.probes.clone(), hunt.repeater.clone());
+        let sources = self.field.sources(commit)?;
+        let checked = self.field.is_marked(STEADY, commit);
+        self.crew.start(commit, move || {
+            let seen = test()?;
+            // Bits that move may move a verdict; where they do not, it is repeated at the end.
+            if checked || !seen.is_unsteady() {
+                return Ok((seen, true));
+            }
+            let same = all_the_same(&probes, &repeater, &sources, &seen)?;
+            Ok((seen, same))
+        });
+        Ok(())
+    }
+
+    fn take(&mut self, commit: u32, seen: Seen) -> Result<(), HuntError> {
+        if !seen.timed_out() {
+            self.field.mark(TESTED, commit)?;
+        }
+        self.recalling.remove(&commit);
+        self.held.push((commit, seen));
+        if !self.ends_known {
+            self.learn();
+        }
+        if self.ends_known {
+            for (commit, seen) in std::mem::take(&mut self.held) {
+                self.answer(commit, seen)?;
+            }
+            let phase = self.steady.search.state().phase;
+            if !self.recall_done && !matches!(phase, Phase::Ends | Phase::Done) {
+                self.recall();
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes from the bad ends what is searched for, once all of them were tested.
+    fn learn(&mut self) {
+        let plan = &self.field.plan;
+        let seen_of = |bad: &u32| {
+            let variant = self.field.variant(*bad);
+            self.held.iter().find(|(commit, _)| self.field.variant(*commit) == variant)
+        };
+        let Some(bad): Option<Vec<&(u32, Seen)>> = plan.bad.iter().map(seen_of).collect() else {
+            return;
+        };
+        self.steady.wanted = bad.iter().flat_map(|(_, seen)| seen.symptoms()).collect();
+        for (probe, sight) in bad.iter().flat_map(|(_, s)| self.field.probes.iter().zip(&s.sights))
+        {
+            probe.learn(sight);
+        }
+        self.ends_known = true;
+    }
+
+    fn answer(&mut self, commit: u32, seen: Seen) -> Result<(), HuntError> {
+        let answer = seen.answer(&self.steady.wanted);
+        self.steady.search.answer(commit, answer);
+        self.steady.tested.push((commit, answer));
+        let state = self.steady.search.state();
+        let commit_shown = self.field.commit(commit)?;
+        (self.listener)(Event::Tested {
+            commit: &commit_shown,
+            answer,
+            seen: &seen,
+            state: &state,
+        });
+        self.steady.seen.insert(self.field.variant(commit), seen);
+        Ok(())
+    }
+
+    /// Lists, once, the commits that an earlier search tested: their answers cost nothing.
+    fn recall(&mut self) {
+        let first = self.field.plan.ids.len() - self.field.plan.between;
+        let mut variants = BTreeSet::new();
+        self.recall_done = true;
+        for commit in first as u32..self.field.plan.ids.len() as u32 {
+            if self.steady.search.known(commit).is_none()
+                && variants.insert(self.field.variant(commit))
+                && self.field.is_marked(TESTED, commit)
+            {
+                self.recalled.push_back(commit);
+            }
+        }
+    }
+
+    /// Replays what the conclusion rests on once more; a commit that comes out otherwise.
+    fn unsteady(&mut self) -> Result<Option<u32>, HuntError> {
+        let (suspects, mark, times) = match self.steady.search.outcome() {
+            Some(Conclusion::Found { culprit, .. }) => {
+                let graph = &self.field.plan.graph;
+                let parents = graph.followed(culprit, self.field.hunt.first_parent);
+                let fails = self.steady.wanted.iter().any(|s| matches!(s, Symptom::Failed { .. }));
+                let (mark, times) = if fails { (VERY_STEADY, REPETITIONS) } else { (STEADY, 1) };
+                ([&[culprit], parents].concat(), mark, times)
+            }
+            Some(Conclusion::Refused(
+                Refusal::EndsDisagree { .. } | Refusal::UntestableEnds { .. },
+            )) => {
+                let plan = &self.field.plan;
+                ([plan.good.as_slice(), &plan.bad].concat(), VERY_STEADY, REPETITIONS)
+            }
+            _ => return Ok(None),
+        };
+        let mut crew = Crew::new();
+        let mut variants = BTreeSet::new();
+        for commit in suspects {
+            let variant = self.field.variant(commit);
+            let Some(seen) = self.steady.seen.get(&variant) else { continue };
+            // To wait for a timeout again would tell as little as the first time.
+            if seen.timed_out() || !variants.insert(variant) || self.field.is_marked(mark, commit) {
+                continue;
+            }
+            let (sources, seen) = (self.field.sources(commit)?, seen.clone());
+            let probes = Arc::clone(&self.field.probes);
+            let repeater = self.field.hunt.repeater.clone();
+            crew.start(commit, move || {
+                for _ in 0..times {
+                    if !all_the_same(&probes, &repeater, &sources, &seen)? {
+                        return Ok(false);
+                    }
+                }
+                Ok(true)
+            });
+        }
+        let mut unsteady = None;
+        while let Some((commit, same)) = crew.wait()? {
+            match same {
+                true => self.field.mark(mark, commit)?,
+                false => unsteady = Some(commit),
+            }
+        }
+        Ok(unsteady)
+    }
+}
+
+/// Whether `sources` come out as `seen` on every fixture.
+fn all_the_same(
+    probes: &[super::probe::Probe],
+    repeater: &crate::replay::Replayer,
+    sources: &[super::probe::Sources],
+    seen: &Seen,
+) -> Result<bool, ReplayError> {
+    for ((probe, sources), sight) in probes.iter().zip(sources).zip(&seen.sights) {
+        if !probe.comes_out_the_same(repeater, sources, sight)? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}

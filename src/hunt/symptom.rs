@@ -1,0 +1,147 @@
+//! What is wrong with a commit, as far as a search tells one defect from another.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use serde::Serialize;
+
+use crate::bisect::Answer;
+use crate::judge::{Judgement, Verdict};
+use crate::replay::{Outcome, Status};
+use crate::verdict::oracle::Finding;
+
+/// What makes a commit bad.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum On {
+    /// An output beyond noise and not closer to the truth, or a failure.
+    Wrong,
+    /// An output beyond noise, or a failure.
+    Changed,
+    /// An output with other bits, or a failure.
+    Bits,
+    /// A failure.
+    Failed,
+}
+
+/// One thing that is wrong; two commits with one in common are taken to have the same defect.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case", tag = "symptom")]
+pub enum Symptom {
+    /// An output went beyond the noise of the good side.
+    Diverged {
+        /// The fixture.
+        fixture: String,
+        /// The output.
+        output: String,
+    },
+    /// An output has other bits than at the good side.
+    Bits {
+        /// The fixture.
+        fixture: String,
+        /// The output.
+        output: String,
+    },
+    /// The replay failed.
+    Failed {
+        /// The fixture.
+        fixture: String,
+        /// How, in the words of [`Failure::kind`](crate::replay::Failure::kind).
+        kind: String,
+    },
+}
+
+impl fmt::Display for Symptom {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Symptom::Diverged { output, .. } => write!(f, "{output} diverged"),
+            Symptom::Bits { output, .. } => write!(f, "{output} has other bits"),
+            Symptom::Failed { kind, .. } => write!(f, "failed: {kind}"),
+        }
+    }
+}
+
+/// The failures of `outcome`; none if it completed.
+pub(super) fn of_failures(fixture: &str, outcome: &Outcome) -> BTreeSet<Symptom> {
+    let Status::Failed(failures) = &outcome.status else { return BTreeSet::new() };
+    let symptom = |kind: &str| Symptom::Failed { fixture: fixture.to_owned(), kind: kind.into() };
+    failures.iter().map(|failure| symptom(failure.kind())).collect()
+}
+
+/// The outputs of `got` whose bits are not those of `base`.
+pub(super) fn of_bits(fixture: &str, base: &Outcome, got: &Outcome) -> BTreeSet<Symptom> {
+    let same = |name: &str, checksum| {
+        let of_base = base.outputs.iter().find(|output| output.name == name);
+        of_base.is_some_and(|output| output.summary.checksum == checksum)
+    };
+    let other = got.outputs.iter().filter(|o| !same(&o.name, o.summary.checksum));
+    let symptom =
+        |output: &str| Symptom::Bits { fixture: fixture.to_owned(), output: output.to_owned() };
+    other.map(|output| symptom(&output.name)).collect()
+}
+
+/// The outputs that `judgement` finds beyond noise and, for [`On::Wrong`], no better than before.
+pub(super) fn of_judgement(fixture: &str, on: On, judgement: &Judgement) -> BTreeSet<Symptom> {
+    let counts = |finding: Option<Finding>| match finding {
+        Some(Finding::MoreAccurate | Finding::AsAccurate) => on != On::Wrong,
+        Some(Finding::Wrong | Finding::Imprecise) | None => true,
+    };
+    let symptom =
+        |output: &str| Symptom::Diverged { fixture: fixture.to_owned(), output: output.to_owned() };
+    // Where the good side has no outputs there is nothing to compare: all of them are new.
+    if judgement.verdict == Verdict::Diverged && judgement.outputs.is_empty() {
+        return judgement.got.outputs.iter().map(|output| symptom(&output.name)).collect();
+    }
+    let diverged = judgement.outputs.iter().filter(|o| o.verdict == Verdict::Diverged);
+    diverged.filter(|o| counts(o.finding)).map(|output| symptom(&output.name)).collect()
+}
+
+/// Whether all outputs of two completed replays have the same bits.
+pub(super) fn same_bits(one: &Outcome, other: &Outcome) -> bool {
+    one.status == Status::Completed
+        && other.status == Status::Completed
+        && one.outputs.len() == other.outputs.len()
+        && of_bits("", one, other).is_empty()
+}
+
+/// What `found` means to a search for `wanted`.
+pub(super) fn answer(
+    found: &BTreeSet<Symptom>,
+    untestable: bool,
+    wanted: &BTreeSet<Symptom>,
+) -> Answer {
+    if found.iter().any(|symptom| wanted.contains(symptom)) {
+        Answer::Bad
+    } else if untestable {
+        Answer::Skip
+    } else if found.is_empty() {
+        Answer::Good
+    } else {
+        Answer::Other
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn failed(kind: &str) -> Symptom {
+        Symptom::Failed { fixture: "step0".into(), kind: kind.into() }
+    }
+
+    #[test]
+    fn another_kind_of_failure_is_neither_good_nor_bad() {
+        let wanted = BTreeSet::from([failed("launch error")]);
+        assert_eq!(answer(&BTreeSet::from([failed("fault")]), false, &wanted), Answer::Other);
+        assert_eq!(answer(&BTreeSet::new(), false, &wanted), Answer::Good);
+        let both = BTreeSet::from([failed("fault"), failed("launch error")]);
+        assert_eq!(answer(&both, false, &wanted), Answer::Bad);
+    }
+
+    #[test]
+    fn what_is_bad_on_one_fixture_is_bad_although_another_cannot_be_tested() {
+        let wanted = BTreeSet::from([failed("fault")]);
+        assert_eq!(answer(&wanted, true, &wanted), Answer::Bad);
+        assert_eq!(answer(&BTreeSet::new(), true, &wanted), Answer::Skip);
+    }
+}
