@@ -15,6 +15,7 @@ pub mod history;
 pub mod hunt;
 pub mod judge;
 pub mod replay;
+pub mod report;
 pub mod runtime;
 pub mod snapshot;
 pub mod summary;

@@ -1,0 +1,146 @@
+//! Replays for programs: a versioned document. `docs/schema.md` describes it field by field,
+//! `docs/schema/replay-1.json` is its JSON Schema.
+
+use serde::Serialize;
+
+use super::judgement::verdict_name;
+use super::text::failure;
+use super::{Entry, Refused, Revision, SnapshotCheck};
+use crate::judge::{
+    GradientCheck, GradientVerdict, Judgement, LaunchChange, OutputJudgement, Verdict,
+};
+use crate::replay::{Failure, Outcome, OutputRecord, Status};
+use crate::runtime::report::LaunchRecord;
+use crate::summary::Summary;
+use crate::tensor::{DType, Dim};
+
+/// The version of the document; it grows when a field changes its meaning or goes.
+pub const SCHEMA: &str = "replay/1";
+
+#[derive(Serialize)]
+struct Document<'a> {
+    schema: &'a str,
+    replays: Vec<Replay<'a>>,
+    errors: &'a [Refused],
+}
+
+#[derive(Serialize)]
+struct Replay<'a> {
+    fixture: &'a str,
+    revision: Option<&'a Revision>,
+    device: Device<'a>,
+    compiler: &'a str,
+    verdict: &'a str,
+    failures: Vec<Failed<'a>>,
+    untestable: Option<Untestable<'a>>,
+    call: Option<usize>,
+    launches: &'a [LaunchRecord],
+    launch_count: u64,
+    outputs: Vec<Output<'a>>,
+    gradients: &'a [GradientCheck],
+    against: Option<Against<'a>>,
+    snapshot: Option<&'a SnapshotCheck>,
+    printed: &'a str,
+}
+
+#[derive(Serialize)]
+struct Device<'a> {
+    class: &'a str,
+    description: &'a str,
+}
+
+#[derive(Serialize)]
+struct Failed<'a> {
+    text: String,
+    #[serde(flatten)]
+    failure: &'a Failure,
+}
+
+#[derive(Serialize)]
+struct Untestable<'a> {
+    reason: &'a str,
+    causes: &'a [String],
+    hint: Option<&'a str>,
+}
+
+#[derive(Serialize)]
+struct Output<'a> {
+    name: &'a str,
+    dtype: DType,
+    dims: &'a [Dim],
+    #[serde(flatten)]
+    summary: &'a Summary,
+}
+
+#[derive(Serialize)]
+struct Against<'a> {
+    verdict: Verdict,
+    outputs: &'a [OutputJudgement],
+    launches_changed: &'a [LaunchChange],
+    without_shadow: Option<&'a str>,
+}
+
+/// The document for `entries`, and for the fixtures that could not be replayed.
+pub fn json(entries: &[Entry], errors: &[Refused]) -> String {
+    let replays = entries.iter().map(replay).collect();
+    let document = Document { schema: SCHEMA, replays, errors };
+    serde_json::to_string_pretty(&document).expect("values are plain data")
+}
+
+fn replay(entry: &Entry) -> Replay<'_> {
+    let Outcome { device, device_description, compiler, call, status, .. } = &entry.outcome;
+    let (failures, untestable) = match status {
+        Status::Completed => (Vec::new(), None),
+        Status::Failed(failures) => (failures.iter().map(failed).collect(), None),
+        Status::Untestable { reason, causes, hint } => {
+            (Vec::new(), Some(Untestable { reason, causes, hint: hint.as_deref() }))
+        }
+    };
+    Replay {
+        fixture: &entry.fixture,
+        revision: entry.revision.as_ref(),
+        device: Device { class: device, description: device_description },
+        compiler,
+        verdict: verdict(entry),
+        failures,
+        untestable,
+        call: *call,
+        launches: &entry.outcome.launches,
+        launch_count: entry.outcome.launch_count,
+        outputs: entry.outcome.outputs.iter().map(output).collect(),
+        gradients: &entry.gradients,
+        against: entry.judgement.as_ref().map(against),
+        snapshot: entry.snapshot.as_ref(),
+        printed: &entry.outcome.printed,
+    }
+}
+
+/// The word that the last line of the text begins with.
+fn verdict(entry: &Entry) -> &'static str {
+    let mismatch = |check: &GradientCheck| check.verdict >= GradientVerdict::Imprecise;
+    let snapshot = entry.snapshot.as_ref().filter(|check| check.decides(&entry.outcome));
+    match (&entry.judgement, &entry.outcome.status) {
+        (Some(judgement), _) => verdict_name(judgement.verdict),
+        (None, Status::Completed) if entry.gradients.iter().any(mismatch) => "diverged",
+        (None, Status::Completed) => snapshot.map_or("completed", |check| check.verdict_name()),
+        (None, Status::Failed(_)) => "failed",
+        (None, Status::Untestable { .. }) => "untestable",
+    }
+}
+
+fn against(judgement: &Judgement) -> Against<'_> {
+    Against {
+        verdict: judgement.verdict,
+        outputs: &judgement.outputs,
+        launches_changed: &judgement.launches,
+        without_shadow: judgement.without_shadow.as_deref(),
+    }
+}
+
+fn failed(found: &Failure) -> Failed<'_> {
+    Failed { text: failure(found), failure: found }
+}
+
+fn output(output: &OutputRecord) -> Output<'_> {
+    Output { name: &output.name, dtype: output.dtype, dims: &output.dims, summary: &output.summary }
+}

@@ -1,0 +1,266 @@
+//! Replays as Markdown, for a comment on a pull request or the summary of a job: the verdict
+//! first, then the worst first, what is unchanged folded, and no more than fits.
+
+use std::fmt::Write;
+
+use super::judgement::launch_change;
+use super::numbers::{count, short};
+use super::standing::{Standing, reasons, title};
+use super::{Entry, Refused};
+use crate::judge::{OutputJudgement, Verdict};
+use crate::snapshot::OutputChange;
+use crate::tensor::unravel;
+
+/// What fits into a comment; GitHub takes 65,536 characters.
+pub const COMMENT_BYTES: usize = 60_000;
+/// What fits into the summary of a job; GitHub takes 1 MiB.
+pub const SUMMARY_BYTES: usize = 1_000_000;
+
+/// By this a workflow finds the comment that it updates.
+const MARK: &str = "<!-- replay -->";
+
+const HEAD: &str = "\
+| fixture | output | verdict | checksum | distance | beyond noise | worst element |
+| --- | --- | --- | --- | --- | --- | --- |
+";
+
+/// The report on `entries`, and on the fixtures that could not be replayed, in at most `limit`
+/// bytes; it says what was cut.
+pub fn markdown(entries: &[Entry], refused: &[Refused], limit: usize) -> String {
+    let mut standings: Vec<(Standing, &Entry)> =
+        entries.iter().map(|entry| (Standing::of(entry), entry)).collect();
+    standings.sort_by_key(|(standing, _)| std::cmp::Reverse(*standing));
+    let mut page = Page::new(limit);
+    page.must(&format!("{MARK}\n## replay: {}\n\n", tally(&standings, refused.len())));
+    refused.iter().for_each(|refused| page.may(&refusal(refused), "fixture"));
+    let split = standings.partition_point(|(standing, _)| *standing > Standing::Unchanged);
+    let (changed, unchanged) = standings.split_at(split);
+    let rows: Vec<String> = changed.iter().flat_map(|(_, entry)| rows(entry)).collect();
+    if !rows.is_empty() {
+        page.must(HEAD);
+        rows.iter().for_each(|row| page.may(row, "row"));
+        page.must("\n");
+    }
+    for (standing, entry) in changed {
+        page.may(&details(*standing, entry), "fixture");
+    }
+    if !unchanged.is_empty() {
+        let summary = format!("{} unchanged", unchanged.len());
+        page.must(&format!("<details><summary>{summary}</summary>\n\n"));
+        for (_, entry) in unchanged {
+            page.may(&format!("- {}\n", escape(&title(entry))), "fixture");
+        }
+        page.must("\n</details>\n");
+    }
+    page.finish()
+}
+
+/// `1 failed, 2 unchanged`.
+fn tally(standings: &[(Standing, &Entry)], refused: usize) -> String {
+    let mut parts: Vec<(Standing, usize)> = Vec::new();
+    for (standing, _) in standings {
+        match parts.last_mut() {
+            Some((last, times)) if last == standing => *times += 1,
+            _ => parts.push((*standing, 1)),
+        }
+    }
+    let refused = (refused > 0).then(|| format!("{refused} not replayed"));
+    let standings = parts.iter().map(|(standing, times)| format!("{times} {}", standing.name()));
+    let parts: Vec<String> = refused.into_iter().chain(standings).collect();
+    if parts.is_empty() { "nothing was replayed".to_owned() } else { parts.join(", ") }
+}
+
+/// What is said about a fixture that could not be replayed.
+fn refusal(refused: &Refused) -> String {
+    let mut out = format!("**not replayed** {}\n", escape(&refused.fixture));
+    for line in [&refused.message].into_iter().chain(&refused.causes) {
+        let _ = writeln!(out, "- {}", escape(line));
+    }
+    out.push('\n');
+    out
+}
+
+/// A row for each output that changed.
+fn rows(entry: &Entry) -> Vec<String> {
+    let judged = entry.judgement.iter().flat_map(|judged| &judged.outputs);
+    let judged = judged.filter(|output| output.verdict != Verdict::Identical);
+    let judged: Vec<&OutputJudgement> = judged.collect();
+    let changes = entry.snapshot.iter().flat_map(|check| &check.comparison.changes);
+    let mut rows = Vec::new();
+    for output in &judged {
+        rows.push(judged_row(entry, output));
+    }
+    let others = changes.filter(|change| judged.iter().all(|output| output.name != change.name));
+    rows.extend(others.map(|change| changed_row(entry, change)));
+    rows
+}
+
+fn judged_row(entry: &Entry, output: &OutputJudgement) -> String {
+    let sums = entry.judgement.as_ref().map_or(String::new(), |judged| {
+        let checksum = |outcome: &crate::replay::Outcome| {
+            let found = outcome.outputs.iter().find(|record| record.name == output.name);
+            found.map(|record| record.summary.checksum.to_string())
+        };
+        checksums(checksum(&judged.base), checksum(&judged.got))
+    });
+    let shape: Vec<usize> = output.dims.iter().map(|dim| dim.size).collect();
+    let worst = output.comparison.worst.as_ref().map_or(String::new(), |worst| {
+        let index = unravel(worst.index as usize, &shape);
+        format!("{index:?}: {} → {}", short(worst.base, 9), short(worst.got, 9))
+    });
+    row(&[
+        &entry.fixture,
+        &output.name,
+        super::verdict_name(output.verdict),
+        &sums,
+        &format!("rel. {}", short(output.comparison.relative_l2, 2)),
+        &format!("{} of {}", output.comparison.beyond, output.comparison.count),
+        &worst,
+    ])
+}
+
+fn changed_row(entry: &Entry, change: &OutputChange) -> String {
+    let distance = change.distance.map_or(String::new(), |distance| {
+        format!("about rel. {} (noise {})", short(distance.relative, 2), short(change.noise, 2))
+    });
+    row(&[
+        &entry.fixture,
+        &change.name,
+        change.verdict.name(),
+        &checksums(
+            change.before.map(|sum| sum.to_string()),
+            change.after.map(|sum| sum.to_string()),
+        ),
+        &distance,
+        "",
+        &change.notes.join(", "),
+    ])
+}
+
+/// Both checksums, as far as people compare them.
+fn checksums(before: Option<String>, after: Option<String>) -> String {
+    /// Hexadecimal digits that are shown.
+    const DIGITS: usize = 8;
+    let short = |sum: Option<String>| {
+        sum.map_or("none".to_owned(), |sum| sum.chars().take(DIGITS).collect())
+    };
+    format!("{} → {}", short(before), short(after))
+}
+
+fn row(cells: &[&str]) -> String {
+    let cells: Vec<String> = cells.iter().map(|cell| escape(cell)).collect();
+    format!("| {} |\n", cells.join(" | "))
+}
+
+/// What is said about one fixture below the table.
+fn details(standing: Standing, entry: &Entry) -> String {
+    /// Lines about one fixture: launches and failures may be thousands.
+    const LINES: usize = 40;
+    let mut lines = reasons(entry);
+    if let Some(judged) = &entry.judgement {
+        let changes =
+            judged.launches.iter().map(|change| format!("launch {}", launch_change(change)));
+        lines.extend(changes);
+    }
+    let mut out = format!("**{}** {}\n", standing.name(), escape(&title(entry)));
+    for line in lines.iter().take(LINES) {
+        let _ = writeln!(out, "- {}", escape(line));
+    }
+    if lines.len() > LINES {
+        let _ = writeln!(out, "- and {}", count((lines.len() - LINES) as u64, "more line"));
+    }
+    out.push('\n');
+    out
+}
+
+/// Text that Markdown and HTML leave alone: no markup, no mentions, no references.
+fn escape(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            c if c.is_control() => out.push(' '),
+            c if c.is_alphanumeric() || " .,;:+-=/()%→".contains(c) => out.push(c),
+            c => {
+                let _ = write!(out, "&#{};", c as u32);
+            }
+        }
+    }
+    out
+}
+
+/// A text that does not grow beyond its limit.
+struct Page {
+    text: String,
+    limit: usize,
+    /// What was left out, and how often.
+    cut: Vec<(&'static str, u64)>,
+}
+
+/// Bytes kept free for the ends of folds and for what was cut.
+const RESERVE: usize = 512;
+
+impl Page {
+    fn new(limit: usize) -> Page {
+        Page { text: String::new(), limit: limit.saturating_sub(RESERVE), cut: Vec::new() }
+    }
+
+    /// Adds what the page is not whole without; short.
+    fn must(&mut self, piece: &str) {
+        self.text.push_str(piece);
+    }
+
+    /// Adds `piece` if it fits; it counts as one `what`.
+    fn may(&mut self, piece: &str, what: &'static str) {
+        if self.text.len() + piece.len() <= self.limit {
+            self.text.push_str(piece);
+            return;
+        }
+        match self.cut.iter_mut().find(|(of, _)| *of == what) {
+            Some((_, times)) => *times += 1,
+            None => self.cut.push((what, 1)),
+        }
+    }
+
+    fn finish(mut self) -> String {
+        if !self.cut.is_empty() {
+            let cut: Vec<String> = self.cut.iter().map(|(what, n)| count(*n, what)).collect();
+            let _ = writeln!(
+                self.text,
+                "\nCut for length: {}. `--format json` has everything.",
+                cut.join(", ")
+            );
+        }
+        self.text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hostile_text_is_neither_markup_nor_a_mention() {
+        let hostile = "a|b `c` *d* <img> @everyone #1 [x](y) \\ \n_z_";
+        let escaped = escape(hostile);
+        for c in ['|', '`', '*', '<', '>', '@', '[', ']', '\\', '\n', '_'] {
+            assert!(!escaped.contains(c), "{c} in {escaped}");
+        }
+        assert!(escaped.contains("&#64;everyone"));
+        assert!(escaped.contains("&#35;1"));
+    }
+
+    #[test]
+    fn a_page_does_not_grow_beyond_its_limit_and_says_what_it_cut() {
+        let mut page = Page::new(RESERVE + 100);
+        page.must("head\n");
+        for _ in 0..50 {
+            page.may("| a row |\n", "row");
+        }
+        let text = page.finish();
+        assert!(text.len() <= RESERVE + 100);
+        assert!(
+            text.ends_with("Cut for length: 41 rows. `--format json` has everything.\n"),
+            "{text}"
+        );
+    }
+}

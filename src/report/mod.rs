@@ -1,0 +1,80 @@
+//! Outcomes as text for people and as JSON for programs. Makes strings; prints nothing.
+
+mod bisect;
+mod devices;
+mod json;
+mod judgement;
+mod junit;
+mod log;
+mod markdown;
+mod numbers;
+mod snapshot;
+mod standing;
+mod style;
+mod text;
+
+pub use bisect::{answer_name, bisect, bisect_json, event_json, tested_line};
+pub use devices::devices;
+pub use json::{SCHEMA, json};
+pub use judgement::{
+    finding_name, gradient, gradients, judgement, launch_change, output_lines, verdict_line,
+    verdict_name, verdict_style,
+};
+pub use junit::junit;
+pub use log::{log, log_json};
+pub use markdown::{COMMENT_BYTES, SUMMARY_BYTES, markdown};
+pub use numbers::{count, dims, short, statistics};
+pub use snapshot::{Context, SnapshotCheck, snapshot_diff};
+pub use standing::Standing;
+pub use text::{failure, heading, launch_shape, text};
+
+use crate::history::Commit;
+use crate::judge::{GradientCheck, Judgement};
+use crate::replay::Outcome;
+
+/// A commit, as reports name it.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct Revision {
+    /// The full id.
+    pub id: String,
+    /// A unique abbreviation.
+    pub short: String,
+    /// The first line of the message.
+    pub subject: String,
+}
+
+/// One fixture at one revision.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    /// The fixture's name.
+    pub fixture: String,
+    /// The commit; none for the working tree.
+    pub revision: Option<Revision>,
+    /// What the replay gave.
+    pub outcome: Outcome,
+    /// Gradients that were held against their loss.
+    pub gradients: Vec<GradientCheck>,
+    /// The comparison with a trusted revision, if one was asked for.
+    pub judgement: Option<Judgement>,
+    /// The comparison with the accepted snapshot, if one was made.
+    pub snapshot: Option<SnapshotCheck>,
+}
+
+impl From<Commit> for Revision {
+    fn from(commit: Commit) -> Revision {
+        Revision { id: commit.id.to_string(), short: commit.short, subject: commit.subject }
+    }
+}
+
+/// A fixture that could not be replayed, through no fault of the revision's code.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct Refused {
+    /// The folder, as it was named.
+    pub fixture: String,
+    /// What is wrong.
+    pub message: String,
+    /// The causes, outermost first.
+    pub causes: Vec<String>,
+    /// What to do about it.
+    pub hint: Option<String>,
+}

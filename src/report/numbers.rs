@@ -1,0 +1,94 @@
+//! Numbers and tensors for people.
+
+use anstyle::Style;
+
+use super::style::RED;
+use crate::summary::Summary;
+use crate::tensor::Dim;
+
+/// A number in at most `digits` significant digits, in the shorter of the two notations.
+pub fn short(x: f64, digits: usize) -> String {
+    if x == 0.0 || !x.is_finite() {
+        return format!("{x}");
+    }
+    let scientific = format!("{x:.*e}", digits.saturating_sub(1));
+    let (mantissa, exponent) = scientific.split_once('e').expect("written with an exponent");
+    let exponent: i32 = exponent.parse().expect("an exponent is a number");
+    if !(-4..7).contains(&exponent) {
+        let mantissa = if mantissa.contains('.') {
+            mantissa.trim_end_matches('0').trim_end_matches('.')
+        } else {
+            mantissa
+        };
+        return format!("{mantissa}e{exponent}");
+    }
+    let decimals = (digits as i32 - 1 - exponent).max(0) as usize;
+    let fixed = format!("{x:.decimals$}");
+    if fixed.contains('.') {
+        fixed.trim_end_matches('0').trim_end_matches('.').to_owned()
+    } else {
+        fixed
+    }
+}
+
+/// `1 thing`, `2 things`.
+pub fn count(n: u64, thing: &str) -> String {
+    if n == 1 { format!("1 {thing}") } else { format!("{n} {thing}s") }
+}
+
+/// `[batch 8, seq 32]`, or `scalar`.
+pub fn dims(dims: &[Dim]) -> String {
+    if dims.is_empty() {
+        return "scalar".to_owned();
+    }
+    let one = |dim: &Dim| match &dim.name {
+        Some(name) => format!("{name} {}", dim.size),
+        None => dim.size.to_string(),
+    };
+    format!("[{}]", dims.iter().map(one).collect::<Vec<_>>().join(", "))
+}
+
+/// The statistics of a tensor in one line, without what only a replay can tell of it.
+pub fn statistics(summary: &Summary) -> String {
+    const DIGITS: usize = 6;
+    let optional = |x: Option<f64>| x.map_or("none".to_owned(), |x| short(x, DIGITS));
+    format!(
+        "norm {}  min {}  max {}  mean {}  zeros {}  {}  {}",
+        short(summary.norm, DIGITS),
+        optional(summary.min),
+        optional(summary.max),
+        optional(summary.mean),
+        summary.zeros,
+        none_hoped("NaN", summary.nan),
+        none_hoped("Inf", summary.inf)
+    )
+}
+
+/// `NAME N`, in the colour of failure unless N is 0.
+pub fn none_hoped(name: &str, number: u64) -> String {
+    let style = if number > 0 { RED } else { Style::new() };
+    format!("{style}{name} {number}{style:#}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_as_short_as_their_digits_allow() {
+        let cases = [
+            (0.0, "0"),
+            (1.0, "1"),
+            (-0.00446295, "-0.00446295"),
+            (1.847_477_8, "1.84748"),
+            (6.41e-13, "6.41e-13"),
+            (123_456.7, "123457"),
+            (1e20, "1e20"),
+            (f64::NAN, "NaN"),
+            (f64::NEG_INFINITY, "-inf"),
+        ];
+        for (x, text) in cases {
+            assert_eq!(short(x, 6), text);
+        }
+    }
+}
