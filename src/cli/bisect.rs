@@ -1,0 +1,240 @@
+//! `replay bisect FIXTURE... --good REV... --bad REV...`: finds the first bad commit.
+
+use std::collections::BTreeSet;
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+
+use ::replay::bisect::{Answer, Conclusion, LogEntry, LogMark, git_bisect_log};
+use ::replay::history::{Commit, History};
+use ::replay::hunt::{Ending, Event, Hunt, HuntError, On, Report, Target};
+use ::replay::report;
+use anstream::{print, println};
+use anyhow::Context;
+use clap::ValueEnum;
+
+use super::error::{CliResult, Complaint};
+use super::exit;
+use super::progress::Progress;
+use super::project::Project;
+use super::replay::Format;
+use super::session::GlobalArgs;
+
+/// More jobs than this save no rounds that would be noticed.
+const MOST_JOBS: usize = 8;
+
+/// What to search for, and where.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Folders of captured tensors; a commit is bad if it is on any of them
+    #[arg(required = true, value_name = "FIXTURE")]
+    fixtures: Vec<PathBuf>,
+    /// Revisions without the defect; outputs are compared with those of the first
+    #[arg(long, required = true, num_args = 1.., value_name = "REV")]
+    good: Vec<String>,
+    /// Revisions with the defect
+    #[arg(long, required = true, num_args = 1.., value_name = "REV")]
+    bad: Vec<String>,
+    /// What makes a commit bad
+    #[arg(long, value_enum, default_value = "wrong", value_name = "WHAT")]
+    on: OnArg,
+    /// Commits that are tested at a time [default: one a core, at most 8]
+    #[arg(long, value_name = "N")]
+    jobs: Option<NonZeroUsize>,
+    /// Follow only the first parent of merges
+    #[arg(long)]
+    first_parent: bool,
+    /// Write what `git bisect replay` accepts to FILE
+    #[arg(long, value_name = "FILE")]
+    log: Option<PathBuf>,
+    /// How the result is written; JSON is one event a line
+    #[arg(long, value_enum, default_value = "text", value_name = "FORMAT")]
+    format: Format,
+}
+
+/// What makes a commit bad.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum OnArg {
+    /// An output beyond noise and not closer to the truth, or a failure
+    Wrong,
+    /// An output beyond noise, or a failure
+    Changed,
+    /// An output with other bits, or a failure
+    Bits,
+    /// A failure
+    Failed,
+}
+
+impl From<OnArg> for On {
+    fn from(on: OnArg) -> On {
+        match on {
+            OnArg::Wrong => On::Wrong,
+            OnArg::Changed => On::Changed,
+            OnArg::Bits => On::Bits,
+            OnArg::Failed => On::Failed,
+        }
+    }
+}
+
+/// Searches, and prints the answer.
+pub fn run(args: &Args, global: &GlobalArgs) -> CliResult {
+    let progress = Progress::start();
+    progress.say("reading the history");
+    let (history, targets) = open(&args.fixtures, global)?;
+    let resolve = |revs: &[String]| -> anyhow::Result<Vec<Commit>> {
+        Ok(revs.iter().map(|rev| history.resolve(rev)).collect::<Result<_, _>>()?)
+    };
+    let (good, bad) = (resolve(&args.good)?, resolve(&args.bad)?);
+    let hunt = hunt(&history, targets, args.on.into(), args.jobs, args.first_parent, global)?;
+    let mut watcher = Watcher { progress: &progress, format: args.format, busy: BTreeSet::new() };
+    let report = hunt.search(&good, &bad, &mut |event| watcher.hear(&event)).map_err(plain)?;
+    drop(progress);
+    if let Some(path) = &args.log {
+        let text = log_text(&report, args.first_parent);
+        std::fs::write(path, text)
+            .with_context(|| format!("cannot write the log to {}", path.display()))?;
+    }
+    match args.format {
+        Format::Json => println!("{}", report::bisect_json(&report)),
+        _ => print!("{}", report::bisect(&report)),
+    }
+    Ok(match report.ending() {
+        Ending::Found => exit::SUCCESS,
+        Ending::Hidden => exit::UNTESTABLE,
+        Ending::Refused => exit::FAILED,
+    })
+}
+
+/// Loads the fixtures, which must share a history.
+pub fn open(fixtures: &[PathBuf], global: &GlobalArgs) -> anyhow::Result<(History, Vec<Target>)> {
+    let cache = global.cache()?;
+    let mut history: Option<(History, &Path)> = None;
+    let mut targets = Vec::new();
+    for path in fixtures {
+        let Project { subject, history: own, spec, .. } = Project::open(path, &cache)?;
+        match &history {
+            None => history = Some((own, path)),
+            Some((known, first)) if known.path() != own.path() => {
+                return Err(Complaint {
+                    message: format!(
+                        "{} and {} are of different histories: {} and {}",
+                        first.display(),
+                        path.display(),
+                        known.path().display(),
+                        own.path().display()
+                    ),
+                    hint: Some("search each of them by itself".to_owned()),
+                }
+                .into());
+            }
+            Some(_) => {}
+        }
+        targets.push(Target { subject: subject.into(), spec });
+    }
+    let (history, _) = history.context("no fixture was named")?;
+    Ok((history, targets))
+}
+
+/// Puts together what a search needs; the cores are shared by the jobs.
+pub fn hunt<'h>(
+    history: &'h History,
+    targets: Vec<Target>,
+    on: On,
+    jobs: Option<NonZeroUsize>,
+    first_parent: bool,
+    global: &GlobalArgs,
+) -> anyhow::Result<Hunt<'h>> {
+    let cores = global.threads();
+    let jobs = jobs.or(NonZeroUsize::new(cores.clamp(1, MOST_JOBS))).unwrap_or(NonZeroUsize::MIN);
+    let threads = (cores / jobs).max(1);
+    let replayer = global.replayer_with(threads, global.fresh)?.into();
+    let repeater = global.replayer_with(threads, true)?.into();
+    Ok(Hunt { history, targets, replayer, repeater, on, jobs, first_parent })
+}
+
+/// Tells what happens while it happens.
+struct Watcher<'p> {
+    progress: &'p Progress,
+    format: Format,
+    busy: BTreeSet<String>,
+}
+
+impl Watcher<'_> {
+    fn hear(&mut self, event: &Event) {
+        if self.format == Format::Json {
+            println!("{}", report::event_json(event));
+        }
+        match event {
+            Event::Planned { commits, candidates, jobs } => {
+                self.progress.expect(*candidates);
+                self.note(&format!(
+                    "{candidates} of {commits} commits change a kernel, {jobs} tested at a time"
+                ));
+            }
+            Event::Started { commit, state } => {
+                self.busy.insert(commit.short.clone());
+                self.show(state.candidates, state.rounds);
+            }
+            Event::Tested { commit, answer, seen, state } => {
+                self.busy.remove(&commit.short);
+                self.show(state.candidates, state.rounds);
+                self.note(&report::tested_line(commit, *answer, seen));
+            }
+            Event::Flaky { commit } => {
+                self.busy.clear();
+                self.note(&format!(
+                    "{} does not always show the same: tests are repeated and counted",
+                    commit.short
+                ));
+            }
+        }
+    }
+
+    fn show(&self, left: usize, rounds: u32) {
+        let busy: Vec<&str> = self.busy.iter().map(String::as_str).collect();
+        self.progress.left(left);
+        self.progress.say(format!(
+            "{left} commits left, about {rounds} rounds; testing {}",
+            busy.join(", ")
+        ));
+    }
+
+    fn note(&self, line: &str) {
+        self.progress.note(line);
+    }
+}
+
+/// The error itself, which knows its hint and whose fault it is.
+pub fn plain(error: HuntError) -> anyhow::Error {
+    match error {
+        HuntError::History(error) => error.into(),
+        HuntError::Replay(error) => error.into(),
+        error => error.into(),
+    }
+}
+
+/// The tests in the form of `git bisect log`.
+fn log_text(report: &Report, first_parent: bool) -> String {
+    let ids: Vec<(LogMark, String, String)> = report
+        .tested
+        .iter()
+        .filter_map(|tested| {
+            let commit = report.commit(tested.commit)?;
+            let mark = match tested.answer {
+                Answer::Good => LogMark::Good,
+                Answer::Bad => LogMark::Bad,
+                Answer::Skip | Answer::Other => LogMark::Skip,
+            };
+            Some((mark, commit.id.to_string(), commit.subject.clone()))
+        })
+        .collect();
+    let entries: Vec<LogEntry> =
+        ids.iter().map(|(mark, id, subject)| LogEntry { mark: *mark, id, subject }).collect();
+    let culprit = match report.conclusion {
+        Conclusion::Found { culprit, .. } | Conclusion::Probable { culprit, .. } => {
+            report.commit(culprit).map(|commit| (commit.id.to_string(), commit.subject.as_str()))
+        }
+        _ => None,
+    };
+    let culprit = culprit.as_ref().map(|(id, subject)| (id.as_str(), *subject));
+    git_bisect_log(&entries, culprit, first_parent)
+}

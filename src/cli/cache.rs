@@ -1,0 +1,87 @@
+//! `replay cache`: where it is, what it takes, how to shrink it.
+
+use std::time::Duration;
+
+use clap::Subcommand;
+
+use super::error::CliResult;
+use super::exit;
+use super::session::{GlobalArgs, cache_folder};
+
+/// What to do with the cache.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    action: Option<Action>,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// Print the folder
+    Path,
+    /// Remove entries older than a number of days
+    Gc {
+        /// Entries written within this many days are kept
+        #[arg(long, default_value_t = 30, value_name = "DAYS")]
+        days: u32,
+    },
+    /// Remove everything
+    Clear,
+}
+
+/// Does it.
+pub fn run(args: &Args, global: &GlobalArgs) -> CliResult {
+    if let Some(Action::Path) = args.action {
+        println!("{}", cache_folder()?.display());
+        return Ok(exit::SUCCESS);
+    }
+    let cache = global.cache()?;
+    match args.action {
+        Some(Action::Gc { days }) => {
+            let age = Duration::from_secs(u64::from(days) * 24 * 60 * 60);
+            let removed = cache.collect(age)?;
+            println!("removed {} entries, {}", removed.entries, size(removed.bytes));
+        }
+        Some(Action::Clear) => {
+            cache.clear()?;
+            println!("cleared {}", cache.root().display());
+        }
+        _ => {
+            println!("{}", cache.root().display());
+            for (kind, usage) in cache.usage()? {
+                println!(
+                    "  {:11} {:>7} entries  {:>10}",
+                    kind.name(),
+                    usage.entries,
+                    size(usage.bytes)
+                );
+            }
+        }
+    }
+    Ok(exit::SUCCESS)
+}
+
+/// Bytes for people.
+pub fn size(bytes: u64) -> String {
+    const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
+    let mut value = bytes as f64;
+    let mut unit = 0;
+    while value >= 1024.0 && unit + 1 < UNITS.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    if unit == 0 { format!("{bytes} B") } else { format!("{value:.1} {}", UNITS[unit]) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::size;
+
+    #[test]
+    fn sizes_are_in_the_largest_unit_that_fits() {
+        assert_eq!(size(0), "0 B");
+        assert_eq!(size(1023), "1023 B");
+        assert_eq!(size(1536), "1.5 KiB");
+        assert_eq!(size(3 << 30), "3.0 GiB");
+    }
+}

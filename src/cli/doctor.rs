@@ -1,0 +1,152 @@
+//! `replay doctor`: compilers, cache, memory; what works here and what to do about the rest.
+
+use ::replay::cache::Cache;
+use ::replay::compile::Compiler;
+use ::replay::runtime::gpu::{self, Nvrtc, SearchPath};
+use anstream::println;
+use anstyle::{AnsiColor, Color, Style};
+
+use super::cache::size;
+use super::error::CliResult;
+use super::exit;
+use super::session::{GlobalArgs, cache_folder, compiler, search_path};
+
+/// Nothing to choose.
+#[derive(Debug, clap::Args)]
+pub struct Args {}
+
+/// One line of the report.
+struct Finding {
+    what: &'static str,
+    works: bool,
+    needed: bool,
+    detail: String,
+    advice: Option<String>,
+}
+
+/// Looks at everything; exit code 0 if what replays on the CPU need is there.
+pub fn run(_args: &Args, global: &GlobalArgs) -> CliResult {
+    let mut findings = vec![main_compiler(), cache(), processor(global)];
+    for name in ["g++", "clang++"] {
+        if let Ok(found) = Compiler::find(Some(name)) {
+            findings.push(Finding {
+                what: "also here",
+                works: true,
+                needed: false,
+                detail: format!("{name}: {}", found.version()),
+                advice: None,
+            });
+        }
+    }
+    findings.extend(gpus());
+    findings.extend(device_compiler(&search_path()));
+    for finding in &findings {
+        print(finding);
+    }
+    let usable = findings.iter().all(|finding| finding.works || !finding.needed);
+    Ok(if usable { exit::SUCCESS } else { exit::NOT_ABOUT_THE_KERNEL })
+}
+
+fn print(finding: &Finding) {
+    let (colour, mark) = match (finding.works, finding.needed) {
+        (true, _) => (AnsiColor::Green, "ok"),
+        (false, true) => (AnsiColor::Red, "missing"),
+        (false, false) => (AnsiColor::Yellow, "none"),
+    };
+    let style = Style::new().bold().fg_color(Some(Color::Ansi(colour)));
+    println!("{style}{mark:8}{style:#}{:14}{}", finding.what, finding.detail);
+    if let Some(advice) = &finding.advice {
+        println!("{:22}{advice}", "");
+    }
+}
+
+fn main_compiler() -> Finding {
+    let (works, detail, advice) = match compiler() {
+        Ok(found) => (true, format!("{}: {}", found.name(), found.version()), None),
+        Err(error) => (false, format!("{error:#}"), Some("apt install g++, or set CXX".to_owned())),
+    };
+    Finding { what: "C++ compiler", works, needed: true, detail, advice }
+}
+
+fn cache() -> Finding {
+    let opened = cache_folder().and_then(|folder| {
+        let cache = Cache::open(&folder)?;
+        // Opening finds folders that exist; only writing shows that they can be written.
+        cache.scratch()?;
+        Ok(cache)
+    });
+    let (works, detail, advice) = match opened {
+        Ok(cache) => {
+            let total: u64 =
+                cache.usage().unwrap_or_default().iter().map(|(_, usage)| usage.bytes).sum();
+            (true, format!("{}, {}", cache.root().display(), size(total)), None)
+        }
+        Err(error) => {
+            let advice = "set REPLAY_CACHE_DIR to a folder that can be written".to_owned();
+            (false, format!("{error:#}"), Some(advice))
+        }
+    };
+    Finding { what: "cache", works, needed: true, detail, advice }
+}
+
+/// The driver and what it drives.
+fn gpus() -> Vec<Finding> {
+    let finding =
+        |works, detail, advice| Finding { what: "GPU", works, needed: false, detail, advice };
+    match gpu::devices() {
+        Err(error) => vec![finding(false, error.to_string(), error.hint())],
+        Ok(devices) if devices.is_empty() => {
+            vec![finding(false, "the driver works and finds no device".to_owned(), None)]
+        }
+        Ok(devices) => devices
+            .iter()
+            .map(|device| {
+                let memory = size(device.memory_bytes as u64);
+                let detail = format!(
+                    "cuda:{}: {}, {}, {memory}",
+                    device.ordinal,
+                    device.describe(),
+                    device.architecture
+                );
+                finding(true, detail, None)
+            })
+            .collect(),
+    }
+}
+
+/// NVRTC and the headers that go with it.
+fn device_compiler(search: &SearchPath) -> Vec<Finding> {
+    let finding =
+        |what, works, detail, advice| Finding { what, works, needed: false, detail, advice };
+    match Nvrtc::find(search) {
+        Err(error) => vec![finding("NVRTC", false, error.to_string(), error.hint())],
+        Ok(nvrtc) => {
+            let (major, minor) = nvrtc.version();
+            let detail = format!("{major}.{minor}, {}", nvrtc.path().display());
+            let folders = search.header_folders(nvrtc.path());
+            let list: Vec<String> = folders.iter().map(|f| f.display().to_string()).collect();
+            let headers = match list.is_empty() {
+                false => finding("CUDA headers", true, list.join(", "), None),
+                true => {
+                    let advice = "pip install nvidia-cuda-runtime nvidia-cuda-cccl; without them \
+                                  kernels cannot include cuda_fp16.h and its like";
+                    let detail = "none beside NVRTC and in CUDA's usual folders".to_owned();
+                    finding("CUDA headers", false, detail, Some(advice.to_owned()))
+                }
+            };
+            vec![finding("NVRTC", true, detail, None), headers]
+        }
+    }
+}
+
+fn processor(global: &GlobalArgs) -> Finding {
+    let limits = global.limits();
+    let detail = format!(
+        "{}, {} threads, at most {} and {} s a replay",
+        std::env::consts::ARCH,
+        global.threads(),
+        size(limits.memory_bytes),
+        limits.timeout.as_secs_f64()
+    );
+    Finding { what: "CPU", works: true, needed: true, detail, advice: None }
+}

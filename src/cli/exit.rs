@@ -1,0 +1,66 @@
+//! Exit codes, as `git bisect run` understands them, and what ends the process early.
+
+use std::process::ExitCode;
+
+/// Nothing diverged, nothing failed.
+pub const SUCCESS: u8 = 0;
+/// Something diverged or failed.
+pub const FAILED: u8 = 1;
+/// The revision cannot be tested: it does not build, or the call does not fit.
+pub const UNTESTABLE: u8 = 125;
+/// Not about the kernel: usage, a bad fixture, no repository, the machine.
+pub const NOT_ABOUT_THE_KERNEL: u8 = 128;
+/// Interrupted by the user.
+pub const INTERRUPTED: u8 = 130;
+
+/// The worse of two codes, for several fixtures at once.
+pub fn worse(one: u8, other: u8) -> u8 {
+    let badness = |code: u8| match code {
+        SUCCESS => 0,
+        UNTESTABLE => 1,
+        FAILED => 2,
+        _ => 3,
+    };
+    if badness(other) > badness(one) { other } else { one }
+}
+
+/// Prints clap's message; its own exit code 2 would blame an innocent commit in a bisection.
+pub fn usage(error: &clap::Error) -> ExitCode {
+    // Where neither stream can be written there is nobody to tell.
+    let _ = error.print();
+    if error.use_stderr() { NOT_ABOUT_THE_KERNEL.into() } else { SUCCESS.into() }
+}
+
+/// Ends with [`INTERRUPTED`] on Ctrl-C; child processes end with their parent.
+#[allow(unsafe_code)]
+pub fn on_interrupt() {
+    extern "C" fn interrupted(_: i32) {
+        const SHOW_CURSOR: &[u8] = b"\x1b[?25h";
+        // SAFETY: isatty, write and _exit may be called from a signal handler.
+        unsafe {
+            if libc::isatty(libc::STDERR_FILENO) == 1 {
+                libc::write(libc::STDERR_FILENO, SHOW_CURSOR.as_ptr().cast(), SHOW_CURSOR.len());
+            }
+            libc::_exit(INTERRUPTED.into());
+        }
+    }
+    // SAFETY: the handler does only what a signal handler may do.
+    unsafe {
+        libc::signal(libc::SIGINT, interrupted as *const () as libc::sighandler_t);
+        // A reader that closes the pipe ends the output, as for any command-line tool.
+        libc::signal(libc::SIGPIPE, libc::SIG_DFL);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_worst_of_several_fixtures_decides() {
+        assert_eq!(worse(SUCCESS, UNTESTABLE), UNTESTABLE);
+        assert_eq!(worse(FAILED, UNTESTABLE), FAILED);
+        assert_eq!(worse(FAILED, NOT_ABOUT_THE_KERNEL), NOT_ABOUT_THE_KERNEL);
+        assert_eq!(worse(SUCCESS, SUCCESS), SUCCESS);
+    }
+}

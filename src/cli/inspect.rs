@@ -1,0 +1,161 @@
+//! `replay inspect`: what a fixture holds, and whether it is whole.
+
+use std::path::{Path, PathBuf};
+
+use ::replay::fixture::{Fixture, Input};
+use ::replay::report::{dims, statistics};
+use ::replay::summary::summarize;
+use ::replay::tensor::{DType, TensorView};
+use anstream::println;
+use anstyle::Style;
+
+use super::cache::size;
+use super::error::{self, CliResult};
+use super::exit;
+use super::shift::{Shift, shift};
+
+/// What to look at.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Folders of captured tensors
+    #[arg(required = true, value_name = "FIXTURE")]
+    fixtures: Vec<PathBuf>,
+}
+
+const BOLD: Style = Style::new().bold();
+
+/// Shows each fixture; one that is broken does not hide the others.
+pub fn run(args: &Args) -> CliResult {
+    let mut code = exit::SUCCESS;
+    for (number, path) in args.fixtures.iter().enumerate() {
+        if number > 0 {
+            println!();
+        }
+        let shown = Fixture::load(path).map_err(Into::into).and_then(|fixture| show(&fixture));
+        if let Err(error) = shown {
+            error::print(&error);
+            code = exit::worse(code, error::exit_code(&error));
+        }
+    }
+    Ok(code)
+}
+
+fn show(fixture: &Fixture) -> anyhow::Result<()> {
+    println!("{BOLD}{}{BOLD:#}", fixture.name);
+    if let Some(description) = &fixture.description {
+        println!("{description}");
+    }
+    println!("\n{BOLD}harness{BOLD:#}  {}", display_path(&fixture.harness.path));
+    let sizes: Vec<String> =
+        fixture.sizes.iter().map(|(name, size)| format!("{name} {size}")).collect();
+    println!("{BOLD}sizes{BOLD:#}    {}", sizes.join(", "));
+    for (key, value) in fixture.provenance.entries() {
+        println!("{BOLD}{key:8}{BOLD:#} {value}");
+    }
+    println!("\n{BOLD}files{BOLD:#}");
+    for file in &fixture.files {
+        let checked = match file.blake3 {
+            Some(hash) => format!("blake3 {}... as recorded", &hash.to_hex()[..16]),
+            None => "no hash recorded".to_owned(),
+        };
+        let shard = file.shard.as_ref();
+        let shard = shard.map_or(String::new(), |s| format!(", part {} along {}", s.order, s.axis));
+        println!("  {}  {}, {checked}{shard}", file.path.display(), size(file.len));
+    }
+    println!("\n{BOLD}inputs{BOLD:#}");
+    for input in &fixture.inputs {
+        show_input(input)?;
+    }
+    for line in shifts(&fixture.inputs)? {
+        println!("  {line}");
+    }
+    println!("\n{BOLD}outputs{BOLD:#}");
+    for output in &fixture.outputs {
+        let gradient = output.gradient_of.as_ref();
+        let gradient = gradient.map_or(String::new(), |of| format!("  gradient of {of}"));
+        println!("  {:12}  {:5} {}{gradient}", output.name, output.dtype, dims(&output.dims));
+    }
+    println!("\ncontent  {}", fixture.content_hash()?.to_hex());
+    Ok(())
+}
+
+fn show_input(input: &Input) -> anyhow::Result<()> {
+    let head = format!("  {:12}  {:5} {}", input.name, input.dtype, dims(&input.dims));
+    if !input.present {
+        println!("{head}  absent: the call sees a null pointer");
+        return Ok(());
+    }
+    let packed = input.packed()?;
+    let shape = input.shape();
+    let view = TensorView { dtype: input.dtype, shape: &shape, bytes: &packed };
+    let summary = summarize(&view, None);
+    println!("{head}  {}", summary.checksum);
+    println!("  {:12}  {}", "", statistics(&summary));
+    for note in notes(input) {
+        println!("  {:12}  {note}", "");
+    }
+    Ok(())
+}
+
+/// Which integer inputs are others, shifted by one: the targets of a language model.
+fn shifts(inputs: &[Input]) -> anyhow::Result<Vec<String>> {
+    let whole =
+        |input: &&Input| input.present && !input.dtype.is_float() && input.dtype != DType::Bool;
+    let mut lines = Vec::new();
+    for tokens in inputs.iter().filter(whole) {
+        for next in inputs.iter().filter(whole).filter(|next| next.dims == tokens.dims) {
+            let (left, right) = (tokens.packed()?, next.packed()?);
+            let shape = tokens.shape();
+            let view =
+                |input: &Input, bytes| TensorView { dtype: input.dtype, shape: &shape, bytes };
+            if tokens.name != next.name
+                && let Some(found) = shift(&view(tokens, &left), &view(next, &right))
+            {
+                lines.push(describe(tokens, next, &found));
+            }
+        }
+    }
+    Ok(lines)
+}
+
+fn describe(tokens: &Input, next: &Input, found: &Shift) -> String {
+    let along = tokens.dims.last().and_then(|dim| dim.name.as_deref());
+    let along = along.map_or(String::new(), |name| format!(" along {name}"));
+    let except = found.first.as_ref().map_or(String::new(), |first| {
+        format!(", except at {} of {} places, first at {first:?}", found.differ, found.of)
+    });
+    format!("{} is {} shifted by one{along}{except}", next.name, tokens.name)
+}
+
+/// A path without the detours by which it was named, from the current folder if it lies there.
+fn display_path(path: &Path) -> String {
+    let here = std::env::current_dir().and_then(std::fs::canonicalize);
+    let Ok(full) = std::fs::canonicalize(path) else { return path.display().to_string() };
+    match here.ok().and_then(|here| full.strip_prefix(here).ok().map(Path::to_owned)) {
+        Some(short) => short.display().to_string(),
+        None => full.display().to_string(),
+    }
+}
+
+/// What is special about how an input is kept.
+fn notes(input: &Input) -> Vec<String> {
+    let mut notes = Vec::new();
+    if input.widened {
+        notes.push(format!("kept as f32, narrowed to {} without loss", input.dtype));
+    }
+    if let Some(strides) = &input.strides {
+        notes.push(format!(
+            "strides {strides:?} in a buffer of {} elements",
+            input.storage_elements()
+        ));
+    }
+    if let Some(shards) = &input.shards {
+        let how = match &shards.axis {
+            Some(axis) => format!("put together from {} parts along {axis}", shards.count),
+            None => format!("the same in {} files", shards.count),
+        };
+        let whole = if shards.whole { ", equal to the whole bit for bit" } else { "" };
+        notes.push(format!("{how}{whole}"));
+    }
+    notes
+}

@@ -1,0 +1,54 @@
+//! `replay log FIXTURE... RANGE`: every commit at which an output changes.
+
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+
+use ::replay::hunt::{On, survey_range};
+use ::replay::report;
+use anstream::{print, println};
+
+use super::bisect::{hunt, open, plain};
+use super::error::{CliResult, Complaint};
+use super::exit;
+use super::progress::Progress;
+use super::replay::Format;
+use super::session::GlobalArgs;
+
+/// Where to look.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Folders of captured tensors, then commits as `git log` takes them, such as A..B
+    #[arg(required = true, num_args = 2.., value_names = ["FIXTURE", "RANGE"])]
+    words: Vec<String>,
+    /// Commits that are replayed at a time [default: one a core, at most 8]
+    #[arg(long, value_name = "N")]
+    jobs: Option<NonZeroUsize>,
+    /// Follow only the first parent of merges
+    #[arg(long)]
+    first_parent: bool,
+    /// How the result is written
+    #[arg(long, value_enum, default_value = "text", value_name = "FORMAT")]
+    format: Format,
+}
+
+/// Replays every variant of the range; exit code 0 whatever it finds, for it is a report.
+pub fn run(args: &Args, global: &GlobalArgs) -> CliResult {
+    let [fixtures @ .., range] = args.words.as_slice() else {
+        return Err(Complaint { message: "log needs a range".to_owned(), hint: None }.into());
+    };
+    let fixtures: Vec<PathBuf> = fixtures.iter().map(PathBuf::from).collect();
+    let progress = Progress::start();
+    progress.say("reading the history");
+    let (history, targets) = open(&fixtures, global)?;
+    let hunt = hunt(&history, targets, On::Changed, args.jobs, args.first_parent, global)?;
+    let found = survey_range(&hunt, range, &mut |commit, done, all| {
+        progress.say(format!("replaying {}, {} of {all}", commit.short, done + 1));
+    })
+    .map_err(plain)?;
+    drop(progress);
+    match args.format {
+        Format::Json => println!("{}", serde_json::to_string_pretty(&report::log_json(&found))?),
+        _ => print!("{}", report::log(&found)),
+    }
+    Ok(exit::SUCCESS)
+}

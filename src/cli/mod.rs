@@ -1,0 +1,172 @@
+//! The command line: the only place that prints, colours, reads the environment, or knows an
+//! exit code. A file per command, its arguments beside the function that uses them.
+
+mod accept;
+mod bisect;
+mod cache;
+mod diff;
+mod doctor;
+mod draft;
+mod error;
+mod exit;
+mod gradcheck;
+mod init;
+mod inspect;
+mod keys;
+mod log;
+mod progress;
+mod project;
+mod reject;
+mod replay;
+mod review;
+mod session;
+mod shift;
+mod snapshot;
+
+use std::process::ExitCode;
+
+use ::replay::worker;
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+
+use self::error::CliResult;
+use self::session::GlobalArgs;
+
+/// Replays captured inputs through the loss and gradient kernels of any revision.
+#[derive(Debug, Parser)]
+#[command(
+    name = "replay",
+    version,
+    args_conflicts_with_subcommands = true,
+    arg_required_else_help = true,
+    subcommand_negates_reqs = true,
+    override_usage = "replay [OPTIONS] FIXTURE... [--rev REV]\n       replay <COMMAND>",
+    after_help = AFTER_HELP,
+    disable_help_subcommand = true
+)]
+struct Cli {
+    #[command(flatten)]
+    replay: replay::Args,
+    #[command(flatten)]
+    global: GlobalArgs,
+    #[command(subcommand)]
+    command: Option<Command>,
+}
+
+const AFTER_HELP: &str = "\
+Examples:
+  replay fixtures/step0 --rev 396b00e   one captured step through the kernels of one commit
+  replay fixtures/step0                 through the files of the working tree, committed or not
+  replay fixtures/* --format json       every fixture, for programs
+  replay diff fixtures/step0 A B        two commits, tensor by tensor
+  replay bisect fixtures/step0 --good A --bad B
+                                        the commit that broke it
+  replay log fixtures/step0 A..B        every commit at which an output changes
+  replay inspect fixtures/step0         what a fixture holds, and whether it is whole
+  replay init                           a first replay.toml for this repository
+  replay doctor                         what works on this machine
+
+A fixture is a folder with captured tensors (*.safetensors) and fixture.toml, which names the
+harness: replay.toml says which sources are compiled and how they are called. Sources come from
+the object database of the harness's repository; your checkout is never touched. Results go to
+stdout, everything else to stderr.
+
+Exit codes, made for `git bisect run replay FIXTURE`:
+  0    nothing diverged, nothing failed
+  1    diverged, or failed: launch error, crash, timeout, NaN, unwritten or poisoned output
+  125  untestable: the revision does not build, or no call of the harness fits it
+  128  not about the kernel: usage, a bad fixture, no repository, no compiler
+  130  interrupted
+
+A fixture folder that is named like a command is reached as ./NAME.";
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Find the commit that broke a kernel
+    Bisect(bisect::Args),
+    /// Show every commit at which an output changes, with its verdict against the one before
+    Log(log::Args),
+    /// Compare two revisions, tensor by tensor and slice by slice
+    Diff(diff::Args),
+    /// Hold the gradients against the loss, by finite differences on the float64 shadow
+    Gradcheck(gradcheck::Args),
+    /// Show pending snapshots one by one, to accept or reject them
+    Review(review::Args),
+    /// Accept pending snapshots
+    Accept(accept::Args),
+    /// Reject pending snapshots
+    Reject(reject::Args),
+    /// Show the tensors of a fixture: dtypes, shapes, statistics, provenance, integrity
+    Inspect(inspect::Args),
+    /// Write a first replay.toml for the CUDA sources of this repository
+    Init(init::Args),
+    /// Show what works on this machine, and what to do about the rest
+    Doctor(doctor::Args),
+    /// Show, shrink or clear the cache
+    Cache(cache::Args),
+}
+
+/// Whether this process was started by another of its kind, to make one replay.
+pub fn is_worker() -> bool {
+    std::env::args_os().nth(1).is_some_and(|argument| argument == worker::CHILD_ARGUMENT)
+}
+
+/// Makes the one replay that the parent process asks for.
+pub fn work() -> ExitCode {
+    ExitCode::from(worker::run_child() as u8)
+}
+
+/// Does what the command line says.
+pub fn run() -> ExitCode {
+    exit::on_interrupt();
+    let matches = match Cli::command().try_get_matches() {
+        Ok(matches) => matches,
+        Err(error) => return exit::usage(&error),
+    };
+    let cli = match Cli::from_arg_matches(&matches) {
+        Ok(cli) => cli,
+        Err(error) => return exit::usage(&error),
+    };
+    match dispatch(cli) {
+        Ok(code) => ExitCode::from(code),
+        Err(error) => {
+            error::print(&error);
+            ExitCode::from(error::exit_code(&error))
+        }
+    }
+}
+
+fn dispatch(cli: Cli) -> CliResult {
+    match cli.command {
+        None => replay::run(&cli.replay, &cli.global),
+        Some(Command::Bisect(args)) => bisect::run(&args, &cli.global),
+        Some(Command::Log(args)) => log::run(&args, &cli.global),
+        Some(Command::Diff(args)) => diff::run(&args, &cli.global),
+        Some(Command::Gradcheck(args)) => gradcheck::run(&args, &cli.global),
+        Some(Command::Review(args)) => review::run(&args),
+        Some(Command::Accept(args)) => accept::run(&args),
+        Some(Command::Reject(args)) => reject::run(&args),
+        Some(Command::Inspect(args)) => inspect::run(&args),
+        Some(Command::Init(args)) => init::run(&args),
+        Some(Command::Doctor(args)) => doctor::run(&args, &cli.global),
+        Some(Command::Cache(args)) => cache::run(&args, &cli.global),
+    }
+}
+
+/// The command whose name is nearly `word`.
+fn nearest_command(word: &str) -> Option<String> {
+    let command = Cli::command();
+    let distance = |name: &str| strsim::damerau_levenshtein(word, name);
+    let near = command.get_subcommands().map(clap::Command::get_name);
+    let near = near.min_by_key(|name| distance(name))?;
+    (distance(near) <= 2 && distance(near) < word.len()).then(|| near.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+}

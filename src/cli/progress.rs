@@ -1,0 +1,56 @@
+//! What a user sees while something takes long: one line on standard error, on a terminal only.
+
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+/// A line that says what happens now, and goes when it is dropped.
+pub struct Progress(ProgressBar);
+
+impl Progress {
+    /// A line for something whose length is not known.
+    pub fn start() -> Progress {
+        let bar = ProgressBar::new_spinner();
+        let style = ProgressStyle::with_template("{spinner} {msg} {elapsed:.dim}");
+        Progress(shown(bar.with_style(style.expect("the template is right"))))
+    }
+
+    /// Says what happens now.
+    pub fn say(&self, message: impl Into<String>) {
+        self.0.set_message(message.into());
+    }
+
+    /// Turns the line into a bar for a search among `candidates`.
+    pub fn expect(&self, candidates: usize) {
+        let template = "{spinner} {bar:24} {msg} {elapsed:.dim}";
+        let style = ProgressStyle::with_template(template).expect("the template is right");
+        self.0.set_style(style);
+        self.0.set_length(candidates.max(1).ilog2().into());
+    }
+
+    /// Moves the bar to where `candidates` are left.
+    pub fn left(&self, candidates: usize) {
+        let left = u64::from(candidates.max(1).ilog2());
+        self.0.set_position(self.0.length().unwrap_or(left).saturating_sub(left));
+    }
+
+    /// Prints a line that stays, above the one that moves.
+    pub fn note(&self, line: &str) {
+        self.0.suspend(|| anstream::eprintln!("{line}"));
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        self.0.finish_and_clear();
+    }
+}
+
+/// Hides `bar` where nobody watches.
+fn shown(bar: ProgressBar) -> ProgressBar {
+    if std::env::var_os("CI").is_some() {
+        bar.set_draw_target(ProgressDrawTarget::hidden());
+    }
+    bar.enable_steady_tick(Duration::from_millis(120));
+    bar
+}

@@ -1,0 +1,86 @@
+//! From a fixture and a revision to sources: opens the harness's repository.
+
+use std::path::{Path, PathBuf};
+
+use ::replay::cache::Cache;
+use ::replay::fixture::Fixture;
+use ::replay::history::{Commit, CommitId, History, SourceSet, SourceSpec, source_set_from_dir};
+use ::replay::replay::Subject;
+
+use crate::cli::error::Complaint;
+
+/// A fixture with the history of the kernels that it fits.
+pub struct Project {
+    /// The fixture.
+    pub subject: Subject,
+    /// The repository or bundle.
+    pub history: History,
+    /// What of a revision is compiled.
+    pub spec: SourceSpec,
+    /// Where the files of the working tree lie, if there is one.
+    root: Option<PathBuf>,
+}
+
+/// A revision that was asked for, with its sources.
+pub struct Target {
+    /// The commit; none for the working tree.
+    pub commit: Option<Commit>,
+    /// Its sources.
+    pub sources: SourceSet,
+}
+
+impl Project {
+    /// Loads the fixture at `path` and opens the repository of its harness.
+    pub fn open(path: &Path, cache: &Cache) -> anyhow::Result<Project> {
+        let fixture = Fixture::load(path)?;
+        let harness = &fixture.harness;
+        let history = match &harness.repository {
+            Some(repository) => History::open_with_cache(repository, cache.root())?,
+            None => History::discover(&harness.path)?,
+        };
+        let spec = SourceSpec {
+            sources: harness.sources.clone(),
+            include: harness.include.clone(),
+            prefix: String::new(),
+        };
+        // Beside a bundle the files of its tip may lie, next to the harness.
+        let root = if history.is_bundle() {
+            harness.path.parent().map(Path::to_owned)
+        } else {
+            history.working_tree_root().map(Path::to_owned)
+        };
+        Ok(Project { subject: Subject::new(fixture), history, spec, root })
+    }
+
+    /// The sources of `rev`, or of the working tree.
+    pub fn target(&self, rev: Option<&str>) -> anyhow::Result<Target> {
+        match rev {
+            Some(rev) => {
+                let commit = self.history.resolve(rev)?;
+                self.commit_target(commit)
+            }
+            None => Ok(Target { commit: None, sources: self.working_tree()? }),
+        }
+    }
+
+    /// The sources of a commit that was resolved.
+    pub fn commit_target(&self, commit: Commit) -> anyhow::Result<Target> {
+        let sources = self.history.source_set(CommitId::from(&commit), &self.spec)?;
+        Ok(Target { commit: Some(commit), sources })
+    }
+
+    fn working_tree(&self) -> anyhow::Result<SourceSet> {
+        let Some(root) = &self.root else {
+            return Err(Complaint {
+                message: format!("{} has no working tree", self.history.path().display()),
+                hint: Some("name a revision with --rev".to_owned()),
+            }
+            .into());
+        };
+        if self.history.is_bundle() {
+            Ok(source_set_from_dir(root, &self.spec)?)
+        } else {
+            Ok(self.history.working_tree(&self.spec)?)
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! `replay review`: one pending snapshot after the other, with the verdict and a diff.
+
+use ::replay::report::{Context, count, snapshot_diff};
+use ::replay::snapshot::{self, Comparison, Pending};
+use anstream::{print, println};
+use anstyle::Style;
+
+use super::error::CliResult;
+use super::exit;
+use super::keys::{Answers, Key};
+use super::snapshot::{Selection, shown};
+
+/// What to review.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    selection: Selection,
+}
+
+/// What the user wants next.
+enum Step {
+    Next,
+    Quit,
+    Interrupt,
+}
+
+const BOLD: Style = Style::new().bold();
+
+/// Shows what was selected, one after the other. What was decided stays decided, however it ends.
+pub fn run(args: &Args) -> CliResult {
+    let pending = args.selection.pending()?;
+    if pending.is_empty() {
+        println!("nothing is pending");
+        return Ok(exit::SUCCESS);
+    }
+    let mut answers = Answers::open();
+    for (number, one) in pending.iter().enumerate() {
+        println!(
+            "\n{BOLD}{}{BOLD:#} ({} of {})",
+            shown(&one.path).display(),
+            number + 1,
+            pending.len()
+        );
+        match review(one, &mut answers)? {
+            Step::Next => {}
+            Step::Interrupt => {
+                println!();
+                return Ok(exit::INTERRUPTED);
+            }
+            Step::Quit => {
+                let left = pending.len() - number;
+                println!("\n{} still pending", count(left as u64, "snapshot"));
+                break;
+            }
+        }
+    }
+    Ok(exit::SUCCESS)
+}
+
+fn review(pending: &Pending, answers: &mut Answers) -> anyhow::Result<Step> {
+    let new = &pending.new.snapshot;
+    let comparison = pending
+        .old
+        .as_ref()
+        .map_or_else(Comparison::unseen, |old| snapshot::compare(&old.snapshot, new));
+    println!("{}", comparison.sentence());
+    if let Some(reason) = pending.old.as_ref().and_then(|old| old.meta.description.as_ref()) {
+        println!("the accepted one was accepted because: {reason}");
+    }
+    show(pending, Context::Near);
+    loop {
+        print!(
+            "\n{BOLD}a{BOLD:#}ccept  {BOLD}r{BOLD:#}eject  {BOLD}s{BOLD:#}kip  show more ({BOLD}d{BOLD:#})  {BOLD}q{BOLD:#}uit > "
+        );
+        match answers.key() {
+            Some(Key::Letter('a', reason)) => {
+                let reason = reason.or_else(|| answers.line("reason (none if empty): "));
+                snapshot::accept(pending, reason.as_deref())?;
+                println!("accepted");
+                return Ok(Step::Next);
+            }
+            Some(Key::Letter('r', _)) => {
+                snapshot::reject(pending)?;
+                println!("rejected");
+                return Ok(Step::Next);
+            }
+            Some(Key::Letter('s', _)) => {
+                println!("skipped");
+                return Ok(Step::Next);
+            }
+            Some(Key::Letter('d', _)) => {
+                println!();
+                show(pending, Context::Whole);
+            }
+            Some(Key::Letter('q', _)) | None => return Ok(Step::Quit),
+            Some(Key::Interrupt) => return Ok(Step::Interrupt),
+            Some(Key::Letter(..)) => println!("a, r, s, d or q"),
+        }
+    }
+}
+
+fn show(pending: &Pending, context: Context) {
+    let old = pending.old.as_ref().map(|old| old.snapshot.to_string()).unwrap_or_default();
+    let new = pending.new.snapshot.to_string();
+    println!();
+    print!("{}", snapshot_diff(&old, &new, context));
+}

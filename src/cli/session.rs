@@ -1,0 +1,202 @@
+//! What every command that replays needs: cache, compiler, limits, from options and environment.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use ::replay::cache::Cache;
+use ::replay::compile::{Compiler, Toolchain};
+use ::replay::replay::{Backend, Replayer, Settings};
+use ::replay::runtime::gpu::SearchPath;
+use ::replay::worker::Limits;
+use anyhow::Context;
+use clap::Args;
+
+use super::error::Complaint;
+
+/// Options that every command understands.
+#[derive(Debug, Args)]
+pub struct GlobalArgs {
+    /// Seconds that one replay may take
+    #[arg(long, global = true, value_name = "SECONDS", default_value = "60", value_parser = seconds)]
+    timeout: Duration,
+    /// Device memory that one replay may have, such as 512M or 64G [default: 16G]
+    #[arg(long, global = true, value_name = "BYTES", value_parser = bytes)]
+    memory: Option<u64>,
+    /// Replay again, also where the outcome is in the cache
+    #[arg(long, global = true)]
+    pub fresh: bool,
+    /// Cores that run thread blocks; the outcome does not depend on them [default: all]
+    #[arg(long, global = true, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    threads: Option<u16>,
+    /// Where kernels run: cpu, cuda (the first GPU) or cuda:N; cpu,cuda compares them
+    #[arg(long, global = true, value_name = "DEVICE", default_value = "cpu",
+          value_parser = device, value_delimiter = ',')]
+    backend: Vec<Device>,
+}
+
+/// Where kernels run, as the user says it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Device {
+    /// The reference machine.
+    Cpu,
+    /// The GPU with this number.
+    Cuda(usize),
+}
+
+fn device(text: &str) -> Result<Device, String> {
+    let wrong = || "the devices are cpu, cuda and cuda:N".to_owned();
+    match text.split_once(':') {
+        None if text == "cpu" => Ok(Device::Cpu),
+        None if text == "cuda" => Ok(Device::Cuda(0)),
+        Some(("cuda", number)) => number.parse().map(Device::Cuda).map_err(|_| wrong()),
+        _ => Err(wrong()),
+    }
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds: f64 = text.parse().map_err(|_| "not a number of seconds".to_owned())?;
+    match Duration::try_from_secs_f64(seconds) {
+        Ok(duration) if !duration.is_zero() => Ok(duration),
+        _ => Err("must be more than 0".to_owned()),
+    }
+}
+
+/// Bytes with an optional K, M, G or T, of 1024 each.
+pub fn bytes(text: &str) -> Result<u64, String> {
+    let text = text.trim().trim_end_matches(['B', 'b']).trim_end_matches('i');
+    let (digits, shift) = match text.char_indices().next_back() {
+        Some((end, unit)) if unit.is_ascii_alphabetic() => {
+            let place = "KMGT".find(unit.to_ascii_uppercase()).ok_or("the units are K, M, G, T")?;
+            (&text[..end], 10 * (place as u32 + 1))
+        }
+        _ => (text, 0),
+    };
+    let number: u64 = digits.parse().map_err(|_| "not a number of bytes".to_owned())?;
+    number.checked_shl(shift).filter(|&n| n >> shift == number && n > 0).ok_or("too much".into())
+}
+
+impl GlobalArgs {
+    /// The limits of one child process.
+    pub fn limits(&self) -> Limits {
+        let memory_bytes = self.memory.unwrap_or(Limits::MEMORY_BYTES);
+        Limits { timeout: self.timeout, memory_bytes }
+    }
+
+    /// Cores that run thread blocks.
+    pub fn threads(&self) -> usize {
+        let all = std::thread::available_parallelism().map_or(1, usize::from);
+        self.threads.map_or(all, usize::from)
+    }
+
+    /// The cache, made if it does not exist.
+    pub fn cache(&self) -> anyhow::Result<Cache> {
+        Ok(Cache::open(&cache_folder()?)?)
+    }
+
+    /// Everything that replays need, on the one device.
+    pub fn replayer(&self) -> anyhow::Result<Replayer> {
+        self.replayer_with(self.threads(), self.fresh)
+    }
+
+    /// The same with a share of the cores, and with or without the outcomes in the cache.
+    pub fn replayer_with(&self, threads: usize, fresh: bool) -> anyhow::Result<Replayer> {
+        match self.backend.as_slice() {
+            &[device] => self.replayer_on(device, threads, fresh),
+            _ => Err(Complaint {
+                message: "this command takes one --backend".to_owned(),
+                hint: Some("`replay FIXTURE --backend cpu,cuda` compares devices".to_owned()),
+            }
+            .into()),
+        }
+    }
+
+    /// The same for every device that was named.
+    pub fn replayers(&self) -> anyhow::Result<Vec<Replayer>> {
+        let all = self.backend.iter();
+        all.map(|&device| self.replayer_on(device, self.threads(), self.fresh)).collect()
+    }
+
+    fn replayer_on(&self, device: Device, threads: usize, fresh: bool) -> anyhow::Result<Replayer> {
+        let cache = self.cache()?;
+        let backend = match device {
+            Device::Cpu => Backend::Cpu,
+            Device::Cuda(ordinal) => Backend::cuda(ordinal, self.memory, &search_path(), &cache)?,
+        };
+        let toolchain = Toolchain::new(compiler()?, &cache)?;
+        let settings = Settings {
+            program: std::env::current_exe().context("cannot find this program's own file")?,
+            limits: self.limits(),
+            threads,
+            fresh,
+            backend,
+        };
+        Ok(Replayer::new(toolchain, cache, settings))
+    }
+}
+
+/// Where the user's environment says that CUDA is.
+pub fn search_path() -> SearchPath {
+    let folders = |name: &str| -> Vec<PathBuf> {
+        let value = std::env::var_os(name).unwrap_or_default();
+        let named = std::env::split_paths(&value).filter(|path| !path.as_os_str().is_empty());
+        named.collect()
+    };
+    let roots = ["CUDA_HOME", "CUDA_PATH", "CUDA_ROOT"].into_iter().flat_map(folders).collect();
+    let python = Some("python3".to_owned());
+    SearchPath { libraries: folders("LD_LIBRARY_PATH"), roots, python }
+}
+
+/// The C++ compiler that `CXX` names, else the system's.
+pub fn compiler() -> anyhow::Result<Compiler> {
+    let cxx = std::env::var("CXX").ok();
+    Ok(Compiler::find(cxx.as_deref())?)
+}
+
+/// `REPLAY_CACHE_DIR`, else the cache folder of the XDG Base Directory Specification.
+pub fn cache_folder() -> anyhow::Result<PathBuf> {
+    let folder = |name: &str| {
+        std::env::var_os(name).map(PathBuf::from).filter(|path| !path.as_os_str().is_empty())
+    };
+    let found = folder("REPLAY_CACHE_DIR")
+        .or_else(|| folder("XDG_CACHE_HOME").filter(|p| p.is_absolute()).map(|p| p.join("replay")))
+        .or_else(|| folder("HOME").map(|home| home.join(".cache/replay")));
+    let found = found.ok_or_else(|| Complaint {
+        message: "no place for the cache: neither REPLAY_CACHE_DIR nor HOME is set".to_owned(),
+        hint: Some("set REPLAY_CACHE_DIR to a folder that can be written".to_owned()),
+    })?;
+    Ok(std::path::absolute(&found)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_take_units_of_1024() {
+        assert_eq!(bytes("512"), Ok(512));
+        assert_eq!(bytes("2K"), Ok(2048));
+        assert_eq!(bytes("3MiB"), Ok(3 << 20));
+        assert_eq!(bytes("8g"), Ok(8 << 30));
+        for wrong in ["", "G", "1X", "-1", "0", "99999999999T"] {
+            assert!(bytes(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_device_is_the_cpu_or_a_gpu_with_a_number() {
+        assert_eq!(device("cpu"), Ok(Device::Cpu));
+        assert_eq!(device("cuda"), Ok(Device::Cuda(0)));
+        assert_eq!(device("cuda:3"), Ok(Device::Cuda(3)));
+        for wrong in ["", "gpu", "cuda:", "cuda:x", "cpu:0", "cuda:-1"] {
+            assert!(device(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_timeout_is_a_positive_number_of_seconds() {
+        assert_eq!(seconds("0.5"), Ok(Duration::from_millis(500)));
+        for wrong in ["0", "-1", "nan", "inf", "1m"] {
+            assert!(seconds(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,12 @@
+//! The `replay` program: parse, dispatch, exit code.
+
+mod cli;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    if cli::is_worker() {
+        return cli::work();
+    }
+    cli::run()
+}

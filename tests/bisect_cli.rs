@@ -1,0 +1,70 @@
+//! `replay bisect` and `replay log` as a user runs them, on the demonstration and on histories of
+//! a kernel of one line.
+
+#[path = "common/env.rs"]
+mod env;
+#[path = "common/repo.rs"]
+mod repo;
+
+#[path = "bisect_cli/answers.rs"]
+mod answers;
+#[path = "bisect_cli/ends.rs"]
+mod ends;
+#[path = "bisect_cli/faults.rs"]
+mod faults;
+#[path = "bisect_cli/git.rs"]
+mod git;
+#[path = "bisect_cli/log.rs"]
+mod log;
+
+use crate::env::TestEnv;
+
+/// How the kernels of these histories are called.
+const CALL: &str = "run(x, y, n);";
+
+/// A kernel that multiplies by `factor` after `host` code ran; `note` tells variants apart.
+fn kernel(factor: &str, host: &str, note: &str) -> String {
+    format!(
+        "#include <stdlib.h>\n#include <time.h>\n\
+         __global__ void k(const float* x, float* y) {{ int i = threadIdx.x; y[i] = {factor}; }}\n\
+         void run(const float* x, float* y, int n) {{ {host} k<<<1, n>>>(x, y); }}\n// {note}\n"
+    )
+}
+
+/// A history of one commit for each (factor, host code), subjects `c0`, `c1` and so on.
+fn history(env: TestEnv, versions: &[(&str, &str)]) -> (TestEnv, Vec<String>) {
+    let env = env.with_kernel(&kernel(versions[0].0, versions[0].1, "0"), CALL);
+    let mut ids = vec![env.repo.git(&["rev-parse", "HEAD"])];
+    for (number, (factor, host)) in versions.iter().enumerate().skip(1) {
+        let text = kernel(factor, host, &number.to_string());
+        ids.push(env.repo.commit_file("k.cu", &text, &format!("c{number}")));
+    }
+    (env, ids)
+}
+
+/// An empty cache but for what every artifact is linked with, which takes longest to compile.
+fn isolated() -> TestEnv {
+    static SEED: std::sync::OnceLock<Vec<std::path::PathBuf>> = std::sync::OnceLock::new();
+    let seed = SEED.get_or_init(|| {
+        let shared = TestEnv::new().with_kernel(&kernel(RIGHT.0, "", "seed"), CALL);
+        let words = ["diff", "fixtures/tiny", "main", "main"];
+        assert_eq!(shared.replay(&words).code, Some(0));
+        shared.cached("artifacts")
+    });
+    let env = TestEnv::isolated();
+    let folder = env.cache().join("artifacts");
+    std::fs::create_dir_all(&folder).expect("a folder");
+    for path in seed {
+        let name = path.file_name().expect("a file");
+        std::fs::copy(path, folder.join(name)).expect("a copy");
+    }
+    env
+}
+
+/// What every commit that is right computes.
+const RIGHT: (&str, &str) = ("x[i] * 2.0f", "");
+/// The same values but for rounding, which shows at 3.
+const DIVIDED: (&str, &str) = ("x[i] / 7.0f", "");
+const MULTIPLIED: (&str, &str) = ("x[i] * (1.0f / 7.0f)", "");
+const WRONG: (&str, &str) = ("x[i] * 2.5f", "");
+const BROKEN: (&str, &str) = ("y(x)", "");

@@ -1,0 +1,19 @@
+//! The program as a user meets it: standard output, standard error and exit code together.
+//!
+//! What can be tested below the command line is tested there; here is one test for each class of
+//! answer. Compiled kernels are shared between tests, and with the next run, in target/tmp.
+
+#[path = "common/env.rs"]
+mod env;
+#[path = "common/repo.rs"]
+mod repo;
+
+mod cli {
+    mod commands;
+    mod demonstration;
+    mod fixtures;
+    mod interruptions;
+    mod json;
+    mod machine;
+    mod revisions;
+}

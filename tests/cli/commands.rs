@@ -1,0 +1,276 @@
+//! Commands beside the main job, and how the command line is read.
+
+use std::fs;
+
+use replay::tensor::DType;
+
+use crate::env::{TestEnv, harness};
+
+const DOUBLE: &str = "__global__ void twice(const float* x, float* y, int n)\n\
+                      { int i = threadIdx.x; if (i < n) y[i] = 2 * x[i]; }\n";
+
+#[test]
+fn without_arguments_the_help_is_shown_and_the_code_is_not_a_kernels() {
+    let env = TestEnv::new();
+    let run = env.replay(&[]);
+    assert_eq!(run.code, Some(128));
+    assert!(run.stderr.contains("Usage: replay [OPTIONS] FIXTURE..."), "{}", run.text());
+    assert!(run.stderr.contains("git bisect run"), "{}", run.text());
+    let help = env.replay(&["--help"]);
+    assert_eq!(help.code, Some(0));
+    assert!(help.stdout.contains("Exit codes"), "{}", help.text());
+}
+
+#[test]
+fn a_usage_error_never_blames_a_commit() {
+    let env = TestEnv::new();
+    insta::assert_snapshot!(env.replay(&["x", "--timeout", "0"]).text(), @"
+    exit code 128
+    --- stderr
+    error: invalid value '0' for '--timeout <SECONDS>': must be more than 0
+
+    For more information, try '--help'.
+    ");
+    insta::assert_snapshot!(env.replay(&["--fresh", "cache", "path"]).text(), @"
+    exit code 128
+    --- stderr
+    error: the command `cache` comes first, options behind it
+    hint: `replay cache ...`, or ./cache for a fixture of that name
+    error: there is no fixture folder path
+    hint: a fixture is a folder with fixture.toml and *.safetensors
+    ");
+    insta::assert_snapshot!(env.replay(&["inspct"]).text(), @"
+    exit code 128
+    --- stderr
+    error: there is neither a command nor a fixture folder `inspct`
+    hint: did you mean `replay inspect`?
+    ");
+}
+
+#[test]
+fn a_fixture_named_like_a_command_is_reached_by_its_path() {
+    let env = TestEnv::new().with_kernel(DOUBLE, "twice<<<1, n>>>(x, y, n);");
+    fs::rename(env.path("fixtures/tiny"), env.path("bisect")).unwrap();
+    let toml = env.path("bisect/fixture.toml");
+    fs::write(toml, "harness = \"../replay.toml\"\n").unwrap();
+    let run = env.replay(&["./bisect"]);
+    assert_eq!(run.code, Some(0), "{}", run.text());
+    assert!(run.stdout.starts_with("bisect at the working tree\n"), "{}", run.text());
+}
+
+#[test]
+fn the_worst_of_several_fixtures_decides_and_a_broken_one_hides_no_other() {
+    let env = TestEnv::new().with_kernel(DOUBLE, "twice<<<1, n>>>(x, y, n);");
+    env.write_fixture("more", &[("x", DType::F32, &[2000], &[0; 8000])]);
+    let run = env.replay(&["fixtures/tiny", "fixtures/none", "fixtures/more"]);
+    insta::assert_snapshot!(run.text(), @"
+    exit code 128
+    --- stdout
+    tiny at the working tree
+    CPU, [COMPILER]
+
+    launches
+      twice<<<1, 4>>>  call in replay.toml:1
+
+    outputs
+      y  f32 [n 4]  d81a6abd4baf87cca6b0d01e16886bda
+         norm 10.9545  min 2  max 8  mean 5  zeros 0  NaN 0  Inf 0  unwritten 0
+
+    completed: every output is written and finite
+
+    more at the working tree
+    CPU, [COMPILER]
+
+    launches
+      twice<<<1, 2000>>>  call in replay.toml:1  invalid configuration argument (cudaErrorInvalidConfiguration)
+
+    outputs
+      y  f32 [n 2000]  1af1b8fe08b9b8077880ec6d01087737
+         norm 0  min none  max none  mean none  zeros 0  NaN 0  Inf 0  unwritten 2000
+
+    also: unwritten: 2000 of 2000 elements of y, first at [0]
+    failed: launch error: twice<<<1, 2000>>> at call in replay.toml:1: invalid configuration argument (cudaErrorInvalidConfiguration)
+    --- stderr
+    error: there is no fixture folder fixtures/none
+    hint: a fixture is a folder with fixture.toml and *.safetensors
+    ");
+    let without = env.replay(&["fixtures/tiny", "fixtures/more"]);
+    assert_eq!(without.code, Some(1), "{}", without.text());
+}
+
+#[test]
+fn the_working_tree_is_what_lies_in_it_and_a_revision_is_what_was_committed() {
+    let env = TestEnv::new().with_kernel(DOUBLE, "twice<<<1, n>>>(x, y, n);");
+    env.repo.write("k.cu", DOUBLE.replace("2 *", "3 *"));
+    let maximum = |arguments: &[&str]| {
+        let run = env.replay(arguments);
+        let line = run.stdout.lines().find(|line| line.contains("max ")).map(str::to_owned);
+        line.and_then(|line| line.split("max ").nth(1)?.split("  ").next().map(str::to_owned))
+    };
+    assert_eq!(maximum(&["fixtures/tiny"]).as_deref(), Some("12"));
+    assert_eq!(maximum(&["fixtures/tiny", "--rev", "HEAD"]).as_deref(), Some("8"));
+    assert_eq!(env.repo.git(&["diff", "--name-only"]), "k.cu", "it stays as it was");
+}
+
+#[test]
+fn the_first_call_that_fits_is_used_and_named() {
+    let env = TestEnv::new().with_kernel(DOUBLE, "");
+    let calls = "call = [\"\"\"thrice<<<1, n>>>(x, y, n);\"\"\", \"twice<<<1, n>>>(x, y, n);\"]";
+    env.repo.write("replay.toml", harness(calls));
+    insta::assert_snapshot!(env.replay(&["fixtures/tiny"]).text(), @"
+    exit code 0
+    --- stdout
+    tiny at the working tree
+    CPU, [COMPILER]
+    call number 2 of the harness
+
+    launches
+      twice<<<1, 4>>>  call in replay.toml (number 2):1
+
+    outputs
+      y  f32 [n 4]  d81a6abd4baf87cca6b0d01e16886bda
+         norm 10.9545  min 2  max 8  mean 5  zeros 0  NaN 0  Inf 0  unwritten 0
+
+    completed: every output is written and finite
+    ");
+}
+
+#[test]
+fn inspect_shows_what_a_fixture_holds() {
+    let env = TestEnv::new().with_demonstration();
+    insta::assert_snapshot!(env.replay(&["inspect", "fixtures/step0"]).text(), @"
+    exit code 0
+    --- stdout
+    step0
+    A step of a model of characters: 34 items, 32 of 256 positions masked.
+
+    harness  kernels/lm_loss/replay.toml
+    sizes    batch 8, seq 32, vocab 34
+    step     0
+    seed     2192
+    model    synthetic, half-trained
+    command  cargo run --example generate_step0
+
+    files
+      fixtures/step0/inputs.safetensors  35.5 KiB, blake3 4337301d05626931... as recorded
+
+    inputs
+      logits        f32   [batch 8, seq 32, vocab 34]  9ca5606b1786dd47dc13553bf69962dc
+                    norm 258.096  min -9.18262  max 13.2913  mean 0.586551  zeros 0  NaN 0  Inf 0
+      targets       i32   [batch 8, seq 32]  5392b127fd8e78eb7d8ebf6afa5e6ca5
+                    norm 269.433  min 0  max 32  mean 13.125  zeros 40  NaN 0  Inf 0
+      mask          u8    [batch 8, seq 32]  ce06d49872dd9ab0bdd33df669ea4a5a
+                    norm 14.9666  min 0  max 1  mean 0.875  zeros 32  NaN 0  Inf 0
+
+    outputs
+      loss          f32   scalar
+      grad_logits   f32   [batch 8, seq 32, vocab 34]  gradient of logits
+
+    content  89a25e586c1e5bfb356245ab03edb0b7b8e1212b966415dd9719c0291094ebac
+    ");
+}
+
+#[test]
+fn inspect_recognises_targets_that_are_the_next_tokens() {
+    let env = TestEnv::new();
+    env.repo.write(
+        "replay.toml",
+        "sources = [\"k.cu\"]\ncall = \"\"\n\
+         [inputs.tokens]\ndtype = \"u8\"\nshape = [\"batch\", \"seq\"]\n\
+         [inputs.targets]\ndtype = \"u8\"\nshape = [\"batch\", \"seq\"]\n\
+         [outputs.y]\ndtype = \"f32\"\nshape = []\n"
+            .replace("call = \"\"", "call = \"y = 0;\""),
+    );
+    let (tokens, mut targets) = ([1, 2, 3, 4, 5, 6, 7, 8], [2, 3, 4, 9, 6, 7, 8, 9]);
+    let inspected = |targets: &[u8; 8]| {
+        let shape: &[usize] = &[2, 4];
+        let tokens = ("tokens", DType::U8, shape, &tokens[..]);
+        env.write_fixture("t", &[tokens, ("targets", DType::U8, shape, &targets[..])]);
+        let run = env.replay(&["inspect", "fixtures/t"]);
+        let line = run.stdout.lines().find(|line| line.contains("shifted")).map(str::trim);
+        line.map(str::to_owned).unwrap_or(run.text())
+    };
+    insta::assert_snapshot!(inspected(&targets), @"targets is tokens shifted by one along seq");
+    targets[4] = 7;
+    insta::assert_snapshot!(inspected(&targets), @"targets is tokens shifted by one along seq, except at 1 of 6 places, first at [1, 0]");
+}
+
+#[test]
+fn init_drafts_a_harness_that_replays_the_demonstration() {
+    let env = TestEnv::new().with_demonstration();
+    for folder in ["src", "include"] {
+        fs::rename(env.path(&format!("kernels/lm_loss/{folder}")), env.path(folder)).unwrap();
+    }
+    fs::remove_dir_all(env.path("kernels")).unwrap();
+    insta::assert_snapshot!(env.replay(&["init"]).text(), @r#"
+    exit code 0
+    --- stdout
+    wrote replay.toml, which calls src/loss.cu:
+      loss = lm_cross_entropy_loss(logits, targets, mask, batch, seq, vocab);
+      lm_cross_entropy_gradient(logits, targets, grad_logits, batch, seq, vocab, mask);
+
+    next:
+      1. check every line marked EDIT: pointers do not tell shapes
+      2. capture one step into fixtures/NAME/inputs.safetensors: logits, targets, mask
+      3. write fixtures/NAME/fixture.toml: harness = "../../replay.toml"
+      4. replay inspect fixtures/NAME, then replay fixtures/NAME: loss, grad_logits
+    "#);
+    insta::assert_snapshot!(env.replay(&["init"]).text(), @"
+    exit code 128
+    --- stderr
+    error: replay.toml exists and is left as it is
+    hint: edit it, or name another file with --output
+    ");
+
+    fs::write(env.path("fixtures/step0/fixture.toml"), "harness = \"../../replay.toml\"\n")
+        .unwrap();
+    env.repo.commit("Sources");
+    let drafted = env.replay(&["fixtures/step0"]);
+    let known = TestEnv::new().with_demonstration().replay(&["fixtures/step0", "--rev", "main"]);
+    let outputs = |text: &str| {
+        let from = text.find("\noutputs").unwrap_or_default();
+        text[from..].to_owned()
+    };
+    assert_eq!(outputs(&drafted.stdout), outputs(&known.stdout), "{}", drafted.text());
+}
+
+#[test]
+fn init_says_where_it_found_nothing() {
+    let env = TestEnv::new();
+    env.repo.write("src/main.cpp", "int main() {}\n");
+    insta::assert_snapshot!(env.replay(&["init"]).text(), @"
+    exit code 128
+    --- stderr
+    error: this folder holds no CUDA source with a kernel to call
+    hint: name the source: `replay init path/to/kernel.cu`
+    ");
+}
+
+#[test]
+fn doctor_finds_the_compiler_and_the_cache() {
+    let env = TestEnv::isolated();
+    let run = env.replay(&["doctor"]);
+    assert_eq!(run.code, Some(0), "{}", run.text());
+    assert!(run.stdout.contains("[COMPILER]") && run.stdout.contains("[CACHE]"), "{}", run.text());
+    let run = env.finish(env.command(&["doctor"]).env("CXX", "no-such-compiler"));
+    assert_eq!(run.code, Some(128));
+    assert!(run.stdout.contains("missing C++ compiler"), "{}", run.text());
+}
+
+#[test]
+fn the_cache_is_shown_and_cleared() {
+    let env = TestEnv::isolated().with_kernel(DOUBLE, "twice<<<1, n>>>(x, y, n);");
+    insta::assert_snapshot!(env.replay(&["cache", "path"]).text(), @"
+    exit code 0
+    --- stdout
+    [CACHE]
+    ");
+    env.replay(&["fixtures/tiny"]);
+    assert!(!env.cached("artifacts").is_empty());
+    insta::assert_snapshot!(env.replay(&["cache", "clear"]).text(), @"
+    exit code 0
+    --- stdout
+    cleared [CACHE]
+    ");
+    assert!(env.cached("artifacts").is_empty());
+}

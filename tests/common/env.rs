@@ -1,0 +1,236 @@
+//! The program in a world of its own: folder, HOME, cache, environment; and what it answers.
+
+// Each test file uses a part of this.
+#![allow(dead_code)]
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::OnceLock;
+
+use replay::fixture::{self, NewTensor};
+use replay::tensor::DType;
+
+use crate::repo::TestRepo;
+
+/// A repository with the program's environment around it.
+pub struct TestEnv {
+    pub repo: TestRepo,
+    cache: PathBuf,
+}
+
+/// What a run gave, made fit for snapshots.
+pub struct Run {
+    pub code: Option<i32>,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+impl TestEnv {
+    /// Shares compiled kernels with other tests.
+    pub fn new() -> TestEnv {
+        let cache = Path::new(env!("CARGO_TARGET_TMPDIR")).join("cli-cache");
+        fs::create_dir_all(&cache).expect("a folder");
+        TestEnv { repo: TestRepo::new(), cache }
+    }
+
+    /// Has a cache of its own, empty.
+    pub fn isolated() -> TestEnv {
+        let repo = TestRepo::new();
+        let cache = repo.beside("cache");
+        TestEnv { repo, cache }
+    }
+
+    /// With the language-model loss and its two fixtures.
+    pub fn with_demonstration(self) -> TestEnv {
+        let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+        for name in ["fixtures/step0", "fixtures/step0-words", "kernels/lm_loss"] {
+            copy(&here.join(name), &self.path(name));
+        }
+        self
+    }
+
+    /// The harness of the demonstration without `gradient_of`: replays that check no gradients need
+    /// neither float64 shadow nor noise, and take a fraction of the time.
+    pub fn without_gradients(self) -> TestEnv {
+        let path = self.path("kernels/lm_loss/replay.toml");
+        let text = fs::read_to_string(&path).expect("a file");
+        let kept = text.lines().filter(|line| !line.starts_with("gradient_of"));
+        fs::write(&path, kept.collect::<Vec<_>>().join("\n")).expect("a file");
+        self
+    }
+
+    /// With `kernel` committed as `k.cu`, a harness that makes `call`, and the fixture `tiny` with
+    /// an input `x` of four floats for an output `y` of four.
+    pub fn with_kernel(self, kernel: &str, call: &str) -> TestEnv {
+        self.repo.write("k.cu", kernel);
+        self.repo.write("replay.toml", harness(&format!("call = {call:?}")));
+        self.repo.write(".gitignore", "fixtures\n");
+        self.write_tiny();
+        self.repo.commit("A kernel");
+        self
+    }
+
+    /// The fixture `tiny`.
+    pub fn write_tiny(&self) {
+        let bytes: Vec<u8> = [1f32, 2.0, 3.0, 4.0].iter().flat_map(|x| x.to_le_bytes()).collect();
+        self.write_fixture("tiny", &[("x", DType::F32, &[4], &bytes)]);
+    }
+
+    /// A fixture of the harness at the root.
+    pub fn write_fixture(&self, name: &str, tensors: &[NewTensor<'_>]) {
+        let folder = self.path(&format!("fixtures/{name}"));
+        fs::create_dir_all(&folder).expect("a folder");
+        fs::write(folder.join("fixture.toml"), "harness = \"../../replay.toml\"\n")
+            .expect("a file");
+        fixture::write(&folder, tensors, &[]).expect("a fixture");
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.repo.root().join(name)
+    }
+
+    pub fn cache(&self) -> &Path {
+        &self.cache
+    }
+
+    /// Entries of one kind in the cache.
+    pub fn cached(&self, kind: &str) -> Vec<PathBuf> {
+        let entries = fs::read_dir(self.cache.join(kind)).into_iter().flatten().flatten();
+        entries.map(|entry| entry.path()).collect()
+    }
+
+    /// The program, about to be run in the repository.
+    pub fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_replay"));
+        command.args(arguments);
+        self.settle(&mut command);
+        command
+    }
+
+    /// Puts any command into this environment.
+    pub fn settle(&self, command: &mut Command) {
+        command
+            .current_dir(self.repo.root())
+            .env_clear()
+            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+            .env("HOME", self.repo.beside("home"))
+            .env("REPLAY_CACHE_DIR", &self.cache)
+            .env("COLUMNS", "100")
+            .env("TERM", "dumb")
+            .stdin(Stdio::null());
+        if let Some(cxx) = std::env::var_os("CXX") {
+            command.env("CXX", cxx);
+        }
+    }
+
+    /// Runs the program to its end.
+    pub fn replay(&self, arguments: &[&str]) -> Run {
+        self.finish(&mut self.command(arguments))
+    }
+
+    /// Runs a command of this environment to its end.
+    pub fn finish(&self, command: &mut Command) -> Run {
+        self.read(&command.output().expect("the program runs"))
+    }
+
+    pub fn read(&self, output: &Output) -> Run {
+        let plain = |bytes: &[u8]| self.mask(&String::from_utf8_lossy(bytes));
+        Run {
+            code: output.status.code(),
+            stdout: plain(&output.stdout),
+            stderr: plain(&output.stderr),
+        }
+    }
+
+    /// Replaces what differs between machines and runs.
+    fn mask(&self, text: &str) -> String {
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        let real = |path: &Path| fs::canonicalize(path).unwrap_or(path.to_owned());
+        let mut text = text
+            .replace(&real(&self.repo.root()).display().to_string(), "[ROOT]")
+            .replace(&self.repo.root().display().to_string(), "[ROOT]")
+            .replace(&self.cache.display().to_string(), "[CACHE]")
+            .replace(compiler(), "[COMPILER]")
+            .replace(&format!("{threads} threads"), "[N] threads");
+        for folder in ["[CACHE]/refusals/", "[CACHE]/tmp/"] {
+            let mut at = 0;
+            while let Some(found) = text[at..].find(folder) {
+                let start = at + found + folder.len();
+                let ends = |c: char| !(c.is_ascii_alphanumeric() || c == '.');
+                let end = text[start..].find(ends).map_or(text.len(), |end| start + end);
+                text.replace_range(start..end, "[KEY]");
+                at = start;
+            }
+        }
+        text
+    }
+}
+
+impl Run {
+    /// Everything a user sees, and the exit code.
+    pub fn text(&self) -> String {
+        let mut text = match self.code {
+            Some(code) => format!("exit code {code}\n"),
+            None => "ended by a signal\n".to_owned(),
+        };
+        for (name, stream) in [("stdout", &self.stdout), ("stderr", &self.stderr)] {
+            if !stream.is_empty() {
+                let _ = write!(text, "--- {name}\n{stream}");
+            }
+        }
+        text
+    }
+
+    /// The verdict line.
+    pub fn last_line(&self) -> &str {
+        self.stdout.lines().last().unwrap_or_default()
+    }
+
+    /// The same without the words of a compiler, which are its own.
+    pub fn without_compilers_words(mut self) -> Run {
+        for stream in [&mut self.stdout, &mut self.stderr] {
+            let lines = stream.lines().map(|line| match line.split_once("error: ") {
+                Some((place, _)) if place.ends_with(": ") => {
+                    let place = place.trim_end_matches(": ").trim_end_matches(": fatal");
+                    let line = place.rsplit_once(':').map_or(place, |(line, _column)| line);
+                    format!("{line}: error: [MESSAGE]")
+                }
+                _ => line.to_owned(),
+            });
+            *stream = lines.map(|line| line + "\n").collect();
+        }
+        self
+    }
+}
+
+/// A harness for one kernel in `k.cu`; `call` is TOML.
+pub fn harness(call: &str) -> String {
+    format!(
+        "sources = [\"k.cu\"]\n{call}\n\
+         [inputs.x]\ndtype = \"f32\"\nshape = [\"n\"]\n\
+         [outputs.y]\ndtype = \"f32\"\nshape = [\"n\"]\n"
+    )
+}
+
+/// What the compiler in use says of itself.
+pub fn compiler() -> &'static str {
+    static VERSION: OnceLock<String> = OnceLock::new();
+    VERSION.get_or_init(|| {
+        let cxx = std::env::var("CXX").ok();
+        let found = replay::compile::Compiler::find(cxx.as_deref()).expect("a C++ compiler");
+        found.version().to_owned()
+    })
+}
+
+fn copy(from: &Path, to: &Path) {
+    if from.is_dir() {
+        fs::create_dir_all(to).expect("a folder");
+        for entry in fs::read_dir(from).expect("a folder").flatten() {
+            copy(&entry.path(), &to.join(entry.file_name()));
+        }
+    } else {
+        fs::copy(from, to).expect("a file");
+    }
+}

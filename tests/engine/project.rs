@@ -1,0 +1,163 @@
+//! A throw-away kernel project: one source file full of cases, each of which is one replay.
+//!
+//! All cases of a file are one compilation, kept in a cache below `target`, so that a second run
+//! of the tests compiles nothing.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use replay::cache::Cache;
+use replay::compile::{Artifact, Compiler, Toolchain};
+use replay::fixture::{self, Fixture};
+use replay::frontend::Precision;
+use replay::history::{SourceSet, SourceSpec, source_set_from_dir};
+use replay::replay::{Failure, Mode, Outcome, Replayer, Settings, Status, Subject};
+use replay::summary::POISON_A;
+use replay::tensor::{DType, TensorView};
+use replay::worker::{Limits, Run};
+
+/// A source file with functions `case_NAME`, and the fixtures that choose one of them.
+pub struct Project {
+    dir: tempfile::TempDir,
+    cases: Vec<String>,
+    sources: SourceSet,
+}
+
+/// How replays of a project are made.
+#[derive(Clone, Copy)]
+pub struct Machine {
+    pub threads: usize,
+    pub timeout: Duration,
+    pub memory_bytes: u64,
+    pub order: u64,
+}
+
+impl Machine {
+    pub const PLAIN: Machine =
+        Machine { threads: 2, timeout: Duration::from_secs(60), memory_bytes: 1 << 30, order: 0 };
+}
+
+pub fn cache() -> Cache {
+    Cache::open(&Path::new(env!("CARGO_TARGET_TMPDIR")).join("engine-cache")).unwrap()
+}
+
+pub fn replayer(compiler: &str, machine: Machine) -> Replayer {
+    let cache = cache();
+    let compiler = Compiler::find(Some(compiler).filter(|name| !name.is_empty())).unwrap();
+    let limits = Limits { timeout: machine.timeout, memory_bytes: machine.memory_bytes };
+    let settings = Settings {
+        program: PathBuf::from(env!("CARGO_BIN_EXE_replay")),
+        limits,
+        threads: machine.threads,
+        fresh: true,
+        backend: replay::replay::Backend::Cpu,
+    };
+    Replayer::new(Toolchain::new(compiler, &cache).unwrap(), cache, settings)
+}
+
+impl Project {
+    /// The project of `text`; each case is called with `parameters`, which the tables declare.
+    pub fn new(text: &str, parameters: &str, tables: &str, input: &[f32]) -> Project {
+        let dir = tempfile::tempdir().unwrap();
+        let names = text.split("static void case_").skip(1);
+        let cases: Vec<String> =
+            names.map(|rest| rest.split('(').next().unwrap().to_owned()).collect();
+        fs::create_dir(dir.path().join("src")).unwrap();
+        fs::write(dir.path().join("src/cases.cu"), text).unwrap();
+        let table: String = cases.iter().map(|name| format!("case_{name}, ")).collect();
+        let first = &cases[0];
+        let call = format!(
+            "sources = [\"src/cases.cu\"]\ncall = \"\"\"\n\
+             decltype(&case_{first}) cases[] = {{{table}}};\n\
+             cases[which]({parameters});\n\"\"\"\n\
+             [inputs.which]\ndtype = \"i32\"\nshape = []\n{tables}"
+        );
+        fs::write(dir.path().join("replay.toml"), call).unwrap();
+        let input: Vec<u8> = input.iter().flat_map(|x| x.to_le_bytes()).collect();
+        for (index, name) in cases.iter().enumerate() {
+            let folder = dir.path().join(name);
+            fs::create_dir(&folder).unwrap();
+            fs::write(folder.join("fixture.toml"), "harness = \"../replay.toml\"\n").unwrap();
+            let which = (index as i32).to_le_bytes();
+            let shape = [input.len() / 4];
+            let mut tensors: Vec<fixture::NewTensor> = vec![("which", DType::I32, &[], &which)];
+            if !input.is_empty() {
+                tensors.push(("x", DType::F32, &shape, &input));
+            }
+            fixture::write(&folder, &tensors, &[]).unwrap();
+        }
+        let spec = SourceSpec { sources: vec!["src/cases.cu".to_owned()], ..SourceSpec::default() };
+        let sources = source_set_from_dir(dir.path(), &spec).unwrap();
+        Project { dir, cases, sources }
+    }
+
+    fn subject(&self, case: &str) -> Subject {
+        assert!(self.cases.iter().any(|known| known == case), "no case {case}");
+        Subject::new(Fixture::load(&self.dir.path().join(case)).unwrap())
+    }
+
+    fn compile(&self, replayer: &Replayer, subject: &Subject) -> Artifact {
+        replayer.compile(subject, &self.sources, Precision::Native).unwrap_or_else(|error| {
+            panic!("{error}: {:?} {:?}", std::error::Error::source(&error), error.hint())
+        })
+    }
+
+    /// One run of `case`.
+    pub fn run(&self, case: &str, machine: Machine) -> Run {
+        let (replayer, subject) = (replayer("", machine), self.subject(case));
+        let artifact = self.compile(&replayer, &subject);
+        let mode = Mode { order: machine.order, ..Mode::plain(POISON_A) };
+        replayer.run(&subject, &artifact, Precision::Native, &mode).unwrap()
+    }
+
+    /// What a replay of `case` gives.
+    pub fn outcome(&self, case: &str, machine: Machine) -> Outcome {
+        replayer("", machine).replay(&self.subject(case), &self.sources).unwrap()
+    }
+
+    /// What is wrong with `case`, a line each; addresses are left out.
+    pub fn failures(&self, case: &str, machine: Machine) -> String {
+        match self.outcome(case, machine).status {
+            Status::Failed(failures) => {
+                let lines: Vec<String> = failures.iter().map(describe).collect();
+                lines.join("\n")
+            }
+            status => format!("{status:?}"),
+        }
+    }
+}
+
+/// The first `count` elements of `output`.
+pub fn elements(run: &Run, output: &str, count: usize) -> Vec<f64> {
+    let view: TensorView = run.output(output).unwrap_or_else(|| panic!("{:?}", run.ending));
+    (0..count).map(|index| view.get_f64(index)).collect()
+}
+
+fn describe(failure: &Failure) -> String {
+    let fault = |fault: &replay::runtime::report::Fault| {
+        let mut text = fault.what.clone();
+        if let Some(kernel) = &fault.kernel {
+            text += &format!(" in {kernel}, block {:?}, thread {:?}", fault.block, fault.thread)
+                .replace("Some(", "")
+                .replace(')', "");
+        }
+        if fault.detail.is_empty() { text } else { text + ": " + &without_address(&fault.detail) }
+    };
+    match failure {
+        Failure::Fault { fault: found } => fault(found),
+        Failure::Timeout { place, .. } => match place {
+            Some(found) => format!("timeout: {}", fault(found)),
+            None => "timeout".to_owned(),
+        },
+        Failure::Overrun { detail } => format!("overrun: {detail}"),
+        other => format!("{other:?}"),
+    }
+}
+
+fn without_address(detail: &str) -> String {
+    match detail.strip_prefix("address 0x").and_then(|rest| rest.split_once(": ")) {
+        Some((_, rest)) => rest.to_owned(),
+        None => detail.to_owned(),
+    }
+}

@@ -1,0 +1,474 @@
+//! The demonstration kernels through NVRTC and on a GPU.
+//!
+//! Each test says so and passes where NVRTC or a device is missing; `ci/test-gpu` runs them on a
+//! machine that has both.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use replay::cache::Cache;
+use replay::compile::{Compiler, DeviceToolchain, Toolchain};
+use replay::fixture::{self, Fixture};
+use replay::history::{CommitId, History, SourceSet, SourceSpec, source_set_from_dir};
+use replay::judge::Verdict;
+use replay::replay::{Backend, Failure, Outcome, Replayer, Settings, Status, Subject};
+use replay::runtime::gpu::{self, Module, Nvrtc, SearchPath};
+use replay::tensor::DType;
+use replay::worker::Limits;
+
+/// Where the sources of this package are: the tests may run on another machine than the one that
+/// built them.
+fn root() -> PathBuf {
+    std::env::var_os("REPLAY_TEST_ROOT").map_or(env!("CARGO_MANIFEST_DIR").into(), PathBuf::from)
+}
+
+fn search() -> SearchPath {
+    let folders = |name: &str| {
+        std::env::split_paths(&std::env::var_os(name).unwrap_or_default()).collect::<Vec<_>>()
+    };
+    SearchPath {
+        libraries: folders("LD_LIBRARY_PATH"),
+        roots: folders("CUDA_HOME"),
+        python: Some("python3".to_owned()),
+    }
+}
+
+fn nvrtc() -> Option<Nvrtc> {
+    match Nvrtc::find(&search()) {
+        Ok(found) => Some(found),
+        Err(error) => {
+            eprintln!("skipped: {error}");
+            None
+        }
+    }
+}
+
+/// The first GPU, or none with a line that says why.
+fn cuda(cache: &Cache) -> Option<Backend> {
+    match Backend::cuda(0, None, &search(), cache) {
+        Ok(backend) => Some(backend),
+        Err(error) => {
+            eprintln!("skipped: {error}");
+            None
+        }
+    }
+}
+
+fn replayer(cache: &Cache, backend: Backend, timeout: Duration) -> Replayer {
+    let toolchain = Toolchain::new(Compiler::find(None).unwrap(), cache).unwrap();
+    let limits = Limits { timeout, ..Limits::default() };
+    let settings = Settings { program: program(), limits, threads: 2, fresh: true, backend };
+    Replayer::new(toolchain, cache.clone(), settings)
+}
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// The cache that tests share: what is compiled is found by content, outcomes are passed over.
+fn shared_cache() -> Cache {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let folder = if folder.is_dir() { folder.to_owned() } else { std::env::temp_dir() };
+    Cache::open(&folder.join("replay-gpu-tests")).unwrap()
+}
+
+fn cache() -> (tempfile::TempDir, Cache) {
+    let folder = tempfile::tempdir().unwrap();
+    let cache = Cache::open(&folder.path().join("cache")).unwrap();
+    (folder, cache)
+}
+
+/// A demonstration fixture and its history.
+struct Demo {
+    subject: Subject,
+    history: History,
+    spec: SourceSpec,
+}
+
+impl Demo {
+    fn new(fixture: &str, cache: &Cache) -> Demo {
+        let fixture = Fixture::load(&root().join("fixtures").join(fixture)).unwrap();
+        let harness = &fixture.harness;
+        let repository = harness.repository.as_ref().expect("the demonstration is a bundle");
+        let history = History::open_with_cache(repository, cache.root()).unwrap();
+        let spec = SourceSpec {
+            sources: harness.sources.clone(),
+            include: harness.include.clone(),
+            prefix: String::new(),
+        };
+        Demo { subject: Subject::new(fixture), history, spec }
+    }
+
+    fn sources(&self, revision: &str) -> SourceSet {
+        let commit = self.history.resolve(revision).unwrap();
+        self.history.source_set(CommitId::from(&commit), &self.spec).unwrap()
+    }
+}
+
+/// Sources of one file that fill `out`, `n` elements, from `x`, as many, of i32.
+struct Small {
+    _folder: tempfile::TempDir,
+    subject: Subject,
+    sources: SourceSet,
+}
+
+impl Small {
+    fn new(source: &str, call: &str) -> Small {
+        Small::sized(source, call, 1000)
+    }
+
+    fn sized(source: &str, call: &str, n: usize) -> Small {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path();
+        std::fs::write(root.join("kernel.cu"), source).unwrap();
+        let harness = format!(
+            "sources = [\"kernel.cu\"]\ncall = \"\"\"{call}\"\"\"\n\
+             [inputs.x]\ndtype = \"i32\"\nshape = [\"n\"]\n\
+             [outputs.out]\ndtype = \"i32\"\nshape = [\"n\"]\n"
+        );
+        std::fs::write(root.join("replay.toml"), harness).unwrap();
+        let dir = root.join("fixture");
+        std::fs::create_dir(&dir).unwrap();
+        std::fs::write(dir.join("fixture.toml"), "harness = \"../replay.toml\"\n").unwrap();
+        let x: Vec<u8> =
+            (0..n as i32).flat_map(|i| i.wrapping_mul(i).wrapping_sub(7).to_le_bytes()).collect();
+        fixture::write(&dir, &[("x", DType::I32, &[n], &x)], &[]).unwrap();
+        let fixture = Fixture::load(&dir).unwrap();
+        let spec = SourceSpec {
+            sources: fixture.harness.sources.clone(),
+            include: Vec::new(),
+            prefix: String::new(),
+        };
+        let sources = source_set_from_dir(root, &spec).unwrap();
+        Small { _folder: folder, subject: Subject::new(fixture), sources }
+    }
+
+    fn replay(&self, replayer: &Replayer) -> Outcome {
+        replayer.replay(&self.subject, &self.sources).unwrap()
+    }
+}
+
+/// Replays `source` on the CPU and, where there is one, on a GPU.
+fn on_all_devices(source: &str, call: &str, timeout: Duration) -> Vec<Outcome> {
+    let cache = shared_cache();
+    let small = Small::new(source, call);
+    let backends = std::iter::once(Backend::Cpu).chain(cuda(&cache));
+    backends.map(|backend| small.replay(&replayer(&cache, backend, timeout))).collect()
+}
+
+fn failures(outcome: &Outcome) -> &[Failure] {
+    match &outcome.status {
+        Status::Failed(failures) => failures,
+        other => panic!("{}: not failed: {other:?}", outcome.device),
+    }
+}
+
+fn checksum(outcome: &Outcome) -> String {
+    assert_eq!(outcome.status, Status::Completed, "{}: {}", outcome.device, outcome.printed);
+    outcome.outputs.iter().map(|output| output.summary.checksum.to_string()).collect()
+}
+
+/// The program that replays; carried beside the tests where there is no cargo.
+fn program() -> PathBuf {
+    let carried = std::env::var_os("REPLAY_TEST_PROGRAM").map(PathBuf::from);
+    carried.unwrap_or_else(|| env!("CARGO_BIN_EXE_replay").into())
+}
+
+/// Commits of the demonstration: the suspect, the declared fixes, what came before and after.
+const COMMITS: [&str; 7] =
+    ["396b00e~1", "396b00e", "534c0b0", "61b3d97", "HEAD~3", "HEAD~1", "HEAD"];
+
+/// Everything by which a kernel or a variable can be named, in integers so that devices agree.
+const NAMES: &str = r#"
+#include <cuda_runtime.h>
+#include <stdio.h>
+namespace plain { __global__ void add(const int* x, int* out, int n, int by) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) out[i] = x[i] + by;
+} }
+static __global__ void flip(int* out, int n) {
+    for (int i = threadIdx.x; i < n; i += blockDim.x) out[i] = ~out[i];
+}
+__constant__ int weights[4];
+static __device__ int bias = 3;
+template <int Step, typename T> __global__ void weigh(T* out, int n) {
+    for (int i = threadIdx.x; i < n; i += blockDim.x) out[i] += weights[i % 4] * Step + bias;
+}
+__global__ void reverse(int* out, int n) {
+    extern __shared__ int row[];
+    for (int i = threadIdx.x; i < n; i += blockDim.x) row[i + 15000] = out[i];
+    __syncthreads();
+    for (int i = threadIdx.x; i < n; i += blockDim.x) out[i] = row[n - 1 - i + 15000];
+}
+__global__ void over(int* out) { out[0] += 1; }
+__global__ void over(int* out, int by) { out[1] += by; }
+void all_of_them(const int* x, int* out, int n) {
+    const int values[4] = {1, -2, 3, 100};
+    int more = 11;
+    cudaMemcpyToSymbol(weights, values, sizeof values);
+    cudaMemcpyToSymbol(bias, &more, sizeof more);
+    plain::add<<<(n + 127) / 128, 128>>>(x, out, n, 5);
+    flip<<<1, 64>>>(out, n);
+    weigh<2, int><<<1, 256>>>(out, n);
+    weigh<3, int><<<1, 256>>>(out, n);
+    cudaFuncSetAttribute(reverse, cudaFuncAttributeMaxDynamicSharedMemorySize, 64000);
+    reverse<<<1, 256, 64000>>>(out, n);
+    int back = 0;
+    cudaMemcpyFromSymbol(&back, bias, sizeof back);
+    int* scratch = nullptr;
+    cudaMalloc(&scratch, 8);
+    cudaMemset(scratch, 0, 8);
+    plain::add<<<1, 2>>>(scratch, scratch, 2, back);
+    cudaMemcpy(out, scratch, 8, cudaMemcpyDeviceToDevice);
+    cudaFree(scratch);
+    printf("back %d\n", back);
+}
+"#;
+
+#[test]
+fn every_demonstration_commit_compiles_for_a_gpu_and_every_launched_name_resolves() {
+    let Some(nvrtc) = nvrtc() else { return };
+    let cache = shared_cache();
+    let demo = Demo::new("step0", &cache);
+    let toolchain = DeviceToolchain::new(nvrtc, &search(), "sm_90", &cache).unwrap();
+    let cpu = replayer(&cache, Backend::Cpu, MINUTE);
+    for revision in COMMITS {
+        let sources = demo.sources(revision);
+        let module = toolchain.compile(&demo.subject.fixture.harness, &sources);
+        let module = module.unwrap_or_else(|error| panic!("{revision}: {error}"));
+        let module = Module::decode(&std::fs::read(&module.path).unwrap()).unwrap();
+        let outcome = cpu.replay(&demo.subject, &sources).unwrap();
+        let launched: BTreeSet<&str> =
+            outcome.launches.iter().map(|launch| launch.kernel.as_str()).collect();
+        for kernel in launched {
+            assert!(module.kernel(kernel, None).is_some(), "{revision}: {kernel}");
+        }
+    }
+}
+
+#[test]
+fn instances_of_templates_and_variables_are_compiled_once_they_are_asked_for() {
+    let Some(nvrtc) = nvrtc() else { return };
+    let (_folder, cache) = cache();
+    let toolchain = DeviceToolchain::new(nvrtc, &search(), "sm_90", &cache).unwrap();
+    let small = Small::new(NAMES, "all_of_them(x, out, n);");
+    let harness = &small.subject.fixture.harness;
+    let read = |path: &Path| Module::decode(&std::fs::read(path).unwrap()).unwrap();
+
+    let plain = toolchain.compile(harness, &small.sources).unwrap();
+    let kernels = read(&plain.path);
+    for name in ["plain::add", "flip", "reverse"] {
+        assert!(kernels.kernel(name, None).is_some(), "{name} in {:?}", kernels.kernels());
+    }
+    assert_eq!(kernels.kernel("over", None), None, "an overload is ambiguous");
+    assert_eq!(kernels.kernel("over", Some("_Z4overPi")).as_deref(), Some("_Z4overPi"));
+    assert_eq!(kernels.kernel("weigh<2, int>", None), None);
+
+    let more = toolchain.extend(&plain, "weigh<2, int>").unwrap();
+    let more = toolchain.extend(&more, "&bias").unwrap();
+    let kernels = read(&more.path);
+    assert!(kernels.kernel("weigh<2, int>", None).is_some());
+    assert!(kernels.names.contains_key("&bias"));
+    // The next run begins with what this one learned.
+    let again = toolchain.compile(harness, &small.sources).unwrap();
+    assert_eq!((again.path, again.expressions), (more.path, more.expressions));
+}
+
+#[test]
+fn what_nvrtc_rejects_is_the_revision_s_fault_and_is_remembered() {
+    let Some(nvrtc) = nvrtc() else { return };
+    let (_folder, cache) = cache();
+    let toolchain = DeviceToolchain::new(nvrtc, &search(), "sm_90", &cache).unwrap();
+    let source =
+        "#include <stdlib.h>\n__global__ void k(int* out, int n) {\n  out[0] = rand();\n}\n";
+    let small = Small::new(source, "k<<<1, 1>>>(out, n);");
+    let compile = || toolchain.compile(&small.subject.fixture.harness, &small.sources).unwrap_err();
+    for error in [compile(), compile()] {
+        assert!(error.is_revision_fault());
+        insta::allow_duplicates! { insta::assert_snapshot!(error, @r#"the device code does not compile: kernel.cu(3): error: identifier "rand" is undefined"#) }
+    }
+}
+
+#[test]
+fn the_lack_of_nvrtc_names_every_place() {
+    let nowhere = SearchPath { libraries: vec!["/nowhere".into()], ..SearchPath::default() };
+    if let Err(error) = Nvrtc::find(&nowhere) {
+        let text = error.to_string();
+        assert!(text.starts_with("no libnvrtc: looked in the default search path, /nowhere, "));
+        assert!(error.hint().unwrap().contains("pip install nvidia-cuda-nvrtc"));
+    }
+}
+
+#[test]
+fn the_lack_of_a_device_is_an_error_with_a_hint() {
+    match gpu::devices() {
+        Ok(devices) => {
+            let error = gpu::device(devices.len()).unwrap_err();
+            assert!(error.to_string().starts_with("no GPU"), "{error}");
+        }
+        Err(error) => assert!(error.hint().is_some(), "{error}"),
+    }
+}
+
+#[test]
+fn every_way_to_name_a_kernel_gives_the_same_result_on_all_devices() {
+    let outcomes = on_all_devices(NAMES, "all_of_them(x, out, n);", MINUTE);
+    for outcome in &outcomes {
+        assert_eq!(checksum(outcome), checksum(&outcomes[0]), "{}", outcome.device);
+        assert_eq!(outcome.launches, outcomes[0].launches, "{}", outcome.device);
+        assert_eq!(outcome.printed, "back 11\n", "{}", outcome.device);
+    }
+}
+
+#[test]
+fn a_launch_that_is_refused_is_refused_by_all_devices_alike() {
+    let source =
+        "__global__ void k(int* out, int n) { if (threadIdx.x < n) out[threadIdx.x] = 1; }";
+    for call in [
+        "k<<<1, 1025>>>(out, n);",
+        "k<<<0, 32>>>(out, n);",
+        "k<<<1, dim3(1, 1, 65)>>>(out, n);",
+        "k<<<1, 32, 50000>>>(out, n);",
+    ] {
+        for outcome in on_all_devices(source, call, MINUTE) {
+            let refused = failures(&outcome).iter().any(|failure| match failure {
+                Failure::Launch { launch } => {
+                    launch.error.as_deref().is_some_and(|e| e.contains("InvalidConfiguration"))
+                }
+                _ => false,
+            });
+            assert!(refused, "{}: {call}: {:?}", outcome.device, outcome.status);
+        }
+    }
+}
+
+#[test]
+fn a_wild_write_ends_the_replay_and_names_the_kernel() {
+    let source = "__global__ void wild(int* out) { out[(1LL << 36) + threadIdx.x] = 1; }";
+    for outcome in on_all_devices(source, "wild<<<1, 32>>>(out);", MINUTE) {
+        let [Failure::Fault { fault }] = failures(&outcome) else {
+            panic!("{}: {:?}", outcome.device, outcome.status);
+        };
+        assert_eq!(fault.what, "out-of-bounds access", "{}", outcome.device);
+        assert_eq!(fault.kernel.as_deref(), Some("wild"), "{}", outcome.device);
+    }
+}
+
+#[test]
+fn a_write_just_past_an_allocation_is_found_on_all_devices() {
+    let source = "__global__ void fill(int* out, int n) {\n\
+                  for (int i = threadIdx.x; i < n; i += 32) out[i] = 1; }";
+    let call = "int* s; cudaMalloc(&s, 40); fill<<<1, 32>>>(s, 12); fill<<<1, 32>>>(out, n);";
+    for outcome in on_all_devices(source, call, MINUTE) {
+        let [Failure::Overrun { detail }] = failures(&outcome) else {
+            panic!("{}: {:?}", outcome.device, outcome.status);
+        };
+        assert!(detail.ends_with("has 40 bytes, byte 40 was written"), "{detail}");
+    }
+}
+
+#[test]
+fn memory_that_nobody_wrote_is_found_on_all_devices() {
+    let source = "__global__ void some(const int* x, int* out, int n) {\n\
+                  for (int i = threadIdx.x; i < n / 2; i += 32) out[i] = x[i]; }\n\
+                  __global__ void sum(int* out, int n) { out[0] += out[n - 1]; }";
+    let call = "some<<<1, 32>>>(x, out, n); sum<<<1, 1>>>(out, n);";
+    for outcome in on_all_devices(source, call, MINUTE) {
+        let kinds: Vec<&str> = failures(&outcome).iter().map(Failure::kind).collect();
+        assert_eq!(kinds, ["unwritten", "depends on unwritten memory"], "{}", outcome.device);
+    }
+}
+
+#[test]
+fn large_outputs_are_judged_as_on_the_cpu_although_they_stay_on_the_device() {
+    let cache = shared_cache();
+    let Some(cuda) = cuda(&cache) else { return };
+    let source = "__global__ void add(const int* x, int* out, int n) {\n\
+                  int i = blockIdx.x * 256 + threadIdx.x; if (i < n) out[i] = x[i] + 1; }";
+    for call in ["add<<<(n + 255) / 256, 256>>>(x, out, n);", "add<<<100, 256>>>(x, out, n);"] {
+        let large = Small::sized(source, call, 17_000_001);
+        let outcome = |backend| large.replay(&replayer(&cache, backend, MINUTE));
+        let (on_cpu, on_gpu) = (outcome(Backend::Cpu), outcome(cuda.clone()));
+        assert_eq!(on_cpu.status, on_gpu.status, "{call}");
+        let known = |outcome: &Outcome| {
+            let summary = &outcome.outputs[0].summary;
+            (summary.checksum, summary.zeros, summary.unwritten, summary.min, summary.max)
+        };
+        assert_eq!(known(&on_cpu), known(&on_gpu), "{call}");
+    }
+}
+
+#[test]
+fn a_kernel_that_hangs_runs_out_of_time_and_the_device_works_afterwards() {
+    let source = "__global__ void hang(volatile int* out) { while (out[0] != 1) { } }\n\
+                  __global__ void one(int* out, int n) {\n\
+                  for (int i = threadIdx.x; i < n; i += 32) out[i] = 1; }";
+    let cache = shared_cache();
+    for backend in std::iter::once(Backend::Cpu).chain(cuda(&cache)) {
+        let hangs = Small::new(source, "hang<<<1, 1>>>(out);");
+        let outcome = hangs.replay(&replayer(&cache, backend.clone(), Duration::from_secs(3)));
+        let [Failure::Timeout { place: Some(place), .. }] = failures(&outcome) else {
+            panic!("{}: {:?}", outcome.device, outcome.status);
+        };
+        assert_eq!(place.kernel.as_deref(), Some("hang"), "{}", outcome.device);
+        let works = Small::new(source, "one<<<1, 32>>>(out, n);");
+        checksum(&works.replay(&replayer(&cache, backend, MINUTE)));
+    }
+}
+
+#[test]
+fn memory_beyond_the_device_is_out_of_memory() {
+    let source = "__global__ void one(int* out, int n) {\n\
+                  for (int i = threadIdx.x; i < n; i += 32) out[i] = 1; }";
+    let call = "void* s = nullptr; int e = cudaMalloc(&s, 1ull << 50);\n\
+                if (e == cudaErrorMemoryAllocation) one<<<1, 32>>>(out, n);";
+    for outcome in on_all_devices(source, call, MINUTE) {
+        checksum(&outcome);
+    }
+}
+
+#[test]
+fn a_template_whose_arguments_are_deduced_says_what_a_gpu_needs() {
+    let source = "template <class T> __global__ void one(T* out, int n) {\n\
+                  for (int i = threadIdx.x; i < n; i += 32) out[i] = 1; }";
+    for outcome in on_all_devices(source, "one<<<1, 32>>>(out, n);", MINUTE) {
+        match (&outcome.status, outcome.device.as_str()) {
+            (Status::Completed, "cpu") => {}
+            (Status::Untestable { reason, hint, .. }, device) if device != "cpu" => {
+                assert!(reason.contains("function template \"one\""), "{reason}");
+                assert!(hint.as_deref().is_some_and(|hint| hint.contains("template arguments")));
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
+fn demonstration_commits_have_the_same_verdicts_on_a_gpu() {
+    let cache = shared_cache();
+    let Some(cuda) = cuda(&cache) else { return };
+    let base = "534c0b0";
+    for fixture in ["step0", "step0-words"] {
+        let demo = Demo::new(fixture, &cache);
+        let verdicts = |backend: &Backend| -> Vec<(Verdict, Vec<Verdict>)> {
+            let replayer = replayer(&cache, backend.clone(), MINUTE);
+            let judge = |revision: &&str| {
+                let judged = replayer
+                    .judge(&demo.subject, &demo.sources(base), &demo.sources(revision))
+                    .unwrap();
+                (judged.verdict, judged.outputs.iter().map(|output| output.verdict).collect())
+            };
+            COMMITS.iter().map(judge).collect()
+        };
+        let (on_cpu, on_gpu) = (verdicts(&Backend::Cpu), verdicts(&cuda));
+        for (revision, (cpu, gpu)) in COMMITS.iter().zip(on_cpu.iter().zip(&on_gpu)) {
+            eprintln!("{fixture} {revision}: cpu {cpu:?}, gpu {gpu:?}");
+        }
+        // Equal bits on one device need not be equal on the other: both mean that nothing changed.
+        let wrong = |(verdict, _): &(Verdict, Vec<Verdict>)| match verdict {
+            Verdict::Identical => Verdict::Equivalent,
+            other => *other,
+        };
+        let same = on_cpu.iter().map(wrong).eq(on_gpu.iter().map(wrong));
+        assert!(same, "{fixture}: {on_cpu:?} {on_gpu:?}");
+    }
+}

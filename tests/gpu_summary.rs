@@ -1,0 +1,295 @@
+//! `kernels/summary.cu` against the CPU's summary, and against the memory's bandwidth.
+//!
+//! Passes with a line that says so where there is no GPU; `ci/test-gpu` runs it where there is one.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use cudarc::driver::sys::CUevent_flags;
+use cudarc::driver::{
+    CudaContext, CudaFunction, CudaSlice, CudaStream, LaunchConfig, PushKernelArg,
+};
+use cudarc::nvrtc::Ptx;
+use replay::cache::Cache;
+use replay::compile::DeviceToolchain;
+use replay::runtime::gpu::{self, Module, Nvrtc, SearchPath};
+use replay::summary::device::{DevicePart, finish};
+use replay::summary::{POISON_A, POISON_B, Poison, Summary, summarize};
+use replay::tensor::{DType, TensorView};
+
+const BLOCKS: u32 = 528;
+const SHAPE: LaunchConfig =
+    LaunchConfig { grid_dim: (BLOCKS, 1, 1), block_dim: (128, 1, 1), shared_mem_bytes: 0 };
+/// 64-bit words of a part.
+const WORDS: usize = size_of::<DevicePart>() / 8;
+
+struct Lab {
+    context: Arc<CudaContext>,
+    stream: Arc<CudaStream>,
+    toolchain: DeviceToolchain,
+    nvrtc: Nvrtc,
+    _folder: tempfile::TempDir,
+}
+
+fn lab() -> Option<Lab> {
+    let folders = |name: &str| {
+        std::env::split_paths(&std::env::var_os(name).unwrap_or_default()).collect::<Vec<_>>()
+    };
+    let search = SearchPath {
+        libraries: folders("LD_LIBRARY_PATH"),
+        roots: folders("CUDA_HOME"),
+        python: Some("python3".to_owned()),
+    };
+    let device = match gpu::device(0) {
+        Ok(device) => device,
+        Err(error) => {
+            eprintln!("skipped: {error}");
+            return None;
+        }
+    };
+    let nvrtc = match Nvrtc::find(&search) {
+        Ok(nvrtc) => nvrtc,
+        Err(error) => {
+            eprintln!("skipped: {error}");
+            return None;
+        }
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let cache = Cache::open(folder.path()).unwrap();
+    let toolchain =
+        DeviceToolchain::new(nvrtc.clone(), &search, &device.architecture, &cache).unwrap();
+    let context = CudaContext::new(0).unwrap();
+    let stream = context.default_stream();
+    Some(Lab { context, stream, toolchain, nvrtc, _folder: folder })
+}
+
+impl Lab {
+    fn load(&self, code: Vec<u8>, kernel: &str) -> CudaFunction {
+        self.context.load_module(Ptx::from_binary(code)).unwrap().load_function(kernel).unwrap()
+    }
+
+    fn summarizer(&self, dtype: DType) -> CudaFunction {
+        let read = |path: &Path| Module::decode(&std::fs::read(path).unwrap()).unwrap();
+        self.load(read(&self.toolchain.summary(dtype).unwrap()).code, "summarize")
+    }
+
+    fn launch(
+        &self,
+        kernel: &CudaFunction,
+        tensor: &CudaSlice<u8>,
+        count: u64,
+        poison: Option<&Poison>,
+        parts: &mut CudaSlice<u64>,
+    ) {
+        let pattern = poison.map_or(0, |poison| u64::from_le_bytes(poison.pattern));
+        let poisoned = i32::from(poison.is_some());
+        let mut launch = self.stream.launch_builder(kernel);
+        launch.arg(tensor).arg(&count).arg(&pattern).arg(&poisoned).arg(parts);
+        // SAFETY: the arguments are those of the kernel, the tensor has `count` elements.
+        unsafe { launch.launch(SHAPE) }.unwrap();
+    }
+
+    fn summary(
+        &self,
+        kernel: &CudaFunction,
+        view: &TensorView,
+        poison: Option<&Poison>,
+    ) -> Option<Summary> {
+        let mut bytes = view.bytes.to_vec();
+        bytes.resize(bytes.len().max(1), 0);
+        let tensor = self.stream.clone_htod(&bytes).unwrap();
+        let mut parts = self.stream.alloc_zeros::<u64>(BLOCKS as usize * WORDS).unwrap();
+        self.launch(kernel, &tensor, view.len() as u64, poison, &mut parts);
+        let words = self.stream.clone_dtoh(&parts).unwrap();
+        let parts: Vec<DevicePart> = words.chunks(WORDS).map(part).collect();
+        finish(&parts, view.dtype, view.shape)
+    }
+
+    /// The least milliseconds of `launch`, of ten tries after a first one.
+    fn milliseconds(&self, mut launch: impl FnMut()) -> f32 {
+        let flags = Some(CUevent_flags::CU_EVENT_DEFAULT);
+        let once = || {
+            let begin = self.stream.record_event(flags).unwrap();
+            launch();
+            let end = self.stream.record_event(flags).unwrap();
+            begin.elapsed_ms(&end).unwrap()
+        };
+        std::iter::repeat_with(once).take(11).skip(1).fold(f32::INFINITY, f32::min)
+    }
+}
+
+fn part(words: &[u64]) -> DevicePart {
+    let float = |at: usize| f64::from_bits(words[at]);
+    DevicePart {
+        x: words[0],
+        y: words[1],
+        sketch: std::array::from_fn(|k| float(2 + k)),
+        sum: float(18),
+        squares: float(19),
+        min: float(20),
+        max: float(21),
+        finite: words[22],
+        zeros: words[23],
+        nan: words[24],
+        inf: words[25],
+        unwritten: words[26],
+    }
+}
+
+const DTYPES: [DType; 13] = [
+    DType::F64,
+    DType::F32,
+    DType::F16,
+    DType::BF16,
+    DType::I64,
+    DType::I32,
+    DType::I16,
+    DType::I8,
+    DType::U64,
+    DType::U32,
+    DType::U16,
+    DType::U8,
+    DType::Bool,
+];
+
+/// Pseudo-random bytes; the same for the same seed.
+fn random(seed: u64, bytes: usize) -> Vec<u8> {
+    let mut state = seed;
+    let mut next = || {
+        state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let z = (state ^ (state >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        (z ^ (z >> 31)).to_le_bytes()
+    };
+    let mut all: Vec<u8> = (0..bytes.div_ceil(8)).flat_map(|_| next()).collect();
+    all.truncate(bytes);
+    all
+}
+
+/// Makes every element finite and not too far from 1: exponents lose their highest bits.
+fn tame(dtype: DType, bytes: &mut [u8]) {
+    let mask = match dtype {
+        DType::F64 | DType::F32 | DType::F16 | DType::BF16 => 0xBF,
+        DType::Bool => 0x01,
+        _ => 0xFF,
+    };
+    bytes.chunks_mut(dtype.size()).for_each(|element| {
+        element[dtype.size() - 1] &= mask;
+    });
+}
+
+fn assert_same(got: &Summary, expected: &Summary, what: &str) {
+    let exact = |s: &Summary| {
+        (s.checksum, s.count, s.zeros, s.nan, s.inf, s.unwritten, s.min, s.max, s.max_abs.to_bits())
+    };
+    assert_eq!(exact(got), exact(expected), "{what}");
+    let near = |a: f64, b: f64, scale: f64| a == b || (a - b).abs() <= 1e-12 * scale;
+    assert!(near(got.norm, expected.norm, expected.norm), "{what}: {} {}", got.norm, expected.norm);
+    let mass = expected.norm * (expected.count as f64).sqrt();
+    let mean = |s: &Summary| s.mean.unwrap_or(0.0) * s.count as f64;
+    assert!(near(mean(got), mean(expected), mass), "{what}: {:?} {:?}", got.mean, expected.mean);
+    for (a, b) in got.sketch.0.iter().zip(expected.sketch.0) {
+        assert!(near(*a, b, mass), "{what}: {:?} {:?}", got.sketch, expected.sketch);
+    }
+}
+
+#[test]
+fn the_device_summarises_as_the_cpu_does() {
+    let Some(lab) = lab() else { return };
+    let counts = [0, 1, 7, 127, 128, 129, 1000, 2047, 2048, 2049, 40_003, (1 << 21) + 13];
+    let (mut compared, mut left_to_the_cpu) = (0, 0);
+    for dtype in DTYPES {
+        let kernel = lab.summarizer(dtype);
+        for count in counts {
+            let wild = random(count as u64, count * dtype.size());
+            let mut tamed = wild.clone();
+            tame(dtype, &mut tamed);
+            let mut unwritten = tamed.clone();
+            POISON_A.fill(&mut unwritten[..count / 3 * dtype.size() / 8 * 8]);
+            let mut finite_poison = tamed.clone();
+            POISON_B.fill(&mut finite_poison[..count / 3 * dtype.size() / 8 * 8]);
+            let cases = [
+                (&wild, None),
+                (&tamed, None),
+                (&unwritten, Some(&POISON_A)),
+                (&finite_poison, Some(&POISON_B)),
+                (&vec![0; count * dtype.size()], None),
+            ];
+            for (number, (bytes, poison)) in cases.into_iter().enumerate() {
+                let view = TensorView { dtype, shape: &[count], bytes };
+                let expected = summarize(&view, poison);
+                match lab.summary(&kernel, &view, poison) {
+                    Some(got) => {
+                        assert_same(&got, &expected, &format!("{dtype} [{count}], case {number}"));
+                        compared += 1;
+                    }
+                    // Its squares leave the range of float64, downwards or upwards.
+                    None if dtype == DType::F64 => left_to_the_cpu += 1,
+                    None => panic!("{dtype} [{count}], case {number}: no summary"),
+                }
+            }
+        }
+    }
+    eprintln!("{compared} tensors have the CPU's summary, {left_to_the_cpu} overflow a plain sum");
+}
+
+/// What the bandwidth is measured by.
+const PLAIN_REDUCTION: &str = r#"
+extern "C" __global__ void __launch_bounds__(256) reduce(const uint4* in, unsigned long long n,
+                                                         unsigned* out) {
+    unsigned sum = 0;
+    unsigned long long stride = (unsigned long long)gridDim.x * blockDim.x;
+    unsigned long long i = (unsigned long long)blockIdx.x * blockDim.x + threadIdx.x;
+    for (; i + 3 * stride < n; i += 4 * stride) {
+        uint4 a = in[i], b = in[i + stride], c = in[i + 2 * stride], d = in[i + 3 * stride];
+        sum += a.x + a.y + a.z + a.w + b.x + b.y + b.z + b.w;
+        sum += c.x + c.y + c.z + c.w + d.x + d.y + d.z + d.w;
+    }
+    for (; i < n; i += stride) sum += in[i].x + in[i].y + in[i].z + in[i].w;
+    for (int offset = 16; offset > 0; offset /= 2) sum += __shfl_down_sync(~0u, sum, offset);
+    if (threadIdx.x % 32 == 0) atomicAdd(out, sum);
+}
+"#;
+
+#[test]
+fn summarising_runs_near_the_bandwidth_of_a_plain_reduction() {
+    let Some(lab) = lab() else { return };
+    let bytes: usize = 4 << 30;
+    let options = [format!("--gpu-architecture={}", lab.toolchain.architecture())];
+    let image = lab.nvrtc.compile(PLAIN_REDUCTION, &options, &[]).unwrap().unwrap();
+    let reduce = lab.load(image.code, "reduce");
+    let mut tensor = lab.stream.alloc_zeros::<u8>(bytes).unwrap();
+    let piece = {
+        let mut piece = random(1, 64 << 20);
+        tame(DType::F32, &mut piece);
+        piece
+    };
+    for at in (0..bytes).step_by(piece.len()) {
+        let mut target = tensor.slice_mut(at..at + piece.len());
+        lab.stream.memcpy_htod(&piece, &mut target).unwrap();
+    }
+    let mut out = lab.stream.alloc_zeros::<u32>(1).unwrap();
+    let words = (bytes / 16) as u64;
+    let plain = [264, 528, 1056, 2112].map(|blocks| {
+        lab.milliseconds(|| {
+            let mut launch = lab.stream.launch_builder(&reduce);
+            launch.arg(&tensor).arg(&words).arg(&mut out);
+            let shape = LaunchConfig { grid_dim: (blocks, 1, 1), block_dim: (256, 1, 1), ..SHAPE };
+            // SAFETY: the arguments are those of the kernel.
+            unsafe { launch.launch(shape) }.unwrap();
+        })
+    });
+    let plain = plain.into_iter().fold(f32::INFINITY, f32::min);
+    let rate = |ms: f32| bytes as f64 / f64::from(ms) / 1e9;
+    eprintln!("plain reduction: {:.2} TB/s", rate(plain));
+    let mut parts = lab.stream.alloc_zeros::<u64>(BLOCKS as usize * WORDS).unwrap();
+    for dtype in [DType::F64, DType::F32, DType::BF16, DType::F16, DType::I32, DType::U8] {
+        let kernel = lab.summarizer(dtype);
+        let count = (bytes / dtype.size()) as u64;
+        for (name, poison) in [("", None), (", unwritten counted", Some(&POISON_B))] {
+            let took = lab.milliseconds(|| lab.launch(&kernel, &tensor, count, poison, &mut parts));
+            let share = plain / took;
+            eprintln!("summary of {dtype}{name}: {:.2} TB/s, {:.0} %", rate(took), share * 100.0);
+        }
+    }
+}

@@ -1,0 +1,218 @@
+//! The C++ headers of the CPU reference machine, compiled as plain C++ with every compiler that
+//! is here, unoptimised and optimised.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use half::{bf16, f16};
+
+/// What the artifact's code is compiled with, less the optimisation level.
+const FLAGS: &[&str] = &[
+    "-std=c++17",
+    "-Wall",
+    "-Wextra",
+    "-Werror",
+    "-ffp-contract=off",
+    "-fno-fast-math",
+    "-fno-builtin",
+    "-fsigned-char",
+    "-fwrapv",
+    "-fno-strict-aliasing",
+    "-frounding-math",
+    "-fPIC",
+];
+
+fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// The compilers of this machine; what is missing is said, not failed.
+fn compilers() -> Vec<&'static str> {
+    let found: Vec<_> = ["g++", "clang++"]
+        .into_iter()
+        .filter(|name| {
+            let here = Command::new(name).arg("--version").output().is_ok();
+            if !here {
+                eprintln!("skipped {name}: not installed");
+            }
+            here
+        })
+        .collect();
+    assert!(!found.is_empty(), "no C++ compiler is installed");
+    found
+}
+
+fn compile(compiler: &str, flags: &[&str], source: &Path, output: &Path) -> Output {
+    Command::new(compiler)
+        .args(FLAGS)
+        .args(flags)
+        .arg("-I")
+        .arg(root().join("src/runtime/include"))
+        .arg("-I")
+        .arg(root().join("tests/shim"))
+        .arg(source)
+        .arg("-o")
+        .arg(output)
+        .output()
+        .expect("the compiler starts")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Compiles a program of tests/shim in every way and runs it without arguments.
+fn passes(program: &str) {
+    let folder = tempfile::tempdir().unwrap();
+    let source = root().join("tests/shim").join(program);
+    for compiler in compilers() {
+        for level in ["-O0", "-O3"] {
+            let binary = folder.path().join(format!("{compiler}{level}"));
+            let built = compile(compiler, &[level], &source, &binary);
+            assert!(built.status.success(), "{compiler} {level}:\n{}", text(&built.stderr));
+            let ran = Command::new(&binary).output().unwrap();
+            assert!(ran.status.success(), "{compiler} {level}:\n{}", text(&ran.stderr));
+        }
+    }
+}
+
+/// Compiles `source`, without linking; the compiler's messages, or `None` if it compiled.
+fn complaint(compiler: &str, flags: &[&str], source: &str) -> Option<String> {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("source.cpp");
+    std::fs::write(&file, source).unwrap();
+    let flags: Vec<_> = flags.iter().copied().chain(["-O1", "-c"]).collect();
+    let built = compile(compiler, &flags, &file, &folder.path().join("source.o"));
+    (!built.status.success()).then(|| text(&built.stderr))
+}
+
+#[test]
+fn mathematics_has_the_documented_values_in_every_rounding_mode() {
+    passes("math.cpp");
+}
+
+#[test]
+fn warps_groups_atomics_and_printf_do_as_the_programming_guide_says() {
+    passes("device.cpp");
+}
+
+#[test]
+fn narrow_types_round_once() {
+    passes("narrow.cpp");
+}
+
+#[test]
+fn the_shadow_never_rounds_to_less_than_double() {
+    passes("shadow.cpp");
+}
+
+/// Rounding by search: the nearest value, or its neighbour on the side that the mode asks for.
+fn rounded(bits: u16, value: f64, exact: f64, mode: usize) -> u16 {
+    let wrong_side = match mode {
+        1 => value > exact,
+        2 => value < exact,
+        3 => value.abs() > exact.abs(),
+        _ => false,
+    };
+    // Bits count away from zero; a value that is too near to zero moves away from it.
+    match (wrong_side, value.abs() > exact.abs()) {
+        (false, _) => bits,
+        (true, true) => bits - 1,
+        (true, false) => bits + 1,
+    }
+}
+
+#[test]
+fn conversions_agree_with_an_independent_implementation() {
+    let folder = tempfile::tempdir().unwrap();
+    let binary = folder.path().join("narrow");
+    let source = root().join("tests/shim/narrow.cpp");
+    let built = compile(compilers()[0], &["-O2"], &source, &binary);
+    assert!(built.status.success(), "{}", text(&built.stderr));
+    let table = Command::new(&binary).arg("table").output().unwrap().stdout;
+    assert!(table.len() > 500_000 * 20);
+    for row in table.chunks_exact(20) {
+        let bits = u32::from_le_bytes(row[..4].try_into().unwrap());
+        let got = |at: usize| u16::from_le_bytes([row[4 + 2 * at], row[5 + 2 * at]]);
+        let x = f32::from_bits(bits);
+        let (half, bfloat) = (f16::from_f32(x), bf16::from_f32(x));
+        for mode in 0..4 {
+            let (want_half, want_bfloat) = if x.is_nan() {
+                (0x7fff, 0x7fff)
+            } else {
+                (
+                    rounded(half.to_bits(), half.to_f64(), f64::from(x), mode),
+                    rounded(bfloat.to_bits(), bfloat.to_f64(), f64::from(x), mode),
+                )
+            };
+            assert_eq!(got(mode), want_half, "half of {bits:#x}, rounding {mode}");
+            assert_eq!(got(4 + mode), want_bfloat, "bfloat16 of {bits:#x}, rounding {mode}");
+        }
+    }
+}
+
+#[test]
+fn the_c_and_cpp_libraries_mathematics_may_come_before_and_after_ours() {
+    let ours = "#include \"replay/math.h\"\n";
+    let uses = "float f(float x) { return exp(x) + expf(x) + std::exp(x) + fabs(x) + max(x, 1.f); }\n\
+                int g(float x) { return isnan(x) + std::isinf(x) + abs(-1) + std::abs(-1); }\n\
+                double h(double x) { return exp(x) + std::pow(x, 2) + sqrt(x) + abs(x); }\n\
+                #include \"replay/math_definitions.h\"\n";
+    let check = |theirs: &[&str], flags: &[&str]| {
+        let theirs: String = theirs.iter().map(|name| format!("#include <{name}>\n")).collect();
+        for source in [format!("{theirs}{ours}{uses}"), format!("{ours}{theirs}{uses}")] {
+            for compiler in compilers() {
+                let said = complaint(compiler, flags, &source);
+                assert_eq!(said, None, "{compiler} {flags:?}\n{source}");
+            }
+        }
+    };
+    let every = ["cstdlib", "complex", "random", "algorithm", "cmath", "math.h", "stdlib.h"];
+    check(&["math.h"], &["-fsyntax-only"]);
+    check(&every, &["-fsyntax-only"]);
+    check(&every, &["-fsyntax-only", "-DREPLAY_SHADOW"]);
+}
+
+#[test]
+fn what_is_not_supported_does_not_compile_and_is_named() {
+    let cases = [
+        ("replay/math.h", "double f(double x) { return j0(x); }", "j0: Bessel functions"),
+        ("replay/math.h", "float f(float x) { return erfcxf(x); }", "erfcxf"),
+        (
+            "replay/warp.h",
+            "int f(int x) { return __shfl(x, 0); }",
+            "__shfl: removed from CUDA, use __shfl_sync",
+        ),
+        (
+            "cooperative_groups.h",
+            "void f() { cooperative_groups::this_grid(); }",
+            "cooperative_groups::this_grid: blocks of a grid do not run together",
+        ),
+        ("cuda_fp8.h", "", "cuda_fp8.h is not supported"),
+    ];
+    for (header, source, named) in cases {
+        for compiler in compilers() {
+            let said = complaint(compiler, &[], &format!("#include \"{header}\"\n{source}\n"))
+                .unwrap_or_else(|| panic!("{compiler} compiled {source}"));
+            assert!(said.contains(named), "{compiler}: {said}");
+        }
+    }
+}
+
+#[test]
+fn bit_patterns_do_not_compile_in_the_shadow() {
+    let cases = [
+        ("replay/math.h", "int f(double x) { return __float_as_int(x); }", "__float_as_int"),
+        ("cuda_fp16.h", "int f(__half x) { return __half_as_ushort(x); }", "__half_as_ushort"),
+    ];
+    for (header, source, name) in cases {
+        let source = format!("#include \"{header}\"\n{source}\n");
+        for compiler in compilers() {
+            assert_eq!(complaint(compiler, &[], &source), None);
+            let said = complaint(compiler, &["-DREPLAY_SHADOW"], &source)
+                .unwrap_or_else(|| panic!("{compiler} compiled {source}"));
+            let text = format!("{name}: the float64 shadow has no bit pattern of a narrower type");
+            assert!(said.contains(&text), "{compiler}: {said}");
+        }
+    }
+}

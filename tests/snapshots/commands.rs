@@ -1,0 +1,425 @@
+//! The commands about snapshots, each with its files before and after.
+
+use std::fs;
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::Stdio;
+
+use crate::env::{Run, TestEnv};
+
+const KERNEL: &str = "\
+__global__ void scale(const float* x, float* y, int n)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) {
+        y[i] = x[i] * 1.5f + 0.1f;
+    }
+}
+";
+
+/// The same mathematics, rounded elsewhere.
+const BENIGN: &str = "y[i] = (x[i] + 0.1f / 1.5f) * 1.5f;";
+const DEFECT: &str = "y[i] = x[i] * 1.5f + 0.1001f;";
+const ORIGINAL: &str = "y[i] = x[i] * 1.5f + 0.1f;";
+
+fn project() -> TestEnv {
+    let env = TestEnv::new().with_kernel(KERNEL, "scale<<<1, 32>>>(x, y, n);");
+    fs::create_dir(env.path("snapshots")).expect("a folder");
+    env
+}
+
+/// A project whose snapshot is accepted.
+fn accepted() -> TestEnv {
+    let env = project();
+    replay(&env);
+    let run = env.replay(&["accept"]);
+    assert_eq!(run.code, Some(0), "{}", run.text());
+    env
+}
+
+fn replay(env: &TestEnv) -> Run {
+    env.replay(&["fixtures/tiny"])
+}
+
+fn replay_with(env: &TestEnv, variables: &[(&str, &str)]) -> Run {
+    env.finish(env.command(&["fixtures/tiny"]).envs(variables.iter().copied()))
+}
+
+fn rewrite(env: &TestEnv, statement: &str) {
+    env.repo.write("k.cu", KERNEL.replace(ORIGINAL, statement));
+}
+
+fn snap(env: &TestEnv) -> PathBuf {
+    env.path("snapshots/tiny.cpu.snap")
+}
+
+fn pending(env: &TestEnv) -> PathBuf {
+    env.path("snapshots/tiny.cpu.snap.new")
+}
+
+fn text(path: PathBuf) -> String {
+    fs::read_to_string(path).expect("a file")
+}
+
+/// Lines that only one of both texts has.
+fn changed_lines(old: &str, new: &str) -> usize {
+    new.lines().filter(|line| !old.lines().any(|other| other == *line)).count()
+}
+
+#[test]
+fn a_project_without_snapshots_sees_nothing_of_them() {
+    let env = TestEnv::new().with_kernel(KERNEL, "scale<<<1, 32>>>(x, y, n);");
+    let run = replay(&env);
+    assert_eq!(run.code, Some(0), "{}", run.text());
+    assert!(!run.stdout.contains("snapshot"), "{}", run.stdout);
+    assert!(!env.path("snapshots").exists());
+}
+
+#[test]
+fn the_first_snapshot_is_pending_until_it_is_accepted() {
+    let env = project();
+    let run = replay(&env);
+    assert_eq!(run.code, Some(0), "{}", run.text());
+    insta::assert_snapshot!(run.stdout.split("outputs").nth(1).unwrap(), @"
+
+      y  f32 [n 4]  0a45d91c967b871f9eac47ff002ac55b
+         norm 8.39881  min 1.6  max 6.1  mean 3.85  zeros 0  NaN 0  Inf 0  unwritten 0
+
+    snapshot
+      snapshots/tiny.cpu.snap  new: no snapshot was accepted yet
+      pending: snapshots/tiny.cpu.snap.new; `replay review` shows it
+
+    completed: every output is written and finite
+    ");
+    assert!(!snap(&env).exists());
+    insta::assert_snapshot!(env.replay(&["accept", "--reason", "the first: it \"works\""]).text(), @"
+    exit code 0
+    --- stdout
+    accepted snapshots/tiny.cpu.snap
+    ");
+    insta::assert_snapshot!(text(snap(&env)), @r#"
+    ---
+    source: fixtures/tiny
+    description: "the first: it \"works\""
+    expression: replay fixtures/tiny
+    ---
+    format: 1
+    fixture: tiny
+    content: 34187d69a95e79b6cee35a5aa15d1c969891b4222c56cd8bcc9bf5910beed6fa
+    device: cpu
+    status: completed
+    launches: 1
+      scale<<<1, 32>>>
+    outputs: 1
+
+    output y: f32 [n 4]
+      checksum 0a45d91c967b871f9eac47ff002ac55b
+      noise 8.6e-8
+      norm 8.3988
+      min 1.6
+      max 6.1
+      mean 3.85
+      zeros 0, NaN 0, Inf 0, unwritten 0
+      sketch 1e-7 * 29999999 29999999 -153999997 -91999999 91999999 -61999999 -121999997 -61999999 -153999997 153999997 -31999999 121999997 153999997 91999999 -31999999 -1
+    "#);
+    assert!(!pending(&env).exists());
+    let run = replay(&env);
+    assert_eq!(run.code, Some(0));
+    assert!(run.stdout.contains("snapshots/tiny.cpu.snap  matches\n"), "{}", run.stdout);
+    assert!(!pending(&env).exists());
+}
+
+#[test]
+fn a_benign_rewrite_is_equivalent_and_changes_a_line_or_two() {
+    let env = accepted();
+    rewrite(&env, BENIGN);
+    let run = replay(&env);
+    assert_eq!(run.code, Some(0), "{}", run.text());
+    assert!(run.stdout.contains("equivalent: y moved by rel. "), "{}", run.stdout);
+    assert_eq!(changed_lines(&text(snap(&env)), &text(pending(&env))), 2);
+    // What is put back matches again, and nothing is left to review.
+    rewrite(&env, ORIGINAL);
+    assert!(replay(&env).stdout.contains("matches"));
+    assert!(!pending(&env).exists());
+}
+
+#[test]
+fn a_defect_diverges_and_the_accepted_snapshot_stays() {
+    let env = accepted();
+    let before = text(snap(&env));
+    rewrite(&env, DEFECT);
+    let run = replay(&env);
+    assert_eq!(run.code, Some(1), "{}", run.text());
+    insta::assert_snapshot!(run.last_line(), @"diverged: y moved by rel. 3e-5 (noise 1.7e-7)");
+    assert_eq!(text(snap(&env)), before);
+    assert!(pending(&env).exists());
+    insta::assert_snapshot!(env.replay(&["reject", "tiny.*"]).text(), @"
+    exit code 0
+    --- stdout
+    rejected what was pending for snapshots/tiny.cpu.snap
+    ");
+    assert!(!pending(&env).exists());
+    assert_eq!(text(snap(&env)), before);
+}
+
+#[test]
+fn another_launch_shape_matches_and_is_shown_for_review() {
+    let env = accepted();
+    let harness = text(env.path("replay.toml")).replace("<<<1, 32>>>", "<<<1, 64>>>");
+    env.repo.write("replay.toml", harness);
+    let run = replay(&env);
+    assert_eq!(run.code, Some(0), "{}", run.text());
+    assert!(run.stdout.contains("matches: launches changed"), "{}", run.stdout);
+    assert_eq!(changed_lines(&text(snap(&env)), &text(pending(&env))), 1);
+}
+
+#[test]
+fn a_changed_fixture_is_stale_not_diverged() {
+    let env = accepted();
+    let bytes: Vec<u8> = [1f32, 2.0, 3.0, 5.0].iter().flat_map(|x| x.to_le_bytes()).collect();
+    env.write_fixture("tiny", &[("x", replay::tensor::DType::F32, &[4], &bytes)]);
+    let run = replay(&env);
+    assert_eq!(run.code, Some(125), "{}", run.text());
+    insta::assert_snapshot!(run.last_line(), @"stale: the fixture is another one now, so nothing was compared");
+}
+
+#[test]
+fn a_named_revision_is_compared_only_when_asked() {
+    let env = accepted();
+    rewrite(&env, DEFECT);
+    env.repo.commit("Break it");
+    assert_eq!(env.replay(&["fixtures/tiny", "--rev", "HEAD"]).code, Some(0));
+    assert_eq!(env.replay(&["fixtures/tiny", "--rev", "HEAD", "--snapshot"]).code, Some(1));
+}
+
+#[test]
+fn in_ci_nothing_is_written_over() {
+    let env = accepted();
+    let before = text(snap(&env));
+    rewrite(&env, DEFECT);
+    for word in ["auto", "always", "force", "unseen", "no"] {
+        let run = replay_with(&env, &[("CI", "true"), ("REPLAY_UPDATE", word)]);
+        assert_eq!(run.code, Some(1), "{word}: {}", run.text());
+        assert_eq!(text(snap(&env)), before, "{word}");
+    }
+}
+
+#[test]
+fn always_accepts_without_review_and_no_writes_nothing() {
+    let env = accepted();
+    let before = text(snap(&env));
+    rewrite(&env, DEFECT);
+    assert_eq!(replay_with(&env, &[("REPLAY_UPDATE", "no")]).code, Some(1));
+    assert!(!pending(&env).exists());
+    assert_eq!(replay_with(&env, &[("REPLAY_UPDATE", "always")]).code, Some(1));
+    assert_ne!(text(snap(&env)), before);
+    assert!(replay(&env).stdout.contains("matches"));
+    insta::assert_snapshot!(replay_with(&env, &[("REPLAY_UPDATE", "never")]).text(), @"
+    exit code 128
+    --- stderr
+    error: REPLAY_UPDATE is not understood: `never` is none of auto, always, new, unseen, no and force
+    ");
+}
+
+#[test]
+fn asking_for_new_snapshots_makes_the_folder() {
+    let env = TestEnv::new().with_kernel(KERNEL, "scale<<<1, 32>>>(x, y, n);");
+    assert_eq!(replay_with(&env, &[("REPLAY_UPDATE", "unseen")]).code, Some(0));
+    assert!(snap(&env).exists());
+    let run = env.replay(&["fixtures/tiny", "--snapshots", "elsewhere"]);
+    assert_eq!(run.code, Some(0), "{}", run.text());
+    assert!(env.path("elsewhere/tiny.cpu.snap.new").exists());
+}
+
+#[test]
+fn damaged_snapshots_are_named_with_their_line() {
+    let env = accepted();
+    let whole = text(snap(&env));
+    let half = &whole[..whole.find("  sketch").unwrap()];
+    let cases = [
+        ("conflict", whole.replace("  noise", "<<<<<<< HEAD\n  noise")),
+        ("edited", whole.replace("  norm ", "  norm about ")),
+        ("truncated", half.to_owned()),
+        ("cut within a line", whole[..whole.len() - 4].to_owned()),
+        ("newer", whole.replace("format: 1", "format: 2")),
+        ("another device", whole.replace("device: cpu", "device: sm_90")),
+        ("foreign", "hello\n".to_owned()),
+    ];
+    let mut said = String::new();
+    for (name, damaged) in cases {
+        fs::write(snap(&env), &damaged).unwrap();
+        let run = replay(&env);
+        assert_eq!(run.code, Some(128), "{name}: {}", run.text());
+        said += &format!("{name}\n{}\n", run.stderr);
+        assert_eq!(text(snap(&env)), damaged, "{name}");
+    }
+    insta::assert_snapshot!(said, @"
+    conflict
+    error: [ROOT]/snapshots/tiny.cpu.snap:16: a merge conflict is not resolved
+    hint: keep either side (`git checkout --ours FILE`), replay, and review what is pending
+
+    edited
+    error: [ROOT]/snapshots/tiny.cpu.snap:17: a number is expected, not `about 8.3988`
+    hint: snapshots are not edited by hand: take the last committed version (`git checkout -- FILE`), or remove the file, replay and review the new one
+
+    truncated
+    error: [ROOT]/snapshots/tiny.cpu.snap:22: the file ends where `sketch` is expected
+    hint: take the last committed version (`git checkout -- FILE`), or remove the file, replay and review the new one
+
+    cut within a line
+    error: [ROOT]/snapshots/tiny.cpu.snap:22: the file ends where the end of the line is expected
+    hint: take the last committed version (`git checkout -- FILE`), or remove the file, replay and review the new one
+
+    newer
+    error: [ROOT]/snapshots/tiny.cpu.snap:5: format 2 is not known
+    hint: a newer replay wrote it; use that one, or remove the file, replay and review
+
+    another device
+    error: [ROOT]/snapshots/tiny.cpu.snap holds a snapshot of device sm_90, not cpu
+    hint: the file was renamed or copied; remove it, replay on the device that its name says, and review
+
+    foreign
+    error: [ROOT]/snapshots/tiny.cpu.snap is not a snapshot of a replay: it does not start with `---`
+    hint: name another folder with --snapshots, or rename the file
+    ");
+}
+
+#[test]
+fn line_ends_of_windows_are_read() {
+    let env = accepted();
+    fs::write(snap(&env), text(snap(&env)).replace('\n', "\r\n")).unwrap();
+    let run = replay(&env);
+    assert!(run.stdout.contains("snap  matches\n"), "{}", run.text());
+}
+
+#[test]
+fn a_damaged_pending_snapshot_replaces_nothing() {
+    let env = accepted();
+    let before = text(snap(&env));
+    rewrite(&env, DEFECT);
+    replay(&env);
+    let new = text(pending(&env));
+    fs::write(pending(&env), &new[..new.len() / 2]).unwrap();
+    let run = env.replay(&["accept"]);
+    assert_eq!(run.code, Some(128), "{}", run.text());
+    assert_eq!(text(snap(&env)), before);
+}
+
+#[test]
+fn a_glob_that_matches_nothing_is_an_error() {
+    let env = project();
+    insta::assert_snapshot!(env.replay(&["accept"]).text(), @"
+    exit code 0
+    --- stdout
+    nothing is pending
+    ");
+    insta::assert_snapshot!(env.replay(&["accept", "other.*"]).text(), @"
+    exit code 128
+    --- stderr
+    error: nothing that is pending matches other.*
+    hint: `replay review` shows what is pending in [ROOT]/snapshots
+    ");
+}
+
+/// Runs `replay review` with `answers` on standard input.
+fn review(env: &TestEnv, answers: &str) -> Run {
+    let mut command = env.command(&["review"]);
+    let command = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("the program runs");
+    child.stdin.take().unwrap().write_all(answers.as_bytes()).expect("answers are read");
+    env.read(&child.wait_with_output().expect("the program ends"))
+}
+
+#[test]
+fn a_review_shows_the_verdict_and_a_diff_and_keeps_the_reason() {
+    let env = accepted();
+    let before = text(snap(&env));
+    rewrite(&env, DEFECT);
+    replay(&env);
+    insta::assert_snapshot!(review(&env, "x\n").text(), @"
+    exit code 0
+    --- stdout
+
+    snapshots/tiny.cpu.snap (1 of 1)
+    diverged: y moved by rel. 3e-5 (noise 1.7e-7)
+
+      
+      output y: f32 [n 4]
+    -   checksum 0a45d91c967b871f9eac47ff002ac55b
+    +   checksum b112ad72601103374f1ced00c97262df
+        noise 8.6e-8
+    -   norm 8.3988
+    -   min 1.6
+    -   max 6.1
+    -   mean 3.85
+    +   norm 8.399
+    +   min 1.6001
+    +   max 6.1001
+    +   mean 3.8501
+        zeros 0, NaN 0, Inf 0, unwritten 0
+    -   sketch 1e-7 * 29999999 29999999 -153999997 -91999999 91999999 -61999999 -121999997 -61999999 -153999997 153999997 -31999999 121999997 153999997 91999999 -31999999 -1
+    +   sketch 1e-7 * 30000000 30000000 -154004002 -92002001 92002001 -62002001 -122002001 -62002001 -154004002 154004002 -32002001 122002001 154004002 92002001 -32002001 0
+
+    accept  reject  skip  show more (d)  quit > a, r, s, d or q
+
+    accept  reject  skip  show more (d)  quit > 
+    1 snapshot still pending
+    ");
+    assert!(pending(&env).exists());
+    assert_eq!(text(snap(&env)), before);
+    let run = review(&env, "d\na the constant was wrong\n");
+    assert!(run.stdout.contains("format: 1"), "{}", run.stdout);
+    assert!(text(snap(&env)).contains("\ndescription: the constant was wrong\n"));
+    assert!(!pending(&env).exists());
+    assert!(replay(&env).stdout.contains("matches"));
+}
+
+#[test]
+fn reports_for_servers_say_what_changed() {
+    let env = accepted();
+    rewrite(&env, DEFECT);
+    let markdown = env.replay(&["fixtures/tiny", "fixtures/none", "--format", "markdown"]);
+    assert_eq!(markdown.code, Some(128));
+    insta::assert_snapshot!(markdown.stdout, @"
+    <!-- replay -->
+    ## replay: 1 not replayed, 1 diverged
+
+    **not replayed** fixtures/none
+    - there is no fixture folder fixtures/none
+
+    | fixture | output | verdict | checksum | distance | beyond noise | worst element |
+    | --- | --- | --- | --- | --- | --- | --- |
+    | tiny | y | diverged | 0a45d91c → b112ad72 | about rel. 3e-5 (noise 1.7e-7) |  |  |
+
+    **diverged** tiny at working tree on cpu
+    - snapshot diverged: y moved by rel. 3e-5 (noise 1.7e-7)
+    ");
+    let junit = env.replay(&["fixtures/tiny", "fixtures/none", "--format", "junit"]);
+    insta::assert_snapshot!(junit.stdout, @r#"
+    <?xml version="1.0" encoding="UTF-8"?>
+    <testsuites name="replay" tests="2" failures="1" errors="1">
+      <testsuite name="replay" tests="2" failures="1" errors="1">
+        <testcase classname="replay" name="tiny at working tree on cpu">
+          <failure type="diverged" message="snapshot diverged: y moved by rel. 3e-5 (noise 1.7e-7)">snapshot diverged: y moved by rel. 3e-5 (noise 1.7e-7)</failure>
+        </testcase>
+        <testcase classname="replay" name="fixtures/none">
+          <error type="refused" message="there is no fixture folder fixtures/none"></error>
+        </testcase>
+      </testsuite>
+    </testsuites>
+    "#);
+}
+
+#[test]
+fn a_folder_that_cannot_be_written_is_said_so() {
+    let env = accepted();
+    rewrite(&env, DEFECT);
+    // A folder in the place of the file is in the way for root, too.
+    fs::create_dir(pending(&env)).unwrap();
+    let run = replay(&env);
+    assert_eq!(run.code, Some(128), "{}", run.text());
+    insta::assert_snapshot!(run.stderr, @"
+    error: cannot write [ROOT]/snapshots/tiny.cpu.snap.new
+    caused by: Is a directory (os error 21)
+    ");
+}
