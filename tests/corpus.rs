@@ -1,0 +1,203 @@
+//! Replays a corpus of kernels whose truth is known, on the CPU.
+//!
+//! `cargo test` takes the third of the variants that `corpus.toml` calls quick, every kind of
+//! defect among them; `REPLAY_TEST_CORPUS=all` takes all. Artifacts are kept in the target folder,
+//! so a second run compiles nothing. `cargo test --test corpus -- --nocapture` shows how far every
+//! variant lies from the truth, in the order of the indices and in others.
+
+#[path = "corpus/mod.rs"]
+mod corpus;
+
+use std::collections::{BTreeSet, HashMap};
+
+use corpus::{Captured, Effect, FAMILIES, Family, Lab, Trial, Truth, Variant, truth};
+use replay::frontend::Precision;
+use replay::history::SourceSet;
+use replay::judge::Verdict;
+use replay::replay::{Mode, Replayer, Status};
+use replay::summary::POISON_A;
+
+fn wanted(variant: &Variant) -> bool {
+    variant.quick || std::env::var_os("REPLAY_TEST_CORPUS").is_some_and(|value| value == "all")
+}
+
+/// Orders of blocks and threads other than that of their indices in which variants are judged.
+const OTHER_ORDERS: u64 = 2;
+
+/// Relative errors in L2 of each output, or why there is none.
+type Errors = Result<Vec<(&'static str, f64)>, String>;
+
+/// How `sources` of `family` fail on `captured`, if they do.
+fn failures(replayer: &Replayer, captured: &Captured, sources: &SourceSet) -> Result<(), String> {
+    let outcome = replayer.replay(&captured.subject, sources).expect("the machine can replay");
+    match outcome.status {
+        Status::Completed => Ok(()),
+        Status::Failed(failures) => {
+            let kinds: BTreeSet<&str> = failures.iter().map(|failure| failure.kind()).collect();
+            Err(kinds.into_iter().collect::<Vec<_>>().join(", "))
+        }
+        Status::Untestable { reason, .. } => panic!("{}: {reason}", captured.inputs.name),
+    }
+}
+
+/// How far `sources` lie from the truth of `family` on `captured`, blocks and threads in `order`.
+fn errors(
+    replayer: &Replayer,
+    family: &'static str,
+    captured: &Captured,
+    sources: &SourceSet,
+    order: u64,
+) -> Errors {
+    failures(replayer, captured, sources)?;
+    let subject = &captured.subject;
+    let artifact = replayer.compile(subject, sources, Precision::Native).expect("it did compile");
+    let mode = Mode { order, ..Mode::plain(POISON_A) };
+    let run = replayer.run(subject, &artifact, Precision::Native, &mode);
+    let run = run.expect("the machine can replay");
+    let expected = truth::outputs(family, &captured.inputs);
+    let error = |(name, expected): (&'static str, Vec<f64>)| {
+        let got = run.output(name).ok_or_else(|| format!("{:?} in order {order}", run.ending))?;
+        assert_eq!(got.len(), expected.len(), "{family}: {name}");
+        let missed = (0..got.len()).map(|i| got.get_f64(i) - expected[i]);
+        Ok((name, norm(missed) / norm(expected.iter().copied())))
+    };
+    expected.into_iter().map(error).collect()
+}
+
+fn norm(values: impl Iterator<Item = f64>) -> f64 {
+    values.map(|value| value * value).sum::<f64>().sqrt()
+}
+
+/// The relative error that float32 rounding may cost where the base costs `base`: the base is one
+/// order of operations of many, none of which is worse by more than a small factor.
+fn rounding(base: f64) -> f64 {
+    (16.0 * base).max(2e-6)
+}
+
+/// How far the bases lie from the truth, by family and fixture.
+type Bases = HashMap<(&'static str, &'static str), Vec<f64>>;
+
+fn bases(lab: &Lab) -> Bases {
+    let fixtures = lab.families.iter().flat_map(|f| f.fixtures.iter().map(move |c| (f, c)));
+    let of = |(family, captured): (&Family, &Captured)| {
+        let errors = errors(&lab.replayer, family.name, captured, &family.base, 0);
+        let errors = errors.unwrap_or_else(|why| panic!("{}: {why}", family.name));
+        ((family.name, captured.inputs.name), errors.into_iter().map(|(_, e)| e).collect())
+    };
+    fixtures.map(of).collect()
+}
+
+/// Judges one order by the truth, and says by which figures.
+fn judge_order(base: &[f64], replayer: &Replayer, trial: &Trial, order: u64) -> (Verdict, String) {
+    let Trial { family, captured, sources, .. } = trial;
+    match errors(replayer, family.name, captured, sources, order) {
+        Err(failures) => (Verdict::Failed, format!(" {failures}")),
+        Ok(errors) => {
+            // Nothing may lie between rounding and a defect, or the truth would be in doubt.
+            let gap = if trial.effect() == Effect::Mathematics { 5.0 } else { 1.0 };
+            let near = |(&(_, error), &base): (&(_, f64), &f64)| error <= rounding(base) * gap;
+            let verdict = match errors.iter().zip(base).all(near) {
+                true => Verdict::Equivalent,
+                false => Verdict::Diverged,
+            };
+            let figure = |(name, error): &(&str, f64)| format!(" {name} {error:.1e}");
+            (verdict, errors.iter().map(figure).collect())
+        }
+    }
+}
+
+/// Judges by the truth, which a real judge does not know: whether a defect shows at all.
+fn judge_by_truth(bases: &Bases, replayer: &Replayer, trial: &Trial) -> Verdict {
+    let base = &bases[&(trial.family.name, trial.captured.inputs.name)];
+    let (plain, mut line) = judge_order(base, replayer, trial, 0);
+    let others: Vec<Verdict> = (1..=OTHER_ORDERS)
+        .map(|order| judge_order(base, replayer, trial, order))
+        .map(|(verdict, figures)| {
+            line += &format!(" |{figures}");
+            verdict
+        })
+        .collect();
+    println!("{trial}:{line}");
+    let shows = others.iter().any(|&other| other != Verdict::Equivalent);
+    match trial.effect() {
+        Effect::Mathematics => plain,
+        Effect::Rounding if plain == Verdict::Equivalent && shows => Verdict::Diverged,
+        Effect::Rounding => plain,
+        Effect::OtherOrders => {
+            assert!(plain == Verdict::Equivalent && shows, "{trial}: not what it is called");
+            Verdict::Diverged
+        }
+    }
+}
+
+#[test]
+fn every_file_of_the_corpus_is_listed_once_and_begins_with_its_truth() {
+    for family in FAMILIES {
+        let variants = corpus::variants(family);
+        let listed: BTreeSet<String> = variants.iter().map(|v| v.file.clone()).collect();
+        assert_eq!(listed, corpus::files(family), "{family}");
+        assert_eq!(listed.len(), variants.len(), "{family}: a file is listed twice");
+        for variant in &variants {
+            let text = corpus::text(family, &variant.file);
+            let comment = text.lines().map_while(|line| line.strip_prefix("// "));
+            let words = comment.collect::<Vec<_>>().join(" ");
+            let (label, truth) = match variant.truth {
+                Truth::Benign => ("benign", "Benign"),
+                Truth::Defect => ("defect", "Defect"),
+            };
+            assert!(variant.file.starts_with(label), "{family}/{}", variant.file);
+            assert_eq!(words, format!("{truth}: {}", variant.why), "{family}/{}", variant.file);
+        }
+    }
+}
+
+#[test]
+fn the_corpus_is_large_enough_and_every_defect_names_fixtures_that_exist() {
+    let mut counts = [0; 2];
+    for family in FAMILIES {
+        let fixtures: BTreeSet<String> =
+            corpus::inputs::fixtures(family).iter().map(|f| f.name.to_owned()).collect();
+        assert!(fixtures.len() >= 3);
+        for variant in corpus::variants(family) {
+            counts[variant.truth as usize] += 1;
+            let named: BTreeSet<String> = &variant.at | &variant.in_other_orders;
+            assert!(named.is_subset(&fixtures), "{family}/{}", variant.file);
+            assert!(
+                variant.truth == Truth::Defect || named.is_empty(),
+                "{family}/{}",
+                variant.file
+            );
+        }
+    }
+    assert!(counts[0] >= 40 && counts[1] >= 40, "{counts:?}");
+}
+
+#[test]
+fn benign_variants_stay_within_rounding_of_the_truth_and_defects_do_not() {
+    let lab = Lab::new();
+    let bases = bases(&lab);
+    let confusion =
+        lab.confusion(wanted, |replayer, trial| judge_by_truth(&bases, replayer, trial));
+    println!("{confusion}");
+    assert!(confusion.wrong.is_empty(), "{confusion}");
+    assert!(confusion.given(Effect::Rounding, Verdict::Equivalent) > 0);
+    assert!(confusion.given(Effect::OtherOrders, Verdict::Diverged) > 0);
+    assert!(confusion.given(Effect::Mathematics, Verdict::Diverged) > 0);
+    assert!(confusion.given(Effect::Mathematics, Verdict::Failed) > 0);
+}
+
+#[test]
+fn replay_calls_no_benign_variant_diverged_and_no_defect_equivalent() {
+    let confusion = Lab::new().confusion(wanted, |replayer, trial| {
+        let Trial { family, captured, sources, .. } = trial;
+        let judgement = replayer.judge(&captured.subject, &family.base, sources);
+        let judgement = judgement.expect("the machine can replay");
+        let worst = judgement.outputs.iter().filter_map(|output| output.comparison.worst);
+        let ratio = worst.map(|worst| worst.ratio).fold(0.0, f64::max);
+        let (verdict, effect) = (judgement.verdict, trial.effect());
+        println!("{trial}: {verdict:?}, at most {ratio:.1e} x noise, {effect:?}");
+        verdict
+    });
+    println!("{confusion}");
+    assert!(confusion.wrong.is_empty(), "{confusion}");
+}

@@ -1,0 +1,247 @@
+//! The corpus: variants of small kernels, each with its truth, and the inputs they are replayed on.
+//!
+//! A family is a folder: `replay.toml`, `base.cu`, `include/`, the variants in `benign/` and
+//! `defect/`, and `corpus.toml`, which says at which fixtures a defect changes the mathematics.
+//! Judges nothing itself: [`Lab::confusion`] takes the judge.
+
+pub mod inputs;
+mod matrix;
+pub mod truth;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+use rayon::prelude::*;
+use replay::cache::Cache;
+use replay::compile::{Compiler, Toolchain};
+use replay::fixture::Fixture;
+use replay::history::{SourceSet, SourceSpec, source_set_from_dir};
+use replay::judge::Verdict;
+use replay::replay::{Backend, Replayer, Settings, Subject};
+use replay::worker::Limits;
+use serde::Deserialize;
+use tempfile::TempDir;
+
+use inputs::Inputs;
+pub use matrix::Confusion;
+
+/// What a variant is, whatever a judge says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Truth {
+    /// The same mathematics as the base.
+    Benign,
+    /// Other mathematics at some fixtures.
+    Defect,
+}
+
+/// What a variant changes at one fixture.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// Nothing but rounding.
+    Rounding,
+    /// Nothing in the order of the indices, the mathematics in others.
+    OtherOrders,
+    /// The mathematics.
+    Mathematics,
+}
+
+/// One entry of `corpus.toml`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Variant {
+    /// The source, relative to the family's folder.
+    pub file: String,
+    /// What it is.
+    pub truth: Truth,
+    /// The fixtures at which a defect changes the mathematics.
+    #[serde(default)]
+    pub at: BTreeSet<String>,
+    /// The fixtures at which it does so only where blocks and threads do not run in the order of
+    /// their indices.
+    #[serde(default)]
+    pub in_other_orders: BTreeSet<String>,
+    /// Whether it is replayed where only a part of the corpus is.
+    #[serde(default)]
+    pub quick: bool,
+    /// What was changed, in words.
+    pub why: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Manifest {
+    variants: Vec<Variant>,
+}
+
+/// The kernels of the corpus.
+pub const FAMILIES: [&str; 7] =
+    ["lm_loss", "linear_loss", "softmax", "layernorm", "matmul_bias", "embedding", "attention"];
+
+fn folder(family: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus").join(family)
+}
+
+/// The variants of `family`, as its `corpus.toml` lists them.
+pub fn variants(family: &str) -> Vec<Variant> {
+    let path = folder(family).join("corpus.toml");
+    let text = fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+    let manifest: Manifest =
+        toml::from_str(&text).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+    manifest.variants
+}
+
+/// The files of `family` that hold a variant, relative to its folder.
+pub fn files(family: &str) -> BTreeSet<String> {
+    let list = |kind: &str| {
+        let entries = fs::read_dir(folder(family).join(kind)).expect("a folder of variants");
+        let names = entries.map(|entry| entry.expect("an entry").file_name());
+        names.map(|name| format!("{kind}/{}", name.to_string_lossy())).collect::<Vec<_>>()
+    };
+    ["benign", "defect"].into_iter().flat_map(list).collect()
+}
+
+/// The text of one file of `family`.
+pub fn text(family: &str, file: &str) -> String {
+    fs::read_to_string(folder(family).join(file)).unwrap_or_else(|e| panic!("{family}/{file}: {e}"))
+}
+
+/// The source set in which `file` takes the place of the harness's sources.
+pub fn source_set(family: &str, file: &str) -> SourceSet {
+    let spec = SourceSpec {
+        sources: vec![file.to_owned()],
+        include: vec!["include".to_owned()],
+        prefix: String::new(),
+    };
+    source_set_from_dir(&folder(family), &spec).expect("the files of a variant")
+}
+
+/// A fixture on disk, ready to be replayed.
+pub struct Captured {
+    /// The tensors.
+    pub inputs: Inputs,
+    /// The fixture as the replayer sees it.
+    pub subject: Subject,
+}
+
+/// A family with its fixtures and its base.
+pub struct Family {
+    /// The name of its folder.
+    pub name: &'static str,
+    /// Its fixtures.
+    pub fixtures: Vec<Captured>,
+    /// What every variant is compared to.
+    pub base: SourceSet,
+}
+
+/// One variant on one fixture.
+pub struct Trial<'a> {
+    /// The family.
+    pub family: &'a Family,
+    /// The variant.
+    pub variant: &'a Variant,
+    /// The variant's sources.
+    pub sources: &'a SourceSet,
+    /// The fixture.
+    pub captured: &'a Captured,
+}
+
+impl Trial<'_> {
+    /// What the variant changes here, by `corpus.toml`.
+    pub fn effect(&self) -> Effect {
+        let here = self.captured.inputs.name;
+        match self.variant {
+            variant if variant.at.contains(here) => Effect::Mathematics,
+            variant if variant.in_other_orders.contains(here) => Effect::OtherOrders,
+            _ => Effect::Rounding,
+        }
+    }
+}
+
+impl std::fmt::Display for Trial<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}/{} on {}", self.family.name, self.variant.file, self.captured.inputs.name)
+    }
+}
+
+/// Everything that is needed to replay the corpus.
+pub struct Lab {
+    /// Replays, with a cache that outlives the test.
+    pub replayer: Replayer,
+    /// The families.
+    pub families: Vec<Family>,
+    _fixtures: TempDir,
+}
+
+impl Lab {
+    /// Writes the fixtures of all families and opens the cache.
+    pub fn new() -> Lab {
+        let cache = Path::new(env!("CARGO_TARGET_TMPDIR")).join("corpus-cache");
+        let cache = Cache::open(&cache).expect("a cache");
+        let compiler = Compiler::find(std::env::var("CXX").ok().as_deref()).expect("a compiler");
+        let toolchain = Toolchain::new(compiler, &cache).expect("the headers");
+        // One thread: an unsynchronised sum over blocks must not depend on the machine's mood.
+        let settings = Settings {
+            program: env!("CARGO_BIN_EXE_replay").into(),
+            limits: Limits { timeout: Limits::TIMEOUT, memory_bytes: 1 << 30 },
+            threads: 1,
+            fresh: false,
+            backend: Backend::Cpu,
+        };
+        let fixtures = TempDir::new().expect("a temporary folder");
+        let families = FAMILIES.map(|name| Family {
+            name,
+            fixtures: inputs::fixtures(name)
+                .into_iter()
+                .map(|inputs| capture(fixtures.path(), name, inputs))
+                .collect(),
+            base: source_set(name, "base.cu"),
+        });
+        let replayer = Replayer::new(toolchain, cache, settings);
+        Lab { replayer, families: families.into(), _fixtures: fixtures }
+    }
+
+    /// Calls `visit` for every variant for which `wanted` holds, on every fixture of its family.
+    pub fn each(&self, wanted: impl Fn(&Variant) -> bool, visit: impl Fn(&Trial) + Sync) {
+        let work: Vec<(&Family, Variant)> = self
+            .families
+            .iter()
+            .flat_map(|family| variants(family.name).into_iter().map(move |v| (family, v)))
+            .filter(|(_, variant)| wanted(variant))
+            .collect();
+        work.par_iter().for_each(|(family, variant)| {
+            let sources = &source_set(family.name, &variant.file);
+            for captured in &family.fixtures {
+                visit(&Trial { family, variant, sources, captured });
+            }
+        });
+    }
+
+    /// What `judge` says of every variant, against what it should say.
+    pub fn confusion(
+        &self,
+        wanted: impl Fn(&Variant) -> bool,
+        judge: impl Fn(&Replayer, &Trial) -> Verdict + Sync,
+    ) -> Confusion {
+        let matrix = Mutex::new(Confusion::default());
+        self.each(wanted, |trial| {
+            let verdict = judge(&self.replayer, trial);
+            let trial = (trial.effect(), trial.to_string());
+            matrix.lock().expect("no judge panics").count(trial.0, verdict, trial.1);
+        });
+        matrix.into_inner().expect("no judge panics")
+    }
+}
+
+fn capture(root: &Path, family: &str, inputs: Inputs) -> Captured {
+    let dir = root.join(family).join(inputs.name);
+    fs::create_dir_all(&dir).expect("a folder");
+    inputs.write(&dir);
+    let harness = folder(family).join("replay.toml");
+    fs::write(dir.join("fixture.toml"), format!("harness = {:?}\n", harness.to_string_lossy()))
+        .expect("a fixture.toml");
+    let fixture = Fixture::load(&dir).unwrap_or_else(|e| panic!("{}: {e}", dir.display()));
+    Captured { inputs, subject: Subject::new(fixture) }
+}

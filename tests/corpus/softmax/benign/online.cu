@@ -1,0 +1,38 @@
+// Benign: maximum and sum in one pass (online softmax).
+
+#include "common.cuh"
+
+__global__ void softmax_kernel(const float* x, const float* grad_y, float* y, float* grad_x,
+                               int cols)
+{
+    extern __shared__ float shared[];
+
+    size_t begin = (size_t)blockIdx.x * cols;
+    float thread_max = -INFINITY;
+    float thread_sum = 0.0f;
+    for (int i = threadIdx.x; i < cols; i += blockDim.x) {
+        float next = fmaxf(thread_max, x[begin + i]);
+        thread_sum = thread_sum * expf(thread_max - next) + expf(x[begin + i] - next);
+        thread_max = next;
+    }
+    float max = block_max(thread_max, shared);
+    float sum = block_sum(thread_sum * expf(thread_max - max), shared);
+
+    float thread_dot = 0.0f;
+    for (int i = threadIdx.x; i < cols; i += blockDim.x) {
+        float probability = expf(x[begin + i] - max) / sum;
+        y[begin + i] = probability;
+        thread_dot += probability * grad_y[begin + i];
+    }
+    float dot = block_sum(thread_dot, shared);
+
+    for (int i = threadIdx.x; i < cols; i += blockDim.x) {
+        grad_x[begin + i] = y[begin + i] * (grad_y[begin + i] - dot);
+    }
+}
+
+void softmax(const float* x, const float* grad_y, float* y, float* grad_x, int rows, int cols)
+{
+    int block = 64;
+    softmax_kernel<<<rows, block, block * sizeof(float)>>>(x, grad_y, y, grad_x, cols);
+}
