@@ -136,6 +136,11 @@ fn paste(text: &str, tokens: &Tokens, index: usize, bytes: &mut [u8], start: usi
 
 /// Specifiers that decide nothing about expressions and that grammars stumble over.
 fn is_neutral(word: &str) -> bool {
+    takes_arguments(word) || is_bare(word)
+}
+
+/// Neutral specifiers that arguments in parentheses follow.
+fn takes_arguments(word: &str) -> bool {
     matches!(
         word,
         "__align__"
@@ -146,7 +151,14 @@ fn is_neutral(word: &str) -> bool {
             | "__cluster_dims__"
             | "__attribute__"
             | "__declspec"
-            | "__restrict__"
+    )
+}
+
+/// Neutral specifiers that stand alone.
+fn is_bare(word: &str) -> bool {
+    matches!(
+        word,
+        "__restrict__"
             | "__restrict"
             | "__noinline__"
             | "__forceinline__"
@@ -161,24 +173,10 @@ fn is_neutral(word: &str) -> bool {
     )
 }
 
-/// The index after the specifier at `index` and its arguments.
+/// The index after the neutral specifier at `index` and its arguments.
 fn neutral_end(text: &str, tokens: &Tokens, index: usize) -> usize {
-    let takes_arguments = !matches!(
-        tokens[index].text(text),
-        "__restrict__"
-            | "__restrict"
-            | "__noinline__"
-            | "__forceinline__"
-            | "__global__"
-            | "__device__"
-            | "__host__"
-            | "__shared__"
-            | "__constant__"
-            | "__managed__"
-            | "__grid_constant__"
-            | "__extension__"
-    );
-    let arguments = takes_arguments.then(|| tokens.skip_group(index + 1)).flatten();
+    let followed = takes_arguments(tokens[index].text(text));
+    let arguments = followed.then(|| tokens.skip_group(index + 1)).flatten();
     arguments.unwrap_or(index + 1)
 }
 
