@@ -4,6 +4,7 @@
 //! whichever commit they belong to. A compilation that failed is remembered with its log.
 
 mod compiler;
+mod flags;
 mod nvrtc;
 mod unit;
 
@@ -16,6 +17,7 @@ pub use self::compiler::{Compiler, CompilerError};
 pub use self::nvrtc::{DeviceModule, DeviceToolchain};
 pub use self::unit::Signature;
 
+use self::flags::{FLAGS, SHADOW};
 use crate::cache::{Cache, CacheError, Kind};
 use crate::frontend::{self, FrontendError, Precision, Unit};
 use crate::harness::Harness;
@@ -175,18 +177,17 @@ impl Toolchain {
         let scratch = self.cache.scratch()?;
         let folder = scratch.path();
         lay_out(folder, translated, unit).map_err(scratch_failed(folder))?;
-        let (definitions, compiled) = rayon::join(
-            || self.definitions(precision),
-            || self.run(folder, flags.iter().chain(&strings(["-c", "unit.cpp", "-o", "unit.o"]))),
-        );
-        let definitions = definitions?.display().to_string();
-        let output = match compiled? {
-            compiled if !compiled.status.success() => compiled,
-            _ => {
-                let link = strings(LINK).into_iter().chain(["unit.o".to_owned(), definitions]);
-                self.run(folder, link.chain(strings(["-o", "artifact.so"])))?
-            }
-        };
+        let definitions = folder.join("definitions.o");
+        std::fs::write(&definitions, self::definitions(precision))
+            .map_err(scratch_failed(&definitions))?;
+        let compile = strings(["-c", "unit.cpp", "-o", "unit.o"]);
+        let mut output = self.run(folder, flags.iter().chain(&compile))?;
+        if output.status.success() {
+            let link = strings(LINK).into_iter().chain(strings(["unit.o", "definitions.o"]));
+            output = self.run(folder, link.chain(strings(["-o", "artifact.so"])))?;
+        } else {
+            self.probe(folder, precision)?;
+        }
         if !output.status.success() {
             let log = String::from_utf8_lossy(&output.stderr).into_owned();
             self.cache.write(Kind::Refusal, &key, log.as_bytes())?;
@@ -198,30 +199,18 @@ impl Toolchain {
         Ok((path, key, true))
     }
 
-    /// The object with what every artifact holds once, made once for a compiler.
-    fn definitions(&self, precision: Precision) -> Result<PathBuf, CompileError> {
-        let mut flags = strings(FLAGS);
-        flags.extend(shadow_flag(precision));
-        let key = self.key(&flags, &[], DEFINITIONS);
-        if let Some(path) = self.cache.find(Kind::Artifact, &key) {
-            return Ok(path);
+    /// Whether the compiler takes the headers alone: if not, no sources are to blame.
+    fn probe(&self, folder: &Path, precision: Precision) -> Result<(), CompileError> {
+        let source = folder.join("probe.cpp");
+        std::fs::write(&source, "").map_err(scratch_failed(&source))?;
+        let flags = strings(FLAGS).into_iter().chain(shadow_flag(precision));
+        let probe = strings(["-fsyntax-only", "probe.cpp"]);
+        let output = self.run(folder, flags.chain(probe))?;
+        if output.status.success() {
+            return Ok(());
         }
-        let scratch = self.cache.scratch()?;
-        let folder = scratch.path();
-        std::fs::write(folder.join("unit.cpp"), DEFINITIONS).map_err(scratch_failed(folder))?;
-        flags.extend(strings(["-c", "unit.cpp", "-o", "unit.o"]));
-        let output = self.run(folder, &flags)?;
-        if !output.status.success() {
-            let log = String::from_utf8_lossy(&output.stderr).into_owned();
-            return Err(CompilerError::Unsuitable {
-                command: self.compiler.name(),
-                first_error: first_error(&log),
-            }
-            .into());
-        }
-        let object = folder.join("unit.o");
-        let bytes = std::fs::read(&object).map_err(scratch_failed(&object))?;
-        Ok(self.cache.write(Kind::Artifact, &key, &bytes)?)
+        let first_error = first_error(&String::from_utf8_lossy(&output.stderr));
+        Err(CompilerError::Unsuitable { command: self.compiler.name(), first_error }.into())
     }
 
     fn run(
@@ -312,39 +301,23 @@ fn translate(sources: &SourceSet, precision: Precision) -> Result<Translation, F
     Ok(Translation { files, sources, symbols, shadow_obstacles })
 }
 
-/// What decides about bits, and about what the sources see.
-const FLAGS: [&str; 16] = [
-    "-std=c++17",
-    "-O2",
-    "-x",
-    "c++",
-    "-w",
-    "-fPIC",
-    "-ffp-contract=off",
-    "-fno-fast-math",
-    "-frounding-math",
-    "-fno-builtin",
-    "-fsigned-char",
-    "-fwrapv",
-    "-fno-strict-aliasing",
-    "-U_FORTIFY_SOURCE",
-    "-include",
-    "cuda_runtime.h",
-];
-
 /// Calls of mathematical functions stay inside of the artifact, and none may be missing.
 const LINK: [&str; 3] = ["-shared", "-Wl,-Bsymbolic", "-Wl,-z,defs"];
 
-/// What every artifact holds once.
-const DEFINITIONS: &str = "#include \"replay/runtime_definitions.h\"\n\
-                           #include \"replay/print_definitions.h\"\n";
+/// What every artifact holds once, compiled with this program.
+fn definitions(precision: Precision) -> &'static [u8] {
+    match precision {
+        Precision::Native => include_bytes!(env!("REPLAY_DEFINITIONS_NATIVE")),
+        Precision::Shadow => include_bytes!(env!("REPLAY_DEFINITIONS_SHADOW")),
+    }
+}
 
 fn strings<const N: usize>(words: [&str; N]) -> Vec<String> {
     words.map(str::to_owned).into()
 }
 
 fn shadow_flag(precision: Precision) -> Option<String> {
-    (precision == Precision::Shadow).then(|| "-DREPLAY_SHADOW".to_owned())
+    (precision == Precision::Shadow).then(|| SHADOW.to_owned())
 }
 
 fn flags(harness: &Harness, translated: &Translation, precision: Precision) -> Vec<String> {

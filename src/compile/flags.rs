@@ -1,0 +1,24 @@
+//! The options that decide about bits, for whatever ends up in an artifact; `build.rs` uses them too.
+
+/// What decides about bits, and about what the sources see.
+pub const FLAGS: [&str; 16] = [
+    "-std=c++17",
+    "-O2",
+    "-x",
+    "c++",
+    "-w",
+    "-fPIC",
+    "-ffp-contract=off",
+    "-fno-fast-math",
+    "-frounding-math",
+    "-fno-builtin",
+    "-fsigned-char",
+    "-fwrapv",
+    "-fno-strict-aliasing",
+    "-U_FORTIFY_SOURCE",
+    "-include",
+    "cuda_runtime.h",
+];
+
+/// Makes `float`, `half` and `bf16` mean `double`: the float64 shadow.
+pub const SHADOW: &str = "-DREPLAY_SHADOW";

@@ -1,0 +1,3 @@
+// What every artifact holds once. Compiled with the program, as it is the same for all of them.
+#include "replay/runtime_definitions.h"
+#include "replay/print_definitions.h"
