@@ -1,4 +1,4 @@
-// expf where most of its time goes: inlined into kernels, and correctly rounded all the same.
+// What kernels call most, inlined into them: expf, correctly rounded all the same, fmaxf and fminf.
 //
 // exp(x) = 2^(k/128) * exp(r) in double arithmetic, |r| at most ln(2)/128 in any rounding mode. The
 // polynomial of degree 3 errs by less than 2^-34.6 of the value, everything else by less than
@@ -11,6 +11,7 @@
 #pragma once
 
 #include "replay/abi.h"
+#include "replay/exact.h"
 
 namespace replay_rt {
 
@@ -78,10 +79,17 @@ inline __attribute__((always_inline)) float fast_expf(float x) {
 }  // namespace replay_rt
 
 #ifndef REPLAY_SHADOW
-// The definition that callers elsewhere use is in math_definitions.h.
+// The definitions that callers elsewhere use are in math_definitions.h.
+#define REPLAY_INLINE extern inline __attribute__((gnu_inline, always_inline))
 extern "C" {
-extern inline __attribute__((gnu_inline, always_inline)) float expf(float x) noexcept {
-  return replay_rt::fast_expf(x);
+REPLAY_INLINE float expf(float x) noexcept { return replay_rt::fast_expf(x); }
+// The rest, where the two are equal or one is a NaN, is exact.h's.
+REPLAY_INLINE float fmaxf(float x, float y) noexcept {
+  return x > y ? x : y > x ? y : replay_rt::exact<float>::fmax(x, y);
+}
+REPLAY_INLINE float fminf(float x, float y) noexcept {
+  return x < y ? x : y < x ? y : replay_rt::exact<float>::fmin(x, y);
 }
 }
+#undef REPLAY_INLINE
 #endif
