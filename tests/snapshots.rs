@@ -1,5 +1,5 @@
-//! Gradient checksums under review: the demonstration's outcomes at every commit, and the commands
-//! as a user meets them.
+//! Gradient checksums under review: the demonstration's outcomes at every commit, the commands as a
+//! user meets them, and the workflow that runs them on a server.
 
 #[path = "common/env.rs"]
 mod env;
@@ -9,4 +9,5 @@ mod repo;
 mod snapshots {
     mod commands;
     mod demonstration;
+    mod workflow;
 }
