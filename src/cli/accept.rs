@@ -4,7 +4,6 @@ use ::replay::snapshot;
 use anstream::println;
 
 use super::error::CliResult;
-use super::exit;
 use super::snapshot::{Selection, shown};
 
 /// What to accept.
@@ -19,13 +18,13 @@ pub struct Args {
 
 /// Accepts what was selected.
 pub fn run(args: &Args) -> CliResult {
-    let pending = args.selection.pending()?;
-    for pending in &pending {
+    let selected = args.selection.pending()?;
+    for pending in &selected.pending {
         snapshot::accept(pending, args.reason.as_deref())?;
         println!("accepted {}", shown(&pending.path).display());
     }
-    if pending.is_empty() {
+    if selected.is_empty() {
         println!("nothing is pending");
     }
-    Ok(exit::SUCCESS)
+    Ok(selected.complain())
 }

@@ -16,12 +16,16 @@ pub struct Args {
 
 /// Rejects what was selected.
 pub fn run(args: &Args) -> CliResult {
-    let pending = args.selection.pending()?;
-    for pending in &pending {
+    let selected = args.selection.pending()?;
+    for pending in &selected.pending {
         snapshot::reject(pending)?;
         println!("rejected what was pending for {}", shown(&pending.path).display());
     }
-    if pending.is_empty() {
+    for (path, _) in &selected.damaged {
+        snapshot::discard(path)?;
+        println!("removed what was pending for {} and damaged", shown(path).display());
+    }
+    if selected.is_empty() {
         println!("nothing is pending");
     }
     Ok(exit::SUCCESS)

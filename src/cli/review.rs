@@ -1,7 +1,7 @@
 //! `replay review`: one pending snapshot after the other, with the verdict and a diff.
 
 use ::replay::report::{Context, count, snapshot_diff};
-use ::replay::snapshot::{self, Comparison, Pending};
+use ::replay::snapshot::{self, Before, Comparison, Pending};
 use anstream::{print, println};
 use anstyle::Style;
 
@@ -28,11 +28,11 @@ const BOLD: Style = Style::new().bold();
 
 /// Shows what was selected, one after the other. What was decided stays decided, however it ends.
 pub fn run(args: &Args) -> CliResult {
-    let pending = args.selection.pending()?;
-    if pending.is_empty() {
+    let selected = args.selection.pending()?;
+    if selected.is_empty() {
         println!("nothing is pending");
-        return Ok(exit::SUCCESS);
     }
+    let pending = &selected.pending;
     let mut answers = Answers::open();
     for (number, one) in pending.iter().enumerate() {
         println!(
@@ -54,18 +54,22 @@ pub fn run(args: &Args) -> CliResult {
             }
         }
     }
-    Ok(exit::SUCCESS)
+    Ok(selected.complain())
 }
 
 fn review(pending: &Pending, answers: &mut Answers) -> anyhow::Result<Step> {
     let new = &pending.new.snapshot;
-    let comparison = pending
-        .old
-        .as_ref()
-        .map_or_else(Comparison::unseen, |old| snapshot::compare(&old.snapshot, new));
-    println!("{}", comparison.sentence());
-    if let Some(reason) = pending.old.as_ref().and_then(|old| old.meta.description.as_ref()) {
-        println!("the accepted one was accepted because: {reason}");
+    match &pending.old {
+        Before::Nothing => println!("{}", Comparison::unseen().sentence()),
+        Before::Damaged(why) => {
+            println!("the accepted snapshot cannot be read, and would be replaced: {why}");
+        }
+        Before::Accepted(old) => {
+            println!("{}", snapshot::compare(&old.snapshot, new).sentence());
+            if let Some(reason) = &old.meta.description {
+                println!("the accepted one was accepted because: {reason}");
+            }
+        }
     }
     show(pending, Context::Near);
     loop {
@@ -100,7 +104,10 @@ fn review(pending: &Pending, answers: &mut Answers) -> anyhow::Result<Step> {
 }
 
 fn show(pending: &Pending, context: Context) {
-    let old = pending.old.as_ref().map(|old| old.snapshot.to_string()).unwrap_or_default();
+    let old = match &pending.old {
+        Before::Accepted(old) => old.snapshot.to_string(),
+        Before::Nothing | Before::Damaged(_) => String::new(),
+    };
     let new = pending.new.snapshot.to_string();
     println!();
     print!("{}", snapshot_diff(&old, &new, context));

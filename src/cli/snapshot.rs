@@ -7,11 +7,12 @@ use ::replay::history::SourceSet;
 use ::replay::replay::{Outcome, Replayer, Status};
 use ::replay::report::SnapshotCheck;
 use ::replay::snapshot::{
-    self, Comparison, Pending, Snapshot, SnapshotFile, SnapshotVerdict, Store, Update, Write,
+    self, Comparison, Pending, Snapshot, SnapshotError, SnapshotFile, SnapshotVerdict, Store,
+    Update, Write,
 };
-use globset::{Glob, GlobSetBuilder};
+use globset::{Glob, GlobSet, GlobSetBuilder};
 
-use super::error::Complaint;
+use super::error::{self, Complaint};
 use super::exit;
 use super::project::Project;
 
@@ -58,6 +59,11 @@ impl Settings {
         let content = replayer.content(&project.subject)?;
         let fresh = accepted.as_ref().is_none_or(|accepted| accepted.content != content);
         let same_bits = !fresh && accepted.as_ref().is_some_and(|a| a.has_bits_of(outcome));
+        if let (true, Some(accepted)) = (same_bits, &accepted)
+            && let Some(found) = snapshot::contradiction(accepted, outcome)
+        {
+            return Err(SnapshotError::Edited { path, found }.into());
+        }
         let how = self.update.write(accepted.is_some(), self.ci);
         // Noise takes a few replays more: it is measured only where it says something.
         let noise = if same_bits || (accepted.is_none() && how == Write::Nothing) {
@@ -73,7 +79,7 @@ impl Settings {
             Write::Nothing => None,
             _ if same && self.update != Update::Force => {
                 if !self.ci {
-                    snapshot::forget_pending(&path)?;
+                    snapshot::discard(&path)?;
                 }
                 None
             }
@@ -109,9 +115,31 @@ pub struct Selection {
     snapshots: Option<PathBuf>,
 }
 
+/// What a command about pending snapshots found.
+pub struct Selected {
+    /// What can be read.
+    pub pending: Vec<Pending>,
+    /// Where something is pending that cannot, and why.
+    pub damaged: Vec<(PathBuf, SnapshotError)>,
+}
+
+impl Selected {
+    /// Whether there is nothing at all.
+    pub fn is_empty(&self) -> bool {
+        self.pending.is_empty() && self.damaged.is_empty()
+    }
+
+    /// Complains about what could not be read; the exit code of the command.
+    pub fn complain(self) -> u8 {
+        let code = if self.damaged.is_empty() { exit::SUCCESS } else { exit::NOT_ABOUT_THE_KERNEL };
+        self.damaged.into_iter().for_each(|(_, error)| error::print(&error.into()));
+        code
+    }
+}
+
 impl Selection {
     /// What is pending, of what was selected.
-    pub fn pending(&self) -> anyhow::Result<Vec<Pending>> {
+    pub fn pending(&self) -> anyhow::Result<Selected> {
         let folder = match &self.snapshots {
             Some(folder) => folder.clone(),
             None => snapshot::nearest(Path::new(".")).ok_or_else(|| Complaint {
@@ -122,27 +150,36 @@ impl Selection {
                 ),
             })?,
         };
-        let mut pending = snapshot::pending(&folder)?;
-        if self.globs.is_empty() {
-            return Ok(pending);
+        let mut paths = snapshot::pending(&folder)?;
+        if !self.globs.is_empty() {
+            let set = self.set()?;
+            paths.retain(|path| {
+                let below = path.strip_prefix(&folder).unwrap_or(path).with_extension("");
+                set.is_match(shown(path)) || set.is_match(below)
+            });
         }
-        let mut set = GlobSetBuilder::new();
-        for glob in &self.globs {
-            set.add(Glob::new(glob)?);
+        let mut selected = Selected { pending: Vec::new(), damaged: Vec::new() };
+        for path in paths {
+            match snapshot::open(&path) {
+                Ok(pending) => selected.pending.extend(pending),
+                Err(error) => selected.damaged.push((path, error)),
+            }
         }
-        let set = set.build()?;
-        pending.retain(|pending| {
-            let path = shown(&pending.path);
-            let below = pending.path.strip_prefix(&folder).unwrap_or(&path).with_extension("");
-            set.is_match(&path) || set.is_match(below)
-        });
-        if pending.is_empty() {
+        if selected.is_empty() && !self.globs.is_empty() {
             let message = format!("nothing that is pending matches {}", self.globs.join(", "));
             let hint =
                 Some(format!("`replay review` shows what is pending in {}", folder.display()));
             return Err(Complaint { message, hint }.into());
         }
-        Ok(pending)
+        Ok(selected)
+    }
+
+    fn set(&self) -> anyhow::Result<GlobSet> {
+        let mut set = GlobSetBuilder::new();
+        for glob in &self.globs {
+            set.add(Glob::new(glob)?);
+        }
+        Ok(set.build()?)
     }
 }
 

@@ -1,7 +1,9 @@
 //! What can be wrong with a snapshot file.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+
+use super::Contradiction;
 
 /// Why a snapshot cannot be read, written or compared.
 #[derive(Debug, thiserror::Error)]
@@ -64,6 +66,18 @@ pub enum SnapshotError {
         /// What is missing.
         expected: String,
     },
+    /// A number was changed beside the checksum that it belongs to.
+    #[error(
+        "{path}: {what} {recorded} of output {output} is not that of its checksum: {computed}",
+        path = path.display(), what = found.what, recorded = found.recorded,
+        output = found.output, computed = found.computed
+    )]
+    Edited {
+        /// The file.
+        path: PathBuf,
+        /// The number.
+        found: Contradiction,
+    },
     /// The snapshot is of another device than its name says.
     #[error("{path} holds a snapshot of device {found}, not {expected}", path = path.display())]
     Device {
@@ -77,8 +91,25 @@ pub enum SnapshotError {
 }
 
 impl SnapshotError {
+    fn path(&self) -> &Path {
+        match self {
+            SnapshotError::Io { path, .. }
+            | SnapshotError::Foreign { path, .. }
+            | SnapshotError::Conflict { path, .. }
+            | SnapshotError::Version { path, .. }
+            | SnapshotError::Line { path, .. }
+            | SnapshotError::Truncated { path, .. }
+            | SnapshotError::Edited { path, .. }
+            | SnapshotError::Device { path, .. } => path,
+        }
+    }
+
     /// What to do about it.
     pub fn hint(&self) -> Option<String> {
+        let pending = self.path().extension().is_some_and(|extension| extension == "new");
+        if pending && !matches!(self, SnapshotError::Io { .. }) {
+            return Some("`replay reject` removes it; the next replay makes it anew".to_owned());
+        }
         let remake = "take the last committed version (`git checkout -- FILE`), or remove the \
                       file, replay and review the new one";
         Some(match self {
@@ -99,7 +130,9 @@ impl SnapshotError {
                 "a newer replay wrote it; use that one, or remove the file, replay and review"
                     .to_owned()
             }
-            SnapshotError::Line { .. } => format!("snapshots are not edited by hand: {remake}"),
+            SnapshotError::Line { .. } | SnapshotError::Edited { .. } => {
+                format!("snapshots are not edited by hand: {remake}")
+            }
             SnapshotError::Truncated { .. } => remake.to_owned(),
             SnapshotError::Device { .. } => {
                 "the file was renamed or copied; remove it, replay on the device that its name \

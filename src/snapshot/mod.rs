@@ -3,6 +3,7 @@
 //! The text is specified in `docs/snapshots.md`. A snapshot is enough to judge a later outcome: no
 //! old tensor is needed. Reads and writes files; replays nothing and prints nothing.
 
+mod audit;
 mod compare;
 mod error;
 mod file;
@@ -12,10 +13,11 @@ mod render;
 mod store;
 mod update;
 
+pub use audit::{Contradiction, contradiction};
 pub use compare::{Comparison, OutputChange, SnapshotVerdict, compare, matches};
 pub use error::SnapshotError;
 pub use file::{Meta, SnapshotFile};
-pub use store::{Pending, Store, accept, forget_pending, nearest, pending, reject, write};
+pub use store::{Before, Pending, Store, accept, discard, nearest, open, pending, reject, write};
 pub use update::{Update, Write};
 
 use crate::judge::OutputNoise;

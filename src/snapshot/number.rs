@@ -58,14 +58,23 @@ pub fn sketch(sketch: &Sketch, noise: f64) -> String {
     format!("{unit} * {}", all.join(" "))
 }
 
-/// Reads what [`sketch`] writes.
-pub fn parse_sketch(text: &str) -> Option<Sketch> {
+/// Whether [`sketch`] writes in this unit where the noise is `noise`, which was rounded since.
+pub fn unit_fits(unit: f64, noise: f64) -> bool {
+    let part = noise * SKETCH_PART;
+    match part.is_normal() && unit > 0.0 {
+        true => exponent(unit).abs_diff(exponent(part)) <= 1,
+        false => unit == 1.0,
+    }
+}
+
+/// Reads what [`sketch`] writes, and its unit.
+pub fn parse_sketch(text: &str) -> Option<(f64, Sketch)> {
     let (unit, projections) = text.split_once(" * ")?;
     let unit: f64 = unit.parse().ok()?;
     let all: Option<Vec<f64>> =
         projections.split(' ').map(|x| x.parse::<f64>().ok().map(|x| x * unit)).collect();
     let all: [f64; PROJECTIONS] = all?.try_into().ok()?;
-    Some(Sketch(all))
+    Some((unit, Sketch(all)))
 }
 
 #[cfg(test)]
@@ -89,7 +98,9 @@ mod tests {
         let mut exact = Sketch::default();
         exact.0.iter_mut().enumerate().for_each(|(i, x)| *x = (i as f64 - 7.3) * 0.0123456789);
         for noise in [1e-9, 3e-4, 0.0, 1e-300, f64::NAN] {
-            let read = parse_sketch(&sketch(&exact, noise)).expect("a sketch");
+            let (unit, read) = parse_sketch(&sketch(&exact, noise)).expect("a sketch");
+            assert!(unit_fits(unit, noise) && unit_fits(unit, noise * 1.01), "{noise}");
+            assert!(!unit_fits(unit, 1e3) && !unit_fits(unit, f64::INFINITY) || unit == 1.0);
             let allowed = if noise > 0.0 { noise / 4.0 } else { 0.0 };
             for (a, b) in exact.0.iter().zip(read.0) {
                 assert!((a - b).abs() <= allowed.max(1e-15), "{a} {b} {noise}");

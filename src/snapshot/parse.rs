@@ -2,9 +2,10 @@
 
 use std::path::Path;
 
-use super::number::parse_sketch;
+use super::number::{parse_sketch, unit_fits};
 use super::{FORMAT, OutputSnapshot, Snapshot, SnapshotError};
 use crate::replay::Slices;
+use crate::report::short;
 use crate::summary::{Checksum, Summary};
 use crate::tensor::{DType, Dim};
 
@@ -74,17 +75,19 @@ impl<'a> Parser<'a> {
     }
 
     fn output(&mut self) -> Parsed<OutputSnapshot> {
-        self.value("", "an empty line", |text| text.is_empty().then_some(()))?;
-        let head = "a name, a dtype and a shape";
-        let (name, dtype, dims) = self.value("output ", head, |text| {
+        self.value("", "another output", |text| text.is_empty().then_some(()))?;
+        let head = "`output` with a name, a dtype and a shape";
+        let (name, dtype, dims, count) = self.value("output ", head, |text| {
             let (name, kind) = text.split_once(": ")?;
             let (dtype, dims) = kind.split_once(' ')?;
-            Some((name.to_owned(), DType::parse(dtype)?, parse_dims(dims)?))
+            let dims = parse_dims(dims)?;
+            let count = dims.iter().try_fold(1u64, |n, dim| n.checked_mul(dim.size as u64))?;
+            Some((name.to_owned(), DType::parse(dtype)?, dims, count))
         })?;
         let checksum: Checksum =
             self.value("  checksum ", "32 hexadecimal digits", |text| text.parse().ok())?;
-        let noise = self.value("  noise ", "a number, 0 or more", |text| {
-            number(text).filter(|noise| *noise >= 0.0)
+        let noise = self.value("  noise ", "a finite number, 0 or more", |text| {
+            number(text).filter(|noise| *noise >= 0.0 && noise.is_finite())
         })?;
         let norm = self.value("  norm ", "a number", number)?;
         let min = self.value("  min ", "a number or `none`", optional_number)?;
@@ -96,8 +99,13 @@ impl<'a> Parser<'a> {
         while self.peek().is_some_and(|line| line.starts_with("  norm by ")) {
             slices.push(self.value("  norm by ", "a name and its norms", parse_slices)?);
         }
-        let sketch = self.value("  sketch ", "a unit and 16 numbers", parse_sketch)?;
-        let count = dims.iter().map(|dim| dim.size as u64).product();
+        let (unit, sketch) = self.value("  sketch ", "a unit and 16 numbers", parse_sketch)?;
+        if !unit_fits(unit, noise * norm) {
+            // Whoever raises the noise would excuse every change to come.
+            self.at -= 1;
+            let expected = format!("a unit that fits the noise {}", short(noise, 2));
+            return Err(self.wrong(&expected, &format!("{unit:e}")));
+        }
         let max_abs = [min, max].into_iter().flatten().fold(0.0, |most: f64, x| most.max(x.abs()));
         #[rustfmt::skip]
         let summary = Summary {
@@ -127,19 +135,19 @@ impl<'a> Parser<'a> {
 
     /// The rest of a line that starts with `prefix`.
     fn field(&mut self, prefix: &str) -> Parsed<&'a str> {
-        let expected = if prefix.trim().is_empty() {
-            "a line".to_owned()
-        } else {
-            format!("`{}`", prefix.trim())
-        };
+        self.rest(prefix, &format!("`{}`", prefix.trim()))
+    }
+
+    /// The same, where `expected` says what should stand there.
+    fn rest(&mut self, prefix: &str, expected: &str) -> Parsed<&'a str> {
         let Some(line) = self.peek() else {
             return Err(SnapshotError::Truncated {
                 path: self.path.to_owned(),
                 line: self.first + self.at,
-                expected,
+                expected: expected.to_owned(),
             });
         };
-        let rest = line.strip_prefix(prefix).ok_or_else(|| self.wrong(&expected, line))?;
+        let rest = line.strip_prefix(prefix).ok_or_else(|| self.wrong(expected, line))?;
         self.at += 1;
         Ok(rest)
     }
@@ -150,7 +158,10 @@ impl<'a> Parser<'a> {
         expected: &str,
         parse: impl FnOnce(&str) -> Option<T>,
     ) -> Parsed<T> {
-        let text = self.field(prefix)?;
+        let text = match prefix.trim() {
+            "" => self.rest(prefix, expected)?,
+            _ => self.field(prefix)?,
+        };
         parse(text).ok_or_else(|| {
             self.at -= 1;
             self.wrong(expected, text)

@@ -35,8 +35,19 @@ pub struct Pending {
     /// What is to be reviewed.
     pub new: SnapshotFile,
     /// What was accepted before.
-    pub old: Option<SnapshotFile>,
+    pub old: Before,
     text: String,
+}
+
+/// What lies where a pending snapshot would be accepted.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Before {
+    /// Nothing.
+    Nothing,
+    /// An accepted snapshot.
+    Accepted(Box<SnapshotFile>),
+    /// A snapshot that cannot be read any more, and why.
+    Damaged(String),
 }
 
 impl Store {
@@ -81,12 +92,10 @@ impl Store {
     /// [`SnapshotError`] if it cannot be read or is of another device.
     pub fn accepted(&self, device: &str) -> Result<Option<SnapshotFile>, SnapshotError> {
         let path = self.path(device);
-        if !path.exists() {
-            return Ok(None);
+        match read_of_device(&path) {
+            Err(error) if is_missing(&error) => Ok(None),
+            file => file.map(Some),
         }
-        let file = SnapshotFile::read(&path)?;
-        check_device(&path, &file)?;
-        Ok(Some(file))
     }
 
     /// The front matter of a new snapshot.
@@ -125,37 +134,51 @@ pub fn write(
     Ok(written.then_some(target))
 }
 
-/// Removes what is pending for the accepted snapshot `path`: it was replayed, and is the same.
+/// Where the snapshots will be accepted that wait for review in `folder` and below, by path.
 ///
 /// # Errors
-/// [`SnapshotError::Io`] if the folder cannot be written.
-pub fn forget_pending(path: &Path) -> Result<(), SnapshotError> {
-    forget(&pending_path(path))
-}
-
-/// Everything that waits for review in `folder` and below, by path. What insta itself has pending
-/// there is left out.
-///
-/// # Errors
-/// [`SnapshotError`] if one cannot be read, or the snapshot that it would replace.
-pub fn pending(folder: &Path) -> Result<Vec<Pending>, SnapshotError> {
+/// [`SnapshotError::Io`] if a folder cannot be read.
+pub fn pending(folder: &Path) -> Result<Vec<PathBuf>, SnapshotError> {
     let mut found = Vec::new();
     collect(folder, &mut found)?;
     found.sort();
-    let mut all = Vec::new();
-    for new in found {
-        let text = fs::read_to_string(&new).map_err(io_error("read", &new))?;
-        let file = match SnapshotFile::parse(&text, &new) {
-            Err(SnapshotError::Foreign { .. }) => continue,
-            file => file?,
-        };
-        let path = accepted_path(&new);
-        check_device(&path, &file)?;
-        // A damaged accepted snapshot must not be in the way of its replacement.
-        let old = SnapshotFile::read(&path).ok();
-        all.push(Pending { path, new: file, old, text });
+    Ok(found.iter().map(|new| accepted_path(new)).collect())
+}
+
+/// What waits to be accepted as `path`; none if it is gone, or is insta's own.
+///
+/// # Errors
+/// [`SnapshotError`] if it cannot be read, or would replace what is not a snapshot of a replay.
+pub fn open(path: &Path) -> Result<Option<Pending>, SnapshotError> {
+    let file = pending_path(path);
+    let text = match fs::read_to_string(&file) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        text => text.map_err(io_error("read", &file))?,
+    };
+    let new = match SnapshotFile::parse(&text, &file) {
+        Err(SnapshotError::Foreign { .. }) => return Ok(None),
+        new => new?,
+    };
+    if device_in(path) != new.snapshot.device {
+        return Err(wrong_device(&file, device_in(path), &new));
     }
-    Ok(all)
+    let old = match read_of_device(path) {
+        Ok(old) => Before::Accepted(old.into()),
+        Err(error) if is_missing(&error) => Before::Nothing,
+        // Somebody else's file is not replaced, also where that is asked for.
+        Err(error @ SnapshotError::Foreign { .. }) => return Err(error),
+        // A damaged snapshot must not be in the way of its replacement.
+        Err(error) => Before::Damaged(error.to_string()),
+    };
+    Ok(Some(Pending { path: path.to_owned(), new, old, text }))
+}
+
+/// Removes what is pending for `path`, whatever it is.
+///
+/// # Errors
+/// [`SnapshotError::Io`] if the folder cannot be written.
+pub fn discard(path: &Path) -> Result<(), SnapshotError> {
+    forget(&pending_path(path))
 }
 
 /// Makes `pending` the accepted snapshot, and keeps `reason` with it.
@@ -239,19 +262,29 @@ fn collect(folder: &Path, found: &mut Vec<PathBuf>) -> Result<(), SnapshotError>
     Ok(())
 }
 
-/// Whether the device in a snapshot is the one in its file's name.
-fn check_device(path: &Path, file: &SnapshotFile) -> Result<(), SnapshotError> {
+/// Reads an accepted snapshot, whose device must be the one in its file's name.
+fn read_of_device(path: &Path) -> Result<SnapshotFile, SnapshotError> {
+    let file = SnapshotFile::read(path)?;
+    match device_in(path) {
+        device if device == file.snapshot.device => Ok(file),
+        device => Err(wrong_device(path, device, &file)),
+    }
+}
+
+fn wrong_device(path: &Path, expected: String, file: &SnapshotFile) -> SnapshotError {
+    let found = file.snapshot.device.clone();
+    SnapshotError::Device { path: path.to_owned(), expected, found }
+}
+
+/// The device in the name of an accepted snapshot.
+fn device_in(path: &Path) -> String {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let device = name.strip_suffix(ACCEPTED).and_then(|name| name.rsplit('.').next());
-    let found = &file.snapshot.device;
-    match device {
-        Some(device) if device == found => Ok(()),
-        _ => Err(SnapshotError::Device {
-            path: path.to_owned(),
-            expected: device.unwrap_or_default().to_owned(),
-            found: found.clone(),
-        }),
-    }
+    device.unwrap_or_default().to_owned()
+}
+
+fn is_missing(error: &SnapshotError) -> bool {
+    matches!(error, SnapshotError::Io { source, .. } if source.kind() == io::ErrorKind::NotFound)
 }
 
 /// A search for snapshots does not leave the repository, and not the machine's own folders.

@@ -258,7 +258,7 @@ fn two_runs_at_once_leave_one_whole_pending_snapshot() {
             });
         }
         for _ in 0..50 {
-            for found in pending(folder.path()).expect("every state is whole") {
+            if let Some(found) = open(&path).expect("every state is whole") {
                 assert!(files.iter().any(|file| file.to_string() == found.new.to_string()));
             }
         }
@@ -274,13 +274,14 @@ fn what_another_run_put_in_place_is_neither_accepted_nor_lost() {
     let file = |part: f32| SnapshotFile { meta: Meta::default(), snapshot: of(&moved(part), 6e-8) };
     let how = Write::Pending { over: true };
     write(&path, &file(1e-3), how).expect("it can be written");
-    let reviewed = pending(folder.path()).expect("one is pending").remove(0);
+    let reviewed = open(&path).expect("it is whole").expect("one is pending");
     write(&path, &file(2e-3), how).expect("it can be written");
     accept(&reviewed, Some("seen")).expect("it can be written");
     let accepted = SnapshotFile::read(&path).expect("it was accepted");
     assert_eq!(accepted.snapshot.to_string(), file(1e-3).snapshot.to_string());
     assert_eq!(accepted.meta.description.as_deref(), Some("seen"));
-    let left = pending(folder.path()).expect("the other is pending").remove(0);
+    assert_eq!(pending(folder.path()).expect("a folder"), [path.as_path()]);
+    let left = open(&path).expect("it is whole").expect("the other is pending");
     assert_eq!(left.new.snapshot.to_string(), file(2e-3).snapshot.to_string());
 }
 
@@ -320,4 +321,36 @@ fn a_search_for_snapshots_does_not_leave_the_repository() {
     std::fs::create_dir_all(repository.join("fixtures/a")).expect("a folder");
     std::fs::create_dir(repository.join(".git")).expect("a folder");
     assert_eq!(nearest(&repository.join("fixtures/a")), None);
+}
+
+#[test]
+fn numbers_are_those_of_their_checksums() {
+    for relative_noise in [0.0, 1e-16, 6e-8, 1e-3, 3.0] {
+        let read = filed(of(&values(), relative_noise));
+        assert_eq!(contradiction(&read, &outcome(&values())), None, "{relative_noise}");
+    }
+    let read = filed(of(&values(), 6e-8));
+    let edits: [fn(&mut OutputSnapshot); 6] = [
+        |output| output.summary.norm *= 1.01,
+        |output| output.summary.max = None,
+        |output| output.summary.mean = Some(0.5),
+        |output| output.summary.zeros += 1,
+        |output| output.slices[0].norms[2] = 0.0,
+        |output| output.summary.sketch.0[7] += 1e-3,
+    ];
+    for (number, edit) in edits.into_iter().enumerate() {
+        let mut edited = read.clone();
+        edit(&mut edited.outputs[0]);
+        assert!(contradiction(&edited, &outcome(&values())).is_some(), "{number}");
+    }
+}
+
+#[test]
+fn a_folder_that_is_read_only_has_a_hint() {
+    for kind in [std::io::ErrorKind::PermissionDenied, std::io::ErrorKind::ReadOnlyFilesystem] {
+        let path = "snapshots/x.cpu.snap.new".into();
+        let error = SnapshotError::Io { doing: "write", path, source: kind.into() };
+        assert_eq!(error.to_string(), "cannot write snapshots/x.cpu.snap.new");
+        assert_eq!(error.hint().as_deref(), Some("REPLAY_UPDATE=no compares without writing"));
+    }
 }

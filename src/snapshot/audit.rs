@@ -1,0 +1,72 @@
+//! Whether the numbers of a snapshot are those of its checksums. Pure.
+//!
+//! Only an outcome with the same bits can tell: a checksum alone says nothing about a norm.
+
+use super::{OutputSnapshot, Snapshot};
+use crate::replay::{Outcome, OutputRecord};
+use crate::report::short;
+
+/// A number that cannot be that of the bits it stands beside.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Contradiction {
+    /// The output.
+    pub output: String,
+    /// Which of its numbers.
+    pub what: String,
+    /// The number in the snapshot.
+    pub recorded: String,
+    /// The number of the bits.
+    pub computed: String,
+}
+
+/// What rounding to a power of ten of 16 to 160 times the noise takes away, in units of the noise.
+const ROUNDED: f64 = 80.0;
+/// Sums in another order, of tensors without noise.
+const SUMMED: f64 = 1e-9;
+/// The least digits of a norm are three.
+const NORM: f64 = 5e-3;
+
+/// The first number of `accepted` that contradicts `outcome`, which has the same bits.
+pub fn contradiction(accepted: &Snapshot, outcome: &Outcome) -> Option<Contradiction> {
+    accepted.outputs.iter().zip(&outcome.outputs).find_map(|(old, got)| in_output(old, got))
+}
+
+fn in_output(old: &OutputSnapshot, got: &OutputRecord) -> Option<Contradiction> {
+    let (recorded, computed) = (&old.summary, &got.summary);
+    let noise = old.noise * computed.norm;
+    let element = old.noise * computed.max_abs;
+    let mut pairs = vec![
+        ("norm".to_owned(), Some(recorded.norm), Some(computed.norm), noise),
+        ("min".to_owned(), recorded.min, computed.min, element),
+        ("max".to_owned(), recorded.max, computed.max, element),
+        ("mean".to_owned(), recorded.mean, computed.mean, noise),
+    ];
+    let counts = [
+        ("zeros", recorded.zeros, computed.zeros),
+        ("NaN", recorded.nan, computed.nan),
+        ("Inf", recorded.inf, computed.inf),
+        ("unwritten", recorded.unwritten, computed.unwritten),
+    ];
+    pairs.extend(counts.map(|(what, a, b)| (what.into(), Some(a as f64), Some(b as f64), 0.0)));
+    for (slices, of) in old.slices.iter().zip(&got.slices) {
+        let norms = slices.norms.iter().zip(&of.norms);
+        let what = format!("norm by {}", slices.dim);
+        pairs.extend(norms.map(|(a, b)| (what.clone(), Some(*a), Some(*b), noise)));
+    }
+    let projections = recorded.sketch.0.iter().zip(&computed.sketch.0);
+    pairs.extend(projections.map(|(a, b)| ("sketch".to_owned(), Some(*a), Some(*b), noise)));
+    let (what, recorded, computed, _) = pairs.into_iter().find(|(what, a, b, noise)| {
+        let least = if what == "norm" { NORM } else { SUMMED };
+        !agree(*a, *b, ROUNDED * noise, least)
+    })?;
+    let text = |x: Option<f64>| x.map_or("none".to_owned(), |x| short(x, 9));
+    let (recorded, computed) = (text(recorded), text(computed));
+    Some(Contradiction { output: old.name.clone(), what, recorded, computed })
+}
+
+fn agree(a: Option<f64>, b: Option<f64>, noise: f64, least: f64) -> bool {
+    match (a, b) {
+        (Some(a), Some(b)) => a == b || (a - b).abs() <= noise.max(least * b.abs()),
+        (a, b) => a.is_none() && b.is_none(),
+    }
+}
