@@ -7,9 +7,12 @@
 mod env;
 #[path = "common/repo.rs"]
 mod repo;
+#[path = "common/schema.rs"]
+mod schema;
 
 mod cli {
     mod commands;
+    mod culprit;
     mod demonstration;
     mod fixtures;
     mod interruptions;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use ::replay::bisect::{Answer, Conclusion, LogEntry, LogMark, git_bisect_log};
 use ::replay::history::{Commit, History};
 use ::replay::hunt::{Ending, Event, Hunt, HuntError, On, Report, Target};
-use ::replay::report;
+use ::replay::report::{self, Blame};
 use anstream::{print, println};
 use anyhow::Context;
 use clap::ValueEnum;
@@ -102,6 +102,32 @@ pub fn run(args: &Args, global: &GlobalArgs) -> CliResult {
         Ending::Hidden => exit::UNTESTABLE,
         Ending::Refused => exit::FAILED,
     })
+}
+
+/// The commit between `good` and `target` at which the outcome on the fixture at `path` changed.
+pub fn blame(
+    path: &Path,
+    good: &str,
+    target: &super::project::Target,
+    project: &Project,
+    global: &GlobalArgs,
+) -> anyhow::Result<Blame> {
+    let bad = match &target.commit {
+        Some(commit) => commit.clone(),
+        None => {
+            let head = project.history.head()?;
+            if project.commit_target(head.clone())?.sources != target.sources {
+                let text = "what changed is not committed: the working tree differs from HEAD";
+                return Ok(Blame { commit: None, text: text.to_owned() });
+            }
+            head
+        }
+    };
+    let (history, targets) = open(&[path.to_owned()], global)?;
+    let good = history.resolve(good)?;
+    let hunt = hunt(&history, targets, On::Changed, None, false, global)?;
+    let report = hunt.search(&[good], &[bad], &mut |_| {}).map_err(plain)?;
+    Ok(report::blame(&report))
 }
 
 /// Loads the fixtures, which must share a history.

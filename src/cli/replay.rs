@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use ::replay::cache::Cache;
+use ::replay::judge::Verdict;
 use ::replay::replay::{Outcome, Replayer, Status};
 use ::replay::report::{self, Entry, Refused, Revision};
 use anstream::print;
@@ -27,6 +28,9 @@ pub struct Args {
     /// A revision that is trusted, to compare with
     #[arg(long, value_name = "REV")]
     against: Option<String>,
+    /// Name the commit that made the difference to the trusted revision, where there is one
+    #[arg(long, requires = "against")]
+    culprit: bool,
     /// How the result is written
     #[arg(long, value_enum, default_value = "text", value_name = "FORMAT")]
     format: OutcomeFormat,
@@ -72,7 +76,8 @@ pub fn run(args: &Args, global: &GlobalArgs) -> CliResult {
     let (mut entries, mut errors) = (Vec::new(), Vec::new());
     for path in &args.fixtures {
         let on_devices = replayers.iter();
-        let on_devices = on_devices.map(|replayer| one(path, args, replayer, &cache, &snapshots));
+        let on_devices =
+            on_devices.map(|replayer| one(path, args, global, replayer, &cache, &snapshots));
         match on_devices.collect::<anyhow::Result<Vec<Entry>>>() {
             Ok(on_devices) => {
                 for entry in &on_devices {
@@ -117,6 +122,7 @@ fn text(on_devices: &[Entry]) -> String {
 fn one(
     path: &Path,
     args: &Args,
+    global: &GlobalArgs,
     replayer: &Replayer,
     cache: &Cache,
     snapshots: &Settings,
@@ -135,6 +141,14 @@ fn one(
         Some(trusted) => Some(super::diff::against(replayer, &project, trusted, &target)?),
         None => None,
     };
+    let culprit = match &judgement {
+        Some(judged) if args.culprit && judged.verdict >= Verdict::Diverged => {
+            progress.say(format!("searching for what changed {}", path.display()));
+            let trusted = args.against.as_deref().unwrap_or_default();
+            Some(super::bisect::blame(path, trusted, &target, &project, global)?)
+        }
+        _ => None,
+    };
     let snapshot = match args.rev.is_none() || args.snapshot {
         true => snapshots.check(replayer, &project, &target.sources, &outcome)?,
         false => None,
@@ -145,6 +159,7 @@ fn one(
         outcome,
         gradients,
         judgement,
+        culprit,
         snapshot,
     })
 }

@@ -9,7 +9,7 @@ use super::log;
 use super::numbers::count;
 use super::style::{BOLD, COMMIT, DIM, GREEN, RED, YELLOW};
 use super::text::failure;
-use super::{Revision, SCHEMA};
+use super::{Blame, Revision, SCHEMA};
 use crate::bisect::{Answer, Conclusion, Refusal, Warning};
 use crate::history::Commit;
 use crate::hunt::{Culprit, Event, Report, Seen, Sight};
@@ -71,6 +71,14 @@ pub fn tested_line(commit: &Commit, answer: Answer, seen: &Seen) -> String {
         _ => line,
     };
     format!("{COMMIT}{}{COMMIT:#} {style}{name}{style:#}: {line}", commit.short)
+}
+
+/// The answer in short.
+pub fn blame(report: &Report) -> Blame {
+    let commit = report.culprit.as_ref().and_then(|culprit| report.commit(culprit.commit));
+    let whole = anstream::adapter::strip_str(&bisect(report)).to_string();
+    let text = whole.lines().next().unwrap_or_default().trim_end_matches(':').to_owned();
+    Blame { commit: commit.cloned().map(Revision::from), text }
 }
 
 /// The whole answer.

@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use super::judgement::verdict_name;
 use super::text::failure;
-use super::{Entry, Refused, Revision, SnapshotCheck};
+use super::{Blame, Entry, Refused, Revision, SnapshotCheck};
 use crate::judge::{
     GradientCheck, GradientVerdict, Judgement, LaunchChange, OutputJudgement, Verdict,
 };
@@ -39,6 +39,7 @@ struct Replay<'a> {
     outputs: Vec<Output<'a>>,
     gradients: &'a [GradientCheck],
     against: Option<Against<'a>>,
+    culprit: Option<&'a Blame>,
     snapshot: Option<&'a SnapshotCheck>,
     printed: &'a str,
 }
@@ -110,6 +111,7 @@ fn replay(entry: &Entry) -> Replay<'_> {
         outputs: entry.outcome.outputs.iter().map(output).collect(),
         gradients: &entry.gradients,
         against: entry.judgement.as_ref().map(against),
+        culprit: entry.culprit.as_ref(),
         snapshot: entry.snapshot.as_ref(),
         printed: &entry.outcome.printed,
     }

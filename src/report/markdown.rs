@@ -19,10 +19,10 @@ pub const SUMMARY_BYTES: usize = 1_000_000;
 /// By this a workflow finds the comment that it updates.
 const MARK: &str = "<!-- replay -->";
 
-const HEAD: &str = "\
-| fixture | output | verdict | checksum | distance | beyond noise | worst element |
-| --- | --- | --- | --- | --- | --- | --- |
-";
+const COLUMNS: [&str; 7] =
+    ["fixture", "output", "verdict", "checksum", "distance", "beyond noise", "worst element"];
+/// One column more, where it was asked for.
+const CULPRIT: &str = "culprit";
 
 /// The report on `entries`, and on the fixtures that could not be replayed, in at most `limit`
 /// bytes; it says what was cut.
@@ -35,9 +35,14 @@ pub fn markdown(entries: &[Entry], refused: &[Refused], limit: usize) -> String 
     refused.iter().for_each(|refused| page.may(&refusal(refused), "fixture"));
     let split = standings.partition_point(|(standing, _)| *standing > Standing::Unchanged);
     let (changed, unchanged) = standings.split_at(split);
-    let rows: Vec<String> = changed.iter().flat_map(|(_, entry)| rows(entry)).collect();
+    let rows: Vec<Vec<String>> = changed.iter().flat_map(|(_, entry)| rows(entry)).collect();
     if !rows.is_empty() {
-        page.must(HEAD);
+        let culprits = entries.iter().any(|entry| entry.culprit.is_some());
+        let width = COLUMNS.len() + usize::from(culprits);
+        let head = COLUMNS.iter().chain([&CULPRIT]).take(width).map(|name| name.to_string());
+        page.must(&row(&head.collect::<Vec<_>>(), width));
+        page.must(&format!("|{}\n", " --- |".repeat(width)));
+        let rows = rows.iter().map(|cells| row(cells, width)).collect::<Vec<_>>();
         rows.iter().for_each(|row| page.may(row, "row"));
         page.must("\n");
     }
@@ -80,8 +85,8 @@ fn refusal(refused: &Refused) -> String {
     out
 }
 
-/// A row for each output that changed.
-fn rows(entry: &Entry) -> Vec<String> {
+/// The cells of a row for each output that changed.
+fn rows(entry: &Entry) -> Vec<Vec<String>> {
     let judged = entry.judgement.iter().flat_map(|judged| &judged.outputs);
     let judged = judged.filter(|output| output.verdict != Verdict::Identical);
     let judged: Vec<&OutputJudgement> = judged.collect();
@@ -92,10 +97,14 @@ fn rows(entry: &Entry) -> Vec<String> {
     }
     let others = changes.filter(|change| judged.iter().all(|output| output.name != change.name));
     rows.extend(others.map(|change| changed_row(entry, change)));
+    if let Some(culprit) = &entry.culprit {
+        let commit = culprit.commit.as_ref().map_or("none named", |commit| &commit.short);
+        rows.iter_mut().for_each(|cells| cells.push(commit.to_owned()));
+    }
     rows
 }
 
-fn judged_row(entry: &Entry, output: &OutputJudgement) -> String {
+fn judged_row(entry: &Entry, output: &OutputJudgement) -> Vec<String> {
     let sums = entry.judgement.as_ref().map_or(String::new(), |judged| {
         let checksum = |outcome: &crate::replay::Outcome| {
             let found = outcome.outputs.iter().find(|record| record.name == output.name);
@@ -108,33 +117,33 @@ fn judged_row(entry: &Entry, output: &OutputJudgement) -> String {
         let index = unravel(worst.index as usize, &shape);
         format!("{index:?}: {} → {}", short(worst.base, 9), short(worst.got, 9))
     });
-    row(&[
-        &entry.fixture,
-        &output.name,
-        super::verdict_name(output.verdict),
-        &sums,
-        &format!("rel. {}", short(output.comparison.relative_l2, 2)),
-        &format!("{} of {}", output.comparison.beyond, output.comparison.count),
-        &worst,
-    ])
+    vec![
+        entry.fixture.clone(),
+        output.name.clone(),
+        super::verdict_name(output.verdict).to_owned(),
+        sums,
+        format!("rel. {}", short(output.comparison.relative_l2, 2)),
+        format!("{} of {}", output.comparison.beyond, output.comparison.count),
+        worst,
+    ]
 }
 
-fn changed_row(entry: &Entry, change: &OutputChange) -> String {
+fn changed_row(entry: &Entry, change: &OutputChange) -> Vec<String> {
     let distance = change.distance.map_or(String::new(), |distance| {
         format!("about rel. {} (noise {})", short(distance.relative, 2), short(change.noise, 2))
     });
-    row(&[
-        &entry.fixture,
-        &change.name,
-        change.verdict.name(),
-        &checksums(
+    vec![
+        entry.fixture.clone(),
+        change.name.clone(),
+        change.verdict.name().to_owned(),
+        checksums(
             change.before.map(|sum| sum.to_string()),
             change.after.map(|sum| sum.to_string()),
         ),
-        &distance,
-        "",
-        &change.notes.join(", "),
-    ])
+        distance,
+        String::new(),
+        change.notes.join(", "),
+    ]
 }
 
 /// Both checksums, as far as people compare them.
@@ -147,9 +156,10 @@ fn checksums(before: Option<String>, after: Option<String>) -> String {
     format!("{} → {}", short(before), short(after))
 }
 
-fn row(cells: &[&str]) -> String {
-    let cells: Vec<String> = cells.iter().map(|cell| escape(cell)).collect();
-    format!("| {} |\n", cells.join(" | "))
+/// A row of `width` cells; those that are missing are empty.
+fn row(cells: &[String], width: usize) -> String {
+    let cells = (0..width).map(|at| cells.get(at).map_or(String::new(), |cell| escape(cell)));
+    format!("| {} |\n", cells.collect::<Vec<_>>().join(" | "))
 }
 
 /// What is said about one fixture below the table.
@@ -237,6 +247,70 @@ impl Page {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::replay::{Outcome, Status};
+    use crate::report::SnapshotCheck;
+    use crate::snapshot::{Comparison, SnapshotVerdict};
+
+    /// A fixture whose snapshot says `verdict` of one output.
+    fn entry(number: usize, verdict: SnapshotVerdict) -> Entry {
+        let outcome = Outcome {
+            device: "cpu".to_owned(),
+            device_description: "CPU".to_owned(),
+            compiler: "a compiler".to_owned(),
+            call: Some(0),
+            status: Status::Completed,
+            launches: Vec::new(),
+            launch_count: 0,
+            outputs: Vec::new(),
+            printed: String::new(),
+        };
+        let change = OutputChange {
+            name: "grad".to_owned(),
+            verdict,
+            before: None,
+            after: None,
+            distance: None,
+            noise: 0.0,
+            notes: vec!["is new".to_owned()],
+        };
+        let changes = if verdict == SnapshotVerdict::Matches { vec![] } else { vec![change] };
+        let comparison = Comparison { verdict, changes, launches_changed: false, ending: None };
+        let path = "snapshots/x.cpu.snap".into();
+        Entry {
+            fixture: format!("step{number}"),
+            revision: None,
+            outcome,
+            gradients: Vec::new(),
+            judgement: None,
+            culprit: None,
+            snapshot: Some(SnapshotCheck { path, comparison, written: None }),
+        }
+    }
+
+    #[test]
+    fn thousands_of_fixtures_fit_worst_first_and_what_was_cut_is_counted() {
+        let verdict = |number: usize| match number % 3 {
+            0 => SnapshotVerdict::Matches,
+            1 => SnapshotVerdict::Equivalent,
+            _ => SnapshotVerdict::Diverged,
+        };
+        let entries: Vec<Entry> =
+            (0..30_000).map(|number| entry(number, verdict(number))).collect();
+        for limit in [COMMENT_BYTES, SUMMARY_BYTES] {
+            let page = markdown(&entries, &[], limit);
+            assert!(page.len() <= limit && page.len() > limit - 2 * RESERVE, "{}", page.len());
+            let head =
+                "<!-- replay -->\n## replay: 10000 diverged, 10000 equivalent, 10000 unchanged";
+            assert!(page.starts_with(head), "{}", &page[..200]);
+            let rows = page.lines().filter(|line| line.starts_with("| step")).count();
+            let last = page.lines().last().unwrap_or_default();
+            let cut = format!("Cut for length: {} rows, ", 20_000 - rows);
+            assert!(last.starts_with(&cut) && last.ends_with("everything."), "{last}");
+            assert!(page.contains("</details>"), "the fold is closed");
+            let worst = page.find("| diverged |").expect("the worst is there");
+            assert!(page.find("| equivalent |").is_none_or(|at| at > worst));
+        }
+    }
 
     #[test]
     fn hostile_text_is_neither_markup_nor_a_mention() {

@@ -13,7 +13,7 @@ mod standing;
 mod style;
 mod text;
 
-pub use bisect::{answer_name, bisect, bisect_json, event_json, tested_line};
+pub use bisect::{answer_name, bisect, bisect_json, blame, event_json, tested_line};
 pub use devices::devices;
 pub use json::{SCHEMA, json};
 pub use judgement::{
@@ -56,8 +56,19 @@ pub struct Entry {
     pub gradients: Vec<GradientCheck>,
     /// The comparison with a trusted revision, if one was asked for.
     pub judgement: Option<Judgement>,
+    /// The commit that made the difference to the trusted revision, if it was asked for.
+    pub culprit: Option<Blame>,
     /// The comparison with the accepted snapshot, if one was made.
     pub snapshot: Option<SnapshotCheck>,
+}
+
+/// Which commit made the difference.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct Blame {
+    /// The commit; none where the search named none.
+    pub commit: Option<Revision>,
+    /// What the search came to, in a line.
+    pub text: String,
 }
 
 impl From<Commit> for Revision {

@@ -91,9 +91,15 @@ pub fn reasons(entry: &Entry) -> Vec<String> {
     {
         reasons.push(plain(&verdict_line(judged)));
         let places = judged.outputs.iter().filter_map(|output| {
-            output.place.as_ref().map(|place| format!("{} at {place}", output.name))
+            output.place.as_ref().map(|place| match place.as_str() {
+                "everywhere" => format!("{} everywhere", output.name),
+                place => format!("{} at {place}", output.name),
+            })
         });
         reasons.extend(places);
+    }
+    if let Some(culprit) = &entry.culprit {
+        reasons.push(culprit.text.clone());
     }
     if let Some(check) = &entry.snapshot
         && check.comparison.verdict != SnapshotVerdict::Matches

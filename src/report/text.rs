@@ -25,7 +25,11 @@ pub fn text(entry: &Entry) -> String {
     let snapshot = entry.snapshot.as_ref().filter(|check| check.decides(outcome));
     match (&entry.judgement, snapshot) {
         (Some(judged), _) => {
-            let _ = write!(out, "{}\n{}\n", judgement(judged), verdict_line(judged));
+            out.push_str(&judgement(judged));
+            if let Some(culprit) = &entry.culprit {
+                let _ = write!(out, "\n{BOLD}culprit{BOLD:#}\n  {}\n", culprit.text);
+            }
+            let _ = writeln!(out, "\n{}", verdict_line(judged));
         }
         (None, Some(check)) => {
             let _ = writeln!(out, "\n{}", check.styled_sentence());

@@ -3,9 +3,7 @@
 use serde_json::Value;
 
 use crate::env::TestEnv;
-
-#[path = "../common/schema.rs"]
-mod schema;
+use crate::schema;
 
 fn document(env: &TestEnv, arguments: &[&str]) -> (Option<i32>, Value) {
     let run = env.replay(arguments);
