@@ -5,9 +5,12 @@
 mod env;
 #[path = "common/repo.rs"]
 mod repo;
+#[path = "common/terminal.rs"]
+mod terminal;
 
 mod snapshots {
     mod commands;
     mod demonstration;
+    mod terminal;
     mod workflow;
 }

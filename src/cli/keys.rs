@@ -63,7 +63,7 @@ impl Answers {
         }
     }
 
-    /// A whole line that answers `question`; none if nothing was said.
+    /// A whole line that answers `question`; none at the end of input, where nobody is left.
     pub fn line(&mut self, question: &str) -> Option<String> {
         print!("{question}");
         let _ = io::stdout().flush();
@@ -72,7 +72,7 @@ impl Answers {
             Answers::Terminal(terminal) => read_line(&mut BufReader::new(terminal))?,
             Answers::Lines => read_line(&mut io::stdin().lock())?,
         };
-        Some(line.trim().to_owned()).filter(|line| !line.is_empty())
+        Some(line.trim().to_owned())
     }
 }
 

@@ -79,7 +79,8 @@ fn review(pending: &Pending, answers: &mut Answers) -> anyhow::Result<Step> {
         match answers.key() {
             Some(Key::Letter('a', reason)) => {
                 let reason = reason.or_else(|| answers.line("reason (none if empty): "));
-                snapshot::accept(pending, reason.as_deref())?;
+                let Some(reason) = reason else { return Ok(Step::Quit) };
+                snapshot::accept(pending, Some(&reason))?;
                 println!("accepted");
                 return Ok(Step::Next);
             }
