@@ -155,7 +155,7 @@ impl History {
         let mut left = ids.to_vec();
         while let Some(id) = left.pop() {
             if found.insert(id) {
-                left.extend(self.find_commit(CommitId(id))?.parent_ids());
+                left.extend(self.links(id)?.parents);
             }
         }
         Ok(found)
@@ -163,11 +163,12 @@ impl History {
 
     /// The commit's parents, or an error where a shallow clone ends.
     fn present_parents(&self, id: Oid) -> Result<Vec<Oid>, HistoryError> {
-        let commit = self.find_commit(CommitId(id))?;
-        match self.repo.is_shallow().then(|| self.missing_parent(&commit)).flatten() {
-            Some(error) => Err(error),
-            None => Ok(commit.parent_ids().collect()),
+        if self.repo.is_shallow()
+            && let Some(error) = self.missing_parent(&self.find_commit(CommitId(id))?)
+        {
+            return Err(error);
         }
+        Ok(self.links(id)?.parents)
     }
 
     fn merge_bases(&self, ends: &Ends) -> Result<Vec<CommitId>, HistoryError> {

@@ -26,5 +26,11 @@ pub(super) fn configure() {
         // shared disk or in a container would fail.
         // SAFETY: as above.
         let _ = unsafe { opts::set_verify_owner_validation(false) };
+        // Like git, which trusts the checksums of zlib and of its packs: to hash each of 100,000
+        // commits and trees again takes longer than to read them. Sources are hashed where they are
+        // read, see `GitTree`.
+        opts::strict_hash_verification(false);
+        // A history is walked once; what is needed again is remembered in a smaller form.
+        opts::enable_caching(false);
     });
 }

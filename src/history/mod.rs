@@ -8,7 +8,9 @@ mod bundle;
 mod bundle_header;
 mod error;
 mod graph;
+mod keys;
 mod libgit2;
+mod objects;
 mod revision;
 mod source_set;
 mod suggest;
@@ -76,8 +78,11 @@ pub struct History {
     repo: Repository,
     path: PathBuf,
     is_bundle: bool,
-    keys: RefCell<HashMap<(Oid, u64), SourceKey>>,
-    trees_with_links: RefCell<HashMap<Oid, bool>>,
+    /// Whether grafts or the end of a shallow clone change what commits record of their parents.
+    is_grafted: bool,
+    /// The root trees of commits that were met.
+    trees: RefCell<HashMap<Oid, Oid>>,
+    keys: RefCell<keys::Keys>,
     /// Declared after `repo`, so that the files outlive what is mapped from them.
     _unpacked: Option<TempDir>,
 }
@@ -155,8 +160,9 @@ impl History {
     }
 
     fn new(repo: Repository, path: PathBuf, is_bundle: bool, unpacked: Option<TempDir>) -> Self {
-        let (keys, trees_with_links) = Default::default();
-        History { repo, path, is_bundle, keys, trees_with_links, _unpacked: unpacked }
+        let is_grafted = repo.is_shallow() || repo.commondir().join("info/grafts").exists();
+        let (trees, keys) = Default::default();
+        History { repo, path, is_bundle, is_grafted, trees, keys, _unpacked: unpacked }
     }
 
     /// Opens the same repository once more, for another thread.

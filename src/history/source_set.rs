@@ -1,13 +1,6 @@
 //! The files that a harness names, at a revision or on disk.
-//!
-//! Also their key, which is had from git's ids alone: a history of many thousand commits is
-//! searched for those that change nothing without reading one file.
 
-use std::{
-    hash::{DefaultHasher, Hash, Hasher},
-    path::Path,
-    sync::Arc,
-};
+use std::{path::Path, sync::Arc};
 
 use git2::{DiffFormat, DiffLine, DiffOptions, Oid};
 
@@ -69,6 +62,10 @@ pub struct SourceSet {
 pub struct SourceKey([u8; 32]);
 
 impl SourceKey {
+    pub(super) fn new(key: [u8; 32]) -> SourceKey {
+        SourceKey(key)
+    }
+
     /// The bytes of the key, for keys of other things that depend on it.
     pub fn as_bytes(&self) -> &[u8; 32] {
         &self.0
@@ -76,25 +73,19 @@ impl SourceKey {
 }
 
 /// One path of a spec, relative to the repository's root.
-struct Named {
-    role: Role,
-    path: String,
+pub(super) struct Named {
+    pub role: Role,
+    pub path: String,
 }
 
 impl SourceSpec {
-    fn named(&self) -> Result<Vec<Named>, HistoryError> {
+    pub(super) fn named(&self) -> Result<Vec<Named>, HistoryError> {
         let sources = self.sources.iter().map(|path| (Role::Source, path));
         let include = self.include.iter().map(|path| (Role::Include, path));
         sources
             .chain(include)
             .map(|(role, path)| Ok(Named { role, path: from_root(&self.prefix, path)? }))
             .collect()
-    }
-
-    fn fingerprint(&self) -> u64 {
-        let mut hasher = DefaultHasher::new();
-        self.hash(&mut hasher);
-        hasher.finish()
     }
 }
 
@@ -154,90 +145,6 @@ impl History {
             .ok_or_else(|| HistoryError::NoWorkingTree { path: self.path.clone() })?;
         let tree = DiskTree::new(root, Some(&self.repo));
         read_set(&tree, spec, || Place::WorkingTree(root.to_owned()))
-    }
-
-    /// A key of the files that `spec` names at `commit`, from git's ids alone.
-    ///
-    /// Cached per tree, so that commits with equal trees cost nothing.
-    ///
-    /// # Errors
-    /// [`HistoryError::PathOutside`], and [`HistoryError::Git`] for a damaged repository. A
-    /// revision without the sources has a key as well: equal faults are one variant.
-    pub fn source_key(
-        &self,
-        commit: impl Into<CommitId>,
-        spec: &SourceSpec,
-    ) -> Result<SourceKey, HistoryError> {
-        let root = self.find_commit(commit.into())?.tree_id();
-        let place = (root, spec.fingerprint());
-        if let Some(key) = self.keys.borrow().get(&place) {
-            return Ok(*key);
-        }
-        let key = self.compute_key(root, spec)?;
-        self.keys.borrow_mut().insert(place, key);
-        Ok(key)
-    }
-
-    fn compute_key(&self, root: Oid, spec: &SourceSpec) -> Result<SourceKey, HistoryError> {
-        let tree = GitTree::new(&self.repo, root);
-        let mut hasher = blake3::Hasher::new();
-        for named in spec.named()? {
-            hasher.update(&[named.role as u8]);
-            hash_bytes(&mut hasher, named.path.as_bytes());
-            match self.hash_ids(&tree, &named, &mut hasher) {
-                Ok(()) => {}
-                Err(Stop::Fault(fault)) => hash_bytes(&mut hasher, fault.to_string().as_bytes()),
-                // One key for all that are too large: none of them can be tested.
-                Err(Stop::TooManyFiles(limit)) => {
-                    hasher.update(&(limit as u64).to_le_bytes());
-                }
-                Err(Stop::Error(error)) => return Err(error),
-            }
-        }
-        Ok(SourceKey(*hasher.finalize().as_bytes()))
-    }
-
-    fn hash_ids(
-        &self,
-        tree: &GitTree<'_>,
-        named: &Named,
-        hasher: &mut blake3::Hasher,
-    ) -> Result<(), Stop> {
-        let walk = Walk::new(tree);
-        let (real, node) = walk.resolve(&named.path)?;
-        match node {
-            Node::Folder(id) if !self.has_links(id)? => {
-                hasher.update(id.as_bytes());
-            }
-            // What a symlink leads to may lie outside of the folder, where its id does not tell.
-            _ => {
-                for found in walk.files(&named.path, real, node)? {
-                    hash_bytes(hasher, found.path.as_bytes());
-                    hasher.update(found.id.as_bytes());
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn has_links(&self, folder: Oid) -> Result<bool, HistoryError> {
-        if let Some(known) = self.trees_with_links.borrow().get(&folder) {
-            return Ok(*known);
-        }
-        let tree = self.repo.find_tree(folder).map_err(|source| HistoryError::Git {
-            doing: format!("read tree {folder}"),
-            source: source.into(),
-        })?;
-        let mut found = false;
-        for entry in tree.iter() {
-            found |= match super::tree::node_of(&entry) {
-                Node::Link(_) => true,
-                Node::Folder(id) => self.has_links(id)?,
-                Node::File(_) | Node::Submodule => false,
-            };
-        }
-        self.trees_with_links.borrow_mut().insert(folder, found);
-        Ok(found)
     }
 
     /// What `commit` changed among the files that `spec` names, as a unified diff.
@@ -356,7 +263,7 @@ impl SourceSet {
 }
 
 /// With the length first, so that no two lists of fields hash alike.
-fn hash_bytes(hasher: &mut blake3::Hasher, bytes: &[u8]) {
+pub(super) fn hash_bytes(hasher: &mut blake3::Hasher, bytes: &[u8]) {
     hasher.update(&(bytes.len() as u64).to_le_bytes());
     hasher.update(bytes);
 }

@@ -9,7 +9,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use git2::{ErrorCode, ObjectType, Oid, Repository};
+use git2::{ErrorClass, ErrorCode, ObjectType, Oid, Repository};
 
 use super::{Fault, HistoryError};
 
@@ -107,6 +107,12 @@ impl Tree for GitTree<'_> {
             return Err(Fault::Submodule { path: path.to_owned() }.into());
         };
         let blob = self.repo.find_blob(id).map_err(read_error(path))?;
+        let found = Oid::hash_object(ObjectType::Blob, blob.content()).map_err(read_error(path))?;
+        if found != id {
+            let what = format!("its object {id} is damaged");
+            let error = git2::Error::new(ErrorCode::Invalid, ErrorClass::Odb, what);
+            return Err(read_error(path)(error).into());
+        }
         Ok(blob.content().to_vec())
     }
 }

@@ -31,11 +31,17 @@ pub(super) struct Found {
 pub(super) struct Walk<'t, T> {
     tree: &'t T,
     entries: Cell<usize>,
+    met_link: Cell<bool>,
 }
 
 impl<'t, T: Tree> Walk<'t, T> {
     pub fn new(tree: &'t T) -> Self {
-        Walk { tree, entries: Cell::new(0) }
+        Walk { tree, entries: Cell::new(0), met_link: Cell::new(false) }
+    }
+
+    /// Whether a symlink was met so far.
+    pub fn met_link(&self) -> bool {
+        self.met_link.get()
     }
 
     /// Where `path` really lies, and what is there: a file or a folder.
@@ -74,6 +80,7 @@ impl<'t, T: Tree> Walk<'t, T> {
     /// The relative target of the symlink, which is number `links` on this path.
     fn read_link(&self, here: &str, link: Node, links: usize) -> Result<String, Stop> {
         let link_path = here.to_owned();
+        self.met_link.set(true);
         if links > MAX_LINKS {
             return Err(Fault::SymlinkLoop { link: link_path }.into());
         }

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use super::drive::{Crew, Field};
-use super::plan::source_keys;
 use super::probe::Sources;
 use super::symptom::same_bits;
 use super::{Hunt, HuntError, Target};
@@ -88,7 +87,7 @@ impl Range {
         let parents: Vec<Vec<u32>> =
             std::iter::repeat_n(Vec::new(), first as usize).chain(edges).collect();
         let specs: Vec<&SourceSpec> = targets.iter().map(|target| &target.spec).collect();
-        let mut keys = source_keys(history, &ids, &specs)?;
+        let mut keys = history.source_keys(&ids, &specs)?;
         let mut known = HashMap::new();
         let number = |(id, own): (&CommitId, u32)| {
             let key = keys.remove(id).unwrap_or_default();

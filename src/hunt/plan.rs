@@ -1,14 +1,10 @@
 //! From revisions to the graph that is searched: commits as numbers, source sets as variants.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
-use std::thread;
 
 use super::{HuntError, Target};
 use crate::bisect::Graph;
 use crate::history::{Commit, CommitId, GraphNode, History, HistoryError, SourceKey, SourceSpec};
-
-/// Commits below which the keys are read on one thread: opening a repository has its price.
-const COMMITS_PER_THREAD: usize = 500;
 
 /// A history made ready for a search.
 #[derive(Debug)]
@@ -67,7 +63,7 @@ impl Plan {
         let wanted: Vec<CommitId> =
             ids.iter().copied().filter(|id| relevant.contains(id)).collect();
         let specs: Vec<&SourceSpec> = targets.iter().map(|target| &target.spec).collect();
-        let keys = source_keys(history, &wanted, &specs)?;
+        let keys = history.source_keys(&wanted, &specs)?;
         let (variant, keys) = variants(&ids, keys);
         Ok(Plan {
             graph: Graph::new(parents, variant)?,
@@ -124,37 +120,4 @@ fn variants(
         })
         .collect();
     (variant, known.into_iter().map(|(key, variant)| (variant, key)).collect())
-}
-
-/// The source keys of `ids` for each of `specs`; by several threads where there are many.
-pub(super) fn source_keys(
-    history: &History,
-    ids: &[CommitId],
-    specs: &[&SourceSpec],
-) -> Result<HashMap<CommitId, Vec<SourceKey>>, HistoryError> {
-    let cores = thread::available_parallelism().map_or(1, usize::from);
-    let threads = (ids.len() / COMMITS_PER_THREAD).clamp(1, cores);
-    let keys = |history: &History, ids: &[CommitId]| {
-        let of = |id: &CommitId| {
-            let keys = specs.iter().map(|spec| history.source_key(*id, spec));
-            Ok((*id, keys.collect::<Result<Vec<_>, _>>()?))
-        };
-        ids.iter().map(of).collect::<Result<Vec<_>, HistoryError>>()
-    };
-    if threads == 1 {
-        return Ok(keys(history, ids)?.into_iter().collect());
-    }
-    // Neighbours in history share trees, so that each thread takes a stretch of it.
-    let parts = thread::scope(|scope| {
-        let work = ids.chunks(ids.len().div_ceil(threads)).map(|part| {
-            let own = history.reopen();
-            scope.spawn(move || keys(&own?, part))
-        });
-        let work: Vec<_> = work.collect();
-        let join = |handle: thread::ScopedJoinHandle<'_, _>| {
-            handle.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-        };
-        work.into_iter().map(join).collect::<Result<Vec<_>, HistoryError>>()
-    })?;
-    Ok(parts.into_iter().flatten().collect())
 }

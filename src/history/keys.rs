@@ -1,0 +1,226 @@
+//! Keys of source sets, from git's ids alone: a history of many thousand commits is searched for
+//! those that change nothing without reading one file.
+//!
+//! A key depends on the entries of the root tree that the named paths begin with, unless a symlink
+//! is met: commits with equal entries share a key, and cost one look at their root trees.
+
+use std::{
+    collections::{BTreeSet, HashMap, HashSet},
+    sync::Arc,
+    thread,
+};
+
+use git2::Oid;
+
+use super::{
+    CommitId, History, HistoryError, SourceKey, SourceSpec,
+    objects::Entry,
+    source_set::{Named, hash_bytes},
+    tree::{GitTree, Node, Stop, node_of},
+    walk::Walk,
+};
+
+/// Trees below which keys are computed on one thread: opening a repository has its price.
+const TREES_PER_THREAD: usize = 500;
+
+/// What is known of keys.
+#[derive(Default)]
+pub(super) struct Keys {
+    specs: Vec<SpecKeys>,
+    /// Whether there is a symlink anywhere below a tree.
+    links_below: HashMap<Oid, bool>,
+}
+
+/// The keys for one spec.
+struct SpecKeys {
+    spec: SourceSpec,
+    /// The names that its paths begin with; none if one of them is the root itself.
+    beginnings: Option<Arc<[String]>>,
+    by_tree: HashMap<Oid, SourceKey>,
+    /// By the entries of the root tree that have these names.
+    by_entries: HashMap<Vec<Entry>, SourceKey>,
+}
+
+impl Keys {
+    /// The place of the keys for `spec`.
+    fn place(&mut self, spec: &SourceSpec) -> Result<usize, HistoryError> {
+        if let Some(place) = self.specs.iter().position(|keys| keys.spec == *spec) {
+            return Ok(place);
+        }
+        let beginnings = beginnings(&spec.named()?);
+        let (by_tree, by_entries) = Default::default();
+        self.specs.push(SpecKeys { spec: spec.clone(), beginnings, by_tree, by_entries });
+        Ok(self.specs.len() - 1)
+    }
+}
+
+impl History {
+    /// A key of the files that `spec` names at `commit`, from git's ids alone.
+    ///
+    /// Remembered for each tree, so that commits with equal trees cost nothing.
+    ///
+    /// # Errors
+    /// [`HistoryError::PathOutside`], and [`HistoryError::Git`] for a damaged repository. A
+    /// revision without the sources has a key as well: equal faults are one variant.
+    pub fn source_key(
+        &self,
+        commit: impl Into<CommitId>,
+        spec: &SourceSpec,
+    ) -> Result<SourceKey, HistoryError> {
+        self.key_of(self.tree_of(commit.into().0)?, spec)
+    }
+
+    /// The keys of many commits, one for each of `specs`; by several threads where that helps.
+    ///
+    /// # Errors
+    /// As [`History::source_key`].
+    pub fn source_keys(
+        &self,
+        commits: &[CommitId],
+        specs: &[&SourceSpec],
+    ) -> Result<HashMap<CommitId, Vec<SourceKey>>, HistoryError> {
+        let trees =
+            commits.iter().map(|commit| self.tree_of(commit.0)).collect::<Result<Vec<_>, _>>()?;
+        let mut met = HashSet::new();
+        // In the order of the history: neighbours are stored as differences from each other.
+        let distinct: Vec<Oid> = trees.iter().copied().filter(|tree| met.insert(*tree)).collect();
+        let cores = thread::available_parallelism().map_or(1, usize::from);
+        let threads = (distinct.len() / TREES_PER_THREAD).clamp(1, cores);
+        let keys = match threads {
+            1 => self.keys_of(&distinct, specs)?,
+            _ => self.keys_by_threads(&distinct, specs, threads)?,
+        };
+        let by_tree: HashMap<Oid, Vec<SourceKey>> = distinct.into_iter().zip(keys).collect();
+        Ok(commits.iter().zip(trees).map(|(id, tree)| (*id, by_tree[&tree].clone())).collect())
+    }
+
+    fn keys_by_threads(
+        &self,
+        trees: &[Oid],
+        specs: &[&SourceSpec],
+        threads: usize,
+    ) -> Result<Vec<Vec<SourceKey>>, HistoryError> {
+        thread::scope(|scope| {
+            let work = trees.chunks(trees.len().div_ceil(threads)).map(|part| {
+                let own = self.reopen();
+                scope.spawn(move || own?.keys_of(part, specs))
+            });
+            let work: Vec<_> = work.collect();
+            let mut keys = Vec::with_capacity(trees.len());
+            for handle in work {
+                let part = handle.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+                keys.extend(part?);
+            }
+            Ok(keys)
+        })
+    }
+
+    fn keys_of(
+        &self,
+        trees: &[Oid],
+        specs: &[&SourceSpec],
+    ) -> Result<Vec<Vec<SourceKey>>, HistoryError> {
+        let of = |&tree: &Oid| specs.iter().map(|spec| self.key_of(tree, spec)).collect();
+        trees.iter().map(of).collect()
+    }
+
+    fn key_of(&self, root: Oid, spec: &SourceSpec) -> Result<SourceKey, HistoryError> {
+        let place = self.keys.borrow_mut().place(spec)?;
+        let beginnings = {
+            let keys = &self.keys.borrow().specs[place];
+            if let Some(key) = keys.by_tree.get(&root) {
+                return Ok(*key);
+            }
+            keys.beginnings.clone()
+        };
+        let entries = beginnings.map(|names| self.entries(root, &names)).transpose()?;
+        let known = |entries| self.keys.borrow().specs[place].by_entries.get(entries).copied();
+        let key = match entries.as_ref().and_then(known) {
+            Some(key) => key,
+            None => {
+                let (key, met_link) = self.compute_key(root, &spec.named()?)?;
+                if let Some(entries) = entries.filter(|_| !met_link) {
+                    self.keys.borrow_mut().specs[place].by_entries.insert(entries, key);
+                }
+                key
+            }
+        };
+        self.keys.borrow_mut().specs[place].by_tree.insert(root, key);
+        Ok(key)
+    }
+
+    /// The key, and whether a symlink was met on the way.
+    fn compute_key(&self, root: Oid, named: &[Named]) -> Result<(SourceKey, bool), HistoryError> {
+        let tree = GitTree::new(&self.repo, root);
+        let mut hasher = blake3::Hasher::new();
+        let mut met_link = false;
+        for named in named {
+            hasher.update(&[named.role as u8]);
+            hash_bytes(&mut hasher, named.path.as_bytes());
+            let walk = Walk::new(&tree);
+            match self.hash_ids(&walk, named, &mut hasher) {
+                Ok(()) => {}
+                Err(Stop::Fault(fault)) => hash_bytes(&mut hasher, fault.to_string().as_bytes()),
+                // One key for all that are too large: none of them can be tested.
+                Err(Stop::TooManyFiles(limit)) => {
+                    hasher.update(&(limit as u64).to_le_bytes());
+                }
+                Err(Stop::Error(error)) => return Err(error),
+            }
+            met_link |= walk.met_link();
+        }
+        Ok((SourceKey::new(*hasher.finalize().as_bytes()), met_link))
+    }
+
+    fn hash_ids(
+        &self,
+        walk: &Walk<'_, GitTree<'_>>,
+        named: &Named,
+        hasher: &mut blake3::Hasher,
+    ) -> Result<(), Stop> {
+        let (real, node) = walk.resolve(&named.path)?;
+        match node {
+            Node::Folder(id) if !self.has_links(id)? => {
+                hasher.update(id.as_bytes());
+            }
+            // What a symlink leads to may lie outside of the folder, where its id does not tell.
+            _ => {
+                for found in walk.files(&named.path, real, node)? {
+                    hash_bytes(hasher, found.path.as_bytes());
+                    hasher.update(found.id.as_bytes());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn has_links(&self, folder: Oid) -> Result<bool, HistoryError> {
+        if let Some(known) = self.keys.borrow().links_below.get(&folder) {
+            return Ok(*known);
+        }
+        let tree = self.repo.find_tree(folder).map_err(|source| HistoryError::Git {
+            doing: format!("read tree {folder}"),
+            source: source.into(),
+        })?;
+        let mut found = false;
+        for entry in tree.iter() {
+            found |= match node_of(&entry) {
+                Node::Link(_) => true,
+                Node::Folder(id) => self.has_links(id)?,
+                Node::File(_) | Node::Submodule => false,
+            };
+        }
+        self.keys.borrow_mut().links_below.insert(folder, found);
+        Ok(found)
+    }
+}
+
+/// The names that the paths begin with; none if one of them is the root itself.
+fn beginnings(named: &[Named]) -> Option<Arc<[String]>> {
+    let first = |named: &Named| {
+        let name = named.path.split('/').next().unwrap_or_default();
+        (!name.is_empty()).then(|| name.to_owned())
+    };
+    let names: BTreeSet<String> = named.iter().map(first).collect::<Option<_>>()?;
+    Some(names.into_iter().collect())
+}

@@ -1,0 +1,145 @@
+//! Commits and trees of a long history, read no further than a search needs: what a commit links
+//! to, and a few entries of its root tree.
+//!
+//! Objects are taken as the database gives them: their checksums are not verified here.
+
+use git2::{ErrorClass, ErrorCode, ObjectType, Oid};
+
+use super::{CommitId, History, HistoryError};
+
+/// What a commit links to.
+pub(super) struct Links {
+    /// Its root tree.
+    pub tree: Oid,
+    /// Its parents, as far as a search can follow them.
+    pub parents: Vec<Oid>,
+}
+
+/// An entry of a tree: mode and id; none where the tree has no such entry.
+pub(super) type Entry = Option<(u32, Oid)>;
+
+impl History {
+    /// What the commit `id` links to. The tree is remembered for [`History::tree_of`].
+    pub(super) fn links(&self, id: Oid) -> Result<Links, HistoryError> {
+        let links = if self.is_grafted {
+            // Only libgit2 knows what the user's grafts or a shallow clone make of the parents.
+            let commit = self.find_commit(CommitId(id))?;
+            Links { tree: commit.tree_id(), parents: commit.parent_ids().collect() }
+        } else {
+            self.object(id, ObjectType::Commit, parse_commit)?
+        };
+        self.trees.borrow_mut().insert(id, links.tree);
+        Ok(links)
+    }
+
+    /// The root tree of the commit `id`.
+    pub(super) fn tree_of(&self, id: Oid) -> Result<Oid, HistoryError> {
+        let known = self.trees.borrow().get(&id).copied();
+        known.map_or_else(|| Ok(self.links(id)?.tree), Ok)
+    }
+
+    /// The entries of the tree `id` that have these names.
+    pub(super) fn entries(&self, id: Oid, names: &[String]) -> Result<Vec<Entry>, HistoryError> {
+        self.object(id, ObjectType::Tree, |bytes| find_entries(bytes, names))
+    }
+
+    /// What `parse` makes of the object `id`.
+    fn object<T>(
+        &self,
+        id: Oid,
+        kind: ObjectType,
+        parse: impl FnOnce(&[u8]) -> Option<T>,
+    ) -> Result<T, HistoryError> {
+        let failed = |source| unreadable(id, kind, source);
+        let database = self.repo.odb().map_err(failed)?;
+        let object = database.read(id).map_err(failed)?;
+        let parsed = (object.kind() == kind).then(|| parse(object.data())).flatten();
+        parsed.ok_or_else(|| {
+            let what = format!("the object is no {kind}");
+            failed(git2::Error::new(ErrorCode::Invalid, ErrorClass::Object, what))
+        })
+    }
+}
+
+fn unreadable(id: Oid, kind: ObjectType, source: git2::Error) -> HistoryError {
+    HistoryError::Git { doing: format!("read {kind} {id}"), source: source.into() }
+}
+
+/// `tree ID`, then a line `parent ID` for each parent.
+fn parse_commit(text: &[u8]) -> Option<Links> {
+    let mut lines = text.split(|&byte| byte == b'\n');
+    let id = |line: &[u8], word: &str| {
+        let digits = line.strip_prefix(word.as_bytes())?;
+        Oid::from_str(std::str::from_utf8(digits).ok()?).ok().filter(|_| digits.len() == 40)
+    };
+    let tree = id(lines.next()?, "tree ")?;
+    let parents = lines
+        .take_while(|line| line.starts_with(b"parent "))
+        .map(|line| id(line, "parent "))
+        .collect::<Option<_>>()?;
+    Some(Links { tree, parents })
+}
+
+fn find_entries(tree: &[u8], names: &[String]) -> Option<Vec<Entry>> {
+    let mut found = vec![None; names.len()];
+    let mut rest = tree;
+    while !rest.is_empty() {
+        let (entry, tail) = split_entry(rest)?;
+        if let Some(at) = names.iter().position(|wanted| wanted.as_bytes() == entry.name) {
+            found[at] = Some((entry.mode, Oid::from_bytes(entry.id).ok()?));
+        }
+        rest = tail;
+    }
+    Some(found)
+}
+
+struct RawEntry<'a> {
+    mode: u32,
+    name: &'a [u8],
+    id: &'a [u8],
+}
+
+/// The first of `MODE NAME\0ID`, and what follows it.
+fn split_entry(bytes: &[u8]) -> Option<(RawEntry<'_>, &[u8])> {
+    let space = bytes.iter().position(|&byte| byte == b' ')?;
+    let mode = u32::from_str_radix(std::str::from_utf8(&bytes[..space]).ok()?, 8).ok()?;
+    let rest = &bytes[space + 1..];
+    let end = rest.iter().position(|&byte| byte == 0)?;
+    let (id, tail) = rest[end + 1..].split_at_checked(20)?;
+    Some((RawEntry { mode, name: &rest[..end], id }, tail))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const A: &str = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
+    const B: &str = "bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb";
+
+    #[test]
+    fn a_commit_links_to_its_tree_and_its_parents_alone() {
+        let text = format!("tree {A}\nparent {B}\nparent {A}\nauthor x\n\nparent {B}\n");
+        let links = parse_commit(text.as_bytes()).unwrap();
+        let id = |digits| Oid::from_str(digits).unwrap();
+        assert_eq!((links.tree, links.parents), (id(A), vec![id(B), id(A)]));
+    }
+
+    #[test]
+    fn text_that_is_no_commit_is_refused() {
+        let short = format!("tree {A}\nparent {}\n", &B[..39]);
+        for text in ["", "tree", "parent x\n", &format!("tree {A}x\n"), &short] {
+            assert!(parse_commit(text.as_bytes()).is_none(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn an_entry_that_is_cut_short_is_refused() {
+        let whole = [b"100644 a b\0".as_slice(), &[7; 20], b"rest"].concat();
+        let (entry, rest) = split_entry(&whole).unwrap();
+        assert_eq!((entry.mode, entry.name), (0o100_644, b"a b".as_slice()));
+        assert_eq!((entry.id, rest), ([7; 20].as_slice(), b"rest".as_slice()));
+        for length in 0..31 {
+            assert!(split_entry(&whole[..length]).is_none(), "{length} bytes");
+        }
+    }
+}
