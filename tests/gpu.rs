@@ -426,9 +426,123 @@ fn memory_beyond_the_device_is_out_of_memory() {
     }
 }
 
+/// Launches whose template arguments follow from their own arguments, some of which convert.
+const DEDUCED: &str = r#"
+namespace ns {
+template <typename T> __global__ void add(const T* x, T* out, unsigned long long n, T by) {
+    for (unsigned long long i = threadIdx.x; i < n; i += blockDim.x) out[i] = x[i] + by;
+}
+template <int Step, typename T> __global__ void scale(T* out, long long n) {
+    for (long long i = threadIdx.x; i < n; i += blockDim.x) out[i] *= Step;
+}
+template <typename... Outs> __global__ void bump(int n, Outs... outs) {
+    for (int i = threadIdx.x; i < n; i += blockDim.x) ((outs[i] += 1), ...);
+}
+}
+template <typename T> void all(const T* x, T* out, int n) {
+    ns::add<<<1, 64>>>(x, out, n, T(5));
+    ns::scale<3><<<1, 64>>>(out, n);
+    ns::bump<<<1, 64>>>(n, out, out);
+    auto add = [&](int by) { ns::add<<<1, 32>>>(out, out, n, by); };
+    add(7);
+}
+"#;
+
 #[test]
-fn a_template_whose_arguments_are_deduced_says_what_a_gpu_needs() {
-    let source = "template <class T> __global__ void one(T* out, int n) {\n\
+fn template_arguments_that_a_launch_leaves_out_are_deduced_on_all_devices() {
+    let outcomes = on_all_devices(DEDUCED, "all(x, out, n);", MINUTE);
+    for outcome in &outcomes {
+        assert_eq!(checksum(outcome), checksum(&outcomes[0]), "{}", outcome.device);
+        let kernels: Vec<&str> = outcome.launches.iter().map(|l| l.kernel.as_str()).collect();
+        let bump = "ns::bump<int*, int*>";
+        let expected = ["ns::add<int>", "ns::scale<3, int>", bump, "ns::add<int>"];
+        assert_eq!(kernels, expected, "{}", outcome.device);
+    }
+}
+
+#[test]
+fn a_deduced_instance_compiles_for_a_gpu_by_the_name_that_the_host_gives_it() {
+    let Some(nvrtc) = nvrtc() else { return };
+    let (_folder, cache) = cache();
+    let toolchain = DeviceToolchain::new(nvrtc, &search(), "sm_90", &cache).unwrap();
+    let small = Small::new(DEDUCED, "all(x, out, n);");
+    let outcome = small.replay(&replayer(&cache, Backend::Cpu, MINUTE));
+    let mut module = toolchain.compile(&small.subject.fixture.harness, &small.sources).unwrap();
+    for launch in &outcome.launches {
+        module = toolchain.extend(&module, &launch.kernel).unwrap();
+        let built = Module::decode(&std::fs::read(&module.path).unwrap()).unwrap();
+        assert!(built.kernel(&launch.kernel, None).is_some(), "{}", launch.kernel);
+    }
+}
+
+/// CUDA's own headers, in values that every format holds.
+const HEADERS: &str = r#"
+#include <cooperative_groups.h>
+#include <cooperative_groups/reduce.h>
+#include <cuda/std/limits>
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+namespace cg = cooperative_groups;
+__constant__ float factors[2];
+template <typename Narrow> __global__ void narrow(const int* x, int* out, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= n) return;
+    Narrow value = Narrow(float(x[i] % 100));
+    out[i] = int(float(value + Narrow(factors[0]))) * int(factors[1]);
+}
+__global__ void pairs(int* out, int n) {
+    for (int i = threadIdx.x; i < n; i += blockDim.x) {
+        __half2 both = __hadd2(__floats2half2_rn(float(i % 64), 1.0f), __float2half2_rn(2.0f));
+        out[i] += int(__low2float(both)) + int(__half2float(__high2half(both)));
+    }
+}
+__global__ void groups(int* out) {
+    extern __shared__ int sums[];
+    cg::thread_block block = cg::this_thread_block();
+    cg::thread_block_tile<32> tile = cg::tiled_partition<32>(block);
+    int sum = cg::reduce(tile, out[block.thread_rank()], cg::plus<int>());
+    if (tile.thread_rank() == 0) sums[14000 + tile.meta_group_rank()] = sum;
+    block.sync();
+    if (block.thread_rank() < tile.meta_group_size())
+        out[block.thread_rank()] =
+            sums[14000 + block.thread_rank()] + cuda::std::numeric_limits<short>::max();
+}
+void all_of_them(const int* x, int* out, int n) {
+    const float values[2] = {3.0f, 2.0f};
+    cudaMemcpyToSymbol(factors, values, sizeof values);
+    narrow<__half><<<(n + 127) / 128, 128>>>(x, out, n);
+    narrow<__nv_bfloat16><<<1, 128>>>(x, out, 100);
+    pairs<<<1, 64>>>(out, n);
+    cudaFuncSetAttribute(groups, cudaFuncAttributeMaxDynamicSharedMemorySize, 60000);
+    groups<<<1, 256, 60000>>>(out);
+}
+"#;
+
+#[test]
+fn narrow_formats_groups_constants_and_much_shared_memory_are_the_same_on_all_devices() {
+    let outcomes = on_all_devices(HEADERS, "all_of_them(x, out, n);", MINUTE);
+    for outcome in &outcomes {
+        assert_eq!(checksum(outcome), checksum(&outcomes[0]), "{}", outcome.device);
+        assert_eq!(outcome.launches, outcomes[0].launches, "{}", outcome.device);
+    }
+}
+
+#[test]
+fn cuda_s_own_headers_are_found_beside_nvrtc() {
+    let Some(nvrtc) = nvrtc() else { return };
+    if search().header_folders(nvrtc.path()).is_empty() {
+        return eprintln!("skipped: no CUDA headers beside {}", nvrtc.path().display());
+    }
+    let (_folder, cache) = cache();
+    let toolchain = DeviceToolchain::new(nvrtc, &search(), "sm_90", &cache).unwrap();
+    let small = Small::new(HEADERS, "all_of_them(x, out, n);");
+    let module = toolchain.compile(&small.subject.fixture.harness, &small.sources).unwrap();
+    toolchain.extend(&module, "narrow<__nv_bfloat16>").unwrap();
+}
+
+#[test]
+fn a_template_with_a_nameless_parameter_says_what_a_gpu_needs() {
+    let source = "template <class = int, class T> __global__ void one(T* out, int n) {\n\
                   for (int i = threadIdx.x; i < n; i += 32) out[i] = 1; }";
     for outcome in on_all_devices(source, "one<<<1, 32>>>(out, n);", MINUTE) {
         match (&outcome.status, outcome.device.as_str()) {

@@ -91,7 +91,7 @@ impl CompileError {
             CompileError::Refused { log_path, first_error, .. } => {
                 let log = format!("the whole log: {}", log_path.display());
                 Some(if first_error.contains("instance of function template") {
-                    "write all template arguments at the launch: NVRTC does not deduce them"
+                    "write all template arguments at the launch: here the host cannot deduce them for NVRTC"
                         .to_owned()
                 } else if first_error.contains("No such file") || first_error.contains("not found")
                 {

@@ -31,6 +31,18 @@ impl Edits {
         }
     }
 
+    /// What the edits that lie in `range` make of its text.
+    pub fn applied(&self, text: &str, range: Range<usize>) -> String {
+        let inside = |edit: &&(Range<usize>, String)| {
+            range.start <= edit.0.start && edit.0.end <= range.end && !edit.0.is_empty()
+        };
+        let shifted = |(place, with): &(Range<usize>, String)| {
+            (place.start - range.start..place.end - range.start, with.clone())
+        };
+        let list = self.list.iter().filter(inside).map(shifted).collect();
+        Edits { list }.apply(&text[range])
+    }
+
     /// `text` with all edits made. Of edits that overlap, the one that starts first counts, and
     /// of those the longest.
     pub fn apply(mut self, text: &str) -> String {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::edits::Edits;
+use super::instances;
 use super::launches::{self, Callee, Launch};
 use super::lexer::{Kind, Token, Tokens};
 use super::macros::{self, Macro};
@@ -70,6 +71,7 @@ pub(super) fn translate(
         Precision::Native => Vec::new(),
         Precision::Shadow => shadow::rewrite(&context, &mut edits),
     };
+    add_companions(&context, &mut edits);
     let line = format!("#line 1 \"{}\"\n", escape(source.path));
     Ok(Translated {
         text: line + &edits.apply(source.text),
@@ -77,6 +79,17 @@ pub(super) fn translate(
         kernels: symbols::defined(source),
         shadow_obstacles,
     })
+}
+
+/// Puts behind each kernel what tells the instance that a launch deduces.
+fn add_companions(context: &Context, edits: &mut Edits) {
+    let text = context.source.text;
+    let mut found = instances::declarations(text, &context.tokens);
+    found.retain(|declaration| context.symbols.has_companions(&declaration.name));
+    for declaration in found {
+        let companion = declaration.companion(text, edits);
+        edits.insert(declaration.end, companion);
+    }
 }
 
 /// The standard library uses `__noinline__` as an attribute, so it cannot be a macro here.
@@ -106,13 +119,17 @@ fn rewrite_launches(
         let name = folded(source.text, launches::unwrapped(source.text, callee));
         let form = match launches::classify(source.text, callee) {
             Callee::Name(name, given)
-                if context.symbols.is_kernel(&name) && !is_local(context, launch, &name) =>
+                if context.symbols.is_kernel(&name)
+                    && (is_qualified(source.text, callee) || !is_local(context, launch, &name)) =>
             {
-                Form::of(context.symbols.deduces(&name, given))
+                Form::of(context, &name, given)
             }
             _ => Form::Pointer,
         };
         let line = source.line(launch.callee.start);
+        if form == Form::Deduced {
+            name_companion(source.text, callee, edits);
+        }
         let site = format!("\"{}\", {line}", escape(source.path));
         write_launch(edits, launch, form, &format!("\"{}\"", escape(&name)), &site);
         sites.insert(launch.open.start, LaunchSite { line, callee: name });
@@ -123,11 +140,14 @@ fn rewrite_launches(
             let pasted = callee.iter().any(|token| token.is(source.text, "##"));
             let form = match launches::classify(source.text, callee) {
                 Callee::Name(name, given) if context.symbols.is_kernel(&name) => {
-                    Form::of(context.symbols.deduces(&name, given))
+                    Form::of(context, &name, given)
                 }
                 Callee::Name(name, _) if pasted || defined.is_parameter(&name) => Form::Kernel,
                 _ => Form::Pointer,
             };
+            if form == Form::Deduced {
+                name_companion(source.text, callee, edits);
+            }
             let name = spelled(source.text, defined, launches::unwrapped(source.text, callee));
             write_launch(edits, &launch, form, &name, "__FILE__, __LINE__");
             let line = source.line(launch.callee.start);
@@ -139,19 +159,26 @@ fn rewrite_launches(
 }
 
 /// How a launch is written for the host compiler.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
     /// The callee is a kernel that its name and template arguments identify.
     Kernel,
-    /// The callee is a kernel whose template arguments follow from those of the launch.
+    /// The callee is a kernel whose template arguments follow from those of the launch; its
+    /// companion tells them.
     Deduced,
+    /// The same of a kernel that has no companion: which instance it is shows to nobody.
+    Passed,
     /// The callee is an expression.
     Pointer,
 }
 
 impl Form {
-    fn of(deduces: bool) -> Self {
-        if deduces { Form::Deduced } else { Form::Kernel }
+    fn of(context: &Context, name: &str, given: usize) -> Self {
+        match context.symbols.deduces(name, given) {
+            false => Form::Kernel,
+            true if context.symbols.has_companions(name) => Form::Deduced,
+            true => Form::Passed,
+        }
     }
 }
 
@@ -159,6 +186,10 @@ fn write_launch(edits: &mut Edits, launch: &Launch, form: Form, name: &str, site
     let (before, after) = match form {
         Form::Kernel => ("::replay_rt::kernel<&", format!(">({name}, {site}).on(")),
         Form::Deduced => (
+            "::replay_rt::kernel_deduced([&](auto... replay_arguments) -> decltype(",
+            format!("(replay_arguments...)) {{ return {{}}; }}, {name}, {site}).on("),
+        ),
+        Form::Passed => (
             "::replay_rt::kernel_call([&](auto... replay_arguments) { ",
             format!("(replay_arguments...); }}, {name}, {site}).on("),
         ),
@@ -167,6 +198,20 @@ fn write_launch(edits: &mut Edits, launch: &Launch, form: Form, name: &str, site
     edits.insert(launch.callee.start, before);
     edits.replace(launch.open.clone(), after);
     edits.replace(launch.close.clone(), ").run");
+}
+
+/// Puts the companion's name into `callee` for the kernel's.
+fn name_companion(text: &str, callee: &[Token], edits: &mut Edits) {
+    let is_name = |&at: &usize| {
+        callee[at].kind == Kind::Ident
+            && !callee.get(at + 1).is_some_and(|next| next.is(text, "::") || next.is(text, "##"))
+            && !callee[at].is(text, "template")
+    };
+    if let Some(at) = (0..callee.len()).find(is_name) {
+        let name = callee[at].text(text);
+        let replaced = format!("{}{name}", instances::COMPANION);
+        edits.replace(callee[at].start..callee[at].end, replaced);
+    }
 }
 
 /// Where `<<<` stands in code.
@@ -248,6 +293,11 @@ fn check_caller(context: &Context, launch: &Launch) -> Result<(), FrontendError>
         path: context.source.path.to_owned(),
         line: context.source.line(at),
     })
+}
+
+/// Whether `callee` names a scope, so that no variable of a function is meant.
+fn is_qualified(text: &str, callee: &[Token]) -> bool {
+    launches::unwrapped(text, callee).iter().take(2).any(|token| token.is(text, "::"))
 }
 
 /// Whether the function around `launch` declares `name` itself, so that it is not the kernel.

@@ -10,6 +10,7 @@ mod edits;
 mod error;
 mod host;
 mod includes;
+mod instances;
 mod launches;
 mod lexer;
 mod macros;

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
+use super::instances;
 use super::lexer::{Kind, Tokens};
 use super::macros;
 use super::outline::is_attribute;
@@ -12,9 +13,17 @@ use super::{Kernel, Unit};
 /// What all files of a source set declare, as far as translating one of them depends on it.
 #[derive(Clone, Debug, Default)]
 pub struct Symbols {
-    /// For each kernel, how many template arguments have no default.
-    kernels: BTreeMap<String, usize>,
+    kernels: BTreeMap<String, Known>,
     device_macros: BTreeSet<String>,
+}
+
+/// What is known of all kernels with one name.
+#[derive(Clone, Debug, Default)]
+struct Known {
+    /// How many template arguments have no default.
+    required: usize,
+    /// Declarations that have no companion, less those that have one.
+    bare: isize,
 }
 
 impl Symbols {
@@ -25,12 +34,20 @@ impl Symbols {
 
     /// Whether the kernel `name` with `given` template arguments leaves some to be deduced.
     pub(super) fn deduces(&self, name: &str, given: usize) -> bool {
-        self.kernels.get(name).is_some_and(|&required| given < required)
+        self.kernels.get(name).is_some_and(|known| given < known.required)
+    }
+
+    /// Whether a launch of `name` can leave template arguments to be deduced, and each of its
+    /// declarations can have a companion that tells which they are.
+    pub(super) fn has_companions(&self, name: &str) -> bool {
+        self.kernels.get(name).is_some_and(|known| known.required > 0 && known.bare == 0)
     }
 
     fn add(&mut self, kernel: Declared) {
-        let required = self.kernels.entry(kernel.name).or_default();
-        *required = kernel.required.max(*required);
+        let known = self.kernels.entry(kernel.name).or_default();
+        known.required = kernel.required.max(known.required);
+        // Specialisations need none: the primary template is what deduction finds.
+        known.bare += isize::from(!kernel.specialises);
     }
 
     /// Whether `name` is a macro whose body declares something for the device.
@@ -46,6 +63,11 @@ pub fn scan(units: &[Unit]) -> Symbols {
         let source = Source::new(unit);
         let tokens = Tokens::new(source.text, source.tokens.clone());
         kernels(source.text, &tokens).into_iter().for_each(|kernel| symbols.add(kernel));
+        for declaration in instances::declarations(source.text, &source.view(true)) {
+            if let Some(known) = symbols.kernels.get_mut(&declaration.name) {
+                known.bare -= 1;
+            }
+        }
         for &directive in source.tokens.iter().filter(|token| token.kind == Kind::Directive) {
             let Some(defined) = macros::definition(source.text, directive) else { continue };
             let marks = ["__global__", "__device__", "__constant__"];
@@ -69,6 +91,8 @@ struct Declared {
     /// How many of its template parameters have no default.
     required: usize,
     defined: bool,
+    /// Whether it gives template arguments of its own: a specialisation or an instantiation.
+    specialises: bool,
 }
 
 /// The kernels that `source` defines, in order.
@@ -114,19 +138,21 @@ fn kernel(text: &str, tokens: &Tokens, global: usize) -> Option<Declared> {
             at = after;
             continue;
         }
+        let head = template_head(text, tokens, global);
+        let empty = head.is_some_and(|head| self::arguments(text, tokens, head + 1).is_empty());
         return Some(Declared {
             name: word.to_owned(),
             at: token.start,
-            template: template_head(text, tokens, global).is_some(),
-            required: template_head(text, tokens, global)
-                .map_or(0, |head| required(text, tokens, head)),
+            template: head.is_some(),
+            required: head.map_or(0, |head| required(text, tokens, head)),
             defined: tokens.is(text, after, "{"),
+            specialises: arguments.is_some() || empty,
         });
     }
 }
 
 /// The `template` of the declaration around `at`, the one next to it if there are several.
-fn template_head(text: &str, tokens: &Tokens, at: usize) -> Option<usize> {
+pub(super) fn template_head(text: &str, tokens: &Tokens, at: usize) -> Option<usize> {
     for (index, token) in tokens[..at].iter().enumerate().rev() {
         let ends = token.kind == Kind::Directive || matches!(token.text(text), ";" | "{" | "}");
         if ends {

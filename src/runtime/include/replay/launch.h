@@ -121,22 +121,59 @@ launchable<P...> kernel_at(void (*function)(P...), const char* name, const char*
           name, replay_site{file, line}};
 }
 
-/// A template whose arguments the launch leaves to be deduced: `call` passes its own on to it.
-template <class Call>
+/// A template whose arguments the launch leaves to be deduced: `find` gives the instance that
+/// overloading and deduction choose for the launch's own arguments.
+template <class Find>
 struct deduced_kernel {
+  Find find;
+  const char* name;
+  replay_site site;
+
+  struct launch {
+    const deduced_kernel& deduced;
+    dim3 grid, block;
+    size_t shared_bytes;
+    void* stream;
+
+    template <auto Function, class... A>
+    void run_instance(instance<Function>, A... arguments) const {
+      kernel<Function>(deduced.name, deduced.site.file, deduced.site.line)
+          .on(grid, block, shared_bytes, stream)
+          .run(arguments...);
+    }
+    template <class... A>
+    void run(A... arguments) const {
+      run_instance(deduced.find(arguments...), arguments...);
+    }
+  };
+
+  launch on(dim3 grid, dim3 block, size_t shared_bytes = 0, void* stream = nullptr) const {
+    return {*this, grid, block, shared_bytes, stream};
+  }
+};
+
+template <class Find>
+deduced_kernel<Find> kernel_deduced(Find find, const char* name, const char* file, uint32_t line) {
+  return {find, name, replay_site{file, line}};
+}
+
+/// The same where no instance can be told: `call` passes its arguments on to the template. A GPU
+/// cannot run it.
+template <class Call>
+struct passed_kernel {
   Call call;
   const char* name;
   replay_site site;
 
   struct launch {
-    const deduced_kernel& kernel;
+    const passed_kernel& kernel;
     dim3 grid, block;
     size_t shared_bytes;
     void* stream;
 
     template <class... A>
     void run(A... arguments) const {
-      // The call itself travels as the last argument; a GPU sees only those before it.
+      // The call itself travels as the last argument.
       auto thunk = [](void** pointers) {
         invoke<A...>(pointers, typename make_indices<sizeof...(A)>::type{});
       };
@@ -169,7 +206,7 @@ struct deduced_kernel {
 };
 
 template <class Call>
-deduced_kernel<Call> kernel_call(Call call, const char* name, const char* file, uint32_t line) {
+passed_kernel<Call> kernel_call(Call call, const char* name, const char* file, uint32_t line) {
   return {call, name, replay_site{file, line}};
 }
 
