@@ -17,6 +17,7 @@ pub mod judge;
 pub mod replay;
 pub mod report;
 pub mod runtime;
+pub mod sanitizer;
 pub mod snapshot;
 pub mod summary;
 pub mod tensor;

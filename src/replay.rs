@@ -4,20 +4,23 @@
 //! not made again. Judges only what one revision alone can show; comparing is the business of
 //! `verdict`.
 
-use std::collections::BTreeSet;
+mod backend;
+mod pool;
+mod sanitized;
+
 use std::path::PathBuf;
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 
 use serde::{Deserialize, Serialize};
 
 use crate::cache::{Cache, CacheError, Kind};
-use crate::compile::{Artifact, CompileError, DeviceModule, DeviceToolchain, Signature, Toolchain};
+use crate::compile::{Artifact, CompileError, DeviceModule, Signature, Toolchain};
 use crate::fixture::{Fixture, FixtureError};
 use crate::frontend::Precision;
 use crate::history::SourceSet;
 use crate::runtime::cpu::Rounding;
-use crate::runtime::gpu::{self, DeviceInfo, GpuError, Nvrtc, NvrtcError, SearchPath};
 use crate::runtime::report::{Fault, LaunchRecord};
+use crate::sanitizer::{Finding, SanitizerError, Tool};
 use crate::summary::{POISON_A, POISON_B, Poison, Summary, slice_norms, summarize, written};
 use crate::tensor::{DType, Dim, TensorView, unravel};
 use crate::worker::{self, DeviceJob, Ending, Job, Limits, Run, Step, WorkerError};
@@ -133,6 +136,13 @@ pub enum Failure {
         /// The first of them.
         first: Vec<usize>,
     },
+    /// What compute-sanitizer found.
+    Sanitizer {
+        /// What it looked for.
+        tool: Tool,
+        /// What it found.
+        finding: Finding,
+    },
 }
 
 impl Failure {
@@ -148,6 +158,7 @@ impl Failure {
             Failure::NonFinite { .. } => "non-finite",
             Failure::Unwritten { .. } => "unwritten",
             Failure::PoisonDependent { .. } => "depends on unwritten memory",
+            Failure::Sanitizer { tool, .. } => tool.name(),
         }
     }
 }
@@ -207,6 +218,9 @@ pub enum ReplayError {
     /// The child process cannot be run.
     #[error(transparent)]
     Worker(#[from] WorkerError),
+    /// compute-sanitizer does not work here.
+    #[error(transparent)]
+    Sanitizer(#[from] SanitizerError),
 }
 
 impl ReplayError {
@@ -217,6 +231,7 @@ impl ReplayError {
             ReplayError::Compile(error) => error.hint(),
             ReplayError::Cache(error) => error.hint(),
             ReplayError::Worker(error) => error.hint(),
+            ReplayError::Sanitizer(error) => error.hint(),
         }
     }
 }
@@ -236,85 +251,7 @@ pub struct Settings {
     pub backend: Backend,
 }
 
-/// The device that kernels run on.
-#[derive(Clone, Debug)]
-pub enum Backend {
-    /// The reference machine.
-    Cpu,
-    /// A GPU. What it cannot do, other roundings and orders and float64 shadows, runs on the CPU.
-    Cuda(Arc<Cuda>),
-}
-
-/// A GPU, and the compiler for it.
-#[derive(Debug)]
-pub struct Cuda {
-    device: DeviceInfo,
-    toolchain: DeviceToolchain,
-    /// The most bytes of its memory that one replay may have.
-    memory_bytes: u64,
-}
-
-/// Why a GPU cannot be used.
-#[derive(Debug, thiserror::Error)]
-pub enum BackendError {
-    /// No driver, or no such device.
-    #[error(transparent)]
-    Gpu(#[from] GpuError),
-    /// No compiler for it.
-    #[error(transparent)]
-    Nvrtc(#[from] NvrtcError),
-    /// The cache cannot be used.
-    #[error(transparent)]
-    Cache(#[from] CacheError),
-}
-
-impl BackendError {
-    /// What to do about it.
-    pub fn hint(&self) -> Option<String> {
-        match self {
-            BackendError::Gpu(error) => error.hint(),
-            BackendError::Nvrtc(error) => error.hint(),
-            BackendError::Cache(error) => error.hint(),
-        }
-    }
-}
-
-impl Cuda {
-    /// The modules that summarise the outputs of `fixture`.
-    fn summaries(&self, fixture: &Fixture) -> Result<Vec<(DType, PathBuf)>, ReplayError> {
-        let dtypes: BTreeSet<DType> = fixture.outputs.iter().map(|output| output.dtype).collect();
-        let module = |dtype| Ok((dtype, self.toolchain.summary(dtype)?));
-        dtypes.into_iter().map(module).collect::<Result<_, _>>().map_err(ReplayError::Compile)
-    }
-}
-
-impl Backend {
-    /// GPU number `ordinal`, with the NVRTC that `search` finds; all of its memory unless
-    /// `memory_bytes` says otherwise.
-    ///
-    /// # Errors
-    /// [`BackendError`] if the driver, the device or NVRTC is missing.
-    pub fn cuda(
-        ordinal: usize,
-        memory_bytes: Option<u64>,
-        search: &SearchPath,
-        cache: &Cache,
-    ) -> Result<Backend, BackendError> {
-        let device = gpu::device(ordinal)?;
-        let nvrtc = Nvrtc::find(search)?;
-        let toolchain = DeviceToolchain::new(nvrtc, search, &device.architecture, cache)?;
-        let memory_bytes = memory_bytes.unwrap_or(device.memory_bytes as u64);
-        Ok(Backend::Cuda(Arc::new(Cuda { device, toolchain, memory_bytes })))
-    }
-
-    /// The device's class, `cpu` or `sm_90`, and its description for people.
-    fn describe(&self) -> (String, String) {
-        match self {
-            Backend::Cpu => ("cpu".to_owned(), "CPU".to_owned()),
-            Backend::Cuda(cuda) => (cuda.device.architecture.clone(), cuda.device.describe()),
-        }
-    }
-}
+pub use self::backend::{Backend, BackendError, Cuda};
 
 /// One way to run a variant; the plain one is [`Mode::plain`].
 #[derive(Clone, Debug, PartialEq)]
@@ -429,7 +366,7 @@ impl Replayer {
         Ok(self.run_on(device, subject, artifact, precision, mode)?)
     }
 
-    /// Runs on the GPU; learns what the module lacks, and begins again with one that has it.
+    /// Runs on a GPU; learns what the module lacks, and begins again with one that has it.
     fn run_module(
         &self,
         subject: &Subject,
@@ -440,11 +377,13 @@ impl Replayer {
     ) -> Result<Run, ReplayError> {
         let summaries =
             if mode.summarized { cuda.summaries(&subject.fixture)? } else { Vec::new() };
+        let device = cuda.pool.take();
         loop {
             let device = DeviceJob::Cuda {
-                ordinal: cuda.device.ordinal,
+                ordinal: device.ordinal(),
                 module: module.path.clone(),
                 summaries: summaries.clone(),
+                sanitizer: None,
             };
             let run = self.run_on(device, subject, artifact, Precision::Native, mode)?;
             match &run.unresolved {
@@ -466,11 +405,24 @@ impl Replayer {
         precision: Precision,
         mode: &Mode,
     ) -> Result<Run, WorkerError> {
+        let job = self.job(device, subject, artifact, precision, mode);
+        let (program, limits) = (&self.settings.program, self.settings.limits);
+        worker::start(program, &job, &subject.fixture, limits, None)
+    }
+
+    fn job(
+        &self,
+        device: DeviceJob,
+        subject: &Subject,
+        artifact: &Artifact,
+        precision: Precision,
+        mode: &Mode,
+    ) -> Job {
         let memory_bytes = match (&device, &self.settings.backend) {
             (DeviceJob::Cuda { .. }, Backend::Cuda(cuda)) => cuda.memory_bytes,
             _ => self.settings.limits.memory_bytes,
         };
-        let job = Job {
+        Job {
             artifact: artifact.path.clone(),
             fixture: subject.fixture.dir.clone(),
             shadow: precision == Precision::Shadow,
@@ -478,8 +430,7 @@ impl Replayer {
             poison: mode.poison,
             memory_bytes,
             step: mode.step.clone(),
-        };
-        worker::start(&self.settings.program, &job, &subject.fixture, self.settings.limits)
+        }
     }
 
     /// Replays `sources` on `subject`.
@@ -493,19 +444,31 @@ impl Replayer {
             Err(error) if error.is_revision_fault() => return Ok(self.untestable(&error)),
             Err(error) => return Err(ReplayError::Compile(error)),
         };
-        let key = self.outcome_key(subject, &artifact)?;
+        let outcome = self.plain(subject, &artifact)?;
+        match &self.settings.backend {
+            Backend::Cuda(cuda) => match &cuda.sanitizer {
+                Some(tool) => self.sanitized(subject, sources, &artifact, tool, outcome),
+                None => Ok(outcome),
+            },
+            Backend::Cpu => Ok(outcome),
+        }
+    }
+
+    /// The outcome of `artifact` as the device gives it.
+    fn plain(&self, subject: &Subject, artifact: &Artifact) -> Result<Outcome, ReplayError> {
+        let key = self.outcome_key(subject, artifact)?;
         if !self.settings.fresh
             && let Some(outcome) = self.remembered(&key)
         {
             return Ok(outcome);
         }
-        let run = |poison| self.run(subject, &artifact, Precision::Native, &Mode::plain(poison));
+        let run = |poison| self.run(subject, artifact, Precision::Native, &Mode::plain(poison));
         let runs = match artifact.module {
             None => {
                 let (first, second) = rayon::join(|| run(POISON_A), || run(POISON_B));
                 first.and_then(|first| Ok((first, second?)))
             }
-            Some(_) => self.run_twice(subject, &artifact),
+            Some(_) => self.run_twice(subject, artifact),
         };
         let (first, second) = match runs {
             Err(ReplayError::Compile(error)) if error.is_revision_fault() => {
@@ -513,7 +476,7 @@ impl Replayer {
             }
             runs => runs?,
         };
-        let outcome = self.outcome_of(subject, &artifact, &first, &second)?;
+        let outcome = self.outcome_of(subject, artifact, &first, &second)?;
         // A replay that ran out of time may have been a slow machine: it is tried again.
         if !matches!(&outcome.status, Status::Failed(failures)
             if failures.iter().any(|failure| matches!(failure, Failure::Timeout { .. })))
@@ -572,6 +535,15 @@ impl Replayer {
         let metadata = std::fs::metadata(&self.settings.program);
         let stamp = metadata.and_then(|file| Ok((file.len(), file.modified()?)));
         stamp.map_or(String::new(), |stamp| format!("{stamp:?}"))
+    }
+
+    /// Tells devices apart, and what replays are repeated under.
+    pub(crate) fn device_identity(&self) -> String {
+        let tool = match &self.settings.backend {
+            Backend::Cuda(cuda) => cuda.sanitizer.as_ref().map_or("", |found| found.tool().name()),
+            Backend::Cpu => "",
+        };
+        format!("{} {tool}", self.settings.backend.describe().1)
     }
 
     /// The hash of the fixture's content, remembered for as long as its files do not change.

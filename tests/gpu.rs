@@ -14,6 +14,7 @@ use replay::history::{CommitId, History, SourceSet, SourceSpec, source_set_from_
 use replay::judge::Verdict;
 use replay::replay::{Backend, Failure, Outcome, Replayer, Settings, Status, Subject};
 use replay::runtime::gpu::{self, Module, Nvrtc, SearchPath};
+use replay::sanitizer::{Sanitizer, Tool};
 use replay::tensor::DType;
 use replay::worker::Limits;
 
@@ -46,7 +47,7 @@ fn nvrtc() -> Option<Nvrtc> {
 
 /// The first GPU, or none with a line that says why.
 fn cuda(cache: &Cache) -> Option<Backend> {
-    match Backend::cuda(0, None, &search(), cache) {
+    match Backend::cuda(Some(0), None, &search(), cache) {
         Ok(backend) => Some(backend),
         Err(error) => {
             eprintln!("skipped: {error}");
@@ -375,6 +376,67 @@ fn memory_that_nobody_wrote_is_found_on_all_devices() {
     for outcome in on_all_devices(source, call, MINUTE) {
         let kinds: Vec<&str> = failures(&outcome).iter().map(Failure::kind).collect();
         assert_eq!(kinds, ["unwritten", "depends on unwritten memory"], "{}", outcome.device);
+    }
+}
+
+/// One planted error for each tool, in kernels that end all the same.
+const PLANTED: &str = r#"
+__global__ void past(int* out, int n) { for (int i = threadIdx.x; i < n + 2; i += 32) out[i] = i; }
+__global__ void racy(int* out, int n) {
+    __shared__ int s[64];
+    s[threadIdx.x] = threadIdx.x;
+    for (int i = threadIdx.x; i < n; i += 64) out[i] = s[63 - threadIdx.x];
+}
+__global__ void unread(const int* in, int* out, int n) {
+    for (int i = threadIdx.x; i < n; i += 32) out[i] = in[i % 32];
+}
+__global__ void diverged(int* out, int n) {
+    if (threadIdx.x < 16) __syncthreads();
+    for (int i = threadIdx.x; i < n; i += 32) out[i] = 1;
+}
+__global__ void good(int* out, int n) { for (int i = threadIdx.x; i < n; i += 32) out[i] = 1; }
+"#;
+
+#[test]
+fn a_sanitizer_s_findings_fail_the_replay_and_are_not_remembered_without_it() {
+    let (_folder, cache) = cache();
+    let Some(backend) = cuda(&cache) else { return };
+    let path: Vec<PathBuf> =
+        std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()).collect();
+    let cases = [
+        (Tool::Memcheck, "past<<<1, 32>>>(out, n);", "past"),
+        (Tool::Racecheck, "racy<<<1, 64>>>(out, n);", "racy"),
+        (Tool::Initcheck, "int* s; cudaMalloc(&s, 128); unread<<<1, 32>>>(s, out, n);", "unread"),
+        (Tool::Synccheck, "diverged<<<1, 32>>>(out, n);", "diverged"),
+    ];
+    for (tool, call, kernel) in cases {
+        let sanitizer = match Sanitizer::find(&path, &search(), tool) {
+            Ok(found) => found,
+            Err(error) => return eprintln!("skipped: {error}"),
+        };
+        let remembering = |backend| {
+            let mut settings = replayer(&cache, backend, MINUTE).settings().clone();
+            settings.fresh = false;
+            let toolchain = Toolchain::new(Compiler::find(None).unwrap(), &cache).unwrap();
+            Replayer::new(toolchain, cache.clone(), settings)
+        };
+        let small = Small::new(PLANTED, call);
+        let sanitized = remembering(backend.clone().sanitized(sanitizer.clone()));
+        for _ in 0..2 {
+            let outcome = small.replay(&sanitized);
+            let Failure::Sanitizer { tool: by, finding } = &failures(&outcome)[0] else {
+                panic!("{tool:?}: {outcome:?}");
+            };
+            eprintln!("{tool:?}: {finding:?}");
+            assert_eq!((*by, finding.kernel.as_deref()), (tool, Some(kernel)), "{finding:?}");
+            let lines = finding.sites.iter().any(|s| s.starts_with("kernel.cu:"));
+            assert!(lines && finding.count > 0, "{finding:?}");
+        }
+        let plain = small.replay(&remembering(backend.clone()));
+        let told = format!("{plain:?}");
+        assert!(!told.contains("Sanitizer"), "{tool:?}: {told}");
+        let good = Small::new(PLANTED, "good<<<1, 32>>>(out, n);");
+        assert_eq!(good.replay(&sanitized).status, Status::Completed, "{tool:?}");
     }
 }
 

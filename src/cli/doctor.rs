@@ -3,13 +3,14 @@
 use ::replay::cache::Cache;
 use ::replay::compile::Compiler;
 use ::replay::runtime::gpu::{self, Nvrtc, SearchPath};
+use ::replay::sanitizer::{Sanitizer, Tool};
 use anstream::println;
 use anstyle::{AnsiColor, Color, Style};
 
 use super::cache::size;
 use super::error::CliResult;
 use super::exit;
-use super::session::{GlobalArgs, cache_folder, compiler, search_path};
+use super::session::{GlobalArgs, cache_folder, compiler, folders, search_path};
 
 /// Nothing to choose.
 #[derive(Debug, clap::Args)]
@@ -39,7 +40,9 @@ pub fn run(_args: &Args, global: &GlobalArgs) -> CliResult {
         }
     }
     findings.extend(gpus());
-    findings.extend(device_compiler(&search_path()));
+    let search = search_path();
+    findings.extend(device_compiler(&search));
+    findings.push(sanitizer(&search));
     for finding in &findings {
         print(finding);
     }
@@ -137,6 +140,21 @@ fn device_compiler(search: &SearchPath) -> Vec<Finding> {
             vec![finding("NVRTC", true, detail, None), headers]
         }
     }
+}
+
+/// NVIDIA's compute-sanitizer, for `--sanitize`.
+fn sanitizer(search: &SearchPath) -> Finding {
+    let (works, detail, advice) = match Sanitizer::find(&folders("PATH"), search, Tool::Memcheck) {
+        Ok(found) => {
+            let version = found.version().unwrap_or_else(|| "of unknown version".to_owned());
+            (true, format!("{version}, {}", found.program().display()), None)
+        }
+        Err(error) => {
+            let detail = "compute-sanitizer is neither in PATH nor in CUDA's usual folders";
+            (false, detail.to_owned(), error.hint())
+        }
+    };
+    Finding { what: "sanitizer", works, needed: false, detail, advice }
 }
 
 fn processor(global: &GlobalArgs) -> Finding {

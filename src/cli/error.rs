@@ -7,6 +7,7 @@ use ::replay::compile::{CompileError, CompilerError};
 use ::replay::fixture::FixtureError;
 use ::replay::history::HistoryError;
 use ::replay::replay::{BackendError, ReplayError};
+use ::replay::sanitizer::SanitizerError;
 use ::replay::snapshot::SnapshotError;
 use ::replay::worker::WorkerError;
 use anstyle::{AnsiColor, Style};
@@ -56,6 +57,7 @@ pub fn hint(error: &anyhow::Error) -> Option<String> {
             .or_else(|| cause.downcast_ref::<CacheError>().and_then(CacheError::hint))
             .or_else(|| cause.downcast_ref::<WorkerError>().and_then(WorkerError::hint))
             .or_else(|| cause.downcast_ref::<BackendError>().and_then(BackendError::hint))
+            .or_else(|| cause.downcast_ref::<SanitizerError>().and_then(SanitizerError::hint))
             .or_else(|| cause.downcast_ref::<SnapshotError>().and_then(SnapshotError::hint))
             .or_else(|| cause.downcast_ref::<ReplayError>().and_then(ReplayError::hint))
     })

@@ -7,9 +7,10 @@ use ::replay::cache::Cache;
 use ::replay::compile::{Compiler, Toolchain};
 use ::replay::replay::{Backend, Replayer, Settings};
 use ::replay::runtime::gpu::SearchPath;
+use ::replay::sanitizer::{Sanitizer, Tool};
 use ::replay::worker::Limits;
 use anyhow::Context;
-use clap::Args;
+use clap::{Args, ValueEnum};
 
 use super::error::Complaint;
 
@@ -28,10 +29,38 @@ pub struct GlobalArgs {
     /// Cores that run thread blocks; the outcome does not depend on them [default: all]
     #[arg(long, global = true, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     threads: Option<u16>,
-    /// Where kernels run: cpu, cuda (the first GPU) or cuda:N; cpu,cuda compares them
+    /// Where kernels run: cpu, cuda (all GPUs of the first one's kind) or cuda:N; cpu,cuda compares
+    /// them
     #[arg(long, global = true, value_name = "DEVICE", default_value = "cpu",
           value_parser = device, value_delimiter = ',')]
     backend: Vec<Device>,
+    /// Repeat every replay on a GPU under NVIDIA's compute-sanitizer, and fail on what it finds
+    #[arg(long, global = true, value_enum, value_name = "TOOL")]
+    sanitize: Option<SanitizeArg>,
+}
+
+/// What compute-sanitizer looks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum SanitizeArg {
+    /// Accesses out of bounds and misaligned ones
+    Memcheck,
+    /// Races on shared memory
+    Racecheck,
+    /// Reads of device memory that nobody wrote
+    Initcheck,
+    /// Wrong uses of barriers
+    Synccheck,
+}
+
+impl From<SanitizeArg> for Tool {
+    fn from(tool: SanitizeArg) -> Tool {
+        match tool {
+            SanitizeArg::Memcheck => Tool::Memcheck,
+            SanitizeArg::Racecheck => Tool::Racecheck,
+            SanitizeArg::Initcheck => Tool::Initcheck,
+            SanitizeArg::Synccheck => Tool::Synccheck,
+        }
+    }
 }
 
 /// Where kernels run, as the user says it.
@@ -39,16 +68,18 @@ pub struct GlobalArgs {
 pub enum Device {
     /// The reference machine.
     Cpu,
-    /// The GPU with this number.
-    Cuda(usize),
+    /// The GPU with this number, or all that are like the first.
+    Cuda(Option<usize>),
 }
 
 fn device(text: &str) -> Result<Device, String> {
     let wrong = || "the devices are cpu, cuda and cuda:N".to_owned();
     match text.split_once(':') {
         None if text == "cpu" => Ok(Device::Cpu),
-        None if text == "cuda" => Ok(Device::Cuda(0)),
-        Some(("cuda", number)) => number.parse().map(Device::Cuda).map_err(|_| wrong()),
+        None if text == "cuda" => Ok(Device::Cuda(None)),
+        Some(("cuda", number)) => {
+            number.parse().map(|n| Device::Cuda(Some(n))).map_err(|_| wrong())
+        }
         _ => Err(wrong()),
     }
 }
@@ -118,10 +149,7 @@ impl GlobalArgs {
 
     fn replayer_on(&self, device: Device, threads: usize, fresh: bool) -> anyhow::Result<Replayer> {
         let cache = self.cache()?;
-        let backend = match device {
-            Device::Cpu => Backend::Cpu,
-            Device::Cuda(ordinal) => Backend::cuda(ordinal, self.memory, &search_path(), &cache)?,
-        };
+        let backend = self.backend_on(device, &cache)?;
         let toolchain = Toolchain::new(compiler()?, &cache)?;
         let settings = Settings {
             program: std::env::current_exe().context("cannot find this program's own file")?,
@@ -132,18 +160,41 @@ impl GlobalArgs {
         };
         Ok(Replayer::new(toolchain, cache, settings))
     }
+
+    fn backend_on(&self, device: Device, cache: &Cache) -> anyhow::Result<Backend> {
+        if self.sanitize.is_some() && self.backend.iter().all(|device| *device == Device::Cpu) {
+            return Err(Complaint {
+                message: "--sanitize is for replays on a GPU".to_owned(),
+                hint: Some(
+                    "add --backend cuda; the CPU finds unwritten and out-of-bounds memory itself"
+                        .to_owned(),
+                ),
+            }
+            .into());
+        }
+        let Device::Cuda(ordinal) = device else { return Ok(Backend::Cpu) };
+        let search = search_path();
+        let backend = Backend::cuda(ordinal, self.memory, &search, cache)?;
+        Ok(match self.sanitize {
+            Some(tool) => {
+                backend.sanitized(Sanitizer::find(&folders("PATH"), &search, tool.into())?)
+            }
+            None => backend,
+        })
+    }
 }
 
 /// Where the user's environment says that CUDA is.
 pub fn search_path() -> SearchPath {
-    let folders = |name: &str| -> Vec<PathBuf> {
-        let value = std::env::var_os(name).unwrap_or_default();
-        let named = std::env::split_paths(&value).filter(|path| !path.as_os_str().is_empty());
-        named.collect()
-    };
     let roots = ["CUDA_HOME", "CUDA_PATH", "CUDA_ROOT"].into_iter().flat_map(folders).collect();
     let python = Some("python3".to_owned());
     SearchPath { libraries: folders("LD_LIBRARY_PATH"), roots, python }
+}
+
+/// The folders that the environment variable `name` lists.
+pub fn folders(name: &str) -> Vec<PathBuf> {
+    let value = std::env::var_os(name).unwrap_or_default();
+    std::env::split_paths(&value).filter(|path| !path.as_os_str().is_empty()).collect()
 }
 
 /// The C++ compiler that `CXX` names, else the system's.
@@ -185,8 +236,8 @@ mod tests {
     #[test]
     fn a_device_is_the_cpu_or_a_gpu_with_a_number() {
         assert_eq!(device("cpu"), Ok(Device::Cpu));
-        assert_eq!(device("cuda"), Ok(Device::Cuda(0)));
-        assert_eq!(device("cuda:3"), Ok(Device::Cuda(3)));
+        assert_eq!(device("cuda"), Ok(Device::Cuda(None)));
+        assert_eq!(device("cuda:3"), Ok(Device::Cuda(Some(3))));
         for wrong in ["", "gpu", "cuda:", "cuda:x", "cpu:0", "cuda:-1"] {
             assert!(device(wrong).is_err(), "{wrong}");
         }

@@ -24,6 +24,8 @@ pub struct DeviceToolchain {
     architecture: String,
     include: Vec<PathBuf>,
     identity: String,
+    /// Whether machine code tells the lines that it was made of.
+    lines: bool,
     cache: Cache,
 }
 
@@ -61,7 +63,13 @@ impl DeviceToolchain {
         let installed = search.header_folders(nvrtc.path());
         let include = std::iter::once(own).chain(installed).collect();
         let architecture = architecture.to_owned();
-        Ok(DeviceToolchain { nvrtc, architecture, include, identity, cache: cache.clone() })
+        let cache = cache.clone();
+        Ok(DeviceToolchain { nvrtc, architecture, include, identity, lines: false, cache })
+    }
+
+    /// The same, with the lines of the sources in what it compiles.
+    pub fn with_lines(self) -> DeviceToolchain {
+        DeviceToolchain { lines: true, ..self }
     }
 
     /// Where headers are looked for, replay's own first.
@@ -167,6 +175,9 @@ impl DeviceToolchain {
     fn options(&self, unit: &DeviceUnit, folder: &Path) -> Vec<String> {
         let mut options = OPTIONS.map(str::to_owned).to_vec();
         options.push(format!("--gpu-architecture={}", self.architecture));
+        if self.lines {
+            options.push("--generate-line-info".to_owned());
+        }
         options.extend(unit.defines.iter().map(|define| format!("--define-macro={define}")));
         let own = unit.folders.iter().map(|include| folder.join("tree").join(include));
         let all = std::iter::once(folder.to_owned()).chain(own).chain(self.include.iter().cloned());
@@ -192,6 +203,7 @@ impl DeviceToolchain {
         let (major, minor) = self.nvrtc.version();
         feed(format!("{} {} {major}.{minor}", self.identity, self.architecture).as_bytes());
         OPTIONS.iter().for_each(|option| feed(option.as_bytes()));
+        feed(&[u8::from(self.lines)]);
         self.include.iter().for_each(|folder| feed(folder.as_os_str().as_encoded_bytes()));
         unit.defines.iter().chain(&unit.folders).for_each(|text| feed(text.as_bytes()));
         feed(unit.text.as_bytes());

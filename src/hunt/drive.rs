@@ -162,6 +162,7 @@ impl<'a> Field<'a> {
         }
         hasher.update(replayer.program_identity().as_bytes());
         hasher.update(&replayer.settings().limits.memory_bytes.to_le_bytes());
+        hasher.update(replayer.device_identity().as_bytes());
         hasher.update(&[self.hunt.on as u8]);
         for probe in self.probes.iter() {
             hasher.update(replayer.content(probe.subject()).ok()?.as_bytes());

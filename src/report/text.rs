@@ -9,6 +9,7 @@ use super::{Entry, Revision};
 use crate::judge::{GradientCheck, GradientVerdict};
 use crate::replay::{Failure, Outcome, OutputRecord, Status};
 use crate::runtime::report::{Fault, LaunchRecord};
+use crate::sanitizer::Finding;
 
 /// The report on one fixture at one revision; the verdict is its last line.
 pub fn text(entry: &Entry) -> String {
@@ -220,6 +221,9 @@ pub fn failure(failure: &Failure) -> String {
         Failure::PoisonDependent { output, count, of, first } => format!(
             "depends on unwritten memory: {count} of {of} elements of {output}, first at {first:?}"
         ),
+        Failure::Sanitizer { tool, finding } => {
+            format!("{}: {}", tool.name(), self::finding(finding))
+        }
     }
 }
 
@@ -239,6 +243,27 @@ fn fault(fault: &Fault) -> String {
     text
 }
 
+fn finding(finding: &Finding) -> String {
+    let Finding { what, kernel, sites, detail, count, .. } = finding;
+    let mut text = what.clone();
+    if let Some(kernel) = kernel {
+        let _ = write!(text, " in {kernel}");
+    }
+    if !sites.is_empty() {
+        let _ = write!(text, " at {}", sites.join(" and "));
+    }
+    if let (Some([bx, by, bz]), Some([tx, ty, tz])) = (finding.block, finding.thread) {
+        let _ = write!(text, ", block ({bx}, {by}, {bz}), thread ({tx}, {ty}, {tz})");
+    }
+    if !detail.is_empty() {
+        let _ = write!(text, ": {detail}");
+    }
+    if *count > 1 {
+        let _ = write!(text, " ({count} times)");
+    }
+    text
+}
+
 fn signal_name(signal: i32) -> &'static str {
     match signal {
         libc::SIGKILL => " (SIGKILL; out of memory, or killed from outside)",
@@ -246,5 +271,38 @@ fn signal_name(signal: i32) -> &'static str {
         libc::SIGABRT => " (SIGABRT)",
         libc::SIGBUS => " (SIGBUS)",
         _ => "",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sanitizer::Tool;
+
+    #[test]
+    fn what_a_sanitizer_finds_is_told_in_a_line() {
+        let finding = Finding {
+            what: "Invalid __global__ write of size 4 bytes".to_owned(),
+            kernel: Some("ns::past".to_owned()),
+            sites: vec!["demo.cu:5".to_owned()],
+            block: Some([0, 0, 0]),
+            thread: Some([4, 0, 0]),
+            address: Some("0x7f0b14800190".to_owned()),
+            detail: "Access to 0x7f0b14800190 is out of bounds".to_owned(),
+            count: 2,
+        };
+        let told = failure(&Failure::Sanitizer { tool: Tool::Memcheck, finding: finding.clone() });
+        insta::assert_snapshot!(told, @"memcheck: Invalid __global__ write of size 4 bytes in ns::past at demo.cu:5, block (0, 0, 0), thread (4, 0, 0): Access to 0x7f0b14800190 is out of bounds (2 times)");
+        let race = Finding {
+            what: "Error: race between write and read".to_owned(),
+            sites: vec!["demo.cu:11".to_owned(), "demo.cu:12".to_owned()],
+            block: None,
+            thread: None,
+            address: None,
+            detail: String::new(),
+            ..finding
+        };
+        let told = failure(&Failure::Sanitizer { tool: Tool::Racecheck, finding: race });
+        insta::assert_snapshot!(told, @"racecheck: Error: race between write and read in ns::past at demo.cu:11 and demo.cu:12 (2 times)");
     }
 }

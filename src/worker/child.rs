@@ -19,6 +19,7 @@ use crate::runtime::error::CudaError;
 use crate::runtime::gpu::{self, Gpu, StartError};
 use crate::runtime::report::{Report, Reporter};
 use crate::runtime::{self, CopyKind, Device, Runtime, api};
+use crate::sanitizer::Tool;
 use crate::summary::Poison;
 use crate::tensor::{DType, TensorView};
 
@@ -66,6 +67,9 @@ fn replay(reporter: &'static Reporter) -> Result<(), ChildError> {
     let mut text = Vec::new();
     std::io::stdin().read_to_end(&mut text).map_err(|_| ChildError::Job)?;
     let job: Job = serde_json::from_slice(&text).map_err(|_| ChildError::Job)?;
+    // Under a sanitizer that is the parent, which goes when replay goes.
+    // SAFETY: asks for a signal.
+    unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
     let fixture = Fixture::load_trusted(&job.fixture)?;
     let artifact = Artifact::load(&job.artifact)?;
     let runtime = start_device(&job, artifact, reporter)?;
@@ -118,9 +122,15 @@ fn start_device(
             let cpu = Cpu::new(settings, reporter, move || artifact.thread_pointers());
             Ok(runtime::start(Box::new(cpu), reporter))
         }
-        DeviceJob::Cuda { ordinal, ref module, ref summaries } => {
+        DeviceJob::Cuda { ordinal, ref module, ref summaries, sanitizer } => {
             artifact.bind(&api::TABLE, Rounding::Nearest.number(), &job.artifact)?;
-            let settings = gpu::Settings { ordinal, poison: job.poison, memory_bytes };
+            let settings = gpu::Settings {
+                ordinal,
+                poison: job.poison,
+                memory_bytes,
+                margins: !sanitizer.is_some_and(Tool::forbids_margins),
+                filled: !sanitizer.is_some_and(Tool::forbids_filling),
+            };
             let gpu = Gpu::new(settings, module, summaries, reporter)?;
             Ok(runtime::start(Box::new(gpu), reporter))
         }

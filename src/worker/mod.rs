@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::frontend::Precision;
 use crate::runtime::cpu::Rounding;
+use crate::sanitizer::Tool;
 use crate::summary::Poison;
 use crate::tensor::DType;
 
@@ -44,6 +45,8 @@ pub enum DeviceJob {
         /// The files of the modules that summarise, by dtype. Outputs with one of these dtypes
         /// stay on the device; empty where all are wanted.
         summaries: Vec<(DType, PathBuf)>,
+        /// What the child runs under, which decides about its memory.
+        sanitizer: Option<Tool>,
     },
 }
 

@@ -14,6 +14,7 @@ use memmap2::Mmap;
 use super::{CHILD_ARGUMENT, DeviceJob, Job, Limits};
 use crate::fixture::Fixture;
 use crate::runtime::report::{Fault, LaunchRecord, Report};
+use crate::sanitizer::Wrapper;
 use crate::summary::Summary;
 use crate::tensor::{DType, TensorView};
 
@@ -61,9 +62,10 @@ impl WorkerError {
 }
 
 /// How a child ended.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub enum Ending {
     /// The call returned.
+    #[default]
     Completed,
     /// It reported what stopped it.
     Fault(Fault),
@@ -89,7 +91,7 @@ pub struct OutputTensor {
 }
 
 /// What one run gave.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Run {
     /// How it ended.
     pub ending: Ending,
@@ -166,7 +168,8 @@ fn system(doing: &'static str) -> impl FnOnce(io::Error) -> WorkerError {
     move |source| WorkerError::System { doing, source }
 }
 
-/// Runs `job` in a child of `program` (this program) and waits for its end.
+/// Runs `job` in a child of `program` (this program), which `wrapper` starts if there is one, and
+/// waits for its end.
 ///
 /// # Errors
 /// [`WorkerError`] if no child can be run, or it refuses the job. Whatever the replayed code does
@@ -176,13 +179,22 @@ pub fn start(
     job: &Job,
     fixture: &Fixture,
     limits: Limits,
+    wrapper: Option<&Wrapper>,
 ) -> Result<Run, WorkerError> {
     let (outputs, bytes) = layout(fixture, job.shadow);
     let memory = shared_memory(bytes).map_err(system("make shared memory"))?;
     let (reports, reports_child) = pipe().map_err(system("make a pipe"))?;
     let (printed, printed_child) = pipe().map_err(system("make a pipe"))?;
     let printed_copy = printed_child.try_clone().map_err(system("make a pipe"))?;
-    let mut command = Command::new(program);
+    let mut command = match wrapper {
+        Some(wrapper) => {
+            let mut command = Command::new(&wrapper.program);
+            // Both end at once when they are told to.
+            command.args(&wrapper.arguments).arg(program).process_group(0);
+            command
+        }
+        None => Command::new(program),
+    };
     command
         .arg(CHILD_ARGUMENT)
         .stdin(Stdio::piped())
@@ -201,7 +213,8 @@ pub fn start(
     // A child that dies before it has read its job says why itself, or by its exit status.
     let _ = stdin.write_all(&text);
     drop(stdin);
-    let account = watch(&mut child, &reports, &printed, limits.timeout)
+    let watched = Watched { child: &mut child, grouped: wrapper.is_some() };
+    let account = watch(watched, &reports, &printed, limits.timeout)
         .map_err(system("wait for the process"))?;
     finish(account, outputs, memory, bytes, limits)
 }
@@ -277,9 +290,23 @@ struct Account {
     timed_out: bool,
 }
 
+/// A child, and whether it leads a group of processes.
+struct Watched<'c> {
+    child: &'c mut Child,
+    grouped: bool,
+}
+
+impl Watched<'_> {
+    fn signal(&self, signal: i32) {
+        let number = self.child.id() as i32;
+        // SAFETY: the child has not been waited for, so its number is its own, and its group's.
+        unsafe { libc::kill(if self.grouped { -number } else { number }, signal) };
+    }
+}
+
 /// Reads both pipes until the child has ended; tells it to end when its time is over.
 fn watch(
-    child: &mut Child,
+    watched: Watched,
     reports: &File,
     printed: &File,
     timeout: Duration,
@@ -295,13 +322,12 @@ fn watch(
         if left.is_zero() {
             match told_to_end {
                 None => {
-                    // SAFETY: the child has not been waited for, so its number is its own.
-                    unsafe { libc::kill(child.id() as i32, libc::SIGTERM) };
+                    watched.signal(libc::SIGTERM);
                     told_to_end = Some(begun.elapsed());
                     continue;
                 }
                 Some(_) => {
-                    child.kill()?;
+                    watched.signal(libc::SIGKILL);
                     break;
                 }
             }
@@ -319,7 +345,7 @@ fn watch(
             }
         }
     }
-    let status = child.wait()?;
+    let status = watched.child.wait()?;
     let lines = report_text.split(|&byte| byte == b'\n').filter(|line| !line.is_empty());
     // A line that is cut short is that of a child killed while it wrote.
     let reports = lines.filter_map(|line| serde_json::from_slice(line).ok()).collect();
@@ -381,19 +407,7 @@ fn finish(
     bytes: usize,
     limits: Limits,
 ) -> Result<Run, WorkerError> {
-    let mut run = Run {
-        ending: Ending::Completed,
-        launches: Vec::new(),
-        launch_count: 0,
-        overruns: Vec::new(),
-        summaries: Vec::new(),
-        unresolved: None,
-        device: None,
-        printed: account.printed,
-        call: Duration::ZERO,
-        outputs: Vec::new(),
-        memory: None,
-    };
+    let mut run = Run { printed: account.printed, ..Run::default() };
     let mut done = false;
     let mut fault = None;
     for report in account.reports {

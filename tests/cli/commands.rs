@@ -247,6 +247,18 @@ fn init_says_where_it_found_nothing() {
 }
 
 #[test]
+fn a_sanitizer_is_for_gpus() {
+    let env = TestEnv::new();
+    let run = env.replay(&["fixtures/none", "--sanitize", "memcheck"]);
+    insta::assert_snapshot!(run.text(), @"
+    exit code 128
+    --- stderr
+    error: --sanitize is for replays on a GPU
+    hint: add --backend cuda; the CPU finds unwritten and out-of-bounds memory itself
+    ");
+}
+
+#[test]
 fn doctor_finds_the_compiler_and_the_cache() {
     let env = TestEnv::isolated();
     let run = env.replay(&["doctor"]);

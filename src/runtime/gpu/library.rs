@@ -29,6 +29,11 @@ impl SearchPath {
         self.roots.iter().cloned().chain(usual).chain(versions).collect()
     }
 
+    /// Folders in which a program of CUDA's toolkit may lie, whether or not they exist.
+    pub fn program_folders(&self) -> impl Iterator<Item = PathBuf> {
+        self.roots().into_iter().map(|root| root.join("bin"))
+    }
+
     /// Folders in which libnvrtc may lie, whether or not they exist; Python's last.
     pub fn library_folders(&self) -> impl Iterator<Item = PathBuf> + '_ {
         let installed = self.roots().into_iter().flat_map(|root| {
@@ -166,7 +171,7 @@ mod tests {
         let search = SearchPath {
             libraries: vec!["/somewhere".into()],
             roots: vec!["/elsewhere".into()],
-            python: None,
+            ..SearchPath::default()
         };
         let folders: Vec<PathBuf> = search.library_folders().take(3).collect();
         let expected = ["/somewhere", "/elsewhere/lib64", "/elsewhere/lib"];

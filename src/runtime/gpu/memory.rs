@@ -8,6 +8,7 @@
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
+use super::Settings;
 use super::driver::{Address, Context};
 use crate::runtime::error::CudaError;
 use crate::summary::Poison;
@@ -18,6 +19,8 @@ const MARGIN: usize = 256;
 struct Allocation {
     bytes: usize,
     label: String,
+    /// The poisoned bytes before and behind it.
+    margin: usize,
 }
 
 impl Allocation {
@@ -30,6 +33,8 @@ impl Allocation {
 /// All allocations of one replay.
 pub(super) struct Memory {
     poison: Poison,
+    margin: usize,
+    filled: bool,
     limit: usize,
     state: Mutex<State>,
 }
@@ -44,9 +49,11 @@ struct State {
 }
 
 impl Memory {
-    /// Memory of at most `limit` bytes that starts as `poison`.
-    pub(super) fn new(poison: Poison, limit: usize) -> Memory {
-        Memory { poison, limit, state: Mutex::default() }
+    /// Memory of at most `limit` bytes.
+    pub(super) fn new(settings: Settings, limit: usize) -> Memory {
+        let Settings { poison, filled, .. } = settings;
+        let margin = if settings.margins && filled { MARGIN } else { 0 };
+        Memory { poison, margin, filled, limit, state: Mutex::default() }
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, State> {
@@ -67,11 +74,15 @@ impl Memory {
         if bytes > self.limit.saturating_sub(state.used) {
             return Err(CudaError::MEMORY_ALLOCATION);
         }
-        let allocation = Allocation { bytes, label };
-        let all = allocation.body() + 2 * MARGIN;
+        let margin = self.margin;
+        let allocation = Allocation { bytes, label, margin };
+        // Without margins it is as long as the code wants it, to the byte.
+        let all = if margin > 0 { allocation.body() + 2 * margin } else { bytes };
         let map = context.allocate(all)?;
-        context.fill(map, self.poison.pattern, all / 8)?;
-        let address = map + MARGIN as Address;
+        if self.filled {
+            context.fill(map, self.poison.pattern, all / 8)?;
+        }
+        let address = map + margin as Address;
         state.used += bytes;
         state.live.insert(address, allocation);
         Ok(address)
@@ -84,7 +95,7 @@ impl Memory {
         let overrun = self.overrun(context, address, &allocation);
         state.overruns.extend(overrun);
         state.used -= allocation.bytes;
-        context.free(address - MARGIN as Address)
+        context.free(address - allocation.margin as Address)
     }
 
     /// Refuses a range that begins in an allocation and does not end there. Other addresses (of
@@ -95,7 +106,7 @@ impl Memory {
             return Ok(());
         };
         let offset = (address - begin) as usize;
-        let ours = offset < allocation.body() + MARGIN;
+        let ours = offset < allocation.body() + allocation.margin;
         if ours && offset + bytes > allocation.bytes {
             return Err(CudaError::INVALID_VALUE);
         }
@@ -116,6 +127,9 @@ impl Memory {
     }
 
     fn overrun(&self, context: &Context, at: Address, allocation: &Allocation) -> Option<String> {
+        if allocation.margin == 0 {
+            return None;
+        }
         let tail = allocation.body() - allocation.bytes;
         let mut before = vec![0u8; MARGIN];
         let mut behind = vec![0u8; tail + MARGIN];
@@ -136,7 +150,7 @@ fn describe(
     before: &[u8],
     behind: &[u8],
 ) -> Option<String> {
-    let Allocation { bytes, label } = allocation;
+    let Allocation { bytes, label, .. } = allocation;
     let differs = |bytes: &[u8], phase: usize| {
         bytes.iter().enumerate().position(|(k, &byte)| byte != poison.pattern[(phase + k) % 8])
     };
@@ -153,7 +167,7 @@ mod tests {
     use crate::summary::POISON_A;
 
     fn found(bytes: usize, spoil: Option<(bool, usize)>) -> Option<String> {
-        let allocation = Allocation { bytes, label: "x".into() };
+        let allocation = Allocation { bytes, label: "x".into(), margin: MARGIN };
         let (mut before, mut all) = (vec![0; MARGIN], vec![0; allocation.body() + MARGIN]);
         POISON_A.fill(&mut before);
         POISON_A.fill(&mut all);

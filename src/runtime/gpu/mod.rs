@@ -76,6 +76,10 @@ pub struct Settings {
     pub poison: Poison,
     /// The most bytes of device memory.
     pub memory_bytes: usize,
+    /// Whether allocations lie between bytes that tell of writes past their ends.
+    pub margins: bool,
+    /// Whether memory is filled with the poison.
+    pub filled: bool,
 }
 
 /// The device.
@@ -115,7 +119,7 @@ impl Gpu {
         };
         let summaries = summaries.iter().map(load).collect::<Result<_, StartError>>()?;
         let limit = settings.memory_bytes.min(info.memory_bytes);
-        let memory = Memory::new(settings.poison, limit);
+        let memory = Memory::new(settings, limit);
         timeout::install(reporter.descriptor());
         let functions = Mutex::default();
         Ok(Gpu { info, context, memory, module, loaded, summaries, functions })

@@ -1,0 +1,237 @@
+//! What compute-sanitizer writes, as findings. Text in, findings out.
+//!
+//! A record is a line `========= WORDS` and the lines behind it that are indented further
+//! (Compute Sanitizer documentation, "Memcheck Tool" and its siblings).
+
+use super::Finding;
+
+/// What a run of it wrote.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Log {
+    /// What it found, each place once, in its order.
+    pub findings: Vec<Finding>,
+    /// Whether it came to its summary.
+    pub complete: bool,
+    /// What it says of itself: why it could not work.
+    pub complaints: Vec<String>,
+}
+
+const MARK: &str = "=========";
+
+/// Reads what it wrote.
+pub fn read(text: &str) -> Log {
+    let mut log = Log { findings: Vec::new(), complete: false, complaints: Vec::new() };
+    for record in records(text) {
+        let (head, lines) = (record[0], &record[1..]);
+        if head.starts_with("ERROR SUMMARY") || head.starts_with("RACECHECK SUMMARY") {
+            log.complete = true;
+        } else if let Some(found) = race(head, lines).or_else(|| place(head, lines)) {
+            add(&mut log.findings, found);
+        } else if ["Error", "Internal", "Warning", "Device"].iter().any(|w| head.starts_with(w)) {
+            log.complaints.push(head.to_owned());
+        }
+    }
+    log
+}
+
+/// The records of `text`: the head, then the lines that belong to it.
+fn records(text: &str) -> Vec<Vec<&str>> {
+    let mut records: Vec<Vec<&str>> = Vec::new();
+    for line in text.lines().filter_map(|line| line.strip_prefix(MARK)) {
+        let words = line.trim();
+        match records.last_mut() {
+            _ if words.is_empty() => {}
+            Some(last) if line.starts_with("     ") => last.push(words),
+            _ => records.push(vec![words]),
+        }
+    }
+    records
+}
+
+/// Counts `found` at the place where the same was found before.
+fn add(findings: &mut Vec<Finding>, found: Finding) {
+    let same = |known: &&mut Finding| {
+        (&known.what, &known.kernel, &known.sites) == (&found.what, &found.kernel, &found.sites)
+    };
+    match findings.iter_mut().find(same) {
+        Some(known) => known.count += found.count,
+        None => findings.push(found),
+    }
+}
+
+fn finding(what: &str) -> Finding {
+    Finding {
+        what: what.to_owned(),
+        kernel: None,
+        sites: Vec::new(),
+        block: None,
+        thread: None,
+        address: None,
+        detail: String::new(),
+        count: 1,
+    }
+}
+
+/// `Error: Race reported between Write access at f(int *)+0xa0 in k.cu:11` and lines such as
+/// `and Read access at f(int *)+0xb0 in k.cu:12 [512 hazards]`.
+fn race(head: &str, lines: &[&str]) -> Option<Finding> {
+    let (severity, first) = head.split_once(": Race reported between ")?;
+    let mut found = finding("");
+    let mut accesses = Vec::new();
+    let mut count = 0;
+    let others = lines.iter().filter_map(|line| line.strip_prefix("and "));
+    for access in std::iter::once(first).chain(others) {
+        let (access, hazards) = match access.split_once(" [") {
+            Some((access, rest)) => (access, rest.split(' ').next().and_then(|n| n.parse().ok())),
+            None => (access, None),
+        };
+        count += hazards.unwrap_or(0);
+        let (how, at) = access.split_once(" access at ")?;
+        accesses.push(how.to_lowercase());
+        let (kernel, site) = function_and_site(at);
+        found.kernel.get_or_insert(kernel);
+        found.sites.extend(site.map(str::to_owned));
+    }
+    found.what = format!("{severity}: race between {}", accesses.join(" and "));
+    found.count = u64::max(count, 1);
+    Some(found)
+}
+
+/// A head and lines that say where: `at f(int *)+0x60 in k.cu:6`, `by thread (4,0,0) in block
+/// (0,0,0)`, `Access to 0x7f00 is out of bounds`.
+fn place(head: &str, lines: &[&str]) -> Option<Finding> {
+    let by_host = head.starts_with("Host API memory access error");
+    let mut found = finding(if by_host { "Uninitialized memory copied by the host" } else { head });
+    let mut details = Vec::new();
+    for line in lines {
+        if let Some(at) = line.strip_prefix("at ") {
+            let (kernel, site) = function_and_site(at);
+            found.kernel = Some(kernel);
+            found.sites.extend(site.map(str::to_owned));
+        } else if let Some((thread, block)) =
+            line.strip_prefix("by thread ").and_then(|rest| rest.split_once(" in block "))
+        {
+            (found.thread, found.block) = (three(thread), three(block));
+        } else {
+            let address = line.split(' ').find(|word| word.starts_with("0x"));
+            found.address = found.address.or(address.map(str::to_owned));
+            details.push(*line);
+        }
+    }
+    found.detail = details.join(" ");
+    (by_host || found.kernel.is_some()).then_some(found)
+}
+
+/// `ns::f<int>` and `k.cu:6` of `void ns::f<int>(T1 *)+0x40 in k.cu:6`.
+fn function_and_site(at: &str) -> (String, Option<&str>) {
+    let (function, site) = match at.rsplit_once(" in ") {
+        Some((function, site)) => (function, Some(site)),
+        None => (at, None),
+    };
+    let function = function.rsplit_once("+0x").map_or(function, |(function, _)| function);
+    (without_parameters(function), site)
+}
+
+fn without_parameters(function: &str) -> String {
+    let mut depth = 0usize;
+    let open = function.char_indices().rev().find(|&(_, character)| {
+        match character {
+            ')' => depth += 1,
+            '(' => depth = depth.saturating_sub(1),
+            _ => return false,
+        }
+        character == '(' && depth == 0
+    });
+    let name = open.map_or(function, |(open, _)| &function[..open]);
+    name.strip_prefix("void ").unwrap_or(name).to_owned()
+}
+
+/// The numbers of `(4,0,0)`.
+fn three(text: &str) -> Option<[u32; 3]> {
+    let inner = text.trim().strip_prefix('(')?.split(')').next()?;
+    let numbers: Vec<u32> =
+        inner.split(',').map(|n| n.trim().parse().ok()).collect::<Option<_>>()?;
+    numbers.try_into().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What compute-sanitizer 2025.3.1 wrote on an NVIDIA H200 about kernels with planted errors.
+    fn recorded(name: &str) -> Log {
+        let path = format!("{}/tests/sanitizer/{name}.txt", env!("CARGO_MANIFEST_DIR"));
+        read(&std::fs::read_to_string(path).unwrap())
+    }
+
+    fn told(name: &str) -> String {
+        let log = recorded(name);
+        assert!(log.complete && log.complaints.is_empty(), "{log:?}");
+        let lines = log.findings.iter().map(|f| {
+            format!(
+                "{} | {:?} | {} | thread {:?} block {:?} | {:?} | {} | {}",
+                f.what,
+                f.kernel,
+                f.sites.join(", "),
+                f.thread,
+                f.block,
+                f.address,
+                f.detail,
+                f.count
+            )
+        });
+        lines.collect::<Vec<_>>().join("\n")
+    }
+
+    #[test]
+    fn accesses_tell_kernel_thread_address_and_the_nearest_allocation() {
+        insta::assert_snapshot!(told("memcheck-past"));
+        insta::assert_snapshot!(told("memcheck-crooked"));
+        insta::assert_snapshot!(told("memcheck-far"));
+        insta::assert_snapshot!(told("memcheck-shared_past"));
+    }
+
+    #[test]
+    fn races_tell_both_places_and_how_many_bytes_they_concern() {
+        insta::assert_snapshot!(told("racecheck-racy"));
+        insta::assert_snapshot!(told("racecheck-racy_dynamic"));
+    }
+
+    #[test]
+    fn reads_of_memory_that_nobody_wrote_are_told_of_kernels_and_of_copies() {
+        insta::assert_snapshot!(told("initcheck-unread"));
+    }
+
+    #[test]
+    fn barriers_in_divergent_code_are_told() {
+        insta::assert_snapshot!(told("synccheck-diverged"));
+    }
+
+    #[test]
+    fn a_clean_run_has_a_summary_and_no_findings() {
+        assert_eq!(recorded("memcheck-good").findings, []);
+        assert!(recorded("memcheck-good").complete);
+    }
+
+    #[test]
+    fn what_it_says_of_itself_is_no_finding() {
+        let log = read("========= COMPUTE-SANITIZER\n========= Error: Device not supported\n");
+        assert_eq!(log.complaints, ["Error: Device not supported"]);
+        assert!(log.findings.is_empty() && !log.complete);
+        let nothing = read("");
+        assert!(!nothing.complete);
+    }
+
+    #[test]
+    fn a_kernel_without_line_numbers_is_named_all_the_same() {
+        let log = read(
+            "========= Invalid __global__ read of size 1 bytes\n\
+                        =========     at void f<int (*)(int)>(int (*)(int))+0x10\n\
+                        =========     by thread (1,2,3) in block (4,5,6)\n",
+        );
+        let found = &log.findings[0];
+        assert_eq!(found.kernel.as_deref(), Some("f<int (*)(int)>"));
+        assert_eq!((found.thread, found.block), (Some([1, 2, 3]), Some([4, 5, 6])));
+        assert!(found.sites.is_empty());
+    }
+}
