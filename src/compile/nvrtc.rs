@@ -12,7 +12,7 @@ use crate::cache::{Cache, CacheError, Kind};
 use crate::frontend::{self, FrontendError, Unit};
 use crate::harness::Harness;
 use crate::history::{Role, SourceSet};
-use crate::runtime::gpu::{Module, Nvrtc, SearchPath};
+use crate::runtime::gpu::{Module, Nvrtc, SearchPath, math_error_ulps};
 use crate::runtime::headers;
 use crate::summary;
 use crate::tensor::DType;
@@ -46,6 +46,14 @@ pub struct DeviceModule {
 const OPTIONS: [&str; 1] = ["--std=c++17"];
 
 const SUMMARY: &str = include_str!("../../kernels/summary.cu");
+
+impl DeviceModule {
+    /// The greatest documented error, in units in the last place, of the mathematical functions
+    /// that the device code names; 1 where each of them rounds as on the CPU.
+    pub fn math_ulps(&self) -> f64 {
+        self.unit.math_ulps
+    }
+}
 
 impl DeviceToolchain {
     /// Makes the headers for NVRTC available in the cache.
@@ -131,6 +139,7 @@ impl DeviceToolchain {
             files: Vec::new(),
             defines: vec![format!("ELEMENT={}", summary::device::element(dtype))],
             folders: Vec::new(),
+            math_ulps: 1.0,
         };
         self.compile_with(&unit, &self.key(&unit), &BTreeSet::new())
     }
@@ -232,6 +241,8 @@ struct DeviceUnit {
     defines: Vec<String>,
     /// The harness's `include` folders, relative to the tree.
     folders: Vec<String>,
+    /// As [`DeviceModule::math_ulps`] tells it.
+    math_ulps: f64,
 }
 
 impl DeviceUnit {
@@ -243,8 +254,13 @@ impl DeviceUnit {
         let units: Vec<Unit> = texts.iter().map(|(path, text)| Unit { path, text }).collect();
         let symbols = frontend::scan(&units);
         let mut files = Vec::new();
+        let mut math_ulps = 1.0f64;
         for unit in &units {
-            files.push((unit.path.to_owned(), frontend::device(unit, &symbols)?.into_bytes()));
+            let text = frontend::device(unit, &symbols)?;
+            let names = frontend::identifiers(&Unit { path: unit.path, text: &text });
+            let errors = names.iter().filter_map(|name| math_error_ulps(name));
+            math_ulps = errors.fold(math_ulps, f64::max);
+            files.push((unit.path.to_owned(), text.into_bytes()));
         }
         let others = sources.files.iter().filter(|file| !is_code(&file.path));
         files.extend(others.map(|file| (file.path.clone(), file.content.to_vec())));
@@ -262,6 +278,7 @@ impl DeviceUnit {
             folders: folders.collect::<BTreeSet<_>>().into_iter().collect(),
             files,
             defines: harness.defines.clone(),
+            math_ulps,
         })
     }
 

@@ -26,6 +26,8 @@ pub use error::FrontendError;
 pub use signatures::{Parameter, Signature, signatures};
 pub use symbols::{Symbols, scan};
 
+use std::collections::BTreeSet;
+
 use source::Source;
 
 /// One file of a source set, source or header.
@@ -133,6 +135,22 @@ pub fn device(unit: &Unit, symbols: &Symbols) -> Result<String, FrontendError> {
     Ok(device::translate(&Source::new(unit), symbols))
 }
 
+/// The identifiers in `unit`, each once; comments, literals and code under `#if 0` left out.
+pub fn identifiers(unit: &Unit) -> BTreeSet<String> {
+    let source = Source::new(unit);
+    let text = source.text;
+    let mut found = BTreeSet::new();
+    for &token in &source.tokens {
+        let inside = match token.kind {
+            lexer::Kind::Directive => lexer::lex_directive(text, token).to_vec(),
+            _ => vec![token],
+        };
+        let named = inside.iter().filter(|token| token.kind == lexer::Kind::Ident);
+        found.extend(named.map(|token| token.text(text).to_owned()));
+    }
+    found
+}
+
 /// `text` as the content of a C string literal.
 fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
@@ -149,4 +167,18 @@ fn escape(text: &str) -> String {
         }
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn identifiers_are_those_of_code_and_macros_alone() {
+        let text =
+            "// logf\n#define E(x) expf(x)\n#if 0\ntanhf\n#endif\nfloat y = \"erff\" + E(z);";
+        let found = identifiers(&Unit { path: "a.cu", text });
+        let names: Vec<&str> = found.iter().map(String::as_str).collect();
+        assert_eq!(names, ["E", "define", "endif", "expf", "float", "if", "x", "y", "z"]);
+    }
 }

@@ -4,7 +4,7 @@
 use rayon::prelude::*;
 
 use super::Nondeterminism;
-use crate::compile::{Artifact, CompileError};
+use crate::compile::{Artifact, CompileError, DeviceModule};
 use crate::frontend::Precision;
 use crate::history::SourceSet;
 use crate::replay::{Mode, ReplayError, Replayer, Subject};
@@ -101,7 +101,9 @@ impl Replayer {
     /// The plain run and its noise, without a shadow.
     ///
     /// A GPU rounds one way and orders as it likes. Its noise is that of the CPU, around the
-    /// CPU's own result, or how far the GPU's repetition lies off where that is more.
+    /// CPU's own result, or how far the GPU's repetition lies off where that is more; times the
+    /// greatest error of the functions that its kernels call, for the CPU's replays err by one
+    /// unit in the last place of each.
     pub(super) fn native_side(
         &self,
         subject: &Subject,
@@ -130,11 +132,13 @@ impl Replayer {
                 accumulate(&mut accumulators, centre, replay);
             }
         }
+        let factor = artifact.module.as_ref().map_or(1.0, DeviceModule::math_ulps);
         let noise = accumulators
             .into_iter()
             .filter_map(|(name, accumulator)| {
                 let noise = accumulator.finish(&base.output(&name)?);
-                Some((name, noise.expect("the accumulator was made for this output")))
+                let noise = noise.expect("the accumulator was made for this output");
+                Some((name, noise.scaled(factor)))
             })
             .collect();
         let nondeterminism = differences(&base, &again);

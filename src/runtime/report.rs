@@ -90,8 +90,12 @@ pub enum Report {
     Done {
         /// All launches, also those beyond the ones reported.
         launches: u64,
+        /// Microseconds until the inputs lay on the device, from when it was ready.
+        inputs_us: u64,
         /// Microseconds spent in `call`, copies of inputs and outputs not included.
         call_us: u64,
+        /// Microseconds until the outputs were written, or summarised.
+        outputs_us: u64,
     },
 }
 

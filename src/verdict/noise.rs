@@ -52,6 +52,16 @@ pub struct NoiseSummary {
     pub first_unstable: Vec<u64>,
 }
 
+impl Noise {
+    /// The noise of a machine whose operations err up to `factor` times as far as those of the
+    /// machine that was measured: to first order errors add up linearly.
+    pub fn scaled(mut self, factor: f64) -> Noise {
+        self.per_element.iter_mut().for_each(|noise| *noise *= factor);
+        self.summary.relative_l2 *= factor;
+        self
+    }
+}
+
 impl NoiseAccumulator {
     /// An accumulator for the replays of `base`.
     pub fn new(base: &TensorView) -> NoiseAccumulator {

@@ -246,3 +246,15 @@ fn classes_of_elements_are_what_their_names_say() {
     assert_eq!(Bitmap::zeroed(&base.view(), &got.view()).ones().collect::<Vec<_>>(), [0]);
     assert_eq!(Bitmap::non_finite(&got.view()).ones().collect::<Vec<_>>(), [2, 3]);
 }
+
+#[test]
+fn a_machine_that_errs_twice_as_far_has_twice_the_noise() {
+    let bytes: Vec<u8> = [1.0f32, 3.0].iter().flat_map(|x| x.to_le_bytes()).collect();
+    let view = TensorView { dtype: DType::F32, shape: &[2], bytes: &bytes };
+    let noise = || NoiseAccumulator::new(&view).finish(&view).unwrap();
+    let (once, twice) = (noise(), noise().scaled(2.0));
+    assert_eq!(once.per_element, [2f64.powi(-23), 2f64.powi(-22)]);
+    assert_eq!(twice.per_element, [2f64.powi(-22), 2f64.powi(-21)]);
+    assert_eq!(twice.summary.relative_l2, 2.0 * once.summary.relative_l2);
+    assert_eq!((twice.summary.flips, twice.summary.unstable), (0, 0));
+}

@@ -72,10 +72,19 @@ fn replay(reporter: &'static Reporter) -> Result<(), ChildError> {
     unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
     let fixture = Fixture::load_trusted(&job.fixture)?;
     let artifact = Artifact::load(&job.artifact)?;
-    let runtime = start_device(&job, artifact, reporter)?;
+    let runtime = std::thread::scope(|scope| {
+        // While a context is made nothing else happens: the files' pages can come meanwhile.
+        if matches!(job.device, DeviceJob::Cuda { .. }) {
+            fixture.inputs.iter().for_each(|input| {
+                scope.spawn(|| input.prefetch());
+            });
+        }
+        start_device(&job, artifact, reporter)
+    })?;
     let (description, class) = runtime.device.describe();
     reporter.send(&Report::Device { description, class });
 
+    let begun = Instant::now();
     let mut tensors = Tensors::default();
     for input in &fixture.inputs {
         tensors.add_input(&*runtime.device, input, &job)?;
@@ -86,21 +95,28 @@ fn replay(reporter: &'static Reporter) -> Result<(), ChildError> {
     }
     let sizes: Vec<i64> = fixture.sizes.values().map(|&size| size as i64).collect();
     let strides: Vec<*const i64> = tensors.strides.iter().map(|s| s.as_ptr()).collect();
+    let inputs_us = microseconds(begun);
 
     let begun = Instant::now();
     // SAFETY: the artifact was compiled for this fixture's signature, in this order.
     unsafe { artifact.call(&tensors.pointers, &sizes, &strides) };
     let synchronized = runtime.device.synchronize();
-    let call_us = begun.elapsed().as_micros() as u64;
+    let call_us = microseconds(begun);
     if let Err(error) = synchronized {
         runtime::end("device error", error.to_string(), None);
     }
+    let begun = Instant::now();
     for detail in runtime.device.overruns() {
         reporter.send(&Report::Overrun { detail });
     }
     write_outputs(runtime, &tensors, &outputs, bytes, &job.poison)?;
-    reporter.send(&Report::Done { launches: reporter.launches(), call_us });
+    let (launches, outputs_us) = (reporter.launches(), microseconds(begun));
+    reporter.send(&Report::Done { launches, inputs_us, call_us, outputs_us });
     Ok(())
+}
+
+fn microseconds(since: Instant) -> u64 {
+    since.elapsed().as_micros() as u64
 }
 
 fn start_device(

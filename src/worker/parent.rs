@@ -109,8 +109,12 @@ pub struct Run {
     pub device: Option<(String, String)>,
     /// What the code printed.
     pub printed: String,
+    /// Time until the inputs lay on the device, from when it was ready.
+    pub inputs_time: Duration,
     /// Time spent in the call.
     pub call: Duration,
+    /// Time until the outputs were written, or summarised.
+    pub outputs_time: Duration,
     outputs: Vec<OutputTensor>,
     memory: Option<Mmap>,
 }
@@ -431,9 +435,11 @@ fn finish(
             Report::Refused { message, hint } => {
                 return Err(WorkerError::Refused { message, hint });
             }
-            Report::Done { launches, call_us } => {
+            Report::Done { launches, inputs_us, call_us, outputs_us } => {
                 done = true;
                 run.launch_count = launches;
+                run.inputs_time = Duration::from_micros(inputs_us);
+                run.outputs_time = Duration::from_micros(outputs_us);
                 run.call = Duration::from_micros(call_us);
             }
         }

@@ -7,7 +7,6 @@ use std::ffi::{CStr, CString, c_int, c_void};
 
 use cudarc::driver::sys::{self, CUdevice_attribute, CUfunction_attribute, CUresult};
 
-use super::upload;
 use crate::runtime::error::CudaError;
 
 /// Why there is no GPU to replay on.
@@ -163,7 +162,12 @@ pub(super) type Address = u64;
 
 /// The primary context of a device, made current on the thread that opens it.
 #[derive(Debug)]
-pub(super) struct Context;
+pub(super) struct Context(sys::CUcontext);
+
+// SAFETY: a handle, which the driver lets any thread use.
+unsafe impl Send for Context {}
+// SAFETY: as above.
+unsafe impl Sync for Context {}
 
 impl Context {
     /// Makes the context of `ordinal` current.
@@ -178,7 +182,13 @@ impl Context {
                 .and_then(|()| checked(sys::cuCtxSetCurrent(context)))
                 .map_err(refused("a context"))?;
         }
-        Ok(Context)
+        Ok(Context(context))
+    }
+
+    /// Makes it current on the thread that calls.
+    pub(super) fn enter(&self) -> Result<(), CudaError> {
+        // SAFETY: the context stays open until the process ends.
+        checked(unsafe { sys::cuCtxSetCurrent(self.0) })
     }
 
     /// Makes room for `bytes`.
@@ -219,10 +229,6 @@ impl Context {
         from: *const u8,
         bytes: usize,
     ) -> Result<(), CudaError> {
-        if bytes > 4 * upload::PIECE {
-            // SAFETY: promised by the caller.
-            return upload::upload(to, unsafe { std::slice::from_raw_parts(from, bytes) });
-        }
         // SAFETY: as for `copy`.
         checked(unsafe { sys::cuMemcpyHtoD_v2(to, from.cast(), bytes) })
     }

@@ -6,6 +6,7 @@
 
 mod driver;
 mod library;
+mod math_errors;
 mod memory;
 mod module;
 mod nvrtc;
@@ -20,12 +21,15 @@ use std::sync::Mutex;
 
 pub use self::driver::{DeviceInfo, GpuError, device, devices};
 pub use self::library::SearchPath;
+pub use self::math_errors::math_error_ulps;
 pub use self::module::Module;
 pub use self::nvrtc::{Image, Nvrtc, NvrtcError};
+pub use self::upload::pinned_copy_seconds;
 
 use self::driver::{Address, Context, Function, Loaded, Shape, words};
 use self::memory::Memory;
 use self::summary::Summarizer;
+use self::upload::Uploader;
 use super::error::CudaError;
 use super::report::{Fault, Report, Reporter};
 use super::{CopyKind, Device, Launch, cpu, end_with};
@@ -86,6 +90,7 @@ pub struct Settings {
 pub struct Gpu {
     info: DeviceInfo,
     context: Context,
+    uploader: Uploader,
     memory: Memory,
     module: Module,
     loaded: Loaded,
@@ -122,7 +127,8 @@ impl Gpu {
         let memory = Memory::new(settings, limit);
         timeout::install(reporter.descriptor());
         let functions = Mutex::default();
-        Ok(Gpu { info, context, memory, module, loaded, summaries, functions })
+        let uploader = Uploader::default();
+        Ok(Gpu { info, context, uploader, memory, module, loaded, summaries, functions })
     }
 
     fn function(&self, launch: &Launch) -> Result<Function, CudaError> {
@@ -232,6 +238,10 @@ impl Device for Gpu {
                 CopyKind::HostToHost => {
                     std::ptr::copy(from, to, bytes);
                     Ok(())
+                }
+                CopyKind::HostToDevice if bytes >= upload::LARGE => {
+                    let bytes = std::slice::from_raw_parts(from, bytes);
+                    self.uploader.upload(&self.context, to as Address, bytes)
                 }
                 CopyKind::HostToDevice => self.context.upload(to as Address, from, bytes),
                 CopyKind::DeviceToHost => self.context.download(to, from as Address, bytes),

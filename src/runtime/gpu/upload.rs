@@ -1,55 +1,86 @@
-//! Large copies to the device: through pinned memory, several at a time.
+//! Large copies to the device: from mapped files through pinned memory, many pieces at a time.
 //!
-//! From pageable memory the driver copies piece by piece, waiting for each.
+//! From pageable memory the driver copies piece by piece, waiting for each. Here several threads
+//! fill pinned pieces, which stay small enough together to lie in the processor's cache, while
+//! those that were filled before are on their way.
 #![allow(unsafe_code)]
 
 use std::ffi::c_void;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
 
 use cudarc::driver::sys;
-use rayon::prelude::*;
 
-use super::driver::{Address, checked};
+use super::driver::{Address, Context, checked};
 use crate::runtime::error::CudaError;
 
-/// Bytes of a piece; smaller copies are left to the driver.
-pub(super) const PIECE: usize = 16 << 20;
-/// Pieces on their way.
-const IN_FLIGHT: usize = 4;
-/// What one thread copies of a piece.
-const SHARE: usize = 1 << 20;
+/// Smaller copies are left to the driver.
+pub(super) const LARGE: usize = 64 << 20;
+/// Bytes of a piece.
+const PIECE: usize = 2 << 20;
+/// Pieces of a thread: one on its way, one being filled.
+const PIECES: usize = 2;
+/// Threads that fill pieces; more do not make memory faster.
+const THREADS: usize = 12;
 
-/// Pinned memory, and the stream that copies out of it.
+/// The pinned memory of one thread, and the stream that copies out of it.
 struct Lane {
     pinned: *mut u8,
     stream: sys::CUstream,
+    /// Behind the last copy out of each piece.
+    events: [sys::CUevent; PIECES],
 }
+
+// SAFETY: memory and handles, which any thread may use.
+unsafe impl Send for Lane {}
 
 impl Lane {
     fn new() -> Result<Lane, CudaError> {
         let mut pinned: *mut c_void = std::ptr::null_mut();
         // SAFETY: fills in a pointer.
-        checked(unsafe { sys::cuMemHostAlloc(&raw mut pinned, PIECE, 0) })?;
-        let mut lane = Lane { pinned: pinned.cast(), stream: std::ptr::null_mut() };
-        // SAFETY: fills in a handle. The stream waits for the default one, which fills with poison.
-        checked(unsafe { sys::cuStreamCreate(&raw mut lane.stream, 0) })?;
+        checked(unsafe { sys::cuMemHostAlloc(&raw mut pinned, PIECES * PIECE, 0) })?;
+        let mut lane = Lane {
+            pinned: pinned.cast(),
+            stream: std::ptr::null_mut(),
+            events: [std::ptr::null_mut(); PIECES],
+        };
+        // SAFETY: fill in handles. The stream waits for the default one, which fills with poison.
+        unsafe {
+            checked(sys::cuStreamCreate(&raw mut lane.stream, 0))?;
+            for event in &mut lane.events {
+                const NO_TIMING: u32 = 2;
+                checked(sys::cuEventCreate(event, NO_TIMING))?;
+            }
+        }
         Ok(lane)
     }
 
-    /// Sends `piece` on its way once the one before it has arrived.
-    fn send(&mut self, to: Address, piece: &[u8]) -> Result<(), CudaError> {
-        self.wait()?;
-        // SAFETY: the memory is as long as a piece, and nothing reads it any more.
-        let pinned = unsafe { std::slice::from_raw_parts_mut(self.pinned, piece.len()) };
-        let pairs = pinned.par_chunks_mut(SHARE).zip(piece.par_chunks(SHARE));
-        pairs.for_each(|(to, from)| to.copy_from_slice(from));
-        let from = self.pinned.cast();
-        // SAFETY: the pinned memory is left alone until `wait` has returned.
-        checked(unsafe { sys::cuMemcpyHtoDAsync_v2(to, from, piece.len(), self.stream) })
-    }
-
-    fn wait(&self) -> Result<(), CudaError> {
+    /// Sends the pieces of `bytes` that `next` gives until there are no more, and waits for them.
+    fn work(&mut self, to: Address, bytes: &[u8], next: &AtomicUsize) -> Result<(), CudaError> {
+        for turn in 0.. {
+            let begin = next.fetch_add(1, Ordering::Relaxed) * PIECE;
+            if begin >= bytes.len() {
+                break;
+            }
+            let piece = &bytes[begin..bytes.len().min(begin + PIECE)];
+            self.send(to + begin as Address, piece, turn % PIECES)?;
+        }
         // SAFETY: waits.
         checked(unsafe { sys::cuStreamSynchronize(self.stream) })
+    }
+
+    /// Sends `piece` by way of pinned piece `slot`, once what that held before has arrived.
+    fn send(&self, to: Address, piece: &[u8], slot: usize) -> Result<(), CudaError> {
+        // SAFETY: the pinned piece is as long as any, and nothing reads it once its event is over;
+        // it is left alone until then.
+        unsafe {
+            checked(sys::cuEventSynchronize(self.events[slot]))?;
+            let pinned = self.pinned.add(slot * PIECE);
+            std::ptr::copy_nonoverlapping(piece.as_ptr(), pinned, piece.len());
+            checked(sys::cuMemcpyHtoDAsync_v2(to, pinned.cast(), piece.len(), self.stream))?;
+            checked(sys::cuEventRecord(self.events[slot], self.stream))
+        }
     }
 }
 
@@ -61,16 +92,76 @@ impl Drop for Lane {
                 sys::cuStreamSynchronize(self.stream);
                 sys::cuStreamDestroy_v2(self.stream);
             }
+            for event in self.events.into_iter().filter(|event| !event.is_null()) {
+                sys::cuEventDestroy_v2(event);
+            }
             sys::cuMemFreeHost(self.pinned.cast());
         }
     }
 }
 
-/// Copies `bytes` to the device.
-pub(super) fn upload(to: Address, bytes: &[u8]) -> Result<(), CudaError> {
-    let mut lanes = (0..IN_FLIGHT).map(|_| Lane::new()).collect::<Result<Vec<_>, _>>()?;
-    for (number, piece) in bytes.chunks(PIECE).enumerate() {
-        lanes[number % IN_FLIGHT].send(to + (number * PIECE) as Address, piece)?;
+/// Lanes for copies, made when the first large one comes.
+#[derive(Default)]
+pub(super) struct Uploader {
+    lanes: Mutex<Vec<Lane>>,
+}
+
+impl Uploader {
+    /// Copies `bytes` to the device.
+    pub(super) fn upload(
+        &self,
+        context: &Context,
+        to: Address,
+        bytes: &[u8],
+    ) -> Result<(), CudaError> {
+        let mut lanes = self.lanes.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let cores = thread::available_parallelism().map_or(1, usize::from);
+        let threads = cores.clamp(1, THREADS);
+        while lanes.len() < threads {
+            lanes.push(Lane::new()?);
+        }
+        let next = AtomicUsize::new(0);
+        thread::scope(|scope| {
+            let work = lanes.iter_mut().map(|lane| {
+                let next = &next;
+                scope.spawn(move || {
+                    context.enter()?;
+                    lane.work(to, bytes, next)
+                })
+            });
+            let work: Vec<_> = work.collect();
+            let join = |handle: thread::ScopedJoinHandle<'_, _>| {
+                handle.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            };
+            work.into_iter().map(join).collect::<Result<Vec<()>, CudaError>>().map(|_| ())
+        })
     }
-    lanes.iter().try_for_each(Lane::wait)
+}
+
+/// Seconds that a plain copy of `bytes` out of pinned memory takes, `piece` bytes at a time: what
+/// the bus gives at best. For measurements.
+///
+/// # Errors
+/// CUDA's error if the device or its memory cannot be had.
+pub fn pinned_copy_seconds(ordinal: usize, bytes: usize) -> Result<f64, CudaError> {
+    const PINNED: usize = 256 << 20;
+    let context = Context::open(ordinal).map_err(|_| CudaError::INITIALIZATION)?;
+    let room = context.allocate(bytes)?;
+    let mut pinned: *mut c_void = std::ptr::null_mut();
+    // SAFETY: fills in a pointer; all of the memory is written before it is read, and freed once.
+    unsafe {
+        checked(sys::cuMemHostAlloc(&raw mut pinned, PINNED, 0))?;
+        std::ptr::write_bytes(pinned.cast::<u8>(), 1, PINNED);
+        let begun = std::time::Instant::now();
+        for begin in (0..bytes).step_by(PINNED) {
+            let length = PINNED.min(bytes - begin);
+            let to = room + begin as Address;
+            checked(sys::cuMemcpyHtoDAsync_v2(to, pinned, length, std::ptr::null_mut()))?;
+        }
+        context.synchronize()?;
+        let seconds = begun.elapsed().as_secs_f64();
+        checked(sys::cuMemFreeHost(pinned))?;
+        context.free(room)?;
+        Ok(seconds)
+    }
 }
