@@ -8,6 +8,8 @@
 mod importer;
 #[path = "bisect/planning.rs"]
 mod planning;
+#[path = "bisect/search.rs"]
+mod search;
 
 use std::error::Error;
 use std::process::ExitCode;
@@ -16,12 +18,31 @@ type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
 fn main() -> Result<ExitCode> {
     let words: Vec<String> = std::env::args().skip(1).collect();
-    if let [word, repository] = words.as_slice()
-        && word == planning::CHILD
-    {
-        planning::child(repository.as_ref())?;
-        return Ok(ExitCode::SUCCESS);
-    }
-    let within = planning::measure()?;
-    Ok(if within { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let fine = match words.as_slice() {
+        [planning::CHILD, repository] => planning::child(repository.as_ref()).map(|()| true),
+        [search::TRANSLATE, checkout, out] => {
+            search::translate(checkout.as_ref(), out.as_ref()).map(|()| true)
+        }
+        [search::COMPARE, artifact, fixture, recorded] => {
+            search::compare(artifact.as_ref(), fixture.as_ref(), recorded.as_ref())
+        }
+        _ => {
+            let planning = planning::measure()?;
+            search::measure().map(|search| search && planning)
+        }
+    };
+    Ok(if fine? { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// What this process took, or its children: `libc::RUSAGE_SELF`, `libc::RUSAGE_CHILDREN`.
+fn processor_seconds(whose: libc::c_int) -> f64 {
+    // SAFETY: fills in a struct that lives on the stack.
+    let usage = unsafe {
+        let mut usage = std::mem::zeroed::<libc::rusage>();
+        libc::getrusage(whose, &raw mut usage);
+        usage
+    };
+    let seconds = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 / 1e6;
+    seconds(usage.ru_utime) + seconds(usage.ru_stime)
 }

@@ -18,6 +18,7 @@ use crate::compile::{Artifact, CompileError, DeviceModule, Signature, Toolchain}
 use crate::fixture::{Fixture, FixtureError};
 use crate::frontend::Precision;
 use crate::history::SourceSet;
+use crate::judge::TrustedSides;
 use crate::runtime::cpu::Rounding;
 use crate::runtime::report::{Fault, LaunchRecord};
 use crate::sanitizer::{Finding, SanitizerError, Tool};
@@ -284,6 +285,7 @@ pub struct Replayer {
     toolchain: Toolchain,
     cache: Cache,
     settings: Settings,
+    trusted: TrustedSides,
 }
 
 /// A fixture with what is computed of it once.
@@ -305,7 +307,12 @@ impl Subject {
 impl Replayer {
     /// A replayer that compiles with `toolchain` and remembers in `cache`.
     pub fn new(toolchain: Toolchain, cache: Cache, settings: Settings) -> Replayer {
-        Replayer { toolchain, cache, settings }
+        Replayer { toolchain, cache, settings, trusted: TrustedSides::default() }
+    }
+
+    /// What is known of the sides that were trusted last.
+    pub(crate) fn trusted(&self) -> &TrustedSides {
+        &self.trusted
     }
 
     pub(crate) fn cache(&self) -> &Cache {
@@ -315,6 +322,11 @@ impl Replayer {
     /// How replays are made.
     pub fn settings(&self) -> &Settings {
         &self.settings
+    }
+
+    /// The class of the device, which snapshots are kept by: `cpu`, `sm_90`.
+    pub fn device_class(&self) -> String {
+        self.settings.backend.describe().0
     }
 
     /// The compiler and its cache.

@@ -88,7 +88,12 @@ pub fn child(repository: &Path) -> Result<()> {
         let candidates = search.state().candidates;
         return Err(format!("{} commits, {candidates} candidates", plan.between).into());
     }
-    println!("{} {} {}", wall.as_secs_f64(), processor_seconds()?, peak_kb()?);
+    println!(
+        "{} {} {}",
+        wall.as_secs_f64(),
+        super::processor_seconds(libc::RUSAGE_SELF),
+        peak_kb()?
+    );
     Ok(())
 }
 
@@ -166,16 +171,4 @@ fn peak_kb() -> Result<u64> {
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
     let number = line.and_then(|line| line.split_whitespace().next()).ok_or("no VmHWM")?;
     Ok(number.parse()?)
-}
-
-/// What all threads of this process took.
-fn processor_seconds() -> Result<f64> {
-    // SAFETY: fills in a struct that lives on the stack.
-    let usage = unsafe {
-        let mut usage = std::mem::zeroed::<libc::rusage>();
-        libc::getrusage(libc::RUSAGE_SELF, &raw mut usage);
-        usage
-    };
-    let seconds = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 / 1e6;
-    Ok(seconds(usage.ru_utime) + seconds(usage.ru_stime))
 }

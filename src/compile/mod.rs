@@ -6,6 +6,7 @@
 mod compiler;
 mod flags;
 mod nvrtc;
+mod once;
 mod unit;
 
 use std::collections::BTreeSet;
@@ -24,6 +25,8 @@ use crate::harness::Harness;
 use crate::history::{Role, SourceSet};
 use crate::runtime::gpu::NvrtcError;
 use crate::runtime::headers;
+
+use self::once::Once;
 
 /// A compiled variant.
 #[derive(Clone, Debug)]
@@ -113,6 +116,7 @@ pub struct Toolchain {
     headers: PathBuf,
     headers_identity: String,
     cache: Cache,
+    once: Once,
 }
 
 impl Toolchain {
@@ -123,7 +127,8 @@ impl Toolchain {
     pub fn new(compiler: Compiler, cache: &Cache) -> Result<Toolchain, CacheError> {
         let identity = headers::identity().to_hex()[..32].to_owned();
         let headers = cache.folder(&format!("headers-{identity}"), headers::write)?;
-        Ok(Toolchain { compiler, headers, headers_identity: identity, cache: cache.clone() })
+        let (headers_identity, cache) = (identity, cache.clone());
+        Ok(Toolchain { compiler, headers, headers_identity, cache, once: Once::default() })
     }
 
     /// The compiler in use.
@@ -180,11 +185,9 @@ impl Toolchain {
         let definitions = folder.join("definitions.o");
         std::fs::write(&definitions, self::definitions(precision))
             .map_err(scratch_failed(&definitions))?;
-        let compile = strings(["-c", "unit.cpp", "-o", "unit.o"]);
-        let mut output = self.run(folder, flags.iter().chain(&compile))?;
+        let mut output = self.compile_object(folder, &flags, precision)?;
         if output.status.success() {
-            let link = strings(LINK).into_iter().chain(strings(["unit.o", "definitions.o"]));
-            output = self.run(folder, link.chain(strings(["-o", "artifact.so"])))?;
+            output = self.link(folder)?;
         } else {
             self.probe(folder, precision)?;
         }
@@ -218,9 +221,22 @@ impl Toolchain {
         folder: &Path,
         arguments: impl IntoIterator<Item = impl AsRef<std::ffi::OsStr>>,
     ) -> Result<Output, CompilerError> {
+        self.run_with(&[&self.headers], folder, arguments)
+    }
+
+    /// Runs the compiler in `folder`; `headers` come before the folders of the sources.
+    fn run_with(
+        &self,
+        headers: &[&Path],
+        folder: &Path,
+        arguments: impl IntoIterator<Item = impl AsRef<std::ffi::OsStr>>,
+    ) -> Result<Output, CompilerError> {
         let mut command = self.compiler.command();
-        command.current_dir(folder).arg("-I").arg(&self.headers).args(arguments);
-        self.compiler.run(&mut command)
+        command.current_dir(folder);
+        for headers in headers {
+            command.arg("-I").arg(headers);
+        }
+        self.compiler.run(command.args(arguments))
     }
 
     fn refused(&self, key: &str, log: String) -> CompileError {

@@ -107,6 +107,7 @@ impl Hunt<'_> {
         bad: &[Commit],
         listener: &mut Listener<'_>,
     ) -> Result<Report, HuntError> {
+        self.replayer.toolchain().expect_many();
         let plan = Plan::new(self.history, &self.targets, good, bad)?;
         let field = Field::new(self, plan)?;
         match steady::run(&field, listener)? {

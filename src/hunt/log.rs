@@ -116,6 +116,7 @@ pub fn survey_range(
     range: &str,
     progress: &mut dyn FnMut(&Commit, usize, usize),
 ) -> Result<LogReport, HuntError> {
+    hunt.replayer.toolchain().expect_many();
     let commits = hunt.history.range(range)?;
     let commits: Vec<(CommitId, Vec<CommitId>)> =
         commits.into_iter().map(|commit| (commit.id, commit.parents)).collect();

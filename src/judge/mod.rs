@@ -7,6 +7,7 @@
 mod evidence;
 mod gradcheck;
 mod launches;
+mod trusted;
 
 use std::borrow::Cow;
 
@@ -31,6 +32,7 @@ use crate::verdict::zeros::zero_slices;
 use self::evidence::Side;
 pub use self::gradcheck::{GradientCheck, GradientVerdict};
 pub use self::launches::{LaunchChange, changes as launch_changes};
+pub(crate) use self::trusted::TrustedSides;
 
 /// The verdict on one revision, or on one against another; ordered from best to worst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -146,7 +148,7 @@ impl Replayer {
             if judgement.base.outputs.is_empty() || judgement.got.outputs.is_empty() {
                 return Ok(judgement);
             }
-            let base = self.side(subject, base, base_artifact)?;
+            let base = self.trusted_side(subject, base, base_artifact)?;
             let got = self.side(subject, got, got_artifact)?;
             judgement.with_outputs(&subject.fixture, &base, &got)
         })
