@@ -16,6 +16,12 @@ mod faults;
 mod git;
 #[path = "bisect_cli/log.rs"]
 mod log;
+#[path = "bisect_cli/markdown.rs"]
+mod markdown;
+#[path = "bisect_cli/recorded.rs"]
+mod recorded;
+#[path = "bisect_cli/shapes.rs"]
+mod shapes;
 
 use crate::env::TestEnv;
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use ::replay::bisect::{Answer, Conclusion, LogEntry, LogMark, git_bisect_log};
 use ::replay::history::{Commit, History};
-use ::replay::hunt::{Ending, Event, Hunt, HuntError, On, Report, Target};
+use ::replay::hunt::{Ending, Event, Hunt, HuntError, On, Report, Target, Trusted};
 use ::replay::report::{self, Blame};
 use anstream::{print, println};
 use anyhow::Context;
@@ -16,7 +16,7 @@ use super::error::{CliResult, Complaint};
 use super::exit;
 use super::progress::Progress;
 use super::project::Project;
-use super::replay::Format;
+use super::recorded::{Recorded, SNAPSHOT};
 use super::session::GlobalArgs;
 
 /// More jobs than this save no rounds that would be noticed.
@@ -29,6 +29,11 @@ pub struct Args {
     #[arg(required = true, value_name = "FIXTURE")]
     fixtures: Vec<PathBuf>,
     /// Revisions without the defect; outputs are compared with those of the first
+    ///
+    /// `snapshot` stands for the accepted snapshot: the search is for the commit at which the outcome
+    /// left it. It goes back to the other revisions that are named; if none is, to the commit that
+    /// last touched the snapshot, or, where the snapshot is not in the history of the sources,
+    /// to the first commit that has them.
     #[arg(long, required = true, num_args = 1.., value_name = "REV")]
     good: Vec<String>,
     /// Revisions with the defect
@@ -43,12 +48,26 @@ pub struct Args {
     /// Follow only the first parent of merges
     #[arg(long)]
     first_parent: bool,
+    /// The folder of accepted snapshots [default: the nearest `snapshots` above the fixture]
+    #[arg(long, value_name = "DIR")]
+    snapshots: Option<PathBuf>,
     /// Write what `git bisect replay` accepts to FILE
     #[arg(long, value_name = "FILE")]
     log: Option<PathBuf>,
     /// How the result is written; JSON is one event a line
     #[arg(long, value_enum, default_value = "text", value_name = "FORMAT")]
-    format: Format,
+    format: SearchFormat,
+}
+
+/// How the answer of a search is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum SearchFormat {
+    /// For people
+    Text,
+    /// For programs; docs/schema.md describes it
+    Json,
+    /// For a comment on a pull request: at most 60 kB
+    Markdown,
 }
 
 /// What makes a commit bad.
@@ -83,8 +102,29 @@ pub fn run(args: &Args, global: &GlobalArgs) -> CliResult {
     let resolve = |revs: &[String]| -> anyhow::Result<Vec<Commit>> {
         Ok(revs.iter().map(|rev| history.resolve(rev)).collect::<Result<_, _>>()?)
     };
-    let (good, bad) = (resolve(&args.good)?, resolve(&args.bad)?);
-    let hunt = hunt(&history, targets, args.on.into(), args.jobs, args.first_parent, global)?;
+    let (revisions, recorded): (Vec<String>, Vec<String>) =
+        args.good.iter().cloned().partition(|rev| rev != SNAPSHOT);
+    let (mut good, bad) = (resolve(&revisions)?, resolve(&args.bad)?);
+    let mut hunt = hunt(&history, targets, args.on.into(), args.jobs, args.first_parent, global)?;
+    let mut origin = None;
+    if !recorded.is_empty() {
+        let recorded = Recorded::open(&hunt.targets, &hunt.replayer, args.snapshots.as_deref())?;
+        let mut why = Vec::new();
+        if good.is_empty() {
+            for (end, reason) in recorded.lower_ends(&history, &hunt.targets, &bad)? {
+                why.push(format!("{}, {reason}", end.short));
+                good.push(end);
+            }
+        } else {
+            why.extend(good.iter().map(|end| end.short.clone()));
+        }
+        let (snapshot, back_to) = (recorded.names(), why.join("; "));
+        if args.format == SearchFormat::Json {
+            println!("{}", report::recorded_json(&snapshot, &good));
+        }
+        origin = Some(Origin { snapshot, back_to });
+        hunt.trusted = Trusted::Snapshots(recorded.snapshots);
+    }
     let mut watcher = Watcher { progress: &progress, format: args.format, busy: BTreeSet::new() };
     let report = hunt.search(&good, &bad, &mut |event| watcher.hear(&event)).map_err(plain)?;
     drop(progress);
@@ -94,8 +134,18 @@ pub fn run(args: &Args, global: &GlobalArgs) -> CliResult {
             .with_context(|| format!("cannot write the log to {}", path.display()))?;
     }
     match args.format {
-        Format::Json => println!("{}", report::bisect_json(&report)),
-        _ => print!("{}", report::bisect(&report)),
+        SearchFormat::Json => println!("{}", report::bisect_json(&report)),
+        SearchFormat::Markdown => {
+            print!("{}", report::bisect_markdown(&report, report::COMMENT_BYTES));
+        }
+        SearchFormat::Text => print!("{}", report::bisect(&report)),
+    }
+    if let Some(Origin { snapshot, back_to }) = origin {
+        match args.format {
+            SearchFormat::Json => {}
+            SearchFormat::Markdown => println!("\nGood is {snapshot}; searched back to {back_to}."),
+            SearchFormat::Text => println!("good is {snapshot}; searched back to {back_to}"),
+        }
     }
     Ok(match report.ending() {
         Ending::Found => exit::SUCCESS,
@@ -128,6 +178,12 @@ pub fn blame(
     let hunt = hunt(&history, targets, On::Changed, None, false, global)?;
     let report = hunt.search(&[good], &[bad], &mut |_| {}).map_err(plain)?;
     Ok(report::blame(&report))
+}
+
+/// Where the good side of a search comes from that is compared with a snapshot.
+struct Origin {
+    snapshot: String,
+    back_to: String,
 }
 
 /// Loads the fixtures, which must share a history.
@@ -174,19 +230,20 @@ pub fn hunt<'h>(
     let threads = (cores / jobs).max(1);
     let replayer = global.replayer_with(threads, global.fresh)?.into();
     let repeater = global.replayer_with(threads, true)?.into();
-    Ok(Hunt { history, targets, replayer, repeater, on, jobs, first_parent })
+    let trusted = Trusted::GoodEnd;
+    Ok(Hunt { history, targets, replayer, repeater, on, trusted, jobs, first_parent })
 }
 
 /// Tells what happens while it happens.
 struct Watcher<'p> {
     progress: &'p Progress,
-    format: Format,
+    format: SearchFormat,
     busy: BTreeSet<String>,
 }
 
 impl Watcher<'_> {
     fn hear(&mut self, event: &Event) {
-        if self.format == Format::Json {
+        if self.format == SearchFormat::Json {
             println!("{}", report::event_json(event));
         }
         match event {

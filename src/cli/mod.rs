@@ -16,6 +16,7 @@ mod keys;
 mod log;
 mod progress;
 mod project;
+mod recorded;
 mod reject;
 mod replay;
 mod review;

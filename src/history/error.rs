@@ -58,6 +58,8 @@ pub enum HistoryError {
         rev: String,
         /// Branches and tags with a similar name, nearest first.
         similar: Vec<String>,
+        /// Whether the clone is shallow, and may lack it.
+        shallow: bool,
     },
     /// Several commits have ids that begin alike.
     #[error("ambiguous revision `{prefix}`: {}", candidate_list(candidates, *total))]
@@ -270,6 +272,9 @@ impl HistoryError {
     /// What the user can do about it, where that is known.
     pub fn hint(&self) -> Option<String> {
         match self {
+            HistoryError::UnknownRevision { similar, shallow: true, .. } if similar.is_empty() => {
+                Some("this clone is shallow; fetch the whole history: git fetch --unshallow".into())
+            }
             HistoryError::UnknownRevision { similar, .. } => did_you_mean(similar),
             HistoryError::AmbiguousRevision { .. } => Some("write more digits of the id".into()),
             HistoryError::Shallow { .. } => {

@@ -10,6 +10,7 @@ mod error;
 mod graph;
 mod keys;
 mod libgit2;
+mod lineage;
 mod objects;
 mod revision;
 mod source_set;

@@ -100,7 +100,8 @@ impl History {
         }
         let end = rev.find(['^', '~', '@', ':']).unwrap_or(rev.len());
         let similar = suggest::similar_references(&self.repo, &rev[..end]);
-        HistoryError::UnknownRevision { rev: rev.to_owned(), similar }
+        let shallow = self.repo.is_shallow();
+        HistoryError::UnknownRevision { rev: rev.to_owned(), similar, shallow }
     }
 
     /// The end of a shallow clone, if `rev` asks for an ancestor of what is there.

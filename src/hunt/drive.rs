@@ -8,8 +8,8 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::{cell::RefCell, thread};
 
 use super::plan::Plan;
-use super::probe::{Probe, Seen, Sources};
-use super::{Hunt, HuntError};
+use super::probe::{Base, Probe, Seen, Sources};
+use super::{Hunt, HuntError, Trusted};
 use crate::cache::Kind;
 use crate::history::Commit;
 use crate::replay::{ReplayError, Replayer};
@@ -78,9 +78,14 @@ impl<'a> Field<'a> {
             commits: RefCell::default(),
             marked: RefCell::default(),
         };
-        let base = field.sources(field.plan.good[0])?;
+        let base: Vec<Base> = match &hunt.trusted {
+            Trusted::GoodEnd => {
+                field.sources(field.plan.good[0])?.into_iter().map(Base::Sources).collect()
+            }
+            Trusted::Snapshots(all) => all.iter().cloned().map(Base::Snapshot).collect(),
+        };
         let targets = hunt.targets.iter().zip(base);
-        let probe = |(target, base): (&super::Target, Sources)| {
+        let probe = |(target, base): (&super::Target, Base)| {
             Probe::new(target.subject.clone(), hunt.on, base)
         };
         field.probes = Arc::new(targets.map(probe).collect());
@@ -167,10 +172,17 @@ impl<'a> Field<'a> {
         for probe in self.probes.iter() {
             hasher.update(replayer.content(probe.subject()).ok()?.as_bytes());
         }
-        for keys in [self.plan.keys(self.plan.good[0])?, self.plan.keys(commit)?] {
-            for key in keys {
-                hasher.update(key.as_bytes());
+        let base = match &self.hunt.trusted {
+            Trusted::GoodEnd => self.plan.keys(self.plan.good[0])?,
+            Trusted::Snapshots(all) => {
+                for snapshot in all {
+                    hasher.update(snapshot.to_string().as_bytes());
+                }
+                &[]
             }
+        };
+        for key in base.iter().chain(self.plan.keys(commit)?) {
+            hasher.update(key.as_bytes());
         }
         Some(hasher.finalize().to_hex()[..40].to_owned())
     }

@@ -10,6 +10,7 @@ mod flaky;
 mod log;
 mod plan;
 mod probe;
+mod recorded;
 mod steady;
 mod symptom;
 
@@ -19,6 +20,7 @@ use std::sync::Arc;
 use crate::bisect::{Answer, GraphError, SearchError, State};
 use crate::history::{Commit, History, HistoryError, SourceSpec};
 use crate::replay::{ReplayError, Replayer, Subject};
+use crate::snapshot::Snapshot;
 
 pub use evidence::{Culprit, Ending, Report, Tested};
 pub use log::{Change, LogReport, Repair, survey_range};
@@ -47,10 +49,21 @@ pub struct Hunt<'h> {
     pub repeater: Arc<Replayer>,
     /// What makes a commit bad.
     pub on: On,
+    /// What commits are compared with.
+    pub trusted: Trusted,
     /// Commits that are tested at a time.
     pub jobs: NonZeroUsize,
     /// Follow first parents only.
     pub first_parent: bool,
+}
+
+/// What commits are compared with.
+#[derive(Clone)]
+pub enum Trusted {
+    /// The first of the good ends.
+    GoodEnd,
+    /// Recorded outcomes, one for each fixture, in their order; the good ends must agree with them.
+    Snapshots(Vec<Arc<Snapshot>>),
 }
 
 /// What happens during a search.

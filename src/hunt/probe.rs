@@ -1,15 +1,18 @@
 //! Tests one commit on every fixture, against the good side. Knows sources, not commits.
 
-use std::collections::BTreeSet;
-use std::sync::{Arc, OnceLock};
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::Serialize;
 
+use super::recorded;
 use super::symptom::{self, On, Symptom};
 use crate::bisect::Answer;
 use crate::history::SourceSet;
 use crate::judge::{Judgement, Verdict};
 use crate::replay::{Failure, Outcome, ReplayError, Replayer, Status, Subject};
+use crate::snapshot::{Comparison, Snapshot};
+use crate::summary::Checksum;
 
 /// The sources of a commit for one fixture, or why it has none.
 pub(super) type Sources = Result<Arc<SourceSet>, String>;
@@ -30,6 +33,12 @@ pub struct Sight {
     pub outcome: Option<Outcome>,
     /// The comparison with the good side, where one was needed.
     pub judgement: Option<Judgement>,
+    /// The comparison with a recorded snapshot, where that is the good side and one was needed.
+    #[serde(skip)]
+    pub recorded: Option<Comparison>,
+    /// Whether a comparison stands behind the verdict, of this commit or of one with its bits.
+    #[serde(skip)]
+    pub compared: bool,
     /// What is wrong.
     pub symptoms: BTreeSet<Symptom>,
     /// Why it could not be tested.
@@ -75,26 +84,37 @@ impl Seen {
     }
 }
 
+/// The good side on one fixture.
+pub(super) enum Base {
+    /// Sources that are replayed.
+    Sources(Sources),
+    /// What was recorded of a replay.
+    Snapshot(Arc<Snapshot>),
+}
+
 /// Tests commits on one fixture.
 pub(super) struct Probe {
     subject: Arc<Subject>,
     on: On,
-    base: Sources,
-    /// A commit whose symptoms are known, so that one with the same bits needs no judgement.
-    known: OnceLock<(Outcome, BTreeSet<Symptom>)>,
+    base: Base,
+    /// What was found where the bits were these, so that a commit with the same ones needs no
+    /// judgement. Two commits that come at once do not both take one.
+    known: Mutex<HashMap<Bits, Arc<Mutex<Option<Known>>>>>,
+}
+
+/// The checksums of all outputs.
+type Bits = Vec<(String, Checksum)>;
+
+/// What a judgement found.
+#[derive(Clone)]
+struct Known {
+    symptoms: BTreeSet<Symptom>,
+    verdict: Verdict,
 }
 
 impl Probe {
-    pub fn new(subject: Arc<Subject>, on: On, base: Sources) -> Probe {
-        Probe { subject, on, base, known: OnceLock::new() }
-    }
-
-    /// Remembers what the bad end showed.
-    pub fn learn(&self, sight: &Sight) {
-        if let Some(outcome) = &sight.outcome {
-            // Of several bad ends the first will do.
-            let _ = self.known.set((outcome.clone(), sight.symptoms.clone()));
-        }
+    pub fn new(subject: Arc<Subject>, on: On, base: Base) -> Probe {
+        Probe { subject, on, base, known: Mutex::default() }
     }
 
     /// Tests `sources`; compares elements only where the bits leave the verdict open.
@@ -109,22 +129,57 @@ impl Probe {
                 let reason = causes.iter().fold(reason.clone(), |text, cause| text + ": " + cause);
                 Ok(self.untestable(Some(outcome.clone()), reason))
             }
-            Status::Failed(_) => {
-                let symptoms = symptom::of_failures(self.name(), &outcome);
-                Ok(self.sight(outcome, None, symptoms, Verdict::Failed))
-            }
-            Status::Completed => self.completed(replayer, sources, outcome),
+            status => match (&self.base, status) {
+                (Base::Snapshot(snapshot), _) => {
+                    self.compared(replayer, sources, outcome, snapshot)
+                }
+                (Base::Sources(base), Status::Completed) => {
+                    self.completed(replayer, base, sources, outcome)
+                }
+                _ => {
+                    let symptoms = symptom::of_failures(self.name(), &outcome);
+                    Ok(self.sight(outcome, symptoms, Verdict::Failed))
+                }
+            },
         }
+    }
+
+    /// Compares `outcome` with what was recorded; measures noise only where bits differ.
+    fn compared(
+        &self,
+        replayer: &Replayer,
+        sources: &SourceSet,
+        outcome: Outcome,
+        snapshot: &Snapshot,
+    ) -> Result<Sight, ReplayError> {
+        let (sight, compared) = if snapshot.has_bits_of(&outcome) {
+            (self.sight(outcome, BTreeSet::new(), Verdict::Identical), true)
+        } else if matches!(outcome.status, Status::Failed(_)) {
+            let symptoms = symptom::of_failures(self.name(), &outcome);
+            (self.sight(outcome, symptoms, Verdict::Failed), false)
+        } else if self.on == On::Failed {
+            (self.sight(outcome, BTreeSet::new(), Verdict::Equivalent), false)
+        } else {
+            let noise = replayer.noise(&self.subject, sources)?;
+            let comparison = crate::snapshot::matches(snapshot, &outcome, &noise);
+            let symptoms = recorded::symptoms(self.name(), self.on, &comparison, &outcome);
+            let verdict = recorded::verdict(&comparison);
+            let sight = self.sight(outcome, symptoms, verdict);
+            (Sight { recorded: Some(comparison), ..sight }, true)
+        };
+        Ok(Sight { compared, ..sight })
     }
 
     /// Tests `sources` and compares elements in any case.
     pub fn judge(&self, replayer: &Replayer, sources: &Sources) -> Result<Sight, ReplayError> {
         let mut sight = self.test(replayer, sources)?;
-        if let (None, Ok(sources), Ok(base)) = (&sight.judgement, sources, &self.base)
+        if let (None, Ok(sources), Base::Sources(Ok(base))) =
+            (&sight.judgement, sources, &self.base)
             && sight.untestable.is_none()
         {
             let judgement = replayer.judge(&self.subject, base, sources)?;
             sight.verdict = judgement.verdict;
+            sight.compared = true;
             sight.judgement = Some(judgement);
         }
         Ok(sight)
@@ -133,13 +188,14 @@ impl Probe {
     fn completed(
         &self,
         replayer: &Replayer,
+        base: &Sources,
         sources: &SourceSet,
         outcome: Outcome,
     ) -> Result<Sight, ReplayError> {
         if self.on == On::Failed {
-            return Ok(self.sight(outcome, None, BTreeSet::new(), Verdict::Equivalent));
+            return Ok(self.sight(outcome, BTreeSet::new(), Verdict::Equivalent));
         }
-        let base = match &self.base {
+        let base = match base {
             Ok(base) => base,
             Err(reason) => {
                 let reason = format!("there is nothing to compare with: {reason}");
@@ -148,22 +204,41 @@ impl Probe {
         };
         let trusted = replayer.replay(&self.subject, base)?;
         if symptom::same_bits(&trusted, &outcome) {
-            return Ok(self.sight(outcome, None, BTreeSet::new(), Verdict::Identical));
+            return Ok(self.sight(outcome, BTreeSet::new(), Verdict::Identical));
         }
         if self.on == On::Bits {
             let symptoms = symptom::of_bits(self.name(), &trusted, &outcome);
-            return Ok(self.sight(outcome, None, symptoms, Verdict::Diverged));
+            return Ok(self.sight(outcome, symptoms, Verdict::Diverged));
         }
-        if let Some((bad, symptoms)) = self.known.get()
-            && !symptoms.is_empty()
-            && symptom::same_bits(bad, &outcome)
-        {
-            return Ok(self.sight(outcome, None, symptoms.clone(), Verdict::Diverged));
+        self.judged(replayer, base, sources, outcome)
+    }
+
+    /// Compares elements, unless that was done for the same bits.
+    fn judged(
+        &self,
+        replayer: &Replayer,
+        base: &SourceSet,
+        sources: &SourceSet,
+        outcome: Outcome,
+    ) -> Result<Sight, ReplayError> {
+        let slot = {
+            let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+            known.entry(bits(&outcome)).or_default().clone()
+        };
+        let mut slot = slot.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(Known { symptoms, verdict }) = slot.clone() {
+            let sight = self.sight(outcome, symptoms, verdict);
+            return Ok(Sight { compared: true, ..sight });
         }
         let judgement = replayer.judge(&self.subject, base, sources)?;
         let symptoms = symptom::of_judgement(self.name(), self.on, &judgement);
         let verdict = judgement.verdict;
-        Ok(self.sight(outcome, Some(judgement), symptoms, verdict))
+        let steady = judgement.outputs.iter().all(|output| output.nondeterminism.is_none());
+        if steady && symptom::same_bits(&judgement.got, &outcome) {
+            *slot = Some(Known { symptoms: symptoms.clone(), verdict });
+        }
+        let sight = self.sight(outcome, symptoms, verdict);
+        Ok(Sight { judgement: Some(judgement), compared: true, ..sight })
     }
 
     /// Whether replaying `sources` again gives what `sight` shows.
@@ -195,16 +270,18 @@ impl Probe {
         &self.subject.fixture.name
     }
 
-    fn sight(
-        &self,
-        outcome: Outcome,
-        judgement: Option<Judgement>,
-        symptoms: BTreeSet<Symptom>,
-        verdict: Verdict,
-    ) -> Sight {
-        let fixture = self.name().to_owned();
-        let outcome = Some(outcome);
-        Sight { fixture, outcome, judgement, symptoms, untestable: None, verdict }
+    /// What a replay showed, without a comparison.
+    fn sight(&self, outcome: Outcome, symptoms: BTreeSet<Symptom>, verdict: Verdict) -> Sight {
+        Sight {
+            fixture: self.name().to_owned(),
+            outcome: Some(outcome),
+            judgement: None,
+            recorded: None,
+            compared: false,
+            symptoms,
+            untestable: None,
+            verdict,
+        }
     }
 
     fn untestable(&self, outcome: Option<Outcome>, reason: String) -> Sight {
@@ -212,9 +289,15 @@ impl Probe {
             fixture: self.name().to_owned(),
             outcome,
             judgement: None,
+            recorded: None,
+            compared: false,
             symptoms: BTreeSet::new(),
             untestable: Some(reason),
             verdict: Verdict::Untestable,
         }
     }
+}
+
+fn bits(outcome: &Outcome) -> Bits {
+    outcome.outputs.iter().map(|output| (output.name.clone(), output.summary.checksum)).collect()
 }

@@ -183,10 +183,6 @@ impl Run<'_, '_> {
             return;
         };
         self.steady.wanted = bad.iter().flat_map(|(_, seen)| seen.symptoms()).collect();
-        for (probe, sight) in bad.iter().flat_map(|(_, s)| self.field.probes.iter().zip(&s.sights))
-        {
-            probe.learn(sight);
-        }
         self.ends_known = true;
     }
 

@@ -45,9 +45,15 @@ fn sight_words(sight: &Sight) -> String {
     if let Some(Status::Failed(failures)) = status {
         return format!("failed: {}", failures.first().map(failure).unwrap_or_default());
     }
+    if let Some(comparison) = &sight.recorded {
+        return comparison.sentence();
+    }
     match &sight.judgement {
         Some(judgement) => anstream::adapter::strip_str(&verdict_line(judgement)).to_string(),
-        None if sight.symptoms.is_empty() && sight.verdict == Verdict::Equivalent => {
+        None if sight.symptoms.is_empty()
+            && sight.verdict == Verdict::Equivalent
+            && !sight.compared =>
+        {
             "completed".to_owned()
         }
         None if sight.symptoms.is_empty() => verdict_name(sight.verdict).to_owned(),
@@ -198,11 +204,11 @@ fn rest(out: &mut String, report: &Report, culprit: &Culprit) {
 }
 
 /// The verdict on an innocent commit.
-fn acquittal(seen: &Seen) -> String {
+pub(super) fn acquittal(seen: &Seen) -> String {
     let verdict = seen.verdict();
     match seen.sights.as_slice() {
         [sight] if sight.untestable.is_none() && verdict <= Verdict::Equivalent => {
-            match sight.judgement.is_none() && verdict == Verdict::Equivalent {
+            match !sight.compared && verdict == Verdict::Equivalent {
                 true => "completed".to_owned(),
                 false => verdict_name(verdict).to_owned(),
             }
@@ -370,6 +376,13 @@ fn warning_words(report: &Report, warning: &Warning) -> String {
             shown(report, bad)
         ),
     }
+}
+
+/// What stands for the good side of a search that compares with snapshots, and the commits that it
+/// goes back to, as one line of JSON.
+pub fn recorded_json(snapshots: &str, back_to: &[Commit]) -> Value {
+    let back_to: Vec<Revision> = back_to.iter().cloned().map(Revision::from).collect();
+    json!({ "schema": SCHEMA, "event": "recorded", "good": snapshots, "back_to": back_to })
 }
 
 /// An event of a search, as one line of JSON.

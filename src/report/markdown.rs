@@ -7,7 +7,8 @@ use super::judgement::launch_change;
 use super::numbers::{count, short};
 use super::standing::{Standing, reasons, title};
 use super::{Entry, Refused};
-use crate::judge::{OutputJudgement, Verdict};
+use crate::judge::{Judgement, OutputJudgement, Verdict};
+use crate::replay::Outcome;
 use crate::snapshot::OutputChange;
 use crate::tensor::unravel;
 
@@ -36,16 +37,8 @@ pub fn markdown(entries: &[Entry], refused: &[Refused], limit: usize) -> String 
     let split = standings.partition_point(|(standing, _)| *standing > Standing::Unchanged);
     let (changed, unchanged) = standings.split_at(split);
     let rows: Vec<Vec<String>> = changed.iter().flat_map(|(_, entry)| rows(entry)).collect();
-    if !rows.is_empty() {
-        let culprits = entries.iter().any(|entry| entry.culprit.is_some());
-        let width = COLUMNS.len() + usize::from(culprits);
-        let head = COLUMNS.iter().chain([&CULPRIT]).take(width).map(|name| name.to_string());
-        page.must(&row(&head.collect::<Vec<_>>(), width));
-        page.must(&format!("|{}\n", " --- |".repeat(width)));
-        let rows = rows.iter().map(|cells| row(cells, width)).collect::<Vec<_>>();
-        rows.iter().for_each(|row| page.may(row, "row"));
-        page.must("\n");
-    }
+    let culprits = entries.iter().any(|entry| entry.culprit.is_some());
+    page.table(&rows, culprits);
     for (standing, entry) in changed {
         page.may(&details(*standing, entry), "fixture");
     }
@@ -92,11 +85,11 @@ fn rows(entry: &Entry) -> Vec<Vec<String>> {
     let judged: Vec<&OutputJudgement> = judged.collect();
     let changes = entry.snapshot.iter().flat_map(|check| &check.comparison.changes);
     let mut rows = Vec::new();
-    for output in &judged {
-        rows.push(judged_row(entry, output));
+    if let Some(judgement) = &entry.judgement {
+        rows.extend(judged.iter().map(|output| judged_row(&entry.fixture, judgement, output)));
     }
     let others = changes.filter(|change| judged.iter().all(|output| output.name != change.name));
-    rows.extend(others.map(|change| changed_row(entry, change)));
+    rows.extend(others.map(|change| changed_row(&entry.fixture, change)));
     if let Some(culprit) = &entry.culprit {
         let commit = culprit.commit.as_ref().map_or("none named", |commit| &commit.short);
         rows.iter_mut().for_each(|cells| cells.push(commit.to_owned()));
@@ -104,21 +97,24 @@ fn rows(entry: &Entry) -> Vec<Vec<String>> {
     rows
 }
 
-fn judged_row(entry: &Entry, output: &OutputJudgement) -> Vec<String> {
-    let sums = entry.judgement.as_ref().map_or(String::new(), |judged| {
-        let checksum = |outcome: &crate::replay::Outcome| {
-            let found = outcome.outputs.iter().find(|record| record.name == output.name);
-            found.map(|record| record.summary.checksum.to_string())
-        };
-        checksums(checksum(&judged.base), checksum(&judged.got))
-    });
+/// The cells of the row of one output of a comparison.
+pub(super) fn judged_row(
+    fixture: &str,
+    judged: &Judgement,
+    output: &OutputJudgement,
+) -> Vec<String> {
+    let checksum = |outcome: &Outcome| {
+        let found = outcome.outputs.iter().find(|record| record.name == output.name);
+        found.map(|record| record.summary.checksum.to_string())
+    };
+    let sums = checksums(checksum(&judged.base), checksum(&judged.got));
     let shape: Vec<usize> = output.dims.iter().map(|dim| dim.size).collect();
     let worst = output.comparison.worst.as_ref().map_or(String::new(), |worst| {
         let index = unravel(worst.index as usize, &shape);
         format!("{index:?}: {} → {}", short(worst.base, 9), short(worst.got, 9))
     });
     vec![
-        entry.fixture.clone(),
+        fixture.to_owned(),
         output.name.clone(),
         super::verdict_name(output.verdict).to_owned(),
         sums,
@@ -128,12 +124,13 @@ fn judged_row(entry: &Entry, output: &OutputJudgement) -> Vec<String> {
     ]
 }
 
-fn changed_row(entry: &Entry, change: &OutputChange) -> Vec<String> {
+/// The cells of the row of one output of a comparison with a snapshot.
+pub(super) fn changed_row(fixture: &str, change: &OutputChange) -> Vec<String> {
     let distance = change.distance.map_or(String::new(), |distance| {
         format!("about rel. {} (noise {})", short(distance.relative, 2), short(change.noise, 2))
     });
     vec![
-        entry.fixture.clone(),
+        fixture.to_owned(),
         change.name.clone(),
         change.verdict.name().to_owned(),
         checksums(
@@ -184,7 +181,7 @@ fn details(standing: Standing, entry: &Entry) -> String {
 }
 
 /// Text that Markdown and HTML leave alone: no markup, no mentions, no references.
-fn escape(text: &str) -> String {
+pub(super) fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         match c {
@@ -199,7 +196,7 @@ fn escape(text: &str) -> String {
 }
 
 /// A text that does not grow beyond its limit.
-struct Page {
+pub(super) struct Page {
     text: String,
     limit: usize,
     /// What was left out, and how often.
@@ -210,17 +207,39 @@ struct Page {
 const RESERVE: usize = 512;
 
 impl Page {
-    fn new(limit: usize) -> Page {
+    pub(super) fn new(limit: usize) -> Page {
         Page { text: String::new(), limit: limit.saturating_sub(RESERVE), cut: Vec::new() }
     }
 
     /// Adds what the page is not whole without; short.
-    fn must(&mut self, piece: &str) {
+    pub(super) fn must(&mut self, piece: &str) {
         self.text.push_str(piece);
     }
 
+    /// Adds the table of what changed, with a column for culprits where asked; none without rows.
+    pub(super) fn table(&mut self, rows: &[Vec<String>], culprits: bool) {
+        if rows.is_empty() {
+            return;
+        }
+        let width = COLUMNS.len() + usize::from(culprits);
+        let head = COLUMNS.iter().chain([&CULPRIT]).take(width).map(|name| name.to_string());
+        self.must(&row(&head.collect::<Vec<_>>(), width));
+        self.must(&format!("|{}\n", " --- |".repeat(width)));
+        rows.iter().for_each(|cells| self.may(&row(cells, width), "row"));
+        self.must("\n");
+    }
+
+    /// Adds `text` as it is, in a block of code of `language`, as many lines of it as fit.
+    pub(super) fn code(&mut self, language: &str, text: &str) {
+        let runs = text.split(|c| c != '`').map(str::len);
+        let fence = "`".repeat(runs.max().unwrap_or(0).max(2) + 1);
+        self.must(&format!("{fence}{language}\n"));
+        text.lines().for_each(|line| self.may(&format!("{line}\n"), "line"));
+        self.must(&format!("{fence}\n"));
+    }
+
     /// Adds `piece` if it fits; it counts as one `what`.
-    fn may(&mut self, piece: &str, what: &'static str) {
+    pub(super) fn may(&mut self, piece: &str, what: &'static str) {
         if self.text.len() + piece.len() <= self.limit {
             self.text.push_str(piece);
             return;
@@ -231,7 +250,7 @@ impl Page {
         }
     }
 
-    fn finish(mut self) -> String {
+    pub(super) fn finish(mut self) -> String {
         if !self.cut.is_empty() {
             let cut: Vec<String> = self.cut.iter().map(|(what, n)| count(*n, what)).collect();
             let _ = writeln!(

@@ -1,6 +1,7 @@
 //! Outcomes as text for people and as JSON for programs. Makes strings; prints nothing.
 
 mod bisect;
+mod bisect_markdown;
 mod devices;
 mod json;
 mod judgement;
@@ -13,7 +14,8 @@ mod standing;
 mod style;
 mod text;
 
-pub use bisect::{answer_name, bisect, bisect_json, blame, event_json, tested_line};
+pub use bisect::{answer_name, bisect, bisect_json, blame, event_json, recorded_json, tested_line};
+pub use bisect_markdown::bisect_markdown;
 pub use devices::devices;
 pub use json::{SCHEMA, json};
 pub use judgement::{

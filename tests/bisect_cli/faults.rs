@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, SystemTime};
 
 use crate::env::TestEnv;
-use crate::{RIGHT, WRONG, history, isolated};
+use crate::{DIVIDED, MULTIPLIED, RIGHT, WRONG, history, isolated};
 
 const SEARCH: [&str; 6] = ["bisect", "fixtures/tiny", "--good", "main~8", "--bad", "main"];
 
@@ -36,6 +36,60 @@ fn a_second_search_compiles_and_replays_nothing() {
     let before = made(&env);
     assert_eq!(env.replay(&SEARCH).stdout, first.stdout);
     assert_eq!(made(&env), before);
+}
+
+#[test]
+fn what_has_the_bits_of_a_commit_that_was_compared_is_not_compared_again() {
+    // From c3 on the values are rounded otherwise, from c9 on they are wrong.
+    let versions = [[DIVIDED; 3].as_slice(), &[MULTIPLIED; 6], &[WRONG; 6]].concat();
+    let (env, ids) = history(isolated(), &versions);
+    let seed = env.cached("artifacts").len();
+    let ends = ["bisect", "fixtures/tiny", "--good", "main~14", "--bad", "main", "--jobs", "1"];
+    let run = env.replay(&ends);
+    assert!(run.stdout.starts_with(&ids[9][..7]), "{}", run.text());
+    // Two ends and what divides 14 candidates, and the culprit's parent; the shadows of the good
+    // end, of the bad one, of one that is rounded otherwise and of the culprit.
+    let artifacts = env.cached("artifacts").len() - seed;
+    assert!(artifacts <= 2 + 4 + 1 + 4, "{artifacts} artifacts");
+    let judgements = env.cached("judgements").len();
+    assert_eq!(judgements, 3, "the bad end, one rounded otherwise, the culprit");
+}
+
+#[test]
+fn a_search_finds_what_a_replay_finds() {
+    // A search precompiles headers, a replay does not.
+    let (searched, _) = nine(isolated());
+    let run = searched.replay(&SEARCH);
+    assert_eq!(run.code, Some(0), "{}", run.text());
+    let (replayed, _) = nine(isolated());
+    for rev in ["main", "main~8"] {
+        let words = ["fixtures/tiny", "--rev", rev, "--format", "json"];
+        assert_eq!(searched.replay(&words).stdout, replayed.replay(&words).stdout);
+    }
+}
+
+#[test]
+fn a_full_disk_ends_a_search_without_an_answer_and_is_not_remembered() {
+    // No file may grow beyond 200 KiB: the object of the commit in the middle does.
+    let table = "static volatile char table[400000] = {1}; if (table[n] == 77) abort();";
+    let versions = [RIGHT, RIGHT, RIGHT, (RIGHT.0, table), RIGHT, WRONG, WRONG];
+    let (env, ids) = history(isolated(), &versions);
+    let words = ["bisect", "fixtures/tiny", "--good", "main~6", "--bad", "main", "--jobs", "1"];
+    let program = env!("CARGO_BIN_EXE_replay");
+    let script = format!("trap '' XFSZ; ulimit -f 200; exec {program:?} {}", words.join(" "));
+    let mut command = Command::new("bash");
+    let full = env.finish({
+        env.settle(command.args(["-c", &script]));
+        &mut command
+    });
+    assert_eq!((full.code, full.stdout.as_str()), (Some(128), ""), "{}", full.text());
+    assert!(full.stderr.contains("File too large"), "{}", full.text());
+    assert!(full.stderr.contains("hint: free disk space"), "{}", full.text());
+    let run = env.replay(&words);
+    assert_eq!(run.code, Some(0), "{}", run.text());
+    assert!(run.stdout.starts_with(&ids[5][..7]), "{}", run.text());
+    let tested = format!("{} good: identical", &ids[3][..7]);
+    assert!(run.stderr.contains(&tested), "it is no fault of the commit: {}", run.text());
 }
 
 #[test]

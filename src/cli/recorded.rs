@@ -1,0 +1,121 @@
+//! `replay bisect --good snapshot`: the recorded outcomes that commits are compared with, and the
+//! commits from which the search may take them for granted.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use ::replay::history::{Commit, History};
+use ::replay::hunt::Target;
+use ::replay::replay::Replayer;
+use ::replay::snapshot::{Snapshot, Store};
+
+use super::error::Complaint;
+use super::snapshot::shown;
+
+/// The word that stands for the accepted snapshot among good revisions.
+pub const SNAPSHOT: &str = "snapshot";
+
+/// Accepted snapshots, one for each fixture.
+pub struct Recorded {
+    /// What was recorded.
+    pub snapshots: Vec<Arc<Snapshot>>,
+    paths: Vec<PathBuf>,
+}
+
+impl Recorded {
+    /// The accepted snapshots of `targets` for the replayer's device; none may be missing or stale.
+    pub fn open(
+        targets: &[Target],
+        replayer: &Replayer,
+        folder: Option<&Path>,
+    ) -> anyhow::Result<Recorded> {
+        let mut recorded = Recorded { snapshots: Vec::new(), paths: Vec::new() };
+        let device = replayer.device_class();
+        for target in targets {
+            let fixture = &target.subject.fixture;
+            let store = Store::find(&fixture.dir, folder);
+            let store = store.unwrap_or_else(|| Store::beside(&fixture.dir));
+            let path = store.path(&device);
+            let shown = shown(&path).display().to_string();
+            let Some(file) = store.accepted(&device)? else {
+                return Err(Complaint {
+                    message: format!("there is no accepted snapshot {shown}"),
+                    hint: Some(
+                        "name a good revision, or accept a snapshot: `REPLAY_UPDATE=new replay \
+                         FIXTURE`, then `replay accept`"
+                            .to_owned(),
+                    ),
+                }
+                .into());
+            };
+            if file.snapshot.content != replayer.content(&target.subject)? {
+                return Err(Complaint {
+                    message: format!("{shown} is of another content of {}", fixture.name),
+                    hint: Some("name a good revision: a stale snapshot tells nothing".to_owned()),
+                }
+                .into());
+            }
+            recorded.snapshots.push(file.snapshot.into());
+            recorded.paths.push(path);
+        }
+        Ok(recorded)
+    }
+
+    /// Where the search begins for each bad end: the commits that last touched the snapshots, if
+    /// they lie in the history of the sources; else the first commit with sources. With a word on
+    /// why.
+    pub fn lower_ends(
+        &self,
+        history: &History,
+        targets: &[Target],
+        bad: &[Commit],
+    ) -> anyhow::Result<Vec<(Commit, String)>> {
+        let mut ends: Vec<(Commit, String)> = Vec::new();
+        let specs: Vec<_> = targets.iter().map(|target| &target.spec).collect();
+        for bad in bad {
+            for path in &self.paths {
+                let end = match self.touched(history, bad, path)? {
+                    Some(commit) => {
+                        (commit, format!("which last touched {}", shown(path).display()))
+                    }
+                    None => match history.first_with_sources(bad, &specs)? {
+                        Some(commit) => (commit, "the first with the sources".to_owned()),
+                        None => continue,
+                    },
+                };
+                if ends.iter().all(|(known, _)| known.id != end.0.id) {
+                    ends.push(end);
+                }
+            }
+        }
+        match ends.is_empty() {
+            false => Ok(ends),
+            true => Err(Complaint {
+                message: "no commit behind the bad end has the sources".to_owned(),
+                hint: Some("check `sources` and `include` of the harness".to_owned()),
+            }
+            .into()),
+        }
+    }
+
+    fn touched(
+        &self,
+        history: &History,
+        bad: &Commit,
+        path: &Path,
+    ) -> anyhow::Result<Option<Commit>> {
+        let root = history.working_tree_root().and_then(|root| root.canonicalize().ok());
+        let real = path.canonicalize()?;
+        match root.as_deref().and_then(|root| real.strip_prefix(root).ok()) {
+            Some(below) => Ok(history.last_change(bad, below)?),
+            None => Ok(None),
+        }
+    }
+
+    /// The files, as people write them.
+    pub fn names(&self) -> String {
+        let names: Vec<String> =
+            self.paths.iter().map(|path| shown(path).display().to_string()).collect();
+        names.join(", ")
+    }
+}

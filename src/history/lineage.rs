@@ -1,0 +1,75 @@
+//! Commits behind another one that a search can begin at: where a file came to be what it is, and
+//! where sources first are.
+
+use std::collections::HashSet;
+use std::path::Path;
+
+use git2::{ErrorCode, Oid};
+
+use super::{Commit, History, HistoryError, SourceSpec};
+
+impl History {
+    /// The commit that last touched the file or folder `path`, as seen from `from`: along parents
+    /// at which it is the same, the first at which it is not. None if `from` has no such path.
+    ///
+    /// # Errors
+    /// [`HistoryError::Git`] for a damaged repository.
+    pub fn last_change(&self, from: &Commit, path: &Path) -> Result<Option<Commit>, HistoryError> {
+        let Some(now) = self.entry_at(from, path)? else { return Ok(None) };
+        let mut at = from.clone();
+        'back: loop {
+            for id in self.links(at.id.0)?.parents {
+                let parent = self.commit(super::CommitId(id))?;
+                if self.entry_at(&parent, path)? == Some(now) {
+                    at = parent;
+                    continue 'back;
+                }
+            }
+            return Ok(Some(at));
+        }
+    }
+
+    fn entry_at(&self, commit: &Commit, path: &Path) -> Result<Option<Oid>, HistoryError> {
+        let failed = |source: git2::Error| HistoryError::Git {
+            doing: format!("read `{}` at {}", path.display(), commit.short),
+            source: source.into(),
+        };
+        let root = self.repo.find_tree(self.tree_of(commit.id.0)?).map_err(failed)?;
+        match root.get_path(path) {
+            Ok(entry) => Ok(Some(entry.id())),
+            Err(error) if error.code() == ErrorCode::NotFound => Ok(None),
+            Err(error) => Err(failed(error)),
+        }
+    }
+
+    /// The first commit, parents before children, behind `from` or `from` itself at which the
+    /// files of all `specs` are there; none if they never are.
+    ///
+    /// # Errors
+    /// As [`History::source_set`], and [`HistoryError::Shallow`] if the history ends early.
+    pub fn first_with_sources(
+        &self,
+        from: &Commit,
+        specs: &[&SourceSpec],
+    ) -> Result<Option<Commit>, HistoryError> {
+        let mut without = HashSet::new();
+        'forth: for node in self.commits_between(&[], std::slice::from_ref(from), false)? {
+            for spec in specs {
+                let key = self.source_key(node.id, spec)?;
+                if without.contains(&key) {
+                    continue 'forth;
+                }
+                match self.source_set(node.id, spec) {
+                    Ok(_) => {}
+                    Err(error) if error.is_revision_fault() => {
+                        without.insert(key);
+                        continue 'forth;
+                    }
+                    Err(error) => return Err(error),
+                }
+            }
+            return Ok(Some(self.commit(node.id)?));
+        }
+        Ok(None)
+    }
+}

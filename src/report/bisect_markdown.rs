@@ -1,0 +1,106 @@
+//! The answer of a search as Markdown, for a comment on a pull request: the verdict first, then what
+//! speaks for it, the diff folded.
+
+use std::fmt::Write;
+
+use super::bisect::{acquittal, bisect, sight_line};
+use super::judgement::{finding_name, launch_change};
+use super::markdown::{Page, changed_row, escape, judged_row};
+use crate::bisect::Conclusion;
+use crate::hunt::{Culprit, Report, Sight};
+use crate::judge::Verdict;
+
+/// By this a workflow finds the comment that it updates.
+const MARK: &str = "<!-- replay bisect -->";
+
+/// The report on a search in at most `limit` bytes; it says what was cut.
+pub fn bisect_markdown(report: &Report, limit: usize) -> String {
+    let mut page = Page::new(limit);
+    page.must(&format!("{MARK}\n## replay bisect: {}\n\n", headline(report)));
+    match &report.culprit {
+        Some(culprit) => convicted(&mut page, report, culprit),
+        None => {
+            let text = anstream::adapter::strip_str(&bisect(report)).to_string();
+            page.code("text", text.trim_end());
+        }
+    }
+    page.finish()
+}
+
+fn headline(report: &Report) -> String {
+    match (&report.conclusion, &report.culprit) {
+        (_, Some(culprit)) => match report.commit(culprit.commit) {
+            Some(commit) => {
+                escape(&format!("{} is the first bad commit: {}", commit.short, commit.subject))
+            }
+            None => "found".to_owned(),
+        },
+        (Conclusion::Hidden { candidates }, None) => {
+            format!("one of {} commits, hidden by untestable ones", candidates.len())
+        }
+        (Conclusion::NotMonotone { .. }, None) => "no single commit is to blame".to_owned(),
+        _ => "refused".to_owned(),
+    }
+}
+
+fn convicted(page: &mut Page, report: &Report, culprit: &Culprit) {
+    let rows: Vec<Vec<String>> = culprit.seen.sights.iter().flat_map(rows).collect();
+    page.table(&rows, false);
+    for line in lines(report, culprit) {
+        page.may(&format!("- {}\n", escape(&line)), "line");
+    }
+    if !culprit.diff.is_empty() {
+        let name = report.commit(culprit.commit).map_or("", |commit| commit.short.as_str());
+        page.must(&format!("\n<details><summary>what {name} changed</summary>\n\n"));
+        page.code("diff", &culprit.diff);
+        page.must("\n</details>\n");
+    }
+}
+
+/// The cells of a row for each output that went beyond noise.
+fn rows(sight: &Sight) -> Vec<Vec<String>> {
+    let judged = sight.judgement.iter().flat_map(|judged| {
+        let diverged = judged.outputs.iter().filter(|o| o.verdict == Verdict::Diverged);
+        diverged.map(|output| judged_row(&sight.fixture, judged, output))
+    });
+    let recorded = sight.recorded.iter().flat_map(|comparison| &comparison.changes);
+    judged.chain(recorded.map(|change| changed_row(&sight.fixture, change))).collect()
+}
+
+/// What is said below the table.
+fn lines(report: &Report, culprit: &Culprit) -> Vec<String> {
+    let mut lines = Vec::new();
+    if let Conclusion::Probable { probability, .. } = report.conclusion {
+        let percent = (100.0 * probability).min(99.99);
+        lines.push(format!(
+            "with a probability of {percent:.2} %: verdicts are not always the same"
+        ));
+    }
+    for sight in &culprit.seen.sights {
+        let outputs = sight.judgement.iter().flat_map(|judged| &judged.outputs);
+        for output in outputs.filter(|output| output.verdict == Verdict::Diverged) {
+            let mut line = format!("{}: {}", sight.fixture, output.name);
+            if let Some(finding) = output.finding {
+                let _ = write!(line, " is {}", finding_name(finding));
+            }
+            if let Some(place) = &output.place {
+                let _ = write!(line, ", {place}");
+            }
+            lines.push(line);
+        }
+        if sight.judgement.is_none() && sight.recorded.is_none() {
+            let alone = crate::hunt::Seen { sights: vec![sight.clone()] };
+            lines.push(format!("{}: {}", sight.fixture, sight_line(&alone)));
+        }
+    }
+    let changes = culprit.launches.iter();
+    lines.extend(changes.map(|change| format!("launch changed: {}", launch_change(change))));
+    let others = culprit.acquitted.iter().filter(|commit| !culprit.parents.contains(commit));
+    let parents = culprit.parents.iter().map(|commit| (commit, ", its parent,"));
+    for (commit, what) in parents.chain(others.map(|commit| (commit, ""))) {
+        if let (Some(seen), Some(commit)) = (report.seen(*commit), report.commit(*commit)) {
+            lines.push(format!("{}{what} was tested: {}", commit.short, acquittal(seen)));
+        }
+    }
+    lines
+}

@@ -1,0 +1,68 @@
+//! The answer as a comment on a pull request.
+
+use crate::env::{Run, TestEnv};
+use crate::{RIGHT, WRONG, history};
+
+fn masked(run: &Run, ids: &[String]) -> String {
+    let mut text = run.stdout.clone();
+    for (number, id) in ids.iter().enumerate() {
+        text = text.replace(&id[..7], &format!("[C{number}]"));
+    }
+    // Ids of blobs depend on the kernel's text alone, and say nothing here.
+    let lines = text.lines().filter(|line| !line.starts_with("index "));
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn a_culprit_comes_with_its_outputs_and_its_diff_folded() {
+    let (env, ids) = history(TestEnv::new(), &[RIGHT, RIGHT, WRONG, WRONG]);
+    let words = "bisect fixtures/tiny --good main~3 --bad main --jobs 1 --format markdown";
+    let run = env.replay(&words.split(' ').collect::<Vec<_>>());
+    assert_eq!(run.code, Some(0), "{}", run.text());
+    insta::assert_snapshot!(masked(&run, &ids), @r"
+    <!-- replay bisect -->
+    ## replay bisect: [C2] is the first bad commit: c2
+
+    | fixture | output | verdict | checksum | distance | beyond noise | worst element |
+    | --- | --- | --- | --- | --- | --- | --- |
+    | tiny | y | diverged | d81a6abd → 223d37a8 | rel. 0.25 | 4 of 4 | &#91;2&#93;: 6 → 7.5 |
+
+    - tiny: y is wrong, everywhere
+    - [C1], its parent, was tested: identical
+
+    <details><summary>what [C2] changed</summary>
+
+    ```diff
+    diff --git a/k.cu b/k.cu
+    --- a/k.cu
+    +++ b/k.cu
+    @@ -1,5 +1,5 @@
+     #include <stdlib.h>
+     #include <time.h>
+    -__global__ void k(const float* x, float* y) { int i = threadIdx.x; y[i] = x[i] * 2.0f; }
+    +__global__ void k(const float* x, float* y) { int i = threadIdx.x; y[i] = x[i] * 2.5f; }
+     void run(const float* x, float* y, int n) {  k<<<1, n>>>(x, y); }
+    -// 1
+    +// 2
+    ```
+
+    </details>
+    ");
+}
+
+#[test]
+fn a_refusal_is_quoted() {
+    let (env, ids) = history(TestEnv::new(), &[RIGHT, RIGHT]);
+    let words = "bisect fixtures/tiny --good main~1 --bad main --format markdown";
+    let run = env.replay(&words.split(' ').collect::<Vec<_>>());
+    assert_eq!(run.code, Some(1), "{}", run.text());
+    insta::assert_snapshot!(masked(&run, &ids), @r"
+    <!-- replay bisect -->
+    ## replay bisect: refused
+
+    ```text
+    refused: [C1] was said to be bad: identical
+    hint: on this fixture nothing is wrong there: capture inputs on which the defect shows
+    ```
+    ");
+}
