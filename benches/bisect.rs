@@ -1,6 +1,8 @@
 //! The search for a commit: reading a long history before it begins, and the search itself against
 //! `git bisect run` with a script that compiles and runs by hand.
 //!
+//! `cargo bench --bench bisect -- planning` and `-- search` measure one of the two.
+//!
 //! Prints figures and their bounds; exits with 1 if one is beyond. Histories are made anew for
 //! each run, by `git fast-import`.
 
@@ -27,9 +29,12 @@ fn main() -> Result<ExitCode> {
         [search::COMPARE, artifact, fixture, recorded] => {
             search::compare(artifact.as_ref(), fixture.as_ref(), recorded.as_ref())
         }
-        _ => {
-            let planning = planning::measure()?;
-            search::measure().map(|search| search && planning)
+        words => {
+            // `cargo bench` adds options of its own.
+            let named = |word: &str| words.iter().all(|w| w.starts_with("--") || *w == word);
+            let planning = !named("planning") || planning::measure()?;
+            let search = !named("search") || search::measure()?;
+            Ok(planning && search)
         }
     };
     Ok(if fine? { ExitCode::SUCCESS } else { ExitCode::FAILURE })
