@@ -18,5 +18,6 @@ mod cli {
     mod interruptions;
     mod json;
     mod machine;
+    mod orders;
     mod revisions;
 }

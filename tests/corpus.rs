@@ -195,7 +195,11 @@ fn replay_calls_no_benign_variant_diverged_and_no_defect_equivalent() {
         let worst = judgement.outputs.iter().filter_map(|output| output.comparison.worst);
         let ratio = worst.map(|worst| worst.ratio).fold(0.0, f64::max);
         let (verdict, effect) = (judgement.verdict, trial.effect());
-        println!("{trial}: {verdict:?}, at most {ratio:.1e} x noise, {effect:?}");
+        let orders = judgement.outputs.iter().filter_map(|output| output.order.as_ref());
+        let far = orders.map(|o| (o.value - o.other).abs() / o.rounding).fold(0.0, f64::max);
+        println!(
+            "{trial}: {verdict:?}, {ratio:.1e} x noise, {effect:?}, by order {far:.1e} x rounding"
+        );
         verdict
     });
     println!("{confusion}");

@@ -137,6 +137,13 @@ fn one(
         Status::Completed => replayer.gradcheck(&project.subject, &target.sources)?,
         _ => Vec::new(),
     };
+    // Against a trusted revision only a dependence that is new counts.
+    let orders = match (&outcome.status, &args.against) {
+        (Status::Completed, None) => {
+            replayer.orders(&project.subject, &target.sources, &outcome)?
+        }
+        _ => Vec::new(),
+    };
     let judgement = match &args.against {
         Some(trusted) => Some(super::diff::against(replayer, &project, trusted, &target)?),
         None => None,
@@ -158,6 +165,7 @@ fn one(
         revision: target.commit.map(Revision::from),
         outcome,
         gradients,
+        orders,
         judgement,
         culprit,
         snapshot,
@@ -200,7 +208,8 @@ fn code_of_entry(entry: &Entry) -> u8 {
     let judged = entry.judgement.as_ref().map_or(exit::SUCCESS, super::diff::code_of);
     let gradients = super::gradcheck::code_of(&entry.gradients);
     let snapshot = entry.snapshot.as_ref().map_or(exit::SUCCESS, super::snapshot::code_of);
-    [judged, gradients, snapshot].into_iter().fold(code_of(&entry.outcome), exit::worse)
+    let orders = if entry.orders.is_empty() { exit::SUCCESS } else { exit::FAILED };
+    [judged, gradients, orders, snapshot].into_iter().fold(code_of(&entry.outcome), exit::worse)
 }
 
 /// The exit code that an outcome alone stands for.

@@ -4,6 +4,7 @@
 use rayon::prelude::*;
 
 use super::Nondeterminism;
+use super::order::OrderDependence;
 use crate::compile::{Artifact, CompileError, DeviceModule};
 use crate::frontend::Precision;
 use crate::history::SourceSet;
@@ -12,21 +13,29 @@ use crate::runtime::cpu::Rounding;
 use crate::summary::POISON_A;
 use crate::tensor::TensorView;
 use crate::verdict::compare::compare;
-use crate::verdict::noise::{Noise, NoiseAccumulator, NoiseRef, NoiseSummary};
+use crate::verdict::noise::{Moved, Noise, NoiseAccumulator, NoiseRef, NoiseSummary, Spread};
 use crate::worker::{Ending, Run};
 
 /// The orders, besides that of the indices, in which blocks and threads are replayed.
-const ORDERS: [u64; 3] = [0x5eed_0001, 0x5eed_0002, 0x5eed_0003];
+pub(super) const ORDERS: [u64; 3] = [0x5eed_0001, 0x5eed_0002, 0x5eed_0003];
 
-/// Child processes of one revision that run at a time.
+/// Child processes of one revision that run at a time, where their outputs are small.
 const AT_ONCE: usize = 4;
+/// Outputs of that many bytes, of all of them together, are held at a time.
+const BYTES_AT_ONCE: usize = 128 << 20;
 
 /// The replays that noise is measured by.
-fn noise_modes() -> Vec<Mode> {
+fn noise_modes() -> Vec<(Moved, Mode)> {
     let rounded = [Rounding::Down, Rounding::Up, Rounding::TowardZero]
-        .map(|rounding| Mode { rounding, ..Mode::plain(POISON_A) });
-    let ordered = ORDERS.map(|order| Mode { order, ..Mode::plain(POISON_A) });
+        .map(|rounding| (Moved::Rounding, Mode { rounding, ..Mode::plain(POISON_A) }));
+    let ordered = ORDERS.map(|order| (Moved::Order, Mode { order, ..Mode::plain(POISON_A) }));
     rounded.into_iter().chain(ordered).collect()
+}
+
+/// How many replays run at a time whose outputs are like those of `run`.
+fn at_once(run: &Run) -> usize {
+    let bytes: usize = run.outputs().map(|(_, view)| view.bytes.len()).sum();
+    (BYTES_AT_ONCE / bytes.max(1)).clamp(1, AT_ONCE)
 }
 
 /// One revision on one fixture.
@@ -36,6 +45,8 @@ pub struct Side {
     /// By output.
     pub noise: Vec<(String, Noise)>,
     nondeterminism: Vec<(String, Nondeterminism)>,
+    /// The outputs that depend on the order of blocks and threads.
+    pub ordered: Vec<OrderDependence>,
     shadow: Option<Run>,
     /// Why there is no shadow.
     pub without_shadow: Option<String>,
@@ -43,8 +54,8 @@ pub struct Side {
 
 impl Side {
     /// The noise of output `name`, per element.
-    pub fn noise_of(&self, name: &str) -> Option<&[f64]> {
-        self.noise.iter().find(|(of, _)| of == name).map(|(_, noise)| noise.per_element.as_slice())
+    pub fn noise_of(&self, name: &str) -> Option<&Spread> {
+        self.noise.iter().find(|(of, _)| of == name).map(|(_, noise)| &noise.per_element)
     }
 
     /// The noise of output `name` in short.
@@ -57,6 +68,11 @@ impl Side {
     pub fn nondeterminism_of(&self, name: &str) -> Option<Nondeterminism> {
         let found = self.nondeterminism.iter().find(|(of, _)| of == name);
         found.map(|(_, found)| found.clone())
+    }
+
+    /// How output `name` depends on the order of blocks and threads.
+    pub fn ordered_of(&self, name: &str) -> Option<OrderDependence> {
+        self.ordered.iter().find(|found| found.output == name).cloned()
     }
 
     /// The float64 shadow of output `name`.
@@ -116,6 +132,9 @@ impl Replayer {
             .map(|(output, view)| (output.name.clone(), NoiseAccumulator::new(&view)))
             .collect();
         let again = run(&Mode::plain(POISON_A))?;
+        let nondeterminism = differences(&base, &again);
+        // A GPU's repetition is noise; the CPU's is the same, or worth a finding.
+        let again = artifact.module.is_some().then_some(again);
         let on_cpu = match artifact.module {
             Some(_) => {
                 let artifact = artifact.without_module();
@@ -125,24 +144,31 @@ impl Replayer {
         };
         let centre = on_cpu.as_ref().unwrap_or(&base);
         // A few at a time: the outputs of each stay in memory until they are counted.
-        for modes in noise_modes().chunks(AT_ONCE) {
-            let replays: Vec<Run> = modes.par_iter().map(run).collect::<Result<_, _>>()?;
-            let pairs = replays.iter().map(|replay| (centre, replay));
-            for (centre, replay) in pairs.chain(on_cpu.as_ref().map(|_| (&base, &again))) {
-                accumulate(&mut accumulators, centre, replay);
+        for modes in noise_modes().chunks(at_once(&base)) {
+            let replays: Vec<Run> =
+                modes.par_iter().map(|(_, mode)| run(mode)).collect::<Result<_, _>>()?;
+            for ((moved, _), replay) in modes.iter().zip(&replays) {
+                accumulate(&mut accumulators, centre, replay, *moved);
             }
         }
         let factor = artifact.module.as_ref().map_or(1.0, DeviceModule::math_ulps);
-        let noise = accumulators
-            .into_iter()
-            .filter_map(|(name, accumulator)| {
-                let noise = accumulator.finish(&base.output(&name)?);
-                let noise = noise.expect("the accumulator was made for this output");
-                Some((name, noise.scaled(factor)))
-            })
-            .collect();
-        let nondeterminism = differences(&base, &again);
-        Ok(Side { run: base, noise, nondeterminism, shadow: None, without_shadow: None })
+        let (mut noise, mut ordered) = (Vec::new(), Vec::new());
+        let found = self.ordered(subject, &artifact, centre, &accumulators)?;
+        if let Some(again) = &again {
+            accumulate(&mut accumulators, &base, again, Moved::Order);
+        }
+        for (name, accumulator) in accumulators {
+            let Some(view) = base.output(&name) else { continue };
+            let found = found.iter().find(|(_, found)| found.output == name);
+            let finished = accumulator.finish(&view, found.map(|(elements, _)| elements));
+            let finished = finished.expect("the accumulator was made for this output");
+            noise.push((name, finished.scaled(factor)));
+            ordered.extend(found.map(|(_, found)| found.clone()));
+        }
+        let (shadow, without_shadow) = (None, None);
+        let side = Side { run: base, noise, nondeterminism, ordered, shadow, without_shadow };
+        self.keep_noise(subject, &artifact, &side)?;
+        Ok(side)
     }
 
     /// The shadow's run, or why there is none.
@@ -183,13 +209,18 @@ impl Replayer {
 }
 
 /// Adds how far each output of `replay` lies off that of `centre`.
-fn accumulate(accumulators: &mut [(String, NoiseAccumulator)], centre: &Run, replay: &Run) {
+pub(super) fn accumulate(
+    accumulators: &mut [(String, NoiseAccumulator)],
+    centre: &Run,
+    replay: &Run,
+    moved: Moved,
+) {
     if replay.ending != Ending::Completed {
         return;
     }
     for (name, accumulator) in accumulators {
         if let (Some(base), Some(view)) = (centre.output(name), replay.output(name)) {
-            accumulator.add(&base, &view).expect("two runs of one variant");
+            accumulator.add(&base, &view, moved).expect("two runs of one variant");
         }
     }
 }

@@ -7,6 +7,7 @@
 mod evidence;
 mod gradcheck;
 mod launches;
+mod order;
 mod trusted;
 
 use std::borrow::Cow;
@@ -22,7 +23,7 @@ use crate::replay::{Failure, Outcome, ReplayError, Replayer, Status, Subject};
 use crate::tensor::{DType, Dim, TensorView};
 use crate::verdict::compare::{Agreement, Comparison, beyond_noise, compare};
 use crate::verdict::constants::{ERROR_RATIO, NARROW_ROUNDING};
-use crate::verdict::noise::{NoiseRef, NoiseSummary};
+use crate::verdict::noise::{NoiseRef, NoiseSummary, Spread};
 use crate::verdict::oracle::{
     Accuracy, Evidence, Finding, ShadowChange, against_oracle, finding, shadow_change,
 };
@@ -32,6 +33,7 @@ use crate::verdict::zeros::zero_slices;
 use self::evidence::Side;
 pub use self::gradcheck::{GradientCheck, GradientVerdict};
 pub use self::launches::{LaunchChange, changes as launch_changes};
+pub use self::order::OrderDependence;
 pub(crate) use self::trusted::TrustedSides;
 
 /// The verdict on one revision, or on one against another; ordered from best to worst.
@@ -102,6 +104,8 @@ pub struct OutputJudgement {
     pub map: Option<String>,
     /// How two identical replays of the other side differ, if they do.
     pub nondeterminism: Option<Nondeterminism>,
+    /// How the other side depends on the order of blocks and threads, if it does.
+    pub order: Option<OrderDependence>,
 }
 
 /// Two identical replays of one revision that differ.
@@ -121,7 +125,12 @@ pub struct OutputNoise {
     pub name: String,
     /// What was measured.
     pub noise: NoiseSummary,
+    /// How it depends on the order of blocks and threads, if it does.
+    pub order: Option<OrderDependence>,
 }
+
+/// What the noise of one revision is remembered as.
+const NOISE: &str = "noise and orders";
 
 impl Replayer {
     /// Judges `got` by `base`, which is trusted.
@@ -141,7 +150,8 @@ impl Replayer {
         else {
             return Ok(Judgement::of_outcomes(base_outcome, got_outcome));
         };
-        let key = self.judgement_key("judge", subject, &[&base_artifact, &got_artifact])?;
+        let key =
+            self.judgement_key("judged with orders", subject, &[&base_artifact, &got_artifact])?;
         self.remember(&key, || {
             let judgement = Judgement::of_outcomes(base_outcome, got_outcome);
             // Without outputs on both sides there is nothing to compare.
@@ -164,18 +174,19 @@ impl Replayer {
         sources: &SourceSet,
     ) -> Result<Vec<OutputNoise>, ReplayError> {
         let Some(artifact) = self.artifact(subject, sources)? else { return Ok(Vec::new()) };
-        let key = self.judgement_key("noise", subject, &[&artifact])?;
-        self.remember(&key, || {
-            let side = self.native_side(subject, artifact)?;
-            Ok(side
-                .noise
-                .iter()
-                .map(|(name, noise)| OutputNoise {
-                    name: name.clone(),
-                    noise: noise.summary.clone(),
-                })
-                .collect())
-        })
+        let key = self.judgement_key(NOISE, subject, &[&artifact])?;
+        self.remember(&key, || Ok(self.native_side(subject, artifact)?.noises()))
+    }
+
+    /// Remembers the noise of `side`, whatever it was measured for.
+    fn keep_noise(
+        &self,
+        subject: &Subject,
+        artifact: &Artifact,
+        side: &Side,
+    ) -> Result<(), ReplayError> {
+        let key = self.judgement_key(NOISE, subject, &[artifact])?;
+        self.write_judgement(&key, &side.noises())
     }
 
     /// What `make` gives, from the cache if it was made before.
@@ -191,9 +202,18 @@ impl Replayer {
             return Ok(found);
         }
         let made = make()?;
-        let text = serde_json::to_vec(&made).expect("judgements are plain data");
-        self.cache().write(Kind::Judgement, key, &text)?;
+        self.write_judgement(key, &made)?;
         Ok(made)
+    }
+
+    fn has_judgement(&self, key: &str) -> bool {
+        !self.settings().fresh && self.cache().read(Kind::Judgement, key).is_some()
+    }
+
+    fn write_judgement(&self, key: &str, made: &impl Serialize) -> Result<(), ReplayError> {
+        let text = serde_json::to_vec(made).expect("judgements are plain data");
+        self.cache().write(Kind::Judgement, key, &text)?;
+        Ok(())
     }
 
     fn judgement_key(
@@ -291,6 +311,10 @@ impl Pair<'_> {
             Agreement::Equivalent => Verdict::Equivalent,
             Agreement::Diverged => Verdict::Diverged,
         };
+        let order = self.got.ordered_of(name);
+        // What both sides depend on is no change.
+        let new_order = order.is_some() && self.base.ordered_of(name).is_none();
+        let verdict = if new_order { Verdict::Diverged } else { verdict };
         let mut judged = OutputJudgement {
             name: name.to_owned(),
             dtype: self.base_view.dtype,
@@ -307,15 +331,18 @@ impl Pair<'_> {
             zero_slices: Vec::new(),
             map: None,
             nondeterminism: self.got.nondeterminism_of(name),
+            order,
             base_noise,
         };
         if let Some(truth) = truth {
-            judged.finding = Some(truth.finding(&judged.base_noise));
+            // Within noise the order alone convicts: that it is as accurate as before says nothing.
+            let order_alone = new_order && agreement != Agreement::Diverged && !imprecise;
+            judged.finding = (!order_alone).then(|| truth.finding(&judged.base_noise));
             judged.base_accuracy = Some(truth.base);
             judged.got_accuracy = Some(truth.got);
             judged.shadow = truth.shadow;
         }
-        if verdict == Verdict::Diverged {
+        if agreement == Agreement::Diverged || imprecise {
             // What is only imprecise lies within the noise of both sides, not of the trusted one.
             let noise = if imprecise { NoiseRef { got: None, ..noise } } else { noise };
             self.find_place(&mut judged, &noise);
@@ -352,7 +379,7 @@ impl Pair<'_> {
             }
             _ => self.base.shadow_of(name)?,
         };
-        let against = |view: &TensorView, own: Option<&[f64]>| {
+        let against = |view: &TensorView, own: Option<&Spread>| {
             against_oracle(view, &oracle, &NoiseRef { base: own, got: None }).ok()
         };
         Some(Truth {

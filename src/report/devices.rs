@@ -50,5 +50,6 @@ fn is_wrong(entry: &Entry) -> bool {
     let judged = entry.judgement.as_ref().map(|judgement| judgement.verdict);
     !matches!(entry.outcome.status, Status::Completed)
         || judged.is_some_and(|verdict| verdict >= Verdict::Diverged)
+        || !entry.orders.is_empty()
         || entry.gradients.iter().any(|check| check.verdict >= GradientVerdict::Imprecise)
 }

@@ -7,7 +7,8 @@ use super::judgement::verdict_name;
 use super::text::failure;
 use super::{Blame, Entry, Refused, Revision, SnapshotCheck};
 use crate::judge::{
-    GradientCheck, GradientVerdict, Judgement, LaunchChange, OutputJudgement, Verdict,
+    GradientCheck, GradientVerdict, Judgement, LaunchChange, OrderDependence, OutputJudgement,
+    Verdict,
 };
 use crate::replay::{Failure, Outcome, OutputRecord, Status};
 use crate::runtime::report::LaunchRecord;
@@ -38,6 +39,7 @@ struct Replay<'a> {
     launch_count: u64,
     outputs: Vec<Output<'a>>,
     gradients: &'a [GradientCheck],
+    orders: &'a [OrderDependence],
     against: Option<Against<'a>>,
     culprit: Option<&'a Blame>,
     snapshot: Option<&'a SnapshotCheck>,
@@ -110,6 +112,7 @@ fn replay(entry: &Entry) -> Replay<'_> {
         launch_count: entry.outcome.launch_count,
         outputs: entry.outcome.outputs.iter().map(output).collect(),
         gradients: &entry.gradients,
+        orders: &entry.orders,
         against: entry.judgement.as_ref().map(against),
         culprit: entry.culprit.as_ref(),
         snapshot: entry.snapshot.as_ref(),
@@ -124,6 +127,7 @@ fn verdict(entry: &Entry) -> &'static str {
     match (&entry.judgement, &entry.outcome.status) {
         (Some(judgement), _) => verdict_name(judgement.verdict),
         (None, Status::Completed) if entry.gradients.iter().any(mismatch) => "diverged",
+        (None, Status::Completed) if !entry.orders.is_empty() => "diverged",
         (None, Status::Completed) => snapshot.map_or("completed", |check| check.verdict_name()),
         (None, Status::Failed(_)) => "failed",
         (None, Status::Untestable { .. }) => "untestable",

@@ -8,7 +8,8 @@ use super::numbers::{count, short};
 use super::style::{BOLD, DIM, GREEN, RED, YELLOW};
 use super::text::{failure, launch_shape};
 use crate::judge::{
-    GradientCheck, GradientVerdict, Judgement, LaunchChange, OutputJudgement, Verdict,
+    GradientCheck, GradientVerdict, Judgement, LaunchChange, OrderDependence, OutputJudgement,
+    Verdict,
 };
 use crate::replay::Status;
 use crate::runtime::report::LaunchRecord;
@@ -103,6 +104,7 @@ pub fn output_lines(output: &OutputJudgement) -> Vec<String> {
     let mut lines =
         vec![format!("{style}{}{style:#}{}", verdict_name(output.verdict), meaning(output))];
     if output.verdict == Verdict::Identical {
+        lines.extend(output.order.iter().flat_map(order_lines));
         lines.extend(nondeterminism(output));
         return lines;
     }
@@ -133,7 +135,7 @@ pub fn output_lines(output: &OutputJudgement) -> Vec<String> {
     }
     if output.verdict == Verdict::Diverged {
         lines.extend(output.zero_slices.iter().map(|slice| format!("{slice} all zero")));
-        lines.extend(output.place.as_ref().map(|place| format!("at {place}")));
+        lines.extend(output.place.as_ref().map(|place| at(place)));
         let map = output.map.iter().flat_map(|map| map.lines());
         lines.extend(map.map(|line| format!("{DIM}|{line}|{DIM:#}")));
     }
@@ -151,6 +153,7 @@ pub fn output_lines(output: &OutputJudgement) -> Vec<String> {
             }
         ));
     }
+    lines.extend(output.order.iter().flat_map(order_lines));
     lines.extend(nondeterminism(output));
     lines
 }
@@ -181,6 +184,9 @@ fn meaning(output: &OutputJudgement) -> String {
         }
         (Verdict::Diverged, Some(Finding::AsAccurate)) => {
             ": as far from the oracle as before".to_owned()
+        }
+        (Verdict::Diverged, None) if output.order.is_some() && output.comparison.beyond == 0 => {
+            ": in the order of the indices it agrees, in others it does not".to_owned()
         }
         (Verdict::Equivalent, _) => {
             let ratio = output.comparison.worst.map_or(0.0, |worst| worst.ratio);
@@ -223,10 +229,54 @@ fn of_outputs(outputs: &[OutputJudgement], verdict: Verdict) -> String {
             (Verdict::Diverged, Some(finding)) => {
                 format!("{} ({})", output.name, finding_name(finding))
             }
+            (Verdict::Diverged, None) if output.order.is_some() => {
+                format!("{} {ORDER}", output.name)
+            }
             _ => output.name.clone(),
         })
         .collect();
     such.join(", ")
+}
+
+/// `at vocab 3`, or `everywhere`.
+pub(super) fn at(place: &str) -> String {
+    if place == "everywhere" { place.to_owned() } else { format!("at {place}") }
+}
+
+/// What every report on such an output begins with.
+pub(super) const ORDER: &str = "depends on the order of blocks and threads";
+
+/// What was found about an output that depends on the order of blocks and threads.
+pub fn order_lines(found: &OrderDependence) -> [String; 2] {
+    let place = found.place.as_ref().map_or(String::new(), |place| format!(", {}", at(place)));
+    [
+        format!("{RED}{ORDER}{RED:#}: a race or a missing barrier"),
+        format!(
+            "{} of {} elements{place}; {:?}: {} -> {} in another order, rounding moves it by {}",
+            found.elements,
+            found.count,
+            found.index,
+            short(found.value, 9),
+            short(found.other, 9),
+            short(found.rounding, 2),
+        ),
+    ]
+}
+
+/// Two lines for each output that depends on the order of blocks and threads.
+pub(super) fn orders(found: &[OrderDependence]) -> String {
+    let mut out = String::new();
+    if found.is_empty() {
+        return out;
+    }
+    let _ = writeln!(out, "\n{BOLD}orders{BOLD:#}");
+    let width = found.iter().map(|found| found.output.len()).max().unwrap_or(0);
+    for found in found {
+        let [what, where_] = order_lines(found);
+        let _ = writeln!(out, "  {BOLD}{:width$}{BOLD:#}  {what}", found.output);
+        let _ = writeln!(out, "  {:width$}  {where_}", "");
+    }
+    out
 }
 
 /// One line for each gradient that was held against its loss.

@@ -300,6 +300,7 @@ mod tests {
             revision: None,
             outcome,
             gradients: Vec::new(),
+            orders: Vec::new(),
             judgement: None,
             culprit: None,
             snapshot: Some(SnapshotCheck { path, comparison, written: None }),

@@ -19,8 +19,8 @@ pub use bisect_markdown::bisect_markdown;
 pub use devices::devices;
 pub use json::{SCHEMA, json};
 pub use judgement::{
-    finding_name, gradient, gradients, judgement, launch_change, output_lines, verdict_line,
-    verdict_name, verdict_style,
+    finding_name, gradient, gradients, judgement, launch_change, order_lines, output_lines,
+    verdict_line, verdict_name, verdict_style,
 };
 pub use junit::junit;
 pub use log::{log, log_json};
@@ -31,7 +31,7 @@ pub use standing::Standing;
 pub use text::{failure, heading, launch_shape, text};
 
 use crate::history::Commit;
-use crate::judge::{GradientCheck, Judgement};
+use crate::judge::{GradientCheck, Judgement, OrderDependence};
 use crate::replay::Outcome;
 
 /// A commit, as reports name it.
@@ -56,6 +56,8 @@ pub struct Entry {
     pub outcome: Outcome,
     /// Gradients that were held against their loss.
     pub gradients: Vec<GradientCheck>,
+    /// Outputs that depend on the order of blocks and threads.
+    pub orders: Vec<OrderDependence>,
     /// The comparison with a trusted revision, if one was asked for.
     pub judgement: Option<Judgement>,
     /// The commit that made the difference to the trusted revision, if it was asked for.

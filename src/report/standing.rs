@@ -1,7 +1,7 @@
 //! How one replay stands, all things considered: what reports for servers are ordered by.
 
 use super::Entry;
-use super::judgement::verdict_line;
+use super::judgement::{at, verdict_line};
 use super::text::failure;
 use crate::judge::{GradientVerdict, Verdict};
 use crate::replay::Status;
@@ -65,7 +65,8 @@ impl Standing {
             GradientVerdict::Matches | GradientVerdict::Unknown => Standing::Unchanged,
             GradientVerdict::Imprecise | GradientVerdict::Mismatch => Standing::Diverged,
         });
-        let all = [own].into_iter().chain(judged).chain(compared).chain(gradients);
+        let ordered = (!entry.orders.is_empty()).then_some(Standing::Diverged);
+        let all = [own].into_iter().chain(judged).chain(compared).chain(gradients).chain(ordered);
         all.max().unwrap_or(own)
     }
 }
@@ -86,15 +87,16 @@ pub fn reasons(entry: &Entry) -> Vec<String> {
             reasons.push(format!("{} {}", check.output, plain(&super::gradient(check))));
         }
     }
+    for found in &entry.orders {
+        let [what, place] = super::order_lines(found);
+        reasons.push(format!("{} {}: {place}", found.output, plain(&what)));
+    }
     if let Some(judged) = &entry.judgement
         && judged.verdict != Verdict::Identical
     {
         reasons.push(plain(&verdict_line(judged)));
         let places = judged.outputs.iter().filter_map(|output| {
-            output.place.as_ref().map(|place| match place.as_str() {
-                "everywhere" => format!("{} everywhere", output.name),
-                place => format!("{} at {place}", output.name),
-            })
+            output.place.as_ref().map(|place| format!("{} {}", output.name, at(place)))
         });
         reasons.extend(places);
     }

@@ -2,11 +2,11 @@
 
 use std::fmt::Write;
 
-use super::judgement::{gradients, judgement, verdict_line};
+use super::judgement::{ORDER, gradients, judgement, orders, verdict_line};
 use super::numbers::{self, count, dims, none_hoped, short};
 use super::style::{BOLD, COMMIT, DIM, GREEN, RED, YELLOW};
 use super::{Entry, Revision};
-use crate::judge::{GradientCheck, GradientVerdict};
+use crate::judge::GradientVerdict;
 use crate::replay::{Failure, Outcome, OutputRecord, Status};
 use crate::runtime::report::{Fault, LaunchRecord};
 use crate::sanitizer::Finding;
@@ -19,6 +19,7 @@ pub fn text(entry: &Entry) -> String {
     launches(&mut out, outcome);
     outputs(&mut out, outcome);
     out.push_str(&gradients(&entry.gradients));
+    out.push_str(&orders(&entry.orders));
     printed(&mut out, outcome);
     if let Some(check) = &entry.snapshot {
         out.push_str(&check.text());
@@ -35,7 +36,7 @@ pub fn text(entry: &Entry) -> String {
         (None, Some(check)) => {
             let _ = writeln!(out, "\n{}", check.styled_sentence());
         }
-        (None, None) => verdict(&mut out, outcome, &entry.gradients),
+        (None, None) => verdict(&mut out, entry),
     }
     out
 }
@@ -145,7 +146,8 @@ fn printed(out: &mut String, outcome: &Outcome) {
     }
 }
 
-fn verdict(out: &mut String, outcome: &Outcome, gradients: &[GradientCheck]) {
+fn verdict(out: &mut String, entry: &Entry) {
+    let Entry { outcome, gradients, orders, .. } = entry;
     out.push('\n');
     let wrong = gradients.iter().max_by_key(|check| check.verdict);
     let wrong = wrong.filter(|check| check.verdict >= GradientVerdict::Imprecise);
@@ -161,6 +163,9 @@ fn verdict(out: &mut String, outcome: &Outcome, gradients: &[GradientCheck]) {
                     _ => "is less precise than its noise allows",
                 }
             )
+        }
+        Status::Completed if !orders.is_empty() => {
+            writeln!(out, "{RED}diverged{RED:#}: {} {ORDER}", orders[0].output)
         }
         Status::Completed => writeln!(
             out,

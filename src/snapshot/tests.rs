@@ -55,7 +55,7 @@ fn moved(part: f32) -> Vec<f32> {
 
 fn noise(relative_l2: f64) -> Vec<OutputNoise> {
     let noise = NoiseSummary { relative_l2, ..NoiseSummary::default() };
-    vec![OutputNoise { name: "grad".to_owned(), noise }]
+    vec![OutputNoise { name: "grad".to_owned(), noise, order: None }]
 }
 
 fn content() -> String {

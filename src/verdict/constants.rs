@@ -12,6 +12,12 @@ pub const NOISE_FACTOR: f64 = 8.0;
 /// the others: rounding moves all replays alike, a tie that falls the other way moves a few.
 pub const FLIP_FACTOR: f64 = 1024.0;
 
+/// An element depends on the order of blocks and threads when another order moves it by more than
+/// this many times what rounding moves it by, in that order and in the order of the indices. Sums
+/// that are taken in another order move by what rounding does: no benign variant of the corpus
+/// reaches 4 times that. A race moves by the size of what is lost: 200 times and more.
+pub const ORDER_FACTOR: f64 = 64.0;
+
 /// Replays below which nothing is said about flips.
 pub const FLIP_REPLAYS: u32 = 4;
 

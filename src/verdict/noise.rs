@@ -3,7 +3,8 @@
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use super::constants::{FLIP_FACTOR, FLIP_REPLAYS, LEAST_ROW, ROW_SHARE};
+use super::bitmap::Bitmap;
+use super::constants::{FLIP_FACTOR, FLIP_REPLAYS, LEAST_ROW, ORDER_FACTOR, ROW_SHARE};
 use super::measure::{Squares, distance, ulp};
 use super::{CompareError, check_shapes};
 use crate::summary::float;
@@ -12,15 +13,140 @@ use crate::tensor::{DType, TensorView};
 /// Indices that are listed of flips and of unstable elements.
 const LISTED: usize = 8;
 
+/// A number for each element of a tensor, 0 or more or infinite: in float32, unless it is of a
+/// float64 tensor, whose deviations float32 cannot hold.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Spread {
+    /// Of tensors in float32 or narrower.
+    Single(Vec<f32>),
+    /// Of tensors in float64.
+    Double(Vec<f64>),
+}
+
+impl Spread {
+    /// The number of elements.
+    pub fn len(&self) -> usize {
+        match self {
+            Spread::Single(spread) => spread.len(),
+            Spread::Double(spread) => spread.len(),
+        }
+    }
+
+    /// Whether there are no elements.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The number of element `index`.
+    ///
+    /// # Panics
+    /// If `index` is not below [`Spread::len`].
+    pub fn at(&self, index: usize) -> f64 {
+        match self {
+            Spread::Single(spread) => spread[index].get(),
+            Spread::Double(spread) => spread[index],
+        }
+    }
+}
+
+/// What a replay did otherwise than the one it is compared with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Moved {
+    /// The direction of rounding.
+    Rounding,
+    /// The order of blocks and threads.
+    Order,
+}
+
 /// Collects deviations from a base output, one replay after the other.
 ///
-/// It holds 24 bytes an element. Elements do not depend on each other, so for tensors too large for
-/// that every block of elements can have an accumulator of its own, compared block by block.
+/// It holds 16 bytes an element, 32 of a float64 tensor.
 #[derive(Clone, Debug)]
 pub struct NoiseAccumulator {
-    /// Per element, the three largest deviations, the largest first.
-    deviations: Vec<[f64; 3]>,
+    deviations: Deviations,
     replays: u32,
+}
+
+#[derive(Clone, Debug)]
+enum Deviations {
+    Single(Vec<Deviation<f32>>),
+    Double(Vec<Deviation<f64>>),
+}
+
+/// The largest deviations of one element.
+#[derive(Clone, Copy, Debug, Default)]
+struct Deviation<T> {
+    /// By another direction of rounding.
+    rounding: T,
+    /// In another order.
+    order: T,
+    /// The second and third largest of all.
+    second: T,
+    third: T,
+}
+
+/// A float that deviations are kept in.
+trait Cell: Copy + Default + Send + Sync {
+    fn of(deviation: f64) -> Self;
+    fn get(self) -> f64;
+}
+
+impl Cell for f32 {
+    /// The difference of two finite numbers is kept finite.
+    fn of(deviation: f64) -> f32 {
+        if deviation.is_finite() {
+            deviation.min(f64::from(f32::MAX)) as f32
+        } else {
+            f32::INFINITY
+        }
+    }
+
+    fn get(self) -> f64 {
+        f64::from(self)
+    }
+}
+
+impl Cell for f64 {
+    fn of(deviation: f64) -> f64 {
+        deviation
+    }
+
+    fn get(self) -> f64 {
+        self
+    }
+}
+
+impl<T: Cell> Deviation<T> {
+    fn first(&self) -> f64 {
+        self.rounding.get().max(self.order.get())
+    }
+
+    fn add(&mut self, deviation: f64, moved: Moved) {
+        let (new, first) = (T::of(deviation), T::of(self.first()));
+        if new.get() > first.get() {
+            (self.second, self.third) = (first, self.second);
+        } else if new.get() > self.second.get() {
+            (self.second, self.third) = (new, self.second);
+        } else if new.get() > self.third.get() {
+            self.third = new;
+        }
+        let largest = match moved {
+            Moved::Rounding => &mut self.rounding,
+            Moved::Order => &mut self.order,
+        };
+        if new.get() > largest.get() {
+            *largest = new;
+        }
+    }
+}
+
+/// Elements that move with the order of blocks and threads by far more than rounding explains.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Ordered {
+    /// The elements.
+    pub elements: Bitmap,
+    /// How far rounding alone moves each element of the output.
+    pub rounding: Spread,
 }
 
 /// The noise of one output at one revision.
@@ -29,7 +155,7 @@ pub struct Noise {
     /// Per element the largest deviation of any replay, at least one unit in the last place of
     /// the output's dtype (0 for integers) and a share of the median of its row; infinite where a
     /// replay is non-finite and another not.
-    pub per_element: Vec<f64>,
+    pub per_element: Spread,
     /// What is told of it.
     pub summary: NoiseSummary,
 }
@@ -56,7 +182,10 @@ impl Noise {
     /// The noise of a machine whose operations err up to `factor` times as far as those of the
     /// machine that was measured: to first order errors add up linearly.
     pub fn scaled(mut self, factor: f64) -> Noise {
-        self.per_element.iter_mut().for_each(|noise| *noise *= factor);
+        match &mut self.per_element {
+            Spread::Single(spread) => spread.iter_mut().for_each(|noise| *noise *= factor as f32),
+            Spread::Double(spread) => spread.iter_mut().for_each(|noise| *noise *= factor),
+        }
         self.summary.relative_l2 *= factor;
         self
     }
@@ -65,81 +194,178 @@ impl Noise {
 impl NoiseAccumulator {
     /// An accumulator for the replays of `base`.
     pub fn new(base: &TensorView) -> NoiseAccumulator {
-        NoiseAccumulator { deviations: vec![[0.0; 3]; base.len()], replays: 0 }
+        let deviations = match base.dtype {
+            DType::F64 => Deviations::Double(vec![Deviation::default(); base.len()]),
+            _ => Deviations::Single(vec![Deviation::default(); base.len()]),
+        };
+        NoiseAccumulator { deviations, replays: 0 }
     }
 
-    /// Takes the output of another replay of the same inputs.
+    /// Takes the output of another replay of the same inputs, which differed from `base` in what
+    /// `moved` says.
     ///
     /// # Errors
     /// [`CompareError::Shape`] if dtype or shape differ from the base's.
-    pub fn add(&mut self, base: &TensorView, replay: &TensorView) -> Result<(), CompareError> {
+    pub fn add(
+        &mut self,
+        base: &TensorView,
+        replay: &TensorView,
+        moved: Moved,
+    ) -> Result<(), CompareError> {
         check_shapes(base, replay, true)?;
         self.check_len(base)?;
-        self.deviations.par_iter_mut().with_min_len(4096).enumerate().for_each(|(i, top)| {
-            let new = distance(base.get_f64(i), replay.get_f64(i));
-            *top = match new {
-                _ if new > top[0] => [new, top[0], top[1]],
-                _ if new > top[1] => [top[0], new, top[1]],
-                _ if new > top[2] => [top[0], top[1], new],
-                _ => *top,
-            };
-        });
+        match &mut self.deviations {
+            Deviations::Single(all) => add_all(all, base, replay, moved),
+            Deviations::Double(all) => add_all(all, base, replay, moved),
+        }
         self.replays += 1;
         Ok(())
     }
 
-    /// The noise that the replays showed.
+    /// How far rounding alone moves each element: at least one unit in the last place, and a share
+    /// of the median of its row.
     ///
     /// # Errors
     /// [`CompareError::Noise`] if `base` has another number of elements than before.
-    pub fn finish(self, base: &TensorView) -> Result<Noise, CompareError> {
+    pub fn rounding(&self, base: &TensorView) -> Result<Spread, CompareError> {
         self.check_len(base)?;
-        let mut summary = NoiseSummary { replays: self.replays, ..NoiseSummary::default() };
-        let (mut noise_squares, mut base_squares) = (Squares::default(), Squares::default());
-        let mut per_element = Vec::with_capacity(self.deviations.len());
-        for (i, [first, _, third]) in self.deviations.into_iter().enumerate() {
-            let value = base.get_f64(i);
-            let floor = ulp(base.dtype, value);
-            let noise = first.max(floor);
-            if first.is_infinite() {
-                count(&mut summary.unstable, &mut summary.first_unstable, i);
-            } else {
-                let jumps = first > FLIP_FACTOR * third.max(floor);
-                if base.dtype.is_float() && self.replays >= FLIP_REPLAYS && jumps {
-                    count(&mut summary.flips, &mut summary.first_flips, i);
-                }
-                if value.is_finite() {
-                    noise_squares.add(noise);
-                    base_squares.add(value);
-                }
+        Ok(match &self.deviations {
+            Deviations::Single(all) => Spread::Single(floored(all, base, |d| d.rounding.get())),
+            Deviations::Double(all) => Spread::Double(floored(all, base, |d| d.rounding.get())),
+        })
+    }
+
+    /// The elements that another order moves by more than [`ORDER_FACTOR`] times what rounding
+    /// does; none of integers, in which rounding is not there to compare with.
+    ///
+    /// # Errors
+    /// [`CompareError::Noise`] if `base` has another number of elements than before.
+    pub fn ordered(&self, base: &TensorView) -> Result<Option<Ordered>, CompareError> {
+        self.check_len(base)?;
+        let order = |index: usize| match &self.deviations {
+            Deviations::Single(all) => all[index].order.get(),
+            Deviations::Double(all) => all[index].order,
+        };
+        if !base.dtype.is_float() || (0..base.len()).all(|index| order(index) == 0.0) {
+            return Ok(None);
+        }
+        let rounding = self.rounding(base)?;
+        let elements = Bitmap::from_fn(base.len(), |i| order(i) > ORDER_FACTOR * rounding.at(i));
+        Ok((elements.count() > 0).then_some(Ordered { elements, rounding }))
+    }
+
+    /// The noise that the replays showed. Of the elements in `ordered` only rounding counts: that
+    /// they depend on the order is no noise.
+    ///
+    /// # Errors
+    /// [`CompareError::Noise`] if `base` has another number of elements than before.
+    pub fn finish(
+        self,
+        base: &TensorView,
+        ordered: Option<&Ordered>,
+    ) -> Result<Noise, CompareError> {
+        self.check_len(base)?;
+        let replays = self.replays;
+        let summary = match &self.deviations {
+            Deviations::Single(all) => summarize(all, base, ordered, replays),
+            Deviations::Double(all) => summarize(all, base, ordered, replays),
+        };
+        let per_element = match (self.deviations, ordered) {
+            (Deviations::Single(all), None) => {
+                Spread::Single(floored(&all, base, Deviation::first))
             }
-            per_element.push(noise);
-        }
-        summary.relative_l2 = noise_squares.relative_to(&base_squares);
-        if base.dtype.is_float() {
-            raise_to_neighbours(&mut per_element, base.shape.last().copied().unwrap_or(1));
-        }
+            (Deviations::Double(all), None) => {
+                Spread::Double(floored(&all, base, Deviation::first))
+            }
+            (_, Some(ordered)) => ordered.rounding.clone(),
+        };
         Ok(Noise { per_element, summary })
     }
 
     fn check_len(&self, base: &TensorView) -> Result<(), CompareError> {
-        let (noise, tensor) = (self.deviations.len(), base.len());
+        let noise = match &self.deviations {
+            Deviations::Single(all) => all.len(),
+            Deviations::Double(all) => all.len(),
+        };
+        let tensor = base.len();
         if noise == tensor { Ok(()) } else { Err(CompareError::Noise { noise, tensor }) }
     }
 }
 
+fn add_all<T: Cell>(
+    all: &mut [Deviation<T>],
+    base: &TensorView,
+    replay: &TensorView,
+    moved: Moved,
+) {
+    all.par_iter_mut().with_min_len(4096).enumerate().for_each(|(i, deviation)| {
+        deviation.add(distance(base.get_f64(i), replay.get_f64(i)), moved);
+    });
+}
+
+/// One of the deviations of each element, at least one unit in the last place and a share of the
+/// median of its row.
+fn floored<T: Cell>(
+    all: &[Deviation<T>],
+    base: &TensorView,
+    of: fn(&Deviation<T>) -> f64,
+) -> Vec<T> {
+    let each = all.par_iter().with_min_len(4096).enumerate();
+    let mut spread: Vec<T> =
+        each.map(|(i, d)| T::of(of(d).max(ulp(base.dtype, base.get_f64(i))))).collect();
+    if base.dtype.is_float() {
+        raise_to_neighbours(&mut spread, base.shape.last().copied().unwrap_or(1));
+    }
+    spread
+}
+
+/// What is told of the noise, before neighbours raise it.
+fn summarize<T: Cell>(
+    all: &[Deviation<T>],
+    base: &TensorView,
+    ordered: Option<&Ordered>,
+    replays: u32,
+) -> NoiseSummary {
+    let mut summary = NoiseSummary { replays, ..NoiseSummary::default() };
+    let (mut noise_squares, mut base_squares) = (Squares::default(), Squares::default());
+    for (i, deviation) in all.iter().enumerate() {
+        let value = base.get_f64(i);
+        let floor = ulp(base.dtype, value);
+        let first = match ordered {
+            None => deviation.first(),
+            Some(_) => deviation.rounding.get(),
+        };
+        if first.is_infinite() {
+            count(&mut summary.unstable, &mut summary.first_unstable, i);
+            continue;
+        }
+        let jumps = first > FLIP_FACTOR * deviation.third.get().max(floor);
+        if base.dtype.is_float() && replays >= FLIP_REPLAYS && jumps {
+            count(&mut summary.flips, &mut summary.first_flips, i);
+        }
+        if value.is_finite() {
+            noise_squares.add(first.max(floor));
+            base_squares.add(value);
+        }
+    }
+    summary.relative_l2 = noise_squares.relative_to(&base_squares);
+    summary
+}
+
 /// Raises the noise of each element to a share of the median of its row: a sum that cancels ends
 /// on a coarse grid, where a few replays may meet the base by chance.
-fn raise_to_neighbours(noise: &mut [f64], row: usize) {
+fn raise_to_neighbours<T: Cell>(noise: &mut [T], row: usize) {
     if row < LEAST_ROW {
         return;
     }
     noise.par_chunks_mut(row).for_each(|row| {
         let mut sorted = row.to_vec();
         let middle = sorted.len() / 2;
-        let (_, &mut median, _) = sorted.select_nth_unstable_by(middle, f64::total_cmp);
-        if median.is_finite() {
-            row.iter_mut().for_each(|noise| *noise = noise.max(ROW_SHARE * median));
+        let (_, &mut median, _) =
+            sorted.select_nth_unstable_by(middle, |a, b| a.get().total_cmp(&b.get()));
+        let least = ROW_SHARE * median.get();
+        if least.is_finite() {
+            row.iter_mut().for_each(|noise| *noise = T::of(noise.get().max(least)));
         }
     });
 }
@@ -155,9 +381,9 @@ fn count(total: &mut u64, first: &mut Vec<u64>, index: usize) {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoiseRef<'a> {
     /// The noise of the side that is trusted.
-    pub base: Option<&'a [f64]>,
+    pub base: Option<&'a Spread>,
     /// The noise of the other side.
-    pub got: Option<&'a [f64]>,
+    pub got: Option<&'a Spread>,
 }
 
 impl NoiseRef<'_> {
@@ -166,7 +392,7 @@ impl NoiseRef<'_> {
     ///
     /// Each side is the truth and an error of its own, so the errors add up.
     pub(super) fn at(&self, dtype: DType, index: usize, base: f64, got: f64) -> f64 {
-        let side = |noise: Option<&[f64]>| noise.map_or(0.0, |noise| noise[index]);
+        let side = |noise: Option<&Spread>| noise.map_or(0.0, |noise| noise.at(index));
         let floor = ulp(dtype, base).max(ulp(dtype, got));
         (side(self.base) + side(self.got)).max(floor)
     }

@@ -4,7 +4,7 @@ use half::bf16;
 
 use super::bitmap::Bitmap;
 use super::compare::{Agreement, Comparison, beyond_noise, compare};
-use super::noise::{Noise, NoiseAccumulator, NoiseRef};
+use super::noise::{Moved, Noise, NoiseAccumulator, NoiseRef, Spread};
 use super::oracle::{Evidence, Finding, ShadowChange, against_oracle, finding, shadow_change};
 use super::*;
 use crate::tensor::DType;
@@ -43,9 +43,9 @@ fn compared(base: &Owned, got: &Owned) -> Comparison {
 fn noise(base: &Owned, replays: &[Owned]) -> Noise {
     let mut accumulator = NoiseAccumulator::new(&base.view());
     for replay in replays {
-        accumulator.add(&base.view(), &replay.view()).unwrap();
+        accumulator.add(&base.view(), &replay.view(), Moved::Rounding).unwrap();
     }
-    accumulator.finish(&base.view()).unwrap()
+    accumulator.finish(&base.view(), None).unwrap()
 }
 
 #[test]
@@ -103,7 +103,7 @@ fn integers_are_compared_exactly_beyond_what_float64_holds() {
 fn the_noise_of_both_sides_counts() {
     let base = Owned::f32(&[1.0, 1.0]);
     let got = Owned::f32(&[1.5, 1.5]);
-    let spread = [0.07, 0.0];
+    let spread = Spread::Single(vec![0.07, 0.0]);
     let both = NoiseRef { base: Some(&spread), got: Some(&spread) };
     let one = NoiseRef { base: Some(&spread), got: None };
     let beyond = |n| beyond_noise(&base.view(), &got.view(), n).unwrap().ones().collect::<Vec<_>>();
@@ -119,8 +119,8 @@ fn the_noise_of_both_sides_counts() {
 fn noise_is_the_largest_deviation_and_at_least_an_ulp() {
     let base = Owned::f32(&[1.0, 4.0, 0.0]);
     let noise = noise(&base, &[Owned::f32(&[1.25, 4.0, 0.0]), Owned::f32(&[0.5, 4.0, 0.0])]);
-    assert_eq!(noise.per_element[..2], [0.5, 2f64.powi(-21)]);
-    assert_eq!(noise.per_element[2], f64::from(f32::from_bits(1)));
+    let expected = Spread::Single(vec![0.5, 2f32.powi(-21), f32::from_bits(1)]);
+    assert_eq!(noise.per_element, expected);
     assert_eq!(noise.summary.replays, 2);
     let expected = (0.25 + 2f64.powi(-42)).sqrt() / 17f64.sqrt();
     assert!((noise.summary.relative_l2 - expected).abs() < 1e-15);
@@ -132,7 +132,7 @@ fn an_element_that_is_finite_in_some_replays_only_is_unstable() {
     let replay = Owned::f32(&[f32::NAN, f32::INFINITY, f32::NAN, 1.0]);
     let noise = noise(&base, &[replay]);
     assert_eq!((noise.summary.unstable, &noise.summary.first_unstable[..]), (1, &[0][..]));
-    assert_eq!(noise.per_element[1], 0.0);
+    assert_eq!(noise.per_element.at(1), 0.0);
     let got = Owned::f32(&[7.0, f32::INFINITY, f32::NAN, 1.0]);
     let both = NoiseRef { base: Some(&noise.per_element), got: None };
     let result = compare(&base.view(), &got.view(), &both).unwrap();
@@ -146,6 +146,48 @@ fn a_branch_that_flips_in_one_replay_is_told_from_noise_of_all() {
     let replays = [replay(1.0, 1.1), replay(2.0, 0.9), replay(1.0, 1.2), replay(1.0, 1.1)];
     let noise = noise(&base, &replays);
     assert_eq!((noise.summary.flips, &noise.summary.first_flips[..]), (1, &[0][..]));
+}
+
+/// An accumulator with one replay of each kind.
+fn moved(base: &Owned, rounded: &Owned, ordered: &Owned) -> NoiseAccumulator {
+    let mut accumulator = NoiseAccumulator::new(&base.view());
+    accumulator.add(&base.view(), &rounded.view(), Moved::Rounding).unwrap();
+    accumulator.add(&base.view(), &ordered.view(), Moved::Order).unwrap();
+    accumulator
+}
+
+#[test]
+fn another_order_that_moves_an_element_beyond_rounding_is_no_noise() {
+    let base = Owned::f32(&[1.0, 1.0, 1.0]);
+    let rounded = Owned::f32(&[1.0, 1.0001, 1.0]);
+    let ordered = Owned::f32(&[1.5, 1.005, 1.0]);
+    let accumulator = moved(&base, &rounded, &ordered);
+    let found = accumulator.ordered(&base.view()).unwrap().expect("an element");
+    assert_eq!(found.elements.ones().collect::<Vec<_>>(), [0]);
+    let noise = accumulator.clone().finish(&base.view(), Some(&found)).unwrap();
+    assert_eq!(noise.per_element.at(0), 2f64.powi(-23));
+    assert_eq!(accumulator.finish(&base.view(), None).unwrap().per_element.at(0), 0.5);
+}
+
+#[test]
+fn sums_in_another_order_and_integers_are_not_called_dependent_on_it() {
+    let base = Owned::f32(&[1.0, 1.0]);
+    let sums = moved(&base, &Owned::f32(&[1.00001, 1.001]), &Owned::f32(&[1.0001, 0.98]));
+    assert_eq!(sums.ordered(&base.view()), Ok(None));
+    let base = Owned::i64(&[1, 2]);
+    let integers = moved(&base, &base, &Owned::i64(&[2, 1]));
+    assert_eq!(integers.ordered(&base.view()), Ok(None));
+}
+
+#[test]
+fn deviations_are_kept_in_the_range_of_their_dtype() {
+    let tiny = Owned::f64(&[1e-300, -1.7e308]);
+    let noise = noise(&tiny, &[Owned::f64(&[2e-300, -1.6e308])]);
+    assert_eq!(noise.per_element, Spread::Double(vec![1e-300, 1.7e308 - 1.6e308]));
+    let large = Owned::f32(&[f32::MAX, 1e-45]);
+    let noise = self::noise(&large, &[Owned::f32(&[f32::MIN, 0.0])]);
+    assert_eq!(noise.per_element, Spread::Single(vec![f32::MAX, 1e-45]));
+    assert_eq!(noise.summary.unstable, 0);
 }
 
 #[test]
@@ -165,7 +207,7 @@ fn tensors_that_do_not_fit_are_refused() {
         @"cannot compare f32 [1] with f32 [2]");
     insta::assert_snapshot!(error(&Owned::f64(&[1.0]), &NoiseRef::default()),
         @"cannot compare f32 [1] with f64 [1]");
-    let noise = NoiseRef { base: Some(&[0.0; 3]), got: None };
+    let noise = NoiseRef { base: Some(&Spread::Single(vec![0.0; 3])), got: None };
     insta::assert_snapshot!(error(&Owned::f32(&[1.0]), &noise),
         @"the noise of 3 elements does not belong to a tensor of 1 elements");
 }
@@ -251,10 +293,10 @@ fn classes_of_elements_are_what_their_names_say() {
 fn a_machine_that_errs_twice_as_far_has_twice_the_noise() {
     let bytes: Vec<u8> = [1.0f32, 3.0].iter().flat_map(|x| x.to_le_bytes()).collect();
     let view = TensorView { dtype: DType::F32, shape: &[2], bytes: &bytes };
-    let noise = || NoiseAccumulator::new(&view).finish(&view).unwrap();
+    let noise = || NoiseAccumulator::new(&view).finish(&view, None).unwrap();
     let (once, twice) = (noise(), noise().scaled(2.0));
-    assert_eq!(once.per_element, [2f64.powi(-23), 2f64.powi(-22)]);
-    assert_eq!(twice.per_element, [2f64.powi(-22), 2f64.powi(-21)]);
+    assert_eq!(once.per_element, Spread::Single(vec![2f32.powi(-23), 2f32.powi(-22)]));
+    assert_eq!(twice.per_element, Spread::Single(vec![2f32.powi(-22), 2f32.powi(-21)]));
     assert_eq!(twice.summary.relative_l2, 2.0 * once.summary.relative_l2);
     assert_eq!((twice.summary.flips, twice.summary.unstable), (0, 0));
 }

@@ -14,13 +14,11 @@ const COLUMNS: [Verdict; 5] = [
     Verdict::Untestable,
 ];
 
-/// Whether `verdict` is right of a variant with this effect.
-///
-/// Of one that is right in the order of the indices only, both are: that the outputs of this order
-/// agree, and that others do not.
+/// Whether `verdict` is right of a variant with this effect: one that is right in the order of the
+/// indices only is wrong.
 fn is_right(verdict: Verdict, effect: Effect) -> bool {
     match verdict {
-        Verdict::Identical | Verdict::Equivalent => effect != Effect::Mathematics,
+        Verdict::Identical | Verdict::Equivalent => effect == Effect::Rounding,
         Verdict::Diverged | Verdict::Failed => effect != Effect::Rounding,
         Verdict::Untestable => false,
     }

@@ -1,0 +1,230 @@
+//! Outputs that depend on the order of blocks and threads: a race, or a barrier that is missing.
+//!
+//! Another order moves sums by rounding. What it moves by far more, in comparison with what rounding
+//! moves in the order of the indices and in that order itself, is not decided by the sources.
+
+use rayon::prelude::*;
+use serde::{Deserialize, Serialize};
+
+use super::evidence::{ORDERS, Side, accumulate};
+use super::{NOISE, OutputNoise};
+use crate::compile::Artifact;
+use crate::fixture::Fixture;
+use crate::frontend::Precision;
+use crate::history::SourceSet;
+use crate::replay::{Mode, Outcome, ReplayError, Replayer, Subject};
+use crate::runtime::cpu::Rounding;
+use crate::summary::{POISON_A, float, summarize};
+use crate::tensor::{TensorView, unravel};
+use crate::verdict::bitmap::Bitmap;
+use crate::verdict::constants::ORDER_FACTOR;
+use crate::verdict::noise::{Moved, NoiseAccumulator, Ordered, Spread};
+use crate::verdict::slices::{describe, locate};
+use crate::worker::Run;
+
+/// An output that depends on the order of blocks and threads beyond rounding.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct OrderDependence {
+    /// The output.
+    pub output: String,
+    /// Its elements that do.
+    pub elements: u64,
+    /// All its elements.
+    pub count: u64,
+    /// The element that moved furthest in units of what rounding moves it by.
+    pub index: Vec<usize>,
+    /// Its value in the order of the indices.
+    #[serde(with = "float")]
+    pub value: f64,
+    /// Its value in another order.
+    #[serde(with = "float")]
+    pub other: f64,
+    /// How far rounding alone moves it.
+    #[serde(with = "float")]
+    pub rounding: f64,
+    /// Where the elements lie, in words.
+    pub place: Option<String>,
+}
+
+impl Side {
+    /// What is kept of the noise.
+    pub(super) fn noises(&self) -> Vec<OutputNoise> {
+        let one = |(name, noise): &(String, crate::verdict::noise::Noise)| OutputNoise {
+            name: name.clone(),
+            noise: noise.summary.clone(),
+            order: self.ordered_of(name),
+        };
+        self.noise.iter().map(one).collect()
+    }
+}
+
+impl Replayer {
+    /// The outputs of `sources` that depend on the order of blocks and threads. `outcome` is what
+    /// they gave in the order of the indices: where other orders give the same bits, nothing else
+    /// is replayed.
+    ///
+    /// # Errors
+    /// [`ReplayError`] if the machine or the fixture is at fault.
+    pub fn orders(
+        &self,
+        subject: &Subject,
+        sources: &SourceSet,
+        outcome: &Outcome,
+    ) -> Result<Vec<OrderDependence>, ReplayError> {
+        let Some(artifact) = self.artifact(subject, sources)? else { return Ok(Vec::new()) };
+        let noise = self.judgement_key(NOISE, subject, &[&artifact])?;
+        let key = self.judgement_key("orders", subject, &[&artifact])?;
+        self.remember(&key, || {
+            // A GPU's bits are not those of the CPU, on which orders are replayed.
+            let known = self.has_judgement(&noise) || artifact.module.is_some();
+            if !known && self.same_in_all_orders(subject, &artifact, outcome)? {
+                return Ok(Vec::new());
+            }
+            let noises = self.noise(subject, sources)?;
+            Ok(noises.into_iter().filter_map(|noise| noise.order).collect())
+        })
+    }
+
+    fn same_in_all_orders(
+        &self,
+        subject: &Subject,
+        artifact: &Artifact,
+        outcome: &Outcome,
+    ) -> Result<bool, ReplayError> {
+        let same = |run: &Run| {
+            run.outputs().all(|(output, view)| {
+                let plain = outcome.outputs.iter().find(|record| record.name == output.name);
+                plain.is_some_and(|plain| plain.summary.checksum == summarize(&view, None).checksum)
+            })
+        };
+        let all = ORDERS.par_iter().map(|&order| {
+            let mode = Mode { order, ..Mode::plain(POISON_A) };
+            Ok(same(&self.run(subject, artifact, Precision::Native, &mode)?))
+        });
+        Ok(all.collect::<Result<Vec<bool>, ReplayError>>()?.into_iter().all(|same| same))
+    }
+
+    /// The outputs that depend on the order, with the elements that do: what is suspect after the
+    /// replays in `accumulators` is held against rounding in the other orders, too.
+    pub(super) fn ordered(
+        &self,
+        subject: &Subject,
+        artifact: &Artifact,
+        centre: &Run,
+        accumulators: &[(String, NoiseAccumulator)],
+    ) -> Result<Vec<(Ordered, OrderDependence)>, ReplayError> {
+        let mut suspects: Vec<Suspect> = accumulators
+            .iter()
+            .filter_map(|(name, accumulator)| {
+                let view = centre.output(name)?;
+                let found = accumulator.ordered(&view).expect("made for this output")?;
+                Some(Suspect { name, ordered: found, confirmed: Vec::new(), worst: None })
+            })
+            .collect();
+        if suspects.is_empty() {
+            return Ok(Vec::new());
+        }
+        for order in ORDERS {
+            let run = |rounding: Rounding| {
+                let mode = Mode { order, rounding, ..Mode::plain(POISON_A) };
+                self.run(subject, artifact, Precision::Native, &mode)
+            };
+            let near = run(Rounding::Nearest)?;
+            let mut rounded: Vec<(String, NoiseAccumulator)> = near
+                .outputs()
+                .map(|(output, view)| (output.name.clone(), NoiseAccumulator::new(&view)))
+                .collect();
+            for rounding in [Rounding::Down, Rounding::Up] {
+                accumulate(&mut rounded, &near, &run(rounding)?, Moved::Rounding);
+            }
+            for suspect in &mut suspects {
+                suspect.confirm(centre, &near, &rounded);
+            }
+        }
+        let found = suspects.into_iter().filter_map(|one| one.convict(&subject.fixture, centre));
+        Ok(found.collect())
+    }
+}
+
+/// An output that another order moved.
+struct Suspect<'a> {
+    name: &'a str,
+    ordered: Ordered,
+    confirmed: Vec<Bitmap>,
+    worst: Option<Worst>,
+}
+
+#[derive(Clone, Copy)]
+struct Worst {
+    index: usize,
+    value: f64,
+    other: f64,
+    rounding: f64,
+    ratio: f64,
+}
+
+impl Suspect<'_> {
+    /// Keeps the elements that `near`, a replay in another order, moved further than rounding
+    /// explains there.
+    fn confirm(&mut self, centre: &Run, near: &Run, rounded: &[(String, NoiseAccumulator)]) {
+        let accumulator = rounded.iter().find(|(name, _)| name == self.name);
+        let (Some(base), Some(other), Some((_, accumulator))) =
+            (centre.output(self.name), near.output(self.name), accumulator)
+        else {
+            return;
+        };
+        let there = accumulator.rounding(&other).expect("made for this output");
+        let here = &self.ordered.rounding;
+        let judge = |index: usize| moved(&base, &other, index, here, &there);
+        let beyond = |worst: &Worst| worst.ratio > ORDER_FACTOR;
+        let found = Bitmap::from_fn(base.len(), |index| {
+            self.ordered.elements.contains(index) && beyond(&judge(index))
+        });
+        for worst in found.ones().map(judge) {
+            if self.worst.is_none_or(|known| worst.ratio > known.ratio) {
+                self.worst = Some(worst);
+            }
+        }
+        self.confirmed.push(found);
+    }
+
+    fn convict(self, fixture: &Fixture, centre: &Run) -> Option<(Ordered, OrderDependence)> {
+        let worst = self.worst?;
+        let view = centre.output(self.name)?;
+        let among = |index: usize| self.confirmed.iter().any(|found| found.contains(index));
+        let elements = Bitmap::from_fn(view.len(), among);
+        let output = fixture.outputs.iter().find(|output| output.name == self.name)?;
+        let found = OrderDependence {
+            output: self.name.to_owned(),
+            elements: elements.count(),
+            count: view.len() as u64,
+            index: unravel(worst.index, view.shape),
+            value: worst.value,
+            other: worst.other,
+            rounding: worst.rounding,
+            place: locate(&elements, &output.dims, &[]).as_ref().map(describe),
+        };
+        Some((Ordered { elements, rounding: self.ordered.rounding }, found))
+    }
+}
+
+/// How far element `index` moved, in units of what rounding moves it by in both orders.
+fn moved(
+    base: &TensorView,
+    other: &TensorView,
+    index: usize,
+    here: &Spread,
+    there: &Spread,
+) -> Worst {
+    let (value, other) = (base.get_f64(index), other.get_f64(index));
+    let rounding = here.at(index).max(there.at(index));
+    let apart = if value.is_finite() == other.is_finite() && value.is_finite() {
+        (value - other).abs()
+    } else if value.to_bits() == other.to_bits() || (value.is_nan() && other.is_nan()) {
+        0.0
+    } else {
+        f64::INFINITY
+    };
+    let ratio = if rounding.is_infinite() { 0.0 } else { apart / rounding };
+    Worst { index, value, other, rounding, ratio }
+}
