@@ -1,0 +1,159 @@
+//! A comparison of two revisions against plain replays of both, in one run, on the fixtures of the
+//! demonstrations; and a whole `replay diff` of the first, as a user waits for it.
+//!
+//! Prints ratios, times and their bounds; exits with 1 if one is beyond. The shortest of several runs
+//! counts.
+
+use std::error::Error;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+use std::time::{Duration, Instant};
+
+use replay::cache::Cache;
+use replay::compile::{Artifact, Compiler, Toolchain};
+use replay::fixture::Fixture;
+use replay::frontend::Precision;
+use replay::history::{History, SourceSet, SourceSpec};
+use replay::replay::{Backend, Mode, Replayer, Settings, Subject};
+use replay::summary::POISON_A;
+use replay::worker::Limits;
+
+type Result<T> = std::result::Result<T, Box<dyn Error>>;
+
+/// What a comparison may cost: noise, shadow and all, as a multiple of a plain replay of both sides.
+const COMPARISON: f64 = 8.0;
+/// What a user may wait for `replay diff` on step0, with compiled kernels.
+const DIFF: Duration = Duration::from_millis(250);
+const ROUNDS: usize = 7;
+
+/// A fixture and two revisions of the kernels that it fits.
+const TRIALS: [(&str, &str, &str); 4] = [
+    ("step0", "37707d4", "396b00e"),
+    ("step0-words", "396b00e", "61b3d97"),
+    ("fused_xent", "c1d01eb", "aaf0207"),
+    ("lazy_attention-long", "3aa8181", "5025e30"),
+];
+
+fn main() -> Result<ExitCode> {
+    let threads = std::thread::available_parallelism()?.get();
+    println!("comparison over plain replays of both sides, {threads} threads");
+    println!(
+        "{:>20} {:>10} {:>14} {:>7} {:>6}",
+        "fixture", "plain ms", "comparison ms", "ratio", "bound"
+    );
+    let mut all_within = true;
+    for (fixture, base, got) in TRIALS {
+        let (plain, comparison) = times(fixture, base, got, threads)?;
+        let ratio = comparison.as_secs_f64() / plain.as_secs_f64();
+        all_within &= report(ratio <= COMPARISON, || {
+            let (plain, comparison) = (ms(plain), ms(comparison));
+            format!("{fixture:>20} {plain:>10.1} {comparison:>14.1} {ratio:>7.2} {COMPARISON:>6}")
+        });
+    }
+    let (fixture, base, got) = TRIALS[0];
+    for (what, fresh) in [("compiled kernels", true), ("everything cached", false)] {
+        let time = diff(fixture, base, got, fresh)?;
+        all_within &= report(time <= DIFF, || {
+            format!("diff of {fixture}, {what}: {:.1} ms, at most {}", ms(time), ms(DIFF))
+        });
+    }
+    Ok(if all_within { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn report(within: bool, line: impl FnOnce() -> String) -> bool {
+    println!("{}{}", line(), if within { "" } else { "  beyond" });
+    within
+}
+
+fn ms(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e3
+}
+
+/// The shortest time of a plain replay of both sides, and of judging one by the other.
+fn times(fixture: &str, base: &str, got: &str, threads: usize) -> Result<(Duration, Duration)> {
+    let subject = Subject::new(Fixture::load(&root().join("fixtures").join(fixture))?);
+    let harness = &subject.fixture.harness;
+    let spec = SourceSpec {
+        sources: harness.sources.clone(),
+        include: harness.include.clone(),
+        prefix: String::new(),
+    };
+    let repository = harness.repository.as_ref().ok_or("a demonstration has a history")?;
+    let history = History::open_with_cache(repository, cache()?.root())?;
+    let sources =
+        |rev: &str| -> Result<SourceSet> { Ok(history.source_set(&history.resolve(rev)?, &spec)?) };
+    let (base, got) = (sources(base)?, sources(got)?);
+    let replayer = replayer(threads)?;
+    let artifact = |sources: &SourceSet| -> Result<Artifact> {
+        Ok(replayer.compile(&subject, sources, Precision::Native)?)
+    };
+    let artifacts = [artifact(&base)?, artifact(&got)?];
+    let plain = || -> Result<()> {
+        for artifact in &artifacts {
+            replayer.run(&subject, artifact, Precision::Native, &Mode::plain(POISON_A))?;
+        }
+        Ok(())
+    };
+    let judge = || -> Result<()> {
+        replayer.judge(&subject, &base, &got)?;
+        Ok(())
+    };
+    // The first comparison compiles the shadows.
+    judge()?;
+    let mut shortest = (Duration::MAX, Duration::MAX);
+    for _ in 0..ROUNDS {
+        shortest.0 = shortest.0.min(time(plain)?);
+        shortest.1 = shortest.1.min(time(judge)?);
+    }
+    Ok(shortest)
+}
+
+/// The shortest time of a whole `replay diff`; `fresh` runs with compiled kernels and nothing else.
+fn diff(fixture: &str, base: &str, got: &str, fresh: bool) -> Result<Duration> {
+    let run = || -> Result<()> {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_replay"));
+        command.current_dir(root()).env("REPLAY_CACHE_DIR", cache_folder());
+        command.args(["diff", &format!("fixtures/{fixture}"), base, got]);
+        if fresh {
+            command.arg("--fresh");
+        }
+        let output = command.output()?;
+        match output.status.success() {
+            true => Ok(()),
+            false => Err(String::from_utf8_lossy(&output.stderr).into()),
+        }
+    };
+    run()?;
+    let mut shortest = Duration::MAX;
+    for _ in 0..ROUNDS {
+        shortest = shortest.min(time(run)?);
+    }
+    Ok(shortest)
+}
+
+fn time(run: impl FnOnce() -> Result<()>) -> Result<Duration> {
+    let start = Instant::now();
+    run()?;
+    Ok(start.elapsed())
+}
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn cache_folder() -> PathBuf {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).join("bench-cache")
+}
+
+fn cache() -> Result<Cache> {
+    Ok(Cache::open(&cache_folder())?)
+}
+
+fn replayer(threads: usize) -> Result<Replayer> {
+    let cache = cache()?;
+    let compiler = Compiler::find(std::env::var("CXX").ok().as_deref())?;
+    let program = PathBuf::from(env!("CARGO_BIN_EXE_replay"));
+    let limits = Limits { timeout: Duration::from_secs(120), ..Limits::default() };
+    let settings = Settings { program, limits, threads, fresh: true, backend: Backend::Cpu };
+    Ok(Replayer::new(Toolchain::new(compiler, &cache)?, cache, settings))
+}
