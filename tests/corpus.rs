@@ -1,4 +1,4 @@
-//! Replays a corpus of kernels whose truth is known, on the CPU.
+//! Replays a corpus of kernels whose truth is known, on the CPU and, where there is one, on a GPU.
 //!
 //! `cargo test` takes the third of the variants that `corpus.toml` calls quick, every kind of
 //! defect among them; `REPLAY_TEST_CORPUS=all` takes all. Artifacts are kept in the target folder,
@@ -9,12 +9,16 @@
 mod corpus;
 
 use std::collections::{BTreeSet, HashMap};
+use std::path::PathBuf;
+use std::sync::Mutex;
+use std::time::Duration;
 
 use corpus::{Captured, Effect, FAMILIES, Family, Lab, Trial, Truth, Variant, truth};
 use replay::frontend::Precision;
 use replay::history::SourceSet;
 use replay::judge::Verdict;
-use replay::replay::{Mode, Replayer, Status};
+use replay::replay::{Backend, Mode, Replayer, Status};
+use replay::runtime::gpu::SearchPath;
 use replay::summary::POISON_A;
 
 fn wanted(variant: &Variant) -> bool {
@@ -203,5 +207,55 @@ fn replay_calls_no_benign_variant_diverged_and_no_defect_equivalent() {
         verdict
     });
     println!("{confusion}");
+    assert!(confusion.wrong.is_empty(), "{confusion}");
+}
+
+/// What matters of a verdict: equal bits on one device need not be equal on another.
+fn class(verdict: Verdict) -> Verdict {
+    match verdict {
+        Verdict::Identical => Verdict::Equivalent,
+        other => other,
+    }
+}
+
+/// How long a replay on a GPU may take: defects may hang there.
+const GPU_SECONDS: Duration = Duration::from_secs(20);
+
+#[test]
+fn a_gpu_gives_the_verdicts_that_the_cpu_gives() {
+    let folders = |name: &str| -> Vec<PathBuf> {
+        std::env::split_paths(&std::env::var_os(name).unwrap_or_default()).collect()
+    };
+    let (libraries, roots) = (folders("LD_LIBRARY_PATH"), folders("CUDA_HOME"));
+    let search = SearchPath { libraries, roots, python: Some("python3".to_owned()) };
+    let backend = match Backend::cuda(None, None, &search, &corpus::cache()) {
+        Ok(backend) => backend,
+        Err(error) => return eprintln!("skipped: {error}"),
+    };
+    let gpu = corpus::replayer(backend, GPU_SECONDS);
+    let others = Mutex::new(Vec::new());
+    let confusion = Lab::new().confusion(wanted, |cpu, trial| {
+        let Trial { family, captured, sources, .. } = trial;
+        let judge = |replayer: &Replayer| {
+            let judged = replayer.judge(&captured.subject, &family.base, sources);
+            let judged = judged.unwrap_or_else(|error| panic!("{trial}: {error}"));
+            let worst = judged.outputs.iter().filter_map(|output| output.comparison.worst);
+            (judged.verdict, worst.map(|worst| worst.ratio).fold(0.0, f64::max))
+        };
+        let ((on_cpu, cpu_ratio), (on_gpu, gpu_ratio)) = (judge(cpu), judge(&gpu));
+        let effect = trial.effect();
+        println!(
+            "{trial}: cpu {on_cpu:?} {cpu_ratio:.1e}, gpu {on_gpu:?} {gpu_ratio:.1e}, {effect:?}"
+        );
+        // What is right in the order of the indices alone may show on a device, or not.
+        if effect != Effect::OtherOrders && class(on_cpu) != class(on_gpu) {
+            let line = format!("{trial}: {on_cpu:?} on the cpu, {on_gpu:?} on the gpu");
+            others.lock().expect("no judge panics").push(line);
+        }
+        on_gpu
+    });
+    println!("{confusion}");
+    let others = others.into_inner().expect("no judge panics");
+    assert!(others.is_empty(), "{}", others.join("\n"));
     assert!(confusion.wrong.is_empty(), "{confusion}");
 }

@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use rayon::prelude::*;
 use replay::cache::Cache;
 use replay::compile::{Compiler, DeviceToolchain, Toolchain};
 use replay::fixture::{self, Fixture};
@@ -441,6 +442,20 @@ fn a_sanitizer_s_findings_fail_the_replay_and_are_not_remembered_without_it() {
 }
 
 #[test]
+fn atomics_in_any_order_are_not_taken_for_unwritten_memory() {
+    let source = "__global__ void sum(const int* x, int* out, int n) {\n\
+                  __shared__ float total; if (threadIdx.x == 0) total = 0; __syncthreads();\n\
+                  for (int i = threadIdx.x; i < n; i += blockDim.x)\n\
+                    atomicAdd(&total, 1.0f / (1 + x[i] % 97 * (threadIdx.x + 1)));\n\
+                  __syncthreads();\n\
+                  for (int i = threadIdx.x; i < n; i += blockDim.x) out[i] = __float_as_int(total);\n\
+                  }";
+    for outcome in on_all_devices(source, "sum<<<1, 1024>>>(x, out, n);", MINUTE) {
+        assert_eq!(outcome.status, Status::Completed, "{}", outcome.device);
+    }
+}
+
+#[test]
 fn large_outputs_are_judged_as_on_the_cpu_although_they_stay_on_the_device() {
     let cache = shared_cache();
     let Some(cuda) = cuda(&cache) else { return };
@@ -618,33 +633,66 @@ fn a_template_with_a_nameless_parameter_says_what_a_gpu_needs() {
     }
 }
 
+/// The fixtures of all demonstrations.
+const DEMONSTRATIONS: [&str; 6] = [
+    "step0",
+    "step0-words",
+    "fused_xent",
+    "fused_xent-one",
+    "lazy_attention",
+    "lazy_attention-long",
+];
+
+/// Commits of a demonstration that differ in their sources, the oldest first.
+fn variants(demo: &Demo) -> Vec<CommitId> {
+    let head = demo.history.head().unwrap();
+    let mut known = BTreeSet::new();
+    let mut found: Vec<CommitId> = Vec::new();
+    for commit in demo.history.range(&head.id.to_string()).unwrap() {
+        let id = CommitId::from(&commit);
+        let key = demo.history.source_key(&commit, &demo.spec);
+        let testable = demo.history.source_set(id, &demo.spec).is_ok();
+        if testable && key.is_ok_and(|key| known.insert(format!("{key:?}"))) {
+            found.push(id);
+        }
+    }
+    found.reverse();
+    found
+}
+
 #[test]
-fn demonstration_commits_have_the_same_verdicts_on_a_gpu() {
+fn every_commit_of_every_demonstration_has_the_same_verdict_on_a_gpu() {
     let cache = shared_cache();
     let Some(cuda) = cuda(&cache) else { return };
-    let base = "534c0b0";
-    for fixture in ["step0", "step0-words"] {
+    let mut wrong = Vec::new();
+    for fixture in DEMONSTRATIONS {
         let demo = Demo::new(fixture, &cache);
-        let verdicts = |backend: &Backend| -> Vec<(Verdict, Vec<Verdict>)> {
-            let replayer = replayer(&cache, backend.clone(), MINUTE);
-            let judge = |revision: &&str| {
-                let judged = replayer
-                    .judge(&demo.subject, &demo.sources(base), &demo.sources(revision))
-                    .unwrap();
-                (judged.verdict, judged.outputs.iter().map(|output| output.verdict).collect())
-            };
-            COMMITS.iter().map(judge).collect()
+        let variants = variants(&demo);
+        let sources = |id: &CommitId| demo.history.source_set(*id, &demo.spec).unwrap();
+        let on_cpu = replayer(&cache, Backend::Cpu, MINUTE);
+        let completes = |id: &&CommitId| {
+            on_cpu.replay(&demo.subject, &sources(id)).unwrap().status == Status::Completed
         };
-        let (on_cpu, on_gpu) = (verdicts(&Backend::Cpu), verdicts(&cuda));
-        for (revision, (cpu, gpu)) in COMMITS.iter().zip(on_cpu.iter().zip(&on_gpu)) {
-            eprintln!("{fixture} {revision}: cpu {cpu:?}, gpu {gpu:?}");
-        }
+        let base = sources(variants.iter().find(completes).expect("some commit works"));
+        let on_gpu = replayer(&cache, cuda.clone(), MINUTE);
         // Equal bits on one device need not be equal on the other: both mean that nothing changed.
-        let wrong = |(verdict, _): &(Verdict, Vec<Verdict>)| match verdict {
+        let class = |verdict: Verdict| match verdict {
             Verdict::Identical => Verdict::Equivalent,
-            other => *other,
+            other => other,
         };
-        let same = on_cpu.iter().map(wrong).eq(on_gpu.iter().map(wrong));
-        assert!(same, "{fixture}: {on_cpu:?} {on_gpu:?}");
+        let verdicts = |replayer: &Replayer, sources: &SourceSet| {
+            let judged = replayer.judge(&demo.subject, &base, sources).unwrap();
+            let outputs = judged.outputs.iter().map(|o| (o.name.clone(), class(o.verdict)));
+            (class(judged.verdict), outputs.collect::<Vec<_>>())
+        };
+        let sources: Vec<SourceSet> = variants.iter().map(sources).collect();
+        let lines = variants.par_iter().zip(&sources).filter_map(|(id, sources)| {
+            let (cpu, gpu) = (verdicts(&on_cpu, sources), verdicts(&on_gpu, sources));
+            let line = format!("{fixture} {id}: cpu {cpu:?}, gpu {gpu:?}");
+            eprintln!("{line}");
+            (cpu != gpu).then_some(line)
+        });
+        wrong.extend(lines.collect::<Vec<String>>());
     }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }

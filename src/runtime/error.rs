@@ -37,9 +37,13 @@ errors! {
     INVALID_SYMBOL = 13, "cudaErrorInvalidSymbol", "invalid device symbol";
     INVALID_DEVICE_POINTER = 17, "cudaErrorInvalidDevicePointer", "invalid device pointer";
     INVALID_MEMCPY_DIRECTION = 21, "cudaErrorInvalidMemcpyDirection", "invalid copy direction for memcpy";
+    INSUFFICIENT_DRIVER = 35, "cudaErrorInsufficientDriver", "CUDA driver version is insufficient for CUDA runtime version";
+    DEVICE_UNAVAILABLE = 46, "cudaErrorDevicesUnavailable", "CUDA-capable device(s) is/are busy or unavailable";
     INVALID_DEVICE_FUNCTION = 98, "cudaErrorInvalidDeviceFunction", "invalid device function";
     NO_DEVICE = 100, "cudaErrorNoDevice", "no CUDA-capable device is detected";
     INVALID_DEVICE = 101, "cudaErrorInvalidDevice", "invalid device ordinal";
+    NO_KERNEL_IMAGE = 209, "cudaErrorNoKernelImageForDevice", "no kernel image is available for execution on the device";
+    ECC_UNCORRECTABLE = 214, "cudaErrorECCUncorrectable", "uncorrectable ECC error encountered";
     INVALID_PTX = 218, "cudaErrorInvalidPtx", "a PTX JIT compilation failed";
     INVALID_RESOURCE_HANDLE = 400, "cudaErrorInvalidResourceHandle", "invalid resource handle";
     NOT_READY = 600, "cudaErrorNotReady", "device not ready";
@@ -51,6 +55,7 @@ errors! {
     MISALIGNED_ADDRESS = 716, "cudaErrorMisalignedAddress", "misaligned address";
     LAUNCH_FAILURE = 719, "cudaErrorLaunchFailure", "unspecified launch failure";
     NOT_SUPPORTED = 801, "cudaErrorNotSupported", "operation not supported";
+    DRIVER_MISMATCH = 803, "cudaErrorSystemDriverMismatch", "system has unsupported display driver / cuda driver combination";
     UNKNOWN = 999, "cudaErrorUnknown", "unknown error";
 }
 

@@ -12,6 +12,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
+use std::time::Duration;
 
 use rayon::prelude::*;
 use replay::cache::Cache;
@@ -80,8 +81,35 @@ struct Manifest {
 pub const FAMILIES: [&str; 7] =
     ["lm_loss", "linear_loss", "softmax", "layernorm", "matmul_bias", "embedding", "attention"];
 
+/// Where this package is: the tests may run on another machine than the one that built them.
 fn folder(family: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus").join(family)
+    let root = std::env::var_os("REPLAY_TEST_ROOT");
+    let root = root.map_or(env!("CARGO_MANIFEST_DIR").into(), PathBuf::from);
+    root.join("tests/corpus").join(family)
+}
+
+/// The cache of the corpus, which outlives the test.
+pub fn cache() -> Cache {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let folder = if folder.is_dir() { folder.to_owned() } else { std::env::temp_dir() };
+    Cache::open(&folder.join("corpus-cache")).expect("a cache")
+}
+
+/// Replays on `backend`, each at most for `timeout`.
+pub fn replayer(backend: Backend, timeout: Duration) -> Replayer {
+    let cache = cache();
+    let compiler = Compiler::find(std::env::var("CXX").ok().as_deref()).expect("a compiler");
+    let toolchain = Toolchain::new(compiler, &cache).expect("the headers");
+    let carried = std::env::var_os("REPLAY_TEST_PROGRAM").map(PathBuf::from);
+    // One thread: an unsynchronised sum over blocks must not depend on the machine's mood.
+    let settings = Settings {
+        program: carried.unwrap_or_else(|| env!("CARGO_BIN_EXE_replay").into()),
+        limits: Limits { timeout, memory_bytes: 1 << 30 },
+        threads: 1,
+        fresh: false,
+        backend,
+    };
+    Replayer::new(toolchain, cache, settings)
 }
 
 /// The variants of `family`, as its `corpus.toml` lists them.
@@ -178,18 +206,6 @@ pub struct Lab {
 impl Lab {
     /// Writes the fixtures of all families and opens the cache.
     pub fn new() -> Lab {
-        let cache = Path::new(env!("CARGO_TARGET_TMPDIR")).join("corpus-cache");
-        let cache = Cache::open(&cache).expect("a cache");
-        let compiler = Compiler::find(std::env::var("CXX").ok().as_deref()).expect("a compiler");
-        let toolchain = Toolchain::new(compiler, &cache).expect("the headers");
-        // One thread: an unsynchronised sum over blocks must not depend on the machine's mood.
-        let settings = Settings {
-            program: env!("CARGO_BIN_EXE_replay").into(),
-            limits: Limits { timeout: Limits::TIMEOUT, memory_bytes: 1 << 30 },
-            threads: 1,
-            fresh: false,
-            backend: Backend::Cpu,
-        };
         let fixtures = TempDir::new().expect("a temporary folder");
         let families = FAMILIES.map(|name| Family {
             name,
@@ -199,7 +215,7 @@ impl Lab {
                 .collect(),
             base: source_set(name, "base.cu"),
         });
-        let replayer = Replayer::new(toolchain, cache, settings);
+        let replayer = replayer(Backend::Cpu, Limits::TIMEOUT);
         Lab { replayer, families: families.into(), _fixtures: fixtures }
     }
 

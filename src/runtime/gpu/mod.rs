@@ -153,6 +153,9 @@ impl Gpu {
         kernel: Option<&str>,
     ) -> Result<(), CudaError> {
         let Err(error) = result else { return Ok(()) };
+        if let Some(refused) = lost(error, &self.info) {
+            end_with(&refused);
+        }
         let Some(what) = sticky(error) else { return Err(error) };
         end_with(&Report::Fault(Fault {
             what: what.to_owned(),
@@ -183,9 +186,24 @@ fn sticky(error: CudaError) -> Option<&'static str> {
         710 => Some("device code stopped itself"),
         715 => Some("illegal instruction"),
         716 => Some("misaligned access"),
-        214 | 714 | 717..=721 => Some("device error"),
+        714 | 717..=721 => Some("device error"),
         _ => None,
     }
+}
+
+/// What to tell where the device itself is gone, which is no fault of the kernel's.
+fn lost(error: CudaError, info: &DeviceInfo) -> Option<Report> {
+    let gone = [
+        CudaError::DEVICE_UNAVAILABLE,
+        CudaError::NO_DEVICE,
+        CudaError::INVALID_DEVICE,
+        CudaError::ECC_UNCORRECTABLE,
+        CudaError::UNKNOWN,
+    ];
+    gone.contains(&error).then(|| Report::Refused {
+        message: format!("cuda:{} ({}) stopped working: {}", info.ordinal, info.name, words(error)),
+        hint: Some("`nvidia-smi` tells whether it is there; replay again once it is".to_owned()),
+    })
 }
 
 /// The symbol of the function at `address`, if the loader knows it.
@@ -322,5 +340,70 @@ impl Device for Gpu {
 
     fn overruns(&self) -> Vec<String> {
         self.memory.overruns(&self.context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn info() -> DeviceInfo {
+        DeviceInfo {
+            ordinal: 1,
+            name: "NVIDIA H200".to_owned(),
+            architecture: "sm_90".to_owned(),
+            driver: (13, 0),
+            memory_bytes: 1 << 30,
+        }
+    }
+
+    #[test]
+    fn a_device_that_is_gone_is_no_fault_of_the_kernel() {
+        let Some(Report::Refused { message, hint }) = lost(CudaError::UNKNOWN, &info()) else {
+            panic!("an unknown error is one of the device");
+        };
+        insta::assert_snapshot!(message, @"cuda:1 (NVIDIA H200) stopped working: unknown error (cudaErrorUnknown)");
+        insta::assert_snapshot!(hint.unwrap(), @"`nvidia-smi` tells whether it is there; replay again once it is");
+        let busy = lost(CudaError::DEVICE_UNAVAILABLE, &info());
+        assert!(matches!(busy, Some(Report::Refused { .. })));
+        for of_the_kernel in [CudaError::ILLEGAL_ADDRESS, CudaError::LAUNCH_FAILURE, CudaError(718)]
+        {
+            assert_eq!(lost(of_the_kernel, &info()), None);
+            assert!(sticky(of_the_kernel).is_some(), "{of_the_kernel}");
+        }
+    }
+
+    #[test]
+    fn what_the_driver_refuses_at_the_start_names_the_reason_and_the_way_out() {
+        let told = |error: &StartError| format!("{error}\nhint: {}", error.hint().unwrap());
+        let refused =
+            |doing, error| StartError::Gpu(GpuError::Refused { doing, message: words(error) });
+        insta::assert_snapshot!(told(&refused("to start", CudaError::INSUFFICIENT_DRIVER)), @r"
+        the CUDA driver refuses to start: CUDA driver version is insufficient for CUDA runtime version (cudaErrorInsufficientDriver)
+        hint: `nvidia-smi` tells whether the driver and the device work
+        ");
+        insta::assert_snapshot!(told(&refused("a context", CudaError::DEVICE_UNAVAILABLE)), @r"
+        the CUDA driver refuses a context: CUDA-capable device(s) is/are busy or unavailable (cudaErrorDevicesUnavailable)
+        hint: `nvidia-smi` tells whether the driver and the device work
+        ");
+        insta::assert_snapshot!(told(&StartError::Gpu(GpuError::NoDriver)), @r"
+        no CUDA driver: libcuda.so is not in the default search path
+        hint: install NVIDIA's driver, or replay with --backend cpu; a container needs the driver's libraries passed through
+        ");
+        insta::assert_snapshot!(told(&StartError::Gpu(GpuError::NoDevice { ordinal: 9, count: 2 })), @r"
+        no GPU 9: this machine has 2
+        hint: `replay doctor` lists the devices
+        ");
+        let architecture = "sm_90".to_owned();
+        let message = words(CudaError::NO_KERNEL_IMAGE);
+        insta::assert_snapshot!(told(&StartError::Load { architecture, message }), @r"
+        the CUDA driver refuses the module of sm_90: no kernel image is available for execution on the device (cudaErrorNoKernelImageForDevice)
+        hint: a libnvrtc that is newer than the driver may be the reason
+        ");
+        let path = "/cache/modules/0".to_owned();
+        insta::assert_snapshot!(told(&StartError::Module { path }), @r"
+        cannot read the module /cache/modules/0
+        hint: `replay cache clear` removes it
+        ");
     }
 }

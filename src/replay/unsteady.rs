@@ -1,0 +1,93 @@
+//! Tells memory that nobody wrote from the order of atomics, on devices that choose the order.
+
+use crate::summary::{POISON_A, POISON_B, Poison, Written};
+use crate::tensor::TensorView;
+
+/// How much further than in any repetition an element must move with the poison to depend on it.
+/// Poison reads as NaN or as about 1e30: what depends on it moves by much more.
+const MARGIN: f64 = 8.0;
+
+/// Takes back what `written` says of elements of `first` that differ from those of `second`, if
+/// `again`, a replay with the poison of `first`, shows that such differences come by themselves.
+pub(super) fn excuse(
+    written: &mut Written,
+    first: &TensorView,
+    second: &TensorView,
+    again: &TensorView,
+) {
+    let moved = |other: &TensorView, index: usize| {
+        let distance = (first.get_f64(index) - other.get_f64(index)).abs();
+        if distance.is_nan() { f64::INFINITY } else { distance }
+    };
+    let size = first.dtype.size();
+    let differs = |other: &TensorView, index: usize| {
+        let element = index * size..(index + 1) * size;
+        first.bytes[element.clone()] != other.bytes[element]
+    };
+    let unsteady = (0..first.len()).filter(|&index| differs(again, index));
+    let spread = unsteady.map(|index| moved(again, index)).fold(0.0, f64::max);
+    if spread == 0.0 {
+        return;
+    }
+    let unwritten =
+        |index: usize| holds(&POISON_A, first, index) && holds(&POISON_B, second, index);
+    let dependent = (0..first.len()).filter(|&index| {
+        differs(second, index) && !unwritten(index) && moved(second, index) > MARGIN * spread
+    });
+    let dependent: Vec<u64> = dependent.map(|index| index as u64).collect();
+    written.poison_dependent = dependent.len() as u64;
+    written.first_poison_dependent = dependent.into_iter().take(8).collect();
+}
+
+/// Whether element `index` still is what `poison` made of it.
+fn holds(poison: &Poison, view: &TensorView, index: usize) -> bool {
+    let size = view.dtype.size();
+    let phase = index * size % 8;
+    poison.pattern[phase..phase + size] == view.bytes[index * size..(index + 1) * size]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::summary::written;
+    use crate::tensor::DType;
+
+    fn judged(first: &[f32], second: &[f32], again: &[f32]) -> (u64, Vec<u64>) {
+        let bytes = |values: &[f32]| -> Vec<u8> {
+            values.iter().flat_map(|value| value.to_le_bytes()).collect()
+        };
+        let all = [first, second, again].map(bytes);
+        let shape = [first.len()];
+        let view = |bytes| TensorView { dtype: DType::F32, shape: &shape, bytes };
+        let [first, second, again] = [view(&all[0]), view(&all[1]), view(&all[2])];
+        let mut found = written(&first, &second).unwrap();
+        excuse(&mut found, &first, &second, &again);
+        (found.poison_dependent, found.first_poison_dependent)
+    }
+
+    #[test]
+    fn what_moves_by_itself_does_not_depend_on_poison() {
+        let first = [1.0, 2.0, 3.0];
+        assert_eq!(judged(&first, &[1.0, 2.000_001, 3.0], &[1.000_001, 2.0, 3.0]).0, 0);
+    }
+
+    #[test]
+    fn what_moves_with_the_poison_alone_depends_on_it() {
+        let first = [1.0, 2.0, 3.0];
+        assert_eq!(judged(&first, &[1.0, 2.000_001, 3.0], &first), (1, vec![1]));
+    }
+
+    #[test]
+    fn poison_shows_among_elements_that_move_by_themselves() {
+        let first = [1.0, f32::NAN, 3.0];
+        let second = [1.000_001, 1e30, 3.0];
+        assert_eq!(judged(&first, &second, &[1.0, f32::NAN, 3.000_001]), (1, vec![1]));
+    }
+
+    #[test]
+    fn elements_that_nobody_wrote_are_no_elements_that_depend_on_it() {
+        let a = f32::from_le_bytes(POISON_A.pattern[..4].try_into().unwrap());
+        let b = f32::from_le_bytes(POISON_B.pattern[..4].try_into().unwrap());
+        assert_eq!(judged(&[a, 2.0], &[b, 2.000_001], &[a, 2.000_002]).0, 0);
+    }
+}
