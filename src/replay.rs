@@ -640,7 +640,8 @@ impl Replayer {
             if let Some(second) = other.output(&output.name) {
                 let mut written = written(&view, &second).expect("two runs of one variant");
                 if let Some(again) = again.and_then(|again| again.output(&output.name)) {
-                    unsteady::excuse(&mut written, &view, &second, &again);
+                    let atomics = artifact.module.as_ref().is_some_and(DeviceModule::has_atomics);
+                    unsteady::excuse(&mut written, [&view, &second, &again], atomics);
                 }
                 summary.unwritten = written.unwritten;
                 // The poison of the first run reads as NaN; nobody computed it.

@@ -53,6 +53,11 @@ impl DeviceModule {
     pub fn math_ulps(&self) -> f64 {
         self.unit.math_ulps
     }
+
+    /// Whether the device code names atomic operations, whose order is the device's.
+    pub fn has_atomics(&self) -> bool {
+        self.unit.atomics
+    }
 }
 
 impl DeviceToolchain {
@@ -140,6 +145,7 @@ impl DeviceToolchain {
             defines: vec![format!("ELEMENT={}", summary::device::element(dtype))],
             folders: Vec::new(),
             math_ulps: 1.0,
+            atomics: false,
         };
         self.compile_with(&unit, &self.key(&unit), &BTreeSet::new())
     }
@@ -243,6 +249,8 @@ struct DeviceUnit {
     folders: Vec<String>,
     /// As [`DeviceModule::math_ulps`] tells it.
     math_ulps: f64,
+    /// As [`DeviceModule::has_atomics`] tells it.
+    atomics: bool,
 }
 
 impl DeviceUnit {
@@ -254,12 +262,13 @@ impl DeviceUnit {
         let units: Vec<Unit> = texts.iter().map(|(path, text)| Unit { path, text }).collect();
         let symbols = frontend::scan(&units);
         let mut files = Vec::new();
-        let mut math_ulps = 1.0f64;
+        let (mut math_ulps, mut atomics) = (1.0f64, false);
         for unit in &units {
             let text = frontend::device(unit, &symbols)?;
             let names = frontend::identifiers(&Unit { path: unit.path, text: &text });
             let errors = names.iter().filter_map(|name| math_error_ulps(name));
             math_ulps = errors.fold(math_ulps, f64::max);
+            atomics |= names.iter().any(|name| name.starts_with("atomic"));
             files.push((unit.path.to_owned(), text.into_bytes()));
         }
         let others = sources.files.iter().filter(|file| !is_code(&file.path));
@@ -279,6 +288,7 @@ impl DeviceUnit {
             files,
             defines: harness.defines.clone(),
             math_ulps,
+            atomics,
         })
     }
 
