@@ -1,19 +1,23 @@
 //! Snapshots of what the front end makes of small CUDA files, and its promises about any text.
 
+#[path = "frontend/block_form.rs"]
+mod block_form;
+
 use std::path::Path;
 
-use replay::frontend::{self, Precision, Symbols, Translated, Unit};
+use replay::frontend::{self, Precision, Symbols, Threads, Translated, Unit};
 
 /// Scans and translates one text.
 fn host(path: &str, text: &str, precision: Precision) -> Translated {
     let unit = Unit { path, text };
-    frontend::host(&unit, &frontend::scan(&[unit]), precision).unwrap()
+    frontend::host(&unit, &frontend::scan(&[unit]), precision, Threads::Stacks).unwrap()
 }
 
 /// The message of the error that translating `text` gives.
 fn refused(text: &str) -> String {
     let unit = Unit { path: "src/loss.cu", text };
-    let error = frontend::host(&unit, &frontend::scan(&[unit]), Precision::Native).unwrap_err();
+    let error = frontend::host(&unit, &frontend::scan(&[unit]), Precision::Native, Threads::Stacks)
+        .unwrap_err();
     assert!(error.hint().is_some());
     error.to_string()
 }
@@ -241,7 +245,7 @@ proptest::proptest! {
         let symbols = frontend::scan(&[unit]);
         let lines = text.matches('\n').count();
         for precision in [Precision::Native, Precision::Shadow] {
-            if let Ok(made) = frontend::host(&unit, &symbols, precision) {
+            if let Ok(made) = frontend::host(&unit, &symbols, precision, Threads::Stacks) {
                 proptest::prop_assert_eq!(made.text.matches('\n').count(), lines + 1);
             }
             let _ = frontend::call(&text, "a.toml", &symbols, precision);
@@ -320,6 +324,6 @@ fn symbols_know_kernels_of_every_file() {
     ];
     let symbols: Symbols = frontend::scan(&units);
     assert!(symbols.is_kernel("a") && !symbols.is_kernel("f"));
-    let made = frontend::host(&units[1], &symbols, Precision::Native).unwrap();
+    let made = frontend::host(&units[1], &symbols, Precision::Native, Threads::Stacks).unwrap();
     assert!(made.text.contains("::replay_rt::kernel<&n::a>("), "{}", made.text);
 }

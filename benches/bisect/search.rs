@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use replay::fixture::Fixture;
-use replay::frontend::{self, Precision, Unit};
+use replay::frontend::{self, Precision, Threads, Unit};
 use replay::history::{History, SourceSpec};
 use replay::replay::Subject;
 use replay::runtime::headers;
@@ -239,7 +239,7 @@ pub fn translate(checkout: &Path, out: &Path) -> Result<()> {
     for unit in &units {
         let path = out.join(unit.path);
         fs::create_dir_all(path.parent().ok_or("no folder")?)?;
-        fs::write(path, frontend::host(unit, &symbols, Precision::Native)?.text)?;
+        fs::write(path, frontend::host(unit, &symbols, Precision::Native, Threads::Blocks)?.text)?;
     }
     fs::write(out.join("unit.cpp"), UNIT)?;
     Ok(())
@@ -280,7 +280,7 @@ pub fn compare(artifact: &Path, fixture: &Path, recorded: &Path) -> Result<bool>
         step: None,
     };
     let program = PathBuf::from(env!("CARGO_BIN_EXE_replay"));
-    let run = worker::start(&program, &job, &subject.fixture, limits)?;
+    let run = worker::start(&program, &job, &subject.fixture, limits, None)?;
     let gradient = run.output("grad_logits").ok_or("the gradient is missing")?;
     let elements: Vec<f64> = (0..gradient.len()).map(|at| gradient.get_f64(at)).collect();
     let Ok(known) = fs::read_to_string(recorded) else {

@@ -20,7 +20,7 @@ pub use self::unit::Signature;
 
 use self::flags::{FLAGS, SHADOW};
 use crate::cache::{Cache, CacheError, Kind};
-use crate::frontend::{self, FrontendError, Precision, Unit};
+use crate::frontend::{self, FrontendError, Precision, Threads, Unit};
 use crate::harness::Harness;
 use crate::history::{Role, SourceSet};
 use crate::runtime::gpu::NvrtcError;
@@ -117,6 +117,7 @@ pub struct Toolchain {
     headers_identity: String,
     cache: Cache,
     once: Once,
+    threads: Threads,
 }
 
 impl Toolchain {
@@ -128,7 +129,13 @@ impl Toolchain {
         let identity = headers::identity().to_hex()[..32].to_owned();
         let headers = cache.folder(&format!("headers-{identity}"), headers::write)?;
         let (headers_identity, cache) = (identity, cache.clone());
-        Ok(Toolchain { compiler, headers, headers_identity, cache, once: Once::default() })
+        let (once, threads) = (Once::default(), Threads::Blocks);
+        Ok(Toolchain { compiler, headers, headers_identity, cache, once, threads })
+    }
+
+    /// The same with the threads of a block run as `threads` says; [`Threads::Blocks`] otherwise.
+    pub fn with_threads(self, threads: Threads) -> Toolchain {
+        Toolchain { threads, ..self }
     }
 
     /// The compiler in use.
@@ -147,7 +154,7 @@ impl Toolchain {
         sources: &SourceSet,
         precision: Precision,
     ) -> Result<Artifact, CompileError> {
-        let translated = translate(sources, precision)?;
+        let translated = translate(sources, &harness.defines, precision, self.threads)?;
         let mut refusal = None;
         for call in 0..harness.calls.len() {
             let unit = unit::text(harness, signature, &translated.symbols, call, precision)?;
@@ -288,7 +295,12 @@ fn is_unit(path: &str) -> bool {
     Path::new(path).extension().and_then(|ext| ext.to_str()).is_some_and(|ext| units.contains(&ext))
 }
 
-fn translate(sources: &SourceSet, precision: Precision) -> Result<Translation, FrontendError> {
+fn translate(
+    sources: &SourceSet,
+    defines: &[String],
+    precision: Precision,
+    threads: Threads,
+) -> Result<Translation, FrontendError> {
     let texts: Vec<(&str, String)> = sources
         .files
         .iter()
@@ -296,11 +308,13 @@ fn translate(sources: &SourceSet, precision: Precision) -> Result<Translation, F
         .map(|file| (file.path.as_str(), String::from_utf8_lossy(&file.content).into_owned()))
         .collect();
     let units: Vec<Unit> = texts.iter().map(|(path, text)| Unit { path, text }).collect();
-    let symbols = frontend::scan(&units);
+    let macros = as_directives(defines);
+    let command_line = Unit { path: "defines", text: &macros };
+    let symbols = frontend::scan(&[&units[..], &[command_line]].concat());
     let mut shadow_obstacles = Vec::new();
     let mut files = Vec::new();
     for unit in &units {
-        let translated = frontend::host(unit, &symbols, precision)?;
+        let translated = frontend::host(unit, &symbols, precision, threads)?;
         let obstacles = translated.shadow_obstacles.iter();
         shadow_obstacles
             .extend(obstacles.map(|found| format!("{}:{}: {}", unit.path, found.line, found.what)));
@@ -315,6 +329,15 @@ fn translate(sources: &SourceSet, precision: Precision) -> Result<Translation, F
         .map(|file| file.path.clone())
         .collect();
     Ok(Translation { files, sources, symbols, shadow_obstacles })
+}
+
+/// The macros of a command line, `NAME` or `NAME=VALUE`, as a source defines them.
+fn as_directives(defines: &[String]) -> String {
+    let directive = |define: &String| match define.split_once('=') {
+        Some((name, value)) => format!("#define {name} {value}\n"),
+        None => format!("#define {define} 1\n"),
+    };
+    defines.iter().map(directive).collect()
 }
 
 /// Calls of mathematical functions stay inside of the artifact, and none may be missing.

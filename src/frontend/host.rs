@@ -76,6 +76,7 @@ pub(super) fn translate(
     Ok(Translated {
         text: line + &edits.apply(source.text),
         launches,
+        block_forms: Vec::new(),
         kernels: symbols::defined(source),
         shadow_obstacles,
     })
@@ -332,7 +333,7 @@ fn tokens_within<'t>(tokens: &'t [Token], range: &std::ops::Range<usize>) -> &'t
 }
 
 /// The tokens' text with comments dropped and every gap as one space.
-fn folded(text: &str, tokens: &[Token]) -> String {
+pub(super) fn folded(text: &str, tokens: &[Token]) -> String {
     let mut out = String::new();
     let mut end = None;
     for token in tokens {

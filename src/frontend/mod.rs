@@ -5,6 +5,7 @@
 //! [`device`] leaves what NVRTC is to compile. Both keep every line where it was. What the
 //! rewriting can and cannot see is in `docs/frontend.md`.
 
+mod block_form;
 mod device;
 mod edits;
 mod error;
@@ -48,6 +49,16 @@ pub enum Precision {
     Shadow,
 }
 
+/// How the threads of a block are run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Threads {
+    /// Each on a stack of its own.
+    Stacks,
+    /// By one call of the kernel, where the front end understands it in every detail; else each on
+    /// a stack of its own. The order in which they run is the same.
+    Blocks,
+}
+
 /// A file as host C++.
 #[derive(Clone, Debug)]
 pub struct Translated {
@@ -57,8 +68,21 @@ pub struct Translated {
     pub launches: Vec<LaunchSite>,
     /// Every kernel that the file defines, in order.
     pub kernels: Vec<Kernel>,
+    /// Every kernel with a barrier that was considered for [`Threads::Blocks`], in order.
+    pub block_forms: Vec<BlockForm>,
     /// Why the float64 shadow may not mean the same as the source; empty without a shadow.
     pub shadow_obstacles: Vec<Obstacle>,
+}
+
+/// Whether a kernel was put into block form.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BlockForm {
+    /// Its name without namespaces.
+    pub kernel: String,
+    /// The 1-based line of the name.
+    pub line: usize,
+    /// Why its threads keep stacks of their own, for developers; none if it was.
+    pub obstacle: Option<String>,
 }
 
 /// A launch in the source.
@@ -94,7 +118,7 @@ pub struct Obstacle {
 ///
 /// Launches become calls of `::replay_rt::kernel` or `::replay_rt::kernel_at`, shared memory
 /// becomes references into the block's memory, and with [`Precision::Shadow`] `float` becomes
-/// `double`. The first line of the result is `#line 1 "PATH"`; the file's lines follow.
+/// `double`; with [`Threads::Blocks`] kernels run all threads of a block where they can. The first line of the result is `#line 1 "PATH"`; the file's lines follow.
 ///
 /// # Errors
 /// [`FrontendError`] if a launch cannot be rewritten or the file uses what a CPU cannot do.
@@ -102,8 +126,14 @@ pub fn host(
     unit: &Unit,
     symbols: &Symbols,
     precision: Precision,
+    threads: Threads,
 ) -> Result<Translated, FrontendError> {
-    host::translate(&Source::new(unit), symbols, precision, host::Place::File)
+    let mut made = host::translate(&Source::new(unit), symbols, precision, host::Place::File)?;
+    if threads == Threads::Blocks {
+        (made.text, made.block_forms) =
+            block_form::rewrite(unit.path, &made.text, symbols.block_facts());
+    }
+    Ok(made)
 }
 
 /// Translates the statements of a harness's `call`, which are to stand in a function.

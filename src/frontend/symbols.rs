@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
+use super::block_form::Facts;
 use super::instances;
 use super::lexer::{Kind, Tokens};
 use super::macros;
@@ -15,6 +16,7 @@ use super::{Kernel, Unit};
 pub struct Symbols {
     kernels: BTreeMap<String, Known>,
     device_macros: BTreeSet<String>,
+    block_facts: Facts,
 }
 
 /// What is known of all kernels with one name.
@@ -50,6 +52,11 @@ impl Symbols {
         known.bare += isize::from(!kernel.specialises);
     }
 
+    /// What decides which kernels can be put into block form.
+    pub(super) fn block_facts(&self) -> &Facts {
+        &self.block_facts
+    }
+
     /// Whether `name` is a macro whose body declares something for the device.
     pub(super) fn is_device_macro(&self, name: &str) -> bool {
         self.device_macros.contains(name)
@@ -61,6 +68,7 @@ pub fn scan(units: &[Unit]) -> Symbols {
     let mut symbols = Symbols::default();
     for unit in units {
         let source = Source::new(unit);
+        symbols.block_facts.add(&source);
         let tokens = Tokens::new(source.text, source.tokens.clone());
         kernels(source.text, &tokens).into_iter().for_each(|kernel| symbols.add(kernel));
         for declaration in instances::declarations(source.text, &source.view(true)) {
@@ -80,6 +88,7 @@ pub fn scan(units: &[Unit]) -> Symbols {
             plain.for_each(|kernel| symbols.add(kernel));
         }
     }
+    symbols.block_facts.finish();
     symbols
 }
 

@@ -111,6 +111,28 @@ pub mod barrier_op {
     pub const AND: u32 = 2;
 }
 
+/// One thread of a block, as a kernel in block form sees it.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub struct BlockThread {
+    /// Its `threadIdx`.
+    pub index: [u32; 3],
+    /// Its linear index.
+    pub linear: u32,
+}
+
+/// The threads of a block that one call of a kernel runs.
+#[derive(Debug)]
+#[repr(C)]
+pub struct BlockThreads {
+    /// Memory for a frame of each thread, aligned to 256 bytes.
+    pub frames: *mut c_void,
+    /// The threads in the order in which they run.
+    pub threads: *const BlockThread,
+    /// Their number.
+    pub count: u32,
+}
+
 type Status = c_int;
 
 /// The table; see the header for what each function does.
@@ -122,6 +144,8 @@ pub struct Abi {
     pub active_mask: unsafe extern "C" fn() -> u32,
     pub atomic_turn: unsafe extern "C" fn(),
     pub yield_thread: unsafe extern "C" fn(),
+    pub whole_block: unsafe extern "C" fn(usize, *mut BlockThreads),
+    pub barriers_differ: unsafe extern "C" fn(*const Site) -> !,
     pub shared_alloc: unsafe extern "C" fn(u32, usize, usize) -> *mut c_void,
     pub shared_slot: unsafe extern "C" fn() -> u32,
     pub device_print: unsafe extern "C" fn(*const c_char, usize),

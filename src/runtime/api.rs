@@ -38,6 +38,8 @@ pub static TABLE: Abi = Abi {
     active_mask: cpu::active_mask,
     atomic_turn: cpu::atomic_turn,
     yield_thread: cpu::yield_thread,
+    whole_block: cpu::whole_block,
+    barriers_differ: cpu::barriers_differ,
     shared_alloc: cpu::shared_alloc,
     shared_slot: cpu::shared_slot,
     device_print,

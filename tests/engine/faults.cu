@@ -178,3 +178,30 @@ static void case_reads_static_shared(const float*, float* out) {
 static void case_reads_dynamic_shared(const float*, float* out) {
   shared_read_kernel<<<3, 10, 40>>>(out, 1);
 }
+
+// The same as above, in kernels with barriers.
+
+__global__ void barrier_or_not_kernel(float* out, int n) {
+  for (int i = 0; i < n; i++) {
+    if (threadIdx.y == 1 && i == 2) {
+      if (threadIdx.x > 7) return;
+      __syncthreads();
+    }
+    __syncthreads();
+  }
+  out[0] = n;
+}
+static void case_barrier_or_not(const float*, float* out) {
+  barrier_or_not_kernel<<<2, dim3(10, 2)>>>(out, 5);
+}
+__global__ void write_after_barrier_kernel(float* p, int n) {
+  __shared__ int box[32];
+  box[threadIdx.x] = n;
+  for (int i = 0; i < 3; i++) {
+    __syncthreads();
+    if (i == 2 && threadIdx.x == 9) p[1000 * box[8]] = 1;
+  }
+}
+static void case_write_after_barrier(const float*, float* out) {
+  write_after_barrier_kernel<<<1, 32>>>(out, 1);
+}

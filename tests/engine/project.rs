@@ -10,7 +10,7 @@ use std::time::Duration;
 use replay::cache::Cache;
 use replay::compile::{Artifact, Compiler, Toolchain};
 use replay::fixture::{self, Fixture};
-use replay::frontend::Precision;
+use replay::frontend::{Precision, Threads};
 use replay::history::{SourceSet, SourceSpec, source_set_from_dir};
 use replay::replay::{Failure, Mode, Outcome, Replayer, Settings, Status, Subject};
 use replay::summary::POISON_A;
@@ -31,11 +31,18 @@ pub struct Machine {
     pub timeout: Duration,
     pub memory_bytes: u64,
     pub order: u64,
+    pub form: Threads,
 }
 
 impl Machine {
-    pub const PLAIN: Machine =
-        Machine { threads: 2, timeout: Duration::from_secs(60), memory_bytes: 1 << 30, order: 0 };
+    pub const PLAIN: Machine = Machine {
+        threads: 2,
+        timeout: Duration::from_secs(60),
+        memory_bytes: 1 << 30,
+        order: 0,
+        form: Threads::Blocks,
+    };
+    pub const STACKS: Machine = Machine { form: Threads::Stacks, ..Machine::PLAIN };
 }
 
 pub fn cache() -> Cache {
@@ -53,7 +60,8 @@ pub fn replayer(compiler: &str, machine: Machine) -> Replayer {
         fresh: true,
         backend: replay::replay::Backend::Cpu,
     };
-    Replayer::new(Toolchain::new(compiler, &cache).unwrap(), cache, settings)
+    let toolchain = Toolchain::new(compiler, &cache).unwrap().with_threads(machine.form);
+    Replayer::new(toolchain, cache, settings)
 }
 
 impl Project {
@@ -103,9 +111,19 @@ impl Project {
         })
     }
 
+    /// The names of all cases.
+    pub fn cases(&self) -> &[String] {
+        &self.cases
+    }
+
     /// One run of `case`.
     pub fn run(&self, case: &str, machine: Machine) -> Run {
-        let (replayer, subject) = (replayer("", machine), self.subject(case));
+        self.run_compiled("", case, machine)
+    }
+
+    /// One run of `case`, compiled by `compiler`.
+    pub fn run_compiled(&self, compiler: &str, case: &str, machine: Machine) -> Run {
+        let (replayer, subject) = (replayer(compiler, machine), self.subject(case));
         let artifact = self.compile(&replayer, &subject);
         let mode = Mode { order: machine.order, ..Mode::plain(POISON_A) };
         replayer.run(&subject, &artifact, Precision::Native, &mode).unwrap()

@@ -2,7 +2,8 @@
 //!
 //! Threads run one after the other in a fixed order, each until it waits for others (a barrier or
 //! a collective of its warp) or ends. A thread that never waits costs no switch: the next one
-//! starts on the same stack.
+//! starts on the same stack. A kernel in block form runs all threads itself, in the same order, by
+//! one call on the stack of the first.
 #![allow(unsafe_code)]
 
 use std::cell::Cell;
@@ -11,12 +12,15 @@ use std::io;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 use super::fiber::{Stacks, switch};
+use super::frames::Frames;
 use super::order::Order;
 use super::positions::Positions;
 use super::waiting::{WaitingGroup, group};
 use super::warp::{LANES, Lanes, Offer, bits};
-use crate::runtime::Place;
-use crate::runtime::abi::{BlockState, Site, ThreadPointers, Thunk, barrier_op};
+use crate::runtime::abi::{
+    BlockState, BlockThread, BlockThreads, Site, ThreadPointers, Thunk, barrier_op,
+};
+use crate::runtime::{Place, end};
 
 /// The most threads that a block may have, on every device.
 pub const MAX_THREADS: usize = 1024;
@@ -125,6 +129,11 @@ pub struct BlockRunner {
     /// The block shape and the order that `threads` and `position_of` are made for.
     tables_for: Option<([u32; 3], Order)>,
     position_of: Vec<u16>,
+    /// The threads in their order, as a kernel in block form sees them.
+    block_threads: Vec<BlockThread>,
+    frames: Frames,
+    /// Whether the kernel that runs is in block form.
+    whole: bool,
     /// This runner's entry of [`RUNNING`], if there was room.
     running: Option<&'static AtomicPtr<BlockRunner>>,
 }
@@ -263,6 +272,25 @@ pub unsafe extern "C" fn yield_thread() {
     }
 }
 
+/// The kernel that calls runs all threads of its block; `threads` receives which.
+///
+/// # Safety
+/// Must be called from a thread of a kernel that runs, before it has waited for others.
+pub unsafe extern "C" fn whole_block(frame_bytes: usize, threads: *mut BlockThreads) {
+    // SAFETY: passed on to the caller; `threads` is a variable of it.
+    unsafe { *threads = current().run_whole(frame_bytes) };
+}
+
+/// Ends the replay: threads of a kernel in block form wait at different barriers. `sites` has one
+/// for each thread in their order, without a file where the thread has ended.
+///
+/// # Safety
+/// Must be called from a kernel in block form that runs.
+pub unsafe extern "C" fn barriers_differ(sites: *const Site) -> ! {
+    // SAFETY: passed on to the caller.
+    unsafe { current().report_sites(sites) }
+}
+
 /// Where every stack begins: runs threads until one of them waits; never returns.
 extern "C" fn run_threads() -> ! {
     loop {
@@ -307,6 +335,9 @@ impl BlockRunner {
             deadlock,
             tables_for: None,
             position_of: Vec::new(),
+            block_threads: Vec::new(),
+            frames: Frames::default(),
+            whole: false,
             running: None,
         }
     }
@@ -332,10 +363,13 @@ impl BlockRunner {
         }
         if self.tables_for != Some((shape.block, order)) {
             self.position_of = vec![0; threads];
+            self.block_threads.clear();
             for (position, linear) in order.threads(threads).into_iter().enumerate() {
                 self.position_of[usize::from(linear)] = position as u16;
                 self.threads[position].linear = linear.into();
-                self.threads[position].index = shape.thread_index(linear.into());
+                let index = shape.thread_index(linear.into());
+                self.threads[position].index = index;
+                self.block_threads.push(BlockThread { index, linear: linear.into() });
             }
             self.tables_for = Some((shape.block, order));
         }
@@ -357,6 +391,7 @@ impl BlockRunner {
         self.live.fill(self.thread_count);
         self.ready.fill(self.thread_count);
         self.barrier = Barrier::EMPTY;
+        self.whole = false;
         self.live_count = self.thread_count as u32;
         for thread in &mut self.threads[..self.thread_count] {
             thread.context = 0;
@@ -465,6 +500,9 @@ impl BlockRunner {
     }
 
     fn arrive_at_collective(&mut self, offer: Offer, site: Site) -> Option<Handover> {
+        if self.whole {
+            self.report_deadlock();
+        }
         let (warp, lane) = self.warp_and_lane();
         let thread = &mut self.threads[self.position];
         thread.site = site;
@@ -491,6 +529,10 @@ impl BlockRunner {
     /// The current thread has ended: the next one runs on this stack (`None`) or on its own.
     fn end_thread(&mut self) -> Option<Handover> {
         let ended = self.position;
+        if self.whole {
+            let save = &raw mut self.threads[ended].context;
+            return Some(Handover { save, to: self.caller });
+        }
         let (warp, lane) = self.warp_and_lane();
         self.ready.remove(ended);
         self.live.remove(ended);
@@ -520,6 +562,37 @@ impl BlockRunner {
         }
         self.threads[to].stack = stack;
         None
+    }
+
+    /// Leaves the threads of the block to the kernel: one thread remains here, which no barrier
+    /// releases, so that a kernel which waits after all is reported.
+    fn run_whole(&mut self, frame_bytes: usize) -> BlockThreads {
+        self.whole = true;
+        self.live_count = u32::MAX;
+        self.ready.fill(1);
+        let bytes = frame_bytes * self.thread_count;
+        let Some(frames) = self.frames.of(bytes) else {
+            let detail = format!("no memory for the variables of {} threads", self.thread_count);
+            end("out of memory", detail, place());
+        };
+        let count = self.thread_count as u32;
+        BlockThreads { frames, threads: self.block_threads.as_ptr(), count }
+    }
+
+    /// Ends the replay; `sites` is as for [`barriers_differ`].
+    ///
+    /// # Safety
+    /// `sites` must have a site for each thread.
+    unsafe fn report_sites(&self, sites: *const Site) -> ! {
+        let place = |linear: usize| {
+            // SAFETY: passed on to the caller.
+            let site = unsafe { *sites.add(usize::from(self.position_of[linear])) };
+            match site.file.is_null() {
+                true => "ended".to_owned(),
+                false => format!("at the barrier at {}", site.describe()),
+            }
+        };
+        (self.deadlock)(&group((0..self.thread_count).map(place)))
     }
 
     #[cold]

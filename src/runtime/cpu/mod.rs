@@ -5,6 +5,7 @@
 pub mod block;
 mod fault;
 mod fiber;
+mod frames;
 mod grid;
 mod memory;
 pub mod order;
@@ -16,7 +17,10 @@ mod warp;
 use std::cell::RefCell;
 use std::ffi::c_void;
 
-pub use self::block::{MAX_THREADS, active_mask, barrier, place, warp_collective, yield_thread};
+pub use self::block::{
+    MAX_THREADS, active_mask, barrier, barriers_differ, place, warp_collective, whole_block,
+    yield_thread,
+};
 pub use self::grid::atomic_turn;
 pub use self::shared::{
     DEFAULT_BYTES as DEFAULT_SHARED_BYTES, MAX_BYTES as MAX_SHARED_BYTES, allocate as shared_alloc,

@@ -9,6 +9,7 @@
 
 #include "replay/abi.h"
 #include "replay/thread.h"
+#include "replay/whole_block.h"
 #include "replay/launch.h"
 #include "replay/memory.h"
 

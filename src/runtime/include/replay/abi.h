@@ -53,6 +53,19 @@ enum replay_barrier_op : uint32_t {
   REPLAY_BARRIER_OR = 3,
 };
 
+/// One thread of a block: its `threadIdx` in x, y, z order, and its linear index.
+struct replay_block_thread {
+  uint32_t index[3];
+  uint32_t linear;
+};
+
+/// The threads of a block that one call of a kernel runs.
+struct replay_block_threads {
+  void* frames;                   // memory for a frame of each thread, aligned to 256 bytes
+  const struct replay_block_thread* threads;  // in the order in which they run
+  uint32_t count;
+};
+
 struct replay_abi {
   // Device side.
   uint32_t (*barrier)(uint32_t op, uint32_t predicate, struct replay_site site);
@@ -61,6 +74,10 @@ struct replay_abi {
   uint32_t (*active_mask)(void);
   void (*atomic_turn)(void);      // waits until every earlier block of the grid has ended
   void (*yield_thread)(void);     // lets the other threads of the block run
+  // The kernel that calls runs the whole block; `frame_bytes` is the size of one thread's frame.
+  void (*whole_block)(size_t frame_bytes, struct replay_block_threads* threads);
+  // Threads wait at different barriers: a site for each, in their order, without a file if ended.
+  __attribute__((noreturn)) void (*barriers_differ)(const struct replay_site* sites);
   void* (*shared_alloc)(uint32_t slot, size_t bytes, size_t align);
   uint32_t (*shared_slot)(void);  // a new slot number, unique in the process
   void (*device_print)(const char* text, size_t bytes);

@@ -1,0 +1,43 @@
+//! Memory for the variables of the threads of a kernel in block form.
+
+use std::ffi::c_void;
+
+/// The unit of the memory, and its alignment.
+#[derive(Clone, Copy)]
+#[repr(align(256))]
+struct Piece {
+    _bytes: [u8; 256],
+}
+
+/// Memory that grows to the largest block and is then used again.
+#[derive(Default)]
+pub struct Frames {
+    pieces: Vec<Piece>,
+}
+
+impl Frames {
+    /// At least `bytes` bytes, aligned to 256, or none if there is no memory. What they hold is left
+    /// over; they stay in place until more are asked for.
+    pub fn of(&mut self, bytes: usize) -> Option<*mut c_void> {
+        let count = bytes.div_ceil(size_of::<Piece>());
+        let missing = count.saturating_sub(self.pieces.len());
+        self.pieces.try_reserve_exact(missing).ok()?;
+        self.pieces.resize(self.pieces.len() + missing, Piece { _bytes: [0; 256] });
+        Some(self.pieces.as_mut_ptr().cast())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_are_aligned_and_too_many_are_none() {
+        let mut frames = Frames::default();
+        for bytes in [1, 256, 257, 100_000] {
+            assert_eq!(frames.of(bytes).unwrap() as usize % 256, 0, "{bytes} bytes");
+        }
+        assert_eq!(frames.pieces.len(), 100_000usize.div_ceil(256));
+        assert!(frames.of(isize::MAX as usize).is_none());
+    }
+}

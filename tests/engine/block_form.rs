@@ -1,0 +1,93 @@
+//! Kernels in block form against the same kernels with a stack for each thread.
+
+use std::process::Command;
+use std::sync::LazyLock;
+
+use replay::frontend::Precision;
+use replay::frontend::{Threads, Unit, host, scan};
+use replay::worker::Run;
+
+use super::project::{Machine, Project, elements};
+use super::{FAULTS, VALUES, failures};
+
+static BLOCKS: LazyLock<Project> = LazyLock::new(|| {
+    let tables = "[outputs.out]\ndtype = \"i64\"\nshape = [4096]\n\
+                  [outputs.real]\ndtype = \"f32\"\nshape = [4096]\n";
+    Project::new(include_str!("blocks.cu"), "(long long*)out, real", tables, &[])
+});
+
+/// The kernels of `text` with a barrier, and why each keeps stacks, if it does.
+fn forms(text: &str) -> Vec<(String, Option<String>)> {
+    let unit = Unit { path: "cases.cu", text };
+    let made = host(&unit, &scan(&[unit]), Precision::Native, Threads::Blocks).unwrap();
+    made.block_forms.into_iter().map(|form| (form.kernel, form.obstacle)).collect()
+}
+
+/// All that a run shows: the bits of every output, what was printed and how it ended.
+fn shown(run: &Run) -> String {
+    let bits = |name| run.output(name).map(|_| elements(run, name, 4096));
+    let bits = |name| bits(name).map(|all| all.into_iter().map(f64::to_bits).collect::<Vec<_>>());
+    format!("{:?} {:?} {} {:?}", bits("out"), bits("real"), run.printed, run.ending)
+}
+
+#[test]
+fn every_kernel_of_the_cases_takes_block_form() {
+    let refused: Vec<_> =
+        forms(include_str!("blocks.cu")).into_iter().filter(|form| form.1.is_some()).collect();
+    assert!(refused.is_empty(), "{refused:?}");
+}
+
+#[test]
+fn block_form_changes_no_bit_in_any_order() {
+    for (project, orders) in [(&*BLOCKS, 0..4), (&*VALUES, 0..2)] {
+        for case in project.cases().iter().filter(|case| *case != "many_launches") {
+            for order in orders.clone() {
+                let machine = Machine { order, ..Machine::PLAIN };
+                let stacks = project.run(case, Machine { order, ..Machine::STACKS });
+                let blocks = project.run(case, machine);
+                assert_eq!(shown(&blocks), shown(&stacks), "{case}, order {order}");
+            }
+        }
+    }
+}
+
+#[test]
+fn clang_gives_block_form_the_same_bits() {
+    if !Command::new("clang++").arg("--version").output().is_ok_and(|made| made.status.success()) {
+        return;
+    }
+    for case in BLOCKS.cases() {
+        let expected = shown(&BLOCKS.run(case, Machine::STACKS));
+        let got = BLOCKS.run_compiled("clang++", case, Machine::PLAIN);
+        assert_eq!(shown(&got), expected, "{case}");
+    }
+}
+
+#[test]
+fn values_in_block_form_are_those_of_the_source() {
+    let run = |case| BLOCKS.run(case, Machine::PLAIN);
+    let expected = |t: i64| {
+        let passed = (t + 5) * 10_000_000;
+        let wide = (7 * 3 + t + 11) * 1_000_000_000;
+        t + 1000 * (1 + 2 * (63 - t)) + 100_000 + passed + wide + t
+    };
+    let out: Vec<i64> =
+        elements(&run("variables"), "out", 64).into_iter().map(|value| value as i64).collect();
+    assert_eq!(out, (0..64).map(expected).collect::<Vec<_>>());
+    let leavers = elements(&run("leavers"), "out", 64);
+    assert_eq!(leavers[..16], [64.0; 16], "64 threads have come once");
+    assert_eq!(leavers[63], f64::from(16 * (1 + 2 + 3 + 4)));
+}
+
+#[test]
+fn faults_in_block_form_are_named_as_with_stacks() {
+    for case in FAULTS.cases().iter().filter(|case| {
+        let endless = ["endless", "waits_for", "takes_all_memory"];
+        !endless.iter().any(|word| case.contains(word))
+    }) {
+        let expected = FAULTS.failures(case, Machine::STACKS);
+        assert_eq!(failures(case), expected, "{case}");
+    }
+    insta::assert_snapshot!(failures("barrier_or_not"), @"barrier never reached in barrier_or_not_kernel, block [0, 0, 0], thread [9, 1, 0]: threads 0..10 at the barrier at src/cases.cu:190; threads 10..18 at the barrier at src/cases.cu:188; threads 18..20 ended");
+    insta::assert_snapshot!(failures("write_after_barrier"), @"out-of-bounds access in write_after_barrier_kernel, block [0, 0, 0], thread [9, 0, 0]: 3960 bytes past the end of out (40 bytes)");
+}

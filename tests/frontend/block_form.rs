@@ -1,0 +1,158 @@
+//! Which kernels take block form, and what they become.
+
+use super::snapshot;
+use replay::frontend::{Precision, Threads, Translated, Unit, host, scan};
+
+fn translated(text: &str, precision: Precision) -> Translated {
+    let unit = Unit { path: "a.cu", text };
+    host(&unit, &scan(&[unit]), precision, Threads::Blocks).unwrap()
+}
+
+/// Why a kernel with the parameters `float* x, int n` and this body keeps stacks, if it does;
+/// `before` stands in front of it.
+fn obstacle(before: &str, body: &str) -> String {
+    let text = format!("{before}\n__global__ void k(float* x, int n) {{ {body} }}\n");
+    let made = translated(&text, Precision::Native);
+    let [form] = &made.block_forms[..] else { panic!("{:?}", made.block_forms) };
+    assert_eq!((form.kernel.as_str(), form.line), ("k", 1 + before.matches('\n').count() + 1));
+    form.obstacle.clone().unwrap_or_else(|| "none".to_owned())
+}
+
+const REDUCTION: &str = "\
+__global__ void sum(const float* x, float* y, int n)
+{
+    extern __shared__ float part[];
+    int t = threadIdx.x; // in the block
+    float own = 0.0f, *mine = &part[t];
+    for (int i = t; i < n; i += blockDim.x) own += x[i];
+    *mine = own;
+    __syncthreads();
+    for (int s = blockDim.x / 2;
+         s > 0; s >>= 1) {
+        if (t < s) *mine += part[t + s];
+        __syncthreads();
+    }
+    if (t != 0) return;
+    float all = part[0];
+    y[blockIdx.x] = all;
+}
+";
+
+#[test]
+fn a_reduction_becomes_a_loop_over_the_threads() {
+    for (name, precision) in [("native", Precision::Native), ("shadow", Precision::Shadow)] {
+        snapshot("block_form", name, &translated(REDUCTION, precision).text);
+    }
+}
+
+#[test]
+fn block_form_keeps_the_lines() {
+    for text in [REDUCTION, include_str!("../engine/blocks.cu")] {
+        let made = translated(text, Precision::Native);
+        assert!(made.block_forms.iter().all(|form| form.obstacle.is_none()));
+        let stacks = host(
+            &Unit { path: "a.cu", text },
+            &scan(&[Unit { path: "a.cu", text }]),
+            Precision::Native,
+            Threads::Stacks,
+        );
+        assert_eq!(made.text.lines().count(), stacks.unwrap().text.lines().count());
+    }
+}
+
+#[test]
+fn what_jumps_and_frames_can_hold_takes_block_form() {
+    for (before, body) in [
+        ("", "__syncthreads();"),
+        ("", "do { __syncthreads(); if (n == 2) break; } while (--n);"),
+        ("", "for (;;) { if (x[0] > 1) return; __syncthreads(); }"),
+        ("", "float a[2] = {1, 2}, *p = a; __syncthreads(); x[0] = *p;"),
+        ("struct S { int a; };", "S s; s.a = n; __syncthreads(); x[0] = s.a;"),
+        ("", "{ int n = 1; x[0] = n; } __syncthreads(); x[1] = n;"),
+        ("", "const int m = 4; __syncthreads(); float a[m]; x[0] = a[0] = 1;"),
+        ("#define HALF(a) ((a) / 2)", "int m = HALF(n); __syncthreads(); x[0] = m;"),
+        ("", "\n#pragma unroll\nfor (int i = 0; i < 4; i++) { x[i] = 0; }\n__syncthreads();"),
+        (
+            "__device__ float f(float v) { return v + 1; }",
+            "float y = f(n); __syncthreads(); x[0] = y;",
+        ),
+    ] {
+        assert_eq!(obstacle(before, body), "none", "{before} {body}");
+    }
+}
+
+#[test]
+fn a_kernel_without_a_barrier_stays_as_it_is() {
+    let text = "__global__ void k(float* x) { x[threadIdx.x] = 0; }\n";
+    let made = translated(text, Precision::Native);
+    assert!(made.block_forms.is_empty());
+    assert_eq!(made.text.split_once('\n').unwrap().1, text);
+}
+
+#[test]
+fn what_is_not_understood_keeps_stacks() {
+    let cases = [
+        ("", "if (n) __syncthreads_count(1); __syncthreads();"),
+        ("", "__syncwarp(); __syncthreads();"),
+        ("", "x[0] = __shfl_down_sync(~0u, x[0], 1); __syncthreads();"),
+        ("", "atomicAdd(x, 1.0f); __syncthreads();"),
+        ("", "__threadfence(); __syncthreads();"),
+        ("", "while (*(volatile float*)x == 0) {} __syncthreads();"),
+        ("", "asm(\"\"); __syncthreads();"),
+        (
+            "#include <cooperative_groups.h>\nnamespace cg = cooperative_groups;",
+            "cg::sync(n); __syncthreads();",
+        ),
+        ("__device__ void all() { __syncthreads(); }", "all(); __syncthreads();"),
+        ("__device__ void all() { __syncthreads(); }\n#define ALL all()", "ALL; __syncthreads();"),
+        ("struct S { __device__ void come() { __syncwarp(); } };", "S s; __syncthreads();"),
+        ("struct S { __device__ void operator()() { __syncwarp(); } };", "__syncthreads();"),
+        ("#define LEAVE if (n) return", "LEAVE; __syncthreads();"),
+        ("#define OPEN for (;;) {", "OPEN __syncthreads(); }"),
+        ("#define INDEX int i = threadIdx.x", "INDEX; __syncthreads(); x[i] = 0;"),
+        ("#define NEXT(a) ((a) + m)", "int m = 1; __syncthreads(); x[0] = NEXT(m);"),
+        ("", "switch (n) { case 1: __syncthreads(); }"),
+        ("", "if (int m = n) __syncthreads();"),
+        ("", "if constexpr (sizeof(n) == 4) { __syncthreads(); }"),
+        ("", "for (int i : {1, 2}) __syncthreads();"),
+        ("", "auto m = n; __syncthreads(); x[0] = m;"),
+        ("", "int& m = n; __syncthreads(); x[0] = m;"),
+        ("", "static int m; __syncthreads(); x[0] = m;"),
+        ("", "auto [a, b] = x; __syncthreads();"),
+        ("", "auto f = [&] { __syncthreads(); }; f();"),
+        ("", "struct L { int a; } l; __syncthreads();"),
+        ("struct S { ~S(); };", "S s; __syncthreads();"),
+        ("", "std::array<int, 2> a; __syncthreads();"),
+        ("", "int m = 1; { float m = 2; __syncthreads(); x[0] = m; } x[1] = m;"),
+        ("", "int m[2]; { x[0] = m[0]; } { int m[3]; __syncthreads(); x[0] = m[0]; }"),
+        ("", "float a[] = {1, 2}; __syncthreads(); x[0] = a[0];"),
+        ("", "int m = n; decltype(m) o = 1; __syncthreads(); x[0] = o;"),
+        (
+            "",
+            "{ __shared__ int s[2]; s[0] = 1; __syncthreads(); } { __shared__ int s[3]; __syncthreads(); }",
+        ),
+        ("", "again: __syncthreads(); if (n) goto again;"),
+        ("", "n ? __syncthreads() : (void)0;"),
+        ("", "int replay_at = 1; __syncthreads();"),
+        ("", "\n#if N\nx[0] = 1;\n#endif\n__syncthreads();"),
+        ("#line 7\n", "__syncthreads();"),
+    ];
+    let lines: Vec<String> = cases
+        .iter()
+        .map(|(before, body)| {
+            let text = format!("{before} | {body}").replace('\n', "\\n");
+            let why = if before.starts_with("#line") {
+                translated(&format!("{before}__global__ void k() {{ {body} }}"), Precision::Native)
+                    .block_forms[0]
+                    .obstacle
+                    .clone()
+                    .unwrap()
+            } else {
+                obstacle(before, body)
+            };
+            assert_ne!(why, "none", "{text}");
+            format!("{text}\n    {why}")
+        })
+        .collect();
+    snapshot("block_form", "obstacles", &lines.join("\n"));
+}
