@@ -5,6 +5,8 @@
 //! so a second run compiles nothing. `cargo test --test corpus -- --nocapture` shows how far every
 //! variant lies from the truth, in the order of the indices and in others.
 
+#[path = "corpus/block_form.rs"]
+mod block_form;
 #[path = "corpus/mod.rs"]
 mod corpus;
 
@@ -14,7 +16,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use corpus::{Captured, Effect, FAMILIES, Family, Lab, Trial, Truth, Variant, truth};
-use replay::frontend::Precision;
+use replay::frontend::{Precision, Threads};
 use replay::history::SourceSet;
 use replay::judge::Verdict;
 use replay::replay::{Backend, Mode, Replayer, Status};
@@ -232,7 +234,7 @@ fn a_gpu_gives_the_verdicts_that_the_cpu_gives() {
         Ok(backend) => backend,
         Err(error) => return eprintln!("skipped: {error}"),
     };
-    let gpu = corpus::replayer(backend, GPU_SECONDS);
+    let gpu = corpus::replayer(backend, GPU_SECONDS, Threads::Blocks);
     let others = Mutex::new(Vec::new());
     let confusion = Lab::new().confusion(wanted, |cpu, trial| {
         let Trial { family, captured, sources, .. } = trial;

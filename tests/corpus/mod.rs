@@ -18,6 +18,7 @@ use rayon::prelude::*;
 use replay::cache::Cache;
 use replay::compile::{Compiler, Toolchain};
 use replay::fixture::Fixture;
+use replay::frontend::Threads;
 use replay::history::{SourceSet, SourceSpec, source_set_from_dir};
 use replay::judge::Verdict;
 use replay::replay::{Backend, Replayer, Settings, Subject};
@@ -95,11 +96,11 @@ pub fn cache() -> Cache {
     Cache::open(&folder.join("corpus-cache")).expect("a cache")
 }
 
-/// Replays on `backend`, each at most for `timeout`.
-pub fn replayer(backend: Backend, timeout: Duration) -> Replayer {
+/// Replays on `backend`, each at most for `timeout`, the threads of a block run as `threads` says.
+pub fn replayer(backend: Backend, timeout: Duration, threads: Threads) -> Replayer {
     let cache = cache();
     let compiler = Compiler::find(std::env::var("CXX").ok().as_deref()).expect("a compiler");
-    let toolchain = Toolchain::new(compiler, &cache).expect("the headers");
+    let toolchain = Toolchain::new(compiler, &cache).expect("the headers").with_threads(threads);
     let carried = std::env::var_os("REPLAY_TEST_PROGRAM").map(PathBuf::from);
     // One thread: an unsynchronised sum over blocks must not depend on the machine's mood.
     let settings = Settings {
@@ -215,7 +216,7 @@ impl Lab {
                 .collect(),
             base: source_set(name, "base.cu"),
         });
-        let replayer = replayer(Backend::Cpu, Limits::TIMEOUT);
+        let replayer = replayer(Backend::Cpu, Limits::TIMEOUT, Threads::Blocks);
         Lab { replayer, families: families.into(), _fixtures: fixtures }
     }
 

@@ -1,0 +1,134 @@
+//! Block form against a stack for each thread, on every variant of the corpus and at every revision
+//! of the demonstration histories.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use replay::fixture::Fixture;
+use replay::frontend::{Precision, Threads, Unit, host, scan};
+use replay::history::{History, SourceSet, SourceSpec};
+use replay::replay::{Backend, Mode, Replayer, Subject};
+use replay::summary::POISON_A;
+use replay::worker::Limits;
+
+use super::corpus::{Lab, cache, replayer};
+
+/// The kernels of `sources` that take block form, with their files.
+fn in_block_form(sources: &SourceSet) -> BTreeSet<String> {
+    let texts: Vec<(&str, String)> = sources
+        .files
+        .iter()
+        .map(|file| (file.path.as_str(), String::from_utf8_lossy(&file.content).into_owned()))
+        .collect();
+    let units: Vec<Unit> = texts.iter().map(|(path, text)| Unit { path, text }).collect();
+    let symbols = scan(&units);
+    let mut found = BTreeSet::new();
+    for unit in &units {
+        let made = host(unit, &symbols, Precision::Native, Threads::Blocks).expect("it translates");
+        for form in made.block_forms.iter().filter(|form| form.obstacle.is_none()) {
+            found.insert(format!("{}: {}", unit.path, form.kernel));
+        }
+    }
+    found
+}
+
+/// Both ways to run the threads of a block.
+struct Both {
+    blocks: Replayer,
+    stacks: Replayer,
+}
+
+impl Both {
+    fn new() -> Both {
+        let replayer = |threads| replayer(Backend::Cpu, Limits::TIMEOUT, threads);
+        Both { blocks: replayer(Threads::Blocks), stacks: replayer(Threads::Stacks) }
+    }
+
+    /// Checks that outputs and endings are the same at either precision and in several orders.
+    fn compare(&self, name: &str, subject: &Subject, sources: &SourceSet) {
+        for precision in [Precision::Native, Precision::Shadow] {
+            let keys = [&self.blocks, &self.stacks].map(|replayer| {
+                let artifact = replayer.compile(subject, sources, precision);
+                artifact.unwrap_or_else(|error| panic!("{name}: {error}: {:?}", error.hint())).key
+            });
+            assert_ne!(keys[0], keys[1], "{name}: a translation of its own has a key of its own");
+            for order in 0..4 {
+                let [blocks, stacks] = [&self.blocks, &self.stacks]
+                    .map(|replayer| shown(replayer, subject, sources, precision, order));
+                assert!(blocks == stacks, "{name}, {precision:?}, order {order}");
+            }
+        }
+    }
+}
+
+/// The outputs of a run, bit by bit, and how it ended.
+fn shown(
+    replayer: &Replayer,
+    subject: &Subject,
+    sources: &SourceSet,
+    precision: Precision,
+    order: u64,
+) -> (Vec<(String, Vec<u64>)>, String) {
+    let artifact = replayer.compile(subject, sources, precision).expect("it did compile");
+    let mode = Mode { order, ..Mode::plain(POISON_A) };
+    let run = replayer.run(subject, &artifact, precision, &mode).expect("the machine can replay");
+    let bits = |(output, view): (&replay::worker::OutputTensor, replay::tensor::TensorView)| {
+        let bits = (0..view.len()).map(|index| view.get_f64(index).to_bits()).collect();
+        (output.name.clone(), bits)
+    };
+    (run.outputs().map(bits).collect(), format!("{:?}", run.ending))
+}
+
+#[test]
+fn block_form_changes_no_bit_of_the_corpus() {
+    let lab = Lab::new();
+    let both = Both::new();
+    let compared = AtomicUsize::new(0);
+    lab.each(
+        |_| true,
+        |trial| {
+            if !in_block_form(trial.sources).is_empty() {
+                both.compare(&trial.to_string(), &trial.captured.subject, trial.sources);
+                compared.fetch_add(1, Ordering::Relaxed);
+            }
+        },
+    );
+    let compared = compared.into_inner();
+    println!("{compared} replays of the corpus run kernels in block form");
+    assert!(compared >= 18);
+}
+
+#[test]
+fn block_form_changes_no_bit_of_the_demonstrations() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let both = Both::new();
+    let mut seen = BTreeSet::new();
+    for project in ["lm_loss", "fused_xent", "lazy_attention"] {
+        let snapshots = fs::read_dir(root.join("snapshots").join(project)).expect("snapshots");
+        for snapshot in snapshots {
+            let name = snapshot.expect("an entry").file_name().to_string_lossy().into_owned();
+            let (fixture, rest) = name.split_once('@').expect("FIXTURE@REVISION");
+            let revision = rest.split('.').next().expect("a revision");
+            let fixture = Fixture::load(&root.join("fixtures").join(fixture)).expect("a fixture");
+            let harness = &fixture.harness;
+            let repository = harness.repository.as_ref().expect("a bundle");
+            let history = History::open_with_cache(repository, cache().root()).expect("a history");
+            let spec = SourceSpec {
+                sources: harness.sources.clone(),
+                include: harness.include.clone(),
+                prefix: String::new(),
+            };
+            let commit = history.resolve(revision).expect("a revision");
+            let sources = history.source_set(&commit, &spec).expect("sources");
+            let forms = in_block_form(&sources);
+            if !forms.is_empty() {
+                both.compare(&name, &Subject::new(fixture), &sources);
+                seen.extend(forms.into_iter().map(|form| format!("{project} {revision} {form}")));
+            }
+        }
+    }
+    println!("{}", seen.iter().map(|form| format!("{form}\n")).collect::<String>());
+    assert!(seen.len() >= 4, "{seen:?}");
+}
