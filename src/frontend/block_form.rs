@@ -9,6 +9,7 @@
 mod declarations;
 mod emit;
 mod facts;
+mod names;
 mod plan;
 mod statements;
 mod uses;

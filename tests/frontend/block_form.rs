@@ -156,3 +156,89 @@ fn what_is_not_understood_keeps_stacks() {
         .collect();
     snapshot("block_form", "obstacles", &lines.join("\n"));
 }
+
+proptest::proptest! {
+    #![proptest_config(proptest::prelude::ProptestConfig { failure_persistence: None, ..Default::default() })]
+
+    /// Any kernel at all: no panic, and the lines stay.
+    #[test]
+    fn any_kernel_keeps_its_lines(pieces in proptest::collection::vec(0..PIECES.len(), 0..40)) {
+        let body: String = pieces.into_iter().map(|piece| PIECES[piece]).collect();
+        for ends in ["}", ""] {
+            let text = format!("__global__ void k(float* x, int n, S s) {{ {body} __syncthreads(); x[0] = n; {ends}");
+            let unit = Unit { path: "a.cu", text: &text };
+            if let Ok(made) = host(&unit, &scan(&[unit]), Precision::Native, Threads::Blocks) {
+                let lines = made.text.matches('\n').count();
+                proptest::prop_assert_eq!(lines, text.matches('\n').count() + 1);
+            }
+        }
+    }
+}
+
+/// Pieces that kernels are made of at random.
+const PIECES: [&str; 56] = [
+    "int a = n;",
+    "float b(2), *c = &b;",
+    "S d{n};",
+    "T e[2] = {1,\n2};",
+    "const int f = 4;",
+    "a",
+    "b",
+    "n",
+    "s",
+    "=",
+    "+=",
+    "++",
+    "&",
+    "*",
+    "<",
+    ">",
+    "(",
+    ")",
+    "[",
+    "]",
+    "{",
+    "}",
+    ",",
+    ";",
+    ":",
+    "::",
+    ".",
+    "->",
+    "?",
+    "1",
+    "if (n)",
+    "else",
+    "for (int i = 0; i < n; i++)",
+    "for (;;)",
+    "while (a)",
+    "do",
+    "while (n);",
+    "switch (n)",
+    "case 1:",
+    "return;",
+    "break;",
+    "__syncthreads();",
+    "__syncthreads",
+    "__shared__ int g[4];",
+    "\n",
+    "\n#pragma unroll\n",
+    "\n#if 1\n",
+    "\n#endif\n",
+    "// c\n",
+    "\"t\"",
+    "R\"(\n)\"",
+    "auto",
+    "using U = int;",
+    "constexpr int h = 2;",
+    "typedef int V;",
+    "static",
+];
+
+#[test]
+fn deep_and_long_kernels_keep_stacks() {
+    let deep = format!("{}__syncthreads();{}", "{".repeat(10_000), "}".repeat(10_000));
+    assert_eq!(obstacle("", &deep), "statements nested so deep");
+    let long = format!("{} __syncthreads();", "x[n] = n;".repeat(100_000));
+    assert_eq!(obstacle("", &long), "a kernel of so many words");
+}

@@ -1,5 +1,6 @@
 //! The statements of a function's body, as ranges of tokens: by brackets and keywords alone.
 
+use std::cell::Cell;
 use std::ops::Range;
 
 use super::Refusal;
@@ -46,12 +47,18 @@ const STRUCTURE: [&str; 20] = [
 
 /// The statements between the braces of the body that opens at token `open`.
 pub fn body(text: &str, tokens: &Tokens, open: usize) -> Result<Vec<Statement>, Refusal> {
-    Parser { text, tokens }.list(open).map(|(list, _)| list)
+    let depth = Cell::new(0);
+    Parser { text, tokens, depth }.list(open).map(|(list, _)| list)
 }
+
+/// Deeper statements are left alone.
+const MOST_LEVELS: usize = 64;
 
 struct Parser<'t> {
     text: &'t str,
     tokens: &'t Tokens,
+    /// How many statements are open.
+    depth: Cell<usize>,
 }
 
 type Parsed<T> = Result<(T, usize), Refusal>;
@@ -101,6 +108,16 @@ impl Parser<'_> {
     }
 
     fn statement(&self, start: usize) -> Parsed<Statement> {
+        if self.depth.get() == MOST_LEVELS {
+            return Err(Refusal::new("statements nested so deep"));
+        }
+        self.depth.set(self.depth.get() + 1);
+        let parsed = self.one_statement(start);
+        self.depth.set(self.depth.get() - 1);
+        parsed
+    }
+
+    fn one_statement(&self, start: usize) -> Parsed<Statement> {
         let start = self.skip_pragmas(start)?;
         let (form, end) = match self.word(start) {
             "{" => {
