@@ -134,19 +134,29 @@ impl Mention<'_> {
             return Use::Escape;
         }
         let doubled = |sign: &str| before2.is_some_and(|two| self.operator(two, sign));
-        if self.assigns(last + 1) || (doubled("++") || doubled("--")) && self.adjacent(at - 1) {
+        // What a pointer points to is not the pointer.
+        let steps = self.operator(last + 1, "++") || self.operator(last + 1, "--");
+        let target = previous == "*" && !steps;
+        if self.assigns(last + 1) && !target || doubled("++") || doubled("--") {
             return Use::Write;
         }
         let element = matches!(next, "[" | "->");
         match previous {
             "&" => self.after_ampersand(at, element),
-            "=" if self.word(at.checked_sub(3)) == "&" && !element => Use::Escape,
+            "=" if self.initialises_reference(at) && !element => Use::Escape,
+            ")" if self.word(before2) == "&" => Use::Escape,
             "{" if !element => Use::Escape,
             "?" | ":" if !element => self.enclosed(at),
-            "(" | "," if matches!(next, ")" | ",") => self.argument(at),
+            "(" | "," if matches!(next, ")" | "," | "}") => self.argument(at),
             _ if matches!(next, ":") => self.enclosed(at),
             _ => Use::Read,
         }
+    }
+
+    /// `T& r = x`, or `{.r = x}`, whose member may be a reference.
+    fn initialises_reference(&self, at: usize) -> bool {
+        let word = |back: usize| self.word(at.checked_sub(back));
+        word(3) == "&" || word(3) == "." && matches!(word(4), "{" | ",")
     }
 
     /// `&x`, `a & x` or `a && x`.
@@ -187,11 +197,62 @@ impl Mention<'_> {
     fn argument(&self, at: usize) -> Use {
         let Some(open) = self.bracket(at) else { return Use::Escape };
         let callee = self.word(open.checked_sub(1));
+        // Another scope's function of this name may be another function.
+        let qualified = self.word(open.checked_sub(2)) == "::";
         let ident = open > 0 && self.tokens[open - 1].kind == Kind::Ident;
         let known = KEYWORDS.contains(&callee)
             || BY_VALUE.contains(&callee) && !self.facts.is_defined(callee)
-            || self.facts.takes_values(callee);
+            || self.facts.takes_values(callee) && !qualified;
         let safe = self.word(Some(open)) == "(" && ident && !self.facts.is_macro(callee) && known;
         if safe { Use::Read } else { Use::Escape }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::frontend::Unit;
+    use crate::frontend::source::Source;
+
+    /// The worst that `statement` may do to `v`.
+    fn worst(statement: &str) -> Use {
+        let defined = "#define INC(x) x++\nvoid value(int a); void refer(int& a);\n";
+        let mut facts = Facts::default();
+        facts.add(&Source::new(&Unit { path: "a.cu", text: defined }));
+        facts.finish();
+        let text = format!("{{ {statement} }}");
+        let tokens = Source::new(&Unit { path: "a.cu", text: &text }).view(true);
+        let mentions = (0..tokens.len()).filter(|&at| tokens.is(&text, at, "v"));
+        mentions.map(|at| judge(&text, &tokens, &facts, at)).max().expect("a mention of v")
+    }
+
+    #[test]
+    fn reading_a_variable_is_told_from_changing_it() {
+        let cases = [
+            (
+                Use::Read,
+                "a = v; | b = a == v; | b = v == a; | b = v <= a; | a = v + 1; | a = b & v; | if (v) a = 1; | \
+                 a[v] = 1; | *v = 1; | v[1] = 2; | v->x = 3; | a = v.x; | value(v); | \
+                 fmaxf(a, v); | a = c ? v : b; | a = &v[2]; | a = b && v; | a = float(v); | \
+                 for (int i = v; i < v; i++) a = i; | return v;",
+            ),
+            (
+                Use::Write,
+                "v = a; | v += a; | v >>= 1; | v++; | -- v; | v.x = 1; | v.x++; | a = v = b; | \
+                 if ((v = a)) b = 1; | *v++ = 1; | (int)v = 1;",
+            ),
+            (
+                Use::Escape,
+                "a = &v; | a = (char*)&v; | refer(v); | unknown(v); | unknown(a, v.x); | INC(v); | \
+                 std::value(v); | int& r = v; | int& r = (int&)v; | S s = {a, v}; | S s = {.r = v}; | \
+                 S s{v}; | int& r = c ? v : a; | for (int& r : v) r = 1; | (v) = 1; | v.f(); | \
+                 f<int&>(v); | a = &v.x;",
+            ),
+        ];
+        for (expected, statements) in cases {
+            for statement in statements.split(" | ") {
+                assert_eq!(worst(statement), expected, "{statement}");
+            }
+        }
     }
 }
