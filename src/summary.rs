@@ -9,6 +9,7 @@ mod checksum;
 pub mod device;
 mod estimate;
 pub(crate) mod float;
+mod moments;
 mod pass;
 mod poison;
 mod sketch;
@@ -65,8 +66,7 @@ const LEAST_SAFE_SQUARE: f64 = 1e-280;
 
 /// Summarises a tensor; `poison` is what its buffer held before it was written.
 pub fn summarize(view: &TensorView, poison: Option<&Poison>) -> Summary {
-    let part_bytes = pass::PART * view.dtype.size();
-    let parts: Vec<Part> = (view.bytes.par_chunks(part_bytes).enumerate())
+    let parts: Vec<Part> = (view.bytes.par_chunks(pass::PART_BYTES).enumerate())
         .map(|(index, bytes)| pass::part(view.dtype, bytes, index as u64, poison))
         .collect();
     let total = parts.into_iter().reduce(join);

@@ -17,7 +17,7 @@ use replay::summary::device::{DevicePart, finish};
 use replay::summary::{POISON_A, POISON_B, Poison, Summary, summarize};
 use replay::tensor::{DType, TensorView};
 
-const BLOCKS: u32 = 528;
+const BLOCKS: u32 = 660;
 const SHAPE: LaunchConfig =
     LaunchConfig { grid_dim: (BLOCKS, 1, 1), block_dim: (128, 1, 1), shared_mem_bytes: 0 };
 /// 64-bit words of a part.
@@ -123,16 +123,15 @@ fn part(words: &[u64]) -> DevicePart {
     DevicePart {
         x: words[0],
         y: words[1],
-        sketch: std::array::from_fn(|k| float(2 + k)),
+        buckets: std::array::from_fn(|k| float(2 + k)),
         sum: float(18),
         squares: float(19),
         min: float(20),
         max: float(21),
-        finite: words[22],
-        zeros: words[23],
-        nan: words[24],
-        inf: words[25],
-        unwritten: words[26],
+        zeros: words[22],
+        nan: words[23],
+        inf: words[24],
+        unwritten: words[25],
     }
 }
 

@@ -142,7 +142,7 @@ fn heads_that_became_zero_are_named() {
     let found = matches(&base, &outcome(&got), &noise(6e-8));
     insta::assert_snapshot!(
         found.sentence(),
-        @"diverged: grad moved by rel. 0.95 (noise 1.2e-7), now all zero at head 1, 2, 3"
+        @"diverged: grad moved by rel. 0.76 (noise 1.2e-7), now all zero at head 1, 2, 3"
     );
 }
 

@@ -1,123 +1,399 @@
-//! The inner loop for float32 with 512-bit vectors: one load of each element serves extremes,
-//! moments and sketch.
+//! The pass with 512-bit vectors: one load of each element serves extremes, moments and sketch.
 //!
-//! Every sum takes its terms in the order of the portable loops in `pass`, so the bits are theirs.
+//! Every sum takes its terms in the order of `moments`, so the bits are the same. Runs that may
+//! hold NaN or infinity, and short ones, go the portable way.
 #![allow(unsafe_code)]
 
 use std::arch::x86_64::*;
 
-use super::sketch::{GROUP, LANES, Projector};
+use super::checksum::{START, STEP, Sums};
+use super::moments::{Moments, RUN_ELEMENTS};
+use super::pass::{Part, Work};
+use super::poison::Poison;
+use super::sketch::{Draw, PROJECTIONS, RUN_BYTES, RUN_UNITS, SIGN_MIX, SIGN_STEP};
+use crate::tensor::DType;
 
-/// What a block of finite elements adds.
-pub(super) struct Block {
-    /// Sums over the elements `i` with `i % 16` equal to the place.
-    pub(super) sums: [f64; 16],
-    /// The same of their squares.
-    pub(super) squares: [f64; 16],
-    pub(super) min: f64,
-    pub(super) max: f64,
-    pub(super) zeros: u64,
+/// Elements of a vector.
+const LANES: usize = 8;
+/// Vectors whose sums are kept in registers at a time.
+const VECTORS: usize = 8;
+/// Bytes that the checksum mixes side by side.
+const CHUNK_BYTES: usize = LANES * 16;
+/// Bytes between what is worked on and what is asked for from memory.
+const AHEAD: usize = 4096;
+
+/// Whether this processor has what the functions here are compiled for.
+pub(super) fn is_supported() -> bool {
+    is_x86_feature_detected!("avx512f")
+        && is_x86_feature_detected!("avx512dq")
+        && is_x86_feature_detected!("avx2")
+        && is_x86_feature_detected!("f16c")
 }
 
-/// Whether one of the elements is NaN or infinite.
-#[target_feature(enable = "avx512f,avx512dq,avx2")]
-pub(super) fn special(bytes: &[u8]) -> bool {
-    let exponent = _mm512_set1_epi32(0x7F80_0000);
-    let found = bytes.as_chunks::<64>().0.iter().fold(0u16, |found, chunk| {
-        // SAFETY: the chunk has the 64 bytes that are read.
-        let raw = unsafe { _mm512_loadu_si512(chunk.as_ptr().cast()) };
-        found | _mm512_cmpeq_epi32_mask(_mm512_and_si512(raw, exponent), exponent)
-    });
-    found != 0
+/// `pass::part`, for a processor that [`is_supported`].
+#[target_feature(enable = "avx512f,avx512dq,avx2,f16c")]
+pub(super) fn part(dtype: DType, bytes: &[u8], index: u64, poison: Option<&Poison>) -> Part {
+    macro_rules! of {
+        ($($dtype:ident)*) => {
+            match dtype {
+                $(DType::$dtype => part_of::<{ DType::$dtype as u8 }>(dtype, bytes, index, poison),)*
+            }
+        };
+    }
+    of!(F64 F32 F16 BF16 I64 I32 I16 I8 U64 U32 U16 U8 Bool)
 }
 
-/// Takes whole groups of finite elements, the first of them group `first_group` of the tensor, a
-/// multiple of four.
-#[target_feature(enable = "avx512f,avx512dq,avx2")]
-pub(super) fn absorb(bytes: &[u8], projector: &mut Projector, first_group: u64) -> Block {
-    let mut sums = [_mm512_setzero_pd(); 2];
-    let mut squares = [_mm512_setzero_pd(); 2];
-    let mut min = _mm256_set1_ps(f32::INFINITY);
-    let mut max = _mm256_set1_ps(f32::NEG_INFINITY);
-    let mut zeros = _mm256_setzero_si256();
-    let mut words = [0u64; LANES];
-    for (group_index, group) in (first_group..).zip(bytes.as_chunks::<{ GROUP * 4 }>().0) {
-        Projector::next_words(&mut words, group_index);
-        let mut rows = [_mm512_setzero_pd(); 16];
-        for (place, bytes) in group.as_chunks::<{ LANES * 4 }>().0.iter().enumerate() {
-            // SAFETY: the chunk has the 32 bytes that are read.
-            let row = unsafe { _mm256_loadu_ps(bytes.as_ptr().cast()) };
-            min = _mm256_min_ps(min, row);
-            max = _mm256_max_ps(max, row);
-            let zero = _mm256_cmp_ps::<_CMP_EQ_OQ>(row, _mm256_setzero_ps());
-            zeros = _mm256_sub_epi32(zeros, _mm256_castps_si256(zero));
-            let wide = _mm512_cvtps_pd(row);
-            sums[place % 2] = _mm512_add_pd(sums[place % 2], wide);
-            squares[place % 2] = _mm512_add_pd(squares[place % 2], _mm512_mul_pd(wide, wide));
-            rows[place] = wide;
+#[target_feature(enable = "avx512f,avx512dq,avx2,f16c")]
+fn part_of<const DTYPE: u8>(
+    dtype: DType,
+    bytes: &[u8],
+    index: u64,
+    poison: Option<&Poison>,
+) -> Part {
+    let mut work = Work::new(dtype, index);
+    let mut tally = Tally::new();
+    let (runs, rest) = bytes.as_chunks::<RUN_BYTES>();
+    for run in runs {
+        if absorb::<DTYPE>(run, work.number, &mut work.moments, &mut tally) {
+            work.part.finite += (RUN_BYTES / dtype.size()) as u64;
+            work.number += 1;
+        } else {
+            portable(&mut work, run);
         }
-        project(&mut rows, projector, &mut words);
     }
-    let (mut least, mut greatest, mut counts) = ([0f32; 8], [0f32; 8], [0u32; 8]);
-    // SAFETY: each array is as long as the vector that is written to it.
-    unsafe {
-        _mm256_storeu_ps(least.as_mut_ptr(), min);
-        _mm256_storeu_ps(greatest.as_mut_ptr(), max);
-        _mm256_storeu_si256(counts.as_mut_ptr().cast(), zeros);
+    if !rest.is_empty() {
+        portable(&mut work, rest);
     }
-    Block {
-        sums: lanes(sums),
-        squares: lanes(squares),
-        min: f64::from(least.into_iter().fold(f32::INFINITY, f32::min)),
-        max: f64::from(greatest.into_iter().fold(f32::NEG_INFINITY, f32::max)),
-        zeros: counts.into_iter().map(u64::from).sum(),
+    tally.add_to(&mut work.part);
+    work.finish(bytes, poison)
+}
+
+/// Takes a run the portable way.
+#[inline(never)]
+#[target_feature(enable = "avx512f,avx512dq,avx2,f16c")]
+fn portable(work: &mut Work, run: &[u8]) {
+    work.run(run, &mut [0.0; RUN_ELEMENTS]);
+}
+
+/// What the runs so far add to a part beside their moments, by lane.
+struct Tally {
+    min: __m512d,
+    max: __m512d,
+    zeros: u64,
+    /// The sums of the checksum.
+    x: __m512i,
+    y: __m512i,
+}
+
+impl Tally {
+    #[target_feature(enable = "avx512f")]
+    fn new() -> Tally {
+        Tally {
+            min: _mm512_set1_pd(f64::INFINITY),
+            max: _mm512_set1_pd(f64::NEG_INFINITY),
+            zeros: 0,
+            x: _mm512_setzero_si512(),
+            y: _mm512_setzero_si512(),
+        }
+    }
+
+    #[target_feature(enable = "avx512f")]
+    fn add_to(&self, part: &mut Part) {
+        part.min = part.min.min(_mm512_reduce_min_pd(self.min));
+        part.max = part.max.max(_mm512_reduce_max_pd(self.max));
+        part.zeros += self.zeros;
+        let (x, y) = (_mm512_reduce_add_epi64(self.x), _mm512_reduce_add_epi64(self.y));
+        part.sums.merge(&Sums { x: x as u64, y: y as u64 });
     }
 }
 
-/// Sixteen lanes as numbers.
+/// Elements of type `DTYPE` in a unit of 16 bytes.
+const fn per_unit(dtype: u8) -> usize {
+    let mut at = 0;
+    while DType::ALL[at] as u8 != dtype {
+        at += 1;
+    }
+    16 / DType::ALL[at].size()
+}
+
+/// Whether the square of an element is exact in float64, so that adding it rounds once anyway.
+const fn squares_are_exact(dtype: u8) -> bool {
+    dtype == DType::F32 as u8 || per_unit(dtype) >= 8
+}
+
+/// Takes a run of finite elements, unless their squares do not sum up to a finite number: then
+/// nothing has happened.
+#[target_feature(enable = "avx512f,avx512dq,avx2,f16c")]
+fn absorb<const DTYPE: u8>(
+    run: &[u8; RUN_BYTES],
+    number: u64,
+    moments: &mut Moments,
+    tally: &mut Tally,
+) -> bool {
+    let per_unit = const { per_unit(DTYPE) };
+    let size = 16 / per_unit;
+    // Vectors of a row of sixteen units, and how many of them are taken at a time.
+    let row_vectors = PROJECTIONS * per_unit / LANES;
+    let width = row_vectors.min(VECTORS);
+    let draw = Draw::of(number);
+    let masks = masks(per_unit, draw);
+    let zero = _mm512_setzero_pd();
+    let (mut min, mut max) = (tally.min, tally.max);
+    let mut least = _mm512_set1_pd(f64::INFINITY);
+    let mut mixer = Mixer::new(number * RUN_UNITS as u64, tally.x, tally.y);
+    let mut squares = [zero; 2];
+    let mut totals = [[zero; VECTORS]; 4];
+    let mut negatives = [[zero; VECTORS]; 4];
+    for (group, first) in (0..row_vectors).step_by(width).enumerate() {
+        let mut total = [zero; VECTORS];
+        let mut negative = [zero; VECTORS];
+        for row in 0..RUN_UNITS / PROJECTIONS {
+            for vector in 0..width {
+                let place = row * row_vectors + first + vector;
+                // SAFETY: the vector lies in the run, as `place` is less than the run's vectors.
+                let value = unsafe { load::<DTYPE>(run.as_ptr().add(place * LANES * size)) };
+                min = _mm512_min_pd(min, value);
+                max = _mm512_max_pd(max, value);
+                least = _mm512_range_pd::<LESSER_MAGNITUDE>(least, value);
+                squares[vector % 2] = if const { squares_are_exact(DTYPE) } {
+                    _mm512_fmadd_pd(value, value, squares[vector % 2])
+                } else {
+                    _mm512_add_pd(squares[vector % 2], _mm512_mul_pd(value, value))
+                };
+                total[vector] = _mm512_add_pd(total[vector], value);
+                let (sum, mask) = (negative[vector], masks[place]);
+                negative[vector] = _mm512_mask_add_pd(sum, mask, sum, value);
+            }
+            if group == 0 {
+                let row = &run.as_chunks::<{ PROJECTIONS * 16 }>().0[row];
+                for chunk in row.as_chunks::<CHUNK_BYTES>().0 {
+                    prefetch(chunk);
+                    mixer.absorb(chunk);
+                }
+            }
+        }
+        (totals[group], negatives[group]) = (total, negative);
+    }
+    if _mm512_fpclass_pd_mask::<NOT_FINITE>(_mm512_add_pd(squares[0], squares[1])) != 0 {
+        return false;
+    }
+    (tally.min, tally.max, tally.x, tally.y) = (min, max, mixer.x, mixer.y);
+    if _mm512_cmp_pd_mask::<_CMP_EQ_OQ>(least, zero) != 0 {
+        for vector in run.chunks_exact(LANES * size) {
+            // SAFETY: the chunk holds the elements.
+            let value = unsafe { load::<DTYPE>(vector.as_ptr()) };
+            let zeros = _mm512_cmp_pd_mask::<_CMP_EQ_OQ>(value, zero);
+            tally.zeros += u64::from(zeros.count_ones());
+        }
+    }
+    for (group, first) in (0..row_vectors).step_by(width).enumerate() {
+        spread(per_unit, first, width, &totals[group], &negatives[group], draw, moments);
+    }
+    for (lanes, squares) in moments.squares.as_chunks_mut::<LANES>().0.iter_mut().zip(squares) {
+        add(lanes, squares);
+    }
+    true
+}
+
+/// Asks for the bytes that come [`AHEAD`] of a chunk, without waiting for them.
 #[target_feature(enable = "avx512f")]
-fn lanes(halves: [__m512d; 2]) -> [f64; 16] {
-    let mut out = [0f64; 16];
-    // SAFETY: the array has room for both vectors.
-    unsafe {
-        _mm512_storeu_pd(out.as_mut_ptr(), halves[0]);
-        _mm512_storeu_pd(out.as_mut_ptr().add(8), halves[1]);
-    }
-    out
+fn prefetch(chunk: &[u8; CHUNK_BYTES]) {
+    // Reads nothing, and so does no harm behind the end of the tensor.
+    let from = chunk.as_ptr().wrapping_add(AHEAD);
+    _mm_prefetch::<_MM_HINT_T0>(from.cast());
+    _mm_prefetch::<_MM_HINT_T0>(from.wrapping_add(64).cast());
 }
 
-/// The sixteen projections of one group, see `sketch`.
+/// `vrangepd`: the lesser magnitude, without its sign.
+const LESSER_MAGNITUDE: i32 = 0b1010;
+/// `vfpclasspd`: quiet and signalling NaN, and both infinities.
+const NOT_FINITE: i32 = 0x99;
+
+/// The sums of the checksum while units go by, eight at a time.
+struct Mixer {
+    x: __m512i,
+    y: __m512i,
+    key_x: __m512i,
+    key_y: __m512i,
+}
+
+impl Mixer {
+    /// Goes on with sums `x` and `y` at unit `unit`.
+    #[target_feature(enable = "avx512f,avx512dq")]
+    fn new(unit: u64, x: __m512i, y: __m512i) -> Mixer {
+        // The order in which `absorb` finds the units.
+        const ORDER: [u64; LANES] = [0, 4, 1, 5, 2, 6, 3, 7];
+        let key = |word: usize| {
+            let first = START[word].wrapping_add(unit.wrapping_mul(STEP[word]));
+            let lanes = ORDER.map(|lane| lane.wrapping_mul(STEP[word]).cast_signed());
+            let [a, b, c, d, e, f, g, h] = lanes;
+            let lanes = _mm512_setr_epi64(a, b, c, d, e, f, g, h);
+            _mm512_add_epi64(_mm512_set1_epi64(first.cast_signed()), lanes)
+        };
+        Mixer { x, y, key_x: key(0), key_y: key(1) }
+    }
+
+    #[target_feature(enable = "avx512f")]
+    fn absorb(&mut self, chunk: &[u8; CHUNK_BYTES]) {
+        // SAFETY: the chunk holds both vectors.
+        let (left, right) = unsafe {
+            let from = chunk.as_ptr();
+            (_mm512_loadu_si512(from.cast()), _mm512_loadu_si512(from.add(64).cast()))
+        };
+        let mut x = _mm512_add_epi64(_mm512_unpacklo_epi64(left, right), self.key_x);
+        let mut y = _mm512_add_epi64(_mm512_unpackhi_epi64(left, right), self.key_y);
+        x = round(x, y);
+        y = round(y, x);
+        x = round(x, y);
+        y = round(y, x);
+        self.x = _mm512_add_epi64(self.x, x);
+        self.y = _mm512_add_epi64(self.y, y);
+        let step =
+            |word: usize| _mm512_set1_epi64(STEP[word].wrapping_mul(LANES as u64).cast_signed());
+        self.key_x = _mm512_add_epi64(self.key_x, step(0));
+        self.key_y = _mm512_add_epi64(self.key_y, step(1));
+    }
+}
+
+/// `checksum::round`. Halves are swapped by shuffles: shifts and rotations would wait for the unit
+/// that multiplies.
+#[target_feature(enable = "avx512f")]
+fn round(word: __m512i, other: __m512i) -> __m512i {
+    const SWAP: i32 = 0b10_11_00_01;
+    let product = _mm512_mul_epu32(other, _mm512_shuffle_epi32::<SWAP>(other));
+    _mm512_add_epi64(_mm512_shuffle_epi32::<SWAP>(word), product)
+}
+
+/// Adds the sums of some vectors of a row, the first of them vector `first`, to their lanes.
 #[target_feature(enable = "avx512f,avx512dq")]
-fn project(rows: &mut [__m512d; 16], projector: &mut Projector, words: &mut [u64; LANES]) {
-    let sign = _mm512_set1_pd(-0.0);
-    for bent in [3, 7, 11, 12, 13, 14] {
-        rows[bent] = _mm512_xor_pd(rows[bent], sign);
-    }
-    macro_rules! stage {
-        ($half:literal: $($upper:literal)*) => {$(
-            (rows[$upper], rows[$upper + $half]) = (
-                _mm512_add_pd(rows[$upper], rows[$upper + $half]),
-                _mm512_sub_pd(rows[$upper], rows[$upper + $half]),
-            );
-        )*};
-    }
-    // Written out, so that the rows stay in registers.
-    stage!(1: 0 2 4 6 8 10 12 14);
-    stage!(2: 0 1 4 5 8 9 12 13);
-    stage!(4: 0 1 2 3 8 9 10 11);
-    stage!(8: 0 1 2 3 4 5 6 7);
-    // SAFETY: the words and each row of sums are 64 bytes.
-    unsafe {
-        let all = _mm512_loadu_si512(words.as_ptr().cast());
-        let mut bits = _mm512_slli_epi64::<63>(all);
-        let sums = projector.sums_mut();
-        for k in 0..16 {
-            let signed = _mm512_xor_pd(rows[k], _mm512_and_pd(_mm512_castsi512_pd(bits), sign));
-            let sum = _mm512_add_pd(_mm512_loadu_pd(sums[k].as_ptr()), signed);
-            _mm512_storeu_pd(sums[k].as_mut_ptr(), sum);
-            let places = _mm_cvtsi64_si128(62 - k as i64);
-            bits = if k < 15 { _mm512_sll_epi64(all, places) } else { bits };
+fn spread(
+    per_unit: usize,
+    first: usize,
+    width: usize,
+    total: &[__m512d; VECTORS],
+    negative: &[__m512d; VECTORS],
+    draw: Draw,
+    moments: &mut Moments,
+) {
+    // Lane l of a row goes to lane l ^ (turn * per_unit).
+    let turn = draw.turn * per_unit;
+    let places = _mm512_xor_si512(
+        _mm512_setr_epi64(0, 1, 2, 3, 4, 5, 6, 7),
+        _mm512_set1_epi64((turn % LANES) as i64),
+    );
+    let two = _mm512_set1_pd(2.0);
+    let lanes = moments.signed.as_chunks_mut::<LANES>().0;
+    for vector in 0..width {
+        let mut signed = _mm512_fnmadd_pd(two, negative[vector], total[vector]);
+        if per_unit < LANES {
+            signed = _mm512_permutexvar_pd(places, signed);
         }
-        _mm512_storeu_si512(words.as_mut_ptr().cast(), _mm512_srli_epi64::<16>(all));
+        add(&mut lanes[(first + vector) ^ (turn / LANES)], signed);
+    }
+    let mut total = *total;
+    let mut half = width / 2;
+    while half > 0 {
+        for vector in 0..half {
+            total[vector] = _mm512_add_pd(total[vector], total[vector + half]);
+        }
+        half /= 2;
+    }
+    add(&mut moments.sum, total[0]);
+}
+
+/// Adds a vector to lanes in memory.
+#[target_feature(enable = "avx512f")]
+fn add(lanes: &mut [f64; LANES], vector: __m512d) {
+    // SAFETY: the array is as long as the vector.
+    unsafe {
+        let sum = _mm512_add_pd(_mm512_loadu_pd(lanes.as_ptr()), vector);
+        _mm512_storeu_pd(lanes.as_mut_ptr(), sum);
+    }
+}
+
+/// The signs of a run's elements: bit `i` of the bytes is set where element `i` is negated.
+#[target_feature(enable = "avx512f,avx512dq,avx2")]
+fn masks(per_unit: usize, draw: Draw) -> [u8; RUN_UNITS * 2] {
+    let mut masks = [0u8; RUN_UNITS * 2];
+    let units = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    for (row, masks) in masks.chunks_exact_mut(2 * per_unit).take(4).enumerate() {
+        let first = _mm512_set1_epi32((row * PROJECTIONS) as i32);
+        let key = _mm512_add_epi32(
+            _mm512_set1_epi32(draw.key as i32),
+            _mm512_mullo_epi32(_mm512_add_epi32(first, units), _mm512_set1_epi32(SIGN_STEP as i32)),
+        );
+        let mixed = _mm512_xor_si512(key, _mm512_srli_epi32::<15>(key));
+        let signs = _mm512_mullo_epi32(mixed, _mm512_set1_epi32(SIGN_MIX as i32));
+        // The highest bits of each word, side by side.
+        match per_unit {
+            2 => {
+                let two = _mm512_srli_epi32::<30>(signs);
+                let four = low_bytes(_mm512_or_si512(two, _mm512_srli_epi64::<30>(two)));
+                let eight = (four | four >> 4) & 0x00FF_00FF_00FF_00FF;
+                let sixteen = (eight | eight >> 8) & 0x0000_FFFF_0000_FFFF;
+                masks.copy_from_slice(&((sixteen | sixteen >> 16) as u32).to_le_bytes());
+            }
+            4 => {
+                let four = _mm512_srli_epi32::<28>(signs);
+                let eight = low_bytes(_mm512_or_si512(four, _mm512_srli_epi64::<28>(four)));
+                masks.copy_from_slice(&eight.to_le_bytes());
+            }
+            8 => {
+                let eight = _mm512_cvtepi32_epi8(_mm512_srli_epi32::<24>(signs));
+                // SAFETY: the array has the sixteen bytes.
+                unsafe { _mm_storeu_si128(masks.as_mut_ptr().cast(), eight) };
+            }
+            _ => {
+                let sixteen = _mm512_cvtepi32_epi16(_mm512_srli_epi32::<16>(signs));
+                // SAFETY: the array has the thirty-two bytes.
+                unsafe { _mm256_storeu_si256(masks.as_mut_ptr().cast(), sixteen) };
+            }
+        }
+    }
+    masks
+}
+
+/// The lowest byte of each word of 64 bits.
+#[target_feature(enable = "avx512f")]
+fn low_bytes(words: __m512i) -> u64 {
+    _mm_cvtsi128_si64(_mm512_cvtepi64_epi8(words)) as u64
+}
+
+/// Eight elements as float64.
+///
+/// # Safety
+/// There are eight elements at `from`.
+#[target_feature(enable = "avx512f,avx512dq,avx2,f16c")]
+unsafe fn load<const DTYPE: u8>(from: *const u8) -> __m512d {
+    const F64: u8 = DType::F64 as u8;
+    const F32: u8 = DType::F32 as u8;
+    const F16: u8 = DType::F16 as u8;
+    const BF16: u8 = DType::BF16 as u8;
+    const I64: u8 = DType::I64 as u8;
+    const I32: u8 = DType::I32 as u8;
+    const I16: u8 = DType::I16 as u8;
+    const I8: u8 = DType::I8 as u8;
+    const U64: u8 = DType::U64 as u8;
+    const U32: u8 = DType::U32 as u8;
+    const U16: u8 = DType::U16 as u8;
+    // SAFETY: the caller has eight elements, and each load takes as many bytes as they have.
+    unsafe {
+        match DTYPE {
+            F64 => _mm512_loadu_pd(from.cast()),
+            F32 => _mm512_cvtps_pd(_mm256_loadu_ps(from.cast())),
+            F16 => _mm512_cvtps_pd(_mm256_cvtph_ps(_mm_loadu_si128(from.cast()))),
+            BF16 => {
+                let bits = _mm256_cvtepu16_epi32(_mm_loadu_si128(from.cast()));
+                _mm512_cvtps_pd(_mm256_castsi256_ps(_mm256_slli_epi32::<16>(bits)))
+            }
+            I64 => _mm512_cvtepi64_pd(_mm512_loadu_si512(from.cast())),
+            U64 => _mm512_cvtepu64_pd(_mm512_loadu_si512(from.cast())),
+            I32 => _mm512_cvtepi32_pd(_mm256_loadu_si256(from.cast())),
+            U32 => _mm512_cvtepu32_pd(_mm256_loadu_si256(from.cast())),
+            I16 => _mm512_cvtepi32_pd(_mm256_cvtepi16_epi32(_mm_loadu_si128(from.cast()))),
+            U16 => _mm512_cvtepi32_pd(_mm256_cvtepu16_epi32(_mm_loadu_si128(from.cast()))),
+            I8 => _mm512_cvtepi32_pd(_mm256_cvtepi8_epi32(_mm_loadl_epi64(from.cast()))),
+            _ => _mm512_cvtepi32_pd(_mm256_cvtepu8_epi32(_mm_loadl_epi64(from.cast()))),
+        }
     }
 }

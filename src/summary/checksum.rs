@@ -10,15 +10,17 @@ use serde::{Deserialize, Serialize};
 
 use crate::tensor::DType;
 
-/// Bytes that are mixed together: eight units of two words.
-pub(super) const CHUNK_BYTES: usize = 128;
-/// Units side by side in a chunk.
-pub(super) const LANES: usize = 8;
+/// Bytes of a unit: two words.
+pub(super) const UNIT_BYTES: usize = 16;
+/// Units that are mixed side by side.
+const LANES: usize = 8;
+/// Bytes that are mixed side by side.
+const CHUNK_BYTES: usize = LANES * UNIT_BYTES;
 
 /// Added to the first and to the second word of every unit.
-const START: [u64; 2] = [0x243F_6A88_85A3_08D3, 0x1319_8A2E_0370_7344];
+pub(super) const START: [u64; 2] = [0x243F_6A88_85A3_08D3, 0x1319_8A2E_0370_7344];
 /// Added once more for every unit before it; odd, so that no two units have the same key.
-const STEP: [u64; 2] = [0x9E37_79B9_7F4A_7C15, 0xD1B5_4A32_D192_ED03];
+pub(super) const STEP: [u64; 2] = [0x9E37_79B9_7F4A_7C15, 0xD1B5_4A32_D192_ED03];
 
 /// 128 bits over dtype, shape and elements of a tensor; shown as 32 hexadecimal digits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -60,61 +62,61 @@ impl TryFrom<String> for Checksum {
     }
 }
 
-/// The running sums, one pair for each lane; lanes, chunks and workers are added up in any order.
+/// The running sums; units, lanes and workers are added up in any order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Sums {
-    x: [u64; LANES],
-    y: [u64; LANES],
+    pub(super) x: u64,
+    pub(super) y: u64,
 }
 
 impl Sums {
-    /// Adds the units of `bytes`, whole chunks of canonical elements from chunk `first_chunk` on.
+    /// Adds the units of `bytes`, canonical elements, from unit `first_unit` on; the last unit is
+    /// padded by zeros.
     #[inline(always)]
-    pub(super) fn absorb(&mut self, bytes: &[u8], first_chunk: u64) {
-        let mut key_x = [0u64; LANES];
-        let mut key_y = [0u64; LANES];
-        for lane in 0..LANES {
-            let unit = first_chunk.wrapping_mul(LANES as u64).wrapping_add(lane as u64);
-            key_x[lane] = START[0].wrapping_add(unit.wrapping_mul(STEP[0]));
-            key_y[lane] = START[1].wrapping_add(unit.wrapping_mul(STEP[1]));
-        }
-        for chunk in bytes.as_chunks::<CHUNK_BYTES>().0 {
+    pub(super) fn absorb(&mut self, bytes: &[u8], first_unit: u64) {
+        let (chunks, rest) = bytes.as_chunks::<CHUNK_BYTES>();
+        let (mut sum_x, mut sum_y) = ([0u64; LANES], [0u64; LANES]);
+        let mut key_x: [u64; LANES] = std::array::from_fn(|lane| key(0, first_unit, lane));
+        let mut key_y: [u64; LANES] = std::array::from_fn(|lane| key(1, first_unit, lane));
+        for chunk in chunks {
             let words = chunk.as_chunks::<8>().0;
             let mut x = key_x;
             let mut y = key_y;
             for lane in 0..LANES {
-                x[lane] = x[lane].wrapping_add(u64::from_le_bytes(words[lane]));
-                y[lane] = y[lane].wrapping_add(u64::from_le_bytes(words[LANES + lane]));
+                x[lane] = x[lane].wrapping_add(u64::from_le_bytes(words[2 * lane]));
+                y[lane] = y[lane].wrapping_add(u64::from_le_bytes(words[2 * lane + 1]));
             }
             for lane in 0..LANES {
                 let (mixed_x, mixed_y) = permute(x[lane], y[lane]);
-                self.x[lane] = self.x[lane].wrapping_add(mixed_x);
-                self.y[lane] = self.y[lane].wrapping_add(mixed_y);
+                sum_x[lane] = sum_x[lane].wrapping_add(mixed_x);
+                sum_y[lane] = sum_y[lane].wrapping_add(mixed_y);
                 key_x[lane] = key_x[lane].wrapping_add(STEP[0].wrapping_mul(LANES as u64));
                 key_y[lane] = key_y[lane].wrapping_add(STEP[1].wrapping_mul(LANES as u64));
             }
         }
-    }
-
-    /// Sums that somebody else added up.
-    pub(super) fn of(x: u64, y: u64) -> Sums {
-        let mut sums = Sums::default();
-        (sums.x[0], sums.y[0]) = (x, y);
-        sums
-    }
-
-    /// Adds the sums of other chunks of the same tensor.
-    pub(super) fn merge(&mut self, other: &Sums) {
-        for lane in 0..LANES {
-            self.x[lane] = self.x[lane].wrapping_add(other.x[lane]);
-            self.y[lane] = self.y[lane].wrapping_add(other.y[lane]);
+        for (lane, unit) in rest.chunks(UNIT_BYTES).enumerate() {
+            let mut padded = [0u8; UNIT_BYTES];
+            padded[..unit.len()].copy_from_slice(unit);
+            let words = padded.as_chunks::<8>().0;
+            let x = key_x[lane].wrapping_add(u64::from_le_bytes(words[0]));
+            let y = key_y[lane].wrapping_add(u64::from_le_bytes(words[1]));
+            let (mixed_x, mixed_y) = permute(x, y);
+            sum_x[lane] = sum_x[lane].wrapping_add(mixed_x);
+            sum_y[lane] = sum_y[lane].wrapping_add(mixed_y);
         }
+        self.x = sum_x.into_iter().fold(self.x, u64::wrapping_add);
+        self.y = sum_y.into_iter().fold(self.y, u64::wrapping_add);
+    }
+
+    /// Adds the sums of other units of the same tensor.
+    pub(super) fn merge(&mut self, other: &Sums) {
+        self.x = self.x.wrapping_add(other.x);
+        self.y = self.y.wrapping_add(other.y);
     }
 
     /// Mixes in what the elements are and closes the checksum.
     pub(super) fn finish(&self, dtype: DType, shape: &[usize]) -> Checksum {
-        let sum = |lanes: &[u64; LANES]| lanes.iter().fold(0u64, |a, &b| a.wrapping_add(b));
-        let (mut x, mut y) = (sum(&self.x), sum(&self.y));
+        let Sums { mut x, mut y } = *self;
         let mut stir = |word: u64| {
             x = x.wrapping_add(START[0]) ^ word;
             y = y.wrapping_add(START[1]);
@@ -126,20 +128,27 @@ impl Sums {
     }
 }
 
+/// What is added to word `word` of unit `first_unit + lane`.
+#[inline(always)]
+fn key(word: usize, first_unit: u64, lane: usize) -> u64 {
+    let unit = first_unit.wrapping_add(lane as u64);
+    START[word].wrapping_add(unit.wrapping_mul(STEP[word]))
+}
+
 /// A Feistel network of four rounds over two words: a bijection, so no unit loses a bit.
 #[inline(always)]
 fn permute(mut x: u64, mut y: u64) -> (u64, u64) {
-    x = x.wrapping_add(fold(y));
-    y = y.wrapping_add(fold(x));
-    x = x.wrapping_add(fold(y));
-    y = y.wrapping_add(fold(x));
+    x = round(x, y);
+    y = round(y, x);
+    x = round(x, y);
+    y = round(y, x);
     (x, y)
 }
 
-/// The product of the two halves of a word, its own halves swapped.
+/// One word with its halves swapped, plus the product of the halves of the other.
 #[inline(always)]
-fn fold(word: u64) -> u64 {
-    (word & 0xFFFF_FFFF).wrapping_mul(word >> 32).rotate_left(32)
+fn round(word: u64, other: u64) -> u64 {
+    word.rotate_left(32).wrapping_add((other & 0xFFFF_FFFF).wrapping_mul(other >> 32))
 }
 
 /// The number that stands for a dtype in a checksum; never reassigned.

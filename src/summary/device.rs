@@ -15,12 +15,11 @@ use crate::tensor::DType;
 pub struct DevicePart {
     pub x: u64,
     pub y: u64,
-    pub sketch: [f64; PROJECTIONS],
+    pub buckets: [f64; PROJECTIONS],
     pub sum: f64,
     pub squares: f64,
     pub min: f64,
     pub max: f64,
-    pub finite: u64,
     pub zeros: u64,
     pub nan: u64,
     pub inf: u64,
@@ -48,7 +47,8 @@ pub fn element(dtype: DType) -> &'static str {
 /// The summary of a tensor whose blocks gave `parts`; none where the plain sums leave the range of
 /// float64, which takes a second look at the elements.
 pub fn finish(parts: &[DevicePart], dtype: DType, shape: &[usize]) -> Option<Summary> {
-    let total = parts.iter().map(DevicePart::part).reduce(join)?;
+    let mut total = parts.iter().map(DevicePart::part).reduce(join)?;
+    total.finite = shape.iter().product::<usize>() as u64 - total.nan - total.inf;
     let max_abs = if total.finite == 0 { 0.0 } else { total.max.max(-total.min) };
     let moments = (total.sum_of_squares.sqrt(), total.sum / total.finite as f64);
     is_safe(&total, max_abs).then(|| close(&total, dtype, shape, max_abs, moments))
@@ -57,9 +57,9 @@ pub fn finish(parts: &[DevicePart], dtype: DType, shape: &[usize]) -> Option<Sum
 impl DevicePart {
     fn part(&self) -> Part {
         Part {
-            sums: Sums::of(self.x, self.y),
-            sketch: Sketch(self.sketch),
-            finite: self.finite,
+            sums: Sums { x: self.x, y: self.y },
+            sketch: Sketch::of_buckets(self.buckets),
+            finite: 0,
             sum: self.sum,
             sum_of_squares: self.squares,
             min: self.min,

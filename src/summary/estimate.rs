@@ -41,6 +41,10 @@ pub fn estimate(a: &Summary, b: &Summary) -> Estimate {
         return infinite;
     }
     let differences = a.sketch.0.iter().zip(b.sketch.0).map(|(a, b)| a - b);
+    if differences.clone().any(|d| !d.is_finite()) {
+        // The projections themselves overflowed: nothing is known but that both differ.
+        return Estimate { relative: f64::INFINITY, low: 0.0, high: f64::INFINITY };
+    }
     let scale = differences.clone().fold(0f64, |scale, d| scale.max(d.abs()));
     if scale == 0.0 {
         return Estimate { relative: 0.0, low: 0.0, high: SKETCH_ROUNDING };
@@ -51,7 +55,6 @@ pub fn estimate(a: &Summary, b: &Summary) -> Estimate {
     let squares: f64 = differences.map(|d| (d / scale) * (d / scale)).sum();
     let relative = (squares / PROJECTIONS as f64).sqrt() * (scale / b.norm);
     if !relative.is_finite() {
-        // The projections themselves overflowed: nothing is known but that both differ.
         return Estimate { relative: f64::INFINITY, low: 0.0, high: f64::INFINITY };
     }
     let end = |quantile: f64| relative * (PROJECTIONS as f64 / quantile).sqrt();

@@ -1,21 +1,21 @@
-//! The inner loops: one part of a tensor, read once, gives its share of a summary.
+//! One part of a tensor, read once, gives its share of a summary.
 //!
 //! The loops are plain Rust over arrays of fixed width, compiled once for any machine and again
-//! for wider vector units. Nothing is reordered or contracted, so all give the same bits.
+//! for wider vector units; `avx512` has its own. Nothing is reordered or contracted, so all give
+//! the same bits.
 #![allow(unsafe_code)]
 
 #[cfg(target_arch = "x86_64")]
 use super::avx512;
-use super::checksum::{CHUNK_BYTES, Sums};
+use super::checksum::{Sums, UNIT_BYTES};
+use super::moments::{Moments, RUN_ELEMENTS};
 use super::poison::Poison;
-use super::sketch::{GROUP, Projector, Sketch};
+use super::sketch::{Draw, RUN_BYTES, Sketch};
 use crate::tensor::{DType, TensorView};
 
-/// Elements of one part; a multiple of four groups of the sketch.
-pub(super) const PART: usize = 1 << 16;
-/// Elements that are decoded at a time: their float64 values stay in the first-level cache.
-const BLOCK: usize = 1024;
-/// Sums that run side by side.
+/// Bytes of one part; a multiple of a run.
+pub(super) const PART_BYTES: usize = 1 << 18;
+/// Extremes that are looked for side by side.
 const LANES: usize = 16;
 
 /// What one part adds to a summary.
@@ -38,9 +38,9 @@ pub(super) struct Part {
 pub(super) fn part(dtype: DType, bytes: &[u8], index: u64, poison: Option<&Poison>) -> Part {
     #[cfg(target_arch = "x86_64")]
     {
-        if is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512dq") {
-            // SAFETY: the processor has these features, as was just asked.
-            return unsafe { part_avx512(dtype, bytes, index, poison) };
+        if avx512::is_supported() {
+            // SAFETY: the processor has the features, as was just asked.
+            return unsafe { avx512::part(dtype, bytes, index, poison) };
         }
         if is_x86_feature_detected!("avx2") {
             // SAFETY: the processor has this feature, as was just asked.
@@ -48,39 +48,6 @@ pub(super) fn part(dtype: DType, bytes: &[u8], index: u64, poison: Option<&Poiso
         }
     }
     part_baseline(dtype, bytes, index, poison)
-}
-
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx512f,avx512dq")]
-fn part_avx512(dtype: DType, bytes: &[u8], index: u64, poison: Option<&Poison>) -> Part {
-    if dtype != DType::F32 {
-        return part_body(dtype, bytes, index, poison);
-    }
-    let (blocks, rest) = bytes.as_chunks::<{ BLOCK * 4 }>();
-    let mut work = Work::new(index);
-    for (number, block) in blocks.iter().enumerate() {
-        if avx512::special(block) {
-            work.block(dtype, block, &[]);
-        } else {
-            let later = &bytes[(number + 1) * block.len()..];
-            prefetch(&later[..later.len().min(block.len())]);
-            work.absorb(block, dtype);
-            let found = avx512::absorb(block, &mut work.projector, work.group);
-            work.group += (BLOCK / GROUP) as u64;
-            work.part.sum += pairwise(found.sums);
-            work.part.sum_of_squares += pairwise(found.squares);
-            work.part.min = lesser(work.part.min, found.min);
-            work.part.max = greater(work.part.max, found.max);
-            work.part.zeros += found.zeros;
-            work.part.finite += BLOCK as u64;
-        }
-        work.count_unwritten(block, dtype, poison);
-    }
-    if !rest.is_empty() {
-        work.block(dtype, rest, &[]);
-        work.count_unwritten(rest, dtype, poison);
-    }
-    work.finish()
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -100,49 +67,27 @@ pub(super) fn part_baseline(
 
 #[inline(always)]
 fn part_body(dtype: DType, bytes: &[u8], index: u64, poison: Option<&Poison>) -> Part {
-    let mut work = Work::new(index);
-    let block_bytes = BLOCK * dtype.size();
-    let mut rest = bytes;
-    while !rest.is_empty() {
-        let (block, later) = rest.split_at(rest.len().min(block_bytes));
-        rest = later;
-        work.block(dtype, block, &later[..later.len().min(block_bytes)]);
-        work.count_unwritten(block, dtype, poison);
+    let mut work = Work::new(dtype, index);
+    let mut values = [0f64; RUN_ELEMENTS];
+    for run in bytes.chunks(RUN_BYTES) {
+        work.run(run, &mut values);
     }
-    work.finish()
+    work.finish(bytes, poison)
 }
 
-/// Starts where a cache line does: a vector that straddles two lines takes twice as long.
-#[repr(align(64))]
-struct Aligned<T>(T);
-
-/// Asks for these bytes, without waiting for them.
-#[inline(always)]
-fn prefetch(bytes: &[u8]) {
-    #[cfg(target_arch = "x86_64")]
-    for line in bytes.chunks(64) {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: every x86-64 processor has this instruction; it reads nothing, and cannot fault.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(line.as_ptr().cast()) };
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = bytes;
-}
-
-/// The state of a part while its blocks go by.
-struct Work {
-    part: Part,
-    projector: Projector,
-    /// The number of the block's first group of the sketch.
-    group: u64,
-    /// The number of the block's first element.
-    element: u64,
+/// The state of a part while its runs go by.
+pub(super) struct Work {
+    dtype: DType,
+    /// What is added up here rather than in `moments`.
+    pub(super) part: Part,
+    pub(super) moments: Moments,
+    /// The number of the next run, from the start of the tensor.
+    pub(super) number: u64,
 }
 
 impl Work {
     #[inline(always)]
-    fn new(index: u64) -> Work {
-        let element = index * PART as u64;
+    pub(super) fn new(dtype: DType, index: u64) -> Work {
         let part = Part {
             sums: Sums::default(),
             sketch: Sketch::default(),
@@ -156,68 +101,53 @@ impl Work {
             inf: 0,
             unwritten: 0,
         };
-        Work { part, projector: Projector::default(), group: element / GROUP as u64, element }
+        let number = index * (PART_BYTES / RUN_BYTES) as u64;
+        Work { dtype, part, moments: Moments::default(), number }
     }
 
-    /// Takes one block; `next` is the one that follows, to be asked for in time.
+    /// Takes the next run, which may be short only at the tensor's end; `values` is room for it.
     #[inline(always)]
-    fn block(&mut self, dtype: DType, block: &[u8], next: &[u8]) {
-        let mut aligned = Aligned([0f64; BLOCK]);
-        let values = &mut aligned.0;
-        let count = block.len() / dtype.size();
-        // The next block comes from memory while this one is worked on.
-        let mut next = next.chunks(BLOCK * dtype.size() / 4);
-        let special = decode(dtype, block, values);
-        if special {
-            self.special_block(dtype, block, values);
+    pub(super) fn run(&mut self, run: &[u8], values: &mut [f64; RUN_ELEMENTS]) {
+        let count = run.len() / self.dtype.size();
+        if decode(self.dtype, run, values) {
+            self.special_run(run, values);
         } else {
-            next.next().into_iter().for_each(prefetch);
-            self.absorb(block, dtype);
+            self.mix(run);
             self.extremes(&values[..count]);
         }
-        next.next().into_iter().for_each(prefetch);
-        self.moments(values);
-        next.for_each(prefetch);
-        let padded = count.next_multiple_of(GROUP);
-        self.projector.absorb(&values[..padded], self.group);
-        self.group += (BLOCK / GROUP) as u64;
+        if run.len() < RUN_BYTES {
+            values[count..].fill(0.0);
+        }
+        self.moments.absorb(self.dtype.size(), values, Draw::of(self.number));
+        self.number += 1;
     }
 
+    /// Adds a run of canonical elements to the checksum.
     #[inline(always)]
-    fn count_unwritten(&mut self, block: &[u8], dtype: DType, poison: Option<&Poison>) {
+    fn mix(&mut self, run: &[u8]) {
+        self.part.sums.absorb(run, self.number * (RUN_BYTES / UNIT_BYTES) as u64);
+    }
+
+    /// The part, whose bytes are `bytes`.
+    #[inline(always)]
+    pub(super) fn finish(mut self, bytes: &[u8], poison: Option<&Poison>) -> Part {
         if let Some(poison) = poison {
-            self.part.unwritten += poison.count(block, dtype);
+            self.part.unwritten = poison.count(bytes, self.dtype);
         }
+        let (sum, sum_of_squares, sketch) = self.moments.finish(self.dtype.size());
+        // Adding 0 turns -0 into 0, so that the order of two zeros cannot be seen.
+        let (min, max) = (self.part.min + 0.0, self.part.max + 0.0);
+        Part { sum, sum_of_squares, sketch, min, max, ..self.part }
     }
 
-    #[inline(always)]
-    fn finish(mut self) -> Part {
-        self.part.sketch = self.projector.finish();
-        self.part
-    }
-
-    /// Adds a block of canonical elements to the checksum, padded by zeros to whole chunks.
-    #[inline(always)]
-    fn absorb(&mut self, block: &[u8], dtype: DType) {
-        let first_chunk = self.element * dtype.size() as u64 / CHUNK_BYTES as u64;
-        let (whole, rest) = block.split_at(block.len() / CHUNK_BYTES * CHUNK_BYTES);
-        self.part.sums.absorb(whole, first_chunk);
-        if !rest.is_empty() {
-            let mut padded = [0u8; CHUNK_BYTES];
-            padded[..rest.len()].copy_from_slice(rest);
-            self.part.sums.absorb(&padded, first_chunk + (whole.len() / CHUNK_BYTES) as u64);
-        }
-        self.element += (block.len() / dtype.size()) as u64;
-    }
-
-    /// Takes a block that holds NaN or infinity: these leave `values` and are counted.
+    /// Takes a run that holds NaN or infinity: these leave `values` and are counted.
     #[inline(never)]
-    fn special_block(&mut self, dtype: DType, block: &[u8], values: &mut [f64; BLOCK]) {
-        let size = dtype.size();
-        let mut canonical = [0u8; BLOCK * 8];
-        canonical[..block.len()].copy_from_slice(block);
-        let mut finite = Vec::with_capacity(BLOCK);
-        let count = block.len() / size;
+    fn special_run(&mut self, run: &[u8], values: &mut [f64; RUN_ELEMENTS]) {
+        let size = self.dtype.size();
+        let mut canonical = [0u8; RUN_BYTES];
+        canonical[..run.len()].copy_from_slice(run);
+        let mut finite = Vec::with_capacity(RUN_ELEMENTS);
+        let count = run.len() / size;
         for (value, bytes) in values[..count].iter_mut().zip(canonical.chunks_exact_mut(size)) {
             if value.is_finite() {
                 finite.push(*value);
@@ -225,40 +155,20 @@ impl Work {
             }
             if value.is_nan() {
                 self.part.nan += 1;
-                bytes.copy_from_slice(canonical_nan(dtype));
+                bytes.copy_from_slice(canonical_nan(self.dtype));
             } else {
                 self.part.inf += 1;
             }
             *value = 0.0;
         }
-        self.absorb(&canonical[..block.len()], dtype);
+        self.mix(&canonical[..run.len()]);
         self.extremes(&finite);
-    }
-
-    /// Adds the values, padded by zeros, to the sums.
-    #[inline(always)]
-    fn moments(&mut self, values: &[f64; BLOCK]) {
-        // Two loops: in one, the two kinds of sums are put into vectors together.
-        let mut sums = [0f64; LANES];
-        for row in values.as_chunks::<LANES>().0 {
-            for lane in 0..LANES {
-                sums[lane] += row[lane];
-            }
-        }
-        let mut squares = [0f64; LANES];
-        for row in values.as_chunks::<LANES>().0 {
-            for lane in 0..LANES {
-                squares[lane] += row[lane] * row[lane];
-            }
-        }
-        self.part.sum += pairwise(sums);
-        self.part.sum_of_squares += pairwise(squares);
     }
 
     /// Counts finite values and zeros, and takes the extremes.
     #[inline(always)]
     fn extremes(&mut self, values: &[f64]) {
-        // A loop for each, as in `moments`.
+        // A loop for each: in one, the two extremes are put into vectors together.
         let (rows, rest) = values.as_chunks::<LANES>();
         let mut min = [f64::INFINITY; LANES];
         for row in rows {
@@ -295,22 +205,9 @@ fn greater(a: f64, b: f64) -> f64 {
     if b > a { b } else { a }
 }
 
-/// The sum of the lanes, halves on halves.
-#[inline(always)]
-fn pairwise(mut lanes: [f64; LANES]) -> f64 {
-    let mut half = LANES / 2;
-    while half > 0 {
-        for lane in 0..half {
-            lanes[lane] += lanes[lane + half];
-        }
-        half /= 2;
-    }
-    lanes[0]
-}
-
 /// Writes the elements as float64 and says whether one of them is NaN or infinite.
 #[inline(always)]
-fn decode(dtype: DType, bytes: &[u8], values: &mut [f64; BLOCK]) -> bool {
+fn decode(dtype: DType, bytes: &[u8], values: &mut [f64; RUN_ELEMENTS]) -> bool {
     macro_rules! convert {
         ($raw:ty, $exponent:expr, $value:expr) => {{
             let mut special: $raw = 0;
@@ -373,11 +270,11 @@ fn canonical_nan(dtype: DType) -> &'static [u8] {
 /// Sum and sum of squares of the finite elements, each divided by a power of two first: for
 /// tensors whose plain sums leave the range of float64.
 pub(super) fn scaled_moments(view: &TensorView, inverse_scale: f64) -> (f64, f64) {
-    let mut values = [0f64; BLOCK];
+    let mut values = [0f64; RUN_ELEMENTS];
     let (mut sum, mut sum_of_squares) = (0.0, 0.0);
-    for block in view.bytes.chunks(BLOCK * view.dtype.size()) {
-        decode(view.dtype, block, &mut values);
-        for value in &values[..block.len() / view.dtype.size()] {
+    for run in view.bytes.chunks(RUN_BYTES) {
+        decode(view.dtype, run, &mut values);
+        for value in &values[..run.len() / view.dtype.size()] {
             if value.is_finite() {
                 let scaled = value * inverse_scale;
                 sum += scaled;
@@ -396,11 +293,12 @@ mod tests {
     fn every_half_precision_value_is_decoded_exactly() {
         for dtype in [DType::F16, DType::BF16] {
             let bytes: Vec<u8> = (0..=u16::MAX).flat_map(u16::to_le_bytes).collect();
-            let mut values = [0f64; BLOCK];
-            for block in bytes.chunks(2 * BLOCK) {
-                let special = decode(dtype, block, &mut values);
+            let mut values = [0f64; RUN_ELEMENTS];
+            for run in bytes.chunks(RUN_BYTES) {
+                let special = decode(dtype, run, &mut values);
+                let view = TensorView { dtype, shape: &[RUN_BYTES / 2], bytes: run };
+                let values = &values[..RUN_BYTES / 2];
                 assert_eq!(special, values.iter().any(|value| !value.is_finite()));
-                let view = TensorView { dtype, shape: &[BLOCK], bytes: block };
                 for (i, value) in values.iter().enumerate() {
                     let expected = view.get_f64(i);
                     let same = value.to_bits() == expected.to_bits();

@@ -73,7 +73,7 @@ fn the_worst_of_several_fixtures_decides_and_a_broken_one_hides_no_other() {
       twice<<<1, 4>>>  call in replay.toml:1
 
     outputs
-      y  f32 [n 4]  d81a6abd4baf87cca6b0d01e16886bda
+      y  f32 [n 4]  92be64be15f8b6407b218559afe28816
          norm 10.9545  min 2  max 8  mean 5  zeros 0  NaN 0  Inf 0  unwritten 0
 
     completed: every output is written and finite
@@ -85,7 +85,7 @@ fn the_worst_of_several_fixtures_decides_and_a_broken_one_hides_no_other() {
       twice<<<1, 2000>>>  call in replay.toml:1  invalid configuration argument (cudaErrorInvalidConfiguration)
 
     outputs
-      y  f32 [n 2000]  1af1b8fe08b9b8077880ec6d01087737
+      y  f32 [n 2000]  405919c66f1fc3cc12e9038a32312d8c
          norm 0  min none  max none  mean none  zeros 0  NaN 0  Inf 0  unwritten 2000
 
     also: unwritten: 2000 of 2000 elements of y, first at [0]
@@ -128,7 +128,7 @@ fn the_first_call_that_fits_is_used_and_named() {
       twice<<<1, 4>>>  call in replay.toml (number 2):1
 
     outputs
-      y  f32 [n 4]  d81a6abd4baf87cca6b0d01e16886bda
+      y  f32 [n 4]  92be64be15f8b6407b218559afe28816
          norm 10.9545  min 2  max 8  mean 5  zeros 0  NaN 0  Inf 0  unwritten 0
 
     completed: every output is written and finite
@@ -155,11 +155,11 @@ fn inspect_shows_what_a_fixture_holds() {
       fixtures/step0/inputs.safetensors  35.5 KiB, blake3 4337301d05626931... as recorded
 
     inputs
-      logits        f32   [batch 8, seq 32, vocab 34]  9ca5606b1786dd47dc13553bf69962dc
+      logits        f32   [batch 8, seq 32, vocab 34]  f6736269c774389069345f55e8050728
                     norm 258.096  min -9.18262  max 13.2913  mean 0.586551  zeros 0  NaN 0  Inf 0
-      targets       i32   [batch 8, seq 32]  5392b127fd8e78eb7d8ebf6afa5e6ca5
+      targets       i32   [batch 8, seq 32]  d8fa4f885546490fa733ea6f4e22adbb
                     norm 269.433  min 0  max 32  mean 13.125  zeros 40  NaN 0  Inf 0
-      mask          u8    [batch 8, seq 32]  ce06d49872dd9ab0bdd33df669ea4a5a
+      mask          u8    [batch 8, seq 32]  3e9c281cffde8f910dd6b9fb5fac4725
                     norm 14.9666  min 0  max 1  mean 0.875  zeros 32  NaN 0  Inf 0
 
     outputs

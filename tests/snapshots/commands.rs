@@ -82,7 +82,7 @@ fn the_first_snapshot_is_pending_until_it_is_accepted() {
     assert_eq!(run.code, Some(0), "{}", run.text());
     insta::assert_snapshot!(run.stdout.split("outputs").nth(1).unwrap(), @"
 
-      y  f32 [n 4]  0a45d91c967b871f9eac47ff002ac55b
+      y  f32 [n 4]  b3073c7ba3faae519c525a3b14924eee
          norm 8.39881  min 1.6  max 6.1  mean 3.85  zeros 0  NaN 0  Inf 0  unwritten 0
 
     snapshot
@@ -113,14 +113,14 @@ fn the_first_snapshot_is_pending_until_it_is_accepted() {
     outputs: 1
 
     output y: f32 [n 4]
-      checksum 0a45d91c967b871f9eac47ff002ac55b
+      checksum b3073c7ba3faae519c525a3b14924eee
       noise 8.6e-8
       norm 8.3988
       min 1.6
       max 6.1
       mean 3.85
       zeros 0, NaN 0, Inf 0, unwritten 0
-      sketch 1e-7 * 29999999 29999999 -153999997 -91999999 91999999 -61999999 -121999997 -61999999 -153999997 153999997 -31999999 121999997 153999997 91999999 -31999999 -1
+      sketch 1e-7 * 59999999 59999999 -59999999 -59999999 1 1 -1 -1 153999997 153999997 -153999997 -153999997 29999999 29999999 -29999999 -29999999
     "#);
     assert!(!pending(&env).exists());
     let run = replay(&env);
@@ -150,7 +150,7 @@ fn a_defect_diverges_and_the_accepted_snapshot_stays() {
     rewrite(&env, DEFECT);
     let run = replay(&env);
     assert_eq!(run.code, Some(1), "{}", run.text());
-    insta::assert_snapshot!(run.last_line(), @"diverged: y moved by rel. 3e-5 (noise 1.7e-7)");
+    insta::assert_snapshot!(run.last_line(), @"diverged: y moved by rel. 2.4e-5 (noise 1.7e-7)");
     assert_eq!(text(snap(&env)), before);
     assert!(pending(&env).exists());
     insta::assert_snapshot!(env.replay(&["reject", "tiny.*"]).text(), @"
@@ -459,12 +459,12 @@ fn a_review_shows_the_verdict_and_a_diff_and_keeps_the_reason() {
     --- stdout
 
     snapshots/tiny.cpu.snap (1 of 1)
-    diverged: y moved by rel. 3e-5 (noise 1.7e-7)
+    diverged: y moved by rel. 2.4e-5 (noise 1.7e-7)
 
       
       output y: f32 [n 4]
-    -   checksum 0a45d91c967b871f9eac47ff002ac55b
-    +   checksum b112ad72601103374f1ced00c97262df
+    -   checksum b3073c7ba3faae519c525a3b14924eee
+    +   checksum 424bbbfe36003c863390a026f984261f
         noise 8.6e-8
     -   norm 8.3988
     -   min 1.6
@@ -475,8 +475,8 @@ fn a_review_shows_the_verdict_and_a_diff_and_keeps_the_reason() {
     +   max 6.1001
     +   mean 3.8501
         zeros 0, NaN 0, Inf 0, unwritten 0
-    -   sketch 1e-7 * 29999999 29999999 -153999997 -91999999 91999999 -61999999 -121999997 -61999999 -153999997 153999997 -31999999 121999997 153999997 91999999 -31999999 -1
-    +   sketch 1e-7 * 30000000 30000000 -154004002 -92002001 92002001 -62002001 -122002001 -62002001 -154004002 154004002 -32002001 122002001 154004002 92002001 -32002001 0
+    -   sketch 1e-7 * 59999999 59999999 -59999999 -59999999 1 1 -1 -1 153999997 153999997 -153999997 -153999997 29999999 29999999 -29999999 -29999999
+    +   sketch 1e-7 * 60000000 60000000 -60000000 -60000000 0 0 0 0 154004002 154004002 -154004002 -154004002 30000000 30000000 -30000000 -30000000
 
     accept  reject  skip  show more (d)  quit > a, r, s, d or q
 
@@ -507,10 +507,10 @@ fn reports_for_servers_say_what_changed() {
 
     | fixture | output | verdict | checksum | distance | beyond noise | worst element |
     | --- | --- | --- | --- | --- | --- | --- |
-    | tiny | y | diverged | 0a45d91c → b112ad72 | about rel. 3e-5 (noise 1.7e-7) |  |  |
+    | tiny | y | diverged | b3073c7b → 424bbbfe | about rel. 2.4e-5 (noise 1.7e-7) |  |  |
 
     **diverged** tiny at working tree on cpu
-    - snapshot diverged: y moved by rel. 3e-5 (noise 1.7e-7)
+    - snapshot diverged: y moved by rel. 2.4e-5 (noise 1.7e-7)
     ");
     let junit = env.replay(&["fixtures/tiny", "fixtures/none", "--format", "junit"]);
     insta::assert_snapshot!(junit.stdout, @r#"
@@ -518,7 +518,7 @@ fn reports_for_servers_say_what_changed() {
     <testsuites name="replay" tests="2" failures="1" errors="1">
       <testsuite name="replay" tests="2" failures="1" errors="1">
         <testcase classname="replay" name="tiny at working tree on cpu">
-          <failure type="diverged" message="snapshot diverged: y moved by rel. 3e-5 (noise 1.7e-7)">snapshot diverged: y moved by rel. 3e-5 (noise 1.7e-7)</failure>
+          <failure type="diverged" message="snapshot diverged: y moved by rel. 2.4e-5 (noise 1.7e-7)">snapshot diverged: y moved by rel. 2.4e-5 (noise 1.7e-7)</failure>
         </testcase>
         <testcase classname="replay" name="fixtures/none">
           <error type="refused" message="there is no fixture folder fixtures/none"></error>
