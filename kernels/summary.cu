@@ -332,8 +332,10 @@ struct Bytes : AlwaysFinite {
     }
     // Bytes 0 and 2, or 1 and 3, of a word as numbers of two bytes.
     static __device__ u32 halves(u32 word, bool odd) {
-        if (Signed) return __byte_perm(word, 0, odd ? 0xB391 : 0xA280);
-        return __byte_perm(word, 0, odd ? 0x4341 : 0x4240);
+        // A selector of 8 and more gives copies of a byte's sign; byte 4 is zero.
+        u32 selector = Signed ? (odd ? 0xB391 : 0xA280) : (odd ? 0x4341 : 0x4240), two;
+        asm("prmt.b32 %0, %1, 0, %2;" : "=r"(two) : "r"(word), "r"(selector));
+        return two;
     }
     static __device__ u32 least(u32 so_far, const Unit& unit) {
 #pragma unroll
