@@ -68,7 +68,7 @@ impl Moments {
                 }
             }
             for lane in 0..W {
-                let place = (first + lane) / K ^ draw.turn;
+                let place = ((first + lane) / K) ^ draw.turn;
                 self.signed[place * K + lane % K] += total[lane] - 2.0 * negative[lane];
             }
             let mut half = W / 2;
@@ -78,13 +78,9 @@ impl Moments {
                 }
                 half /= 2;
             }
-            for lane in 0..SUMS {
-                self.sum[lane] += total[lane];
-            }
+            self.sum.iter_mut().zip(total).for_each(|(sum, total)| *sum += total);
         }
-        for lane in 0..SQUARES {
-            self.squares[lane] += squares[lane];
-        }
+        self.squares.iter_mut().zip(squares).for_each(|(sum, squares)| *sum += squares);
     }
 
     /// The sum of all elements, that of their squares, and the sketch, of elements of `size` bytes.
@@ -93,7 +89,7 @@ impl Moments {
         let mut buckets = [0f64; PROJECTIONS];
         for (place, lanes) in self.signed.chunks_exact(per_unit).take(PROJECTIONS).enumerate() {
             for (element, lane) in lanes.iter().enumerate() {
-                buckets[place ^ (element * size & 12)] += lane;
+                buckets[place ^ ((element * size) & 12)] += lane;
             }
         }
         (pairwise(&self.sum), pairwise(&self.squares), Sketch::of_buckets(buckets))
