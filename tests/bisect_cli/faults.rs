@@ -52,7 +52,8 @@ fn what_has_the_bits_of_a_commit_that_was_compared_is_not_compared_again() {
     let artifacts = env.cached("artifacts").len() - seed;
     assert!(artifacts <= 2 + 4 + 1 + 4, "{artifacts} artifacts");
     let judgements = env.cached("judgements").len();
-    assert_eq!(judgements, 3, "the bad end, one rounded otherwise, the culprit");
+    // The noise of these four, and three comparisons.
+    assert_eq!(judgements, 4 + 3, "the bad end, one rounded otherwise, the culprit");
 }
 
 #[test]

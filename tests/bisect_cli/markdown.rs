@@ -19,13 +19,13 @@ fn a_culprit_comes_with_its_outputs_and_its_diff_folded() {
     let words = "bisect fixtures/tiny --good main~3 --bad main --jobs 1 --format markdown";
     let run = env.replay(&words.split(' ').collect::<Vec<_>>());
     assert_eq!(run.code, Some(0), "{}", run.text());
-    insta::assert_snapshot!(masked(&run, &ids), @r"
+    insta::assert_snapshot!(masked(&run, &ids), @"
     <!-- replay bisect -->
     ## replay bisect: [C2] is the first bad commit: c2
 
     | fixture | output | verdict | checksum | distance | beyond noise | worst element |
     | --- | --- | --- | --- | --- | --- | --- |
-    | tiny | y | diverged | d81a6abd → 223d37a8 | rel. 0.25 | 4 of 4 | &#91;2&#93;: 6 → 7.5 |
+    | tiny | y | diverged | 92be64be → a89dbd09 | rel. 0.25 | 4 of 4 | &#91;2&#93;: 6 → 7.5 |
 
     - tiny: y is wrong, everywhere
     - [C1], its parent, was tested: identical

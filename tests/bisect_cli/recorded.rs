@@ -39,20 +39,20 @@ fn the_commit_that_left_the_snapshot_is_found() {
     let (env, ids) = recorded();
     let words = ["bisect", "fixtures/tiny", "--good", "snapshot", "--bad", "main", "--jobs", "1"];
     let run = env.replay(&words);
-    insta::assert_snapshot!(masked(&run, &ids), @r"
+    insta::assert_snapshot!(masked(&run, &ids), @"
     exit code 0
     --- stdout
     [C3] is the first bad commit: c3
-      diverged: y moved by rel. 20 (noise 1.8e-7)
+      diverged: y moved by rel. 17 (noise 1.8e-7)
       [C2], its parent, was tested: equivalent
     good is snapshots/tiny.cpu.snap; searched back to [C5], which last touched snapshots/tiny.cpu.snap
     --- stderr
     4 of 4 commits change a kernel, 1 tested at a time
     [C5] good: identical
-    [C4] bad: diverged: y moved by rel. 20 (noise 1.8e-7)
+    [C4] bad: diverged: y moved by rel. 17 (noise 1.8e-7)
     [C1] good: identical
-    [C2] good: equivalent: y moved by rel. 3.7e-8 (noise 2.2e-7)
-    [C3] bad: diverged: y moved by rel. 20 (noise 1.8e-7)
+    [C2] good: equivalent: y moved by rel. 3.5e-8 (noise 2.2e-7)
+    [C3] bad: diverged: y moved by rel. 17 (noise 1.8e-7)
     ");
     let json = env.replay(&[words.as_slice(), &["--format", "json"]].concat());
     let first: serde_json::Value =
@@ -95,16 +95,16 @@ fn a_snapshot_that_its_own_commit_does_not_match_is_refused() {
     let text = kernel(WRONG.0, "", "last");
     ids.push(env.repo.commit_file("k.cu", &text, "c6"));
     let words = ["bisect", "fixtures/tiny", "--good", "snapshot", "--bad", "main", "--jobs", "1"];
-    insta::assert_snapshot!(masked(&env.replay(&words), &ids), @r"
+    insta::assert_snapshot!(masked(&env.replay(&words), &ids), @"
     exit code 1
     --- stdout
-    refused: [C6] was said to be good: diverged: y moved by rel. 20 (noise 1.8e-7)
+    refused: [C6] was said to be good: diverged: y moved by rel. 17 (noise 1.8e-7)
     hint: name a good commit that does not show what the bad one shows
     good is snapshots/tiny.cpu.snap; searched back to [C6], which last touched snapshots/tiny.cpu.snap
     --- stderr
     1 of 1 commits change a kernel, 1 tested at a time
-    [C6] bad: diverged: y moved by rel. 20 (noise 1.8e-7)
-    [C7] bad: diverged: y moved by rel. 20 (noise 1.8e-7)
+    [C6] bad: diverged: y moved by rel. 17 (noise 1.8e-7)
+    [C7] bad: diverged: y moved by rel. 17 (noise 1.8e-7)
     ");
 }
 

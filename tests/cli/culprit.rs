@@ -44,7 +44,7 @@ fn the_commit_that_made_the_difference_is_named() {
 
     | fixture | output | verdict | checksum | distance | beyond noise | worst element | culprit |
     | --- | --- | --- | --- | --- | --- | --- | --- |
-    | tiny | y | diverged | d81a6abd → 5b0fef00 | rel. 0.005 | 4 of 4 | &#91;2&#93;: 6 → 6.02999973 | [CULPRIT] |
+    | tiny | y | diverged | 92be64be → 5a4d5361 | rel. 0.005 | 4 of 4 | &#91;2&#93;: 6 → 6.02999973 | [CULPRIT] |
 
     **diverged** tiny at working tree on cpu
     - diverged: y (wrong)
