@@ -234,7 +234,7 @@ fn a_gpu_gives_the_verdicts_that_the_cpu_gives() {
         Ok(backend) => backend,
         Err(error) => return eprintln!("skipped: {error}"),
     };
-    let gpu = corpus::replayer(backend, GPU_SECONDS, Threads::Blocks);
+    let gpu = corpus::replayer(backend, GPU_SECONDS, Threads::Lanes);
     let others = Mutex::new(Vec::new());
     let confusion = Lab::new().confusion(wanted, |cpu, trial| {
         let Trial { family, captured, sources, .. } = trial;

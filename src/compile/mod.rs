@@ -5,6 +5,7 @@
 
 mod compiler;
 mod flags;
+mod lanes;
 mod nvrtc;
 mod once;
 mod unit;
@@ -129,11 +130,12 @@ impl Toolchain {
         let identity = headers::identity().to_hex()[..32].to_owned();
         let headers = cache.folder(&format!("headers-{identity}"), headers::write)?;
         let (headers_identity, cache) = (identity, cache.clone());
-        let (once, threads) = (Once::default(), Threads::Blocks);
+        let (once, threads) = (Once::default(), Threads::Lanes);
         Ok(Toolchain { compiler, headers, headers_identity, cache, once, threads })
     }
 
-    /// The same with the threads of a block run as `threads` says; [`Threads::Blocks`] otherwise.
+    /// The same with the threads of a block run as `threads` says; [`Threads::Lanes`] otherwise, or
+    /// where the processor has no vectors for these, [`Threads::Blocks`].
     pub fn with_threads(self, threads: Threads) -> Toolchain {
         Toolchain { threads, ..self }
     }
@@ -282,6 +284,8 @@ struct Translation {
     sources: Vec<String>,
     symbols: frontend::Symbols,
     shadow_obstacles: Vec<String>,
+    /// The options for loops that run for several threads at once, if there are any.
+    lanes: Vec<String>,
 }
 
 /// File names that the front end reads; others are laid out as they are.
@@ -311,10 +315,17 @@ fn translate(
     let macros = as_directives(defines);
     let command_line = Unit { path: "defines", text: &macros };
     let symbols = frontend::scan(&[&units[..], &[command_line]].concat());
+    let lanes = lanes::flags().filter(|_| threads == Threads::Lanes);
+    let threads = match threads {
+        Threads::Lanes if lanes.is_none() => Threads::Blocks,
+        threads => threads,
+    };
+    let mut strided = false;
     let mut shadow_obstacles = Vec::new();
     let mut files = Vec::new();
     for unit in &units {
         let translated = frontend::host(unit, &symbols, precision, threads)?;
+        strided |= translated.block_forms.iter().any(|form| form.loops > 0);
         let obstacles = translated.shadow_obstacles.iter();
         shadow_obstacles
             .extend(obstacles.map(|found| format!("{}:{}: {}", unit.path, found.line, found.what)));
@@ -328,7 +339,8 @@ fn translate(
         .filter(|file| file.role == Role::Source && is_unit(&file.path))
         .map(|file| file.path.clone())
         .collect();
-    Ok(Translation { files, sources, symbols, shadow_obstacles })
+    let lanes = lanes.filter(|_| strided).unwrap_or_default();
+    Ok(Translation { files, sources, symbols, shadow_obstacles, lanes })
 }
 
 /// The macros of a command line, `NAME` or `NAME=VALUE`, as a source defines them.
@@ -362,6 +374,7 @@ fn shadow_flag(precision: Precision) -> Option<String> {
 fn flags(harness: &Harness, translated: &Translation, precision: Precision) -> Vec<String> {
     let mut flags = strings(FLAGS);
     flags.extend(shadow_flag(precision));
+    flags.extend(translated.lanes.clone());
     flags.extend(harness.defines.iter().map(|define| format!("-D{define}")));
     let folders: BTreeSet<String> = harness
         .include

@@ -9,9 +9,12 @@
 mod declarations;
 mod emit;
 mod facts;
+mod halving;
+mod lane_code;
 mod names;
 mod plan;
 mod statements;
+mod strided;
 mod uses;
 
 pub(super) use facts::Facts;
@@ -33,8 +36,14 @@ impl Refusal {
 }
 
 /// Puts the kernels of `text`, a translation of [`super::host`], into block form where that is
-/// possible, and says of each kernel with a barrier whether it was.
-pub(super) fn rewrite(path: &str, text: &str, facts: &Facts) -> (String, Vec<BlockForm>) {
+/// possible, and says of each kernel with a barrier whether it was; with `lanes`, strided loops in them
+/// run for several threads at once.
+pub(super) fn rewrite(
+    path: &str,
+    text: &str,
+    facts: &Facts,
+    lanes: bool,
+) -> (String, Vec<BlockForm>) {
     let source = Source::new(&Unit { path, text });
     let tokens = source.view(true);
     let mut edits = Edits::default();
@@ -45,18 +54,18 @@ pub(super) fn rewrite(path: &str, text: &str, facts: &Facts) -> (String, Vec<Blo
         if !kernel || !body.iter().any(|token| token.is(text, "__syncthreads")) {
             continue;
         }
-        let planned =
-            check_source(&source, &tokens).and_then(|()| plan::plan(text, &tokens, facts, &item));
-        let obstacle = match planned {
+        let planned = check_source(&source, &tokens)
+            .and_then(|()| plan::plan(text, &tokens, facts, &item, lanes));
+        let (obstacle, loops) = match planned {
             Ok(plan) => {
                 emit::emit(&source, &tokens, &plan, &mut edits);
-                None
+                (None, plan.strided.len())
             }
-            Err(Refusal(why)) => Some(why),
+            Err(Refusal(why)) => (Some(why), 0),
         };
         // The first line of the text is not the file's.
         let line = source.line(tokens[item.name_at].start) - 1;
-        forms.push(BlockForm { kernel: item.name.clone(), line, obstacle });
+        forms.push(BlockForm { kernel: item.name.clone(), line, obstacle, loops });
     }
     (edits.apply(text), forms)
 }

@@ -57,6 +57,8 @@ pub enum Threads {
     /// By one call of the kernel, where the front end understands it in every detail; else each on
     /// a stack of its own. The order in which they run is the same.
     Blocks,
+    /// The same, and strided loops run for several threads at once (`replay/lanes.h`).
+    Lanes,
 }
 
 /// A file as host C++.
@@ -83,6 +85,8 @@ pub struct BlockForm {
     pub line: usize,
     /// Why its threads keep stacks of their own, for developers; none if it was.
     pub obstacle: Option<String>,
+    /// How many of its loops may run for several threads at once.
+    pub loops: usize,
 }
 
 /// A launch in the source.
@@ -118,7 +122,8 @@ pub struct Obstacle {
 ///
 /// Launches become calls of `::replay_rt::kernel` or `::replay_rt::kernel_at`, shared memory
 /// becomes references into the block's memory, and with [`Precision::Shadow`] `float` becomes
-/// `double`; with [`Threads::Blocks`] kernels run all threads of a block where they can. The first line of the result is `#line 1 "PATH"`; the file's lines follow.
+/// `double`; `threads` says how kernels run. The first line of the result is `#line 1 "PATH"`; the
+/// file's lines follow.
 ///
 /// # Errors
 /// [`FrontendError`] if a launch cannot be rewritten or the file uses what a CPU cannot do.
@@ -129,9 +134,10 @@ pub fn host(
     threads: Threads,
 ) -> Result<Translated, FrontendError> {
     let mut made = host::translate(&Source::new(unit), symbols, precision, host::Place::File)?;
-    if threads == Threads::Blocks {
+    if threads != Threads::Stacks {
+        let lanes = threads == Threads::Lanes;
         (made.text, made.block_forms) =
-            block_form::rewrite(unit.path, &made.text, symbols.block_facts());
+            block_form::rewrite(unit.path, &made.text, symbols.block_facts(), lanes);
     }
     Ok(made)
 }

@@ -127,6 +127,8 @@ pub struct BlockThread {
 pub struct BlockThreads {
     /// Memory for a frame of each thread, aligned to 256 bytes.
     pub frames: *mut c_void,
+    /// Memory for the kernel's own use, aligned to 256 bytes.
+    pub scratch: *mut c_void,
     /// The threads in the order in which they run.
     pub threads: *const BlockThread,
     /// Their number.
@@ -144,7 +146,8 @@ pub struct Abi {
     pub active_mask: unsafe extern "C" fn() -> u32,
     pub atomic_turn: unsafe extern "C" fn(),
     pub yield_thread: unsafe extern "C" fn(),
-    pub whole_block: unsafe extern "C" fn(usize, *mut BlockThreads),
+    pub whole_block: unsafe extern "C" fn(usize, usize, *mut BlockThreads),
+    pub is_device_memory: unsafe extern "C" fn(*const c_void, usize) -> c_int,
     pub barriers_differ: unsafe extern "C" fn(*const Site) -> !,
     pub shared_alloc: unsafe extern "C" fn(u32, usize, usize) -> *mut c_void,
     pub shared_slot: unsafe extern "C" fn() -> u32,
@@ -220,7 +223,10 @@ pub struct BlockState {
     pub shared_end: *mut u8,
     /// The address of each static `__shared__` variable, null before its first use.
     pub shared_slots: *mut *mut c_void,
-    /// The linear index of the current thread in its block.
+    /// The thread of a kernel in block form that runs; null in other kernels, whose thread is the
+    /// one that `threadIdx` shows.
+    pub running: *const BlockThread,
+    /// The linear index of the current thread in its block; not kept up in block form.
     pub linear_thread: u32,
     /// Whether every earlier block has ended.
     pub has_turn: u32,

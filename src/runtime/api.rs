@@ -39,6 +39,7 @@ pub static TABLE: Abi = Abi {
     atomic_turn: cpu::atomic_turn,
     yield_thread: cpu::yield_thread,
     whole_block: cpu::whole_block,
+    is_device_memory,
     barriers_differ: cpu::barriers_differ,
     shared_alloc: cpu::shared_alloc,
     shared_slot: cpu::shared_slot,
@@ -80,6 +81,10 @@ fn status(result: Result<(), CudaError>) -> c_int {
         runtime_of_process().api.last_error.store(code, Ordering::SeqCst);
     }
     code
+}
+
+unsafe extern "C" fn is_device_memory(pointer: *const c_void, bytes: usize) -> c_int {
+    runtime_of_process().device.holds(pointer.cast(), bytes).into()
 }
 
 unsafe extern "C" fn get_last_error(clear: c_int) -> c_int {

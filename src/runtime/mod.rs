@@ -78,6 +78,10 @@ pub trait Device: Send + Sync {
     fn describe(&self) -> (String, String);
     /// Whether host code can touch the device's memory.
     fn is_host(&self) -> bool;
+    /// Whether host code can read all of `bytes` at `pointer`, as memory of the device.
+    fn holds(&self, _pointer: *const u8, _bytes: usize) -> bool {
+        false
+    }
     /// Memory for a tensor.
     fn malloc(&self, bytes: usize, label: String) -> Result<*mut u8, CudaError>;
     /// Memory that the code itself asks for.

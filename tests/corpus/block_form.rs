@@ -26,7 +26,7 @@ fn in_block_form(sources: &SourceSet) -> BTreeSet<String> {
     let symbols = scan(&units);
     let mut found = BTreeSet::new();
     for unit in &units {
-        let made = host(unit, &symbols, Precision::Native, Threads::Blocks).expect("it translates");
+        let made = host(unit, &symbols, Precision::Native, Threads::Lanes).expect("it translates");
         for form in made.block_forms.iter().filter(|form| form.obstacle.is_none()) {
             found.insert(format!("{}: {}", unit.path, form.kernel));
         }
@@ -43,7 +43,7 @@ struct Both {
 impl Both {
     fn new() -> Both {
         let replayer = |threads| replayer(Backend::Cpu, Limits::TIMEOUT, threads);
-        Both { blocks: replayer(Threads::Blocks), stacks: replayer(Threads::Stacks) }
+        Both { blocks: replayer(Threads::Lanes), stacks: replayer(Threads::Stacks) }
     }
 
     /// Checks that outputs and endings are the same at either precision and in several orders.

@@ -216,7 +216,7 @@ impl Lab {
                 .collect(),
             base: source_set(name, "base.cu"),
         });
-        let replayer = replayer(Backend::Cpu, Limits::TIMEOUT, Threads::Blocks);
+        let replayer = replayer(Backend::Cpu, Limits::TIMEOUT, Threads::Lanes);
         Lab { replayer, families: families.into(), _fixtures: fixtures }
     }
 

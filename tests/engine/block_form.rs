@@ -19,7 +19,7 @@ static BLOCKS: LazyLock<Project> = LazyLock::new(|| {
 /// The kernels of `text` with a barrier, and why each keeps stacks, if it does.
 fn forms(text: &str) -> Vec<(String, Option<String>)> {
     let unit = Unit { path: "cases.cu", text };
-    let made = host(&unit, &scan(&[unit]), Precision::Native, Threads::Blocks).unwrap();
+    let made = host(&unit, &scan(&[unit]), Precision::Native, Threads::Lanes).unwrap();
     made.block_forms.into_iter().map(|form| (form.kernel, form.obstacle)).collect()
 }
 

@@ -13,6 +13,7 @@ use replay::fixture::{self, Fixture};
 use replay::frontend::{Precision, Threads};
 use replay::history::{SourceSet, SourceSpec, source_set_from_dir};
 use replay::replay::{Failure, Mode, Outcome, Replayer, Settings, Status, Subject};
+use replay::runtime::cpu::Rounding;
 use replay::summary::POISON_A;
 use replay::tensor::{DType, TensorView};
 use replay::worker::{Limits, Run};
@@ -31,6 +32,7 @@ pub struct Machine {
     pub timeout: Duration,
     pub memory_bytes: u64,
     pub order: u64,
+    pub rounding: Rounding,
     pub form: Threads,
 }
 
@@ -40,7 +42,8 @@ impl Machine {
         timeout: Duration::from_secs(60),
         memory_bytes: 1 << 30,
         order: 0,
-        form: Threads::Blocks,
+        rounding: Rounding::Nearest,
+        form: Threads::Lanes,
     };
     pub const STACKS: Machine = Machine { form: Threads::Stacks, ..Machine::PLAIN };
 }
@@ -125,7 +128,8 @@ impl Project {
     pub fn run_compiled(&self, compiler: &str, case: &str, machine: Machine) -> Run {
         let (replayer, subject) = (replayer(compiler, machine), self.subject(case));
         let artifact = self.compile(&replayer, &subject);
-        let mode = Mode { order: machine.order, ..Mode::plain(POISON_A) };
+        let Machine { order, rounding, .. } = machine;
+        let mode = Mode { order, rounding, ..Mode::plain(POISON_A) };
         replayer.run(&subject, &artifact, Precision::Native, &mode).unwrap()
     }
 

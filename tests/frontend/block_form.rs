@@ -167,7 +167,7 @@ proptest::proptest! {
         for ends in ["}", ""] {
             let text = format!("__global__ void k(float* x, int n, S s) {{ {body} __syncthreads(); x[0] = n; {ends}");
             let unit = Unit { path: "a.cu", text: &text };
-            if let Ok(made) = host(&unit, &scan(&[unit]), Precision::Native, Threads::Blocks) {
+            if let Ok(made) = host(&unit, &scan(&[unit]), Precision::Native, Threads::Lanes) {
                 let lines = made.text.matches('\n').count();
                 proptest::prop_assert_eq!(lines, text.matches('\n').count() + 1);
             }

@@ -5,11 +5,15 @@ use std::fmt::Write;
 use std::ops::Range;
 
 use super::plan::{Barrier, Home, Placed, Plan, Variable};
+use super::strided::Strided;
 use crate::frontend::edits::Edits;
 use crate::frontend::escape;
 use crate::frontend::host::folded;
 use crate::frontend::lexer::{Kind, Tokens};
 use crate::frontend::source::Source;
+
+/// Bytes of stores of strided loops that may wait: what fits into a core's second cache, with room.
+const STORES_BYTES: usize = 256 << 10;
 
 /// Writes the kernel of `plan`.
 pub fn emit(source: &Source, tokens: &Tokens, plan: &Plan, edits: &mut Edits) {
@@ -23,6 +27,9 @@ pub fn emit(source: &Source, tokens: &Tokens, plan: &Plan, edits: &mut Edits) {
     }
     for (index, barrier) in plan.barriers.iter().enumerate() {
         writer.barrier(index + 1, barrier);
+    }
+    for (number, strided) in plan.strided.iter().enumerate() {
+        writer.strided(number, strided);
     }
     for &at in &plan.returns {
         writer.replace(at, "goto replay_end");
@@ -82,18 +89,44 @@ impl Writer<'_> {
             starts = format!("if (replay_frame->replay_at == 0) {{ {starts}}} ");
         }
         let sites = sites.join(", ");
+        let (indexed, scratch) = (self.plan.indexed, self.scratch_bytes());
         let _ = write!(
             before,
             "struct replay_frame_t {{ unsigned replay_at; {members}}}; \
              static const replay_site replay_sites[] = {{{sites}}}; \
-             ::replay_rt::whole_block<replay_frame_t> replay_block(replay_sites); \
-             while (replay_frame_t* const replay_frame = replay_block.next()) {{ {starts}{{ {names}\
-             switch (replay_frame->replay_at) {{ {jumps}}} {{"
+             ::replay_rt::whole_block<replay_frame_t, {indexed}> \
+             replay_block(replay_sites, {scratch}); "
+        );
+        let flush = if self.plan.strided.is_empty() { "" } else { "replay_stores.flush(); " };
+        if !flush.is_empty() {
+            let _ = write!(
+                before,
+                "::replay_rt::stores replay_stores{{replay_block.scratch(), {scratch}}}; "
+            );
+        }
+        for (number, strided) in self.plan.strided.iter().enumerate() {
+            before += &strided.declaration(number);
+        }
+        let _ = write!(
+            before,
+            "while (replay_frame_t* const replay_frame = replay_block.next([&] {{ {flush}}})) \
+             {{ {starts}{{ {names}switch (replay_block.at()) {{ {jumps}}} {{"
         );
         let body = self.plan.body.clone();
         self.edits.insert(self.tokens[body.start].end, before);
         let after = "} replay_end:; replay_block.end(*replay_frame); } replay_next:; } ";
         self.edits.insert(self.tokens[body.end - 1].start, after);
+    }
+
+    /// The memory that stores wait in: for as many iterations as fit.
+    fn scratch_bytes(&self) -> usize {
+        if self.plan.strided.iter().any(Strided::stores) { STORES_BYTES } else { 0 }
+    }
+
+    /// A loop that may run for several threads at once: in front of it stands what tries that.
+    fn strided(&mut self, number: usize, strided: &Strided) {
+        let (before, after) = strided.around(number, |range| self.folded(range));
+        self.insert_around(strided.tokens.clone(), before, after);
     }
 
     /// The types of variable `k`: as written, and without `const`.
@@ -190,6 +223,11 @@ impl Writer<'_> {
                 let _ = write!(text, "replay_t{k} {}; ", variable.name);
             }
         }
+        self.insert_around(statement, text, " }");
+    }
+
+    /// Puts `before` in front of a loop, and `after` behind it.
+    fn insert_around(&mut self, statement: Range<usize>, before: String, after: &str) {
         // A pragma stays the line before the loop.
         let pragmas = (0..statement.start).rev();
         let first = pragmas.take_while(|&at| self.tokens[at].kind == Kind::Directive).last();
@@ -197,8 +235,8 @@ impl Writer<'_> {
             Some(first) => self.tokens[first - 1].end,
             None => self.tokens[statement.start].start,
         };
-        self.edits.insert(at, text);
-        self.edits.insert(self.tokens[statement.end - 1].end, " }");
+        self.edits.insert(at, before);
+        self.edits.insert(self.tokens[statement.end - 1].end, after);
     }
 
     fn barrier(&mut self, number: usize, barrier: &Barrier) {
@@ -212,12 +250,15 @@ impl Writer<'_> {
                 let _ = write!(back, " {name} = replay_frame->v{k};");
             }
         }
+        let halving = self.plan.halvings.iter().find(|one| one.barrier == barrier.tokens.start);
+        let rest = halving.map(|one| one.code(&self.plan.variables, |range| self.folded(range)));
+        let rest = rest.unwrap_or_default();
         self.erase(barrier.tokens.clone());
         self.edits.insert(
             self.tokens[barrier.tokens.start].start,
             format!(
                 "{{ {out}replay_block.wait(*replay_frame, {number}); goto replay_next; \
-                 replay_{number}:;{back} }}"
+                 replay_{number}:;{back}{rest} }}"
             ),
         );
     }

@@ -25,10 +25,14 @@ pub(in crate::frontend) struct Facts {
     reference_types: bool,
     /// The names whose mention may make a thread wait.
     waiting: BTreeSet<String>,
+    /// The names whose mention may ask for a thread's index.
+    asking: BTreeSet<String>,
 }
 
 /// Stands for what an operator mentions: its name is not seen where it is used.
 const OPERATOR: &str = "operator";
+/// The built-in variable that differs between the threads of a block.
+const THREAD_INDEX: &str = "threadIdx";
 /// Stands for what no kernel in block form may reach.
 const FORBIDDEN: &str = "volatile";
 
@@ -178,22 +182,27 @@ impl Facts {
 
     /// Follows the names: to be called when all sources were added.
     pub fn finish(&mut self) {
-        let mut waiting: BTreeSet<String> = BTreeSet::new();
+        self.waiting = self.reaching(waits);
+        self.asking = self.reaching(|word| word == THREAD_INDEX);
+    }
+
+    /// The names that mention a word for which `seed` holds, or that mention such a name.
+    fn reaching(&self, seed: impl Fn(&str) -> bool) -> BTreeSet<String> {
+        let mut reaching: BTreeSet<String> = BTreeSet::new();
         loop {
             let reaches = |words: &BTreeSet<String>| {
-                words.iter().any(|word| waits(word) || waiting.contains(word))
+                words.iter().any(|word| seed(word) || reaching.contains(word))
             };
             let found = self
                 .mentions
                 .iter()
-                .filter(|(name, words)| !waiting.contains(*name) && reaches(words));
+                .filter(|(name, words)| !reaching.contains(*name) && reaches(words));
             let found: Vec<String> = found.map(|(name, _)| name.clone()).collect();
             if found.is_empty() {
-                break;
+                return reaching;
             }
-            waiting.extend(found);
+            reaching.extend(found);
         }
-        self.waiting = waiting;
     }
 
     fn add_macro(&mut self, text: &str, defined: &Macro) {
@@ -254,6 +263,11 @@ impl Facts {
     /// The reason why a kernel that mentions `word` may wait elsewhere than at its barriers.
     pub fn waits(&self, word: &str) -> bool {
         waits(word) || self.waiting.contains(word)
+    }
+
+    /// Whether a kernel that mentions `word` may ask for its thread's index there.
+    pub fn asks_index(&self, word: &str) -> bool {
+        word == THREAD_INDEX || self.asking.contains(word) || self.asking.contains(OPERATOR)
     }
 
     /// Whether an operator that the sources define waits: nobody sees where it is used.

@@ -52,10 +52,10 @@ impl Planner<'_> {
 
     /// Collects every name that the kernel declares.
     pub(super) fn collect_names(&mut self, statements: &[Statement]) -> Result<(), Refusal> {
-        let open = (self.item.name_at..self.item.body.start).find(|&at| self.is(at, "("));
-        let open = open.ok_or_else(|| Refusal::new("parameters that are not understood"))?;
-        let after = self.tokens.skip_group(open).unwrap_or(self.item.body.start);
-        for range in self.pieces(open + 1..after - 1) {
+        if self.parameter_list().is_none() {
+            return Err(Refusal::new("parameters that are not understood"));
+        }
+        for range in self.parameter_ranges() {
             self.declares(range);
         }
         let mut open: Vec<&Statement> = statements.iter().collect();
@@ -95,6 +95,17 @@ impl Planner<'_> {
         for at in found {
             self.names.entry(self.word(at)).or_default().push(at);
         }
+    }
+
+    /// The tokens between the parentheses of the kernel's parameters.
+    fn parameter_list(&self) -> Option<Range<usize>> {
+        let open = (self.item.name_at..self.item.body.start).find(|&at| self.is(at, "("))?;
+        Some(open + 1..self.tokens.skip_group(open)? - 1)
+    }
+
+    /// The tokens of each parameter.
+    pub(super) fn parameter_ranges(&self) -> Vec<Range<usize>> {
+        self.parameter_list().map_or_else(Vec::new, |list| self.pieces(list))
     }
 
     /// `range` split at its commas outside of brackets.

@@ -5,7 +5,9 @@ use std::ops::Range;
 
 use super::declarations::{Declaration, Declarator, Declared, declared, is_trivial};
 use super::facts::Facts;
+use super::halving::{self, Halving};
 use super::statements::{Form, Statement, body};
+use super::strided::{self, Strided};
 use super::uses::{Use, judge};
 use super::{Refusal, head};
 use crate::frontend::lexer::{Kind, Tokens};
@@ -24,6 +26,12 @@ pub struct Plan {
     pub barriers: Vec<Barrier>,
     /// The `return` of every `return;`.
     pub returns: Vec<usize>,
+    /// Whether a thread may ask for its index after a barrier.
+    pub indexed: bool,
+    /// Loops in which ever fewer threads have something to do.
+    pub halvings: Vec<Halving>,
+    /// Loops that may run for several threads at once.
+    pub strided: Vec<Strided>,
 }
 
 /// A declaration that a thread's return to a barrier jumps over.
@@ -50,8 +58,8 @@ pub struct Variable {
     pub parameter: bool,
     /// Whether its value is needed after a barrier.
     pub crosses: bool,
-    /// Where it can be named.
-    scope: Range<usize>,
+    /// Where it can be named, from its name on.
+    pub scope: Range<usize>,
 }
 
 /// Where a variable lives.
@@ -73,8 +81,14 @@ pub struct Barrier {
     pub kept: Vec<usize>,
 }
 
-/// Plans the kernel `item`.
-pub fn plan(text: &str, tokens: &Tokens, facts: &Facts, item: &Item) -> Result<Plan, Refusal> {
+/// Plans the kernel `item`; with `lanes` some loops run for several threads at once.
+pub fn plan(
+    text: &str,
+    tokens: &Tokens,
+    facts: &Facts,
+    item: &Item,
+    lanes: bool,
+) -> Result<Plan, Refusal> {
     let statements = body(text, tokens, item.body.start)?;
     let plan = Plan {
         body: item.body.clone(),
@@ -83,6 +97,9 @@ pub fn plan(text: &str, tokens: &Tokens, facts: &Facts, item: &Item) -> Result<P
         declarations: Vec::new(),
         barriers: Vec::new(),
         returns: Vec::new(),
+        indexed: false,
+        halvings: Vec::new(),
+        strided: Vec::new(),
     };
     let names = BTreeMap::new();
     let moved = BTreeSet::new();
@@ -96,7 +113,13 @@ pub fn plan(text: &str, tokens: &Tokens, facts: &Facts, item: &Item) -> Result<P
     planner.list(&statements, inner, &mut Vec::new())?;
     planner.check_names()?;
     planner.check_barriers()?;
-    Ok(planner.plan)
+    let waits =
+        statements.iter().find(|one| one.waits).map_or(item.body.end, |one| one.tokens.start);
+    let indexed =
+        planner.mentions(waits..item.body.end).any(|at| facts.asks_index(planner.word(at)));
+    let halvings = halving::find(&planner, &statements);
+    let strided = if lanes { strided::find(&planner, &statements) } else { Vec::new() };
+    Ok(Plan { indexed, halvings, strided, ..planner.plan })
 }
 
 /// A kernel on its way to a plan.
@@ -123,15 +146,26 @@ impl<'t> Planner<'t> {
         self.tokens[at].text(self.text)
     }
 
+    pub(super) fn variables(&self) -> &[Variable] {
+        &self.plan.variables
+    }
+
+    /// Whether `name`, which the kernel declares, is one variable for all threads.
+    pub(super) fn is_shared_by_threads(&self, name: &str) -> bool {
+        let parameter = self.names[name].iter().all(|&at| at < self.item.body.start);
+        let own = self.plan.variables.iter().any(|variable| variable.name == name);
+        self.moved.contains(name) || parameter && !own
+    }
+
     /// The identifiers among `range` that do not name a member.
-    fn mentions(&self, range: Range<usize>) -> impl Iterator<Item = usize> + '_ {
+    pub(super) fn mentions(&self, range: Range<usize>) -> impl Iterator<Item = usize> + '_ {
         range.filter(|&at| {
             let member = at > 0 && [".", "->", "::"].iter().any(|sign| self.is(at - 1, sign));
             self.tokens[at].kind == Kind::Ident && !member
         })
     }
 
-    fn mentions_of<'a>(
+    pub(super) fn mentions_of<'a>(
         &'a self,
         name: &'a str,
         range: Range<usize>,
@@ -142,10 +176,7 @@ impl<'t> Planner<'t> {
     /// Finds the parameters that threads may change: each thread has its own.
     fn parameters(&mut self) -> Result<(), Refusal> {
         let unknown = || Refusal::new("parameters that are not understood");
-        let open = (self.item.name_at..self.item.body.start).find(|&at| self.is(at, "("));
-        let open = open.ok_or_else(unknown)?;
-        let after = self.tokens.skip_group(open).ok_or_else(unknown)?;
-        for range in self.pieces(open + 1..after - 1) {
+        for range in self.parameter_ranges() {
             if range.len() == 1 && self.is(range.start, "void") {
                 continue;
             }
@@ -199,7 +230,7 @@ impl<'t> Planner<'t> {
         self.is(last + 1, "[")
     }
 
-    fn worst(&self, name: &str, range: Range<usize>) -> Use {
+    pub(super) fn worst(&self, name: &str, range: Range<usize>) -> Use {
         let uses = self.mentions_of(name, range);
         uses.map(|at| judge(self.text, self.tokens, self.facts, at)).max().unwrap_or(Use::Read)
     }

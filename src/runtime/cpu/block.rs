@@ -12,7 +12,7 @@ use std::io;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 use super::fiber::{Stacks, switch};
-use super::frames::Frames;
+use super::frames::{self, Frames};
 use super::order::Order;
 use super::positions::Positions;
 use super::waiting::{WaitingGroup, group};
@@ -194,7 +194,9 @@ fn place_of(runner: *const BlockRunner) -> Option<Place> {
     unsafe {
         let pointers = &(*runner).pointers;
         let kernel = (*runner).kernel?;
-        Some((kernel.name, *pointers.block_idx, *pointers.thread_idx))
+        let running = (*pointers.block).running;
+        let thread = if running.is_null() { *pointers.thread_idx } else { (*running).index };
+        Some((kernel.name, *pointers.block_idx, thread))
     }
 }
 
@@ -276,9 +278,13 @@ pub unsafe extern "C" fn yield_thread() {
 ///
 /// # Safety
 /// Must be called from a thread of a kernel that runs, before it has waited for others.
-pub unsafe extern "C" fn whole_block(frame_bytes: usize, threads: *mut BlockThreads) {
+pub unsafe extern "C" fn whole_block(
+    frame_bytes: usize,
+    scratch_bytes: usize,
+    threads: *mut BlockThreads,
+) {
     // SAFETY: passed on to the caller; `threads` is a variable of it.
-    unsafe { *threads = current().run_whole(frame_bytes) };
+    unsafe { *threads = current().run_whole(frame_bytes, scratch_bytes) };
 }
 
 /// Ends the replay: threads of a kernel in block form wait at different barriers. `sites` has one
@@ -401,6 +407,7 @@ impl BlockRunner {
             self.warps[warp].reset(self.thread_count - warp * LANES);
         }
         self.state().in_kernel = 1;
+        self.state().running = std::ptr::null();
         let first = self.start(0);
         self.enter(0);
         self.announce(true);
@@ -566,17 +573,18 @@ impl BlockRunner {
 
     /// Leaves the threads of the block to the kernel: one thread remains here, which no barrier
     /// releases, so that a kernel which waits after all is reported.
-    fn run_whole(&mut self, frame_bytes: usize) -> BlockThreads {
+    fn run_whole(&mut self, frame_bytes: usize, scratch_bytes: usize) -> BlockThreads {
         self.whole = true;
         self.live_count = u32::MAX;
         self.ready.fill(1);
-        let bytes = frame_bytes * self.thread_count;
-        let Some(frames) = self.frames.of(bytes) else {
+        let bytes = (frame_bytes * self.thread_count).next_multiple_of(frames::ALIGNMENT);
+        let Some(frames) = self.frames.of(bytes + scratch_bytes) else {
             let detail = format!("no memory for the variables of {} threads", self.thread_count);
             end("out of memory", detail, place());
         };
         let count = self.thread_count as u32;
-        BlockThreads { frames, threads: self.block_threads.as_ptr(), count }
+        let scratch = frames.wrapping_byte_add(bytes);
+        BlockThreads { frames, scratch, threads: self.block_threads.as_ptr(), count }
     }
 
     /// Ends the replay; `sites` is as for [`barriers_differ`].

@@ -2,11 +2,14 @@
 
 use std::ffi::c_void;
 
-/// The unit of the memory, and its alignment.
+/// What the memory is aligned to.
+pub const ALIGNMENT: usize = 256;
+
+/// The unit of the memory.
 #[derive(Clone, Copy)]
 #[repr(align(256))]
 struct Piece {
-    _bytes: [u8; 256],
+    _bytes: [u8; ALIGNMENT],
 }
 
 /// Memory that grows to the largest block and is then used again.
@@ -16,13 +19,13 @@ pub struct Frames {
 }
 
 impl Frames {
-    /// At least `bytes` bytes, aligned to 256, or none if there is no memory. What they hold is left
+    /// At least `bytes` bytes, aligned to [`ALIGNMENT`], or none if there is no memory. What they hold is left
     /// over; they stay in place until more are asked for.
     pub fn of(&mut self, bytes: usize) -> Option<*mut c_void> {
         let count = bytes.div_ceil(size_of::<Piece>());
         let missing = count.saturating_sub(self.pieces.len());
         self.pieces.try_reserve_exact(missing).ok()?;
-        self.pieces.resize(self.pieces.len() + missing, Piece { _bytes: [0; 256] });
+        self.pieces.resize(self.pieces.len() + missing, Piece { _bytes: [0; ALIGNMENT] });
         Some(self.pieces.as_mut_ptr().cast())
     }
 }

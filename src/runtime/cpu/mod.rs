@@ -149,6 +149,10 @@ impl Device for Cpu {
         true
     }
 
+    fn holds(&self, pointer: *const u8, bytes: usize) -> bool {
+        self.memory.contains(pointer as usize, bytes)
+    }
+
     fn malloc(&self, bytes: usize, label: String) -> Result<*mut u8, CudaError> {
         self.memory.allocate(bytes, label)
     }

@@ -62,6 +62,7 @@ struct replay_block_thread {
 /// The threads of a block that one call of a kernel runs.
 struct replay_block_threads {
   void* frames;                   // memory for a frame of each thread, aligned to 256 bytes
+  char* scratch;                  // memory for the kernel's own use, aligned to 256 bytes
   const struct replay_block_thread* threads;  // in the order in which they run
   uint32_t count;
 };
@@ -75,7 +76,9 @@ struct replay_abi {
   void (*atomic_turn)(void);      // waits until every earlier block of the grid has ended
   void (*yield_thread)(void);     // lets the other threads of the block run
   // The kernel that calls runs the whole block; `frame_bytes` is the size of one thread's frame.
-  void (*whole_block)(size_t frame_bytes, struct replay_block_threads* threads);
+  void (*whole_block)(size_t frame_bytes, size_t scratch_bytes,
+                      struct replay_block_threads* threads);
+  int (*is_device_memory)(const void* pointer, size_t bytes);  // whether all of it can be read
   // Threads wait at different barriers: a site for each, in their order, without a file if ended.
   __attribute__((noreturn)) void (*barriers_differ)(const struct replay_site* sites);
   void* (*shared_alloc)(uint32_t slot, size_t bytes, size_t align);

@@ -21,7 +21,8 @@ struct block_state {
   char* shared_begin;     // all shared memory of the block: addresses in [begin, end)
   char* shared_end;
   void** shared_slots;    // the address of each static __shared__ variable, null before first use
-  uint32_t linear_thread;  // index of the current thread in its block
+  const replay_block_thread* running;  // in block form: the current thread
+  uint32_t linear_thread;  // in other kernels: index of the current thread in its block
   uint32_t has_turn;      // every earlier block has ended: order-dependent atomics may proceed
   uint32_t in_kernel;     // 0 while host code runs
   uint32_t restless;      // see `may_be_waiting`

@@ -18,72 +18,122 @@ struct storage {
 
 /// The threads of the block that runs. Made by a kernel at its start, on the stack of the first
 /// thread; when the kernel returns, the block has ended.
-template <class Frame>
+/// `Indexed`: whether threads may ask for `threadIdx` after they have waited.
+template <class Frame, bool Indexed>
 class whole_block {
  public:
-  explicit whole_block(const replay_site* barriers) : barriers_(barriers) {
-    abi->whole_block(sizeof(Frame), &threads_);
-    frames_ = static_cast<Frame*>(threads_.frames);
-    for (uint32_t thread = 0; thread < threads_.count; thread++) frames_[thread].replay_at = 0;
+  whole_block(const replay_site* barriers, size_t scratch_bytes) : barriers_(barriers) {
+    replay_block_threads threads;
+    abi->whole_block(sizeof(Frame), scratch_bytes, &threads);
+    scratch_ = threads.scratch;
+    thread_ = threads_ = threads.threads;
+    frames_ = frame_ = static_cast<Frame*>(threads.frames);
+    end_ = frames_ + threads.count;
+    for (Frame* frame = frames_; frame != end_; frame++) frame->replay_at = 0;
   }
 
   /// The thread that runs next, made the one whose built-in variables are seen; null at the end.
-  __attribute__((always_inline)) Frame* next() {
+  /// When all threads have come as far as they can alone, `at_barrier` is called.
+  template <class AtBarrier>
+  __attribute__((always_inline)) Frame* next(AtBarrier at_barrier) {
     for (;;) {
-      if (position_ == threads_.count && !all_have_come()) return nullptr;
-      Frame* frame = &frames_[position_];
-      const replay_block_thread& thread = threads_.threads[position_];
-      position_++;
-      if (frame->replay_at == ended) continue;
-      threadIdx = uint3{thread.index[0], thread.index[1], thread.index[2]};
-      block.linear_thread = thread.linear;
+      if (frame_ == end_) {
+        at_barrier();
+        if (!all_have_come()) return nullptr;
+      }
+      Frame* frame = frame_++;
+      const replay_block_thread& thread = *thread_++;
+      at_ = frame->replay_at;
+      if (__builtin_expect(at_ == ended, 0)) continue;
+      block.running = &thread;
+      if (Indexed || __builtin_expect(at_ == 0, 0)) threadIdx = uint3{thread.index[0], thread.index[1], thread.index[2]};
       return frame;
     }
   }
 
+  /// Where the thread that runs goes on: its barrier's number, or 0 at the start.
+  uint32_t at() const { return at_; }
+
+  /// Whether the thread that runs is the first of all threads of the block, which wait together.
+  __attribute__((always_inline)) bool leads() const { return together_ && frame_ == frames_ + 1; }
+
+  /// The threads of the block, in the order in which they run.
+  uint32_t count() const { return end_ - frames_; }
+  Frame& frame(uint32_t position) const { return frames_[position]; }
+  const replay_block_thread& thread(uint32_t position) const { return threads_[position]; }
+
+  /// Makes the thread at `position` the one that runs, with its `threadIdx` if `indexed`.
+  __attribute__((always_inline)) void show(uint32_t position, bool indexed) const {
+    const replay_block_thread& thread = threads_[position];
+    block.running = &thread;
+    if (indexed) threadIdx = uint3{thread.index[0], thread.index[1], thread.index[2]};
+  }
+
+  /// The thread that runs, and the end of the list that it stands in.
+  const replay_block_thread* thread() const { return thread_ - 1; }
+  const replay_block_thread* threads_end() const { return threads_ + (end_ - frames_); }
+
+  /// Memory for the kernel's own use.
+  char* scratch() const { return scratch_; }
+
   /// The thread of `frame` waits at barrier `at`, from 1, until all that have not ended do.
   __attribute__((always_inline)) void wait(Frame& frame, uint32_t at) {
     frame.replay_at = at;
-    highest_ = at > highest_ ? at : highest_;
-    lowest_ = at < lowest_ ? at : lowest_;
+    any_ |= at;
+    all_ &= at;
   }
 
   /// The thread of `frame` has ended.
-  __attribute__((always_inline)) void end(Frame& frame) { frame.replay_at = ended; }
+  __attribute__((always_inline)) void end(Frame& frame) {
+    frame.replay_at = ended;
+    some_ended_ = true;
+  }
 
  private:
   static constexpr uint32_t ended = 0xffffffffu;
 
   /// Whether threads are left once each has come as far as it can alone; then they go on.
-  bool all_have_come() {
-    if (highest_ == 0) return false;
-    if (lowest_ != highest_) check_barriers();
-    highest_ = 0, lowest_ = ended, position_ = 0;
+  __attribute__((always_inline)) bool all_have_come() {
+    if (any_ == 0) return false;
+    if (all_ != any_) check_barriers(barriers_, frames_, end_);
+    together_ = all_ == any_ && !some_ended_;
+    any_ = 0, all_ = ended, frame_ = frames_, thread_ = threads_;
     return true;
   }
 
   /// Ends the replay unless all threads wait at one place; barriers of one line are one place.
-  __attribute__((noinline)) void check_barriers() {
-    bool differ = false;
-    for (uint32_t thread = 0; thread < threads_.count; thread++) {
-      uint32_t at = frames_[thread].replay_at;
-      differ |= at != ended && barriers_[at - 1].line != barriers_[highest_ - 1].line;
-    }
-    if (!differ) return;
+  /// Static, so that the members can live in registers.
+  static __attribute__((noinline)) void check_barriers(const replay_site* barriers,
+                                                       const Frame* frames, const Frame* end) {
     replay_site sites[1024];
-    for (uint32_t position = 0; position < threads_.count; position++) {
-      uint32_t at = frames_[position].replay_at;
-      sites[position] = at == ended ? replay_site{nullptr, 0} : barriers_[at - 1];
+    uint32_t line = 0;
+    bool differ = false;
+    for (const Frame* frame = frames; frame != end; frame++) {
+      bool waits = frame->replay_at != ended;
+      replay_site site = waits ? barriers[frame->replay_at - 1] : replay_site{nullptr, 0};
+      sites[frame - frames] = site;
+      if (!waits) continue;
+      differ |= line != 0 && site.line != line;
+      line = site.line;
     }
-    abi->barriers_differ(sites);
+    if (differ) abi->barriers_differ(sites);
   }
 
   const replay_site* barriers_;
-  replay_block_threads threads_;
+  char* scratch_;
+  const replay_block_thread* threads_;
   Frame* frames_;
-  uint32_t position_ = 0;
-  uint32_t highest_ = 0;
-  uint32_t lowest_ = ended;
+  Frame* end_;
+  // Whose turn is next.
+  const replay_block_thread* thread_;
+  Frame* frame_;
+  uint32_t at_ = 0;
+  // Whether all threads of the block waited at one barrier when the thread at the front went on.
+  bool together_ = false;
+  // Of the numbers of the barriers at which threads wait: the bits of any, and those of all.
+  uint32_t any_ = 0;
+  uint32_t all_ = ended;
+  bool some_ended_ = false;
 };
 
 }  // namespace replay_rt

@@ -1,0 +1,30 @@
+//! Whether kernels may use vectors of this machine's processor for eight threads at once, and the
+//! options of that; bits do not depend on it.
+
+/// The options with which `replay/lanes.h` uses the widest vectors that this processor has; none if
+/// they are too narrow.
+pub(super) fn flags() -> Option<Vec<String>> {
+    let mut flags = match widest()? {
+        512 => vec![r#"-DREPLAY_LANES="avx512f,avx512dq,avx512vl,avx512bw""#, "-DREPLAY_LANES_512"],
+        _ => vec![r#"-DREPLAY_LANES="avx2""#],
+    };
+    flags.extend(["-Wno-psabi", "-include", "replay/lanes.h"]);
+    Some(flags.into_iter().map(str::to_owned).collect())
+}
+
+#[cfg(target_arch = "x86_64")]
+fn widest() -> Option<u32> {
+    let wide = is_x86_feature_detected!("avx512f")
+        && is_x86_feature_detected!("avx512dq")
+        && is_x86_feature_detected!("avx512vl")
+        && is_x86_feature_detected!("avx512bw");
+    match wide {
+        true => Some(512),
+        false => is_x86_feature_detected!("avx2").then_some(256),
+    }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn widest() -> Option<u32> {
+    None
+}

@@ -1,0 +1,329 @@
+// Strided loops of a kernel in block form, run for many threads at once.
+//
+// `for (int i = threadIdx.x; i < n; i += blockDim.x)` is a pure function of a few values, of what
+// pointers to constant memory show, and of the thread's index. When the first of sixteen threads
+// comes to such a loop, the loop is run for it and, on the guess that the next will bring the same
+// values, for these too, vectors at a time; nothing else of theirs is run ahead. Each of them
+// compares what it brings with the guess: where it was right the results are there, where it was
+// wrong, or where a vector function was in doubt, the loop runs as it is written. What is stored
+// goes to memory when its thread has come. So results, and the order of everything that can be
+// observed, are those of threads that run one after the other.
+//
+// All values have 32 bits: float, int, and masks (all bits of an int alike) for conditions.
+#pragma once
+
+#ifdef REPLAY_LANES
+
+#include "replay/abi.h"
+#include "replay/thread.h"
+
+/// Functions that hold vectors: for processors that have them, whatever the rest is compiled for.
+#define REPLAY_LANE inline __attribute__((always_inline, target(REPLAY_LANES)))
+
+namespace replay_rt {
+namespace lanes {
+
+constexpr unsigned width = 8;
+/// Threads that one guess is for: vectors of them are worked on side by side.
+constexpr unsigned group = 2 * width;
+
+typedef float f32 __attribute__((vector_size(32)));
+typedef int32_t i32 __attribute__((vector_size(32)));
+
+/// Bytes of doubles that one vector holds.
+#ifdef REPLAY_LANES_512
+constexpr int wide_bytes = 64;
+#else
+constexpr int wide_bytes = 32;
+#endif
+typedef double f64 __attribute__((vector_size(wide_bytes)));
+typedef uint64_t u64 __attribute__((vector_size(wide_bytes)));
+typedef float f32_of_f64 __attribute__((vector_size(wide_bytes / 2)));
+
+/// Lanes whose results are not certain: those with the sign bit set.
+struct doubts {
+  i32 narrow;
+  u64 wide;
+  /// What makes adding a large number round to the nearest integer in this replay's rounding mode.
+  double half;
+};
+
+REPLAY_LANE doubts no_doubts() {
+  return {i32{}, u64{}, rounding == 0 ? 0.0 : rounding == 2 ? -0.5 : 0.5};
+}
+
+REPLAY_LANE bool any(const doubts& doubt) {
+  uint64_t words[4 + wide_bytes / 8], narrow = 0, wide = 0;
+  __builtin_memcpy(words, &doubt.narrow, 32);
+  __builtin_memcpy(words + 4, &doubt.wide, wide_bytes);
+  for (int k = 0; k < 4; k++) narrow |= words[k];
+  for (int k = 4; k < 4 + wide_bytes / 8; k++) wide |= words[k];
+  return (narrow & 0x8000000080000000u) != 0 || wide >> 63 != 0;
+}
+
+REPLAY_LANE f32 floats(i32 bits) { return (f32)bits; }
+REPLAY_LANE i32 bits(f32 x) { return (i32)x; }
+REPLAY_LANE i32 bits(i32 x) { return x; }
+REPLAY_LANE i32 all(uint32_t value) { return i32{} + (int32_t)value; }
+REPLAY_LANE i32 lane_numbers() { return i32{0, 1, 2, 3, 4, 5, 6, 7}; }
+REPLAY_LANE f32 to_f32(i32 x) { return __builtin_convertvector(x, f32); }
+REPLAY_LANE i32 choose(i32 mask, i32 x, i32 y) { return (mask & x) | (~mask & y); }
+REPLAY_LANE f32 choose(i32 mask, f32 x, f32 y) { return (f32)choose(mask, (i32)x, (i32)y); }
+REPLAY_LANE f32 fabsf(f32 x, doubts&) { return (f32)((i32)x & 0x7fffffff); }
+
+/// Elements `i` and following of `from`; of these `active` exist, and lanes beyond repeat the first.
+REPLAY_LANE i32 load(const void* from, int64_t i, unsigned active) {
+  const int32_t* first = static_cast<const int32_t*>(from) + i;
+  i32 x;
+  if (active == width) {
+    __builtin_memcpy(&x, first, sizeof x);
+    return x;
+  }
+  x = all(first[0]);
+  for (unsigned lane = 1; lane < active; lane++) x[lane] = first[lane];
+  return x;
+}
+
+/// As fast_math.h's: two equal values differ in bits where they are zeros of two signs.
+REPLAY_LANE f32 fmaxf(f32 x, f32 y, doubts& doubt) {
+  i32 more = x > y, less = y > x, same = (i32)x == (i32)y;
+  doubt.narrow |= ~(more | less | same) | (i32)(x != x);
+  return choose(more, x, y);
+}
+REPLAY_LANE f32 fminf(f32 x, f32 y, doubts& doubt) {
+  i32 more = x > y, less = y > x, same = (i32)x == (i32)y;
+  doubt.narrow |= ~(more | less | same) | (i32)(x != x);
+  return choose(less, x, y);
+}
+
+/// exp(x) = 2^k * exp(r) in double arithmetic, |r| at most ln(2)/2 but for its rounding. The
+/// polynomial of degree 9 errs by less than 2^-43.6 of the value, everything else by less than
+/// 2^-49. Where the result is farther than 2^10 units of a double from every float and from every
+/// midpoint of two floats, the conversion to float rounds it correctly, in any rounding mode; the
+/// other lanes are in doubt, but for the exact exp(0).
+REPLAY_LANE f64 exp(f64 x, doubts& doubt) {
+  constexpr double to_integer = 0x1.8p52;  // the sum's last bits are those of k
+  f64 shifted = (x * 0x1.71547652b82fep+0 + doubt.half) + to_integer;
+  f64 r = x - (shifted - to_integer) * 0x1.62e42fefa39efp-1;
+  f64 r2 = r * r;
+  // exp(r) = 1 + r + r^2 q(r); q interpolates at Chebyshev's nodes.
+  f64 q01 = 0x1.fffffffffe028p-2 + r * 0x1.5555555554f8cp-3;
+  f64 q23 = 0x1.55555565dead9p-5 + r * 0x1.11111117140a3p-7;
+  f64 q45 = 0x1.6c166b8f94446p-10 + r * 0x1.a019c3324fe13p-13;
+  f64 q67 = 0x1.a137426f16cfcp-16 + r * 0x1.72ada50a7cd68p-19;
+  f64 q = (q01 + r2 * q23) + (r2 * r2) * (q45 + r2 * q67);
+  f64 y = (1.0 + r) + r2 * q;
+  u64 result = (u64)y + ((u64)shifted << 52);
+  // A double has 29 bits more than a float.
+  constexpr uint64_t error = 1u << 10, half_float_mask = (1u << 28) - 1;
+  u64 magnitude = (u64)x << 1;
+  doubt.wide |= (((result + error) & half_float_mask) - 2 * error) & (magnitude | -magnitude);
+  return (f64)result;
+}
+
+/// Correctly rounded, as fast_math.h's.
+REPLAY_LANE f32 expf(f32 x, doubts& doubt) {
+  doubt.narrow |= 0x42adffff - ((i32)x & 0x7fffffff);  // within 87 results are normal floats
+  constexpr int parts = 64 / wide_bytes;
+  f32_of_f64 part[parts];
+  __builtin_memcpy(part, &x, sizeof x);
+  for (int k = 0; k < parts; k++) {
+    part[k] = __builtin_convertvector(exp(__builtin_convertvector(part[k], f64), doubt), f32_of_f64);
+  }
+  __builtin_memcpy(&x, part, sizeof x);
+  return x;
+}
+
+}  // namespace lanes
+
+template <class To, class From>
+__attribute__((always_inline)) inline To same_bits(From x) {
+  static_assert(sizeof(To) == sizeof(From), "of one size");
+  To to;
+  __builtin_memcpy(&to, &x, sizeof to);
+  return to;
+}
+
+/// What a thread brings to a loop over `i`: the values that all iterations see, the memory that they
+/// read and write at `i`, and the variables that they change.
+template <unsigned Values, unsigned Reads, unsigned Writes, unsigned Changes>
+struct strided_loop {
+  static constexpr unsigned reads = Reads, writes = Writes, changes = Changes;
+  int32_t i, end, step;
+  uint32_t value[Values + 1];
+  const void* read[Reads + 1];
+  void* write[Writes + 1];
+  uint32_t change[Changes + 1];
+};
+
+/// What a loop has stored, or will, and memory does not hold yet.
+struct stores {
+  char* buffer;
+  size_t bytes;
+  /// The loop whose stores the buffer holds.
+  void* loop = nullptr;
+  /// Writes those of the threads that have come to memory; null if there are none to come.
+  void (*write)(void* loop) = nullptr;
+
+  /// Writes it all to memory.
+  __attribute__((always_inline)) void flush() {
+    if (write != nullptr) write(loop);
+  }
+};
+
+/// One loop of a kernel, for one block. `Loop` is a `strided_loop` with a function `body`, which runs
+/// one iteration for eight threads.
+template <class Loop>
+class spread {
+ public:
+  /// The lane of `thread` if results for what it was expected to bring are there; its start, end and
+  /// step are looked at here, and what else it brings is to be compared with `guess`.
+  __attribute__((always_inline)) uint32_t lane(const replay_block_thread* thread, int32_t i,
+                                               int32_t end, int32_t step,
+                                               const stores& pending) const {
+    uint32_t lane = thread->linear - first_;
+    bool holds = Loop::writes == 0 || pending.loop == this;
+    bool foreseen = in_.i + (int32_t)lane == i && in_.end == end && in_.step == step;
+    return holds && foreseen ? lane : lanes::group;
+  }
+
+  /// What the threads were expected to bring.
+  const Loop& guess() const { return in_; }
+
+  /// What variable `k` is after the loop of the thread at `lane`.
+  uint32_t changed(unsigned k, uint32_t lane) const { return changed_[k][lane]; }
+
+  /// The thread at `lane` has come: what it stored counts.
+  __attribute__((always_inline)) void come(uint32_t lane) {
+    if (Loop::writes > 0) come_ |= 1u << lane;
+  }
+
+  /// Runs the loop for `thread`, which brings `now`, and the next, and gives the lane of the
+  /// first; or says by `lanes::group` that the loop must be run as it is written.
+  __attribute__((noinline)) uint32_t begin(const Loop& now, const replay_block_thread* thread,
+                                           const replay_block_thread* end, stores& pending) {
+    return runs(now, thread, end, pending) ? 0 : lanes::group;
+  }
+
+ private:
+  static constexpr unsigned parts = lanes::group / lanes::width;
+  /// Bytes of one vector, of those that one iteration of a part stores, and of all parts.
+  static constexpr size_t vector_bytes = sizeof(lanes::i32);
+  static constexpr size_t part_bytes = vector_bytes * Loop::writes;
+  static constexpr size_t row_bytes = part_bytes * parts;
+  /// Guesses so often wrong are not made again in this block.
+  static constexpr uint32_t most_misses = 4;
+  /// The number of no thread, nor are the next.
+  static constexpr uint32_t nobody = 0u - lanes::group;
+
+  bool runs(const Loop& now, const replay_block_thread* thread, const replay_block_thread* end,
+            stores& pending) {
+    // From here on stores may be made as they are written, or by others.
+    if (Loop::writes > 0) pending.flush();
+    misses_ += thread->linear - first_ - 1 < lanes::group - 1;
+    first_ = nobody;
+    if (misses_ >= most_misses || thread->linear - in_doubt_ < lanes::group) return false;
+    if (end - thread < (ptrdiff_t)lanes::group) return false;
+    if (thread[lanes::group - 1].linear != thread->linear + lanes::group - 1) return false;
+    if (now.step < (int32_t)lanes::group || now.i < 0) return false;
+    if ((int64_t)now.end + now.step > INT32_MAX) return false;
+    count_ = ((int64_t)now.end - now.i + now.step - 1) / now.step;
+    if (row_bytes * count_ > pending.bytes) return false;
+    for (unsigned k = 0; k < Loop::reads; k++) {
+      uintptr_t from = (uintptr_t)now.read[k] + 4u * (uint32_t)now.i;
+      uintptr_t to = (uintptr_t)now.read[k] + 4u * (uint32_t)now.end;
+      if (from >= from_[k] && to <= to_[k]) continue;
+      if (!abi->is_device_memory((void*)from, to - from)) return false;
+      from_[k] = from;
+      to_[k] = to;
+    }
+    in_ = now;
+    buffer_ = pending.buffer;
+    bool certain = compute(in_, count_, changed_, buffer_);
+    (certain ? first_ : in_doubt_) = thread->linear;
+    if (Loop::writes > 0) {
+      pending.loop = this;
+      pending.write = certain ? write : nullptr;
+    }
+    return certain;
+  }
+
+  /// Runs the loop for all threads of a guess; false if a result is in doubt.
+  __attribute__((noinline, target(REPLAY_LANES))) static bool compute(
+      const Loop& in, int64_t count, uint32_t (*changed)[lanes::group], char* buffer) {
+    lanes::i32 change[parts][Loop::changes + 1];
+    for (unsigned part = 0; part < parts; part++) {
+      for (unsigned k = 0; k < Loop::changes; k++) change[part][k] = lanes::all(in.change[k]);
+    }
+    lanes::doubts doubt = lanes::no_doubts();
+    int64_t i = in.i;
+    for (int64_t k = 0; k < count; k++, i += in.step, buffer += row_bytes) {
+      if (in.end - i < (int64_t)lanes::group) break;
+      for (unsigned part = 0; part < parts; part++) {
+        Loop::body(in, i + part * lanes::width, lanes::width, change[part],
+                   buffer + part * part_bytes, doubt);
+      }
+    }
+    // The last iteration of some threads.
+    for (unsigned part = 0; part < parts; part++) {
+      int64_t first = i + part * lanes::width, left = in.end - first;
+      if (left <= 0) break;
+      unsigned active = left < (int64_t)lanes::width ? left : lanes::width;
+      lanes::i32 last[Loop::changes + 1], counts = lanes::lane_numbers() < (int32_t)active;
+      for (unsigned k = 0; k < Loop::changes; k++) last[k] = change[part][k];
+      Loop::body(in, first, active, last, buffer + part * part_bytes, doubt);
+      for (unsigned k = 0; k < Loop::changes; k++) {
+        change[part][k] = lanes::choose(counts, last[k], change[part][k]);
+      }
+    }
+    for (unsigned part = 0; part < parts; part++) {
+      for (unsigned k = 0; k < Loop::changes; k++) {
+        __builtin_memcpy(changed[k] + part * lanes::width, &change[part][k], vector_bytes);
+      }
+    }
+    return !lanes::any(doubt);
+  }
+
+  /// Writes what the threads that have come stored.
+  __attribute__((noinline)) static void write(void* loop) {
+    spread& self = *static_cast<spread*>(loop);
+    if (self.come_ == 0) return;
+    constexpr uint32_t all = (1u << lanes::width) - 1;
+    const char* from = self.buffer_;
+    for (int64_t k = 0; k < self.count_; k++) {
+      for (unsigned part = 0; part < parts; part++) {
+        int64_t i = self.in_.i + k * self.in_.step + part * lanes::width, left = self.in_.end - i;
+        uint32_t come = self.come_ >> part * lanes::width & all;
+        for (unsigned w = 0; w < Loop::writes; w++, from += vector_bytes) {
+          char* to = static_cast<char*>(self.in_.write[w]) + 4 * i;
+          if (come == all && left >= (int64_t)lanes::width) {
+            __builtin_memcpy(to, from, vector_bytes);
+            continue;
+          }
+          for (unsigned lane = 0; lane < lanes::width && (int64_t)lane < left; lane++) {
+            if (come >> lane & 1) __builtin_memcpy(to + 4 * lane, from + 4 * lane, 4);
+          }
+        }
+      }
+    }
+    self.come_ = 0;
+  }
+
+  /// The number in the block of the first of the threads for which the results hold.
+  uint32_t first_ = nobody;
+  /// The first of those for which a vector function was in doubt.
+  uint32_t in_doubt_ = nobody;
+  uint32_t misses_ = 0;
+  /// The threads, as bits, that have come and whose stores are to be written.
+  uint32_t come_ = 0;
+  int64_t count_ = 0;
+  Loop in_ = {};
+  char* buffer_ = nullptr;
+  uint32_t changed_[Loop::changes + 1][lanes::group];
+  /// Memory that is known to be there, for each pointer.
+  uintptr_t from_[Loop::reads + 1] = {}, to_[Loop::reads + 1] = {};
+};
+
+}  // namespace replay_rt
+
+#endif
