@@ -7,6 +7,7 @@
 mod backend;
 mod pool;
 mod sanitized;
+mod series;
 mod unsteady;
 
 use std::path::PathBuf;
@@ -254,6 +255,7 @@ pub struct Settings {
 }
 
 pub use self::backend::{Backend, BackendError, Cuda};
+pub(crate) use self::series::Plain;
 
 /// One way to run a variant; the plain one is [`Mode::plain`].
 #[derive(Clone, Debug, PartialEq)]
@@ -287,6 +289,7 @@ pub struct Replayer {
     cache: Cache,
     settings: Settings,
     trusted: TrustedSides,
+    kept: series::Kept,
 }
 
 /// A fixture with what is computed of it once.
@@ -308,7 +311,8 @@ impl Subject {
 impl Replayer {
     /// A replayer that compiles with `toolchain` and remembers in `cache`.
     pub fn new(toolchain: Toolchain, cache: Cache, settings: Settings) -> Replayer {
-        Replayer { toolchain, cache, settings, trusted: TrustedSides::default() }
+        let (trusted, kept) = (TrustedSides::default(), series::Kept::default());
+        Replayer { toolchain, cache, settings, trusted, kept }
     }
 
     /// What is known of the sides that were trusted last.
@@ -376,7 +380,8 @@ impl Replayer {
             order: mode.order,
             rounding: mode.rounding,
         };
-        Ok(self.run_on(device, subject, artifact, precision, mode)?)
+        let job = self.job(device, subject, artifact, precision, mode);
+        Ok(self.series(subject, artifact, precision).run(&job)?)
     }
 
     /// Runs on a GPU; learns what the module lacks, and begins again with one that has it.
@@ -398,7 +403,9 @@ impl Replayer {
                 summaries: summaries.clone(),
                 sanitizer: None,
             };
-            let run = self.run_on(device, subject, artifact, Precision::Native, mode)?;
+            let job = self.job(device, subject, artifact, Precision::Native, mode);
+            let (program, limits) = (&self.settings.program, self.settings.limits);
+            let run = worker::start(program, &job, &subject.fixture, limits, None)?;
             match &run.unresolved {
                 // What the module was built with and lacks all the same would be asked for again.
                 Some(lacking) if !module.expressions.contains(lacking) => {
@@ -408,19 +415,6 @@ impl Replayer {
                 _ => return Ok(run),
             }
         }
-    }
-
-    fn run_on(
-        &self,
-        device: DeviceJob,
-        subject: &Subject,
-        artifact: &Artifact,
-        precision: Precision,
-        mode: &Mode,
-    ) -> Result<Run, WorkerError> {
-        let job = self.job(device, subject, artifact, precision, mode);
-        let (program, limits) = (&self.settings.program, self.settings.limits);
-        worker::start(program, &job, &subject.fixture, limits, None)
     }
 
     fn job(
@@ -477,10 +471,7 @@ impl Replayer {
         }
         let run = |poison| self.run(subject, artifact, Precision::Native, &Mode::plain(poison));
         let runs = match artifact.module {
-            None => {
-                let (first, second) = rayon::join(|| run(POISON_A), || run(POISON_B));
-                first.and_then(|first| Ok((first, second?)))
-            }
+            None => self.run_pair(subject, artifact, [POISON_A, POISON_B]),
             Some(_) => self.run_twice(subject, artifact),
         };
         let (first, second) = match runs {
@@ -501,7 +492,28 @@ impl Replayer {
             let text = serde_json::to_vec(&outcome).expect("outcomes are plain data");
             self.cache.write(Kind::Outcome, &key, &text)?;
         }
+        if artifact.module.is_none() {
+            let repeats = first.gives_the_bits_of(&second);
+            self.kept.keep(&key, Plain { run: first, repeats });
+        }
         Ok(outcome)
+    }
+
+    /// Two plain runs on the CPU, at a time: each has half of the cores.
+    pub(crate) fn run_pair(
+        &self,
+        subject: &Subject,
+        artifact: &Artifact,
+        poisons: [Poison; 2],
+    ) -> Result<(Run, Run), ReplayError> {
+        let modes = poisons.map(Mode::plain);
+        let mut runs = Vec::new();
+        self.run_each(subject, artifact, Precision::Native, &modes, modes.len(), |_, run| {
+            runs.push(run);
+            Ok(())
+        })?;
+        let second = runs.pop().expect("each mode gives a run");
+        Ok((runs.pop().expect("each mode gives a run"), second))
     }
 
     /// Two plain runs on the GPU, one after the other: the second knows what the first learned, and

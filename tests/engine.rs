@@ -7,6 +7,8 @@ mod block_form;
 mod project;
 #[path = "engine/same_bits.rs"]
 mod same_bits;
+#[path = "engine/series.rs"]
+mod series;
 #[path = "engine/strided.rs"]
 mod strided;
 

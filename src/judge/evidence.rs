@@ -1,14 +1,12 @@
 //! Everything that is measured about one revision on one fixture: the plain run, its noise, its
 //! float64 shadow.
 
-use rayon::prelude::*;
-
 use super::Nondeterminism;
 use super::order::OrderDependence;
 use crate::compile::{Artifact, CompileError, DeviceModule};
 use crate::frontend::Precision;
 use crate::history::SourceSet;
-use crate::replay::{Mode, ReplayError, Replayer, Subject};
+use crate::replay::{Mode, Plain, ReplayError, Replayer, Subject};
 use crate::runtime::cpu::Rounding;
 use crate::summary::POISON_A;
 use crate::tensor::TensorView;
@@ -19,23 +17,12 @@ use crate::worker::{Ending, Run};
 /// The orders, besides that of the indices, in which blocks and threads are replayed.
 pub(super) const ORDERS: [u64; 3] = [0x5eed_0001, 0x5eed_0002, 0x5eed_0003];
 
-/// Child processes of one revision that run at a time, where their outputs are small.
-const AT_ONCE: usize = 4;
-/// Outputs of that many bytes, of all of them together, are held at a time.
-const BYTES_AT_ONCE: usize = 128 << 20;
-
 /// The replays that noise is measured by.
 fn noise_modes() -> Vec<(Moved, Mode)> {
     let rounded = [Rounding::Down, Rounding::Up, Rounding::TowardZero]
         .map(|rounding| (Moved::Rounding, Mode { rounding, ..Mode::plain(POISON_A) }));
     let ordered = ORDERS.map(|order| (Moved::Order, Mode { order, ..Mode::plain(POISON_A) }));
     rounded.into_iter().chain(ordered).collect()
-}
-
-/// How many replays run at a time whose outputs are like those of `run`.
-fn at_once(run: &Run) -> usize {
-    let bytes: usize = run.outputs().map(|(_, view)| view.bytes.len()).sum();
-    (BYTES_AT_ONCE / bytes.max(1)).clamp(1, AT_ONCE)
 }
 
 /// One revision on one fixture.
@@ -125,32 +112,39 @@ impl Replayer {
         subject: &Subject,
         artifact: Artifact,
     ) -> Result<Side, ReplayError> {
-        let run = |mode: &Mode| self.run(subject, &artifact, Precision::Native, mode);
-        let base = run(&Mode::plain(POISON_A))?;
+        let plain = || self.run(subject, &artifact, Precision::Native, &Mode::plain(POISON_A));
+        let key = self.outcome_key(subject, &artifact)?;
+        let (base, again) = match (self.take_plain(&key), &artifact.module) {
+            (Some(Plain { run, repeats: true }), _) => (run, None),
+            (Some(Plain { run, repeats: false }), _) => (run, Some(plain()?)),
+            (None, None) => {
+                let (base, again) = self.run_pair(subject, &artifact, [POISON_A; 2])?;
+                (base, Some(again))
+            }
+            (None, Some(_)) => (plain()?, Some(plain()?)),
+        };
+        let nondeterminism = again.as_ref().map_or(Vec::new(), |again| differences(&base, again));
         let mut accumulators: Vec<(String, NoiseAccumulator)> = base
             .outputs()
             .map(|(output, view)| (output.name.clone(), NoiseAccumulator::new(&view)))
             .collect();
-        let again = run(&Mode::plain(POISON_A))?;
-        let nondeterminism = differences(&base, &again);
         // A GPU's repetition is noise; the CPU's is the same, or worth a finding.
-        let again = artifact.module.is_some().then_some(again);
+        let again = again.filter(|_| artifact.module.is_some());
+        let host = artifact.without_module();
         let on_cpu = match artifact.module {
             Some(_) => {
-                let artifact = artifact.without_module();
-                Some(self.run(subject, &artifact, Precision::Native, &Mode::plain(POISON_A))?)
+                let mode = Mode::plain(POISON_A);
+                Some(self.run(subject, &host, Precision::Native, &mode)?)
             }
             None => None,
         };
         let centre = on_cpu.as_ref().unwrap_or(&base);
-        // A few at a time: the outputs of each stay in memory until they are counted.
-        for modes in noise_modes().chunks(at_once(&base)) {
-            let replays: Vec<Run> =
-                modes.par_iter().map(|(_, mode)| run(mode)).collect::<Result<_, _>>()?;
-            for ((moved, _), replay) in modes.iter().zip(&replays) {
-                accumulate(&mut accumulators, centre, replay, *moved);
-            }
-        }
+        let (moved, modes): (Vec<Moved>, Vec<Mode>) = noise_modes().into_iter().unzip();
+        let at_once = self.at_once(centre);
+        self.run_each(subject, &host, Precision::Native, &modes, at_once, |index, replay| {
+            accumulate(&mut accumulators, centre, &replay, moved[index]);
+            Ok(())
+        })?;
         let factor = artifact.module.as_ref().map_or(1.0, DeviceModule::math_ulps);
         let (mut noise, mut ordered) = (Vec::new(), Vec::new());
         let found = self.ordered(subject, &artifact, centre, &accumulators)?;

@@ -6,7 +6,6 @@
 
 use std::time::Duration;
 
-use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use super::evidence::elements;
@@ -144,30 +143,32 @@ impl Replayer {
         };
         let weights = upstream(&subject.fixture, output)?;
         let norm = gradient.iter().map(|g| g * g).sum::<f64>().sqrt();
-        let loss = |seed: u64, length: f64| -> Result<Option<f64>, ReplayError> {
-            let step = Step { input: check.gradient_of.clone(), seed, length };
-            let mode = Mode { step: Some(step), ..Mode::plain(POISON_A) };
-            let run = self.run(subject, shadow, Precision::Shadow, &mode)?;
-            Ok(elements(&run, &check.of).map(|values| weighted(&values, weights.as_deref())))
-        };
-        let quotients: Vec<Option<Quotient>> = (0..check.directions)
-            .into_par_iter()
-            .map(|number| {
-                let seed = SEED + number;
-                let central = |length: f64| -> Result<Option<f64>, ReplayError> {
-                    let (up, down) = (loss(seed, length)?, loss(seed, -length)?);
-                    Ok(up.zip(down).map(|(up, down)| (up - down) / (2.0 * length)))
-                };
-                let (coarse, fine) = (central(scale)?, central(scale / 2.0)?);
-                Ok(coarse.zip(fine).map(|(coarse, fine)| Quotient {
-                    // Richardson's extrapolation of the central difference (Press et al.,
-                    // Numerical Recipes, section 5.7): the error term of h^2 cancels.
-                    derivative: (4.0 * fine - coarse) / 3.0,
-                    error: (fine - coarse).abs() / 3.0,
-                    expected: inner_product(&gradient, seed),
-                }))
+        let steps = (0..check.directions).flat_map(|number| {
+            [scale, -scale, scale / 2.0, -scale / 2.0].map(|length| (SEED + number, length))
+        });
+        let modes: Vec<Mode> = steps
+            .map(|(seed, length)| Step { input: check.gradient_of.clone(), seed, length })
+            .map(|step| Mode { step: Some(step), ..Mode::plain(POISON_A) })
+            .collect();
+        let mut losses: Vec<Option<f64>> = Vec::new();
+        let at_once = self.at_once(base);
+        self.run_each(subject, shadow, Precision::Shadow, &modes, at_once, |_, run| {
+            let loss = elements(&run, &check.of);
+            losses.push(loss.map(|values| weighted(&values, weights.as_deref())));
+            Ok(())
+        })?;
+        let quotients = losses.chunks_exact(4).zip(SEED..).map(|(losses, seed)| {
+            let difference = |at: usize| Some(losses[at]? - losses[at + 1]?);
+            let (coarse, fine) = (difference(0)? / (2.0 * scale), difference(2)? / scale);
+            Some(Quotient {
+                // Richardson's extrapolation of the central difference (Press et al., Numerical
+                // Recipes, section 5.7): the error term of h^2 cancels.
+                derivative: (4.0 * fine - coarse) / 3.0,
+                error: (fine - coarse).abs() / 3.0,
+                expected: inner_product(&gradient, seed),
             })
-            .collect::<Result<_, ReplayError>>()?;
+        });
+        let quotients: Vec<Option<Quotient>> = quotients.collect();
         let Some(quotients) = quotients.into_iter().collect::<Option<Vec<Quotient>>>() else {
             return Ok(check.cannot("the loss cannot be computed beside the captured inputs"));
         };

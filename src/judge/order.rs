@@ -3,7 +3,6 @@
 //! Another order moves sums by rounding. What it moves by far more, in comparison with what rounding
 //! moves in the order of the indices and in that order itself, is not decided by the sources.
 
-use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use super::evidence::{ORDERS, Side, accumulate};
@@ -97,11 +96,13 @@ impl Replayer {
                 plain.is_some_and(|plain| plain.summary.checksum == summarize(&view, None).checksum)
             })
         };
-        let all = ORDERS.par_iter().map(|&order| {
-            let mode = Mode { order, ..Mode::plain(POISON_A) };
-            Ok(same(&self.run(subject, artifact, Precision::Native, &mode)?))
-        });
-        Ok(all.collect::<Result<Vec<bool>, ReplayError>>()?.into_iter().all(|same| same))
+        let modes = ORDERS.map(|order| Mode { order, ..Mode::plain(POISON_A) });
+        let (at_once, mut all_same) = (self.settings().threads, true);
+        self.run_each(subject, artifact, Precision::Native, &modes, at_once, |_, run| {
+            all_same &= same(&run);
+            Ok(())
+        })?;
+        Ok(all_same)
     }
 
     /// The outputs that depend on the order, with the elements that do: what is suspect after the

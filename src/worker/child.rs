@@ -10,8 +10,9 @@ use std::time::Instant;
 
 use memmap2::MmapMut;
 
-use super::parent::{OUTPUT_FD, OutputTensor, REPORT_FD, layout};
-use super::{DeviceJob, Job, Step, direction};
+use super::parent::{OUTPUT_FD, REPORT_FD};
+use super::run::{Layout, OutputTensor};
+use super::{DeviceJob, Job, SERIES, Step, direction, template};
 use crate::fixture::{Fixture, FixtureError, Input};
 use crate::runtime::artifact::{Artifact, LoadError};
 use crate::runtime::cpu::{Cpu, Rounding, Settings};
@@ -25,7 +26,7 @@ use crate::tensor::{DType, TensorView};
 
 /// Why the call could not be made; the parent tells the user.
 #[derive(Debug, thiserror::Error)]
-enum ChildError {
+pub(super) enum ChildError {
     #[error("the job cannot be read")]
     Job,
     #[error(transparent)]
@@ -42,8 +43,25 @@ enum ChildError {
     Map(std::io::Error),
 }
 
-/// Runs the job on standard input; the process ends with the returned status.
+/// Runs the job on standard input, or those that a series asks for; the process ends with the
+/// returned status.
 pub fn run() -> i32 {
+    // SAFETY: asks for a signal. Under a sanitizer that is the parent, which goes when replay goes.
+    unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
+    if std::env::args().nth(2).is_some_and(|argument| argument == SERIES) {
+        template::serve();
+    }
+    report(|reporter| {
+        let mut text = Vec::new();
+        std::io::stdin().read_to_end(&mut text).map_err(|_| ChildError::Job)?;
+        let job: Job = serde_json::from_slice(&text).map_err(|_| ChildError::Job)?;
+        let fixture = Fixture::load_trusted(&job.fixture)?;
+        replay(&job, &fixture, Artifact::load(&job.artifact)?, reporter)
+    })
+}
+
+/// Makes `replay`, tells the parent if it is refused, and gives the process's exit status.
+pub(super) fn report(replay: impl FnOnce(&'static Reporter) -> Result<(), ChildError>) -> i32 {
     // SAFETY: the parent put its pipe there, and nobody else in this process uses it.
     let reporter = runtime::set_reporter(Reporter::new(unsafe { File::from_raw_fd(REPORT_FD) }));
     match replay(reporter) {
@@ -63,15 +81,13 @@ pub fn run() -> i32 {
     }
 }
 
-fn replay(reporter: &'static Reporter) -> Result<(), ChildError> {
-    let mut text = Vec::new();
-    std::io::stdin().read_to_end(&mut text).map_err(|_| ChildError::Job)?;
-    let job: Job = serde_json::from_slice(&text).map_err(|_| ChildError::Job)?;
-    // Under a sanitizer that is the parent, which goes when replay goes.
-    // SAFETY: asks for a signal.
-    unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
-    let fixture = Fixture::load_trusted(&job.fixture)?;
-    let artifact = Artifact::load(&job.artifact)?;
+/// Runs `job`, whose artifact and fixture were loaded, in this process.
+pub(super) fn replay(
+    job: &Job,
+    fixture: &Fixture,
+    artifact: Artifact,
+    reporter: &'static Reporter,
+) -> Result<(), ChildError> {
     let runtime = std::thread::scope(|scope| {
         // While a context is made nothing else happens: the files' pages can come meanwhile.
         if matches!(job.device, DeviceJob::Cuda { .. }) {
@@ -79,7 +95,7 @@ fn replay(reporter: &'static Reporter) -> Result<(), ChildError> {
                 scope.spawn(|| input.prefetch());
             });
         }
-        start_device(&job, artifact, reporter)
+        start_device(job, artifact, reporter)
     })?;
     let (description, class) = runtime.device.describe();
     reporter.send(&Report::Device { description, class });
@@ -87,11 +103,11 @@ fn replay(reporter: &'static Reporter) -> Result<(), ChildError> {
     let begun = Instant::now();
     let mut tensors = Tensors::default();
     for input in &fixture.inputs {
-        tensors.add_input(&*runtime.device, input, &job)?;
+        tensors.add_input(&*runtime.device, input, job)?;
     }
-    let (outputs, bytes) = layout(&fixture, job.shadow);
+    let Layout { outputs, bytes } = Layout::of(fixture, job.shadow);
     for output in &outputs {
-        tensors.add_output(&*runtime.device, output, &job)?;
+        tensors.add_output(&*runtime.device, output, job)?;
     }
     let sizes: Vec<i64> = fixture.sizes.values().map(|&size| size as i64).collect();
     let strides: Vec<*const i64> = tensors.strides.iter().map(|s| s.as_ptr()).collect();

@@ -1,11 +1,18 @@
 //! The child process in which an artifact meets a fixture, and how to talk to it.
 //!
-//! `parent` starts a child, keeps it within its limits and collects what it says; `child` is what
-//! runs there. One replay a process: nothing that replayed code does reaches this one.
+//! `parent` starts a child, `account` keeps it within its limits and collects what it says, `run` is
+//! what that amounts to; `child` is what runs there. Of several runs of one artifact on one fixture
+//! `series` asks a `template`, a child that loads both once and forks. One replay a process: nothing
+//! that replayed code does reaches this one, or another run.
 
+mod account;
 mod child;
 mod limits;
 mod parent;
+mod run;
+mod series;
+mod socket;
+mod template;
 
 use std::path::PathBuf;
 
@@ -19,10 +26,14 @@ use crate::tensor::DType;
 
 pub use self::child::run as run_child;
 pub use self::limits::Limits;
-pub use self::parent::{Ending, OutputTensor, Run, WorkerError, start};
+pub use self::parent::{WorkerError, start};
+pub use self::run::{Ending, OutputTensor, Run};
+pub use self::series::Series;
 
 /// The argument with which the program starts itself as a child; not for users.
 pub const CHILD_ARGUMENT: &str = "--replay-worker";
+/// The argument behind it with which that child serves a series.
+const SERIES: &str = "series";
 
 /// Which device a replay runs on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -67,6 +78,26 @@ pub struct Job {
     pub memory_bytes: u64,
     /// A change of one input, for directional derivatives; only in a shadow.
     pub step: Option<Step>,
+}
+
+/// What the parent asks of the template of a series.
+#[derive(Debug, Serialize, Deserialize)]
+enum Request {
+    /// To make a replay. The pipes for reports, for what is printed, the memory for outputs, and the
+    /// pipe for how it ended come with it.
+    Run {
+        /// What it is called from here on.
+        number: u64,
+        /// The first one says what to load; all others load the same.
+        job: Job,
+    },
+    /// To send a signal to a replay, if it has not ended.
+    Signal {
+        /// Which.
+        number: u64,
+        /// The signal's number.
+        signal: i32,
+    },
 }
 
 /// `input + length * direction`, with a direction of +1 and -1 drawn from `seed`.

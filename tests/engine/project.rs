@@ -133,6 +133,17 @@ impl Project {
         replayer.run(&subject, &artifact, Precision::Native, &mode).unwrap()
     }
 
+    /// Several runs of `case` by one replayer.
+    pub fn runs(&self, case: &str, machine: Machine, count: usize) -> Vec<Run> {
+        let (replayer, subject) = (replayer("", machine), self.subject(case));
+        let artifact = self.compile(&replayer, &subject);
+        let run = |_| {
+            let mode = Mode { order: machine.order, ..Mode::plain(POISON_A) };
+            replayer.run(&subject, &artifact, Precision::Native, &mode).unwrap()
+        };
+        (0..count).map(run).collect()
+    }
+
     /// What a replay of `case` gives.
     pub fn outcome(&self, case: &str, machine: Machine) -> Outcome {
         replayer("", machine).replay(&self.subject(case), &self.sources).unwrap()

@@ -445,8 +445,10 @@ impl BlockRunner {
     fn start(&mut self, position: usize) -> usize {
         let stack = self.free_stacks.pop().expect("there is a stack for every thread");
         self.threads[position].stack = stack;
-        let stacks = self.stacks.as_ref().expect("begin_launch came first");
-        stacks.prepare(stack as usize, run_threads)
+        let stacks = self.stacks.as_mut().expect("begin_launch came first");
+        stacks.prepare(stack as usize, run_threads).unwrap_or_else(|error| {
+            end("out of memory", format!("no memory for the stack of a thread: {error}"), None)
+        })
     }
 
     /// Makes the thread at `position` the one whose built-in variables are seen.

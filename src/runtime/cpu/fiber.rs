@@ -15,11 +15,14 @@ const STACK_BYTES: usize = 128 << 10;
 const TOP_SHIFT: usize = 320;
 const SHIFT_PERIOD: usize = 4096;
 
-/// A slab of stacks, each with a guard page below it.
+/// A slab of stacks, each with a guard page below it. A kernel in block form needs one of them, so
+/// they can be touched from when they are first prepared.
 pub struct Stacks {
     base: *mut u8,
     slot: usize,
     count: usize,
+    /// The stacks below this index can be touched.
+    opened: usize,
 }
 
 // SAFETY: a slab is plain memory; whoever owns it decides which thread runs on it.
@@ -28,14 +31,13 @@ unsafe impl Send for Stacks {}
 impl Stacks {
     /// Reserves `count` stacks; their pages are committed when they are first touched.
     pub fn new(count: usize) -> io::Result<Stacks> {
-        let page = page_bytes();
-        let slot = STACK_BYTES + page;
+        let slot = STACK_BYTES + page_bytes();
         // SAFETY: an anonymous mapping at an address of the kernel's choice.
         let base = unsafe {
             libc::mmap(
                 std::ptr::null_mut(),
                 slot * count,
-                libc::PROT_READ | libc::PROT_WRITE,
+                libc::PROT_NONE,
                 libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
                 -1,
                 0,
@@ -44,14 +46,7 @@ impl Stacks {
         if base == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
-        let stacks = Stacks { base: base.cast(), slot, count };
-        for index in 0..count {
-            // SAFETY: the page lies inside the mapping made above.
-            if unsafe { libc::mprotect(stacks.guard(index).cast(), page, libc::PROT_NONE) } != 0 {
-                return Err(io::Error::last_os_error());
-            }
-        }
-        Ok(stacks)
+        Ok(Stacks { base: base.cast(), slot, count, opened: 0 })
     }
 
     /// The number of stacks.
@@ -72,12 +67,30 @@ impl Stacks {
     }
 
     /// The stack pointer from which stack `index` starts to run `entry` when it is switched to.
-    pub fn prepare(&self, index: usize, entry: extern "C" fn() -> !) -> usize {
+    ///
+    /// # Errors
+    /// If the system has no memory for it.
+    pub fn prepare(&mut self, index: usize, entry: extern "C" fn() -> !) -> io::Result<usize> {
         assert!(index < self.count, "stack {index} of {}", self.count);
+        while self.opened <= index {
+            self.open(self.opened)?;
+            self.opened += 1;
+        }
         let end = self.guard(index) as usize + self.slot;
         let top = (end - TOP_SHIFT * index % SHIFT_PERIOD) & !15;
         // SAFETY: the frame lies at the top of the stack, which nobody runs on yet.
-        unsafe { arch::first_frame(top, entry) }
+        Ok(unsafe { arch::first_frame(top, entry) })
+    }
+
+    /// Makes all of stack `index` but its guard page accessible.
+    fn open(&self, index: usize) -> io::Result<()> {
+        let page = page_bytes();
+        let access = libc::PROT_READ | libc::PROT_WRITE;
+        // SAFETY: the pages lie inside the mapping that `new` made.
+        match unsafe { libc::mprotect(self.guard(index).add(page).cast(), STACK_BYTES, access) } {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
     }
 }
 
@@ -224,8 +237,8 @@ mod tests {
 
     #[test]
     fn a_fiber_runs_from_switch_to_switch() {
-        let stacks = Stacks::new(4).unwrap();
-        FIBER.set(stacks.prepare(3, count_steps));
+        let mut stacks = Stacks::new(4).unwrap();
+        FIBER.set(stacks.prepare(3, count_steps).unwrap());
         for steps in 1..=3 {
             // SAFETY: FIBER holds the prepared or the last saved context.
             unsafe { switch(MAIN.with(Cell::as_ptr), FIBER.get()) };
