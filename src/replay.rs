@@ -26,7 +26,7 @@ use crate::runtime::report::{Fault, LaunchRecord};
 use crate::sanitizer::{Finding, SanitizerError, Tool};
 use crate::summary::{POISON_A, POISON_B, Poison, Summary, slice_norms, summarize, written};
 use crate::tensor::{DType, Dim, TensorView, unravel};
-use crate::worker::{self, DeviceJob, Ending, Job, Limits, Run, Step, WorkerError};
+use crate::worker::{self, DeviceJob, Ending, Job, Limits, Part, Run, Step, WorkerError};
 
 /// What one revision gave, as far as it can be told without another.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -268,6 +268,8 @@ pub struct Mode {
     pub order: u64,
     /// A change of one input.
     pub step: Option<Step>,
+    /// How much of the call is made.
+    pub part: Part,
     /// Whether outputs may stay on the device, summarised there.
     pub summarized: bool,
 }
@@ -275,11 +277,15 @@ pub struct Mode {
 impl Mode {
     /// As the device does it, on memory that holds `poison`.
     pub fn plain(poison: Poison) -> Mode {
-        Mode { poison, rounding: Rounding::Nearest, order: 0, step: None, summarized: false }
+        let (rounding, part) = (Rounding::Nearest, Part::Whole);
+        Mode { poison, rounding, order: 0, step: None, part, summarized: false }
     }
 
     fn suits_a_gpu(&self) -> bool {
-        self.rounding == Rounding::Nearest && self.order == 0 && self.step.is_none()
+        self.rounding == Rounding::Nearest
+            && self.order == 0
+            && self.step.is_none()
+            && self.part == Part::Whole
     }
 }
 
@@ -349,9 +355,21 @@ impl Replayer {
         sources: &SourceSet,
         precision: Precision,
     ) -> Result<Artifact, CompileError> {
-        let harness = &subject.fixture.harness;
+        self.compile_while(subject, sources, precision, &|| ())
+    }
+
+    /// The same; `meanwhile` is done while the compiler runs, if it has to.
+    pub(crate) fn compile_while(
+        &self,
+        subject: &Subject,
+        sources: &SourceSet,
+        precision: Precision,
+        meanwhile: &(dyn Fn() + Sync),
+    ) -> Result<Artifact, CompileError> {
+        let (harness, toolchain) = (&subject.fixture.harness, &self.toolchain);
+        let signature = &subject.signature;
         let mut artifact =
-            self.toolchain.compile(harness, &subject.signature, sources, precision)?;
+            toolchain.compile_while(harness, signature, sources, precision, meanwhile)?;
         if let (Backend::Cuda(cuda), Precision::Native) = (&self.settings.backend, precision) {
             artifact.module = Some(cuda.toolchain.compile(harness, sources)?);
         }
@@ -437,6 +455,7 @@ impl Replayer {
             poison: mode.poison,
             memory_bytes,
             step: mode.step.clone(),
+            part: mode.part.clone(),
         }
     }
 
@@ -446,15 +465,36 @@ impl Replayer {
     /// [`ReplayError`] if the machine or the fixture is at fault; what is wrong with the revision
     /// is in the outcome.
     pub fn replay(&self, subject: &Subject, sources: &SourceSet) -> Result<Outcome, ReplayError> {
-        let artifact = match self.compile(subject, sources, Precision::Native) {
-            Ok(artifact) => artifact,
-            Err(error) if error.is_revision_fault() => return Ok(self.untestable(&error)),
-            Err(error) => return Err(ReplayError::Compile(error)),
-        };
-        let outcome = self.plain(subject, &artifact)?;
+        let compiled = self.compile(subject, sources, Precision::Native);
+        Ok(self.replay_compiled(subject, sources, compiled)?.0)
+    }
+
+    /// Replays what `sources` were compiled to, and gives the artifact back if there is one.
+    pub(crate) fn replay_compiled(
+        &self,
+        subject: &Subject,
+        sources: &SourceSet,
+        compiled: Result<Artifact, CompileError>,
+    ) -> Result<(Outcome, Option<Artifact>), ReplayError> {
+        match compiled {
+            Ok(artifact) => {
+                Ok((self.replay_artifact(subject, sources, &artifact)?, Some(artifact)))
+            }
+            Err(error) if error.is_revision_fault() => Ok((self.untestable(&error), None)),
+            Err(error) => Err(ReplayError::Compile(error)),
+        }
+    }
+
+    fn replay_artifact(
+        &self,
+        subject: &Subject,
+        sources: &SourceSet,
+        artifact: &Artifact,
+    ) -> Result<Outcome, ReplayError> {
+        let outcome = self.plain(subject, artifact)?;
         match &self.settings.backend {
             Backend::Cuda(cuda) => match &cuda.sanitizer {
-                Some(tool) => self.sanitized(subject, sources, &artifact, tool, outcome),
+                Some(tool) => self.sanitized(subject, sources, artifact, tool, outcome),
                 None => Ok(outcome),
             },
             Backend::Cpu => Ok(outcome),

@@ -3,6 +3,8 @@
 
 #[path = "engine/block_form.rs"]
 mod block_form;
+#[path = "engine/parts.rs"]
+mod parts;
 #[path = "engine/project.rs"]
 mod project;
 #[path = "engine/same_bits.rs"]

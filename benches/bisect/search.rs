@@ -278,6 +278,7 @@ pub fn compare(artifact: &Path, fixture: &Path, recorded: &Path) -> Result<bool>
         poison: POISON_A,
         memory_bytes: limits.memory_bytes,
         step: None,
+        part: worker::Part::Whole,
     };
     let program = PathBuf::from(env!("CARGO_BIN_EXE_replay"));
     let run = worker::start(&program, &job, &subject.fixture, limits, None)?;

@@ -132,11 +132,7 @@ fn one(
     let project = Project::open(path, cache).map_err(|error| misspelt_command(path, error))?;
     let target = project.target(args.rev.as_deref())?;
     progress.say(format!("replaying {} at {}", path.display(), name(&target)));
-    let outcome = replayer.replay(&project.subject, &target.sources)?;
-    let gradients = match outcome.status {
-        Status::Completed => replayer.gradcheck(&project.subject, &target.sources)?,
-        _ => Vec::new(),
-    };
+    let (outcome, gradients) = replayer.replay_and_check(&project.subject, &target.sources)?;
     // Against a trusted revision only a dependence that is new counts.
     let orders = match (&outcome.status, &args.against) {
         (Status::Completed, None) => {

@@ -156,11 +156,26 @@ impl Toolchain {
         sources: &SourceSet,
         precision: Precision,
     ) -> Result<Artifact, CompileError> {
+        self.compile_while(harness, signature, sources, precision, &|| ())
+    }
+
+    /// The same; `meanwhile` is done while the compiler runs, if it has to.
+    ///
+    /// # Errors
+    /// As [`Toolchain::compile`].
+    pub fn compile_while(
+        &self,
+        harness: &Harness,
+        signature: &Signature,
+        sources: &SourceSet,
+        precision: Precision,
+        meanwhile: &(dyn Fn() + Sync),
+    ) -> Result<Artifact, CompileError> {
         let translated = translate(sources, &harness.defines, precision, self.threads)?;
         let mut refusal = None;
         for call in 0..harness.calls.len() {
             let unit = unit::text(harness, signature, &translated.symbols, call, precision)?;
-            match self.compile_unit(harness, &translated, &unit, precision) {
+            match self.compile_unit(harness, &translated, &unit, precision, meanwhile) {
                 Ok((path, key, fresh)) => {
                     let shadow_obstacles = translated.shadow_obstacles;
                     return Ok(Artifact { path, key, call, shadow_obstacles, fresh, module: None });
@@ -179,6 +194,7 @@ impl Toolchain {
         translated: &Translation,
         unit: &str,
         precision: Precision,
+        meanwhile: &(dyn Fn() + Sync),
     ) -> Result<(PathBuf, String, bool), CompileError> {
         let flags = flags(harness, translated, precision);
         let key = self.key(&flags, &translated.files, unit);
@@ -194,12 +210,14 @@ impl Toolchain {
         let definitions = folder.join("definitions.o");
         std::fs::write(&definitions, self::definitions(precision))
             .map_err(scratch_failed(&definitions))?;
-        let mut output = self.compile_object(folder, &flags, precision)?;
-        if output.status.success() {
-            output = self.link(folder)?;
-        } else {
-            self.probe(folder, precision)?;
-        }
+        let output = std::thread::scope(|scope| {
+            scope.spawn(meanwhile);
+            let output = self.compile_object(folder, &flags, precision)?;
+            if output.status.success() {
+                return self.link(folder);
+            }
+            self.probe(folder, precision).map(|()| output)
+        })?;
         if !output.status.success() {
             let log = String::from_utf8_lossy(&output.stderr).into_owned();
             self.cache.write(Kind::Refusal, &key, log.as_bytes())?;
@@ -212,7 +230,7 @@ impl Toolchain {
     }
 
     /// Whether the compiler takes the headers alone: if not, no sources are to blame.
-    fn probe(&self, folder: &Path, precision: Precision) -> Result<(), CompileError> {
+    fn probe(&self, folder: &Path, precision: Precision) -> Result<(), CompilerError> {
         let source = folder.join("probe.cpp");
         std::fs::write(&source, "").map_err(scratch_failed(&source))?;
         let flags = strings(FLAGS).into_iter().chain(shadow_flag(precision));
@@ -222,7 +240,7 @@ impl Toolchain {
             return Ok(());
         }
         let first_error = first_error(&String::from_utf8_lossy(&output.stderr));
-        Err(CompilerError::Unsuitable { command: self.compiler.name(), first_error }.into())
+        Err(CompilerError::Unsuitable { command: self.compiler.name(), first_error })
     }
 
     fn run(

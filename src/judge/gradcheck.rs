@@ -4,8 +4,6 @@
 //! the loss along a direction must be the inner product of the gradient with that direction. It
 //! needs no reference. A gradient of the native sources is then held against its shadow.
 
-use std::time::Duration;
-
 use serde::{Deserialize, Serialize};
 
 use super::evidence::elements;
@@ -13,22 +11,23 @@ use crate::compile::Artifact;
 use crate::fixture::{Fixture, Output};
 use crate::frontend::Precision;
 use crate::history::SourceSet;
-use crate::replay::{Mode, ReplayError, Replayer, Subject};
+use crate::replay::{Mode, Outcome, ReplayError, Replayer, Status, Subject};
 use crate::summary::{POISON_A, float};
 use crate::tensor::TensorView;
 use crate::verdict::constants::{ERROR_RATIO, NOISE_FACTOR};
 use crate::verdict::noise::NoiseRef;
 use crate::verdict::oracle::against_oracle;
-use crate::worker::{Ending, Run, Step, direction};
+use crate::worker::{Ending, Part, Run, Step, direction};
 
 /// Directions along which the loss is differentiated.
 const DIRECTIONS: u64 = 8;
 /// What the directions are drawn from.
 const SEED: u64 = 0x6772_6164;
-/// Directions where a replay takes long: enough to see that a gradient is wrong.
+/// Directions along an input of more than [`MANY_ELEMENTS`], where a replay takes long: enough to see
+/// that a gradient is wrong.
 const FEW_DIRECTIONS: u64 = 2;
-/// A check of one fixture should not take longer than this, where fewer directions can help.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// Counted instead of time, so that a report does not depend on what else the machine does.
+const MANY_ELEMENTS: usize = 1 << 20;
 /// The larger of the two steps, relative to the root mean square of the input: small, so that few
 /// steps cross a kink (a clamp, a rectifier); cancellation leaves 2^-53 over it, near 1e-11.
 const RELATIVE_STEP: f64 = 1e-5;
@@ -83,6 +82,31 @@ pub struct GradientCheck {
 }
 
 impl Replayer {
+    /// The outcome of `sources`, and the check of their gradients if they ran to their end. Compiles
+    /// for both at a time.
+    ///
+    /// # Errors
+    /// [`ReplayError`] if the machine or the fixture is at fault.
+    pub fn replay_and_check(
+        &self,
+        subject: &Subject,
+        sources: &SourceSet,
+    ) -> Result<(Outcome, Vec<GradientCheck>), ReplayError> {
+        let shadow = || {
+            if subject.fixture.outputs.iter().any(is_checked) {
+                // Whether there is one is asked later.
+                let _ = self.compile(subject, sources, Precision::Shadow);
+            }
+        };
+        let compiled = self.compile_while(subject, sources, Precision::Native, &shadow);
+        let (outcome, _) = self.replay_compiled(subject, sources, compiled)?;
+        let gradients = match outcome.status {
+            Status::Completed => self.gradcheck(subject, sources)?,
+            _ => Vec::new(),
+        };
+        Ok((outcome, gradients))
+    }
+
     /// Checks every output of the harness with `gradient_of`; empty where there is none, or where
     /// the sources cannot be run to their end.
     ///
@@ -93,8 +117,7 @@ impl Replayer {
         subject: &Subject,
         sources: &SourceSet,
     ) -> Result<Vec<GradientCheck>, ReplayError> {
-        let declared = |output: &&Output| output.gradient_of.is_some() && output.of.is_some();
-        if subject.fixture.outputs.iter().find(declared).is_none() {
+        if !subject.fixture.outputs.iter().any(is_checked) {
             return Ok(Vec::new());
         }
         let Some(artifact) = self.artifact(subject, sources)? else { return Ok(Vec::new()) };
@@ -104,22 +127,25 @@ impl Replayer {
                 Ok(shadow) => shadow,
                 Err(reason) => return Ok(unknown(&subject.fixture, &reason)),
             };
+            let outputs: Vec<&Output> = checked(&subject.fixture).collect();
+            let watched = outputs.iter().find_map(|output| output.of.clone()).unwrap_or_default();
+            let mode = Mode { part: Part::Watched(watched), ..Mode::plain(POISON_A) };
             let (native, base) = rayon::join(
                 || self.native_side(subject, artifact),
-                || self.run(subject, &shadow, Precision::Shadow, &Mode::plain(POISON_A)),
+                || self.run(subject, &shadow, Precision::Shadow, &mode),
             );
             let (native, base) = (native?, base?);
             if native.run.ending != Ending::Completed || base.ending != Ending::Completed {
                 return Ok(Vec::new());
             }
-            let outputs: Vec<&Output> = subject.fixture.outputs.iter().filter(declared).collect();
-            // Four runs a direction, two at a time.
-            let expected = base.call * (2 * DIRECTIONS as u32 * outputs.len() as u32);
-            let directions = if expected > PATIENCE { FEW_DIRECTIONS } else { DIRECTIONS };
             outputs
-                .into_iter()
+                .iter()
                 .map(|output| {
-                    let mut check = self.check(subject, &shadow, &base, output, directions)?;
+                    let enough = match outputs[0].of == output.of {
+                        true => part_enough(&base, output),
+                        false => Part::Whole,
+                    };
+                    let mut check = self.check(subject, &shadow, &base, output, &enough)?;
                     hold_native(&mut check, &native, &base);
                     Ok(check)
                 })
@@ -133,9 +159,10 @@ impl Replayer {
         shadow: &Artifact,
         base: &Run,
         output: &Output,
-        directions: u64,
+        enough: &Part,
     ) -> Result<GradientCheck, ReplayError> {
-        let mut check = GradientCheck { directions, ..blank(output) };
+        let mut check = blank(output);
+        check.directions = directions(&subject.fixture, &check.gradient_of);
         let (Some(gradient), Some(scale)) =
             (elements(base, &output.name), step_scale(&subject.fixture, &check.gradient_of)?)
         else {
@@ -148,7 +175,7 @@ impl Replayer {
         });
         let modes: Vec<Mode> = steps
             .map(|(seed, length)| Step { input: check.gradient_of.clone(), seed, length })
-            .map(|step| Mode { step: Some(step), ..Mode::plain(POISON_A) })
+            .map(|step| Mode { step: Some(step), part: enough.clone(), ..Mode::plain(POISON_A) })
             .collect();
         let mut losses: Vec<Option<f64>> = Vec::new();
         let at_once = self.at_once(base);
@@ -191,6 +218,31 @@ impl Replayer {
     }
 }
 
+/// Whether `output` is declared to be a gradient.
+fn is_checked(output: &Output) -> bool {
+    output.gradient_of.is_some() && output.of.is_some()
+}
+
+fn checked(fixture: &Fixture) -> impl Iterator<Item = &Output> {
+    fixture.outputs.iter().filter(|output| is_checked(output))
+}
+
+/// The directions along which the loss is differentiated by `input`.
+fn directions(fixture: &Fixture, input: &str) -> u64 {
+    let input = fixture.inputs.iter().find(|candidate| candidate.name == input);
+    let elements = input.map_or(0, |input| input.shape().iter().product());
+    if elements > MANY_ELEMENTS { FEW_DIRECTIONS } else { DIRECTIONS }
+}
+
+/// How much of the call decides about what is differentiated: what comes after it was last written in
+/// `base` need not be done, which is the computation of the gradient as a rule.
+fn part_enough(base: &Run, output: &Output) -> Part {
+    match (base.last_write, output.of.clone()) {
+        (Some(launch), Some(output)) => Part::Before { launch, output },
+        _ => Part::Whole,
+    }
+}
+
 /// One directional derivative, by differences and by the gradient.
 struct Quotient {
     derivative: f64,
@@ -220,8 +272,7 @@ fn blank(output: &Output) -> GradientCheck {
 }
 
 fn unknown(fixture: &Fixture, reason: &str) -> Vec<GradientCheck> {
-    let gradients = fixture.outputs.iter().filter(|o| o.gradient_of.is_some() && o.of.is_some());
-    gradients.map(|output| blank(output).cannot(reason)).collect()
+    checked(fixture).map(|output| blank(output).cannot(reason)).collect()
 }
 
 impl GradientCheck {

@@ -18,6 +18,7 @@ use serde::{Deserialize, Serialize};
 use crate::cache::Kind;
 use crate::compile::Artifact;
 use crate::fixture::Fixture;
+use crate::frontend::Precision;
 use crate::history::SourceSet;
 use crate::replay::{Failure, Outcome, ReplayError, Replayer, Status, Subject};
 use crate::tensor::{DType, Dim, TensorView};
@@ -143,11 +144,11 @@ impl Replayer {
         base: &SourceSet,
         got: &SourceSet,
     ) -> Result<Judgement, ReplayError> {
-        let base_outcome = self.replay(subject, base)?;
-        let got_outcome = self.replay(subject, got)?;
-        let (Some(base_artifact), Some(got_artifact)) =
-            (self.artifact(subject, base)?, self.artifact(subject, got)?)
-        else {
+        let compile = |sources| self.compile(subject, sources, Precision::Native);
+        let compiled = self.compile_while(subject, base, Precision::Native, &|| drop(compile(got)));
+        let (base_outcome, base_artifact) = self.replay_compiled(subject, base, compiled)?;
+        let (got_outcome, got_artifact) = self.replay_compiled(subject, got, compile(got))?;
+        let (Some(base_artifact), Some(got_artifact)) = (base_artifact, got_artifact) else {
             return Ok(Judgement::of_outcomes(base_outcome, got_outcome));
         };
         let key =
@@ -158,6 +159,10 @@ impl Replayer {
             if judgement.base.outputs.is_empty() || judgement.got.outputs.is_empty() {
                 return Ok(judgement);
             }
+            // Whether there are shadows is asked later.
+            let shadow = |sources| drop(self.compile(subject, sources, Precision::Shadow));
+            let meanwhile = || shadow(got);
+            let _ = self.compile_while(subject, base, Precision::Shadow, &meanwhile);
             let base = self.trusted_side(subject, base, base_artifact)?;
             let got = self.side(subject, got, got_artifact)?;
             judgement.with_outputs(&subject.fixture, &base, &got)
@@ -175,7 +180,10 @@ impl Replayer {
     ) -> Result<Vec<OutputNoise>, ReplayError> {
         let Some(artifact) = self.artifact(subject, sources)? else { return Ok(Vec::new()) };
         let key = self.judgement_key(NOISE, subject, &[&artifact])?;
-        self.remember(&key, || Ok(self.native_side(subject, artifact)?.noises()))
+        match self.known_judgement(&key) {
+            Some(found) => Ok(found),
+            None => Ok(self.native_side(subject, artifact)?.noises()),
+        }
     }
 
     /// Remembers the noise of `side`, whatever it was measured for.
@@ -186,7 +194,9 @@ impl Replayer {
         side: &Side,
     ) -> Result<(), ReplayError> {
         let key = self.judgement_key(NOISE, subject, &[artifact])?;
-        self.write_judgement(&key, &side.noises())
+        self.write_judgement(&key, &side.noises())?;
+        self.made_just_now(key);
+        Ok(())
     }
 
     /// What `make` gives, from the cache if it was made before.
@@ -195,10 +205,7 @@ impl Replayer {
         key: &str,
         make: impl FnOnce() -> Result<T, ReplayError>,
     ) -> Result<T, ReplayError> {
-        if !self.settings().fresh
-            && let Some(bytes) = self.cache().read(Kind::Judgement, key)
-            && let Ok(found) = serde_json::from_slice(&bytes)
-        {
+        if let Some(found) = self.known_judgement(key) {
             return Ok(found);
         }
         let made = make()?;
@@ -206,8 +213,12 @@ impl Replayer {
         Ok(made)
     }
 
-    fn has_judgement(&self, key: &str) -> bool {
-        !self.settings().fresh && self.cache().read(Kind::Judgement, key).is_some()
+    /// What the cache holds, if it may be asked: for what this run has just made it may be.
+    fn known_judgement<T: DeserializeOwned>(&self, key: &str) -> Option<T> {
+        if self.settings().fresh && !self.was_made_just_now(key) {
+            return None;
+        }
+        serde_json::from_slice(&self.cache().read(Kind::Judgement, key)?).ok()
     }
 
     fn write_judgement(&self, key: &str, made: &impl Serialize) -> Result<(), ReplayError> {

@@ -75,7 +75,8 @@ impl Replayer {
         let key = self.judgement_key("orders", subject, &[&artifact])?;
         self.remember(&key, || {
             // A GPU's bits are not those of the CPU, on which orders are replayed.
-            let known = self.has_judgement(&noise) || artifact.module.is_some();
+            let known = self.known_judgement::<Vec<OutputNoise>>(&noise).is_some();
+            let known = known || artifact.module.is_some();
             if !known && self.same_in_all_orders(subject, &artifact, outcome)? {
                 return Ok(Vec::new());
             }

@@ -1,7 +1,7 @@
 //! Many replays of one artifact on one fixture: they share a child that has loaded both, and the
 //! cores; and the plain ones are kept for whoever asks for them next.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError, mpsc};
@@ -29,6 +29,8 @@ pub(super) struct Kept {
     series: Mutex<Vec<(PathBuf, PathBuf, Arc<Series>)>>,
     /// By the key of the outcome.
     plain: Mutex<Vec<(String, Plain)>>,
+    /// Keys of what was made though something like it was in the cache.
+    made: Mutex<HashSet<String>>,
 }
 
 /// The plain replay that an outcome was made of.
@@ -62,6 +64,16 @@ impl Replayer {
         let mut kept = self.kept.plain.lock().unwrap_or_else(PoisonError::into_inner);
         let at = kept.iter().position(|(of, _)| of == key)?;
         Some(kept.remove(at).1)
+    }
+
+    /// Remembers that what the cache has for `key` comes from this replayer.
+    pub(crate) fn made_just_now(&self, key: String) {
+        self.kept.made.lock().unwrap_or_else(PoisonError::into_inner).insert(key);
+    }
+
+    /// Whether what the cache has for `key` was said to come from this replayer.
+    pub(crate) fn was_made_just_now(&self, key: &str) -> bool {
+        self.kept.made.lock().unwrap_or_else(PoisonError::into_inner).contains(key)
     }
 
     /// How many replays like `run` run at a time.

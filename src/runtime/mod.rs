@@ -124,6 +124,12 @@ pub trait Device: Send + Sync {
     }
     /// What was written outside of allocations; called once, at the end.
     fn overruns(&self) -> Vec<String>;
+    /// Begins to watch who writes `tensor`, where the device can.
+    fn watch(&self, _tensor: *mut u8) {}
+    /// The launches that had begun when the watched tensor was last written, if it was.
+    fn last_write(&self) -> Option<u64> {
+        None
+    }
 }
 
 /// The one replay of this process.
@@ -137,6 +143,7 @@ pub struct Runtime {
 
 static RUNTIME: OnceLock<Runtime> = OnceLock::new();
 static REPORTER: OnceLock<Reporter> = OnceLock::new();
+static FINISH: OnceLock<Box<dyn Fn() + Send + Sync>> = OnceLock::new();
 
 /// Makes `reporter` the process's way back to its parent.
 ///
@@ -160,6 +167,24 @@ pub fn start(device: Box<dyn Device>, reporter: &'static Reporter) -> &'static R
 
 fn runtime_of_process() -> &'static Runtime {
     RUNTIME.get().expect("the runtime is started before the artifact is called")
+}
+
+/// Arranges what is done where a replay ends before the call returns; the first call counts.
+pub fn on_early_end(finish: impl Fn() + Send + Sync + 'static) {
+    let _ = FINISH.set(Box::new(finish));
+}
+
+/// Ends the replay, which is complete, though the call has not returned.
+#[allow(unsafe_code)]
+fn finish_early() -> ! {
+    if let Some(finish) = FINISH.get() {
+        finish();
+    }
+    // SAFETY: what the replayed code printed is kept; its exit handlers are not run.
+    unsafe {
+        libc::fflush(std::ptr::null_mut());
+        libc::_exit(0)
+    }
 }
 
 /// Where device code was when something happened: kernel, block, thread.

@@ -90,6 +90,9 @@ pub enum Report {
     Done {
         /// All launches, also those beyond the ones reported.
         launches: u64,
+        /// The launches that had begun when the watched output was last written.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        last_write: Option<u64>,
         /// Microseconds until the inputs lay on the device, from when it was ready.
         inputs_us: u64,
         /// Microseconds spent in `call`, copies of inputs and outputs not included.

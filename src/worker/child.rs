@@ -12,7 +12,7 @@ use memmap2::MmapMut;
 
 use super::parent::{OUTPUT_FD, REPORT_FD};
 use super::run::{Layout, OutputTensor};
-use super::{DeviceJob, Job, SERIES, Step, direction, template};
+use super::{DeviceJob, Job, Part, SERIES, Step, direction, template};
 use crate::fixture::{Fixture, FixtureError, Input};
 use crate::runtime::artifact::{Artifact, LoadError};
 use crate::runtime::cpu::{Cpu, Rounding, Settings};
@@ -67,18 +67,20 @@ pub(super) fn report(replay: impl FnOnce(&'static Reporter) -> Result<(), ChildE
     match replay(reporter) {
         Ok(()) => 0,
         Err(error) => {
-            let hint = match &error {
-                ChildError::Fixture(error) => error.hint(),
-                ChildError::Gpu(error) => error.hint(),
-                ChildError::Memory { .. } => {
-                    Some("raise --memory, or use a smaller fixture".into())
-                }
-                _ => None,
-            };
-            reporter.send(&Report::Refused { message: error.to_string(), hint });
+            refuse(reporter, &error);
             1
         }
     }
+}
+
+fn refuse(reporter: &Reporter, error: &ChildError) {
+    let hint = match error {
+        ChildError::Fixture(error) => error.hint(),
+        ChildError::Gpu(error) => error.hint(),
+        ChildError::Memory { .. } => Some("raise --memory, or use a smaller fixture".into()),
+        _ => None,
+    };
+    reporter.send(&Report::Refused { message: error.to_string(), hint });
 }
 
 /// Runs `job`, whose artifact and fixture were loaded, in this process.
@@ -110,25 +112,98 @@ pub(super) fn replay(
         tensors.add_output(&*runtime.device, output, job)?;
     }
     let sizes: Vec<i64> = fixture.sizes.values().map(|&size| size as i64).collect();
+    let tensors: &'static Tensors = Box::leak(Box::new(tensors));
     let strides: Vec<*const i64> = tensors.strides.iter().map(|s| s.as_ptr()).collect();
     let inputs_us = microseconds(begun);
 
     let begun = Instant::now();
+    let (poison, part) = (job.poison, job.part.clone());
+    let end = Ending { runtime, tensors, outputs, bytes, poison, part, inputs_us, begun };
+    if let Part::Before { .. } = job.part {
+        let end = end.clone();
+        runtime::on_early_end(move || {
+            if let Err(error) = end.reach() {
+                refuse(reporter, &error);
+            }
+        });
+    }
     // SAFETY: the artifact was compiled for this fixture's signature, in this order.
     unsafe { artifact.call(&tensors.pointers, &sizes, &strides) };
-    let synchronized = runtime.device.synchronize();
-    let call_us = microseconds(begun);
-    if let Err(error) = synchronized {
-        runtime::end("device error", error.to_string(), None);
+    end.reach()
+}
+
+/// What is left to do once the call has returned, or was left.
+#[derive(Clone)]
+struct Ending {
+    runtime: &'static Runtime,
+    tensors: &'static Tensors,
+    outputs: Vec<OutputTensor>,
+    /// Of all outputs.
+    bytes: usize,
+    poison: Poison,
+    part: Part,
+    inputs_us: u64,
+    /// When the call was made.
+    begun: Instant,
+}
+
+impl Ending {
+    /// Waits for the device, writes the outputs and says so.
+    fn reach(&self) -> Result<(), ChildError> {
+        let Ending { runtime, inputs_us, .. } = *self;
+        let (device, reporter) = (&*runtime.device, runtime.reporter);
+        let synchronized = device.synchronize();
+        let call_us = microseconds(self.begun);
+        if let Err(error) = synchronized {
+            runtime::end("device error", error.to_string(), None);
+        }
+        let begun = Instant::now();
+        let last_write = device.last_write();
+        for detail in device.overruns() {
+            reporter.send(&Report::Overrun { detail });
+        }
+        self.write_outputs()?;
+        let (launches, outputs_us) = (reporter.launches(), microseconds(begun));
+        reporter.send(&Report::Done { launches, last_write, inputs_us, call_us, outputs_us });
+        Ok(())
     }
-    let begun = Instant::now();
-    for detail in runtime.device.overruns() {
-        reporter.send(&Report::Overrun { detail });
+
+    /// Writes the outputs that are wanted, but for those of which the device makes a summary.
+    fn write_outputs(&self) -> Result<(), ChildError> {
+        let Ending { runtime, tensors, ref outputs, .. } = *self;
+        let device = &*runtime.device;
+        if self.bytes == 0 {
+            return Ok(());
+        }
+        // SAFETY: the parent made the memory that large and waits.
+        let mut memory = unsafe {
+            let file = File::from_raw_fd(OUTPUT_FD);
+            MmapMut::map_mut(&file).map_err(ChildError::Map)?
+        };
+        let first = tensors.pointers.len() - outputs.len();
+        for (output, pointer) in outputs.iter().zip(&tensors.pointers[first..]) {
+            let target = &mut memory[output.range()];
+            if !self.part.tells_of(&output.name) {
+                continue;
+            }
+            if output.shape.is_empty() {
+                // SAFETY: a scalar lies in eight bytes.
+                unsafe { pointer.cast::<u8>().copy_to(target.as_mut_ptr(), target.len()) };
+            } else if let Some(summary) =
+                device.summarize(pointer.cast(), output.dtype, &output.shape, &self.poison)
+            {
+                let summary = Box::new(summary);
+                runtime.reporter.send(&Report::Summary { output: output.name.clone(), summary });
+            } else if !target.is_empty() {
+                let (to, bytes) = (target.as_mut_ptr(), target.len());
+                let stream = std::ptr::null_mut();
+                // SAFETY: the target is a part of the mapping, and that long.
+                unsafe { device.copy(to, pointer.cast(), bytes, CopyKind::DeviceToHost, stream) }
+                    .map_err(|error| ChildError::Copy { tensor: output.name.clone(), error })?;
+            }
+        }
+        Ok(())
     }
-    write_outputs(runtime, &tensors, &outputs, bytes, &job.poison)?;
-    let (launches, outputs_us) = (reporter.launches(), microseconds(begun));
-    reporter.send(&Report::Done { launches, inputs_us, call_us, outputs_us });
-    Ok(())
 }
 
 fn microseconds(since: Instant) -> u64 {
@@ -150,6 +225,7 @@ fn start_device(
                 threads,
                 memory_bytes,
                 rounding,
+                end_before: job.part.end(),
             };
             let cpu = Cpu::new(settings, reporter, move || artifact.thread_pointers());
             Ok(runtime::start(Box::new(cpu), reporter))
@@ -178,6 +254,11 @@ struct Tensors {
     #[allow(clippy::vec_box)] // The call holds their addresses: they may not move.
     scalars: Vec<Box<u64>>,
 }
+
+// SAFETY: the pointers are to memory that is there until the process ends.
+unsafe impl Send for Tensors {}
+// SAFETY: as above; nothing changes once the call is made.
+unsafe impl Sync for Tensors {}
 
 impl Tensors {
     fn add_input(
@@ -234,7 +315,8 @@ impl Tensors {
     ) -> Result<(), ChildError> {
         self.strides.push(Vec::new());
         let bytes = output.range().len();
-        if output.shape.is_empty() {
+        let is_watched = job.part.watches(&output.name);
+        if output.shape.is_empty() && !is_watched {
             self.add_scalar(u64::from_le_bytes(job.poison.pattern));
             return Ok(());
         }
@@ -242,6 +324,9 @@ impl Tensors {
             .malloc(bytes, output.name.clone())
             .map_err(|error| ChildError::Memory { tensor: output.name.clone(), bytes, error })?;
         self.pointers.push(pointer.cast());
+        if is_watched {
+            device.watch(pointer);
+        }
         Ok(())
     }
 
@@ -268,44 +353,5 @@ fn fill(input: &Input, widen: bool, step: Option<&Step>, out: &mut [u8]) -> Resu
         })
         .collect();
     input.lay_out(DType::F64.size(), &widened, out);
-    Ok(())
-}
-
-/// Writes the outputs, but for those of which the device makes a summary.
-fn write_outputs(
-    runtime: &Runtime,
-    tensors: &Tensors,
-    outputs: &[OutputTensor],
-    bytes: usize,
-    poison: &Poison,
-) -> Result<(), ChildError> {
-    let device = &*runtime.device;
-    if bytes == 0 {
-        return Ok(());
-    }
-    // SAFETY: the parent made the memory that large and waits.
-    let mut memory = unsafe {
-        let file = File::from_raw_fd(OUTPUT_FD);
-        MmapMut::map_mut(&file).map_err(ChildError::Map)?
-    };
-    let first = tensors.pointers.len() - outputs.len();
-    for (output, pointer) in outputs.iter().zip(&tensors.pointers[first..]) {
-        let target = &mut memory[output.range()];
-        if output.shape.is_empty() {
-            // SAFETY: a scalar lies in a box of eight bytes.
-            unsafe { pointer.cast::<u8>().copy_to(target.as_mut_ptr(), target.len()) };
-        } else if let Some(summary) =
-            device.summarize(pointer.cast(), output.dtype, &output.shape, poison)
-        {
-            let summary = Box::new(summary);
-            runtime.reporter.send(&Report::Summary { output: output.name.clone(), summary });
-        } else if !target.is_empty() {
-            let (to, bytes) = (target.as_mut_ptr(), target.len());
-            let stream = std::ptr::null_mut();
-            // SAFETY: the target is a part of the mapping, and that long.
-            unsafe { device.copy(to, pointer.cast(), bytes, CopyKind::DeviceToHost, stream) }
-                .map_err(|error| ChildError::Copy { tensor: output.name.clone(), error })?;
-        }
-    }
     Ok(())
 }

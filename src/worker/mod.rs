@@ -78,6 +78,46 @@ pub struct Job {
     pub memory_bytes: u64,
     /// A change of one input, for directional derivatives; only in a shadow.
     pub step: Option<Step>,
+    /// How much of the call is made.
+    pub part: Part,
+}
+
+/// How much of the call is made; the CPU alone can make less than all.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub enum Part {
+    /// All.
+    #[default]
+    Whole,
+    /// All, watching when the output of this name is last written.
+    Watched(String),
+    /// What comes before one launch. It tells of one output alone, which must have been seen to be
+    /// written by none of the rest.
+    Before {
+        /// The launch, from 0.
+        launch: u64,
+        /// The output. Nothing is known of the others.
+        output: String,
+    },
+}
+
+impl Part {
+    /// Whether the output called `name` is to be watched.
+    fn watches(&self, name: &str) -> bool {
+        matches!(self, Part::Watched(output) if output == name)
+    }
+
+    /// The launch that the replay ends at.
+    fn end(&self) -> Option<u64> {
+        match self {
+            Part::Before { launch, .. } => Some(*launch),
+            _ => None,
+        }
+    }
+
+    /// Whether it tells of the output called `name`.
+    fn tells_of(&self, name: &str) -> bool {
+        !matches!(self, Part::Before { output, .. } if output != name)
+    }
 }
 
 /// What the parent asks of the template of a series.
@@ -89,7 +129,7 @@ enum Request {
         /// What it is called from here on.
         number: u64,
         /// The first one says what to load; all others load the same.
-        job: Job,
+        job: Box<Job>,
     },
     /// To send a signal to a replay, if it has not ended.
     Signal {

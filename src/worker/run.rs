@@ -60,6 +60,8 @@ pub struct Run {
     pub overruns: Vec<String>,
     /// Summaries of the outputs that stayed on the device.
     pub summaries: Vec<(String, Summary)>,
+    /// The launches that had begun when the watched output was last written.
+    pub last_write: Option<u64>,
     /// What the module for a GPU lacks; the run means nothing then.
     pub unresolved: Option<String>,
     /// The device's description and class.
@@ -182,8 +184,9 @@ pub(super) fn finish(
             Report::Refused { message, hint } => {
                 return Err(WorkerError::Refused { message, hint });
             }
-            Report::Done { launches, inputs_us, call_us, outputs_us } => {
+            Report::Done { launches, last_write, inputs_us, call_us, outputs_us } => {
                 done = true;
+                run.last_write = last_write;
                 run.launch_count = launches;
                 run.inputs_time = Duration::from_micros(inputs_us);
                 run.outputs_time = Duration::from_micros(outputs_us);

@@ -80,7 +80,7 @@ impl Series {
         let (ending, ending_child) = pipe()?;
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let files = [&reports_child, &printed_child, &memory, &ending_child];
-        let sent = template.send(&Request::Run { number, job: job.clone() }, files);
+        let sent = template.send(&Request::Run { number, job: Box::new(job.clone()) }, files);
         drop((reports_child, printed_child, ending_child));
         if sent.is_err() {
             self.broken.store(true, Ordering::Relaxed);

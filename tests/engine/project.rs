@@ -124,6 +124,13 @@ impl Project {
         self.run_compiled("", case, machine)
     }
 
+    /// One run of `case` in `mode`.
+    pub fn run_in(&self, case: &str, mode: &Mode, machine: Machine) -> Run {
+        let (replayer, subject) = (replayer("", machine), self.subject(case));
+        let artifact = self.compile(&replayer, &subject);
+        replayer.run(&subject, &artifact, Precision::Native, mode).unwrap()
+    }
+
     /// One run of `case`, compiled by `compiler`.
     pub fn run_compiled(&self, compiler: &str, case: &str, machine: Machine) -> Run {
         let (replayer, subject) = (replayer(compiler, machine), self.subject(case));

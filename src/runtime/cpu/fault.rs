@@ -9,6 +9,7 @@ use std::sync::OnceLock;
 use super::block;
 use super::memory::Memory;
 use super::shared;
+use super::watch;
 use crate::runtime::REPORTED;
 use crate::runtime::report::Reporter;
 
@@ -30,14 +31,17 @@ pub fn install(memory: &'static Memory, reporter: &Reporter) {
     }
     let signals =
         [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGABRT, libc::SIGTERM];
-    for signal in signals {
-        // SAFETY: `handle` keeps to what a signal handler may do.
-        unsafe {
-            let mut action: libc::sigaction = std::mem::zeroed();
-            action.sa_sigaction = handle as *const () as usize;
-            action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_RESETHAND;
-            libc::sigaction(signal, &action, std::ptr::null_mut());
-        }
+    signals.into_iter().for_each(await_signal);
+}
+
+/// Lets `handle` have the next `signal`; one that comes while it is handled ends the process.
+fn await_signal(signal: i32) {
+    // SAFETY: `handle` keeps to what a signal handler may do.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = handle as *const () as usize;
+        action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_RESETHAND;
+        libc::sigaction(signal, &action, std::ptr::null_mut());
     }
 }
 
@@ -84,6 +88,9 @@ extern "C" fn handle(signal: i32, info: *mut libc::siginfo_t, _: *mut libc::c_vo
     let Some(context) = CONTEXT.get() else { return };
     // SAFETY: the system passes the information about this signal.
     let address = unsafe { (*info).si_addr() } as usize;
+    if matches!(signal, libc::SIGSEGV | libc::SIGBUS) && watch::let_in(address) {
+        return await_signal(signal);
+    }
     let mut line = Line { bytes: [0; 2048], len: 0 };
     let place = if signal == libc::SIGTERM { block::place_anywhere() } else { block::place() };
     let what = match signal {

@@ -193,6 +193,14 @@ impl Memory {
             })
     }
 
+    /// The pages of the allocation that begins at `address`: where they begin, and their bytes.
+    pub fn pages(&self, address: usize) -> Option<(usize, usize)> {
+        let state = self.lock();
+        let (_, allocation) = state.allocations.range(..=address).next_back()?;
+        let pages = (allocation.map + GUARD_BYTES, allocation.map_bytes - 2 * GUARD_BYTES);
+        (allocation.begin == address && !allocation.freed).then_some(pages)
+    }
+
     /// Bytes allocated, and the most that can be.
     pub fn usage(&self) -> (usize, usize) {
         (self.lock().used, self.limit)

@@ -13,9 +13,11 @@ mod positions;
 mod shared;
 mod waiting;
 mod warp;
+mod watch;
 
 use std::cell::RefCell;
 use std::ffi::c_void;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 pub use self::block::{
     MAX_THREADS, active_mask, barrier, barriers_differ, place, warp_collective, whole_block,
@@ -36,7 +38,7 @@ use self::waiting::WaitingGroup;
 use super::abi::{Site, ThreadPointers};
 use super::error::CudaError;
 use super::report::Reporter;
-use super::{CopyKind, Device, Launch, end};
+use super::{CopyKind, Device, Launch, end, finish_early};
 use crate::summary::Poison;
 
 /// How this replay differs from the plain one, and what it may use.
@@ -52,6 +54,8 @@ pub struct Settings {
     pub memory_bytes: usize,
     /// How operations round.
     pub rounding: Rounding,
+    /// The launch, from 0, at which the replay ends instead; none to perform all.
+    pub end_before: Option<u64>,
 }
 
 /// The rounding mode of a replay, as IEEE 754-2019 section 4.3 names them.
@@ -85,6 +89,7 @@ pub struct Cpu {
     memory: &'static Memory,
     settings: Settings,
     pool: Pool,
+    launches: AtomicU64,
 }
 
 thread_local! {
@@ -112,7 +117,8 @@ impl Cpu {
             Core { runner: BlockRunner::new(pointers(), deadlock), shared }
         };
         CORE.set(Some(core()));
-        Cpu { memory, settings, pool: Pool::new(settings.threads, core) }
+        let (pool, launches) = (Pool::new(settings.threads, core), AtomicU64::new(0));
+        Cpu { memory, settings, pool, launches }
     }
 }
 
@@ -215,6 +221,11 @@ impl Device for Cpu {
     }
 
     fn launch(&self, launch: &Launch) -> Result<(), CudaError> {
+        let earlier = self.launches.fetch_add(1, Ordering::SeqCst);
+        if self.settings.end_before == Some(earlier) {
+            finish_early();
+        }
+        watch::begin_launches(earlier + 1);
         let Launch { kernel: name, thunk, args, grid, block, shared_bytes, shared_limit, .. } =
             *launch;
         let job = Job {
@@ -242,6 +253,16 @@ impl Device for Cpu {
 
     fn overruns(&self) -> Vec<String> {
         self.memory.overruns()
+    }
+
+    fn watch(&self, tensor: *mut u8) {
+        if let Some((begin, bytes)) = self.memory.pages(tensor as usize) {
+            watch::start(begin, bytes);
+        }
+    }
+
+    fn last_write(&self) -> Option<u64> {
+        watch::last_write()
     }
 }
 

@@ -1,0 +1,61 @@
+//! Finds the launch after which nothing writes a tensor any more: its pages may only be read, and
+//! whoever writes them all the same is let in until the next launch begins.
+#![allow(unsafe_code)]
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// The one tensor that is watched.
+struct Watch {
+    begin: usize,
+    bytes: usize,
+    open: AtomicBool,
+    launches: AtomicU64,
+    /// One more than the launches that had begun when the tensor was last written.
+    written: AtomicU64,
+}
+
+static WATCH: OnceLock<Watch> = OnceLock::new();
+
+impl Watch {
+    fn protect(&self, open: bool) {
+        let access = if open { libc::PROT_READ | libc::PROT_WRITE } else { libc::PROT_READ };
+        // SAFETY: the pages belong to an allocation of this process, which stays mapped.
+        unsafe { libc::mprotect(self.begin as *mut libc::c_void, self.bytes, access) };
+        self.open.store(open, Ordering::SeqCst);
+    }
+}
+
+/// Watches the pages of `bytes` at `begin` from here on; the first call of a process counts.
+pub fn start(begin: usize, bytes: usize) {
+    let (open, launches, written) = (AtomicBool::new(true), AtomicU64::new(0), AtomicU64::new(0));
+    if WATCH.set(Watch { begin, bytes, open, launches, written }).is_ok() {
+        begin_launches(0);
+    }
+}
+
+/// Tells that `launches` have begun, the last of them now.
+pub fn begin_launches(launches: u64) {
+    let Some(watch) = WATCH.get() else { return };
+    watch.launches.store(launches, Ordering::SeqCst);
+    if watch.open.load(Ordering::SeqCst) {
+        watch.protect(false);
+    }
+}
+
+/// Whether an access to `address` failed because the tensor is watched; it succeeds the next time.
+/// Called from a signal handler.
+pub fn let_in(address: usize) -> bool {
+    let Some(watch) = WATCH.get() else { return false };
+    let is_inside = (watch.begin..watch.begin + watch.bytes).contains(&address);
+    if is_inside {
+        watch.written.store(watch.launches.load(Ordering::SeqCst) + 1, Ordering::SeqCst);
+        watch.protect(true);
+    }
+    is_inside
+}
+
+/// The launches that had begun when the tensor was last written; none if it never was.
+pub fn last_write() -> Option<u64> {
+    WATCH.get()?.written.load(Ordering::SeqCst).checked_sub(1)
+}
