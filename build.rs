@@ -15,6 +15,7 @@ fn main() {
             .cpp(true)
             .no_default_flags(true)
             .flags(flags::FLAGS)
+            .flags(flags::PRELUDE)
             .flags(shadow)
             .include("src/runtime/include")
             .file("src/runtime/definitions.cpp")

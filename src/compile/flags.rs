@@ -1,7 +1,7 @@
 //! The options that decide about bits, for whatever ends up in an artifact; `build.rs` uses them too.
 
-/// What decides about bits, and about what the sources see.
-pub const FLAGS: [&str; 16] = [
+/// What decides about bits, and about what the sources see but for [`PRELUDE`].
+pub const FLAGS: [&str; 14] = [
     "-std=c++17",
     "-O2",
     "-x",
@@ -16,9 +16,10 @@ pub const FLAGS: [&str; 16] = [
     "-fwrapv",
     "-fno-strict-aliasing",
     "-U_FORTIFY_SOURCE",
-    "-include",
-    "cuda_runtime.h",
 ];
+
+/// Makes the sources see CUDA's header without including it.
+pub const PRELUDE: [&str; 2] = ["-include", "cuda_runtime.h"];
 
 /// Makes `float`, `half` and `bf16` mean `double`: the float64 shadow.
 pub const SHADOW: &str = "-DREPLAY_SHADOW";

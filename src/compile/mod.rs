@@ -19,7 +19,7 @@ pub use self::compiler::{Compiler, CompilerError};
 pub use self::nvrtc::{DeviceModule, DeviceToolchain};
 pub use self::unit::Signature;
 
-use self::flags::{FLAGS, SHADOW};
+use self::flags::{FLAGS, PRELUDE, SHADOW};
 use crate::cache::{Cache, CacheError, Kind};
 use crate::frontend::{self, FrontendError, Precision, Threads, Unit};
 use crate::harness::Harness;
@@ -198,42 +198,63 @@ impl Toolchain {
     ) -> Result<(PathBuf, String, bool), CompileError> {
         let flags = flags(harness, translated, precision);
         let key = self.key(&flags, &translated.files, unit);
-        if let Some(path) = self.cache.find(Kind::Artifact, &key) {
-            return Ok((path, key, false));
+        if let Some(known) = self.known(&key) {
+            return known;
         }
-        if let Some(log) = self.cache.read(Kind::Refusal, &key) {
-            return Err(self.refused(&key, String::from_utf8_lossy(&log).into_owned()));
+        std::thread::scope(|scope| {
+            scope.spawn(meanwhile);
+            // Another thread may have compiled it meanwhile.
+            let anew = || self.compile_anew(translated, unit, &flags, precision, &key);
+            self.once.by_one(&key, || self.known(&key).unwrap_or_else(anew))
+        })
+    }
+
+    /// What was compiled before, if it was, with its key and that it is not fresh.
+    fn known(&self, key: &str) -> Option<Result<(PathBuf, String, bool), CompileError>> {
+        if let Some(path) = self.cache.find(Kind::Artifact, key) {
+            return Some(Ok((path, key.to_owned(), false)));
         }
+        let log = self.cache.read(Kind::Refusal, key)?;
+        Some(Err(self.refused(key, String::from_utf8_lossy(&log).into_owned())))
+    }
+
+    fn compile_anew(
+        &self,
+        translated: &Translation,
+        unit: &str,
+        flags: &[String],
+        precision: Precision,
+        key: &str,
+    ) -> Result<(PathBuf, String, bool), CompileError> {
         let scratch = self.cache.scratch()?;
         let folder = scratch.path();
         lay_out(folder, translated, unit).map_err(scratch_failed(folder))?;
         let definitions = folder.join("definitions.o");
         std::fs::write(&definitions, self::definitions(precision))
             .map_err(scratch_failed(&definitions))?;
-        let output = std::thread::scope(|scope| {
-            scope.spawn(meanwhile);
-            let output = self.compile_object(folder, &flags, precision)?;
-            if output.status.success() {
-                return self.link(folder);
-            }
-            self.probe(folder, precision).map(|()| output)
-        })?;
+        let mut output = self.compile_object(folder, flags, precision)?;
+        if output.status.success() {
+            output = self.link(folder)?;
+        } else {
+            self.probe(folder, precision)?;
+        }
         if !output.status.success() {
             let log = String::from_utf8_lossy(&output.stderr).into_owned();
-            self.cache.write(Kind::Refusal, &key, log.as_bytes())?;
-            return Err(self.refused(&key, log));
+            self.cache.write(Kind::Refusal, key, log.as_bytes())?;
+            return Err(self.refused(key, log));
         }
         let object = folder.join("artifact.so");
         let bytes = std::fs::read(&object).map_err(scratch_failed(&object))?;
-        let path = self.cache.write(Kind::Artifact, &key, &bytes)?;
-        Ok((path, key, true))
+        let path = self.cache.write(Kind::Artifact, key, &bytes)?;
+        Ok((path, key.to_owned(), true))
     }
 
     /// Whether the compiler takes the headers alone: if not, no sources are to blame.
     fn probe(&self, folder: &Path, precision: Precision) -> Result<(), CompilerError> {
         let source = folder.join("probe.cpp");
         std::fs::write(&source, "").map_err(scratch_failed(&source))?;
-        let flags = strings(FLAGS).into_iter().chain(shadow_flag(precision));
+        let flags =
+            strings(FLAGS).into_iter().chain(strings(PRELUDE)).chain(shadow_flag(precision));
         let probe = strings(["-fsyntax-only", "probe.cpp"]);
         let output = self.run(folder, flags.chain(probe))?;
         if output.status.success() {
@@ -390,7 +411,7 @@ fn shadow_flag(precision: Precision) -> Option<String> {
 }
 
 fn flags(harness: &Harness, translated: &Translation, precision: Precision) -> Vec<String> {
-    let mut flags = strings(FLAGS);
+    let mut flags = [strings(FLAGS), strings(PRELUDE)].concat();
     flags.extend(shadow_flag(precision));
     flags.extend(translated.lanes.clone());
     flags.extend(harness.defines.iter().map(|define| format!("-D{define}")));

@@ -1,9 +1,10 @@
 //! What is made once for many artifacts, and how each of them is compiled and linked.
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::process::Output;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use super::{CompilerError, FLAGS, LINK, Toolchain, shadow_flag, strings};
 use crate::frontend::Precision;
@@ -21,6 +22,25 @@ pub(super) struct Once {
     /// By precision: a folder with the precompiled header, if there is one.
     preludes: [OnceLock<Option<PathBuf>>; 2],
     fast_linker_fails: AtomicBool,
+    /// By key: what is compiled now.
+    busy: Mutex<HashMap<String, Arc<Mutex<()>>>>,
+}
+
+impl Once {
+    /// Does `work` when nobody else in this process does what has the same `key`.
+    pub(super) fn by_one<T>(&self, key: &str, work: impl FnOnce() -> T) -> T {
+        let lock = || self.busy.lock().unwrap_or_else(PoisonError::into_inner);
+        let turn = lock().entry(key.to_owned()).or_default().clone();
+        let held = turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let done = work();
+        drop(held);
+        let mut busy = lock();
+        // Nobody else waits for it: this one and the map hold it.
+        if Arc::strong_count(&turn) == 2 {
+            busy.remove(key);
+        }
+        done
+    }
 }
 
 impl Toolchain {
@@ -76,20 +96,30 @@ impl Toolchain {
         if is_clang || !self.once.many.load(Ordering::Relaxed) {
             return None;
         }
-        let slot = &self.once.preludes[index(precision)];
-        slot.get_or_init(|| self.make_prelude(precision)).as_deref()
+        let slot = |precision| &self.once.preludes[index(precision)];
+        let make = |precision| slot(precision).get_or_init(|| self.make_prelude(precision));
+        // What is compiled natively is compared, which takes shadows; and there is another core.
+        let made = slot(precision).get_or_init(|| {
+            std::thread::scope(|scope| {
+                if precision == Precision::Native {
+                    scope.spawn(|| make(Precision::Shadow).is_some());
+                }
+                self.make_prelude(precision)
+            })
+        });
+        made.as_deref()
     }
 
     /// It only saves time: whatever goes wrong, the headers are there.
     fn make_prelude(&self, precision: Precision) -> Option<PathBuf> {
         let mut flags = strings(FLAGS);
-        flags.truncate(flags.len() - 2);
         flags.extend(shadow_flag(precision));
         let name = format!("headers-{}", self.key(&flags, &[], PRELUDE));
         let source = self.headers.join(PRELUDE).display().to_string();
         let made = self.cache.folder(&name, |folder| {
             let object = format!("{PRELUDE}.gch");
-            let last = ["-x".to_owned(), "c++-header".to_owned(), source, "-o".to_owned(), object];
+            let mut last = strings(["-c", "-x", "c++-header", "-o"]);
+            last.extend([object, source]);
             let output = self.run(folder, flags.iter().chain(&last));
             match output.map_err(std::io::Error::other)?.status.success() {
                 true => Ok(()),
