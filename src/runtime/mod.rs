@@ -14,6 +14,7 @@ mod math;
 pub mod report;
 
 use std::ffi::c_void;
+use std::fs::File;
 use std::sync::OnceLock;
 
 use self::abi::Thunk;
@@ -84,6 +85,16 @@ pub trait Device: Send + Sync {
     }
     /// Memory for a tensor.
     fn malloc(&self, bytes: usize, label: String) -> Result<*mut u8, CudaError>;
+    /// Memory for a tensor, in a file from `offset` on where the device's memory is this process's.
+    fn malloc_in(
+        &self,
+        _file: &File,
+        _offset: usize,
+        bytes: usize,
+        label: String,
+    ) -> Result<*mut u8, CudaError> {
+        self.malloc(bytes, label)
+    }
     /// Memory that the code itself asks for.
     fn malloc_scratch(&self, bytes: usize, label: String) -> Result<*mut u8, CudaError> {
         self.malloc(bytes, label)

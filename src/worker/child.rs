@@ -6,6 +6,7 @@ use std::ffi::c_void;
 use std::fs::File;
 use std::io::Read;
 use std::os::fd::FromRawFd;
+use std::os::unix::fs::FileExt;
 use std::time::Instant;
 
 use memmap2::MmapMut;
@@ -103,11 +104,11 @@ pub(super) fn replay(
     reporter.send(&Report::Device { description, class });
 
     let begun = Instant::now();
-    let mut tensors = Tensors::default();
+    let mut tensors = Tensors::new();
     for input in &fixture.inputs {
         tensors.add_input(&*runtime.device, input, job)?;
     }
-    let Layout { outputs, bytes } = Layout::of(fixture, job.shadow);
+    let outputs = Layout::of(fixture, job.shadow).outputs;
     for output in &outputs {
         tensors.add_output(&*runtime.device, output, job)?;
     }
@@ -118,7 +119,7 @@ pub(super) fn replay(
 
     let begun = Instant::now();
     let (poison, part) = (job.poison, job.part.clone());
-    let end = Ending { runtime, tensors, outputs, bytes, poison, part, inputs_us, begun };
+    let end = Ending { runtime, tensors, outputs, poison, part, inputs_us, begun };
     if let Part::Before { .. } = job.part {
         let end = end.clone();
         runtime::on_early_end(move || {
@@ -138,8 +139,6 @@ struct Ending {
     runtime: &'static Runtime,
     tensors: &'static Tensors,
     outputs: Vec<OutputTensor>,
-    /// Of all outputs.
-    bytes: usize,
     poison: Poison,
     part: Part,
     inputs_us: u64,
@@ -168,41 +167,41 @@ impl Ending {
         Ok(())
     }
 
-    /// Writes the outputs that are wanted, but for those of which the device makes a summary.
+    /// Writes the outputs that are wanted, but for those that lie in the shared memory, or of which
+    /// the device makes a summary.
     fn write_outputs(&self) -> Result<(), ChildError> {
-        let Ending { runtime, tensors, ref outputs, .. } = *self;
-        let device = &*runtime.device;
-        if self.bytes == 0 {
+        let first = self.tensors.pointers.len() - self.outputs.len();
+        let pointers = &self.tensors.pointers[first..];
+        let wanted = self.outputs.iter().zip(pointers);
+        wanted
+            .filter(|(output, _)| self.part.tells_of(&output.name) && !output.range().is_empty())
+            .try_for_each(|(output, pointer)| self.write(output, pointer.cast()))
+    }
+
+    fn write(&self, output: &OutputTensor, pointer: *mut u8) -> Result<(), ChildError> {
+        let (device, file) = (&*self.runtime.device, &self.tensors.file);
+        let range = output.range();
+        if output.shape.is_empty() {
+            // SAFETY: a scalar lies in eight bytes.
+            let scalar = unsafe { std::slice::from_raw_parts(pointer, range.len()) };
+            return file.write_all_at(scalar, range.start as u64).map_err(ChildError::Map);
+        }
+        if device.holds(pointer, range.len()) {
+            return Ok(());
+        }
+        if let Some(summary) = device.summarize(pointer, output.dtype, &output.shape, &self.poison)
+        {
+            let summary = Box::new(summary);
+            self.runtime.reporter.send(&Report::Summary { output: output.name.clone(), summary });
             return Ok(());
         }
         // SAFETY: the parent made the memory that large and waits.
-        let mut memory = unsafe {
-            let file = File::from_raw_fd(OUTPUT_FD);
-            MmapMut::map_mut(&file).map_err(ChildError::Map)?
-        };
-        let first = tensors.pointers.len() - outputs.len();
-        for (output, pointer) in outputs.iter().zip(&tensors.pointers[first..]) {
-            let target = &mut memory[output.range()];
-            if !self.part.tells_of(&output.name) {
-                continue;
-            }
-            if output.shape.is_empty() {
-                // SAFETY: a scalar lies in eight bytes.
-                unsafe { pointer.cast::<u8>().copy_to(target.as_mut_ptr(), target.len()) };
-            } else if let Some(summary) =
-                device.summarize(pointer.cast(), output.dtype, &output.shape, &self.poison)
-            {
-                let summary = Box::new(summary);
-                runtime.reporter.send(&Report::Summary { output: output.name.clone(), summary });
-            } else if !target.is_empty() {
-                let (to, bytes) = (target.as_mut_ptr(), target.len());
-                let stream = std::ptr::null_mut();
-                // SAFETY: the target is a part of the mapping, and that long.
-                unsafe { device.copy(to, pointer.cast(), bytes, CopyKind::DeviceToHost, stream) }
-                    .map_err(|error| ChildError::Copy { tensor: output.name.clone(), error })?;
-            }
-        }
-        Ok(())
+        let mut memory = unsafe { MmapMut::map_mut(file) }.map_err(ChildError::Map)?;
+        let to = memory[range.clone()].as_mut_ptr();
+        let stream = std::ptr::null_mut();
+        // SAFETY: the target is a part of the mapping, and that long.
+        unsafe { device.copy(to, pointer, range.len(), CopyKind::DeviceToHost, stream) }
+            .map_err(|error| ChildError::Copy { tensor: output.name.clone(), error })
     }
 }
 
@@ -246,8 +245,9 @@ fn start_device(
 }
 
 /// What the call is made with, in the order of the signature.
-#[derive(Default)]
 struct Tensors {
+    /// The shared memory for outputs.
+    file: File,
     pointers: Vec<*mut c_void>,
     strides: Vec<Vec<i64>>,
     /// Keeps scalars, which live in host memory, alive and aligned.
@@ -261,6 +261,12 @@ unsafe impl Send for Tensors {}
 unsafe impl Sync for Tensors {}
 
 impl Tensors {
+    fn new() -> Tensors {
+        // SAFETY: the parent put it there, and nobody else in this process uses it.
+        let file = unsafe { File::from_raw_fd(OUTPUT_FD) };
+        Tensors { file, pointers: Vec::new(), strides: Vec::new(), scalars: Vec::new() }
+    }
+
     fn add_input(
         &mut self,
         device: &dyn Device,
@@ -320,9 +326,16 @@ impl Tensors {
             self.add_scalar(u64::from_le_bytes(job.poison.pattern));
             return Ok(());
         }
-        let pointer = device
-            .malloc(bytes, output.name.clone())
-            .map_err(|error| ChildError::Memory { tensor: output.name.clone(), bytes, error })?;
+        let name = output.name.clone();
+        let pointer = match output.shape.is_empty() {
+            true => device.malloc(bytes, name),
+            false => device.malloc_in(&self.file, output.pages(), bytes, name),
+        };
+        let pointer = pointer.map_err(|error| ChildError::Memory {
+            tensor: output.name.clone(),
+            bytes,
+            error,
+        })?;
         self.pointers.push(pointer.cast());
         if is_watched {
             device.watch(pointer);
@@ -346,12 +359,17 @@ fn fill(input: &Input, widen: bool, step: Option<&Step>, out: &mut [u8]) -> Resu
     let shape = input.shape();
     let view = TensorView { dtype: input.dtype, shape: &shape, bytes: &packed };
     let step = step.filter(|step| step.input == input.name);
-    let widened: Vec<u8> = (0..view.len())
-        .flat_map(|index| {
-            let moved = step.map_or(0.0, |step| step.length * direction(step.seed, index as u64));
-            (view.get_f64(index) + moved).to_le_bytes()
-        })
-        .collect();
-    input.lay_out(DType::F64.size(), &widened, out);
+    let element = |index: usize| {
+        let moved = step.map_or(0.0, |step| step.length * direction(step.seed, index as u64));
+        (view.get_f64(index) + moved).to_le_bytes()
+    };
+    if input.strides.is_none() {
+        // Straight into place: a copy of all would be as large as the tensor.
+        let places = out.chunks_exact_mut(DType::F64.size()).enumerate();
+        places.for_each(|(index, place)| place.copy_from_slice(&element(index)));
+    } else {
+        let widened: Vec<u8> = (0..view.len()).flat_map(element).collect();
+        input.lay_out(DType::F64.size(), &widened, out);
+    }
     Ok(())
 }

@@ -11,12 +11,13 @@ use memmap2::Mmap;
 use super::account::Account;
 use super::parent::{WorkerError, system};
 use crate::fixture::Fixture;
+use crate::runtime::cpu::pages_of;
 use crate::runtime::report::{Fault, LaunchRecord, Report};
 use crate::summary::Summary;
 use crate::tensor::{DType, TensorView};
 
-/// Outputs begin at multiples of this in the shared memory.
-const OUTPUT_ALIGNMENT: usize = 256;
+/// The pages of outputs begin at multiples of this in the shared memory: of every system's page.
+const OUTPUT_ALIGNMENT: usize = 64 << 10;
 
 /// How a child ended.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -43,6 +44,8 @@ pub struct OutputTensor {
     pub dtype: DType,
     /// The sizes of the dimensions.
     pub shape: Vec<usize>,
+    /// Where its pages begin in the shared memory.
+    pages: usize,
     begin: usize,
     bytes: usize,
 }
@@ -116,7 +119,7 @@ fn memory_dtype(dtype: DType, shadow: bool) -> DType {
 #[derive(Clone, Debug)]
 pub(super) struct Layout {
     pub outputs: Vec<OutputTensor>,
-    /// Bytes of all of them.
+    /// Bytes of all of them, with their pages.
     pub bytes: usize,
 }
 
@@ -130,10 +133,11 @@ impl Layout {
             .map(|output| {
                 let dtype = memory_dtype(output.dtype, shadow);
                 let size = output.bytes() / output.dtype.size() * dtype.size();
-                let begin = bytes.next_multiple_of(OUTPUT_ALIGNMENT);
-                bytes = begin + size;
+                let pages = bytes.next_multiple_of(OUTPUT_ALIGNMENT);
+                let (body, offset) = pages_of(size);
+                bytes = pages + body;
                 let (name, shape) = (output.name.clone(), output.shape());
-                OutputTensor { name, dtype, shape, begin, bytes: size }
+                OutputTensor { name, dtype, shape, pages, begin: pages + offset, bytes: size }
             })
             .collect();
         Layout { outputs, bytes }
@@ -141,6 +145,11 @@ impl Layout {
 }
 
 impl OutputTensor {
+    /// Where its pages begin in the shared memory: as those of an allocation of the CPU's.
+    pub(super) fn pages(&self) -> usize {
+        self.pages
+    }
+
     pub(super) fn range(&self) -> std::ops::Range<usize> {
         self.begin..self.begin + self.bytes
     }

@@ -7,6 +7,8 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
+use std::fs::File;
+use std::os::fd::AsRawFd;
 use std::sync::Mutex;
 
 use super::fiber::page_bytes;
@@ -90,6 +92,20 @@ impl Memory {
     /// # Errors
     /// [`CudaError::MEMORY_ALLOCATION`] beyond the limit or where the system has none.
     pub fn allocate(&self, bytes: usize, label: String) -> Result<*mut u8, CudaError> {
+        self.allocate_in(None, bytes, label)
+    }
+
+    /// The same with the pages of a file, from an offset on, in the place of memory of its own: all
+    /// [`pages_of`] that many bytes.
+    ///
+    /// # Errors
+    /// As [`Memory::allocate`].
+    pub fn allocate_in(
+        &self,
+        file: Option<(&File, usize)>,
+        bytes: usize,
+        label: String,
+    ) -> Result<*mut u8, CudaError> {
         if bytes == 0 {
             return Ok(std::ptr::null_mut());
         }
@@ -97,8 +113,7 @@ impl Memory {
         if bytes > self.limit.saturating_sub(state.used) {
             return Err(CudaError::MEMORY_ALLOCATION);
         }
-        let page = page_bytes();
-        let body = bytes.next_multiple_of(page);
+        let (body, offset) = pages_of(bytes);
         let map_bytes = body + 2 * GUARD_BYTES;
         // SAFETY: an anonymous mapping at an address of the kernel's choice; the body is made
         // accessible, the pages around it stay untouchable.
@@ -115,14 +130,22 @@ impl Memory {
                 return Err(CudaError::MEMORY_ALLOCATION);
             }
             let pages = map.cast::<u8>().add(GUARD_BYTES).cast();
-            if libc::mprotect(pages, body, libc::PROT_READ | libc::PROT_WRITE) != 0 {
+            let access = libc::PROT_READ | libc::PROT_WRITE;
+            let is_accessible = match file {
+                None => libc::mprotect(pages, body, access) == 0,
+                Some((file, offset)) => {
+                    let (flags, offset) = (libc::MAP_SHARED | libc::MAP_FIXED, offset as i64);
+                    libc::mmap(pages, body, access, flags, file.as_raw_fd(), offset) == pages
+                }
+            };
+            if !is_accessible {
                 libc::munmap(map, map_bytes);
                 return Err(CudaError::MEMORY_ALLOCATION);
             }
             map as usize
         };
         let pages = map + GUARD_BYTES;
-        let begin = pages + body - bytes.next_multiple_of(ALIGNMENT).min(body);
+        let begin = pages + offset;
         let allocation = Allocation { begin, bytes, map, map_bytes, label, freed: false };
         // SAFETY: the body was mapped just now.
         unsafe { fill(self.poison, pages, body) };
@@ -247,6 +270,12 @@ impl Memory {
     }
 }
 
+/// The bytes of the pages that an allocation of `bytes` has, and where on them it begins.
+pub fn pages_of(bytes: usize) -> (usize, usize) {
+    let body = bytes.next_multiple_of(page_bytes());
+    (body, body - bytes.next_multiple_of(ALIGNMENT).min(body))
+}
+
 /// The offset in `begin..end` of the first byte that is not the poison's; `phase` is that of the
 /// first byte in the pattern.
 fn first_change(poison: Poison, begin: usize, end: usize, phase: usize) -> Option<usize> {
@@ -269,6 +298,7 @@ pub unsafe fn fill(poison: Poison, address: usize, bytes: usize) {
 mod tests {
     use super::*;
     use crate::summary::POISON_A;
+    use std::os::unix::fs::FileExt;
 
     fn memory() -> Memory {
         Memory::new(POISON_A, 1 << 20)
@@ -293,6 +323,21 @@ mod tests {
             assert!(!memory.contains(pointer as usize, bytes + 1));
             memory.free(pointer).unwrap();
         }
+    }
+
+    #[test]
+    fn an_allocation_can_lie_in_a_file() {
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(3 * GUARD_BYTES as u64).unwrap();
+        let memory = memory();
+        let pointer = memory.allocate_in(Some((&file, GUARD_BYTES)), 1000, "x".into()).unwrap();
+        // SAFETY: the allocation has that many bytes.
+        unsafe { pointer.add(999).write(42) };
+        let (body, offset) = pages_of(1000);
+        let mut content = vec![0; body];
+        file.read_exact_at(&mut content, GUARD_BYTES as u64).unwrap();
+        assert_eq!((content[offset + 999], content[offset]), (42, POISON_A.pattern[0]));
+        assert!(memory.overruns().is_empty());
     }
 
     #[test]

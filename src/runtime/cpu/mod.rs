@@ -17,6 +17,7 @@ mod watch;
 
 use std::cell::RefCell;
 use std::ffi::c_void;
+use std::fs::File;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 pub use self::block::{
@@ -24,6 +25,7 @@ pub use self::block::{
     yield_thread,
 };
 pub use self::grid::atomic_turn;
+pub use self::memory::pages_of;
 pub use self::shared::{
     DEFAULT_BYTES as DEFAULT_SHARED_BYTES, MAX_BYTES as MAX_SHARED_BYTES, allocate as shared_alloc,
     new_slot as shared_slot,
@@ -161,6 +163,16 @@ impl Device for Cpu {
 
     fn malloc(&self, bytes: usize, label: String) -> Result<*mut u8, CudaError> {
         self.memory.allocate(bytes, label)
+    }
+
+    fn malloc_in(
+        &self,
+        file: &File,
+        offset: usize,
+        bytes: usize,
+        label: String,
+    ) -> Result<*mut u8, CudaError> {
+        self.memory.allocate_in(Some((file, offset)), bytes, label)
     }
 
     #[allow(unsafe_code)]
