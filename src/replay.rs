@@ -5,6 +5,7 @@
 //! `verdict`.
 
 mod backend;
+mod outcome;
 mod pool;
 mod sanitized;
 mod series;
@@ -13,8 +14,6 @@ mod unsteady;
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
-use serde::{Deserialize, Serialize};
-
 use crate::cache::{Cache, CacheError, Kind};
 use crate::compile::{Artifact, CompileError, DeviceModule, Signature, Toolchain};
 use crate::fixture::{Fixture, FixtureError};
@@ -22,189 +21,9 @@ use crate::frontend::Precision;
 use crate::history::SourceSet;
 use crate::judge::TrustedSides;
 use crate::runtime::cpu::Rounding;
-use crate::runtime::report::{Fault, LaunchRecord};
-use crate::sanitizer::{Finding, SanitizerError, Tool};
-use crate::summary::{POISON_A, POISON_B, Poison, Summary, slice_norms, summarize, written};
-use crate::tensor::{DType, Dim, TensorView, unravel};
-use crate::worker::{self, DeviceJob, Ending, Job, Limits, Part, Run, Step, WorkerError};
-
-/// What one revision gave, as far as it can be told without another.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Outcome {
-    /// The device's class: `cpu`, `sm_90`.
-    pub device: String,
-    /// The device, for people.
-    pub device_description: String,
-    /// The compiler's version.
-    pub compiler: String,
-    /// Which of the harness's calls fits, from 0; none if the sources do not compile.
-    pub call: Option<usize>,
-    /// How it ended.
-    pub status: Status,
-    /// The launches, in order.
-    pub launches: Vec<LaunchRecord>,
-    /// All launches; more than `launches` holds if there were very many.
-    pub launch_count: u64,
-    /// The outputs, in the order of the harness; empty unless the call returned.
-    pub outputs: Vec<OutputRecord>,
-    /// What the code printed.
-    pub printed: String,
-}
-
-/// How a replay ended.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Status {
-    /// Every output was written, from inputs alone, and is finite where the inputs are.
-    Completed,
-    /// It was run and something is wrong; at least one failure.
-    Failed(Vec<Failure>),
-    /// It could not be run: the revision does not build, or the call does not fit.
-    Untestable {
-        /// Why, in a sentence.
-        reason: String,
-        /// The causes of the reason, outermost first.
-        causes: Vec<String>,
-        /// What to do about it.
-        hint: Option<String>,
-    },
-}
-
-/// Something wrong with a replay that can be told without another one.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case", tag = "kind")]
-pub enum Failure {
-    /// A launch was refused.
-    Launch {
-        /// The launch, with CUDA's words.
-        launch: LaunchRecord,
-    },
-    /// Device or host code did what it must not.
-    Fault {
-        /// What and where.
-        fault: Fault,
-    },
-    /// The code called `exit`.
-    Exit {
-        /// The exit status.
-        code: i32,
-    },
-    /// A signal ended the process without an account.
-    Killed {
-        /// The signal's number.
-        signal: i32,
-    },
-    /// It did not end within the limit.
-    Timeout {
-        /// The limit in seconds.
-        seconds: f64,
-        /// Where it was.
-        place: Option<Fault>,
-    },
-    /// Memory outside of an allocation was written.
-    Overrun {
-        /// Where.
-        detail: String,
-    },
-    /// NaN or infinity from finite inputs.
-    NonFinite {
-        /// The output.
-        output: String,
-        /// Elements that are NaN.
-        nan: u64,
-        /// Elements that are infinite.
-        inf: u64,
-        /// The first of them.
-        first: Vec<usize>,
-    },
-    /// Elements that were never written.
-    Unwritten {
-        /// The output.
-        output: String,
-        /// How many.
-        count: u64,
-        /// Of how many.
-        of: u64,
-        /// The first of them.
-        first: Vec<usize>,
-    },
-    /// Elements that depend on memory that nobody wrote.
-    PoisonDependent {
-        /// The output.
-        output: String,
-        /// How many.
-        count: u64,
-        /// Of how many.
-        of: u64,
-        /// The first of them.
-        first: Vec<usize>,
-    },
-    /// What compute-sanitizer found.
-    Sanitizer {
-        /// What it looked for.
-        tool: Tool,
-        /// What it found.
-        finding: Finding,
-    },
-}
-
-impl Failure {
-    /// The kind of failure: what a search for its first commit goes by.
-    pub fn kind(&self) -> &'static str {
-        match self {
-            Failure::Launch { .. } => "launch error",
-            Failure::Fault { .. } => "fault",
-            Failure::Exit { .. } => "exit",
-            Failure::Killed { .. } => "killed",
-            Failure::Timeout { .. } => "timeout",
-            Failure::Overrun { .. } => "overrun",
-            Failure::NonFinite { .. } => "non-finite",
-            Failure::Unwritten { .. } => "unwritten",
-            Failure::PoisonDependent { .. } => "depends on unwritten memory",
-            Failure::Sanitizer { tool, .. } => tool.name(),
-        }
-    }
-}
-
-/// One output of a completed replay.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct OutputRecord {
-    /// Its name.
-    pub name: String,
-    /// The element type.
-    pub dtype: DType,
-    /// The dimensions, outermost first.
-    pub dims: Vec<Dim>,
-    /// Checksum and statistics.
-    pub summary: Summary,
-    /// The norms of its slices along small named dimensions.
-    pub slices: Vec<Slices>,
-}
-
-/// The L2 norms of the slices along one dimension.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Slices {
-    /// The dimension's name.
-    pub dim: String,
-    /// One norm for each index, over finite elements.
-    pub norms: Vec<f64>,
-}
-
-/// The largest size of a dimension along which slices are told apart.
-const SLICES: usize = 16;
-
-impl Slices {
-    /// The slices of `view` along the dimensions that have a name and between 2 and 16 indices.
-    fn of(view: &TensorView, dims: &[Dim]) -> Vec<Slices> {
-        let small = |dim: &Dim| (2..=SLICES).contains(&dim.size);
-        let named = dims.iter().enumerate().filter(|(_, dim)| small(dim) && dims.len() > 1);
-        named
-            .filter_map(|(axis, dim)| {
-                Some(Slices { dim: dim.name.clone()?, norms: slice_norms(view, axis) })
-            })
-            .collect()
-    }
-}
+use crate::sanitizer::SanitizerError;
+use crate::summary::{POISON_A, POISON_B, Poison, Summary, summarize, written};
+use crate::worker::{self, DeviceJob, Job, Limits, Part, Run, Step, WorkerError};
 
 /// Why there is no outcome: the machine or the fixture is at fault, not the revision.
 #[derive(Debug, thiserror::Error)]
@@ -254,7 +73,10 @@ pub struct Settings {
     pub backend: Backend,
 }
 
+use self::outcome::{failure_of, first_non_finite, inputs_are_finite, memory_failures};
+
 pub use self::backend::{Backend, BackendError, Cuda};
+pub use self::outcome::{Failure, Outcome, OutputRecord, Slices, Status};
 pub(crate) use self::series::Plain;
 
 /// One way to run a variant; the plain one is [`Mode::plain`].
@@ -766,56 +588,4 @@ fn poison_shows(run: &Run, other: &Run) -> bool {
         let told = second.and_then(|second| written(&view, &second).ok());
         told.is_some_and(|told| told.poison_dependent > 0)
     })
-}
-
-fn failure_of(ending: &Ending) -> Option<Failure> {
-    match ending {
-        Ending::Completed => None,
-        Ending::Fault(fault) => Some(Failure::Fault { fault: fault.clone() }),
-        Ending::Exited(code) => Some(Failure::Exit { code: *code }),
-        Ending::Killed(signal) => Some(Failure::Killed { signal: *signal }),
-        Ending::TimedOut(limit, place) => {
-            Some(Failure::Timeout { seconds: limit.as_secs_f64(), place: place.clone() })
-        }
-    }
-}
-
-fn memory_failures(
-    name: &str,
-    view: &TensorView,
-    written: &crate::summary::Written,
-) -> Vec<Failure> {
-    let of = view.len() as u64;
-    let output = || name.to_owned();
-    let index = |first: &[u64]| {
-        first.first().map(|&linear| unravel(linear as usize, view.shape)).unwrap_or_default()
-    };
-    let mut failures = Vec::new();
-    if written.unwritten > 0 {
-        let first = index(&written.first_unwritten);
-        failures.push(Failure::Unwritten { output: output(), count: written.unwritten, of, first });
-    }
-    if written.poison_dependent > 0 {
-        let first = index(&written.first_poison_dependent);
-        let count = written.poison_dependent;
-        failures.push(Failure::PoisonDependent { output: output(), count, of, first });
-    }
-    failures
-}
-
-fn first_non_finite(view: &TensorView) -> Vec<usize> {
-    let first = (0..view.len()).find(|&index| !view.get_f64(index).is_finite());
-    first.map(|linear| unravel(linear, view.shape)).unwrap_or_default()
-}
-
-fn inputs_are_finite(fixture: &Fixture) -> Result<bool, FixtureError> {
-    for input in fixture.inputs.iter().filter(|input| input.dtype.is_float()) {
-        let packed = input.packed()?;
-        let view = TensorView { dtype: input.dtype, shape: &input.shape(), bytes: &packed };
-        let summary = summarize(&view, None);
-        if summary.nan + summary.inf > 0 {
-            return Ok(false);
-        }
-    }
-    Ok(true)
 }
