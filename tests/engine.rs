@@ -3,6 +3,8 @@
 
 #[path = "engine/block_form.rs"]
 mod block_form;
+#[path = "engine/once.rs"]
+mod once;
 #[path = "engine/parts.rs"]
 mod parts;
 #[path = "engine/project.rs"]

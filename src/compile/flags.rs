@@ -19,7 +19,7 @@ pub const FLAGS: [&str; 14] = [
 ];
 
 /// Makes the sources see CUDA's header without including it.
-pub const PRELUDE: [&str; 2] = ["-include", "cuda_runtime.h"];
+pub const PRELUDE: [&str; 2] = ["-include", "replay/prelude.h"];
 
 /// Makes `float`, `half` and `bf16` mean `double`: the float64 shadow.
 pub const SHADOW: &str = "-DREPLAY_SHADOW";

@@ -6,14 +6,11 @@ use std::process::Output;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use super::{CompilerError, FLAGS, LINK, Toolchain, shadow_flag, strings};
+use super::{CompilerError, FLAGS, LINK, PRELUDE, Toolchain, shadow_flag, strings};
 use crate::frontend::Precision;
 
 /// A linker that takes a third of the usual one's time, where it is installed.
 const FAST_LINKER: &str = "-fuse-ld=gold";
-
-/// The header that every unit begins with.
-const PRELUDE: &str = "cuda_runtime.h";
 
 /// What is made at most once in a process.
 #[derive(Default)]
@@ -112,12 +109,14 @@ impl Toolchain {
 
     /// It only saves time: whatever goes wrong, the headers are there.
     fn make_prelude(&self, precision: Precision) -> Option<PathBuf> {
+        let [_, header] = PRELUDE;
         let mut flags = strings(FLAGS);
         flags.extend(shadow_flag(precision));
-        let name = format!("headers-{}", self.key(&flags, &[], PRELUDE));
-        let source = self.headers.join(PRELUDE).display().to_string();
+        let name = format!("headers-{}", self.key(&flags, &[], header));
+        let source = self.headers.join(header).display().to_string();
         let made = self.cache.folder(&name, |folder| {
-            let object = format!("{PRELUDE}.gch");
+            let object = format!("{header}.gch");
+            std::fs::create_dir_all(folder.join(&object).parent().unwrap_or(folder))?;
             let mut last = strings(["-c", "-x", "c++-header", "-o"]);
             last.extend([object, source]);
             let output = self.run(folder, flags.iter().chain(&last));

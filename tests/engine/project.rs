@@ -53,7 +53,15 @@ pub fn cache() -> Cache {
 }
 
 pub fn replayer(compiler: &str, machine: Machine) -> Replayer {
-    let cache = cache();
+    replayer_with(cache(), compiler, machine)
+}
+
+/// A replayer with a cache of its own in `folder`.
+pub fn replayer_in(folder: &Path, compiler: &str, machine: Machine) -> Replayer {
+    replayer_with(Cache::open(&folder.join("cache")).unwrap(), compiler, machine)
+}
+
+fn replayer_with(cache: Cache, compiler: &str, machine: Machine) -> Replayer {
     let compiler = Compiler::find(Some(compiler).filter(|name| !name.is_empty())).unwrap();
     let limits = Limits { timeout: machine.timeout, memory_bytes: machine.memory_bytes };
     let settings = Settings {
@@ -112,6 +120,11 @@ impl Project {
         replayer.compile(subject, &self.sources, Precision::Native).unwrap_or_else(|error| {
             panic!("{error}: {:?} {:?}", std::error::Error::source(&error), error.hint())
         })
+    }
+
+    /// Compiles `case` with a replayer.
+    pub fn compiled(&self, case: &str, replayer: &Replayer, precision: Precision) {
+        replayer.compile(&self.subject(case), &self.sources, precision).unwrap();
     }
 
     /// The names of all cases.
