@@ -18,6 +18,8 @@ mod git;
 mod log;
 #[path = "bisect_cli/markdown.rs"]
 mod markdown;
+#[path = "bisect_cli/orders.rs"]
+mod orders;
 #[path = "bisect_cli/recorded.rs"]
 mod recorded;
 #[path = "bisect_cli/shapes.rs"]

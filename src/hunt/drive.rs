@@ -1,11 +1,12 @@
 //! What both kinds of search share: threads that test, sources by commit number, and marks in the
 //! cache that tell which commits were tested before.
 
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::{cell::RefCell, thread};
+use std::thread;
 
 use super::plan::Plan;
 use super::probe::{Base, Probe, Seen, Sources};
@@ -65,6 +66,9 @@ pub(super) struct Field<'a> {
     pub hunt: &'a Hunt<'a>,
     pub plan: Plan,
     pub probes: Arc<Vec<Probe>>,
+    /// Whether commits are replayed in other orders of blocks and threads: until the bad ends have
+    /// told whether that is what makes them bad, and then if it is.
+    pub orders: Cell<bool>,
     commits: RefCell<HashMap<u32, Commit>>,
     marked: RefCell<HashMap<(&'static str, u32), bool>>,
 }
@@ -75,6 +79,7 @@ impl<'a> Field<'a> {
             hunt,
             plan,
             probes: Arc::new(Vec::new()),
+            orders: Cell::new(true),
             commits: RefCell::default(),
             marked: RefCell::default(),
         };
@@ -82,7 +87,11 @@ impl<'a> Field<'a> {
             Trusted::GoodEnd => {
                 field.sources(field.plan.good[0])?.into_iter().map(Base::Sources).collect()
             }
-            Trusted::Snapshots(all) => all.iter().cloned().map(Base::Snapshot).collect(),
+            Trusted::Snapshots(all) => {
+                let good = field.sources(field.plan.good[0])?;
+                let pairs = all.iter().cloned().zip(good);
+                pairs.map(|(snapshot, good)| Base::Snapshot(snapshot, good)).collect()
+            }
         };
         let targets = hunt.targets.iter().zip(base);
         let probe = |(target, base): (&super::Target, Base)| {
@@ -128,8 +137,10 @@ impl<'a> Field<'a> {
     ) -> Result<impl FnOnce() -> Result<Seen, ReplayError> + Send + 'static, HuntError> {
         let sources = self.sources(commit)?;
         let (probes, replayer) = (self.probes.clone(), replayer.clone());
+        let orders = self.orders.get();
         Ok(move || {
-            let sights = probes.iter().zip(&sources).map(|(probe, s)| probe.test(&replayer, s));
+            let pairs = probes.iter().zip(&sources);
+            let sights = pairs.map(|(probe, sources)| probe.test(&replayer, sources, orders));
             Ok(Seen { sights: sights.collect::<Result<_, _>>()? })
         })
     }

@@ -257,9 +257,10 @@ fn accuse_root(field: &Field<'_>, culprit: u32, seen: Seen) -> Result<Culprit, H
 fn judged(field: &Field<'_>, commit: u32) -> Result<Seen, HuntError> {
     let sources = field.sources(commit)?;
     let sights = field.probes.iter().zip(&sources).map(|(probe, sources)| {
-        let sight = probe.test(&field.hunt.replayer, sources)?;
+        let orders = field.orders.get();
+        let sight = probe.test(&field.hunt.replayer, sources, orders)?;
         match sight.verdict {
-            Verdict::Diverged => probe.judge(&field.hunt.replayer, sources),
+            Verdict::Diverged => probe.judge(&field.hunt.replayer, sources, orders),
             _ => Ok(sight),
         }
     });

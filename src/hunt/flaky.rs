@@ -5,6 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use super::drive::{Crew, Field};
 use super::steady::Steady;
+use super::symptom::ask_for_orders;
 use super::{Event, HuntError, Listener};
 use crate::bisect::{Answer, Options, Rate, Search};
 
@@ -31,6 +32,7 @@ pub(super) fn run<'l>(
             break;
         }
     }
+    field.orders.set(ask_for_orders(&found.wanted));
     let mut crew = Crew::new();
     while found.search.outcome().is_none() {
         let free = field.hunt.jobs.get().saturating_sub(crew.running());

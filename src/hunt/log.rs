@@ -10,9 +10,9 @@ use super::probe::Sources;
 use super::symptom::same_bits;
 use super::{Hunt, HuntError, Target};
 use crate::bisect::{Graph, survey};
-use crate::history::{Commit, CommitId, History, SourceSpec};
+use crate::history::{Commit, CommitId, History, SourceSet, SourceSpec};
 use crate::judge::{Judgement, Verdict};
-use crate::replay::{Failure, Outcome, Status};
+use crate::replay::{Failure, Outcome, ReplayError, Replayer, Status, Subject};
 
 /// Where the outputs change in a range of commits.
 #[derive(Clone, Debug, Serialize)]
@@ -42,6 +42,8 @@ pub struct Change {
     pub skipped: Option<Commit>,
     /// What changed.
     pub judgement: Judgement,
+    /// Outputs that depend on the order of blocks and threads no longer.
+    pub settled: Vec<String>,
     /// What it takes back, if it does.
     pub repair: Option<Repair>,
 }
@@ -168,6 +170,40 @@ fn report(
 /// A divergence and the commit before it.
 type Step = (u32, u32);
 
+/// What a variant gave.
+#[derive(Clone)]
+struct Replayed {
+    outcome: Outcome,
+    /// The outputs that depend on the order of blocks and threads.
+    ordered: Vec<String>,
+}
+
+impl Replayed {
+    /// Replays `sources`, in other orders too.
+    fn of(
+        replayer: &Replayer,
+        subject: &Subject,
+        sources: &SourceSet,
+    ) -> Result<Replayed, ReplayError> {
+        let outcome = replayer.replay(subject, sources)?;
+        let orders = match outcome.status {
+            Status::Completed => replayer.orders(subject, sources, &outcome)?,
+            _ => Vec::new(),
+        };
+        let ordered = orders.into_iter().map(|found| found.output).collect();
+        Ok(Replayed { outcome, ordered })
+    }
+
+    fn has_output(&self, name: &str) -> bool {
+        self.outcome.outputs.iter().any(|output| output.name == name)
+    }
+
+    fn if_testable(self) -> Option<Replayed> {
+        let testable = !matches!(self.outcome.status, Status::Untestable { .. });
+        testable.then_some(self)
+    }
+}
+
 /// One fixture in a range.
 struct View<'a> {
     hunt: &'a Hunt<'a>,
@@ -175,7 +211,7 @@ struct View<'a> {
     range: &'a Range,
     sources: HashMap<u32, Sources>,
     /// By variant; none where it cannot be tested.
-    outcomes: HashMap<u32, Option<Outcome>>,
+    outcomes: HashMap<u32, Option<Replayed>>,
     /// For each commit, the divergences on the way to it.
     trail: HashMap<u32, Vec<Step>>,
     /// Commits that changed no output.
@@ -212,7 +248,7 @@ impl View<'_> {
         runs: &[u32],
         progress: &mut dyn FnMut(&Commit, usize, usize),
     ) -> Result<(), HuntError> {
-        let mut crew: Crew<Outcome> = Crew::new();
+        let mut crew: Crew<Replayed> = Crew::new();
         for (done, &commit) in runs.iter().enumerate() {
             progress(&self.commit(commit)?, done, runs.len());
             while crew.running() >= self.hunt.jobs.get() {
@@ -222,7 +258,7 @@ impl View<'_> {
                 Ok(sources) => {
                     let (replayer, subject) =
                         (self.hunt.replayer.clone(), self.target.subject.clone());
-                    crew.start(commit, move || replayer.replay(&subject, &sources));
+                    crew.start(commit, move || Replayed::of(&replayer, &subject, &sources));
                 }
                 Err(_) => {
                     self.outcomes.insert(self.variant(commit), None);
@@ -235,23 +271,21 @@ impl View<'_> {
         Ok(())
     }
 
-    fn collect(&mut self, crew: &mut Crew<Outcome>) -> Result<(), HuntError> {
-        if let Some((commit, outcome)) = crew.wait()? {
-            let testable = !matches!(outcome.status, Status::Untestable { .. });
-            self.outcomes.insert(self.variant(commit), testable.then_some(outcome));
+    fn collect(&mut self, crew: &mut Crew<Replayed>) -> Result<(), HuntError> {
+        if let Some((commit, replayed)) = crew.wait()? {
+            self.outcomes.insert(self.variant(commit), replayed.if_testable());
         }
         Ok(())
     }
 
     /// The outcome of `commit`, replayed if the survey did not.
-    fn outcome(&mut self, commit: u32) -> Result<Option<Outcome>, HuntError> {
+    fn outcome(&mut self, commit: u32) -> Result<Option<Replayed>, HuntError> {
         let variant = self.variant(commit);
         if !self.outcomes.contains_key(&variant) {
             let outcome = match self.sources(commit)? {
                 Ok(sources) => {
-                    let outcome = self.hunt.replayer.replay(&self.target.subject, &sources)?;
-                    let testable = !matches!(outcome.status, Status::Untestable { .. });
-                    testable.then_some(outcome)
+                    let (replayer, subject) = (&self.hunt.replayer, &self.target.subject);
+                    Replayed::of(replayer, subject, &sources)?.if_testable()
                 }
                 Err(_) => None,
             };
@@ -300,8 +334,11 @@ impl View<'_> {
             return Ok(None);
         }
         let judgement = self.judge(base, commit)?;
+        let mut settled = before.ordered.clone();
+        settled.retain(|name| after.has_output(name) && !after.ordered.contains(name));
         let repair = match judgement.verdict {
             Verdict::Diverged | Verdict::Failed => self.repair(commit, trail)?,
+            _ if !settled.is_empty() => self.repair(commit, trail)?,
             _ => None,
         };
         if repair.is_none() && judgement.verdict >= Verdict::Diverged {
@@ -313,6 +350,7 @@ impl View<'_> {
             base: self.commit(base)?,
             skipped: if base == parent { None } else { Some(self.commit(parent)?) },
             judgement,
+            settled,
             repair,
         }))
     }
@@ -331,6 +369,7 @@ impl View<'_> {
             base: self.commit(parent)?,
             skipped: None,
             judgement: self.judge(parent, commit)?,
+            settled: Vec::new(),
             repair: None,
         }))
     }
@@ -373,8 +412,12 @@ impl View<'_> {
     }
 }
 
-/// Whether two replays end alike and have the same bits.
-fn unchanged(before: &Outcome, after: &Outcome) -> bool {
+/// Whether two replays end alike, have the same bits, and depend on the order in the same outputs.
+fn unchanged(before: &Replayed, after: &Replayed) -> bool {
+    before.ordered == after.ordered && same_ending(&before.outcome, &after.outcome)
+}
+
+fn same_ending(before: &Outcome, after: &Outcome) -> bool {
     let kinds = |outcome: &Outcome| -> BTreeSet<&'static str> {
         match &outcome.status {
             Status::Failed(failures) => failures.iter().map(Failure::kind).collect(),

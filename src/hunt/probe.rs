@@ -9,7 +9,7 @@ use super::recorded;
 use super::symptom::{self, On, Symptom};
 use crate::bisect::Answer;
 use crate::history::SourceSet;
-use crate::judge::{Judgement, Verdict};
+use crate::judge::{Judgement, OutputJudgement, Verdict};
 use crate::replay::{Failure, Outcome, ReplayError, Replayer, Status, Subject};
 use crate::snapshot::{Comparison, Snapshot};
 use crate::summary::Checksum;
@@ -39,6 +39,12 @@ pub struct Sight {
     /// Whether a comparison stands behind the verdict, of this commit or of one with its bits.
     #[serde(skip)]
     pub compared: bool,
+    /// Whether it was replayed in other orders of blocks and threads, where that matters.
+    #[serde(skip)]
+    pub orders: bool,
+    /// Outputs that depend on the order of blocks and threads, as they do at the good side.
+    #[serde(skip)]
+    pub ordered_alike: Vec<String>,
     /// What is wrong.
     pub symptoms: BTreeSet<Symptom>,
     /// Why it could not be tested.
@@ -88,8 +94,9 @@ impl Seen {
 pub(super) enum Base {
     /// Sources that are replayed.
     Sources(Sources),
-    /// What was recorded of a replay.
-    Snapshot(Arc<Snapshot>),
+    /// What was recorded of a replay, and the sources of the first good end: a snapshot does not
+    /// tell which outputs depended on the order of blocks and threads.
+    Snapshot(Arc<Snapshot>, Sources),
 }
 
 /// Tests commits on one fixture.
@@ -117,8 +124,67 @@ impl Probe {
         Probe { subject, on, base, known: Mutex::default() }
     }
 
-    /// Tests `sources`; compares elements only where the bits leave the verdict open.
-    pub fn test(&self, replayer: &Replayer, sources: &Sources) -> Result<Sight, ReplayError> {
+    /// Tests `sources`; compares elements only where the bits leave the verdict open, and replays
+    /// in other orders of blocks and threads only if `orders` says so.
+    pub fn test(
+        &self,
+        replayer: &Replayer,
+        sources: &Sources,
+        orders: bool,
+    ) -> Result<Sight, ReplayError> {
+        let sight = self.values(replayer, sources)?;
+        match sources {
+            Ok(sources) if orders && self.on.minds_orders() => {
+                self.ordered(replayer, sources, sight)
+            }
+            _ => Ok(Sight { orders, ..sight }),
+        }
+    }
+
+    /// Adds the outputs that depend on the order of blocks and threads.
+    fn ordered(
+        &self,
+        replayer: &Replayer,
+        sources: &SourceSet,
+        sight: Sight,
+    ) -> Result<Sight, ReplayError> {
+        let completed = |outcome: &&Outcome| outcome.status == Status::Completed;
+        let mut sight = Sight { orders: true, ..sight };
+        let Some(outcome) = sight.outcome.as_ref().filter(completed) else { return Ok(sight) };
+        let (Base::Sources(good) | Base::Snapshot(_, good)) = &self.base;
+        // Whatever the good end depends on, it is no news there.
+        if good.as_ref().is_ok_and(|good| good.id == sources.id) {
+            return Ok(sight);
+        }
+        let found = match &sight.judgement {
+            Some(judged) => judged.outputs.iter().filter_map(|o| o.order.clone()).collect(),
+            None => replayer.orders(&self.subject, sources, outcome)?,
+        };
+        if found.is_empty() {
+            return Ok(sight);
+        }
+        let known = match good {
+            Ok(good) => {
+                let trusted = replayer.replay(&self.subject, good)?;
+                match trusted.status {
+                    Status::Completed => replayer.orders(&self.subject, good, &trusted)?,
+                    _ => Vec::new(),
+                }
+            }
+            Err(_) => Vec::new(),
+        };
+        let alike = found.iter().filter(|one| known.iter().any(|k| k.output == one.output));
+        sight.ordered_alike = alike.map(|one| one.output.clone()).collect();
+        let symptoms = symptom::of_orders(self.name(), &found, &known);
+        if !symptoms.is_empty() {
+            sight.verdict = sight.verdict.max(Verdict::Diverged);
+            sight.symptoms.extend(symptoms);
+        }
+        Ok(sight)
+    }
+
+    /// Tests `sources` in the order of the indices.
+    fn values(&self, replayer: &Replayer, sources: &Sources) -> Result<Sight, ReplayError> {
         let sources = match sources {
             Ok(sources) => sources,
             Err(reason) => return Ok(self.untestable(None, reason.clone())),
@@ -130,7 +196,7 @@ impl Probe {
                 Ok(self.untestable(Some(outcome.clone()), reason))
             }
             status => match (&self.base, status) {
-                (Base::Snapshot(snapshot), _) => {
+                (Base::Snapshot(snapshot, _), _) => {
                     self.compared(replayer, sources, outcome, snapshot)
                 }
                 (Base::Sources(base), Status::Completed) => {
@@ -171,8 +237,13 @@ impl Probe {
     }
 
     /// Tests `sources` and compares elements in any case.
-    pub fn judge(&self, replayer: &Replayer, sources: &Sources) -> Result<Sight, ReplayError> {
-        let mut sight = self.test(replayer, sources)?;
+    pub fn judge(
+        &self,
+        replayer: &Replayer,
+        sources: &Sources,
+        orders: bool,
+    ) -> Result<Sight, ReplayError> {
+        let mut sight = self.test(replayer, sources, orders)?;
         if let (None, Ok(sources), Base::Sources(Ok(base))) =
             (&sight.judgement, sources, &self.base)
             && sight.untestable.is_none()
@@ -235,6 +306,9 @@ impl Probe {
         let verdict = judgement.verdict;
         let steady = judgement.outputs.iter().all(|output| output.nondeterminism.is_none());
         if steady && symptom::same_bits(&judgement.got, &outcome) {
+            // Another commit with these bits may depend on the order where this one does not.
+            let by_value = judgement.outputs.iter().map(OutputJudgement::verdict_by_value).max();
+            let verdict = by_value.unwrap_or(verdict);
             *slot = Some(Known { symptoms: symptoms.clone(), verdict });
         }
         let sight = self.sight(outcome, symptoms, verdict);
@@ -259,7 +333,8 @@ impl Probe {
         if before.status != Status::Completed || symptom::same_bits(before, &again) {
             return Ok(true);
         }
-        Ok(self.test(repeater, &Ok(sources.clone()))?.symptoms == sight.symptoms)
+        let again = self.test(repeater, &Ok(sources.clone()), sight.orders)?;
+        Ok(again.symptoms == sight.symptoms)
     }
 
     pub fn subject(&self) -> &Arc<Subject> {
@@ -278,6 +353,8 @@ impl Probe {
             judgement: None,
             recorded: None,
             compared: false,
+            orders: false,
+            ordered_alike: Vec::new(),
             symptoms,
             untestable: None,
             verdict,
@@ -291,6 +368,8 @@ impl Probe {
             judgement: None,
             recorded: None,
             compared: false,
+            orders: false,
+            ordered_alike: Vec::new(),
             symptoms: BTreeSet::new(),
             untestable: Some(reason),
             verdict: Verdict::Untestable,

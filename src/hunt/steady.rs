@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::drive::{Crew, Field};
 use super::probe::Seen;
-use super::symptom::Symptom;
+use super::symptom::{Symptom, ask_for_orders};
 use super::{Event, HuntError, Listener};
 use crate::bisect::{Answer, Conclusion, Options, Phase, Refusal, Search};
 use crate::replay::ReplayError;
@@ -183,6 +183,7 @@ impl Run<'_, '_> {
             return;
         };
         self.steady.wanted = bad.iter().flat_map(|(_, seen)| seen.symptoms()).collect();
+        self.field.orders.set(ask_for_orders(&self.steady.wanted));
         self.ends_known = true;
     }
 

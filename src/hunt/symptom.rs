@@ -6,7 +6,7 @@ use std::fmt;
 use serde::Serialize;
 
 use crate::bisect::Answer;
-use crate::judge::{Judgement, Verdict};
+use crate::judge::{Judgement, OrderDependence, OutputJudgement, Verdict};
 use crate::replay::{Outcome, Status};
 use crate::verdict::oracle::Finding;
 
@@ -42,6 +42,13 @@ pub enum Symptom {
         /// The output.
         output: String,
     },
+    /// An output depends on the order of blocks and threads, and does not at the good side.
+    Ordered {
+        /// The fixture.
+        fixture: String,
+        /// The output.
+        output: String,
+    },
     /// The replay failed.
     Failed {
         /// The fixture.
@@ -56,9 +63,37 @@ impl fmt::Display for Symptom {
         match self {
             Symptom::Diverged { output, .. } => write!(f, "{output} diverged"),
             Symptom::Bits { output, .. } => write!(f, "{output} has other bits"),
+            Symptom::Ordered { output, .. } => {
+                write!(f, "{output} depends on the order of blocks and threads")
+            }
             Symptom::Failed { kind, .. } => write!(f, "failed: {kind}"),
         }
     }
+}
+
+/// Whether `wanted` has a dependence on the order of blocks and threads in it, for which a commit
+/// has to be replayed in other orders whatever its bits are.
+pub(super) fn ask_for_orders(wanted: &BTreeSet<Symptom>) -> bool {
+    wanted.iter().any(|symptom| matches!(symptom, Symptom::Ordered { .. }))
+}
+
+impl On {
+    /// Whether a commit is bad that gives other values in another order of blocks and threads.
+    pub(super) fn minds_orders(self) -> bool {
+        matches!(self, On::Wrong | On::Changed)
+    }
+}
+
+/// The outputs of `found` that are none of `known`, which depend on the order at the good side too.
+pub(super) fn of_orders(
+    fixture: &str,
+    found: &[OrderDependence],
+    known: &[OrderDependence],
+) -> BTreeSet<Symptom> {
+    let new = |one: &&OrderDependence| known.iter().all(|other| other.output != one.output);
+    let symptom =
+        |output: &str| Symptom::Ordered { fixture: fixture.to_owned(), output: output.to_owned() };
+    found.iter().filter(new).map(|one| symptom(&one.output)).collect()
 }
 
 /// The failures of `outcome`; none if it completed.
@@ -80,7 +115,8 @@ pub(super) fn of_bits(fixture: &str, base: &Outcome, got: &Outcome) -> BTreeSet<
     other.map(|output| symptom(&output.name)).collect()
 }
 
-/// The outputs that `judgement` finds beyond noise and, for [`On::Wrong`], no better than before.
+/// The outputs that `judgement` finds beyond noise in the order of the indices and, for
+/// [`On::Wrong`], no better than before.
 pub(super) fn of_judgement(fixture: &str, on: On, judgement: &Judgement) -> BTreeSet<Symptom> {
     let counts = |finding: Option<Finding>| match finding {
         Some(Finding::MoreAccurate | Finding::AsAccurate) => on != On::Wrong,
@@ -92,7 +128,8 @@ pub(super) fn of_judgement(fixture: &str, on: On, judgement: &Judgement) -> BTre
     if judgement.verdict == Verdict::Diverged && judgement.outputs.is_empty() {
         return judgement.got.outputs.iter().map(|output| symptom(&output.name)).collect();
     }
-    let diverged = judgement.outputs.iter().filter(|o| o.verdict == Verdict::Diverged);
+    let by_value = |o: &&OutputJudgement| o.verdict == Verdict::Diverged && !o.by_order_alone();
+    let diverged = judgement.outputs.iter().filter(by_value);
     diverged.filter(|o| counts(o.finding)).map(|output| symptom(&output.name)).collect()
 }
 
@@ -104,12 +141,16 @@ pub(super) fn same_bits(one: &Outcome, other: &Outcome) -> bool {
         && of_bits("", one, other).is_empty()
 }
 
-/// What `found` means to a search for `wanted`.
+/// What `found` means to a search for `wanted`. Where that is no dependence on the order of blocks
+/// and threads, not every commit is tested for one, so that those that were must not count it.
 pub(super) fn answer(
     found: &BTreeSet<Symptom>,
     untestable: bool,
     wanted: &BTreeSet<Symptom>,
 ) -> Answer {
+    let asked =
+        |symptom: &&Symptom| !matches!(symptom, Symptom::Ordered { .. }) || ask_for_orders(wanted);
+    let found: Vec<&Symptom> = found.iter().filter(asked).collect();
     if found.iter().any(|symptom| wanted.contains(symptom)) {
         Answer::Bad
     } else if untestable {
@@ -136,6 +177,16 @@ mod tests {
         assert_eq!(answer(&BTreeSet::new(), false, &wanted), Answer::Good);
         let both = BTreeSet::from([failed("fault"), failed("launch error")]);
         assert_eq!(answer(&both, false, &wanted), Answer::Bad);
+    }
+
+    #[test]
+    fn an_order_that_is_not_searched_for_is_passed_over() {
+        let of = |output: &str| Symptom::Ordered { fixture: "step0".into(), output: output.into() };
+        let found = BTreeSet::from([of("loss")]);
+        let value = BTreeSet::from([failed("fault")]);
+        assert_eq!(answer(&found, false, &value), Answer::Good);
+        assert_eq!(answer(&found, false, &BTreeSet::from([of("grad")])), Answer::Other);
+        assert_eq!(answer(&found, false, &found), Answer::Bad);
     }
 
     #[test]

@@ -109,6 +109,26 @@ pub struct OutputJudgement {
     pub order: Option<OrderDependence>,
 }
 
+impl OutputJudgement {
+    /// Whether nothing is wrong with it but that it depends on the order of blocks and threads.
+    pub fn by_order_alone(&self) -> bool {
+        // What is only imprecise has a finding.
+        self.order.is_some()
+            && self.finding.is_none()
+            && self.comparison.verdict != Agreement::Diverged
+    }
+
+    /// The verdict in the order of the indices.
+    pub fn verdict_by_value(&self) -> Verdict {
+        match self.comparison.verdict {
+            _ if !self.by_order_alone() => self.verdict,
+            Agreement::Identical => Verdict::Identical,
+            Agreement::Equivalent => Verdict::Equivalent,
+            Agreement::Diverged => Verdict::Diverged,
+        }
+    }
+}
+
 /// Two identical replays of one revision that differ.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Nondeterminism {

@@ -4,7 +4,9 @@ use std::fmt::Write;
 
 use serde_json::{Value, json};
 
-use super::judgement::{launch_line, output_lines, verdict_line, verdict_name, verdict_style};
+use super::judgement::{
+    ORDER, launch_line, output_lines, verdict_line, verdict_name, verdict_style,
+};
 use super::log;
 use super::numbers::count;
 use super::style::{BOLD, COMMIT, DIM, GREEN, RED, YELLOW};
@@ -32,7 +34,10 @@ pub fn sight_line(seen: &Seen) -> String {
     let one = |sight: &Sight| {
         let name = if several { format!("{}: ", sight.fixture) } else { String::new() };
         let what = sight_words(sight);
-        format!("{name}{what}")
+        match sight.ordered_alike.first() {
+            Some(output) => format!("{name}{what}; {output} {ORDER}, as at the good end"),
+            None => format!("{name}{what}"),
+        }
     };
     seen.sights.iter().map(one).collect::<Vec<_>>().join("; ")
 }
@@ -345,6 +350,9 @@ fn disagreement(
         _ if !good_is_bad.is_empty() && bad_is_good.is_empty() => {
             "name a good commit that does not show what the bad one shows"
         }
+        _ if bad_is_good.iter().filter_map(|&end| report.seen(end)).any(depends_alike) => {
+            "the good end has the same race or lacks the same barrier: name a good end that does not"
+        }
         Some(Verdict::Diverged) => {
             "it differs, but is no worse than the good end: swap --good and --bad if they are the \
              wrong way round, or search with --on changed"
@@ -355,6 +363,10 @@ fn disagreement(
         _ => "on this fixture nothing is wrong there: capture inputs on which the defect shows",
     };
     (what, advice.to_owned())
+}
+
+fn depends_alike(seen: &Seen) -> bool {
+    seen.sights.iter().any(|sight| !sight.ordered_alike.is_empty())
 }
 
 fn end_line(report: &Report, end: u32, claim: &str) -> String {

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use serde_json::{Value, json};
 
-use super::judgement::{launch_line, output_lines, verdict_line, verdict_name};
+use super::judgement::{ORDER, launch_line, order_lines, output_lines, verdict_line, verdict_name};
 use super::numbers::count;
 use super::style::{COMMIT, DIM, GREEN};
 use super::{Revision, SCHEMA};
@@ -67,11 +67,18 @@ fn change_lines(change: &Change) -> Vec<String> {
     }];
     if change.repair.is_none() {
         for output in judgement.outputs.iter().filter(|o| o.verdict != Verdict::Identical) {
+            if let (Some(found), true) = (&output.order, output.by_order_alone()) {
+                let [_, place] = order_lines(found);
+                lines.push(format!("{}: {place}", output.name));
+                continue;
+            }
             // The verdict is in the first line; the picture belongs to a closer look.
             let words = output_lines(output).into_iter().skip(1).filter(|l| !l.contains('|'));
             lines.extend(words.take(1).map(|line| format!("{}: {line}", output.name)));
         }
     }
+    let settled = change.settled.iter();
+    lines.extend(settled.map(|name| format!("{name} no longer {ORDER}")));
     // What could not be run launched nothing; that is not a change of the code's.
     if judgement.verdict != Verdict::Untestable {
         lines.extend(judgement.launches.iter().map(launch_line));
@@ -104,6 +111,7 @@ pub fn log_json(report: &LogReport) -> Value {
             "reason": reason,
             "outputs": judgement.outputs,
             "launches_changed": judgement.launches,
+            "no_longer_order_dependent": change.settled,
             "status": judgement.got.status,
             "repairs": change.repair.as_ref().map(|repair| json!({
                 "commit": Revision::from(repair.of.clone()),
