@@ -9,7 +9,7 @@ use super::plan::Plan;
 use super::probe::Seen;
 use super::steady::{self, Pass, Steady};
 use super::symptom::Symptom;
-use super::{Event, Hunt, HuntError, Listener, flaky};
+use super::{Event, Hunt, HuntError, Listener, Trusted, flaky};
 use crate::bisect::{Answer, Conclusion, Refusal, Warning};
 use crate::history::{Commit, SourceSpec};
 use crate::judge::{LaunchChange, Verdict, launch_changes};
@@ -32,6 +32,9 @@ pub struct Report {
     pub culprit: Option<Culprit>,
     /// Where the outputs change, if they change more than once.
     pub log: Option<LogReport>,
+    /// Whether commits were compared with recorded snapshots: the good ends are then no claim of
+    /// the user's.
+    pub recorded: bool,
     /// Whether tests were repeated because their verdicts differed.
     pub flaky: bool,
     commits: HashMap<u32, Commit>,
@@ -167,7 +170,19 @@ fn conclude(
         }
     }
     let wanted = steady.wanted;
-    Ok(Report { conclusion, warnings, tested, wanted, culprit, log, flaky, commits, seen })
+    let recorded = matches!(field.hunt.trusted, Trusted::Snapshots(_));
+    Ok(Report {
+        conclusion,
+        warnings,
+        tested,
+        wanted,
+        culprit,
+        log,
+        recorded,
+        flaky,
+        commits,
+        seen,
+    })
 }
 
 /// The commits that a conclusion names.

@@ -9,10 +9,11 @@ use super::judgement::{
 };
 use super::log;
 use super::numbers::count;
+use super::refusal::{Claim, refusal_words, refused};
 use super::style::{BOLD, COMMIT, DIM, GREEN, RED, YELLOW};
 use super::text::failure;
 use super::{Blame, Revision, SCHEMA};
-use crate::bisect::{Answer, Conclusion, Refusal, Warning};
+use crate::bisect::{Answer, Conclusion, Warning};
 use crate::history::Commit;
 use crate::hunt::{Culprit, Event, Report, Seen, Sight};
 use crate::judge::{Judgement, Verdict};
@@ -84,9 +85,14 @@ pub fn tested_line(commit: &Commit, answer: Answer, seen: &Seen) -> String {
     format!("{COMMIT}{}{COMMIT:#} {style}{name}{style:#}: {line}", commit.short)
 }
 
-/// The answer in short.
+/// The answer in short, where the ends are the two sides of a comparison.
 pub fn blame(report: &Report) -> Blame {
     let commit = report.culprit.as_ref().and_then(|culprit| report.commit(culprit.commit));
+    if let Conclusion::Refused(refusal) = &report.conclusion {
+        let (what, _) = refusal_words(report, refusal, Claim::Compared);
+        let text = format!("no commit can be named: {}", what.join("; "));
+        return Blame { commit: None, text: anstream::adapter::strip_str(&text).to_string() };
+    }
     let whole = anstream::adapter::strip_str(&bisect(report)).to_string();
     let text = whole.lines().next().unwrap_or_default().trim_end_matches(':').to_owned();
     Blame { commit: commit.cloned().map(Revision::from), text }
@@ -242,7 +248,7 @@ fn coloured(diff: &str) -> String {
     out
 }
 
-fn shown(report: &Report, commit: u32) -> String {
+pub(super) fn shown(report: &Report, commit: u32) -> String {
     match report.commit(commit) {
         Some(commit) => format!("{COMMIT}{}{COMMIT:#}", commit.short),
         None => format!("commit #{commit}"),
@@ -286,92 +292,6 @@ fn not_monotone(out: &mut String, report: &Report, commit: u32, bad_parents: &[u
         out.push('\n');
         out.push_str(&log::log(found));
     }
-}
-
-/// Why the ends do not allow a search, with what was seen there, and what to do.
-fn refused(report: &Report, refusal: &Refusal) -> String {
-    let (what, advice) = match refusal {
-        Refusal::SameVariant { good, bad } => (
-            vec![format!(
-                "good {} and bad {} have the same sources",
-                shown(report, *good),
-                shown(report, *bad)
-            )],
-            "what differs lies outside of the harness's `sources` and `include`: name it there, \
-             or look at the inputs"
-                .to_owned(),
-        ),
-        Refusal::Reversed { good, bad } => (
-            vec![format!(
-                "bad {} is an ancestor of good {}",
-                shown(report, *bad),
-                shown(report, *good)
-            )],
-            "swap --good and --bad, or see with `replay log` where the defect was fixed".to_owned(),
-        ),
-        Refusal::EndsDisagree { good_is_bad, bad_is_good } => {
-            disagreement(report, good_is_bad, bad_is_good)
-        }
-        Refusal::UntestableEnds { ends } => (
-            ends.iter().map(|&end| end_line(report, end, "is neither good nor bad")).collect(),
-            "name other ends; `replay FIXTURE --rev REV` shows one commit in detail".to_owned(),
-        ),
-        Refusal::BadMergeBase { base } => (
-            vec![end_line(report, *base, "is the common ancestor of the ends, and bad")],
-            "the defect was fixed on the way to the good end: name a good commit before it, or \
-             swap the ends to find the fix"
-                .to_owned(),
-        ),
-        Refusal::Indistinguishable { good, bad } => (
-            vec![format!(
-                "the ends cannot be told apart: {} of {} tests of the good end and {} of {} tests \
-                 of the bad end were bad",
-                good.0, good.1, bad.0, bad.1
-            )],
-            "find inputs on which the defect shows more often".to_owned(),
-        ),
-    };
-    let mut out = format!("{RED}refused{RED:#}: {}\n", what.join("\n         "));
-    let _ = writeln!(out, "{DIM}hint:{DIM:#} {advice}");
-    out
-}
-
-fn disagreement(
-    report: &Report,
-    good_is_bad: &[u32],
-    bad_is_good: &[u32],
-) -> (Vec<String>, String) {
-    let good = good_is_bad.iter().map(|&end| end_line(report, end, "was said to be good"));
-    let bad = bad_is_good.iter().map(|&end| end_line(report, end, "was said to be bad"));
-    let what = good.chain(bad).collect();
-    let verdicts: Vec<Verdict> =
-        bad_is_good.iter().filter_map(|&end| report.seen(end)).map(Seen::verdict).collect();
-    let advice = match verdicts.iter().max() {
-        _ if !good_is_bad.is_empty() && bad_is_good.is_empty() => {
-            "name a good commit that does not show what the bad one shows"
-        }
-        _ if bad_is_good.iter().filter_map(|&end| report.seen(end)).any(depends_alike) => {
-            "the good end has the same race or lacks the same barrier: name a good end that does not"
-        }
-        Some(Verdict::Diverged) => {
-            "it differs, but is no worse than the good end: swap --good and --bad if they are the \
-             wrong way round, or search with --on changed"
-        }
-        Some(Verdict::Equivalent) => {
-            "they differ within noise only: --on bits finds where the bits change"
-        }
-        _ => "on this fixture nothing is wrong there: capture inputs on which the defect shows",
-    };
-    (what, advice.to_owned())
-}
-
-fn depends_alike(seen: &Seen) -> bool {
-    seen.sights.iter().any(|sight| !sight.ordered_alike.is_empty())
-}
-
-fn end_line(report: &Report, end: u32, claim: &str) -> String {
-    let seen = report.seen(end).map_or("was not tested".to_owned(), sight_line);
-    format!("{} {claim}: {seen}", shown(report, end))
 }
 
 fn warning_words(report: &Report, warning: &Warning) -> String {

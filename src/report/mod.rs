@@ -9,6 +9,7 @@ mod junit;
 mod log;
 mod markdown;
 mod numbers;
+mod refusal;
 mod snapshot;
 mod standing;
 mod style;

@@ -98,8 +98,8 @@ fn a_snapshot_that_its_own_commit_does_not_match_is_refused() {
     insta::assert_snapshot!(masked(&env.replay(&words), &ids), @"
     exit code 1
     --- stdout
-    refused: [C6] was said to be good: diverged: y moved by rel. 17 (noise 1.8e-7)
-    hint: name a good commit that does not show what the bad one shows
+    refused: [C6] does not agree with the snapshot: diverged: y moved by rel. 17 (noise 1.8e-7)
+    hint: accept the snapshot anew if it is out of date, or go back to a commit that agrees with it: `--good snapshot REV`
     good is snapshots/tiny.cpu.snap; searched back to [C6], which last touched snapshots/tiny.cpu.snap
     --- stderr
     1 of 1 commits change a kernel, 1 tested at a time

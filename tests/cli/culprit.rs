@@ -76,6 +76,30 @@ fn a_change_that_is_not_committed_has_no_commit() {
 }
 
 #[test]
+fn an_older_revision_than_the_trusted_one_has_no_culprit() {
+    let env = history();
+    let short = |rev: &str| env.repo.git(&["rev-parse", "--short=7", rev]).trim().to_owned();
+    let run = env.replay(&["fixtures/tiny", "--rev", "base", "--against", "HEAD", "--culprit"]);
+    let told = run.stdout.split_once("culprit\n").expect("a word on it").1;
+    let told = told.replace(&short("base"), "[BASE]").replace(&short("HEAD"), "[HEAD]");
+    insta::assert_snapshot!(told.lines().next().unwrap(), @"  no commit can be named: [BASE] is an ancestor of [HEAD], which is trusted");
+}
+
+#[test]
+fn the_commit_that_lost_a_barrier_is_named_although_the_bits_are_the_same() {
+    let shares = "__global__ void twice(const float* x, float* y, int n)\n{\n\
+                  __shared__ float one;\nif (threadIdx.x == 0) one = x[0];\n__syncthreads();\n\
+                  if (threadIdx.x < n) y[threadIdx.x] = x[threadIdx.x] + one;\n}\n";
+    let env = TestEnv::new().with_kernel(shares, "twice<<<1, n>>>(x, y, n);");
+    env.repo.git(&["tag", "base"]);
+    let lost = shares.replace("__syncthreads();\n", "");
+    let id = env.repo.commit_file("k.cu", &lost, "Lose the barrier");
+    let run = env.replay(&["fixtures/tiny", "--against", "base", "--culprit"]);
+    let line = format!("culprit\n  {} is the first bad commit: Lose the barrier\n", &id[..7]);
+    assert!(run.stdout.contains(&line), "{}", run.text());
+}
+
+#[test]
 fn a_culprit_needs_somebody_to_trust() {
     let run = history().replay(&["fixtures/tiny", "--culprit"]);
     assert_eq!(run.code, Some(128));

@@ -1,0 +1,142 @@
+//! Why a search was refused, in words, and what to do about it.
+
+use std::fmt::Write;
+
+use super::bisect::{shown, sight_line};
+use super::style::{DIM, RED};
+use crate::bisect::Refusal;
+use crate::hunt::{Report, Seen};
+use crate::judge::Verdict;
+
+/// Who says that the ends are what they are taken for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Claim {
+    /// The user, who named them.
+    Named,
+    /// A snapshot, which the good end goes back to.
+    Recorded,
+    /// A comparison, of which they are the two sides.
+    Compared,
+}
+
+impl Claim {
+    /// What a good end is that shows what bad ones show, and a bad end that does not.
+    fn words(self) -> [&'static str; 2] {
+        match self {
+            Claim::Named => ["was said to be good", "was said to be bad"],
+            Claim::Recorded => ["does not agree with the snapshot", "was said to be bad"],
+            Claim::Compared => ["is trusted and shows the same", "shows nothing to search for"],
+        }
+    }
+}
+
+/// Why the ends do not allow a search, with what was seen there, and what to do.
+pub(super) fn refused(report: &Report, refusal: &Refusal) -> String {
+    let claim = if report.recorded { Claim::Recorded } else { Claim::Named };
+    let (what, advice) = refusal_words(report, refusal, claim);
+    let mut out = format!("{RED}refused{RED:#}: {}\n", what.join("\n         "));
+    let _ = writeln!(out, "{DIM}hint:{DIM:#} {advice}");
+    out
+}
+
+/// What is wrong with the ends, and what to do about it.
+pub(super) fn refusal_words(
+    report: &Report,
+    refusal: &Refusal,
+    claim: Claim,
+) -> (Vec<String>, String) {
+    match refusal {
+        Refusal::SameVariant { good, bad } => (
+            vec![format!(
+                "good {} and bad {} have the same sources",
+                shown(report, *good),
+                shown(report, *bad)
+            )],
+            "what differs lies outside of the harness's `sources` and `include`: name it there, \
+             or look at the inputs"
+                .to_owned(),
+        ),
+        Refusal::Reversed { good, bad } if claim == Claim::Compared => (
+            vec![format!(
+                "{} is an ancestor of {}, which is trusted",
+                shown(report, *bad),
+                shown(report, *good)
+            )],
+            "trust the older of the two".to_owned(),
+        ),
+        Refusal::Reversed { good, bad } => (
+            vec![format!(
+                "bad {} is an ancestor of good {}",
+                shown(report, *bad),
+                shown(report, *good)
+            )],
+            "swap --good and --bad, or see with `replay log` where the defect was fixed".to_owned(),
+        ),
+        Refusal::EndsDisagree { good_is_bad, bad_is_good } => {
+            disagreement(report, claim, good_is_bad, bad_is_good)
+        }
+        Refusal::UntestableEnds { ends } => (
+            ends.iter().map(|&end| end_line(report, end, "is neither good nor bad")).collect(),
+            "name other ends; `replay FIXTURE --rev REV` shows one commit in detail".to_owned(),
+        ),
+        Refusal::BadMergeBase { base } => (
+            vec![end_line(report, *base, "is the common ancestor of the ends, and bad")],
+            "the defect was fixed on the way to the good end: name a good commit before it, or \
+             swap the ends to find the fix"
+                .to_owned(),
+        ),
+        Refusal::Indistinguishable { good, bad } => (
+            vec![format!(
+                "the ends cannot be told apart: {} of {} tests of the good end and {} of {} tests \
+                 of the bad end were bad",
+                good.0, good.1, bad.0, bad.1
+            )],
+            "find inputs on which the defect shows more often".to_owned(),
+        ),
+    }
+}
+
+/// Ends that are not what they are taken for.
+fn disagreement(
+    report: &Report,
+    claim: Claim,
+    good_is_bad: &[u32],
+    bad_is_good: &[u32],
+) -> (Vec<String>, String) {
+    let [said_good, said_bad] = claim.words();
+    let good = good_is_bad.iter().map(|&end| end_line(report, end, said_good));
+    let bad = bad_is_good.iter().map(|&end| end_line(report, end, said_bad));
+    let what = good.chain(bad).collect();
+    let verdicts: Vec<Verdict> =
+        bad_is_good.iter().filter_map(|&end| report.seen(end)).map(Seen::verdict).collect();
+    let advice = match verdicts.iter().max() {
+        _ if !good_is_bad.is_empty() && claim == Claim::Recorded => {
+            "accept the snapshot anew if it is out of date, or go back to a commit that agrees with \
+             it: `--good snapshot REV`"
+        }
+        _ if !good_is_bad.is_empty() && bad_is_good.is_empty() => {
+            "name a good commit that does not show what the bad one shows"
+        }
+        _ if bad_is_good.iter().filter_map(|&end| report.seen(end)).any(depends_alike) => {
+            "the good end has the same race or lacks the same barrier: name a good end that does not"
+        }
+        Some(Verdict::Diverged) => {
+            "it differs, but is no worse than the good end: swap --good and --bad if they are the \
+             wrong way round, or search with --on changed"
+        }
+        Some(Verdict::Equivalent) => {
+            "they differ within noise only: --on bits finds where the bits change"
+        }
+        _ => "on this fixture nothing is wrong there: capture inputs on which the defect shows",
+    };
+    (what, advice.to_owned())
+}
+
+fn depends_alike(seen: &Seen) -> bool {
+    seen.sights.iter().any(|sight| !sight.ordered_alike.is_empty())
+}
+
+fn end_line(report: &Report, end: u32, claim: &str) -> String {
+    let seen = report.seen(end).map_or("was not tested".to_owned(), sight_line);
+    format!("{} {claim}: {seen}", shown(report, end))
+}
