@@ -18,6 +18,7 @@ mod cli {
     mod interruptions;
     mod json;
     mod machine;
+    mod odd;
     mod orders;
     mod revisions;
 }

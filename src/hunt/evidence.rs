@@ -8,7 +8,7 @@ use super::log::{LogReport, survey_between};
 use super::plan::Plan;
 use super::probe::Seen;
 use super::steady::{self, Pass, Steady};
-use super::symptom::Symptom;
+use super::symptom::{On, Symptom};
 use super::{Event, Hunt, HuntError, Listener, Trusted, flaky};
 use crate::bisect::{Answer, Conclusion, Refusal, Warning};
 use crate::history::{Commit, SourceSpec};
@@ -26,6 +26,8 @@ pub struct Report {
     pub warnings: Vec<Warning>,
     /// The commits that were tested, in the order of their answers.
     pub tested: Vec<Tested>,
+    /// What makes a commit bad.
+    pub on: On,
     /// What was searched for.
     pub wanted: BTreeSet<Symptom>,
     /// What speaks against the culprit, if there is one.
@@ -171,7 +173,9 @@ fn conclude(
     }
     let wanted = steady.wanted;
     let recorded = matches!(field.hunt.trusted, Trusted::Snapshots(_));
+    let on = field.hunt.on;
     Ok(Report {
+        on,
         conclusion,
         warnings,
         tested,

@@ -168,6 +168,9 @@ impl Replayer {
         else {
             return Ok(check.cannot("the input is absent"));
         };
+        if gradient.is_empty() {
+            return Ok(check.cannot("it has no elements"));
+        }
         let weights = upstream(&subject.fixture, output)?;
         let norm = gradient.iter().map(|g| g * g).sum::<f64>().sqrt();
         let steps = (0..check.directions).flat_map(|number| {

@@ -15,7 +15,7 @@ use super::text::failure;
 use super::{Blame, Revision, SCHEMA};
 use crate::bisect::{Answer, Conclusion, Warning};
 use crate::history::Commit;
-use crate::hunt::{Culprit, Event, Report, Seen, Sight};
+use crate::hunt::{Culprit, Event, Report, Seen, Sight, Tested};
 use crate::judge::{Judgement, Verdict};
 use crate::replay::Status;
 
@@ -256,10 +256,18 @@ pub(super) fn shown(report: &Report, commit: u32) -> String {
 }
 
 fn hidden(out: &mut String, report: &Report, candidates: &[u32]) {
+    let other = |&&commit: &&u32| {
+        let tested = |tested: &&Tested| tested.commit == commit && tested.answer == Answer::Other;
+        report.tested.iter().any(|one| tested(&one))
+    };
+    let other = candidates.iter().find(other);
+    let why = match other {
+        Some(_) => "commits that are neither good nor bad hide",
+        None => "untestable commits hide",
+    };
     let _ = writeln!(
         out,
-        "untestable commits hide the first bad commit; it is {BOLD}one of these \
-         {}{BOLD:#}:",
+        "{why} the first bad commit; it is {BOLD}one of these {}{BOLD:#}:",
         candidates.len()
     );
     for &candidate in candidates {
@@ -268,6 +276,16 @@ fn hidden(out: &mut String, report: &Report, candidates: &[u32]) {
         let seen = report.seen(candidate).map(sight_line);
         let words = seen.unwrap_or_else(|| "was not tested".to_owned());
         let _ = writeln!(out, "    {DIM}{words}{DIM:#}");
+    }
+    if let Some(&other) = other {
+        let wanted: Vec<String> = report.wanted.iter().map(ToString::to_string).collect();
+        let _ = writeln!(
+            out,
+            "{DIM}hint:{DIM:#} the search was for what the bad end shows ({}); for the other, name {} \
+             as bad",
+            wanted.join(", "),
+            shown(report, other)
+        );
     }
 }
 

@@ -104,28 +104,16 @@ pub fn output_lines(output: &OutputJudgement) -> Vec<String> {
     let mut lines =
         vec![format!("{style}{}{style:#}{}", verdict_name(output.verdict), meaning(output))];
     if output.verdict == Verdict::Identical {
+        if output.comparison.count == 0 {
+            lines[0].push_str(": it has no elements");
+        }
         lines.extend(output.order.iter().flat_map(order_lines));
         lines.extend(nondeterminism(output));
         return lines;
     }
     let comparison = &output.comparison;
-    lines.push(format!(
-        "{} of bits differ, rel. {}, {} beyond noise",
-        percent(comparison.differing, comparison.count),
-        short(comparison.relative_l2, 2),
-        count(comparison.beyond, "element"),
-    ));
-    if let Some(worst) = &comparison.worst {
-        let shape: Vec<usize> = output.dims.iter().map(|dim| dim.size).collect();
-        lines.push(format!(
-            "worst at {:?}: {} -> {}, {} x noise, {} ulp",
-            unravel(worst.index as usize, &shape),
-            short(worst.base, 9),
-            short(worst.got, 9),
-            short(worst.ratio, 2),
-            short(worst.ulps, 3),
-        ));
-    }
+    lines.push(difference(output));
+    lines.extend(worst(output));
     if let (Some(base), Some(got)) = (&output.base_accuracy, &output.got_accuracy) {
         lines.push(format!(
             "error against the oracle: {} -> {}",
@@ -156,6 +144,35 @@ pub fn output_lines(output: &OutputJudgement) -> Vec<String> {
     lines.extend(output.order.iter().flat_map(order_lines));
     lines.extend(nondeterminism(output));
     lines
+}
+
+/// How much of an output differs.
+fn difference(output: &OutputJudgement) -> String {
+    let comparison = &output.comparison;
+    let share = percent(comparison.differing, comparison.count);
+    let relative = short(comparison.relative_l2, 2);
+    match output.dtype.is_float() {
+        true => {
+            let beyond = count(comparison.beyond, "element");
+            format!("{share} of bits differ, rel. {relative}, {beyond} beyond noise")
+        }
+        false => format!("{share} of elements differ, rel. {relative}; integers have no noise"),
+    }
+}
+
+/// The element that lies furthest off.
+fn worst(output: &OutputJudgement) -> Option<String> {
+    let worst = output.comparison.worst.as_ref()?;
+    let shape: Vec<usize> = output.dims.iter().map(|dim| dim.size).collect();
+    let place = match shape.is_empty() {
+        true => String::new(),
+        false => format!(" at {:?}", unravel(worst.index as usize, &shape)),
+    };
+    let values = format!("worst{place}: {} -> {}", short(worst.base, 9), short(worst.got, 9));
+    // An integer has no noise, and infinity no distance.
+    let measured = output.dtype.is_float() && worst.ulps.is_finite();
+    let (ratio, ulps) = (short(worst.ratio, 2), short(worst.ulps, 3));
+    Some(if measured { format!("{values}, {ratio} x noise, {ulps} ulp") } else { values })
 }
 
 fn nondeterminism(output: &OutputJudgement) -> Option<String> {

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use super::judgement::{ORDER, launch_line, order_lines, output_lines, verdict_line, verdict_name};
 use super::numbers::count;
 use super::style::{COMMIT, DIM, GREEN};
+use super::text::failure;
 use super::{Revision, SCHEMA};
 use crate::hunt::{Change, LogReport};
 use crate::judge::Verdict;
@@ -32,6 +33,9 @@ pub fn log(report: &LogReport) -> String {
             let _ = writeln!(out, "  {COMMIT}{}{COMMIT:#} {}", commit.short, commit.subject);
         }
         out.push('\n');
+    }
+    if report.commits == 0 {
+        return "the range has no commits\n".to_owned();
     }
     let (commits, variants) = (report.commits as u64, report.variants as u64);
     let _ = writeln!(
@@ -63,9 +67,15 @@ fn change_lines(change: &Change) -> Vec<String> {
             repair.like.short,
             repair.of.short
         ),
-        None => verdict_line(judgement),
+        None => match (&judgement.base.status, &judgement.got.status) {
+            // There is nothing to compare with.
+            (Status::Failed(failures), Status::Completed) => {
+                format!("completes, where {} failed: {}", change.base.short, failure(&failures[0]))
+            }
+            _ => verdict_line(judgement),
+        },
     }];
-    if change.repair.is_none() {
+    if change.repair.is_none() && judgement.base.status == Status::Completed {
         for output in judgement.outputs.iter().filter(|o| o.verdict != Verdict::Identical) {
             if let (Some(found), true) = (&output.order, output.by_order_alone()) {
                 let [_, place] = order_lines(found);

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use super::bisect::{shown, sight_line};
 use super::style::{DIM, RED};
 use crate::bisect::Refusal;
-use crate::hunt::{Report, Seen};
+use crate::hunt::{On, Report, Seen};
 use crate::judge::Verdict;
 
 /// Who says that the ends are what they are taken for.
@@ -64,6 +64,10 @@ pub(super) fn refusal_words(
             )],
             "trust the older of the two".to_owned(),
         ),
+        Refusal::Reversed { good, bad } if good == bad => (
+            vec![format!("{} was said to be both good and bad", shown(report, *good))],
+            "name two revisions".to_owned(),
+        ),
         Refusal::Reversed { good, bad } => (
             vec![format!(
                 "bad {} is an ancestor of good {}",
@@ -75,10 +79,7 @@ pub(super) fn refusal_words(
         Refusal::EndsDisagree { good_is_bad, bad_is_good } => {
             disagreement(report, claim, good_is_bad, bad_is_good)
         }
-        Refusal::UntestableEnds { ends } => (
-            ends.iter().map(|&end| end_line(report, end, "is neither good nor bad")).collect(),
-            "name other ends; `replay FIXTURE --rev REV` shows one commit in detail".to_owned(),
-        ),
+        Refusal::UntestableEnds { ends } => neither(report, ends),
         Refusal::BadMergeBase { base } => (
             vec![end_line(report, *base, "is the common ancestor of the ends, and bad")],
             "the defect was fixed on the way to the good end: name a good commit before it, or \
@@ -94,6 +95,28 @@ pub(super) fn refusal_words(
             "find inputs on which the defect shows more often".to_owned(),
         ),
     }
+}
+
+/// Ends that cannot be tested, or show something else than what is searched for: what that is, the
+/// bad ends say, so that these are good ends.
+fn neither(report: &Report, ends: &[u32]) -> (Vec<String>, String) {
+    let verdict = |end: u32| report.seen(end).map_or(Verdict::Untestable, Seen::verdict);
+    let line = |&end: &u32| {
+        let claim = match verdict(end) {
+            Verdict::Failed | Verdict::Diverged => {
+                "was said to be good, and shows something else than the bad end"
+            }
+            _ => "is neither good nor bad",
+        };
+        end_line(report, end, claim)
+    };
+    let advice = match ends.iter().map(|&end| verdict(end)).max() {
+        Some(Verdict::Failed) => {
+            "name a good end that completes; the first commit at which it does is shown by `replay log`"
+        }
+        _ => "name other ends; `replay FIXTURE --rev REV` shows one commit in detail",
+    };
+    (ends.iter().map(line).collect(), advice.to_owned())
 }
 
 /// Ends that are not what they are taken for.
@@ -120,6 +143,17 @@ fn disagreement(
         _ if bad_is_good.iter().filter_map(|&end| report.seen(end)).any(depends_alike) => {
             "the good end has the same race or lacks the same barrier: name a good end that does not"
         }
+        _ if report.on == On::Failed
+            && report.tested.iter().any(|one| fails(report, one.commit)) =>
+        {
+            "the good end fails, and the bad one does not: swap --good and --bad"
+        }
+        _ if report.on == On::Failed => {
+            "it does not fail: without `--on failed` its outputs are compared with the good end's"
+        }
+        _ if report.on == On::Bits => {
+            "its bits are those of the good end: capture inputs on which they differ"
+        }
         Some(Verdict::Diverged) => {
             "it differs, but is no worse than the good end: swap --good and --bad if they are the \
              wrong way round, or search with --on changed"
@@ -130,6 +164,10 @@ fn disagreement(
         _ => "on this fixture nothing is wrong there: capture inputs on which the defect shows",
     };
     (what, advice.to_owned())
+}
+
+fn fails(report: &Report, commit: u32) -> bool {
+    report.seen(commit).is_some_and(|seen| seen.verdict() == Verdict::Failed)
 }
 
 fn depends_alike(seen: &Seen) -> bool {

@@ -8,8 +8,12 @@ fn wrong_and_right_again() -> (TestEnv, Vec<String>) {
     history(TestEnv::new(), &[RIGHT, RIGHT, WRONG, WRONG, RIGHT, BROKEN])
 }
 
-fn refusal((env, ids): &(TestEnv, Vec<String>), good: usize, bad: usize) -> String {
-    let ends = ["bisect", "fixtures/tiny", "--good", &ids[good], "--bad", &ids[bad]];
+fn refusal(history: &(TestEnv, Vec<String>), good: usize, bad: usize) -> String {
+    refusal_on(history, good, bad, "wrong")
+}
+
+fn refusal_on((env, ids): &(TestEnv, Vec<String>), good: usize, bad: usize, on: &str) -> String {
+    let ends = ["bisect", "fixtures/tiny", "--good", &ids[good], "--bad", &ids[bad], "--on", on];
     let run = env.replay(&ends).without_compilers_words();
     assert_eq!(run.code, Some(1), "{}", run.text());
     let mut text = run.stdout;
@@ -82,5 +86,87 @@ fn an_unknown_revision_is_no_verdict() {
     --- stderr
     error: unknown revision `mian`
     hint: did you mean `main`?
+    ");
+}
+
+#[test]
+fn a_search_for_a_failure_is_refused_where_the_bad_end_completes() {
+    insta::assert_snapshot!(refusal_on(&wrong_and_right_again(), 1, 3, "failed"), @"
+    refused: [C3] was said to be bad: completed
+    hint: it does not fail: without `--on failed` its outputs are compared with the good end's
+    ");
+}
+
+#[test]
+fn a_search_for_bits_is_refused_where_they_are_the_same() {
+    insta::assert_snapshot!(refusal_on(&wrong_and_right_again(), 1, 4, "bits"), @"
+    refused: [C4] was said to be bad: identical
+    hint: its bits are those of the good end: capture inputs on which they differ
+    ");
+}
+
+#[test]
+fn one_revision_for_both_ends_is_refused() {
+    insta::assert_snapshot!(refusal(&wrong_and_right_again(), 1, 1), @"
+    refused: [C1] was said to be both good and bad
+    hint: name two revisions
+    ");
+}
+
+#[test]
+fn a_good_end_that_fails_is_refused() {
+    let history = history(TestEnv::new(), &[(RIGHT.0, "abort();"), RIGHT]);
+    insta::assert_snapshot!(refusal(&history, 0, 1), @"
+    refused: [C0] was said to be good, and shows something else than the bad end: failed: aborted in host code: the code called abort(), or an exception was not caught
+    hint: name a good end that completes; the first commit at which it does is shown by `replay log`
+    ");
+    insta::assert_snapshot!(refusal_on(&history, 0, 1, "failed"), @"
+    refused: [C1] was said to be bad: completed
+    hint: the good end fails, and the bad one does not: swap --good and --bad
+    ");
+}
+
+#[test]
+fn a_commit_that_is_wrong_in_another_way_hides_the_culprit_and_is_named() {
+    let (env, ids) = history(TestEnv::new(), &[RIGHT, WRONG, (WRONG.0, "abort();")]);
+    let run = env.replay(&["bisect", "fixtures/tiny", "--good", "main~2", "--bad", "main"]);
+    assert_eq!(run.code, Some(125), "{}", run.text());
+    let mut text = run.stdout;
+    for (number, id) in ids.iter().enumerate() {
+        text = text.replace(&id[..7], &format!("[C{number}]"));
+    }
+    insta::assert_snapshot!(text, @"
+    commits that are neither good nor bad hide the first bad commit; it is one of these 2:
+      [C1] c1
+        diverged: y (wrong)
+      [C2] c2
+        failed: aborted in host code: the code called abort(), or an exception was not caught
+    hint: the search was for what the bad end shows (failed: fault); for the other, name [C1] as bad
+    ");
+}
+
+#[test]
+fn a_range_without_commits_and_one_that_begins_with_a_failure_are_told() {
+    let (env, ids) = history(TestEnv::new(), &[(RIGHT.0, "abort();"), RIGHT, WRONG]);
+    let log = |range: &str| {
+        let mut text = env.replay(&["log", "fixtures/tiny", range]).stdout;
+        for (number, id) in ids.iter().enumerate() {
+            text = text.replace(&id[..7], &format!("[C{number}]"));
+        }
+        text
+    };
+    insta::assert_snapshot!(log("main..main"), @"the range has no commits");
+    insta::assert_snapshot!(log("main~2..main"), @"
+    [C1] c1
+      completes, where [C0] failed: aborted in host code: the code called abort(), or an exception was not caught
+      launch new:  k<<<1, 4>>>
+      against [C0]
+
+    [C2] c2
+      diverged: y (wrong)
+      y: 100 % of bits differ, rel. 0.25, 4 elements beyond noise
+      against [C1]
+
+    2 changes at 2 commits of 2 commits, 3 variants replayed
     ");
 }

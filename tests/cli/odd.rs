@@ -1,0 +1,150 @@
+//! Outputs without elements, outputs of integers, scalars, sides that fail: what is said of them.
+
+use crate::env::TestEnv;
+use replay::tensor::DType;
+
+/// Doubles `x`; the loss is the sum of squares, by which `y` is the gradient.
+const KERNEL: &str = "\
+__global__ void k(const float* x, float* y, int n)
+{
+    if (threadIdx.x < n) y[threadIdx.x] = 2.0f * x[threadIdx.x];
+}
+void run(const float* x, float* y, float* loss, int n)
+{
+    if (n > 0) k<<<1, n>>>(x, y, n);
+    *loss = 0.0f;
+    for (int i = 0; i < n; i++) *loss += x[i] * x[i];
+}
+";
+
+const HARNESS: &str = "\
+sources = [\"k.cu\"]
+call = \"run(x, y, &loss, n);\"
+[inputs.x]
+dtype = \"f32\"
+shape = [\"n\"]
+[outputs.y]
+dtype = \"f32\"
+shape = [\"n\"]
+gradient_of = \"x\"
+of = \"loss\"
+[outputs.loss]
+dtype = \"f32\"
+shape = []
+";
+
+/// With the fixtures `tiny` of four elements and `none` of none; each text is a commit.
+fn project(versions: &[&str]) -> TestEnv {
+    let env = TestEnv::new().with_kernel(versions[0], "");
+    env.repo.write("replay.toml", HARNESS);
+    env.write_fixture("none", &[("x", DType::F32, &[0], &[])]);
+    for (number, text) in versions.iter().enumerate().skip(1) {
+        env.repo.commit_file("k.cu", text, &format!("c{number}"));
+    }
+    env
+}
+
+/// What is said after the headings, which name commits.
+fn told(env: &TestEnv, words: &[&str]) -> String {
+    let run = env.replay(words);
+    let (_, told) = run.stdout.split_once("\n\n").expect("a heading");
+    format!("{told}[{}]", run.code.unwrap_or(-1))
+}
+
+#[test]
+fn an_output_without_elements_is_said_to_have_none() {
+    let env = project(&[KERNEL, &KERNEL.replace("2.0f", "3.0f")]);
+    insta::assert_snapshot!(told(&env, &["diff", "fixtures/none", "main~1", "main"]), @"
+    outputs
+      y     identical: it has no elements
+      loss  identical
+
+    identical: y, loss
+    [0]
+    ");
+    insta::assert_snapshot!(told(&env, &["gradcheck", "fixtures/none"]), @"
+    gradients
+      y  not checked: it has no elements
+    [0]
+    ");
+}
+
+#[test]
+fn a_scalar_has_no_index_and_infinity_no_distance() {
+    let loss = KERNEL.replace("*loss = 0.0f", "*loss = 1.0f");
+    let infinite = KERNEL.replace("2.0f *", "2.0f / 0.0f *");
+    let env = project(&[KERNEL, &loss, &infinite]);
+    insta::assert_snapshot!(told(&env, &["diff", "fixtures/tiny", "main~2", "main~1"]), @"
+    outputs
+      y     identical
+      loss  diverged: wrong, not imprecise: the float64 shadow changed too (rel. 0.033)
+            100 % of bits differ, rel. 0.033, 1 element beyond noise
+            worst: 30 -> 31, 262144 x noise, 524288 ulp
+            error against the oracle: 0 -> 0.033
+            everywhere
+
+    diverged: loss (wrong)
+    [1]
+    ");
+    insta::assert_snapshot!(told(&env, &["diff", "fixtures/tiny", "main~1", "main"]), @"
+    outputs
+      y     diverged: wrong, not imprecise: the float64 shadow changed too (rel. inf)
+            100 % of bits differ, rel. inf, 4 elements beyond noise
+            worst at [0]: 2 -> inf
+            error against the oracle: 0 -> inf
+            everywhere
+      loss  diverged: wrong, not imprecise: the float64 shadow changed too (rel. 0.032)
+            100 % of bits differ, rel. 0.032, 1 element beyond noise
+            worst: 31 -> 30, 262144 x noise, 524288 ulp
+            error against the oracle: 0 -> 0.032
+            everywhere
+
+    failed: non-finite: y has 0 NaN and 4 Inf from finite inputs, first at [0]
+    [1]
+    ");
+    insta::assert_snapshot!(told(&env, &["diff", "fixtures/tiny", "main", "main~2"]), @"
+    outputs
+      y     diverged: wrong, not imprecise: the float64 shadow changed too (rel. inf)
+            100 % of bits differ, rel. inf, 4 elements beyond noise
+            worst at [0]: inf -> 2
+            error against the oracle: 0 -> inf
+            everywhere
+      loss  identical
+
+    diverged: the trusted side failed: non-finite: y has 0 NaN and 4 Inf from finite inputs, first at [0]
+    [1]
+    ");
+    insta::assert_snapshot!(told(&env, &["gradcheck", "fixtures/tiny"]), @"
+    gradients
+      y  does not match d loss / d x: 8 directional derivatives, worst rel. NaN (noise 0)
+
+    failed: non-finite: y has 0 NaN and 4 Inf from finite inputs, first at [0]
+    [1]
+    ");
+}
+
+#[test]
+fn integers_are_compared_without_noise() {
+    let integers = KERNEL.replace("float* y", "int* y");
+    let env = project(&[&integers, &integers.replace("2.0f", "3.0f")]);
+    let harness = HARNESS.replace("[outputs.y]\ndtype = \"f32\"", "[outputs.y]\ndtype = \"i32\"");
+    let harness = harness.replace("gradient_of = \"x\"\nof = \"loss\"\n", "");
+    env.repo.write("replay.toml", harness);
+    insta::assert_snapshot!(told(&env, &["diff", "fixtures/tiny", "main~1", "main"]), @"
+    outputs
+      y     diverged
+            100 % of elements differ, rel. 0.5; integers have no noise
+            worst at [0]: 2 -> 3
+            everywhere
+      loss  identical
+
+    diverged: y
+    [1]
+    ");
+    insta::assert_snapshot!(env.replay(&["gradcheck", "fixtures/tiny"]).text(), @"
+    exit code 128
+    --- stderr
+    error: no output of fixtures/tiny is declared to be a gradient
+    hint: name its input with `gradient_of` in the harness
+    ");
+}
