@@ -104,6 +104,11 @@ impl Cache {
         &self.root
     }
 
+    /// The folder for what is not kept.
+    pub fn temporary(&self) -> PathBuf {
+        self.root.join("tmp")
+    }
+
     /// Where the entry `key` is, whether or not it exists.
     pub fn path(&self, kind: Kind, key: &str) -> PathBuf {
         self.root.join(kind.name()).join(key)
@@ -143,7 +148,7 @@ impl Cache {
         }
         let digest = blake3::hash(payload).to_hex();
         let write = || -> io::Result<()> {
-            let mut file = tempfile::NamedTempFile::new_in(self.root.join("tmp"))?;
+            let mut file = tempfile::NamedTempFile::new_in(self.temporary())?;
             for part in [payload, MARK, digest.as_bytes(), b"\n"] {
                 file.write_all(part)?;
             }
@@ -160,7 +165,7 @@ impl Cache {
     /// # Errors
     /// [`CacheError`], with the system's reason.
     pub fn scratch(&self) -> Result<tempfile::TempDir, CacheError> {
-        let tmp = self.root.join("tmp");
+        let tmp = self.temporary();
         tempfile::TempDir::new_in(&tmp).map_err(|source| failed("make a folder in", &tmp, source))
     }
 
@@ -225,7 +230,7 @@ impl Cache {
                 }
             }
         }
-        let tmp = self.root.join("tmp");
+        let tmp = self.temporary();
         let left = fs::read_dir(&tmp).map_err(|source| failed("read", &tmp, source))?;
         for entry in left.flatten() {
             // A run that still works keeps what it has made within the last day.

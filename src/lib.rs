@@ -18,6 +18,7 @@ pub mod replay;
 pub mod report;
 pub mod runtime;
 pub mod sanitizer;
+pub mod scratch;
 pub mod snapshot;
 pub mod summary;
 pub mod tensor;

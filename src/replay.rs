@@ -22,6 +22,7 @@ use crate::history::SourceSet;
 use crate::judge::TrustedSides;
 use crate::runtime::cpu::Rounding;
 use crate::sanitizer::SanitizerError;
+use crate::scratch::{HEAP_BYTES, Scratch, ScratchError};
 use crate::summary::{POISON_A, POISON_B, Poison, Summary, summarize, written};
 use crate::worker::{self, DeviceJob, Job, Limits, Part, Run, Step, WorkerError};
 
@@ -43,6 +44,9 @@ pub enum ReplayError {
     /// compute-sanitizer does not work here.
     #[error(transparent)]
     Sanitizer(#[from] SanitizerError),
+    /// There is no room for what is measured of each element.
+    #[error(transparent)]
+    Scratch(#[from] ScratchError),
 }
 
 impl ReplayError {
@@ -54,6 +58,7 @@ impl ReplayError {
             ReplayError::Cache(error) => error.hint(),
             ReplayError::Worker(error) => error.hint(),
             ReplayError::Sanitizer(error) => error.hint(),
+            ReplayError::Scratch(error) => error.hint(),
         }
     }
 }
@@ -118,6 +123,7 @@ pub struct Replayer {
     settings: Settings,
     trusted: TrustedSides,
     kept: series::Kept,
+    scratch: Scratch,
 }
 
 /// A fixture with what is computed of it once.
@@ -139,13 +145,19 @@ impl Subject {
 impl Replayer {
     /// A replayer that compiles with `toolchain` and remembers in `cache`.
     pub fn new(toolchain: Toolchain, cache: Cache, settings: Settings) -> Replayer {
+        let scratch = Scratch::in_folder(&cache.temporary(), HEAP_BYTES);
         let (trusted, kept) = (TrustedSides::default(), series::Kept::default());
-        Replayer { toolchain, cache, settings, trusted, kept }
+        Replayer { toolchain, cache, settings, trusted, kept, scratch }
     }
 
     /// What is known of the sides that were trusted last.
     pub(crate) fn trusted(&self) -> &TrustedSides {
         &self.trusted
+    }
+
+    /// Where what is measured of each element is kept.
+    pub(crate) fn scratch(&self) -> &Scratch {
+        &self.scratch
     }
 
     pub(crate) fn cache(&self) -> &Cache {

@@ -10,6 +10,7 @@ use crate::replay::{Mode, Plain, ReplayError, Replayer, Subject};
 use crate::runtime::cpu::Rounding;
 use crate::summary::POISON_A;
 use crate::tensor::TensorView;
+use crate::verdict::VerdictError;
 use crate::verdict::compare::compare;
 use crate::verdict::noise::{Moved, Noise, NoiseAccumulator, NoiseRef, NoiseSummary, Spread};
 use crate::worker::{Ending, Run};
@@ -124,10 +125,7 @@ impl Replayer {
             (None, Some(_)) => (plain()?, Some(plain()?)),
         };
         let nondeterminism = again.as_ref().map_or(Vec::new(), |again| differences(&base, again));
-        let mut accumulators: Vec<(String, NoiseAccumulator)> = base
-            .outputs()
-            .map(|(output, view)| (output.name.clone(), NoiseAccumulator::new(&view)))
-            .collect();
+        let mut accumulators = self.accumulators(&base, |_| true)?;
         // A GPU's repetition is noise; the CPU's is the same, or worth a finding.
         let again = again.filter(|_| artifact.module.is_some());
         let host = artifact.without_module();
@@ -147,22 +145,35 @@ impl Replayer {
         })?;
         let factor = artifact.module.as_ref().map_or(1.0, DeviceModule::math_ulps);
         let (mut noise, mut ordered) = (Vec::new(), Vec::new());
-        let found = self.ordered(subject, &artifact, centre, &accumulators)?;
+        let mut found = self.ordered(subject, &artifact, centre, &accumulators)?;
         if let Some(again) = &again {
             accumulate(&mut accumulators, &base, again, Moved::Order);
         }
         for (name, accumulator) in accumulators {
             let Some(view) = base.output(&name) else { continue };
-            let found = found.iter().find(|(_, found)| found.output == name);
-            let finished = accumulator.finish(&view, found.map(|(elements, _)| elements));
-            let finished = finished.expect("the accumulator was made for this output");
+            let at = found.iter().position(|(_, found)| found.output == name);
+            let (elements, told) = at.map(|at| found.swap_remove(at)).unzip();
+            let finished = room(accumulator.finish(&view, elements))?;
             noise.push((name, finished.scaled(factor)));
-            ordered.extend(found.map(|(_, found)| found.clone()));
+            ordered.extend(told);
         }
         let (shadow, without_shadow) = (None, None);
         let side = Side { run: base, noise, nondeterminism, ordered, shadow, without_shadow };
         self.keep_noise(subject, &artifact, &side)?;
         Ok(side)
+    }
+
+    /// An accumulator for each output of `run` that is `wanted`.
+    pub(super) fn accumulators(
+        &self,
+        run: &Run,
+        wanted: impl Fn(&str) -> bool,
+    ) -> Result<Vec<(String, NoiseAccumulator)>, ReplayError> {
+        let scratch = self.scratch();
+        let outputs = run.outputs().filter(|(output, _)| wanted(&output.name));
+        outputs
+            .map(|(output, view)| Ok((output.name.clone(), NoiseAccumulator::new(&view, scratch)?)))
+            .collect()
     }
 
     /// The shadow's run, or why there is none.
@@ -202,6 +213,14 @@ impl Replayer {
     }
 }
 
+/// What was computed of outputs that belong together, or why there was no room for it.
+pub(super) fn room<T>(made: Result<T, VerdictError>) -> Result<T, ReplayError> {
+    made.map_err(|error| match error {
+        VerdictError::Scratch(error) => error.into(),
+        VerdictError::Compare(error) => unreachable!("two runs of one fixture: {error}"),
+    })
+}
+
 /// Adds how far each output of `replay` lies off that of `centre`.
 pub(super) fn accumulate(
     accumulators: &mut [(String, NoiseAccumulator)],
@@ -234,8 +253,21 @@ fn differences(one: &Run, other: &Run) -> Vec<(String, Nondeterminism)> {
         .collect()
 }
 
-/// The elements of output `name` as float64, for sums over them.
-pub(super) fn elements(run: &Run, name: &str) -> Option<Vec<f64>> {
-    let view = run.output(name)?;
-    Some((0..view.len()).map(|index| view.get_f64(index)).collect())
+/// The elements of output `name`, for sums over them.
+pub(super) fn elements<'r>(run: &'r Run, name: &str) -> Option<Elements<'r>> {
+    run.output(name).map(Elements)
+}
+
+/// The elements of a tensor as float64, each read when it is asked for.
+#[derive(Clone, Copy)]
+pub(super) struct Elements<'t>(pub TensorView<'t>);
+
+impl Elements<'_> {
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = f64> {
+        (0..self.0.len()).map(|index| self.0.get_f64(index))
+    }
 }

@@ -4,16 +4,18 @@
 //! the loss along a direction must be the inner product of the gradient with that direction. It
 //! needs no reference. A gradient of the native sources is then held against its shadow.
 
+use std::borrow::Cow;
+
 use serde::{Deserialize, Serialize};
 
-use super::evidence::elements;
+use super::evidence::{Elements, elements};
 use crate::compile::Artifact;
 use crate::fixture::{Fixture, Output};
 use crate::frontend::Precision;
 use crate::history::SourceSet;
 use crate::replay::{Mode, Outcome, ReplayError, Replayer, Status, Subject};
 use crate::summary::{POISON_A, float};
-use crate::tensor::TensorView;
+use crate::tensor::{DType, TensorView};
 use crate::verdict::constants::{ERROR_RATIO, NOISE_FACTOR};
 use crate::verdict::noise::NoiseRef;
 use crate::verdict::oracle::against_oracle;
@@ -172,6 +174,7 @@ impl Replayer {
             return Ok(check.cannot("it has no elements"));
         }
         let weights = upstream(&subject.fixture, output)?;
+        let weights = weights.as_ref().map(Upstream::elements);
         let norm = gradient.iter().map(|g| g * g).sum::<f64>().sqrt();
         let steps = (0..check.directions).flat_map(|number| {
             [scale, -scale, scale / 2.0, -scale / 2.0].map(|length| (SEED + number, length))
@@ -184,7 +187,7 @@ impl Replayer {
         let at_once = self.at_once(base);
         self.run_each(subject, shadow, Precision::Shadow, &modes, at_once, |_, run| {
             let loss = elements(&run, &check.of);
-            losses.push(loss.map(|values| weighted(&values, weights.as_deref())));
+            losses.push(loss.map(|values| weighted(&values, weights.as_ref())));
             Ok(())
         })?;
         let quotients = losses.chunks_exact(4).zip(SEED..).map(|(losses, seed)| {
@@ -214,8 +217,8 @@ impl Replayer {
         check.directions = smooth.len() as u64;
         check.worst = relative(worst(|q| (q.derivative - q.expected).abs()));
         check.error = relative(worst(|q| q.error));
-        let loss_size = elements(base, &check.of).unwrap_or_default();
-        let loss_size = weighted(&loss_size, weights.as_deref()).abs();
+        let loss_size = elements(base, &check.of)
+            .map_or(0.0, |values| weighted(&values, weights.as_ref()).abs());
         check.error = check.error.max(relative(loss_size * f64::EPSILON / scale));
         Ok(check.decide())
     }
@@ -323,25 +326,38 @@ fn step_scale(fixture: &Fixture, input: &str) -> Result<Option<f64>, ReplayError
     Ok(Some(RELATIVE_STEP * if rms > 0.0 && rms.is_finite() { rms } else { 1.0 }))
 }
 
-/// The gradient that flows into the differentiated output; none means one.
-fn upstream(fixture: &Fixture, output: &Output) -> Result<Option<Vec<f64>>, ReplayError> {
+/// The gradient that flows into the differentiated output.
+struct Upstream<'f> {
+    dtype: DType,
+    bytes: Cow<'f, [u8]>,
+}
+
+impl Upstream<'_> {
+    fn elements(&self) -> Elements<'_> {
+        Elements(TensorView { dtype: self.dtype, shape: &[], bytes: &self.bytes })
+    }
+}
+
+/// What flows into the differentiated output; none means one.
+fn upstream<'f>(
+    fixture: &'f Fixture,
+    output: &Output,
+) -> Result<Option<Upstream<'f>>, ReplayError> {
     let Some(name) = &output.upstream else { return Ok(None) };
     let Some(input) = fixture.inputs.iter().find(|i| i.name == *name && i.present) else {
         return Ok(None);
     };
-    let packed = input.packed()?;
-    let view = TensorView { dtype: input.dtype, shape: &input.shape(), bytes: &packed };
-    Ok(Some((0..view.len()).map(|index| view.get_f64(index)).collect()))
+    Ok(Some(Upstream { dtype: input.dtype, bytes: input.packed()? }))
 }
 
-fn weighted(values: &[f64], weights: Option<&[f64]>) -> f64 {
+fn weighted(values: &Elements, weights: Option<&Elements>) -> f64 {
     match weights {
-        Some(weights) => values.iter().zip(weights).map(|(value, weight)| value * weight).sum(),
+        Some(weights) => values.iter().zip(weights.iter()).map(|(v, weight)| v * weight).sum(),
         None => values.iter().sum(),
     }
 }
 
-fn inner_product(gradient: &[f64], seed: u64) -> f64 {
+fn inner_product(gradient: &Elements, seed: u64) -> f64 {
     let terms = gradient.iter().enumerate();
     terms.map(|(index, g)| g * direction(seed, index as u64)).sum()
 }

@@ -21,6 +21,7 @@ use crate::fixture::Fixture;
 use crate::frontend::Precision;
 use crate::history::SourceSet;
 use crate::replay::{Failure, Outcome, ReplayError, Replayer, Status, Subject};
+use crate::scratch::Scratch;
 use crate::tensor::{DType, Dim, TensorView};
 use crate::verdict::compare::{Agreement, Comparison, beyond_noise, compare};
 use crate::verdict::constants::{ERROR_RATIO, NARROW_ROUNDING};
@@ -185,7 +186,7 @@ impl Replayer {
             let _ = self.compile_while(subject, base, Precision::Shadow, &meanwhile);
             let base = self.trusted_side(subject, base, base_artifact)?;
             let got = self.side(subject, got, got_artifact)?;
-            judgement.with_outputs(&subject.fixture, &base, &got)
+            judgement.with_outputs(&subject.fixture, &base, &got, self.scratch())
         })
     }
 
@@ -283,6 +284,7 @@ impl Judgement {
         fixture: &Fixture,
         base: &Side,
         got: &Side,
+        scratch: &Scratch,
     ) -> Result<Judgement, ReplayError> {
         self.without_shadow = base.without_shadow.clone().or_else(|| got.without_shadow.clone());
         for output in &fixture.outputs {
@@ -291,8 +293,8 @@ impl Judgement {
             else {
                 continue;
             };
-            let pair = Pair { fixture, base, got, base_view, got_view };
-            self.outputs.push(pair.judge(&output.name, &output.dims));
+            let pair = Pair { fixture, base, got, base_view, got_view, scratch };
+            self.outputs.push(pair.judge(&output.name, &output.dims)?);
         }
         // A failure stays one, whatever the comparison says; what both sides have is compared.
         if self.verdict <= Verdict::Equivalent {
@@ -325,10 +327,11 @@ struct Pair<'a> {
     got: &'a Side,
     base_view: TensorView<'a>,
     got_view: TensorView<'a>,
+    scratch: &'a Scratch,
 }
 
 impl Pair<'_> {
-    fn judge(&self, name: &str, dims: &[Dim]) -> OutputJudgement {
+    fn judge(&self, name: &str, dims: &[Dim]) -> Result<OutputJudgement, ReplayError> {
         let noise = NoiseRef { base: self.base.noise_of(name), got: self.got.noise_of(name) };
         let comparison = compare(&self.base_view, &self.got_view, &noise)
             .expect("two runs of one fixture have outputs of one shape");
@@ -376,20 +379,26 @@ impl Pair<'_> {
         if agreement == Agreement::Diverged || imprecise {
             // What is only imprecise lies within the noise of both sides, not of the trusted one.
             let noise = if imprecise { NoiseRef { got: None, ..noise } } else { noise };
-            self.find_place(&mut judged, &noise);
+            self.find_place(&mut judged, &noise)?;
         }
-        judged
+        Ok(judged)
     }
 
-    fn find_place(&self, judged: &mut OutputJudgement, noise: &NoiseRef) {
-        let Ok(beyond) = beyond_noise(&self.base_view, &self.got_view, noise) else { return };
+    fn find_place(
+        &self,
+        judged: &mut OutputJudgement,
+        noise: &NoiseRef,
+    ) -> Result<(), ReplayError> {
+        let (base, got, scratch) = (&self.base_view, &self.got_view, self.scratch);
+        let beyond = evidence::room(beyond_noise(base, got, noise, scratch))?;
         let masks = Masks::of(self.fixture, &judged.dims);
-        judged.location = locate(&beyond, &judged.dims, &masks.as_masks());
+        judged.location = locate(&beyond, &judged.dims, &masks.as_masks(), scratch)?;
         judged.place = judged.location.as_ref().map(describe);
-        judged.zero_slices = zero_slices(&self.base_view, &self.got_view, &judged.dims);
+        judged.zero_slices = zero_slices(base, got, &judged.dims, scratch)?;
         if judged.dims.len() >= 2 {
-            judged.map = Some(block_map(&beyond, self.base_view.shape));
+            judged.map = Some(block_map(&beyond, base.shape));
         }
+        Ok(())
     }
 
     /// Both sides against the captured output, else against the trusted side's shadow.

@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::evidence::{ORDERS, Side, accumulate};
+use super::evidence::{ORDERS, Side, accumulate, room};
 use super::{NOISE, OutputNoise};
 use crate::compile::Artifact;
 use crate::fixture::Fixture;
@@ -13,6 +13,7 @@ use crate::frontend::Precision;
 use crate::history::SourceSet;
 use crate::replay::{Mode, Outcome, ReplayError, Replayer, Subject};
 use crate::runtime::cpu::Rounding;
+use crate::scratch::Scratch;
 use crate::summary::{POISON_A, float, summarize};
 use crate::tensor::{TensorView, unravel};
 use crate::verdict::bitmap::Bitmap;
@@ -115,14 +116,13 @@ impl Replayer {
         centre: &Run,
         accumulators: &[(String, NoiseAccumulator)],
     ) -> Result<Vec<(Ordered, OrderDependence)>, ReplayError> {
-        let mut suspects: Vec<Suspect> = accumulators
-            .iter()
-            .filter_map(|(name, accumulator)| {
-                let view = centre.output(name)?;
-                let found = accumulator.ordered(&view).expect("made for this output")?;
-                Some(Suspect { name, ordered: found, confirmed: Vec::new(), worst: None })
-            })
-            .collect();
+        let mut suspects: Vec<Suspect> = Vec::new();
+        for (name, accumulator) in accumulators {
+            let Some(view) = centre.output(name) else { continue };
+            if let Some(ordered) = room(accumulator.ordered(&view))? {
+                suspects.push(Suspect { name, ordered, confirmed: Vec::new(), worst: None });
+            }
+        }
         if suspects.is_empty() {
             return Ok(Vec::new());
         }
@@ -132,19 +132,20 @@ impl Replayer {
                 self.run(subject, artifact, Precision::Native, &mode)
             };
             let near = run(Rounding::Nearest)?;
-            let mut rounded: Vec<(String, NoiseAccumulator)> = near
-                .outputs()
-                .map(|(output, view)| (output.name.clone(), NoiseAccumulator::new(&view)))
-                .collect();
+            let is_suspect = |name: &str| suspects.iter().any(|suspect| suspect.name == name);
+            let mut rounded = self.accumulators(&near, is_suspect)?;
             for rounding in [Rounding::Down, Rounding::Up] {
                 accumulate(&mut rounded, &near, &run(rounding)?, Moved::Rounding);
             }
             for suspect in &mut suspects {
-                suspect.confirm(centre, &near, &rounded);
+                suspect.confirm(centre, &near, &rounded, self.scratch())?;
             }
         }
-        let found = suspects.into_iter().filter_map(|one| one.convict(&subject.fixture, centre));
-        Ok(found.collect())
+        let mut found = Vec::new();
+        for suspect in suspects {
+            found.extend(suspect.convict(&subject.fixture, centre, self.scratch())?);
+        }
+        Ok(found)
     }
 }
 
@@ -168,34 +169,50 @@ struct Worst {
 impl Suspect<'_> {
     /// Keeps the elements that `near`, a replay in another order, moved further than rounding
     /// explains there.
-    fn confirm(&mut self, centre: &Run, near: &Run, rounded: &[(String, NoiseAccumulator)]) {
+    fn confirm(
+        &mut self,
+        centre: &Run,
+        near: &Run,
+        rounded: &[(String, NoiseAccumulator)],
+        scratch: &Scratch,
+    ) -> Result<(), ReplayError> {
         let accumulator = rounded.iter().find(|(name, _)| name == self.name);
         let (Some(base), Some(other), Some((_, accumulator))) =
             (centre.output(self.name), near.output(self.name), accumulator)
         else {
-            return;
+            return Ok(());
         };
-        let there = accumulator.rounding(&other).expect("made for this output");
+        let there = room(accumulator.rounding(&other))?;
         let here = &self.ordered.rounding;
         let judge = |index: usize| moved(&base, &other, index, here, &there);
         let beyond = |worst: &Worst| worst.ratio > ORDER_FACTOR;
-        let found = Bitmap::from_fn(base.len(), |index| {
+        let found = Bitmap::in_scratch(scratch, base.len(), |index| {
             self.ordered.elements.contains(index) && beyond(&judge(index))
-        });
+        })?;
         for worst in found.ones().map(judge) {
             if self.worst.is_none_or(|known| worst.ratio > known.ratio) {
                 self.worst = Some(worst);
             }
         }
         self.confirmed.push(found);
+        Ok(())
     }
 
-    fn convict(self, fixture: &Fixture, centre: &Run) -> Option<(Ordered, OrderDependence)> {
-        let worst = self.worst?;
-        let view = centre.output(self.name)?;
+    fn convict(
+        self,
+        fixture: &Fixture,
+        centre: &Run,
+        scratch: &Scratch,
+    ) -> Result<Option<(Ordered, OrderDependence)>, ReplayError> {
+        let output = fixture.outputs.iter().find(|output| output.name == self.name);
+        let (Some(worst), Some(view), Some(output)) =
+            (self.worst, centre.output(self.name), output)
+        else {
+            return Ok(None);
+        };
         let among = |index: usize| self.confirmed.iter().any(|found| found.contains(index));
-        let elements = Bitmap::from_fn(view.len(), among);
-        let output = fixture.outputs.iter().find(|output| output.name == self.name)?;
+        let elements = Bitmap::in_scratch(scratch, view.len(), among)?;
+        let location = locate(&elements, &output.dims, &[], scratch)?;
         let found = OrderDependence {
             output: self.name.to_owned(),
             elements: elements.count(),
@@ -204,9 +221,9 @@ impl Suspect<'_> {
             value: worst.value,
             other: worst.other,
             rounding: worst.rounding,
-            place: locate(&elements, &output.dims, &[]).as_ref().map(describe),
+            place: location.as_ref().map(describe),
         };
-        Some((Ordered { elements, rounding: self.ordered.rounding }, found))
+        Ok(Some((Ordered { elements, rounding: self.ordered.rounding }, found)))
     }
 }
 

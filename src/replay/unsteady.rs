@@ -43,9 +43,13 @@ pub(super) fn excuse(
     let dependent = (0..first.len()).filter(|&index| {
         differs(second, index) && !unwritten(index) && moved(second, index) > allowed
     });
-    let dependent: Vec<u64> = dependent.map(|index| index as u64).collect();
-    written.poison_dependent = dependent.len() as u64;
-    written.first_poison_dependent = dependent.into_iter().take(8).collect();
+    (written.poison_dependent, written.first_poison_dependent) = (0, Vec::new());
+    for index in dependent {
+        written.poison_dependent += 1;
+        if written.first_poison_dependent.len() < 8 {
+            written.first_poison_dependent.push(index as u64);
+        }
+    }
 }
 
 /// Whether element `index` still is what `poison` made of it.

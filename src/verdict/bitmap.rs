@@ -2,23 +2,46 @@
 
 use rayon::prelude::*;
 
+use crate::scratch::{Numbers, Scratch, ScratchError};
 use crate::tensor::TensorView;
 
 /// The elements of a tensor that belong to a class, by row-major index.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq)]
 pub struct Bitmap {
-    words: Vec<u64>,
+    words: Numbers<u64>,
     len: usize,
 }
 
 impl Bitmap {
     /// The elements below `len` for which `belongs` holds.
     pub fn from_fn(len: usize, belongs: impl Fn(usize) -> bool + Sync) -> Bitmap {
-        let words = (0..len.div_ceil(64)).into_par_iter().with_min_len(64).map(|word| {
-            let bits = (64 * word..len.min(64 * word + 64)).enumerate();
-            bits.fold(0u64, |bits, (bit, index)| bits | (u64::from(belongs(index)) << bit))
+        Bitmap::in_scratch(&Scratch::heap(), len, belongs).expect("the heap refuses nothing")
+    }
+
+    /// The same in `scratch`.
+    ///
+    /// # Errors
+    /// [`ScratchError`] if there is no room.
+    pub fn in_scratch(
+        scratch: &Scratch,
+        len: usize,
+        belongs: impl Fn(usize) -> bool + Sync,
+    ) -> Result<Bitmap, ScratchError> {
+        let mut words: Numbers<u64> = scratch.zeros(len.div_ceil(64))?;
+        words.par_iter_mut().with_min_len(64).enumerate().for_each(|(at, word)| {
+            let bits = (64 * at..len.min(64 * at + 64)).enumerate();
+            *word = bits.fold(0, |word, (bit, index)| word | (u64::from(belongs(index)) << bit));
         });
-        Bitmap { words: words.collect(), len }
+        Ok(Bitmap { words, len })
+    }
+
+    /// Adds element `index` to the class.
+    ///
+    /// # Panics
+    /// If `index` is not below [`Bitmap::len`].
+    pub fn insert(&mut self, index: usize) {
+        assert!(index < self.len, "{index} is not below {}", self.len);
+        self.words[index / 64] |= 1 << (index % 64);
     }
 
     /// The elements that are zero in `got`, but not in `base`.

@@ -7,12 +7,16 @@ use super::bitmap::Bitmap;
 use super::constants::NOISE_FACTOR;
 use super::measure::{Squares, distance, ulp};
 use super::noise::NoiseRef;
-use super::{CompareError, check_shapes};
+use super::{CompareError, VerdictError, check_shapes};
+use crate::scratch::Scratch;
 use crate::summary::float;
 use crate::tensor::TensorView;
 
 /// Elements of one task; fixed, so that sums do not depend on the number of threads.
 const BLOCK: usize = 1 << 14;
+
+/// Blocks that are compared before they are added up, in their order.
+const AT_ONCE: usize = 1 << 10;
 
 /// What a comparison comes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -98,12 +102,14 @@ pub fn compare(
     noise: &NoiseRef,
 ) -> Result<Comparison, CompareError> {
     check(base, got, noise)?;
-    let blocks: Vec<Block> = (0..base.len().div_ceil(BLOCK))
-        .into_par_iter()
-        .map(|block| compare_block(base, got, noise, block * BLOCK))
-        .collect();
+    let blocks = base.len().div_ceil(BLOCK);
     let mut total = Block::default();
-    blocks.iter().for_each(|block| total.merge(block));
+    for first in (0..blocks).step_by(AT_ONCE) {
+        let some = (first..blocks.min(first + AT_ONCE)).into_par_iter();
+        let some: Vec<Block> =
+            some.map(|block| compare_block(base, got, noise, block * BLOCK)).collect();
+        some.iter().for_each(|block| total.merge(block));
+    }
     let verdict = match (total.differing, total.beyond) {
         (0, _) => Agreement::Identical,
         (_, 0) => Agreement::Equivalent,
@@ -131,16 +137,17 @@ pub fn compare(
 /// The elements beyond noise, by the rules of [`compare`].
 ///
 /// # Errors
-/// Those of [`compare`].
+/// Those of [`compare`], and [`ScratchError`](crate::scratch::ScratchError) if there is no room.
 pub fn beyond_noise(
     base: &TensorView,
     got: &TensorView,
     noise: &NoiseRef,
-) -> Result<Bitmap, CompareError> {
+    scratch: &Scratch,
+) -> Result<Bitmap, VerdictError> {
     check(base, got, noise)?;
-    Ok(Bitmap::from_fn(base.len(), |index| {
+    Ok(Bitmap::in_scratch(scratch, base.len(), |index| {
         judge(base, got, noise, index).is_some_and(|element| element.is_beyond())
-    }))
+    })?)
 }
 
 fn check(base: &TensorView, got: &TensorView, noise: &NoiseRef) -> Result<(), CompareError> {

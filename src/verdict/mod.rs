@@ -1,4 +1,6 @@
 //! Judges outputs: noise, oracle, comparison, slices. Pure numerics: no files, devices or printing.
+//! What is kept of each element lies in the [`Scratch`](crate::scratch::Scratch) that the caller
+//! gives, so that the heap does not grow with the tensors.
 //!
 //! The method, and why its constants are what they are, is in `docs/verdicts.md`.
 
@@ -13,6 +15,7 @@ pub mod slices;
 mod tests;
 pub mod zeros;
 
+use crate::scratch::ScratchError;
 use crate::tensor::TensorView;
 
 /// Two tensors that cannot be compared element by element.
@@ -34,6 +37,17 @@ pub enum CompareError {
         /// Elements of the tensor.
         tensor: usize,
     },
+}
+
+/// Why nothing can be said about a tensor.
+#[derive(Debug, thiserror::Error)]
+pub enum VerdictError {
+    /// The tensors do not belong together.
+    #[error(transparent)]
+    Compare(#[from] CompareError),
+    /// There is no room for what is kept of each element.
+    #[error(transparent)]
+    Scratch(#[from] ScratchError),
 }
 
 /// Refuses tensors of different shape, and of different dtype where `same_dtype`.

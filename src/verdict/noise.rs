@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 use super::bitmap::Bitmap;
 use super::constants::{FLIP_FACTOR, FLIP_REPLAYS, LEAST_ROW, ORDER_FACTOR, ROW_SHARE};
 use super::measure::{Squares, distance, ulp};
-use super::{CompareError, check_shapes};
+use super::{CompareError, VerdictError, check_shapes};
+use crate::scratch::{Number, Numbers, Scratch, ScratchError};
 use crate::summary::float;
 use crate::tensor::{DType, TensorView};
 
@@ -15,12 +16,12 @@ const LISTED: usize = 8;
 
 /// A number for each element of a tensor, 0 or more or infinite: in float32, unless it is of a
 /// float64 tensor, whose deviations float32 cannot hold.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Debug, PartialEq)]
 pub enum Spread {
     /// Of tensors in float32 or narrower.
-    Single(Vec<f32>),
+    Single(Numbers<f32>),
     /// Of tensors in float64.
-    Double(Vec<f64>),
+    Double(Numbers<f64>),
 }
 
 impl Spread {
@@ -60,20 +61,21 @@ pub enum Moved {
 
 /// Collects deviations from a base output, one replay after the other.
 ///
-/// It holds 16 bytes an element, 32 of a float64 tensor.
-#[derive(Clone, Debug)]
+/// It holds 16 bytes an element in a scratch, 32 of a float64 tensor.
+#[derive(Debug)]
 pub struct NoiseAccumulator {
     deviations: Deviations,
     replays: u32,
+    scratch: Scratch,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 enum Deviations {
-    Single(Vec<Deviation<f32>>),
-    Double(Vec<Deviation<f64>>),
+    Single(Numbers<[f32; 4]>),
+    Double(Numbers<[f64; 4]>),
 }
 
-/// The largest deviations of one element.
+/// The largest deviations of one element; four numbers where they are kept.
 #[derive(Clone, Copy, Debug, Default)]
 struct Deviation<T> {
     /// By another direction of rounding.
@@ -86,9 +88,13 @@ struct Deviation<T> {
 }
 
 /// A float that deviations are kept in.
-trait Cell: Copy + Default + Send + Sync {
+trait Cell: Number + Default {
     fn of(deviation: f64) -> Self;
     fn get(self) -> f64;
+    /// A number that is ordered as the cell is, of cells that are 0 or more, or infinite.
+    fn rank(self) -> u64;
+    /// The bytes of that number.
+    const BYTES: u32 = size_of::<Self>() as u32;
 }
 
 impl Cell for f32 {
@@ -104,6 +110,10 @@ impl Cell for f32 {
     fn get(self) -> f64 {
         f64::from(self)
     }
+
+    fn rank(self) -> u64 {
+        u64::from(self.to_bits())
+    }
 }
 
 impl Cell for f64 {
@@ -114,9 +124,21 @@ impl Cell for f64 {
     fn get(self) -> f64 {
         self
     }
+
+    fn rank(self) -> u64 {
+        self.to_bits()
+    }
 }
 
 impl<T: Cell> Deviation<T> {
+    fn kept(&[rounding, order, second, third]: &[T; 4]) -> Deviation<T> {
+        Deviation { rounding, order, second, third }
+    }
+
+    fn keep(self) -> [T; 4] {
+        [self.rounding, self.order, self.second, self.third]
+    }
+
     fn first(&self) -> f64 {
         self.rounding.get().max(self.order.get())
     }
@@ -141,7 +163,7 @@ impl<T: Cell> Deviation<T> {
 }
 
 /// Elements that move with the order of blocks and threads by far more than rounding explains.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Debug, PartialEq)]
 pub struct Ordered {
     /// The elements.
     pub elements: Bitmap,
@@ -150,7 +172,7 @@ pub struct Ordered {
 }
 
 /// The noise of one output at one revision.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Debug, PartialEq)]
 pub struct Noise {
     /// Per element the largest deviation of any replay, at least one unit in the last place of
     /// the output's dtype (0 for integers) and a share of the median of its row; infinite where a
@@ -192,13 +214,16 @@ impl Noise {
 }
 
 impl NoiseAccumulator {
-    /// An accumulator for the replays of `base`.
-    pub fn new(base: &TensorView) -> NoiseAccumulator {
+    /// An accumulator for the replays of `base`, which keeps what it needs in `scratch`.
+    ///
+    /// # Errors
+    /// [`ScratchError`] if there is no room.
+    pub fn new(base: &TensorView, scratch: &Scratch) -> Result<NoiseAccumulator, ScratchError> {
         let deviations = match base.dtype {
-            DType::F64 => Deviations::Double(vec![Deviation::default(); base.len()]),
-            _ => Deviations::Single(vec![Deviation::default(); base.len()]),
+            DType::F64 => Deviations::Double(scratch.zeros(base.len())?),
+            _ => Deviations::Single(scratch.zeros(base.len())?),
         };
-        NoiseAccumulator { deviations, replays: 0 }
+        Ok(NoiseAccumulator { deviations, replays: 0, scratch: scratch.clone() })
     }
 
     /// Takes the output of another replay of the same inputs, which differed from `base` in what
@@ -226,31 +251,30 @@ impl NoiseAccumulator {
     /// of the median of its row.
     ///
     /// # Errors
-    /// [`CompareError::Noise`] if `base` has another number of elements than before.
-    pub fn rounding(&self, base: &TensorView) -> Result<Spread, CompareError> {
+    /// [`CompareError::Noise`] if `base` has another number of elements than before;
+    /// [`ScratchError`] if there is no room.
+    pub fn rounding(&self, base: &TensorView) -> Result<Spread, VerdictError> {
         self.check_len(base)?;
-        Ok(match &self.deviations {
-            Deviations::Single(all) => Spread::Single(floored(all, base, |d| d.rounding.get())),
-            Deviations::Double(all) => Spread::Double(floored(all, base, |d| d.rounding.get())),
-        })
+        self.spread(base, Of::Rounding)
     }
 
     /// The elements that another order moves by more than [`ORDER_FACTOR`] times what rounding
     /// does; none of integers, in which rounding is not there to compare with.
     ///
     /// # Errors
-    /// [`CompareError::Noise`] if `base` has another number of elements than before.
-    pub fn ordered(&self, base: &TensorView) -> Result<Option<Ordered>, CompareError> {
+    /// As [`NoiseAccumulator::rounding`].
+    pub fn ordered(&self, base: &TensorView) -> Result<Option<Ordered>, VerdictError> {
         self.check_len(base)?;
         let order = |index: usize| match &self.deviations {
-            Deviations::Single(all) => all[index].order.get(),
-            Deviations::Double(all) => all[index].order,
+            Deviations::Single(all) => Deviation::kept(&all[index]).order.get(),
+            Deviations::Double(all) => Deviation::kept(&all[index]).order,
         };
         if !base.dtype.is_float() || (0..base.len()).all(|index| order(index) == 0.0) {
             return Ok(None);
         }
         let rounding = self.rounding(base)?;
-        let elements = Bitmap::from_fn(base.len(), |i| order(i) > ORDER_FACTOR * rounding.at(i));
+        let belongs = |i: usize| order(i) > ORDER_FACTOR * rounding.at(i);
+        let elements = Bitmap::in_scratch(&self.scratch, base.len(), belongs)?;
         Ok((elements.count() > 0).then_some(Ordered { elements, rounding }))
     }
 
@@ -258,28 +282,33 @@ impl NoiseAccumulator {
     /// they depend on the order is no noise.
     ///
     /// # Errors
-    /// [`CompareError::Noise`] if `base` has another number of elements than before.
+    /// As [`NoiseAccumulator::rounding`].
     pub fn finish(
         self,
         base: &TensorView,
-        ordered: Option<&Ordered>,
-    ) -> Result<Noise, CompareError> {
+        ordered: Option<Ordered>,
+    ) -> Result<Noise, VerdictError> {
         self.check_len(base)?;
-        let replays = self.replays;
-        let summary = match &self.deviations {
-            Deviations::Single(all) => summarize(all, base, ordered, replays),
-            Deviations::Double(all) => summarize(all, base, ordered, replays),
+        let (replays, of) = match ordered {
+            None => (self.replays, Of::All),
+            Some(_) => (self.replays, Of::Rounding),
         };
-        let per_element = match (self.deviations, ordered) {
-            (Deviations::Single(all), None) => {
-                Spread::Single(floored(&all, base, Deviation::first))
-            }
-            (Deviations::Double(all), None) => {
-                Spread::Double(floored(&all, base, Deviation::first))
-            }
-            (_, Some(ordered)) => ordered.rounding.clone(),
+        let summary = match &self.deviations {
+            Deviations::Single(all) => summarize(all, base, of, replays),
+            Deviations::Double(all) => summarize(all, base, of, replays),
+        };
+        let per_element = match ordered {
+            None => self.spread(base, of)?,
+            Some(ordered) => ordered.rounding,
         };
         Ok(Noise { per_element, summary })
+    }
+
+    fn spread(&self, base: &TensorView, of: Of) -> Result<Spread, VerdictError> {
+        Ok(match &self.deviations {
+            Deviations::Single(all) => Spread::Single(floored(all, base, of, &self.scratch)?),
+            Deviations::Double(all) => Spread::Double(floored(all, base, of, &self.scratch)?),
+        })
     }
 
     fn check_len(&self, base: &TensorView) -> Result<(), CompareError> {
@@ -292,54 +321,65 @@ impl NoiseAccumulator {
     }
 }
 
-fn add_all<T: Cell>(
-    all: &mut [Deviation<T>],
-    base: &TensorView,
-    replay: &TensorView,
-    moved: Moved,
-) {
-    all.par_iter_mut().with_min_len(4096).enumerate().for_each(|(i, deviation)| {
+/// Which replays count.
+#[derive(Clone, Copy)]
+enum Of {
+    /// Those in another direction of rounding.
+    Rounding,
+    /// All of them.
+    All,
+}
+
+impl Of {
+    fn deviation<T: Cell>(self, kept: &[T; 4]) -> f64 {
+        let deviation = Deviation::kept(kept);
+        match self {
+            Of::Rounding => deviation.rounding.get(),
+            Of::All => deviation.first(),
+        }
+    }
+}
+
+fn add_all<T: Cell>(all: &mut [[T; 4]], base: &TensorView, replay: &TensorView, moved: Moved) {
+    all.par_iter_mut().with_min_len(4096).enumerate().for_each(|(i, kept)| {
+        let mut deviation = Deviation::kept(kept);
         deviation.add(distance(base.get_f64(i), replay.get_f64(i)), moved);
+        *kept = deviation.keep();
     });
 }
 
 /// One of the deviations of each element, at least one unit in the last place and a share of the
 /// median of its row.
 fn floored<T: Cell>(
-    all: &[Deviation<T>],
+    all: &[[T; 4]],
     base: &TensorView,
-    of: fn(&Deviation<T>) -> f64,
-) -> Vec<T> {
-    let each = all.par_iter().with_min_len(4096).enumerate();
-    let mut spread: Vec<T> =
-        each.map(|(i, d)| T::of(of(d).max(ulp(base.dtype, base.get_f64(i))))).collect();
+    of: Of,
+    scratch: &Scratch,
+) -> Result<Numbers<T>, ScratchError> {
+    let mut spread: Numbers<T> = scratch.zeros(all.len())?;
+    let pairs = spread.par_iter_mut().zip(all).with_min_len(4096).enumerate();
+    pairs.for_each(|(i, (noise, kept))| {
+        *noise = T::of(of.deviation(kept).max(ulp(base.dtype, base.get_f64(i))));
+    });
     if base.dtype.is_float() {
-        raise_to_neighbours(&mut spread, base.shape.last().copied().unwrap_or(1));
+        raise_to_neighbours(&mut spread, base.shape.last().copied().unwrap_or(1), SORTED);
     }
-    spread
+    Ok(spread)
 }
 
 /// What is told of the noise, before neighbours raise it.
-fn summarize<T: Cell>(
-    all: &[Deviation<T>],
-    base: &TensorView,
-    ordered: Option<&Ordered>,
-    replays: u32,
-) -> NoiseSummary {
+fn summarize<T: Cell>(all: &[[T; 4]], base: &TensorView, of: Of, replays: u32) -> NoiseSummary {
     let mut summary = NoiseSummary { replays, ..NoiseSummary::default() };
     let (mut noise_squares, mut base_squares) = (Squares::default(), Squares::default());
-    for (i, deviation) in all.iter().enumerate() {
+    for (i, kept) in all.iter().enumerate() {
         let value = base.get_f64(i);
         let floor = ulp(base.dtype, value);
-        let first = match ordered {
-            None => deviation.first(),
-            Some(_) => deviation.rounding.get(),
-        };
+        let first = of.deviation(kept);
         if first.is_infinite() {
             count(&mut summary.unstable, &mut summary.first_unstable, i);
             continue;
         }
-        let jumps = first > FLIP_FACTOR * deviation.third.get().max(floor);
+        let jumps = first > FLIP_FACTOR * Deviation::kept(kept).third.get().max(floor);
         if base.dtype.is_float() && replays >= FLIP_REPLAYS && jumps {
             count(&mut summary.flips, &mut summary.first_flips, i);
         }
@@ -352,22 +392,52 @@ fn summarize<T: Cell>(
     summary
 }
 
+/// Longer rows are not copied to find their median.
+const SORTED: usize = 1 << 16;
+
 /// Raises the noise of each element to a share of the median of its row: a sum that cancels ends
 /// on a coarse grid, where a few replays may meet the base by chance.
-fn raise_to_neighbours<T: Cell>(noise: &mut [T], row: usize) {
+fn raise_to_neighbours<T: Cell>(noise: &mut [T], row: usize, sorted: usize) {
     if row < LEAST_ROW {
         return;
     }
     noise.par_chunks_mut(row).for_each(|row| {
-        let mut sorted = row.to_vec();
-        let middle = sorted.len() / 2;
-        let (_, &mut median, _) =
-            sorted.select_nth_unstable_by(middle, |a, b| a.get().total_cmp(&b.get()));
+        let median = if row.len() <= sorted { sorted_median(row) } else { counted_median(row) };
         let least = ROW_SHARE * median.get();
         if least.is_finite() {
             row.iter_mut().for_each(|noise| *noise = T::of(noise.get().max(least)));
         }
     });
+}
+
+/// The upper median of `row`, by sorting a copy.
+fn sorted_median<T: Cell>(row: &[T]) -> T {
+    let mut sorted = row.to_vec();
+    let middle = sorted.len() / 2;
+    let (_, &mut median, _) = sorted.select_nth_unstable_by_key(middle, |noise| noise.rank());
+    median
+}
+
+/// The upper median of `row`, by counting: digit after digit of its rank, the highest first.
+fn counted_median<T: Cell>(row: &[T]) -> T {
+    const DIGIT: u32 = u16::BITS;
+    let mut below = row.len() / 2;
+    let (mut known, mut shift) = (0, 8 * T::BYTES);
+    while shift > 0 {
+        shift -= DIGIT;
+        let mut counts = vec![0usize; 1 << DIGIT];
+        let like = |noise: &&T| noise.rank() >> shift >> DIGIT == known;
+        for noise in row.iter().filter(like) {
+            counts[usize::from((noise.rank() >> shift) as u16)] += 1;
+        }
+        let mut digit = 0;
+        while counts[digit] <= below {
+            below -= counts[digit];
+            digit += 1;
+        }
+        known = known << DIGIT | digit as u64;
+    }
+    *row.iter().find(|noise| noise.rank() == known).expect("it was counted")
 }
 
 fn count(total: &mut u64, first: &mut Vec<u64>, index: usize) {
@@ -404,5 +474,45 @@ impl NoiseRef<'_> {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn raised<T: Cell>(noise: &[T], row: usize, sorted: usize) -> Vec<u64> {
+        let mut noise = noise.to_vec();
+        raise_to_neighbours(&mut noise, row, sorted);
+        noise.iter().map(|noise| noise.rank()).collect()
+    }
+
+    /// Deviations of all magnitudes, many of them alike, some infinite.
+    fn deviations() -> impl Strategy<Value = Vec<f64>> {
+        let one = prop_oneof![
+            Just(0.0),
+            Just(f64::INFINITY),
+            (0u8..4).prop_map(f64::from),
+            any::<f64>().prop_map(f64::abs).prop_filter("a number", |x| !x.is_nan()),
+        ];
+        prop::collection::vec(one, 1..600)
+    }
+
+    proptest! {
+        #[test]
+        fn a_median_is_the_same_however_it_is_found(all in deviations(), row in 1usize..600) {
+            let single: Vec<f32> = all.iter().map(|&noise| f32::of(noise)).collect();
+            // By counting in rows of any length, in those longer than 13, in none.
+            for sorted in [0, 13] {
+                let whole = usize::MAX;
+                prop_assert_eq!(raised(&all, row, sorted), raised(&all, row, whole));
+                prop_assert_eq!(raised(&single, row, sorted), raised(&single, row, whole));
+            }
+            let mut ordered = all.clone();
+            ordered.sort_by(f64::total_cmp);
+            prop_assert_eq!(counted_median(&all), ordered[all.len() / 2]);
+        }
     }
 }

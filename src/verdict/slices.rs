@@ -4,19 +4,24 @@
 //! the inputs. A location never claims an element outside the class: where the class does not
 //! fill its region, it says how much of it the class is.
 
-use std::fmt::Write as _;
+mod words;
+
+#[cfg(test)]
+mod tests;
 
 use serde::{Deserialize, Serialize};
 
 use super::bitmap::Bitmap;
+use crate::scratch::{Scratch, ScratchError};
 use crate::tensor::{Dim, TensorView, unravel};
+
+pub(super) use self::words::describe_term;
+pub use self::words::{block_map, describe};
 
 /// Single indices that a selection lists before it falls back to their range.
 const LISTED: usize = 8;
 /// Elements that a location keeps as examples.
 const EXAMPLES: usize = 4;
-/// Rows and columns of a block map, at most.
-const MAP: [usize; 2] = [8, 32];
 
 /// An input that tells rows of the output apart, such as the mask of a loss.
 #[derive(Clone, Copy, Debug)]
@@ -104,23 +109,25 @@ impl Selection {
     }
 
     /// The selection of exactly the indices that are `touched`, or of the range around them.
-    fn around(touched: &[bool]) -> Selection {
-        let list: Vec<usize> = (0..touched.len()).filter(|&index| touched[index]).collect();
-        let (Some(&first), Some(&last)) = (list.first(), list.last()) else {
+    fn around(touched: &Bitmap) -> Selection {
+        let list: Vec<usize> = touched.ones().take(LISTED + 1).collect();
+        let (Some(&first), Some(last)) = (list.first(), touched.ones().last()) else {
             return Selection::List(list);
         };
-        if list.len() == touched.len() {
+        let count = touched.count() as usize;
+        if count == touched.len() {
             return Selection::All;
         }
-        if last - first + 1 == list.len() {
+        if last - first + 1 == count {
             return Selection::Range { first, last };
         }
         let modulus = list[1] - first;
-        let even = list.windows(2).all(|pair| pair[1] - pair[0] == modulus);
-        if even && list.len() > 2 && first < modulus && last + modulus >= touched.len() {
+        let ends = first < modulus && last + modulus >= touched.len();
+        if count > 2 && ends && touched.ones().zip((first..).step_by(modulus)).all(|(a, b)| a == b)
+        {
             return Selection::Modulo { modulus, remainder: first };
         }
-        match list.len() {
+        match count {
             ..=LISTED => Selection::List(list),
             _ if first == 0 && last + 1 == touched.len() => Selection::All,
             _ => Selection::Range { first, last },
@@ -169,7 +176,7 @@ impl Mask<'_> {
 /// What is known of a class before its region is chosen.
 struct Class {
     shape: Vec<usize>,
-    touched: Vec<Vec<bool>>,
+    touched: Vec<Bitmap>,
     elements: u64,
     rows: u64,
     first: Vec<Vec<usize>>,
@@ -181,15 +188,23 @@ struct Class {
 ///
 /// Masks that do not fit the dimensions are passed over. Of all regions that hold the class, the
 /// smallest is told.
-pub fn locate(class: &Bitmap, dims: &[Dim], masks: &[Mask]) -> Option<Location> {
+///
+/// # Errors
+/// [`ScratchError`] if there is no room for a bit for each index of each dimension.
+pub fn locate(
+    class: &Bitmap,
+    dims: &[Dim],
+    masks: &[Mask],
+    scratch: &Scratch,
+) -> Result<Option<Location>, ScratchError> {
     let shape: Vec<usize> = dims.iter().map(|dim| dim.size).collect();
     if class.len() != shape.iter().product::<usize>() {
-        return None;
+        return Ok(None);
     }
     let masks: Vec<&Mask> = masks.iter().filter(|mask| mask.fits(&shape)).collect();
-    let class = survey(class, shape, &masks);
+    let class = survey(class, shape, &masks, scratch)?;
     if class.elements == 0 {
-        return None;
+        return Ok(None);
     }
     let terms: Vec<Term> = dims.iter().zip(&class.touched).enumerate().map(term).collect();
     let mut best = region(&class, &terms, None);
@@ -205,19 +220,25 @@ pub fn locate(class: &Bitmap, dims: &[Dim], masks: &[Mask]) -> Option<Location> 
             best = narrowed;
         }
     }
-    Some(best)
+    Ok(Some(best))
 }
 
 /// The indices of a dimension that are touched, as a term.
-pub(super) fn term((at, (dim, touched)): (usize, (&Dim, &Vec<bool>))) -> Term {
+pub(super) fn term((at, (dim, touched)): (usize, (&Dim, &Bitmap))) -> Term {
     let name = dim.name.clone().unwrap_or_else(|| format!("dim {at}"));
     Term { dim: name, size: dim.size, selection: Selection::around(touched) }
 }
 
 /// Goes once through the elements of a class.
-fn survey(class: &Bitmap, shape: Vec<usize>, masks: &[&Mask]) -> Class {
+fn survey(
+    class: &Bitmap,
+    shape: Vec<usize>,
+    masks: &[&Mask],
+    scratch: &Scratch,
+) -> Result<Class, ScratchError> {
+    let none = |&size: &usize| Bitmap::in_scratch(scratch, size, |_| false);
     let mut found = Class {
-        touched: shape.iter().map(|&size| vec![false; size]).collect(),
+        touched: shape.iter().map(none).collect::<Result<_, _>>()?,
         elements: 0,
         rows: 0,
         first: Vec::new(),
@@ -229,7 +250,7 @@ fn survey(class: &Bitmap, shape: Vec<usize>, masks: &[&Mask]) -> Class {
     for linear in class.ones() {
         let index = unravel(linear, &found.shape);
         for (touched, &i) in found.touched.iter_mut().zip(&index) {
-            touched[i] = true;
+            touched.insert(i);
         }
         for (sides, mask) in found.sides.iter_mut().zip(masks) {
             sides[usize::from(!mask.is_zero_at(&index))] = true;
@@ -243,7 +264,7 @@ fn survey(class: &Bitmap, shape: Vec<usize>, masks: &[&Mask]) -> Class {
             found.first.push(index);
         }
     }
-    found
+    Ok(found)
 }
 
 /// The terms, without those that the side of the mask implies already.
@@ -297,228 +318,4 @@ fn count_in_mask(terms: &[Term], mask: &Mask, zero: bool) -> u64 {
     };
     let side = |linear: &usize| (mask.view.get_f64(*linear) == 0.0) == zero;
     (0..mask.view.len()).filter(side).filter(inside).count() as u64
-}
-
-/// The location in words, such as `head 1..3`, `vocab >= 1024` or
-/// `7168 of 7616 elements where mask != 0, in 224 of 224 rows, first at batch 0, seq 1, vocab 0`.
-pub fn describe(location: &Location) -> String {
-    let mut parts: Vec<String> = location.terms.iter().filter_map(describe_term).collect();
-    if let Some(mask) = &location.mask {
-        let relation = if mask.zero { "=" } else { "!=" };
-        parts.push(format!("rows with {} {relation} 0", mask.name));
-    }
-    let region = if parts.is_empty() { "everywhere".to_owned() } else { parts.join(", ") };
-    if location.is_exact() {
-        return region;
-    }
-    let mut text = format!("{} of {} elements", location.elements, location.region_elements);
-    if !parts.is_empty() {
-        let _ = write!(text, " of {region}");
-    }
-    if location.terms.len() > 1 {
-        let _ = write!(text, ", in {} of {} rows", location.rows, location.region_rows);
-    }
-    let examples: Vec<String> =
-        location.first.iter().map(|index| describe_index(&location.terms, index)).collect();
-    if location.elements as usize == examples.len() {
-        let _ = write!(text, ": {}", examples.join("; "));
-    } else if let Some(first) = examples.first() {
-        let _ = write!(text, ", first at {first}");
-    }
-    text
-}
-
-/// A term in words; none where it selects all.
-pub(super) fn describe_term(term: &Term) -> Option<String> {
-    let name = &term.dim;
-    Some(match &term.selection {
-        Selection::All => return None,
-        Selection::Range { first, last } if first == last => format!("{name} {first}"),
-        Selection::Range { first, last } if last + 1 == term.size && term.size > 8 => {
-            format!("{name} >= {first}")
-        }
-        Selection::Range { first: 0, last } if term.size > 8 => format!("{name} <= {last}"),
-        Selection::Range { first, last } => format!("{name} {first}..{last}"),
-        Selection::Modulo { modulus, remainder } => format!("{name} % {modulus} = {remainder}"),
-        Selection::List(list) => {
-            let list: Vec<String> = list.iter().map(usize::to_string).collect();
-            format!("{name} {}", list.join("+"))
-        }
-    })
-}
-
-fn describe_index(terms: &[Term], index: &[usize]) -> String {
-    let parts = terms.iter().zip(index).map(|(term, i)| format!("{} {i}", term.dim));
-    parts.collect::<Vec<_>>().join(", ")
-}
-
-/// A map of a class in a 2-D view (rows are all dimensions but the last): at most 8 lines of 32
-/// characters, each telling the share of a block's elements that belong to the class.
-///
-/// ` ` none, `.` up to a quarter, `:` up to a half, `+` more, `#` all. Empty for an empty tensor.
-pub fn block_map(class: &Bitmap, shape: &[usize]) -> String {
-    let columns = shape.last().copied().unwrap_or(1);
-    if class.is_empty() || columns == 0 || !class.len().is_multiple_of(columns) {
-        return String::new();
-    }
-    let rows = class.len() / columns;
-    let [height, width] = [rows.min(MAP[0]), columns.min(MAP[1])];
-    let mut filled = vec![0u64; height * width];
-    for linear in class.ones() {
-        let (row, column) = (linear / columns, linear % columns);
-        filled[block_of(row, rows, height) * width + block_of(column, columns, width)] += 1;
-    }
-    let line = |y: usize| -> String {
-        let tall = block_size(y, rows, height);
-        let share = |x: usize| shade(filled[y * width + x], tall * block_size(x, columns, width));
-        (0..width).map(share).collect()
-    };
-    (0..height).map(line).collect::<Vec<_>>().join("\n")
-}
-
-/// The block, out of `blocks`, that holds `index` out of `size`.
-fn block_of(index: usize, size: usize, blocks: usize) -> usize {
-    ((index as u128 * blocks as u128) / size as u128) as usize
-}
-
-/// The number of indices in `block`.
-fn block_size(block: usize, size: usize, blocks: usize) -> u64 {
-    let start = |block: usize| (block as u128 * size as u128).div_ceil(blocks as u128);
-    (start(block + 1) - start(block)) as u64
-}
-
-fn shade(filled: u64, total: u64) -> char {
-    match filled {
-        0 => ' ',
-        _ if filled == total => '#',
-        _ if filled * 4 <= total => '.',
-        _ if filled * 2 <= total => ':',
-        _ => '+',
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-    use crate::tensor::DType;
-
-    fn dims(sizes: &[(&str, usize)]) -> Vec<Dim> {
-        sizes.iter().map(|&(name, size)| Dim { name: Some(name.to_owned()), size }).collect()
-    }
-
-    fn class(sizes: &[(&str, usize)], belongs: impl Fn(&[usize]) -> bool + Sync) -> Bitmap {
-        let shape: Vec<usize> = sizes.iter().map(|&(_, size)| size).collect();
-        Bitmap::from_fn(shape.iter().product(), |i| belongs(&unravel(i, &shape)))
-    }
-
-    fn told(
-        sizes: &[(&str, usize)],
-        masks: &[Mask],
-        belongs: impl Fn(&[usize]) -> bool + Sync,
-    ) -> String {
-        let location = locate(&class(sizes, belongs), &dims(sizes), masks);
-        location.map_or("nowhere".to_owned(), |location| describe(&location))
-    }
-
-    const HEADS: &[(&str, usize)] = &[("batch", 2), ("head", 4), ("seq", 16)];
-    const LOGITS: &[(&str, usize)] = &[("batch", 2), ("seq", 4), ("vocab", 2004)];
-
-    #[test]
-    fn planted_slices_are_named() {
-        insta::assert_snapshot!(told(HEADS, &[], |i| i[1] > 0), @"head 1..3");
-        insta::assert_snapshot!(told(HEADS, &[], |i| i[1] == 2), @"head 2");
-        insta::assert_snapshot!(told(LOGITS, &[], |i| i[2] >= 1024), @"vocab >= 1024");
-        insta::assert_snapshot!(told(LOGITS, &[], |i| i[2] < 5), @"vocab <= 4");
-        insta::assert_snapshot!(told(LOGITS, &[], |i| i[2] % 2 == 1), @"vocab % 2 = 1");
-        insta::assert_snapshot!(told(HEADS, &[], |i| i[0] == 1 && i[2] % 8 == 3),
-            @"batch 1, seq 3+11");
-        insta::assert_snapshot!(told(HEADS, &[], |i| i[1] == 0 && i[2] >= 12),
-            @"head 0, seq >= 12");
-        insta::assert_snapshot!(told(HEADS, &[], |_| true), @"everywhere");
-        insta::assert_snapshot!(told(HEADS, &[], |_| false), @"nowhere");
-        insta::assert_snapshot!(told(&[], &[], |_| true), @"everywhere");
-    }
-
-    #[test]
-    fn what_is_no_slice_is_counted_and_shown_by_example() {
-        insta::assert_snapshot!(told(HEADS, &[], |i| i == [0, 1, 5] || i == [1, 3, 2]),
-            @"2 of 8 elements of head 1+3, seq 2+5, in 2 of 4 rows: batch 0, head 1, seq 5; batch 1, head 3, seq 2");
-        insta::assert_snapshot!(told(LOGITS, &[], |i| i[2] != i[1]),
-            @"16024 of 16032 elements, in 8 of 8 rows, first at batch 0, seq 0, vocab 1");
-    }
-
-    #[test]
-    fn rows_are_told_by_the_mask_that_selects_them() {
-        let bytes = [1, 1, 0, 1, 0, 0, 1, 1];
-        let view = TensorView { dtype: DType::U8, shape: &[2, 4], bytes: &bytes };
-        let masks = [Mask { name: "mask", view, dims: &[0, 1] }];
-        let zero = |i: &[usize]| bytes[i[0] * 4 + i[1]] == 0;
-        insta::assert_snapshot!(told(LOGITS, &masks, zero), @"rows with mask = 0");
-        insta::assert_snapshot!(told(LOGITS, &masks, |i| !zero(i) && i[2] >= 34),
-            @"vocab >= 34, rows with mask != 0");
-        insta::assert_snapshot!(told(LOGITS, &masks, |i| !zero(i) && i[2] != 7),
-            @"10015 of 10020 elements of rows with mask != 0, in 5 of 5 rows, first at batch 0, seq 0, vocab 0");
-    }
-
-    #[test]
-    fn a_block_map_shows_shares() {
-        let sizes = [("row", 4), ("column", 64)];
-        let map =
-            block_map(&class(&sizes, |i| i[1] >= 32 || (i[0] == 1 && i[1] % 2 == 0)), &[4, 64]);
-        insta::assert_snapshot!(map.replace(' ', "-"), @r"
-        ----------------################
-        ::::::::::::::::################
-        ----------------################
-        ----------------################
-        ");
-        assert_eq!(block_map(&Bitmap::from_fn(0, |_| true), &[3, 0]), "");
-    }
-
-    fn selections() -> impl Strategy<Value = (Vec<usize>, Vec<(usize, usize, usize)>)> {
-        prop::collection::vec(1usize..9, 0..4).prop_flat_map(|shape| {
-            let one = |&size: &usize| (0..size, 0..size, 1usize..4);
-            let each: Vec<_> = shape.iter().map(one).collect();
-            (Just(shape), each)
-        })
-    }
-
-    proptest! {
-        #[test]
-        fn a_product_of_selections_is_found_exactly((shape, picks) in selections()) {
-            let picked = |index: &[usize]| index.iter().zip(&picks).all(|(&i, &(a, b, step))| {
-                i >= a.min(b) && i <= a.max(b) && (i - a.min(b)).is_multiple_of(step)
-            });
-            let dims: Vec<Dim> = shape.iter().map(|&size| Dim { name: None, size }).collect();
-            let len = shape.iter().product();
-            let class = Bitmap::from_fn(len, |i| picked(&unravel(i, &shape)));
-            let location = locate(&class, &dims, &[]).unwrap();
-            prop_assert!(location.is_exact());
-            for i in 0..len {
-                prop_assert_eq!(location.contains(&unravel(i, &shape), &[]), class.contains(i));
-            }
-        }
-
-        #[test]
-        fn no_claim_goes_beyond_the_class(bits in prop::collection::vec(any::<bool>(), 60),
-                                          mask in prop::collection::vec(0u8..2, 12)) {
-            let shape = [3usize, 4, 5];
-            let class = Bitmap::from_fn(60, |i| bits[i] && mask[i / 5] == 1);
-            let view = TensorView { dtype: DType::U8, shape: &[3, 4], bytes: &mask };
-            let masks = [Mask { name: "mask", view, dims: &[0, 1] }];
-            let dims: Vec<Dim> = shape.iter().map(|&size| Dim { name: None, size }).collect();
-            let Some(location) = locate(&class, &dims, &masks) else {
-                prop_assert_eq!(class.count(), 0);
-                return Ok(());
-            };
-            let region: Vec<usize> =
-                (0..60).filter(|&i| location.contains(&unravel(i, &shape), &masks)).collect();
-            prop_assert_eq!(region.len() as u64, location.region_elements);
-            prop_assert!(class.ones().all(|i| region.contains(&i)));
-            if location.is_exact() {
-                prop_assert!(region.iter().all(|&i| class.contains(i)));
-            }
-        }
-    }
 }

@@ -1,41 +1,59 @@
 //! Whole slices that became zero: a head without a gradient, a row that nobody filled.
 
+use super::bitmap::Bitmap;
 use super::slices::{describe_term, term};
+use crate::scratch::{Scratch, ScratchError};
 use crate::tensor::{Dim, TensorView};
 
 /// The indices along each dimension at which all of `got` is zero and some of `base` is not, in
 /// words: `heads 1..3`. Nothing is said of a dimension along which all indices are so, unless
 /// all of `got` is zero.
 ///
+/// # Errors
+/// [`ScratchError`] if there is no room for a bit for each index of each dimension.
+///
 /// # Panics
 /// If the tensors have other sizes than `dims`.
-pub fn zero_slices(base: &TensorView, got: &TensorView, dims: &[Dim]) -> Vec<String> {
+pub fn zero_slices(
+    base: &TensorView,
+    got: &TensorView,
+    dims: &[Dim],
+    scratch: &Scratch,
+) -> Result<Vec<String>, ScratchError> {
     let count = got.len();
     assert_eq!(base.len(), count, "two tensors of one shape");
     let filled = |view: &TensorView, index: usize| view.get_f64(index) != 0.0;
     if count == 0 || !(0..count).any(|index| filled(base, index)) {
-        return Vec::new();
+        return Ok(Vec::new());
     }
     if !(0..count).any(|index| filled(got, index)) {
-        return vec!["everything".to_owned()];
+        return Ok(vec!["everything".to_owned()]);
     }
     let mut inner = count;
-    let slices = dims.iter().enumerate().filter_map(|(place, dim)| {
+    let mut slices = Vec::new();
+    for (place, dim) in dims.iter().enumerate() {
         inner /= dim.size;
-        let (mut in_base, mut in_got) = (vec![false; dim.size], vec![false; dim.size]);
+        let none = || Bitmap::in_scratch(scratch, dim.size, |_| false);
+        let (mut in_base, mut in_got) = (none()?, none()?);
         for index in 0..count {
             let along = index / inner % dim.size;
-            in_base[along] |= filled(base, index);
-            in_got[along] |= filled(got, index);
+            if filled(base, index) {
+                in_base.insert(along);
+            }
+            if filled(got, index) {
+                in_got.insert(along);
+            }
         }
-        let zero: Vec<bool> =
-            in_base.iter().zip(&in_got).map(|(base, got)| *base && !got).collect();
+        let is_zero = |along| in_base.contains(along) && !in_got.contains(along);
+        let zero = Bitmap::in_scratch(scratch, dim.size, is_zero)?;
         let found = term((place, (dim, &zero)));
         // A selection that had to be widened would claim slices that are not zero.
-        let exact = (0..dim.size).all(|index| found.selection.contains(index) == zero[index]);
-        (exact && zero.contains(&true)).then(|| describe_term(&found)).flatten()
-    });
-    slices.collect()
+        let exact = (0..dim.size).all(|at| found.selection.contains(at) == zero.contains(at));
+        if exact && zero.count() > 0 {
+            slices.extend(describe_term(&found));
+        }
+    }
+    Ok(slices)
 }
 
 #[cfg(test)]
@@ -48,7 +66,8 @@ mod tests {
         let (base, got) = (bytes(base), bytes(got));
         let view = |bytes| TensorView { dtype: DType::F32, shape: &[4, 3], bytes };
         let dim = |name: &str, size| Dim { name: Some(name.to_owned()), size };
-        zero_slices(&view(&base), &view(&got), &[dim("head", 4), dim("window", 3)])
+        let dims = [dim("head", 4), dim("window", 3)];
+        zero_slices(&view(&base), &view(&got), &dims, &Scratch::heap()).unwrap()
     }
 
     #[test]

@@ -1,0 +1,92 @@
+//! The heap that judging takes does not grow with the tensors.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use replay::scratch::Scratch;
+use replay::tensor::{DType, Dim, TensorView};
+use replay::verdict::compare::{beyond_noise, compare};
+use replay::verdict::noise::{Moved, NoiseAccumulator, NoiseRef};
+use replay::verdict::oracle::{against_oracle, shadow_change};
+use replay::verdict::slices::{block_map, locate};
+use replay::verdict::zeros::zero_slices;
+
+/// The system's allocator, which counts.
+struct Counting;
+
+static NOW: AtomicUsize = AtomicUsize::new(0);
+static MOST: AtomicUsize = AtomicUsize::new(0);
+
+// SAFETY: the system's allocator does the work.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        MOST.fetch_max(NOW.fetch_add(layout.size(), Relaxed) + layout.size(), Relaxed);
+        // SAFETY: as the caller promises.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        NOW.fetch_sub(layout.size(), Relaxed);
+        // SAFETY: as the caller promises.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+/// What `work` takes of the heap at most, besides what is there.
+fn most(work: impl FnOnce()) -> usize {
+    let before = NOW.load(Relaxed);
+    MOST.store(before, Relaxed);
+    work();
+    MOST.load(Relaxed) - before
+}
+
+fn tensor(count: usize, of: impl Fn(usize) -> f32) -> Vec<u8> {
+    (0..count).flat_map(|index| of(index).to_le_bytes()).collect()
+}
+
+/// Judges tensors of this shape as a comparison of two revisions does.
+fn judge(shape: &[usize], scratch: &Scratch) -> usize {
+    let count: usize = shape.iter().product();
+    let value = |index: usize| 1.0 + (index % 1000) as f32;
+    let base = tensor(count, value);
+    let rounded = tensor(count, |index| value(index) * (1.0 + 1e-7 * (index % 3) as f32));
+    let ordered = tensor(count, |index| value(index) + f32::from(u8::from(index % 5 == 0)));
+    let got = tensor(count, |index| if index % 7 < 3 { 0.0 } else { value(index) });
+    let view = |bytes| TensorView { dtype: DType::F32, shape, bytes };
+    let [base, rounded, ordered, got] = [&base, &rounded, &ordered, &got].map(|bytes| view(bytes));
+    most(|| {
+        let mut accumulator = NoiseAccumulator::new(&base, scratch).unwrap();
+        accumulator.add(&base, &rounded, Moved::Rounding).unwrap();
+        accumulator.add(&base, &ordered, Moved::Order).unwrap();
+        let found = accumulator.ordered(&base).unwrap().expect("elements that depend on it");
+        assert_eq!(found.elements.count() as usize, count.div_ceil(5));
+        let noise = accumulator.finish(&base, Some(found)).unwrap();
+        let both = NoiseRef { base: Some(&noise.per_element), got: Some(&noise.per_element) };
+        assert!(compare(&base, &got, &both).unwrap().beyond > 0);
+        let beyond = beyond_noise(&base, &got, &both, scratch).unwrap();
+        let dims: Vec<Dim> = shape.iter().map(|&size| Dim { name: None, size }).collect();
+        assert!(locate(&beyond, &dims, &[], scratch).unwrap().is_some());
+        zero_slices(&base, &got, &dims, scratch).unwrap();
+        block_map(&beyond, shape);
+        against_oracle(&got, &base, &both).unwrap();
+        shadow_change(&base, &got, DType::F32, &both).unwrap();
+    })
+}
+
+#[test]
+fn the_heap_that_judging_takes_does_not_grow_with_the_tensors() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let few = 1 << 18;
+    let scratch = || Scratch::in_folder(folder.path(), few);
+    // In one row, which is too long to be copied, and in many.
+    for shape in [|count: usize| vec![count], |count: usize| vec![count / 64, 64]] {
+        let small = judge(&shape(1 << 17), &scratch());
+        let large = judge(&shape(1 << 19), &scratch());
+        assert!(large < few + (1 << 20), "{large} bytes");
+        assert!(large < small + few, "{small} bytes, then {large}");
+        assert!(judge(&shape(1 << 17), &Scratch::heap()) > 16 << 17, "the counter counts");
+    }
+}
