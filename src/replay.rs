@@ -288,6 +288,7 @@ impl Replayer {
             device,
             poison: mode.poison,
             memory_bytes,
+            folder: self.cache.temporary(),
             step: mode.step.clone(),
             part: mode.part.clone(),
         }

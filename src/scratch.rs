@@ -99,14 +99,29 @@ impl Shared {
     }
 }
 
-/// A file of that many bytes in `folder`, without a name, mapped.
+/// A file of that many bytes in `folder`, without a name; they are its own.
+///
+/// # Errors
+/// [`ScratchError`] if the folder has no room for it.
+pub fn file(folder: &Path, bytes: usize) -> Result<File, ScratchError> {
+    let file = tempfile::tempfile_in(folder).map_err(failed("make a file of", folder, bytes))?;
+    reserve(&file, bytes.max(1)).map_err(failed("reserve", folder, bytes))?;
+    Ok(file)
+}
+
 fn mapped(folder: &Path, bytes: usize) -> Result<MmapMut, ScratchError> {
-    let failed =
-        |doing| move |source| ScratchError { doing, bytes, folder: folder.to_owned(), source };
-    let file = tempfile::tempfile_in(folder).map_err(failed("make a file of"))?;
-    reserve(&file, bytes.max(1)).map_err(failed("reserve"))?;
+    let file = file(folder, bytes)?;
     // SAFETY: nobody else can open a file without a name.
-    unsafe { MmapMut::map_mut(&file) }.map_err(failed("map"))
+    unsafe { MmapMut::map_mut(&file) }.map_err(failed("map", folder, bytes))
+}
+
+fn failed(
+    doing: &'static str,
+    folder: &Path,
+    bytes: usize,
+) -> impl FnOnce(io::Error) -> ScratchError {
+    let folder = folder.to_owned();
+    move |source| ScratchError { doing, bytes, folder, source }
 }
 
 /// Gives `file` that many bytes of its own.

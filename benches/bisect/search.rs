@@ -277,6 +277,7 @@ pub fn compare(artifact: &Path, fixture: &Path, recorded: &Path) -> Result<bool>
         },
         poison: POISON_A,
         memory_bytes: limits.memory_bytes,
+        folder: std::env::temp_dir(),
         step: None,
         part: worker::Part::Whole,
     };

@@ -76,6 +76,8 @@ pub struct Job {
     pub poison: Poison,
     /// Bytes of device memory.
     pub memory_bytes: u64,
+    /// Where outputs lie that are too large to be kept in memory.
+    pub folder: PathBuf,
     /// A change of one input, for directional derivatives; only in a shadow.
     pub step: Option<Step>,
     /// How much of the call is made.

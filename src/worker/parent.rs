@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use super::account::Ears;
@@ -13,11 +13,16 @@ use super::run::{Expected, Layout, Run, finish};
 use super::{CHILD_ARGUMENT, DeviceJob, Job, Limits};
 use crate::fixture::Fixture;
 use crate::sanitizer::Wrapper;
+use crate::scratch::{self, ScratchError};
 
 /// Where the child finds its end of the pipe for reports.
 pub(super) const REPORT_FD: RawFd = 3;
 /// Where the child finds the memory for outputs.
 pub(super) const OUTPUT_FD: RawFd = 4;
+
+/// Outputs of one replay that take this many bytes lie in a file, whose pages the system can write
+/// out, not in memory.
+const LARGE_OUTPUTS: usize = 64 << 20;
 
 /// Why no child could be run: the machine is at fault, not the revision.
 #[derive(Debug, thiserror::Error)]
@@ -30,6 +35,9 @@ pub enum WorkerError {
         /// The system's reason.
         source: io::Error,
     },
+    /// There is no room for large outputs.
+    #[error(transparent)]
+    Scratch(#[from] ScratchError),
     /// The child refused the job.
     #[error("{message}")]
     Refused {
@@ -45,6 +53,7 @@ impl WorkerError {
     pub fn hint(&self) -> Option<String> {
         match self {
             WorkerError::System { .. } => None,
+            WorkerError::Scratch(error) => error.hint(),
             WorkerError::Refused { hint, .. } => hint.clone(),
         }
     }
@@ -78,7 +87,7 @@ pub(super) fn start_with(
     limits: Limits,
     wrapper: Option<&Wrapper>,
 ) -> Result<Run, WorkerError> {
-    let memory = shared_memory(layout.bytes).map_err(system("make shared memory"))?;
+    let memory = output_memory(layout.bytes, &job.folder)?;
     let (reports, reports_child) = pipe().map_err(system("make a pipe"))?;
     let (printed, printed_child) = pipe().map_err(system("make a pipe"))?;
     let printed_copy = printed_child.try_clone().map_err(system("make a pipe"))?;
@@ -121,6 +130,14 @@ pub(super) fn address_space(job: &Job, limits: Limits) -> u64 {
         DeviceJob::Cpu { threads, .. } => limits.address_space_bytes(threads),
         // The driver reserves addresses for all memory that it could ever map.
         DeviceJob::Cuda { .. } => libc::RLIM_INFINITY,
+    }
+}
+
+/// What the child writes its outputs to: memory, or a file where they are large.
+pub(super) fn output_memory(bytes: usize, folder: &Path) -> Result<File, WorkerError> {
+    match bytes {
+        LARGE_OUTPUTS.. => Ok(scratch::file(folder, bytes)?),
+        _ => shared_memory(bytes).map_err(system("make shared memory")),
     }
 }
 

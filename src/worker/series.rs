@@ -16,8 +16,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::account::Ears;
 use super::parent::{
-    OUTPUT_FD, REPORT_FD, WorkerError, address_space, pipe, prepare, shared_memory, start_with,
-    system,
+    OUTPUT_FD, REPORT_FD, WorkerError, address_space, output_memory, pipe, prepare, shared_memory,
+    start_with, system,
 };
 use super::run::{Expected, Layout, Run, finish};
 use super::{CHILD_ARGUMENT, Job, Limits, Request, SERIES, socket};
@@ -74,7 +74,7 @@ impl Series {
 
     /// The run, or none if the template fails.
     fn run_by(&self, template: &Template, job: &Job) -> Result<Option<Run>, WorkerError> {
-        let memory = shared_memory(self.layout.bytes).map_err(system("make shared memory"))?;
+        let memory = output_memory(self.layout.bytes, &job.folder)?;
         let pipe = || pipe().map_err(system("make a pipe"));
         let ((reports, reports_child), (printed, printed_child)) = (pipe()?, pipe()?);
         let (ending, ending_child) = pipe()?;

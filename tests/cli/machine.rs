@@ -3,6 +3,8 @@
 use std::fs;
 use std::process::Command;
 
+use replay::tensor::DType;
+
 use crate::env::TestEnv;
 
 const KERNEL: &str = "__global__ void twice(const float* x, float* y, int n)\n\
@@ -53,6 +55,55 @@ fn a_full_disk_is_not_the_fault_of_the_revision() {
     assert!(full.stderr.contains("hint: "), "{}", full.text());
     let later = env.replay(&["fixtures/tiny"]);
     assert_eq!(later.code, Some(0), "nothing of it is remembered: {}", later.text());
+}
+
+/// Twice each of `count` zeros, and the same by addition, on a fixture of that size.
+fn large(count: usize) -> TestEnv {
+    let kernel = "__global__ void twice(const float* x, float* y, int n)\n\
+                  { int i = blockIdx.x * 256 + threadIdx.x; if (i < n) y[i] = 2 * x[i]; }\n";
+    let env = TestEnv::new().with_kernel(kernel, "twice<<<(n + 255) / 256, 256>>>(x, y, n);");
+    env.write_fixture("large", &[("x", DType::F32, &[count], &vec![0; 4 * count])]);
+    env.repo.commit_file("k.cu", &kernel.replace("2 * x[i]", "x[i] + x[i]"), "Add instead");
+    env
+}
+
+/// What is said where no file may grow beyond `kib` KiB.
+fn with_files_up_to(kib: usize, env: &TestEnv, words: &str) -> String {
+    let program = env!("CARGO_BIN_EXE_replay");
+    let script = format!("trap '' XFSZ; ulimit -f {kib}; exec {program:?} {words} --fresh");
+    let mut command = Command::new("bash");
+    env.settle(command.args(["-c", &script]));
+    env.finish(&mut command).text()
+}
+
+#[test]
+fn outputs_that_find_no_room_name_the_folder_that_has_none() {
+    // 72 MB of outputs, which do not stay in memory.
+    let env = large(18_000_000);
+    let told = with_files_up_to(40_000, &env, "fixtures/large");
+    insta::assert_snapshot!(told, @"
+    exit code 128
+    --- stderr
+    error: cannot reserve 72003584 bytes for temporary numbers in [CACHE]/tmp
+    caused by: File too large (os error 27)
+    hint: there is no room for it: free disk space, or set REPLAY_CACHE_DIR to a folder with more
+    ");
+    let run = env.replay(&["fixtures/large"]);
+    assert_eq!(run.code, Some(0), "{}", run.text());
+    assert!(run.stdout.contains("zeros 18000000  NaN 0  Inf 0  unwritten 0"), "{}", run.text());
+}
+
+#[test]
+fn noise_that_finds_no_room_names_the_folder_that_has_none() {
+    // 36 MB of outputs, and 16 bytes of noise for each of their elements, which do not stay on the heap.
+    let told = with_files_up_to(100_000, &large(9_000_000), "diff fixtures/large main~1 main");
+    insta::assert_snapshot!(told, @"
+    exit code 128
+    --- stderr
+    error: cannot reserve 144000000 bytes for temporary numbers in [CACHE]/tmp
+    caused by: File too large (os error 27)
+    hint: there is no room for it: free disk space, or set REPLAY_CACHE_DIR to a folder with more
+    ");
 }
 
 #[test]
