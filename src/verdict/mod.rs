@@ -5,6 +5,7 @@
 //! The method, and why its constants are what they are, is in `docs/verdicts.md`.
 
 pub mod bitmap;
+mod cells;
 pub mod compare;
 pub mod constants;
 mod measure;

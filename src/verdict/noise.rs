@@ -4,10 +4,11 @@ use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use super::bitmap::Bitmap;
-use super::constants::{FLIP_FACTOR, FLIP_REPLAYS, LEAST_ROW, ORDER_FACTOR, ROW_SHARE};
+use super::cells::{Cell, raise_to_neighbours};
+use super::constants::{FLIP_FACTOR, FLIP_REPLAYS, ORDER_FACTOR};
 use super::measure::{Squares, distance, ulp};
 use super::{CompareError, VerdictError, check_shapes};
-use crate::scratch::{Number, Numbers, Scratch, ScratchError};
+use crate::scratch::{Numbers, Scratch, ScratchError};
 use crate::summary::float;
 use crate::tensor::{DType, TensorView};
 
@@ -85,49 +86,6 @@ struct Deviation<T> {
     /// The second and third largest of all.
     second: T,
     third: T,
-}
-
-/// A float that deviations are kept in.
-trait Cell: Number + Default {
-    fn of(deviation: f64) -> Self;
-    fn get(self) -> f64;
-    /// A number that is ordered as the cell is, of cells that are 0 or more, or infinite.
-    fn rank(self) -> u64;
-    /// The bytes of that number.
-    const BYTES: u32 = size_of::<Self>() as u32;
-}
-
-impl Cell for f32 {
-    /// The difference of two finite numbers is kept finite.
-    fn of(deviation: f64) -> f32 {
-        if deviation.is_finite() {
-            deviation.min(f64::from(f32::MAX)) as f32
-        } else {
-            f32::INFINITY
-        }
-    }
-
-    fn get(self) -> f64 {
-        f64::from(self)
-    }
-
-    fn rank(self) -> u64 {
-        u64::from(self.to_bits())
-    }
-}
-
-impl Cell for f64 {
-    fn of(deviation: f64) -> f64 {
-        deviation
-    }
-
-    fn get(self) -> f64 {
-        self
-    }
-
-    fn rank(self) -> u64 {
-        self.to_bits()
-    }
 }
 
 impl<T: Cell> Deviation<T> {
@@ -362,7 +320,7 @@ fn floored<T: Cell>(
         *noise = T::of(of.deviation(kept).max(ulp(base.dtype, base.get_f64(i))));
     });
     if base.dtype.is_float() {
-        raise_to_neighbours(&mut spread, base.shape.last().copied().unwrap_or(1), SORTED);
+        raise_to_neighbours(&mut spread, base.shape.last().copied().unwrap_or(1));
     }
     Ok(spread)
 }
@@ -390,54 +348,6 @@ fn summarize<T: Cell>(all: &[[T; 4]], base: &TensorView, of: Of, replays: u32) -
     }
     summary.relative_l2 = noise_squares.relative_to(&base_squares);
     summary
-}
-
-/// Longer rows are not copied to find their median.
-const SORTED: usize = 1 << 16;
-
-/// Raises the noise of each element to a share of the median of its row: a sum that cancels ends
-/// on a coarse grid, where a few replays may meet the base by chance.
-fn raise_to_neighbours<T: Cell>(noise: &mut [T], row: usize, sorted: usize) {
-    if row < LEAST_ROW {
-        return;
-    }
-    noise.par_chunks_mut(row).for_each(|row| {
-        let median = if row.len() <= sorted { sorted_median(row) } else { counted_median(row) };
-        let least = ROW_SHARE * median.get();
-        if least.is_finite() {
-            row.iter_mut().for_each(|noise| *noise = T::of(noise.get().max(least)));
-        }
-    });
-}
-
-/// The upper median of `row`, by sorting a copy.
-fn sorted_median<T: Cell>(row: &[T]) -> T {
-    let mut sorted = row.to_vec();
-    let middle = sorted.len() / 2;
-    let (_, &mut median, _) = sorted.select_nth_unstable_by_key(middle, |noise| noise.rank());
-    median
-}
-
-/// The upper median of `row`, by counting: digit after digit of its rank, the highest first.
-fn counted_median<T: Cell>(row: &[T]) -> T {
-    const DIGIT: u32 = u16::BITS;
-    let mut below = row.len() / 2;
-    let (mut known, mut shift) = (0, 8 * T::BYTES);
-    while shift > 0 {
-        shift -= DIGIT;
-        let mut counts = vec![0usize; 1 << DIGIT];
-        let like = |noise: &&T| noise.rank() >> shift >> DIGIT == known;
-        for noise in row.iter().filter(like) {
-            counts[usize::from((noise.rank() >> shift) as u16)] += 1;
-        }
-        let mut digit = 0;
-        while counts[digit] <= below {
-            below -= counts[digit];
-            digit += 1;
-        }
-        known = known << DIGIT | digit as u64;
-    }
-    *row.iter().find(|noise| noise.rank() == known).expect("it was counted")
 }
 
 fn count(total: &mut u64, first: &mut Vec<u64>, index: usize) {
@@ -474,45 +384,5 @@ impl NoiseRef<'_> {
             }
         }
         Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    fn raised<T: Cell>(noise: &[T], row: usize, sorted: usize) -> Vec<u64> {
-        let mut noise = noise.to_vec();
-        raise_to_neighbours(&mut noise, row, sorted);
-        noise.iter().map(|noise| noise.rank()).collect()
-    }
-
-    /// Deviations of all magnitudes, many of them alike, some infinite.
-    fn deviations() -> impl Strategy<Value = Vec<f64>> {
-        let one = prop_oneof![
-            Just(0.0),
-            Just(f64::INFINITY),
-            (0u8..4).prop_map(f64::from),
-            any::<f64>().prop_map(f64::abs).prop_filter("a number", |x| !x.is_nan()),
-        ];
-        prop::collection::vec(one, 1..600)
-    }
-
-    proptest! {
-        #[test]
-        fn a_median_is_the_same_however_it_is_found(all in deviations(), row in 1usize..600) {
-            let single: Vec<f32> = all.iter().map(|&noise| f32::of(noise)).collect();
-            // By counting in rows of any length, in those longer than 13, in none.
-            for sorted in [0, 13] {
-                let whole = usize::MAX;
-                prop_assert_eq!(raised(&all, row, sorted), raised(&all, row, whole));
-                prop_assert_eq!(raised(&single, row, sorted), raised(&single, row, whole));
-            }
-            let mut ordered = all.clone();
-            ordered.sort_by(f64::total_cmp);
-            prop_assert_eq!(counted_median(&all), ordered[all.len() / 2]);
-        }
     }
 }
