@@ -73,9 +73,10 @@ enum SearchFormat {
 /// What makes a commit bad.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum OnArg {
-    /// An output beyond noise and not closer to the truth, or a failure
+    /// An output beyond noise and not closer to the truth, or one that depends on the order of blocks
+    /// and threads, or a failure
     Wrong,
-    /// An output beyond noise, or a failure
+    /// An output beyond noise, or one that depends on the order of blocks and threads, or a failure
     Changed,
     /// An output with other bits, or a failure
     Bits,

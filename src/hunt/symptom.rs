@@ -14,9 +14,10 @@ use crate::verdict::oracle::Finding;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum On {
-    /// An output beyond noise and not closer to the truth, or a failure.
+    /// An output beyond noise and not closer to the truth, or one that depends on the order of blocks
+    /// and threads, or a failure.
     Wrong,
-    /// An output beyond noise, or a failure.
+    /// An output beyond noise, or one that depends on the order of blocks and threads, or a failure.
     Changed,
     /// An output with other bits, or a failure.
     Bits,

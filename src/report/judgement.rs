@@ -11,7 +11,7 @@ use crate::judge::{
     GradientCheck, GradientVerdict, Judgement, LaunchChange, OrderDependence, OutputJudgement,
     Verdict,
 };
-use crate::replay::Status;
+use crate::replay::{Outcome, Status};
 use crate::runtime::report::LaunchRecord;
 use crate::tensor::unravel;
 use crate::verdict::oracle::Finding;
@@ -49,7 +49,10 @@ pub fn finding_name(finding: Finding) -> &'static str {
 /// What changed from one revision to the other, a block for each output.
 pub fn judgement(judgement: &Judgement) -> String {
     let mut out = String::new();
-    if !judgement.launches.is_empty() {
+    // What could not be run launched nothing; that is no change.
+    let untestable = |outcome: &Outcome| matches!(outcome.status, Status::Untestable { .. });
+    let tested = !untestable(&judgement.base) && !untestable(&judgement.got);
+    if tested && !judgement.launches.is_empty() {
         let _ = writeln!(out, "\n{BOLD}launches changed{BOLD:#}");
         for change in &judgement.launches {
             let _ = writeln!(out, "  {}", launch_change(change));
@@ -63,6 +66,18 @@ pub fn judgement(judgement: &Judgement) -> String {
                 let name = if number == 0 { output.name.as_str() } else { "" };
                 let _ = writeln!(out, "  {BOLD}{name:width$}{BOLD:#}  {line}");
             }
+        }
+    }
+    // Of a side that completed the last line says it.
+    if judgement.got.status != Status::Completed {
+        match &judgement.base.status {
+            Status::Failed(failures) => {
+                let _ = writeln!(out, "\nthe trusted side failed too: {}", failure(&failures[0]));
+            }
+            Status::Untestable { reason, .. } => {
+                let _ = writeln!(out, "\nthe trusted side is untestable: {reason}");
+            }
+            Status::Completed => {}
         }
     }
     if let Some(reason) = &judgement.without_shadow {

@@ -127,6 +127,16 @@ fn a_good_end_that_fails_is_refused() {
 }
 
 #[test]
+fn a_good_end_that_fails_beside_a_bad_one_that_cannot_be_tested_is_refused() {
+    let history = history(TestEnv::new(), &[(RIGHT.0, "abort();"), BROKEN]);
+    insta::assert_snapshot!(refusal(&history, 0, 1), @"
+    refused: [C0] was said to be good: failed: aborted in host code: the code called abort(), or an exception was not caught
+             [C1] is neither good nor bad: untestable: the sources do not compile: k.cu:3: error: [MESSAGE]
+    hint: name a good end that completes; the first commit at which it does is shown by `replay log`
+    ");
+}
+
+#[test]
 fn a_commit_that_is_wrong_in_another_way_hides_the_culprit_and_is_named() {
     let (env, ids) = history(TestEnv::new(), &[RIGHT, WRONG, (WRONG.0, "abort();")]);
     let run = env.replay(&["bisect", "fixtures/tiny", "--good", "main~2", "--bad", "main"]);

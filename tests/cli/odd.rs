@@ -148,3 +148,38 @@ fn integers_are_compared_without_noise() {
     hint: name its input with `gradient_of` in the harness
     ");
 }
+
+#[test]
+fn a_trusted_side_that_fails_or_cannot_be_tested_is_told() {
+    let crash = KERNEL.replace("*loss = 0.0f;", "*(volatile int*)0 = 1;");
+    let exit = KERNEL
+        .replace("*loss = 0.0f;", "exit(3);")
+        .replace("__global__", "#include <stdlib.h>\n__global__");
+    let broken = KERNEL.replace("*loss = 0.0f;", "y(x);");
+    let env = project(&[&crash, &exit, &broken, KERNEL]);
+    let diff = |base: &str, got: &str| {
+        let run = env.replay(&["diff", "fixtures/tiny", base, got]).without_compilers_words();
+        let (_, told) = run.stdout.split_once("\n\n").expect("headings");
+        format!("{told}[{}]", run.code.unwrap_or(-1))
+    };
+    insta::assert_snapshot!(diff("main~3", "main~2"), @"
+    the trusted side failed too: out-of-bounds access in host code: address 0x0: a null pointer
+
+    failed: exit: the code called exit(3) before the call returned
+    [1]
+    ");
+    insta::assert_snapshot!(diff("main~1", "main~2"), @"
+    the trusted side is untestable: the sources do not compile: k.cu:8: error: [MESSAGE]
+
+    failed: exit: the code called exit(3) before the call returned
+    [1]
+    ");
+    insta::assert_snapshot!(diff("main~1", "main"), @"
+    diverged: the trusted side is untestable: the sources do not compile: k.cu:8: error: [MESSAGE]
+    [1]
+    ");
+    insta::assert_snapshot!(diff("main", "main~1"), @"
+    untestable: the sources do not compile: k.cu:8: error: [MESSAGE]
+    [125]
+    ");
+}
