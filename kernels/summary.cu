@@ -1,8 +1,10 @@
 // Checksum, statistics and sketch of a tensor in one pass, as docs/checksum.md specifies them.
 // The checksum is the CPU's for equal bytes; sums in float64 are added in another order.
 //
-// A warp takes 1024 units of 16 bytes, one row of 32 after the other; which thread takes which unit
-// of a row depends on the run, so that a thread has the same four buckets all the time.
+// A warp takes 1024 units of 16 bytes, sixteen runs of 64; which thread takes which two units of a
+// run depends on the run, so that a thread has the same four buckets all the time. Units come
+// through shared memory, a few runs ahead. What is rare (elements that are NaN or infinite, the end
+// of the tensor) is looked at once more, element by element.
 // ELEMENT is the element type: F64, F32, F16, BF16, I64 to I8, U64 to U8.
 
 typedef unsigned long long u64;
@@ -28,38 +30,6 @@ struct Unit {
         if (size == 8) return (Raw)(words[2 * at % 4] | (u64)words[(2 * at + 1) % 4] << 32);
         return (Raw)(words[at * size / 4] >> (at * size % 4 * 8));
     }
-    template <class Raw>
-    __device__ void set(int at, Raw raw) {
-        u8* bytes = (u8*)words + at * sizeof(Raw);
-        for (int k = 0; k < (int)sizeof(Raw); k++) bytes[k] = (u8)((u64)raw >> (8 * k));
-    }
-};
-
-// Sums of elements, of their squares, and, with the sketch's signs, by the word of 32 bits in which
-// an element begins.
-struct Sums {
-    double total, squares;
-    double buckets[4];
-};
-
-// Sums of whole numbers by word, on their way to be `Sums`: of all, and of those that are negated.
-template <class Square>
-struct Counts {
-    int total[4], negated[4];
-    Square squares;
-    __device__ void flush(Sums& sums) {
-#pragma unroll
-        for (int at = 0; at < 4; at++) {
-            sums.total += (double)total[at];
-            sums.buckets[at] += (double)(total[at] - 2 * negated[at]);
-        }
-        sums.squares += (double)squares;
-        *this = Counts();
-    }
-};
-
-struct NoCounts {
-    __device__ void flush(Sums&) {}
 };
 
 // The number, negated where bit `at` is set.
@@ -68,15 +38,48 @@ __device__ double with_sign(double value, u32 bits, int at) {
     return __hiloint2double(high, __double2loint(value));
 }
 
+// Two units of a run, and their words one after the other.
+struct Pair {
+    Unit units[2];
+    __device__ u32 word(int at) const { return units[at / 4].words[at % 4]; }
+};
+
+// Sums of elements, of their squares, and, with the sketch's signs, by the word of 32 bits in which
+// an element begins.
+struct Sums {
+    double total, squares, buckets[4];
+};
+
+// The same of whole numbers, on their way to be `Sums`.
+struct Counts {
+    int totals[4], negated[4];
+    u64 squares;
+    __device__ void flush(Sums& sums) {
+#pragma unroll
+        for (int at = 0; at < 4; at++) {
+            sums.total += (double)totals[at];
+            sums.buckets[at] += (double)(totals[at] - 2 * negated[at]);
+        }
+        sums.squares += (double)squares;
+        *this = Counts();
+    }
+    __device__ void finish(Sums&) {}
+};
+
+struct NoCounts {
+    __device__ void flush(Sums&) {}
+    __device__ void finish(Sums&) {}
+};
+
 // An element type is one of the four families below, which all have
-//   Raw, COUNT, value       its bits, how many are in a unit, what they stand for
-//   is_special, is_nan, nan which bits are no finite number, and the one NaN that stands for all
-//   Added, add              what it goes into besides `Sums`; signs are those of `signs_of`
-//   Extreme, least, ...     one or two elements side by side
-//   zeros, equal            how many elements are zero, or are those of a unit `poison`
+//   Raw, COUNT, value        its bits, how many are in a unit, what they stand for
+//   is_special, is_nan, nan  which bits are no finite number, and the one NaN that stands for all
+//   Added, add               what it goes into besides `Sums`; signs are those of `signs_of`
+//   Range                    what bounds elements: none, of a pair, of one; joined with another;
+//                            whether special ones or a zero lie within; the least, the greatest
+//   zeros, equal             how many elements of a pair are zero, or those of `poison`
 
 struct AlwaysFinite {
-    static __device__ bool any_special(const Unit (&)[4]) { return false; }
     template <class Raw> static __device__ bool is_special(Raw) { return false; }
     template <class Raw> static __device__ bool is_nan(Raw) { return false; }
     static __device__ u8 nan() { return 0; }
@@ -89,35 +92,67 @@ struct Ieee {
     static __device__ Raw_ nan() { return Nan; }
 };
 
-__device__ float lesser(float a, float b) { return fminf(a, b); }
-__device__ float greater(float a, float b) { return fmaxf(a, b); }
 template <class Wide> __device__ Wide lesser(Wide a, Wide b) { return b < a ? b : a; }
 template <class Wide> __device__ Wide greater(Wide a, Wide b) { return b > a ? b : a; }
-
-__device__ float magnitude(float value) { return fabsf(value); }
-__device__ double magnitude(double value) { return fabs(value); }
-template <class Wide> __device__ Wide magnitude(Wide value) { return value < 0 ? -value : value; }
 
 __device__ float from_bits(u32 raw, float) { return __uint_as_float(raw); }
 __device__ double from_bits(u64 raw, double) { return __longlong_as_double((long long)raw); }
 template <class Raw, class Wide> __device__ Wide from_bits(Raw raw, Wide) { return (Wide)raw; }
 
-__device__ float top_of(float) { return __uint_as_float(0x7F800000); }
-__device__ double top_of(double) { return __longlong_as_double(0x7FF0000000000000ll); }
-__device__ int top_of(int) { return 0x7FFFFFFF; }
-__device__ long long top_of(long long) { return 0x7FFFFFFFFFFFFFFFll; }
-__device__ u32 top_of(u32) { return ~0u; }
-__device__ u64 top_of(u64) { return ~0ull; }
-__device__ float bottom_of(float zero) { return -top_of(zero); }
-__device__ double bottom_of(double zero) { return -top_of(zero); }
-template <class Wide> __device__ Wide bottom_of(Wide zero) { return ~top_of(zero); }
+// Two numbers of 16 bits, side by side, with or without a sign; or one of 32.
+struct Two {
+    static __device__ u32 least(u32 a, u32 b) { return __vminu2(a, b); }
+    static __device__ u32 greatest(u32 a, u32 b) { return __vmaxu2(a, b); }
+    static __device__ u32 signed_least(u32 a, u32 b) { return __vmins2(a, b); }
+    static __device__ u32 signed_greatest(u32 a, u32 b) { return __vmaxs2(a, b); }
+    static __device__ bool any_zero(u32 two) {
+        return ((two - 0x00010001) & ~two & 0x80008000) != 0;
+    }
+    static const u32 TOP = 0x80008000;
+};
+struct One {
+    static __device__ u32 least(u32 a, u32 b) { return min(a, b); }
+    static __device__ u32 greatest(u32 a, u32 b) { return max(a, b); }
+    static __device__ u32 signed_least(u32 a, u32 b) { return (u32)min((int)a, (int)b); }
+    static __device__ u32 signed_greatest(u32 a, u32 b) { return (u32)max((int)a, (int)b); }
+    static __device__ bool any_zero(u32 one) { return one == 0; }
+    static const u32 TOP = 0x80000000;
+};
+
+// Bounds of the bits of words, taken with and without a sign: they tell everything of floats, whose
+// bits without the sign have the order of the magnitudes.
+template <class Lanes>
+struct Bounds {
+    u32 signed_least, signed_greatest, least, greatest;
+    static __device__ Bounds none() { return {~Lanes::TOP, Lanes::TOP, ~0u, 0}; }
+    static __device__ Bounds of(u32 word) { return {word, word, word, word}; }
+    static __device__ Bounds of(const Pair& pair) {
+        Bounds bounds = of(pair.word(0));
+#pragma unroll
+        for (int at = 1; at < 8; at++) {
+            u32 word = pair.word(at);
+            bounds.signed_least = Lanes::signed_least(bounds.signed_least, word);
+            bounds.signed_greatest = Lanes::signed_greatest(bounds.signed_greatest, word);
+            bounds.least = Lanes::least(bounds.least, word);
+            bounds.greatest = Lanes::greatest(bounds.greatest, word);
+        }
+        return bounds;
+    }
+    __device__ void join(const Bounds& other) {
+        signed_least = Lanes::signed_least(signed_least, other.signed_least);
+        signed_greatest = Lanes::signed_greatest(signed_greatest, other.signed_greatest);
+        least = Lanes::least(least, other.least);
+        greatest = Lanes::greatest(greatest, other.greatest);
+    }
+};
+
+__device__ double top() { return __longlong_as_double(0x7FF0000000000000ll); }
 
 // Elements of four or eight bytes, which `Wide` holds.
 template <class Raw_, class Wide>
 struct Words {
     typedef Raw_ Raw;
     typedef NoCounts Added;
-    typedef Wide Extreme;
     static const int COUNT = 16 / sizeof(Raw);
     static __device__ Wide wide(const Unit& unit, int at) {
         return from_bits(unit.get<Raw>(at), Wide());
@@ -132,71 +167,168 @@ struct Words {
             sums.buckets[at * 4 / COUNT] += with_sign(value, signs, 32 - COUNT + at);
         }
     }
-    static __device__ Wide least(Wide so_far, const Unit& unit) {
-#pragma unroll
-        for (int at = 0; at < COUNT; at++) so_far = lesser(so_far, wide(unit, at));
-        return so_far;
-    }
-    static __device__ Wide greatest(Wide so_far, const Unit& unit) {
-#pragma unroll
-        for (int at = 0; at < COUNT; at++) so_far = greater(so_far, wide(unit, at));
-        return so_far;
-    }
-    static __device__ Wide top() { return top_of(Wide()); }
-    static __device__ Wide bottom() { return bottom_of(Wide()); }
-    static __device__ double low(Wide least) { return (double)least; }
-    static __device__ double high(Wide greatest) { return (double)greatest; }
-    // Zeros are rare: the least magnitude tells whether there is one to be counted.
-    static __device__ u32 zeros(const Unit (&units)[4]) {
-        Wide least = magnitude(wide(units[0], 0));
+    static __device__ u32 zeros(const Pair& pair) {
         u32 count = 0;
 #pragma unroll
-        for (int at = 1; at < 4 * COUNT; at++) {
-            least = lesser(least, magnitude(wide(units[at / COUNT], at % COUNT)));
-        }
-        if (least == 0) {
-#pragma unroll
-            for (int at = 0; at < 4 * COUNT; at++) count += wide(units[at / COUNT], at % COUNT) == 0;
+        for (int at = 0; at < 2 * COUNT; at++) {
+            count += wide(pair.units[at / COUNT], at % COUNT) == 0;
         }
         return count;
     }
-    static __device__ u32 equal(const Unit& unit, const Unit& poison) {
-        u32 count = 0;
+    // That an element is the poison is rare.
+    static __device__ u32 equal(const Pair& pair, const Unit& poison) {
+        u32 least = ~0u, count = 0;
 #pragma unroll
-        for (int at = 0; at < COUNT; at++) count += unit.get<Raw>(at) == poison.get<Raw>(at);
+        for (int at = 0; at < 2 * COUNT; at++) {
+            u64 other = pair.units[at / COUNT].get<Raw>(at % COUNT) ^ poison.get<Raw>(at % COUNT);
+            least = min(least, (u32)other | (u32)(other >> 32));
+        }
+        if (least == 0) {
+#pragma unroll
+            for (int at = 0; at < 2 * COUNT; at++) {
+                count += pair.units[at / COUNT].get<Raw>(at % COUNT) == poison.get<Raw>(at % COUNT);
+            }
+        }
         return count;
     }
 };
 
-// How many of a word's two halves are zero, without a branch.
-__device__ u32 zero_halves(u32 word) {
-    u32 filled = ((word & 0x7FFF7FFF) + 0x7FFF7FFF) | word;
-    return __popc(~filled & 0x80008000);
+// Whole numbers of 64 bits.
+template <class Wide>
+struct LongRange {
+    Wide low, high;
+    u32 filled;
+    static __device__ LongRange none() {
+        const Wide half = (Wide)1 << 62;
+        bool is_signed = (Wide)-1 < 0;
+        Wide top = is_signed ? half - 1 + half : (Wide)-1;
+        return {top, is_signed ? -top - 1 : 0, ~0u};
+    }
+    static __device__ LongRange of_one(u64 raw) {
+        return {(Wide)raw, (Wide)raw, (u32)raw | (u32)(raw >> 32)};
+    }
+    static __device__ LongRange of(const Pair& pair) {
+        LongRange range = none();
+#pragma unroll
+        for (int at = 0; at < 4; at++) range.join(of_one(pair.units[at / 2].get<u64>(at % 2)));
+        return range;
+    }
+    __device__ void join(const LongRange& other) {
+        low = lesser(low, other.low);
+        high = greater(high, other.high);
+        filled = min(filled, other.filled);
+    }
+    __device__ bool any_special() const { return false; }
+    __device__ bool any_zero() const { return filled == 0; }
+    __device__ double least() const { return (double)low; }
+    __device__ double greatest() const { return (double)high; }
+};
+
+// Whole numbers of 32 bits.
+template <bool Signed>
+struct WordRange {
+    Bounds<One> bounds;
+    static __device__ WordRange none() { return {Bounds<One>::none()}; }
+    static __device__ WordRange of_one(u32 raw) { return {Bounds<One>::of(raw)}; }
+    static __device__ WordRange of(const Pair& pair) { return {Bounds<One>::of(pair)}; }
+    __device__ void join(const WordRange& other) { bounds.join(other.bounds); }
+    __device__ bool any_special() const { return false; }
+    __device__ bool any_zero() const { return bounds.least == 0; }
+    __device__ double least() const {
+        return Signed ? (double)(int)bounds.signed_least : (double)bounds.least;
+    }
+    __device__ double greatest() const {
+        return Signed ? (double)(int)bounds.signed_greatest : (double)bounds.greatest;
+    }
+};
+
+struct FloatRange {
+    Bounds<One> bounds;
+    static __device__ FloatRange none() { return {Bounds<One>::none()}; }
+    static __device__ FloatRange of_one(u32 raw) { return {Bounds<One>::of(raw)}; }
+    static __device__ FloatRange of(const Pair& pair) { return {Bounds<One>::of(pair)}; }
+    __device__ void join(const FloatRange& other) { bounds.join(other.bounds); }
+    __device__ bool any_special() const {
+        return (int)bounds.signed_greatest >= 0x7F800000 || bounds.greatest >= 0xFF800000;
+    }
+    __device__ bool any_zero() const {
+        return bounds.least == 0 || bounds.signed_least == 0x80000000;
+    }
+    // The negative number of the largest bits, or the positive one of the smallest.
+    __device__ double least() const {
+        if (bounds.least > bounds.greatest) return top();
+        bool any_negative = (int)bounds.signed_least < 0;
+        return (double)__uint_as_float(any_negative ? bounds.greatest : bounds.least);
+    }
+    __device__ double greatest() const {
+        if (bounds.least > bounds.greatest) return -top();
+        bool any_positive = (int)bounds.signed_greatest >= 0;
+        return (double)__uint_as_float(any_positive ? bounds.signed_greatest : bounds.least);
+    }
+};
+
+struct DoubleRange {
+    double low, high;
+    u32 least_word, greatest_word;
+    static __device__ DoubleRange none() { return {top(), -top(), ~0u, 0}; }
+    static __device__ DoubleRange of_one(u64 raw) {
+        double value = __longlong_as_double((long long)raw);
+        u32 word = (u32)(raw >> 32) & 0x7FFFFFFF;
+        return {value, value, word, word};
+    }
+    static __device__ DoubleRange of(const Pair& pair) {
+        DoubleRange range = of_one(pair.units[0].get<u64>(0));
+#pragma unroll
+        for (int at = 1; at < 4; at++) range.join(of_one(pair.units[at / 2].get<u64>(at % 2)));
+        return range;
+    }
+    __device__ void join(const DoubleRange& other) {
+        low = lesser(low, other.low);
+        high = greater(high, other.high);
+        least_word = min(least_word, other.least_word);
+        greatest_word = max(greatest_word, other.greatest_word);
+    }
+    __device__ bool any_special() const { return greatest_word >= 0x7FF00000; }
+    __device__ bool any_zero() const { return least_word == 0; }
+    __device__ double least() const { return low; }
+    __device__ double greatest() const { return high; }
+};
+
+// How many of a word's two halves are not zero, as that many of the bits 15 and 31.
+__device__ u32 filled_halves(u32 word) {
+    return (((word & 0x7FFF7FFF) + 0x7FFF7FFF) | word) & 0x80008000;
 }
 
-// Elements of two bytes, two to a word.
-template <class Raw_>
+// Elements of two bytes, two to a word; a zero has none of the bits `Magnitude`.
+template <class Raw_, u32 Magnitude>
 struct Halves {
     typedef Raw_ Raw;
-    typedef u32 Extreme;
     static const int COUNT = 8;
-    static __device__ u32 equal(const Unit& unit, const Unit& poison) {
-        u32 any = 0, count = 0;
+    static __device__ u32 zeros(const Pair& pair) {
+        u32 count = 16;
 #pragma unroll
-        for (int at = 0; at < 4; at++) {
-            u32 other = unit.words[at] ^ poison.words[at];
-            any |= (other - 0x00010001) & ~other;
+        for (int at = 0; at < 8; at++) count -= __popc(filled_halves(pair.word(at) & Magnitude));
+        return count;
+    }
+    static __device__ u32 equal(const Pair& pair, const Unit& poison) {
+        u32 least = ~0u, count = 0;
+#pragma unroll
+        for (int at = 0; at < 8; at++) {
+            least = Two::least(least, pair.word(at) ^ poison.words[at % 4]);
         }
-        if (any & 0x80008000) {
+        if (Two::any_zero(least)) {
+            count = 16;
 #pragma unroll
-            for (int at = 0; at < 4; at++) count += zero_halves(unit.words[at] ^ poison.words[at]);
+            for (int at = 0; at < 8; at++) {
+                count -= __popc(filled_halves(pair.word(at) ^ poison.words[at % 4]));
+            }
         }
         return count;
     }
 };
 
 template <class E>
-struct HalfFloat : Halves<u16> {
+struct HalfFloat : Halves<u16, 0x7FFF7FFF> {
     typedef NoCounts Added;
     static __device__ double value(u16 raw) { return (double)E::low_half(raw); }
     static __device__ void add(const Unit& unit, u32 signs, Sums& sums, Added&) {
@@ -209,54 +341,43 @@ struct HalfFloat : Halves<u16> {
             sums.buckets[at / 2] += with_sign(value, signs, 24 + at);
         }
     }
-    // Zero times anything finite is zero, of either sign; all else is NaN.
-    static __device__ bool any_special(const Unit (&units)[4]) {
-        u32 sums[4] = {};
-#pragma unroll
-        for (int at = 0; at < 16; at++) {
-            sums[at % 4] = E::times_zero(units[at / 4].words[at % 4], sums[at % 4]);
+    struct Range {
+        Bounds<Two> bounds;
+        static __device__ Range none() { return {Bounds<Two>::none()}; }
+        static __device__ Range of_one(u16 raw) { return {Bounds<Two>::of(raw * 0x00010001u)}; }
+        static __device__ Range of(const Pair& pair) { return {Bounds<Two>::of(pair)}; }
+        __device__ void join(const Range& other) { bounds.join(other.bounds); }
+        // Adding what is missing to the first special number sets the sign's bit.
+        __device__ bool any_special() const {
+            u32 missing = 0x80008000 - E::INFINITE;
+            u32 positive = Two::signed_greatest(bounds.signed_greatest, 0) + missing;
+            u32 negative = (bounds.greatest & 0x7FFF7FFF) + missing;
+            return ((positive | negative) & 0x80008000) != 0;
         }
-        return ((sums[0] | sums[1] | sums[2] | sums[3]) & 0x7FFF7FFF) != 0;
-    }
-    static __device__ u32 least(u32 so_far, const Unit& unit) {
-#pragma unroll
-        for (int at = 0; at < 4; at++) so_far = E::lesser_halves(so_far, unit.words[at]);
-        return so_far;
-    }
-    static __device__ u32 greatest(u32 so_far, const Unit& unit) {
-#pragma unroll
-        for (int at = 0; at < 4; at++) so_far = E::greater_halves(so_far, unit.words[at]);
-        return so_far;
-    }
-    static __device__ double low(u32 least) {
-        return fmin(value((u16)least), value((u16)(least >> 16)));
-    }
-    static __device__ double high(u32 greatest) {
-        return fmax(value((u16)greatest), value((u16)(greatest >> 16)));
-    }
-    // A zero of either type has the bits of a zero of float16: comparing gives 1 or 0 of that.
-    static __device__ u32 zeros(const Unit (&units)[4]) {
-        u32 count = 0;
-#pragma unroll
-        for (int at = 0; at < 16; at++) {
-            u32 word = units[at / 4].words[at % 4], is_zero;
-            asm("set.eq.f16x2.f16x2 %0, %1, %2;" : "=r"(is_zero) : "r"(word), "r"(0));
-            asm("add.f16x2 %0, %0, %1;" : "+r"(count) : "r"(is_zero));
+        __device__ bool any_zero() const {
+            return Two::any_zero(bounds.least) || Two::any_zero(bounds.signed_least ^ 0x80008000);
         }
-        asm("{ .reg .b16 a, b; .reg .u32 c, d;\n"
-            "mov.b32 {a, b}, %0; cvt.rzi.u32.f16 c, a; cvt.rzi.u32.f16 d, b; add.u32 %0, c, d; }"
-            : "+r"(count));
-        return count;
-    }
+        static __device__ double half(u32 two, int at) { return value((u16)(two >> 16 * at)); }
+        __device__ double least(int at) const {
+            if (bounds.least > bounds.greatest) return top();
+            bool any_negative = (short)(bounds.signed_least >> 16 * at) < 0;
+            return half(any_negative ? bounds.greatest : bounds.least, at);
+        }
+        __device__ double greatest(int at) const {
+            if (bounds.least > bounds.greatest) return -top();
+            bool any_positive = (short)(bounds.signed_greatest >> 16 * at) >= 0;
+            return half(any_positive ? bounds.signed_greatest : bounds.least, at);
+        }
+        __device__ double least() const { return fmin(least(0), least(1)); }
+        __device__ double greatest() const { return fmax(greatest(0), greatest(1)); }
+    };
 };
 
-// Whole numbers of two bytes; `Two` compares them in pairs.
+// Whole numbers of two bytes.
 template <class Raw, class Wide, bool Signed>
-struct Shorts : Halves<Raw>, AlwaysFinite {
-    typedef Counts<u64> Added;
+struct Shorts : Halves<Raw, ~0u>, AlwaysFinite {
+    typedef Counts Added;
     static __device__ double value(Raw raw) { return (double)(Wide)raw; }
-    static __device__ u32 top() { return Signed ? 0x7FFF7FFF : 0xFFFFFFFF; }
-    static __device__ u32 bottom() { return Signed ? 0x80008000 : 0; }
     static __device__ void add(const Unit& unit, u32 signs, Sums&, Added& counts) {
 #pragma unroll
         for (int at = 0; at < 4; at++) {
@@ -264,10 +385,10 @@ struct Shorts : Halves<Raw>, AlwaysFinite {
             // Ones where a half is negated, as bytes.
             u32 ones = ((signs >> (24 + 2 * at) & 3) * 0x81) & 0x0101;
             if (Signed) {
-                counts.total[at] = __dp2a_lo((int)word, 0x0101, counts.total[at]);
+                counts.totals[at] = __dp2a_lo((int)word, 0x0101, counts.totals[at]);
                 counts.negated[at] = __dp2a_lo((int)word, (int)ones, counts.negated[at]);
             } else {
-                counts.total[at] = (int)__dp2a_lo(word, 0x0101u, (u32)counts.total[at]);
+                counts.totals[at] = (int)__dp2a_lo(word, 0x0101u, (u32)counts.totals[at]);
                 counts.negated[at] = (int)__dp2a_lo(word, ones, (u32)counts.negated[at]);
             }
             Wide low = (Wide)(Raw)word, high = (Wide)(Raw)(word >> 16);
@@ -275,46 +396,50 @@ struct Shorts : Halves<Raw>, AlwaysFinite {
             counts.squares += (u32)(high * high);
         }
     }
-    static __device__ u32 least(u32 so_far, const Unit& unit) {
-#pragma unroll
-        for (int at = 0; at < 4; at++) {
-            u32 word = unit.words[at];
-            so_far = Signed ? __vmins2(so_far, word) : __vminu2(so_far, word);
+    struct Range {
+        Bounds<Two> bounds;
+        static __device__ Range none() { return {Bounds<Two>::none()}; }
+        static __device__ Range of_one(Raw raw) {
+            return {Bounds<Two>::of((u16)raw * 0x00010001u)};
         }
-        return so_far;
-    }
-    static __device__ u32 greatest(u32 so_far, const Unit& unit) {
-#pragma unroll
-        for (int at = 0; at < 4; at++) {
-            u32 word = unit.words[at];
-            so_far = Signed ? __vmaxs2(so_far, word) : __vmaxu2(so_far, word);
+        static __device__ Range of(const Pair& pair) { return {Bounds<Two>::of(pair)}; }
+        __device__ void join(const Range& other) { bounds.join(other.bounds); }
+        __device__ bool any_special() const { return false; }
+        __device__ bool any_zero() const { return Two::any_zero(bounds.least); }
+        static __device__ double half(u32 two, int at) { return value((Raw)(two >> 16 * at)); }
+        __device__ double least() const {
+            u32 two = Signed ? bounds.signed_least : bounds.least;
+            return fmin(half(two, 0), half(two, 1));
         }
-        return so_far;
-    }
-    static __device__ double low(u32 least) {
-        return fmin(value((Raw)least), value((Raw)(least >> 16)));
-    }
-    static __device__ double high(u32 greatest) {
-        return fmax(value((Raw)greatest), value((Raw)(greatest >> 16)));
-    }
-    static __device__ u32 zeros(const Unit (&units)[4]) {
-        u32 count = 0;
-#pragma unroll
-        for (int at = 0; at < 16; at++) count += zero_halves(units[at / 4].words[at % 4]);
-        return count;
-    }
+        __device__ double greatest() const {
+            u32 two = Signed ? bounds.signed_greatest : bounds.greatest;
+            return fmax(half(two, 0), half(two, 1));
+        }
+    };
 };
 
 // Whole numbers of one byte.
 template <class Raw_, bool Signed>
 struct Bytes : AlwaysFinite {
     typedef Raw_ Raw;
-    typedef Counts<u32> Added;
-    typedef u32 Extreme;
     static const int COUNT = 16;
+    // As `Counts`; only the squares, of which a chunk has few enough for 32 bits, need be flushed.
+    struct Added {
+        int totals[4], negated[4];
+        u32 squares;
+        __device__ void flush(Sums& sums) {
+            sums.squares += (double)squares;
+            squares = 0;
+        }
+        __device__ void finish(Sums& sums) {
+#pragma unroll
+            for (int at = 0; at < 4; at++) {
+                sums.total += (double)totals[at];
+                sums.buckets[at] += (double)totals[at] - 2.0 * negated[at];
+            }
+        }
+    };
     static __device__ double value(Raw raw) { return (double)raw; }
-    static __device__ u32 top() { return 0x7FFF7FFF; }
-    static __device__ u32 bottom() { return 0x80008000; }
     static __device__ int dot(u32 word, u32 ones, int sum) {
         if (Signed) return __dp4a((int)word, (int)ones, sum);
         return (int)__dp4a(word, ones, (u32)sum);
@@ -325,95 +450,93 @@ struct Bytes : AlwaysFinite {
             u32 word = unit.words[at];
             // Ones where a byte is negated.
             u32 ones = ((signs >> (16 + 4 * at) & 15) * 0x00204081) & 0x01010101;
-            counts.total[at] = dot(word, 0x01010101, counts.total[at]);
+            counts.totals[at] = dot(word, 0x01010101, counts.totals[at]);
             counts.negated[at] = dot(word, ones, counts.negated[at]);
             counts.squares = (u32)dot(word, word, (int)counts.squares);
         }
     }
-    // Bytes 0 and 2, or 1 and 3, of a word as numbers of two bytes.
-    static __device__ u32 halves(u32 word, bool odd) {
-        // A selector of 8 and more gives copies of a byte's sign; byte 4 is zero.
-        u32 selector = Signed ? (odd ? 0xB391 : 0xA280) : (odd ? 0x4341 : 0x4240), two;
-        asm("prmt.b32 %0, %1, 0, %2;" : "=r"(two) : "r"(word), "r"(selector));
-        return two;
-    }
-    static __device__ u32 least(u32 so_far, const Unit& unit) {
-#pragma unroll
-        for (int at = 0; at < 8; at++) {
-            u32 two = halves(unit.words[at / 2], at % 2 == 1);
-            so_far = __vmins2(so_far, two);
+    // The order of two bytes is that of the upper one: bounds of the odd bytes, and of the others.
+    struct Range {
+        u32 low, high;
+        static __device__ u32 lesser(u32 a, u32 b) {
+            return Signed ? Two::signed_least(a, b) : Two::least(a, b);
         }
-        return so_far;
-    }
-    static __device__ u32 greatest(u32 so_far, const Unit& unit) {
-#pragma unroll
-        for (int at = 0; at < 8; at++) {
-            u32 two = halves(unit.words[at / 2], at % 2 == 1);
-            so_far = __vmaxs2(so_far, two);
+        static __device__ u32 greater(u32 a, u32 b) {
+            return Signed ? Two::signed_greatest(a, b) : Two::greatest(a, b);
         }
-        return so_far;
-    }
-    static __device__ double low(u32 least) {
-        return fmin((double)(short)least, (double)(short)(least >> 16));
-    }
-    static __device__ double high(u32 greatest) {
-        return fmax((double)(short)greatest, (double)(short)(greatest >> 16));
-    }
-    static __device__ u32 zeros(const Unit (&units)[4]) {
-        return zeros(units[0]) + zeros(units[1]) + zeros(units[2]) + zeros(units[3]);
-    }
-    static __device__ u32 zeros(const Unit& unit) {
-        u32 filled = 0;
-#pragma unroll
-        for (int at = 0; at < 4; at++) {
-            u32 word = unit.words[at];
-            u32 bits = (((word & 0x7F7F7F7F) + 0x7F7F7F7F) | word) & 0x80808080;
-            filled = __dp4a(bits, 0x01010101u, filled);
+        static __device__ Range none() {
+            if (Signed) return {0x7FFF7FFF, 0x80008000};
+            return {~0u, 0};
         }
-        return 16 - filled / 128;
-    }
-    static __device__ u32 equal(const Unit& unit, const Unit& poison) {
-        Unit other;
+        static __device__ Range of_one(Raw raw) {
+            u32 two = (u8)raw * 0x01000100u;
+            return {two, two};
+        }
+        static __device__ Range of(const Pair& pair) {
+            Range range = {pair.word(0), pair.word(0)};
 #pragma unroll
-        for (int at = 0; at < 4; at++) other.words[at] = unit.words[at] ^ poison.words[at];
-        return zeros(other);
+            for (int at = 0; at < 8; at++) {
+                u32 odd = pair.word(at), even = pair.word(at) << 8;
+                range.join({odd, odd});
+                range.join({even, even});
+            }
+            return range;
+        }
+        __device__ void join(const Range& other) {
+            low = lesser(low, other.low);
+            high = greater(high, other.high);
+        }
+        __device__ bool any_special() const { return false; }
+        __device__ bool any_zero() const { return true; }
+        static __device__ double upper(u32 two, int at) {
+            return value((Raw)(two >> 16 * at >> 8));
+        }
+        __device__ double least() const { return fmin(upper(low, 0), upper(low, 1)); }
+        __device__ double greatest() const { return fmax(upper(high, 0), upper(high, 1)); }
+    };
+    // A zero is nearer to 0 than to 1 by one, and every other byte farther by one.
+    struct Nearness {
+        u32 to_one, to_zero;
+        __device__ void add(u32 word) {
+            asm("vabsdiff4.u32.u32.u32.add %0, %1, %2, %0;"
+                : "+r"(to_one)
+                : "r"(word), "r"(0x01010101));
+            to_zero = __dp4a(word, 0x01010101u, to_zero);
+        }
+        __device__ u32 zeros(u32 of) const { return (to_one - to_zero + of) / 2; }
+    };
+    static __device__ u32 zeros(const Pair& pair) {
+        Nearness sums = {};
+#pragma unroll
+        for (int at = 0; at < 8; at++) sums.add(pair.word(at));
+        return sums.zeros(32);
+    }
+    static __device__ u32 equal(const Pair& pair, const Unit& poison) {
+        Nearness sums = {};
+#pragma unroll
+        for (int at = 0; at < 8; at++) sums.add(pair.word(at) ^ poison.words[at % 4]);
+        return sums.zeros(32);
     }
 };
-
-// Zero times anything finite is zero, of either sign; all else is NaN.
-template <class E>
-__device__ bool any_product_with_zero(const Unit (&units)[4]) {
-    typename E::Extreme products[4] = {};
-#pragma unroll
-    for (int at = 0; at < 4 * E::COUNT; at++) {
-        products[at % 4] += E::wide(units[at / E::COUNT], at % E::COUNT) * 0;
-    }
-    return !((products[0] + products[1]) + (products[2] + products[3]) == 0);
-}
 
 struct F64 : Words<u64, double>,
              Ieee<u64, 0x7FF0000000000000ull, 0x000FFFFFFFFFFFFFull, 0x7FF8000000000000ull> {
-    static __device__ bool any_special(const Unit (&units)[4]) {
-        return any_product_with_zero<F64>(units);
-    }
+    typedef DoubleRange Range;
 };
 struct F32 : Words<u32, float>, Ieee<u32, 0x7F800000, 0x007FFFFF, 0x7FC00000> {
-    static __device__ bool any_special(const Unit (&units)[4]) {
-        return any_product_with_zero<F32>(units);
-    }
+    typedef FloatRange Range;
 };
-struct I64 : Words<u64, long long>, AlwaysFinite {};
-struct I32 : Words<u32, int>, AlwaysFinite {};
-struct U64 : Words<u64, u64>, AlwaysFinite {};
-struct U32 : Words<u32, u32>, AlwaysFinite {};
+struct I64 : Words<u64, long long>, AlwaysFinite { typedef LongRange<long long> Range; };
+struct I32 : Words<u32, int>, AlwaysFinite { typedef WordRange<true> Range; };
+struct U64 : Words<u64, u64>, AlwaysFinite { typedef LongRange<u64> Range; };
+struct U32 : Words<u32, u32>, AlwaysFinite { typedef WordRange<false> Range; };
 struct I16 : Shorts<short, int, true> {};
 struct U16 : Shorts<u16, u32, false> {};
 struct I8 : Bytes<signed char, true> {};
 struct U8 : Bytes<u8, false> {};
 
 struct F16 : HalfFloat<F16>, Ieee<u16, 0x7C00, 0x03FF, 0x7E00> {
-    static __device__ u32 top() { return 0x7C007C00; }
-    static __device__ u32 bottom() { return 0xFC00FC00; }
+    static const u32 INFINITE = 0x7C007C00;
     static __device__ float low_half(u32 word) {
         float value;
         asm("{ .reg .b16 a, b; mov.b32 {a, b}, %1; cvt.f32.f16 %0, a; }" : "=f"(value) : "r"(word));
@@ -424,37 +547,12 @@ struct F16 : HalfFloat<F16>, Ieee<u16, 0x7C00, 0x03FF, 0x7E00> {
         asm("{ .reg .b16 a, b; mov.b32 {a, b}, %1; cvt.f32.f16 %0, b; }" : "=f"(value) : "r"(word));
         return value;
     }
-    static __device__ u32 times_zero(u32 a, u32 sum) {
-        asm("fma.rn.f16x2 %0, %1, %2, %0;" : "+r"(sum) : "r"(a), "r"(0));
-        return sum;
-    }
-    static __device__ u32 lesser_halves(u32 a, u32 b) {
-        asm("min.f16x2 %0, %0, %1;" : "+r"(a) : "r"(b));
-        return a;
-    }
-    static __device__ u32 greater_halves(u32 a, u32 b) {
-        asm("max.f16x2 %0, %0, %1;" : "+r"(a) : "r"(b));
-        return a;
-    }
 };
 
 struct BF16 : HalfFloat<BF16>, Ieee<u16, 0x7F80, 0x007F, 0x7FC0> {
-    static __device__ u32 top() { return 0x7F807F80; }
-    static __device__ u32 bottom() { return 0xFF80FF80; }
+    static const u32 INFINITE = 0x7F807F80;
     static __device__ float low_half(u32 word) { return __uint_as_float(word << 16); }
     static __device__ float high_half(u32 word) { return __uint_as_float(word & 0xFFFF0000); }
-    static __device__ u32 times_zero(u32 a, u32 sum) {
-        asm("fma.rn.bf16x2 %0, %1, %2, %0;" : "+r"(sum) : "r"(a), "r"(0));
-        return sum;
-    }
-    static __device__ u32 lesser_halves(u32 a, u32 b) {
-        asm("min.bf16x2 %0, %0, %1;" : "+r"(a) : "r"(b));
-        return a;
-    }
-    static __device__ u32 greater_halves(u32 a, u32 b) {
-        asm("max.bf16x2 %0, %0, %1;" : "+r"(a) : "r"(b));
-        return a;
-    }
 };
 
 typedef ELEMENT E;
@@ -473,11 +571,31 @@ struct Key {
     u64 x, y;
     __device__ Key(u64 unit)
         : x(0x243F6A8885A308D3ull + unit * STEP_X), y(0x13198A2E03707344ull + unit * STEP_Y) {}
-    __device__ void advance(u32 units) {
-        x += units * STEP_X;
-        y += units * STEP_Y;
+    __device__ Key ahead(u32 units) const {
+        Key key = *this;
+        key.x += units * STEP_X;
+        key.y += units * STEP_Y;
+        return key;
     }
 };
+
+// A sum over units.
+struct Checksum {
+    u64 x, y;
+    __device__ void add(const Checksum& other) {
+        x += other.x;
+        y += other.y;
+    }
+};
+
+__device__ Checksum mixed(u64 first, u64 second, const Key& key) {
+    u64 a = first + key.x, b = second + key.y;
+    a = round(a, b);
+    b = round(b, a);
+    a = round(a, b);
+    b = round(b, a);
+    return {a, b};
+}
 
 const u32 SIGN_STEP = 0x9E3779B9, SIGN_MIX = 0x846CA68B;
 
@@ -495,31 +613,17 @@ struct Draw {
         key = (u32)z;
         turn = (u32)(z >> 60);
     }
-    // What the place of a unit of a run is combined with to find its bucket.
-    __device__ u32 turn_of(u32 run) const { return (run * 5 & 15) ^ turn; }
 };
+
+// Where the first unit of a thread lies in a run; `lane` is turned as the runs' `Draw` says.
+__device__ u32 place_in(u32 run, u32 lane) { return run * 64 + (lane ^ (run * 5 & 15)); }
 
 // The statistics of one thread.
 struct Tally {
-    u64 x, y;
+    Checksum checksum;
     Sums sums;
-    E::Extreme least, greatest;
+    E::Range range;
     u32 zeros, nan, inf, unwritten;
-
-    // Adds a unit to the checksum.
-    __device__ void mix(const Unit& unit, const Key& key) {
-        u64 a = unit.get<u64>(0) + key.x, b = unit.get<u64>(1) + key.y;
-        a = round(a, b);
-        b = round(b, a);
-        a = round(a, b);
-        b = round(b, a);
-        x += a;
-        y += b;
-    }
-    __device__ void extremes(const Unit& unit) {
-        least = E::least(least, unit);
-        greatest = E::greatest(greatest, unit);
-    }
 };
 
 struct Poison {
@@ -527,116 +631,156 @@ struct Poison {
     bool counts;
 };
 
-// The elements of a unit told apart.
-struct Sorted {
-    Unit canonical;  // each NaN is the one of its type
-    Unit finite;     // what is not finite is zero
-    Unit filled;     // what is not finite, or does not exist, is an element that is
-    u32 count, zeros, nan, inf, unwritten;
+// Adds the first `present` elements of unit number `unit`, of any kind, one after the other.
+__device__ void careful(Tally& tally, const u8* bytes, u64 unit, int present, u32 signs,
+                        const Poison& poison) {
+    const Raw* elements = (const Raw*)bytes + unit * E::COUNT;
+    const int in_a_word = sizeof(Raw) < 4 ? 4 / (int)sizeof(Raw) : 1;
+    u64 words[2] = {};
+#pragma unroll
+    for (int word = 0; word < 4; word += sizeof(Raw) == 8 ? 2 : 1) {
+        int begin = word * 4 / (int)sizeof(Raw);
+#pragma unroll 1
+        for (int at = begin; at < begin + in_a_word && at < present; at++) {
+            Raw raw = elements[at];
+            u64 pattern = poison.unit.get<u64>(0) >> (at * (int)sizeof(Raw) % 8 * 8);
+            if (poison.counts && raw == (Raw)pattern) tally.unwritten++;
+            double value = E::value(raw);
+            if (E::is_nan(raw)) {
+                raw = (Raw)E::nan();
+                tally.nan++;
+            } else if (E::is_special(raw)) {
+                tally.inf++;
+            } else {
+                tally.zeros += value == 0;
+                tally.range.join(E::Range::of_one(raw));
+                tally.sums.total += value;
+                tally.sums.squares += value * value;
+                tally.sums.buckets[word] += with_sign(value, signs, 32 - E::COUNT + at);
+            }
+            u64 bits = (u64)raw & (~0ull >> (64 - 8 * sizeof(Raw)));
+            words[word / 2] |= bits << (at * (int)sizeof(Raw) % 8 * 8);
+        }
+    }
+    tally.checksum.add(mixed(words[0], words[1], Key(unit)));
+}
+
+// Adds two units 32 apart, of finite elements. `poison` is finite as well.
+template <bool Poisoned>
+__device__ void take(Tally& tally, Added& added, const Pair& pair, const E::Range& range,
+                     const Key& key, u32 sign_key, const Unit& poison) {
+    tally.range.join(range);
+    Key keys[2] = {key, key.ahead(32)};
+    Checksum sums[2];
+#pragma unroll
+    for (int t = 0; t < 2; t++) {
+        const Unit& unit = pair.units[t];
+        sums[t] = mixed(unit.get<u64>(0), unit.get<u64>(1), keys[t]);
+        E::add(unit, signs_of(sign_key + t * 32 * SIGN_STEP), tally.sums, added);
+    }
+    tally.checksum.x += sums[0].x + sums[1].x;
+    tally.checksum.y += sums[0].y + sums[1].y;
+    if (range.any_zero()) tally.zeros += E::zeros(pair);
+    if (Poisoned) tally.unwritten += E::equal(pair, poison);
+}
+
+// Five blocks on a multiprocessor: with more, the registers do not suffice.
+const u32 THREADS = 128, BLOCKS_OF_ONE = 5;
+// Runs that are on their way.
+const u32 DEPTH = 4;
+
+// Units on their way: each thread fills and reads what is its own.
+struct Queue {
+    uint4 units[DEPTH][2][THREADS];
+    __device__ void ask(u32 slot, const uint4* from) {
+#pragma unroll
+        for (int t = 0; t < 2; t++) {
+            u32 to = (u32)__cvta_generic_to_shared(&units[slot][t][threadIdx.x]);
+            asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to),
+                         "l"(from + 32 * t)
+                         : "memory");
+        }
+        asm volatile("cp.async.commit_group;" ::: "memory");
+    }
+    __device__ Pair next(u32 slot) {
+        asm volatile("cp.async.wait_group %0;" ::"n"(DEPTH - 1) : "memory");
+        Pair pair;
+#pragma unroll
+        for (int t = 0; t < 2; t++) {
+            uint4 words = units[slot][t][threadIdx.x];
+            pair.units[t] = {{words.x, words.y, words.z, words.w}};
+        }
+        return pair;
+    }
 };
 
-// Sorts the first `present` elements of a unit; the others are zero.
-__device__ Sorted sort(Unit unit, int present, Poison poison) {
-    Sorted sorted = {unit, unit, unit, 0, 0, 0, 0, 0};
-    Raw some = 0;
-    for (int at = 0; at < present; at++) {
-        Raw raw = unit.get<Raw>(at);
-        sorted.unwritten += poison.counts && raw == poison.unit.get<Raw>(at);
-        if (!E::is_special(raw)) {
-            some = raw;
-            sorted.count++;
-            sorted.zeros += E::value(raw) == 0;
-            continue;
-        }
-        sorted.finite.set<Raw>(at, 0);
-        if (E::is_nan(raw)) {
-            sorted.canonical.set<Raw>(at, E::nan());
-            sorted.nan++;
-        } else {
-            sorted.inf++;
-        }
-    }
-    for (int at = 0; at < E::COUNT; at++) {
-        if (at >= present || E::is_special(unit.get<Raw>(at))) sorted.filled.set<Raw>(at, some);
-    }
-    return sorted;
-}
-
-// Adds a unit of elements of any kind, of which the first `present` exist.
-__device__ void careful(Tally& tally, Added& added, const Unit& unit, int present, const Key& key,
-                        u32 signs, const Poison& poison) {
-    Sorted sorted = sort(unit, present, poison);
-    tally.mix(sorted.canonical, key);
-    E::add(sorted.finite, signs, tally.sums, added);
-    if (sorted.count > 0) tally.extremes(sorted.filled);
-    tally.zeros += sorted.zeros;
-    tally.nan += sorted.nan;
-    tally.inf += sorted.inf;
-    tally.unwritten += sorted.unwritten;
-}
-
-// Four units of a thread: two of each of two runs.
-struct Batch {
-    Unit units[4];
-    Key keys[2];
-    u32 sign_keys[2];
-    __device__ Key key(int t) const {
-        Key result = keys[t / 2];
-        if (t % 2 == 1) result.advance(32);
-        return result;
-    }
-    __device__ u32 signs(int t) const { return signs_of(sign_keys[t / 2] + t % 2 * 32 * SIGN_STEP); }
-};
-
-// Takes units of elements of any kind. Not inlined: it is rare, and would take registers.
-__device__ __noinline__ Tally take_any(Tally tally, Batch batch, Poison poison) {
-    Added added = {};
-    for (int t = 0; t < 4; t++) {
-        careful(tally, added, batch.units[t], E::COUNT, batch.key(t), batch.signs(t), poison);
-    }
-    added.flush(tally.sums);
-    return tally;
-}
-
-// Takes units of finite elements. `poison` counts only where it is finite.
-__device__ void take_finite(Tally& tally, Added& added, const Batch& batch, const Poison& poison) {
+// Takes all whole chunks of 1024 units that are this warp's.
+template <bool Poisoned>
+__device__ void take_chunks(Tally& tally, Added& added, const u8* bytes, u64 whole,
+                            const Poison& poison, Queue& queue) {
+    u32 lane = threadIdx.x % 32;
+    u64 number = ((u64)blockIdx.x * blockDim.x + threadIdx.x) / 32;
+    u64 warps = (u64)gridDim.x * blockDim.x / 32;
+    if (number >= whole) return;
+    Draw draw(number);
+    // What is asked for next; after the last chunk its first units once more, which nobody reads.
+    const uint4* asked = (const uint4*)bytes + number * 1024;
+    u32 asked_lane = lane ^ draw.turn;
 #pragma unroll
-    for (int t = 0; t < 4; t++) {
-        tally.mix(batch.units[t], batch.key(t));
-        tally.extremes(batch.units[t]);
-        E::add(batch.units[t], batch.signs(t), tally.sums, added);
-    }
-    tally.zeros += E::zeros(batch.units);
-    if (poison.counts) {
+    for (u32 run = 0; run < DEPTH; run++) queue.ask(run, asked + place_in(run, asked_lane));
+#pragma unroll 1
+    for (; number < whole; number += warps) {
+        Draw next(number + warps);
+        Key first(number * 1024);
+        u32 special = 0;
+#pragma unroll 1
+        for (u32 begin = 0; begin < 16; begin += DEPTH) {
+            if (begin == 16 - DEPTH) {
+                asked += number + warps < whole ? warps * 1024 - 16 * 64 : -16 * 64;
+                asked_lane = lane ^ next.turn;
+            }
 #pragma unroll
-        for (int t = 0; t < 4; t++) tally.unwritten += E::equal(batch.units[t], poison.unit);
+            for (u32 slot = 0; slot < DEPTH; slot++) {
+                u32 run = begin + slot;
+                Pair pair = queue.next(slot);
+                queue.ask(slot, asked + place_in(run + DEPTH, asked_lane));
+                E::Range range = E::Range::of(pair);
+                if (range.any_special()) {
+                    special |= 1u << run;
+                    continue;
+                }
+                u32 place = place_in(run, lane ^ draw.turn);
+                take<Poisoned>(tally, added, pair, range, first.ahead(place),
+                               draw.key + place * SIGN_STEP, poison.unit);
+            }
+            if (begin == 16 - DEPTH) asked += 16 * 64;
+        }
+        added.flush(tally.sums);
+#pragma unroll 1
+        for (; special != 0; special &= special - 1) {
+            u32 place = place_in(__ffs(special) - 1, lane ^ draw.turn);
+#pragma unroll 1
+            for (u32 t = 0; t < 2; t++, place += 32) {
+                u32 signs = signs_of(draw.key + place * SIGN_STEP);
+                careful(tally, bytes, number * 1024 + place, E::COUNT, signs, poison);
+            }
+        }
+        draw = next;
     }
-}
-
-// Sixteen bytes, zero where the tensor has ended.
-__device__ Unit unit_at(const u8* bytes, u64 unit, u64 end) {
-    Unit result = {};
-    for (int k = 0; k < 16; k++) {
-        if (unit * 16 + k < end) result.set<u8>(k, bytes[unit * 16 + k]);
-    }
-    return result;
 }
 
 // Takes the units from `first` to the end of the tensor, fewer than 1024.
-__device__ void take_rest(Tally& tally, const u8* bytes, u64 count, u64 first, u32 lane,
+__device__ void take_rest(Tally& tally, const u8* bytes, u64 count, u64 first,
                           const Poison& poison) {
-    u64 end = count * sizeof(Raw);
     Draw draw(first / 1024);
+#pragma unroll 1
     for (u32 row = 0; row < 32; row++) {
-        u32 place = row * 32 + (lane ^ draw.turn_of(row / 2));
+        u32 place = place_in(row / 2, threadIdx.x % 32 ^ draw.turn) + row % 2 * 32;
         u64 unit = first + place;
-        if (unit * 16 >= end) continue;
+        if (unit * E::COUNT >= count) continue;
         u64 left = count - unit * E::COUNT;
         int present = left < E::COUNT ? (int)left : E::COUNT;
-        u32 signs = signs_of(draw.key + place * SIGN_STEP);
-        Added added = {};
-        careful(tally, added, unit_at(bytes, unit, end), present, Key(unit), signs, poison);
-        added.flush(tally.sums);
+        careful(tally, bytes, unit, present, signs_of(draw.key + place * SIGN_STEP), poison);
     }
 }
 
@@ -667,51 +811,33 @@ __device__ double extreme(double value, double sign, double* shared) {
 
 // `bytes` is aligned to 16. Where `poisoned`, elements with the bits of `pattern`, eight bytes
 // repeated, are counted as unwritten. A launch gives as many parts as it has blocks.
-const u32 THREADS = 128;
-extern "C" __global__ void __launch_bounds__(THREADS, 5)
+extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_OF_ONE)
 summarize(const u8* bytes, u64 count, u64 pattern, int poisoned, Part* parts) {
     Tally tally = {};
-    tally.least = E::top();
-    tally.greatest = E::bottom();
-    u32 lane = threadIdx.x % 32;
+    tally.range = E::Range::none();
+    Added added = {};
     u32 low = (u32)pattern, high = (u32)(pattern >> 32);
-    Poison any_poison = {{{low, high, low, high}}, poisoned != 0};
+    Poison poison = {{{low, high, low, high}}, poisoned != 0};
+    u64 whole = count / E::COUNT / 1024;
+    __shared__ Queue queue;
     // Poison that is a NaN is never among finite elements.
-    Poison poison = {any_poison.unit, any_poison.counts && !E::is_special((Raw)pattern)};
-    // A warp takes 1024 units, and then the next ones that are its own.
+    if (poison.counts && !E::is_special((Raw)pattern)) {
+        take_chunks<true>(tally, added, bytes, whole, poison, queue);
+    } else {
+        take_chunks<false>(tally, added, bytes, whole, poison, queue);
+    }
+    u32 lane = threadIdx.x % 32;
     u64 warp = ((u64)blockIdx.x * blockDim.x + threadIdx.x) / 32;
     u64 warps = (u64)gridDim.x * blockDim.x / 32;
-    u64 whole = count / E::COUNT / 1024;
-    for (u64 number = warp; number < whole; number += warps) {
-        Draw draw(number);
-        Key first(number * 1024);
-        const uint4* from = (const uint4*)bytes + number * 1024;
-        Added added = {};
-#pragma unroll 1
-        for (u32 run = 0; run < 16; run += 2) {
-            Batch batch = {{}, {first, first}, {}};
-#pragma unroll
-            for (u32 t = 0; t < 4; t++) {
-                u32 place = (run + t / 2) * 64 + (lane ^ draw.turn_of(run + t / 2));
-                uint4 words = __ldcs(from + place + t % 2 * 32);
-                batch.units[t] = {{words.x, words.y, words.z, words.w}};
-                if (t % 2 == 1) continue;
-                batch.keys[t / 2].advance(place);
-                batch.sign_keys[t / 2] = draw.key + place * SIGN_STEP;
-            }
-            if (E::any_special(batch.units)) tally = take_any(tally, batch, any_poison);
-            else take_finite(tally, added, batch, poison);
-        }
-        added.flush(tally.sums);
-    }
     if (whole % warps == warp && count > whole * 1024 * E::COUNT) {
-        take_rest(tally, bytes, count, whole * 1024, lane, any_poison);
+        take_rest(tally, bytes, count, whole * 1024, poison);
     }
+    added.finish(tally.sums);
     __shared__ double doubles[32];
     __shared__ u64 integers[32];
     Part part;
-    part.x = total(tally.x, integers);
-    part.y = total(tally.y, integers);
+    part.x = total(tally.checksum.x, integers);
+    part.y = total(tally.checksum.y, integers);
     for (u32 k = 0; k < 16; k++) {
         double bucket = 0;
         for (u32 word = 0; word < 4; word++) {
@@ -721,8 +847,8 @@ summarize(const u8* bytes, u64 count, u64 pattern, int poisoned, Part* parts) {
     }
     part.sum = total(tally.sums.total, doubles);
     part.squares = total(tally.sums.squares, doubles);
-    part.min = extreme(E::low(tally.least), -1, doubles);
-    part.max = extreme(E::high(tally.greatest), 1, doubles);
+    part.min = extreme(tally.range.least(), -1, doubles);
+    part.max = extreme(tally.range.greatest(), 1, doubles);
     part.zeros = total((u64)tally.zeros, integers);
     part.nan = total((u64)tally.nan, integers);
     part.inf = total((u64)tally.inf, integers);

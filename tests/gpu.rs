@@ -3,81 +3,23 @@
 //! Each test says so and passes where NVRTC or a device is missing; `ci/test-gpu` runs them on a
 //! machine that has both.
 
+#[path = "gpu/lab.rs"]
+mod lab;
+
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-use rayon::prelude::*;
+use lab::*;
 use replay::cache::Cache;
-use replay::compile::{Compiler, DeviceToolchain, Toolchain};
-use replay::fixture::{self, Fixture};
-use replay::history::{CommitId, History, SourceSet, SourceSpec, source_set_from_dir};
+use replay::compile::DeviceToolchain;
+use replay::fixture::Fixture;
+use replay::history::{CommitId, History, SourceSet, SourceSpec};
 use replay::judge::Verdict;
-use replay::replay::{Backend, Failure, Outcome, Replayer, Settings, Status, Subject};
-use replay::runtime::gpu::{self, Module, Nvrtc, SearchPath};
+use replay::replay::{Backend, Failure, Outcome, Replayer, Status, Subject};
+use replay::runtime::gpu::Module;
 use replay::sanitizer::{Sanitizer, Tool};
-use replay::tensor::DType;
-use replay::worker::Limits;
-
-/// Where the sources of this package are: the tests may run on another machine than the one that
-/// built them.
-fn root() -> PathBuf {
-    std::env::var_os("REPLAY_TEST_ROOT").map_or(env!("CARGO_MANIFEST_DIR").into(), PathBuf::from)
-}
-
-fn search() -> SearchPath {
-    let folders = |name: &str| {
-        std::env::split_paths(&std::env::var_os(name).unwrap_or_default()).collect::<Vec<_>>()
-    };
-    SearchPath {
-        libraries: folders("LD_LIBRARY_PATH"),
-        roots: folders("CUDA_HOME"),
-        python: Some("python3".to_owned()),
-    }
-}
-
-fn nvrtc() -> Option<Nvrtc> {
-    match Nvrtc::find(&search()) {
-        Ok(found) => Some(found),
-        Err(error) => {
-            eprintln!("skipped: {error}");
-            None
-        }
-    }
-}
-
-/// The first GPU, or none with a line that says why.
-fn cuda(cache: &Cache) -> Option<Backend> {
-    match Backend::cuda(Some(0), None, &search(), cache) {
-        Ok(backend) => Some(backend),
-        Err(error) => {
-            eprintln!("skipped: {error}");
-            None
-        }
-    }
-}
-
-fn replayer(cache: &Cache, backend: Backend, timeout: Duration) -> Replayer {
-    let toolchain = Toolchain::new(Compiler::find(None).unwrap(), cache).unwrap();
-    let limits = Limits { timeout, ..Limits::default() };
-    let settings = Settings { program: program(), limits, threads: 2, fresh: true, backend };
-    Replayer::new(toolchain, cache.clone(), settings)
-}
-
-const MINUTE: Duration = Duration::from_secs(60);
-
-/// The cache that tests share: what is compiled is found by content, outcomes are passed over.
-fn shared_cache() -> Cache {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
-    let folder = if folder.is_dir() { folder.to_owned() } else { std::env::temp_dir() };
-    Cache::open(&folder.join("replay-gpu-tests")).unwrap()
-}
-
-fn cache() -> (tempfile::TempDir, Cache) {
-    let folder = tempfile::tempdir().unwrap();
-    let cache = Cache::open(&folder.path().join("cache")).unwrap();
-    (folder, cache)
-}
 
 /// A demonstration fixture and its history.
 struct Demo {
@@ -104,75 +46,6 @@ impl Demo {
         let commit = self.history.resolve(revision).unwrap();
         self.history.source_set(CommitId::from(&commit), &self.spec).unwrap()
     }
-}
-
-/// Sources of one file that fill `out`, `n` elements, from `x`, as many, of i32.
-struct Small {
-    _folder: tempfile::TempDir,
-    subject: Subject,
-    sources: SourceSet,
-}
-
-impl Small {
-    fn new(source: &str, call: &str) -> Small {
-        Small::sized(source, call, 1000)
-    }
-
-    fn sized(source: &str, call: &str, n: usize) -> Small {
-        let folder = tempfile::tempdir().unwrap();
-        let root = folder.path();
-        std::fs::write(root.join("kernel.cu"), source).unwrap();
-        let harness = format!(
-            "sources = [\"kernel.cu\"]\ncall = \"\"\"{call}\"\"\"\n\
-             [inputs.x]\ndtype = \"i32\"\nshape = [\"n\"]\n\
-             [outputs.out]\ndtype = \"i32\"\nshape = [\"n\"]\n"
-        );
-        std::fs::write(root.join("replay.toml"), harness).unwrap();
-        let dir = root.join("fixture");
-        std::fs::create_dir(&dir).unwrap();
-        std::fs::write(dir.join("fixture.toml"), "harness = \"../replay.toml\"\n").unwrap();
-        let x: Vec<u8> =
-            (0..n as i32).flat_map(|i| i.wrapping_mul(i).wrapping_sub(7).to_le_bytes()).collect();
-        fixture::write(&dir, &[("x", DType::I32, &[n], &x)], &[]).unwrap();
-        let fixture = Fixture::load(&dir).unwrap();
-        let spec = SourceSpec {
-            sources: fixture.harness.sources.clone(),
-            include: Vec::new(),
-            prefix: String::new(),
-        };
-        let sources = source_set_from_dir(root, &spec).unwrap();
-        Small { _folder: folder, subject: Subject::new(fixture), sources }
-    }
-
-    fn replay(&self, replayer: &Replayer) -> Outcome {
-        replayer.replay(&self.subject, &self.sources).unwrap()
-    }
-}
-
-/// Replays `source` on the CPU and, where there is one, on a GPU.
-fn on_all_devices(source: &str, call: &str, timeout: Duration) -> Vec<Outcome> {
-    let cache = shared_cache();
-    let small = Small::new(source, call);
-    let backends = std::iter::once(Backend::Cpu).chain(cuda(&cache));
-    backends.map(|backend| small.replay(&replayer(&cache, backend, timeout))).collect()
-}
-
-fn failures(outcome: &Outcome) -> &[Failure] {
-    match &outcome.status {
-        Status::Failed(failures) => failures,
-        other => panic!("{}: not failed: {other:?}", outcome.device),
-    }
-}
-
-fn checksum(outcome: &Outcome) -> String {
-    assert_eq!(outcome.status, Status::Completed, "{}: {}", outcome.device, outcome.printed);
-    outcome.outputs.iter().map(|output| output.summary.checksum.to_string()).collect()
-}
-
-/// The program that replays; carried beside the tests where there is no cargo.
-fn program() -> PathBuf {
-    let carried = std::env::var_os("REPLAY_TEST_PROGRAM").map(PathBuf::from);
-    carried.unwrap_or_else(|| env!("CARGO_BIN_EXE_replay").into())
 }
 
 /// Commits of the demonstration: the suspect, the declared fixes, what came before and after.
@@ -276,107 +149,12 @@ fn instances_of_templates_and_variables_are_compiled_once_they_are_asked_for() {
 }
 
 #[test]
-fn what_nvrtc_rejects_is_the_revision_s_fault_and_is_remembered() {
-    let Some(nvrtc) = nvrtc() else { return };
-    let (_folder, cache) = cache();
-    let toolchain = DeviceToolchain::new(nvrtc, &search(), "sm_90", &cache).unwrap();
-    let source =
-        "#include <stdlib.h>\n__global__ void k(int* out, int n) {\n  out[0] = rand();\n}\n";
-    let small = Small::new(source, "k<<<1, 1>>>(out, n);");
-    let compile = || toolchain.compile(&small.subject.fixture.harness, &small.sources).unwrap_err();
-    for error in [compile(), compile()] {
-        assert!(error.is_revision_fault());
-        insta::allow_duplicates! { insta::assert_snapshot!(error, @r#"the device code does not compile: kernel.cu(3): error: identifier "rand" is undefined"#) }
-    }
-}
-
-#[test]
-fn the_lack_of_nvrtc_names_every_place() {
-    let nowhere = SearchPath { libraries: vec!["/nowhere".into()], ..SearchPath::default() };
-    if let Err(error) = Nvrtc::find(&nowhere) {
-        let text = error.to_string();
-        assert!(text.starts_with("no libnvrtc: looked in the default search path, /nowhere, "));
-        assert!(error.hint().unwrap().contains("pip install nvidia-cuda-nvrtc"));
-    }
-}
-
-#[test]
-fn the_lack_of_a_device_is_an_error_with_a_hint() {
-    match gpu::devices() {
-        Ok(devices) => {
-            let error = gpu::device(devices.len()).unwrap_err();
-            assert!(error.to_string().starts_with("no GPU"), "{error}");
-        }
-        Err(error) => assert!(error.hint().is_some(), "{error}"),
-    }
-}
-
-#[test]
 fn every_way_to_name_a_kernel_gives_the_same_result_on_all_devices() {
     let outcomes = on_all_devices(NAMES, "all_of_them(x, out, n);", MINUTE);
     for outcome in &outcomes {
         assert_eq!(checksum(outcome), checksum(&outcomes[0]), "{}", outcome.device);
         assert_eq!(outcome.launches, outcomes[0].launches, "{}", outcome.device);
         assert_eq!(outcome.printed, "back 11\n", "{}", outcome.device);
-    }
-}
-
-#[test]
-fn a_launch_that_is_refused_is_refused_by_all_devices_alike() {
-    let source =
-        "__global__ void k(int* out, int n) { if (threadIdx.x < n) out[threadIdx.x] = 1; }";
-    for call in [
-        "k<<<1, 1025>>>(out, n);",
-        "k<<<0, 32>>>(out, n);",
-        "k<<<1, dim3(1, 1, 65)>>>(out, n);",
-        "k<<<1, 32, 50000>>>(out, n);",
-    ] {
-        for outcome in on_all_devices(source, call, MINUTE) {
-            let refused = failures(&outcome).iter().any(|failure| match failure {
-                Failure::Launch { launch } => {
-                    launch.error.as_deref().is_some_and(|e| e.contains("InvalidConfiguration"))
-                }
-                _ => false,
-            });
-            assert!(refused, "{}: {call}: {:?}", outcome.device, outcome.status);
-        }
-    }
-}
-
-#[test]
-fn a_wild_write_ends_the_replay_and_names_the_kernel() {
-    let source = "__global__ void wild(int* out) { out[(1LL << 36) + threadIdx.x] = 1; }";
-    for outcome in on_all_devices(source, "wild<<<1, 32>>>(out);", MINUTE) {
-        let [Failure::Fault { fault }] = failures(&outcome) else {
-            panic!("{}: {:?}", outcome.device, outcome.status);
-        };
-        assert_eq!(fault.what, "out-of-bounds access", "{}", outcome.device);
-        assert_eq!(fault.kernel.as_deref(), Some("wild"), "{}", outcome.device);
-    }
-}
-
-#[test]
-fn a_write_just_past_an_allocation_is_found_on_all_devices() {
-    let source = "__global__ void fill(int* out, int n) {\n\
-                  for (int i = threadIdx.x; i < n; i += 32) out[i] = 1; }";
-    let call = "int* s; cudaMalloc(&s, 40); fill<<<1, 32>>>(s, 12); fill<<<1, 32>>>(out, n);";
-    for outcome in on_all_devices(source, call, MINUTE) {
-        let [Failure::Overrun { detail }] = failures(&outcome) else {
-            panic!("{}: {:?}", outcome.device, outcome.status);
-        };
-        assert!(detail.ends_with("has 40 bytes, byte 40 was written"), "{detail}");
-    }
-}
-
-#[test]
-fn memory_that_nobody_wrote_is_found_on_all_devices() {
-    let source = "__global__ void some(const int* x, int* out, int n) {\n\
-                  for (int i = threadIdx.x; i < n / 2; i += 32) out[i] = x[i]; }\n\
-                  __global__ void sum(int* out, int n) { out[0] += out[n - 1]; }";
-    let call = "some<<<1, 32>>>(x, out, n); sum<<<1, 1>>>(out, n);";
-    for outcome in on_all_devices(source, call, MINUTE) {
-        let kinds: Vec<&str> = failures(&outcome).iter().map(Failure::kind).collect();
-        assert_eq!(kinds, ["unwritten", "depends on unwritten memory"], "{}", outcome.device);
     }
 }
 
@@ -415,12 +193,7 @@ fn a_sanitizer_s_findings_fail_the_replay_and_are_not_remembered_without_it() {
             Ok(found) => found,
             Err(error) => return eprintln!("skipped: {error}"),
         };
-        let remembering = |backend| {
-            let mut settings = replayer(&cache, backend, MINUTE).settings().clone();
-            settings.fresh = false;
-            let toolchain = Toolchain::new(Compiler::find(None).unwrap(), &cache).unwrap();
-            Replayer::new(toolchain, cache.clone(), settings)
-        };
+        let remembering = |backend| replayer_of(&cache, backend, MINUTE, false);
         let small = Small::new(PLANTED, call);
         let sanitized = remembering(backend.clone().sanitized(sanitizer.clone()));
         for _ in 0..2 {
@@ -471,35 +244,6 @@ fn large_outputs_are_judged_as_on_the_cpu_although_they_stay_on_the_device() {
             (summary.checksum, summary.zeros, summary.unwritten, summary.min, summary.max)
         };
         assert_eq!(known(&on_cpu), known(&on_gpu), "{call}");
-    }
-}
-
-#[test]
-fn a_kernel_that_hangs_runs_out_of_time_and_the_device_works_afterwards() {
-    let source = "__global__ void hang(volatile int* out) { while (out[0] != 1) { } }\n\
-                  __global__ void one(int* out, int n) {\n\
-                  for (int i = threadIdx.x; i < n; i += 32) out[i] = 1; }";
-    let cache = shared_cache();
-    for backend in std::iter::once(Backend::Cpu).chain(cuda(&cache)) {
-        let hangs = Small::new(source, "hang<<<1, 1>>>(out);");
-        let outcome = hangs.replay(&replayer(&cache, backend.clone(), Duration::from_secs(3)));
-        let [Failure::Timeout { place: Some(place), .. }] = failures(&outcome) else {
-            panic!("{}: {:?}", outcome.device, outcome.status);
-        };
-        assert_eq!(place.kernel.as_deref(), Some("hang"), "{}", outcome.device);
-        let works = Small::new(source, "one<<<1, 32>>>(out, n);");
-        checksum(&works.replay(&replayer(&cache, backend, MINUTE)));
-    }
-}
-
-#[test]
-fn memory_beyond_the_device_is_out_of_memory() {
-    let source = "__global__ void one(int* out, int n) {\n\
-                  for (int i = threadIdx.x; i < n; i += 32) out[i] = 1; }";
-    let call = "void* s = nullptr; int e = cudaMalloc(&s, 1ull << 50);\n\
-                if (e == cudaErrorMemoryAllocation) one<<<1, 32>>>(out, n);";
-    for outcome in on_all_devices(source, call, MINUTE) {
-        checksum(&outcome);
     }
 }
 
@@ -669,12 +413,12 @@ fn every_commit_of_every_demonstration_has_the_same_verdict_on_a_gpu() {
         let demo = Demo::new(fixture, &cache);
         let variants = variants(&demo);
         let sources = |id: &CommitId| demo.history.source_set(*id, &demo.spec).unwrap();
-        let on_cpu = replayer(&cache, Backend::Cpu, MINUTE);
+        let on_cpu = replayer_of(&cache, Backend::Cpu, MINUTE, false);
         let completes = |id: &&CommitId| {
             on_cpu.replay(&demo.subject, &sources(id)).unwrap().status == Status::Completed
         };
         let base = sources(variants.iter().find(completes).expect("some commit works"));
-        let on_gpu = replayer(&cache, cuda.clone(), MINUTE);
+        let on_gpu = replayer_of(&cache, cuda.clone(), MINUTE, false);
         // Equal bits on one device need not be equal on the other: both mean that nothing changed.
         let class = |verdict: Verdict| match verdict {
             Verdict::Identical => Verdict::Equivalent,
@@ -686,13 +430,27 @@ fn every_commit_of_every_demonstration_has_the_same_verdict_on_a_gpu() {
             (class(judged.verdict), outputs.collect::<Vec<_>>())
         };
         let sources: Vec<SourceSet> = variants.iter().map(sources).collect();
-        let lines = variants.par_iter().zip(&sources).filter_map(|(id, sources)| {
-            let (cpu, gpu) = (verdicts(&on_cpu, sources), verdicts(&on_gpu, sources));
-            let line = format!("{fixture} {id}: cpu {cpu:?}, gpu {gpu:?}");
-            eprintln!("{line}");
-            (cpu != gpu).then_some(line)
+        let next = AtomicUsize::new(0);
+        let found = Mutex::new(&mut wrong);
+        let take = || {
+            loop {
+                let place = next.fetch_add(1, Ordering::Relaxed);
+                let (Some(id), Some(sources)) = (variants.get(place), sources.get(place)) else {
+                    break;
+                };
+                let (cpu, gpu) = (verdicts(&on_cpu, sources), verdicts(&on_gpu, sources));
+                let line = format!("{fixture} {id}: cpu {cpu:?}, gpu {gpu:?}");
+                eprintln!("{line}");
+                if cpu != gpu {
+                    found.lock().unwrap().push(line);
+                }
+            }
+        };
+        // Threads of their own: a judge may not be called by work that rayon schedules.
+        std::thread::scope(|scope| {
+            let threads = std::thread::available_parallelism().map_or(1, usize::from);
+            (0..threads).for_each(|_| drop(scope.spawn(take)));
         });
-        wrong.extend(lines.collect::<Vec<String>>());
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }

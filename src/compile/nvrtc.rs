@@ -12,7 +12,7 @@ use crate::cache::{Cache, CacheError, Kind};
 use crate::frontend::{self, FrontendError, Unit};
 use crate::harness::Harness;
 use crate::history::{Role, SourceSet};
-use crate::runtime::gpu::{Module, Nvrtc, SearchPath, math_error_ulps};
+use crate::runtime::gpu::{FILL_SOURCE, Module, Nvrtc, SearchPath, math_error_ulps};
 use crate::runtime::headers;
 use crate::summary;
 use crate::tensor::DType;
@@ -283,7 +283,9 @@ impl DeviceUnit {
             if is_file { parent(include).to_owned() } else { include.clone() }
         });
         Ok(DeviceUnit {
-            text: included.map(|path| format!("#include \"tree/{path}\"\n")).collect(),
+            text: std::iter::once(FILL_SOURCE.to_owned())
+                .chain(included.map(|path| format!("#include \"tree/{path}\"\n")))
+                .collect(),
             folders: folders.collect::<BTreeSet<_>>().into_iter().collect(),
             files,
             defines: harness.defines.clone(),

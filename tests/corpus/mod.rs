@@ -12,9 +12,9 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use rayon::prelude::*;
 use replay::cache::Cache;
 use replay::compile::{Compiler, Toolchain};
 use replay::fixture::Fixture;
@@ -228,11 +228,19 @@ impl Lab {
             .flat_map(|family| variants(family.name).into_iter().map(move |v| (family, v)))
             .filter(|(_, variant)| wanted(variant))
             .collect();
-        work.par_iter().for_each(|(family, variant)| {
-            let sources = &source_set(family.name, &variant.file);
-            for captured in &family.fixtures {
-                visit(&Trial { family, variant, sources, captured });
+        let next = AtomicUsize::new(0);
+        let take = || {
+            while let Some((family, variant)) = work.get(next.fetch_add(1, Ordering::Relaxed)) {
+                let sources = &source_set(family.name, &variant.file);
+                for captured in &family.fixtures {
+                    visit(&Trial { family, variant, sources, captured });
+                }
             }
+        };
+        // Threads of their own: a judge may not be called by work that rayon schedules.
+        std::thread::scope(|scope| {
+            let threads = std::thread::available_parallelism().map_or(1, usize::from);
+            (0..threads).for_each(|_| drop(scope.spawn(take)));
         });
     }
 

@@ -132,7 +132,7 @@ fn deadlock(groups: &[WaitingGroup]) -> ! {
 
 /// What scratch and shared memory hold: near to `poison`, but told from it, so that an output that
 /// was copied from there does not look unwritten.
-fn scratch_poison(poison: Poison) -> Poison {
+pub(super) fn scratch_poison(poison: Poison) -> Poison {
     // The upper byte of each 16 bits makes it a NaN, or large; the lower one is free.
     let byte =
         |k: usize| if k.is_multiple_of(2) { poison.pattern[k] ^ 2 } else { poison.pattern[k] };

@@ -278,6 +278,24 @@ impl Context {
         }
     }
 
+    /// What there is of shared memory.
+    pub(super) fn shared_sizes(&self, ordinal: usize) -> Result<SharedSizes, CudaError> {
+        use CUdevice_attribute as Attribute;
+        let attribute = |attribute| {
+            let (mut device, mut value) = (0, 0);
+            // SAFETY: fill in a handle and an integer.
+            unsafe {
+                checked(sys::cuDeviceGet(&raw mut device, ordinal as c_int))?;
+                checked(sys::cuDeviceGetAttribute(&raw mut value, attribute, device))?;
+            }
+            u32::try_from(value).map_err(|_| CudaError::INVALID_VALUE)
+        };
+        Ok(SharedSizes {
+            bytes: attribute(Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?,
+            multiprocessors: attribute(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?,
+        })
+    }
+
     /// Waits for everything that was asked for.
     pub(super) fn synchronize(&self) -> Result<(), CudaError> {
         // SAFETY: waits.
@@ -291,6 +309,14 @@ impl Context {
         checked(unsafe { sys::cuMemGetInfo_v2(&raw mut free, &raw mut total) })?;
         Ok((free, total))
     }
+}
+
+/// The shared memory of a device.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SharedSizes {
+    /// The most that a block may have, which is all of a multiprocessor's.
+    pub(super) bytes: u32,
+    pub(super) multiprocessors: u32,
 }
 
 /// Machine code in the context.
@@ -356,6 +382,15 @@ impl Function {
         let bytes = c_int::try_from(bytes).map_err(|_| CudaError::INVALID_VALUE)?;
         // SAFETY: the function's module stays loaded.
         checked(unsafe { sys::cuFuncSetAttribute(self.0, attribute, bytes) })
+    }
+
+    /// Whether it has shared memory besides what a launch gives it.
+    pub(super) fn has_shared(self) -> bool {
+        let attribute = CUfunction_attribute::CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES;
+        let mut bytes = 0;
+        // SAFETY: fills in an integer; the function's module stays loaded.
+        let told = unsafe { sys::cuFuncGetAttribute(&raw mut bytes, attribute, self.0) };
+        checked(told).is_ok() && bytes > 0
     }
 
     /// Launches the kernel in the default stream.

@@ -10,6 +10,7 @@ mod math_errors;
 mod memory;
 mod module;
 mod nvrtc;
+mod shared;
 mod summary;
 mod timeout;
 mod upload;
@@ -24,10 +25,12 @@ pub use self::library::SearchPath;
 pub use self::math_errors::math_error_ulps;
 pub use self::module::Module;
 pub use self::nvrtc::{Image, Nvrtc, NvrtcError};
+pub(crate) use self::shared::SOURCE as FILL_SOURCE;
 pub use self::upload::pinned_copy_seconds;
 
 use self::driver::{Address, Context, Function, Loaded, Shape, words};
 use self::memory::Memory;
+use self::shared::SharedFill;
 use self::summary::Summarizer;
 use self::upload::Uploader;
 use super::error::CudaError;
@@ -94,6 +97,8 @@ pub struct Gpu {
     memory: Memory,
     module: Module,
     loaded: Loaded,
+    /// None where memory is left as it is.
+    shared: Option<SharedFill>,
     summaries: Vec<(DType, Summarizer)>,
     /// By the host's function and name: those that were launched.
     functions: Mutex<HashMap<(usize, &'static str), Function>>,
@@ -110,6 +115,7 @@ impl Gpu {
         summaries: &[(DType, PathBuf)],
         reporter: &Reporter,
     ) -> Result<Gpu, StartError> {
+        one_connection();
         let info = device(settings.ordinal)?;
         let context = Context::open(settings.ordinal)?;
         let module = read(module)?;
@@ -118,6 +124,11 @@ impl Gpu {
             message: words(error),
         };
         let loaded = Loaded::new(&module.code).map_err(refused)?;
+        let fill = || {
+            let sizes = context.shared_sizes(settings.ordinal)?;
+            SharedFill::new(&loaded, sizes, cpu::scratch_poison(settings.poison))
+        };
+        let shared = settings.filled.then(fill).transpose().map_err(refused)?;
         let load = |(dtype, path): &(DType, PathBuf)| {
             let summarizer = Summarizer::new(&read(path)?.code).map_err(refused)?;
             Ok((*dtype, summarizer))
@@ -128,7 +139,7 @@ impl Gpu {
         timeout::install(reporter.descriptor());
         let functions = Mutex::default();
         let uploader = Uploader::default();
-        Ok(Gpu { info, context, uploader, memory, module, loaded, summaries, functions })
+        Ok(Gpu { info, context, uploader, memory, module, loaded, shared, summaries, functions })
     }
 
     fn function(&self, launch: &Launch) -> Result<Function, CudaError> {
@@ -164,6 +175,16 @@ impl Gpu {
             block: None,
             thread: None,
         }))
+    }
+}
+
+/// One hardware queue is enough for streams that are in order among each other; a context with the
+/// eight that are usual takes twice as long to make, and is made while no other process makes one.
+fn one_connection() {
+    const NAME: &str = "CUDA_DEVICE_MAX_CONNECTIONS";
+    if std::env::var_os(NAME).is_none() {
+        // SAFETY: the threads there are so far only ask for pages of files.
+        unsafe { std::env::set_var(NAME, "1") };
     }
 }
 
@@ -307,6 +328,11 @@ impl Device for Gpu {
         let shared_bytes =
             u32::try_from(launch.shared_bytes).map_err(|_| CudaError::INVALID_CONFIGURATION)?;
         let shape = Shape { grid: launch.grid, block: launch.block, shared_bytes };
+        if let Some(shared) = &self.shared
+            && (launch.shared_bytes > 0 || function.has_shared())
+        {
+            self.survive(shared.run(), None)?;
+        }
         timeout::running(Some(launch.kernel));
         // SAFETY: host and device code were made of the same declaration of the kernel.
         let launched = unsafe { function.launch(shape, launch.args) };

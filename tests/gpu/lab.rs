@@ -1,0 +1,155 @@
+//! What the tests of the GPU backend share: a device if there is one, replayers, small fixtures.
+#![allow(dead_code)] // Each of them uses a part.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use replay::cache::Cache;
+use replay::compile::{Compiler, Toolchain};
+use replay::fixture::{self, Fixture};
+use replay::history::{SourceSet, SourceSpec, source_set_from_dir};
+use replay::replay::{Backend, Failure, Outcome, Replayer, Settings, Status, Subject};
+use replay::runtime::gpu::{Nvrtc, SearchPath};
+use replay::tensor::DType;
+use replay::worker::Limits;
+
+/// Where the sources of this package are: the tests may run on another machine than the one that
+/// built them.
+pub fn root() -> PathBuf {
+    std::env::var_os("REPLAY_TEST_ROOT").map_or(env!("CARGO_MANIFEST_DIR").into(), PathBuf::from)
+}
+
+pub fn search() -> SearchPath {
+    let folders = |name: &str| {
+        std::env::split_paths(&std::env::var_os(name).unwrap_or_default()).collect::<Vec<_>>()
+    };
+    SearchPath {
+        libraries: folders("LD_LIBRARY_PATH"),
+        roots: folders("CUDA_HOME"),
+        python: Some("python3".to_owned()),
+    }
+}
+
+pub fn nvrtc() -> Option<Nvrtc> {
+    match Nvrtc::find(&search()) {
+        Ok(found) => Some(found),
+        Err(error) => {
+            eprintln!("skipped: {error}");
+            None
+        }
+    }
+}
+
+/// The first GPU, or none with a line that says why.
+pub fn cuda(cache: &Cache) -> Option<Backend> {
+    match Backend::cuda(Some(0), None, &search(), cache) {
+        Ok(backend) => Some(backend),
+        Err(error) => {
+            eprintln!("skipped: {error}");
+            None
+        }
+    }
+}
+
+pub fn replayer(cache: &Cache, backend: Backend, timeout: Duration) -> Replayer {
+    replayer_of(cache, backend, timeout, true)
+}
+
+/// A replayer; unless it is `fresh` it takes what it can from the cache.
+pub fn replayer_of(cache: &Cache, backend: Backend, timeout: Duration, fresh: bool) -> Replayer {
+    let limits = Limits { timeout, ..Limits::default() };
+    let settings = Settings { program: program(), limits, threads: 2, fresh, backend };
+    Replayer::new(toolchain(cache), cache.clone(), settings)
+}
+
+/// The compiler for the host's code.
+pub fn toolchain(cache: &Cache) -> Toolchain {
+    Toolchain::new(Compiler::find(None).unwrap(), cache).unwrap()
+}
+
+/// How long a replay may take that ends by itself.
+pub const MINUTE: Duration = Duration::from_secs(60);
+
+/// The cache that tests share: what is compiled is found by content, outcomes are passed over.
+pub fn shared_cache() -> Cache {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let folder = if folder.is_dir() { folder.to_owned() } else { std::env::temp_dir() };
+    Cache::open(&folder.join("replay-gpu-tests")).unwrap()
+}
+
+pub fn cache() -> (tempfile::TempDir, Cache) {
+    let folder = tempfile::tempdir().unwrap();
+    let cache = Cache::open(&folder.path().join("cache")).unwrap();
+    (folder, cache)
+}
+
+/// Sources of one file that fill `out`, `n` elements, from `x`, as many, of i32.
+pub struct Small {
+    _folder: tempfile::TempDir,
+    /// The fixture.
+    pub subject: Subject,
+    /// The kernel.
+    pub sources: SourceSet,
+}
+
+impl Small {
+    pub fn new(source: &str, call: &str) -> Small {
+        Small::sized(source, call, 1000)
+    }
+
+    pub fn sized(source: &str, call: &str, n: usize) -> Small {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path();
+        std::fs::write(root.join("kernel.cu"), source).unwrap();
+        let harness = format!(
+            "sources = [\"kernel.cu\"]\ncall = \"\"\"{call}\"\"\"\n\
+             [inputs.x]\ndtype = \"i32\"\nshape = [\"n\"]\n\
+             [outputs.out]\ndtype = \"i32\"\nshape = [\"n\"]\n"
+        );
+        std::fs::write(root.join("replay.toml"), harness).unwrap();
+        let dir = root.join("fixture");
+        std::fs::create_dir(&dir).unwrap();
+        std::fs::write(dir.join("fixture.toml"), "harness = \"../replay.toml\"\n").unwrap();
+        let x: Vec<u8> =
+            (0..n as i32).flat_map(|i| i.wrapping_mul(i).wrapping_sub(7).to_le_bytes()).collect();
+        fixture::write(&dir, &[("x", DType::I32, &[n], &x)], &[]).unwrap();
+        let fixture = Fixture::load(&dir).unwrap();
+        let spec = SourceSpec {
+            sources: fixture.harness.sources.clone(),
+            include: Vec::new(),
+            prefix: String::new(),
+        };
+        let sources = source_set_from_dir(root, &spec).unwrap();
+        Small { _folder: folder, subject: Subject::new(fixture), sources }
+    }
+
+    pub fn replay(&self, replayer: &Replayer) -> Outcome {
+        replayer.replay(&self.subject, &self.sources).unwrap()
+    }
+}
+
+/// Replays `source` on the CPU and, where there is one, on a GPU.
+pub fn on_all_devices(source: &str, call: &str, timeout: Duration) -> Vec<Outcome> {
+    let cache = shared_cache();
+    let small = Small::new(source, call);
+    let backends = std::iter::once(Backend::Cpu).chain(cuda(&cache));
+    backends.map(|backend| small.replay(&replayer(&cache, backend, timeout))).collect()
+}
+
+pub fn failures(outcome: &Outcome) -> &[Failure] {
+    match &outcome.status {
+        Status::Failed(failures) => failures,
+        other => panic!("{}: not failed: {other:?}", outcome.device),
+    }
+}
+
+pub fn checksum(outcome: &Outcome) -> String {
+    assert_eq!(outcome.status, Status::Completed, "{}: {}", outcome.device, outcome.printed);
+    outcome.outputs.iter().map(|output| output.summary.checksum.to_string()).collect()
+}
+
+/// The program that replays; carried beside the tests where there is no cargo.
+pub fn program() -> PathBuf {
+    let carried = std::env::var_os("REPLAY_TEST_PROGRAM").map(PathBuf::from);
+    carried.unwrap_or_else(|| env!("CARGO_BIN_EXE_replay").into())
+}
