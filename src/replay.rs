@@ -391,23 +391,34 @@ impl Replayer {
         Ok((runs.pop().expect("each mode gives a run"), second))
     }
 
-    /// Two plain runs on the GPU, one after the other: the second knows what the first learned, and
-    /// has all the memory. Large outputs come back only if their summaries leave questions.
+    /// Two plain runs on a GPU, one after the other: the second knows what the first learned, and
+    /// has all the memory. Where two GPUs are idle each has one of them. Large outputs come back
+    /// only if their summaries leave questions.
     fn run_twice(&self, subject: &Subject, artifact: &Artifact) -> Result<(Run, Run), ReplayError> {
         let run = |poison, summarized| {
             let mode = Mode { summarized, ..Mode::plain(poison) };
             self.run(subject, artifact, Precision::Native, &mode)
         };
+        let idle = match &self.settings.backend {
+            Backend::Cuda(cuda) => cuda.pool.idle(),
+            Backend::Cpu => 0,
+        };
+        let both = |summarized| match idle {
+            0 | 1 => (run(POISON_A, summarized), run(POISON_B, summarized)),
+            _ => rayon::join(|| run(POISON_A, summarized), || run(POISON_B, summarized)),
+        };
         let bytes: usize = subject.fixture.outputs.iter().map(|output| output.bytes()).sum();
         if bytes >= SUMMARIZED_BYTES {
-            let (first, second) = (run(POISON_A, true)?, run(POISON_B, true)?);
+            let (first, second) = both(true);
+            let (first, second) = (first?, second?);
             let pairs = first.summaries.iter().zip(&second.summaries);
             let alike = first.summaries.len() == second.summaries.len();
             if alike && pairs.into_iter().all(unquestioned) {
                 return Ok((first, second));
             }
         }
-        Ok((run(POISON_A, false)?, run(POISON_B, false)?))
+        let (first, second) = both(false);
+        Ok((first?, second?))
     }
 
     fn remembered(&self, key: &str) -> Option<Outcome> {

@@ -35,6 +35,11 @@ impl Pool {
         self.ordinals.len()
     }
 
+    /// How many devices run nothing.
+    pub fn idle(&self) -> usize {
+        self.running().iter().filter(|&&running| running == 0).count()
+    }
+
     /// The device with the fewest replays, of several the first.
     pub fn take(&self) -> Lease<'_> {
         let mut running = self.running();
@@ -77,7 +82,9 @@ mod tests {
         let pool = Pool::new(vec![0, 1, 2]);
         let leases: Vec<Lease> = (0..3).map(|_| pool.take()).collect();
         let ordinals: Vec<usize> = leases.iter().map(Lease::ordinal).collect();
-        assert_eq!(ordinals, [0, 1, 2]);
+        assert_eq!((ordinals, pool.idle()), (vec![0, 1, 2], 0));
+        drop(leases);
+        assert_eq!(pool.idle(), 3);
     }
 
     #[test]
