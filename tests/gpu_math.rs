@@ -97,7 +97,12 @@ const FUNCTIONS: [Function; 53] = [
     within("__log10f", "__log10f(x)", "log10(dx)", "x < 0.5f || x > 2"),
     within("__log2f", "__log2f(x)", "log2(dx)", "x < 0.5f || x > 2"),
     within("__logf", "__logf(x)", "log(dx)", "x < 0.5f || x > 2"),
-    within("__powf", "__powf(x, y)", "pow(dx, dy)", "x > 0 && fabs(log2(r)) <= 25"),
+    within(
+        "__powf",
+        "__powf(x, y)",
+        "pow(dx, dy)",
+        "(x > 2 || x > 0 && x < 0.5f) && fabs(log2(r)) <= 25",
+    ),
     about_1("__sincosf", "intrinsic_sine(x)", "sin(dx)", "fabsf(x) <= 3.1415927f"),
     about_1("__sinf", "__sinf(x)", "sin(dx)", "fabsf(x) <= 3.1415927f"),
     about_1("__tanf", "__tanf(x)", "tan(dx)", "fabsf(x) <= 0.7853982f"),
