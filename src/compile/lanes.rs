@@ -6,7 +6,7 @@
 pub(super) fn flags() -> Option<Vec<String>> {
     let mut flags = match widest()? {
         512 => vec![r#"-DREPLAY_LANES="avx512f,avx512dq,avx512vl,avx512bw""#, "-DREPLAY_LANES_512"],
-        _ => vec![r#"-DREPLAY_LANES="avx2""#],
+        _ => vec![r#"-DREPLAY_LANES="avx2,fma""#],
     };
     flags.extend(["-Wno-psabi", "-include", "replay/lanes.h"]);
     Some(flags.into_iter().map(str::to_owned).collect())
@@ -20,7 +20,9 @@ fn widest() -> Option<u32> {
         && is_x86_feature_detected!("avx512bw");
     match wide {
         true => Some(512),
-        false => is_x86_feature_detected!("avx2").then_some(256),
+        false => {
+            (is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma")).then_some(256)
+        }
     }
 }
 

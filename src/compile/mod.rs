@@ -118,7 +118,8 @@ pub struct Toolchain {
     headers_identity: String,
     cache: Cache,
     once: Once,
-    threads: Threads,
+    /// How threads are run; if nothing was said, as the size of the fixture suggests.
+    threads: Option<Threads>,
 }
 
 impl Toolchain {
@@ -130,14 +131,15 @@ impl Toolchain {
         let identity = headers::identity().to_hex()[..32].to_owned();
         let headers = cache.folder(&format!("headers-{identity}"), headers::write)?;
         let (headers_identity, cache) = (identity, cache.clone());
-        let (once, threads) = (Once::default(), Threads::Lanes);
-        Ok(Toolchain { compiler, headers, headers_identity, cache, once, threads })
+        let once = Once::default();
+        Ok(Toolchain { compiler, headers, headers_identity, cache, once, threads: None })
     }
 
-    /// The same with the threads of a block run as `threads` says; [`Threads::Lanes`] otherwise, or
-    /// where the processor has no vectors for these, [`Threads::Blocks`].
+    /// The same with the threads of a block run as `threads` says; otherwise as [`Threads::Lanes`]
+    /// for large fixtures and as [`Threads::Blocks`] for small ones. Where the processor has no
+    /// vectors for lanes, they are blocks. No bit depends on it.
     pub fn with_threads(self, threads: Threads) -> Toolchain {
-        Toolchain { threads, ..self }
+        Toolchain { threads: Some(threads), ..self }
     }
 
     /// The compiler in use.
@@ -171,7 +173,9 @@ impl Toolchain {
         precision: Precision,
         meanwhile: &(dyn Fn() + Sync),
     ) -> Result<Artifact, CompileError> {
-        let translated = translate(sources, &harness.defines, precision, self.threads)?;
+        let by_size = if signature.large { Threads::Lanes } else { Threads::Blocks };
+        let threads = self.threads.unwrap_or(by_size);
+        let translated = translate(sources, &harness.defines, precision, threads)?;
         let mut refusal = None;
         for call in 0..harness.calls.len() {
             let unit = unit::text(harness, signature, &translated.symbols, call, precision)?;

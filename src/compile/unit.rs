@@ -11,14 +11,21 @@ use crate::tensor::DType;
 /// How messages of the compiler name the harness's call.
 pub const CALL: &str = "call in ";
 
-/// What the call sees: everything that decides about its text, and nothing of the data.
+/// What decides about an artifact besides its sources: what the call sees of a fixture, and how large
+/// that is, but nothing of the data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Signature {
     /// Inputs, then outputs: name, dtype, whether it is a scalar, whether it has strides.
     tensors: Vec<Parameter>,
     /// The names of the sizes, and whether one of them needs 64 bits.
     sizes: Vec<(String, bool)>,
+    /// Whether the tensors are so large that kernels are worth more of the compiler's time.
+    pub(super) large: bool,
 }
+
+/// Bytes of tensors from which on it pays to compile strided loops for several threads at once as
+/// well: that takes the compiler 40 ms a loop, and saves 10 ns an element and replay.
+const LARGE_BYTES: usize = 1 << 20;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Parameter {
@@ -44,7 +51,10 @@ impl Signature {
             strides: false,
         });
         let sizes = fixture.sizes.iter();
+        let bytes = fixture.inputs.iter().map(|input| input.storage_bytes());
+        let bytes: usize = bytes.chain(fixture.outputs.iter().map(|output| output.bytes())).sum();
         Signature {
+            large: bytes >= LARGE_BYTES,
             tensors: inputs.chain(outputs).collect(),
             sizes: sizes
                 .map(|(name, &size)| (name.clone(), i32::try_from(size).is_err()))

@@ -21,6 +21,15 @@
 #define REPLAY_LANE inline __attribute__((always_inline, target(REPLAY_LANES)))
 
 namespace replay_rt {
+
+template <class To, class From>
+__attribute__((always_inline)) inline To same_bits(From x) {
+  static_assert(sizeof(To) == sizeof(From), "of one size");
+  To to;
+  __builtin_memcpy(&to, &x, sizeof to);
+  return to;
+}
+
 namespace lanes {
 
 constexpr unsigned width = 8;
@@ -96,6 +105,19 @@ REPLAY_LANE f32 fminf(f32 x, f32 y, doubts& doubt) {
   return choose(less, x, y);
 }
 
+REPLAY_LANE f64 wide(double x) { return (f64)(u64{} + same_bits<uint64_t>(x)); }
+
+/// x * y + z, rounded once or twice: whose results depend on that are in doubt.
+REPLAY_LANE f64 multiply_add(f64 x, f64 y, f64 z) {
+#if defined(__clang__)
+  return x * y + z;
+#elif defined(REPLAY_LANES_512)
+  return __builtin_ia32_vfmaddpd512_mask(x, y, z, -1, 4);  // 4: in the current rounding mode
+#else
+  return __builtin_ia32_vfmaddpd256(x, y, z);
+#endif
+}
+
 /// exp(x) = 2^k * exp(r) in double arithmetic, |r| at most ln(2)/2 but for its rounding. The
 /// polynomial of degree 9 errs by less than 2^-43.6 of the value, everything else by less than
 /// 2^-49. Where the result is farther than 2^10 units of a double from every float and from every
@@ -103,16 +125,16 @@ REPLAY_LANE f32 fminf(f32 x, f32 y, doubts& doubt) {
 /// other lanes are in doubt, but for the exact exp(0).
 REPLAY_LANE f64 exp(f64 x, doubts& doubt) {
   constexpr double to_integer = 0x1.8p52;  // the sum's last bits are those of k
-  f64 shifted = (x * 0x1.71547652b82fep+0 + doubt.half) + to_integer;
-  f64 r = x - (shifted - to_integer) * 0x1.62e42fefa39efp-1;
+  f64 shifted = multiply_add(x, wide(0x1.71547652b82fep+0), wide(doubt.half)) + to_integer;
+  f64 r = multiply_add(to_integer - shifted, wide(0x1.62e42fefa39efp-1), x);
   f64 r2 = r * r;
   // exp(r) = 1 + r + r^2 q(r); q interpolates at Chebyshev's nodes.
-  f64 q01 = 0x1.fffffffffe028p-2 + r * 0x1.5555555554f8cp-3;
-  f64 q23 = 0x1.55555565dead9p-5 + r * 0x1.11111117140a3p-7;
-  f64 q45 = 0x1.6c166b8f94446p-10 + r * 0x1.a019c3324fe13p-13;
-  f64 q67 = 0x1.a137426f16cfcp-16 + r * 0x1.72ada50a7cd68p-19;
-  f64 q = (q01 + r2 * q23) + (r2 * r2) * (q45 + r2 * q67);
-  f64 y = (1.0 + r) + r2 * q;
+  f64 q01 = multiply_add(r, wide(0x1.5555555554f8cp-3), wide(0x1.fffffffffe028p-2));
+  f64 q23 = multiply_add(r, wide(0x1.11111117140a3p-7), wide(0x1.55555565dead9p-5));
+  f64 q45 = multiply_add(r, wide(0x1.a019c3324fe13p-13), wide(0x1.6c166b8f94446p-10));
+  f64 q67 = multiply_add(r, wide(0x1.72ada50a7cd68p-19), wide(0x1.a137426f16cfcp-16));
+  f64 q = multiply_add(r2 * r2, multiply_add(r2, q67, q45), multiply_add(r2, q23, q01));
+  f64 y = multiply_add(r2, q, 1.0 + r);
   u64 result = (u64)y + ((u64)shifted << 52);
   // A double has 29 bits more than a float.
   constexpr uint64_t error = 1u << 10, half_float_mask = (1u << 28) - 1;
@@ -135,14 +157,6 @@ REPLAY_LANE f32 expf(f32 x, doubts& doubt) {
 }
 
 }  // namespace lanes
-
-template <class To, class From>
-__attribute__((always_inline)) inline To same_bits(From x) {
-  static_assert(sizeof(To) == sizeof(From), "of one size");
-  To to;
-  __builtin_memcpy(&to, &x, sizeof to);
-  return to;
-}
 
 /// What a thread brings to a loop over `i`: the values that all iterations see, the memory that they
 /// read and write at `i`, and the variables that they change.
