@@ -220,6 +220,30 @@ static void case_two_stores(const float* x, float* out) {
   two_stores_kernel<<<1, 48>>>(x, out, out + 2048, 1900);
 }
 
+// The body changes variables of its own, and one of the file has the name of one of another scope.
+__device__ double hidden = 3.0;
+__global__ void own_variables_kernel(const float* __restrict__ x, float* __restrict__ out, int n) {
+  float sum = 0.0f;
+  __syncthreads();
+  if (n < 0) {
+    float hidden = 1.0f;
+    out[0] = hidden;
+  }
+  for (int i = threadIdx.x; i < n; i += blockDim.x) {
+    float y = x[i];
+    y *= 2.0f;
+    y = y + 1.0f;
+    sum += y;
+  }
+  for (int i = threadIdx.x; i < n; i += blockDim.x) {
+    sum += x[i] * hidden;
+  }
+  out[threadIdx.x] = sum;
+}
+static void case_own_variables(const float* x, float* out) {
+  own_variables_kernel<<<1, 64>>>(x, out, 1000);
+}
+
 // A halving loop whose levels are not those of the index, and one with other arithmetic.
 __global__ void halvings_kernel(const float* __restrict__ x, float* __restrict__ out, int from) {
   __shared__ float shared[256];

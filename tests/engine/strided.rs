@@ -97,6 +97,7 @@ fn loops_are_taken_where_nobody_can_tell() {
     race_kernel: 1
     seen_kernel: 0
     two_stores_kernel: 2
+    own_variables_kernel: 1
     halvings_kernel: 0
     ");
 }

@@ -1,7 +1,7 @@
 //! The body of a strided loop as code for eight threads at once, in the words of
 //! `replay/lanes.h`: a small typed translation of assignments and expressions.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use super::declarations::{Declared, declared};
@@ -108,7 +108,8 @@ impl<'p, 't> Writer<'p, 't> {
 
     /// Translates `statements`, without their semicolons; none if one is not understood.
     pub fn write(mut self, statements: &[Range<usize>]) -> Option<Body> {
-        statements.iter().for_each(|range| self.note_change(range));
+        let own = self.declared_in(statements);
+        statements.iter().for_each(|range| self.note_change(range, &own));
         for range in statements {
             (self.at, self.end) = (range.start, range.end);
             match declared(self.planner.text, self.planner.tokens, range.clone()) {
@@ -141,12 +142,25 @@ impl<'p, 't> Writer<'p, 't> {
         Some(self.body)
     }
 
+    /// The names that `statements` declare.
+    fn declared_in(&self, statements: &[Range<usize>]) -> BTreeSet<&'t str> {
+        let planner = self.planner;
+        let made = |range: &Range<usize>| declared(planner.text, planner.tokens, range.clone());
+        let names = statements.iter().map(made).flat_map(|made| match made {
+            Declared::Variables(made) => made.declarators,
+            Declared::Nothing | Declared::Other(_) => Vec::new(),
+        });
+        names.map(|one| planner.word(one.name)).collect()
+    }
+
     /// Notes the variable of the thread that the statement `range` changes: whoever reads it before
     /// sees the previous iteration's.
-    fn note_change(&mut self, range: &Range<usize>) {
+    fn note_change(&mut self, range: &Range<usize>, own: &BTreeSet<&str>) {
         let planner = self.planner;
         let made = declared(planner.text, planner.tokens, range.clone());
-        let assigns = matches!(made, Declared::Nothing) && !planner.is(range.start + 1, "[");
+        let assigns = matches!(made, Declared::Nothing)
+            && !planner.is(range.start + 1, "[")
+            && !own.contains(planner.word(range.start));
         if let Some(Known::Scalar(class)) = self.known.get(planner.word(range.start))
             && assigns
         {

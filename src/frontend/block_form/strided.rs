@@ -153,7 +153,9 @@ impl<'t> Finder<'_, 't> {
         let planner = self.planner;
         let name = planner.word(one.name);
         let once = planner.names.get(name).is_some_and(|places| places.len() == 1);
-        if !once || !one.dimensions.is_empty() || planner.facts.is_macro(name) {
+        // Where it cannot be named, something of the file may have its name.
+        let elsewhere = planner.facts.is_macro(name) || planner.facts.is_defined(name);
+        if !once || !one.dimensions.is_empty() || elsewhere {
             return;
         }
         let Some(class) = self.class(made.base.clone()) else { return };
