@@ -34,13 +34,14 @@ pub fn install(memory: &'static Memory, reporter: &Reporter) {
     signals.into_iter().for_each(await_signal);
 }
 
-/// Lets `handle` have the next `signal`; one that comes while it is handled ends the process.
+/// Lets `handle` have every `signal`, on several threads at a time: two may write what is watched. One
+/// that the handler itself raises ends the process, for it is blocked there.
 fn await_signal(signal: i32) {
     // SAFETY: `handle` keeps to what a signal handler may do.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         action.sa_sigaction = handle as *const () as usize;
-        action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_RESETHAND;
+        action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
         libc::sigaction(signal, &action, std::ptr::null_mut());
     }
 }
@@ -89,7 +90,7 @@ extern "C" fn handle(signal: i32, info: *mut libc::siginfo_t, _: *mut libc::c_vo
     // SAFETY: the system passes the information about this signal.
     let address = unsafe { (*info).si_addr() } as usize;
     if matches!(signal, libc::SIGSEGV | libc::SIGBUS) && watch::let_in(address) {
-        return await_signal(signal);
+        return;
     }
     let mut line = Line { bytes: [0; 2048], len: 0 };
     let place = if signal == libc::SIGTERM { block::place_anywhere() } else { block::place() };
