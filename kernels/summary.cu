@@ -1,10 +1,11 @@
 // Checksum, statistics and sketch of a tensor in one pass, as docs/checksum.md specifies them.
 // The checksum is the CPU's for equal bytes; sums in float64 are added in another order.
 //
-// A warp takes 1024 units of 16 bytes, sixteen runs of 64; which thread takes which two units of a
-// run depends on the run, so that a thread has the same four buckets all the time. Units come
-// through shared memory, a few runs ahead. What is rare (elements that are NaN or infinite, the end
-// of the tensor) is looked at once more, element by element.
+// A warp takes a chunk of 1024 units of 16 bytes, sixteen runs of 64; which thread takes which two
+// units of a run depends on the run, so that a thread has the same four buckets all the time. A
+// thread takes two runs at a time, a batch; batches come through shared memory, one ahead. What is
+// rare (elements that are NaN or infinite, the end of the tensor) is looked at once more, element
+// by element. Where instructions are written out, the compiler makes more of them for the same.
 // ELEMENT is the element type: F64, F32, F16, BF16, I64 to I8, U64 to U8.
 
 typedef unsigned long long u64;
@@ -32,22 +33,34 @@ struct Unit {
     }
 };
 
-// The number, negated where bit `at` is set.
-__device__ double with_sign(double value, u32 bits, int at) {
-    int high = __double2hiint(value) ^ (int)(bits << (31 - at) & 0x80000000);
-    return __hiloint2double(high, __double2loint(value));
-}
-
-// Two units of a run, and their words one after the other.
-struct Pair {
-    Unit units[2];
+// Two units of a run and two of the next, and their words one after the other.
+const int UNITS = 4, WORDS = 4 * UNITS;
+struct Batch {
+    Unit units[UNITS];
     __device__ u32 word(int at) const { return units[at / 4].words[at % 4]; }
+    // The bits of element `at` of all.
+    template <class Raw>
+    __device__ Raw get(int at) const {
+        const int count = 16 / sizeof(Raw);
+        return units[at / count].get<Raw>(at % count);
+    }
 };
 
-// Sums of elements, of their squares, and, with the sketch's signs, by the word of 32 bits in which
-// an element begins.
+// Sums of squares, and of elements by the word of 32 bits in which they begin: those that have the
+// sign + in the sketch, and those that have the sign -.
 struct Sums {
-    double total, squares, buckets[4];
+    double squares, positive[4], negative[4];
+    // Adds an element that begins in word `word`; its sign is - where bit `at` of `signs` is set.
+    __device__ void add(double value, int word, u32 signs, int at) {
+        squares += value * value;
+        // Branches become predicates; of an `if` or a predicate the compiler makes four selections.
+        asm volatile("{ .reg .pred negated; .reg .b32 bit;"
+                     "  and.b32 bit, %3, %4; setp.ne.u32 negated, bit, 0;"
+                     "  @negated bra NEGATED; add.f64 %0, %0, %2; bra ADDED;"
+                     "  NEGATED: add.f64 %1, %1, %2; ADDED: }"
+                     : "+d"(positive[word]), "+d"(negative[word])
+                     : "d"(value), "r"(signs), "r"(1u << at));
+    }
 };
 
 // The same of whole numbers, on their way to be `Sums`.
@@ -57,8 +70,8 @@ struct Counts {
     __device__ void flush(Sums& sums) {
 #pragma unroll
         for (int at = 0; at < 4; at++) {
-            sums.total += (double)totals[at];
-            sums.buckets[at] += (double)(totals[at] - 2 * negated[at]);
+            sums.positive[at] += (double)(totals[at] - negated[at]);
+            sums.negative[at] += (double)negated[at];
         }
         sums.squares += (double)squares;
         *this = Counts();
@@ -75,9 +88,10 @@ struct NoCounts {
 //   Raw, COUNT, value        its bits, how many are in a unit, what they stand for
 //   is_special, is_nan, nan  which bits are no finite number, and the one NaN that stands for all
 //   Added, add               what it goes into besides `Sums`; signs are those of `signs_of`
-//   Range                    what bounds elements: none, of a pair, of one; joined with another;
-//                            whether special ones or a zero lie within; the least, the greatest
-//   zeros, equal             how many elements of a pair are zero, or those of `poison`
+//   Range                    what bounds elements: none, of a batch, of one; joined with another;
+//                            whether special ones lie within; the least, the greatest; and marks,
+//                            some lane of which is zero where a zero, or poison, may lie within
+//   zeros, equal             how many elements of a batch are zero, or those of `poison`
 
 struct AlwaysFinite {
     template <class Raw> static __device__ bool is_special(Raw) { return false; }
@@ -108,7 +122,7 @@ struct Two {
     static __device__ bool any_zero(u32 two) {
         return ((two - 0x00010001) & ~two & 0x80008000) != 0;
     }
-    static const u32 TOP = 0x80008000;
+    static const u32 TOP = 0x80008000, UNIT = 0x00010001;
 };
 struct One {
     static __device__ u32 least(u32 a, u32 b) { return min(a, b); }
@@ -116,7 +130,7 @@ struct One {
     static __device__ u32 signed_least(u32 a, u32 b) { return (u32)min((int)a, (int)b); }
     static __device__ u32 signed_greatest(u32 a, u32 b) { return (u32)max((int)a, (int)b); }
     static __device__ bool any_zero(u32 one) { return one == 0; }
-    static const u32 TOP = 0x80000000;
+    static const u32 TOP = 0x80000000, UNIT = 1;
 };
 
 // Bounds of the bits of words, taken with and without a sign: they tell everything of floats, whose
@@ -126,11 +140,11 @@ struct Bounds {
     u32 signed_least, signed_greatest, least, greatest;
     static __device__ Bounds none() { return {~Lanes::TOP, Lanes::TOP, ~0u, 0}; }
     static __device__ Bounds of(u32 word) { return {word, word, word, word}; }
-    static __device__ Bounds of(const Pair& pair) {
-        Bounds bounds = of(pair.word(0));
+    static __device__ Bounds of(const Batch& batch) {
+        Bounds bounds = of(batch.word(0));
 #pragma unroll
-        for (int at = 1; at < 8; at++) {
-            u32 word = pair.word(at);
+        for (int at = 1; at < WORDS; at++) {
+            u32 word = batch.word(at);
             bounds.signed_least = Lanes::signed_least(bounds.signed_least, word);
             bounds.signed_greatest = Lanes::signed_greatest(bounds.signed_greatest, word);
             bounds.least = Lanes::least(bounds.least, word);
@@ -143,6 +157,25 @@ struct Bounds {
         signed_greatest = Lanes::signed_greatest(signed_greatest, other.signed_greatest);
         least = Lanes::least(least, other.least);
         greatest = Lanes::greatest(greatest, other.greatest);
+    }
+    // Whether a float is a NaN or infinite; the bits of infinity are `infinite`.
+    __device__ bool any_special(u32 infinite) const {
+        u32 below = infinite - Lanes::UNIT;
+        u32 magnitude = Lanes::signed_greatest(signed_greatest, greatest & ~Lanes::TOP);
+        return Lanes::signed_greatest(magnitude, below) != below;
+    }
+    // A mark of floats that are 0 or -0.
+    __device__ u32 zero_float() const { return Lanes::least(least, signed_least ^ Lanes::TOP); }
+    // A mark of elements that are not below all of `pattern`, taken with or without a sign.
+    template <bool Signed>
+    __device__ u32 reaches(u64 pattern) const {
+        u32 a = (u32)pattern, b = (u32)(pattern >> 32);
+        if (Signed) {
+            u32 floor = Lanes::signed_least(a, b);
+            return Lanes::signed_greatest(signed_greatest, floor) ^ signed_greatest;
+        }
+        u32 floor = Lanes::least(a, b);
+        return Lanes::greatest(greatest, floor) ^ greatest;
     }
 };
 
@@ -161,33 +194,22 @@ struct Words {
     static __device__ void add(const Unit& unit, u32 signs, Sums& sums, Added&) {
 #pragma unroll
         for (int at = 0; at < COUNT; at++) {
-            double value = (double)wide(unit, at);
-            sums.total += value;
-            sums.squares += value * value;
-            sums.buckets[at * 4 / COUNT] += with_sign(value, signs, 32 - COUNT + at);
+            sums.add((double)wide(unit, at), at * 4 / COUNT, signs, 32 - COUNT + at);
         }
     }
-    static __device__ u32 zeros(const Pair& pair) {
+    static __device__ u32 zeros(const Batch& batch) {
         u32 count = 0;
 #pragma unroll
-        for (int at = 0; at < 2 * COUNT; at++) {
-            count += wide(pair.units[at / COUNT], at % COUNT) == 0;
+        for (int at = 0; at < UNITS * COUNT; at++) {
+            count += wide(batch.units[at / COUNT], at % COUNT) == 0;
         }
         return count;
     }
-    // That an element is the poison is rare.
-    static __device__ u32 equal(const Pair& pair, const Unit& poison) {
-        u32 least = ~0u, count = 0;
+    static __device__ u32 equal(const Batch& batch, const Unit& poison) {
+        u32 count = 0;
 #pragma unroll
-        for (int at = 0; at < 2 * COUNT; at++) {
-            u64 other = pair.units[at / COUNT].get<Raw>(at % COUNT) ^ poison.get<Raw>(at % COUNT);
-            least = min(least, (u32)other | (u32)(other >> 32));
-        }
-        if (least == 0) {
-#pragma unroll
-            for (int at = 0; at < 2 * COUNT; at++) {
-                count += pair.units[at / COUNT].get<Raw>(at % COUNT) == poison.get<Raw>(at % COUNT);
-            }
+        for (int at = 0; at < UNITS * COUNT; at++) {
+            count += batch.get<Raw>(at) == poison.get<Raw>(at % COUNT);
         }
         return count;
     }
@@ -196,6 +218,7 @@ struct Words {
 // Whole numbers of 64 bits.
 template <class Wide>
 struct LongRange {
+    typedef One Lanes;
     Wide low, high;
     u32 filled;
     static __device__ LongRange none() {
@@ -207,10 +230,10 @@ struct LongRange {
     static __device__ LongRange of_one(u64 raw) {
         return {(Wide)raw, (Wide)raw, (u32)raw | (u32)(raw >> 32)};
     }
-    static __device__ LongRange of(const Pair& pair) {
+    static __device__ LongRange of(const Batch& batch) {
         LongRange range = none();
 #pragma unroll
-        for (int at = 0; at < 4; at++) range.join(of_one(pair.units[at / 2].get<u64>(at % 2)));
+        for (int at = 0; at < 2 * UNITS; at++) range.join(of_one(batch.get<u64>(at)));
         return range;
     }
     __device__ void join(const LongRange& other) {
@@ -219,7 +242,8 @@ struct LongRange {
         filled = min(filled, other.filled);
     }
     __device__ bool any_special() const { return false; }
-    __device__ bool any_zero() const { return filled == 0; }
+    __device__ u32 zero_mark() const { return filled; }
+    __device__ u32 poison_mark(u64 pattern) const { return high < (Wide)pattern; }
     __device__ double least() const { return (double)low; }
     __device__ double greatest() const { return (double)high; }
 };
@@ -227,13 +251,15 @@ struct LongRange {
 // Whole numbers of 32 bits.
 template <bool Signed>
 struct WordRange {
+    typedef One Lanes;
     Bounds<One> bounds;
     static __device__ WordRange none() { return {Bounds<One>::none()}; }
     static __device__ WordRange of_one(u32 raw) { return {Bounds<One>::of(raw)}; }
-    static __device__ WordRange of(const Pair& pair) { return {Bounds<One>::of(pair)}; }
+    static __device__ WordRange of(const Batch& batch) { return {Bounds<One>::of(batch)}; }
     __device__ void join(const WordRange& other) { bounds.join(other.bounds); }
     __device__ bool any_special() const { return false; }
-    __device__ bool any_zero() const { return bounds.least == 0; }
+    __device__ u32 zero_mark() const { return bounds.least; }
+    __device__ u32 poison_mark(u64 pattern) const { return bounds.reaches<Signed>(pattern); }
     __device__ double least() const {
         return Signed ? (double)(int)bounds.signed_least : (double)bounds.least;
     }
@@ -243,21 +269,19 @@ struct WordRange {
 };
 
 struct FloatRange {
+    typedef One Lanes;
     Bounds<One> bounds;
     static __device__ FloatRange none() { return {Bounds<One>::none()}; }
     static __device__ FloatRange of_one(u32 raw) { return {Bounds<One>::of(raw)}; }
-    static __device__ FloatRange of(const Pair& pair) { return {Bounds<One>::of(pair)}; }
+    static __device__ FloatRange of(const Batch& batch) { return {Bounds<One>::of(batch)}; }
     __device__ void join(const FloatRange& other) { bounds.join(other.bounds); }
-    __device__ bool any_special() const {
-        return (int)bounds.signed_greatest >= 0x7F800000 || bounds.greatest >= 0xFF800000;
-    }
-    __device__ bool any_zero() const {
-        return bounds.least == 0 || bounds.signed_least == 0x80000000;
-    }
+    __device__ bool any_special() const { return bounds.any_special(0x7F800000); }
+    __device__ u32 zero_mark() const { return bounds.zero_float(); }
+    __device__ u32 poison_mark(u64 pattern) const { return bounds.reaches<true>(pattern); }
     // The negative number of the largest bits, or the positive one of the smallest.
     __device__ double least() const {
         if (bounds.least > bounds.greatest) return top();
-        bool any_negative = (int)bounds.signed_least < 0;
+        bool any_negative = (int)bounds.greatest < 0;
         return (double)__uint_as_float(any_negative ? bounds.greatest : bounds.least);
     }
     __device__ double greatest() const {
@@ -268,6 +292,7 @@ struct FloatRange {
 };
 
 struct DoubleRange {
+    typedef One Lanes;
     double low, high;
     u32 least_word, greatest_word;
     static __device__ DoubleRange none() { return {top(), -top(), ~0u, 0}; }
@@ -276,10 +301,10 @@ struct DoubleRange {
         u32 word = (u32)(raw >> 32) & 0x7FFFFFFF;
         return {value, value, word, word};
     }
-    static __device__ DoubleRange of(const Pair& pair) {
-        DoubleRange range = of_one(pair.units[0].get<u64>(0));
+    static __device__ DoubleRange of(const Batch& batch) {
+        DoubleRange range = of_one(batch.get<u64>(0));
 #pragma unroll
-        for (int at = 1; at < 4; at++) range.join(of_one(pair.units[at / 2].get<u64>(at % 2)));
+        for (int at = 1; at < 2 * UNITS; at++) range.join(of_one(batch.get<u64>(at)));
         return range;
     }
     __device__ void join(const DoubleRange& other) {
@@ -289,7 +314,10 @@ struct DoubleRange {
         greatest_word = max(greatest_word, other.greatest_word);
     }
     __device__ bool any_special() const { return greatest_word >= 0x7FF00000; }
-    __device__ bool any_zero() const { return least_word == 0; }
+    __device__ u32 zero_mark() const { return least_word; }
+    __device__ u32 poison_mark(u64 pattern) const {
+        return greatest_word < ((u32)(pattern >> 32) & 0x7FFFFFFF);
+    }
     __device__ double least() const { return low; }
     __device__ double greatest() const { return high; }
 };
@@ -304,63 +332,51 @@ template <class Raw_, u32 Magnitude>
 struct Halves {
     typedef Raw_ Raw;
     static const int COUNT = 8;
-    static __device__ u32 zeros(const Pair& pair) {
-        u32 count = 16;
+    static __device__ u32 zeros(const Batch& batch) {
+        u32 filled = 0;
 #pragma unroll
-        for (int at = 0; at < 8; at++) count -= __popc(filled_halves(pair.word(at) & Magnitude));
-        return count;
+        for (int at = 0; at < WORDS; at++) {
+            filled = filled >> 1 | filled_halves(batch.word(at) & Magnitude);
+        }
+        return 2 * WORDS - __popc(filled);
     }
-    static __device__ u32 equal(const Pair& pair, const Unit& poison) {
-        u32 least = ~0u, count = 0;
+    static __device__ u32 equal(const Batch& batch, const Unit& poison) {
+        u32 filled = 0;
 #pragma unroll
-        for (int at = 0; at < 8; at++) {
-            least = Two::least(least, pair.word(at) ^ poison.words[at % 4]);
+        for (int at = 0; at < WORDS; at++) {
+            filled = filled >> 1 | filled_halves(batch.word(at) ^ poison.words[at % 4]);
         }
-        if (Two::any_zero(least)) {
-            count = 16;
-#pragma unroll
-            for (int at = 0; at < 8; at++) {
-                count -= __popc(filled_halves(pair.word(at) ^ poison.words[at % 4]));
-            }
-        }
-        return count;
+        return 2 * WORDS - __popc(filled);
     }
 };
+static_assert(WORDS == 16, "the halves of a batch have a bit each");
 
 template <class E>
 struct HalfFloat : Halves<u16, 0x7FFF7FFF> {
     typedef NoCounts Added;
-    static __device__ double value(u16 raw) { return (double)E::low_half(raw); }
+    static __device__ double value(u16 raw) { return E::low_half(raw); }
     static __device__ void add(const Unit& unit, u32 signs, Sums& sums, Added&) {
 #pragma unroll
         for (int at = 0; at < 8; at++) {
             u32 word = unit.words[at / 2];
-            double value = (double)(at % 2 == 0 ? E::low_half(word) : E::high_half(word));
-            sums.total += value;
-            sums.squares += value * value;
-            sums.buckets[at / 2] += with_sign(value, signs, 24 + at);
+            double value = at % 2 == 0 ? E::low_half(word) : E::high_half(word);
+            sums.add(value, at / 2, signs, 24 + at);
         }
     }
     struct Range {
+        typedef Two Lanes;
         Bounds<Two> bounds;
         static __device__ Range none() { return {Bounds<Two>::none()}; }
         static __device__ Range of_one(u16 raw) { return {Bounds<Two>::of(raw * 0x00010001u)}; }
-        static __device__ Range of(const Pair& pair) { return {Bounds<Two>::of(pair)}; }
+        static __device__ Range of(const Batch& batch) { return {Bounds<Two>::of(batch)}; }
         __device__ void join(const Range& other) { bounds.join(other.bounds); }
-        // Adding what is missing to the first special number sets the sign's bit.
-        __device__ bool any_special() const {
-            u32 missing = 0x80008000 - E::INFINITE;
-            u32 positive = Two::signed_greatest(bounds.signed_greatest, 0) + missing;
-            u32 negative = (bounds.greatest & 0x7FFF7FFF) + missing;
-            return ((positive | negative) & 0x80008000) != 0;
-        }
-        __device__ bool any_zero() const {
-            return Two::any_zero(bounds.least) || Two::any_zero(bounds.signed_least ^ 0x80008000);
-        }
+        __device__ bool any_special() const { return bounds.any_special(E::INFINITE); }
+        __device__ u32 zero_mark() const { return bounds.zero_float(); }
+        __device__ u32 poison_mark(u64 pattern) const { return bounds.reaches<true>(pattern); }
         static __device__ double half(u32 two, int at) { return value((u16)(two >> 16 * at)); }
         __device__ double least(int at) const {
             if (bounds.least > bounds.greatest) return top();
-            bool any_negative = (short)(bounds.signed_least >> 16 * at) < 0;
+            bool any_negative = (short)(bounds.greatest >> 16 * at) < 0;
             return half(any_negative ? bounds.greatest : bounds.least, at);
         }
         __device__ double greatest(int at) const {
@@ -397,15 +413,17 @@ struct Shorts : Halves<Raw, ~0u>, AlwaysFinite {
         }
     }
     struct Range {
+        typedef Two Lanes;
         Bounds<Two> bounds;
         static __device__ Range none() { return {Bounds<Two>::none()}; }
         static __device__ Range of_one(Raw raw) {
             return {Bounds<Two>::of((u16)raw * 0x00010001u)};
         }
-        static __device__ Range of(const Pair& pair) { return {Bounds<Two>::of(pair)}; }
+        static __device__ Range of(const Batch& batch) { return {Bounds<Two>::of(batch)}; }
         __device__ void join(const Range& other) { bounds.join(other.bounds); }
         __device__ bool any_special() const { return false; }
-        __device__ bool any_zero() const { return Two::any_zero(bounds.least); }
+        __device__ u32 zero_mark() const { return bounds.least; }
+        __device__ u32 poison_mark(u64 pattern) const { return bounds.reaches<Signed>(pattern); }
         static __device__ double half(u32 two, int at) { return value((Raw)(two >> 16 * at)); }
         __device__ double least() const {
             u32 two = Signed ? bounds.signed_least : bounds.least;
@@ -434,8 +452,8 @@ struct Bytes : AlwaysFinite {
         __device__ void finish(Sums& sums) {
 #pragma unroll
             for (int at = 0; at < 4; at++) {
-                sums.total += (double)totals[at];
-                sums.buckets[at] += (double)totals[at] - 2.0 * negated[at];
+                sums.positive[at] += (double)totals[at] - (double)negated[at];
+                sums.negative[at] += (double)negated[at];
             }
         }
     };
@@ -457,6 +475,7 @@ struct Bytes : AlwaysFinite {
     }
     // The order of two bytes is that of the upper one: bounds of the odd bytes, and of the others.
     struct Range {
+        typedef One Lanes;
         u32 low, high;
         static __device__ u32 lesser(u32 a, u32 b) {
             return Signed ? Two::signed_least(a, b) : Two::least(a, b);
@@ -472,11 +491,11 @@ struct Bytes : AlwaysFinite {
             u32 two = (u8)raw * 0x01000100u;
             return {two, two};
         }
-        static __device__ Range of(const Pair& pair) {
-            Range range = {pair.word(0), pair.word(0)};
+        static __device__ Range of(const Batch& batch) {
+            Range range = {batch.word(0), batch.word(0)};
 #pragma unroll
-            for (int at = 0; at < 8; at++) {
-                u32 odd = pair.word(at), even = pair.word(at) << 8;
+            for (int at = 0; at < WORDS; at++) {
+                u32 odd = batch.word(at), even = batch.word(at) << 8;
                 range.join({odd, odd});
                 range.join({even, even});
             }
@@ -487,7 +506,8 @@ struct Bytes : AlwaysFinite {
             high = greater(high, other.high);
         }
         __device__ bool any_special() const { return false; }
-        __device__ bool any_zero() const { return true; }
+        __device__ u32 zero_mark() const { return 0; }
+        __device__ u32 poison_mark(u64) const { return 0; }
         static __device__ double upper(u32 two, int at) {
             return value((Raw)(two >> 16 * at >> 8));
         }
@@ -505,17 +525,17 @@ struct Bytes : AlwaysFinite {
         }
         __device__ u32 zeros(u32 of) const { return (to_one - to_zero + of) / 2; }
     };
-    static __device__ u32 zeros(const Pair& pair) {
+    static __device__ u32 zeros(const Batch& batch) {
         Nearness sums = {};
 #pragma unroll
-        for (int at = 0; at < 8; at++) sums.add(pair.word(at));
-        return sums.zeros(32);
+        for (int at = 0; at < WORDS; at++) sums.add(batch.word(at));
+        return sums.zeros(4 * WORDS);
     }
-    static __device__ u32 equal(const Pair& pair, const Unit& poison) {
+    static __device__ u32 equal(const Batch& batch, const Unit& poison) {
         Nearness sums = {};
 #pragma unroll
-        for (int at = 0; at < 8; at++) sums.add(pair.word(at) ^ poison.words[at % 4]);
-        return sums.zeros(32);
+        for (int at = 0; at < WORDS; at++) sums.add(batch.word(at) ^ poison.words[at % 4]);
+        return sums.zeros(4 * WORDS);
     }
 };
 
@@ -537,31 +557,66 @@ struct U8 : Bytes<u8, false> {};
 
 struct F16 : HalfFloat<F16>, Ieee<u16, 0x7C00, 0x03FF, 0x7E00> {
     static const u32 INFINITE = 0x7C007C00;
-    static __device__ float low_half(u32 word) {
-        float value;
-        asm("{ .reg .b16 a, b; mov.b32 {a, b}, %1; cvt.f32.f16 %0, a; }" : "=f"(value) : "r"(word));
+    static __device__ double low_half(u32 word) {
+        double value;
+        asm("{ .reg .b16 a, b; mov.b32 {a, b}, %1; cvt.f64.f16 %0, a; }" : "=d"(value) : "r"(word));
         return value;
     }
-    static __device__ float high_half(u32 word) {
-        float value;
-        asm("{ .reg .b16 a, b; mov.b32 {a, b}, %1; cvt.f32.f16 %0, b; }" : "=f"(value) : "r"(word));
+    static __device__ double high_half(u32 word) {
+        double value;
+        asm("{ .reg .b16 a, b; mov.b32 {a, b}, %1; cvt.f64.f16 %0, b; }" : "=d"(value) : "r"(word));
         return value;
     }
 };
 
 struct BF16 : HalfFloat<BF16>, Ieee<u16, 0x7F80, 0x007F, 0x7FC0> {
     static const u32 INFINITE = 0x7F807F80;
-    static __device__ float low_half(u32 word) { return __uint_as_float(word << 16); }
-    static __device__ float high_half(u32 word) { return __uint_as_float(word & 0xFFFF0000); }
+#if __CUDA_ARCH__ >= 900
+    static __device__ double low_half(u32 word) {
+        double value;
+        asm("{ .reg .b16 a, b; mov.b32 {a, b}, %1; cvt.f64.bf16 %0, a; }"
+            : "=d"(value)
+            : "r"(word));
+        return value;
+    }
+    static __device__ double high_half(u32 word) {
+        double value;
+        asm("{ .reg .b16 a, b; mov.b32 {a, b}, %1; cvt.f64.bf16 %0, b; }"
+            : "=d"(value)
+            : "r"(word));
+        return value;
+    }
+#else
+    static __device__ double low_half(u32 word) { return (double)__uint_as_float(word << 16); }
+    static __device__ double high_half(u32 word) {
+        return (double)__uint_as_float(word & 0xFFFF0000);
+    }
+#endif
 };
 
 typedef ELEMENT E;
 typedef E::Raw Raw;
 typedef E::Added Added;
 
-// A word with its halves swapped, plus the product of the halves of the other.
-__device__ u64 round(u64 word, u64 other) {
-    return ((word << 32) | (word >> 32)) + (u64)(u32)other * (u32)(other >> 32);
+__device__ u64 swapped(u64 word) { return (word << 32) | (word >> 32); }
+
+// The product of the halves of `word`, plus `other`.
+__device__ u64 product(u64 word, u64 other) {
+    u64 sum;
+    asm("mad.wide.u32 %0, %1, %2, %3;"
+        : "=l"(sum)
+        : "r"((u32)word), "r"((u32)(word >> 32)), "l"(other));
+    return sum;
+}
+
+// The sum of `word`, its halves swapped, and `other`.
+__device__ u64 swapped_sum(u64 word, u64 other) {
+    u64 sum;
+    asm("{ .reg .b32 low, high, a, b; mov.b64 {low, high}, %1; mov.b64 {a, b}, %2;"
+        "  add.cc.u32 a, a, high; addc.u32 b, b, low; mov.b64 %0, {a, b}; }"
+        : "=l"(sum)
+        : "l"(word), "l"(other));
+    return sum;
 }
 
 const u64 STEP_X = 0x9E3779B97F4A7C15ull, STEP_Y = 0xD1B54A32D192ED03ull;
@@ -569,33 +624,29 @@ const u64 STEP_X = 0x9E3779B97F4A7C15ull, STEP_Y = 0xD1B54A32D192ED03ull;
 // What is added to the words of a unit.
 struct Key {
     u64 x, y;
+    __device__ Key(u64 x, u64 y) : x(x), y(y) {}
     __device__ Key(u64 unit)
-        : x(0x243F6A8885A308D3ull + unit * STEP_X), y(0x13198A2E03707344ull + unit * STEP_Y) {}
-    __device__ Key ahead(u32 units) const {
-        Key key = *this;
-        key.x += units * STEP_X;
-        key.y += units * STEP_Y;
-        return key;
-    }
+        : Key(0x243F6A8885A308D3ull + unit * STEP_X, 0x13198A2E03707344ull + unit * STEP_Y) {}
 };
 
-// A sum over units.
-struct Checksum {
+// What a mixed unit is in the checksum's sums, but for the last product of `y`.
+struct Mixed {
     u64 x, y;
-    __device__ void add(const Checksum& other) {
-        x += other.x;
-        y += other.y;
+    // That product is added to `products`.
+    __device__ Mixed(const Unit& unit, const Key& key, u64& products) {
+        u64 a = unit.get<u64>(0) + key.x, b = unit.get<u64>(1) + key.y;
+        a = product(b, swapped(a));
+        b = product(a, swapped(b));
+        x = swapped_sum(a, product(b, 0));
+        y = swapped(b);
+        products = product(x, products);
     }
 };
 
-__device__ Checksum mixed(u64 first, u64 second, const Key& key) {
-    u64 a = first + key.x, b = second + key.y;
-    a = round(a, b);
-    b = round(b, a);
-    a = round(a, b);
-    b = round(b, a);
-    return {a, b};
-}
+// The checksum's sums over units; the second one is that of `y` and `products`.
+struct Checksum {
+    u64 x, y, products;
+};
 
 const u32 SIGN_STEP = 0x9E3779B9, SIGN_MIX = 0x846CA68B;
 
@@ -615,8 +666,12 @@ struct Draw {
     }
 };
 
-// Where the first unit of a thread lies in a run; `lane` is turned as the runs' `Draw` says.
+// Where the first unit of a thread lies in its chunk; `lane` is turned as the chunk's `Draw` says.
 __device__ u32 place_in(u32 run, u32 lane) { return run * 64 + (lane ^ (run * 5 & 15)); }
+// The same of a run that is `more` behind `run`, a multiple of four: four times five is four there.
+__device__ u32 place_in(u32 run, u32 more, u32 lane) {
+    return (lane ^ ((run + 5 * more) & 15)) + run * 64 + more * 64;
+}
 
 // The statistics of one thread.
 struct Tally {
@@ -654,70 +709,112 @@ __device__ void careful(Tally& tally, const u8* bytes, u64 unit, int present, u3
             } else {
                 tally.zeros += value == 0;
                 tally.range.join(E::Range::of_one(raw));
-                tally.sums.total += value;
-                tally.sums.squares += value * value;
-                tally.sums.buckets[word] += with_sign(value, signs, 32 - E::COUNT + at);
+                tally.sums.add(value, word, signs, 32 - E::COUNT + at);
             }
             u64 bits = (u64)raw & (~0ull >> (64 - 8 * sizeof(Raw)));
             words[word / 2] |= bits << (at * (int)sizeof(Raw) % 8 * 8);
         }
     }
-    tally.checksum.add(mixed(words[0], words[1], Key(unit)));
+    Unit canonical = {{(u32)words[0], (u32)(words[0] >> 32), (u32)words[1], (u32)(words[1] >> 32)}};
+    Mixed mixed(canonical, Key(unit), tally.checksum.products);
+    tally.checksum.x += mixed.x;
+    tally.checksum.y += mixed.y;
 }
 
-// Adds two units 32 apart, of finite elements. `poison` is finite as well.
-template <bool Poisoned>
-__device__ void take(Tally& tally, Added& added, const Pair& pair, const E::Range& range,
-                     const Key& key, u32 sign_key, const Unit& poison) {
-    tally.range.join(range);
-    Key keys[2] = {key, key.ahead(32)};
-    Checksum sums[2];
-#pragma unroll
-    for (int t = 0; t < 2; t++) {
-        const Unit& unit = pair.units[t];
-        sums[t] = mixed(unit.get<u64>(0), unit.get<u64>(1), keys[t]);
-        E::add(unit, signs_of(sign_key + t * 32 * SIGN_STEP), tally.sums, added);
-    }
-    tally.checksum.x += sums[0].x + sums[1].x;
-    tally.checksum.y += sums[0].y + sums[1].y;
-    if (range.any_zero()) tally.zeros += E::zeros(pair);
-    if (Poisoned) tally.unwritten += E::equal(pair, poison);
-}
+const u32 THREADS = 128;
+// Four blocks on a multiprocessor: with more, the registers do not suffice.
+const u32 BLOCKS_OF_ONE = 4;
+// Batches that are on their way, and the runs that they are of.
+const u32 DEPTH = 2, RUNS = 2 * DEPTH;
 
-// Five blocks on a multiprocessor: with more, the registers do not suffice.
-const u32 THREADS = 128, BLOCKS_OF_ONE = 5;
-// Runs that are on their way.
-const u32 DEPTH = 4;
+// What a block has in shared memory while it takes chunks.
+struct Shared {
+    uint4 queue[DEPTH][UNITS][THREADS];
+    // How far the keys of a chunk's units are from that of its first.
+    ulonglong2 steps[1024];
+};
 
-// Units on their way: each thread fills and reads what is its own.
+// Addresses in shared memory are told as sums, so that they need one register.
+
+// Batches on their way: each thread fills and reads what is its own.
 struct Queue {
-    uint4 units[DEPTH][2][THREADS];
-    __device__ void ask(u32 slot, const uint4* from) {
+    u32 base;
+    static __device__ u32 offset(u32 slot, u32 unit) {
+        return (slot * UNITS + unit) * THREADS * 16;
+    }
+    // Asks for the units at `one` and `other`, and those 32 behind each.
+    __device__ void ask(u32 slot, const uint4* one, const uint4* other) {
 #pragma unroll
-        for (int t = 0; t < 2; t++) {
-            u32 to = (u32)__cvta_generic_to_shared(&units[slot][t][threadIdx.x]);
-            asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to),
-                         "l"(from + 32 * t)
+        for (u32 t = 0; t < UNITS; t++) {
+            const uint4* from = (t < 2 ? one : other) + t % 2 * 32;
+            asm volatile("{ .reg .b32 to; add.u32 to, %0, %1;"
+                         "  cp.async.cg.shared.global [to], [%2], 16; }" ::"r"(base),
+                         "r"(offset(slot, t)), "l"(from)
                          : "memory");
         }
         asm volatile("cp.async.commit_group;" ::: "memory");
     }
-    __device__ Pair next(u32 slot) {
+    __device__ Batch next(u32 slot) {
         asm volatile("cp.async.wait_group %0;" ::"n"(DEPTH - 1) : "memory");
-        Pair pair;
+        Batch batch;
 #pragma unroll
-        for (int t = 0; t < 2; t++) {
-            uint4 words = units[slot][t][threadIdx.x];
-            pair.units[t] = {{words.x, words.y, words.z, words.w}};
+        for (u32 t = 0; t < UNITS; t++) {
+            u32* words = batch.units[t].words;
+            asm volatile("{ .reg .b32 at; add.u32 at, %4, %5;"
+                         "  ld.shared.v4.u32 {%0, %1, %2, %3}, [at]; }"
+                         : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
+                         : "r"(base), "r"(offset(slot, t))
+                         : "memory");
         }
-        return pair;
+        return batch;
     }
 };
 
-// Takes all whole chunks of 1024 units that are this warp's.
+// The keys of a chunk's units.
+struct Keys {
+    u32 steps;
+    // That of the unit `more` behind the one at `place`, where the first unit has `first`.
+    __device__ Key at(const Key& first, u32 place, u32 more) const {
+        u64 x, y;
+        asm("{ .reg .b32 at; mad.lo.u32 at, %2, 16, %3; add.u32 at, at, %4;"
+            "  ld.shared.v2.u64 {%0, %1}, [at]; }"
+            : "=l"(x), "=l"(y)
+            : "r"(place), "r"(steps), "r"(more * 16));
+        return Key(first.x + x, first.y + y);
+    }
+};
+
+// Adds a batch of finite elements at these places of its chunk. `poison` is finite as well.
+template <bool Poisoned>
+__device__ void take(Tally& tally, Added& added, const Batch& batch, const E::Range& range,
+                     const Key& first, const Keys& keys, const u32 (&places)[2], u32 sign_key,
+                     const Unit& poison) {
+    tally.range.join(range);
+#pragma unroll
+    for (int t = 0; t < UNITS; t += 2) {
+        u64& products = tally.checksum.products;
+        Mixed one(batch.units[t], keys.at(first, places[t / 2], 0), products);
+        Mixed other(batch.units[t + 1], keys.at(first, places[t / 2], 32), products);
+        tally.checksum.x += one.x + other.x;
+        tally.checksum.y += one.y + other.y;
+    }
+#pragma unroll
+    for (int t = 0; t < UNITS; t++) {
+        u32 key = sign_key + places[t / 2] * SIGN_STEP + t % 2 * 32 * SIGN_STEP;
+        E::add(batch.units[t], signs_of(key), tally.sums, added);
+    }
+    typedef E::Range::Lanes Lanes;
+    u32 zero = range.zero_mark(), poisoned = range.poison_mark(poison.get<u64>(0));
+    if (Lanes::any_zero(Poisoned ? Lanes::least(zero, poisoned) : zero)) {
+        if (Lanes::any_zero(zero)) tally.zeros += E::zeros(batch);
+        if (Poisoned && Lanes::any_zero(poisoned)) tally.unwritten += E::equal(batch, poison);
+    }
+}
+
+// Takes all whole chunks that are this warp's.
 template <bool Poisoned>
 __device__ void take_chunks(Tally& tally, Added& added, const u8* bytes, u64 whole,
-                            const Poison& poison, Queue& queue) {
+                            const Poison& poison, Queue queue, const Keys& keys) {
     u32 lane = threadIdx.x % 32;
     u64 number = ((u64)blockIdx.x * blockDim.x + threadIdx.x) / 32;
     u64 warps = (u64)gridDim.x * blockDim.x / 32;
@@ -726,41 +823,51 @@ __device__ void take_chunks(Tally& tally, Added& added, const u8* bytes, u64 who
     // What is asked for next; after the last chunk its first units once more, which nobody reads.
     const uint4* asked = (const uint4*)bytes + number * 1024;
     u32 asked_lane = lane ^ draw.turn;
+    // Where the batches on their way lie in their chunk.
+    u32 places[DEPTH][2];
 #pragma unroll
-    for (u32 run = 0; run < DEPTH; run++) queue.ask(run, asked + place_in(run, asked_lane));
+    for (u32 slot = 0; slot < DEPTH; slot++) {
+        places[slot][0] = place_in(2 * slot, asked_lane);
+        places[slot][1] = place_in(2 * slot + 1, asked_lane);
+        queue.ask(slot, asked + places[slot][0], asked + places[slot][1]);
+    }
 #pragma unroll 1
     for (; number < whole; number += warps) {
         Draw next(number + warps);
         Key first(number * 1024);
+        // A bit for each batch with elements that are not finite.
         u32 special = 0;
 #pragma unroll 1
-        for (u32 begin = 0; begin < 16; begin += DEPTH) {
-            if (begin == 16 - DEPTH) {
-                asked += number + warps < whole ? warps * 1024 - 16 * 64 : -16 * 64;
+        for (u32 begin = 0; begin < 16; begin += RUNS) {
+            if (begin == 16 - RUNS) {
+                asked += number + warps < whole ? warps * 1024 : 0;
                 asked_lane = lane ^ next.turn;
             }
+            u32 ahead = (begin + RUNS) % 16, found = 0;
 #pragma unroll
             for (u32 slot = 0; slot < DEPTH; slot++) {
-                u32 run = begin + slot;
-                Pair pair = queue.next(slot);
-                queue.ask(slot, asked + place_in(run + DEPTH, asked_lane));
-                E::Range range = E::Range::of(pair);
+                Batch batch = queue.next(slot);
+                u32 here[2] = {places[slot][0], places[slot][1]};
+                places[slot][0] = place_in(ahead, 2 * slot, asked_lane);
+                places[slot][1] = place_in(ahead, 2 * slot + 1, asked_lane);
+                queue.ask(slot, asked + places[slot][0], asked + places[slot][1]);
+                E::Range range = E::Range::of(batch);
                 if (range.any_special()) {
-                    special |= 1u << run;
+                    found |= 1u << slot;
                     continue;
                 }
-                u32 place = place_in(run, lane ^ draw.turn);
-                take<Poisoned>(tally, added, pair, range, first.ahead(place),
-                               draw.key + place * SIGN_STEP, poison.unit);
+                take<Poisoned>(tally, added, batch, range, first, keys, here, draw.key,
+                               poison.unit);
             }
-            if (begin == 16 - DEPTH) asked += 16 * 64;
+            special |= found << begin / 2;
         }
         added.flush(tally.sums);
 #pragma unroll 1
         for (; special != 0; special &= special - 1) {
-            u32 place = place_in(__ffs(special) - 1, lane ^ draw.turn);
+            u32 run = 2 * (__ffs(special) - 1);
 #pragma unroll 1
-            for (u32 t = 0; t < 2; t++, place += 32) {
+            for (u32 t = 0; t < UNITS; t++) {
+                u32 place = place_in(run + t / 2, lane ^ draw.turn) + t % 2 * 32;
                 u32 signs = signs_of(draw.key + place * SIGN_STEP);
                 careful(tally, bytes, number * 1024 + place, E::COUNT, signs, poison);
             }
@@ -819,12 +926,17 @@ summarize(const u8* bytes, u64 count, u64 pattern, int poisoned, Part* parts) {
     u32 low = (u32)pattern, high = (u32)(pattern >> 32);
     Poison poison = {{{low, high, low, high}}, poisoned != 0};
     u64 whole = count / E::COUNT / 1024;
-    __shared__ Queue queue;
+    __shared__ Shared shared;
+    for (u32 i = threadIdx.x; i < 1024; i += THREADS) shared.steps[i] = {i * STEP_X, i * STEP_Y};
+    __syncthreads();
+    Queue queue = {(u32)__cvta_generic_to_shared(&shared.queue[0][0][threadIdx.x])};
+    // Nothing is added, which the compiler does not know, and so keeps the sum.
+    Keys keys = {(u32)__cvta_generic_to_shared(shared.steps) + (u32)(count >> 63)};
     // Poison that is a NaN is never among finite elements.
     if (poison.counts && !E::is_special((Raw)pattern)) {
-        take_chunks<true>(tally, added, bytes, whole, poison, queue);
+        take_chunks<true>(tally, added, bytes, whole, poison, queue, keys);
     } else {
-        take_chunks<false>(tally, added, bytes, whole, poison, queue);
+        take_chunks<false>(tally, added, bytes, whole, poison, queue, keys);
     }
     u32 lane = threadIdx.x % 32;
     u64 warp = ((u64)blockIdx.x * blockDim.x + threadIdx.x) / 32;
@@ -832,21 +944,25 @@ summarize(const u8* bytes, u64 count, u64 pattern, int poisoned, Part* parts) {
     if (whole % warps == warp && count > whole * 1024 * E::COUNT) {
         take_rest(tally, bytes, count, whole * 1024, poison);
     }
-    added.finish(tally.sums);
+    Sums& sums = tally.sums;
+    added.finish(sums);
     __shared__ double doubles[32];
     __shared__ u64 integers[32];
     Part part;
     part.x = total(tally.checksum.x, integers);
-    part.y = total(tally.checksum.y, integers);
+    part.y = total(tally.checksum.y + tally.checksum.products, integers);
     for (u32 k = 0; k < 16; k++) {
         double bucket = 0;
         for (u32 word = 0; word < 4; word++) {
-            if ((lane % 16 ^ 4 * word) == k) bucket += tally.sums.buckets[word];
+            double signed_sum = sums.positive[word] - sums.negative[word];
+            if ((lane % 16 ^ 4 * word) == k) bucket += signed_sum;
         }
         part.buckets[k] = total(bucket, doubles);
     }
-    part.sum = total(tally.sums.total, doubles);
-    part.squares = total(tally.sums.squares, doubles);
+    double sum = 0;
+    for (u32 word = 0; word < 4; word++) sum += sums.positive[word] + sums.negative[word];
+    part.sum = total(sum, doubles);
+    part.squares = total(sums.squares, doubles);
     part.min = extreme(tally.range.least(), -1, doubles);
     part.max = extreme(tally.range.greatest(), 1, doubles);
     part.zeros = total((u64)tally.zeros, integers);

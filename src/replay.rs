@@ -5,6 +5,7 @@
 //! `verdict`.
 
 mod backend;
+mod gpu;
 mod outcome;
 mod pool;
 mod sanitized;
@@ -23,8 +24,8 @@ use crate::judge::TrustedSides;
 use crate::runtime::cpu::Rounding;
 use crate::sanitizer::SanitizerError;
 use crate::scratch::{HEAP_BYTES, Scratch, ScratchError};
-use crate::summary::{POISON_A, POISON_B, Poison, Summary, summarize, written};
-use crate::worker::{self, DeviceJob, Job, Limits, Part, Run, Step, WorkerError};
+use crate::summary::{POISON_A, POISON_B, Poison, summarize, written};
+use crate::worker::{DeviceJob, Job, Limits, Part, Run, Step, WorkerError};
 
 /// Why there is no outcome: the machine or the fixture is at fault, not the revision.
 #[derive(Debug, thiserror::Error)]
@@ -225,7 +226,7 @@ impl Replayer {
         if let (Backend::Cuda(cuda), Some(module)) = (&self.settings.backend, &artifact.module)
             && mode.suits_a_gpu()
         {
-            return self.run_module(subject, artifact, cuda, module.clone(), mode);
+            return self.run_module(subject, artifact, cuda, module, mode);
         }
         let device = DeviceJob::Cpu {
             threads: self.settings.threads,
@@ -234,39 +235,6 @@ impl Replayer {
         };
         let job = self.job(device, subject, artifact, precision, mode);
         Ok(self.series(subject, artifact, precision).run(&job)?)
-    }
-
-    /// Runs on a GPU; learns what the module lacks, and begins again with one that has it.
-    fn run_module(
-        &self,
-        subject: &Subject,
-        artifact: &Artifact,
-        cuda: &Cuda,
-        mut module: DeviceModule,
-        mode: &Mode,
-    ) -> Result<Run, ReplayError> {
-        let summaries =
-            if mode.summarized { cuda.summaries(&subject.fixture)? } else { Vec::new() };
-        let device = cuda.pool.take();
-        loop {
-            let device = DeviceJob::Cuda {
-                ordinal: device.ordinal(),
-                module: module.path.clone(),
-                summaries: summaries.clone(),
-                sanitizer: None,
-            };
-            let job = self.job(device, subject, artifact, Precision::Native, mode);
-            let (program, limits) = (&self.settings.program, self.settings.limits);
-            let run = worker::start(program, &job, &subject.fixture, limits, None)?;
-            match &run.unresolved {
-                // What the module was built with and lacks all the same would be asked for again.
-                Some(lacking) if !module.expressions.contains(lacking) => {
-                    let extended = cuda.toolchain.extend(&module, lacking);
-                    module = extended.map_err(ReplayError::Compile)?;
-                }
-                _ => return Ok(run),
-            }
-        }
     }
 
     fn job(
@@ -389,36 +357,6 @@ impl Replayer {
         })?;
         let second = runs.pop().expect("each mode gives a run");
         Ok((runs.pop().expect("each mode gives a run"), second))
-    }
-
-    /// Two plain runs on a GPU, one after the other: the second knows what the first learned, and
-    /// has all the memory. Where two GPUs are idle each has one of them. Large outputs come back
-    /// only if their summaries leave questions.
-    fn run_twice(&self, subject: &Subject, artifact: &Artifact) -> Result<(Run, Run), ReplayError> {
-        let run = |poison, summarized| {
-            let mode = Mode { summarized, ..Mode::plain(poison) };
-            self.run(subject, artifact, Precision::Native, &mode)
-        };
-        let idle = match &self.settings.backend {
-            Backend::Cuda(cuda) => cuda.pool.idle(),
-            Backend::Cpu => 0,
-        };
-        let both = |summarized| match idle {
-            0 | 1 => (run(POISON_A, summarized), run(POISON_B, summarized)),
-            _ => rayon::join(|| run(POISON_A, summarized), || run(POISON_B, summarized)),
-        };
-        let bytes: usize = subject.fixture.outputs.iter().map(|output| output.bytes()).sum();
-        if bytes >= SUMMARIZED_BYTES {
-            let (first, second) = both(true);
-            let (first, second) = (first?, second?);
-            let pairs = first.summaries.iter().zip(&second.summaries);
-            let alike = first.summaries.len() == second.summaries.len();
-            if alike && pairs.into_iter().all(unquestioned) {
-                return Ok((first, second));
-            }
-        }
-        let (first, second) = both(false);
-        Ok((first?, second?))
     }
 
     fn remembered(&self, key: &str) -> Option<Outcome> {
@@ -594,15 +532,6 @@ impl Replayer {
             printed: run.printed.clone(),
         })
     }
-}
-
-/// Outputs of a GPU that are larger than this in all are summarised there.
-const SUMMARIZED_BYTES: usize = 64 << 20;
-
-/// Whether two runs that differ in their poison wrote the same finite elements, all of them.
-fn unquestioned(((_, one), (_, other)): (&(String, Summary), &(String, Summary))) -> bool {
-    let clean = |summary: &Summary| summary.unwritten + summary.nan + summary.inf == 0;
-    one.checksum == other.checksum && clean(one) && clean(other)
 }
 
 /// Whether an output depends on memory that nobody wrote, or on chance.

@@ -17,7 +17,7 @@ use replay::summary::device::{DevicePart, finish};
 use replay::summary::{POISON_A, POISON_B, Poison, Summary, summarize};
 use replay::tensor::{DType, TensorView};
 
-const BLOCKS: u32 = 660;
+const BLOCKS: u32 = 528;
 const SHAPE: LaunchConfig =
     LaunchConfig { grid_dim: (BLOCKS, 1, 1), block_dim: (128, 1, 1), shared_mem_bytes: 0 };
 /// 64-bit words of a part.
@@ -177,6 +177,27 @@ fn tame(dtype: DType, bytes: &mut [u8]) {
     });
 }
 
+/// Makes one element in eight 0, one in eight -0 (or the least number), and one in eight what poison
+/// would be there.
+fn scatter(dtype: DType, bytes: &mut [u8]) {
+    let (size, mut state) = (dtype.size(), 7u64);
+    for (index, element) in bytes.chunks_mut(size).enumerate() {
+        state = state.wrapping_mul(0x5851_F42D_4C95_7F2D).wrapping_add(1);
+        let phase = index * size % 8;
+        match state >> 61 {
+            0 => element.fill(0),
+            1 if dtype != DType::Bool => {
+                element.fill(0);
+                element[size - 1] = 0x80;
+            }
+            2 if dtype != DType::Bool => {
+                element.copy_from_slice(&POISON_B.pattern[phase..phase + size]);
+            }
+            _ => (),
+        }
+    }
+}
+
 fn assert_same(got: &Summary, expected: &Summary, what: &str) {
     let exact = |s: &Summary| {
         (s.checksum, s.count, s.zeros, s.nan, s.inf, s.unwritten, s.min, s.max, s.max_abs.to_bits())
@@ -207,8 +228,12 @@ fn the_device_summarises_as_the_cpu_does() {
             POISON_A.fill(&mut unwritten[..count / 3 * dtype.size() / 8 * 8]);
             let mut finite_poison = tamed.clone();
             POISON_B.fill(&mut finite_poison[..count / 3 * dtype.size() / 8 * 8]);
+            let mut scattered = tamed.clone();
+            scatter(dtype, &mut scattered);
             let cases = [
                 (&wild, None),
+                (&scattered, Some(&POISON_A)),
+                (&scattered, Some(&POISON_B)),
                 (&tamed, None),
                 (&unwritten, Some(&POISON_A)),
                 (&finite_poison, Some(&POISON_B)),
@@ -264,10 +289,13 @@ fn summarising_runs_near_the_bandwidth_of_a_plain_reduction() {
         tame(DType::F16, &mut piece);
         piece
     };
-    for at in (0..bytes).step_by(piece.len()) {
-        let mut target = tensor.slice_mut(at..at + piece.len());
-        lab.stream.memcpy_htod(&piece, &mut target).unwrap();
-    }
+    let fill = |tensor: &mut CudaSlice<u8>, piece: &[u8]| {
+        for at in (0..bytes).step_by(piece.len()) {
+            let mut target = tensor.slice_mut(at..at + piece.len());
+            lab.stream.memcpy_htod(piece, &mut target).unwrap();
+        }
+    };
+    fill(&mut tensor, &piece);
     let mut out = lab.stream.alloc_zeros::<u32>(1).unwrap();
     let words = (bytes / 16) as u64;
     let plain = [264, 528, 1056, 2112].map(|blocks| {
@@ -283,13 +311,31 @@ fn summarising_runs_near_the_bandwidth_of_a_plain_reduction() {
     let rate = |ms: f32| bytes as f64 / f64::from(ms) / 1e9;
     eprintln!("plain reduction: {:.2} TB/s", rate(plain));
     let mut parts = lab.stream.alloc_zeros::<u64>(BLOCKS as usize * WORDS).unwrap();
-    for dtype in [DType::F64, DType::F32, DType::BF16, DType::F16, DType::I32, DType::U8] {
-        let kernel = lab.summarizer(dtype);
-        let count = (bytes / dtype.size()) as u64;
-        for (name, poison) in [("", None), (", unwritten counted", Some(&POISON_B))] {
-            let took = lab.milliseconds(|| lab.launch(&kernel, &tensor, count, poison, &mut parts));
-            let share = plain / took;
-            eprintln!("summary of {dtype}{name}: {:.2} TB/s, {:.0} %", rate(took), share * 100.0);
+    let mut with_zeros = piece;
+    with_zeros.chunks_mut(12 << 10).for_each(|three| three[..4 << 10].fill(0));
+    let dtypes = [
+        DType::F64,
+        DType::F32,
+        DType::BF16,
+        DType::F16,
+        DType::I64,
+        DType::I32,
+        DType::I16,
+        DType::U8,
+    ];
+    for what in ["", " with a third of zeros"] {
+        if !what.is_empty() {
+            fill(&mut tensor, &with_zeros);
+        }
+        for dtype in dtypes {
+            let kernel = lab.summarizer(dtype);
+            let count = (bytes / dtype.size()) as u64;
+            for (name, poison) in [("", None), (", unwritten counted", Some(&POISON_B))] {
+                let took =
+                    lab.milliseconds(|| lab.launch(&kernel, &tensor, count, poison, &mut parts));
+                let (rate, share) = (rate(took), plain / took * 100.0);
+                eprintln!("summary of {dtype}{what}{name}: {rate:.2} TB/s, {share:.0} %");
+            }
         }
     }
 }

@@ -12,7 +12,9 @@ use crate::summary::POISON_A;
 use crate::tensor::TensorView;
 use crate::verdict::VerdictError;
 use crate::verdict::compare::compare;
-use crate::verdict::noise::{Moved, Noise, NoiseAccumulator, NoiseRef, NoiseSummary, Spread};
+use crate::verdict::noise::{
+    Moved, Noise, NoiseAccumulator, NoiseRef, NoiseSummary, Ordered, Spread,
+};
 use crate::worker::{Ending, Run};
 
 /// The orders, besides that of the indices, in which blocks and threads are replayed.
@@ -69,6 +71,33 @@ impl Side {
     }
 }
 
+/// The noise around one run.
+struct Around {
+    accumulators: Vec<(String, NoiseAccumulator)>,
+    ordered: Vec<(Ordered, OrderDependence)>,
+}
+
+impl Around {
+    /// The side whose plain run is `run`, with `factor` times this noise.
+    fn side(
+        mut self,
+        run: Run,
+        nondeterminism: Vec<(String, Nondeterminism)>,
+        factor: f64,
+    ) -> Result<Side, ReplayError> {
+        let (mut noise, mut ordered) = (Vec::new(), Vec::new());
+        for (name, accumulator) in self.accumulators {
+            let Some(view) = run.output(&name) else { continue };
+            let at = self.ordered.iter().position(|(_, found)| found.output == name);
+            let (elements, told) = at.map(|at| self.ordered.swap_remove(at)).unzip();
+            let finished = room(accumulator.finish(&view, elements))?;
+            noise.push((name, finished.scaled(factor)));
+            ordered.extend(told);
+        }
+        Ok(Side { run, noise, nondeterminism, ordered, shadow: None, without_shadow: None })
+    }
+}
+
 impl Replayer {
     /// The artifact of `sources`; none if they cannot be tested.
     pub(super) fn artifact(
@@ -103,64 +132,82 @@ impl Replayer {
     }
 
     /// The plain run and its noise, without a shadow.
-    ///
-    /// A GPU rounds one way and orders as it likes. Its noise is that of the CPU, around the
-    /// CPU's own result, or how far the GPU's repetition lies off where that is more; times the
-    /// greatest error of the functions that its kernels call, for the CPU's replays err by one
-    /// unit in the last place of each.
     pub(super) fn native_side(
         &self,
         subject: &Subject,
         artifact: Artifact,
     ) -> Result<Side, ReplayError> {
-        let plain = || self.run(subject, &artifact, Precision::Native, &Mode::plain(POISON_A));
-        let key = self.outcome_key(subject, &artifact)?;
-        let (base, again) = match (self.take_plain(&key), &artifact.module) {
-            (Some(Plain { run, repeats: true }), _) => (run, None),
-            (Some(Plain { run, repeats: false }), _) => (run, Some(plain()?)),
-            (None, None) => {
-                let (base, again) = self.run_pair(subject, &artifact, [POISON_A; 2])?;
+        let side = match &artifact.module {
+            None => self.side_on_cpu(subject, &artifact)?,
+            Some(module) => self.side_on_gpu(subject, &artifact, module)?,
+        };
+        self.keep_noise(subject, &artifact, &side)?;
+        Ok(side)
+    }
+
+    fn side_on_cpu(&self, subject: &Subject, artifact: &Artifact) -> Result<Side, ReplayError> {
+        let key = self.outcome_key(subject, artifact)?;
+        let (base, again) = match self.take_plain(&key) {
+            Some(Plain { run, repeats: true }) => (run, None),
+            Some(Plain { run, repeats: false }) => {
+                let mode = Mode::plain(POISON_A);
+                (run, Some(self.run(subject, artifact, Precision::Native, &mode)?))
+            }
+            None => {
+                let (base, again) = self.run_pair(subject, artifact, [POISON_A; 2])?;
                 (base, Some(again))
             }
-            (None, Some(_)) => (plain()?, Some(plain()?)),
         };
+        // Two replays that differ are no noise here, but worth a finding.
         let nondeterminism = again.as_ref().map_or(Vec::new(), |again| differences(&base, again));
-        let mut accumulators = self.accumulators(&base, |_| true)?;
-        // A GPU's repetition is noise; the CPU's is the same, or worth a finding.
-        let again = again.filter(|_| artifact.module.is_some());
+        let noise = self.noise_around(subject, artifact, &base)?;
+        noise.side(base, nondeterminism, 1.0)
+    }
+
+    /// A GPU rounds one way and orders as it likes. Its noise is that of the CPU, around the
+    /// CPU's own result, or how far the GPU's repetition lies off where that is more; times the
+    /// greatest error of the functions that its kernels call, for the CPU's replays err by one
+    /// unit in the last place of each.
+    fn side_on_gpu(
+        &self,
+        subject: &Subject,
+        artifact: &Artifact,
+        module: &DeviceModule,
+    ) -> Result<Side, ReplayError> {
+        let plain = Mode::plain(POISON_A);
         let host = artifact.without_module();
-        let on_cpu = match artifact.module {
-            Some(_) => {
-                let mode = Mode::plain(POISON_A);
-                Some(self.run(subject, &host, Precision::Native, &mode)?)
-            }
-            None => None,
+        let on_cpu = || {
+            let centre = self.run(subject, &host, Precision::Native, &plain)?;
+            self.noise_around(subject, &host, &centre)
         };
-        let centre = on_cpu.as_ref().unwrap_or(&base);
+        let twice = [plain.clone(), plain.clone()];
+        let (runs, noise) = rayon::join(|| self.run_on_gpus(subject, artifact, &twice), on_cpu);
+        let ((base, again), mut noise) = (runs?, noise?);
+        if noise.accumulators.is_empty() {
+            // It does not run to its end on the CPU.
+            noise.accumulators = self.accumulators(&base, |_| true)?;
+        }
+        accumulate(&mut noise.accumulators, &base, &again, Moved::Order);
+        let nondeterminism = differences(&base, &again);
+        noise.side(base, nondeterminism, module.math_ulps())
+    }
+
+    /// How other roundings and orders on the CPU move what `centre` gives.
+    fn noise_around(
+        &self,
+        subject: &Subject,
+        artifact: &Artifact,
+        centre: &Run,
+    ) -> Result<Around, ReplayError> {
+        let mut accumulators = self.accumulators(centre, |_| true)?;
         let (moved, modes): (Vec<Moved>, Vec<Mode>) = noise_modes().into_iter().unzip();
         let at_once = self.at_once(centre);
-        self.run_each(subject, &host, Precision::Native, &modes, at_once, |index, replay| {
+        self.run_each(subject, artifact, Precision::Native, &modes, at_once, |index, replay| {
             accumulate(&mut accumulators, centre, &replay, moved[index]);
             Ok(())
         })?;
-        let factor = artifact.module.as_ref().map_or(1.0, DeviceModule::math_ulps);
-        let (mut noise, mut ordered) = (Vec::new(), Vec::new());
-        let mut found = self.ordered(subject, &artifact, centre, &accumulators)?;
-        if let Some(again) = &again {
-            accumulate(&mut accumulators, &base, again, Moved::Order);
-        }
-        for (name, accumulator) in accumulators {
-            let Some(view) = base.output(&name) else { continue };
-            let at = found.iter().position(|(_, found)| found.output == name);
-            let (elements, told) = at.map(|at| found.swap_remove(at)).unzip();
-            let finished = room(accumulator.finish(&view, elements))?;
-            noise.push((name, finished.scaled(factor)));
-            ordered.extend(told);
-        }
-        let (shadow, without_shadow) = (None, None);
-        let side = Side { run: base, noise, nondeterminism, ordered, shadow, without_shadow };
-        self.keep_noise(subject, &artifact, &side)?;
-        Ok(side)
+        let ordered = self.ordered(subject, artifact, centre, &accumulators)?;
+        Ok(Around { accumulators, ordered })
     }
 
     /// An accumulator for each output of `run` that is `wanted`.

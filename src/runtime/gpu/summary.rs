@@ -11,8 +11,8 @@ use crate::tensor::{DType, element_count};
 
 /// Threads of a block, as the kernel is compiled for.
 const THREADS: u32 = 128;
-/// Blocks: five at a time on each of the largest device's multiprocessors.
-const BLOCKS: u32 = 660;
+/// Blocks: four at a time on each of the largest device's multiprocessors.
+const BLOCKS: u32 = 528;
 
 /// The kernel for one dtype.
 pub(super) struct Summarizer {
