@@ -1,0 +1,178 @@
+//! The files that a specification names, at a commit or on disk, their keys and their differences.
+
+use std::{fs, os::unix::fs::symlink};
+
+use insta::assert_snapshot;
+use replay::history::{SourceSet, SourceSpec, source_set_from_dir};
+
+use super::repo::TestRepo;
+use super::{error_text, kernel_history, kernels, open, shown, spec};
+
+fn paths(set: &SourceSet) -> Vec<String> {
+    set.files.iter().map(|file| format!("{:?} {}", file.role, file.path)).collect()
+}
+
+#[test]
+fn a_source_set_is_the_named_blobs() {
+    let repo = kernel_history();
+    let history = open(&repo);
+    let head = history.head().unwrap();
+    let set = history.source_set(&head, &kernels()).unwrap();
+    assert_eq!(paths(&set), ["Include include/loss.h", "Source src/loss.cu"]);
+    assert_eq!(&*set.files[1].content, b"two\n");
+    let both = history.source_set(&head, &spec(&["src"], &["./src/", "include/../src"])).unwrap();
+    assert_eq!(paths(&both), ["Source src/loss.cu"]);
+}
+
+#[test]
+fn equal_files_are_the_same_set_in_any_commit_tree_or_folder() {
+    let repo = kernel_history();
+    let history = open(&repo);
+    let set = |rev: &str| history.source_set(&history.resolve(rev).unwrap(), &kernels()).unwrap();
+    assert_eq!(set("HEAD").id, set("HEAD~1").id);
+    assert_ne!(set("v1").id, set("HEAD").id);
+    assert_eq!(history.working_tree(&kernels()).unwrap(), set("HEAD"));
+    assert_eq!(source_set_from_dir(&repo.root(), &kernels()).unwrap(), set("HEAD"));
+    repo.git(&["update-index", "--chmod=+x", "src/loss.cu"]);
+    repo.tick();
+    repo.git(&["commit", "-q", "-m", "Make executable"]);
+    assert_eq!(set("main").id, set("main~1").id);
+}
+
+#[test]
+fn a_prefix_moves_the_whole_project() {
+    let repo = TestRepo::new();
+    repo.write("kernels/loss/src/loss.cu", "one\n");
+    repo.write("common/a.h", "a\n");
+    repo.commit("Add");
+    let spec = SourceSpec { prefix: "kernels/loss".into(), ..spec(&["src"], &["../../common"]) };
+    let history = open(&repo);
+    let set = history.source_set(&history.head().unwrap(), &spec).unwrap();
+    assert_eq!(paths(&set), ["Include ../../common/a.h", "Source src/loss.cu"]);
+    let alone = SourceSpec { include: vec![], ..spec.clone() };
+    let here = source_set_from_dir(&repo.root().join("kernels/loss"), &self::spec(&["src"], &[]));
+    assert_eq!(history.working_tree(&alone).unwrap().id, here.unwrap().id);
+    let outside = SourceSpec { include: vec!["../../../x".into()], ..spec };
+    assert_snapshot!(shown(&repo, history.working_tree(&outside)), @"source path `../../../x` leads out of the repository");
+    assert_snapshot!(shown(&repo, history.working_tree(&self::spec(&["/etc/passwd"], &[]))), @"source path `/etc/passwd` leads out of the repository");
+}
+
+#[test]
+fn ignored_files_are_no_part_of_the_working_tree() {
+    let repo = TestRepo::new();
+    repo.write(".gitignore", "*.o\nbuild/\n");
+    repo.write("src/loss.cu", "one\n");
+    repo.commit("Add");
+    repo.write("src/loss.o", "object");
+    repo.write("src/build/x.h", "generated");
+    repo.write("src/new.cu", "new");
+    let set = open(&repo).working_tree(&spec(&["src"], &[])).unwrap();
+    assert_eq!(paths(&set), ["Source src/loss.cu", "Source src/new.cu"]);
+}
+
+#[test]
+fn a_revision_without_the_source_names_paths_like_it() {
+    let repo = kernel_history();
+    let history = open(&repo);
+    let error =
+        history.source_set(&history.head().unwrap(), &spec(&["kernels/loss.cu"], &[])).unwrap_err();
+    assert!(error.is_revision_fault());
+    assert_snapshot!(error_text(&error), @r"
+    revision d74ee25 has no file or folder `kernels/loss.cu`
+    hint: did you mean `src/loss.cu`?
+    ");
+    let error = history.working_tree(&spec(&["nothing.cu"], &[])).unwrap_err();
+    assert!(!error.is_revision_fault());
+    assert_snapshot!(shown::<()>(&repo, Err(error)), @"working tree `/tmp/repo` has no file or folder `nothing.cu`");
+}
+
+#[test]
+fn symlinks_within_the_tree_are_followed() {
+    let repo = kernel_history();
+    fs::create_dir_all(repo.root().join("lib/deep")).unwrap();
+    symlink("../../src", repo.root().join("lib/deep/kernels")).unwrap();
+    symlink("..", repo.root().join("lib/deep/up")).unwrap();
+    symlink("lib/deep/kernels/loss.cu", repo.root().join("main.cu")).unwrap();
+    symlink(".", repo.root().join("include/project")).unwrap();
+    repo.commit("Add symlinks");
+    let history = open(&repo);
+    let head = history.head().unwrap();
+    let spec = spec(&["main.cu", "lib/deep/kernels"], &["include"]);
+    let set = history.source_set(&head, &spec).unwrap();
+    assert_eq!(
+        paths(&set),
+        [
+            "Include include/loss.h",
+            "Include include/project/loss.h",
+            "Source lib/deep/kernels/loss.cu",
+            "Source main.cu",
+        ]
+    );
+    assert!(set.files[2..].iter().all(|file| &*file.content == b"two\n"));
+    assert_eq!(history.working_tree(&spec).unwrap(), set);
+    let up =
+        history.source_set(&head, &self::spec(&["lib/deep/up/deep/kernels/loss.cu"], &[])).unwrap();
+    assert_eq!(&*up.files[0].content, b"two\n");
+}
+
+#[test]
+fn a_key_sees_what_changes_behind_a_symlink() {
+    let repo = kernel_history();
+    symlink("../src/loss.cu", repo.root().join("include/loss.cu")).unwrap();
+    repo.commit("Add a symlink");
+    repo.commit_file("src/loss.cu", "three\n", "Change its target");
+    let history = open(&repo);
+    let key = |rev: &str| {
+        history.source_key(&history.resolve(rev).unwrap(), &spec(&["include"], &[])).unwrap()
+    };
+    assert_ne!(key("HEAD"), key("HEAD~1"));
+    assert_ne!(key("HEAD~1"), key("HEAD~2"));
+    assert_eq!(key("HEAD~2"), key("HEAD~3"));
+}
+
+#[test]
+fn equal_keys_are_equal_source_sets() {
+    let repo = kernel_history();
+    let history = open(&repo);
+    let commits = history.range("main").unwrap();
+    for spec in [kernels(), spec(&["src"], &[]), spec(&["notes.txt"], &[]), spec(&["."], &[])] {
+        for a in &commits {
+            for b in &commits {
+                let equal_keys =
+                    history.source_key(a, &spec).unwrap() == history.source_key(b, &spec).unwrap();
+                match (history.source_set(a, &spec), history.source_set(b, &spec)) {
+                    (Ok(a), Ok(b)) => assert_eq!(equal_keys, a == b),
+                    (a, b) => assert_eq!(equal_keys, a.is_err() && b.is_err()),
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn files_need_not_be_utf8() {
+    let repo = kernel_history();
+    repo.write("src/loss.cu", b"// \xff\n");
+    repo.commit("Write Latin-1");
+    let history = open(&repo);
+    let set = history.source_set(&history.head().unwrap(), &kernels()).unwrap();
+    assert_eq!(&*set.files[1].content, b"// \xff\n");
+}
+
+#[test]
+fn a_diff_shows_the_source_set_alone() {
+    let repo = kernel_history();
+    repo.write("other.txt", "x");
+    repo.commit_file("src/loss.cu", "three\n", "Change two files");
+    let history = open(&repo);
+    let (parent, head) = (history.resolve("HEAD^").unwrap(), history.head().unwrap());
+    let diff = history.diff(Some(&parent), &head, &kernels()).unwrap();
+    assert_eq!(
+        diff.trim_end(),
+        repo.git(&["diff", "HEAD^", "HEAD", "--", "src/loss.cu", "include"])
+    );
+    assert!(diff.contains("-two\n+three\n"));
+    let first = history.resolve("v1").unwrap();
+    let new = history.diff(None, &first, &spec(&["."], &[])).unwrap();
+    assert!(new.contains("+++ b/include/loss.h") && new.contains("+one"), "{new}");
+}
