@@ -6,59 +6,27 @@
 //! one call on the stack of the first.
 #![allow(unsafe_code)]
 
-use std::cell::Cell;
+pub(super) mod calls;
+mod deadlock;
+pub(super) mod running;
+
 use std::ffi::c_void;
 use std::io;
-use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::atomic::AtomicPtr;
 
+use self::running::{current, place};
 use super::fiber::{Stacks, switch};
 use super::frames::{self, Frames};
 use super::order::Order;
 use super::positions::Positions;
-use super::waiting::{WaitingGroup, group};
+use super::shape::{MAX_THREADS, Shape};
+use super::waiting::WaitingGroup;
 use super::warp::{LANES, Lanes, Offer, bits};
-use crate::runtime::abi::{
-    BlockState, BlockThread, BlockThreads, Site, ThreadPointers, Thunk, barrier_op,
-};
-use crate::runtime::{Place, end};
+use crate::runtime::abi::{BlockState, BlockThread, BlockThreads, Site, ThreadPointers, Thunk};
+use crate::runtime::end;
 
-/// The most threads that a block may have, on every device.
-pub const MAX_THREADS: usize = 1024;
 /// Stacks for fewer threads are not worth making anew for a larger block.
 const LEAST_STACKS: usize = 256;
-
-/// The shape of the launch that a block belongs to.
-#[derive(Clone, Copy, Debug)]
-pub struct Shape {
-    /// Blocks along x, y, z.
-    pub grid: [u32; 3],
-    /// Threads of a block along x, y, z.
-    pub block: [u32; 3],
-}
-
-impl Shape {
-    /// The threads of one block.
-    pub fn threads(&self) -> usize {
-        self.block.iter().map(|&size| size as usize).product()
-    }
-
-    /// The blocks of the grid.
-    pub fn blocks(&self) -> u64 {
-        self.grid.iter().map(|&size| u64::from(size)).product()
-    }
-
-    /// The index of block `linear` along x, y, z.
-    pub fn block_index(&self, linear: u64) -> [u32; 3] {
-        let [x, y] = [u64::from(self.grid[0]), u64::from(self.grid[1])];
-        [(linear % x) as u32, (linear / x % y) as u32, (linear / (x * y)) as u32]
-    }
-
-    /// The index of thread `linear` of a block along x, y, z.
-    pub fn thread_index(&self, linear: usize) -> [u32; 3] {
-        let [x, y] = [self.block[0] as usize, self.block[1] as usize];
-        [(linear % x) as u32, (linear / x % y) as u32, (linear / (x * y)) as u32]
-    }
-}
 
 /// A kernel with its arguments.
 #[derive(Clone, Copy)]
@@ -134,7 +102,7 @@ pub struct BlockRunner {
     frames: Frames,
     /// Whether the kernel that runs is in block form.
     whole: bool,
-    /// This runner's entry of [`RUNNING`], if there was room.
+    /// This runner's entry among those that run, if there was room.
     running: Option<&'static AtomicPtr<BlockRunner>>,
 }
 
@@ -154,147 +122,6 @@ impl Barrier {
         site: Site { file: std::ptr::null(), line: 0 },
         sites_differ: false,
     };
-}
-
-thread_local! {
-    static CURRENT: Cell<*mut BlockRunner> = const { Cell::new(std::ptr::null_mut()) };
-}
-
-/// The runners that run a block now, for whoever must say what the process is at.
-static RUNNING: [AtomicPtr<BlockRunner>; 256] =
-    [const { AtomicPtr::new(std::ptr::null_mut()) }; 256];
-
-/// The runner of the block whose thread calls.
-///
-/// A switch runs other threads, which change the runner: no reference may live across one.
-///
-/// # Safety
-/// Must be called from a thread of a kernel that runs.
-#[inline(always)]
-unsafe fn current<'a>() -> &'a mut BlockRunner {
-    // SAFETY: `run` set it for the time in which a kernel's threads run on this OS thread.
-    unsafe { &mut *CURRENT.get() }
-}
-
-/// The kernel, block and thread that run on this operating-system thread, if one does.
-pub fn place() -> Option<Place> {
-    place_of(CURRENT.get())
-}
-
-/// The kernel, block and thread that run here, else on any other operating-system thread.
-pub fn place_anywhere() -> Option<Place> {
-    place().or_else(|| RUNNING.iter().find_map(|entry| place_of(entry.load(Ordering::Acquire))))
-}
-
-fn place_of(runner: *const BlockRunner) -> Option<Place> {
-    if runner.is_null() {
-        return None;
-    }
-    // SAFETY: a runner that runs lives, and so does its artifact; both are only read.
-    unsafe {
-        let pointers = &(*runner).pointers;
-        let kernel = (*runner).kernel?;
-        let running = (*pointers.block).running;
-        let thread = if running.is_null() { *pointers.thread_idx } else { (*running).index };
-        Some((kernel.name, *pointers.block_idx, thread))
-    }
-}
-
-/// Whether `address` is the guard page of a stack of the block that runs here.
-pub fn stack_overflowed_at(address: usize) -> bool {
-    let runner = CURRENT.get();
-    // SAFETY: a runner that is current lives; its stacks are only read.
-    let stacks = (!runner.is_null()).then(|| unsafe { &(*runner).stacks });
-    stacks.and_then(Option::as_ref).is_some_and(|stacks| stacks.overflowed_at(address))
-}
-
-/// `__syncthreads` and its forms: returns the combined predicate once every thread has come.
-///
-/// # Safety
-/// Must be called from a thread of a kernel that runs.
-pub unsafe extern "C" fn barrier(op: u32, predicate: u32, site: Site) -> u32 {
-    // SAFETY: passed on to the caller; the two references do not live across the switch.
-    unsafe {
-        if let Some(Handover { save, to }) = current().arrive_at_barrier(predicate, site) {
-            switch(save, to);
-        }
-        if op == barrier_op::PLAIN {
-            return 0;
-        }
-        let Barrier { arrived, predicates, .. } = current().released;
-        match op {
-            barrier_op::COUNT => predicates,
-            barrier_op::AND => u32::from(predicates == arrived),
-            _ => u32::from(predicates != 0),
-        }
-    }
-}
-
-/// A collective of the lanes in `mask`: returns this lane's result once all of them have come.
-///
-/// # Safety
-/// Must be called from a thread of a kernel that runs.
-pub unsafe extern "C" fn warp_collective(
-    op: u32,
-    mask: u32,
-    value: u64,
-    argument: u32,
-    site: Site,
-) -> u64 {
-    // SAFETY: as in `barrier`.
-    unsafe {
-        let offer = Offer { op, mask, value, argument };
-        if let Some(Handover { save, to }) = current().arrive_at_collective(offer, site) {
-            switch(save, to);
-        }
-        current().collective_result()
-    }
-}
-
-/// The lanes of the current warp whose threads have not ended.
-///
-/// # Safety
-/// Must be called from a thread of a kernel that runs.
-pub unsafe extern "C" fn active_mask() -> u32 {
-    // SAFETY: passed on to the caller.
-    let runner = unsafe { current() };
-    runner.warps[runner.warp_and_lane().0].live
-}
-
-/// Lets the other threads of the block run that can.
-///
-/// # Safety
-/// Must be called from a thread of a kernel that runs.
-pub unsafe extern "C" fn yield_thread() {
-    // SAFETY: as in `barrier`.
-    unsafe {
-        if let Some(Handover { save, to }) = current().hand_over() {
-            switch(save, to);
-        }
-    }
-}
-
-/// The kernel that calls runs all threads of its block; `threads` receives which.
-///
-/// # Safety
-/// Must be called from a thread of a kernel that runs, before it has waited for others.
-pub unsafe extern "C" fn whole_block(
-    frame_bytes: usize,
-    scratch_bytes: usize,
-    threads: *mut BlockThreads,
-) {
-    // SAFETY: passed on to the caller; `threads` is a variable of it.
-    unsafe { *threads = current().run_whole(frame_bytes, scratch_bytes) };
-}
-
-/// Ends the replay: threads of a kernel in block form wait at different barriers. `sites` has one
-/// for each thread in their order, without a file where the thread has ended.
-///
-/// # Safety
-/// Must be called from a kernel in block form that runs.
-pub unsafe extern "C" fn barriers_differ(sites: *const Site) -> ! {
-    // SAFETY: passed on to the caller.
-    unsafe { current().report_sites(sites) }
 }
 
 /// Where every stack begins: runs threads until one of them waits; never returns.
@@ -418,21 +245,6 @@ impl BlockRunner {
         let last = self.threads[self.position].stack;
         self.free_stacks.push(last);
         self.state().in_kernel = 0;
-    }
-
-    /// Says on this operating-system thread, and to all, whether a block runs here.
-    fn announce(&mut self, runs: bool) {
-        let this: *mut BlockRunner = if runs { self } else { std::ptr::null_mut() };
-        CURRENT.set(this);
-        if self.running.is_none() {
-            let null = std::ptr::null_mut();
-            self.running = RUNNING.iter().find(|entry| {
-                entry.compare_exchange(null, this, Ordering::AcqRel, Ordering::Relaxed).is_ok()
-            });
-        }
-        if let Some(entry) = self.running {
-            entry.store(this, Ordering::Release);
-        }
     }
 
     /// The warp of the current thread, and its lane.
@@ -587,62 +399,5 @@ impl BlockRunner {
         let count = self.thread_count as u32;
         let scratch = frames.wrapping_byte_add(bytes);
         BlockThreads { frames, scratch, threads: self.block_threads.as_ptr(), count }
-    }
-
-    /// Ends the replay; `sites` is as for [`barriers_differ`].
-    ///
-    /// # Safety
-    /// `sites` must have a site for each thread.
-    unsafe fn report_sites(&self, sites: *const Site) -> ! {
-        let place = |linear: usize| {
-            // SAFETY: passed on to the caller.
-            let site = unsafe { *sites.add(usize::from(self.position_of[linear])) };
-            match site.file.is_null() {
-                true => "ended".to_owned(),
-                false => format!("at the barrier at {}", site.describe()),
-            }
-        };
-        (self.deadlock)(&group((0..self.thread_count).map(place)))
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn report_deadlock(&self) -> ! {
-        (self.deadlock)(&self.waiting_groups())
-    }
-
-    /// The threads of the block by where they wait, in the order of their first thread.
-    fn waiting_groups(&self) -> Vec<WaitingGroup> {
-        group((0..self.thread_count).map(|linear| self.waiting_place(linear)))
-    }
-
-    fn waiting_place(&self, linear: usize) -> String {
-        let (warp, lane) = (linear / LANES, linear % LANES);
-        let thread = &self.threads[usize::from(self.position_of[linear])];
-        let site = thread.site.describe();
-        match thread.wait {
-            _ if self.warps[warp].live >> lane & 1 == 0 => "ended".to_owned(),
-            Wait::Nothing => "did not wait".to_owned(),
-            Wait::Barrier => format!("at the barrier at {site}"),
-            Wait::Warp => {
-                let mask = self.warps[warp].offers[lane].mask;
-                format!("for the lanes {mask:#010x} of its warp at {site}")
-            }
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn linear_indices_follow_x_then_y_then_z() {
-        let shape = Shape { grid: [2, 3, 4], block: [4, 2, 2] };
-        assert_eq!(shape.block_index(0), [0, 0, 0]);
-        assert_eq!(shape.block_index(1), [1, 0, 0]);
-        assert_eq!(shape.block_index(2), [0, 1, 0]);
-        assert_eq!(shape.block_index(23), [1, 2, 3]);
-        assert_eq!(shape.thread_index(15), [3, 1, 1]);
     }
 }

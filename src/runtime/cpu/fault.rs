@@ -6,7 +6,7 @@
 use std::fmt::Write;
 use std::sync::OnceLock;
 
-use super::block;
+use super::block::running;
 use super::memory::Memory;
 use super::shared;
 use super::watch;
@@ -93,9 +93,9 @@ extern "C" fn handle(signal: i32, info: *mut libc::siginfo_t, _: *mut libc::c_vo
         return;
     }
     let mut line = Line { bytes: [0; 2048], len: 0 };
-    let place = if signal == libc::SIGTERM { block::place_anywhere() } else { block::place() };
+    let place = if signal == libc::SIGTERM { running::place_anywhere() } else { running::place() };
     let what = match signal {
-        libc::SIGSEGV | libc::SIGBUS if block::stack_overflowed_at(address) => "stack overflow",
+        libc::SIGSEGV | libc::SIGBUS if running::stack_overflowed_at(address) => "stack overflow",
         libc::SIGSEGV | libc::SIGBUS => "out-of-bounds access",
         libc::SIGFPE => "integer division by zero",
         libc::SIGILL => "illegal instruction",
@@ -108,7 +108,7 @@ extern "C" fn handle(signal: i32, info: *mut libc::siginfo_t, _: *mut libc::c_vo
             let _ = write!(line, "address {address:#x}: ");
             if shared::overrun_at(address) {
                 let _ = line.write_str("past the end of dynamic shared memory");
-            } else if block::stack_overflowed_at(address) {
+            } else if running::stack_overflowed_at(address) {
                 let _ = line.write_str("the local variables of a thread need more than 128 KiB");
             } else {
                 context.memory.describe(address, &mut line);

@@ -8,8 +8,9 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 
-use super::block::{BlockRunner, Kernel, Shape};
+use super::block::{BlockRunner, Kernel};
 use super::order::Order;
+use super::shape::Shape;
 use super::shared::SharedMemory;
 use crate::runtime::end;
 

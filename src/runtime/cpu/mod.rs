@@ -2,7 +2,7 @@
 //!
 //! The same sources and inputs give the same bits on any machine and any number of cores.
 
-pub mod block;
+mod block;
 mod fault;
 mod fiber;
 mod frames;
@@ -10,6 +10,7 @@ mod grid;
 mod memory;
 pub mod order;
 mod positions;
+mod shape;
 mod shared;
 mod waiting;
 mod warp;
@@ -20,21 +21,23 @@ use std::ffi::c_void;
 use std::fs::File;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-pub use self::block::{
-    MAX_THREADS, active_mask, barrier, barriers_differ, place, warp_collective, whole_block,
-    yield_thread,
+pub use self::block::calls::{
+    active_mask, barrier, barriers_differ, warp_collective, whole_block, yield_thread,
 };
+pub use self::block::running::place;
 pub use self::grid::atomic_turn;
 pub use self::memory::pages_of;
+pub use self::shape::MAX_THREADS;
 pub use self::shared::{
     DEFAULT_BYTES as DEFAULT_SHARED_BYTES, MAX_BYTES as MAX_SHARED_BYTES, allocate as shared_alloc,
     new_slot as shared_slot,
 };
 
-use self::block::{BlockRunner, Kernel, Shape};
+use self::block::{BlockRunner, Kernel};
 use self::grid::{Core, Job, Pool};
 use self::memory::Memory;
 use self::order::Order;
+use self::shape::Shape;
 use self::shared::SharedMemory;
 use self::waiting::WaitingGroup;
 use super::abi::{Site, ThreadPointers};
@@ -127,7 +130,7 @@ impl Cpu {
 fn deadlock(groups: &[WaitingGroup]) -> ! {
     let groups: Vec<String> =
         groups.iter().map(|group| format!("threads {} {}", group.threads, group.place)).collect();
-    end("barrier never reached", groups.join("; "), block::place())
+    end("barrier never reached", groups.join("; "), place())
 }
 
 /// What scratch and shared memory hold: near to `poison`, but told from it, so that an output that
@@ -145,7 +148,7 @@ fn too_much_shared_memory(bytes: usize, limit: usize) -> ! {
          {limit} (cudaFuncSetAttribute raises it to at most {})",
         shared::MAX_BYTES
     );
-    end("too much shared memory", detail, block::place())
+    end("too much shared memory", detail, place())
 }
 
 impl Device for Cpu {

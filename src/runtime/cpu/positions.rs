@@ -1,6 +1,6 @@
 //! Sets of the threads of a block, by their position in the order in which they run.
 
-use super::block::MAX_THREADS;
+use super::shape::MAX_THREADS;
 
 const WORDS: usize = MAX_THREADS / 64;
 

@@ -1,0 +1,99 @@
+//! What device code calls to wait for other threads of its block, or to run all of them itself.
+//!
+//! A call says to its runner what the thread waits for, and switches to the thread that goes on.
+#![allow(unsafe_code)]
+
+use super::running::current;
+use super::{Barrier, Handover};
+use crate::runtime::abi::{BlockThreads, Site, barrier_op};
+use crate::runtime::cpu::fiber::switch;
+use crate::runtime::cpu::warp::Offer;
+
+/// `__syncthreads` and its forms: returns the combined predicate once every thread has come.
+///
+/// # Safety
+/// Must be called from a thread of a kernel that runs.
+pub unsafe extern "C" fn barrier(op: u32, predicate: u32, site: Site) -> u32 {
+    // SAFETY: passed on to the caller; the two references do not live across the switch.
+    unsafe {
+        if let Some(Handover { save, to }) = current().arrive_at_barrier(predicate, site) {
+            switch(save, to);
+        }
+        if op == barrier_op::PLAIN {
+            return 0;
+        }
+        let Barrier { arrived, predicates, .. } = current().released;
+        match op {
+            barrier_op::COUNT => predicates,
+            barrier_op::AND => u32::from(predicates == arrived),
+            _ => u32::from(predicates != 0),
+        }
+    }
+}
+
+/// A collective of the lanes in `mask`: returns this lane's result once all of them have come.
+///
+/// # Safety
+/// Must be called from a thread of a kernel that runs.
+pub unsafe extern "C" fn warp_collective(
+    op: u32,
+    mask: u32,
+    value: u64,
+    argument: u32,
+    site: Site,
+) -> u64 {
+    // SAFETY: as in `barrier`.
+    unsafe {
+        let offer = Offer { op, mask, value, argument };
+        if let Some(Handover { save, to }) = current().arrive_at_collective(offer, site) {
+            switch(save, to);
+        }
+        current().collective_result()
+    }
+}
+
+/// The lanes of the current warp whose threads have not ended.
+///
+/// # Safety
+/// Must be called from a thread of a kernel that runs.
+pub unsafe extern "C" fn active_mask() -> u32 {
+    // SAFETY: passed on to the caller.
+    let runner = unsafe { current() };
+    runner.warps[runner.warp_and_lane().0].live
+}
+
+/// Lets the other threads of the block run that can.
+///
+/// # Safety
+/// Must be called from a thread of a kernel that runs.
+pub unsafe extern "C" fn yield_thread() {
+    // SAFETY: as in `barrier`.
+    unsafe {
+        if let Some(Handover { save, to }) = current().hand_over() {
+            switch(save, to);
+        }
+    }
+}
+
+/// The kernel that calls runs all threads of its block; `threads` receives which.
+///
+/// # Safety
+/// Must be called from a thread of a kernel that runs, before it has waited for others.
+pub unsafe extern "C" fn whole_block(
+    frame_bytes: usize,
+    scratch_bytes: usize,
+    threads: *mut BlockThreads,
+) {
+    // SAFETY: passed on to the caller; `threads` is a variable of it.
+    unsafe { *threads = current().run_whole(frame_bytes, scratch_bytes) };
+}
+
+/// Ends the replay: threads of a kernel in block form wait at different barriers. `sites` has one
+/// for each thread in their order, without a file where the thread has ended.
+///
+/// # Safety
+/// Must be called from a kernel in block form that runs.
+pub unsafe extern "C" fn barriers_differ(sites: *const Site) -> ! {
+    // SAFETY: passed on to the caller.
+    unsafe { current().report_sites(sites) }
+}

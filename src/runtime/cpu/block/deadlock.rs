@@ -1,0 +1,52 @@
+//! Ends the replay when threads of a block wait for others that never come, and says who waits
+//! where.
+#![allow(unsafe_code)]
+
+use super::{BlockRunner, Wait};
+use crate::runtime::abi::Site;
+use crate::runtime::cpu::waiting::{WaitingGroup, group};
+use crate::runtime::cpu::warp::LANES;
+
+impl BlockRunner {
+    /// Ends the replay; `sites` is as for [`barriers_differ`](super::calls::barriers_differ).
+    ///
+    /// # Safety
+    /// `sites` must have a site for each thread.
+    pub(super) unsafe fn report_sites(&self, sites: *const Site) -> ! {
+        let place = |linear: usize| {
+            // SAFETY: passed on to the caller.
+            let site = unsafe { *sites.add(usize::from(self.position_of[linear])) };
+            match site.file.is_null() {
+                true => "ended".to_owned(),
+                false => format!("at the barrier at {}", site.describe()),
+            }
+        };
+        (self.deadlock)(&group((0..self.thread_count).map(place)))
+    }
+
+    #[cold]
+    #[inline(never)]
+    pub(super) fn report_deadlock(&self) -> ! {
+        (self.deadlock)(&self.waiting_groups())
+    }
+
+    /// The threads of the block by where they wait, in the order of their first thread.
+    fn waiting_groups(&self) -> Vec<WaitingGroup> {
+        group((0..self.thread_count).map(|linear| self.waiting_place(linear)))
+    }
+
+    fn waiting_place(&self, linear: usize) -> String {
+        let (warp, lane) = (linear / LANES, linear % LANES);
+        let thread = &self.threads[usize::from(self.position_of[linear])];
+        let site = thread.site.describe();
+        match thread.wait {
+            _ if self.warps[warp].live >> lane & 1 == 0 => "ended".to_owned(),
+            Wait::Nothing => "did not wait".to_owned(),
+            Wait::Barrier => format!("at the barrier at {site}"),
+            Wait::Warp => {
+                let mask = self.warps[warp].offers[lane].mask;
+                format!("for the lanes {mask:#010x} of its warp at {site}")
+            }
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! Which block runs on this operating-system thread, and on the others: device code finds its
+//! runner here, and a fault or a timeout the kernel, block and thread that it names.
+#![allow(unsafe_code)]
+
+use std::cell::Cell;
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+use super::BlockRunner;
+use crate::runtime::Place;
+
+thread_local! {
+    static CURRENT: Cell<*mut BlockRunner> = const { Cell::new(std::ptr::null_mut()) };
+}
+
+/// The runners that run a block now, for whoever must say what the process is at.
+static RUNNING: [AtomicPtr<BlockRunner>; 256] =
+    [const { AtomicPtr::new(std::ptr::null_mut()) }; 256];
+
+/// The runner of the block whose thread calls.
+///
+/// A switch runs other threads, which change the runner: no reference may live across one.
+///
+/// # Safety
+/// Must be called from a thread of a kernel that runs.
+#[inline(always)]
+pub(super) unsafe fn current<'a>() -> &'a mut BlockRunner {
+    // SAFETY: `run` set it for the time in which a kernel's threads run on this OS thread.
+    unsafe { &mut *CURRENT.get() }
+}
+
+/// The kernel, block and thread that run on this operating-system thread, if one does.
+pub fn place() -> Option<Place> {
+    place_of(CURRENT.get())
+}
+
+/// The kernel, block and thread that run here, else on any other operating-system thread.
+pub fn place_anywhere() -> Option<Place> {
+    place().or_else(|| RUNNING.iter().find_map(|entry| place_of(entry.load(Ordering::Acquire))))
+}
+
+fn place_of(runner: *const BlockRunner) -> Option<Place> {
+    if runner.is_null() {
+        return None;
+    }
+    // SAFETY: a runner that runs lives, and so does its artifact; both are only read.
+    unsafe {
+        let pointers = &(*runner).pointers;
+        let kernel = (*runner).kernel?;
+        let running = (*pointers.block).running;
+        let thread = if running.is_null() { *pointers.thread_idx } else { (*running).index };
+        Some((kernel.name, *pointers.block_idx, thread))
+    }
+}
+
+/// Whether `address` is the guard page of a stack of the block that runs here.
+pub fn stack_overflowed_at(address: usize) -> bool {
+    let runner = CURRENT.get();
+    // SAFETY: a runner that is current lives; its stacks are only read.
+    let stacks = (!runner.is_null()).then(|| unsafe { &(*runner).stacks });
+    stacks.and_then(Option::as_ref).is_some_and(|stacks| stacks.overflowed_at(address))
+}
+
+impl BlockRunner {
+    /// Says on this operating-system thread, and to all, whether a block runs here.
+    pub(super) fn announce(&mut self, runs: bool) {
+        let this: *mut BlockRunner = if runs { self } else { std::ptr::null_mut() };
+        CURRENT.set(this);
+        if self.running.is_none() {
+            let null = std::ptr::null_mut();
+            self.running = RUNNING.iter().find(|entry| {
+                entry.compare_exchange(null, this, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+            });
+        }
+        if let Some(entry) = self.running {
+            entry.store(this, Ordering::Release);
+        }
+    }
+}
