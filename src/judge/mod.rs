@@ -7,10 +7,10 @@
 mod evidence;
 mod gradcheck;
 mod launches;
+mod masks;
 mod order;
+mod pair;
 mod trusted;
-
-use std::borrow::Cow;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -22,20 +22,17 @@ use crate::frontend::Precision;
 use crate::history::SourceSet;
 use crate::replay::{Failure, Outcome, ReplayError, Replayer, Status, Subject};
 use crate::scratch::Scratch;
-use crate::tensor::{DType, Dim, TensorView};
-use crate::verdict::compare::{Agreement, Comparison, beyond_noise, compare};
-use crate::verdict::constants::{ERROR_RATIO, NARROW_ROUNDING};
-use crate::verdict::noise::{NoiseRef, NoiseSummary, Spread};
-use crate::verdict::oracle::{
-    Accuracy, Evidence, Finding, ShadowChange, against_oracle, finding, shadow_change,
-};
-use crate::verdict::slices::{Location, Mask, block_map, describe, locate};
-use crate::verdict::zeros::zero_slices;
+use crate::tensor::{DType, Dim};
+use crate::verdict::compare::{Agreement, Comparison};
+use crate::verdict::noise::NoiseSummary;
+use crate::verdict::oracle::{Accuracy, Finding, ShadowChange};
+use crate::verdict::slices::Location;
 
 use self::evidence::Side;
 pub use self::gradcheck::{GradientCheck, GradientVerdict};
 pub use self::launches::{LaunchChange, changes as launch_changes};
 pub use self::order::OrderDependence;
+use self::pair::Pair;
 pub(crate) use self::trusted::TrustedSides;
 
 /// The verdict on one revision, or on one against another; ordered from best to worst.
@@ -317,186 +314,5 @@ impl Judgement {
             }
             _ => Vec::new(),
         }
-    }
-}
-
-/// One output of both sides, with all that is known about them.
-struct Pair<'a> {
-    fixture: &'a Fixture,
-    base: &'a Side,
-    got: &'a Side,
-    base_view: TensorView<'a>,
-    got_view: TensorView<'a>,
-    scratch: &'a Scratch,
-}
-
-impl Pair<'_> {
-    fn judge(&self, name: &str, dims: &[Dim]) -> Result<OutputJudgement, ReplayError> {
-        let noise = NoiseRef { base: self.base.noise_of(name), got: self.got.noise_of(name) };
-        let comparison = compare(&self.base_view, &self.got_view, &noise)
-            .expect("two runs of one fixture have outputs of one shape");
-        let agreement = comparison.verdict;
-        let truth = (agreement != Agreement::Identical).then(|| self.truth(name)).flatten();
-        let base_noise = self.base.noise_summary(name);
-        let imprecise = truth.as_ref().is_some_and(|truth| truth.is_imprecise(&base_noise));
-        let verdict = match agreement {
-            Agreement::Identical => Verdict::Identical,
-            Agreement::Equivalent if imprecise => Verdict::Diverged,
-            Agreement::Equivalent => Verdict::Equivalent,
-            Agreement::Diverged => Verdict::Diverged,
-        };
-        let order = self.got.ordered_of(name);
-        // What both sides depend on is no change.
-        let new_order = order.is_some() && self.base.ordered_of(name).is_none();
-        let verdict = if new_order { Verdict::Diverged } else { verdict };
-        let mut judged = OutputJudgement {
-            name: name.to_owned(),
-            dtype: self.base_view.dtype,
-            dims: dims.to_vec(),
-            verdict,
-            comparison,
-            got_noise: self.got.noise_summary(name),
-            finding: None,
-            base_accuracy: None,
-            got_accuracy: None,
-            shadow: None,
-            location: None,
-            place: None,
-            zero_slices: Vec::new(),
-            map: None,
-            nondeterminism: self.got.nondeterminism_of(name),
-            order,
-            base_noise,
-        };
-        if let Some(truth) = truth {
-            // Within noise the order alone convicts: that it is as accurate as before says nothing.
-            let order_alone = new_order && agreement != Agreement::Diverged && !imprecise;
-            judged.finding = (!order_alone).then(|| truth.finding(&judged.base_noise));
-            judged.base_accuracy = Some(truth.base);
-            judged.got_accuracy = Some(truth.got);
-            judged.shadow = truth.shadow;
-        }
-        if agreement == Agreement::Diverged || imprecise {
-            // What is only imprecise lies within the noise of both sides, not of the trusted one.
-            let noise = if imprecise { NoiseRef { got: None, ..noise } } else { noise };
-            self.find_place(&mut judged, &noise)?;
-        }
-        Ok(judged)
-    }
-
-    fn find_place(
-        &self,
-        judged: &mut OutputJudgement,
-        noise: &NoiseRef,
-    ) -> Result<(), ReplayError> {
-        let (base, got, scratch) = (&self.base_view, &self.got_view, self.scratch);
-        let beyond = evidence::room(beyond_noise(base, got, noise, scratch))?;
-        let masks = Masks::of(self.fixture, &judged.dims);
-        judged.location = locate(&beyond, &judged.dims, &masks.as_masks(), scratch)?;
-        judged.place = judged.location.as_ref().map(describe);
-        judged.zero_slices = zero_slices(base, got, &judged.dims, scratch)?;
-        if judged.dims.len() >= 2 {
-            judged.map = Some(block_map(&beyond, base.shape));
-        }
-        Ok(())
-    }
-
-    /// Both sides against the captured output, else against the trusted side's shadow.
-    fn truth(&self, name: &str) -> Option<Truth> {
-        let native = self.base_view.dtype;
-        if !native.is_float() {
-            return None;
-        }
-        let noise = NoiseRef { base: self.base.noise_of(name), got: self.got.noise_of(name) };
-        let shadows = self.base.shadow_of(name).zip(self.got.shadow_of(name));
-        let shadow =
-            shadows.and_then(|(base, got)| shadow_change(&base, &got, native, &noise).ok());
-        let expected = self.fixture.expected.iter().find(|expected| expected.name == name);
-        let shape = expected.map(|expected| expected.shape());
-        let oracle = match (expected, &shape) {
-            (Some(expected), Some(shape)) => {
-                TensorView { dtype: expected.dtype, shape, bytes: expected.bytes() }
-            }
-            _ => self.base.shadow_of(name)?,
-        };
-        let against = |view: &TensorView, own: Option<&Spread>| {
-            against_oracle(view, &oracle, &NoiseRef { base: own, got: None }).ok()
-        };
-        Some(Truth {
-            base: against(&self.base_view, noise.base)?,
-            got: against(&self.got_view, noise.base)?,
-            shadow,
-            independent_oracle: expected.is_some(),
-        })
-    }
-}
-
-/// How far both sides lie from the oracle.
-struct Truth {
-    base: Accuracy,
-    got: Accuracy,
-    shadow: Option<ShadowChange>,
-    independent_oracle: bool,
-}
-
-impl Truth {
-    fn finding(&self, base_noise: &NoiseSummary) -> Finding {
-        finding(&Evidence {
-            shadow: self.shadow,
-            base_error: self.base.relative_l2,
-            got_error: self.got.relative_l2,
-            noise: base_noise.relative_l2,
-            independent_oracle: self.independent_oracle,
-        })
-    }
-
-    /// Whether the other side lost what no arithmetic in float32 loses: it rounds to a narrow
-    /// format where the trusted side does not. Its own noise is then as large as its error, and
-    /// would excuse it.
-    fn is_imprecise(&self, base_noise: &NoiseSummary) -> bool {
-        let before = self.base.relative_l2.max(base_noise.relative_l2);
-        self.got.relative_l2 > NARROW_ROUNDING && self.got.relative_l2 > ERROR_RATIO * before
-    }
-}
-
-/// Integer inputs whose dimensions an output shares: they tell its rows apart.
-struct Masks<'a> {
-    found: Vec<MaskInput<'a>>,
-}
-
-struct MaskInput<'a> {
-    name: &'a str,
-    dtype: DType,
-    shape: Vec<usize>,
-    bytes: Cow<'a, [u8]>,
-    /// Which dimension of the output each of its own is.
-    places: Vec<usize>,
-}
-
-impl<'a> Masks<'a> {
-    fn of(fixture: &'a Fixture, dims: &[Dim]) -> Masks<'a> {
-        let place = |dim: &Dim| dims.iter().position(|of| of.name.is_some() && of == dim);
-        let narrow = |dtype| matches!(dtype, DType::Bool | DType::U8 | DType::I8);
-        let found = fixture
-            .inputs
-            .iter()
-            .filter(|input| input.present && narrow(input.dtype) && !input.dims.is_empty())
-            .filter_map(|input| {
-                let places: Vec<usize> = input.dims.iter().map(place).collect::<Option<_>>()?;
-                let bytes = input.packed().ok()?;
-                let (name, dtype, shape) = (input.name.as_str(), input.dtype, input.shape());
-                Some(MaskInput { name, dtype, shape, bytes, places })
-            })
-            .collect();
-        Masks { found }
-    }
-
-    fn as_masks(&self) -> Vec<Mask<'_>> {
-        let masks = self.found.iter().map(|mask| Mask {
-            name: mask.name,
-            view: TensorView { dtype: mask.dtype, shape: &mask.shape, bytes: &mask.bytes },
-            dims: &mask.places,
-        });
-        masks.collect()
     }
 }

@@ -1,0 +1,51 @@
+//! The inputs of a fixture that tell the rows of an output apart.
+
+use std::borrow::Cow;
+
+use crate::fixture::Fixture;
+use crate::tensor::{DType, Dim, TensorView};
+use crate::verdict::slices::Mask;
+
+/// Integer inputs whose dimensions an output shares: they tell its rows apart.
+pub(super) struct Masks<'a> {
+    found: Vec<MaskInput<'a>>,
+}
+
+struct MaskInput<'a> {
+    name: &'a str,
+    dtype: DType,
+    shape: Vec<usize>,
+    bytes: Cow<'a, [u8]>,
+    /// Which dimension of the output each of its own is.
+    places: Vec<usize>,
+}
+
+impl<'a> Masks<'a> {
+    /// Those of `fixture` for an output of `dims`.
+    pub(super) fn of(fixture: &'a Fixture, dims: &[Dim]) -> Masks<'a> {
+        let place = |dim: &Dim| dims.iter().position(|of| of.name.is_some() && of == dim);
+        let narrow = |dtype| matches!(dtype, DType::Bool | DType::U8 | DType::I8);
+        let found = fixture
+            .inputs
+            .iter()
+            .filter(|input| input.present && narrow(input.dtype) && !input.dims.is_empty())
+            .filter_map(|input| {
+                let places: Vec<usize> = input.dims.iter().map(place).collect::<Option<_>>()?;
+                let bytes = input.packed().ok()?;
+                let (name, dtype, shape) = (input.name.as_str(), input.dtype, input.shape());
+                Some(MaskInput { name, dtype, shape, bytes, places })
+            })
+            .collect();
+        Masks { found }
+    }
+
+    /// The same as the search for a place takes them.
+    pub(super) fn as_masks(&self) -> Vec<Mask<'_>> {
+        let masks = self.found.iter().map(|mask| Mask {
+            name: mask.name,
+            view: TensorView { dtype: mask.dtype, shape: &mask.shape, bytes: &mask.bytes },
+            dims: &mask.places,
+        });
+        masks.collect()
+    }
+}
