@@ -43,6 +43,9 @@ static PARTS: LazyLock<Project> = LazyLock::new(|| {
           say<<<1, 2>>>(x);\n\
           cudaMemcpy(out, x, sizeof first, cudaMemcpyDeviceToDevice);\n\
         }\n\
+        static void case_often(const float* x, float* out, float& loss) {\n\
+          for (int i = 0; i < 500; ++i) set<<<16, 256>>>(out, i);\n\
+        }\n\
         static void case_never(const float* x, float* out, float& loss) {\n\
           say<<<1, 2>>>(x);\n\
         }\n";
@@ -75,6 +78,14 @@ fn the_launch_after_which_nobody_writes_an_output_is_known() {
     assert_eq!(last_write("host", "loss"), Some(1));
     assert_eq!(last_write("host", "out"), Some(2));
     assert_eq!(last_write("never", "out"), None);
+}
+
+#[test]
+fn several_threads_may_write_what_is_watched_at_the_same_time() {
+    let machine = Machine { threads: 8, ..Machine::PLAIN };
+    let mode = Mode { part: Part::Watched("out".to_owned()), ..Mode::plain(POISON_A) };
+    let run = PARTS.run_in("often", &mode, machine);
+    assert_eq!((run.ending, run.last_write), (Ending::Completed, Some(500)));
 }
 
 #[test]
