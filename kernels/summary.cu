@@ -930,10 +930,14 @@ summarize(const u8* bytes, u64 count, u64 pattern, int poisoned, Part* parts) {
     for (u32 i = threadIdx.x; i < 1024; i += THREADS) shared.steps[i] = {i * STEP_X, i * STEP_Y};
     __syncthreads();
     Queue queue = {(u32)__cvta_generic_to_shared(&shared.queue[0][0][threadIdx.x])};
-    // Nothing is added, which the compiler does not know, and so keeps the sum.
+    // Nothing is added, which the compiler does not know, and so keeps the sum. What reads there
+    // does so after the barrier.
     Keys keys = {(u32)__cvta_generic_to_shared(shared.steps) + (u32)(count >> 63)};
+    asm volatile("" : "+r"(keys.steps)::"memory");
     // Poison that is a NaN is never among finite elements.
-    if (poison.counts && !E::is_special((Raw)pattern)) {
+    bool is_finite = false;
+    for (int at = 0; at < E::COUNT; at++) is_finite |= !E::is_special(poison.unit.get<Raw>(at));
+    if (poison.counts && is_finite) {
         take_chunks<true>(tally, added, bytes, whole, poison, queue, keys);
     } else {
         take_chunks<false>(tally, added, bytes, whole, poison, queue, keys);

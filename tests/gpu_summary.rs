@@ -73,6 +73,7 @@ impl Lab {
         self.load(read(&self.toolchain.summary(dtype).unwrap()).code, "summarize")
     }
 
+    /// Launches as many blocks as there is room for `parts`.
     fn launch(
         &self,
         kernel: &CudaFunction,
@@ -83,10 +84,11 @@ impl Lab {
     ) {
         let pattern = poison.map_or(0, |poison| u64::from_le_bytes(poison.pattern));
         let poisoned = i32::from(poison.is_some());
+        let blocks = (parts.len() / WORDS) as u32;
         let mut launch = self.stream.launch_builder(kernel);
         launch.arg(tensor).arg(&count).arg(&pattern).arg(&poisoned).arg(parts);
         // SAFETY: the arguments are those of the kernel, the tensor has `count` elements.
-        unsafe { launch.launch(SHAPE) }.unwrap();
+        unsafe { launch.launch(LaunchConfig { grid_dim: (blocks, 1, 1), ..SHAPE }) }.unwrap();
     }
 
     fn summary(
@@ -94,11 +96,12 @@ impl Lab {
         kernel: &CudaFunction,
         view: &TensorView,
         poison: Option<&Poison>,
+        blocks: u32,
     ) -> Option<Summary> {
         let mut bytes = view.bytes.to_vec();
         bytes.resize(bytes.len().max(1), 0);
         let tensor = self.stream.clone_htod(&bytes).unwrap();
-        let mut parts = self.stream.alloc_zeros::<u64>(BLOCKS as usize * WORDS).unwrap();
+        let mut parts = self.stream.alloc_zeros::<u64>(blocks as usize * WORDS).unwrap();
         self.launch(kernel, &tensor, view.len() as u64, poison, &mut parts);
         let words = self.stream.clone_dtoh(&parts).unwrap();
         let parts: Vec<DevicePart> = words.chunks(WORDS).map(part).collect();
@@ -242,19 +245,23 @@ fn the_device_summarises_as_the_cpu_does() {
             for (number, (bytes, poison)) in cases.into_iter().enumerate() {
                 let view = TensorView { dtype, shape: &[count], bytes };
                 let expected = summarize(&view, poison);
-                match lab.summary(&kernel, &view, poison) {
-                    Some(got) => {
-                        assert_same(&got, &expected, &format!("{dtype} [{count}], case {number}"));
-                        compared += 1;
+                // With few blocks a warp has many chunks.
+                for blocks in [BLOCKS, 3] {
+                    let what = format!("{dtype} [{count}], case {number}, {blocks} blocks");
+                    match lab.summary(&kernel, &view, poison, blocks) {
+                        Some(got) => {
+                            assert_same(&got, &expected, &what);
+                            compared += 1;
+                        }
+                        // Its squares leave the range of float64, downwards or upwards.
+                        None if dtype == DType::F64 => left_to_the_cpu += 1,
+                        None => panic!("{what}: no summary"),
                     }
-                    // Its squares leave the range of float64, downwards or upwards.
-                    None if dtype == DType::F64 => left_to_the_cpu += 1,
-                    None => panic!("{dtype} [{count}], case {number}: no summary"),
                 }
             }
         }
     }
-    eprintln!("{compared} tensors have the CPU's summary, {left_to_the_cpu} overflow a plain sum");
+    eprintln!("{compared} summaries are the CPU's, {left_to_the_cpu} overflow a plain sum");
 }
 
 /// What the bandwidth is measured by.

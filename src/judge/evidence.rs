@@ -159,7 +159,7 @@ impl Replayer {
             }
         };
         // Two replays that differ are no noise here, but worth a finding.
-        let nondeterminism = again.as_ref().map_or(Vec::new(), |again| differences(&base, again));
+        let nondeterminism = again.map_or(Vec::new(), |again| differences(&base, &again));
         let noise = self.noise_around(subject, artifact, &base)?;
         noise.side(base, nondeterminism, 1.0)
     }

@@ -11,7 +11,7 @@ use crate::tensor::{DType, element_count};
 
 /// Threads of a block, as the kernel is compiled for.
 const THREADS: u32 = 128;
-/// Blocks: four at a time on each of the largest device's multiprocessors.
+/// Blocks: four at a time on each of an H200's multiprocessors.
 const BLOCKS: u32 = 528;
 
 /// The kernel for one dtype.
