@@ -215,6 +215,15 @@ struct Words {
     }
 };
 
+// The range of the elements of 64 bits of a batch.
+template <class Range>
+__device__ Range of_all(const Batch& batch) {
+    Range range = Range::of_one(batch.get<u64>(0));
+#pragma unroll
+    for (int at = 1; at < 2 * UNITS; at++) range.join(Range::of_one(batch.get<u64>(at)));
+    return range;
+}
+
 // Whole numbers of 64 bits.
 template <class Wide>
 struct LongRange {
@@ -230,12 +239,7 @@ struct LongRange {
     static __device__ LongRange of_one(u64 raw) {
         return {(Wide)raw, (Wide)raw, (u32)raw | (u32)(raw >> 32)};
     }
-    static __device__ LongRange of(const Batch& batch) {
-        LongRange range = none();
-#pragma unroll
-        for (int at = 0; at < 2 * UNITS; at++) range.join(of_one(batch.get<u64>(at)));
-        return range;
-    }
+    static __device__ LongRange of(const Batch& batch) { return of_all<LongRange>(batch); }
     __device__ void join(const LongRange& other) {
         low = lesser(low, other.low);
         high = greater(high, other.high);
@@ -301,12 +305,7 @@ struct DoubleRange {
         u32 word = (u32)(raw >> 32) & 0x7FFFFFFF;
         return {value, value, word, word};
     }
-    static __device__ DoubleRange of(const Batch& batch) {
-        DoubleRange range = of_one(batch.get<u64>(0));
-#pragma unroll
-        for (int at = 1; at < 2 * UNITS; at++) range.join(of_one(batch.get<u64>(at)));
-        return range;
-    }
+    static __device__ DoubleRange of(const Batch& batch) { return of_all<DoubleRange>(batch); }
     __device__ void join(const DoubleRange& other) {
         low = lesser(low, other.low);
         high = greater(high, other.high);

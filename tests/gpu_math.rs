@@ -3,11 +3,14 @@
 //!
 //! Passes with a line that says so where there is no GPU; `ci/test-gpu` runs it where there is one.
 
+#[path = "gpu/lab.rs"]
+mod lab;
+
 use std::fmt::Write;
 
 use cudarc::driver::{CudaContext, LaunchConfig, PushKernelArg};
 use cudarc::nvrtc::Ptx;
-use replay::runtime::gpu::{self, Nvrtc, SearchPath, math_error_ulps};
+use replay::runtime::gpu::{self, math_error_ulps};
 
 /// A function: its name, the same in float64, and the arguments for which the error holds.
 struct Function {
@@ -142,16 +145,11 @@ extern "C" __global__ void measure(unsigned long long* worst) {
 
 #[test]
 fn no_function_of_the_device_errs_by_more_than_the_table_says() {
-    let search = SearchPath {
-        libraries: folders("LD_LIBRARY_PATH"),
-        roots: folders("CUDA_HOME"),
-        python: Some("python3".to_owned()),
+    let device = match gpu::device(0) {
+        Ok(device) => device,
+        Err(error) => return eprintln!("skipped: {error}"),
     };
-    let (device, nvrtc) = match (gpu::device(0), Nvrtc::find(&search)) {
-        (Ok(device), Ok(nvrtc)) => (device, nvrtc),
-        (Err(error), _) => return eprintln!("skipped: {error}"),
-        (_, Err(error)) => return eprintln!("skipped: {error}"),
-    };
+    let Some(nvrtc) = lab::nvrtc() else { return };
     let context = CudaContext::new(0).unwrap();
     let stream = context.default_stream();
     let mut wrong = Vec::new();
@@ -196,8 +194,4 @@ fn no_function_of_the_device_errs_by_more_than_the_table_says() {
     }
     println!("{table}");
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-}
-
-fn folders(name: &str) -> Vec<std::path::PathBuf> {
-    std::env::split_paths(&std::env::var_os(name).unwrap_or_default()).collect()
 }

@@ -2,6 +2,9 @@
 //!
 //! Passes with a line that says so where there is no GPU; `ci/test-gpu` runs it where there is one.
 
+#[path = "gpu/lab.rs"]
+mod lab;
+
 use std::path::Path;
 use std::sync::Arc;
 
@@ -12,7 +15,7 @@ use cudarc::driver::{
 use cudarc::nvrtc::Ptx;
 use replay::cache::Cache;
 use replay::compile::DeviceToolchain;
-use replay::runtime::gpu::{self, Module, Nvrtc, SearchPath};
+use replay::runtime::gpu::{self, Module, Nvrtc};
 use replay::summary::device::{DevicePart, finish};
 use replay::summary::{POISON_A, POISON_B, Poison, Summary, summarize};
 use replay::tensor::{DType, TensorView};
@@ -32,14 +35,6 @@ struct Lab {
 }
 
 fn lab() -> Option<Lab> {
-    let folders = |name: &str| {
-        std::env::split_paths(&std::env::var_os(name).unwrap_or_default()).collect::<Vec<_>>()
-    };
-    let search = SearchPath {
-        libraries: folders("LD_LIBRARY_PATH"),
-        roots: folders("CUDA_HOME"),
-        python: Some("python3".to_owned()),
-    };
     let device = match gpu::device(0) {
         Ok(device) => device,
         Err(error) => {
@@ -47,17 +42,11 @@ fn lab() -> Option<Lab> {
             return None;
         }
     };
-    let nvrtc = match Nvrtc::find(&search) {
-        Ok(nvrtc) => nvrtc,
-        Err(error) => {
-            eprintln!("skipped: {error}");
-            return None;
-        }
-    };
+    let nvrtc = lab::nvrtc()?;
     let folder = tempfile::tempdir().unwrap();
     let cache = Cache::open(folder.path()).unwrap();
-    let toolchain =
-        DeviceToolchain::new(nvrtc.clone(), &search, &device.architecture, &cache).unwrap();
+    let (found, architecture) = (nvrtc.clone(), &device.architecture);
+    let toolchain = DeviceToolchain::new(found, &lab::search(), architecture, &cache).unwrap();
     let context = CudaContext::new(0).unwrap();
     let stream = context.default_stream();
     Some(Lab { context, stream, toolchain, nvrtc, _folder: folder })

@@ -2,7 +2,7 @@
 
 use super::pool::Lease;
 use super::{Backend, Cuda, DeviceJob, Mode, ReplayError, Replayer, Subject};
-use crate::compile::{Artifact, DeviceModule};
+use crate::compile::{Artifact, DeviceModule, DeviceToolchain};
 use crate::frontend::Precision;
 use crate::summary::{POISON_A, POISON_B, Summary};
 use crate::worker::{self, Job, Run};
@@ -17,36 +17,44 @@ struct Turn<'r> {
     artifact: &'r Artifact,
     cuda: &'r Cuda,
     device: Lease<'r>,
-    module: DeviceModule,
 }
 
 impl Turn<'_> {
-    fn job(&self, mode: &Mode) -> Result<Job, ReplayError> {
+    fn job(&self, module: &DeviceModule, mode: &Mode) -> Result<Job, ReplayError> {
         let fixture = &self.subject.fixture;
         let summaries = if mode.summarized { self.cuda.summaries(fixture)? } else { Vec::new() };
         let device = DeviceJob::Cuda {
             ordinal: self.device.ordinal(),
-            module: self.module.path.clone(),
+            module: module.path.clone(),
             summaries,
             sanitizer: None,
         };
         Ok(self.replayer.job(device, self.subject, self.artifact, Precision::Native, mode))
     }
 
-    /// Runs once; learns what the module lacks, and begins again with one that has it.
-    fn run(&mut self, mode: &Mode) -> Result<Run, ReplayError> {
-        let (settings, fixture) = (&self.replayer.settings, &self.subject.fixture);
-        loop {
-            let job = self.job(mode)?;
-            let run = worker::start(&settings.program, &job, fixture, settings.limits, None)?;
-            match &run.unresolved {
-                // What the module was built with and lacks all the same would be asked for again.
-                Some(lacking) if !self.module.expressions.contains(lacking) => {
-                    let extended = self.cuda.toolchain.extend(&self.module, lacking);
-                    self.module = extended.map_err(ReplayError::Compile)?;
-                }
-                _ => return Ok(run),
+    fn run(&self, module: &mut DeviceModule, mode: &Mode) -> Result<Run, ReplayError> {
+        learning(&self.cuda.toolchain, module, |module| {
+            let (settings, fixture) = (&self.replayer.settings, &self.subject.fixture);
+            let job = self.job(module, mode)?;
+            Ok(worker::start(&settings.program, &job, fixture, settings.limits, None)?)
+        })
+    }
+}
+
+/// What `run` gives; where it tells what the module lacks, it begins again with one that has it.
+pub(super) fn learning(
+    toolchain: &DeviceToolchain,
+    module: &mut DeviceModule,
+    run: impl Fn(&DeviceModule) -> Result<Run, ReplayError>,
+) -> Result<Run, ReplayError> {
+    loop {
+        let run = run(module)?;
+        match &run.unresolved {
+            // What the module was built with and lacks all the same would be asked for again.
+            Some(lacking) if !module.expressions.contains(lacking) => {
+                *module = toolchain.extend(module, lacking).map_err(ReplayError::Compile)?;
             }
+            _ => return Ok(run),
         }
     }
 }
@@ -57,10 +65,8 @@ impl Replayer {
         subject: &'r Subject,
         artifact: &'r Artifact,
         cuda: &'r Cuda,
-        module: &DeviceModule,
     ) -> Turn<'r> {
-        let (device, module) = (cuda.pool.take(), module.clone());
-        Turn { replayer: self, subject, artifact, cuda, device, module }
+        Turn { replayer: self, subject, artifact, cuda, device: cuda.pool.take() }
     }
 
     /// Runs `module` on the GPU that has the least to do.
@@ -72,7 +78,7 @@ impl Replayer {
         module: &DeviceModule,
         mode: &Mode,
     ) -> Result<Run, ReplayError> {
-        self.turn(subject, artifact, cuda, module).run(mode)
+        self.turn(subject, artifact, cuda).run(&mut module.clone(), mode)
     }
 
     /// Two plain runs on a GPU, one after the other: the second knows what the first learned, and
@@ -85,8 +91,8 @@ impl Replayer {
     ) -> Result<(Run, Run), ReplayError> {
         match (&self.settings.backend, &artifact.module) {
             (Backend::Cuda(cuda), Some(module)) if cuda.pool.idle() < 2 => {
-                let mut turn = self.turn(subject, artifact, cuda, module);
-                Ok((turn.run(&modes[0])?, turn.run(&modes[1])?))
+                let (turn, mut module) = (self.turn(subject, artifact, cuda), module.clone());
+                Ok((turn.run(&mut module, &modes[0])?, turn.run(&mut module, &modes[1])?))
             }
             _ => {
                 let run = |mode| self.run(subject, artifact, Precision::Native, mode);

@@ -1,8 +1,9 @@
 //! A replay repeated under compute-sanitizer: its findings become failures of the outcome.
 
+use super::gpu::learning;
 use super::{Backend, Cuda, Failure, Mode, Outcome, ReplayError, Replayer, Status, Subject};
 use crate::cache::Kind;
-use crate::compile::{Artifact, CompileError};
+use crate::compile::Artifact;
 use crate::frontend::Precision;
 use crate::history::SourceSet;
 use crate::sanitizer::{self, Log, Sanitizer, SanitizerError, Tool};
@@ -49,13 +50,13 @@ impl Replayer {
         cuda: &Cuda,
         sanitizer: &Sanitizer,
     ) -> Result<(Run, Log), ReplayError> {
-        let compiled = |error: CompileError| ReplayError::Compile(error);
         let toolchain = cuda.toolchain.clone().with_lines();
-        let mut module = toolchain.compile(&subject.fixture.harness, sources).map_err(compiled)?;
+        let compiled = toolchain.compile(&subject.fixture.harness, sources);
+        let mut module = compiled.map_err(ReplayError::Compile)?;
         let scratch = self.cache.scratch()?;
         let log = scratch.path().join("compute-sanitizer.txt");
         let device = cuda.pool.take();
-        loop {
+        let run = learning(&toolchain, &mut module, |module| {
             let device = DeviceJob::Cuda {
                 ordinal: device.ordinal(),
                 module: module.path.clone(),
@@ -66,17 +67,10 @@ impl Replayer {
             let job = self.job(device, subject, artifact, Precision::Native, &mode);
             let (program, limits) = (&self.settings.program, self.settings.limits);
             let wrapper = sanitizer.wrapper(&log);
-            let run = worker::start(program, &job, &subject.fixture, limits, Some(&wrapper))?;
-            match &run.unresolved {
-                Some(lacking) if !module.expressions.contains(lacking) => {
-                    module = toolchain.extend(&module, lacking).map_err(compiled)?;
-                }
-                _ => {
-                    let text = std::fs::read(&log).unwrap_or_default();
-                    return Ok((run, sanitizer::read(&String::from_utf8_lossy(&text))));
-                }
-            }
-        }
+            Ok(worker::start(program, &job, &subject.fixture, limits, Some(&wrapper))?)
+        })?;
+        let text = std::fs::read(&log).unwrap_or_default();
+        Ok((run, sanitizer::read(&String::from_utf8_lossy(&text))))
     }
 }
 

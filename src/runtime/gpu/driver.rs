@@ -142,19 +142,20 @@ fn info(ordinal: usize, driver: (i32, i32)) -> Result<DeviceInfo, CudaError> {
         checked(sys::cuDeviceGetName(name.as_mut_ptr(), name.len() as c_int, device))?;
         checked(sys::cuDeviceTotalMem_v2(&raw mut memory_bytes, device))?;
     }
-    let attribute = |attribute: CUdevice_attribute| -> Result<i32, CudaError> {
-        let mut value = 0;
-        // SAFETY: fills in an integer.
-        checked(unsafe { sys::cuDeviceGetAttribute(&raw mut value, attribute, device) })?;
-        Ok(value)
-    };
     use CUdevice_attribute as Attribute;
-    let major = attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?;
-    let minor = attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?;
+    let major = attribute(device, Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?;
+    let minor = attribute(device, Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?;
     // SAFETY: the driver ends the name with a null byte.
     let name = unsafe { CStr::from_ptr(name.as_ptr()) }.to_string_lossy().into_owned();
     let architecture = format!("sm_{major}{minor}");
     Ok(DeviceInfo { ordinal, name, architecture, driver, memory_bytes })
+}
+
+fn attribute(device: sys::CUdevice, which: CUdevice_attribute) -> Result<i32, CudaError> {
+    let mut value = 0;
+    // SAFETY: fills in an integer.
+    checked(unsafe { sys::cuDeviceGetAttribute(&raw mut value, which, device) })?;
+    Ok(value)
 }
 
 /// An address in the memory of the device.
@@ -281,18 +282,14 @@ impl Context {
     /// What there is of shared memory.
     pub(super) fn shared_sizes(&self, ordinal: usize) -> Result<SharedSizes, CudaError> {
         use CUdevice_attribute as Attribute;
-        let attribute = |attribute| {
-            let (mut device, mut value) = (0, 0);
-            // SAFETY: fill in a handle and an integer.
-            unsafe {
-                checked(sys::cuDeviceGet(&raw mut device, ordinal as c_int))?;
-                checked(sys::cuDeviceGetAttribute(&raw mut value, attribute, device))?;
-            }
-            u32::try_from(value).map_err(|_| CudaError::INVALID_VALUE)
-        };
+        let mut device = 0;
+        // SAFETY: fills in a handle.
+        checked(unsafe { sys::cuDeviceGet(&raw mut device, ordinal as c_int) })?;
+        let size =
+            |which| u32::try_from(attribute(device, which)?).map_err(|_| CudaError::INVALID_VALUE);
         Ok(SharedSizes {
-            bytes: attribute(Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?,
-            multiprocessors: attribute(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?,
+            bytes: size(Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?,
+            multiprocessors: size(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?,
         })
     }
 
