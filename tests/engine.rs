@@ -3,6 +3,8 @@
 
 #[path = "engine/block_form.rs"]
 mod block_form;
+#[path = "engine/borders.rs"]
+mod borders;
 #[path = "engine/once.rs"]
 mod once;
 #[path = "engine/parts.rs"]

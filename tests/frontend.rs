@@ -2,6 +2,8 @@
 
 #[path = "frontend/block_form.rs"]
 mod block_form;
+#[path = "frontend/borders.rs"]
+mod borders;
 
 use std::path::Path;
 

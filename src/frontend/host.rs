@@ -10,7 +10,7 @@ use super::macros::{self, Macro};
 use super::outline::{Item, ItemKind, outline};
 use super::source::Source;
 use super::{FrontendError, LaunchSite, Precision, Symbols, Translated};
-use super::{escape, shadow, shared, symbols, unsupported};
+use super::{borders, bounds, escape, shadow, shared, symbols, unsupported};
 
 /// What a text is a part of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,6 +63,7 @@ pub(super) fn translate(
     let macros = directives.filter_map(|&token| macros::definition(source.text, token)).collect();
     let context = Context { source, symbols, precision, place, tokens, functions, macros };
     unsupported::check(&context)?;
+    borders::check(&context)?;
     let mut edits = Edits::default();
     let launches = rewrite_launches(&context, &mut edits)?;
     shared::rewrite(&context, &mut edits)?;
@@ -71,6 +72,7 @@ pub(super) fn translate(
         Precision::Native => Vec::new(),
         Precision::Shadow => shadow::rewrite(&context, &mut edits),
     };
+    bounds::rewrite(&context, &mut edits);
     add_companions(&context, &mut edits);
     let line = format!("#line 1 \"{}\"\n", escape(source.path));
     Ok(Translated {
@@ -123,7 +125,10 @@ fn rewrite_launches(
                 if context.symbols.is_kernel(&name)
                     && (is_qualified(source.text, callee) || !is_local(context, launch, &name)) =>
             {
-                Form::of(context, &name, given)
+                match context.symbols.leaves_out(&name, || arguments(source, launch)) {
+                    true => Form::Passed,
+                    false => Form::of(context, &name, given),
+                }
             }
             _ => Form::Pointer,
         };
@@ -157,6 +162,15 @@ fn rewrite_launches(
         }
     }
     Ok(sites.into_values().collect())
+}
+
+/// How many arguments `launch` gives the kernel.
+fn arguments(source: &Source, launch: &Launch) -> usize {
+    let open = source.tokens.partition_point(|token| token.start < launch.close.end);
+    // A list of arguments is short: the rest of the file need not be matched.
+    let end = source.tokens.len().min(open + 4096);
+    let tokens = Tokens::new(source.text, source.tokens[open..end].to_vec());
+    symbols::count(source.text, &tokens, 0, ",")
 }
 
 /// How a launch is written for the host compiler.

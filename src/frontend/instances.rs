@@ -70,17 +70,22 @@ impl Declaration {
     /// The companion's declaration, with `edits` made in what it repeats.
     pub fn companion(&self, text: &str, edits: &Edits) -> String {
         let repeated = |tokens: &[Token]| repeated(text, tokens, edits);
-        let types: Vec<String> = self.types.iter().map(|tokens| repeated(tokens)).collect();
-        let (types, name) = (types.join(", "), &self.name);
         let (head, parameters) = (repeated(&self.head), repeated(&self.parameters));
+        let (instance, name) = (self.instance(text, edits), &self.name);
+        format!(" {head} ::replay_rt::instance<{instance}> {COMPANION}{name}({parameters});")
+    }
+
+    /// The instance of the kernel that its own template parameters name, with `edits` made in its
+    /// parameters.
+    pub fn instance(&self, text: &str, edits: &Edits) -> String {
+        let types = self.types.iter().map(|tokens| repeated(text, tokens, edits));
+        let types: Vec<String> = types.collect();
+        let (types, name) = (types.join(", "), &self.name);
         let given = match self.head.is_empty() {
             false => format!("<{}>", self.arguments.join(", ")),
             true => String::new(),
         };
-        format!(
-            " {head} ::replay_rt::instance<static_cast<void (*)({types})>(&{name}{given})> \
-             {COMPANION}{name}({parameters});"
-        )
+        format!("static_cast<void (*)({types})>(&{name}{given})")
     }
 }
 
@@ -148,7 +153,7 @@ pub(super) fn declarations(text: &str, tokens: &Tokens) -> Vec<Declaration> {
 }
 
 /// The name of the function that `__global__` at `global` declares; none for a specialisation.
-fn name_after(text: &str, tokens: &Tokens, global: usize) -> Option<usize> {
+pub(super) fn name_after(text: &str, tokens: &Tokens, global: usize) -> Option<usize> {
     let mut at = global + 1;
     loop {
         let token = tokens.get(at)?;

@@ -6,6 +6,8 @@
 //! rewriting can and cannot see is in `docs/frontend.md`.
 
 mod block_form;
+mod borders;
+mod bounds;
 mod device;
 mod edits;
 mod error;
@@ -20,6 +22,7 @@ mod shadow;
 mod shared;
 mod signatures;
 mod source;
+mod spaces;
 mod symbols;
 mod unsupported;
 
@@ -139,6 +142,7 @@ pub fn host(
         (made.text, made.block_forms) =
             block_form::rewrite(unit.path, &made.text, symbols.block_facts(), lanes);
     }
+    made.text = bounds::uncover(made.text);
     Ok(made)
 }
 

@@ -4,11 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use super::block_form::Facts;
+use super::bounds::{self, Bounds};
 use super::instances;
 use super::lexer::{Kind, Tokens};
 use super::macros;
 use super::outline::is_attribute;
 use super::source::Source;
+use super::spaces::Spaces;
 use super::{Kernel, Unit};
 
 /// What all files of a source set declare, as far as translating one of them depends on it.
@@ -17,6 +19,9 @@ pub struct Symbols {
     kernels: BTreeMap<String, Known>,
     device_macros: BTreeSet<String>,
     block_facts: Facts,
+    spaces: Spaces,
+    /// The macros that stand for launch bounds.
+    bounds: BTreeMap<String, Bounds>,
 }
 
 /// What is known of all kernels with one name.
@@ -26,6 +31,9 @@ struct Known {
     required: usize,
     /// Declarations that have no companion, less those that have one.
     bare: isize,
+    /// How many arguments a launch may leave out, and how many there are with those.
+    defaults: usize,
+    parameters: usize,
 }
 
 impl Symbols {
@@ -45,9 +53,21 @@ impl Symbols {
         self.kernels.get(name).is_some_and(|known| known.required > 0 && known.bare == 0)
     }
 
+    /// Whether a launch of the kernel `name` leaves some of its arguments to their defaults; `given`
+    /// counts those of the launch.
+    pub(super) fn leaves_out(&self, name: &str, given: impl Fn() -> usize) -> bool {
+        let known = self.kernels.get(name).filter(|known| known.defaults > 0);
+        known.is_some_and(|known| {
+            (known.parameters - known.defaults..known.parameters).contains(&given())
+        })
+    }
+
     fn add(&mut self, kernel: Declared) {
         let known = self.kernels.entry(kernel.name).or_default();
         known.required = kernel.required.max(known.required);
+        if (1..=kernel.parameters).contains(&kernel.defaults) {
+            (known.defaults, known.parameters) = (kernel.defaults, kernel.parameters);
+        }
         // Specialisations need none: the primary template is what deduction finds.
         known.bare += isize::from(!kernel.specialises);
     }
@@ -55,6 +75,16 @@ impl Symbols {
     /// What decides which kernels can be put into block form.
     pub(super) fn block_facts(&self) -> &Facts {
         &self.block_facts
+    }
+
+    /// The launch bounds that the macro `name` stands for, if it does.
+    pub(super) fn bounds(&self, name: &str) -> Option<&Bounds> {
+        self.bounds.get(name)
+    }
+
+    /// Where functions and variables may be used.
+    pub(super) fn spaces(&self) -> &Spaces {
+        &self.spaces
     }
 
     /// Whether `name` is a macro whose body declares something for the device.
@@ -65,10 +95,11 @@ impl Symbols {
 
 /// Collects the names of the `__global__` functions that `units` declare or define.
 pub fn scan(units: &[Unit]) -> Symbols {
-    let mut symbols = Symbols::default();
-    for unit in units {
-        let source = Source::new(unit);
-        symbols.block_facts.add(&source);
+    let sources: Vec<Source> = units.iter().map(Source::new).collect();
+    let mut symbols = Symbols { spaces: Spaces::of(&sources), ..Symbols::default() };
+    for source in &sources {
+        symbols.block_facts.add(source);
+        symbols.bounds.extend(bounds::macros(source));
         let tokens = Tokens::new(source.text, source.tokens.clone());
         kernels(source.text, &tokens).into_iter().for_each(|kernel| symbols.add(kernel));
         for declaration in instances::declarations(source.text, &source.view(true)) {
@@ -100,6 +131,9 @@ struct Declared {
     /// How many of its template parameters have no default.
     required: usize,
     defined: bool,
+    /// Its parameters, and how many of them have a default.
+    parameters: usize,
+    defaults: usize,
     /// Whether it gives template arguments of its own: a specialisation or an instantiation.
     specialises: bool,
 }
@@ -155,9 +189,27 @@ fn kernel(text: &str, tokens: &Tokens, global: usize) -> Option<Declared> {
             template: head.is_some(),
             required: head.map_or(0, |head| required(text, tokens, head)),
             defined: tokens.is(text, after, "{"),
+            parameters: count(text, tokens, open, ","),
+            defaults: count(text, tokens, open, "=").saturating_sub(1),
             specialises: arguments.is_some() || empty,
         });
     }
+}
+
+/// How many parts the tokens in the parentheses that open at `open` have, if each `separator` there
+/// begins one; 0 if there are none.
+pub(super) fn count(text: &str, tokens: &Tokens, open: usize, separator: &str) -> usize {
+    let Some(close) = tokens.skip_group(open).map(|after| after - 1) else { return 0 };
+    let (mut at, mut parts) = (open + 1, usize::from(open + 1 < close));
+    while at < close {
+        parts += usize::from(tokens.is(text, at, separator));
+        let inner = match tokens.is(text, at, "<") {
+            true => tokens.skip_angles(text, at),
+            false => tokens.skip_group(at),
+        };
+        at = inner.unwrap_or(at + 1);
+    }
+    parts
 }
 
 /// The `template` of the declaration around `at`, the one next to it if there are several.

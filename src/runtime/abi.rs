@@ -42,8 +42,14 @@ pub struct RawLaunch {
     pub args: *mut *mut c_void,
     /// Bytes of each argument.
     pub arg_sizes: *const usize,
+    /// What each argument is, as an [`ArgumentKind`]; null where that is not known.
+    pub arg_kinds: *const u8,
     /// The number of arguments.
     pub arg_count: u32,
+    /// The threads that a block may have by `__launch_bounds__`; 0 without.
+    pub max_threads: u32,
+    /// The blocks of a cluster by `__cluster_dims__`; 0 without.
+    pub cluster: [u32; 3],
     /// Blocks along x, y, z.
     pub grid: [u32; 3],
     /// Threads of a block along x, y, z.
@@ -56,6 +62,32 @@ pub struct RawLaunch {
     pub function: *const c_void,
     /// Where the launch stands.
     pub site: Site,
+}
+
+/// What an argument of a kernel is; the numbers are those of `replay_argument`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum ArgumentKind {
+    /// A number, or a pointer to a function.
+    Value = 0,
+    /// A pointer to an object.
+    Pointer,
+    /// A reference: its address is that of the object.
+    Reference,
+    /// A class that is copied byte by byte.
+    Class,
+}
+
+impl ArgumentKind {
+    /// The kind with this number of `replay_argument`.
+    pub fn from_number(number: u8) -> ArgumentKind {
+        match number {
+            1 => ArgumentKind::Pointer,
+            2 => ArgumentKind::Reference,
+            3 => ArgumentKind::Class,
+            _ => ArgumentKind::Value,
+        }
+    }
 }
 
 /// What a warp computes together; the numbers are those of `replay_warp_op`.
@@ -209,6 +241,8 @@ pub struct ThreadPointers {
     pub grid_dim: *mut [u32; 3],
     /// `replay_rt::block`.
     pub block: *mut BlockState,
+    /// The artifact's `__managed__` variables: the first byte, and one past the last.
+    pub managed: [*mut u8; 2],
 }
 
 /// `replay_rt::block_state` of `include/replay/thread.h`.

@@ -48,7 +48,7 @@ pub static TABLE: Abi = Abi {
     launch,
     malloc,
     malloc_host,
-    malloc_managed: malloc,
+    malloc_managed,
     free,
     free_host,
     memcpy,
@@ -140,6 +140,20 @@ fn check_limits(raw: &RawLaunch, dynamic_limit: usize) -> Result<(), CudaError> 
     }
 }
 
+/// What the kernel's own declaration limits (CUDA C++ Programming Guide, "Launch Bounds", "Thread Block
+/// Clusters"); the codes are those of CUDA 13.
+fn check_bounds(raw: &RawLaunch) -> Result<(), CudaError> {
+    let threads: u32 = raw.block.iter().product();
+    if raw.max_threads != 0 && threads > raw.max_threads {
+        return Err(CudaError::INVALID_VALUE);
+    }
+    let sides = raw.grid.iter().zip(raw.cluster);
+    match sides.into_iter().all(|(&blocks, side)| side == 0 || blocks % side == 0) {
+        true => Ok(()),
+        false => Err(CudaError::INVALID_CLUSTER_SIZE),
+    }
+}
+
 unsafe extern "C" fn launch(raw: *const RawLaunch) -> c_int {
     let runtime = runtime_of_process();
     // SAFETY: the artifact passes a launch that outlives the call; its name is a literal.
@@ -157,20 +171,31 @@ unsafe extern "C" fn launch(raw: *const RawLaunch) -> c_int {
         thunk: raw.thunk,
         function: raw.function,
         args: raw.args,
+        arg_sizes: raw.arg_sizes,
+        arg_kinds: raw.arg_kinds,
+        arg_count: raw.arg_count as usize,
         grid: raw.grid,
         block: raw.block,
         shared_bytes: raw.shared_bytes,
         shared_limit,
         stream: raw.stream,
     };
-    let checked = check_limits(raw, dynamic_limit);
+    let checked = check_limits(raw, dynamic_limit).and_then(|()| check_bounds(raw));
+    let bounds = match checked {
+        Err(CudaError::INVALID_VALUE) => format!(": __launch_bounds__({})", raw.max_threads),
+        Err(CudaError::INVALID_CLUSTER_SIZE) => {
+            let [x, y, z] = raw.cluster;
+            format!(": __cluster_dims__({x}, {y}, {z})")
+        }
+        _ => String::new(),
+    };
     let record = |error: Option<CudaError>| LaunchRecord {
         kernel: kernel.to_owned(),
         grid: raw.grid,
         block: raw.block,
         shared_bytes: raw.shared_bytes as u64,
         site: raw.site.describe(),
-        error: error.map(|error| error.to_string()),
+        error: error.map(|error| format!("{error}{bounds}")),
     };
     if checked.is_ok() {
         runtime.reporter.launch(record(None));
@@ -185,6 +210,13 @@ unsafe extern "C" fn launch(raw: *const RawLaunch) -> c_int {
 unsafe extern "C" fn malloc(pointer: *mut *mut c_void, bytes: usize, site: Site) -> c_int {
     let device = &runtime_of_process().device;
     let result = device.malloc_scratch(bytes, cpu::label("cudaMalloc", site));
+    // SAFETY: the artifact passes the address of a pointer.
+    status(result.map(|address| unsafe { *pointer = address.cast() }))
+}
+
+unsafe extern "C" fn malloc_managed(pointer: *mut *mut c_void, bytes: usize, site: Site) -> c_int {
+    let device = &runtime_of_process().device;
+    let result = device.malloc_managed(bytes, cpu::label("cudaMallocManaged", site));
     // SAFETY: the artifact passes the address of a pointer.
     status(result.map(|address| unsafe { *pointer = address.cast() }))
 }
@@ -205,10 +237,12 @@ unsafe extern "C" fn malloc_host(pointer: *mut *mut c_void, bytes: usize) -> c_i
     }
     // SAFETY: the artifact passes the address of a pointer.
     unsafe { *pointer = address };
+    runtime_of_process().device.share_host(address.cast(), bytes.max(1));
     0
 }
 
 unsafe extern "C" fn free_host(pointer: *mut c_void) -> c_int {
+    runtime_of_process().device.share_host(pointer.cast(), 0);
     // SAFETY: memory of `malloc_host`.
     unsafe { libc::free(pointer) };
     0

@@ -90,6 +90,7 @@ impl Artifact {
             block_dim: null,
             grid_dim: null,
             block: null.cast(),
+            managed: [std::ptr::null_mut(); 2],
         };
         // SAFETY: fills in the addresses of thread-local variables.
         unsafe { (self.thread)(&raw mut pointers) };

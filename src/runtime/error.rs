@@ -56,6 +56,7 @@ errors! {
     LAUNCH_FAILURE = 719, "cudaErrorLaunchFailure", "unspecified launch failure";
     NOT_SUPPORTED = 801, "cudaErrorNotSupported", "operation not supported";
     DRIVER_MISMATCH = 803, "cudaErrorSystemDriverMismatch", "system has unsupported display driver / cuda driver combination";
+    INVALID_CLUSTER_SIZE = 912, "cudaErrorInvalidClusterSize", "invalid cluster size";
     UNKNOWN = 999, "cudaErrorUnknown", "unknown error";
 }
 

@@ -59,6 +59,12 @@ pub struct Launch {
     pub function: *const c_void,
     /// A pointer to each argument.
     pub args: *mut *mut c_void,
+    /// Bytes of each argument.
+    pub arg_sizes: *const usize,
+    /// The number of each argument's [`abi::ArgumentKind`], null where that is not known.
+    pub arg_kinds: *const u8,
+    /// The number of arguments.
+    pub arg_count: usize,
     /// Blocks along x, y, z.
     pub grid: [u32; 3],
     /// Threads of a block along x, y, z.
@@ -99,7 +105,16 @@ pub trait Device: Send + Sync {
     fn malloc_scratch(&self, bytes: usize, label: String) -> Result<*mut u8, CudaError> {
         self.malloc(bytes, label)
     }
+    /// The same, for host code to touch as well.
+    fn malloc_managed(&self, bytes: usize, label: String) -> Result<*mut u8, CudaError> {
+        self.malloc_scratch(bytes, label)
+    }
     fn free(&self, pointer: *mut u8) -> Result<(), CudaError>;
+    /// Tells of `bytes` of the host's memory at `pointer` that kernels may use, until they are 0.
+    fn share_host(&self, _pointer: *mut u8, _bytes: usize) {}
+    /// Says whether the code under test runs from here on, apart from its kernels: it cannot touch
+    /// the device's memory.
+    fn run_host(&self, _runs: bool) {}
     /// # Safety
     /// A side that `kind` calls the host must be memory of this process, `bytes` long.
     unsafe fn copy(

@@ -128,8 +128,10 @@ pub(super) fn replay(
             }
         });
     }
+    runtime.device.run_host(true);
     // SAFETY: the artifact was compiled for this fixture's signature, in this order.
     unsafe { artifact.call(&tensors.pointers, &sizes, &strides) };
+    runtime.device.run_host(false);
     end.reach()
 }
 

@@ -13,7 +13,9 @@ void run(const float* x, float* y, float* loss, int n)
 {
     if (n > 0) k<<<1, n>>>(x, y, n);
     *loss = 0.0f;
-    for (int i = 0; i < n; i++) *loss += x[i] * x[i];
+    float host[8];
+    cudaMemcpy(host, x, n * sizeof(float), cudaMemcpyDeviceToHost);
+    for (int i = 0; i < n; i++) *loss += host[i] * host[i];
 }
 ";
 

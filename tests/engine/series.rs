@@ -10,7 +10,16 @@ use super::project::{Machine, Project, elements};
 fn runs(text: &str, machine: Machine) -> Vec<Run> {
     let tables = "[inputs.x]\ndtype = \"f32\"\nshape = [\"n\"]\n\
                   [outputs.out]\ndtype = \"f32\"\nshape = [\"n\"]\n";
-    let text = format!("#include <cstdio>\n#include <unistd.h>\n{text}");
+    let text = format!(
+        "#include <cstdio>\n#include <unistd.h>\n\
+         __global__ void put_kernel(float* to, float a, float b) {{ to[0] = a, to[1] = b; }}\n\
+         static void put(float* to, float a, float b) {{ put_kernel<<<1, 1>>>(to, a, b); }}\n\
+         static float get(const float* from) {{\n\
+           float first;\n\
+           cudaMemcpy(&first, from, sizeof first, cudaMemcpyDeviceToHost);\n\
+           return first;\n\
+         }}\n{text}"
+    );
     Project::new(&text, "x, out", tables, &[1.0, 2.0]).runs("only", machine, 4)
 }
 
@@ -27,14 +36,14 @@ fn what_one_replay_leaves_behind_no_other_sees() {
         __global__ void count(float* out) { out[0] = ++launches; out[1] = 0; }\n\
         static void case_only(const float* x, float* out) {\n\
           count<<<1, 1>>>(out);\n\
-          out[0] += 10 * ++calls + (kept ? 100 : 0);\n\
+          put(out, get(out) + 10 * ++calls + (kept ? 100 : 0), 0);\n\
           cudaMalloc(&kept, 64);\n\
-          const_cast<float*>(x)[0] = 7;\n\
+          put(const_cast<float*>(x), 7, 7);\n\
         }\n";
     let runs = runs(text, Machine::PLAIN);
     assert_eq!(first_outputs(&runs), [11.0; 4]);
     let processes = "static void case_only(const float* x, float* out) {\n\
-                     out[0] = getpid() % 1000000; out[1] = x[0]; }\n";
+                     put(out, getpid() % 1000000, get(x)); }\n";
     let mut processes = first_outputs(&self::runs(processes, Machine::PLAIN));
     processes.dedup();
     assert_eq!(processes.len(), 4);
@@ -43,7 +52,7 @@ fn what_one_replay_leaves_behind_no_other_sees() {
 #[test]
 fn what_initialisers_print_every_replay_prints() {
     let body = "static void case_only(const float*, float* out) {\n\
-                out[0] = out[1] = 1; printf(\"called\\n\"); }\n";
+                put(out, 1, 1); printf(\"called\\n\"); }\n";
     for (print, expected) in [
         ("printf(\"loaded\\n\")", "loaded\ncalled\n"),
         ("fputs(\"loaded\\n\", stderr)", "loaded\ncalled\n"),
@@ -57,7 +66,7 @@ fn what_initialisers_print_every_replay_prints() {
 
 #[test]
 fn initialisers_that_start_threads_or_end_the_process_do_so_in_every_replay() {
-    let body = "static void case_only(const float* x, float* out) { out[0] = out[1] = 1; }\n";
+    let body = "static void case_only(const float* x, float* out) { put(out, 1, 1); }\n";
     let exit = format!("struct Loud {{ Loud() {{ _exit(5); }} }} loud;\n{body}");
     for run in runs(&exit, Machine::PLAIN) {
         assert_eq!(run.ending, Ending::Exited(5));
@@ -71,7 +80,7 @@ fn initialisers_that_start_threads_or_end_the_process_do_so_in_every_replay() {
         static void case_only(const float* x, float* out) {\n\
           int before = beats;\n\
           while (beats == before) usleep(1000);\n\
-          out[0] = out[1] = 1;\n\
+          put(out, 1, 1);\n\
         }\n";
     assert_eq!(first_outputs(&runs(threads, Machine::PLAIN)), [1.0; 4]);
 }

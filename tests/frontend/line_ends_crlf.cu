@@ -1,6 +1,6 @@
-__global__ void k(int* p) {}
+__global__ void k(int* p) {
+  __shared__ int s; }
 void run(int* p) {
-  __shared__ int s;
   k<<<1,\
  2>>>(p);
 }

@@ -8,8 +8,7 @@ use std::sync::OnceLock;
 
 use super::block::running;
 use super::memory::Memory;
-use super::shared;
-use super::watch;
+use super::{host_stack, misaligned, protection, shared, traps, watch};
 use crate::runtime::REPORTED;
 use crate::runtime::report::Reporter;
 
@@ -29,6 +28,7 @@ pub fn install(memory: &'static Memory, reporter: &Reporter) {
     if CONTEXT.set(context).is_err() {
         return;
     }
+    host_stack::note();
     let signals =
         [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGABRT, libc::SIGTERM];
     signals.into_iter().for_each(await_signal);
@@ -64,6 +64,12 @@ struct Line {
     len: usize,
 }
 
+impl Line {
+    fn text(&self) -> &str {
+        std::str::from_utf8(&self.bytes[..self.len]).unwrap_or_default()
+    }
+}
+
 impl Write for Line {
     fn write_str(&mut self, text: &str) -> std::fmt::Result {
         for &byte in text.as_bytes() {
@@ -85,7 +91,7 @@ impl Write for Line {
     }
 }
 
-extern "C" fn handle(signal: i32, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
+extern "C" fn handle(signal: i32, info: *mut libc::siginfo_t, machine: *mut libc::c_void) {
     let Some(context) = CONTEXT.get() else { return };
     // SAFETY: the system passes the information about this signal.
     let address = unsafe { (*info).si_addr() } as usize;
@@ -94,8 +100,21 @@ extern "C" fn handle(signal: i32, info: *mut libc::siginfo_t, _: *mut libc::c_vo
     }
     let mut line = Line { bytes: [0; 2048], len: 0 };
     let place = if signal == libc::SIGTERM { running::place_anywhere() } else { running::place() };
+    let in_kernel = running::place().is_some();
+    let by_host = !in_kernel && protection::is_shut(address);
+    let mut trap = Line { bytes: [0; 2048], len: 0 };
+    let is_trap = in_kernel && traps::describe(address, &mut trap);
+    let host_stack = host_stack::overflowed_at(address).filter(|_| !in_kernel);
+    // SAFETY: the system passes the state of the processor. It tells no address where it refused one.
+    let crooked = (signal == libc::SIGSEGV && address == 0)
+        .then(|| unsafe { misaligned::address(machine) })
+        .flatten();
     let what = match signal {
         libc::SIGSEGV | libc::SIGBUS if running::stack_overflowed_at(address) => "stack overflow",
+        libc::SIGSEGV | libc::SIGBUS if host_stack.is_some() => "stack overflow",
+        libc::SIGSEGV | libc::SIGBUS if crooked.is_some() => "misaligned access",
+        libc::SIGSEGV | libc::SIGBUS if by_host => "host access to device memory",
+        libc::SIGSEGV | libc::SIGBUS if is_trap => "device access to host memory",
         libc::SIGSEGV | libc::SIGBUS => "out-of-bounds access",
         libc::SIGFPE => "integer division by zero",
         libc::SIGILL => "illegal instruction",
@@ -106,7 +125,21 @@ extern "C" fn handle(signal: i32, info: *mut libc::siginfo_t, _: *mut libc::c_vo
     match signal {
         libc::SIGSEGV | libc::SIGBUS => {
             let _ = write!(line, "address {address:#x}: ");
-            if shared::overrun_at(address) {
+            if let Some(bytes) = host_stack {
+                let _ = write!(
+                    line,
+                    "the {} MiB of host code's stack are used up",
+                    bytes.div_ceil(1 << 20)
+                );
+            } else if let Some((address, alignment)) = crooked {
+                context.memory.describe_inside(address, &mut line);
+                let _ = write!(line, "the address is no multiple of {alignment}");
+            } else if by_host {
+                context.memory.describe_inside(address, &mut line);
+                let _ = line.write_str("host code cannot touch it on a GPU; copy it by cudaMemcpy");
+            } else if is_trap {
+                let _ = line.write_str(trap.text());
+            } else if shared::overrun_at(address) {
                 let _ = line.write_str("past the end of dynamic shared memory");
             } else if running::stack_overflowed_at(address) {
                 let _ = line.write_str("the local variables of a thread need more than 128 KiB");

@@ -7,15 +7,19 @@
 
 use std::io;
 
-/// Usable bytes of one stack, apart from its guard page.
+/// Usable bytes of one stack, apart from its guard.
 const STACK_BYTES: usize = 128 << 10;
+
+/// Untouchable bytes below a stack, at the least: more than a function's variables take as a rule, so
+/// that none steps over them.
+const GUARD_BYTES: usize = 64 << 10;
 
 /// Equally aligned stacks compete for the same cache sets: their tops are shifted against each
 /// other by this many bytes times the index, within a page, which visits every set in turn.
 const TOP_SHIFT: usize = 320;
 const SHIFT_PERIOD: usize = 4096;
 
-/// A slab of stacks, each with a guard page below it. A kernel in block form needs one of them, so
+/// A slab of stacks, each with a guard below it. A kernel in block form needs one of them, so
 /// they can be touched from when they are first prepared.
 pub struct Stacks {
     base: *mut u8,
@@ -31,7 +35,7 @@ unsafe impl Send for Stacks {}
 impl Stacks {
     /// Reserves `count` stacks; their pages are committed when they are first touched.
     pub fn new(count: usize) -> io::Result<Stacks> {
-        let slot = STACK_BYTES + page_bytes();
+        let slot = STACK_BYTES + guard_bytes();
         // SAFETY: an anonymous mapping at an address of the kernel's choice.
         let base = unsafe {
             libc::mmap(
@@ -54,11 +58,11 @@ impl Stacks {
         self.count
     }
 
-    /// Whether `address` lies in the guard page of one of the stacks.
+    /// Whether `address` lies in the guard of one of the stacks.
     pub fn overflowed_at(&self, address: usize) -> bool {
         let base = self.base as usize;
         (base..base + self.slot * self.count).contains(&address)
-            && (address - base) % self.slot < page_bytes()
+            && (address - base) % self.slot < guard_bytes()
     }
 
     fn guard(&self, index: usize) -> *mut u8 {
@@ -82,12 +86,12 @@ impl Stacks {
         Ok(unsafe { arch::first_frame(top, entry) })
     }
 
-    /// Makes all of stack `index` but its guard page accessible.
+    /// Makes all of stack `index` but its guard accessible.
     fn open(&self, index: usize) -> io::Result<()> {
-        let page = page_bytes();
+        let guard = guard_bytes();
         let access = libc::PROT_READ | libc::PROT_WRITE;
         // SAFETY: the pages lie inside the mapping that `new` made.
-        match unsafe { libc::mprotect(self.guard(index).add(page).cast(), STACK_BYTES, access) } {
+        match unsafe { libc::mprotect(self.guard(index).add(guard).cast(), STACK_BYTES, access) } {
             0 => Ok(()),
             _ => Err(io::Error::last_os_error()),
         }
@@ -99,6 +103,12 @@ impl Drop for Stacks {
         // SAFETY: unmaps what `new` mapped; the owner no longer runs on it.
         unsafe { libc::munmap(self.base.cast(), self.slot * self.count) };
     }
+}
+
+/// The bytes of the guard below a stack. An odd number of pages: stacks whose distance is a large power
+/// of two compete for the same cache sets.
+fn guard_bytes() -> usize {
+    GUARD_BYTES + page_bytes()
 }
 
 /// Bytes of a page of memory.
@@ -247,11 +257,11 @@ mod tests {
     }
 
     #[test]
-    fn the_page_below_a_stack_is_its_guard() {
+    fn the_pages_below_a_stack_are_its_guard() {
         let stacks = Stacks::new(2).unwrap();
         let base = stacks.base as usize;
         assert!(stacks.overflowed_at(base + 8));
-        assert!(!stacks.overflowed_at(base + page_bytes()));
+        assert!(!stacks.overflowed_at(base + guard_bytes()));
         assert!(stacks.overflowed_at(base + stacks.slot));
         assert!(!stacks.overflowed_at(base - 1));
     }

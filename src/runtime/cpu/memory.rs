@@ -237,6 +237,17 @@ impl Memory {
         state.overruns.iter().cloned().chain(found).collect()
     }
 
+    /// Says in words which byte of which allocation lies at `address`, with a colon behind it; nothing if
+    /// none does. Called from a signal handler: neither waits nor allocates.
+    pub fn describe_inside(&self, address: usize, out: &mut dyn Write) {
+        let Ok(state) = self.state.try_lock() else { return };
+        let found = state.allocations.range(..=address).next_back();
+        let Some((_, Allocation { label, bytes, begin, .. })) = found else { return };
+        if let Some(byte) = address.checked_sub(*begin).filter(|offset| offset < bytes) {
+            let _ = write!(out, "byte {byte} of {label} ({bytes} bytes): ");
+        }
+    }
+
     /// Says in words what lies at `address`. Called from a signal handler: neither waits nor
     /// allocates.
     pub fn describe(&self, address: usize, out: &mut dyn Write) {

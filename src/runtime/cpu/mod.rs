@@ -7,18 +7,24 @@ mod fault;
 mod fiber;
 mod frames;
 mod grid;
+mod host_stack;
 mod memory;
+mod misaligned;
 pub mod order;
 mod positions;
+mod protection;
 mod shape;
 mod shared;
+mod traps;
 mod waiting;
 mod warp;
 mod watch;
 
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::ffi::c_void;
 use std::fs::File;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 pub use self::block::calls::{
@@ -37,10 +43,12 @@ use self::block::{BlockRunner, Kernel};
 use self::grid::{Core, Job, Pool};
 use self::memory::Memory;
 use self::order::Order;
+use self::protection::Protection;
 use self::shape::Shape;
 use self::shared::SharedMemory;
+use self::traps::Argument;
 use self::waiting::WaitingGroup;
-use super::abi::{Site, ThreadPointers};
+use super::abi::{ArgumentKind, Site, ThreadPointers};
 use super::error::CudaError;
 use super::report::Reporter;
 use super::{CopyKind, Device, Launch, end, finish_early};
@@ -92,6 +100,9 @@ impl Rounding {
 /// The device.
 pub struct Cpu {
     memory: &'static Memory,
+    protection: &'static Protection,
+    /// Memory of the host that kernels may use, by where it begins: its bytes.
+    shared_host: Mutex<BTreeMap<usize, usize>>,
     settings: Settings,
     pool: Pool,
     launches: AtomicU64,
@@ -123,7 +134,55 @@ impl Cpu {
         };
         CORE.set(Some(core()));
         let (pool, launches) = (Pool::new(settings.threads, core), AtomicU64::new(0));
-        Cpu { memory, settings, pool, launches }
+        let [managed, end] = pointers().managed.map(|pointer| pointer as usize);
+        let shared_host = Mutex::new(BTreeMap::from([(managed, end - managed)]));
+        let protection = Protection::of_process();
+        Cpu { memory, protection, shared_host, settings, pool, launches }
+    }
+
+    /// Memory that the code itself asks for.
+    #[allow(unsafe_code)]
+    fn scratch(&self, bytes: usize, label: String) -> Result<*mut u8, CudaError> {
+        let pointer = self.memory.allocate(bytes, label)?;
+        // SAFETY: allocated just now, and nobody else knows of it.
+        unsafe { memory::fill(scratch_poison(self.settings.poison), pointer as usize, bytes) };
+        Ok(pointer)
+    }
+
+    /// Keeps host code off the allocation at `pointer`, unless `shared`.
+    fn protect(&self, pointer: *mut u8, shared: bool) -> *mut u8 {
+        if let Some((begin, bytes)) = self.memory.pages(pointer as usize) {
+            self.protection.add(begin, bytes, shared);
+        }
+        pointer
+    }
+
+    /// Whether kernels may use what lies at `address`.
+    fn is_device(&self, address: usize) -> bool {
+        let is_shared = || {
+            let ranges = self.shared_host.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+            let found = ranges.range(..=address).next_back();
+            found.is_some_and(|(begin, bytes)| address <= begin + bytes)
+        };
+        self.protection.knows(address) || self.memory.contains(address, 1) || is_shared()
+    }
+
+    /// The arguments of `launch`, as far as it tells them.
+    #[allow(unsafe_code)]
+    fn arguments(launch: &Launch) -> Vec<Argument> {
+        let count = if launch.arg_kinds.is_null() { 0 } else { launch.arg_count };
+        let argument = |index| {
+            // SAFETY: the artifact passes a pointer, a size and a kind for each argument.
+            unsafe {
+                let kind = ArgumentKind::from_number(*launch.arg_kinds.add(index));
+                Argument {
+                    place: launch.args.add(index),
+                    bytes: *launch.arg_sizes.add(index),
+                    kind,
+                }
+            }
+        };
+        (0..count).map(argument).collect()
     }
 }
 
@@ -165,7 +224,7 @@ impl Device for Cpu {
     }
 
     fn malloc(&self, bytes: usize, label: String) -> Result<*mut u8, CudaError> {
-        self.memory.allocate(bytes, label)
+        Ok(self.protect(self.memory.allocate(bytes, label)?, false))
     }
 
     fn malloc_in(
@@ -175,19 +234,36 @@ impl Device for Cpu {
         bytes: usize,
         label: String,
     ) -> Result<*mut u8, CudaError> {
-        self.memory.allocate_in(Some((file, offset)), bytes, label)
+        let pointer = self.memory.allocate_in(Some((file, offset)), bytes, label)?;
+        Ok(self.protect(pointer, false))
     }
 
-    #[allow(unsafe_code)]
     fn malloc_scratch(&self, bytes: usize, label: String) -> Result<*mut u8, CudaError> {
-        let pointer = self.memory.allocate(bytes, label)?;
-        // SAFETY: allocated just now, and nobody else knows of it.
-        unsafe { memory::fill(scratch_poison(self.settings.poison), pointer as usize, bytes) };
-        Ok(pointer)
+        Ok(self.protect(self.scratch(bytes, label)?, false))
+    }
+
+    fn malloc_managed(&self, bytes: usize, label: String) -> Result<*mut u8, CudaError> {
+        Ok(self.protect(self.scratch(bytes, label)?, true))
     }
 
     fn free(&self, pointer: *mut u8) -> Result<(), CudaError> {
-        self.memory.free(pointer)
+        let opened = self.protection.open([pointer as usize]);
+        self.memory.free(pointer)?;
+        self.protection.remove(pointer as usize);
+        drop(opened);
+        Ok(())
+    }
+
+    fn share_host(&self, pointer: *mut u8, bytes: usize) {
+        let mut ranges = self.shared_host.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        match bytes {
+            0 => ranges.remove(&(pointer as usize)),
+            bytes => ranges.insert(pointer as usize, bytes),
+        };
+    }
+
+    fn run_host(&self, runs: bool) {
+        self.protection.set_host(runs);
     }
 
     #[allow(unsafe_code)]
@@ -209,6 +285,7 @@ impl Device for Cpu {
         if to_device && !on_device(to) || from_device && !on_device(from) {
             return Err(CudaError::INVALID_VALUE);
         }
+        let _opened = self.protection.open([to as usize, from as usize]);
         // SAFETY: the device's side was checked; the host's side is the caller's word, as in CUDA.
         unsafe { std::ptr::copy(from, to, bytes) };
         Ok(())
@@ -225,6 +302,7 @@ impl Device for Cpu {
         if !self.memory.contains(to as usize, bytes) {
             return Err(CudaError::INVALID_VALUE);
         }
+        let _opened = self.protection.open([to as usize]);
         // SAFETY: checked above.
         unsafe { std::ptr::write_bytes(to, value, bytes) };
         Ok(())
@@ -235,12 +313,16 @@ impl Device for Cpu {
         Ok(host)
     }
 
+    #[allow(unsafe_code)]
     fn launch(&self, launch: &Launch) -> Result<(), CudaError> {
         let earlier = self.launches.fetch_add(1, Ordering::SeqCst);
+        let _opened = self.protection.open_all();
         if self.settings.end_before == Some(earlier) {
             finish_early();
         }
         watch::begin_launches(earlier + 1);
+        // SAFETY: the artifact made copies of the arguments for this launch.
+        unsafe { traps::set(&Self::arguments(launch), |address| self.is_device(address)) };
         let Launch { kernel: name, thunk, args, grid, block, shared_bytes, shared_limit, .. } =
             *launch;
         let job = Job {
@@ -272,6 +354,7 @@ impl Device for Cpu {
 
     fn watch(&self, tensor: *mut u8) {
         if let Some((begin, bytes)) = self.memory.pages(tensor as usize) {
+            self.protection.share(begin);
             watch::start(begin, bytes);
         }
     }

@@ -13,13 +13,24 @@ struct replay_site {
   uint32_t line;
 };
 
+/// What an argument is.
+enum replay_argument : uint8_t {
+  REPLAY_ARGUMENT_VALUE = 0,      // a number, or a pointer to a function
+  REPLAY_ARGUMENT_POINTER = 1,
+  REPLAY_ARGUMENT_REFERENCE = 2,  // its address is that of the object
+  REPLAY_ARGUMENT_CLASS = 3,      // copied byte by byte
+};
+
 /// One launch: grid and block in x, y, z order, dynamic shared memory in bytes.
 struct replay_launch {
   const char* kernel;             // its name, as written in the sources or spelled by the compiler
   void (*thunk)(void** args);     // runs one CUDA thread of the kernel, compiled for the host
   void** args;                    // a pointer to each argument, in order
   const size_t* arg_sizes;        // bytes of each argument
+  const uint8_t* arg_kinds;       // what each is, see `replay_argument`; null where not known
   uint32_t arg_count;
+  uint32_t max_threads;           // a block's by __launch_bounds__, 0 without
+  uint32_t cluster[3];            // blocks of a cluster by __cluster_dims__, 0 without
   uint32_t grid[3];
   uint32_t block[3];
   size_t shared_bytes;

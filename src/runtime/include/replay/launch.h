@@ -18,6 +18,51 @@ template <class T> struct plain<const T> { using type = T; };
 template <class T> struct plain<T&> { using type = typename plain<T>::type; };
 template <class T> struct plain<T&&> { using type = typename plain<T>::type; };
 
+/// What a parameter of type `T` passes to a kernel.
+template <class T> struct argument_kind {
+  static constexpr uint8_t value = (__is_class(T) || __is_union(T)) && __is_trivially_copyable(T)
+                                       ? REPLAY_ARGUMENT_CLASS
+                                       : REPLAY_ARGUMENT_VALUE;
+};
+template <class T> struct argument_kind<T*> {
+  static constexpr uint8_t value = REPLAY_ARGUMENT_POINTER;
+};
+template <class R, class... P> struct argument_kind<R (*)(P...)> {
+  static constexpr uint8_t value = REPLAY_ARGUMENT_VALUE;
+};
+template <class T> struct argument_kind<T&> {
+  static constexpr uint8_t value = REPLAY_ARGUMENT_REFERENCE;
+};
+
+/// The bytes that all parameters of a kernel may have, references as pointers.
+/// CUDA C++ Programming Guide: "__global__ Function Parameters".
+constexpr size_t max_parameter_bytes = 32764;
+template <class T> struct parameter_bytes { static constexpr size_t value = sizeof(T); };
+template <class T> struct parameter_bytes<T&> { static constexpr size_t value = sizeof(T*); };
+
+/// The launch bounds of one kernel, in the artifact's list of them.
+struct launch_bounds {
+  const void* function;
+  uint32_t threads;
+  uint32_t cluster[3];
+  const launch_bounds* next;
+
+  launch_bounds(const void* function, uint32_t threads, uint32_t x, uint32_t y, uint32_t z);
+};
+/// The bounds of `function`; null if it has none.
+const launch_bounds* bounds_of(const void* function);
+
+/// Puts the bounds of `Function` into the list when the artifact is loaded. The front end names
+/// `known` in each kernel that has bounds.
+template <auto Function, uint32_t Threads, uint32_t X = 0, uint32_t Y = 0, uint32_t Z = 0>
+struct bounded {
+  static const launch_bounds entry;
+  static constexpr bool known = &entry != nullptr;
+};
+template <auto Function, uint32_t Threads, uint32_t X, uint32_t Y, uint32_t Z>
+const launch_bounds bounded<Function, Threads, X, Y, Z>::entry{
+    reinterpret_cast<const void*>(Function), Threads, X, Y, Z};
+
 /// A shape from what a launch may name: an integer or a dim3.
 inline dim3 shape(dim3 value) { return value; }
 
@@ -41,15 +86,23 @@ class configured {
 
   // Not deduced from the call: arguments convert to the parameters here, as in any call.
   void run(P... arguments) {
+    static_assert((parameter_bytes<P>::value + ... + 0) <= max_parameter_bytes,
+                  "the parameters of a kernel may have 32764 bytes");
     void* pointers[sizeof...(P) + 2] = {
         const_cast<void*>(static_cast<const volatile void*>(&arguments))...};
     const size_t sizes[sizeof...(P) + 1] = {sizeof(P)...};
+    const uint8_t kinds[sizeof...(P) + 1] = {argument_kind<P>::value...};
     // A kernel that is only known at run time travels behind its arguments.
     pointers[sizeof...(P)] = reinterpret_cast<void*>(function_);
     launch_.thunk = thunk_;
     launch_.args = pointers;
     launch_.arg_sizes = sizes;
+    launch_.arg_kinds = kinds;
     launch_.arg_count = sizeof...(P);
+    if (const launch_bounds* bounds = bounds_of(launch_.function)) {
+      launch_.max_threads = bounds->threads;
+      for (int i = 0; i < 3; i++) launch_.cluster[i] = bounds->cluster[i];
+    }
     abi->launch(&launch_);
   }
 
@@ -179,12 +232,14 @@ struct passed_kernel {
       };
       void* pointers[sizeof...(A) + 1] = {static_cast<void*>(&arguments)...};
       const size_t sizes[sizeof...(A) + 1] = {sizeof(A)...};
+      const uint8_t kinds[sizeof...(A) + 1] = {argument_kind<A>::value...};
       pointers[sizeof...(A)] = const_cast<Call*>(&kernel.call);
       replay_launch raw = {};
       raw.kernel = kernel.name;
       raw.thunk = thunk;
       raw.args = pointers;
       raw.arg_sizes = sizes;
+      raw.arg_kinds = kinds;
       raw.arg_count = sizeof...(A);
       raw.grid[0] = grid.x, raw.grid[1] = grid.y, raw.grid[2] = grid.z;
       raw.block[0] = block.x, raw.block[1] = block.y, raw.block[2] = block.z;

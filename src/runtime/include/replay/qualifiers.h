@@ -7,7 +7,8 @@
 #define __device__
 #define __host__
 #define __constant__
-#define __managed__
+// In a section of their own: host code and kernels share them.
+#define __managed__ __attribute__((section("replay_managed")))
 #define __grid_constant__
 #define __forceinline__ inline __attribute__((always_inline))
 #define __align__(bytes) __attribute__((aligned(bytes)))

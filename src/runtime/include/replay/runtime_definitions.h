@@ -18,6 +18,19 @@ const replay_abi* abi;
 int rounding;
 REPLAY_TLS block_state block;
 
+// Filled while the artifact is loaded, before `abi` is there.
+static const launch_bounds* all_bounds = nullptr;
+launch_bounds::launch_bounds(const void* function, uint32_t threads, uint32_t x, uint32_t y,
+                             uint32_t z)
+    : function(function), threads(threads), cluster{x, y, z}, next(all_bounds) {
+  all_bounds = this;
+}
+const launch_bounds* bounds_of(const void* function) {
+  const launch_bounds* bounds = all_bounds;
+  while (bounds && bounds->function != function) bounds = bounds->next;
+  return bounds;
+}
+
 // From `replay::instance<&(void ns::f<256, float>(float*))>` to `ns::f<256, float>`; a kernel that is
 // no template is called as it is written. The demangler is one for g++ and clang++, so the name is.
 const char* instance_name(const char* name, const char* mangled) {
@@ -144,6 +157,7 @@ int device_attribute(cudaDeviceAttr attribute) {
   each(cudaErrorMisalignedAddress, "misaligned address")                              \
   each(cudaErrorLaunchFailure, "unspecified launch failure")                          \
   each(cudaErrorNotSupported, "operation not supported")                              \
+  each(cudaErrorInvalidClusterSize, "invalid cluster size")                           \
   each(cudaErrorUnknown, "unknown error")
 
 const char* cudaGetErrorString(cudaError_t error) {
@@ -161,12 +175,17 @@ const char* cudaGetErrorName(cudaError_t error) {
 }
 
 extern "C" {
+// The linker's names for the begin and the end of the section of `__managed__`, if there is one.
+extern __attribute__((weak, visibility("hidden"))) char __start_replay_managed[];
+extern __attribute__((weak, visibility("hidden"))) char __stop_replay_managed[];
+
 struct replay_thread_pointers {
   uint3* thread_idx;
   uint3* block_idx;
   dim3* block_dim;
   dim3* grid_dim;
   replay_rt::block_state* block;
+  char* managed[2];
 };
 
 __attribute__((visibility("default"))) int replay_bind(const replay_abi* table, size_t bytes,
@@ -178,6 +197,7 @@ __attribute__((visibility("default"))) int replay_bind(const replay_abi* table, 
 }
 
 __attribute__((visibility("default"))) void replay_thread(replay_thread_pointers* pointers) {
-  *pointers = {&threadIdx, &blockIdx, &blockDim, &gridDim, &replay_rt::block};
+  *pointers = {&threadIdx, &blockIdx, &blockDim, &gridDim, &replay_rt::block,
+               {__start_replay_managed, __stop_replay_managed}};
 }
 }

@@ -1,0 +1,300 @@
+//! What the languages' own libraries have on one side alone.
+
+/// Functions of the C library that the device does not have. `printf`, `assert`, `malloc`, `free`,
+/// `memcpy`, `memset`, `clock` and the functions of `<math.h>` are there (CUDA C++ Programming Guide,
+/// "Formatted Output", "Dynamic Global Memory Allocation and Operations", "Mathematical Functions").
+const C_LIBRARY: [&str; 76] = [
+    "abort",
+    "aligned_alloc",
+    "atexit",
+    "atof",
+    "atoi",
+    "atol",
+    "bsearch",
+    "calloc",
+    "clock_gettime",
+    "execl",
+    "execv",
+    "exit",
+    "_exit",
+    "_Exit",
+    "fclose",
+    "feof",
+    "fflush",
+    "fgets",
+    "fopen",
+    "fork",
+    "fprintf",
+    "fputc",
+    "fputs",
+    "fread",
+    "freopen",
+    "fscanf",
+    "fseek",
+    "ftell",
+    "fwrite",
+    "getchar",
+    "getenv",
+    "getpid",
+    "gets",
+    "gettimeofday",
+    "gmtime",
+    "localtime",
+    "longjmp",
+    "memchr",
+    "memcmp",
+    "mmap",
+    "nanosleep",
+    "perror",
+    "posix_memalign",
+    "putchar",
+    "puts",
+    "qsort",
+    "quick_exit",
+    "raise",
+    "rand",
+    "rand_r",
+    "random",
+    "realloc",
+    "scanf",
+    "setenv",
+    "setjmp",
+    "sleep",
+    "snprintf",
+    "sprintf",
+    "srand",
+    "srandom",
+    "sscanf",
+    "strcat",
+    "strchr",
+    "strcmp",
+    "strcpy",
+    "strdup",
+    "strerror",
+    "strlen",
+    "strncmp",
+    "strncpy",
+    "strstr",
+    "strtod",
+    "strtol",
+    "system",
+    "time",
+    "usleep",
+];
+
+/// Functions of the runtime API that host code alone can call.
+const RUNTIME: [&str; 22] = [
+    "cudaDeviceReset",
+    "cudaDeviceSynchronize",
+    "cudaEventElapsedTime",
+    "cudaEventSynchronize",
+    "cudaFreeHost",
+    "cudaFuncSetAttribute",
+    "cudaGetDeviceProperties",
+    "cudaGetSymbolAddress",
+    "cudaHostAlloc",
+    "cudaMallocHost",
+    "cudaMallocManaged",
+    "cudaMemcpy",
+    "cudaMemcpyFromSymbol",
+    "cudaMemcpyToSymbol",
+    "cudaMemGetInfo",
+    "cudaMemset",
+    "cudaSetDevice",
+    "cudaStreamCreate",
+    "cudaStreamDestroy",
+    "cudaStreamSynchronize",
+    "cudaMemcpyFromSymbolAsync",
+    "cudaMemcpyToSymbolAsync",
+];
+
+/// Of the C++ library: what needs the heap, the system or code of the library.
+const CPP_LIBRARY: [&str; 58] = [
+    "async",
+    "basic_string",
+    "cerr",
+    "cin",
+    "clog",
+    "condition_variable",
+    "cout",
+    "default_random_engine",
+    "deque",
+    "endl",
+    "exception",
+    "exit",
+    "forward_list",
+    "fstream",
+    "function",
+    "future",
+    "getenv",
+    "ifstream",
+    "invalid_argument",
+    "istringstream",
+    "list",
+    "lock_guard",
+    "logic_error",
+    "make_shared",
+    "make_unique",
+    "map",
+    "mt19937",
+    "multimap",
+    "multiset",
+    "mutex",
+    "normal_distribution",
+    "nth_element",
+    "ofstream",
+    "ostream",
+    "ostringstream",
+    "partial_sort",
+    "priority_queue",
+    "queue",
+    "rand",
+    "regex",
+    "runtime_error",
+    "set",
+    "shared_ptr",
+    "shuffle",
+    "sort",
+    "stable_sort",
+    "stack",
+    "stof",
+    "stoi",
+    "string",
+    "stringstream",
+    "thread",
+    "to_string",
+    "unique_lock",
+    "unique_ptr",
+    "unordered_map",
+    "unordered_set",
+    "vector",
+];
+
+/// Functions of device code alone that names with a common start do not cover.
+const DEVICE: [&str; 50] = [
+    "__activemask",
+    "__brev",
+    "__brevll",
+    "__byte_perm",
+    "__clz",
+    "__clzll",
+    "__cosf",
+    "__dp4a",
+    "__exp10f",
+    "__expf",
+    "__fdividef",
+    "__ffs",
+    "__ffsll",
+    "__frsqrt_rn",
+    "__hadd_sat",
+    "__isGlobal",
+    "__isShared",
+    "__ldca",
+    "__ldcg",
+    "__ldcs",
+    "__ldcv",
+    "__ldg",
+    "__ldlu",
+    "__log10f",
+    "__log2f",
+    "__logf",
+    "__mul24",
+    "__mul64hi",
+    "__mulhi",
+    "__nanosleep",
+    "__popc",
+    "__popcll",
+    "__powf",
+    "__rhadd",
+    "__sad",
+    "__saturatef",
+    "__sincosf",
+    "__sinf",
+    "__stcg",
+    "__stcs",
+    "__stwb",
+    "__stwt",
+    "__tanf",
+    "__tanhf",
+    "__trap",
+    "__umul24",
+    "__umul64hi",
+    "__umulhi",
+    "__usad",
+    "clock64",
+];
+
+/// How names of device functions start: each is a family.
+const DEVICE_FAMILIES: [&str; 28] = [
+    "__syncthreads",
+    "__syncwarp",
+    "__shfl_",
+    "__ballot_sync",
+    "__any_sync",
+    "__all_sync",
+    "__match_",
+    "__reduce_",
+    "__threadfence",
+    "__funnelshift_",
+    "__fadd_r",
+    "__fsub_r",
+    "__fmul_r",
+    "__fdiv_r",
+    "__fmaf_r",
+    "__fsqrt_r",
+    "__frcp_r",
+    "__dadd_r",
+    "__dsub_r",
+    "__dmul_r",
+    "__ddiv_r",
+    "__dsqrt_r",
+    "__drcp_r",
+    "__float2int_",
+    "__float_as_",
+    "__int_as_",
+    "__uint_as_",
+    "__double_as_",
+];
+
+/// The atomic functions, which `_block` and `_system` may follow.
+const ATOMICS: [&str; 11] =
+    ["Add", "Sub", "Exch", "Min", "Max", "Inc", "Dec", "CAS", "And", "Or", "Xor"];
+
+/// Whether `name` is a function of the C library or of the runtime API that no device has.
+pub fn is_host_function(name: &str) -> bool {
+    C_LIBRARY.contains(&name) || RUNTIME.contains(&name)
+}
+
+/// Whether `std::name` is nothing that device code can use.
+pub fn is_host_std(name: &str) -> bool {
+    CPP_LIBRARY.contains(&name) || C_LIBRARY.contains(&name)
+}
+
+/// Whether `name` is a function that CUDA has for device code alone.
+pub fn is_device_function(name: &str) -> bool {
+    let atomic = |rest: &str| {
+        let rest = rest.trim_end_matches("_block").trim_end_matches("_system");
+        ATOMICS.contains(&rest)
+    };
+    DEVICE.contains(&name)
+        || DEVICE_FAMILIES.iter().any(|start| name.starts_with(start))
+        || name.strip_prefix("atomic").is_some_and(atomic)
+}
+
+/// Whether `name` is a variable that CUDA sets for device code alone.
+pub fn is_device_variable(name: &str) -> bool {
+    ["threadIdx", "blockIdx", "blockDim", "gridDim"].contains(&name)
+}
+
+/// Whether `name` is overloaded by CUDA's headers or the C++ library, so that a function of the
+/// sources is not the only one that a call may mean.
+pub fn is_shared(name: &str) -> bool {
+    const NAMES: [&str; 46] = [
+        "abs", "acos", "asin", "atan", "atan2", "begin", "cbrt", "ceil", "clamp", "copysign",
+        "cos", "cosh", "data", "div", "end", "erf", "erfc", "exp", "exp2", "expm1", "fabs",
+        "floor", "fma", "fmax", "fmin", "fmod", "isfinite", "isinf", "isnan", "log", "log1p",
+        "log2", "max", "min", "pow", "round", "rsqrt", "sin", "sinh", "size", "sqrt", "swap",
+        "tan", "tanh", "trunc", "sync",
+    ];
+    NAMES.contains(&name) || name.starts_with("__") || name.starts_with("make_")
+}

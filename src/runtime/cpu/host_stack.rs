@@ -1,0 +1,36 @@
+//! The stack of host code: where it ends.
+#![allow(unsafe_code)]
+
+use std::sync::OnceLock;
+
+/// How far from the end of the stack an access is taken for one that it is too small for.
+const NEAR_BYTES: usize = 1 << 20;
+
+/// The lowest address that the stack can grow to, and its bytes.
+static STACK: OnceLock<(usize, usize)> = OnceLock::new();
+
+/// Notes the stack of the calling thread, which runs host code.
+pub fn note() {
+    // SAFETY: the attributes are a variable, which is initialised first and destroyed last.
+    let stack = unsafe {
+        let mut attributes: libc::pthread_attr_t = std::mem::zeroed();
+        if libc::pthread_getattr_np(libc::pthread_self(), &raw mut attributes) != 0 {
+            return;
+        }
+        let (mut low, mut bytes) = (std::ptr::null_mut(), 0);
+        let status =
+            libc::pthread_attr_getstack(&raw const attributes, &raw mut low, &raw mut bytes);
+        libc::pthread_attr_destroy(&raw mut attributes);
+        (status == 0).then_some((low as usize, bytes))
+    };
+    if let Some(stack) = stack {
+        let _ = STACK.set(stack);
+    }
+}
+
+/// The bytes of the stack, if `address` is one just beyond it that host code could not touch.
+pub fn overflowed_at(address: usize) -> Option<usize> {
+    let &(low, bytes) = STACK.get()?;
+    let near = low.saturating_sub(NEAR_BYTES)..low + NEAR_BYTES.min(bytes);
+    near.contains(&address).then_some(bytes)
+}

@@ -1,0 +1,243 @@
+//! Keeps host code off device memory: while it runs, the first and the last pages of each allocation
+//! may not be touched, and small allocations not at all.
+//!
+//! On a GPU such an access is a segmentation fault. All pages would cost too much: the system
+//! changes one after the other, at each launch twice. Code that touches device memory begins, as a
+//! rule, at one end.
+#![allow(unsafe_code)]
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, OnceLock};
+
+use super::fiber::page_bytes;
+
+/// Allocations of so many pages at most may not be touched anywhere.
+const SMALL_PAGES: usize = 16;
+
+/// The pages of one allocation.
+struct Region {
+    bytes: usize,
+    /// Whether host code may touch it.
+    shared: bool,
+    /// How many calls of the runtime API use it now.
+    uses: usize,
+}
+
+#[derive(Default)]
+struct State {
+    /// By where they begin.
+    regions: BTreeMap<usize, Region>,
+    /// Whether host code runs.
+    host: bool,
+    /// How many launches run now.
+    launches: usize,
+}
+
+/// Which device memory may be touched now.
+#[derive(Default)]
+pub struct Protection {
+    state: Mutex<State>,
+}
+
+static OF_PROCESS: OnceLock<&'static Protection> = OnceLock::new();
+
+/// Whether host code may not touch the device memory at `address`. Called from a signal handler:
+/// neither waits nor allocates.
+pub fn is_shut(address: usize) -> bool {
+    let Some(state) = OF_PROCESS.get().and_then(|protection| protection.state.try_lock().ok())
+    else {
+        return false;
+    };
+    let found = state.regions.range(..=address).next_back();
+    found.is_some_and(|(begin, region)| address < begin + region.bytes && state.shuts(region))
+}
+
+impl State {
+    fn shuts(&self, region: &Region) -> bool {
+        self.host && self.launches == 0 && region.uses == 0 && !region.shared
+    }
+
+    /// The region that `address` lies in, its end included.
+    fn at(&mut self, address: usize) -> Option<(usize, &mut Region)> {
+        let (&begin, region) = self.regions.range_mut(..=address).next_back()?;
+        (address <= begin + region.bytes).then_some((begin, region))
+    }
+
+    /// Makes `change`, and the pages of all regions what they are to be then.
+    fn change_all(&mut self, change: impl FnOnce(&mut State)) {
+        let shut = |state: &State| state.regions.values().map(|it| state.shuts(it)).collect();
+        let before: Vec<bool> = shut(self);
+        change(self);
+        for ((&begin, region), was_shut) in self.regions.iter().zip(before) {
+            let is_shut = self.shuts(region);
+            if is_shut != was_shut {
+                protect(begin, region.bytes, is_shut);
+            }
+        }
+    }
+
+    fn change(&mut self, begin: usize, change: impl FnOnce(&mut Region)) {
+        let Some(mut region) = self.regions.remove(&begin) else { return };
+        let was_shut = self.shuts(&region);
+        change(&mut region);
+        let is_shut = self.shuts(&region);
+        if is_shut != was_shut {
+            protect(begin, region.bytes, is_shut);
+        }
+        self.regions.insert(begin, region);
+    }
+}
+
+/// Shuts or opens the ends of the pages of `bytes` at `begin`.
+fn protect(begin: usize, bytes: usize, shut: bool) {
+    let page = page_bytes();
+    let access = if shut { libc::PROT_NONE } else { libc::PROT_READ | libc::PROT_WRITE };
+    let set = |begin: usize, bytes: usize| {
+        // SAFETY: the pages belong to an allocation that lives, and whoever uses it opened it.
+        unsafe { libc::mprotect(begin as *mut libc::c_void, bytes, access) };
+    };
+    if bytes <= SMALL_PAGES * page {
+        set(begin, bytes);
+    } else {
+        set(begin, page);
+        set(begin + bytes - page, page);
+    }
+}
+
+impl Protection {
+    /// The one of this process.
+    pub fn of_process() -> &'static Protection {
+        OF_PROCESS.get_or_init(|| Box::leak(Box::default()))
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    /// Adds the pages of `bytes` at `begin`, which host code may touch if `shared`.
+    pub fn add(&self, begin: usize, bytes: usize, shared: bool) {
+        let mut state = self.lock();
+        let region = Region { bytes, shared, uses: 0 };
+        if state.shuts(&region) {
+            protect(begin, bytes, true);
+        }
+        state.regions.insert(begin, region);
+    }
+
+    /// Forgets the pages that hold `address`.
+    pub fn remove(&self, address: usize) {
+        let mut state = self.lock();
+        if let Some((begin, _)) = state.at(address) {
+            state.regions.remove(&begin);
+        }
+    }
+
+    /// Lets host code touch the pages that hold `address`.
+    pub fn share(&self, address: usize) {
+        let mut state = self.lock();
+        if let Some((begin, _)) = state.at(address) {
+            state.change(begin, |region| region.shared = true);
+        }
+    }
+
+    /// Whether `address` lies in device memory, or just behind it.
+    pub fn knows(&self, address: usize) -> bool {
+        self.lock().at(address).is_some()
+    }
+
+    /// Says whether host code runs from here on.
+    pub fn set_host(&self, runs: bool) {
+        self.lock().change_all(|state| state.host = runs);
+    }
+
+    /// Opens all device memory for a launch.
+    pub fn open_all(&'static self) -> Opened {
+        self.lock().change_all(|state| state.launches += 1);
+        Opened { protection: self, regions: None }
+    }
+
+    /// Opens the allocations that hold one of `addresses`, for a call of the runtime API.
+    pub fn open<const N: usize>(&'static self, addresses: [usize; N]) -> Opened {
+        let mut state = self.lock();
+        let found =
+            addresses.iter().filter_map(|&it| state.at(it).map(|(begin, _)| begin)).collect();
+        for &begin in &found {
+            state.change(begin, |region: &mut Region| region.uses += 1);
+        }
+        Opened { protection: self, regions: Some(found) }
+    }
+}
+
+/// Device memory that may be touched until this is dropped.
+pub struct Opened {
+    protection: &'static Protection,
+    /// The regions; none for all.
+    regions: Option<Vec<usize>>,
+}
+
+impl Drop for Opened {
+    fn drop(&mut self) {
+        let mut state = self.protection.lock();
+        match &self.regions {
+            None => state.change_all(|state| state.launches -= 1),
+            Some(regions) => {
+                for &begin in regions {
+                    state.change(begin, |region| region.uses -= 1);
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Which pages of `bytes` at `begin` may be read, by the system's word.
+    fn readable(begin: usize, bytes: usize) -> Vec<bool> {
+        let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+        let can_read = |address: usize| {
+            maps.lines().any(|line| {
+                let (range, rest) = line.split_once(' ').unwrap();
+                let (from, to) = range.split_once('-').unwrap();
+                let number = |text| usize::from_str_radix(text, 16).unwrap();
+                (number(from)..number(to)).contains(&address) && rest.starts_with('r')
+            })
+        };
+        (0..bytes / page_bytes()).map(|page| can_read(begin + page * page_bytes())).collect()
+    }
+
+    fn pages(count: usize) -> usize {
+        let access = libc::PROT_READ | libc::PROT_WRITE;
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        // SAFETY: a new mapping at an address of the system's choice.
+        let map =
+            unsafe { libc::mmap(std::ptr::null_mut(), count * page_bytes(), access, flags, -1, 0) };
+        assert_ne!(map, libc::MAP_FAILED);
+        map as usize
+    }
+
+    #[test]
+    fn host_code_cannot_touch_the_ends_of_device_memory() {
+        let protection: &'static Protection = Box::leak(Box::default());
+        let (small, large) = (pages(2), pages(20));
+        let (small_bytes, large_bytes) = (2 * page_bytes(), 20 * page_bytes());
+        protection.add(small, small_bytes, false);
+        protection.set_host(true);
+        protection.add(large, large_bytes, false);
+        let ends = |open: bool| (0..20).map(|page| open || (1..19).contains(&page)).collect();
+        let seen = || (readable(small, small_bytes), readable(large, large_bytes));
+        assert_eq!(seen(), (vec![false; 2], ends(false)));
+        {
+            let _one = protection.open([large + 8, 0]);
+            assert_eq!(seen(), (vec![false; 2], ends(true)));
+            let _all = protection.open_all();
+            assert_eq!(seen(), (vec![true; 2], ends(true)));
+        }
+        assert_eq!(seen(), (vec![false; 2], ends(false)));
+        protection.share(small);
+        assert_eq!(seen().0, [true; 2]);
+        protection.set_host(false);
+        assert_eq!(seen(), (vec![true; 2], ends(true)));
+    }
+}

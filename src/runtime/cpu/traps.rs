@@ -1,0 +1,195 @@
+//! Arguments of launches that point to memory of the host: kernels get addresses that end the replay
+//! when they are used, as they would on a GPU. One that is passed and not used does no harm.
+#![allow(unsafe_code)]
+
+use std::ffi::c_void;
+use std::fmt::Write;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use crate::runtime::abi::ArgumentKind;
+
+/// One argument of a launch.
+#[derive(Clone, Copy, Debug)]
+pub struct Argument {
+    /// Where its address stands among those of all arguments.
+    pub place: *mut *mut c_void,
+    /// Its size.
+    pub bytes: usize,
+    /// What it is.
+    pub kind: ArgumentKind,
+}
+
+/// Traps of one launch.
+const COUNT: usize = 8;
+/// Bytes around the address of a trap that belong to it.
+const BYTES: usize = 16 << 20;
+/// So many words of a class are looked at.
+const MOST_WORDS: usize = 64;
+
+/// Where a pointer of the host leads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Home {
+    Stack,
+    Heap,
+    Variable,
+}
+
+impl Home {
+    const ALL: [Home; 3] = [Home::Stack, Home::Heap, Home::Variable];
+
+    fn describe(self) -> &'static str {
+        match self {
+            Home::Stack => "a variable on the stack of host code",
+            Home::Heap => "memory that host code allocated",
+            Home::Variable => "a variable or constant of host code",
+        }
+    }
+}
+
+/// For each trap the argument from 1 and, above eight bits, the number of its home; 0 if it is unused.
+static TRAPS: [AtomicU32; COUNT] = [const { AtomicU32::new(0) }; COUNT];
+
+/// Where the traps are, once there was one.
+static BASE: OnceLock<Option<usize>> = OnceLock::new();
+
+fn base() -> Option<usize> {
+    *BASE.get_or_init(|| {
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        // SAFETY: addresses without memory, at a place of the system's choice.
+        let map = unsafe {
+            libc::mmap(std::ptr::null_mut(), COUNT * BYTES, libc::PROT_NONE, flags, -1, 0)
+        };
+        (map != libc::MAP_FAILED).then_some(map as usize)
+    })
+}
+
+/// Puts traps into `arguments` in the place of pointers to the host's memory. Those that `is_device`
+/// knows are not the host's.
+///
+/// # Safety
+/// The arguments must be as large as they say, and belong to this launch alone.
+pub unsafe fn set(arguments: &[Argument], is_device: impl Fn(usize) -> bool) {
+    TRAPS.iter().for_each(|trap| trap.store(0, Ordering::Relaxed));
+    let mut maps = None;
+    let mut used = 0;
+    let mut trap = |number: usize, pointer: usize, only_stack: bool| {
+        if pointer < 4096 || is_device(pointer) {
+            return None;
+        }
+        let home = home(maps.get_or_insert_with(read_maps), pointer)?;
+        if used == COUNT || only_stack && home != Home::Stack {
+            return None;
+        }
+        let address = base()? + used * BYTES + BYTES / 2 + pointer % 4096;
+        let tag = (home as u32) << 8 | (number as u32 + 1).min(255);
+        TRAPS[used].store(tag, Ordering::Relaxed);
+        used += 1;
+        Some(address)
+    };
+    for (number, argument) in arguments.iter().enumerate() {
+        match argument.kind {
+            ArgumentKind::Value => {}
+            // SAFETY: promised by the caller.
+            ArgumentKind::Reference => unsafe {
+                if let Some(address) = trap(number, *argument.place as usize, false) {
+                    *argument.place = address as *mut c_void;
+                }
+            },
+            ArgumentKind::Pointer | ArgumentKind::Class => {
+                let words = (argument.bytes / size_of::<usize>()).min(MOST_WORDS);
+                for word in 0..words {
+                    // A number in a class may look like an address of the heap.
+                    let only_stack = argument.kind == ArgumentKind::Class;
+                    // SAFETY: the argument has that many words, which need not be aligned.
+                    unsafe {
+                        let place = (*argument.place).cast::<usize>().add(word);
+                        if let Some(address) = trap(number, place.read_unaligned(), only_stack) {
+                            place.write_unaligned(address);
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Says which argument the trap at `address` stands for, if there is one. Called from a signal handler:
+/// neither waits nor allocates.
+pub fn describe(address: usize, out: &mut dyn Write) -> bool {
+    let Some(base) = BASE.get().copied().flatten() else { return false };
+    let Some(trap) = address.checked_sub(base).and_then(|offset| TRAPS.get(offset / BYTES)) else {
+        return false;
+    };
+    let tag = trap.load(Ordering::Relaxed);
+    let Some(home) = Home::ALL.get(tag as usize >> 8).filter(|_| tag != 0) else { return false };
+    let number = tag & 255;
+    let home = home.describe();
+    let _ = write!(out, "argument {number} points to {home}, which a GPU cannot reach");
+    true
+}
+
+/// One line of the system's list of mappings.
+struct Mapping {
+    begin: usize,
+    end: usize,
+    home: Home,
+}
+
+fn read_maps() -> Vec<Mapping> {
+    let text = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
+    text.lines().filter_map(mapping).collect()
+}
+
+/// The mapping of a line such as `7f..-7f.. rw-p 00000000 00:00 0 [heap]`, if it can be read.
+fn mapping(line: &str) -> Option<Mapping> {
+    let mut words = line.split_ascii_whitespace();
+    let (begin, end) = words.next()?.split_once('-')?;
+    let readable = words.next()?.starts_with('r');
+    let home = match words.nth(3) {
+        Some("[stack]") => Home::Stack,
+        None | Some("[heap]") => Home::Heap,
+        Some(_) => Home::Variable,
+    };
+    let number = |text| usize::from_str_radix(text, 16).ok();
+    Some(Mapping { begin: number(begin)?, end: number(end)?, home }).filter(|_| readable)
+}
+
+fn home(maps: &[Mapping], address: usize) -> Option<Home> {
+    maps.iter().find(|map| (map.begin..map.end).contains(&address)).map(|map| map.home)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mappings_tell_the_host_s_memory_apart() {
+        let told = |line| mapping(line).map(|map| (map.begin, map.home));
+        assert_eq!(told("1000-2000 rw-p 00000000 00:00 0   [stack]"), Some((0x1000, Home::Stack)));
+        assert_eq!(told("1000-2000 rw-p 00000000 00:00 0   [heap]"), Some((0x1000, Home::Heap)));
+        assert_eq!(told("1000-2000 rw-p 00000000 00:00 0"), Some((0x1000, Home::Heap)));
+        assert_eq!(told("1000-2000 r--p 00000000 00:00 7 /x/a.so"), Some((0x1000, Home::Variable)));
+        assert_eq!(told("1000-2000 ---p 00000000 00:00 0"), None);
+    }
+
+    #[test]
+    fn a_pointer_to_the_host_s_memory_is_replaced_and_described() {
+        let value = 7u32;
+        let mut pointer: *const u32 = &raw const value;
+        let mut place: *mut c_void = (&raw mut pointer).cast();
+        let argument =
+            |place: &mut *mut c_void| Argument { place, bytes: 8, kind: ArgumentKind::Pointer };
+        // SAFETY: the argument is a pointer, as it says.
+        unsafe { set(&[argument(&mut place)], |_| true) };
+        assert_eq!(pointer, &raw const value);
+        // SAFETY: as above.
+        unsafe { set(&[argument(&mut place)], |_| false) };
+        assert_ne!(pointer, &raw const value);
+        assert_eq!(pointer as usize % 4096, &raw const value as usize % 4096);
+        let mut text = String::new();
+        assert!(describe(pointer as usize + 4, &mut text));
+        assert!(text.starts_with("argument 1 points to "), "{text}");
+        assert!(!describe(&raw const value as usize, &mut text));
+    }
+}
