@@ -14,6 +14,7 @@ pub mod harness;
 pub mod history;
 pub mod hunt;
 pub mod judge;
+mod process;
 pub mod replay;
 pub mod report;
 pub mod runtime;

@@ -13,7 +13,8 @@ mod series;
 mod unsteady;
 
 use std::path::PathBuf;
-use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use crate::cache::{Cache, CacheError, Kind};
 use crate::compile::{Artifact, CompileError, DeviceModule, Signature, Toolchain};
@@ -25,7 +26,7 @@ use crate::runtime::cpu::Rounding;
 use crate::sanitizer::SanitizerError;
 use crate::scratch::{HEAP_BYTES, Scratch, ScratchError};
 use crate::summary::{POISON_A, POISON_B, Poison, summarize, written};
-use crate::worker::{DeviceJob, Job, Limits, Part, Run, Step, WorkerError};
+use crate::worker::{DeviceJob, Ending, Job, Limits, Part, Run, Step, WorkerError, Workers};
 
 /// Why there is no outcome: the machine or the fixture is at fault, not the revision.
 #[derive(Debug, thiserror::Error)]
@@ -124,6 +125,8 @@ pub struct Replayer {
     settings: Settings,
     trusted: TrustedSides,
     kept: series::Kept,
+    workers: Arc<Workers>,
+    timeouts: AtomicU64,
     scratch: Scratch,
 }
 
@@ -148,7 +151,9 @@ impl Replayer {
     pub fn new(toolchain: Toolchain, cache: Cache, settings: Settings) -> Replayer {
         let scratch = Scratch::in_folder(&cache.temporary(), HEAP_BYTES);
         let (trusted, kept) = (TrustedSides::default(), series::Kept::default());
-        Replayer { toolchain, cache, settings, trusted, kept, scratch }
+        let workers = Arc::new(Workers::new(settings.program.clone()));
+        let timeouts = AtomicU64::new(0);
+        Replayer { toolchain, cache, settings, trusted, kept, workers, timeouts, scratch }
     }
 
     /// What is known of the sides that were trusted last.
@@ -234,7 +239,21 @@ impl Replayer {
             rounding: mode.rounding,
         };
         let job = self.job(device, subject, artifact, precision, mode);
-        Ok(self.series(subject, artifact, precision).run(&job)?)
+        Ok(self.counted(self.series(subject, artifact, precision).run(&job)?))
+    }
+
+    /// `run`, after it was noted if it ran out of time.
+    fn counted(&self, run: Run) -> Run {
+        if matches!(run.ending, Ending::TimedOut(..)) {
+            self.timeouts.fetch_add(1, Ordering::SeqCst);
+        }
+        run
+    }
+
+    /// How many runs were out of time so far: as much a matter of the machine as of the code. Nothing that
+    /// rests on such a run is remembered.
+    pub(crate) fn timeouts(&self) -> u64 {
+        self.timeouts.load(Ordering::SeqCst)
     }
 
     fn job(
@@ -328,13 +347,7 @@ impl Replayer {
             _ => None,
         };
         let outcome = self.outcome_of(subject, artifact, &first, &second, again.as_ref())?;
-        // A replay that ran out of time may have been a slow machine: it is tried again.
-        if !matches!(&outcome.status, Status::Failed(failures)
-            if failures.iter().any(|failure| matches!(failure, Failure::Timeout { .. })))
-        {
-            let text = serde_json::to_vec(&outcome).expect("outcomes are plain data");
-            self.cache.write(Kind::Outcome, &key, &text)?;
-        }
+        self.keep_outcome(&key, &outcome)?;
         if artifact.module.is_none() {
             let repeats = first.gives_the_bits_of(&second);
             self.kept.keep(&key, Plain { run: first, repeats });
@@ -357,6 +370,16 @@ impl Replayer {
         })?;
         let second = runs.pop().expect("each mode gives a run");
         Ok((runs.pop().expect("each mode gives a run"), second))
+    }
+
+    /// Remembers `outcome`, unless it was out of time: that may have been a slow machine.
+    fn keep_outcome(&self, key: &str, outcome: &Outcome) -> Result<(), ReplayError> {
+        let is_late = |failure: &Failure| matches!(failure, Failure::Timeout { .. });
+        if !matches!(&outcome.status, Status::Failed(failures) if failures.iter().any(is_late)) {
+            let text = serde_json::to_vec(outcome).expect("outcomes are plain data");
+            self.cache.write(Kind::Outcome, key, &text)?;
+        }
+        Ok(())
     }
 
     fn remembered(&self, key: &str) -> Option<Outcome> {

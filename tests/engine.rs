@@ -5,6 +5,8 @@
 mod block_form;
 #[path = "engine/borders.rs"]
 mod borders;
+#[path = "engine/hostile.rs"]
+mod hostile;
 #[path = "engine/once.rs"]
 mod once;
 #[path = "engine/parts.rs"]
@@ -316,7 +318,7 @@ fn accesses_outside_of_tensors_name_the_tensor_and_the_thread() {
     insta::assert_snapshot!(failures("write_before_output"), @"out-of-bounds access in write_kernel, block [2, 0, 0], thread [0, 1, 0]: 8000 bytes before out (40 bytes)");
     insta::assert_snapshot!(failures("read_past_input"), @"out-of-bounds access in read_kernel, block [0, 0, 0], thread [0, 0, 0]: 216 bytes past the end of x (40 bytes)");
     insta::assert_snapshot!(failures("write_past_scratch"), @"out-of-bounds access in write_kernel, block [2, 0, 0], thread [0, 1, 0]: 0 bytes past the end of cudaMalloc at src/cases.cu:48 (4096 bytes)");
-    insta::assert_snapshot!(failures("write_null"), @"out-of-bounds access in write_kernel, block [2, 0, 0], thread [0, 1, 0]: a null pointer");
+    insta::assert_snapshot!(failures("write_null"), @"out-of-bounds access in write_kernel, block [2, 0, 0], thread [0, 1, 0]: 8 bytes past a null pointer");
     insta::assert_snapshot!(failures("use_after_free"), @"out-of-bounds access in write_kernel, block [2, 0, 0], thread [0, 1, 0]: freed memory: cudaMalloc at src/cases.cu:48 (4096 bytes)");
     insta::assert_snapshot!(failures("host_reads_null"), @"out-of-bounds access: a null pointer");
 }

@@ -16,6 +16,7 @@ use replay::cache::Cache;
 use replay::compile::DeviceToolchain;
 use replay::replay::{Backend, Failure, ReplayError, Replayer, Settings, Status};
 use replay::runtime::gpu::{self, Nvrtc, SearchPath};
+use replay::worker::WorkerError;
 
 #[test]
 fn what_nvrtc_rejects_is_the_revision_s_fault_and_is_remembered() {
@@ -202,16 +203,22 @@ fn a_device_that_is_gone_when_the_replay_begins_is_an_error_with_a_hint() {
 }
 
 #[test]
-fn a_worker_that_is_killed_while_its_kernel_runs_is_an_outcome_and_the_device_works_afterwards() {
+fn a_worker_that_is_killed_while_its_kernel_runs_is_no_outcome_and_the_device_works_afterwards() {
     let cache = shared_cache();
     let Some(cuda) = cuda(&cache) else { return };
     let killed = Wrapped::new(
-        "exec 9<&0\n\"$REAL\" \"$@\" <&9 &\nsleep 2; kill -KILL $!; wait $!; kill -KILL $$",
+        // The last of the line of processes is the one that has the device.
+        "exec 9<&0\n\"$REAL\" \"$@\" <&9 &\nsleep 2; last=$!\n\
+         while child=$(cut -d' ' -f1 /proc/$last/task/$last/children) && [ -n \"$child\" ]\n\
+         do last=$child; done\n\
+         kill -KILL $last; wait",
     );
     let source = "__global__ void hang(volatile int* out) { while (out[0] != 1) { } }";
     let hangs = Small::new(source, "hang<<<1, 1>>>(out);");
-    let outcome = hangs.replay(&killed.replayer(&cache, cuda.clone()));
-    assert_eq!(failures(&outcome), [Failure::Killed { signal: 9 }]);
+    let error = killed.replayer(&cache, cuda.clone()).replay(&hangs.subject, &hangs.sources);
+    let Err(ReplayError::Worker(WorkerError::Killed { signal: 9, .. })) = error else {
+        panic!("{error:?}");
+    };
     let small = Small::new(ONE, "one<<<1, 32>>>(out, n);");
     checksum(&small.replay(&replayer(&cache, cuda, MINUTE)));
 }

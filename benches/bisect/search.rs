@@ -282,7 +282,7 @@ pub fn compare(artifact: &Path, fixture: &Path, recorded: &Path) -> Result<bool>
         part: worker::Part::Whole,
     };
     let program = PathBuf::from(env!("CARGO_BIN_EXE_replay"));
-    let run = worker::start(&program, &job, &subject.fixture, limits, None)?;
+    let run = worker::Workers::new(program).run(&job, &subject.fixture, limits, None)?;
     let gradient = run.output("grad_logits").ok_or("the gradient is missing")?;
     let elements: Vec<f64> = (0..gradient.len()).map(|at| gradient.get_f64(at)).collect();
     let Ok(known) = fs::read_to_string(recorded) else {

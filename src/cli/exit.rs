@@ -49,6 +49,8 @@ pub fn on_interrupt() {
         libc::signal(libc::SIGINT, interrupted as *const () as libc::sighandler_t);
         // A reader that closes the pipe ends the output, as for any command-line tool.
         libc::signal(libc::SIGPIPE, libc::SIG_DFL);
+        // A file that would be too large is an error of whoever writes it.
+        libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
     }
 }
 

@@ -127,12 +127,22 @@ pub fn run() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return exit::usage(&error),
     };
+    settle_threads();
     match dispatch(cli) {
         Ok(code) => ExitCode::from(code),
         Err(error) => {
             error::print(&error);
             ExitCode::from(error::exit_code(&error))
         }
+    }
+}
+
+/// Makes do with this thread where the system has no other.
+fn settle_threads() {
+    if rayon::ThreadPoolBuilder::new().build_global().is_err() {
+        let one = rayon::ThreadPoolBuilder::new().num_threads(1).use_current_thread();
+        // There is nothing left to be tried.
+        let _ = one.build_global();
     }
 }
 

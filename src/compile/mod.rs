@@ -206,7 +206,8 @@ impl Toolchain {
             return known;
         }
         std::thread::scope(|scope| {
-            scope.spawn(meanwhile);
+            // It only saves time: where the system has no thread for it, it is not done.
+            let _ = std::thread::Builder::new().spawn_scoped(scope, meanwhile);
             // Another thread may have compiled it meanwhile.
             let anew = || self.compile_anew(translated, unit, &flags, precision, &key);
             self.once.by_one(&key, || self.known(&key).unwrap_or_else(anew))

@@ -99,7 +99,9 @@ impl Toolchain {
         let made = slot(precision).get_or_init(|| {
             std::thread::scope(|scope| {
                 if precision == Precision::Native {
-                    scope.spawn(|| make(Precision::Shadow).is_some());
+                    let shadow = || make(Precision::Shadow).is_some();
+                    // Where the system has no thread for it, it is made when it is needed.
+                    let _ = std::thread::Builder::new().spawn_scoped(scope, shadow);
                 }
                 self.make_prelude(precision)
             })

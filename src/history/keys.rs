@@ -103,12 +103,19 @@ impl History {
         thread::scope(|scope| {
             let work = trees.chunks(trees.len().div_ceil(threads)).map(|part| {
                 let own = self.reopen();
-                scope.spawn(move || own?.keys_of(part, specs))
+                let look = move || own?.keys_of(part, specs);
+                thread::Builder::new().spawn_scoped(scope, look).map_err(|_| part)
             });
             let work: Vec<_> = work.collect();
             let mut keys = Vec::with_capacity(trees.len());
             for handle in work {
-                let part = handle.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+                let part = match handle {
+                    Ok(handle) => {
+                        handle.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+                    }
+                    // Where the system has no thread for it, this one does it.
+                    Err(part) => self.keys_of(part, specs),
+                };
                 keys.extend(part?);
             }
             Ok(keys)

@@ -4,8 +4,8 @@
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
 use super::plan::Plan;
@@ -43,11 +43,21 @@ impl<T: Send + 'static> Crew<T> {
     ) {
         let sender = self.sender.clone();
         self.running += 1;
-        thread::spawn(move || {
-            let result = catch_unwind(AssertUnwindSafe(work));
-            // Nobody listens any more once the search has its answer.
-            let _ = sender.send((commit, result));
-        });
+        let work = Arc::new(Mutex::new(Some(work)));
+        let begin = {
+            let work = work.clone();
+            move || {
+                let work = work.lock().unwrap_or_else(PoisonError::into_inner).take();
+                let Some(work) = work else { return };
+                let result = catch_unwind(AssertUnwindSafe(work));
+                // Nobody listens any more once the search has its answer.
+                let _ = sender.send((commit, result));
+            }
+        };
+        // Where the system has no thread for it, this one does it.
+        if thread::Builder::new().spawn(begin.clone()).is_err() {
+            begin();
+        }
     }
 
     /// The next thing that is done; none if nothing runs.

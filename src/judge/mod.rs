@@ -226,8 +226,11 @@ impl Replayer {
         if let Some(found) = self.known_judgement(key) {
             return Ok(found);
         }
+        let timeouts = self.timeouts();
         let made = make()?;
-        self.write_judgement(key, &made)?;
+        if self.timeouts() == timeouts {
+            self.write_judgement(key, &made)?;
+        }
         Ok(made)
     }
 

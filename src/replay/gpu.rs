@@ -5,7 +5,7 @@ use super::{Backend, Cuda, DeviceJob, Mode, ReplayError, Replayer, Subject};
 use crate::compile::{Artifact, DeviceModule, DeviceToolchain};
 use crate::frontend::Precision;
 use crate::summary::{POISON_A, POISON_B, Summary};
-use crate::worker::{self, Job, Run};
+use crate::worker::{Job, Run};
 
 /// Outputs of a GPU that are larger than this in all are summarised there.
 const SUMMARIZED_BYTES: usize = 64 << 20;
@@ -36,7 +36,8 @@ impl Turn<'_> {
         learning(&self.cuda.toolchain, module, |module| {
             let (settings, fixture) = (&self.replayer.settings, &self.subject.fixture);
             let job = self.job(module, mode)?;
-            Ok(worker::start(&settings.program, &job, fixture, settings.limits, None)?)
+            let run = self.replayer.workers.run(&job, fixture, settings.limits, None)?;
+            Ok(self.replayer.counted(run))
         })
     }
 }

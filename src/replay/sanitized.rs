@@ -2,13 +2,12 @@
 
 use super::gpu::learning;
 use super::{Backend, Cuda, Failure, Mode, Outcome, ReplayError, Replayer, Status, Subject};
-use crate::cache::Kind;
 use crate::compile::Artifact;
 use crate::frontend::Precision;
 use crate::history::SourceSet;
 use crate::sanitizer::{self, Log, Sanitizer, SanitizerError, Tool};
 use crate::summary::POISON_A;
-use crate::worker::{self, DeviceJob, Ending, Run};
+use crate::worker::{DeviceJob, Ending, Run};
 
 impl Replayer {
     /// `outcome`, with what `sanitizer` finds in a replay of its own. Remembered apart from what
@@ -36,8 +35,7 @@ impl Replayer {
         }
         let (run, log) = self.run_under(subject, sources, artifact, cuda, sanitizer)?;
         let outcome = with_findings(outcome, &run.ending, &run.printed, log, sanitizer.tool())?;
-        let text = serde_json::to_vec(&outcome).expect("outcomes are plain data");
-        self.cache.write(Kind::Outcome, &key, &text)?;
+        self.keep_outcome(&key, &outcome)?;
         Ok(outcome)
     }
 
@@ -65,9 +63,9 @@ impl Replayer {
             };
             let mode = Mode::plain(POISON_A);
             let job = self.job(device, subject, artifact, Precision::Native, &mode);
-            let (program, limits) = (&self.settings.program, self.settings.limits);
+            let (fixture, limits) = (&subject.fixture, self.settings.limits);
             let wrapper = sanitizer.wrapper(&log);
-            Ok(worker::start(program, &job, &subject.fixture, limits, Some(&wrapper))?)
+            Ok(self.workers.run(&job, fixture, limits, Some(&wrapper))?)
         })?;
         let text = std::fs::read(&log).unwrap_or_default();
         Ok((run, sanitizer::read(&String::from_utf8_lossy(&text))))

@@ -103,12 +103,12 @@ impl Replayer {
     ) -> Result<(), ReplayError> {
         let at_once = at_once.min(modes.len());
         let threads = (self.settings.threads / at_once.max(1)).max(1);
-        // The template belongs to this thread, which outlives those that run.
         let series = self.series(subject, artifact, precision);
         let run = |index: usize| {
             let mode: &Mode = &modes[index];
             let device = DeviceJob::Cpu { threads, order: mode.order, rounding: mode.rounding };
-            Ok(series.run(&self.job(device, subject, artifact, precision, mode))?)
+            let job = self.job(device, subject, artifact, precision, mode);
+            Ok(self.counted(series.run(&job)?))
         };
         in_order(modes.len(), at_once, run, take)
     }
@@ -134,8 +134,8 @@ impl Replayer {
                 };
                 let mode = Mode::plain(crate::summary::POISON_A);
                 let job = self.job(device, subject, artifact, precision, &mode);
-                let (program, limits) = (&self.settings.program, self.settings.limits);
-                let series = Arc::new(Series::new(program, &job, fixture, limits));
+                let (workers, limits) = (self.workers.clone(), self.settings.limits);
+                let series = Arc::new(Series::new(workers, &job, fixture, limits));
                 (artifact.path.clone(), fixture.dir.clone(), series)
             }
         };
@@ -177,9 +177,13 @@ fn in_order<T: Send, E: Send>(
     };
     std::thread::scope(|scope| {
         let (sender, ready) = mpsc::channel();
-        for _ in 0..at_once {
+        let started = (0..at_once).take_while(|_| {
             let (work, sender) = (&work, sender.clone());
-            scope.spawn(move || work(sender));
+            std::thread::Builder::new().spawn_scoped(scope, move || work(sender)).is_ok()
+        });
+        if started.count() == 0 {
+            // The system has no thread for it.
+            return (0..count).try_for_each(|index| take(index, make(index)?));
         }
         drop(sender);
         let mut early = BTreeMap::new();

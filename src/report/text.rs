@@ -271,7 +271,7 @@ fn finding(finding: &Finding) -> String {
 
 fn signal_name(signal: i32) -> &'static str {
     match signal {
-        libc::SIGKILL => " (SIGKILL; out of memory, or killed from outside)",
+        libc::SIGKILL => " (SIGKILL, which the code sent to itself)",
         libc::SIGSEGV => " (SIGSEGV)",
         libc::SIGABRT => " (SIGABRT)",
         libc::SIGBUS => " (SIGBUS)",

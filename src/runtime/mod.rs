@@ -10,16 +10,20 @@ pub mod cpu;
 pub mod error;
 pub mod gpu;
 pub mod headers;
+pub mod journal;
 mod math;
 pub mod report;
+pub mod signals;
 
 use std::ffi::c_void;
 use std::fs::File;
+use std::io;
 use std::sync::OnceLock;
 
 use self::abi::Thunk;
 use self::error::CudaError;
 use self::report::{Fault, Report, Reporter};
+use crate::process;
 use crate::summary::{Poison, Summary};
 use crate::tensor::DType;
 
@@ -180,6 +184,11 @@ pub fn set_reporter(reporter: Reporter) -> &'static Reporter {
     REPORTER.get().expect("set just now")
 }
 
+/// The process's way back to its parent, once there is one.
+pub fn reporter() -> Option<&'static Reporter> {
+    REPORTER.get()
+}
+
 /// Makes `device` the one that the runtime API of this process works on.
 ///
 /// # Panics
@@ -213,11 +222,64 @@ fn finish_early() -> ! {
     }
 }
 
+/// What a user can do about a defect of this program.
+pub(crate) const REPORT_IT: &str = "this is a defect of replay: please report it";
+
+/// Makes a panic of this program in a child an account of its own: it is no doing of the code.
+pub fn own_up_to_panics() {
+    std::panic::set_hook(Box::new(|panic| {
+        // Libraries panic where the system gives them no thread.
+        if let Err(error) = std::thread::Builder::new().spawn(|| ()) {
+            no_thread(&error);
+        }
+        let message = format!("replay itself failed: {panic}");
+        refuse(message.replace('\n', " "), Some(REPORT_IT.to_owned()))
+    }));
+}
+
+/// Ends the process: the machine or this program is at fault, as `message` tells.
+pub fn refuse(message: String, hint: Option<String>) -> ! {
+    end_with(&Report::Refused { message, hint })
+}
+
+/// Ends the process because `error` kept it from starting a thread.
+pub fn no_thread(error: &io::Error) -> ! {
+    let message = format!("cannot start a thread for the replay: {error}");
+    let hint = "lower --threads, or raise the number of processes that a user (ulimit -u) or the \
+                container may have";
+    refuse(message, Some(hint.to_owned()))
+}
+
+/// Ends the process because `error` kept it from having `bytes` for `what`: the code is at fault where it
+/// has used up what the replay may have, else the machine.
+pub fn lack_of_memory(what: &str, bytes: usize, error: &io::Error) -> ! {
+    if limit_is_reached(bytes) {
+        end("out of memory", format!("no memory for {what}: {error}"), None)
+    }
+    let hint = "free memory, lower --threads, or raise what processes may have of it (sysctl \
+                vm.max_map_count, vm.overcommit_memory)";
+    refuse(
+        format!("the system has no memory for {what} ({bytes} bytes): {error}"),
+        Some(hint.into()),
+    )
+}
+
+/// Whether `bytes` more are too much for the address space that this process may have.
+pub(crate) fn limit_is_reached(bytes: usize) -> bool {
+    let statistics = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    let pages = statistics.split(' ').next().and_then(|pages| pages.parse::<u64>().ok());
+    let used = pages.unwrap_or_default().saturating_mul(cpu::page_bytes() as u64);
+    used.saturating_add(bytes as u64) > process::memory_limit()
+}
+
 /// Where device code was when something happened: kernel, block, thread.
 pub type Place = (&'static str, [u32; 3], [u32; 3]);
 
 /// Reports why the replay cannot go on and ends the process.
 pub fn end(what: &str, detail: String, place: Option<Place>) -> ! {
+    if place.is_some() {
+        cpu::wait_for_blocks_before();
+    }
     end_with(&Report::Fault(Fault {
         what: what.to_owned(),
         detail,

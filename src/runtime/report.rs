@@ -1,14 +1,12 @@
-//! What the child process tells its parent while it replays: one JSON document a line, written
-//! at once, so that a crash loses nothing that was said before it.
+//! What the child process tells its parent while it replays: JSON documents in a [`Journal`], each
+//! written at once, so that a crash loses nothing that was said before it.
 
-use std::fs::File;
-use std::io::Write;
-use std::os::fd::{AsRawFd, RawFd};
-use std::sync::Mutex;
+use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde::{Deserialize, Serialize};
 
+use super::journal::{Journal, Weight};
 use crate::summary::Summary;
 
 /// One `kernel<<<grid, block, shared>>>` that host code performed.
@@ -47,7 +45,7 @@ pub struct Fault {
     pub thread: Option<[u32; 3]>,
 }
 
-/// One line of the child's account.
+/// One entry of the child's account.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Report {
@@ -74,12 +72,23 @@ pub enum Report {
         /// The device's class: `cpu`, `sm_90`.
         class: String,
     },
+    /// A signal that the process cannot handle was sent by itself; the process exits next.
+    Raised {
+        /// Its number.
+        signal: i32,
+    },
+    /// A signal came from a process that does not belong to the replay; the process exits next.
+    Outside {
+        /// Its number.
+        signal: i32,
+    },
     /// Device code lacks this; the replay is made again with a module that has it.
     Unresolved {
         /// A kernel, or `&` and a variable, as NVRTC is asked for it.
         expression: String,
     },
-    /// The call could not be made at all: a message for the user.
+    /// The machine, or this program, kept the call from being made or from going on: a message for the
+    /// user.
     Refused {
         /// What was wrong.
         message: String,
@@ -105,29 +114,30 @@ pub enum Report {
 /// More launches than this are only counted.
 pub const MAX_LAUNCHES: u64 = 4096;
 
-/// The child's end of the pipe.
+/// The way back to the parent.
 pub struct Reporter {
-    pipe: Mutex<File>,
-    descriptor: RawFd,
+    journal: Journal,
     launches: AtomicU64,
 }
 
 impl Reporter {
-    /// A reporter that writes to `pipe`.
-    pub fn new(pipe: File) -> Reporter {
-        let descriptor = pipe.as_raw_fd();
-        Reporter { pipe: Mutex::new(pipe), descriptor, launches: AtomicU64::new(0) }
+    /// A reporter that writes to `journal`.
+    pub fn new(journal: Journal) -> Reporter {
+        Reporter { journal, launches: AtomicU64::new(0) }
     }
 
-    /// Writes one line. A parent that has gone is no error: the child is about to be killed.
+    /// Writes one entry. One that finds no room is left out: those before it say enough.
     pub fn send(&self, report: &Report) {
-        let mut line = serde_json::to_string(report).expect("reports are plain data");
-        line.push('\n');
-        let mut pipe = self.pipe.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        let _ = pipe.write_all(line.as_bytes());
+        let weight = match report {
+            Report::Launch(LaunchRecord { error: None, .. }) => Weight::Ordinary,
+            Report::Launch(_) | Report::Overrun { .. } => Weight::Failure,
+            _ => Weight::Ending,
+        };
+        let text = serde_json::to_vec(report).expect("reports are plain data");
+        self.journal.write(&text, weight);
     }
 
-    /// Reports a launch, the first [`MAX_LAUNCHES`] and every one that failed.
+    /// Reports a launch, the first [`MAX_LAUNCHES`] and those that failed.
     pub fn launch(&self, record: LaunchRecord) {
         if self.launches.fetch_add(1, Ordering::Relaxed) < MAX_LAUNCHES || record.error.is_some() {
             self.send(&Report::Launch(record));
@@ -139,8 +149,116 @@ impl Reporter {
         self.launches.load(Ordering::Relaxed)
     }
 
-    /// The file descriptor, for a signal handler that may not lock.
-    pub fn descriptor(&self) -> RawFd {
-        self.descriptor
+    /// Writes why the process ends, from a signal handler; the first one counts.
+    pub fn send_last(&self, word: &LastWord) {
+        self.journal.write_last(&word.bytes[..word.length]);
+    }
+}
+
+/// A report that is put together without memory of the heap; what does not fit is dropped.
+pub struct LastWord {
+    bytes: [u8; 3072],
+    length: usize,
+}
+
+/// Stands for a quotation mark of JSON in the text of a [`LastWord`].
+const QUOTE: u8 = 1;
+
+impl LastWord {
+    /// A [`Report::Fault`] in `kernel`, `at` block and thread; `detail` writes the details.
+    pub fn fault(
+        what: &str,
+        kernel: Option<&str>,
+        at: Option<([u32; 3], [u32; 3])>,
+        detail: impl FnOnce(&mut LastWord),
+    ) -> LastWord {
+        let mut word = LastWord::empty();
+        // What does not fit is dropped; a text that is cut short is no report.
+        let _ = write!(word, "{{\x01fault\x01:{{\x01what\x01:\x01{what}\x01,\x01detail\x01:\x01");
+        detail(&mut word);
+        let _ = word.write_str("\x01");
+        if let Some(kernel) = kernel {
+            let _ = write!(word, ",\x01kernel\x01:\x01{kernel}\x01");
+        }
+        if let Some((block, thread)) = at {
+            let _ = write!(word, ",\x01block\x01:{block:?},\x01thread\x01:{thread:?}");
+        }
+        let _ = word.write_str("}}");
+        word
+    }
+
+    /// A [`Report::Refused`] with `message` and `hint`.
+    pub fn refused(message: impl FnOnce(&mut LastWord), hint: &str) -> LastWord {
+        let mut word = LastWord::empty();
+        let _ = word.write_str("{\x01refused\x01:{\x01message\x01:\x01");
+        message(&mut word);
+        let _ = write!(word, "\x01,\x01hint\x01:\x01{hint}\x01}}}}");
+        word
+    }
+
+    /// A [`Report::Outside`].
+    pub fn outside(signal: i32) -> LastWord {
+        let mut word = LastWord::empty();
+        let _ = write!(word, "{{\x01outside\x01:{{\x01signal\x01:{signal}}}}}");
+        word
+    }
+
+    /// A [`Report::Raised`].
+    pub fn raised(signal: i32) -> LastWord {
+        let mut word = LastWord::empty();
+        let _ = write!(word, "{{\x01raised\x01:{{\x01signal\x01:{signal}}}}}");
+        word
+    }
+
+    fn empty() -> LastWord {
+        LastWord { bytes: [0; 3072], length: 0 }
+    }
+}
+
+impl Write for LastWord {
+    fn write_str(&mut self, text: &str) -> std::fmt::Result {
+        for &byte in text.as_bytes() {
+            // The strings hold names and paths: what would need an escape in them is replaced.
+            let byte = match byte {
+                b'"' | b'\\' => b'\'',
+                QUOTE => b'"',
+                0..=31 => b' ',
+                other => other,
+            };
+            if self.length < self.bytes.len() {
+                self.bytes[self.length] = byte;
+                self.length += 1;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(word: &LastWord) -> Report {
+        serde_json::from_slice(&word.bytes[..word.length]).unwrap()
+    }
+
+    #[test]
+    fn last_words_are_reports() {
+        assert_eq!(parsed(&LastWord::outside(15)), Report::Outside { signal: 15 });
+        assert_eq!(parsed(&LastWord::raised(9)), Report::Raised { signal: 9 });
+        let word = LastWord::fault(
+            "stack \"overflow\"",
+            Some("k"),
+            Some(([1, 2, 3], [4, 5, 6])),
+            |word| {
+                let _ = write!(word, "a\nb\\c");
+            },
+        );
+        let Report::Fault(fault) = parsed(&word) else { panic!() };
+        assert_eq!((fault.what.as_str(), fault.detail.as_str()), ("stack 'overflow'", "a b'c"));
+        assert_eq!((fault.block, fault.thread), (Some([1, 2, 3]), Some([4, 5, 6])));
+        let word = LastWord::refused(|word| _ = word.write_str("no memory"), "add some");
+        let hint = Some("add some".to_owned());
+        assert_eq!(parsed(&word), Report::Refused { message: "no memory".into(), hint });
     }
 }

@@ -115,11 +115,26 @@ fn place(head: &str, lines: &[&str]) -> Option<Finding> {
         } else {
             let address = line.split(' ').find(|word| word.starts_with("0x"));
             found.address = found.address.or(address.map(str::to_owned));
-            details.push(*line);
+            let detail = without_addresses(line);
+            details.extend((detail != "Address").then_some(detail));
         }
     }
     found.detail = details.join(" ");
     (by_host || found.kernel.is_some()).then_some(found)
+}
+
+/// `line` without the addresses in it, which differ between runs: `Access is out of bounds` of `Access to
+/// 0x7f00 is out of bounds`.
+fn without_addresses(line: &str) -> String {
+    let mut kept: Vec<&str> = Vec::new();
+    for word in line.split(' ') {
+        if word.starts_with("0x") {
+            kept.pop_if(|before| matches!(*before, "to" | "at"));
+        } else {
+            kept.push(word);
+        }
+    }
+    kept.join(" ")
 }
 
 /// `ns::f<int>` and `k.cu:6` of `void ns::f<int>(T1 *)+0x40 in k.cu:6`.

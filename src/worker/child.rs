@@ -4,17 +4,14 @@
 use std::borrow::Cow;
 use std::ffi::c_void;
 use std::fs::File;
-use std::io::Read;
-use std::os::fd::FromRawFd;
-use std::os::unix::fs::FileExt;
 use std::time::Instant;
 
-use memmap2::MmapMut;
+use memmap2::{MmapOptions, MmapRaw};
 
-use super::parent::{OUTPUT_FD, REPORT_FD};
 use super::run::{Layout, OutputTensor};
-use super::{DeviceJob, Job, Part, SERIES, Step, direction, template};
+use super::{DeviceJob, Job, Part, Step, direction};
 use crate::fixture::{Fixture, FixtureError, Input};
+use crate::process::{Pid, shield};
 use crate::runtime::artifact::{Artifact, LoadError};
 use crate::runtime::cpu::{Cpu, Rounding, Settings};
 use crate::runtime::error::CudaError;
@@ -28,8 +25,6 @@ use crate::tensor::{DType, TensorView};
 /// Why the call could not be made; the parent tells the user.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ChildError {
-    #[error("the job cannot be read")]
-    Job,
     #[error(transparent)]
     Fixture(#[from] FixtureError),
     #[error(transparent)]
@@ -44,28 +39,31 @@ pub(super) enum ChildError {
     Map(std::io::Error),
 }
 
-/// Runs the job on standard input, or those that a series asks for; the process ends with the
-/// returned status.
-pub fn run() -> i32 {
-    // SAFETY: asks for a signal. Under a sanitizer that is the parent, which goes when replay goes.
-    unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
-    if std::env::args().nth(2).is_some_and(|argument| argument == SERIES) {
-        template::serve();
-    }
-    report(|reporter| {
-        let mut text = Vec::new();
-        std::io::stdin().read_to_end(&mut text).map_err(|_| ChildError::Job)?;
-        let job: Job = serde_json::from_slice(&text).map_err(|_| ChildError::Job)?;
-        let fixture = Fixture::load_trusted(&job.fixture)?;
-        replay(&job, &fixture, Artifact::load(&job.artifact)?, reporter)
-    })
+/// What a replay is made in.
+pub(super) struct Surroundings<'a> {
+    /// Where outputs are written.
+    pub outputs: File,
+    /// Processes that replayed code is to be kept from, where that was not done yet.
+    pub above: &'a [Pid],
+    /// The way back.
+    pub reporter: &'static Reporter,
 }
 
-/// Makes `replay`, tells the parent if it is refused, and gives the process's exit status.
-pub(super) fn report(replay: impl FnOnce(&'static Reporter) -> Result<(), ChildError>) -> i32 {
-    // SAFETY: the parent put its pipe there, and nobody else in this process uses it.
-    let reporter = runtime::set_reporter(Reporter::new(unsafe { File::from_raw_fd(REPORT_FD) }));
-    match replay(reporter) {
+/// Makes the replay of `job`, for which artifact and fixture may be `loaded`, tells the parent if it is
+/// refused, and gives the process's exit status.
+pub(super) fn run(
+    job: &Job,
+    loaded: Option<(&Fixture, Artifact)>,
+    surroundings: Surroundings,
+) -> i32 {
+    let reporter = surroundings.reporter;
+    let replayed = match loaded {
+        Some((fixture, artifact)) => replay(job, fixture, artifact, surroundings),
+        None => {
+            load(job).and_then(|(fixture, artifact)| replay(job, &fixture, artifact, surroundings))
+        }
+    };
+    match replayed {
         Ok(()) => 0,
         Err(error) => {
             refuse(reporter, &error);
@@ -74,44 +72,56 @@ pub(super) fn report(replay: impl FnOnce(&'static Reporter) -> Result<(), ChildE
     }
 }
 
+fn load(job: &Job) -> Result<(Fixture, Artifact), ChildError> {
+    Ok((Fixture::load_trusted(&job.fixture)?, Artifact::load(&job.artifact)?))
+}
+
 fn refuse(reporter: &Reporter, error: &ChildError) {
     let hint = match error {
         ChildError::Fixture(error) => error.hint(),
         ChildError::Gpu(error) => error.hint(),
         ChildError::Memory { .. } => Some("raise --memory, or use a smaller fixture".into()),
+        ChildError::Map(_) => Some("free memory, or use a smaller fixture".into()),
         _ => None,
     };
     reporter.send(&Report::Refused { message: error.to_string(), hint });
 }
 
 /// Runs `job`, whose artifact and fixture were loaded, in this process.
-pub(super) fn replay(
+fn replay(
     job: &Job,
     fixture: &Fixture,
     artifact: Artifact,
-    reporter: &'static Reporter,
+    Surroundings { outputs: memory, above, reporter }: Surroundings,
 ) -> Result<(), ChildError> {
     let runtime = std::thread::scope(|scope| {
         // While a context is made nothing else happens: the files' pages can come meanwhile.
         if matches!(job.device, DeviceJob::Cuda { .. }) {
             fixture.inputs.iter().for_each(|input| {
-                scope.spawn(|| input.prefetch());
+                // Where there is no thread for it they come when they are read.
+                let _ = std::thread::Builder::new().spawn_scoped(scope, || input.prefetch());
             });
         }
         start_device(job, artifact, reporter)
     })?;
     let (description, class) = runtime.device.describe();
     reporter.send(&Report::Device { description, class });
+    if !above.is_empty() {
+        let _ = shield::raise(above);
+    }
 
     let begun = Instant::now();
-    let mut tensors = Tensors::new();
+    let layout = Layout::of(fixture, job.shadow);
+    let mut tensors = Tensors::new(&memory, layout.bytes)?;
     for input in &fixture.inputs {
         tensors.add_input(&*runtime.device, input, job)?;
     }
-    let outputs = Layout::of(fixture, job.shadow).outputs;
+    let outputs = layout.outputs;
     for output in &outputs {
-        tensors.add_output(&*runtime.device, output, job)?;
+        tensors.add_output(&*runtime.device, output, &memory, job)?;
     }
+    // Replayed code finds no descriptor to change its size by.
+    drop(memory);
     let sizes: Vec<i64> = fixture.sizes.values().map(|&size| size as i64).collect();
     let tensors: &'static Tensors = Box::leak(Box::new(tensors));
     let strides: Vec<*const i64> = tensors.strides.iter().map(|s| s.as_ptr()).collect();
@@ -129,11 +139,15 @@ pub(super) fn replay(
         });
     }
     runtime.device.run_host(true);
+    runtime::cpu::code_runs();
     // SAFETY: the artifact was compiled for this fixture's signature, in this order.
     unsafe { artifact.call(&tensors.pointers, &sizes, &strides) };
     runtime.device.run_host(false);
     end.reach()
 }
+
+/// More writes out of bounds than this are not told of.
+const MOST_OVERRUNS: usize = 64;
 
 /// What is left to do once the call has returned, or was left.
 #[derive(Clone)]
@@ -160,7 +174,7 @@ impl Ending {
         }
         let begun = Instant::now();
         let last_write = device.last_write();
-        for detail in device.overruns() {
+        for detail in device.overruns().into_iter().take(MOST_OVERRUNS) {
             reporter.send(&Report::Overrun { detail });
         }
         self.write_outputs()?;
@@ -181,12 +195,13 @@ impl Ending {
     }
 
     fn write(&self, output: &OutputTensor, pointer: *mut u8) -> Result<(), ChildError> {
-        let (device, file) = (&*self.runtime.device, &self.tensors.file);
+        let device = &*self.runtime.device;
         let range = output.range();
+        let place = self.tensors.memory.as_mut_ptr().wrapping_add(range.start);
         if output.shape.is_empty() {
-            // SAFETY: a scalar lies in eight bytes.
-            let scalar = unsafe { std::slice::from_raw_parts(pointer, range.len()) };
-            return file.write_all_at(scalar, range.start as u64).map_err(ChildError::Map);
+            // SAFETY: a scalar lies in eight bytes, and its place in the mapping.
+            unsafe { place.copy_from(pointer, range.len()) };
+            return Ok(());
         }
         if device.holds(pointer, range.len()) {
             return Ok(());
@@ -197,13 +212,15 @@ impl Ending {
             self.runtime.reporter.send(&Report::Summary { output: output.name.clone(), summary });
             return Ok(());
         }
-        // SAFETY: the parent made the memory that large and waits.
-        let mut memory = unsafe { MmapMut::map_mut(file) }.map_err(ChildError::Map)?;
-        let to = memory[range.clone()].as_mut_ptr();
         let stream = std::ptr::null_mut();
         // SAFETY: the target is a part of the mapping, and that long.
-        unsafe { device.copy(to, pointer, range.len(), CopyKind::DeviceToHost, stream) }
-            .map_err(|error| ChildError::Copy { tensor: output.name.clone(), error })
+        let copied =
+            unsafe { device.copy(place, pointer, range.len(), CopyKind::DeviceToHost, stream) };
+        if let Err(error) = copied {
+            let detail = format!("{} cannot be read after the call: {error}", output.name);
+            runtime::end("output is gone", detail, None);
+        }
+        Ok(())
     }
 }
 
@@ -228,7 +245,7 @@ fn start_device(
                 rounding,
                 end_before: job.part.end(),
             };
-            let cpu = Cpu::new(settings, reporter, move || artifact.thread_pointers());
+            let cpu = Cpu::new(settings, move || artifact.thread_pointers());
             Ok(runtime::start(Box::new(cpu), reporter))
         }
         DeviceJob::Cuda { ordinal, ref module, ref summaries, sanitizer } => {
@@ -240,7 +257,7 @@ fn start_device(
                 margins: !sanitizer.is_some_and(Tool::forbids_margins),
                 filled: !sanitizer.is_some_and(Tool::forbids_filling),
             };
-            let gpu = Gpu::new(settings, module, summaries, reporter)?;
+            let gpu = Gpu::new(settings, module, summaries)?;
             Ok(runtime::start(Box::new(gpu), reporter))
         }
     }
@@ -249,7 +266,7 @@ fn start_device(
 /// What the call is made with, in the order of the signature.
 struct Tensors {
     /// The shared memory for outputs.
-    file: File,
+    memory: MmapRaw,
     pointers: Vec<*mut c_void>,
     strides: Vec<Vec<i64>>,
     /// Keeps scalars, which live in host memory, alive and aligned.
@@ -263,10 +280,10 @@ unsafe impl Send for Tensors {}
 unsafe impl Sync for Tensors {}
 
 impl Tensors {
-    fn new() -> Tensors {
-        // SAFETY: the parent put it there, and nobody else in this process uses it.
-        let file = unsafe { File::from_raw_fd(OUTPUT_FD) };
-        Tensors { file, pointers: Vec::new(), strides: Vec::new(), scalars: Vec::new() }
+    fn new(memory: &File, bytes: usize) -> Result<Tensors, ChildError> {
+        let memory =
+            MmapOptions::new().len(bytes.max(1)).map_raw(memory).map_err(ChildError::Map)?;
+        Ok(Tensors { memory, pointers: Vec::new(), strides: Vec::new(), scalars: Vec::new() })
     }
 
     fn add_input(
@@ -319,6 +336,7 @@ impl Tensors {
         &mut self,
         device: &dyn Device,
         output: &OutputTensor,
+        memory: &File,
         job: &Job,
     ) -> Result<(), ChildError> {
         self.strides.push(Vec::new());
@@ -331,7 +349,7 @@ impl Tensors {
         let name = output.name.clone();
         let pointer = match output.shape.is_empty() {
             true => device.malloc(bytes, name),
-            false => device.malloc_in(&self.file, output.pages(), bytes, name),
+            false => device.malloc_in(memory, output.pages(), bytes, name),
         };
         let pointer = pointer.map_err(|error| ChildError::Memory {
             tensor: output.name.clone(),

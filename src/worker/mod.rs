@@ -1,39 +1,49 @@
 //! The child process in which an artifact meets a fixture, and how to talk to it.
 //!
-//! `parent` starts a child, `account` keeps it within its limits and collects what it says, `run` is
-//! what that amounts to; `child` is what runs there. Of several runs of one artifact on one fixture
-//! `series` asks a `template`, a child that loads both once and forks. One replay a process: nothing
-//! that replayed code does reaches this one, or another run.
+//! Here, `lane` asks for runs and keeps them within their limits, `run` is what they amount to, and a
+//! `series` holds lanes for runs of one artifact on one fixture. There, a `nursery` is this program
+//! started once more, which forks a `keeper` for each lane; a keeper forks one `member` after the other,
+//! in which `child` runs, of a `template` that has loaded artifact and fixture where it can. Replayed code
+//! runs in members and templates alone. The keeper sees how a member really ended, and ends all that the
+//! member has started; when this process is gone, however it went, the keepers end everything.
 
-mod account;
 mod child;
+mod error;
+mod keeper;
+mod lane;
 mod limits;
-mod parent;
+mod member;
+mod memory;
+mod nursery;
+mod path;
+mod printed;
 mod run;
 mod series;
 mod socket;
 mod template;
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
 use crate::frontend::Precision;
 use crate::runtime::cpu::Rounding;
+use crate::runtime::journal::Key;
 use crate::sanitizer::Tool;
 use crate::summary::Poison;
 use crate::tensor::DType;
 
-pub use self::child::run as run_child;
+pub use self::error::WorkerError;
+pub use self::lane::Workers;
 pub use self::limits::Limits;
-pub use self::parent::{WorkerError, start};
 pub use self::run::{Ending, OutputTensor, Run};
 pub use self::series::Series;
 
 /// The argument with which the program starts itself as a child; not for users.
 pub const CHILD_ARGUMENT: &str = "--replay-worker";
-/// The argument behind it with which that child serves a series.
-const SERIES: &str = "series";
+/// The argument behind it with which that child makes one replay, which its standard input tells.
+const ALONE: &str = "alone";
 
 /// Which device a replay runs on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -52,21 +62,31 @@ pub enum DeviceJob {
         /// Its number.
         ordinal: usize,
         /// The file of the module that was built for it.
+        #[serde(with = "path")]
         module: PathBuf,
         /// The files of the modules that summarise, by dtype. Outputs with one of these dtypes
         /// stay on the device; empty where all are wanted.
+        #[serde(with = "path::by_dtype")]
         summaries: Vec<(DType, PathBuf)>,
         /// What the child runs under, which decides about its memory.
         sanitizer: Option<Tool>,
     },
 }
 
+impl DeviceJob {
+    fn is_gpu(&self) -> bool {
+        matches!(self, DeviceJob::Cuda { .. })
+    }
+}
+
 /// One replay.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Job {
     /// The shared object.
+    #[serde(with = "path")]
     pub artifact: PathBuf,
     /// The fixture's folder.
+    #[serde(with = "path")]
     pub fixture: PathBuf,
     /// Whether the artifact computes in float64.
     pub shadow: bool,
@@ -77,6 +97,7 @@ pub struct Job {
     /// Bytes of device memory.
     pub memory_bytes: u64,
     /// Where outputs lie that are too large to be kept in memory.
+    #[serde(with = "path")]
     pub folder: PathBuf,
     /// A change of one input, for directional derivatives; only in a shadow.
     pub step: Option<Step>,
@@ -122,24 +143,64 @@ impl Part {
     }
 }
 
-/// What the parent asks of the template of a series.
+/// What is asked of a keeper.
 #[derive(Debug, Serialize, Deserialize)]
 enum Request {
-    /// To make a replay. The pipes for reports, for what is printed, the memory for outputs, and the
-    /// pipe for how it ended come with it.
-    Run {
-        /// What it is called from here on.
-        number: u64,
-        /// The first one says what to load; all others load the same.
-        job: Box<Job>,
-    },
-    /// To send a signal to a replay, if it has not ended.
+    /// To make a replay. Where it prints to, its journal and the memory for outputs come with it.
+    Run(Box<Order>),
+    /// To send a signal to the replay that runs, if one does.
     Signal {
-        /// Which.
-        number: u64,
         /// The signal's number.
         signal: i32,
     },
+}
+
+/// One replay, as a member is asked for it.
+#[derive(Debug, Serialize, Deserialize)]
+struct Order {
+    job: Job,
+    /// What its journal is written with.
+    key: Key,
+    /// The address space that it may have.
+    address_space: u64,
+    /// Whether a template may be asked for it. All such orders of a keeper load the same.
+    series: bool,
+    /// What it runs under instead of by itself.
+    wrapper: Option<Wrapping>,
+}
+
+/// A program that starts this one to make a replay.
+#[derive(Debug, Serialize, Deserialize)]
+struct Wrapping {
+    #[serde(with = "path")]
+    program: PathBuf,
+    #[serde(with = "path::all")]
+    arguments: Vec<OsString>,
+}
+
+/// What a keeper answers.
+#[derive(Debug, Serialize, Deserialize)]
+enum Answer {
+    /// The replay has ended, with all that it had started.
+    Exited(i32),
+    /// The same; this signal ended it.
+    Killed(i32),
+    /// It could not be begun.
+    Failed {
+        /// What could not be done.
+        doing: String,
+        /// The system's number of the reason.
+        error: i32,
+    },
+}
+
+/// Does what this process was started for, instead of the user's program; the process ends with the
+/// returned status.
+pub fn run_child() -> i32 {
+    match std::env::args_os().nth(2) {
+        Some(argument) if argument == ALONE => member::run_alone(),
+        _ => nursery::serve(),
+    }
 }
 
 /// `input + length * direction`, with a direction of +1 and -1 drawn from `seed`.

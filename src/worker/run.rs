@@ -2,15 +2,13 @@
 #![allow(unsafe_code)]
 
 use std::fs::File;
-use std::os::unix::process::ExitStatusExt;
-use std::process::ExitStatus;
 use std::time::Duration;
 
 use memmap2::Mmap;
 
-use super::account::Account;
-use super::parent::{WorkerError, system};
+use super::error::{WorkerError, system};
 use crate::fixture::Fixture;
+use crate::process::End;
 use crate::runtime::cpu::pages_of;
 use crate::runtime::report::{Fault, LaunchRecord, Report};
 use crate::summary::Summary;
@@ -155,74 +153,171 @@ impl OutputTensor {
     }
 }
 
-/// What the outputs of a run are, and the memory that it leaves them in.
-pub(super) struct Expected {
-    pub layout: Layout,
-    pub memory: File,
+/// What is known of a child that has ended.
+pub(super) struct Account {
+    /// What it wrote to its journal.
+    pub entries: Vec<Vec<u8>>,
+    /// Whether it was ready for replayed code.
+    pub has_begun: bool,
+    pub printed: String,
+    pub end: End,
+    /// The time that it had, if that was not enough.
+    pub timed_out: Option<Duration>,
+    /// Whether another program was started for it.
+    pub is_wrapped: bool,
 }
 
-/// The run that a child's account tells of, which ended with `status`.
-pub(super) fn finish(
-    account: Account,
-    status: ExitStatus,
-    expected: Expected,
-    timeout: Duration,
-) -> Result<Run, WorkerError> {
-    let Expected { layout: Layout { outputs, bytes }, memory } = expected;
+/// What a child told of how it ended.
+#[derive(Default)]
+struct Told {
+    done: bool,
+    fault: Option<Fault>,
+    raised: Option<i32>,
+}
+
+/// The run that a child's account tells of, with the outputs that lie in `memory` as `layout` says.
+pub(super) fn finish(account: Account, layout: &Layout, memory: &File) -> Result<Run, WorkerError> {
     let mut run = Run { printed: account.printed, ..Run::default() };
-    let mut done = false;
-    let mut fault = None;
-    for report in account.reports {
+    let mut told = Told::default();
+    for entry in &account.entries {
+        // One that is cut short is the last word of a child that had more to say than there is room.
+        match serde_json::from_slice(entry) {
+            // By whoever it was sent: its time was over.
+            Ok(Report::Outside { .. }) if account.timed_out.is_some() => {}
+            Ok(report) => run.take(report, &mut told)?,
+            Err(_) => {}
+        }
+    }
+    run.launch_count = run.launch_count.max(run.launches.len() as u64);
+    run.ending = match (account.timed_out, account.end) {
+        (Some(timeout), _) => Ending::TimedOut(timeout, told.fault),
+        (None, end) => ending(told, end, account.has_begun || account.is_wrapped)?,
+    };
+    if run.ending == Ending::Completed {
+        if layout.bytes > 0 {
+            // SAFETY: every process that could write to the memory has ended, and none could make it
+            // shorter.
+            let map = unsafe { Mmap::map(memory) }.map_err(system("map the outputs"))?;
+            run.memory = Some(map);
+        }
+        let summarised = |output: &&OutputTensor| {
+            !run.summaries.iter().any(|(summarised, _)| *summarised == output.name)
+        };
+        run.outputs = layout.outputs.iter().filter(summarised).cloned().collect();
+    }
+    Ok(run)
+}
+
+/// How a replay ended that was not out of time.
+fn ending(told: Told, end: End, has_begun: bool) -> Result<Ending, WorkerError> {
+    Ok(match (told, end) {
+        (Told { fault: Some(fault), .. }, _) => Ending::Fault(fault),
+        (Told { raised: Some(signal), .. }, _) => Ending::Killed(signal),
+        // The code would have been seen to send it.
+        (_, End::Killed(libc::SIGKILL)) => {
+            let memory_ran_out = false;
+            return Err(WorkerError::Killed { signal: libc::SIGKILL, memory_ran_out });
+        }
+        (_, end) if !has_begun => {
+            let how = match end {
+                End::Exited(status) => format!("exit status {status}"),
+                End::Killed(signal) => format!("signal {signal}"),
+            };
+            return Err(WorkerError::Unready { how });
+        }
+        (Told { done: true, .. }, End::Exited(0)) => Ending::Completed,
+        (_, End::Exited(status)) => Ending::Exited(status),
+        (_, End::Killed(signal)) => Ending::Killed(signal),
+    })
+}
+
+impl Run {
+    /// Takes `report` to what is known.
+    fn take(&mut self, report: Report, told: &mut Told) -> Result<(), WorkerError> {
         match report {
             Report::Launch(launch) => {
                 // A launch that was refused after all is reported a second time, with the reason.
                 if launch.error.is_some()
-                    && run.launches.last().is_some_and(|last| {
+                    && self.launches.last().is_some_and(|last| {
                         LaunchRecord { error: launch.error.clone(), ..last.clone() } == launch
                     })
                 {
-                    run.launches.pop();
+                    self.launches.pop();
                 }
-                run.launches.push(launch);
+                self.launches.push(launch);
             }
-            Report::Fault(found) => fault = fault.or(Some(found)),
-            Report::Summary { output, summary } => run.summaries.push((output, *summary)),
-            Report::Overrun { detail } => run.overruns.push(detail),
-            Report::Device { description, class } => run.device = Some((description, class)),
-            Report::Unresolved { expression } => run.unresolved = Some(expression),
+            Report::Fault(found) => told.fault = told.fault.take().or(Some(found)),
+            Report::Summary { output, summary } => self.summaries.push((output, *summary)),
+            Report::Overrun { detail } => self.overruns.push(detail),
+            Report::Device { description, class } => self.device = Some((description, class)),
+            Report::Raised { signal } => told.raised = Some(signal),
+            Report::Outside { signal } => {
+                return Err(WorkerError::Killed { signal, memory_ran_out: false });
+            }
+            Report::Unresolved { expression } => self.unresolved = Some(expression),
             Report::Refused { message, hint } => {
                 return Err(WorkerError::Refused { message, hint });
             }
             Report::Done { launches, last_write, inputs_us, call_us, outputs_us } => {
-                done = true;
-                run.last_write = last_write;
-                run.launch_count = launches;
-                run.inputs_time = Duration::from_micros(inputs_us);
-                run.outputs_time = Duration::from_micros(outputs_us);
-                run.call = Duration::from_micros(call_us);
+                told.done = true;
+                self.last_write = last_write;
+                self.launch_count = launches;
+                self.inputs_time = Duration::from_micros(inputs_us);
+                self.outputs_time = Duration::from_micros(outputs_us);
+                self.call = Duration::from_micros(call_us);
             }
         }
+        Ok(())
     }
-    run.launch_count = run.launch_count.max(run.launches.len() as u64);
-    run.ending = match fault {
-        _ if account.timed_out => Ending::TimedOut(timeout, fault),
-        Some(fault) => Ending::Fault(fault),
-        None if done && status.success() => Ending::Completed,
-        None => match status.signal() {
-            Some(signal) => Ending::Killed(signal),
-            None => Ending::Exited(status.code().unwrap_or_default()),
-        },
-    };
-    if run.ending == Ending::Completed && bytes > 0 {
-        // SAFETY: the only other process that had the memory has ended.
-        let map = unsafe { Mmap::map(&memory) }.map_err(system("map the outputs"))?;
-        run.memory = Some(map);
-    }
-    if run.ending == Ending::Completed {
-        let summarised = |output: &OutputTensor| {
-            run.summaries.iter().any(|(summarised, _)| *summarised == output.name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(reports: &[Report], end: End, has_begun: bool) -> String {
+        let entries = reports.iter().map(|report| serde_json::to_vec(report).unwrap()).collect();
+        let account = Account {
+            entries,
+            has_begun,
+            printed: String::new(),
+            end,
+            timed_out: None,
+            is_wrapped: false,
         };
-        run.outputs = outputs.into_iter().filter(|output| !summarised(output)).collect();
+        let layout = Layout { outputs: Vec::new(), bytes: 0 };
+        match finish(account, &layout, &tempfile::tempfile().unwrap()) {
+            Ok(run) => format!("{:?}", run.ending),
+            Err(error) => error.to_string(),
+        }
     }
-    Ok(run)
+
+    fn done() -> Report {
+        let (launches, last_write) = (0, None);
+        Report::Done { launches, last_write, inputs_us: 0, call_us: 0, outputs_us: 0 }
+    }
+
+    #[test]
+    fn only_what_the_code_did_by_itself_is_a_run() {
+        let begun = |reports: &[Report], end| told(reports, end, true);
+        assert_eq!(begun(&[done()], End::Exited(0)), "Completed");
+        assert_eq!(begun(&[], End::Exited(0)), "Exited(0)");
+        assert_eq!(begun(&[done()], End::Exited(3)), "Exited(3)");
+        assert_eq!(begun(&[], End::Killed(11)), "Killed(11)");
+        let raised = Report::Raised { signal: 9 };
+        assert_eq!(begun(&[raised], End::Exited(77)), "Killed(9)");
+        let outside = "the replay was killed from outside (signal 9)";
+        assert_eq!(begun(&[], End::Killed(9)), outside);
+        assert_eq!(begun(&[done()], End::Killed(9)), outside);
+        assert_eq!(told(&[], End::Killed(9), false), outside);
+        assert_eq!(
+            begun(&[Report::Outside { signal: 15 }], End::Exited(77)),
+            "the replay was killed from outside (signal 15)"
+        );
+        let unready = "the process for the replay ended before it was ready";
+        assert_eq!(told(&[], End::Exited(1), false), format!("{unready} (exit status 1)"));
+        assert_eq!(told(&[], End::Killed(6), false), format!("{unready} (signal 6)"));
+        let refused = Report::Refused { message: "no threads".into(), hint: None };
+        assert_eq!(begun(&[refused], End::Exited(77)), "no threads");
+    }
 }

@@ -1,5 +1,5 @@
-//! Messages between the parent and the template of a series: a text and the descriptors that go
-//! with it, whole or not at all.
+//! Messages between the processes of this program: a text and the descriptors that go with it, whole or
+//! not at all.
 #![allow(unsafe_code)]
 
 use std::io;
@@ -27,7 +27,9 @@ pub(super) fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
 
 /// Sends `text` with `files`, at most four of them.
 pub(super) fn send(socket: &impl AsRawFd, text: &[u8], files: &[RawFd]) -> io::Result<()> {
-    assert!(files.len() <= MAX_FILES && text.len() <= TEXT_BYTES, "the other end has that room");
+    if files.len() > MAX_FILES || text.len() > TEXT_BYTES {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "the message is too long"));
+    }
     let mut control = [0u64; CONTROL_WORDS];
     let mut part = libc::iovec { iov_base: text.as_ptr().cast_mut().cast(), iov_len: text.len() };
     let file_bytes = size_of_val(files) as u32;
@@ -53,6 +55,9 @@ pub(super) fn send(socket: &impl AsRawFd, text: &[u8], files: &[RawFd]) -> io::R
 }
 
 /// The next message; none once the other end is gone.
+///
+/// # Errors
+/// Where the system refuses, or this process may not have the descriptors.
 pub(super) fn receive(socket: &impl AsRawFd) -> io::Result<Option<(Vec<u8>, Vec<OwnedFd>)>> {
     let mut text = vec![0u8; TEXT_BYTES];
     let mut control = [0u64; CONTROL_WORDS];
@@ -60,7 +65,7 @@ pub(super) fn receive(socket: &impl AsRawFd) -> io::Result<Option<(Vec<u8>, Vec<
     let mut files = Vec::new();
     // SAFETY: the header is zeroed; its pointers are to buffers of the sizes that it tells. The
     // descriptors that came are nobody else's.
-    let received = unsafe {
+    let (received, is_cut) = unsafe {
         let mut message: libc::msghdr = std::mem::zeroed();
         message.msg_iov = &raw mut part;
         message.msg_iovlen = 1;
@@ -74,10 +79,13 @@ pub(super) fn receive(socket: &impl AsRawFd) -> io::Result<Option<(Vec<u8>, Vec<
             let count = bytes / size_of::<RawFd>();
             files.extend((0..count).map(|index| OwnedFd::from_raw_fd(*place.add(index))));
         }
-        received
+        (received, message.msg_flags & libc::MSG_CTRUNC != 0)
     };
     if received < 0 {
         return Err(io::Error::last_os_error());
+    }
+    if is_cut {
+        return Err(io::Error::from_raw_os_error(libc::EMFILE));
     }
     text.truncate(received as usize);
     Ok((received > 0).then_some((text, files)))

@@ -50,3 +50,104 @@ fn an_interrupt_ends_with_130() {
     assert_eq!(child.wait().unwrap().code(), Some(130));
     assert!(start.elapsed() < Duration::from_secs(5));
 }
+
+/// Whether any process was started with `env`'s cache.
+fn lives(env: &TestEnv) -> bool {
+    let cache = format!("REPLAY_CACHE_DIR={}", env.cache().display());
+    let entries = std::fs::read_dir("/proc").unwrap().flatten();
+    entries.into_iter().any(|entry| {
+        let environment = std::fs::read(entry.path().join("environ")).unwrap_or_default();
+        environment.split(|&byte| byte == 0).any(|entry| entry == cache.as_bytes())
+    })
+}
+
+#[test]
+fn nothing_is_left_a_second_after_a_run_was_ended_whatever_ended_it() {
+    let code = "#include <signal.h>\n#include <stdio.h>\n#include <unistd.h>\n\
+        static void linger() {\n\
+          for (int s = 1; s < 32; ++s) signal(s, SIG_IGN);\n\
+          if (fork() == 0) {\n\
+            setsid();\n\
+            if (fork() == 0) { setsid(); if (fork() == 0) for (;;) pause(); for (;;) pause(); }\n\
+            _exit(0);\n\
+          }\n\
+          fclose(fopen(\"lingers\", \"w\"));\n\
+          for (;;) pause();\n\
+        }\n\
+        __global__ void k(const float* x, float* y) { y[0] = x[0]; }\n";
+    let loaded = "static int loaded = (linger(), 0);\n";
+    for (code, call) in [
+        (code.to_owned(), "linger(); k<<<1, 1>>>(x, y);"),
+        (format!("{code}{loaded}"), "k<<<1, 1>>>(x, y);"),
+    ] {
+        for name in ["-KILL", "-TERM", "-INT", "-HUP"] {
+            let env = TestEnv::isolated().with_kernel(&code, call);
+            let mut command = env.command(&["fixtures/tiny"]);
+            let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+            let lingers = env.path("lingers");
+            while !lingers.exists() {
+                sleep(Duration::from_millis(20));
+            }
+            assert!(lives(&env));
+            signal(&child, name);
+            child.wait().unwrap();
+            let end = Instant::now() + Duration::from_secs(1);
+            while lives(&env) && Instant::now() < end {
+                sleep(Duration::from_millis(20));
+            }
+            assert!(!lives(&env), "{name}");
+        }
+    }
+}
+
+#[test]
+fn a_replay_that_somebody_kills_is_neither_a_verdict_nor_remembered() {
+    let code = "#include <stdio.h>\n#include <unistd.h>\n\
+        static void wait_for_it() {\n\
+          FILE* file = fopen(\"victim\", \"r+\");\n\
+          if (file) { fprintf(file, \"%d\\n\", getpid()); fclose(file); for (;;) pause(); }\n\
+        }\n\
+        __global__ void k(const float* x, float* y, int n) { y[threadIdx.x] = x[threadIdx.x]; }\n";
+    let env = TestEnv::isolated().with_kernel(code, "wait_for_it(); k<<<1, n>>>(x, y, n);");
+    let victim = env.path("victim");
+    std::fs::write(&victim, "").unwrap();
+    let mut command = env.command(&["fixtures/tiny", "--threads", "1", "--timeout", "5"]);
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let process = loop {
+        let text = std::fs::read_to_string(&victim).unwrap();
+        if let Some((process, _)) = text.split_once('\n') {
+            break process.to_owned();
+        }
+        sleep(Duration::from_millis(10));
+    };
+    assert!(Command::new("kill").args(["-KILL", &process]).status().unwrap().success());
+    std::fs::remove_file(&victim).unwrap();
+    let run = env.read(&child.wait_with_output().unwrap());
+    insta::assert_snapshot!(run.text(), @"
+    exit code 128
+    --- stderr
+    error: the replay was killed from outside (signal 9)
+    hint: this says nothing about the code, and nothing of it is remembered: replay it again
+    ");
+    assert!(env.cached("outcomes").is_empty());
+    let again = env.replay(&["fixtures/tiny"]);
+    assert_eq!(again.code, Some(0), "{}", again.text());
+}
+
+#[test]
+fn code_that_kills_itself_fails_and_code_that_kills_its_parents_does_not() {
+    let code = "#include <signal.h>\n#include <unistd.h>\n\
+        __global__ void k(const float* x, float* y, int n) { y[threadIdx.x] = x[threadIdx.x]; }\n";
+    let calls = |call: &str| {
+        let env = TestEnv::new().with_kernel(code, &format!("{call} k<<<1, n>>>(x, y, n);"));
+        env.replay(&["fixtures/tiny"])
+    };
+    let run = calls("kill(getpid(), SIGKILL);");
+    assert_eq!(run.code, Some(1), "{}", run.text());
+    assert_eq!(
+        run.last_line(),
+        "failed: killed: signal 9 (SIGKILL, which the code sent to itself)"
+    );
+    let run = calls("kill(getppid(), SIGKILL); kill(-1, SIGKILL); kill(getsid(0), SIGKILL);");
+    assert_eq!(run.code, Some(0), "{}", run.text());
+}

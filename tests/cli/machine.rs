@@ -151,3 +151,130 @@ fn memory_beyond_the_limit_is_refused_to_the_code_alone() {
     assert_eq!(run.code, Some(1), "{}", run.text());
     assert!(run.last_line().starts_with("failed: "), "{}", run.text());
 }
+
+#[test]
+fn paths_that_are_no_text_do_as_any_others() {
+    use std::os::unix::ffi::OsStrExt;
+    let odd = std::ffi::OsStr::from_bytes(b"caf\xe9");
+    let env = TestEnv::new().with_kernel(KERNEL, CALL);
+    let folder = env.path("fixtures").join(odd);
+    fs::rename(env.path("fixtures/tiny"), &folder).unwrap();
+    let programs = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join(odd);
+    fs::create_dir_all(&programs).unwrap();
+    let program = programs.join("replay");
+    let _ = fs::remove_file(&program);
+    fs::hard_link(env!("CARGO_BIN_EXE_replay"), &program).unwrap();
+    let mut command = Command::new(&program);
+    env.settle(command.arg(&folder));
+    let cache = env.repo.root().join("..").join(odd);
+    let run = env.finish(command.env("REPLAY_CACHE_DIR", cache));
+    assert_eq!(run.code, Some(0), "{}", run.text());
+    fs::remove_file(program).unwrap();
+}
+
+/// What `script` says that starts the program as `$REPLAY`.
+fn shell(env: &TestEnv, script: &str) -> String {
+    let mut command = Command::new("bash");
+    env.settle(command.args(["-c", script]));
+    env.finish(command.env("REPLAY", env!("CARGO_BIN_EXE_replay"))).text()
+}
+
+#[test]
+fn limits_of_the_shell_are_told_in_their_own_words() {
+    let env = TestEnv::isolated().with_kernel(KERNEL, CALL);
+    assert_eq!(env.replay(&["fixtures/tiny"]).code, Some(0));
+    let told = shell(&env, "ulimit -n 9; exec $REPLAY fixtures/tiny --fresh");
+    assert!(told.starts_with("exit code 128\n"), "{told}");
+    assert!(told.contains("Too many open files (os error 24)"), "{told}");
+    assert!(
+        told.contains("hint: raise the number of files that a process may have open (ulimit -n)"),
+        "{told}"
+    );
+    // Who may raise limits is not bound by them.
+    let bound = "setpriv --bounding-set=-sys_resource --inh-caps=-sys_resource";
+    let bound = if shell(&env, "id -u").contains("\n0\n") { bound } else { "" };
+    let told = shell(
+        &env,
+        &format!("ulimit -v 8000000; exec {bound} $REPLAY fixtures/tiny --fresh --threads 2"),
+    );
+    insta::assert_snapshot!(told, @"
+    exit code 128
+    --- stderr
+    error: a replay needs an address space of 35328 MiB, and 7812 MiB are allowed: Operation not permitted (os error 1)
+    hint: lift the limit (ulimit -v unlimited), or lower --memory
+    ");
+    let told = shell(&env, "ulimit -f 1000; exec $REPLAY fixtures/tiny --fresh");
+    insta::assert_snapshot!(told, @"
+    exit code 128
+    --- stderr
+    error: cannot make shared memory for the replay
+    caused by: File too large (os error 27)
+    hint: raise the size that files may have (ulimit -f)
+    ");
+    let told = shell(
+        &env,
+        "ulimit -v 8000000; exec $REPLAY fixtures/tiny --fresh --threads 2 --memory 256M",
+    );
+    assert!(told.starts_with("exit code 0\n"), "{told}");
+    let later = env.replay(&["fixtures/tiny"]);
+    assert_eq!(later.code, Some(0), "nothing of it is remembered: {}", later.text());
+}
+
+#[test]
+fn two_runs_of_a_wild_write_say_the_same() {
+    let wild = KERNEL.replace("y[i] = 2 * x[i]", "y[i + (blockIdx.x + 1) * 9000] = 2 * x[i]");
+    let env = TestEnv::new().with_kernel(&wild, "twice<<<64, 256>>>(x, y, 256);");
+    let told = |threads| env.replay(&["fixtures/tiny", "--fresh", "--threads", threads]).text();
+    insta::assert_snapshot!(told("2"), @"
+    exit code 1
+    --- stdout
+    tiny at the working tree
+    CPU, [COMPILER]
+
+    launches
+      twice<<<64, 256>>>  call in replay.toml:1
+
+    failed: out-of-bounds access in twice, block (0, 0, 0), thread (0, 0, 0): 35984 bytes past the end of y (16 bytes)
+    ");
+    for threads in ["1", "2", "8", "2"] {
+        assert_eq!(told(threads), told("2"));
+    }
+}
+
+#[test]
+fn neither_a_folder_for_temporary_files_nor_shared_memory_is_needed() {
+    let env = TestEnv::isolated().with_kernel(KERNEL, CALL);
+    assert_eq!(env.replay(&["fixtures/tiny"]).code, Some(0));
+    let told = shell(&env, "TMPDIR=/nonexistent exec $REPLAY fixtures/tiny --fresh");
+    assert!(told.starts_with("exit code 0\n"), "{told}");
+}
+
+#[test]
+fn a_gradient_check_that_was_out_of_time_is_made_again() {
+    // The float64 shadow alone waits, for as long as there is a file.
+    let kernel = "#include <unistd.h>\n\
+        __global__ void k(const float* x, float* y, int n)\n\
+        { if (threadIdx.x < n) y[threadIdx.x] = 2.0f * x[threadIdx.x]; }\n\
+        void run(const float* x, float* y, float* loss, int n)\n\
+        {\n\
+          if (sizeof(x[0]) == 8 && access(\"slow\", F_OK) == 0) for (;;) pause();\n\
+          k<<<1, n>>>(x, y, n);\n\
+          *loss = 0.0f;\n\
+          for (int i = 0; i < n; i++) *loss += x[i] * x[i];\n\
+        }\n";
+    let env = TestEnv::isolated().with_kernel(kernel, "");
+    env.repo.write(
+        "replay.toml",
+        "sources = [\"k.cu\"]\ncall = \"run(x, y, &loss, n);\"\n\
+         [inputs.x]\ndtype = \"f32\"\nshape = [\"n\"]\n\
+         [outputs.y]\ndtype = \"f32\"\nshape = [\"n\"]\ngradient_of = \"x\"\nof = \"loss\"\n\
+         [outputs.loss]\ndtype = \"f32\"\nshape = []\n",
+    );
+    env.repo.write("slow", "");
+    let checked = "matches d loss / d x";
+    let slow = env.replay(&["fixtures/tiny", "--timeout", "2"]);
+    assert!(!slow.stdout.contains(checked), "{}", slow.text());
+    fs::remove_file(env.path("slow")).unwrap();
+    let again = env.replay(&["fixtures/tiny", "--timeout", "2"]);
+    assert!(again.stdout.contains(checked), "{}", again.text());
+}

@@ -165,7 +165,7 @@ fn a_trusted_side_that_fails_or_cannot_be_tested_is_told() {
         format!("{told}[{}]", run.code.unwrap_or(-1))
     };
     insta::assert_snapshot!(diff("main~3", "main~2"), @"
-    the trusted side failed too: out-of-bounds access in host code: address 0x0: a null pointer
+    the trusted side failed too: out-of-bounds access in host code: a null pointer
 
     failed: exit: the code called exit(3) before the call returned
     [1]

@@ -12,7 +12,7 @@ use replay::compile::{Artifact, Compiler, Toolchain};
 use replay::fixture::{self, Fixture};
 use replay::frontend::{Precision, Threads};
 use replay::history::{SourceSet, SourceSpec, source_set_from_dir};
-use replay::replay::{Failure, Mode, Outcome, Replayer, Settings, Status, Subject};
+use replay::replay::{Failure, Mode, Outcome, ReplayError, Replayer, Settings, Status, Subject};
 use replay::runtime::cpu::Rounding;
 use replay::summary::POISON_A;
 use replay::tensor::{DType, TensorView};
@@ -139,9 +139,14 @@ impl Project {
 
     /// One run of `case` in `mode`.
     pub fn run_in(&self, case: &str, mode: &Mode, machine: Machine) -> Run {
+        self.try_run(case, mode, machine).unwrap()
+    }
+
+    /// The same, or why there is none.
+    pub fn try_run(&self, case: &str, mode: &Mode, machine: Machine) -> Result<Run, ReplayError> {
         let (replayer, subject) = (replayer("", machine), self.subject(case));
         let artifact = self.compile(&replayer, &subject);
-        replayer.run(&subject, &artifact, Precision::Native, mode).unwrap()
+        replayer.run(&subject, &artifact, Precision::Native, mode)
     }
 
     /// One run of `case`, compiled by `compiler`.
@@ -169,7 +174,7 @@ impl Project {
         replayer("", machine).replay(&self.subject(case), &self.sources).unwrap()
     }
 
-    /// What is wrong with `case`, a line each; addresses are left out.
+    /// What is wrong with `case`, a line each.
     pub fn failures(&self, case: &str, machine: Machine) -> String {
         match self.outcome(case, machine).status {
             Status::Failed(failures) => {
@@ -195,7 +200,7 @@ fn describe(failure: &Failure) -> String {
                 .replace("Some(", "")
                 .replace(')', "");
         }
-        if fault.detail.is_empty() { text } else { text + ": " + &without_address(&fault.detail) }
+        if fault.detail.is_empty() { text } else { text + ": " + &fault.detail }
     };
     match failure {
         Failure::Fault { fault: found } => fault(found),
@@ -205,12 +210,5 @@ fn describe(failure: &Failure) -> String {
         },
         Failure::Overrun { detail } => format!("overrun: {detail}"),
         other => format!("{other:?}"),
-    }
-}
-
-fn without_address(detail: &str) -> String {
-    match detail.strip_prefix("address 0x").and_then(|rest| rest.split_once(": ")) {
-        Some((_, rest)) => rest.to_owned(),
-        None => detail.to_owned(),
     }
 }

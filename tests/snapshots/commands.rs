@@ -544,3 +544,16 @@ fn a_folder_that_cannot_be_written_is_said_so() {
     caused by: Is a directory (os error 21)
     ");
 }
+
+#[test]
+fn the_snapshot_of_an_out_of_bounds_write_matches_again() {
+    let env = project();
+    rewrite(&env, "y[i + 5000 * (1 + blockIdx.x)] = x[i];");
+    let first = replay(&env);
+    assert_eq!(first.code, Some(1), "{}", first.text());
+    assert_eq!(env.replay(&["accept"]).code, Some(0));
+    for threads in ["1", "2", "3"] {
+        let again = env.replay(&["fixtures/tiny", "--fresh", "--threads", threads]);
+        assert!(!pending(&env).exists(), "{}", again.text());
+    }
+}

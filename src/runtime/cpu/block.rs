@@ -15,7 +15,7 @@ use std::io;
 use std::sync::atomic::AtomicPtr;
 
 use self::running::{current, place};
-use super::fiber::{Stacks, switch};
+use super::fiber::{STACK_BYTES, Stacks, switch};
 use super::frames::{self, Frames};
 use super::order::Order;
 use super::positions::Positions;
@@ -23,7 +23,7 @@ use super::shape::{MAX_THREADS, Shape};
 use super::waiting::WaitingGroup;
 use super::warp::{LANES, Lanes, Offer, bits};
 use crate::runtime::abi::{BlockState, BlockThread, BlockThreads, Site, ThreadPointers, Thunk};
-use crate::runtime::end;
+use crate::runtime::{end, lack_of_memory};
 
 /// Stacks for fewer threads are not worth making anew for a larger block.
 const LEAST_STACKS: usize = 256;
@@ -258,9 +258,9 @@ impl BlockRunner {
         let stack = self.free_stacks.pop().expect("there is a stack for every thread");
         self.threads[position].stack = stack;
         let stacks = self.stacks.as_mut().expect("begin_launch came first");
-        stacks.prepare(stack as usize, run_threads).unwrap_or_else(|error| {
-            end("out of memory", format!("no memory for the stack of a thread: {error}"), None)
-        })
+        stacks
+            .prepare(stack as usize, run_threads)
+            .unwrap_or_else(|error| lack_of_memory("the stack of a thread", STACK_BYTES, &error))
     }
 
     /// Makes the thread at `position` the one whose built-in variables are seen.

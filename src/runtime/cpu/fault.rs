@@ -1,166 +1,196 @@
 //! Turns the signals that a crash or the parent raises into a last report.
 //!
-//! The handlers run on a stack of their own, neither allocate nor wait, and end the process.
+//! The handlers run on a stack of their own, neither allocate nor wait but for blocks before theirs, and
+//! end the process.
 #![allow(unsafe_code)]
 
 use std::fmt::Write;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::block::running;
 use super::memory::Memory;
-use super::{host_stack, misaligned, protection, shared, traps, watch};
-use crate::runtime::REPORTED;
-use crate::runtime::report::Reporter;
+use super::{grid, host_stack, misaligned, protection, shared, traps, watch};
+use crate::runtime::Place;
+use crate::runtime::report::LastWord;
+use crate::runtime::signals::{self, Sender, end_if_from_outside, handle_by};
 
-const STACK_BYTES: usize = 64 << 10;
+static MEMORY: OnceLock<&'static Memory> = OnceLock::new();
 
-struct Context {
-    memory: &'static Memory,
-    descriptor: i32,
-}
-
-static CONTEXT: OnceLock<Context> = OnceLock::new();
+/// Whether replayed code has begun to run.
+static CODE_RUNS: AtomicBool = AtomicBool::new(false);
 
 /// Installs the handlers for the whole process; each operating-system thread that runs device
-/// code calls [`use_own_stack`] as well.
-pub fn install(memory: &'static Memory, reporter: &Reporter) {
-    let context = Context { memory, descriptor: reporter.descriptor() };
-    if CONTEXT.set(context).is_err() {
+/// code calls [`signals::use_own_stack`] as well.
+pub fn install(memory: &'static Memory) {
+    if MEMORY.set(memory).is_err() {
         return;
     }
     host_stack::note();
     let signals =
         [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGABRT, libc::SIGTERM];
-    signals.into_iter().for_each(await_signal);
+    signals.into_iter().for_each(|signal| handle_by(signal, handle));
 }
 
-/// Lets `handle` have every `signal`, on several threads at a time: two may write what is watched. One
-/// that the handler itself raises ends the process, for it is blocked there.
-fn await_signal(signal: i32) {
-    // SAFETY: `handle` keeps to what a signal handler may do.
-    unsafe {
-        let mut action: libc::sigaction = std::mem::zeroed();
-        action.sa_sigaction = handle as *const () as usize;
-        action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
-        libc::sigaction(signal, &action, std::ptr::null_mut());
+/// Tells that replayed code runs from here on: a fault is its own.
+pub fn code_runs() {
+    CODE_RUNS.store(true, Ordering::SeqCst);
+}
+
+extern "C" fn handle(signal: i32, info: *mut libc::siginfo_t, machine: *mut libc::c_void) {
+    let Some(memory) = MEMORY.get() else { return };
+    // SAFETY: the system passes the information about this signal.
+    let (address, code, sender) =
+        unsafe { ((*info).si_addr() as usize, (*info).si_code, Sender::of(info)) };
+    // SAFETY: as above.
+    unsafe { end_if_from_outside(signal, info) };
+    let is_access = matches!(signal, libc::SIGSEGV | libc::SIGBUS) && code > 0;
+    if is_access && watch::let_in(address) {
+        return;
     }
-}
-
-/// Gives signal handlers of this operating-system thread a stack of their own: the stack of a
-/// CUDA thread may be what overflowed.
-pub fn use_own_stack() {
-    let stack = Box::leak(vec![0u8; STACK_BYTES].into_boxed_slice());
-    // SAFETY: the memory is leaked, so it outlives the thread.
-    unsafe {
-        let alternative =
-            libc::stack_t { ss_sp: stack.as_mut_ptr().cast(), ss_flags: 0, ss_size: STACK_BYTES };
-        libc::sigaltstack(&alternative, std::ptr::null_mut());
+    if signal == libc::SIGTERM && sender == Sender::Keeper {
+        signals::end_with(&fault("timeout", running::place_anywhere(), |_| ()));
     }
-}
-
-/// A line of text without allocation; what does not fit is dropped.
-struct Line {
-    bytes: [u8; 2048],
-    len: usize,
-}
-
-impl Line {
-    fn text(&self) -> &str {
-        std::str::from_utf8(&self.bytes[..self.len]).unwrap_or_default()
+    let is_lack = signal == libc::SIGBUS && code == libc::BUS_ADRERR;
+    let ours = !CODE_RUNS.load(Ordering::SeqCst);
+    if is_lack && (ours || memory.holds(address)) {
+        signals::end_with(&no_pages());
     }
+    if is_access && ours {
+        signals::end_with(&LastWord::refused(
+            |word| {
+                let _ = write!(word, "replay itself crashed before the call (signal {signal})");
+            },
+            crate::runtime::REPORT_IT,
+        ));
+    }
+    grid::wait_for_blocks_before();
+    if is_access {
+        // SAFETY: the system passes the state of the processor.
+        let access = unsafe { Access::of(address, code, machine) };
+        let told = |word: &mut LastWord| access.tell(address, memory, word);
+        signals::end_with(&fault(access.what(), running::place(), told));
+    }
+    let (what, text) = match signal {
+        libc::SIGSEGV | libc::SIGBUS => ("out-of-bounds access", "the code sent itself the signal"),
+        libc::SIGFPE => ("integer division by zero", ""),
+        libc::SIGILL => ("illegal instruction", ""),
+        libc::SIGABRT => ("aborted", "the code called abort(), or an exception was not caught"),
+        _ => ("aborted", "the code sent itself the signal to end"),
+    };
+    let told = |word: &mut LastWord| word.write_str(text).unwrap_or_default();
+    signals::end_with(&fault(what, running::place(), told));
 }
 
-impl Write for Line {
-    fn write_str(&mut self, text: &str) -> std::fmt::Result {
-        for &byte in text.as_bytes() {
-            // The line is JSON, its strings hold names and paths: what would need an escape in
-            // them is replaced, and quotes are only written by `handle` itself, as \u{1}.
-            let byte = match byte {
-                b'"' | b'\\' => b'\'',
-                1 => b'"',
-                b'\n' => b'\n',
-                0..=31 => b' ',
-                other => other,
-            };
-            if self.len < self.bytes.len() {
-                self.bytes[self.len] = byte;
-                self.len += 1;
-            }
+/// What is wrong with an access that the system refused.
+enum Access {
+    /// It uses up the stack of a CUDA thread.
+    Stack,
+    /// It uses up the stack of host code, of this many bytes.
+    HostStack(usize),
+    /// The address is no multiple of what the instruction needs.
+    Misaligned { address: usize, alignment: usize },
+    /// Host code touches device memory.
+    ByHost,
+    /// A kernel touches host memory that it was handed.
+    Trap,
+    /// The system tells no address: there can be no memory there.
+    Nowhere,
+    /// It lies behind dynamic shared memory.
+    Shared,
+    /// It lies outside of every allocation.
+    Outside,
+}
+
+impl Access {
+    /// # Safety
+    /// `machine` is the state of the processor that a signal handler was passed.
+    unsafe fn of(address: usize, code: i32, machine: *mut libc::c_void) -> Access {
+        let in_kernel = running::place().is_some();
+        // SAFETY: passed on to the caller. Of such an access the system tells no address.
+        let crooked = || unsafe { (address == 0).then(|| misaligned::address(machine)).flatten() };
+        if running::stack_overflowed_at(address) {
+            Access::Stack
+        } else if let Some(bytes) = host_stack::overflowed_at(address).filter(|_| !in_kernel) {
+            Access::HostStack(bytes)
+        } else if let Some((address, alignment)) = crooked() {
+            Access::Misaligned { address, alignment }
+        } else if !in_kernel && protection::is_shut(address) {
+            Access::ByHost
+        } else if in_kernel && traps::describe(address, &mut Unsaid) {
+            Access::Trap
+        } else if code == SI_KERNEL {
+            Access::Nowhere
+        } else if shared::overrun_at(address) {
+            Access::Shared
+        } else {
+            Access::Outside
         }
+    }
+
+    fn what(&self) -> &'static str {
+        match self {
+            Access::Stack | Access::HostStack(_) => "stack overflow",
+            Access::Misaligned { .. } => "misaligned access",
+            Access::ByHost => "host access to device memory",
+            Access::Trap => "device access to host memory",
+            Access::Nowhere | Access::Shared | Access::Outside => "out-of-bounds access",
+        }
+    }
+
+    fn tell(&self, address: usize, memory: &Memory, word: &mut LastWord) {
+        let text = match *self {
+            Access::Stack => "the local variables of a thread need more than 128 KiB",
+            Access::HostStack(bytes) => {
+                let mebibytes = bytes.div_ceil(1 << 20);
+                let _ = write!(word, "the {mebibytes} MiB of host code's stack are used up");
+                return;
+            }
+            Access::Misaligned { address, alignment } => {
+                memory.describe_inside(address, word);
+                let _ = write!(word, "the address is no multiple of {alignment}");
+                return;
+            }
+            Access::ByHost => {
+                memory.describe_inside(address, word);
+                "host code cannot touch it on a GPU; copy it by cudaMemcpy"
+            }
+            Access::Trap => {
+                traps::describe(address, word);
+                return;
+            }
+            Access::Nowhere => "an address that no memory can have",
+            Access::Shared => "past the end of dynamic shared memory",
+            Access::Outside => return memory.describe(address, word),
+        };
+        let _ = word.write_str(text);
+    }
+}
+
+/// Takes a text that nobody reads.
+struct Unsaid;
+
+impl Write for Unsaid {
+    fn write_str(&mut self, _: &str) -> std::fmt::Result {
         Ok(())
     }
 }
 
-extern "C" fn handle(signal: i32, info: *mut libc::siginfo_t, machine: *mut libc::c_void) {
-    let Some(context) = CONTEXT.get() else { return };
-    // SAFETY: the system passes the information about this signal.
-    let address = unsafe { (*info).si_addr() } as usize;
-    if matches!(signal, libc::SIGSEGV | libc::SIGBUS) && watch::let_in(address) {
-        return;
-    }
-    let mut line = Line { bytes: [0; 2048], len: 0 };
-    let place = if signal == libc::SIGTERM { running::place_anywhere() } else { running::place() };
-    let in_kernel = running::place().is_some();
-    let by_host = !in_kernel && protection::is_shut(address);
-    let mut trap = Line { bytes: [0; 2048], len: 0 };
-    let is_trap = in_kernel && traps::describe(address, &mut trap);
-    let host_stack = host_stack::overflowed_at(address).filter(|_| !in_kernel);
-    // SAFETY: the system passes the state of the processor. It tells no address where it refused one.
-    let crooked = (signal == libc::SIGSEGV && address == 0)
-        .then(|| unsafe { misaligned::address(machine) })
-        .flatten();
-    let what = match signal {
-        libc::SIGSEGV | libc::SIGBUS if running::stack_overflowed_at(address) => "stack overflow",
-        libc::SIGSEGV | libc::SIGBUS if host_stack.is_some() => "stack overflow",
-        libc::SIGSEGV | libc::SIGBUS if crooked.is_some() => "misaligned access",
-        libc::SIGSEGV | libc::SIGBUS if by_host => "host access to device memory",
-        libc::SIGSEGV | libc::SIGBUS if is_trap => "device access to host memory",
-        libc::SIGSEGV | libc::SIGBUS => "out-of-bounds access",
-        libc::SIGFPE => "integer division by zero",
-        libc::SIGILL => "illegal instruction",
-        libc::SIGTERM => "timeout",
-        _ => "aborted",
+fn fault(what: &str, place: Option<Place>, detail: impl FnOnce(&mut LastWord)) -> LastWord {
+    let kernel = place.map(|(kernel, ..)| kernel);
+    LastWord::fault(what, kernel, place.map(|(_, block, thread)| (block, thread)), detail)
+}
+
+/// The code of a signal that the system itself sends without saying more.
+const SI_KERNEL: i32 = 0x80;
+
+/// What is said where the system takes back pages that it has given, or cannot read those of a file.
+fn no_pages() -> LastWord {
+    let message = |word: &mut LastWord| {
+        let _ = word.write_str("the system could not provide the memory of a tensor");
     };
-    let _ = write!(line, "{{\x01fault\x01:{{\x01what\x01:\x01{what}\x01,\x01detail\x01:\x01");
-    match signal {
-        libc::SIGSEGV | libc::SIGBUS => {
-            let _ = write!(line, "address {address:#x}: ");
-            if let Some(bytes) = host_stack {
-                let _ = write!(
-                    line,
-                    "the {} MiB of host code's stack are used up",
-                    bytes.div_ceil(1 << 20)
-                );
-            } else if let Some((address, alignment)) = crooked {
-                context.memory.describe_inside(address, &mut line);
-                let _ = write!(line, "the address is no multiple of {alignment}");
-            } else if by_host {
-                context.memory.describe_inside(address, &mut line);
-                let _ = line.write_str("host code cannot touch it on a GPU; copy it by cudaMemcpy");
-            } else if is_trap {
-                let _ = line.write_str(trap.text());
-            } else if shared::overrun_at(address) {
-                let _ = line.write_str("past the end of dynamic shared memory");
-            } else if running::stack_overflowed_at(address) {
-                let _ = line.write_str("the local variables of a thread need more than 128 KiB");
-            } else {
-                context.memory.describe(address, &mut line);
-            }
-        }
-        libc::SIGABRT => {
-            let _ = line.write_str("the code called abort(), or an exception was not caught");
-        }
-        _ => {}
-    }
-    let _ = line.write_str("\x01");
-    if let Some((kernel, block, thread)) = place {
-        let _ = write!(line, ",\x01kernel\x01:\x01{kernel}\x01");
-        let _ = write!(line, ",\x01block\x01:{block:?},\x01thread\x01:{thread:?}");
-    }
-    let _ = line.write_str("}}\n");
-    // SAFETY: writes to the pipe and ends the process, as signal handlers may.
-    unsafe {
-        libc::write(context.descriptor, line.bytes.as_ptr().cast(), line.len);
-        libc::_exit(REPORTED);
-    }
+    LastWord::refused(
+        message,
+        "free memory or disk space, and leave the fixture's files alone meanwhile",
+    )
 }

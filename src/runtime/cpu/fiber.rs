@@ -8,7 +8,7 @@
 use std::io;
 
 /// Usable bytes of one stack, apart from its guard.
-const STACK_BYTES: usize = 128 << 10;
+pub const STACK_BYTES: usize = 128 << 10;
 
 /// Untouchable bytes below a stack, at the least: more than a function's variables take as a rule, so
 /// that none steps over them.

@@ -7,12 +7,17 @@
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
 
 use super::block::{BlockRunner, Kernel};
+use super::fiber::STACK_BYTES;
 use super::order::Order;
 use super::shape::Shape;
 use super::shared::SharedMemory;
-use crate::runtime::end;
+use crate::runtime::{lack_of_memory, no_thread};
+
+/// Earlier blocks may wait for a block that fails: for how long it waits for them.
+const PATIENCE_MS: u32 = 500;
 
 /// Fewer CUDA threads than this are not worth waking other cores for.
 const PARALLEL_THREADS: u64 = 2048;
@@ -107,12 +112,30 @@ pub unsafe extern "C" fn atomic_turn() {
     }
 }
 
+/// Waits until every block before the one that runs on this operating-system thread has ended, or a little
+/// while: of several blocks that fail the first is told of, whatever the number of cores. May be called
+/// from a signal handler.
+pub fn wait_for_blocks_before() {
+    let turn = TURN.get();
+    if turn.is_null() {
+        return;
+    }
+    for _ in 0..PATIENCE_MS {
+        // SAFETY: set by `run_blocks` on this operating-system thread for the time of the block.
+        let is_first =
+            unsafe { (*(*turn).progress).all_before_ended((*turn).thread, (*turn).block) };
+        if is_first {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
 fn run_blocks(core: &mut Core, job: &Job, progress: &Progress, thread: usize) {
     let Core { runner, shared } = core;
     if let Err(error) = runner.begin_launch(job.kernel, job.shape, job.order) {
-        let detail =
-            format!("no memory for the stacks of {} threads: {error}", job.shape.threads());
-        end("out of memory", detail, None);
+        let (threads, what) = (job.shape.threads(), "the stacks of a block");
+        lack_of_memory(what, threads * STACK_BYTES, &error);
     }
     shared.begin_launch(job.shared_bytes, job.shared_limit, runner.state());
     let count = job.shape.blocks();
@@ -162,7 +185,10 @@ impl Pool {
         let helpers = threads.saturating_sub(1);
         for helper in 1..=helpers {
             let (shared, core) = (Arc::clone(&shared), Arc::clone(&core));
-            std::thread::spawn(move || help(&shared, helper, &mut core()));
+            let work = move || help(&shared, helper, &mut core());
+            if let Err(error) = std::thread::Builder::new().spawn(work) {
+                no_thread(&error);
+            }
         }
         Pool { shared, helpers }
     }

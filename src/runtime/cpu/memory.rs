@@ -8,21 +8,25 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::fs::File;
+use std::io;
 use std::os::fd::AsRawFd;
 use std::sync::Mutex;
 
 use super::fiber::page_bytes;
 use crate::runtime::error::CudaError;
+use crate::runtime::{lack_of_memory, limit_is_reached};
 use crate::summary::Poison;
 
 /// CUDA's alignment of an allocation.
 const ALIGNMENT: usize = 256;
 
-/// Untouchable bytes before and after an allocation; a multiple of every system's page.
-const GUARD_BYTES: usize = 64 << 10;
-
-/// How far from an allocation an access may be to be described by it.
-const NEAR_BYTES: usize = 1 << 20;
+/// Untouchable bytes before and after an allocation; a multiple of every system's page. An access there is
+/// described by the allocation, one further away by none: what lies there differs between runs.
+const GUARD_BYTES: usize = 1 << 20;
+/// The same for allocations when there are more than [`MANY`], for address space is limited.
+const SMALL_GUARD_BYTES: usize = 64 << 10;
+/// The tensors of a fixture are fewer.
+const MANY: usize = 256;
 
 /// Freed allocations whose addresses are kept reserved.
 const MAX_FREED: usize = 4096;
@@ -34,6 +38,9 @@ struct Allocation {
     /// The mapping, guard pages included.
     map: usize,
     map_bytes: usize,
+    guard: usize,
+    /// Counts the allocations.
+    number: usize,
     label: String,
     freed: bool,
 }
@@ -43,9 +50,14 @@ impl Allocation {
         self.begin + self.bytes
     }
 
+    /// Where its pages begin and end.
+    fn pages(&self) -> (usize, usize) {
+        (self.map + self.guard, self.map + self.map_bytes - self.guard)
+    }
+
     /// What was written on the allocation's pages outside of it.
     fn overrun(&self, poison: Poison) -> Option<String> {
-        let (pages, pages_end) = (self.map + GUARD_BYTES, self.map + self.map_bytes - GUARD_BYTES);
+        let (pages, pages_end) = self.pages();
         let (label, bytes) = (&self.label, self.bytes);
         if let Some(offset) = first_change(poison, self.end(), pages_end, bytes) {
             let byte = bytes + offset;
@@ -73,6 +85,8 @@ struct State {
     symbols: Vec<(usize, usize)>,
     used: usize,
     freed: usize,
+    /// All allocations that were ever made.
+    made: usize,
     /// What was found when allocations were freed.
     overruns: Vec<String>,
 }
@@ -90,7 +104,8 @@ impl Memory {
     /// Allocates `bytes`, aligned to 256, called `label` in messages; null for no bytes.
     ///
     /// # Errors
-    /// [`CudaError::MEMORY_ALLOCATION`] beyond the limit or where the system has none.
+    /// [`CudaError::MEMORY_ALLOCATION`] beyond the limits of the replay. Where the system has none the
+    /// replay ends.
     pub fn allocate(&self, bytes: usize, label: String) -> Result<*mut u8, CudaError> {
         self.allocate_in(None, bytes, label)
     }
@@ -114,7 +129,8 @@ impl Memory {
             return Err(CudaError::MEMORY_ALLOCATION);
         }
         let (body, offset) = pages_of(bytes);
-        let map_bytes = body + 2 * GUARD_BYTES;
+        let guard = if state.allocations.len() < MANY { GUARD_BYTES } else { SMALL_GUARD_BYTES };
+        let map_bytes = body + 2 * guard;
         // SAFETY: an anonymous mapping at an address of the kernel's choice; the body is made
         // accessible, the pages around it stay untouchable.
         let map = unsafe {
@@ -127,9 +143,9 @@ impl Memory {
                 0,
             );
             if map == libc::MAP_FAILED {
-                return Err(CudaError::MEMORY_ALLOCATION);
+                return Err(refused(&label, bytes));
             }
-            let pages = map.cast::<u8>().add(GUARD_BYTES).cast();
+            let pages = map.cast::<u8>().add(guard).cast();
             let access = libc::PROT_READ | libc::PROT_WRITE;
             let is_accessible = match file {
                 None => libc::mprotect(pages, body, access) == 0,
@@ -139,17 +155,21 @@ impl Memory {
                 }
             };
             if !is_accessible {
+                let error = refused(&label, bytes);
                 libc::munmap(map, map_bytes);
-                return Err(CudaError::MEMORY_ALLOCATION);
+                return Err(error);
             }
             map as usize
         };
-        let pages = map + GUARD_BYTES;
+        let pages = map + guard;
         let begin = pages + offset;
-        let allocation = Allocation { begin, bytes, map, map_bytes, label, freed: false };
+        let number = state.made;
+        let allocation =
+            Allocation { begin, bytes, map, map_bytes, guard, number, label, freed: false };
         // SAFETY: the body was mapped just now.
         unsafe { fill(self.poison, pages, body) };
         state.used += bytes;
+        state.made += 1;
         state.allocations.insert(map, allocation);
         Ok(begin as *mut u8)
     }
@@ -220,8 +240,8 @@ impl Memory {
     pub fn pages(&self, address: usize) -> Option<(usize, usize)> {
         let state = self.lock();
         let (_, allocation) = state.allocations.range(..=address).next_back()?;
-        let pages = (allocation.map + GUARD_BYTES, allocation.map_bytes - 2 * GUARD_BYTES);
-        (allocation.begin == address && !allocation.freed).then_some(pages)
+        let (pages, end) = allocation.pages();
+        (allocation.begin == address && !allocation.freed).then_some((pages, end - pages))
     }
 
     /// Bytes allocated, and the most that can be.
@@ -229,11 +249,14 @@ impl Memory {
         (self.lock().used, self.limit)
     }
 
-    /// What was written between the end of an allocation and its guard page.
+    /// What was written between the end of an allocation and its guard page, in the order in which the
+    /// memory was allocated, behind what was found when memory was freed.
     pub fn overruns(&self) -> Vec<String> {
         let state = self.lock();
         let live = state.allocations.values().filter(|allocation| !allocation.freed);
-        let found = live.filter_map(|allocation| allocation.overrun(self.poison));
+        let mut live: Vec<&Allocation> = live.collect();
+        live.sort_unstable_by_key(|allocation| allocation.number);
+        let found = live.into_iter().filter_map(|allocation| allocation.overrun(self.poison));
         state.overruns.iter().cloned().chain(found).collect()
     }
 
@@ -248,37 +271,54 @@ impl Memory {
         }
     }
 
-    /// Says in words what lies at `address`. Called from a signal handler: neither waits nor
+    /// Whether `address` is one that may be touched. Called from a signal handler: neither waits nor
     /// allocates.
+    pub fn holds(&self, address: usize) -> bool {
+        let Ok(state) = self.state.try_lock() else { return false };
+        let found = state.allocations.range(..=address).next_back();
+        found.is_some_and(|(_, found)| {
+            let (pages, end) = found.pages();
+            !found.freed && (pages..end).contains(&address)
+        })
+    }
+
+    /// Says in words where `address` lies relative to the nearest allocation, which no two runs tell
+    /// differently. Called from a signal handler: neither waits nor allocates.
     pub fn describe(&self, address: usize, out: &mut dyn Write) {
         let Ok(state) = self.state.try_lock() else {
             return;
         };
-        let before = state.allocations.range(..=address).next_back().map(|(_, found)| found);
-        let after = state.allocations.range(address..).next().map(|(_, found)| found);
-        // The nearer one of those that the address lies between.
-        let distance_before = before.map(|found| address.saturating_sub(found.end()));
-        let distance_after = after.map(|found| found.begin - address);
-        let (found, distance) = match (distance_before, distance_after) {
-            (Some(past), Some(ahead)) if ahead < past => (after, ahead),
-            (None, Some(ahead)) => (after, ahead),
-            (Some(past), _) => (before, past),
-            (None, None) => (None, 0),
-        };
-        let _ = match found.filter(|_| distance < NEAR_BYTES) {
-            _ if address < 4096 => out.write_str("a null pointer"),
-            None => out.write_str("no allocation"),
+        let found = state.allocations.range(..=address).next_back().map(|(_, found)| found);
+        let found = found.filter(|found| address < found.map + found.map_bytes);
+        let _ = match found {
+            _ if address == 0 => out.write_str("a null pointer"),
+            _ if address < NULL_BYTES => write!(out, "{address} bytes past a null pointer"),
+            None => out.write_str("no allocation is near"),
             Some(Allocation { label, bytes, freed: true, .. }) => {
                 write!(out, "freed memory: {label} ({bytes} bytes)")
             }
             Some(Allocation { label, bytes, begin, .. }) if address < *begin => {
                 write!(out, "{} bytes before {label} ({bytes} bytes)", begin - address)
             }
-            Some(Allocation { label, bytes, .. }) => {
-                write!(out, "{distance} bytes past the end of {label} ({bytes} bytes)")
+            Some(found) => {
+                let (past, bytes) = (address.saturating_sub(found.end()), found.bytes);
+                write!(out, "{past} bytes past the end of {} ({bytes} bytes)", found.label)
             }
         };
     }
+}
+
+/// Where no system lets a process have memory.
+const NULL_BYTES: usize = 4096;
+
+/// The error of an allocation that the system refuses just now, if the replay has used up what it may
+/// have; else the replay ends, for the machine is at fault.
+fn refused(label: &str, bytes: usize) -> CudaError {
+    let error = io::Error::last_os_error();
+    if !limit_is_reached(bytes) {
+        lack_of_memory(label, bytes, &error);
+    }
+    CudaError::MEMORY_ALLOCATION
 }
 
 /// The bytes of the pages that an allocation of `bytes` has, and where on them it begins.
@@ -378,9 +418,24 @@ mod tests {
             "24 bytes past the end of scores (1000 bytes)"
         );
         assert_eq!(described(&memory, pointer - 4), "4 bytes before scores (1000 bytes)");
-        assert_eq!(described(&memory, 16), "a null pointer");
+        assert_eq!(described(&memory, 0), "a null pointer");
+        assert_eq!(described(&memory, 16), "16 bytes past a null pointer");
+        assert_eq!(described(&memory, pointer + (8 << 20)), "no allocation is near");
         memory.free(pointer as *mut u8).unwrap();
         assert_eq!(described(&memory, pointer), "freed memory: scores (1000 bytes)");
+    }
+
+    #[test]
+    fn writes_outside_are_told_in_the_order_of_the_allocations() {
+        let memory = memory();
+        let names = ["a", "b", "c", "d", "e", "f"];
+        for name in names {
+            let pointer = memory.allocate(1000, name.into()).unwrap();
+            // SAFETY: the byte lies on the allocation's page, though outside of it.
+            unsafe { pointer.sub(1).write(1) };
+        }
+        let told: Vec<String> = memory.overruns().iter().map(|text| text[..1].to_owned()).collect();
+        assert_eq!(told, names);
     }
 
     #[test]

@@ -31,7 +31,9 @@ pub use self::block::calls::{
     active_mask, barrier, barriers_differ, warp_collective, whole_block, yield_thread,
 };
 pub use self::block::running::place;
-pub use self::grid::atomic_turn;
+pub use self::fault::code_runs;
+pub use self::fiber::page_bytes;
+pub use self::grid::{atomic_turn, wait_for_blocks_before};
 pub use self::memory::pages_of;
 pub use self::shape::MAX_THREADS;
 pub use self::shared::{
@@ -50,8 +52,7 @@ use self::traps::Argument;
 use self::waiting::WaitingGroup;
 use super::abi::{ArgumentKind, Site, ThreadPointers};
 use super::error::CudaError;
-use super::report::Reporter;
-use super::{CopyKind, Device, Launch, end, finish_early};
+use super::{CopyKind, Device, Launch, end, finish_early, lack_of_memory, signals};
 use crate::summary::Poison;
 
 /// How this replay differs from the plain one, and what it may use.
@@ -117,19 +118,17 @@ impl Cpu {
     /// on each operating-system thread that runs blocks.
     pub fn new(
         settings: Settings,
-        reporter: &Reporter,
         pointers: impl Fn() -> ThreadPointers + Copy + Send + Sync + 'static,
     ) -> Cpu {
         let memory: &'static Memory =
             Box::leak(Box::new(Memory::new(settings.poison, settings.memory_bytes)));
-        fault::install(memory, reporter);
+        fault::install(memory);
         let core = move || {
-            fault::use_own_stack();
+            signals::use_own_stack();
             settings.rounding.use_on_this_thread();
             let shared = SharedMemory::new(scratch_poison(settings.poison), too_much_shared_memory);
-            let shared = shared.unwrap_or_else(|error| {
-                end("out of memory", format!("no memory for shared memory: {error}"), None)
-            });
+            let shared = shared
+                .unwrap_or_else(|error| lack_of_memory("shared memory", shared::MAP_BYTES, &error));
             Core { runner: BlockRunner::new(pointers(), deadlock), shared }
         };
         CORE.set(Some(core()));

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use super::fiber::page_bytes;
 use super::memory::fill;
 use crate::runtime::abi::BlockState;
+use crate::runtime::end;
 use crate::summary::Poison;
 
 /// Shared memory that a block may have without asking for more (CUDA C++ Programming Guide,
@@ -20,6 +21,8 @@ pub const DEFAULT_BYTES: usize = 48 << 10;
 pub const MAX_BYTES: usize = 227 << 10;
 
 const AREA_BYTES: usize = 256 << 10;
+/// What the memory of one operating-system thread takes, without its guard page.
+pub const MAP_BYTES: usize = 2 * AREA_BYTES;
 const ALIGNMENT: usize = 128;
 const MAX_SLOTS: usize = 2048;
 
@@ -28,7 +31,10 @@ static SLOTS: AtomicU32 = AtomicU32::new(0);
 /// A new number for a static `__shared__` variable.
 pub extern "C" fn new_slot() -> u32 {
     let slot = SLOTS.fetch_add(1, Ordering::Relaxed);
-    assert!((slot as usize) < MAX_SLOTS, "more than {MAX_SLOTS} __shared__ variables");
+    if slot as usize >= MAX_SLOTS {
+        let detail = format!("the code has more than {MAX_SLOTS} __shared__ variables");
+        end("too many variables", detail, None);
+    }
     slot
 }
 
@@ -57,7 +63,7 @@ impl SharedMemory {
         let page = page_bytes();
         // SAFETY: an anonymous mapping; the last page is made a guard.
         let map = unsafe {
-            let bytes = 2 * AREA_BYTES + page;
+            let bytes = MAP_BYTES + page;
             let map = libc::mmap(
                 std::ptr::null_mut(),
                 bytes,

@@ -34,7 +34,7 @@ use self::shared::SharedFill;
 use self::summary::Summarizer;
 use self::upload::Uploader;
 use super::error::CudaError;
-use super::report::{Fault, Report, Reporter};
+use super::report::{Fault, Report};
 use super::{CopyKind, Device, Launch, cpu, end_with};
 use crate::summary::{Poison, Summary};
 use crate::tensor::DType;
@@ -113,7 +113,6 @@ impl Gpu {
         settings: Settings,
         module: &Path,
         summaries: &[(DType, PathBuf)],
-        reporter: &Reporter,
     ) -> Result<Gpu, StartError> {
         one_connection();
         let info = device(settings.ordinal)?;
@@ -136,7 +135,7 @@ impl Gpu {
         let summaries = summaries.iter().map(load).collect::<Result<_, StartError>>()?;
         let limit = settings.memory_bytes.min(info.memory_bytes);
         let memory = Memory::new(settings, limit);
-        timeout::install(reporter.descriptor());
+        timeout::install();
         let functions = Mutex::default();
         let uploader = Uploader::default();
         Ok(Gpu { info, context, uploader, memory, module, loaded, shared, summaries, functions })

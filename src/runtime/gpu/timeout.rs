@@ -3,24 +3,17 @@
 //! The handler neither allocates nor waits, and ends the process; with it goes the kernel.
 #![allow(unsafe_code)]
 
-use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
-use crate::runtime::REPORTED;
+use crate::runtime::report::LastWord;
+use crate::runtime::signals::{self, end_if_from_outside, handle_by};
 
-static DESCRIPTOR: AtomicI32 = AtomicI32::new(-1);
 static NAME: AtomicPtr<u8> = AtomicPtr::new(std::ptr::null_mut());
 static NAME_BYTES: AtomicUsize = AtomicUsize::new(0);
 
-/// Installs the handler; its account goes to `descriptor`.
-pub(super) fn install(descriptor: i32) {
-    DESCRIPTOR.store(descriptor, Ordering::SeqCst);
-    // SAFETY: `handle` keeps to what a signal handler may do.
-    unsafe {
-        let mut action: libc::sigaction = std::mem::zeroed();
-        action.sa_sigaction = handle as *const () as usize;
-        action.sa_flags = libc::SA_RESETHAND;
-        libc::sigaction(libc::SIGTERM, &action, std::ptr::null_mut());
-    }
+/// Installs the handler.
+pub(super) fn install() {
+    handle_by(libc::SIGTERM, handle);
 }
 
 /// Remembers which kernel runs; none between launches.
@@ -32,23 +25,13 @@ pub(super) fn running(kernel: Option<&'static str>) {
     }
 }
 
-extern "C" fn handle(_signal: i32) {
-    let write = |text: &[u8]| {
-        // SAFETY: writes to the pipe. What cannot be written has no reader.
-        unsafe { libc::write(DESCRIPTOR.load(Ordering::SeqCst), text.as_ptr().cast(), text.len()) };
-    };
+extern "C" fn handle(signal: i32, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
+    // SAFETY: the system passes the information about this signal.
+    unsafe { end_if_from_outside(signal, info) };
     let bytes = NAME_BYTES.load(Ordering::SeqCst);
-    write(b"{\"fault\":{\"what\":\"timeout\",\"detail\":\"\"");
-    if bytes > 0 {
-        // SAFETY: a name that lives as long as the process.
-        let name = unsafe { std::slice::from_raw_parts(NAME.load(Ordering::SeqCst), bytes) };
-        if !name.iter().any(|byte| matches!(byte, b'"' | b'\\' | 0..=31)) {
-            write(b",\"kernel\":\"");
-            write(name);
-            write(b"\"");
-        }
-    }
-    write(b"}}\n");
-    // SAFETY: ends the process at once.
-    unsafe { libc::_exit(REPORTED) }
+    // SAFETY: a name that lives as long as the process.
+    let name = (bytes > 0)
+        .then(|| unsafe { std::slice::from_raw_parts(NAME.load(Ordering::SeqCst), bytes) });
+    let name = name.and_then(|name| std::str::from_utf8(name).ok());
+    signals::end_with(&LastWord::fault("timeout", name, None, |_| ()))
 }

@@ -1,0 +1,351 @@
+//! Where a child writes its account: memory that it shares with the process that reads it afterwards.
+//!
+//! What was written stays there however the child ends, needs no descriptor that replayed code could
+//! close or write to, and cannot grow. Each entry carries a code that takes a key to make
+//! (BLAKE3's keyed hash over the entry and its number): what replayed code writes there is not believed.
+//! Code that looks for the key in its own address space finds it: this keeps out mistakes and simple
+//! forgeries, not an adversary.
+#![allow(unsafe_code)]
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileExt;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use super::cpu::page_bytes;
+
+/// The bytes of a journal.
+pub const BYTES: usize = 4 << 20;
+
+/// The first entry; what lies before is the head.
+const FIRST: usize = 4096;
+/// The text of a last word is at most so long.
+const LAST_WORD: usize = FIRST - size_of::<Head>();
+/// Of the room for entries, the last bytes are for those that say how it ended.
+const FOR_THE_END: usize = 256 << 10;
+/// The bytes before those are for launches that failed.
+const FOR_FAILURES: usize = 512 << 10;
+
+const TAG: usize = 16;
+/// The length of an entry, then its code.
+const ENTRY_HEAD: usize = 4 + TAG;
+/// The number that the last word has.
+const LAST_NUMBER: u64 = u64::MAX;
+
+const FREE: u32 = 0;
+const CLAIMED: u32 = 1;
+const WRITTEN: u32 = 2;
+
+/// What makes the codes.
+pub type Key = [u8; 32];
+
+/// The begin of the memory.
+#[repr(C)]
+struct Head {
+    /// Bytes of all entries that are whole.
+    entries: AtomicU32,
+    last_state: AtomicU32,
+    last_length: AtomicU32,
+    last_tag: [u8; TAG],
+}
+
+/// What an entry is about: when room becomes scarce, the lesser are left out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Weight {
+    /// It only adds to what is known.
+    Ordinary,
+    /// Something went wrong.
+    Failure,
+    /// How it ended.
+    Ending,
+}
+
+impl Weight {
+    /// Where the entries that weigh so much end at most.
+    fn room(self) -> usize {
+        match self {
+            Weight::Ordinary => BYTES - FOR_THE_END - FOR_FAILURES,
+            Weight::Failure => BYTES - FOR_THE_END,
+            Weight::Ending => BYTES,
+        }
+    }
+}
+
+/// The child's side.
+pub struct Journal {
+    map: *mut u8,
+    key: *const Key,
+    /// The one process that writes: those that it forks have neither the memory nor the key.
+    owner: libc::pid_t,
+    next: Mutex<Next>,
+}
+
+// SAFETY: the memory stays mapped; what is shared in it is written under the lock, or once.
+unsafe impl Send for Journal {}
+// SAFETY: as above.
+unsafe impl Sync for Journal {}
+
+struct Next {
+    end: usize,
+    number: u64,
+}
+
+impl Journal {
+    /// The journal in `file`, which is [`BYTES`] long, written with `key`.
+    ///
+    /// # Errors
+    /// If the system has no room for it in this process.
+    pub fn open(file: &File, key: &Key) -> io::Result<Journal> {
+        // SAFETY: new mappings; the file's pages are written by this process alone.
+        let (map, key) = unsafe { (map(Some(file), BYTES)?, hidden(key)?) };
+        let next = Mutex::new(Next { end: FIRST, number: 0 });
+        Ok(Journal { map, key, owner: std::process::id() as libc::pid_t, next })
+    }
+
+    fn is_owner(&self) -> bool {
+        // SAFETY: asks for a number.
+        unsafe { libc::getpid() == self.owner }
+    }
+
+    fn head(&self) -> &Head {
+        // SAFETY: the mapping begins with it, at a page, and stays.
+        unsafe { &*self.map.cast::<Head>() }
+    }
+
+    fn key(&self) -> &Key {
+        // SAFETY: mapped for as long as the process.
+        unsafe { &*self.key }
+    }
+
+    /// Adds an entry; false where there is no room for it.
+    pub fn write(&self, text: &[u8], weight: Weight) -> bool {
+        if !self.is_owner() {
+            return true;
+        }
+        let mut next = self.next.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let end = next.end + ENTRY_HEAD + text.len();
+        if end > weight.room() {
+            return false;
+        }
+        let tag = tag(self.key(), next.number, text);
+        // SAFETY: the entry lies within the mapping, behind all others, and the lock is held.
+        unsafe {
+            let at = self.map.add(next.end);
+            at.cast::<[u8; 4]>().write((text.len() as u32).to_le_bytes());
+            at.add(4).cast::<[u8; TAG]>().write(tag);
+            at.add(ENTRY_HEAD).copy_from(text.as_ptr(), text.len());
+        }
+        *next = Next { end, number: next.number + 1 };
+        self.head().entries.store((end - FIRST) as u32, Ordering::Release);
+        true
+    }
+
+    /// Writes why the process ends now, if nobody has. May be called from a signal handler; if another
+    /// thread is writing its own, waits for the end that it brings.
+    pub fn write_last(&self, text: &[u8]) {
+        if !self.is_owner() {
+            return;
+        }
+        let head = self.head();
+        let claim =
+            head.last_state.compare_exchange(FREE, CLAIMED, Ordering::AcqRel, Ordering::Acquire);
+        if claim.is_err() {
+            std::thread::sleep(Duration::from_secs(1));
+            return;
+        }
+        let text = &text[..text.len().min(LAST_WORD)];
+        let tag = tag(self.key(), LAST_NUMBER, text);
+        // SAFETY: the head and the room behind it are this thread's, since it was the first to claim them.
+        unsafe {
+            (&raw mut (*self.map.cast::<Head>()).last_tag).write(tag);
+            self.map.add(size_of::<Head>()).copy_from(text.as_ptr(), text.len());
+        }
+        head.last_length.store(text.len() as u32, Ordering::Release);
+        head.last_state.store(WRITTEN, Ordering::Release);
+    }
+}
+
+/// Tells in `file`, for good, that the process is ready: what ends it from here on without a word is the
+/// code. A seal is never taken away.
+///
+/// # Errors
+/// If the file is no memory that can be sealed.
+pub fn begin(file: &File) -> io::Result<()> {
+    // SAFETY: changes what may be done with the descriptor's memory.
+    match unsafe { libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, libc::F_SEAL_SEAL) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Whether the process that writes to `file` was ready.
+pub fn has_begun(file: &File) -> bool {
+    // SAFETY: asks what may be done with the descriptor's memory.
+    let seals = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GET_SEALS) };
+    seals >= 0 && seals & libc::F_SEAL_SEAL != 0
+}
+
+/// The entries of the journal in `file` that were made with `key`, in order, and the last word.
+///
+/// # Errors
+/// If the file cannot be read.
+pub fn read(file: &File, key: &Key) -> io::Result<Vec<Vec<u8>>> {
+    let mut head = vec![0; FIRST];
+    file.read_exact_at(&mut head, 0)?;
+    let word = |at: usize| u32::from_ne_bytes(head[at..at + 4].try_into().expect("four bytes"));
+    let length = (word(0) as usize).min(BYTES - FIRST);
+    let mut text = vec![0; length];
+    file.read_exact_at(&mut text, FIRST as u64)?;
+    let (mut entries, mut rest) = (Vec::new(), text.as_slice());
+    while let Some((entry, others)) = split_entry(rest) {
+        let (found, entry) = entry;
+        if found != tag(key, entries.len() as u64, entry) {
+            break;
+        }
+        entries.push(entry.to_vec());
+        rest = others;
+    }
+    let last = head.get(size_of::<Head>()..size_of::<Head>() + word(8) as usize);
+    if word(4) == WRITTEN
+        && let Some(last) = last
+        && head[12..12 + TAG] == tag(key, LAST_NUMBER, last)
+    {
+        entries.push(last.to_vec());
+    }
+    Ok(entries)
+}
+
+type Entry<'t> = (&'t [u8], &'t [u8]);
+
+fn split_entry(text: &[u8]) -> Option<(Entry<'_>, &[u8])> {
+    let (length, text) = text.split_first_chunk::<4>()?;
+    let (tag, text) = text.split_at_checked(TAG)?;
+    let (entry, rest) = text.split_at_checked(u32::from_le_bytes(*length) as usize)?;
+    Some(((tag, entry), rest))
+}
+
+fn tag(key: &Key, number: u64, text: &[u8]) -> [u8; TAG] {
+    let mut hasher = blake3::Hasher::new_keyed(key);
+    hasher.update(&number.to_le_bytes());
+    hasher.update(text);
+    let hash = hasher.finalize();
+    *hash.as_bytes().first_chunk().expect("a hash is longer")
+}
+
+/// Memory that processes forked from this one do not have: of `file`, or of its own.
+unsafe fn map(file: Option<&File>, bytes: usize) -> io::Result<*mut u8> {
+    let access = libc::PROT_READ | libc::PROT_WRITE;
+    let kind = match file {
+        Some(_) => libc::MAP_SHARED,
+        None => libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+    };
+    let descriptor = file.map_or(-1, AsRawFd::as_raw_fd);
+    // SAFETY: a mapping at an address of the kernel's choice.
+    unsafe {
+        let map = libc::mmap(std::ptr::null_mut(), bytes, access, kind, descriptor, 0);
+        if map == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        libc::madvise(map, bytes, libc::MADV_DONTFORK);
+        Ok(map.cast())
+    }
+}
+
+/// A copy of `key` on a page that cannot be written, between two that cannot be touched.
+unsafe fn hidden(key: &Key) -> io::Result<*const Key> {
+    let page = page_bytes();
+    // SAFETY: the three pages were mapped just now, and belong to nobody else.
+    unsafe {
+        let pages = map(None, 3 * page)?;
+        let place = pages.add(page);
+        place.cast::<Key>().write(*key);
+        libc::mprotect(pages.cast(), 3 * page, libc::PROT_NONE);
+        libc::mprotect(place.cast(), page, libc::PROT_READ);
+        Ok(place.cast())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KEY: Key = [7; 32];
+
+    fn memory() -> File {
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(BYTES as u64).unwrap();
+        file
+    }
+
+    fn texts(file: &File) -> Vec<String> {
+        let entries = read(file, &KEY).unwrap();
+        entries.into_iter().map(|entry| String::from_utf8(entry).unwrap()).collect()
+    }
+
+    #[test]
+    fn what_was_written_is_read_in_order_and_the_last_word_last() {
+        let file = memory();
+        assert!(texts(&file).is_empty());
+        let journal = Journal::open(&file, &KEY).unwrap();
+        journal.write_last(b"an end");
+        assert!(journal.write(b"one", Weight::Ordinary));
+        assert!(journal.write(b"", Weight::Ending));
+        assert!(journal.write(b"two", Weight::Failure));
+        assert_eq!(texts(&file), ["one", "", "two", "an end"]);
+    }
+
+    #[test]
+    fn what_was_written_without_the_key_is_not_believed() {
+        let file = memory();
+        let journal = Journal::open(&file, &KEY).unwrap();
+        journal.write(b"true", Weight::Ordinary);
+        let forger = Journal::open(&file, &[8; 32]).unwrap();
+        let end = ENTRY_HEAD + 4;
+        *forger.next.lock().unwrap() = Next { end: FIRST + end, number: 1 };
+        forger.write(b"done", Weight::Ending);
+        forger.write_last(b"done");
+        assert_eq!(texts(&file), ["true"]);
+        // An entry that is repeated has another number.
+        let mut entry = vec![0; end];
+        file.read_exact_at(&mut entry, FIRST as u64).unwrap();
+        file.write_all_at(&entry, (FIRST + end) as u64).unwrap();
+        file.write_all_at(&((2 * end) as u32).to_ne_bytes(), 0).unwrap();
+        assert_eq!(texts(&file), ["true"]);
+    }
+
+    #[test]
+    fn lengths_that_make_no_sense_are_read_no_further() {
+        let file = memory();
+        Journal::open(&file, &KEY).unwrap().write(b"true", Weight::Ordinary);
+        let garbage = vec![0xff; FIRST];
+        file.write_all_at(&garbage, 0).unwrap();
+        assert_eq!(texts(&file), ["true"]);
+        file.write_all_at(&vec![0xff; BYTES - FIRST], FIRST as u64).unwrap();
+        assert!(texts(&file).is_empty());
+    }
+
+    #[test]
+    fn the_end_has_room_however_much_was_written_before() {
+        let file = memory();
+        let journal = Journal::open(&file, &KEY).unwrap();
+        let text = vec![b'x'; 60_000];
+        let count = |weight| (0..).take_while(|_| journal.write(&text, weight)).count();
+        assert!(count(Weight::Ordinary) > 50);
+        assert!(count(Weight::Failure) > 5);
+        assert!(!journal.write(&text, Weight::Failure));
+        assert!(journal.write(b"done", Weight::Ending));
+        assert_eq!(texts(&file).last().unwrap(), "done");
+    }
+
+    #[test]
+    fn of_several_last_words_the_first_counts() {
+        let file = memory();
+        let journal = Journal::open(&file, &KEY).unwrap();
+        journal.write_last(&[b'x'; 10_000]);
+        journal.write_last(b"late");
+        assert_eq!(texts(&file), ["x".repeat(LAST_WORD)]);
+    }
+}

@@ -1,0 +1,162 @@
+//! Tells signals that replayed code brought about from those that others sent: what the machine or a
+//! user did to a replay says nothing about the code.
+//!
+//! The handlers neither allocate nor wait, and end the process.
+#![allow(unsafe_code)]
+
+use std::sync::atomic::{AtomicI32, Ordering};
+
+use super::report::{LastWord, Reporter};
+use super::{REPORTED, reporter};
+use crate::process::Pid;
+use crate::process::shield::KILLS_ITSELF;
+
+/// The bytes of a stack for handlers.
+const STACK_BYTES: usize = 64 << 10;
+
+/// Signals that end a process, are none of a fault in the code, and can be handled.
+const ENDING: [i32; 16] = [
+    libc::SIGHUP,
+    libc::SIGINT,
+    libc::SIGQUIT,
+    libc::SIGTRAP,
+    libc::SIGABRT,
+    libc::SIGUSR1,
+    libc::SIGUSR2,
+    libc::SIGALRM,
+    libc::SIGTERM,
+    libc::SIGSTKFLT,
+    libc::SIGXCPU,
+    libc::SIGVTALRM,
+    libc::SIGPROF,
+    libc::SIGIO,
+    libc::SIGPWR,
+    libc::SIGSYS,
+];
+
+/// The process that watches over the replay.
+static KEEPER: AtomicI32 = AtomicI32::new(-1);
+
+/// Who sent a signal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sender {
+    /// The system or the process itself, or one that it started.
+    Inside,
+    /// The process that watches over the replay.
+    Keeper,
+    /// Anybody else.
+    Outside,
+}
+
+impl Sender {
+    /// Who sent the signal that `info` tells of.
+    ///
+    /// # Safety
+    /// `info` must be what a signal handler was given.
+    pub unsafe fn of(info: *const libc::siginfo_t) -> Sender {
+        // SAFETY: promised by the caller; a signal of these codes has a sender.
+        unsafe {
+            match (*info).si_code {
+                libc::SI_USER | libc::SI_QUEUE | libc::SI_TKILL => {
+                    Sender::from_process((*info).si_pid())
+                }
+                _ => Sender::Inside,
+            }
+        }
+    }
+
+    fn from_process(process: Pid) -> Sender {
+        // SAFETY: asks for numbers. What the process starts belongs to its group.
+        let (this, group, its) =
+            unsafe { (libc::getpid(), libc::getpgrp(), libc::getpgid(process)) };
+        match process {
+            _ if process == this => Sender::Inside,
+            _ if process == KEEPER.load(Ordering::SeqCst) => Sender::Keeper,
+            // One in another namespace of processes has no number here.
+            0 => Sender::Outside,
+            _ if its == group => Sender::Inside,
+            _ => Sender::Outside,
+        }
+    }
+}
+
+/// Lets this process say who ended it, where a signal does so; the process `keeper` does it for good
+/// reason. Handlers are installed before replayed code runs, which may install others.
+pub fn watch(keeper: Pid) {
+    KEEPER.store(keeper, Ordering::SeqCst);
+    use_own_stack();
+    ENDING.into_iter().for_each(|signal| handle_by(signal, handle));
+}
+
+/// Lets `handler` have every `signal`, on several threads at a time. One that the handler itself raises
+/// ends the process, for it is blocked there.
+pub fn handle_by(
+    signal: i32,
+    handler: extern "C" fn(i32, *mut libc::siginfo_t, *mut libc::c_void),
+) {
+    // SAFETY: handlers keep to what a signal handler may do.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = handler as *const () as usize;
+        action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
+        libc::sigaction(signal, &action, std::ptr::null_mut());
+    }
+}
+
+/// Gives signal handlers of this operating-system thread a stack of their own: the stack of a
+/// CUDA thread may be what overflowed.
+pub fn use_own_stack() {
+    let stack = Box::leak(vec![0u8; STACK_BYTES].into_boxed_slice());
+    // SAFETY: the memory is leaked, so it outlives the thread.
+    unsafe {
+        let alternative =
+            libc::stack_t { ss_sp: stack.as_mut_ptr().cast(), ss_flags: 0, ss_size: STACK_BYTES };
+        libc::sigaltstack(&alternative, std::ptr::null_mut());
+    }
+}
+
+/// Ends the process with `word` as its last one. For signal handlers.
+pub fn end_with(word: &LastWord) -> ! {
+    if let Some(reporter) = reporter() {
+        Reporter::send_last(reporter, word);
+    }
+    // SAFETY: ends the process, as signal handlers may.
+    unsafe { libc::_exit(REPORTED) }
+}
+
+/// Ends the process if somebody outside sent the signal.
+///
+/// # Safety
+/// As [`Sender::of`].
+pub unsafe fn end_if_from_outside(signal: i32, info: *const libc::siginfo_t) {
+    // SAFETY: promised by the caller.
+    if unsafe { Sender::of(info) } == Sender::Outside {
+        end_with(&LastWord::outside(signal));
+    }
+}
+
+extern "C" fn handle(signal: i32, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
+    // SAFETY: the system passes the information about this signal.
+    unsafe {
+        end_if_from_outside(signal, info);
+        let is_ours = (*info).si_errno == i32::from(KILLS_ITSELF);
+        if signal == libc::SIGSYS && is_ours {
+            end_with(&LastWord::raised(libc::SIGKILL));
+        }
+        if signal == libc::SIGXCPU {
+            let message = |word: &mut LastWord| {
+                let _ = std::fmt::Write::write_str(
+                    word,
+                    "the time of the processor is limited, and the replay used it up",
+                );
+            };
+            end_with(&LastWord::refused(
+                message,
+                "raise the limit (ulimit -t), or lower --timeout",
+            ));
+        }
+        // As if there were no handler: it waits until this one returns.
+        libc::signal(signal, libc::SIG_DFL);
+        libc::raise(signal);
+    }
+}

@@ -1,0 +1,277 @@
+//! Asks for replays and keeps each within its time: from when it is asked for until everything that it has
+//! started has ended.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::error::{WorkerError, system};
+use super::printed::Printed;
+use super::run::{Account, Layout, Run, finish};
+use super::{ALONE, memory, nursery, socket};
+use super::{Answer, CHILD_ARGUMENT, DeviceJob, Job, Limits, Order, Request, Wrapping};
+use crate::fixture::Fixture;
+use crate::process;
+use crate::runtime::journal::{self, Key};
+use crate::sanitizer::Wrapper;
+
+/// How long a child that was told to end may take to say where it is.
+const GRACE: Duration = Duration::from_millis(300);
+/// How long its keeper may take to end it.
+const LAST_GRACE: Duration = Duration::from_secs(3);
+/// What somebody else still prints when a replay has ended is read up to this many bytes.
+const LEFT_OVER: usize = 1 << 20;
+
+/// The processes that make replays.
+pub struct Workers {
+    program: PathBuf,
+    nursery: Mutex<Option<Nursery>>,
+    /// How often the system had ended a process for lack of memory.
+    memory_kills: Option<u64>,
+}
+
+struct Nursery {
+    child: Child,
+    socket: OwnedFd,
+}
+
+/// A connection to a keeper, which makes one replay after the other.
+pub(super) struct Lane {
+    socket: OwnedFd,
+}
+
+/// What a run is made with.
+#[derive(Clone, Copy)]
+pub(super) struct Terms<'a> {
+    pub layout: &'a Layout,
+    pub limits: Limits,
+    pub address_space: u64,
+    pub series: bool,
+    pub wrapper: Option<&'a Wrapper>,
+}
+
+impl Workers {
+    /// Processes of `program`, which is this one; none is started before it is needed.
+    pub fn new(program: PathBuf) -> Workers {
+        Workers { program, nursery: Mutex::default(), memory_kills: process::memory_kills() }
+    }
+
+    /// Makes the replay of `job`, which `wrapper` starts if there is one, and waits for its end.
+    ///
+    /// # Errors
+    /// [`WorkerError`] if it cannot be made, or somebody else ends it. Whatever the replayed code does
+    /// is no error but a [`Run`].
+    pub fn run(
+        &self,
+        job: &Job,
+        fixture: &Fixture,
+        limits: Limits,
+        wrapper: Option<&Wrapper>,
+    ) -> Result<Run, WorkerError> {
+        let layout = Layout::of(fixture, job.shadow);
+        let address_space = address_space(job, limits);
+        let terms = Terms { layout: &layout, limits, address_space, series: false, wrapper };
+        Ok(self.run_on(&self.lane()?, job, terms)?.0)
+    }
+
+    /// A new lane.
+    pub(super) fn lane(&self) -> Result<Lane, WorkerError> {
+        let mut nursery = self.nursery.lock().unwrap_or_else(PoisonError::into_inner);
+        let (here, there) = socket::pair().map_err(system("make a socket"))?;
+        if let Some(nursery) = &*nursery
+            && nursery.ask(&there).is_ok()
+        {
+            return Ok(Lane { socket: here });
+        }
+        // There is none yet, or it has gone.
+        let started = Nursery::start(&self.program).map_err(system("start a process"))?;
+        started.ask(&there).map_err(system("start a process"))?;
+        *nursery = Some(started);
+        Ok(Lane { socket: here })
+    }
+
+    /// Makes the replay of `job` by `lane`; tells whether the lane can make another one.
+    pub(super) fn run_on(
+        &self,
+        lane: &Lane,
+        job: &Job,
+        terms: Terms,
+    ) -> Result<(Run, bool), WorkerError> {
+        let begun = Instant::now();
+        let outputs = memory::for_outputs(terms.layout.bytes, &job.folder)?;
+        let journal = memory::for_journal()?;
+        let (printed, printed_there) = memory::pipe().map_err(system("make a pipe"))?;
+        let order = Order {
+            job: job.clone(),
+            key: key().map_err(system("draw random numbers"))?,
+            address_space: terms.address_space,
+            series: terms.series,
+            wrapper: terms.wrapper.map(|wrapper| self.wrapping(wrapper)),
+        };
+        let key = order.key;
+        let files = [printed_there.as_raw_fd(), journal.as_raw_fd(), outputs.as_raw_fd()];
+        let sent = lane.send(&Request::Run(Box::new(order)), &files);
+        if let Err(error) = sent {
+            return Err(match error.kind() {
+                io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => self.lost(),
+                _ => system("ask for a process")(error),
+            });
+        }
+        drop(printed_there);
+        let heard = lane.listen(&printed, begun, terms.limits.timeout);
+        let heard = heard.map_err(system("listen to the process"))?;
+        let answer = match heard.answer {
+            Some(Answer::Failed { doing, error }) => {
+                let source = io::Error::from_raw_os_error(error);
+                return Err(WorkerError::System { doing: doing.into(), source });
+            }
+            None if !heard.timed_out => return Err(self.lost()),
+            answer => answer,
+        };
+        let is_idle = answer.is_some();
+        let entries = journal::read(&journal, &key).map_err(system("read the account"))?;
+        let account = Account {
+            entries,
+            has_begun: journal::has_begun(&journal),
+            printed: heard.printed.text(),
+            end: match answer {
+                Some(Answer::Exited(status)) => process::End::Exited(status),
+                Some(Answer::Killed(signal)) => process::End::Killed(signal),
+                _ => process::End::Killed(libc::SIGKILL),
+            },
+            timed_out: heard.timed_out.then_some(terms.limits.timeout),
+            is_wrapped: terms.wrapper.is_some(),
+        };
+        let run = finish(account, terms.layout, &outputs).map_err(|error| match error {
+            WorkerError::Killed { signal, .. } => {
+                WorkerError::Killed { signal, memory_ran_out: self.memory_ran_out() }
+            }
+            error => error,
+        })?;
+        Ok((run, is_idle))
+    }
+
+    fn wrapping(&self, wrapper: &Wrapper) -> Wrapping {
+        let program = self.program.clone().into_os_string();
+        let ours = [program, CHILD_ARGUMENT.into(), ALONE.into()];
+        let arguments = wrapper.arguments.iter().cloned().chain(ours).collect();
+        Wrapping { program: wrapper.program.clone(), arguments }
+    }
+
+    fn lost(&self) -> WorkerError {
+        WorkerError::Lost { memory_ran_out: self.memory_ran_out() }
+    }
+
+    /// Whether the system has ended a process for lack of memory since these were made.
+    fn memory_ran_out(&self) -> bool {
+        process::memory_kills() > self.memory_kills
+    }
+}
+
+impl Nursery {
+    fn start(program: &PathBuf) -> io::Result<Nursery> {
+        let (here, there) = socket::pair()?;
+        let mut command = Command::new(program);
+        command.arg(CHILD_ARGUMENT).stdin(Stdio::from(there));
+        command.stdout(Stdio::null()).stderr(Stdio::null());
+        Ok(Nursery { child: command.spawn()?, socket: here })
+    }
+
+    fn ask(&self, socket: &OwnedFd) -> io::Result<()> {
+        socket::send(&self.socket, nursery::KEEPER, &[socket.as_raw_fd()])
+    }
+}
+
+impl Drop for Nursery {
+    fn drop(&mut self) {
+        // It ends when it sees that nobody asks any more, after all that it has started.
+        let (none, _) = match socket::pair() {
+            Ok(pair) => pair,
+            Err(_) => return,
+        };
+        drop(std::mem::replace(&mut self.socket, none));
+        let _ = self.child.wait();
+    }
+}
+
+/// What was heard until a replay had ended.
+struct Heard {
+    printed: Printed,
+    /// None from a keeper that has gone, or takes too long.
+    answer: Option<Answer>,
+    timed_out: bool,
+}
+
+impl Lane {
+    fn send(&self, request: &Request, files: &[i32]) -> io::Result<()> {
+        let text = serde_json::to_vec(request).expect("requests are plain data");
+        socket::send(&self.socket, &text, files)
+    }
+
+    /// Reads what is printed until the keeper answers. When `timeout` is over since `begun`, the replay is
+    /// sent SIGTERM, and SIGKILL a little later.
+    fn listen(&self, printed: &File, begun: Instant, timeout: Duration) -> io::Result<Heard> {
+        let mut heard = Heard { printed: Printed::default(), answer: None, timed_out: false };
+        let mut stages = [(libc::SIGTERM, GRACE), (libc::SIGKILL, LAST_GRACE)].into_iter();
+        let (mut deadline, mut open) = (begun + timeout, true);
+        let mut buffer = vec![0; 64 << 10];
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let files = [open.then(|| printed.as_raw_fd()), Some(self.socket.as_raw_fd())];
+            let [prints, answers] = process::wait_for(files, Some(left))?;
+            // An answer counts though this process may have been stopped meanwhile.
+            if left.is_zero() && !answers {
+                let Some((signal, grace)) = stages.next() else { return Ok(heard) };
+                // A keeper that has gone is heard of next.
+                let _ = self.send(&Request::Signal { signal }, &[]);
+                heard.timed_out = true;
+                deadline = Instant::now() + grace;
+                continue;
+            }
+            if prints {
+                open = heard.hear(printed, &mut buffer)? > 0;
+            }
+            if answers {
+                let answer = socket::receive(&self.socket)?;
+                heard.answer = answer.and_then(|(text, _)| serde_json::from_slice(&text).ok());
+                break;
+            }
+        }
+        let mut left_over = LEFT_OVER;
+        while open && left_over > 0 {
+            let [ready] = process::wait_for([Some(printed.as_raw_fd())], Some(Duration::ZERO))?;
+            let count = if ready { heard.hear(printed, &mut buffer)? } else { 0 };
+            open = count > 0;
+            left_over = left_over.saturating_sub(count);
+        }
+        Ok(heard)
+    }
+}
+
+impl Heard {
+    fn hear(&mut self, mut printed: &File, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = printed.read(buffer)?;
+        self.printed.push(&buffer[..count]);
+        Ok(count)
+    }
+}
+
+/// The address space that a child may have for `job`.
+pub(super) fn address_space(job: &Job, limits: Limits) -> u64 {
+    match job.device {
+        DeviceJob::Cpu { threads, .. } => limits.address_space_bytes(threads),
+        // The driver reserves addresses for all memory that it could ever map.
+        DeviceJob::Cuda { .. } => libc::RLIM_INFINITY,
+    }
+}
+
+/// A key that nobody knows.
+fn key() -> io::Result<Key> {
+    let mut key = Key::default();
+    File::open("/dev/urandom")?.read_exact(&mut key)?;
+    Ok(key)
+}

@@ -1,0 +1,157 @@
+//! The process in which replayed code runs: made ready, it makes one replay and ends.
+#![allow(unsafe_code)]
+
+use std::fs::File;
+use std::io::{self, Read, Seek, Write};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+use super::child::{self, Surroundings};
+use super::{Order, Wrapping, memory};
+use crate::fixture::Fixture;
+use crate::process::{self, Pid, shield};
+use crate::runtime::artifact::Artifact;
+use crate::runtime::journal::{Journal, Key};
+use crate::runtime::report::Reporter;
+use crate::runtime::{self, journal, signals};
+
+/// Where a process that was started by a wrapper finds its journal.
+const JOURNAL: RawFd = 3;
+/// Where it finds the memory for outputs.
+const OUTPUTS: RawFd = 4;
+/// The exit status of a process that could not be made ready and cannot say why.
+const UNREADY: i32 = 1;
+
+/// Makes the replay that `order` asks for, in a process that was forked for it: of a template, if artifact
+/// and fixture are `loaded`. Signals do not reach those `above`.
+pub(super) fn run(
+    order: &Order,
+    files: Vec<OwnedFd>,
+    above: &[Pid],
+    keeper: Pid,
+    loaded: Option<(&Fixture, Artifact)>,
+) -> ! {
+    let status = run_in(order, files, above, keeper, loaded).unwrap_or(UNREADY);
+    std::process::exit(status)
+}
+
+/// None if the process cannot be made ready.
+fn run_in(
+    order: &Order,
+    files: Vec<OwnedFd>,
+    above: &[Pid],
+    keeper: Pid,
+    loaded: Option<(&Fixture, Artifact)>,
+) -> Option<i32> {
+    let [printed, journal, outputs] = <[OwnedFd; 3]>::try_from(files).ok()?.map(File::from);
+    if !process::end_with(keeper) {
+        return None;
+    }
+    process::lead_group();
+    process::unblock_signals();
+    process::forbid_core();
+    place(&printed, libc::STDOUT_FILENO).ok()?;
+    place(&printed, libc::STDERR_FILENO).ok()?;
+    drop(printed);
+    let reporter = report_to(&journal, &order.key)?;
+    if let Some(wrapper) = &order.wrapper {
+        let error = wrap(order, wrapper, &journal, &outputs);
+        let program = wrapper.program.display();
+        runtime::refuse(format!("cannot start {program}: {error}"), None)
+    }
+    if loaded.is_none() {
+        process::go_first();
+        limit_memory(order.address_space);
+        signals::watch(keeper);
+    }
+    let is_shielded = !order.job.device.is_gpu();
+    if is_shielded {
+        // A system without such filters lets the code do what it likes.
+        let _ = shield::raise(above);
+    }
+    journal::begin(&journal).ok()?;
+    drop(journal);
+    // NVIDIA's driver may start a program that needs its privileges: it comes first.
+    let above = if is_shielded { &[] } else { above };
+    Some(child::run(&order.job, loaded, Surroundings { outputs, above, reporter }))
+}
+
+/// Makes the replay that the standard input asks for, in a process that a wrapper has started; gives the
+/// exit status.
+pub(super) fn run_alone() -> i32 {
+    // SAFETY: asks for a number. The wrapper goes when its keeper goes.
+    let wrapper = unsafe { libc::getppid() };
+    process::end_with(wrapper);
+    let mut text = Vec::new();
+    let read = io::stdin().read_to_end(&mut text).ok();
+    let Some(order) = read.and_then(|_| serde_json::from_slice::<Order>(&text).ok()) else {
+        return UNREADY;
+    };
+    // SAFETY: the process that was forked for this replay put them there, and nobody else uses them.
+    let (journal, outputs) = unsafe { (File::from_raw_fd(JOURNAL), File::from_raw_fd(OUTPUTS)) };
+    let Some(reporter) = report_to(&journal, &order.key) else { return UNREADY };
+    if journal::begin(&journal).is_err() {
+        return UNREADY;
+    }
+    drop(journal);
+    signals::watch(process::parent_of(wrapper).unwrap_or(wrapper));
+    child::run(&order.job, None, Surroundings { outputs, above: &[], reporter })
+}
+
+/// Begins to write to `journal`.
+fn report_to(journal: &File, key: &Key) -> Option<&'static Reporter> {
+    let reporter = runtime::set_reporter(Reporter::new(Journal::open(journal, key).ok()?));
+    runtime::own_up_to_panics();
+    Some(reporter)
+}
+
+fn limit_memory(bytes: u64) {
+    if bytes == libc::RLIM_INFINITY {
+        return;
+    }
+    if let Err(error) = process::limit_memory(bytes) {
+        let mib = |bytes: u64| bytes >> 20;
+        let message = format!(
+            "a replay needs an address space of {} MiB, and {} MiB are allowed: {error}",
+            mib(bytes),
+            mib(process::memory_limit())
+        );
+        let hint = "lift the limit (ulimit -v unlimited), or lower --memory";
+        runtime::refuse(message, Some(hint.to_owned()))
+    }
+}
+
+/// Becomes `wrapper`, which starts this program anew; comes back if that cannot be.
+fn wrap(order: &Order, wrapper: &Wrapping, journal: &File, outputs: &File) -> io::Error {
+    let settled = || -> io::Result<()> {
+        let mut input = memory::growing()?;
+        input.write_all(&serde_json::to_vec(order).expect("orders are plain data"))?;
+        input.rewind()?;
+        // They may be in each other's way: first out of the low numbers, then into place.
+        let high = |file: &File| -> io::Result<OwnedFd> {
+            // SAFETY: a new descriptor, owned from here on.
+            match unsafe { libc::fcntl(file.as_raw_fd(), libc::F_DUPFD_CLOEXEC, 10) } {
+                failed if failed < 0 => Err(io::Error::last_os_error()),
+                descriptor => Ok(unsafe { OwnedFd::from_raw_fd(descriptor) }),
+            }
+        };
+        let (input, journal, outputs) = (high(&input)?, high(journal)?, high(outputs)?);
+        place(&input, libc::STDIN_FILENO)?;
+        place(&journal, JOURNAL)?;
+        place(&outputs, OUTPUTS)
+    };
+    match settled() {
+        Ok(()) => Command::new(&wrapper.program).args(&wrapper.arguments).exec(),
+        Err(error) => error,
+    }
+}
+
+/// Makes descriptor `number` stand for `file`.
+pub(super) fn place(file: &impl AsRawFd, number: RawFd) -> io::Result<()> {
+    // SAFETY: what the number stood for is nobody's any more.
+    match unsafe { libc::dup2(file.as_raw_fd(), number) } {
+        failed if failed < 0 => Err(io::Error::last_os_error()),
+        _ => Ok(()),
+    }
+}

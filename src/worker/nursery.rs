@@ -1,0 +1,65 @@
+//! The one process that this program starts of itself: it forks a keeper whenever it is asked to, which
+//! takes a tenth of the time of another start.
+//!
+//! It runs none of the replayed code, and is the last to go: when the socket to the program that started it
+//! is closed, by whatever end of that program, it ends everything below.
+#![allow(unsafe_code)]
+
+use std::fs::File;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+
+use super::{Answer, keeper, member, socket};
+use crate::process::{self, Deaths, Pid};
+
+/// Where the socket to the program is.
+const SOCKET: RawFd = libc::STDIN_FILENO;
+
+/// Asks for a keeper; its end of a socket comes with it.
+pub(super) const KEEPER: &[u8] = b"keeper";
+
+/// Forks keepers until the other end of the standard input is gone; gives the exit status.
+pub(super) fn serve() -> i32 {
+    process::lead_group();
+    // SAFETY: a file that is too large is an error then, not the end of a process.
+    unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
+    // Where orphans cannot be adopted, those whose parents were killed are left behind.
+    let _ = process::adopt_orphans();
+    let Ok(mut deaths) = Deaths::watch() else { return 1 };
+    let mut keepers: Vec<Pid> = Vec::new();
+    loop {
+        let ready = process::wait_for([Some(SOCKET), Some(deaths.as_raw_fd())], None);
+        let Ok([asked, died]) = ready else { break };
+        if died {
+            deaths.forget();
+            // A keeper that was killed leaves those that it kept.
+            for dead in process::end_all_but(&keepers) {
+                keepers.retain(|&keeper| keeper != dead);
+            }
+        }
+        if asked {
+            // Where the descriptor could not be received the program finds its other end closed.
+            let Ok(received) = socket::receive(&SOCKET) else { continue };
+            let Some((_, files)) = received else { break };
+            let Ok([socket]) = <[OwnedFd; 1]>::try_from(files) else { continue };
+            match process::fork() {
+                Ok(Some(keeper)) => keepers.push(keeper),
+                Ok(None) => {
+                    drop(deaths);
+                    // The keeper has a socket of its own; what it starts has nothing to read.
+                    let nothing = File::open("/dev/null");
+                    if nothing.is_ok_and(|nothing| member::place(&nothing, SOCKET).is_ok()) {
+                        keeper::serve(socket)
+                    }
+                    return 1;
+                }
+                Err(error) => {
+                    let error = error.raw_os_error().unwrap_or_default();
+                    let doing = "start a process".to_owned();
+                    keeper::answer(&socket, &Answer::Failed { doing, error });
+                }
+            }
+        }
+    }
+    process::end_all_but(&[]);
+    0
+}

@@ -1,0 +1,106 @@
+//! Paths in messages: as text where they are text, else by their bytes.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// A name of the system.
+#[derive(Serialize, Deserialize)]
+#[serde(untagged)]
+enum Name {
+    Text(String),
+    Bytes(Vec<u8>),
+}
+
+impl Name {
+    fn of(name: &OsStr) -> Name {
+        name.to_str()
+            .map_or_else(|| Name::Bytes(name.as_bytes().to_vec()), |t| Name::Text(t.into()))
+    }
+
+    fn into_name(self) -> OsString {
+        match self {
+            Name::Text(text) => text.into(),
+            Name::Bytes(bytes) => OsString::from_vec(bytes),
+        }
+    }
+}
+
+/// Writes one.
+pub fn serialize<S: Serializer>(path: &impl AsRef<OsStr>, out: S) -> Result<S::Ok, S::Error> {
+    Name::of(path.as_ref()).serialize(out)
+}
+
+/// Reads one.
+pub fn deserialize<'d, P: From<OsString>, D: Deserializer<'d>>(from: D) -> Result<P, D::Error> {
+    Ok(Name::deserialize(from)?.into_name().into())
+}
+
+/// Several of them.
+pub mod all {
+    use super::*;
+
+    /// Writes them.
+    pub fn serialize<S: Serializer>(names: &[OsString], out: S) -> Result<S::Ok, S::Error> {
+        out.collect_seq(names.iter().map(|name| Name::of(name)))
+    }
+
+    /// Reads them.
+    pub fn deserialize<'d, D: Deserializer<'d>>(from: D) -> Result<Vec<OsString>, D::Error> {
+        Ok(Vec::<Name>::deserialize(from)?.into_iter().map(Name::into_name).collect())
+    }
+}
+
+/// One for each of some dtypes.
+pub mod by_dtype {
+    use std::path::PathBuf;
+
+    use super::*;
+    use crate::tensor::DType;
+
+    /// Writes them.
+    pub fn serialize<S: Serializer>(all: &[(DType, PathBuf)], out: S) -> Result<S::Ok, S::Error> {
+        out.collect_seq(all.iter().map(|(dtype, path)| (*dtype, Name::of(path.as_os_str()))))
+    }
+
+    /// Reads them.
+    pub fn deserialize<'d, D: Deserializer<'d>>(
+        from: D,
+    ) -> Result<Vec<(DType, PathBuf)>, D::Error> {
+        let all = Vec::<(DType, Name)>::deserialize(from)?;
+        Ok(all.into_iter().map(|(dtype, name)| (dtype, name.into_name().into())).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::*;
+    use crate::tensor::DType;
+
+    #[derive(Debug, PartialEq, Serialize, Deserialize)]
+    struct Names {
+        #[serde(with = "super")]
+        one: PathBuf,
+        #[serde(with = "super::all")]
+        all: Vec<OsString>,
+        #[serde(with = "super::by_dtype")]
+        by_dtype: Vec<(DType, PathBuf)>,
+    }
+
+    #[test]
+    fn names_that_are_no_text_come_through() {
+        let odd = || OsString::from_vec(b"caf\xe9/\xff".to_vec());
+        for name in [odd(), "plain \"text\"".into(), OsString::new()] {
+            let names = Names {
+                one: name.clone().into(),
+                all: vec![name.clone(), odd()],
+                by_dtype: vec![(DType::F32, name.into())],
+            };
+            let text = serde_json::to_vec(&names).unwrap();
+            assert_eq!(serde_json::from_slice::<Names>(&text).unwrap(), names);
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! What replayed code prints: the head and the tail of it.
+
+use std::collections::VecDeque;
+
+/// The head and the tail are kept, each up to this many bytes.
+const KEPT: usize = 32 << 10;
+
+/// The head and the tail of a text of any length.
+#[derive(Default)]
+pub(super) struct Printed {
+    head: Vec<u8>,
+    tail: VecDeque<u8>,
+    dropped: u64,
+}
+
+impl Printed {
+    /// Adds what was printed next.
+    pub fn push(&mut self, bytes: &[u8]) {
+        let room = (KEPT - self.head.len()).min(bytes.len());
+        self.head.extend_from_slice(&bytes[..room]);
+        self.tail.extend(&bytes[room..]);
+        let excess = self.tail.len().saturating_sub(KEPT);
+        self.tail.drain(..excess);
+        self.dropped += excess as u64;
+    }
+
+    /// All of it as text, with a remark in the place of what was left out.
+    pub fn text(self) -> String {
+        let mut text = String::from_utf8_lossy(&self.head).into_owned();
+        if self.dropped > 0 {
+            text.push_str(&format!("\n[{} bytes left out]\n", self.dropped));
+        }
+        let tail: Vec<u8> = self.tail.into();
+        text.push_str(&String::from_utf8_lossy(&tail));
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_output_keeps_its_head_and_its_tail() {
+        let mut printed = Printed::default();
+        printed.push(b"begin ");
+        for _ in 0..100_000 {
+            printed.push(b"x");
+        }
+        printed.push(b" end");
+        let text = printed.text();
+        assert!(text.starts_with("begin x") && text.ends_with("x end"));
+        assert!(text.contains("bytes left out"));
+        assert!(text.len() < 2 * KEPT + 64);
+    }
+}
