@@ -5,15 +5,19 @@
 
 mod gradients;
 mod names;
+mod spot;
 mod table;
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
-use indexmap::IndexMap;
+use indexmap::{IndexMap, IndexSet};
 use serde::{Deserialize, Serialize};
 
 use crate::tensor::DType;
 
+pub use spot::Spot;
+pub(crate) use spot::excerpt;
 pub use table::TomlError;
 pub(crate) use table::{Document, Table, Value, did_you_mean, nearest};
 
@@ -36,8 +40,21 @@ pub struct Harness {
     pub inputs: IndexMap<String, InputSpec>,
     /// The tensors that `call` writes, in the order of the file; never empty.
     pub outputs: IndexMap<String, OutputSpec>,
-    /// CUDA C++ statements; the first that compiles at a revision is used. Never empty.
-    pub calls: Vec<String>,
+    /// What is called; the first that compiles at a revision is used. Never empty.
+    pub calls: Vec<Call>,
+}
+
+/// CUDA C++ statements, and where they stand in the file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Call {
+    /// The statements.
+    pub text: String,
+    /// The line in which they begin, from 1.
+    pub line: usize,
+    /// The column in which they begin, in characters, from 1.
+    pub column: usize,
+    /// The lines of the file from there on, whole.
+    pub written: String,
 }
 
 /// How many elements a dimension has.
@@ -84,22 +101,18 @@ pub enum HarnessError {
     #[error(transparent)]
     Toml(#[from] TomlError),
     /// A key whose value is empty where something must stand.
-    #[error("`{key}` at {path}:{line} is empty")]
+    #[error("`{key}` at {spot} is empty")]
     Empty {
-        /// The file.
-        path: PathBuf,
-        /// The line of the key.
-        line: usize,
+        /// The key.
+        spot: Box<Spot>,
         /// The key.
         key: String,
     },
     /// A dtype that does not exist.
-    #[error("unknown dtype `{dtype}` for `{tensor}` at {path}:{line}{}", did_you_mean(.nearest))]
+    #[error("unknown dtype `{dtype}` for `{tensor}` at {spot}{}", did_you_mean(.nearest))]
     UnknownDtype {
-        /// The file.
-        path: PathBuf,
-        /// The line of the value.
-        line: usize,
+        /// The value.
+        spot: Box<Spot>,
         /// The tensor.
         tensor: String,
         /// What stands there.
@@ -108,22 +121,20 @@ pub enum HarnessError {
         nearest: Option<String>,
     },
     /// A tensor or size whose name cannot stand in `call`.
-    #[error("`{name}` at {path}:{line} cannot name a tensor or a size: {reason}")]
+    #[error("`{name}` at {spot} cannot name a tensor or a size: {reason}")]
     BadName {
-        /// The file.
-        path: PathBuf,
-        /// The line of the name.
-        line: usize,
+        /// The name.
+        spot: Box<Spot>,
         /// The name.
         name: String,
         /// What is wrong with it.
         reason: &'static str,
     },
     /// One name for two things.
-    #[error("`{name}` in {path} names both {first} and {second}")]
+    #[error("`{name}` at {spot} names both {first} and {second}")]
     Clash {
-        /// The file.
-        path: PathBuf,
+        /// One of the two.
+        spot: Box<Spot>,
         /// The name.
         name: String,
         /// One of the two.
@@ -133,12 +144,12 @@ pub enum HarnessError {
     },
     /// An output's size that no input has, so that nothing says how large it is.
     #[error(
-        "output `{output}` in {path} has the size `{size}`, which no input has{}",
+        "output `{output}` at {spot} has the size `{size}`, which no input has{}",
         did_you_mean(.nearest)
     )]
     UnknownSize {
-        /// The file.
-        path: PathBuf,
+        /// The output.
+        spot: Box<Spot>,
         /// The output.
         output: String,
         /// The size.
@@ -147,22 +158,26 @@ pub enum HarnessError {
         nearest: Option<String>,
     },
     /// An optional input that is a scalar: there is no null for it.
-    #[error("input `{input}` at {path}:{line} is a scalar and cannot be optional")]
+    #[error("input `{input}` at {spot} is a scalar and cannot be optional")]
     OptionalScalar {
-        /// The file.
-        path: PathBuf,
-        /// The line of the table.
-        line: usize,
+        /// The table.
+        spot: Box<Spot>,
         /// The input.
         input: String,
     },
+    /// A number of elements of which no tensor can have as many.
+    #[error("`{size}` at {spot} is more elements than a tensor can have")]
+    HugeExtent {
+        /// The value.
+        spot: Box<Spot>,
+        /// What stands there.
+        size: usize,
+    },
     /// A path that leads outside the repository, or nowhere.
-    #[error("`{value}` in `{key}` at {path}:{line} {reason}")]
+    #[error("`{value}` in `{key}` at {spot} {reason}")]
     BadPath {
-        /// The file.
-        path: PathBuf,
-        /// The line of the value.
-        line: usize,
+        /// The value.
+        spot: Box<Spot>,
         /// The key.
         key: String,
         /// What stands there.
@@ -171,20 +186,18 @@ pub enum HarnessError {
         reason: &'static str,
     },
     /// Something that is not a macro definition.
-    #[error("`{value}` in `defines` at {path}:{line} is neither NAME nor NAME=VALUE")]
+    #[error("`{value}` in `defines` at {spot} is neither NAME nor NAME=VALUE")]
     BadDefine {
-        /// The file.
-        path: PathBuf,
-        /// The line of the value.
-        line: usize,
+        /// The value.
+        spot: Box<Spot>,
         /// What stands there.
         value: String,
     },
     /// `gradient_of`, `of` and `upstream` do not fit together.
-    #[error("output `{output}` in {path}: {problem}{}", did_you_mean(.nearest))]
+    #[error("output `{output}` at {spot}: {problem}{}", did_you_mean(.nearest))]
     Gradient {
-        /// The file.
-        path: PathBuf,
+        /// The output.
+        spot: Box<Spot>,
         /// The output.
         output: String,
         /// What does not fit.
@@ -206,10 +219,33 @@ impl HarnessError {
                 "sizes are taken from the inputs; write a number, or add an input that has it"
                     .to_owned(),
             ),
+            HarnessError::BadPath { reason: IN_GIT, .. } => {
+                Some("name files that are committed".to_owned())
+            }
+            HarnessError::BadPath { reason: A_PATTERN, .. } => {
+                Some("name each file, or the folder they lie in".to_owned())
+            }
             HarnessError::BadPath { .. } => {
                 Some("paths are relative to the root of the repository and stay inside it".into())
             }
             _ => None,
+        }
+    }
+
+    /// Where in the file it is, if it is at one place.
+    pub fn spot(&self) -> Option<&Spot> {
+        match self {
+            HarnessError::Toml(error) => error.spot(),
+            HarnessError::Empty { spot, .. }
+            | HarnessError::UnknownDtype { spot, .. }
+            | HarnessError::BadName { spot, .. }
+            | HarnessError::OptionalScalar { spot, .. }
+            | HarnessError::BadPath { spot, .. }
+            | HarnessError::BadDefine { spot, .. }
+            | HarnessError::HugeExtent { spot, .. }
+            | HarnessError::Clash { spot, .. }
+            | HarnessError::UnknownSize { spot, .. }
+            | HarnessError::Gradient { spot, .. } => Some(spot),
         }
     }
 }
@@ -251,8 +287,9 @@ impl Harness {
         if harness.outputs.is_empty() {
             return Err(root.require("outputs").map_or_else(Into::into, |value| empty(&value)));
         }
-        harness.check_names()?;
-        gradients::resolve(&mut harness)?;
+        let spot = |name: &str| declared(&root, name);
+        harness.check_names(&spot)?;
+        gradients::resolve(&mut harness, &spot)?;
         Ok(harness)
     }
 
@@ -265,15 +302,20 @@ impl Harness {
         seen.into_iter()
     }
 
-    /// Refuses one name for two things and output sizes that no input has.
-    fn check_names(&self) -> Result<(), HarnessError> {
+    /// Refuses one name for two things and output sizes that no input has; `spot` is where a
+    /// tensor is declared.
+    fn check_names(&self, spot: &dyn Fn(&str) -> Box<Spot>) -> Result<(), HarnessError> {
+        let clash = |name: &str, place: &str, first, second| {
+            Err(HarnessError::Clash { spot: spot(place), name: name.to_owned(), first, second })
+        };
+        let sizes: HashSet<&str> = self.size_names().collect();
         for (output, spec) in &self.outputs {
             if self.inputs.contains_key(output) {
-                return Err(self.clash(output, "an input", "an output"));
+                return clash(output, output, "an input", "an output");
             }
-            if let Some(size) = named(&spec.shape).find(|size| !self.has_size(size)) {
+            if let Some(size) = named(&spec.shape).find(|size| !sizes.contains(size)) {
                 return Err(HarnessError::UnknownSize {
-                    path: self.path.clone(),
+                    spot: spot(output),
                     output: output.clone(),
                     size: size.to_owned(),
                     nearest: nearest(size, self.size_names()),
@@ -282,26 +324,25 @@ impl Harness {
         }
         for size in self.size_names() {
             if self.inputs.contains_key(size) || self.outputs.contains_key(size) {
-                return Err(self.clash(size, "a tensor", "a size"));
+                return clash(size, size, "a tensor", "a size");
             }
         }
         let names = self.inputs.keys().chain(self.outputs.keys()).map(String::as_str);
         for name in names.chain(self.size_names()) {
             let base = name.strip_suffix("_stride").unwrap_or("");
             if self.inputs.contains_key(base) {
-                return Err(self.clash(name, "a tensor or a size", "the strides of an input"));
+                return clash(name, base, "a tensor or a size", "the strides of an input");
             }
         }
         Ok(())
     }
+}
 
-    fn has_size(&self, name: &str) -> bool {
-        self.size_names().any(|size| size == name)
-    }
-
-    fn clash(&self, name: &str, first: &'static str, second: &'static str) -> HarnessError {
-        HarnessError::Clash { path: self.path.clone(), name: name.to_owned(), first, second }
-    }
+/// Where the tensor `name` is declared.
+fn declared(root: &Table<'_>, name: &str) -> Box<Spot> {
+    let tables = ["outputs", "inputs"].into_iter().filter_map(|kind| root.get(kind)?.table().ok());
+    let found = tables.filter_map(|table| Some(table.get(name)?.key_spot())).next();
+    found.unwrap_or_else(|| root.document.spot(0..0))
 }
 
 /// The names among the extents of a shape.
@@ -334,8 +375,8 @@ fn input(name: &str, table: &Table<'_>) -> Result<InputSpec, HarnessError> {
         optional: table.get("optional").map(|value| value.boolean()).transpose()?.unwrap_or(false),
     };
     if spec.optional && spec.shape.is_empty() {
-        let (path, line) = (table.document.path.to_owned(), table.line);
-        return Err(HarnessError::OptionalScalar { path, line, input: name.to_owned() });
+        let spot = table.spot().unwrap_or_else(|| table.document.spot(0..0));
+        return Err(HarnessError::OptionalScalar { spot, input: name.to_owned() });
     }
     Ok(spec)
 }
@@ -355,8 +396,7 @@ fn dtype(tensor: &str, table: &Table<'_>) -> Result<DType, HarnessError> {
     let value = table.require("dtype")?;
     let name = value.string()?;
     DType::parse(&name).ok_or_else(|| HarnessError::UnknownDtype {
-        path: value.document.path.to_owned(),
-        line: value.line,
+        spot: value.spot(),
         tensor: tensor.to_owned(),
         nearest: meant_dtype(&name),
         dtype: name,
@@ -394,7 +434,12 @@ fn shape(table: &Table<'_>) -> Result<Vec<Extent>, HarnessError> {
     const EXPECTED: &str = "a list of size names and integers";
     let extent = |item: &Value<'_>| {
         if !item.is_string() {
-            return Ok(Extent::Fixed(item.count()?));
+            return match item.count()? {
+                size if isize::try_from(size).is_err() => {
+                    Err(HarnessError::HugeExtent { spot: item.spot(), size })
+                }
+                size => Ok(Extent::Fixed(size)),
+            };
         }
         let name = item.string()?;
         check_name(item, &name)?;
@@ -405,28 +450,25 @@ fn shape(table: &Table<'_>) -> Result<Vec<Extent>, HarnessError> {
 
 fn check_name(value: &Value<'_>, name: &str) -> Result<(), HarnessError> {
     let Some(reason) = names::objection(name) else { return Ok(()) };
-    let (path, line) = (value.document.path.to_owned(), value.key_line);
-    Err(HarnessError::BadName { path, line, name: name.to_owned(), reason })
+    Err(HarnessError::BadName { spot: value.key_spot(), name: name.to_owned(), reason })
 }
 
 fn paths(root: &Table<'_>, key: &str) -> Result<Vec<String>, HarnessError> {
-    let mut paths = Vec::new();
+    let mut paths = IndexSet::new();
     for item in root.strings(key)? {
         let value = item.string()?;
         let bad = |reason| HarnessError::BadPath {
-            path: item.document.path.to_owned(),
-            line: item.line,
+            spot: item.spot(),
             key: key.to_owned(),
-            value: value.clone(),
+            value: shown(&value),
             reason,
         };
         let path = repository_path(&value, key == "include").map_err(bad)?;
-        if paths.contains(&path) {
+        if !paths.insert(path) {
             return Err(bad("is listed twice"));
         }
-        paths.push(path);
     }
-    Ok(paths)
+    Ok(paths.into_iter().collect())
 }
 
 /// `path` from `folder`, without `..` where that names the same file: messages show it.
@@ -448,13 +490,25 @@ pub(crate) fn joined(folder: &Path, path: impl AsRef<Path>) -> PathBuf {
     }
 }
 
+/// `text` with control characters as they are escaped.
+fn shown(text: &str) -> String {
+    let one = |c: char| match c.is_control() {
+        true => c.escape_default().to_string(),
+        false => c.to_string(),
+    };
+    text.chars().map(one).collect()
+}
+
+const A_PATTERN: &str = "is a pattern, and patterns are not expanded";
+const IN_GIT: &str = "lies in git's own folder, which no commit holds";
+
 /// `path` without `.` and doubled slashes, or what is wrong with it.
 fn repository_path(path: &str, may_be_root: bool) -> Result<String, &'static str> {
     if path.is_empty() {
         return Err("is an empty path");
     }
-    if path.contains('\0') {
-        return Err("holds a NUL character");
+    if path.contains(char::is_control) {
+        return Err("holds a control character");
     }
     if path.starts_with('/') {
         return Err("is an absolute path");
@@ -462,6 +516,12 @@ fn repository_path(path: &str, may_be_root: bool) -> Result<String, &'static str
     let parts: Vec<&str> = path.split('/').filter(|part| !matches!(*part, "" | ".")).collect();
     if parts.contains(&"..") {
         return Err("leads outside with `..`");
+    }
+    if parts.iter().any(|part| part.eq_ignore_ascii_case(".git")) {
+        return Err(IN_GIT);
+    }
+    if path.contains(['*', '?']) {
+        return Err(A_PATTERN);
     }
     match parts.is_empty() {
         false => Ok(parts.join("/")),
@@ -477,13 +537,12 @@ fn defines(root: &Table<'_>) -> Result<Vec<String>, HarnessError> {
         if names::is_identifier(name) && !value.contains(['\n', '\r', '\0']) {
             return Ok(value);
         }
-        let (path, line) = (item.document.path.to_owned(), item.line);
-        Err(HarnessError::BadDefine { path, line, value })
+        Err(HarnessError::BadDefine { spot: item.spot(), value })
     };
     root.strings("defines")?.iter().map(define).collect()
 }
 
-fn calls(value: &Value<'_>) -> Result<Vec<String>, HarnessError> {
+fn calls(value: &Value<'_>) -> Result<Vec<Call>, HarnessError> {
     const EXPECTED: &str = "a string or a list of strings";
     if !value.is_string() && !value.is_list() {
         return Err(value.wrong_type(EXPECTED).into());
@@ -498,14 +557,26 @@ fn calls(value: &Value<'_>) -> Result<Vec<String>, HarnessError> {
     items.iter().map(call).collect()
 }
 
-fn call(value: &Value<'_>) -> Result<String, HarnessError> {
+fn call(value: &Value<'_>) -> Result<Call, HarnessError> {
     let text = value.string()?;
-    if text.trim().is_empty() { Err(empty(value)) } else { Ok(text) }
+    if text.trim().is_empty() {
+        return Err(empty(value));
+    }
+    let (spot, written) = (value.spot(), value.written());
+    let quotes = ["\"\"\"", "'''"].into_iter().find(|quotes| written.starts_with(quotes));
+    // A line break right behind three quotes is not part of the text.
+    let below = quotes.is_some() && written[3..].starts_with(['\n', '\r']);
+    let (line, column) = match (below, quotes) {
+        (true, _) => (spot.line + 1, 1),
+        (false, quotes) => (spot.line, spot.column + quotes.map_or(1, str::len)),
+    };
+    let lines = value.lines();
+    let written = if below { lines.split_once('\n').map_or("", |(_, rest)| rest) } else { lines };
+    Ok(Call { text, line, column, written: written.to_owned() })
 }
 
 fn empty(value: &Value<'_>) -> HarnessError {
-    let (path, line) = (value.document.path.to_owned(), value.line);
-    HarnessError::Empty { path, line, key: value.key.clone() }
+    HarnessError::Empty { spot: value.spot(), key: value.key.clone() }
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@
 pub mod bisect;
 pub mod cache;
 pub mod compile;
+pub mod files;
 pub mod fixture;
 pub mod frontend;
 pub mod harness;

@@ -1,5 +1,7 @@
 //! The `replay` program: parse, dispatch, exit code.
 
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
 mod cli;
 
 use std::process::ExitCode;

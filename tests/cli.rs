@@ -11,14 +11,17 @@ mod repo;
 mod schema;
 
 mod cli {
+    mod checkouts;
     mod commands;
     mod culprit;
     mod demonstration;
     mod fixtures;
+    mod helping;
     mod interruptions;
     mod json;
     mod machine;
     mod odd;
     mod orders;
     mod revisions;
+    mod streams;
 }

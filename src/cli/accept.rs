@@ -1,9 +1,9 @@
 //! `replay accept [GLOB...]`: makes pending snapshots the accepted ones, without showing them.
 
 use ::replay::snapshot;
-use anstream::println;
 
 use super::error::CliResult;
+use super::out::println;
 use super::snapshot::{Selection, shown};
 
 /// What to accept.

@@ -4,20 +4,21 @@ use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
-use ::replay::bisect::{Answer, Conclusion, LogEntry, LogMark, git_bisect_log};
 use ::replay::history::{Commit, History};
-use ::replay::hunt::{Ending, Event, Hunt, HuntError, On, Report, Target, Trusted};
+use ::replay::hunt::{Ending, Event, Hunt, HuntError, On, Target, Trusted};
 use ::replay::report::{self, Blame};
-use anstream::{print, println};
 use anyhow::Context;
 use clap::ValueEnum;
 
+use super::bisect_log::LogFile;
 use super::error::{CliResult, Complaint};
 use super::exit;
+use super::fixtures;
+use super::out::{print, println};
 use super::progress::Progress;
 use super::project::Project;
 use super::recorded::{Recorded, SNAPSHOT};
-use super::session::GlobalArgs;
+use super::session::{GlobalArgs, jobs};
 
 /// More jobs than this save no rounds that would be noticed.
 const MOST_JOBS: usize = 8;
@@ -43,7 +44,7 @@ pub struct Args {
     #[arg(long, value_enum, default_value = "wrong", value_name = "WHAT")]
     on: OnArg,
     /// Commits that are tested at a time [default: one a core, at most 8]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = jobs, allow_negative_numbers = true)]
     jobs: Option<NonZeroUsize>,
     /// Follow only the first parent of merges
     #[arg(long)]
@@ -51,7 +52,7 @@ pub struct Args {
     /// The folder of accepted snapshots [default: the nearest `snapshots` above the fixture]
     #[arg(long, value_name = "DIR")]
     snapshots: Option<PathBuf>,
-    /// Write what `git bisect replay` accepts to FILE
+    /// Write what `git bisect replay` accepts to FILE, which is new or such a log
     #[arg(long, value_name = "FILE")]
     log: Option<PathBuf>,
     /// How the result is written; JSON is one event a line
@@ -97,9 +98,10 @@ impl From<OnArg> for On {
 
 /// Searches, and prints the answer.
 pub fn run(args: &Args, global: &GlobalArgs) -> CliResult {
+    let log = args.log.as_deref().map(LogFile::check).transpose()?;
     let progress = Progress::start();
     progress.say("reading the history");
-    let (history, targets) = open(&args.fixtures, global)?;
+    let (history, targets) = open(&fixtures::expand(&args.fixtures), global)?;
     let resolve = |revs: &[String]| -> anyhow::Result<Vec<Commit>> {
         Ok(revs.iter().map(|rev| history.resolve(rev)).collect::<Result<_, _>>()?)
     };
@@ -129,11 +131,6 @@ pub fn run(args: &Args, global: &GlobalArgs) -> CliResult {
     let mut watcher = Watcher { progress: &progress, format: args.format, busy: BTreeSet::new() };
     let report = hunt.search(&good, &bad, &mut |event| watcher.hear(&event)).map_err(plain)?;
     drop(progress);
-    if let Some(path) = &args.log {
-        let text = log_text(&report, args.first_parent);
-        std::fs::write(path, text)
-            .with_context(|| format!("cannot write the log to {}", path.display()))?;
-    }
     match args.format {
         SearchFormat::Json => println!("{}", report::bisect_json(&report)),
         SearchFormat::Markdown => {
@@ -147,6 +144,10 @@ pub fn run(args: &Args, global: &GlobalArgs) -> CliResult {
             SearchFormat::Markdown => println!("\nGood is {snapshot}; searched back to {back_to}."),
             SearchFormat::Text => println!("good is {snapshot}; searched back to {back_to}"),
         }
+    }
+    // Last, so that a log that cannot be written takes no answer with it.
+    if let Some(log) = log {
+        log.write(&report, args.first_parent)?;
     }
     Ok(match report.ending() {
         Ending::Found => exit::SUCCESS,
@@ -294,31 +295,4 @@ pub fn plain(error: HuntError) -> anyhow::Error {
         HuntError::Replay(error) => error.into(),
         error => error.into(),
     }
-}
-
-/// The tests in the form of `git bisect log`.
-fn log_text(report: &Report, first_parent: bool) -> String {
-    let ids: Vec<(LogMark, String, String)> = report
-        .tested
-        .iter()
-        .filter_map(|tested| {
-            let commit = report.commit(tested.commit)?;
-            let mark = match tested.answer {
-                Answer::Good => LogMark::Good,
-                Answer::Bad => LogMark::Bad,
-                Answer::Skip | Answer::Other => LogMark::Skip,
-            };
-            Some((mark, commit.id.to_string(), commit.subject.clone()))
-        })
-        .collect();
-    let entries: Vec<LogEntry> =
-        ids.iter().map(|(mark, id, subject)| LogEntry { mark: *mark, id, subject }).collect();
-    let culprit = match report.conclusion {
-        Conclusion::Found { culprit, .. } | Conclusion::Probable { culprit, .. } => {
-            report.commit(culprit).map(|commit| (commit.id.to_string(), commit.subject.as_str()))
-        }
-        _ => None,
-    };
-    let culprit = culprit.as_ref().map(|(id, subject)| (id.as_str(), *subject));
-    git_bisect_log(&entries, culprit, first_parent)
 }

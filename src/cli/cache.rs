@@ -6,6 +6,7 @@ use clap::Subcommand;
 
 use super::error::CliResult;
 use super::exit;
+use super::out::println;
 use super::session::{GlobalArgs, cache_folder};
 
 /// What to do with the cache.

@@ -1,15 +1,14 @@
 //! `replay diff FIXTURE... REV REV`: two revisions side by side.
 
-use std::path::PathBuf;
-
 use ::replay::judge::{Judgement, Verdict};
 use ::replay::replay::Replayer;
 use ::replay::report::{self, Revision};
-use anstream::{print, println};
 use serde_json::{Value, json};
 
 use super::error::{CliResult, Complaint};
 use super::exit;
+use super::fixtures;
+use super::out::{print, println};
 use super::progress::Progress;
 use super::project::{Project, Target};
 use super::replay::{Format, name};
@@ -35,12 +34,12 @@ pub fn run(args: &Args, global: &GlobalArgs) -> CliResult {
     let cache = global.cache()?;
     let mut code = exit::SUCCESS;
     let mut documents = Vec::new();
-    for path in fixtures {
+    for path in fixtures::expand(fixtures) {
         let progress = Progress::start();
-        let project = Project::open(&PathBuf::from(path), &cache)?;
+        let project = Project::open(&path, &cache)?;
         let base = project.target(Some(trusted))?;
         let got = project.target(Some(other))?;
-        progress.say(format!("comparing {} at {} and {}", path, name(&base), name(&got)));
+        progress.say(format!("comparing {} at {} and {}", path.display(), name(&base), name(&got)));
         let judgement = replayer.judge(&project.subject, &base.sources, &got.sources)?;
         drop(progress);
         code = exit::worse(code, code_of(&judgement));

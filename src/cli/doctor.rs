@@ -4,12 +4,12 @@ use ::replay::cache::Cache;
 use ::replay::compile::Compiler;
 use ::replay::runtime::gpu::{self, Nvrtc, SearchPath};
 use ::replay::sanitizer::{Sanitizer, Tool};
-use anstream::println;
 use anstyle::{AnsiColor, Color, Style};
 
 use super::cache::size;
 use super::error::CliResult;
 use super::exit;
+use super::out::println;
 use super::session::{GlobalArgs, cache_folder, compiler, folders, search_path};
 
 /// Nothing to choose.

@@ -10,7 +10,7 @@ use indexmap::IndexMap;
 /// The mark behind everything that was guessed.
 pub const MARK: &str = "# EDIT";
 
-/// What `replay.toml` is made of.
+/// What one `replay.toml` is made of.
 #[derive(Debug, Default)]
 pub struct Draft {
     /// Sizes that the functions take, in the order in which they take them.
@@ -21,6 +21,12 @@ pub struct Draft {
     pub outputs: IndexMap<String, Tensor>,
     /// One statement for each function.
     pub calls: Vec<String>,
+    /// The functions that are called.
+    pub functions: Vec<String>,
+    /// Why they are not called together with those of the draft before.
+    pub apart: Option<String>,
+    /// Which function named a size, an input or an output first.
+    owners: IndexMap<String, String>,
 }
 
 /// A tensor, as far as a parameter tells.
@@ -41,26 +47,41 @@ enum Role {
 }
 
 impl Draft {
-    /// Calls every one of `functions`; one that names the same thing in another way is left out.
-    pub fn new(functions: &[&Signature]) -> Draft {
-        let mut draft = Draft::default();
+    /// Calls every one of `functions`, those together that name the same things alike.
+    pub fn all(functions: &[&Signature]) -> Vec<Draft> {
+        let mut drafts: Vec<Draft> = Vec::new();
         for function in functions {
-            draft.add(function);
+            let mut clash = None;
+            let taken = drafts.iter_mut().any(|draft| match draft.add(function) {
+                Ok(()) => true,
+                Err(why) => {
+                    clash.get_or_insert(why);
+                    false
+                }
+            });
+            if !taken {
+                let mut draft = Draft { apart: clash, ..Draft::default() };
+                // Parameters of one function have different names.
+                let _ = draft.add(function);
+                drafts.push(draft);
+            }
         }
-        draft
+        drafts
     }
 
-    fn add(&mut self, function: &Signature) {
+    /// Calls `function` too, or says what it names that is something else already.
+    fn add(&mut self, function: &Signature) -> Result<(), String> {
         let roles: Vec<Role> = function.parameters.iter().map(role).collect();
         let names: Vec<String> = function.parameters.iter().enumerate().map(name).collect();
-        if names.iter().zip(&roles).any(|(name, role)| !self.fits(name, role)) {
-            return;
+        for (name, role) in names.iter().zip(&roles) {
+            self.check(name, role, &function.name)?;
         }
         let mut arguments = Vec::new();
         for (name, role) in names.into_iter().zip(roles) {
             arguments.push(if let Role::Literal(text) = role {
                 text.to_owned()
             } else {
+                self.owners.entry(name.clone()).or_insert_with(|| function.name.clone());
                 name.clone()
             });
             match role {
@@ -72,22 +93,32 @@ impl Draft {
         }
         let result = self.result(function);
         self.calls.push(statement(function, &arguments.join(", "), result.as_deref()));
+        self.functions.push(function.name.clone());
+        Ok(())
     }
 
-    /// Whether `name` is new, or stands for the same thing.
-    fn fits(&self, name: &str, role: &Role) -> bool {
+    /// Refuses `name` if it stands for something else than `role` in `function`.
+    fn check(&self, name: &str, role: &Role, function: &str) -> Result<(), String> {
         let (input, output) = (self.inputs.get(name), self.outputs.get(name));
         let size = self.sizes.iter().any(|size| size == name);
-        match role {
-            Role::Size => input.is_none() && output.is_none(),
-            Role::Input(tensor) => {
-                !size && output.is_none() && input.is_none_or(|own| own == tensor)
-            }
-            Role::Output(tensor) => {
-                !size && input.is_none() && output.is_none_or(|own| own == tensor)
-            }
-            Role::Literal(_) => true,
+        let known = match (size, input, output) {
+            (true, ..) => "a size",
+            (_, Some(_), _) => "an input",
+            (_, _, Some(_)) => "an output",
+            _ => return Ok(()),
+        };
+        let (own, same) = match role {
+            Role::Size => ("a size", size),
+            Role::Input(tensor) => ("an input", input == Some(tensor)),
+            Role::Output(tensor) => ("an output", output == Some(tensor)),
+            Role::Literal(_) => return Ok(()),
+        };
+        if same {
+            return Ok(());
         }
+        let owner = self.owners.get(name).map_or("another function", String::as_str);
+        let of = if own == known { " of another type" } else { "" };
+        Err(format!("`{name}` is {known} of {owner} and {own}{of} of {function}"))
     }
 
     /// The output that takes what `function` returns.
@@ -108,9 +139,11 @@ impl Draft {
         let mut text = format!(
             "# How to call the kernels of {source}, whatever the revision. A draft by `replay init`:\n\
              # what is marked EDIT was guessed from names and has to be checked.\n\
-             sources = [{source:?}]\n\
-             include = {include:?}\n\
-             call = \"\"\"\n"
+             sources = [{}]\n\
+             include = [{}]\n\
+             call = \"\"\"\n",
+            quoted(source),
+            include.iter().map(|folder| quoted(folder)).collect::<Vec<_>>().join(", ")
         );
         for call in &self.calls {
             let _ = writeln!(text, "{call}");
@@ -171,6 +204,11 @@ impl Draft {
                 .then_some(of.as_str())
         })
     }
+}
+
+/// `text` as a string of TOML.
+fn quoted(text: &str) -> String {
+    toml::Value::from(text).to_string()
 }
 
 fn name((place, parameter): (usize, &Parameter)) -> String {
@@ -243,10 +281,14 @@ mod tests {
     fn draft(text: &str) -> String {
         let unit = Unit { path: "k.cu", text };
         let found = signatures(&unit, &scan(&[unit]));
-        let draft = Draft::new(&found.iter().collect::<Vec<_>>());
-        let text = draft.text("k.cu", &[]);
-        Harness::parse(&text, Path::new("replay.toml")).unwrap();
-        text
+        let drafts = Draft::all(&found.iter().collect::<Vec<_>>());
+        let texts = drafts.iter().map(|draft| {
+            let text = draft.text("k.cu", &[]);
+            Harness::parse(&text, Path::new("replay.toml")).unwrap();
+            let apart = draft.apart.as_ref().map_or(String::new(), |why| format!("{why}\n"));
+            apart + &text
+        });
+        texts.collect::<Vec<_>>().join("\n")
     }
 
     #[test]
@@ -308,12 +350,43 @@ mod tests {
     }
 
     #[test]
-    fn a_function_that_names_something_else_the_same_is_left_out() {
+    fn what_is_an_output_of_one_function_and_an_input_of_another_is_called_apart() {
+        let text = draft(
+            "__global__ void k(float* y) {}\n\
+             void forward(const float* x, float* rms, int n) { k<<<1, 1>>>(rms); }\n\
+             void backward(const float* rms, float* dx, int n) { k<<<1, 1>>>(dx); }\n",
+        );
+        let kept =
+            |line: &&str| ["`", "forward", "backward", "["].iter().any(|w| line.starts_with(w));
+        insta::assert_snapshot!(text.lines().filter(kept).collect::<Vec<_>>().join("\n"), @"
+        forward(x, rms, n);
+        [inputs.x]
+        [outputs.y]
+        [outputs.rms]
+        `rms` is an output of forward and an input of backward
+        backward(rms, dx, n);
+        [inputs.rms]
+        [outputs.dx]
+        ");
+    }
+
+    #[test]
+    fn a_name_of_another_type_is_said_to_be_one() {
         let text = draft(
             "__global__ void k(float* y) {}\n\
              void one(const float* x, float* y, int n) { k<<<1, 1>>>(y); }\n\
-             void two(float* x, int y) { k<<<1, 1>>>(x); }\n",
+             void two(const int* x, float* y, int n) { k<<<1, 1>>>(y); }\n\
+             void three(const float* w, float* z, int y) { k<<<1, 1>>>(z); }\n",
         );
-        assert!(text.contains("one(x, y, n);") && !text.contains("two("), "{text}");
+        let kept = |line: &&str| line.starts_with('`');
+        insta::assert_snapshot!(text.lines().filter(kept).collect::<Vec<_>>().join("\n"), @"
+        `x` is an input of one and an input of another type of two
+        `y` is an output of k and a size of three
+        ");
+    }
+
+    #[test]
+    fn a_path_is_quoted_as_toml_has_it() {
+        assert_eq!(quoted("a\"b\u{1}"), r#""a\"b\u0001""#);
     }
 }

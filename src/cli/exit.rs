@@ -1,6 +1,6 @@
 //! Exit codes, as `git bisect run` understands them, and what ends the process early.
 
-use std::process::ExitCode;
+use super::out;
 
 /// Nothing diverged, nothing failed.
 pub const SUCCESS: u8 = 0;
@@ -24,16 +24,26 @@ pub fn worse(one: u8, other: u8) -> u8 {
     if badness(other) > badness(one) { other } else { one }
 }
 
-/// Prints clap's message; its own exit code 2 would blame an innocent commit in a bisection.
-pub fn usage(error: &clap::Error) -> ExitCode {
-    // Where neither stream can be written there is nobody to tell.
-    let _ = error.print();
-    if error.use_stderr() { NOT_ABOUT_THE_KERNEL.into() } else { SUCCESS.into() }
+/// Prints clap's message, and which command may be meant; clap's exit code 2 would blame an innocent
+/// commit in a bisection.
+pub fn usage(error: &clap::Error, meant: Option<&str>) -> u8 {
+    let text = error.render().ansi().to_string();
+    if error.use_stderr() {
+        out::tell(format_args!("{text}"));
+        if let Some(meant) = meant {
+            out::eprintln!("hint: did you mean `replay {meant}`?");
+        }
+        NOT_ABOUT_THE_KERNEL
+    } else {
+        out::write(format_args!("{text}"));
+        SUCCESS
+    }
 }
 
-/// Ends with [`INTERRUPTED`] on Ctrl-C; child processes end with their parent.
+/// Ends with [`INTERRUPTED`] on Ctrl-C; child processes end with their parent. A file that may not
+/// grow is an error, and not the end.
 #[allow(unsafe_code)]
-pub fn on_interrupt() {
+pub fn on_signals() {
     extern "C" fn interrupted(_: i32) {
         const SHOW_CURSOR: &[u8] = b"\x1b[?25h";
         // SAFETY: isatty, write and _exit may be called from a signal handler.

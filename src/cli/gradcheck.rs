@@ -5,10 +5,11 @@ use std::path::PathBuf;
 use ::replay::judge::{GradientCheck, GradientVerdict};
 use ::replay::replay::Status;
 use ::replay::report::{self, Revision};
-use anstream::{print, println};
 
 use super::error::{CliResult, Complaint};
 use super::exit;
+use super::fixtures;
+use super::out::{print, println};
 use super::progress::Progress;
 use super::project::Project;
 use super::replay::{Format, name};
@@ -34,7 +35,7 @@ pub fn run(args: &Args, global: &GlobalArgs) -> CliResult {
     let cache = global.cache()?;
     let mut code = exit::SUCCESS;
     let mut documents = Vec::new();
-    for path in &args.fixtures {
+    for path in &fixtures::expand(&args.fixtures) {
         let progress = Progress::start();
         let project = Project::open(path, &cache)?;
         let declared = &project.subject.fixture.outputs;

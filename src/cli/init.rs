@@ -1,26 +1,31 @@
 //! `replay init`: writes a first `replay.toml`, asking nothing that the sources tell.
 
 use std::fs;
-use std::io::{ErrorKind, Write};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
+use ::replay::files;
 use ::replay::frontend::{Signature, Unit, scan, signatures};
 use ::replay::harness::Harness;
 use ::replay::history::History;
-use anstream::println;
 use anyhow::Context;
+use indexmap::IndexMap;
 
-use super::draft::Draft;
+use super::draft::{Draft, Tensor};
 use super::error::{self, CliResult, Complaint};
 use super::exit;
+use super::out::println;
+
+/// More drafts than this nobody reads; what else there is, is named.
+const MOST: usize = 12;
 
 /// What to start from.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// The CUDA source to call [default: the first below this folder that launches a gradient]
+    /// The CUDA source to call [default: every one below this folder]
     #[arg(value_name = "SOURCE")]
     source: Option<PathBuf>,
-    /// The file to write; it must not exist
+    /// The file to write; it must not exist. Further drafts lie beside it, as FILE-NAME.toml
     #[arg(long, value_name = "FILE", default_value = "replay.toml")]
     output: PathBuf,
 }
@@ -33,7 +38,15 @@ struct Candidate {
     functions: Vec<Signature>,
 }
 
-/// Writes the file and says what to do next.
+/// A harness that is to be written.
+struct Harnessed {
+    output: PathBuf,
+    source: String,
+    draft: Draft,
+    text: String,
+}
+
+/// Writes the files and says what to do next.
 pub fn run(args: &Args) -> CliResult {
     let here = fs::canonicalize(".").context("cannot read the current folder")?;
     let history = History::discover(&here)?;
@@ -41,22 +54,91 @@ pub fn run(args: &Args) -> CliResult {
     let mut files = Vec::new();
     walk(&here, 0, &mut files);
     files.sort();
-    let chosen = match &args.source {
-        Some(path) => candidate(&fs::canonicalize(path).unwrap_or(path.clone()), &root)?,
-        None => choose(&files, &root)?,
+    let mut left_out = Vec::new();
+    let candidates = match &args.source {
+        Some(path) => vec![candidate(&fs::canonicalize(path).unwrap_or(path.clone()), &root)?],
+        None => candidates(&files, &root, &mut left_out),
     };
-    let functions = worth_calling(&chosen.functions);
-    if functions.is_empty() {
-        return Err(nothing_to_call(&chosen.path));
+    let mut harnesses: Vec<Harnessed> = Vec::new();
+    for candidate in &candidates {
+        let functions = worth_calling(&candidate.functions);
+        left_out.extend(not_called(candidate, &functions));
+        let include = includes(&candidate.text, &files, &root);
+        for draft in Draft::all(&functions) {
+            let text = draft.text(&candidate.path, &include);
+            let output = output(&args.output, &candidate.path, &draft, &harnesses);
+            harnesses.push(Harnessed { output, source: candidate.path.clone(), draft, text });
+        }
     }
-    let draft = Draft::new(&functions);
-    let text = draft.text(&chosen.path, &includes(&chosen.text, &files, &root));
-    write_new(&args.output, &text)?;
-    if let Err(problem) = Harness::parse(&text, &args.output) {
-        error::print(&anyhow::Error::new(problem).context("the draft has to be edited first"));
+    if harnesses.is_empty() {
+        let place = args.source.as_ref().map(|path| path.display().to_string());
+        return Err(nothing_to_call(&place.unwrap_or("this folder".to_owned())));
     }
-    tell(&args.output, &chosen.path, &draft);
+    for surplus in harnesses.drain(MOST.min(harnesses.len())..) {
+        let functions = surplus.draft.functions.join(", ");
+        let why = format!("{MOST} drafts are written at once: `replay init {0}`", surplus.source);
+        left_out.push(format!("{functions} in {}: {why} --output FILE drafts it", surplus.source));
+    }
+    write_all(&harnesses)?;
+    for harness in &harnesses {
+        if let Err(problem) = Harness::parse(&harness.text, &harness.output) {
+            error::print(&anyhow::Error::new(problem).context("the draft has to be edited first"));
+        }
+    }
+    tell(&harnesses, &left_out);
     Ok(exit::SUCCESS)
+}
+
+/// The sources with something to call; those first that tell of gradients. What has nothing is named.
+fn candidates(files: &[PathBuf], root: &Path, left_out: &mut Vec<String>) -> Vec<Candidate> {
+    let mut found = Vec::new();
+    for path in files.iter().filter(|path| path.extension().is_some_and(|ext| ext == "cu")) {
+        let named = path.strip_prefix(root).unwrap_or(path).display();
+        match candidate(path, root) {
+            Err(error) => left_out.push(format!("{named}: {error:#}")),
+            Ok(found) if worth_calling(&found.functions).is_empty() => {
+                left_out.push(format!("{named}: it holds no kernel and nothing that launches one"));
+            }
+            Ok(candidate) => found.push(candidate),
+        }
+    }
+    found.sort_by_key(|candidate| !worth_calling(&candidate.functions).iter().any(tells));
+    found
+}
+
+/// Whether a function's name tells that gradients are computed, or what they are of.
+fn tells(function: &&Signature) -> bool {
+    ["grad", "backward", "loss"].iter().any(|word| function.name.contains(word))
+}
+
+/// The functions of `candidate` that launch kernels and are not among `called`, and why.
+fn not_called(candidate: &Candidate, called: &[&Signature]) -> Vec<String> {
+    let called = |function: &Signature| called.iter().any(|other| other.name == function.name);
+    let host = candidate.functions.iter().filter(|function| function.launches && !function.kernel);
+    let missed = host.filter(|function| !called(function));
+    let why = |function: &Signature| match () {
+        () if function.name == "main" => "it is the program, not a function to call",
+        () if function.local => "it is static, and nothing outside of its file can call it",
+        () => "it takes no pointer, so it neither reads nor writes a tensor",
+    };
+    let line = |f: &Signature| format!("{} in {}: {}", f.name, candidate.path, why(f));
+    missed.map(line).collect()
+}
+
+/// Where a draft goes: `first`, then `first` with the name of the source or of its first function.
+fn output(first: &Path, source: &str, draft: &Draft, earlier: &[Harnessed]) -> PathBuf {
+    if earlier.is_empty() {
+        return first.to_owned();
+    }
+    let stem = first.file_stem().unwrap_or_default().to_string_lossy();
+    let named = |name: &str| first.with_file_name(format!("{stem}-{name}.toml"));
+    let of_file = Path::new(source).file_stem().unwrap_or_default().to_string_lossy();
+    let functions = draft.functions.first().map(String::as_str);
+    let again = earlier.iter().any(|other| other.source == source);
+    let names = [(!again).then_some(&*of_file), functions].into_iter().flatten().map(named);
+    let numbered = (2..).map(|number| named(&format!("{of_file}-{number}")));
+    let free = |path: &PathBuf| earlier.iter().all(|other| other.output != *path);
+    names.chain(numbered).find(free).unwrap_or_else(|| first.to_owned())
 }
 
 /// Files that may be CUDA sources or headers, in folders that are not hidden or built.
@@ -80,34 +162,20 @@ fn walk(folder: &Path, depth: usize, files: &mut Vec<PathBuf>) {
 }
 
 fn candidate(path: &Path, root: &Path) -> anyhow::Result<Candidate> {
-    let text = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let text = files::read(path, files::SOURCE_BYTES)
+        .with_context(|| format!("cannot read {}", path.display()))?;
     let text = String::from_utf8_lossy(&text).into_owned();
     let Ok(inside) = path.strip_prefix(root) else {
         let message = format!("{} lies outside of the repository", path.display());
         return Err(Complaint { message, hint: None }.into());
     };
-    let inside = inside.display().to_string();
-    let unit = Unit { path: &inside, text: &text };
+    let Some(inside) = inside.to_str() else {
+        let message = format!("the name {} is not UTF-8", inside.display());
+        return Err(Complaint { message, hint: None }.into());
+    };
+    let unit = Unit { path: inside, text: &text };
     let functions = signatures(&unit, &scan(&[unit]));
-    Ok(Candidate { path: inside, text, functions })
-}
-
-/// The first source that launches something named after a gradient, else the first that launches.
-fn choose(files: &[PathBuf], root: &Path) -> anyhow::Result<Candidate> {
-    let mut first = None;
-    for path in files.iter().filter(|path| path.extension().is_some_and(|ext| ext == "cu")) {
-        let found = candidate(path, root)?;
-        let worth = worth_calling(&found.functions);
-        let telling =
-            |name: &str| ["grad", "backward", "loss"].iter().any(|word| name.contains(word));
-        if worth.iter().any(|function| telling(&function.name)) {
-            return Ok(found);
-        }
-        if !worth.is_empty() && first.is_none() {
-            first = Some(found);
-        }
-    }
-    first.ok_or_else(|| nothing_to_call("this folder"))
+    Ok(Candidate { path: inside.to_owned(), functions, text })
 }
 
 fn nothing_to_call(place: &str) -> anyhow::Error {
@@ -152,35 +220,52 @@ fn includes(text: &str, files: &[PathBuf], root: &Path) -> Vec<String> {
     folders
 }
 
-fn write_new(path: &Path, text: &str) -> anyhow::Result<()> {
-    let file = fs::File::options().write(true).create_new(true).open(path);
-    let mut file = match file {
-        Ok(file) => file,
-        Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+/// Writes all of them or none.
+fn write_all(harnesses: &[Harnessed]) -> anyhow::Result<()> {
+    for (number, harness) in harnesses.iter().enumerate() {
+        let path = &harness.output;
+        if let Err(error) = files::create(path, harness.text.as_bytes()) {
+            for written in &harnesses[..number] {
+                let _ = fs::remove_file(&written.output);
+            }
+            if error.kind() != ErrorKind::AlreadyExists {
+                return Err(error).with_context(|| format!("cannot write {}", path.display()));
+            }
             let message = format!("{} exists and is left as it is", path.display());
             let hint = "edit it, or name another file with --output".to_owned();
             return Err(Complaint { message, hint: Some(hint) }.into());
         }
-        Err(error) => {
-            return Err(error).with_context(|| format!("cannot write {}", path.display()));
-        }
-    };
-    file.write_all(text.as_bytes()).with_context(|| format!("cannot write {}", path.display()))
+    }
+    Ok(())
 }
 
-fn tell(path: &Path, source: &str, draft: &Draft) {
-    let names: Vec<&str> = draft.inputs.keys().map(String::as_str).collect();
-    let outputs: Vec<&str> = draft.outputs.keys().map(String::as_str).collect();
-    println!("wrote {}, which calls {source}:", path.display());
-    for call in &draft.calls {
-        println!("  {call}");
+fn tell(harnesses: &[Harnessed], left_out: &[String]) {
+    for Harnessed { output, source, draft, .. } in harnesses {
+        println!("wrote {}, which calls {source}:", output.display());
+        for call in &draft.calls {
+            println!("  {call}");
+        }
+        if let Some(why) = &draft.apart {
+            println!("  apart from the others: {why}");
+        }
     }
-    println!("\nnext:");
+    if !left_out.is_empty() {
+        println!("\nleft out:");
+    }
+    for line in left_out {
+        println!("  {line}");
+    }
+    let names = |of: &IndexMap<String, Tensor>| {
+        of.keys().map(String::as_str).collect::<Vec<_>>().join(", ")
+    };
+    let (first, several) = (&harnesses[0], harnesses.len() > 1);
+    println!("\nnext{}:", if several { ", for each harness" } else { "" });
     println!("  1. check every line marked EDIT: pointers do not tell shapes");
-    println!("  2. capture one step into fixtures/NAME/inputs.safetensors: {}", names.join(", "));
-    println!("  3. write fixtures/NAME/fixture.toml: harness = \"../../{}\"", path.display());
-    println!(
-        "  4. replay inspect fixtures/NAME, then replay fixtures/NAME: {}",
-        outputs.join(", ")
-    );
+    let inputs = if several { "its inputs".to_owned() } else { names(&first.draft.inputs) };
+    println!("  2. capture one step into fixtures/NAME/inputs.safetensors: {inputs}");
+    let path = first.output.display();
+    println!("  3. write fixtures/NAME/fixture.toml: harness = \"../../{path}\"");
+    let outputs =
+        if several { String::new() } else { format!(": {}", names(&first.draft.outputs)) };
+    println!("  4. replay inspect fixtures/NAME, then replay fixtures/NAME{outputs}");
 }

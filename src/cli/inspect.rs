@@ -6,12 +6,14 @@ use ::replay::fixture::{Fixture, Input};
 use ::replay::report::{dims, statistics};
 use ::replay::summary::summarize;
 use ::replay::tensor::{DType, TensorView};
-use anstream::println;
 use anstyle::Style;
 
 use super::cache::size;
+use super::checkout;
 use super::error::{self, CliResult};
 use super::exit;
+use super::fixtures;
+use super::out::println;
 use super::shift::{Shift, shift};
 
 /// What to look at.
@@ -27,11 +29,11 @@ const BOLD: Style = Style::new().bold();
 /// Shows each fixture; one that is broken does not hide the others.
 pub fn run(args: &Args) -> CliResult {
     let mut code = exit::SUCCESS;
-    for (number, path) in args.fixtures.iter().enumerate() {
+    for (number, path) in fixtures::expand(&args.fixtures).iter().enumerate() {
         if number > 0 {
             println!();
         }
-        let shown = Fixture::load(path).map_err(Into::into).and_then(|fixture| show(&fixture));
+        let shown = checkout::load(path).and_then(|fixture| show(&fixture));
         if let Err(error) = shown {
             error::print(&error);
             code = exit::worse(code, error::exit_code(&error));

@@ -6,6 +6,8 @@ use std::io::{self, BufRead, BufReader, IsTerminal, Read, Write};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, RawFd};
 
+use super::out::{print, println};
+
 /// One answer.
 pub enum Key {
     /// A letter, with what followed it on its line; none where keys come one by one.

@@ -1,18 +1,18 @@
 //! `replay log FIXTURE... RANGE`: every commit at which an output changes.
 
 use std::num::NonZeroUsize;
-use std::path::PathBuf;
 
 use ::replay::hunt::{On, survey_range};
 use ::replay::report;
-use anstream::{print, println};
 
 use super::bisect::{hunt, open, plain};
 use super::error::{CliResult, Complaint};
 use super::exit;
+use super::fixtures;
+use super::out::{print, println};
 use super::progress::Progress;
 use super::replay::Format;
-use super::session::GlobalArgs;
+use super::session::{GlobalArgs, jobs};
 
 /// Where to look.
 #[derive(Debug, clap::Args)]
@@ -21,7 +21,7 @@ pub struct Args {
     #[arg(required = true, num_args = 2.., value_names = ["FIXTURE", "RANGE"])]
     words: Vec<String>,
     /// Commits that are replayed at a time [default: one a core, at most 8]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = jobs, allow_negative_numbers = true)]
     jobs: Option<NonZeroUsize>,
     /// Follow only the first parent of merges
     #[arg(long)]
@@ -36,7 +36,7 @@ pub fn run(args: &Args, global: &GlobalArgs) -> CliResult {
     let [fixtures @ .., range] = args.words.as_slice() else {
         return Err(Complaint { message: "log needs a range".to_owned(), hint: None }.into());
     };
-    let fixtures: Vec<PathBuf> = fixtures.iter().map(PathBuf::from).collect();
+    let fixtures = fixtures::expand(fixtures);
     let progress = Progress::start();
     progress.say("reading the history");
     let (history, targets) = open(&fixtures, global)?;

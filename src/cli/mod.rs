@@ -3,17 +3,22 @@
 
 mod accept;
 mod bisect;
+mod bisect_log;
 mod cache;
+mod checkout;
+mod defect;
 mod diff;
 mod doctor;
 mod draft;
 mod error;
 mod exit;
+mod fixtures;
 mod gradcheck;
 mod init;
 mod inspect;
 mod keys;
 mod log;
+mod out;
 mod progress;
 mod project;
 mod recorded;
@@ -41,8 +46,7 @@ use self::session::GlobalArgs;
     arg_required_else_help = true,
     subcommand_negates_reqs = true,
     override_usage = "replay [OPTIONS] FIXTURE... [--rev REV]\n       replay <COMMAND>",
-    after_help = AFTER_HELP,
-    disable_help_subcommand = true
+    after_help = AFTER_HELP
 )]
 struct Cli {
     #[command(flatten)]
@@ -118,23 +122,20 @@ pub fn work() -> ExitCode {
 
 /// Does what the command line says.
 pub fn run() -> ExitCode {
-    exit::on_interrupt();
-    let matches = match Cli::command().try_get_matches() {
-        Ok(matches) => matches,
-        Err(error) => return exit::usage(&error),
-    };
-    let cli = match Cli::from_arg_matches(&matches) {
-        Ok(cli) => cli,
-        Err(error) => return exit::usage(&error),
-    };
-    settle_threads();
-    match dispatch(cli) {
-        Ok(code) => ExitCode::from(code),
-        Err(error) => {
-            error::print(&error);
-            ExitCode::from(error::exit_code(&error))
+    exit::on_signals();
+    ExitCode::from(defect::guarded(|| {
+        let matches = Cli::command().try_get_matches();
+        match matches.and_then(|matches| Cli::from_arg_matches(&matches)) {
+            Ok(cli) => {
+                settle_threads();
+                dispatch(cli).unwrap_or_else(|error| {
+                    error::print(&error);
+                    error::exit_code(&error)
+                })
+            }
+            Err(error) => exit::usage(&error, misspelt_command().as_deref()),
         }
-    }
+    }))
 }
 
 /// Makes do with this thread where the system has no other.
@@ -161,6 +162,15 @@ fn dispatch(cli: Cli) -> CliResult {
         Some(Command::Doctor(args)) => doctor::run(&args, &cli.global),
         Some(Command::Cache(args)) => cache::run(&args, &cli.global),
     }
+}
+
+/// The command that the first argument, or the one behind `help`, seems to mean, where it is neither
+/// that nor a path.
+fn misspelt_command() -> Option<String> {
+    let mut words = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
+    let word = words.find(|word| word != "help")?;
+    let word = Some(word).filter(|word| !std::path::Path::new(word).exists())?;
+    nearest_command(&word).filter(|meant| *meant != word)
 }
 
 /// The command whose name is nearly `word`.

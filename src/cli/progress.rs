@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
+use super::out::eprintln;
+
 /// A line that says what happens now, and goes when it is dropped.
 pub struct Progress(ProgressBar);
 
@@ -36,7 +38,7 @@ impl Progress {
 
     /// Prints a line that stays, above the one that moves.
     pub fn note(&self, line: &str) {
-        self.0.suspend(|| anstream::eprintln!("{line}"));
+        self.0.suspend(|| eprintln!("{line}"));
     }
 }
 
@@ -51,6 +53,9 @@ fn shown(bar: ProgressBar) -> ProgressBar {
     if std::env::var_os("CI").is_some() {
         bar.set_draw_target(ProgressDrawTarget::hidden());
     }
-    bar.enable_steady_tick(Duration::from_millis(120));
+    // The tick takes a thread, which the system may not give.
+    if !bar.is_hidden() {
+        bar.enable_steady_tick(Duration::from_millis(120));
+    }
     bar
 }

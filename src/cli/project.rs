@@ -3,10 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use ::replay::cache::Cache;
-use ::replay::fixture::Fixture;
 use ::replay::history::{Commit, CommitId, History, SourceSet, SourceSpec, source_set_from_dir};
 use ::replay::replay::Subject;
 
+use crate::cli::checkout;
 use crate::cli::error::Complaint;
 
 /// A fixture with the history of the kernels that it fits.
@@ -32,7 +32,7 @@ pub struct Target {
 impl Project {
     /// Loads the fixture at `path` and opens the repository of its harness.
     pub fn open(path: &Path, cache: &Cache) -> anyhow::Result<Project> {
-        let fixture = Fixture::load(path)?;
+        let fixture = checkout::load(path)?;
         let harness = &fixture.harness;
         let history = match &harness.repository {
             Some(repository) => History::open_with_cache(repository, cache.root())?,

@@ -1,10 +1,10 @@
 //! `replay reject [GLOB...]`: removes pending snapshots; the accepted ones stay.
 
 use ::replay::snapshot;
-use anstream::println;
 
 use super::error::CliResult;
 use super::exit;
+use super::out::println;
 use super::snapshot::{Selection, shown};
 
 /// What to reject.

@@ -6,11 +6,12 @@ use ::replay::cache::Cache;
 use ::replay::judge::Verdict;
 use ::replay::replay::{Outcome, Replayer, Status};
 use ::replay::report::{self, Entry, Refused, Revision};
-use anstream::print;
 use clap::ValueEnum;
 
 use super::error::{self, CliResult, Complaint};
 use super::exit;
+use super::fixtures;
+use super::out::{print, println};
 use super::progress::Progress;
 use super::project::{Project, Target};
 use super::session::GlobalArgs;
@@ -19,7 +20,7 @@ use super::snapshot::Settings;
 /// What to replay.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Folders of captured tensors, each with a fixture.toml
+    /// Folders of captured tensors, each with a fixture.toml; or a folder of such folders
     #[arg(required = true, value_name = "FIXTURE")]
     fixtures: Vec<PathBuf>,
     /// The revision whose kernels are run, anything git understands [default: the working tree]
@@ -74,7 +75,7 @@ pub fn run(args: &Args, global: &GlobalArgs) -> CliResult {
     let snapshots = Settings::from_environment(args.snapshots.clone())?;
     let mut code = exit::SUCCESS;
     let (mut entries, mut errors) = (Vec::new(), Vec::new());
-    for path in &args.fixtures {
+    for path in &fixtures::expand(&args.fixtures) {
         let on_devices = replayers.iter();
         let on_devices =
             on_devices.map(|replayer| one(path, args, global, replayer, &cache, &snapshots));

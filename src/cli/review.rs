@@ -2,12 +2,12 @@
 
 use ::replay::report::{Context, count, snapshot_diff};
 use ::replay::snapshot::{self, Before, Comparison, Pending};
-use anstream::{print, println};
 use anstyle::Style;
 
 use super::error::CliResult;
 use super::exit;
 use super::keys::{Answers, Key};
+use super::out::{print, println};
 use super::snapshot::{Selection, shown};
 
 /// What to review.

@@ -1,5 +1,6 @@
 //! What every command that replays needs: cache, compiler, limits, from options and environment.
 
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -18,17 +19,20 @@ use super::error::Complaint;
 #[derive(Debug, Args)]
 pub struct GlobalArgs {
     /// Seconds that one replay may take
-    #[arg(long, global = true, value_name = "SECONDS", default_value = "60", value_parser = seconds)]
+    #[arg(long, global = true, value_name = "SECONDS", default_value = "60",
+          value_parser = seconds, allow_negative_numbers = true)]
     timeout: Duration,
     /// Device memory that one replay may have, such as 512M or 64G [default: 16G]
-    #[arg(long, global = true, value_name = "BYTES", value_parser = bytes)]
+    #[arg(long, global = true, value_name = "BYTES", value_parser = bytes,
+          allow_negative_numbers = true)]
     memory: Option<u64>,
     /// Replay again, also where the outcome is in the cache
     #[arg(long, global = true)]
     pub fresh: bool,
     /// Cores that run thread blocks; the outcome does not depend on them [default: all]
-    #[arg(long, global = true, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
-    threads: Option<u16>,
+    #[arg(long, global = true, value_name = "N", value_parser = threads,
+          allow_negative_numbers = true)]
+    threads: Option<NonZeroUsize>,
     /// Where kernels run: cpu, cuda (all GPUs of the first one's kind) or cuda:N; cpu,cuda compares
     /// them
     #[arg(long, global = true, value_name = "DEVICE", default_value = "cpu",
@@ -84,26 +88,77 @@ fn device(text: &str) -> Result<Device, String> {
     }
 }
 
+/// Seconds, as a number with or without a point.
 fn seconds(text: &str) -> Result<Duration, String> {
+    /// A year: what is meant to be endless has to be a number all the same.
+    const MOST: f64 = 31_536_000.0;
     let seconds: f64 = text.parse().map_err(|_| "not a number of seconds".to_owned())?;
-    match Duration::try_from_secs_f64(seconds) {
-        Ok(duration) if !duration.is_zero() => Ok(duration),
-        _ => Err("must be more than 0".to_owned()),
+    match seconds {
+        _ if seconds.is_nan() => Err("not a number of seconds".to_owned()),
+        _ if seconds > MOST => Err(format!("more than a year; at most {MOST}")),
+        _ if seconds <= 0.0 => Err("must be more than 0".to_owned()),
+        _ => match Duration::from_secs_f64(seconds) {
+            Duration::ZERO => Err("less than a nanosecond".to_owned()),
+            duration => Ok(duration),
+        },
     }
 }
 
 /// Bytes with an optional K, M, G or T, of 1024 each.
 pub fn bytes(text: &str) -> Result<u64, String> {
-    let text = text.trim().trim_end_matches(['B', 'b']).trim_end_matches('i');
-    let (digits, shift) = match text.char_indices().next_back() {
-        Some((end, unit)) if unit.is_ascii_alphabetic() => {
+    /// What an address on x86-64 and AArch64 reaches.
+    const MOST: u128 = 1 << 47;
+    let bare = text.trim().trim_end_matches(['B', 'b']).trim_end_matches('i');
+    let (digits, shift) = match bare.char_indices().next_back() {
+        Some((end, unit)) if unit.is_ascii_alphabetic() && !has_letters(&bare[..end]) => {
             let place = "KMGT".find(unit.to_ascii_uppercase()).ok_or("the units are K, M, G, T")?;
-            (&text[..end], 10 * (place as u32 + 1))
+            (&bare[..end], 10 * (place as u32 + 1))
         }
-        _ => (text, 0),
+        _ => (bare, 0),
     };
-    let number: u64 = digits.parse().map_err(|_| "not a number of bytes".to_owned())?;
-    number.checked_shl(shift).filter(|&n| n >> shift == number && n > 0).ok_or("too much".into())
+    let number: u64 = match digits.parse() {
+        Ok(number) => number,
+        Err(_) if !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit()) => {
+            u64::MAX
+        }
+        Err(_) => return Err("not a whole number of bytes, such as 512M or 64G".to_owned()),
+    };
+    match u128::from(number) << shift {
+        0 => Err("must be more than 0".to_owned()),
+        bytes if bytes > MOST => Err("more than any machine has; at most 128T".to_owned()),
+        bytes => Ok(bytes as u64),
+    }
+}
+
+fn has_letters(text: &str) -> bool {
+    text.contains(|c: char| c.is_ascii_alphabetic())
+}
+
+/// Cores that run thread blocks.
+fn threads(text: &str) -> Result<NonZeroUsize, String> {
+    number(text, 1024)
+}
+
+/// Commits that are tested at a time.
+pub fn jobs(text: &str) -> Result<NonZeroUsize, String> {
+    number(text, 256)
+}
+
+/// A whole number from 1 to `most`.
+fn number(text: &str, most: usize) -> Result<NonZeroUsize, String> {
+    let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
+    if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err("not a whole number".to_owned());
+    }
+    let number = match text.starts_with('-') {
+        true => 0,
+        false => digits.parse().unwrap_or(usize::MAX),
+    };
+    match NonZeroUsize::new(number) {
+        None => Err("must be at least 1".to_owned()),
+        Some(number) if number.get() > most => Err(format!("at most {most}")),
+        Some(number) => Ok(number),
+    }
 }
 
 impl GlobalArgs {
@@ -116,7 +171,7 @@ impl GlobalArgs {
     /// Cores that run thread blocks.
     pub fn threads(&self) -> usize {
         let all = std::thread::available_parallelism().map_or(1, usize::from);
-        self.threads.map_or(all, usize::from)
+        self.threads.map_or(all, NonZeroUsize::get)
     }
 
     /// The cache, made if it does not exist.
@@ -228,9 +283,61 @@ mod tests {
         assert_eq!(bytes("2K"), Ok(2048));
         assert_eq!(bytes("3MiB"), Ok(3 << 20));
         assert_eq!(bytes("8g"), Ok(8 << 30));
-        for wrong in ["", "G", "1X", "-1", "0", "99999999999T"] {
-            assert!(bytes(wrong).is_err(), "{wrong}");
-        }
+    }
+
+    /// What is said of each text.
+    fn refused<T: std::fmt::Debug>(
+        read: impl Fn(&str) -> Result<T, String>,
+        texts: &[&str],
+    ) -> String {
+        let told = texts.iter().map(|text| format!("{text}: {}\n", read(text).unwrap_err()));
+        told.collect::<String>()
+    }
+
+    #[test]
+    fn numbers_are_refused_for_what_they_are() {
+        let sizes =
+            ["", "G", "1X", "-1", "1.5G", "1e99", "inf", "0", "0G", "129T", "99999999999999999999"];
+        insta::assert_snapshot!(refused(bytes, &sizes), @"
+        : not a whole number of bytes, such as 512M or 64G
+        G: not a whole number of bytes, such as 512M or 64G
+        1X: the units are K, M, G, T
+        -1: not a whole number of bytes, such as 512M or 64G
+        1.5G: not a whole number of bytes, such as 512M or 64G
+        1e99: not a whole number of bytes, such as 512M or 64G
+        inf: not a whole number of bytes, such as 512M or 64G
+        0: must be more than 0
+        0G: must be more than 0
+        129T: more than any machine has; at most 128T
+        99999999999999999999: more than any machine has; at most 128T
+        ");
+        let times = ["", "1m", "nan", "-nan", "inf", "1e10", "-inf", "-1", "-0", "0", "1e-12"];
+        insta::assert_snapshot!(refused(seconds, &times), @"
+        : not a number of seconds
+        1m: not a number of seconds
+        nan: not a number of seconds
+        -nan: not a number of seconds
+        inf: more than a year; at most 31536000
+        1e10: more than a year; at most 31536000
+        -inf: must be more than 0
+        -1: must be more than 0
+        -0: must be more than 0
+        0: must be more than 0
+        1e-12: less than a nanosecond
+        ");
+        let counts = ["", "-", "x", "1.5", "0", "-1", "-0", "65535", "99999999999999999999"];
+        insta::assert_snapshot!(refused(threads, &counts), @"
+        : not a whole number
+        -: not a whole number
+        x: not a whole number
+        1.5: not a whole number
+        0: must be at least 1
+        -1: must be at least 1
+        -0: must be at least 1
+        65535: at most 1024
+        99999999999999999999: at most 1024
+        ");
+        assert_eq!(jobs("256").map(NonZeroUsize::get), Ok(256));
     }
 
     #[test]
@@ -244,10 +351,8 @@ mod tests {
     }
 
     #[test]
-    fn a_timeout_is_a_positive_number_of_seconds() {
+    fn a_timeout_is_a_number_of_seconds() {
         assert_eq!(seconds("0.5"), Ok(Duration::from_millis(500)));
-        for wrong in ["0", "-1", "nan", "inf", "1m"] {
-            assert!(seconds(wrong).is_err(), "{wrong}");
-        }
+        assert_eq!(seconds("1e-9"), Ok(Duration::from_nanos(1)));
     }
 }

@@ -8,6 +8,7 @@ mod flags;
 mod lanes;
 mod nvrtc;
 mod once;
+mod place;
 mod unit;
 
 use std::collections::BTreeSet;
@@ -17,6 +18,7 @@ use std::process::{Command, Output};
 
 pub use self::compiler::{Compiler, CompilerError};
 pub use self::nvrtc::{DeviceModule, DeviceToolchain};
+pub use self::place::Place;
 pub use self::unit::Signature;
 
 use self::flags::{FLAGS, PRELUDE, SHADOW};
@@ -59,6 +61,12 @@ pub enum CompileError {
     /// The front end refused a file.
     #[error("the sources cannot be translated")]
     Frontend(#[from] FrontendError),
+    /// None of the sources is compiled by itself.
+    #[error("nothing to compile: no source ends in {}: {}", UNITS.join(", "), .files.join(", "))]
+    NoUnit {
+        /// At most three of the sources.
+        files: Vec<String>,
+    },
     /// The compiler refused the sources, or every call of the harness.
     #[error("{what} not compile: {first_error}")]
     Refused {
@@ -70,6 +78,9 @@ pub enum CompileError {
         log: String,
         /// Where the log is kept.
         log_path: PathBuf,
+        /// The line of the harness that it is about, if it is about one.
+        #[source]
+        place: Option<Box<Place>>,
     },
     /// The compiler cannot be run.
     #[error(transparent)]
@@ -85,13 +96,34 @@ pub enum CompileError {
 impl CompileError {
     /// Whether the revision is at fault, as opposed to the machine.
     pub fn is_revision_fault(&self) -> bool {
-        matches!(self, CompileError::Frontend(_) | CompileError::Refused { .. })
+        matches!(
+            self,
+            CompileError::Frontend(_) | CompileError::Refused { .. } | CompileError::NoUnit { .. }
+        )
+    }
+
+    /// With its place in the harness, if it is about call number `call`, compiled as part of `unit`.
+    fn placed(mut self, harness: &Harness, call: usize, unit: &str) -> CompileError {
+        if let CompileError::Refused { first_error, place, .. } = &mut self
+            && let Some(statements) = unit::statements(unit, harness)
+        {
+            let (origin, file) = (unit::origin(harness), unit::file_name(harness));
+            let call = &harness.calls[call];
+            if let Some(found) = place::place(first_error, &origin, &file, call, statements) {
+                (*first_error, *place) = (found.0, Some(found.1.into()));
+            }
+        }
+        self
     }
 
     /// What to do about it.
     pub fn hint(&self) -> Option<String> {
         match self {
             CompileError::Frontend(error) => error.hint(),
+            CompileError::NoUnit { .. } => Some(
+                "name the .cu files in `sources` of the harness, and folders of headers in `include`"
+                    .to_owned(),
+            ),
             CompileError::Refused { log_path, first_error, .. } => {
                 let log = format!("the whole log: {}", log_path.display());
                 Some(if first_error.contains("instance of function template") {
@@ -186,7 +218,7 @@ impl Toolchain {
                 }
                 // Another call cannot mend what is wrong outside of this one.
                 Err(error) if !blames_call(&error) => return Err(error),
-                Err(error) => refusal = Some(error),
+                Err(error) => refusal = Some(error.placed(harness, call, &unit)),
             }
         }
         Err(refusal.expect("a harness has at least one call"))
@@ -301,6 +333,7 @@ impl Toolchain {
             first_error,
             log,
             log_path: self.cache.path(Kind::Refusal, key),
+            place: None,
         }
     }
 
@@ -338,9 +371,12 @@ fn is_code(path: &str) -> bool {
     Path::new(path).extension().and_then(|ext| ext.to_str()).is_some_and(|ext| code.contains(&ext))
 }
 
+/// The endings of files that are compiled by themselves.
+const UNITS: [&str; 5] = [".cu", ".c", ".cc", ".cpp", ".cxx"];
+
 fn is_unit(path: &str) -> bool {
-    let units = ["cu", "c", "cc", "cpp", "cxx"];
-    Path::new(path).extension().and_then(|ext| ext.to_str()).is_some_and(|ext| units.contains(&ext))
+    let ending = Path::new(path).extension().and_then(|ending| ending.to_str());
+    ending.is_some_and(|ending| UNITS.iter().any(|unit| unit[1..] == *ending))
 }
 
 fn translate(
@@ -348,7 +384,7 @@ fn translate(
     defines: &[String],
     precision: Precision,
     threads: Threads,
-) -> Result<Translation, FrontendError> {
+) -> Result<Translation, CompileError> {
     let texts: Vec<(&str, String)> = sources
         .files
         .iter()
@@ -377,12 +413,13 @@ fn translate(
     }
     let others = sources.files.iter().filter(|file| !is_code(&file.path));
     files.extend(others.map(|file| (file.path.clone(), file.content.to_vec())));
-    let sources = sources
-        .files
-        .iter()
-        .filter(|file| file.role == Role::Source && is_unit(&file.path))
-        .map(|file| file.path.clone())
-        .collect();
+    let named = || sources.files.iter().filter(|file| file.role == Role::Source);
+    let sources: Vec<String> =
+        named().filter(|file| is_unit(&file.path)).map(|file| file.path.clone()).collect();
+    if sources.is_empty() {
+        let files = named().take(3).map(|file| file.path.clone()).collect();
+        return Err(CompileError::NoUnit { files });
+    }
     let lanes = lanes.filter(|_| strided).unwrap_or_default();
     Ok(Translation { files, sources, symbols, shadow_obstacles, lanes })
 }

@@ -206,6 +206,7 @@ impl DeviceToolchain {
             first_error: first_error(log),
             log: log.to_owned(),
             log_path: self.cache.path(Kind::Refusal, key),
+            place: None,
         }
     }
 

@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use crate::fixture::Fixture;
 use crate::frontend::{self, FrontendError, Precision, Symbols};
-use crate::harness::Harness;
+use crate::harness::{Call, Harness};
 use crate::tensor::DType;
 
 /// How messages of the compiler name the harness's call.
@@ -63,6 +63,28 @@ impl Signature {
     }
 }
 
+/// How messages of the compiler name the file of the call.
+pub fn origin(harness: &Harness) -> String {
+    format!("{CALL}{}", file_name(harness))
+}
+
+/// The harness's file, without its folder.
+pub fn file_name(harness: &Harness) -> String {
+    let path = &harness.path;
+    path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
+}
+
+/// The call with its line and column in the harness.
+fn placed(call: &Call) -> String {
+    let (lines, columns) = (call.line.saturating_sub(1), call.column.saturating_sub(1));
+    format!("{}{}{}", "\n".repeat(lines), " ".repeat(columns), call.text)
+}
+
+/// What the compiler sees of the call in `unit`, from the first line of the harness on.
+pub fn statements<'u>(unit: &'u str, harness: &Harness) -> Option<&'u str> {
+    unit.split_once(&format!("#line 1 \"{}\"\n", origin(harness))).map(|(_, rest)| rest)
+}
+
 /// The C++ type of `dtype`; in a shadow every floating-point type holds a double.
 fn type_name(dtype: DType, precision: Precision) -> &'static str {
     match (dtype, precision) {
@@ -79,12 +101,8 @@ pub fn text(
     call: usize,
     precision: Precision,
 ) -> Result<String, FrontendError> {
-    let name = harness.path.file_name().unwrap_or(harness.path.as_os_str()).to_string_lossy();
-    let origin = match harness.calls.len() {
-        1 => format!("{CALL}{name}"),
-        _ => format!("{CALL}{name} (number {})", call + 1),
-    };
-    let statements = frontend::call(&harness.calls[call], &origin, symbols, precision)?;
+    let statements =
+        frontend::call(&placed(&harness.calls[call]), &origin(harness), symbols, precision)?;
     let mut text = String::new();
     let all_dtypes = signature.tensors.iter().map(|tensor| tensor.dtype);
     for dtype in all_dtypes {

@@ -1,13 +1,17 @@
 //! Which output is differentiated, and with what flowing into it.
 
-use super::{Harness, HarnessError, OutputSpec, nearest};
+use super::{Harness, HarnessError, OutputSpec, Spot, nearest};
 
-/// Checks `gradient_of`, `of` and `upstream` of every output, and fills in `of` where it is plain.
-pub(super) fn resolve(harness: &mut Harness) -> Result<(), HarnessError> {
+/// Checks `gradient_of`, `of` and `upstream` of every output, and fills in `of` where it is plain;
+/// `spot` is where a tensor is declared.
+pub(super) fn resolve(
+    harness: &mut Harness,
+    spot: &dyn Fn(&str) -> Box<Spot>,
+) -> Result<(), HarnessError> {
     let loss = loss(harness);
     for index in 0..harness.outputs.len() {
         let (name, spec) = (&harness.outputs.keys()[index].clone(), &harness.outputs[index]);
-        let of = check(harness, name, spec, loss.as_deref())?;
+        let of = check(harness, name, spec, loss.as_deref(), spot)?;
         harness.outputs[index].of = of;
     }
     Ok(())
@@ -34,10 +38,11 @@ fn check(
     name: &str,
     spec: &OutputSpec,
     loss: Option<&str>,
+    spot: &dyn Fn(&str) -> Box<Spot>,
 ) -> Result<Option<String>, HarnessError> {
     let fail = |problem: String, nearest| {
-        let (path, output) = (harness.path.clone(), name.to_owned());
-        Err(HarnessError::Gradient { path, output, problem, nearest })
+        let (spot, output) = (spot(name), name.to_owned());
+        Err(HarnessError::Gradient { spot, output, problem, nearest })
     };
     let Some(input) = &spec.gradient_of else {
         return match (&spec.of, &spec.upstream) {

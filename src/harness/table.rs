@@ -2,10 +2,14 @@
 //!
 //! Knows nothing of what the tables mean; `replay.toml` and `fixture.toml` are both read with it.
 
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use toml::Spanned;
-use toml::de::{DeTable, DeValue};
+use toml::de::{DeString, DeTable, DeValue};
+
+use super::spot::Spot;
+use crate::files;
 
 /// Why a TOML file could not be read, whatever it describes.
 #[derive(Debug, thiserror::Error)]
@@ -18,21 +22,27 @@ pub enum TomlError {
         /// What the system said.
         source: std::io::Error,
     },
+    /// What Git LFS leaves in the place of a file.
+    #[error("{path} is a Git LFS pointer, not the file")]
+    LfsPointer {
+        /// The file, as the user gave it.
+        path: PathBuf,
+    },
     /// The file is not TOML.
-    #[error("{path} is not valid TOML")]
+    #[error("{} is not valid TOML", .spot.as_ref().map_or(.path.display().to_string(), |s| s.to_string()))]
     Syntax {
         /// The file, as the user gave it.
         path: PathBuf,
-        /// The parser's message, with the line.
-        source: toml::de::Error,
+        /// Where the parser gave up, if it says so.
+        spot: Option<Box<Spot>>,
+        /// The parser's message.
+        source: SyntaxCause,
     },
     /// A key that means nothing here.
-    #[error("unknown key `{key}` at {path}:{line}{}", did_you_mean(.nearest))]
+    #[error("unknown key `{key}` at {spot}{}", did_you_mean(.nearest))]
     UnknownKey {
-        /// The file, as the user gave it.
-        path: PathBuf,
-        /// The line of the key, from 1.
-        line: usize,
+        /// The key.
+        spot: Box<Spot>,
         /// The key with the tables that lead to it.
         key: String,
         /// The known key that looks most like it.
@@ -45,16 +55,16 @@ pub enum TomlError {
     MissingKey {
         /// The file, as the user gave it.
         path: PathBuf,
+        /// The table that lacks it; none for the outermost.
+        spot: Option<Box<Spot>>,
         /// The key with the tables that lead to it.
         key: String,
     },
     /// A value of another type than the key takes.
-    #[error("`{key}` at {path}:{line} must be {expected}, not {found}")]
+    #[error("`{key}` at {spot} must be {expected}, not {found}")]
     WrongType {
-        /// The file, as the user gave it.
-        path: PathBuf,
-        /// The line of the value, from 1.
-        line: usize,
+        /// The value.
+        spot: Box<Spot>,
         /// The key with the tables that lead to it.
         key: String,
         /// What the key takes.
@@ -63,6 +73,11 @@ pub enum TomlError {
         found: &'static str,
     },
 }
+
+/// What the parser of TOML said.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct SyntaxCause(String);
 
 impl TomlError {
     /// What the user can do about it, where that is not plain from the message.
@@ -74,7 +89,17 @@ impl TomlError {
             TomlError::UnknownKey { known, .. } => {
                 Some(format!("the keys known there are {}", known.join(", ")))
             }
+            TomlError::LfsPointer { .. } => Some("fetch the file: git lfs pull".to_owned()),
             _ => None,
+        }
+    }
+
+    /// Where in the file it is, if it is at one place.
+    pub fn spot(&self) -> Option<&Spot> {
+        match self {
+            TomlError::UnknownKey { spot, .. } | TomlError::WrongType { spot, .. } => Some(spot),
+            TomlError::MissingKey { spot, .. } | TomlError::Syntax { spot, .. } => spot.as_deref(),
+            TomlError::Read { .. } | TomlError::LfsPointer { .. } => None,
         }
     }
 }
@@ -89,9 +114,15 @@ pub(crate) fn nearest<'a>(
     word: &str,
     candidates: impl IntoIterator<Item = &'a str>,
 ) -> Option<String> {
+    /// Longer names are no slips of the keyboard, and the distance takes their product in time.
+    const LONGEST: usize = 100;
+    if word.len() > LONGEST {
+        return None;
+    }
     let lower = word.to_lowercase();
     candidates
         .into_iter()
+        .filter(|name| name.len() <= LONGEST)
         .map(|name| (strsim::damerau_levenshtein(&lower, &name.to_lowercase()), name))
         .filter(|&(distance, name)| distance <= name.len().max(word.len()).div_ceil(3))
         .min_by_key(|&(distance, _)| distance)
@@ -108,23 +139,31 @@ pub(crate) struct Document<'a> {
 impl<'a> Document<'a> {
     /// Reads the text of the file at `path`.
     pub(crate) fn read(path: &Path) -> Result<String, TomlError> {
-        std::fs::read_to_string(path)
-            .map_err(|source| TomlError::Read { path: path.to_owned(), source })
+        let text = files::read_text(path, files::TEXT_BYTES)
+            .map_err(|source| TomlError::Read { path: path.to_owned(), source })?;
+        match text.as_bytes().starts_with(files::LFS_SIGNATURE) {
+            true => Err(TomlError::LfsPointer { path: path.to_owned() }),
+            false => Ok(text),
+        }
     }
 
     /// Parses the text; the result holds what [`Document::root`] needs.
     pub(crate) fn parse(&self) -> Result<Spanned<DeTable<'a>>, TomlError> {
-        DeTable::parse(self.text)
-            .map_err(|source| TomlError::Syntax { path: self.path.to_owned(), source })
+        DeTable::parse(self.text).map_err(|error| TomlError::Syntax {
+            path: self.path.to_owned(),
+            spot: error.span().map(|span| self.spot(span)),
+            source: SyntaxCause(error.message().to_owned()),
+        })
     }
 
     /// The outermost table.
     pub(crate) fn root(self, table: &'a Spanned<DeTable<'a>>) -> Table<'a> {
-        Table { document: self, key: String::new(), line: 1, entries: table.get_ref() }
+        Table { document: self, key: String::new(), span: None, entries: table.get_ref() }
     }
 
-    fn line(&self, offset: usize) -> usize {
-        1 + self.text.bytes().take(offset).filter(|&byte| byte == b'\n').count()
+    /// The place of `range` in the file.
+    pub(crate) fn spot(&self, range: Range<usize>) -> Box<Spot> {
+        Spot::new(self.path, self.text, range)
     }
 }
 
@@ -132,20 +171,21 @@ impl<'a> Document<'a> {
 pub(crate) struct Table<'a> {
     pub(crate) document: Document<'a>,
     key: String,
-    pub(crate) line: usize,
+    /// The key that leads to it; none for the outermost.
+    span: Option<Range<usize>>,
     entries: &'a DeTable<'a>,
 }
 
 impl<'a> Table<'a> {
     /// Refuses every key that is not among `known`.
     pub(crate) fn only(&self, known: &[&str]) -> Result<(), TomlError> {
-        match self.entries().find(|value| !known.contains(&value.name)) {
+        let unknown = self.entries.keys().find(|key| !known.contains(&key.get_ref().as_ref()));
+        match unknown {
             None => Ok(()),
-            Some(value) => Err(TomlError::UnknownKey {
-                path: self.document.path.to_owned(),
-                line: value.key_line,
-                nearest: nearest(value.name, known.iter().copied()),
-                key: value.key,
+            Some(key) => Err(TomlError::UnknownKey {
+                spot: self.document.spot(key.span()),
+                nearest: nearest(key.get_ref(), known.iter().copied()),
+                key: self.dotted(key.get_ref()),
                 known: known.iter().map(|&name| name.to_owned()).collect(),
             }),
         }
@@ -153,27 +193,37 @@ impl<'a> Table<'a> {
 
     /// Every entry, in the order of the file.
     pub(crate) fn entries(&self) -> impl Iterator<Item = Value<'a>> {
-        self.entries.iter().map(|(name, value)| Value {
-            document: self.document,
-            name: name.get_ref(),
-            key: self.dotted(name.get_ref()),
-            key_line: self.document.line(name.span().start),
-            line: self.document.line(value.span().start),
-            value: value.get_ref(),
-        })
+        self.entries.iter().map(|(key, value)| self.entry(key, value))
     }
 
     /// The value of `name`, if the table has it.
     pub(crate) fn get(&self, name: &str) -> Option<Value<'a>> {
-        self.entries().find(|value| value.name == name)
+        self.entries.get_key_value(name).map(|(key, value)| self.entry(key, value))
+    }
+
+    fn entry(&self, key: &'a Spanned<DeString<'a>>, value: &'a Spanned<DeValue<'a>>) -> Value<'a> {
+        Value {
+            document: self.document,
+            name: key.get_ref(),
+            key: self.dotted(key.get_ref()),
+            key_span: key.span(),
+            span: value.span(),
+            value: value.get_ref(),
+        }
     }
 
     /// The value of `name`, which must be there.
     pub(crate) fn require(&self, name: &str) -> Result<Value<'a>, TomlError> {
         self.get(name).ok_or_else(|| TomlError::MissingKey {
             path: self.document.path.to_owned(),
+            spot: self.spot(),
             key: self.dotted(name),
         })
+    }
+
+    /// Where the table begins; none for the outermost.
+    pub(crate) fn spot(&self) -> Option<Box<Spot>> {
+        self.span.clone().map(|span| self.document.spot(span))
     }
 
     /// The string under `name`, if the table has it.
@@ -199,8 +249,8 @@ pub(crate) struct Value<'a> {
     pub(crate) document: Document<'a>,
     pub(crate) name: &'a str,
     pub(crate) key: String,
-    pub(crate) key_line: usize,
-    pub(crate) line: usize,
+    key_span: Range<usize>,
+    span: Range<usize>,
     value: &'a DeValue<'a>,
 }
 
@@ -248,10 +298,9 @@ impl<'a> Value<'a> {
     pub(crate) fn list(&self, expected: &'static str) -> Result<Vec<Value<'a>>, TomlError> {
         let DeValue::Array(items) = self.value else { return Err(self.wrong_type(expected)) };
         let item = |(index, value): (usize, &'a Spanned<DeValue<'a>>)| {
-            let line = self.document.line(value.span().start);
-            let key = format!("{}[{index}]", self.key);
+            let (span, key) = (value.span(), format!("{}[{index}]", self.key));
             let (document, name, value) = (self.document, self.name, value.get_ref());
-            Value { document, name, key, key_line: line, line, value }
+            Value { document, name, key, key_span: span.clone(), span, value }
         };
         Ok(items.iter().enumerate().map(item).collect())
     }
@@ -259,7 +308,31 @@ impl<'a> Value<'a> {
     /// The table that stands here.
     pub(crate) fn table(&self) -> Result<Table<'a>, TomlError> {
         let DeValue::Table(entries) = self.value else { return Err(self.wrong_type("a table")) };
-        Ok(Table { document: self.document, key: self.key.clone(), line: self.key_line, entries })
+        let (key, span) = (self.key.clone(), Some(self.key_span.clone()));
+        Ok(Table { document: self.document, key, span, entries })
+    }
+
+    /// Where the value stands.
+    pub(crate) fn spot(&self) -> Box<Spot> {
+        self.document.spot(self.span.clone())
+    }
+
+    /// Where the key stands.
+    pub(crate) fn key_spot(&self) -> Box<Spot> {
+        self.document.spot(self.key_span.clone())
+    }
+
+    /// The lines on which the value stands, whole.
+    pub(crate) fn lines(&self) -> &'a str {
+        let text = self.document.text;
+        let start = text[..self.span.start].rfind('\n').map_or(0, |at| at + 1);
+        let end = text[self.span.end..].find('\n').map_or(text.len(), |at| self.span.end + at);
+        &text[start..end]
+    }
+
+    /// The value as it is written.
+    pub(crate) fn written(&self) -> &'a str {
+        &self.document.text[self.span.clone()]
     }
 
     /// Whether a string stands here.
@@ -274,9 +347,14 @@ impl<'a> Value<'a> {
 
     /// The error that something else than `expected` stands here.
     pub(crate) fn wrong_type(&self, expected: &'static str) -> TomlError {
+        /// Of the largest size that memory can have.
+        const MOST_DIGITS: usize = 19;
         let found = match self.value {
             DeValue::String(_) => "a string",
             DeValue::Integer(number) if number.as_str().starts_with('-') => "a negative integer",
+            DeValue::Integer(number) if number.as_str().len() > MOST_DIGITS => {
+                "one that is too large"
+            }
             DeValue::Integer(_) => "an integer",
             DeValue::Float(_) => "a float",
             DeValue::Boolean(_) => "a boolean",
@@ -284,12 +362,6 @@ impl<'a> Value<'a> {
             DeValue::Array(_) => "a list",
             DeValue::Table(_) => "a table",
         };
-        TomlError::WrongType {
-            path: self.document.path.to_owned(),
-            line: self.line,
-            key: self.key.clone(),
-            expected,
-            found,
-        }
+        TomlError::WrongType { spot: self.spot(), key: self.key.clone(), expected, found }
     }
 }

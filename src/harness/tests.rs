@@ -55,7 +55,7 @@ fn a_complete_harness_is_read_in_its_order() {
 fn several_calls_keep_their_order() {
     let harness =
         parse(&SMALL.replace("call = ", "call = [\"g();\", ").replace(");\"\n", ");\"]\n"));
-    assert_eq!(harness.unwrap().calls[0], "g();");
+    assert_eq!(harness.unwrap().calls[0].text, "g();");
 }
 
 #[test]
@@ -74,23 +74,138 @@ fn a_missing_file_is_named() {
 #[test]
 fn broken_toml_points_at_the_line() {
     let error = parse("sources = [\"a\"\ncall 3").unwrap_err();
-    insta::assert_snapshot!(error, @"kernels/replay.toml is not valid TOML");
+    insta::assert_snapshot!(error, @"kernels/replay.toml:2:1 is not valid TOML");
     let source = std::error::Error::source(&error).unwrap().to_string();
-    assert!(source.contains("line 2"), "{source}");
+    insta::assert_snapshot!(source, @"missing comma between array elements, expected `,`");
+    insta::assert_snapshot!(error.spot().unwrap().excerpt(), @"
+      |
+    2 | call 3
+      | ^
+    ");
+}
+
+#[test]
+fn every_error_at_a_place_shows_the_line() {
+    let excerpt = |from: &str, to: &str| {
+        let error = parse(&SMALL.replacen(from, to, 1)).expect_err("the harness is refused");
+        error.spot().expect("a place").excerpt().to_owned()
+    };
+    let shown = [
+        excerpt("sources =", "souces ="),
+        excerpt("dtype = \"u8\"", ""),
+        excerpt("optional = true", "optional = 1"),
+        excerpt("\"f32\"", "\"float32\""),
+        excerpt("inputs.mask", "inputs.batch"),
+        excerpt("\"logits\"", "\"logit\""),
+        excerpt("[\"batch\"]", "[9223372036854775808]"),
+    ];
+    insta::assert_snapshot!(shown.join("\n"), @r#"
+      |
+    3 | souces = ["./src/loss.cu"]
+      | ^^^^^^
+       |
+    12 | [inputs.mask]
+       |         ^^^^
+       |
+    15 | optional = 1
+       |            ^
+      |
+    9 | dtype = "float32"
+      |         ^^^^^^^^^
+       |
+    12 | [inputs.batch]
+       |         ^^^^^
+       |
+    17 | [outputs.grad_logits]
+       |          ^^^^^^^^^^^
+       |
+    14 | shape = [9223372036854775808]
+       |          ^^^^^^^^^^^^^^^^^^^
+    "#);
+}
+
+#[test]
+fn a_call_knows_where_it_stands() {
+    let place = |call: &str| {
+        let text = SMALL.replace("\"f(logits, mask, grad_logits, &loss, batch, vocab);\"", call);
+        let call = parse(&text).unwrap().calls.pop().unwrap();
+        (call.line, call.column, call.written)
+    };
+    assert_eq!(place("\"f();\""), (6, 9, "call = \"f();\"".to_owned()));
+    assert_eq!(place("'''f();'''"), (6, 11, "call = '''f();'''".to_owned()));
+    let below = place("\"\"\"\r\nf();\n  g();\n\"\"\"");
+    assert_eq!(below, (7, 1, "f();\n  g();\n\"\"\"".to_owned()));
+    assert_eq!(place("[\n  \"f();\",\n  \"g();\"]"), (8, 4, "  \"g();\"]".to_owned()));
+}
+
+#[test]
+fn what_is_no_text_file_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("replay.toml");
+    let told = |path: &Path| {
+        let error = Harness::load(path).unwrap_err();
+        let cause = std::error::Error::source(&error).map(ToString::to_string);
+        [Some(error.to_string()), cause, error.hint()]
+            .into_iter()
+            .flatten()
+            .map(|line| line.replace(&format!("{}/", folder.path().display()), ""))
+            .collect::<Vec<_>>()
+            .join("\n")
+    };
+    std::fs::create_dir(&path).unwrap();
+    insta::assert_snapshot!(told(&path), @"
+    failed to read replay.toml
+    it is a folder, not a file
+    ");
+    std::fs::remove_dir(&path).unwrap();
+    std::fs::write(&path, "version https://git-lfs.github.com/spec/v1\noid sha256:00\n").unwrap();
+    insta::assert_snapshot!(told(&path), @"
+    replay.toml is a Git LFS pointer, not the file
+    fetch the file: git lfs pull
+    ");
+    std::fs::write(&path, b"sources = [\n\"\xff\"]").unwrap();
+    insta::assert_snapshot!(told(&path), @"
+    failed to read replay.toml
+    line 2 is not UTF-8
+    ");
+}
+
+#[test]
+fn thousands_of_names_are_read_in_no_time() {
+    use std::fmt::Write;
+    let mut text = "sources = [".to_owned();
+    let (mut tensors, mut sizes) = (String::new(), String::new());
+    for number in 0..20_000 {
+        let _ = write!(text, "\"s{number}.cu\", ");
+        let _ = writeln!(tensors, "[inputs.x{number}]\ndtype = \"f32\"\nshape = [\"n{number}\"]");
+        let _ = writeln!(sizes, "[outputs.y{number}]\ndtype = \"f32\"\nshape = [\"n{number}\"]");
+    }
+    text += &format!("]\ncall = \"f();\"\n{tensors}{sizes}");
+    let begun = std::time::Instant::now();
+    assert_eq!(parse(&text).unwrap().outputs.len(), 20_000);
+    assert!(begun.elapsed().as_secs() < 10, "{:?}", begun.elapsed());
+}
+
+#[test]
+fn a_name_without_end_is_refused_at_once() {
+    let begun = std::time::Instant::now();
+    let text = refused("sources =", &format!("{} =", "s".repeat(4 << 20)));
+    assert!(text.starts_with("unknown key"));
+    assert!(begun.elapsed().as_secs() < 10, "{:?}", begun.elapsed());
 }
 
 #[test]
 fn unknown_keys_are_refused_at_every_level() {
-    insta::assert_snapshot!(refused("sources =", "souces ="), @r"
-    unknown key `souces` at kernels/replay.toml:3, did you mean `sources`?
+    insta::assert_snapshot!(refused("sources =", "souces ="), @"
+    unknown key `souces` at kernels/replay.toml:3:1, did you mean `sources`?
     hint: the keys known there are repository, sources, include, defines, inputs, outputs, call
     ");
-    insta::assert_snapshot!(refused("optional", "optinal"), @r"
-    unknown key `inputs.mask.optinal` at kernels/replay.toml:15, did you mean `optional`?
+    insta::assert_snapshot!(refused("optional", "optinal"), @"
+    unknown key `inputs.mask.optinal` at kernels/replay.toml:15:1, did you mean `optional`?
     hint: the keys known there are dtype, shape, optional
     ");
-    insta::assert_snapshot!(refused("gradient_of", "tolerance"), @r"
-    unknown key `outputs.grad_logits.tolerance` at kernels/replay.toml:20
+    insta::assert_snapshot!(refused("gradient_of", "tolerance"), @"
+    unknown key `outputs.grad_logits.tolerance` at kernels/replay.toml:20:1
     hint: the keys known there are dtype, shape, gradient_of, of, upstream
     ");
 }
@@ -106,28 +221,28 @@ fn missing_keys_are_named() {
 
 #[test]
 fn wrong_types_are_named() {
-    insta::assert_snapshot!(refused("[\"./src/loss.cu\"]", "\"src/loss.cu\""), @"`sources` at kernels/replay.toml:3 must be a list of strings, not a string");
-    insta::assert_snapshot!(refused("\"NDEBUG\"", "1"), @"`defines[0]` at kernels/replay.toml:5 must be a string, not an integer");
-    insta::assert_snapshot!(refused("[\"batch\", \"vocab\"]", "[-1]"), @"`inputs.logits.shape[0]` at kernels/replay.toml:10 must be an integer of at least 0, not a negative integer");
-    insta::assert_snapshot!(refused("optional = true", "optional = 1"), @"`inputs.mask.optional` at kernels/replay.toml:15 must be true or false, not an integer");
+    insta::assert_snapshot!(refused("[\"./src/loss.cu\"]", "\"src/loss.cu\""), @"`sources` at kernels/replay.toml:3:11 must be a list of strings, not a string");
+    insta::assert_snapshot!(refused("\"NDEBUG\"", "1"), @"`defines[0]` at kernels/replay.toml:5:12 must be a string, not an integer");
+    insta::assert_snapshot!(refused("[\"batch\", \"vocab\"]", "[-1]"), @"`inputs.logits.shape[0]` at kernels/replay.toml:10:10 must be an integer of at least 0, not a negative integer");
+    insta::assert_snapshot!(refused("optional = true", "optional = 1"), @"`inputs.mask.optional` at kernels/replay.toml:15:12 must be true or false, not an integer");
     let table = parse("sources = [\"a\"]\ncall = \"f();\"\n[inputs]\nx = 3").unwrap_err();
-    insta::assert_snapshot!(table, @"`inputs.x` at kernels/replay.toml:4 must be a table, not an integer");
+    insta::assert_snapshot!(table, @"`inputs.x` at kernels/replay.toml:4:5 must be a table, not an integer");
     let call = parse("sources = [\"a\"]\ncall = 1.5").unwrap_err();
-    insta::assert_snapshot!(call, @"`call` at kernels/replay.toml:2 must be a string or a list of strings, not a float");
+    insta::assert_snapshot!(call, @"`call` at kernels/replay.toml:2:8 must be a string or a list of strings, not a float");
 }
 
 #[test]
 fn empty_values_are_refused() {
-    insta::assert_snapshot!(refused("[\"./src/loss.cu\"]", "[]"), @"`sources` at kernels/replay.toml:3 is empty");
-    insta::assert_snapshot!(refused("\"f(logits, mask, grad_logits, &loss, batch, vocab);\"", "\" \""), @"`call` at kernels/replay.toml:6 is empty");
-    insta::assert_snapshot!(refused("\"f(logits, mask, grad_logits, &loss, batch, vocab);\"", "[]"), @"`call` at kernels/replay.toml:6 is empty");
-    insta::assert_snapshot!(refused("\"f(logits, mask, grad_logits, &loss, batch, vocab);\"", "[\"f();\", \"\"]"), @"`call[1]` at kernels/replay.toml:6 is empty");
+    insta::assert_snapshot!(refused("[\"./src/loss.cu\"]", "[]"), @"`sources` at kernels/replay.toml:3:11 is empty");
+    insta::assert_snapshot!(refused("\"f(logits, mask, grad_logits, &loss, batch, vocab);\"", "\" \""), @"`call` at kernels/replay.toml:6:8 is empty");
+    insta::assert_snapshot!(refused("\"f(logits, mask, grad_logits, &loss, batch, vocab);\"", "[]"), @"`call` at kernels/replay.toml:6:8 is empty");
+    insta::assert_snapshot!(refused("\"f(logits, mask, grad_logits, &loss, batch, vocab);\"", "[\"f();\", \"\"]"), @"`call[1]` at kernels/replay.toml:6:17 is empty");
 }
 
 #[test]
 fn dtypes_of_other_libraries_are_recognised() {
-    insta::assert_snapshot!(refused("\"f32\"", "\"float32\""), @r"
-    unknown dtype `float32` for `logits` at kernels/replay.toml:9, did you mean `f32`?
+    insta::assert_snapshot!(refused("\"f32\"", "\"float32\""), @"
+    unknown dtype `float32` for `logits` at kernels/replay.toml:9:9, did you mean `f32`?
     hint: the dtypes are f64, f32, f16, bf16, i64, i32, i16, i8, u64, u32, u16, u8, bool
     ");
     for (given, meant) in [("torch.bfloat16", "bf16"), ("uint8", "u8"), ("half", "f16")] {
@@ -137,60 +252,68 @@ fn dtypes_of_other_libraries_are_recognised() {
 
 #[test]
 fn names_that_call_cannot_use_are_refused() {
-    insta::assert_snapshot!(refused("inputs.mask", "inputs.\"ma sk\""), @"`ma sk` at kernels/replay.toml:12 cannot name a tensor or a size: it is not a C++ identifier");
-    insta::assert_snapshot!(refused("\"batch\", \"vocab\"", "\"int\", \"vocab\""), @"`int` at kernels/replay.toml:10 cannot name a tensor or a size: it is a word of CUDA C++");
-    insta::assert_snapshot!(refused("inputs.mask", "inputs.__mask"), @"`__mask` at kernels/replay.toml:12 cannot name a tensor or a size: names that begin with two underscores belong to the compiler");
+    insta::assert_snapshot!(refused("inputs.mask", "inputs.\"ma sk\""), @"`ma sk` at kernels/replay.toml:12:9 cannot name a tensor or a size: it is not a C++ identifier");
+    insta::assert_snapshot!(refused("\"batch\", \"vocab\"", "\"int\", \"vocab\""), @"`int` at kernels/replay.toml:10:10 cannot name a tensor or a size: it is a word of CUDA C++");
+    insta::assert_snapshot!(refused("inputs.mask", "inputs.__mask"), @"`__mask` at kernels/replay.toml:12:9 cannot name a tensor or a size: names that begin with two underscores belong to the compiler");
 }
 
 #[test]
 fn one_name_for_two_things_is_refused() {
-    insta::assert_snapshot!(refused("outputs.loss", "outputs.logits"), @"`logits` in kernels/replay.toml names both an input and an output");
-    insta::assert_snapshot!(refused("inputs.mask", "inputs.batch"), @"`batch` in kernels/replay.toml names both a tensor and a size");
-    insta::assert_snapshot!(refused("outputs.loss", "outputs.logits_stride"), @"`logits_stride` in kernels/replay.toml names both a tensor or a size and the strides of an input");
+    insta::assert_snapshot!(refused("outputs.loss", "outputs.logits"), @"`logits` at kernels/replay.toml:22:10 names both an input and an output");
+    insta::assert_snapshot!(refused("inputs.mask", "inputs.batch"), @"`batch` at kernels/replay.toml:12:9 names both a tensor and a size");
+    insta::assert_snapshot!(refused("outputs.loss", "outputs.logits_stride"), @"`logits_stride` at kernels/replay.toml:8:9 names both a tensor or a size and the strides of an input");
 }
 
 #[test]
 fn an_output_size_that_no_input_has_is_refused() {
     let twice = SMALL.replace("shape = []", "shape = [\"vocabs\"]");
     let error = parse(&twice).unwrap_err();
-    insta::assert_snapshot!(error, @"output `loss` in kernels/replay.toml has the size `vocabs`, which no input has, did you mean `vocab`?");
+    insta::assert_snapshot!(error, @"output `loss` at kernels/replay.toml:22:10 has the size `vocabs`, which no input has, did you mean `vocab`?");
     insta::assert_snapshot!(error.hint().unwrap(), @"sizes are taken from the inputs; write a number, or add an input that has it");
 }
 
 #[test]
 fn an_optional_scalar_is_refused() {
-    insta::assert_snapshot!(refused("[\"batch\"]", "[]"), @"input `mask` at kernels/replay.toml:12 is a scalar and cannot be optional");
+    insta::assert_snapshot!(refused("[\"batch\"]", "[]"), @"input `mask` at kernels/replay.toml:12:9 is a scalar and cannot be optional");
 }
 
 #[test]
 fn paths_stay_inside_the_repository() {
-    insta::assert_snapshot!(refused("./src/loss.cu", "../loss.cu"), @r"
-    `../loss.cu` in `sources` at kernels/replay.toml:3 leads outside with `..`
+    insta::assert_snapshot!(refused("./src/loss.cu", "../loss.cu"), @"
+    `../loss.cu` in `sources` at kernels/replay.toml:3:12 leads outside with `..`
     hint: paths are relative to the root of the repository and stay inside it
     ");
-    insta::assert_snapshot!(refused("\"include\"", "\"/usr/include\"").lines().next().unwrap(), @"`/usr/include` in `include` at kernels/replay.toml:4 is an absolute path");
-    insta::assert_snapshot!(refused("./src/loss.cu", "").lines().next().unwrap(), @"`` in `sources` at kernels/replay.toml:3 is an empty path");
-    insta::assert_snapshot!(refused("./src/loss.cu", "./").lines().next().unwrap(), @"`./` in `sources` at kernels/replay.toml:3 is the repository itself, not a file");
-    insta::assert_snapshot!(refused("./src/loss.cu", "a\\u0000b").lines().next().unwrap().replace('\0', "NUL"), @"`aNULb` in `sources` at kernels/replay.toml:3 holds a NUL character");
-    insta::assert_snapshot!(refused("\".\"", "\"include/\"").lines().next().unwrap(), @"`include/` in `include` at kernels/replay.toml:4 is listed twice");
+    insta::assert_snapshot!(refused("\"include\"", "\"/usr/include\"").lines().next().unwrap(), @"`/usr/include` in `include` at kernels/replay.toml:4:12 is an absolute path");
+    insta::assert_snapshot!(refused("./src/loss.cu", "").lines().next().unwrap(), @"`` in `sources` at kernels/replay.toml:3:12 is an empty path");
+    insta::assert_snapshot!(refused("./src/loss.cu", "./").lines().next().unwrap(), @"`./` in `sources` at kernels/replay.toml:3:12 is the repository itself, not a file");
+    insta::assert_snapshot!(refused("./src/loss.cu", "a\\u0000b").lines().next().unwrap(), @r"`a\u{0}b` in `sources` at kernels/replay.toml:3:12 holds a control character");
+    insta::assert_snapshot!(refused("./src/loss.cu", "src/*.cu"), @"
+    `src/*.cu` in `sources` at kernels/replay.toml:3:12 is a pattern, and patterns are not expanded
+    hint: name each file, or the folder they lie in
+    ");
+    insta::assert_snapshot!(refused("./src/loss.cu", ".git/hooks/pre-commit"), @"
+    `.git/hooks/pre-commit` in `sources` at kernels/replay.toml:3:12 lies in git's own folder, which no commit holds
+    hint: name files that are committed
+    ");
+    insta::assert_snapshot!(refused("\".\"", "\"include/\"").lines().next().unwrap(), @"`include/` in `include` at kernels/replay.toml:4:23 is listed twice");
 }
 
 #[test]
 fn a_define_must_be_a_macro() {
-    insta::assert_snapshot!(refused("BLOCK=256", "-DBLOCK"), @"`-DBLOCK` in `defines` at kernels/replay.toml:5 is neither NAME nor NAME=VALUE");
+    insta::assert_snapshot!(refused("BLOCK=256", "-DBLOCK"), @"`-DBLOCK` in `defines` at kernels/replay.toml:5:22 is neither NAME nor NAME=VALUE");
 }
 
 #[test]
 fn gradients_must_fit_what_they_name() {
-    insta::assert_snapshot!(refused("\"logits\"", "\"logit\""), @"output `grad_logits` in kernels/replay.toml: `gradient_of` names `logit`, which is not an input, did you mean `logits`?");
-    insta::assert_snapshot!(refused("gradient_of = \"logits\"", "gradient_of = \"mask\""), @"output `grad_logits` in kernels/replay.toml: it and `mask` must both be floating point");
-    insta::assert_snapshot!(refused("shape = [\"batch\", \"vocab\"]\ngradient_of", "shape = [\"batch\"]\ngradient_of"), @"output `grad_logits` in kernels/replay.toml: it has another shape than `logits`, whose gradient it is");
-    insta::assert_snapshot!(refused("gradient_of = \"logits\"", "of = \"loss\""), @"output `grad_logits` in kernels/replay.toml: `of` means nothing without `gradient_of`");
-    insta::assert_snapshot!(refused("gradient_of = \"logits\"", "upstream = \"logits\""), @"output `grad_logits` in kernels/replay.toml: `upstream` means nothing without `gradient_of`");
-    insta::assert_snapshot!(refused("gradient_of = \"logits\"", "gradient_of = \"logits\"\nof = \"los\""), @"output `grad_logits` in kernels/replay.toml: `of` names `los`, which is not an output, did you mean `loss`?");
-    insta::assert_snapshot!(refused("gradient_of = \"logits\"", "gradient_of = \"logits\"\nof = \"grad_logits\""), @"output `grad_logits` in kernels/replay.toml: `of` names `grad_logits`, which cannot be differentiated");
-    insta::assert_snapshot!(refused("gradient_of = \"logits\"", "gradient_of = \"logits\"\nupstream = \"up\""), @"output `grad_logits` in kernels/replay.toml: `upstream` names `up`, which is not an input");
-    insta::assert_snapshot!(refused("gradient_of = \"logits\"", "gradient_of = \"logits\"\nupstream = \"logits\""), @"output `grad_logits` in kernels/replay.toml: `upstream` names `logits`, which must be floating point and have the shape of `loss`");
+    insta::assert_snapshot!(refused("\"logits\"", "\"logit\""), @"output `grad_logits` at kernels/replay.toml:17:10: `gradient_of` names `logit`, which is not an input, did you mean `logits`?");
+    insta::assert_snapshot!(refused("gradient_of = \"logits\"", "gradient_of = \"mask\""), @"output `grad_logits` at kernels/replay.toml:17:10: it and `mask` must both be floating point");
+    insta::assert_snapshot!(refused("shape = [\"batch\", \"vocab\"]\ngradient_of", "shape = [\"batch\"]\ngradient_of"), @"output `grad_logits` at kernels/replay.toml:17:10: it has another shape than `logits`, whose gradient it is");
+    insta::assert_snapshot!(refused("gradient_of = \"logits\"", "of = \"loss\""), @"output `grad_logits` at kernels/replay.toml:17:10: `of` means nothing without `gradient_of`");
+    insta::assert_snapshot!(refused("gradient_of = \"logits\"", "upstream = \"logits\""), @"output `grad_logits` at kernels/replay.toml:17:10: `upstream` means nothing without `gradient_of`");
+    insta::assert_snapshot!(refused("gradient_of = \"logits\"", "gradient_of = \"logits\"\nof = \"los\""), @"output `grad_logits` at kernels/replay.toml:17:10: `of` names `los`, which is not an output, did you mean `loss`?");
+    insta::assert_snapshot!(refused("gradient_of = \"logits\"", "gradient_of = \"logits\"\nof = \"grad_logits\""), @"output `grad_logits` at kernels/replay.toml:17:10: `of` names `grad_logits`, which cannot be differentiated");
+    insta::assert_snapshot!(refused("gradient_of = \"logits\"", "gradient_of = \"logits\"\nupstream = \"up\""), @"output `grad_logits` at kernels/replay.toml:17:10: `upstream` names `up`, which is not an input");
+    insta::assert_snapshot!(refused("gradient_of = \"logits\"", "gradient_of = \"logits\"\nupstream = \"logits\""), @"output `grad_logits` at kernels/replay.toml:17:10: `upstream` names `logits`, which must be floating point and have the shape of `loss`");
 }
 
 #[test]
@@ -198,10 +321,10 @@ fn an_output_that_is_no_scalar_needs_an_upstream_gradient() {
     let rows = SMALL.replace("shape = []", "shape = [\"batch\"]");
     let with_of =
         rows.replace("gradient_of = \"logits\"", "gradient_of = \"logits\"\nof = \"loss\"");
-    insta::assert_snapshot!(parse(&with_of).unwrap_err(), @"output `grad_logits` in kernels/replay.toml: `loss` is not a scalar, so `upstream` must name an input");
+    insta::assert_snapshot!(parse(&with_of).unwrap_err(), @"output `grad_logits` at kernels/replay.toml:17:10: `loss` is not a scalar, so `upstream` must name an input");
     let unnamed =
         rows.replace("gradient_of = \"logits\"", "gradient_of = \"logits\"\nupstream = \"up\"");
-    insta::assert_snapshot!(parse(&unnamed).unwrap_err(), @"output `grad_logits` in kernels/replay.toml: `upstream` needs `of`, the output it flows into");
+    insta::assert_snapshot!(parse(&unnamed).unwrap_err(), @"output `grad_logits` at kernels/replay.toml:17:10: `upstream` needs `of`, the output it flows into");
     let whole = with_of.replace("of = \"loss\"", "of = \"loss\"\nupstream = \"dloss\"")
         + "[inputs.dloss]\ndtype = \"f32\"\nshape = [\"batch\"]\n";
     assert_eq!(parse(&whole).unwrap().outputs["grad_logits"].upstream.as_deref(), Some("dloss"));

@@ -14,6 +14,7 @@ use git2::{ErrorClass, ObjectType, Oid, Reference, Repository, RepositoryInitOpt
 use tempfile::TempDir;
 
 use super::{HistoryError, bundle_header::Header};
+use crate::files;
 
 const REPOSITORY: &str = "repo.git";
 const MANIFEST: &str = "manifest";
@@ -21,10 +22,13 @@ const MANIFEST: &str = "manifest";
 /// Whether the file begins as bundles of any version do, or is a part of such a beginning.
 pub(super) fn is_bundle(path: &Path) -> Result<bool, HistoryError> {
     let mut start = Vec::new();
-    let file = File::open(path).map_err(io_error("open", path))?;
+    let (file, _) = files::open(path).map_err(io_error("open", path))?;
     file.take(64).read_to_end(&mut start).map_err(io_error("read", path))?;
     let cut_short = |signature: &[u8]| start.len() > 2 && signature.starts_with(&start);
     let line = start.split(|&byte| byte == b'\n').next().unwrap_or_default();
+    if start.starts_with(files::LFS_SIGNATURE) {
+        return Err(HistoryError::LfsPointer { path: path.to_owned() });
+    }
     Ok(line.starts_with(b"# v") && line.ends_with(b" git bundle")
         || cut_short(b"# v2 git bundle")
         || cut_short(b"# v3 git bundle"))
@@ -143,8 +147,8 @@ fn list_files(folder: &Path, files: &mut Vec<PathBuf>) -> io::Result<()> {
 }
 
 fn unpack(bundle: &Path, folder: &Path) -> Result<Repository, HistoryError> {
-    let file = File::open(bundle).map_err(io_error("open", bundle))?;
-    let size_bytes = file.metadata().map_err(io_error("read", bundle))?.len();
+    let (file, status) = files::open(bundle).map_err(io_error("open", bundle))?;
+    let size_bytes = status.len();
     let mut reader = BufReader::with_capacity(1 << 20, file);
     let header = Header::read(bundle, &mut reader)?;
     let repo = create_bare(folder)?;
@@ -225,6 +229,10 @@ fn create_references(
     for (id, name) in &header.references {
         if !odb.exists(*id) {
             return Err(corrupt(format!("`{name}` is at {id}, which its pack does not hold")));
+        }
+        // `git bundle create --all` writes the HEADs of other worktrees, too; they name no branch.
+        if name.starts_with("worktrees/") {
+            continue;
         }
         if name != "HEAD" && !(name.starts_with("refs/") && Reference::is_valid_name(name)) {
             return Err(corrupt(format!("`{name}` is no name of a reference")));

@@ -14,6 +14,9 @@ use super::HistoryError;
 /// Longer lines than this are damage: a reference's name is at most a path long.
 const MAX_LINE_BYTES: u64 = 64 * 1024;
 
+/// More than this is no list of branches and tags; it is held in memory.
+const MAX_HEADER_BYTES: u64 = 64 * 1024 * 1024;
+
 /// What a complete bundle says of itself.
 pub(super) struct Header {
     /// Ids and full names, `HEAD` among them, in the bundle's order.
@@ -95,6 +98,9 @@ impl<R: BufRead> Lines<'_, R> {
             source,
         })?;
         self.size_bytes += length as u64;
+        if self.size_bytes > MAX_HEADER_BYTES {
+            return Err(self.corrupt("its header does not end"));
+        }
         if line.pop() != Some(b'\n') {
             return Err(self.corrupt("it ends within its header"));
         }

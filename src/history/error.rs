@@ -93,6 +93,12 @@ pub enum HistoryError {
         /// The full id of the parent that is not.
         parent: String,
     },
+    /// What Git LFS leaves in the place of a bundle.
+    #[error("`{}` is a Git LFS pointer, not the bundle", path.display())]
+    LfsPointer {
+        /// The file.
+        path: PathBuf,
+    },
     /// A bundle's header cannot be parsed or contradicts its pack.
     #[error("corrupt bundle `{}`: {what}", path.display())]
     BundleHeader {
@@ -165,6 +171,14 @@ impl From<git2::Error> for GitCause {
     }
 }
 
+impl GitCause {
+    /// Whether an object is damaged or not there, rather than something else in the way.
+    fn is_damage(&self) -> bool {
+        use git2::ErrorClass::{Indexer, Object, Odb, Tree, Zlib};
+        matches!(self.0.class(), Odb | Zlib | Object | Tree | Indexer)
+    }
+}
+
 impl fmt::Display for GitCause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.0.message())
@@ -231,11 +245,33 @@ pub enum Fault {
         /// Where the submodule is mounted.
         path: String,
     },
+    /// A pipe, a socket or a device where a file or folder is named.
+    #[error("has {kind} at `{path}`, not a file")]
+    NotAFile {
+        /// The path.
+        path: String,
+        /// What lies there.
+        kind: &'static str,
+    },
     /// A file that Git LFS keeps elsewhere.
     #[error("has only a Git LFS pointer at `{path}`, not the file")]
     LfsPointer {
         /// The file.
         path: String,
+    },
+    /// A name that no file can have, or that `#include` cannot hold.
+    #[error("has a name that no source can have: `{}`", path.escape_debug())]
+    BadName {
+        /// The path.
+        path: String,
+    },
+    /// Folders in folders without end.
+    #[error("has folders in more than {limit} folders at `{}...`", path.chars().take(60).collect::<String>())]
+    TooDeep {
+        /// The path of the last that was looked into.
+        path: String,
+        /// How many are allowed.
+        limit: usize,
     },
     /// A file name that cannot be written in `replay.toml` or in a report.
     #[error("has a file name that is not UTF-8: `{path}`")]
@@ -265,8 +301,10 @@ fn candidate_list(candidates: &[Candidate], total: usize) -> String {
 
 impl HistoryError {
     /// Whether the revision is at fault (it cannot be tested), rather than the request.
+    ///
+    /// So it is in the working tree: `git bisect run` has checked some revision out there.
     pub fn is_revision_fault(&self) -> bool {
-        matches!(self, HistoryError::Unusable { place: Place::Revision(_), .. })
+        matches!(self, HistoryError::Unusable { .. })
     }
 
     /// What the user can do about it, where that is known.
@@ -286,24 +324,52 @@ impl HistoryError {
             HistoryError::BundlePack { .. } | HistoryError::BundleHeader { .. } => {
                 Some("copy the bundle again, and check it with: git bundle verify FILE".into())
             }
+            HistoryError::LfsPointer { .. } => Some("fetch the bundle: git lfs pull".into()),
             HistoryError::NoWorkingTree { .. } => Some("name a revision with --rev".into()),
             HistoryError::TooManyFiles { .. } => {
                 Some("name the kernels' own folders in `sources` and `include`".into())
             }
-            HistoryError::Unusable { fault, .. } => fault.hint(),
+            HistoryError::Unusable { fault, place } => fault.hint(place),
+            HistoryError::NoRepositoryAround { .. } => Some(
+                "make one with `git init`, or name one, or a bundle, with `repository` in replay.toml"
+                    .into(),
+            ),
+            HistoryError::Io { doing: "open", source, .. }
+                if source.kind() == io::ErrorKind::NotFound =>
+            {
+                Some(
+                    "`repository` in replay.toml is a folder or a bundle on this machine, relative to \
+                     replay.toml"
+                        .into(),
+                )
+            }
+            HistoryError::Git { source, .. } if source.0.message().contains("refstorage") => {
+                Some("give the repository the usual form: git refs migrate --ref-format=files".into())
+            }
+            HistoryError::Io { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => {
+                Some("give yourself the permission to read it".into())
+            }
+            HistoryError::Git { source, .. } if source.is_damage() => {
+                Some("the repository is damaged or incomplete; look at it with: git fsck".into())
+            }
             _ => None,
         }
     }
 }
 
 impl Fault {
-    fn hint(&self) -> Option<String> {
+    fn hint(&self, place: &Place) -> Option<String> {
         match self {
             Fault::Missing { similar, .. } => did_you_mean(similar),
             Fault::Submodule { .. } => {
                 Some("name folders without submodules in `sources` and `include`".into())
             }
-            Fault::LfsPointer { .. } => Some("replay reads git's own objects only".into()),
+            Fault::LfsPointer { .. } => Some(match place {
+                Place::WorkingTree(_) => "fetch the files: git lfs pull".into(),
+                Place::Revision(_) => "git's own objects are read, not those of LFS: check the \
+                                       revision out, and replay the working tree, without --rev"
+                    .into(),
+            }),
             _ => None,
         }
     }

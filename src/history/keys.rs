@@ -17,7 +17,7 @@ use super::{
     objects::Entry,
     source_set::{Named, hash_bytes},
     tree::{GitTree, Node, Stop, node_of},
-    walk::Walk,
+    walk::{MAX_DEPTH, Walk},
 };
 
 /// Trees below which keys are computed on one thread: opening a repository has its price.
@@ -187,7 +187,7 @@ impl History {
     ) -> Result<(), Stop> {
         let (real, node) = walk.resolve(&named.path)?;
         match node {
-            Node::Folder(id) if !self.has_links(id)? => {
+            Node::Folder(id) if !self.has_links(id, 0)? => {
                 hasher.update(id.as_bytes());
             }
             // What a symlink leads to may lie outside of the folder, where its id does not tell.
@@ -201,7 +201,11 @@ impl History {
         Ok(())
     }
 
-    fn has_links(&self, folder: Oid) -> Result<bool, HistoryError> {
+    /// Whether there is a symlink below `folder`; also where it is too deep to be looked through.
+    fn has_links(&self, folder: Oid, depth: usize) -> Result<bool, HistoryError> {
+        if depth > MAX_DEPTH {
+            return Ok(true);
+        }
         if let Some(known) = self.keys.borrow().links_below.get(&folder) {
             return Ok(*known);
         }
@@ -213,8 +217,8 @@ impl History {
         for entry in tree.iter() {
             found |= match node_of(&entry) {
                 Node::Link(_) => true,
-                Node::Folder(id) => self.has_links(id)?,
-                Node::File(_) | Node::Submodule => false,
+                Node::Folder(id) => self.has_links(id, depth + 1)?,
+                Node::File(_) | Node::Submodule | Node::Other(_) => false,
             };
         }
         self.keys.borrow_mut().links_below.insert(folder, found);

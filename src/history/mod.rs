@@ -6,6 +6,7 @@
 
 mod bundle;
 mod bundle_header;
+mod elsewhere;
 mod error;
 mod graph;
 mod keys;
@@ -21,13 +22,16 @@ mod walk;
 use std::{
     cell::RefCell,
     collections::HashMap,
-    fmt, fs,
+    fmt, fs, io,
     path::{Path, PathBuf},
 };
 
 use git2::{ErrorCode, Oid, Repository, RepositoryOpenFlags};
 use tempfile::TempDir;
 
+use crate::files;
+
+pub use elsewhere::Elsewhere;
 pub use error::{Candidate, Fault, GitCause, HistoryError, Place};
 pub use graph::{CommitGraph, GraphNode};
 pub use source_set::{Role, SourceFile, SourceKey, SourceSet, SourceSpec, source_set_from_dir};
@@ -141,6 +145,7 @@ impl History {
     }
 
     fn open_repository(path: &Path) -> Result<History, HistoryError> {
+        refuse_endless(path)?;
         let repo =
             Repository::open_ext(path, RepositoryOpenFlags::NO_SEARCH, std::iter::empty::<&Path>())
                 .map_err(|source| open_error(path, source))?;
@@ -205,7 +210,8 @@ impl History {
         match self.repo.head().and_then(|head| head.peel_to_commit()) {
             Ok(commit) => self.describe(&commit),
             Err(error) if matches!(error.code(), ErrorCode::UnbornBranch | ErrorCode::NotFound) => {
-                Err(HistoryError::NoCommits { path: self.path.clone() })
+                let none = || HistoryError::NoCommits { path: self.path.clone() };
+                Err(self.lost("HEAD").unwrap_or_else(none))
             }
             Err(source) => {
                 Err(HistoryError::Git { doing: "read HEAD".into(), source: source.into() })
@@ -259,6 +265,41 @@ fn recorded_parents(commit: &git2::Commit<'_>) -> Vec<CommitId> {
         .map_while(|line| line.strip_prefix("parent "))
         .filter_map(|id| Oid::from_str(id.trim_end()).ok().map(CommitId))
         .collect()
+}
+
+/// Refuses pipes where git's library reads files of the repository at `path`: it would wait.
+fn refuse_endless(path: &Path) -> Result<(), HistoryError> {
+    const READ: [&str; 10] = [
+        "HEAD",
+        "commondir",
+        "config",
+        "config.worktree",
+        "shallow",
+        "packed-refs",
+        "index",
+        "info/grafts",
+        "info/exclude",
+        "objects/info/alternates",
+    ];
+    let own = [path.to_owned(), path.join(".git")];
+    let linked = own.iter().filter_map(|folder| {
+        let text = files::read_text(&folder.join("commondir"), files::TEXT_BYTES).ok()?;
+        Some(folder.join(text.trim_end()))
+    });
+    for folder in own.iter().cloned().chain(linked) {
+        for file in READ.map(|name| folder.join(name)) {
+            let found = fs::metadata(&file).map(|found| found.file_type());
+            if let Ok(kind) = found.as_ref()
+                && !kind.is_file()
+                && !kind.is_dir()
+            {
+                let what = format!("it is {}, not a file", files::kind(*kind));
+                let source = io::Error::new(io::ErrorKind::InvalidInput, what);
+                return Err(HistoryError::Io { doing: "read", path: file, source });
+            }
+        }
+    }
+    Ok(())
 }
 
 fn open_error(path: &Path, source: git2::Error) -> HistoryError {

@@ -7,6 +7,8 @@ use git2::{Error, ErrorCode, ObjectType, Oid, Sort};
 use super::{Candidate, Commit, CommitId, History, HistoryError, recorded_parents, suggest};
 
 const MAX_CANDIDATES: usize = 10;
+/// Commits that are looked at to say why a revision is not there.
+const MOST_PARENTS: usize = 10_000;
 
 impl History {
     /// The commit that `rev` means: anything `git rev-parse` understands, tags peeled.
@@ -85,13 +87,33 @@ impl History {
         match source.code() {
             ErrorCode::UnbornBranch => HistoryError::NoCommits { path: self.path.clone() },
             ErrorCode::NotFound | ErrorCode::InvalidSpec => {
-                self.cut_off(rev).unwrap_or_else(|| self.unknown_name(rev))
+                let known = self.cut_off(rev).or_else(|| self.lost(rev));
+                known.unwrap_or_else(|| self.unknown_name(rev))
             }
             _ => HistoryError::Git {
                 doing: format!("resolve revision `{rev}`"),
                 source: source.into(),
             },
         }
+    }
+
+    /// The error for a revision that a reference leads to and whose object is not there.
+    pub(super) fn lost(&self, rev: &str) -> Option<HistoryError> {
+        let name = &rev[..rev.find(['^', '~', '@', ':']).unwrap_or(rev.len())];
+        let name = if name.is_empty() { "HEAD" } else { name };
+        let reference = self.repo.resolve_reference_from_short_name(name).ok()?;
+        let mut id = reference.resolve().ok()?.target()?;
+        let database = self.repo.odb().ok()?;
+        // Its first parents, as far as they are there: `NAME~3` may ask for one of them.
+        for _ in 0..MOST_PARENTS {
+            if !database.exists(id) {
+                let source = database.read(id).err()?;
+                let doing = format!("read {id}, which `{rev}` leads to");
+                return Some(HistoryError::Git { doing, source: source.into() });
+            }
+            id = self.repo.find_object(id, None).ok()?.peel_to_commit().ok()?.parent_id(0).ok()?;
+        }
+        None
     }
 
     fn unknown_name(&self, rev: &str) -> HistoryError {

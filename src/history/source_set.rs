@@ -9,8 +9,7 @@ use super::{
     tree::{DiskTree, GitTree, Node, Stop, Tree},
     walk::{Found, Walk},
 };
-
-const LFS_SIGNATURE: &[u8] = b"version https://git-lfs";
+use crate::files;
 
 /// Which files belong to a kernel project.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -241,7 +240,7 @@ fn read_file(
     found: &Found,
 ) -> Result<SourceFile, Stop> {
     let content = tree.read(&found.real, Node::File(found.id))?;
-    if content.starts_with(LFS_SIGNATURE) {
+    if content.starts_with(files::LFS_SIGNATURE) {
         return Err(Fault::LfsPointer { path: found.path.clone() }.into());
     }
     Ok(SourceFile { path: from_prefix(prefix, &found.path), role, content: content.into() })

@@ -5,6 +5,7 @@ use git2::Repository;
 use super::{
     Fault,
     tree::{Node, Tree, join},
+    walk::MAX_DEPTH,
 };
 
 /// Names less alike than this (Jaro-Winkler) would only puzzle.
@@ -42,7 +43,7 @@ pub(super) fn complete_fault(tree: &impl Tree, fault: Fault) -> Fault {
 
 fn similar_paths(tree: &impl Tree, path: &str) -> Vec<String> {
     let mut paths = Vec::new();
-    list(tree, "", &mut paths);
+    list(tree, "", 0, &mut paths);
     nearest(paths, |candidate| {
         // A file that moved keeps its name: that is worth more than a similar folder.
         let moved = if base_name(candidate) == base_name(path) { 1.0 } else { 0.0 };
@@ -55,7 +56,10 @@ fn base_name(path: &str) -> &str {
 }
 
 /// Files and folders below `folder`; what cannot be read is left out, as this is only a hint.
-fn list(tree: &impl Tree, folder: &str, paths: &mut Vec<String>) {
+fn list(tree: &impl Tree, folder: &str, depth: usize, paths: &mut Vec<String>) {
+    if depth > MAX_DEPTH {
+        return;
+    }
     let Ok(children) = tree.children(folder) else { return };
     for (name, node) in children {
         if paths.len() >= MAX_PATHS {
@@ -64,7 +68,7 @@ fn list(tree: &impl Tree, folder: &str, paths: &mut Vec<String>) {
         let path = join(folder, &name);
         paths.push(path.clone());
         if let Node::Folder(_) = node {
-            list(tree, &path, paths);
+            list(tree, &path, depth + 1, paths);
         }
     }
 }

@@ -12,6 +12,10 @@ use std::{
 use git2::{ErrorClass, ErrorCode, ObjectType, Oid, Repository};
 
 use super::{Fault, HistoryError};
+use crate::files;
+
+/// As long as Linux lets a name be, in bytes.
+const LONGEST_NAME: usize = 255;
 
 /// What lies at a path. Ids are git's, and zero on disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,6 +24,8 @@ pub(super) enum Node {
     Folder(Oid),
     Link(Oid),
     Submodule,
+    /// On disk only: a pipe, a socket or a device.
+    Other(&'static str),
 }
 
 /// Why a walk ended early: a fault of the tree, its size, or an error of the machine.
@@ -98,7 +104,7 @@ impl Tree for GitTree<'_> {
     fn children(&self, folder: &str) -> Result<Vec<(String, Node)>, Stop> {
         let tree = self.folder(folder)?;
         tree.iter()
-            .map(|entry| Ok((utf8_name(folder, entry.name_bytes())?, node_of(&entry))))
+            .map(|entry| Ok((file_name(folder, entry.name_bytes())?, node_of(&entry))))
             .collect()
     }
 
@@ -137,9 +143,18 @@ fn read_error(path: &str) -> impl Fn(git2::Error) -> HistoryError {
     }
 }
 
-fn utf8_name(folder: &str, name: &[u8]) -> Result<String, Fault> {
-    String::from_utf8(name.to_vec())
-        .map_err(|_| Fault::NameNotUtf8 { path: join(folder, &String::from_utf8_lossy(name)) })
+/// `name` as text, if a file can have it anywhere and `#include` can hold it.
+///
+/// git checks no names in a tree that somebody else made, and `..` would lead out of the folder in
+/// which sources are laid out.
+fn file_name(folder: &str, name: &[u8]) -> Result<String, Fault> {
+    let path = || join(folder, &String::from_utf8_lossy(name));
+    let Ok(text) = str::from_utf8(name) else { return Err(Fault::NameNotUtf8 { path: path() }) };
+    let reserved = matches!(text, "" | "." | "..") || text.eq_ignore_ascii_case(".git");
+    if reserved || text.len() > LONGEST_NAME || text.contains(['/', '"', '\\', '\0', '\n', '\r']) {
+        return Err(Fault::BadName { path: path() });
+    }
+    Ok(text.to_owned())
 }
 
 /// A folder on disk, without what git ignores where a repository is given.
@@ -171,10 +186,31 @@ impl<'r> DiskTree<'r> {
             Some(Node::Submodule)
         } else if metadata.is_dir() {
             Some(Node::Folder(Oid::ZERO_SHA1))
+        } else if metadata.is_file() {
+            Some(Node::File(Oid::ZERO_SHA1))
         } else {
-            // Sockets and pipes are no sources, and reading them would never end.
-            metadata.is_file().then_some(Node::File(Oid::ZERO_SHA1))
+            Some(Node::Other(files::kind(metadata.file_type())))
         })
+    }
+
+    /// Refuses what git's library would wait for: a pipe in the place of a list of ignored files.
+    fn check_ignore_lists(&self, folder: &str) -> Result<(), HistoryError> {
+        if self.repo.is_none() {
+            return Ok(());
+        }
+        let mut here = PathBuf::from(folder);
+        loop {
+            let list = here.join(".gitignore");
+            match fs::metadata(self.root.join(&list)) {
+                Ok(found) if !found.is_file() && !found.is_dir() => {
+                    let what = format!("it is {}, not a file", files::kind(found.file_type()));
+                    let error = io::Error::new(io::ErrorKind::InvalidInput, what);
+                    return Err(self.io_error("read", &list.to_string_lossy())(error));
+                }
+                _ if !here.pop() => return Ok(()),
+                _ => {}
+            }
+        }
     }
 
     /// Ignored files are build products; a tracked file counts even if a pattern matches it.
@@ -200,6 +236,7 @@ impl Tree for DiskTree<'_> {
     }
 
     fn children(&self, folder: &str) -> Result<Vec<(String, Node)>, Stop> {
+        self.check_ignore_lists(folder)?;
         let entries =
             fs::read_dir(self.root.join(folder)).map_err(self.io_error("list", folder))?;
         let mut found = Vec::new();
@@ -208,12 +245,13 @@ impl Tree for DiskTree<'_> {
             if name == ".git" {
                 continue;
             }
-            let name = utf8_name(folder, name.as_encoded_bytes())?;
+            let name = file_name(folder, name.as_encoded_bytes())?;
             let path = join(folder, &name);
             if self.is_ignored(&path) {
                 continue;
             }
-            if let Some(node) = self.node(&path)? {
+            // Sockets and pipes are no sources; who names one is told.
+            if let Some(node) = self.node(&path)?.filter(|node| !matches!(node, Node::Other(_))) {
                 found.push((name, node));
             }
         }
@@ -227,7 +265,7 @@ impl Tree for DiskTree<'_> {
             Node::Link(_) => {
                 fs::read_link(&full).map(|target| target.into_os_string().into_encoded_bytes())
             }
-            _ => fs::read(&full),
+            _ => files::read(&full, files::SOURCE_BYTES),
         };
         Ok(read.map_err(self.io_error("read", path))?)
     }

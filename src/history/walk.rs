@@ -15,6 +15,8 @@ use super::{
 const MAX_LINKS: usize = 40;
 /// More files than this are no kernel project; a web of symlinks could make any number of them.
 const MAX_FILES: usize = 100_000;
+/// Folders deeper than this are no project; a tree that somebody made by hand has any depth.
+pub(super) const MAX_DEPTH: usize = 128;
 /// `include/project -> .` is customary; a second turn through it shows nothing new.
 const MAX_VISITS: usize = 2;
 
@@ -64,6 +66,9 @@ impl<'t, T: Tree> Walk<'t, T> {
                 match self.tree.child(folder, &part)? {
                     None => return Err(missing(last_link, path).into()),
                     Some(Node::Submodule) => return Err(Fault::Submodule { path: here }.into()),
+                    Some(Node::Other(kind)) => {
+                        return Err(Fault::NotAFile { path: here, kind }.into());
+                    }
                     Some(link @ Node::Link(_)) => {
                         links += 1;
                         let target = self.read_link(&here, link, links)?;
@@ -113,6 +118,7 @@ impl<'t, T: Tree> Walk<'t, T> {
         match node {
             Node::File(id) => found.push(Found { path, real, id }),
             Node::Submodule => return Err(Fault::Submodule { path }.into()),
+            Node::Other(kind) => return Err(Fault::NotAFile { path, kind }.into()),
             Node::Link(_) => {
                 let (real, node) = self.resolve(&real)?;
                 self.collect(path, real, node, above, found)?;
@@ -120,6 +126,9 @@ impl<'t, T: Tree> Walk<'t, T> {
             Node::Folder(_) => {
                 if above.iter().filter(|folder| **folder == real).count() >= MAX_VISITS {
                     return Ok(());
+                }
+                if above.len() >= MAX_DEPTH {
+                    return Err(Fault::TooDeep { path, limit: MAX_DEPTH }.into());
                 }
                 above.push(real.clone());
                 for (name, child) in self.tree.children(&real)? {

@@ -4,10 +4,10 @@
 //! one `key: value` a line, the value plain or in double quotes.
 
 use std::fmt::{self, Display, Formatter};
-use std::fs;
 use std::path::Path;
 
 use super::{Snapshot, SnapshotError, one_line, parse};
+use crate::files;
 
 /// What insta keeps about a snapshot, besides its text.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -37,7 +37,7 @@ impl SnapshotFile {
     /// # Errors
     /// [`SnapshotError`], which names the line that is wrong.
     pub fn read(path: &Path) -> Result<SnapshotFile, SnapshotError> {
-        let bytes = fs::read(path).map_err(|source| SnapshotError::Io {
+        let bytes = files::read(path, files::TEXT_BYTES).map_err(|source| SnapshotError::Io {
             doing: "read",
             path: path.to_owned(),
             source,

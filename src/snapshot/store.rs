@@ -8,6 +8,7 @@ use std::io::{self, Write as _};
 use std::path::{Component, Path, PathBuf};
 
 use super::{Meta, SnapshotError, SnapshotFile, Write, one_line};
+use crate::files;
 
 /// The folder's name.
 const FOLDER: &str = "snapshots";
@@ -151,7 +152,7 @@ pub fn pending(folder: &Path) -> Result<Vec<PathBuf>, SnapshotError> {
 /// [`SnapshotError`] if it cannot be read, or would replace what is not a snapshot of a replay.
 pub fn open(path: &Path) -> Result<Option<Pending>, SnapshotError> {
     let file = pending_path(path);
-    let text = match fs::read_to_string(&file) {
+    let text = match files::read_text(&file, files::TEXT_BYTES) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         text => text.map_err(io_error("read", &file))?,
     };
@@ -199,7 +200,7 @@ pub fn accept(pending: &Pending, reason: Option<&str>) -> Result<(), SnapshotErr
 /// [`SnapshotError::Io`] if the folder cannot be written.
 pub fn reject(pending: &Pending) -> Result<(), SnapshotError> {
     let path = pending_path(&pending.path);
-    match fs::read_to_string(&path) {
+    match files::read_text(&path, files::TEXT_BYTES) {
         Ok(text) if text == pending.text => forget(&path),
         _ => Ok(()),
     }

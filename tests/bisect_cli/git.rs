@@ -44,6 +44,66 @@ fn git_reads_our_log_and_comes_to_the_same_commit() {
 }
 
 #[test]
+fn a_log_takes_the_place_of_another_log_and_of_nothing_else() {
+    let (env, _) = eight();
+    let search = |log: &str| {
+        let ends = ["--good", "main~7", "--bad", "main", "--log", log];
+        env.replay(&[&["bisect", "fixtures/tiny"], ends.as_slice()].concat())
+    };
+    assert_eq!(search("search.log").code, Some(0));
+    let first = std::fs::read_to_string(env.path("search.log")).unwrap();
+    let last = first.lines().last().unwrap();
+    std::fs::write(env.path("search.log"), first.replace("c5", "other")).unwrap();
+    assert_eq!(search("search.log").code, Some(0));
+    let second = std::fs::read_to_string(env.path("search.log")).unwrap();
+    assert!(second.trim_end().ends_with(last), "{second}");
+
+    let source = std::fs::read(env.path("k.cu")).unwrap();
+    std::fs::create_dir(env.path("folder")).unwrap();
+    assert!(Command::new("mkfifo").arg(env.path("pipe")).status().unwrap().success());
+    let told: Vec<String> =
+        ["k.cu", "folder", "no/such.log", "pipe"].map(|log| search(log).text()).into();
+    insta::assert_snapshot!(told.join(""), @"
+    exit code 128
+    --- stderr
+    error: k.cu is no log of `replay bisect` and is left as it is
+    hint: name another file with --log
+    exit code 128
+    --- stderr
+    error: cannot write the log to folder
+    caused by: it is a folder, not a file
+    exit code 128
+    --- stderr
+    error: there is no folder no for the log
+    hint: make it, or name another file with --log
+    exit code 128
+    --- stderr
+    error: nobody reads the pipe pipe
+    ");
+    assert_eq!(std::fs::read(env.path("k.cu")).unwrap(), source);
+    let stream = search("/dev/stderr");
+    assert!(stream.stderr.trim_end().ends_with(last), "{}", stream.text());
+}
+
+#[test]
+fn a_log_that_cannot_be_written_takes_no_answer_with_it() {
+    let (env, ids) = eight();
+    let run = env.replay(&[
+        "bisect",
+        "fixtures/tiny",
+        "--good",
+        "main~7",
+        "--bad",
+        "main",
+        "--log",
+        "/dev/full",
+    ]);
+    assert!(run.stdout.starts_with(&ids[5][..7]), "{}", run.text());
+    assert_eq!(run.code, Some(128));
+    assert!(run.stderr.ends_with("caused by: No space left on device (os error 28)\n"));
+}
+
+#[test]
 fn a_search_leaves_the_checkout_alone() {
     let (env, _) = eight();
     env.repo.write("k.cu", "work in progress\n");

@@ -70,7 +70,7 @@ fn the_worst_of_several_fixtures_decides_and_a_broken_one_hides_no_other() {
     CPU, [COMPILER]
 
     launches
-      twice<<<1, 4>>>  call in replay.toml:1
+      twice<<<1, 4>>>  call in replay.toml:2
 
     outputs
       y  f32 [n 4]  92be64be15f8b6407b218559afe28816
@@ -82,17 +82,16 @@ fn the_worst_of_several_fixtures_decides_and_a_broken_one_hides_no_other() {
     CPU, [COMPILER]
 
     launches
-      twice<<<1, 2000>>>  call in replay.toml:1  invalid configuration argument (cudaErrorInvalidConfiguration)
+      twice<<<1, 2000>>>  call in replay.toml:2  invalid configuration argument (cudaErrorInvalidConfiguration)
 
     outputs
       y  f32 [n 2000]  405919c66f1fc3cc12e9038a32312d8c
          norm 0  min none  max none  mean none  zeros 0  NaN 0  Inf 0  unwritten 2000
 
     also: unwritten: 2000 of 2000 elements of y, first at [0]
-    failed: launch error: twice<<<1, 2000>>> at call in replay.toml:1: invalid configuration argument (cudaErrorInvalidConfiguration)
+    failed: launch error: twice<<<1, 2000>>> at call in replay.toml:2: invalid configuration argument (cudaErrorInvalidConfiguration)
     --- stderr
-    error: there is no fixture folder fixtures/none
-    hint: a fixture is a folder with fixture.toml and *.safetensors
+    error: there is no fixture folder fixtures/none, did you mean `fixtures/more`?
     ");
     let without = env.replay(&["fixtures/tiny", "fixtures/more"]);
     assert_eq!(without.code, Some(1), "{}", without.text());
@@ -125,7 +124,7 @@ fn the_first_call_that_fits_is_used_and_named() {
     call number 2 of the harness
 
     launches
-      twice<<<1, 4>>>  call in replay.toml (number 2):1
+      twice<<<1, 4>>>  call in replay.toml:2
 
     outputs
       y  f32 [n 4]  92be64be15f8b6407b218559afe28816

@@ -54,11 +54,11 @@ fn every_malformed_file_is_refused_by_name() {
     == truncated header: exit code 128
     --- stderr
     error: the header of fixtures/tiny/inputs.safetensors claims to have 56 bytes, but only 12 follow
-    hint: copy the file again, and fetch it if it is kept in git LFS
+    hint: copy or capture the file again: it was not written to its end
     == truncated data: exit code 128
     --- stderr
     error: fixtures/tiny/inputs.safetensors is truncated: tensor `x` ends at byte 80, the file at byte 79
-    hint: copy the file again, and fetch it if it is kept in git LFS
+    hint: copy or capture the file again: it was not written to its end
     == oversized header: exit code 128
     --- stderr
     error: the header of fixtures/tiny/inputs.safetensors claims to have 1099511627776 bytes, more than the format allows
@@ -123,7 +123,7 @@ fn a_folder_that_is_no_fixture_and_a_manifest_that_is_wrong_are_refused() {
     let mut ask =
         |what: &str, path: &str| told += &format!("== {what}: {}", env.replay(&[path]).text());
     ask("none", "fixtures/none");
-    ask("no manifest", "fixtures");
+    ask("no manifest", ".git");
     ask("a file", "fixtures/tiny/fixture.toml");
     env.repo.write("fixtures/tiny/fixture.toml", "harnes = \"../../replay.toml\"\n");
     ask("unknown key", "fixtures/tiny");
@@ -137,14 +137,14 @@ fn a_folder_that_is_no_fixture_and_a_manifest_that_is_wrong_are_refused() {
         ),
     );
     ask("another hash", "fixtures/tiny");
-    insta::assert_snapshot!(told, @"
+    insta::assert_snapshot!(told, @r#"
     == none: exit code 128
     --- stderr
     error: there is no fixture folder fixtures/none
     hint: a fixture is a folder with fixture.toml and *.safetensors
     == no manifest: exit code 128
     --- stderr
-    error: fixtures is not a fixture: it holds no fixture.toml
+    error: .git is not a fixture: it holds no fixture.toml
     hint: a fixture is a folder with fixture.toml and *.safetensors
     == a file: exit code 128
     --- stderr
@@ -152,15 +152,19 @@ fn a_folder_that_is_no_fixture_and_a_manifest_that_is_wrong_are_refused() {
     hint: name the folder, not a file in it
     == unknown key: exit code 128
     --- stderr
-    error: unknown key `harnes` at fixtures/tiny/fixture.toml:1, did you mean `harness`?
+    error: unknown key `harnes` at fixtures/tiny/fixture.toml:1:1, did you mean `harness`?
+      |
+    1 | harnes = "../../replay.toml"
+      | ^^^^^^
     hint: the keys known there are harness, description, provenance, files
     == no harness: exit code 128
     --- stderr
     error: failed to read fixtures/tiny/nowhere.toml
     caused by: No such file or directory (os error 2)
+    hint: `harness` in fixture.toml is relative to that file
     == another hash: exit code 128
     --- stderr
     error: fixtures/tiny/inputs.safetensors has the blake3 hash 08ffea7dd7eb5059d0a6d3a44dfa9eed534b93fe7cf5a3eb854d6a394794dddb, but fixture.toml gives 0000000000000000000000000000000000000000000000000000000000000000
     hint: restore the file; if the change was meant, put its new hash into fixture.toml
-    ");
+    "#);
 }

@@ -135,7 +135,7 @@ fn a_kernel_that_never_ends_is_a_timeout() {
     CPU, [COMPILER]
 
     launches
-      twice<<<1, 4>>>  call in replay.toml:1
+      twice<<<1, 4>>>  call in replay.toml:2
 
     failed: timeout: still running in twice after 0.5 s
     ");

@@ -69,7 +69,7 @@ fn revisions_whose_sources_cannot_be_read_are_untestable() {
     == an LFS pointer: exit code 125
     --- stderr
     error: revision [COMMIT] has only a Git LFS pointer at `k.cu`, not the file
-    hint: replay reads git's own objects only
+    hint: git's own objects are read, not those of LFS: check the revision out, and replay the working tree, without --rev
     == a submodule: exit code 125
     --- stderr
     error: revision [COMMIT] has a submodule at `k.cu`, whose files are not in this repository
@@ -100,15 +100,19 @@ fn a_call_that_does_not_fit_is_untestable() {
     let env = TestEnv::new().with_kernel(KERNEL, CALL);
     env.repo.write("replay.toml", harness("call = \"thrice<<<1, n>>>(x, y, n);\""));
     let run = env.replay(&["fixtures/tiny"]).without_compilers_words();
-    insta::assert_snapshot!(run.text(), @"
+    insta::assert_snapshot!(run.text(), @r#"
     exit code 125
     --- stdout
     tiny at the working tree
     CPU, [COMPILER]
 
+    caused by: line 2 of replay.toml
+      |
+    2 | call = "thrice<<<1, n>>>(x, y, n);"
+      |         ^^^^^^
     hint: the whole log: [CACHE]/refusals/[KEY]
-    untestable: the call does not compile: call in replay.toml:1: error: [MESSAGE]
-    ");
+    untestable: the call does not compile: call in replay.toml:2: error: [MESSAGE]
+    "#);
 }
 
 #[test]

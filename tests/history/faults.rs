@@ -3,7 +3,7 @@
 use std::{fs, os::unix::fs::symlink};
 
 use insta::assert_snapshot;
-use replay::history::{HistoryError, SourceSpec};
+use replay::history::{History, HistoryError, SourceSpec};
 
 use super::repo::TestRepo;
 use super::{error_text, kernel_history, kernels, open, spec};
@@ -46,9 +46,9 @@ fn an_lfs_pointer_is_the_revisions_fault() {
             "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n",
         );
     };
-    assert_snapshot!(fault_of(pointer, &kernels()), @r"
+    assert_snapshot!(fault_of(pointer, &kernels()), @"
     revision SHORT has only a Git LFS pointer at `src/loss.cu`, not the file
-    hint: replay reads git's own objects only
+    hint: git's own objects are read, not those of LFS: check the revision out, and replay the working tree, without --rev
     ");
 }
 
@@ -76,4 +76,137 @@ fn a_file_name_that_is_not_utf8_is_the_revisions_fault() {
         fs::write(repo.root().join("include").join(OsStr::from_bytes(b"\xff.h")), "x").unwrap();
     };
     assert_snapshot!(fault_of(write, &kernels()), @"revision SHORT has a file name that is not UTF-8: `include/\u{fffd}.h`");
+}
+
+#[test]
+fn a_name_that_leads_elsewhere_is_the_revisions_fault() {
+    // git's own commands make no such trees; others do.
+    let hidden = |name: &'static str| {
+        move |repo: &TestRepo| {
+            let blob = repo.git(&["rev-parse", "HEAD:src/loss.cu"]);
+            let inner = tree(repo, &format!("100644 blob {blob}\t{name}\n"));
+            let outer = tree(repo, &format!("040000 tree {inner}\tsrc\n"));
+            let commit = repo.git(&["commit-tree", &outer, "-p", "HEAD", "-m", "Odd"]);
+            repo.git(&["reset", "-q", "--soft", &commit]);
+        }
+    };
+    let sources = spec(&["src"], &[]);
+    let quoted = "\"a\\\"b.cu\"";
+    for name in ["..", ".git", quoted] {
+        let fault = revision_fault(hidden(name), &sources);
+        let found = if name == quoted { "a\\\"b.cu" } else { name };
+        assert_eq!(
+            fault,
+            format!("revision SHORT has a name that no source can have: `src/{found}`")
+        );
+    }
+}
+
+/// `git mktree`, which checks no names.
+fn tree(repo: &TestRepo, entries: &str) -> String {
+    use std::io::Write;
+    let mut command = repo.command(&repo.root());
+    command.arg("mktree").stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    child.stdin.take().unwrap().write_all(entries.as_bytes()).unwrap();
+    let output = child.wait_with_output().unwrap();
+    String::from_utf8(output.stdout).unwrap().trim().to_owned()
+}
+
+/// The fault of the commit at HEAD after `change`, which has committed.
+fn revision_fault(change: impl Fn(&TestRepo), spec: &SourceSpec) -> String {
+    let repo = kernel_history();
+    change(&repo);
+    let history = open(&repo);
+    let head = history.head().unwrap();
+    let error = history.source_set(&head, spec).unwrap_err();
+    assert!(error.is_revision_fault());
+    error_text(&error).replace(&head.short, "SHORT")
+}
+
+#[test]
+fn folders_without_end_are_the_revisions_fault() {
+    let repo = kernel_history();
+    let blob = repo.git(&["rev-parse", "HEAD:src/loss.cu"]);
+    let mut inner = tree(&repo, &format!("100644 blob {blob}\tk.cu\n"));
+    for _ in 0..200 {
+        inner = tree(&repo, &format!("040000 tree {inner}\ta\n"));
+    }
+    let commit = repo.git(&["commit-tree", &inner, "-m", "Deep"]);
+    let history = open(&repo);
+    let commit = history.resolve(&commit).unwrap();
+    let error = history.source_set(&commit, &spec(&["a"], &[])).unwrap_err();
+    assert!(error.is_revision_fault());
+    assert_snapshot!(error_text(&error).replace(&commit.short, "SHORT"), @"revision SHORT has folders in more than 128 folders at `a/a/a/a/a/a/a/a/a/a/a/a/a/a/a/a/a/a/a/a/a/a/a/a/a/a/a/a/a/a/...`");
+    history.source_key(&commit, &spec(&["a"], &[])).unwrap();
+}
+
+#[test]
+fn the_working_tree_is_a_revision_that_was_checked_out() {
+    let repo = kernel_history();
+    let history = open(&repo);
+    let fault = |spec: &SourceSpec| {
+        let error = history.working_tree(spec).unwrap_err();
+        assert!(error.is_revision_fault());
+        error_text(&error).replace(repo.root().to_str().unwrap(), "ROOT")
+    };
+    assert_snapshot!(fault(&spec(&["src/los.cu"], &[])), @"
+    working tree `ROOT` has no file or folder `src/los.cu`
+    hint: did you mean `src/loss.cu` or `src`?
+    ");
+    repo.write("src/loss.cu", "version https://git-lfs.github.com/spec/v1\n");
+    assert_snapshot!(fault(&kernels()), @"
+    working tree `ROOT` has only a Git LFS pointer at `src/loss.cu`, not the file
+    hint: fetch the files: git lfs pull
+    ");
+    std::fs::remove_file(repo.root().join("src/loss.cu")).unwrap();
+    pipe(&repo.root().join("src/loss.cu"));
+    assert_snapshot!(fault(&kernels()), @"working tree `ROOT` has a pipe at `src/loss.cu`, not a file");
+}
+
+fn pipe(path: &std::path::Path) {
+    assert!(std::process::Command::new("mkfifo").arg(path).status().unwrap().success());
+}
+
+#[test]
+fn pipes_that_gits_library_would_wait_for_are_refused() {
+    for name in ["config", "shallow", "info/grafts", "index"] {
+        let repo = kernel_history();
+        let path = repo.root().join(".git").join(name);
+        let _ = std::fs::remove_file(&path);
+        pipe(&path);
+        let error = History::discover(&repo.root()).map(drop).unwrap_err();
+        assert!(error_text(&error).ends_with("caused by: it is a pipe, not a file"), "{error}");
+    }
+    let repo = kernel_history();
+    pipe(&repo.root().join(".gitignore"));
+    let error = open(&repo).working_tree(&spec(&["src"], &[])).unwrap_err();
+    assert!(error_text(&error).ends_with("caused by: it is a pipe, not a file"), "{error}");
+}
+
+#[test]
+fn an_object_that_is_gone_is_not_an_unknown_revision() {
+    let repo = kernel_history();
+    let gone = repo.git(&["rev-parse", "HEAD~1"]);
+    let path = repo.root().join(".git/objects").join(&gone[..2]).join(&gone[2..]);
+    std::fs::remove_file(path).unwrap();
+    let history = open(&repo);
+    let told = |rev: &str| {
+        let text = error_text(&history.resolve(rev).unwrap_err());
+        text.replace(&gone, "GONE")
+    };
+    assert_snapshot!(told("main~1"), @"
+    failed to read GONE, which `main~1` leads to
+    caused by: object not found - no match for id (GONE)
+    hint: the repository is damaged or incomplete; look at it with: git fsck
+    ");
+    let head = repo.git(&["rev-parse", "HEAD"]);
+    std::fs::remove_file(repo.root().join(".git/objects").join(&head[..2]).join(&head[2..]))
+        .unwrap();
+    let history = open(&repo);
+    assert_snapshot!(error_text(&history.head().unwrap_err()).replace(&head, "HEAD-ID"), @"
+    failed to read HEAD-ID, which `HEAD` leads to
+    caused by: object not found - no match for id (HEAD-ID)
+    hint: the repository is damaged or incomplete; look at it with: git fsck
+    ");
 }

@@ -30,7 +30,10 @@ fn the_repository_around_a_file_is_found() {
     let found = History::discover(&repo.root().join("src/loss.cu")).expect("a repository");
     assert_eq!(found.path(), fs::canonicalize(repo.root()).unwrap());
     let missing = History::discover(&repo.beside("home"));
-    assert_snapshot!(shown(&repo, missing), @"no git repository around `/tmp/home`");
+    assert_snapshot!(shown(&repo, missing), @"
+    no git repository around `/tmp/home`
+    hint: make one with `git init`, or name one, or a bundle, with `repository` in replay.toml
+    ");
 }
 
 #[test]
@@ -40,9 +43,10 @@ fn what_is_no_repository_is_refused_by_name() {
     assert_snapshot!(shown(&repo, open("home")), @"`/tmp/home` is neither a git repository nor a git bundle");
     assert_snapshot!(shown(&repo, open("repo/src")), @"`/tmp/repo/src` is neither a git repository nor a git bundle");
     assert_snapshot!(shown(&repo, open("repo/README.md")), @"`/tmp/repo/README.md` is neither a git repository nor a git bundle");
-    assert_snapshot!(shown(&repo, open("nothing")), @r"
+    assert_snapshot!(shown(&repo, open("nothing")), @"
     failed to open `/tmp/nothing`
     caused by: No such file or directory (os error 2)
+    hint: `repository` in replay.toml is a folder or a bundle on this machine, relative to replay.toml
     ");
 }
 

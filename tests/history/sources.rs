@@ -82,7 +82,7 @@ fn a_revision_without_the_source_names_paths_like_it() {
     hint: did you mean `src/loss.cu`?
     ");
     let error = history.working_tree(&spec(&["nothing.cu"], &[])).unwrap_err();
-    assert!(!error.is_revision_fault());
+    assert!(error.is_revision_fault());
     assert_snapshot!(shown::<()>(&repo, Err(error)), @"working tree `/tmp/repo` has no file or folder `nothing.cu`");
 }
 

@@ -1,0 +1,90 @@
+//! Fixtures and harnesses that the checked-out commit lacks, or has in another form, while another
+//! revision has them: behind the commit that added a fixture, `git bisect run` meets no other.
+
+use std::path::{Path, PathBuf};
+
+use ::replay::fixture::{FileError, Fixture, FixtureError};
+use ::replay::harness::{HarnessError, TomlError};
+use ::replay::history::{Elsewhere, History};
+
+/// A fixture that is younger than the checked-out commit, or of another time.
+#[derive(Debug, thiserror::Error)]
+#[error("the checkout at {} {}", .elsewhere.head, what(.path, .elsewhere))]
+pub struct Younger {
+    /// The fixture, as the user named it.
+    fixture: PathBuf,
+    /// The fixture or the harness.
+    path: PathBuf,
+    elsewhere: Elsewhere,
+    source: FixtureError,
+}
+
+fn what(path: &Path, elsewhere: &Elsewhere) -> String {
+    let (path, name) = (path.display(), &elsewhere.name);
+    match elsewhere.here {
+        false => format!("lacks {path}, which {name} has"),
+        true => format!("cannot be replayed with its own {path}; {name} has another"),
+    }
+}
+
+impl Younger {
+    /// How to test commits that are older than the fixture.
+    pub fn hint(&self) -> String {
+        format!(
+            "`replay bisect {} --good REV --bad REV` needs no checkout; for `git bisect run`, keep \
+             a copy of the fixture and of its replay.toml outside of the repository, with \
+             repository = {:?} in replay.toml",
+            self.fixture.display(),
+            self.elsewhere.root
+        )
+    }
+}
+
+/// Loads the fixture at `path`; an error tells where the checkout is at fault.
+pub fn load(path: &Path) -> anyhow::Result<Fixture> {
+    Fixture::load(path).map_err(|error| explained(path, error))
+}
+
+fn explained(fixture: &Path, error: FixtureError) -> anyhow::Error {
+    let absent = absent(&error).map(Path::to_owned);
+    let harness = || Fixture::harness_path(fixture).ok();
+    let suspects: Vec<PathBuf> = match &absent {
+        Some(path) => vec![path.clone()],
+        None => [Some(fixture.to_owned()), harness()].into_iter().flatten().collect(),
+    };
+    for path in suspects {
+        let found = around(&path).and_then(|history| history.elsewhere(&path));
+        // A fixture that is there and broken is the user's to mend, unless a bisection checked it out.
+        let at_fault = |found: &Elsewhere| match absent.is_some() {
+            true => !found.here,
+            false => found.bisecting && path.exists(),
+        };
+        if let Some(elsewhere) = found.filter(at_fault) {
+            return Younger { fixture: fixture.to_owned(), path, elsewhere, source: error }.into();
+        }
+    }
+    error.into()
+}
+
+/// What is not there.
+fn absent(error: &FixtureError) -> Option<&Path> {
+    let gone = |error: &std::io::Error| error.kind() == std::io::ErrorKind::NotFound;
+    match error {
+        FixtureError::NoFolder { path, .. } | FixtureError::NoManifest { path } => Some(path),
+        FixtureError::Toml(TomlError::Read { path, source })
+        | FixtureError::Harness(HarnessError::Toml(TomlError::Read { path, source }))
+        | FixtureError::File(FileError::Open { path, source })
+            if gone(source) =>
+        {
+            Some(path)
+        }
+        _ => None,
+    }
+}
+
+/// The repository around `path`, which need not be there.
+fn around(path: &Path) -> Option<History> {
+    let full = std::path::absolute(path).ok()?;
+    let there = full.ancestors().find(|folder| folder.exists())?;
+    History::discover(there).ok()
+}

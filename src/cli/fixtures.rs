@@ -1,0 +1,39 @@
+//! Which fixtures a command is about: those that were named, and those in folders that were named.
+
+use std::path::{Path, PathBuf};
+
+use super::out::eprintln;
+
+/// The fixtures that `named` stands for, in its order: a folder that is none itself stands for all
+/// in it, by name. What of it is no fixture is said.
+pub fn expand<P: AsRef<Path>>(named: &[P]) -> Vec<PathBuf> {
+    let mut fixtures = Vec::new();
+    for path in named {
+        let path = path.as_ref();
+        let (inside, others) = if is_fixture(path) { Default::default() } else { folders(path) };
+        if inside.is_empty() {
+            // Loading it says what is wrong.
+            fixtures.push(path.to_owned());
+            continue;
+        }
+        for other in others {
+            eprintln!("skipped {}: it holds no fixture.toml", other.display());
+        }
+        fixtures.extend(inside);
+    }
+    fixtures
+}
+
+fn is_fixture(path: &Path) -> bool {
+    path.join("fixture.toml").exists()
+}
+
+/// The folders in `path`: fixtures and others, sorted; hidden ones are left out.
+fn folders(path: &Path) -> (Vec<PathBuf>, Vec<PathBuf>) {
+    let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
+    let visible = entries.filter(|entry| !entry.file_name().as_encoded_bytes().starts_with(b"."));
+    let mut inside: Vec<PathBuf> = visible.map(|entry| path.join(entry.file_name())).collect();
+    inside.retain(|path| path.is_dir());
+    inside.sort();
+    inside.into_iter().partition(|path| is_fixture(path))
+}

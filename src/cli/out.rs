@@ -1,0 +1,78 @@
+//! Prints: results to standard output, everything else to standard error.
+//!
+//! A result that cannot be written is an error of the machine: it ends the command, as
+//! [`OutputLost`]. What standard error does not take is dropped, for there is nobody to tell.
+
+use std::fmt::Arguments;
+use std::io::{self, Write};
+use std::panic::resume_unwind;
+
+/// Standard output took no more.
+#[derive(Debug, thiserror::Error)]
+#[error("failed to write the result to standard output")]
+pub struct OutputLost(#[source] io::Error);
+
+impl OutputLost {
+    /// Whether the reader has left: it wants no more, and no message about it.
+    pub fn is_unwanted(&self) -> bool {
+        self.0.kind() == io::ErrorKind::BrokenPipe
+    }
+
+    /// What the user can do about it.
+    pub fn hint(&self) -> Option<String> {
+        let full = matches!(
+            self.0.kind(),
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge
+        );
+        full.then(|| "make room and run it again: what was replayed is in the cache".to_owned())
+    }
+}
+
+/// Writes to standard output, with colours where it is a terminal.
+///
+/// # Panics
+/// Unwinds with [`OutputLost`], unseen by the panic hook; `defect::guarded` catches it.
+pub fn write(text: Arguments<'_>) {
+    ended(anstream::stdout().lock().write_all(text.to_string().as_bytes()));
+}
+
+/// Writes out what is still held back.
+///
+/// # Panics
+/// As [`write`].
+pub fn finish() {
+    ended(io::stdout().flush());
+}
+
+/// Writes to standard error as far as that works.
+pub fn tell(text: Arguments<'_>) {
+    let _ = anstream::stderr().lock().write_all(text.to_string().as_bytes());
+}
+
+fn ended(result: io::Result<()>) {
+    if let Err(error) = result {
+        resume_unwind(Box::new(OutputLost(error)));
+    }
+}
+
+/// As the standard library's, by [`write`].
+macro_rules! print {
+    ($($text:tt)*) => { $crate::cli::out::write(format_args!($($text)*)) };
+}
+
+/// As the standard library's, by [`write`].
+macro_rules! println {
+    () => { $crate::cli::out::write(format_args!("\n")) };
+    ($($text:tt)*) => {
+        $crate::cli::out::write(format_args!("{}\n", format_args!($($text)*)))
+    };
+}
+
+/// As the standard library's, by [`tell`].
+macro_rules! eprintln {
+    ($($text:tt)*) => {
+        $crate::cli::out::tell(format_args!("{}\n", format_args!($($text)*)))
+    };
+}
+
+pub(crate) use {eprintln, print, println};

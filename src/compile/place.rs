@@ -1,0 +1,160 @@
+//! Where in `replay.toml` the compiler's objection to the call lies. Pure: text in, text out.
+//!
+//! The call was translated before it was compiled, and launches became longer: the compiler's
+//! column is one of the translated line.
+
+use std::fmt;
+
+use crate::harness::{Call, excerpt};
+
+/// The line of the harness to which a compiler objects, with a caret where that is known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    file: String,
+    line: usize,
+    excerpt: String,
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "line {} of {}\n{}", self.line, self.file, self.excerpt)
+    }
+}
+
+impl std::error::Error for Place {}
+
+/// `message`, which begins with `ORIGIN:LINE:COLUMN:`, with the column of the harness, and the line.
+///
+/// `translated` is what the compiler saw of the call; none if the message is of another form.
+pub(super) fn place(
+    message: &str,
+    origin: &str,
+    file: &str,
+    call: &Call,
+    translated: &str,
+) -> Option<(String, Place)> {
+    let rest = message.strip_prefix(origin)?.strip_prefix(':')?;
+    let (line, rest) = rest.split_once(':')?;
+    let (column, said) = rest.split_once(':')?;
+    let (line, column): (usize, usize) = (line.parse().ok()?, column.parse().ok()?);
+    let written = call.written.lines().nth(line.checked_sub(call.line)?)?;
+    let found = column_of(translated.lines().nth(line.checked_sub(1)?)?, column, written);
+    let (at, width) = found.unwrap_or((1, 0));
+    let message = match found {
+        Some((at, _)) => format!("{origin}:{line}:{at}:{said}"),
+        None => format!("{origin}:{line}:{said}"),
+    };
+    let place = Place { file: file.to_owned(), line, excerpt: shown(line, written, at, width) };
+    Some((message, place))
+}
+
+/// The line, with carets unless `width` is 0.
+fn shown(line: usize, written: &str, column: usize, width: usize) -> String {
+    let text = excerpt(line, written, column, width);
+    match width {
+        0 => text.lines().take(2).collect::<Vec<_>>().join("\n"),
+        _ => text,
+    }
+}
+
+/// Column and width in `written` of the word that stands at `column` of `translated`.
+///
+/// Words behind it are the same in both; so it is counted from the end.
+fn column_of(translated: &str, column: usize, written: &str) -> Option<(usize, usize)> {
+    let start = translated.char_indices().nth(column.checked_sub(1)?)?.0;
+    // What is missing is missed behind a word, before the next.
+    let start = start + translated[start..].find(|c: char| !c.is_whitespace())?;
+    let word = word_at(translated, start)?;
+    let later = places(&translated[start..], word).count();
+    let all: Vec<usize> = places(written, word).collect();
+    let at = match all.as_slice() {
+        // A translated launch names its kernel more than once.
+        [only] => *only,
+        all => *all.get(all.len().checked_sub(later)?)?,
+    };
+    Some((1 + written[..at].chars().count(), word.chars().count()))
+}
+
+/// The identifier or number that begins at byte `start`, or the one character.
+fn word_at(text: &str, start: usize) -> Option<&str> {
+    let rest = &text[start..];
+    let first = rest.chars().next()?;
+    let end = match is_word(first) {
+        true => rest.find(|c| !is_word(c)).unwrap_or(rest.len()),
+        false => first.len_utf8(),
+    };
+    Some(&rest[..end])
+}
+
+/// Where `word` stands in `text`, not as a part of another.
+fn places<'a>(text: &'a str, word: &'a str) -> impl Iterator<Item = usize> + 'a {
+    let whole = word.chars().next().is_some_and(is_word);
+    text.match_indices(word).map(|(at, _)| at).filter(move |&at| {
+        let before = text[..at].chars().next_back();
+        let after = text[at + word.len()..].chars().next();
+        !whole || !before.is_some_and(is_word) && !after.is_some_and(is_word)
+    })
+}
+
+fn is_word(c: char) -> bool {
+    c.is_alphanumeric() || c == '_'
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn call(line: usize, written: &str) -> Call {
+        Call { text: String::new(), line, column: 9, written: written.to_owned() }
+    }
+
+    fn told(message: &str, call: &Call, translated: &str) -> String {
+        let translated = format!("{}{translated}", "\n".repeat(call.line - 1));
+        let told = place(message, "call in r.toml", "r.toml", call, &translated);
+        let (message, place) = told.expect("a place");
+        format!("{message}\n{place}")
+    }
+
+    #[test]
+    fn a_name_in_a_translated_launch_is_found_in_the_harness() {
+        let call = call(3, "call = \"twice<<<1, n>>>(x, y, m);\"");
+        let translated = "::rt::launch(\"m\", [&] { twice(n, x, y, m); });";
+        let column = 1 + translated.rfind("m)").expect("the name");
+        insta::assert_snapshot!(told(&format!("call in r.toml:3:{column}: error: no m"), &call, translated), @r#"
+        call in r.toml:3:31: error: no m
+        line 3 of r.toml
+          |
+        3 | call = "twice<<<1, n>>>(x, y, m);"
+          |                               ^
+        "#);
+    }
+
+    #[test]
+    fn what_the_harness_does_not_hold_is_shown_without_a_column() {
+        let call = call(12, "  f(x);\n  g(x)");
+        insta::assert_snapshot!(told("call in r.toml:12:3: error: no", &call, "  h(x);"), @r"
+        call in r.toml:12: error: no
+        line 12 of r.toml
+           |
+        12 |   f(x);
+        ");
+    }
+
+    #[test]
+    fn a_message_about_something_else_has_no_place() {
+        let call = call(3, "f();");
+        for message in [
+            "k.cu:1:2: error",
+            "call in r.toml",
+            "call in r.toml:x:1: y",
+            "call in r.toml:1:1: y",
+            "call in r.toml:9:1: y",
+        ] {
+            assert_eq!(
+                place(message, "call in r.toml", "r.toml", &call, "\n\nf();"),
+                None,
+                "{message}"
+            );
+        }
+    }
+}

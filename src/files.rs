@@ -1,0 +1,207 @@
+//! Regular files, and nothing else: what is read never blocks and never fills memory, what is
+//! written is there whole or not at all.
+//!
+//! A pipe without a writer blocks whoever opens it, `/dev/zero` never ends. Users name files, and
+//! archives and checkouts hold anything, so every file that a user can name is opened here.
+
+use std::fs::{File, FileType, Metadata, OpenOptions, Permissions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt, PermissionsExt};
+use std::path::Path;
+
+/// The most that a text written by people may have: `replay.toml`, `fixture.toml`, a snapshot.
+pub const TEXT_BYTES: u64 = 64 << 20;
+
+/// The most that a source or a header may have. Generated tables of constants are far smaller.
+pub const SOURCE_BYTES: u64 = 256 << 20;
+
+/// What Git LFS leaves in the place of a file that it keeps elsewhere begins so.
+pub const LFS_SIGNATURE: &[u8] = b"version https://git-lfs";
+
+/// Opens the regular file at `path`, through symbolic links, without ever waiting.
+///
+/// # Errors
+/// Those of the system; [`io::ErrorKind::InvalidInput`] for a folder, pipe, socket or device.
+pub fn open(path: &Path) -> io::Result<(File, Metadata)> {
+    regular(&std::fs::metadata(path)?)?;
+    // What lies there may have been replaced since: a pipe must not block, a terminal not take over.
+    let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
+    let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+    let status = file.metadata()?;
+    regular(&status)?;
+    Ok((file, status))
+}
+
+/// The bytes of the regular file at `path`, which may have `limit` bytes at most.
+///
+/// # Errors
+/// As [`open`]; [`io::ErrorKind::FileTooLarge`] beyond the limit.
+pub fn read(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
+    let (file, status) = open(path)?;
+    if status.len() > limit {
+        return Err(too_large(status.len(), limit));
+    }
+    let mut bytes = Vec::with_capacity(status.len() as usize);
+    // It may grow while it is read.
+    file.take(limit + 1).read_to_end(&mut bytes)?;
+    match bytes.len() as u64 > limit {
+        true => Err(too_large(bytes.len() as u64, limit)),
+        false => Ok(bytes),
+    }
+}
+
+/// The text of the regular file at `path`, which may have `limit` bytes at most.
+///
+/// # Errors
+/// As [`read`]; [`io::ErrorKind::InvalidData`] with the place of the first byte that is not UTF-8.
+pub fn read_text(path: &Path, limit: u64) -> io::Result<String> {
+    String::from_utf8(read(path, limit)?).map_err(|error| {
+        let at = error.utf8_error().valid_up_to();
+        let line = 1 + error.as_bytes()[..at].iter().filter(|&&byte| byte == b'\n').count();
+        io::Error::new(io::ErrorKind::InvalidData, format!("line {line} is not UTF-8"))
+    })
+}
+
+/// Puts a file with these bytes at `path`; what was there is replaced at once or stays.
+///
+/// A new file has the permissions that the process gives to files, a replaced one keeps its own. Behind
+/// a symbolic link the file is replaced, not the link.
+///
+/// # Errors
+/// Those of the system.
+pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let real = path.canonicalize();
+    let path = real.as_deref().unwrap_or(path);
+    let mode = std::fs::metadata(path).ok().map(|status| status.permissions().mode());
+    let file = written(path, bytes, mode)?;
+    file.persist(path).map_err(|error| error.error)?;
+    Ok(())
+}
+
+/// Puts a file with these bytes at `path`, where nothing may be.
+///
+/// # Errors
+/// Those of the system; [`io::ErrorKind::AlreadyExists`] if something is there.
+pub fn create(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    written(path, bytes, None)?.persist_noclobber(path).map_err(|error| error.error)?;
+    Ok(())
+}
+
+/// A temporary file beside `path` with these bytes, on the disk.
+fn written(path: &Path, bytes: &[u8], mode: Option<u32>) -> io::Result<tempfile::NamedTempFile> {
+    /// What open(2) is asked for; the system takes off what the user's mask takes off.
+    const USUAL: u32 = 0o666;
+    let folder = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let usual = Permissions::from_mode(USUAL);
+    let mut file = tempfile::Builder::new().permissions(usual).tempfile_in(folder)?;
+    file.write_all(bytes)?;
+    if let Some(mode) = mode {
+        file.as_file().set_permissions(Permissions::from_mode(mode))?;
+    }
+    file.as_file().sync_all()?;
+    Ok(file)
+}
+
+/// What lies where a file should, in a word.
+pub fn kind(kind: FileType) -> &'static str {
+    match kind {
+        kind if kind.is_dir() => "a folder",
+        kind if kind.is_fifo() => "a pipe",
+        kind if kind.is_socket() => "a socket",
+        kind if kind.is_block_device() || kind.is_char_device() => "a device",
+        kind if kind.is_symlink() => "a symbolic link",
+        _ => "a file",
+    }
+}
+
+fn regular(status: &Metadata) -> io::Result<()> {
+    if status.is_file() {
+        return Ok(());
+    }
+    let what = format!("it is {}, not a file", kind(status.file_type()));
+    Err(io::Error::new(io::ErrorKind::InvalidInput, what))
+}
+
+fn too_large(bytes: u64, limit: u64) -> io::Error {
+    let what = format!("it has {bytes} bytes, more than the {limit} that are read");
+    io::Error::new(io::ErrorKind::FileTooLarge, what)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+    use std::os::unix::net::UnixListener;
+    use std::process::Command;
+
+    use super::*;
+
+    fn pipe(path: &Path) {
+        assert!(Command::new("mkfifo").arg(path).status().unwrap().success());
+    }
+
+    #[test]
+    fn what_is_no_file_is_refused_at_once_and_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        pipe(&path("pipe"));
+        symlink(path("pipe"), path("link")).unwrap();
+        let _socket = UnixListener::bind(path("socket")).unwrap();
+        let refused = |path: &Path| open(path).unwrap_err().to_string();
+        assert_eq!(refused(&path("pipe")), "it is a pipe, not a file");
+        assert_eq!(refused(&path("link")), "it is a pipe, not a file");
+        assert_eq!(refused(&path("socket")), "it is a socket, not a file");
+        assert_eq!(refused(folder.path()), "it is a folder, not a file");
+        assert_eq!(refused(Path::new("/dev/zero")), "it is a device, not a file");
+    }
+
+    #[test]
+    fn a_link_to_a_file_is_read_up_to_the_limit() {
+        let folder = tempfile::tempdir().unwrap();
+        let (file, link) = (folder.path().join("file"), folder.path().join("link"));
+        std::fs::write(&file, "four").unwrap();
+        symlink(&file, &link).unwrap();
+        assert_eq!(read(&link, 4).unwrap(), b"four");
+        let error = read(&link, 3).unwrap_err();
+        assert_eq!(error.to_string(), "it has 4 bytes, more than the 3 that are read");
+    }
+
+    #[test]
+    fn a_file_that_gives_no_length_is_read_up_to_the_limit_too() {
+        let path = Path::new("/proc/self/status");
+        assert_eq!(std::fs::metadata(path).unwrap().len(), 0);
+        assert!(read(path, 10).is_err());
+        assert!(!read(path, 1 << 20).unwrap().is_empty());
+    }
+
+    #[test]
+    fn text_that_is_not_utf8_is_refused_with_its_line() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("text");
+        std::fs::write(&path, b"one\ntwo \xff\n").unwrap();
+        assert_eq!(read_text(&path, 100).unwrap_err().to_string(), "line 2 is not UTF-8");
+    }
+
+    #[test]
+    fn a_replaced_file_keeps_its_permissions_and_its_link() {
+        let folder = tempfile::tempdir().unwrap();
+        let (file, link) = (folder.path().join("file"), folder.path().join("link"));
+        std::fs::write(&file, "old").unwrap();
+        std::fs::set_permissions(&file, Permissions::from_mode(0o640)).unwrap();
+        symlink(&file, &link).unwrap();
+        replace(&link, b"new").unwrap();
+        assert_eq!(std::fs::read(&file).unwrap(), b"new");
+        assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o640);
+        assert!(std::fs::symlink_metadata(&link).unwrap().is_symlink());
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 2, "nothing is left behind");
+    }
+
+    #[test]
+    fn what_is_there_is_not_created_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        create(&path, b"one").unwrap();
+        assert_eq!(create(&path, b"two").unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+        assert_eq!(std::fs::read(&path).unwrap(), b"one");
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "nothing is left behind");
+    }
+}

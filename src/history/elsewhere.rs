@@ -1,0 +1,71 @@
+//! Paths that the checked-out commit does not have as another revision has them: `git bisect run`
+//! checks commits out that are older than the fixtures.
+
+use std::path::{Path, PathBuf};
+
+use git2::Oid;
+
+use super::History;
+
+/// Where a path is other than in the checked-out commit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Elsewhere {
+    /// The checked-out commit, abbreviated.
+    pub head: String,
+    /// A branch or another name of a revision that has the path, and has it otherwise.
+    pub name: String,
+    /// Whether the checked-out commit has the path at all.
+    pub here: bool,
+    /// Whether `git bisect` is going on.
+    pub bisecting: bool,
+    /// The root of the working tree.
+    pub root: PathBuf,
+}
+
+impl History {
+    /// A revision that has `path`, which need not be there, other than the checked-out commit does.
+    ///
+    /// The ends of a bisection are asked first, then the branches. None as well where the
+    /// repository cannot tell: this is for advice.
+    pub fn elsewhere(&self, path: &Path) -> Option<Elsewhere> {
+        let root = self.working_tree_root()?.canonicalize().ok()?;
+        let below = below(&root, path)?;
+        let head = self.head().ok()?;
+        let at = |commit: Oid| -> Option<Option<Oid>> {
+            let tree = self.repo.find_commit(commit).ok()?.tree().ok()?;
+            Some(tree.get_path(&below).ok().map(|entry| entry.id()))
+        };
+        let own = at(head.id.0)?;
+        let bisecting = self.repo.path().join("BISECT_START").exists();
+        let mut names = self.names("refs/bisect/*");
+        // The commit that is tested is none of the ends.
+        names.retain(|(_, commit)| *commit != head.id.0);
+        names.extend(self.names("refs/heads/*"));
+        let other = |(_, commit): &(String, Oid)| {
+            at(*commit).flatten().is_some_and(|entry| Some(entry) != own)
+        };
+        let (name, _) = names.into_iter().find(other)?;
+        Some(Elsewhere { head: head.short, name, here: own.is_some(), bisecting, root })
+    }
+
+    /// Names that match `pattern`, without their folder, with the commits that they stand for.
+    fn names(&self, pattern: &str) -> Vec<(String, Oid)> {
+        let Ok(references) = self.repo.references_glob(pattern) else { return Vec::new() };
+        let named = |reference: git2::Reference<'_>| {
+            let name = reference.shorthand().ok()?.to_owned();
+            Some((name, reference.peel_to_commit().ok()?.id()))
+        };
+        let mut names: Vec<_> = references.flatten().filter_map(named).collect();
+        names.sort();
+        names
+    }
+}
+
+/// `path` from `root`, through the folders above it that are there.
+fn below(root: &Path, path: &Path) -> Option<PathBuf> {
+    let full = std::path::absolute(path).ok()?;
+    let there = full.ancestors().find(|folder| folder.exists())?;
+    let rest = full.strip_prefix(there).ok()?;
+    let below = there.canonicalize().ok()?.join(rest);
+    Some(below.strip_prefix(root).ok()?.to_owned()).filter(|below| below.file_name().is_some())
+}

@@ -1,0 +1,175 @@
+//! What a newcomer meets: help as a word, folders of fixtures, slips of the keyboard, first drafts.
+
+use std::fs;
+
+use crate::env::TestEnv;
+
+const DOUBLE: &str = "__global__ void twice(const float* x, float* y, int n)\n\
+                      { int i = threadIdx.x; if (i < n) y[i] = 2 * x[i]; }\n";
+
+#[test]
+fn help_is_help() {
+    let env = TestEnv::new();
+    let (word, option) = (env.replay(&["help"]), env.replay(&["--help"]));
+    assert_eq!((word.code, &word.stdout), (Some(0), &option.stdout));
+    let (word, option) = (env.replay(&["help", "bisect"]), env.replay(&["bisect", "--help"]));
+    assert_eq!((word.code, &word.stdout), (Some(0), &option.stdout));
+    let run = env.replay(&["help", "bisct"]);
+    assert_eq!(run.code, Some(128));
+    assert!(run.stderr.ends_with("hint: did you mean `replay bisect`?\n"), "{}", run.text());
+}
+
+#[test]
+fn a_slip_in_a_command_is_seen_before_its_options_are() {
+    let run = TestEnv::new().replay(&["bisct", "fixtures/tiny", "--good", "a", "--bad", "b"]);
+    assert_eq!(run.code, Some(128));
+    assert!(run.stderr.ends_with("hint: did you mean `replay bisect`?\n"), "{}", run.text());
+}
+
+#[test]
+fn a_slip_in_a_fixture_finds_the_nearest() {
+    let env = TestEnv::new().with_kernel(DOUBLE, "twice<<<1, n>>>(x, y, n);");
+    insta::assert_snapshot!(env.replay(&["fixtures/tyni"]).text(), @"
+    exit code 128
+    --- stderr
+    error: there is no fixture folder fixtures/tyni, did you mean `fixtures/tiny`?
+    ");
+    insta::assert_snapshot!(env.replay(&["tiny"]).text(), @"
+    exit code 128
+    --- stderr
+    error: there is no fixture folder tiny, did you mean `fixtures/tiny`?
+    ");
+}
+
+#[test]
+fn a_folder_of_fixtures_is_all_of_them_by_name() {
+    let env = TestEnv::new().with_kernel(DOUBLE, "twice<<<1, n>>>(x, y, n);");
+    for name in ["b", "a"] {
+        fs::create_dir(env.path(&format!("fixtures/{name}"))).unwrap();
+        for file in ["fixture.toml", "inputs.safetensors"] {
+            let path = |folder: &str| env.path(&format!("fixtures/{folder}/{file}"));
+            fs::copy(path("tiny"), path(name)).unwrap();
+        }
+    }
+    fs::create_dir(env.path("fixtures/notes")).unwrap();
+    fs::create_dir(env.path("fixtures/.cache")).unwrap();
+    fs::write(env.path("fixtures/README.md"), "").unwrap();
+    let run = env.replay(&["fixtures/"]);
+    let headings = run.stdout.lines().filter(|line| line.ends_with("at the working tree"));
+    insta::assert_snapshot!(headings.collect::<Vec<_>>().join("\n"), @"
+    a at the working tree
+    b at the working tree
+    tiny at the working tree
+    ");
+    insta::assert_snapshot!(run.stderr, @"skipped fixtures/notes: it holds no fixture.toml");
+    assert_eq!(run.code, Some(0));
+    assert_eq!(env.replay(&["inspect", "fixtures"]).code, Some(0));
+    insta::assert_snapshot!(env.replay(&["fixtures/notes"]).text(), @"
+    exit code 128
+    --- stderr
+    error: fixtures/notes is not a fixture: it holds no fixture.toml
+    hint: a fixture is a folder with fixture.toml and *.safetensors
+    ");
+}
+
+#[test]
+fn init_drafts_a_harness_for_each_function_and_file_and_names_the_rest() {
+    let env = TestEnv::new();
+    env.repo.write(
+        "src/rmsnorm.cu",
+        "__global__ void k(float* y) {}\n\
+         void rmsnorm_forward(const float* x, float* y, float* rms, int n) { k<<<1, n>>>(y); }\n\
+         void rmsnorm_backward(const float* x, const float* rms, float* dx, int n)\n\
+         { k<<<1, n>>>(dx); }\n\
+         static void helper(float* y) { k<<<1, 1>>>(y); }\n\
+         int main() { k<<<1, 1>>>(nullptr); }\n",
+    );
+    env.repo.write(
+        "src/other.cu",
+        "__global__ void k(float* y) {}\n\
+         void scale(const float* x, float* y, int n) { k<<<1, n>>>(y); }\n",
+    );
+    env.repo.write("src/empty.cu", "int nothing;\n");
+    insta::assert_snapshot!(env.replay(&["init"]).text(), @r#"
+    exit code 0
+    --- stdout
+    wrote replay.toml, which calls src/rmsnorm.cu:
+      rmsnorm_forward(x, y, rms, n);
+    wrote replay-rmsnorm_backward.toml, which calls src/rmsnorm.cu:
+      rmsnorm_backward(x, rms, dx, n);
+      apart from the others: `rms` is an output of rmsnorm_forward and an input of rmsnorm_backward
+    wrote replay-other.toml, which calls src/other.cu:
+      scale(x, y, n);
+
+    left out:
+      src/empty.cu: it holds no kernel and nothing that launches one
+      helper in src/rmsnorm.cu: it is static, and nothing outside of its file can call it
+      main in src/rmsnorm.cu: it is the program, not a function to call
+
+    next, for each harness:
+      1. check every line marked EDIT: pointers do not tell shapes
+      2. capture one step into fixtures/NAME/inputs.safetensors: its inputs
+      3. write fixtures/NAME/fixture.toml: harness = "../../replay.toml"
+      4. replay inspect fixtures/NAME, then replay fixtures/NAME
+    "#);
+    for name in ["replay", "replay-rmsnorm_backward", "replay-other"] {
+        assert!(env.path(&format!("{name}.toml")).is_file(), "{name}");
+        fs::remove_file(env.path(&format!("{name}.toml"))).unwrap();
+    }
+    fs::write(env.path("replay-other.toml"), "mine").unwrap();
+    insta::assert_snapshot!(env.replay(&["init"]).text(), @"
+    exit code 128
+    --- stderr
+    error: replay-other.toml exists and is left as it is
+    hint: edit it, or name another file with --output
+    ");
+    assert!(!env.path("replay.toml").exists(), "all or none");
+}
+
+#[test]
+fn a_draft_that_is_no_harness_yet_shows_where_and_what_to_do() {
+    let env = TestEnv::new();
+    let text = "__global__ void k(float* y) {}\nvoid f(float* y, int n) { k<<<1, n>>>(y); }\n";
+    env.repo.write("k.cu", text);
+    let run = env.replay(&["init"]);
+    assert!(env.path("replay.toml").is_file() && run.code == Some(0), "{}", run.text());
+    insta::assert_snapshot!(run.stderr, @"
+    error: the draft has to be edited first
+      |
+    9 | [outputs.y]
+      |          ^
+    caused by: output `y` at replay.toml:9:10 has the size `n`, which no input has
+    hint: sizes are taken from the inputs; write a number, or add an input that has it
+    ");
+}
+
+#[test]
+fn numbers_in_options_are_refused_for_what_they_are() {
+    let env = TestEnv::new();
+    let told = |arguments: &[&str]| {
+        let run = env.replay(arguments);
+        assert_eq!(run.code, Some(128), "{}", run.text());
+        run.stderr.lines().next().unwrap_or_default().to_owned()
+    };
+    let search = |option, value| told(&["bisect", "x", "--good", "a", "--bad", "b", option, value]);
+    let lines = [
+        told(&["x", "--timeout", "inf"]),
+        told(&["x", "--timeout", "-1"]),
+        told(&["x", "--memory", "1e99"]),
+        told(&["x", "--threads", "65535"]),
+        told(&["x", "--threads", "-1"]),
+        search("--jobs", "-1"),
+        search("--jobs", "0"),
+        search("--jobs", "100000"),
+    ];
+    insta::assert_snapshot!(lines.join("\n"), @"
+    error: invalid value 'inf' for '--timeout <SECONDS>': more than a year; at most 31536000
+    error: invalid value '-1' for '--timeout <SECONDS>': must be more than 0
+    error: invalid value '1e99' for '--memory <BYTES>': not a whole number of bytes, such as 512M or 64G
+    error: invalid value '65535' for '--threads <N>': at most 1024
+    error: invalid value '-1' for '--threads <N>': must be at least 1
+    error: invalid value '-1' for '--jobs <N>': must be at least 1
+    error: invalid value '0' for '--jobs <N>': must be at least 1
+    error: invalid value '100000' for '--jobs <N>': at most 256
+    ");
+}
