@@ -14,6 +14,7 @@ use std::time::Duration;
 use replay::cache::Cache;
 use replay::compile::{Compiler, Toolchain};
 use replay::fixture::{self, Fixture};
+use replay::foreign::Keeper;
 use replay::frontend::Precision;
 use replay::history::{History, SourceSpec, source_set_from_dir};
 use replay::replay::{Backend, Mode, Replayer, Settings, Subject};
@@ -41,7 +42,8 @@ const TABLE: [Row; 3] = [
 ];
 
 fn main() -> Result<ExitCode> {
-    let compiler = Compiler::find(std::env::var("CXX").ok().as_deref())?;
+    let keeper = Keeper::new(Path::new(env!("CARGO_BIN_EXE_replay")));
+    let compiler = Compiler::find(std::env::var("CXX").ok().as_deref(), &keeper)?;
     let threads = std::thread::available_parallelism()?.get();
     println!("engine against a serial loop: {}, {threads} threads", compiler.version());
     println!(
@@ -128,7 +130,7 @@ fn replayer(compiler: Compiler, threads: usize) -> Result<Replayer> {
     let limits = Limits { timeout: Duration::from_secs(120), ..Limits::default() };
     let program = PathBuf::from(env!("CARGO_BIN_EXE_replay"));
     let settings = Settings { program, limits, threads, fresh: true, backend: Backend::Cpu };
-    Ok(Replayer::new(Toolchain::new(compiler, &cache)?, cache, settings))
+    Ok(Replayer::new(Toolchain::new(compiler, &cache), cache, settings))
 }
 
 fn compile_serial(folder: &Path, compiler: &Compiler) -> Result<PathBuf> {

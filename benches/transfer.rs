@@ -11,6 +11,7 @@ use std::time::Instant;
 use replay::cache::Cache;
 use replay::compile::{Compiler, Toolchain};
 use replay::fixture::Fixture;
+use replay::foreign::Keeper;
 use replay::frontend::Precision;
 use replay::history::{SourceSpec, source_set_from_dir};
 use replay::replay::{Backend, Mode, Replayer, Settings, Subject};
@@ -58,7 +59,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let limits = Limits::default();
     let settings = Settings { program, limits, threads, fresh: true, backend };
-    let replayer = Replayer::new(Toolchain::new(Compiler::find(None)?, &cache)?, cache, settings);
+    let keeper = Keeper::new(Path::new(env!("CARGO_BIN_EXE_replay")));
+    let replayer =
+        Replayer::new(Toolchain::new(Compiler::find(None, &keeper)?, &cache), cache, settings);
     let fixture = Fixture::load(&folder.path().join("fixture"))?;
     let spec = SourceSpec {
         sources: fixture.harness.sources.clone(),

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use replay::cache::Cache;
 use replay::compile::{Artifact, Compiler, Toolchain};
 use replay::fixture::Fixture;
+use replay::foreign::Keeper;
 use replay::frontend::Precision;
 use replay::history::{History, SourceSet, SourceSpec};
 use replay::replay::{Backend, Mode, Replayer, Settings, Subject};
@@ -190,9 +191,10 @@ fn cache() -> Result<Cache> {
 
 fn replayer(threads: usize) -> Result<Replayer> {
     let cache = cache()?;
-    let compiler = Compiler::find(std::env::var("CXX").ok().as_deref())?;
+    let keeper = Keeper::new(Path::new(env!("CARGO_BIN_EXE_replay")));
+    let compiler = Compiler::find(std::env::var("CXX").ok().as_deref(), &keeper)?;
     let program = PathBuf::from(env!("CARGO_BIN_EXE_replay"));
     let limits = Limits { timeout: Duration::from_secs(120), ..Limits::default() };
     let settings = Settings { program, limits, threads, fresh: true, backend: Backend::Cpu };
-    Ok(Replayer::new(Toolchain::new(compiler, &cache)?, cache, settings))
+    Ok(Replayer::new(Toolchain::new(compiler, &cache), cache, settings))
 }

@@ -1,20 +1,28 @@
 //! A folder of entries found by their key. An entry is written at once or not at all, and checked
-//! when it is read: what was damaged or tampered with counts as absent.
+//! when it is read: what was damaged, tampered with or belongs to another key counts as absent.
 //!
-//! Knows nothing of what the entries mean.
+//! Knows nothing of what the entries mean. The folder is marked as replay's; `cleaning` removes what
+//! replay put there, and nothing else.
 
-use std::fs;
-use std::io::{self, Write};
+mod cleaning;
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
+use std::sync::{Arc, Once};
 
-/// What an entry is; each kind has a folder of its own.
+/// What an entry is; each kind has a folder of its own. `docs/cache.md` says what its key holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A shared object, its checksum behind the bytes that a loader reads.
     Artifact,
     /// The log of a compilation that failed.
     Refusal,
+    /// The headers that every unit begins with, as the compiler keeps them.
+    Precompiled,
+    /// Which files outside of the sources a compilation read, and what they held.
+    Dependencies,
     /// What a replay gave.
     Outcome,
     /// What a comparison found.
@@ -27,14 +35,24 @@ pub enum Kind {
 
 impl Kind {
     /// Every kind.
-    pub const ALL: [Kind; 6] =
-        [Kind::Artifact, Kind::Refusal, Kind::Outcome, Kind::Judgement, Kind::Module, Kind::Fact];
+    pub const ALL: [Kind; 8] = [
+        Kind::Artifact,
+        Kind::Refusal,
+        Kind::Precompiled,
+        Kind::Dependencies,
+        Kind::Outcome,
+        Kind::Judgement,
+        Kind::Module,
+        Kind::Fact,
+    ];
 
     /// The name of its folder.
     pub fn name(self) -> &'static str {
         match self {
             Kind::Artifact => "artifacts",
             Kind::Refusal => "refusals",
+            Kind::Precompiled => "precompiled",
+            Kind::Dependencies => "dependencies",
             Kind::Outcome => "outcomes",
             Kind::Judgement => "judgements",
             Kind::Module => "modules",
@@ -45,22 +63,44 @@ impl Kind {
 
 /// Why the cache cannot be used.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot {doing} {path} in the cache")]
-pub struct CacheError {
-    doing: &'static str,
-    path: PathBuf,
-    source: io::Error,
+pub enum CacheError {
+    /// The system refused something.
+    #[error("cannot {doing} {path} in the cache")]
+    Io {
+        /// What was tried.
+        doing: &'static str,
+        /// The file or folder.
+        path: PathBuf,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// Somebody else's files lie where the cache belongs.
+    #[error("{path} holds files and is no cache of replay")]
+    Foreign {
+        /// The folder.
+        path: PathBuf,
+    },
 }
 
 impl CacheError {
     /// What to do about it.
     pub fn hint(&self) -> Option<String> {
-        Some(match self.source.kind() {
-            io::ErrorKind::StorageFull => {
-                "the disk is full: `replay cache gc` frees what was not used for long".to_owned()
+        let said = match self {
+            CacheError::Foreign { .. } => {
+                "set REPLAY_CACHE_DIR to another folder: replay makes one of its own in it, named `replay`"
             }
-            _ => "set REPLAY_CACHE_DIR to a folder that can be written".to_owned(),
-        })
+            CacheError::Io { source, .. } => match source.kind() {
+                io::ErrorKind::StorageFull
+                | io::ErrorKind::QuotaExceeded
+                | io::ErrorKind::FileTooLarge => {
+                    "there is no room: `replay cache gc` frees what was not used for long, and \
+                     REPLAY_CACHE_DIR names a folder on another disk"
+                }
+                io::ErrorKind::IsADirectory => "remove it: replay keeps a file of this name there",
+                _ => "set REPLAY_CACHE_DIR to a folder that can be written",
+            },
+        };
+        Some(said.to_owned())
     }
 }
 
@@ -77,26 +117,105 @@ pub struct Usage {
 #[derive(Clone, Debug)]
 pub struct Cache {
     root: PathBuf,
+    swept: Arc<Once>,
 }
 
-const MARK: &[u8] = b"\nreplay-cache-1 ";
+/// A folder for work in progress, removed when it is dropped.
+#[derive(Debug)]
+pub struct WorkFolder {
+    folder: tempfile::TempDir,
+    /// Held for as long as somebody works in it.
+    _lock: Option<File>,
+}
+
+impl WorkFolder {
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        self.folder.path()
+    }
+}
+
+/// The folder that is the cache's own.
+const OWN: &str = "replay";
+/// The folder in it for what is not kept.
+const TEMPORARY: &str = "tmp";
+/// What says that the folder is replay's.
+const MARKER: &str = "replay-cache";
+const MARKER_TEXT: &str = "The cache of replay. `replay cache clear` empties it.\n";
+/// What tells programs that copy and search disks to pass over the folder (Cache Directory Tagging
+/// Specification 0.6, https://bford.info/cachedir/).
+const TAG: &str = "CACHEDIR.TAG";
+const TAG_TEXT: &str = "Signature: 8a477f597d28d172789f06886806bc55\n\
+                        # This folder was made by replay; all of it can be made again.\n\
+                        # For information about cache directory tags, see https://bford.info/cachedir/\n";
+
+/// What temporary files and folders begin with.
+const ENTRY_PREFIX: &str = "entry-";
+const WORK_PREFIX: &str = "work-";
+
+const MARK: &[u8] = b"\nreplay-cache-2 ";
 const TRAILER: usize = MARK.len() + 64 + 1;
+/// No entry is larger.
+const LARGEST: u64 = 4 << 30;
 
 impl Cache {
-    /// Uses `root`, and makes it if it does not exist.
+    /// The folder that is the cache's own in `parent`, whether or not it exists.
+    pub fn place(parent: &Path) -> PathBuf {
+        parent.join(OWN)
+    }
+
+    /// Uses the folder `replay` in `parent`, and makes it if it does not exist.
     ///
     /// # Errors
-    /// [`CacheError`] if the folder can be neither made nor written.
-    pub fn open(root: &Path) -> Result<Cache, CacheError> {
-        let cache = Cache { root: root.to_owned() };
-        let folders = Kind::ALL.iter().map(|kind| kind.name()).chain(["tmp"]);
-        for folder in folders {
-            let path = root.join(folder);
+    /// [`CacheError::Foreign`] if there is one with files that replay did not put there;
+    /// [`CacheError::Io`] if the folder can be neither made nor written.
+    pub fn open(parent: &Path) -> Result<Cache, CacheError> {
+        let cache = Cache { root: Cache::place(parent), swept: Arc::new(Once::new()) };
+        cache.claim()?;
+        cache.make_folders()?;
+        Ok(cache)
+    }
+
+    /// Marks the folder as replay's, unless it is.
+    fn claim(&self) -> Result<(), CacheError> {
+        let marker = self.root.join(MARKER);
+        let is_marked = || fs::symlink_metadata(&marker).is_ok_and(|found| found.is_file());
+        if !is_marked() {
+            let root = &self.root;
+            fs::create_dir_all(root).map_err(|source| failed("make", root, source))?;
+            let mut inside = fs::read_dir(root).map_err(|source| failed("read", root, source))?;
+            // Another process may have marked it meanwhile.
+            if inside.next().is_some() && !is_marked() {
+                return Err(CacheError::Foreign { path: root.clone() });
+            }
+            self.write_once(MARKER, MARKER_TEXT)?;
+        }
+        self.write_once(TAG, TAG_TEXT)
+    }
+
+    /// Writes `text` to the file `name`, unless there is one.
+    fn write_once(&self, name: &str, text: &str) -> Result<(), CacheError> {
+        let path = self.root.join(name);
+        if fs::symlink_metadata(&path).is_ok() {
+            return Ok(());
+        }
+        let made = OpenOptions::new().write(true).create_new(true).open(&path);
+        match made.and_then(|mut file| file.write_all(text.as_bytes())) {
+            Err(source) if source.kind() != io::ErrorKind::AlreadyExists => {
+                Err(failed("write", &path, source))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn make_folders(&self) -> Result<(), CacheError> {
+        for folder in Kind::ALL.iter().map(|kind| kind.name()).chain([TEMPORARY]) {
+            let path = self.root.join(folder);
             if !path.is_dir() {
                 fs::create_dir_all(&path).map_err(|source| failed("make", &path, source))?;
             }
         }
-        Ok(cache)
+        Ok(())
     }
 
     /// The folder.
@@ -106,7 +225,7 @@ impl Cache {
 
     /// The folder for what is not kept.
     pub fn temporary(&self) -> PathBuf {
-        self.root.join("tmp")
+        self.root.join(TEMPORARY)
     }
 
     /// Where the entry `key` is, whether or not it exists.
@@ -117,8 +236,8 @@ impl Cache {
     /// The entry `key`, if it exists and is whole. One that is not is removed.
     pub fn read(&self, kind: Kind, key: &str) -> Option<Vec<u8>> {
         let path = self.path(kind, key);
-        let mut bytes = fs::read(&path).ok()?;
-        match payload_len(&bytes) {
+        let mut bytes = read_regular(&path)?;
+        match payload_len(kind, key, &bytes) {
             Some(len) => {
                 bytes.truncate(len);
                 Some(bytes)
@@ -146,9 +265,10 @@ impl Cache {
         if self.read(kind, key).as_deref() == Some(payload) {
             return Ok(path);
         }
-        let digest = blake3::hash(payload).to_hex();
+        let digest = digest(kind, key, payload).to_hex();
         let write = || -> io::Result<()> {
-            let mut file = tempfile::NamedTempFile::new_in(self.temporary())?;
+            let named = tempfile::Builder::new().prefix(ENTRY_PREFIX).tempfile_in(self.temporary());
+            let mut file = named?;
             for part in [payload, MARK, digest.as_bytes(), b"\n"] {
                 file.write_all(part)?;
             }
@@ -156,136 +276,73 @@ impl Cache {
             file.persist(&path)?;
             Ok(())
         };
-        write().map_err(|source| failed("write", &path, source))?;
+        self.in_folders(write).map_err(|source| failed("write", &path, source))?;
         Ok(path)
     }
 
-    /// A folder for work in progress, removed when it is dropped.
+    /// A folder for work in progress, removed when it is dropped. The first call of a process removes
+    /// those of runs that were killed.
     ///
     /// # Errors
     /// [`CacheError`], with the system's reason.
-    pub fn scratch(&self) -> Result<tempfile::TempDir, CacheError> {
+    pub fn scratch(&self) -> Result<WorkFolder, CacheError> {
+        self.sweep_once();
         let tmp = self.temporary();
-        tempfile::TempDir::new_in(&tmp).map_err(|source| failed("make a folder in", &tmp, source))
+        let make = || tempfile::Builder::new().prefix(WORK_PREFIX).tempdir_in(&tmp);
+        let folder = self.in_folders(make);
+        let folder = folder.map_err(|source| failed("make a folder in", &tmp, source))?;
+        // Where the file system has no locks, cleaning goes by the folder's age.
+        let lock = File::open(folder.path()).ok().filter(|file| file.lock_shared().is_ok());
+        Ok(WorkFolder { folder, _lock: lock })
     }
 
-    /// A folder with what `fill` puts into it, made once for `name`.
-    ///
-    /// # Errors
-    /// [`CacheError`], with the system's reason.
-    pub fn folder(
-        &self,
-        name: &str,
-        fill: impl FnOnce(&Path) -> io::Result<()>,
-    ) -> Result<PathBuf, CacheError> {
-        let path = self.root.join(name);
-        if path.is_dir() {
-            return Ok(path);
-        }
-        let scratch = self.scratch()?;
-        fill(scratch.path()).map_err(|source| failed("write", &path, source))?;
-        let finished = scratch.keep();
-        match fs::rename(&finished, &path) {
-            Ok(()) => Ok(path),
-            // Somebody else was faster; theirs is as good.
-            Err(_) if path.is_dir() => {
-                let _ = fs::remove_dir_all(&finished);
-                Ok(path)
+    /// Does `work`; once more, with all folders made, if somebody has removed one.
+    fn in_folders<T>(&self, work: impl Fn() -> io::Result<T>) -> io::Result<T> {
+        match work() {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                // If they cannot be made, `work` says so.
+                let _ = self.make_folders();
+                work()
             }
-            Err(source) => Err(failed("write", &path, source)),
+            done => done,
         }
-    }
-
-    /// What each kind of entry takes.
-    ///
-    /// # Errors
-    /// [`CacheError`], with the system's reason.
-    pub fn usage(&self) -> Result<Vec<(Kind, Usage)>, CacheError> {
-        Kind::ALL
-            .into_iter()
-            .map(|kind| {
-                let files = self.files(kind)?;
-                let bytes = files.iter().map(|(_, metadata)| metadata.len()).sum();
-                Ok((kind, Usage { entries: files.len() as u64, bytes }))
-            })
-            .collect()
-    }
-
-    /// Removes entries that were not written within `age`, and what killed runs left behind.
-    ///
-    /// # Errors
-    /// [`CacheError`], with the system's reason.
-    pub fn collect(&self, age: Duration) -> Result<Usage, CacheError> {
-        let mut removed = Usage::default();
-        let old = |metadata: &fs::Metadata, age: Duration| {
-            let modified = metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH);
-            SystemTime::now().duration_since(modified).is_ok_and(|since| since >= age)
-        };
-        for kind in Kind::ALL {
-            for (path, metadata) in self.files(kind)? {
-                if old(&metadata, age) {
-                    fs::remove_file(&path).map_err(|source| failed("remove", &path, source))?;
-                    removed.entries += 1;
-                    removed.bytes += metadata.len();
-                }
-            }
-        }
-        let tmp = self.temporary();
-        let left = fs::read_dir(&tmp).map_err(|source| failed("read", &tmp, source))?;
-        for entry in left.flatten() {
-            // A run that still works keeps what it has made within the last day.
-            let day = Duration::from_secs(24 * 60 * 60);
-            if entry.metadata().is_ok_and(|metadata| old(&metadata, age.min(day))) {
-                let path = entry.path();
-                let _ =
-                    if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) };
-            }
-        }
-        Ok(removed)
-    }
-
-    /// Removes everything that replay put into the folder, and nothing else.
-    ///
-    /// # Errors
-    /// [`CacheError`], with the system's reason.
-    pub fn clear(&self) -> Result<(), CacheError> {
-        let entries =
-            fs::read_dir(&self.root).map_err(|source| failed("read", &self.root, source))?;
-        let own = |name: &str| {
-            Kind::ALL.iter().any(|kind| kind.name() == name)
-                || name == "tmp"
-                || name == "bundles"
-                || name.starts_with("headers-")
-        };
-        for entry in entries.flatten() {
-            if own(&entry.file_name().to_string_lossy()) {
-                let path = entry.path();
-                fs::remove_dir_all(&path).map_err(|source| failed("remove", &path, source))?;
-            }
-        }
-        Ok(())
-    }
-
-    fn files(&self, kind: Kind) -> Result<Vec<(PathBuf, fs::Metadata)>, CacheError> {
-        let folder = self.root.join(kind.name());
-        let entries = fs::read_dir(&folder).map_err(|source| failed("read", &folder, source))?;
-        Ok(entries
-            .flatten()
-            .filter_map(|entry| Some((entry.path(), entry.metadata().ok()?)))
-            .collect())
     }
 }
 
 fn failed(doing: &'static str, path: &Path, source: io::Error) -> CacheError {
-    CacheError { doing, path: path.to_owned(), source }
+    CacheError::Io { doing, path: path.to_owned(), source }
+}
+
+/// The bytes of the file at `path`, if one is there: no folder, device, pipe or link.
+fn read_regular(path: &Path) -> Option<Vec<u8>> {
+    // A pipe that nobody writes to must not be waited for.
+    let flags = libc::O_NONBLOCK | libc::O_NOFOLLOW;
+    let mut file = OpenOptions::new().read(true).custom_flags(flags).open(path).ok()?;
+    let metadata = file.metadata().ok()?;
+    if !metadata.is_file() || metadata.len() > LARGEST {
+        return None;
+    }
+    let mut bytes = Vec::with_capacity(metadata.len() as usize);
+    file.read_to_end(&mut bytes).ok()?;
+    Some(bytes)
+}
+
+/// What stands behind the payload of an entry: it is of this kind and has this key.
+fn digest(kind: Kind, key: &str, payload: &[u8]) -> blake3::Hash {
+    let mut hasher = blake3::Hasher::new();
+    for name in [kind.name(), key] {
+        hasher.update(&(name.len() as u64).to_le_bytes());
+        hasher.update(name.as_bytes());
+    }
+    hasher.update(payload).finalize()
 }
 
 /// The bytes before the trailer, if the trailer is there and right.
-fn payload_len(bytes: &[u8]) -> Option<usize> {
+fn payload_len(kind: Kind, key: &str, bytes: &[u8]) -> Option<usize> {
     let len = bytes.len().checked_sub(TRAILER)?;
     let (payload, trailer) = bytes.split_at(len);
-    let digest = trailer.strip_prefix(MARK)?.strip_suffix(b"\n")?;
-    (blake3::hash(payload).to_hex().as_bytes() == digest).then_some(len)
+    let told = trailer.strip_prefix(MARK)?.strip_suffix(b"\n")?;
+    (digest(kind, key, payload).to_hex().as_bytes() == told).then_some(len)
 }
 
 #[cfg(test)]
@@ -340,23 +397,67 @@ mod tests {
     }
 
     #[test]
-    fn collecting_keeps_what_is_young() {
+    fn an_entry_in_the_place_of_another_is_not_believed() {
         let (_folder, cache) = cache();
-        cache.write(Kind::Outcome, "k", b"payload").unwrap();
-        assert_eq!(cache.collect(Duration::from_secs(60)).unwrap().entries, 0);
-        assert_eq!(cache.collect(Duration::ZERO).unwrap().entries, 1);
-        assert_eq!(cache.read(Kind::Outcome, "k"), None);
+        let one = cache.write(Kind::Artifact, "one", b"payload").unwrap();
+        for (kind, key) in [(Kind::Artifact, "two"), (Kind::Module, "one")] {
+            fs::copy(&one, cache.path(kind, key)).unwrap();
+            assert_eq!(cache.find(kind, key), None, "{kind:?} {key}");
+        }
+        assert!(cache.find(Kind::Artifact, "one").is_some());
     }
 
     #[test]
-    fn clearing_leaves_what_is_not_the_caches() {
+    fn what_is_no_file_is_no_entry_and_is_not_waited_for() {
         let (_folder, cache) = cache();
-        let stranger = cache.root().join("notes.txt");
-        fs::write(&stranger, "mine").unwrap();
-        cache.write(Kind::Outcome, "k", b"payload").unwrap();
-        cache.clear().unwrap();
-        assert!(stranger.exists());
-        assert!(!cache.path(Kind::Outcome, "k").exists());
+        let pipe = cache.path(Kind::Outcome, "pipe");
+        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        assert_eq!(cache.read(Kind::Outcome, "pipe"), None);
+        cache.write(Kind::Outcome, "pipe", b"payload").unwrap();
+        assert!(cache.read(Kind::Outcome, "pipe").is_some());
+
+        let other = cache.write(Kind::Outcome, "other", b"payload").unwrap();
+        std::os::unix::fs::symlink(&other, cache.path(Kind::Outcome, "link")).unwrap();
+        assert_eq!(cache.read(Kind::Outcome, "link"), None);
+
+        fs::create_dir(cache.path(Kind::Outcome, "folder")).unwrap();
+        assert_eq!(cache.read(Kind::Outcome, "folder"), None);
+        let error = cache.write(Kind::Outcome, "folder", b"payload").unwrap_err();
+        assert!(error.to_string().contains("outcomes/folder in the cache"), "{error}");
+        insta::assert_snapshot!(error.hint().unwrap(), @"remove it: replay keeps a file of this name there");
+    }
+
+    #[test]
+    fn a_folder_of_the_cache_that_was_removed_is_made_again() {
+        let (_folder, cache) = cache();
+        for name in ["outcomes", "tmp"] {
+            fs::remove_dir(cache.root().join(name)).unwrap();
+            cache.write(Kind::Outcome, name, b"payload").unwrap();
+            assert!(cache.read(Kind::Outcome, name).is_some());
+        }
+        fs::remove_dir(cache.temporary()).unwrap();
+        cache.scratch().unwrap();
+    }
+
+    #[test]
+    fn the_folder_is_marked_as_a_cache_and_lies_beside_what_else_is_there() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir(folder.path().join("artifacts")).unwrap();
+        let cache = Cache::open(folder.path()).unwrap();
+        let tag = fs::read_to_string(cache.root().join("CACHEDIR.TAG")).unwrap();
+        assert!(tag.starts_with("Signature: 8a477f597d28d172789f06886806bc55\n"), "{tag}");
+        assert_eq!(fs::read_dir(folder.path().join("artifacts")).unwrap().count(), 0);
+        Cache::open(folder.path()).unwrap();
+    }
+
+    #[test]
+    fn a_folder_with_files_of_others_is_not_adopted() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir_all(folder.path().join("replay/artifacts")).unwrap();
+        let error = Cache::open(folder.path()).unwrap_err();
+        let told = error.to_string().replace(&folder.path().display().to_string(), "[CACHE]");
+        insta::assert_snapshot!(told, @"[CACHE]/replay holds files and is no cache of replay");
+        insta::assert_snapshot!(error.hint().unwrap(), @"set REPLAY_CACHE_DIR to another folder: replay makes one of its own in it, named `replay`");
     }
 
     #[test]
@@ -365,7 +466,17 @@ mod tests {
         let file = folder.path().join("file");
         fs::write(&file, "").unwrap();
         let error = Cache::open(&file.join("cache")).unwrap_err();
-        assert!(error.to_string().contains("artifacts in the cache"), "{error}");
-        assert!(error.hint().unwrap().contains("REPLAY_CACHE_DIR"));
+        assert!(error.to_string().ends_with("file/cache/replay in the cache"), "{error}");
+        insta::assert_snapshot!(error.hint().unwrap(), @"set REPLAY_CACHE_DIR to a folder that can be written");
+    }
+
+    #[test]
+    fn a_full_disk_has_advice_of_its_own() {
+        for number in [libc::ENOSPC, libc::EDQUOT, libc::EFBIG] {
+            let error = failed("write", Path::new("/x"), io::Error::from_raw_os_error(number));
+            insta::allow_duplicates! {
+                insta::assert_snapshot!(error.hint().unwrap(), @"there is no room: `replay cache gc` frees what was not used for long, and REPLAY_CACHE_DIR names a folder on another disk");
+            }
+        }
     }
 }

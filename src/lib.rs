@@ -10,6 +10,7 @@ pub mod cache;
 pub mod compile;
 pub mod files;
 pub mod fixture;
+pub mod foreign;
 pub mod frontend;
 pub mod harness;
 pub mod history;

@@ -10,5 +10,8 @@ fn main() -> ExitCode {
     if cli::is_worker() {
         return cli::work();
     }
+    if cli::is_keeper() {
+        return cli::keep();
+    }
     cli::run()
 }

@@ -12,9 +12,10 @@ mod sanitized;
 mod series;
 mod unsteady;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::SystemTime;
 
 use crate::cache::{Cache, CacheError, Kind};
 use crate::compile::{Artifact, CompileError, DeviceModule, Signature, Toolchain};
@@ -123,6 +124,7 @@ pub struct Replayer {
     toolchain: Toolchain,
     cache: Cache,
     settings: Settings,
+    program: String,
     trusted: TrustedSides,
     kept: series::Kept,
     workers: Arc<Workers>,
@@ -135,6 +137,7 @@ pub struct Subject {
     /// The fixture.
     pub fixture: Fixture,
     signature: Signature,
+    declaration: blake3::Hash,
     content: OnceLock<String>,
 }
 
@@ -142,7 +145,11 @@ impl Subject {
     /// Wraps a fixture that was loaded.
     pub fn new(fixture: Fixture) -> Subject {
         let signature = Signature::of(&fixture);
-        Subject { fixture, signature, content: OnceLock::new() }
+        let harness = &fixture.harness;
+        let calls: Vec<&str> = harness.calls.iter().map(|call| call.text.as_str()).collect();
+        let said = (calls, &harness.inputs, &harness.outputs, &fixture.sizes);
+        let declaration = blake3::hash(format!("{said:?}").as_bytes());
+        Subject { fixture, signature, declaration, content: OnceLock::new() }
     }
 }
 
@@ -153,7 +160,8 @@ impl Replayer {
         let (trusted, kept) = (TrustedSides::default(), series::Kept::default());
         let workers = Arc::new(Workers::new(settings.program.clone()));
         let timeouts = AtomicU64::new(0);
-        Replayer { toolchain, cache, settings, trusted, kept, workers, timeouts, scratch }
+        let program = identity_of(&settings.program);
+        Replayer { toolchain, cache, settings, program, trusted, kept, workers, timeouts, scratch }
     }
 
     /// What is known of the sides that were trusted last.
@@ -386,14 +394,15 @@ impl Replayer {
         serde_json::from_slice(&self.cache.read(Kind::Outcome, key)?).ok()
     }
 
-    /// The key of a plain replay: artifact, inputs, and this program's own meaning of both.
+    /// The key of a plain replay: artifact, tensors, what the harness says of them, the device, and
+    /// this program's own meaning of all that.
     pub(crate) fn outcome_key(
         &self,
         subject: &Subject,
         artifact: &Artifact,
     ) -> Result<String, ReplayError> {
         let mut hasher = blake3::Hasher::new();
-        for part in [env!("CARGO_PKG_VERSION"), &artifact.key, self.content(subject)?] {
+        for part in [&artifact.key, &self.subject_identity(subject)?] {
             hasher.update(part.as_bytes());
             hasher.update(&[0]);
         }
@@ -401,16 +410,25 @@ impl Replayer {
             hasher.update(module.key.as_bytes());
             hasher.update(self.settings.backend.describe().1.as_bytes());
         }
+        if let Backend::Cuda(cuda) = &self.settings.backend {
+            hasher.update(&cuda.memory_bytes.to_le_bytes());
+        }
         hasher.update(&self.settings.limits.memory_bytes.to_le_bytes());
         hasher.update(self.program_identity().as_bytes());
         Ok(hasher.finalize().to_hex()[..40].to_owned())
     }
 
     /// Tells builds of this program apart: another one may judge otherwise.
-    pub(crate) fn program_identity(&self) -> String {
-        let metadata = std::fs::metadata(&self.settings.program);
-        let stamp = metadata.and_then(|file| Ok((file.len(), file.modified()?)));
-        stamp.map_or(String::new(), |stamp| format!("{stamp:?}"))
+    pub(crate) fn program_identity(&self) -> &str {
+        &self.program
+    }
+
+    /// Tells subjects apart: by their tensors, and by what their harnesses say of them.
+    ///
+    /// # Errors
+    /// [`ReplayError`] if the fixture or the cache cannot be read.
+    pub(crate) fn subject_identity(&self, subject: &Subject) -> Result<String, ReplayError> {
+        Ok(format!("{} {}", self.content(subject)?, subject.declaration.to_hex()))
     }
 
     /// Tells devices apart, and what replays are repeated under.
@@ -430,7 +448,9 @@ impl Replayer {
         if let Some(content) = subject.content.get() {
             return Ok(content);
         }
-        let identity = blake3::hash(subject.fixture.stat_identity().as_bytes()).to_hex();
+        let states = subject.fixture.stat_identity();
+        let identity = format!("content, {}\n{states}", env!("CARGO_PKG_VERSION"));
+        let identity = blake3::hash(identity.as_bytes()).to_hex();
         let known = self.cache.read(Kind::Fact, &identity);
         let known = known.and_then(|bytes| String::from_utf8(bytes).ok());
         let content = match known {
@@ -554,6 +574,18 @@ impl Replayer {
             outputs,
             printed: run.printed.clone(),
         })
+    }
+}
+
+/// Tells builds of this program apart, by the version and the state of the file `program`. One whose
+/// state is not known is like no other.
+fn identity_of(program: &Path) -> String {
+    let metadata = std::fs::metadata(program);
+    let stamp = metadata.and_then(|file| Ok((file.len(), file.modified()?)));
+    let version = env!("CARGO_PKG_VERSION");
+    match stamp {
+        Ok(stamp) => format!("{version} {stamp:?}"),
+        Err(_) => format!("{version} {} {:?}", std::process::id(), SystemTime::now()),
     }
 }
 

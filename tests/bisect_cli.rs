@@ -50,23 +50,9 @@ fn history(env: TestEnv, versions: &[(&str, &str)]) -> (TestEnv, Vec<String>) {
     (env, ids)
 }
 
-/// An empty cache but for what every artifact is linked with, which takes longest to compile.
+/// With an empty cache.
 fn isolated() -> TestEnv {
-    static SEED: std::sync::OnceLock<Vec<std::path::PathBuf>> = std::sync::OnceLock::new();
-    let seed = SEED.get_or_init(|| {
-        let shared = TestEnv::new().with_kernel(&kernel(RIGHT.0, "", "seed"), CALL);
-        let words = ["diff", "fixtures/tiny", "main", "main"];
-        assert_eq!(shared.replay(&words).code, Some(0));
-        shared.cached("artifacts")
-    });
-    let env = TestEnv::isolated();
-    let folder = env.cache().join("artifacts");
-    std::fs::create_dir_all(&folder).expect("a folder");
-    for path in seed {
-        let name = path.file_name().expect("a file");
-        std::fs::copy(path, folder.join(name)).expect("a copy");
-    }
-    env
+    TestEnv::isolated()
 }
 
 /// What every commit that is right computes.

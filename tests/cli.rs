@@ -13,6 +13,7 @@ mod schema;
 mod cli {
     mod checkouts;
     mod commands;
+    mod compiling;
     mod culprit;
     mod demonstration;
     mod fixtures;

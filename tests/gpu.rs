@@ -105,7 +105,7 @@ fn every_demonstration_commit_compiles_for_a_gpu_and_every_launched_name_resolve
     let Some(nvrtc) = nvrtc() else { return };
     let cache = shared_cache();
     let demo = Demo::new("step0", &cache);
-    let toolchain = DeviceToolchain::new(nvrtc, &search(), "sm_90", &cache).unwrap();
+    let toolchain = DeviceToolchain::new(nvrtc, &search(), "sm_90", &cache);
     let cpu = replayer(&cache, Backend::Cpu, MINUTE);
     for revision in COMMITS {
         let sources = demo.sources(revision);
@@ -125,7 +125,7 @@ fn every_demonstration_commit_compiles_for_a_gpu_and_every_launched_name_resolve
 fn instances_of_templates_and_variables_are_compiled_once_they_are_asked_for() {
     let Some(nvrtc) = nvrtc() else { return };
     let (_folder, cache) = cache();
-    let toolchain = DeviceToolchain::new(nvrtc, &search(), "sm_90", &cache).unwrap();
+    let toolchain = DeviceToolchain::new(nvrtc, &search(), "sm_90", &cache);
     let small = Small::new(NAMES, "all_of_them(x, out, n);");
     let harness = &small.subject.fixture.harness;
     let read = |path: &Path| Module::decode(&std::fs::read(path).unwrap()).unwrap();
@@ -286,7 +286,7 @@ fn template_arguments_that_a_launch_leaves_out_are_deduced_on_all_devices() {
 fn a_deduced_instance_compiles_for_a_gpu_by_the_name_that_the_host_gives_it() {
     let Some(nvrtc) = nvrtc() else { return };
     let (_folder, cache) = cache();
-    let toolchain = DeviceToolchain::new(nvrtc, &search(), "sm_90", &cache).unwrap();
+    let toolchain = DeviceToolchain::new(nvrtc, &search(), "sm_90", &cache);
     let small = Small::new(DEDUCED, "all(x, out, n);");
     let outcome = small.replay(&replayer(&cache, Backend::Cpu, MINUTE));
     let mut module = toolchain.compile(&small.subject.fixture.harness, &small.sources).unwrap();
@@ -356,7 +356,7 @@ fn cuda_s_own_headers_are_found_beside_nvrtc() {
         return eprintln!("skipped: no CUDA headers beside {}", nvrtc.path().display());
     }
     let (_folder, cache) = cache();
-    let toolchain = DeviceToolchain::new(nvrtc, &search(), "sm_90", &cache).unwrap();
+    let toolchain = DeviceToolchain::new(nvrtc, &search(), "sm_90", &cache);
     let small = Small::new(HEADERS, "all_of_them(x, out, n);");
     let module = toolchain.compile(&small.subject.fixture.harness, &small.sources).unwrap();
     toolchain.extend(&module, "narrow<__nv_bfloat16>").unwrap();

@@ -22,7 +22,7 @@ use replay::worker::WorkerError;
 fn what_nvrtc_rejects_is_the_revision_s_fault_and_is_remembered() {
     let Some(nvrtc) = nvrtc() else { return };
     let (_folder, cache) = cache();
-    let toolchain = DeviceToolchain::new(nvrtc, &search(), "sm_90", &cache).unwrap();
+    let toolchain = DeviceToolchain::new(nvrtc, &search(), "sm_90", &cache);
     let source =
         "#include <stdlib.h>\n__global__ void k(int* out, int n) {\n  out[0] = rand();\n}\n";
     let small = Small::new(source, "k<<<1, 1>>>(out, n);");

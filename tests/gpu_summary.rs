@@ -46,7 +46,7 @@ fn lab() -> Option<Lab> {
     let folder = tempfile::tempdir().unwrap();
     let cache = Cache::open(folder.path()).unwrap();
     let (found, architecture) = (nvrtc.clone(), &device.architecture);
-    let toolchain = DeviceToolchain::new(found, &lab::search(), architecture, &cache).unwrap();
+    let toolchain = DeviceToolchain::new(found, &lab::search(), architecture, &cache);
     let context = CudaContext::new(0).unwrap();
     let stream = context.default_stream();
     Some(Lab { context, stream, toolchain, nvrtc, _folder: folder })

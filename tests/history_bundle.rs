@@ -3,7 +3,11 @@
 #[path = "common/repo.rs"]
 mod repo;
 
-use std::{error::Error, fs, path::PathBuf};
+use std::{
+    error::Error,
+    fs,
+    path::{Path, PathBuf},
+};
 
 use insta::assert_snapshot;
 use replay::history::{History, HistoryError, SourceSpec};
@@ -219,6 +223,25 @@ fn a_cached_bundle_is_unpacked_once_and_again_when_damaged() {
         assert_eq!(History::open_with_cache(&path, &cache).unwrap().head().unwrap(), head);
         assert_eq!(fs::read_dir(cache.join("bundles")).unwrap().count(), 1, "left behind");
     }
+}
+
+#[test]
+fn a_cached_bundle_in_the_place_of_another_is_not_believed() {
+    let (one, other) = (small_history(), small_history());
+    other.commit_file("more.txt", "more", "One more");
+    let paths = [&one, &other].map(|repo| bundle(repo, &[], &["--all"]));
+    let cache = one.beside("cache");
+    let head =
+        |path: &Path| History::open_with_cache(path, &cache).unwrap().head().unwrap().subject;
+    assert_eq!(head(&paths[0]), "Third");
+    let place = || fs::read_dir(cache.join("bundles")).unwrap().next().unwrap().unwrap().path();
+    let (first, aside) = (place(), one.beside("aside"));
+    fs::rename(&first, &aside).unwrap();
+    assert_eq!(head(&paths[1]), "One more");
+    let second = place();
+    fs::remove_dir_all(&second).unwrap();
+    fs::rename(&aside, &second).unwrap();
+    assert_eq!(head(&paths[1]), "One more");
 }
 
 #[test]

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use replay::cache::Cache;
 use replay::compile::{Compiler, Toolchain};
 use replay::fixture::{Fixture, NewTensor, write};
+use replay::foreign::Keeper;
 use replay::frontend::Precision;
 use replay::history::{History, SourceSpec};
 use replay::replay::{Backend, Mode, Replayer, Settings, Subject};
@@ -101,7 +102,8 @@ fn replay(subject: &Subject, revision: &str) -> Run {
     };
     let sources = history.source_set(&commit, &spec).unwrap();
 
-    let toolchain = Toolchain::new(Compiler::find(None).unwrap(), &cache).unwrap();
+    let keeper = Keeper::new(Path::new(env!("CARGO_BIN_EXE_replay")));
+    let toolchain = Toolchain::new(Compiler::find(None, &keeper).unwrap(), &cache);
     let settings = Settings {
         program: PathBuf::from(env!("CARGO_BIN_EXE_replay")),
         limits: Limits::default(),

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use ::replay::cache::Cache;
 use clap::Subcommand;
 
 use super::error::CliResult;
@@ -33,7 +34,7 @@ enum Action {
 /// Does it.
 pub fn run(args: &Args, global: &GlobalArgs) -> CliResult {
     if let Some(Action::Path) = args.action {
-        println!("{}", cache_folder()?.display());
+        println!("{}", Cache::place(&cache_folder()?).display());
         return Ok(exit::SUCCESS);
     }
     let cache = global.cache()?;

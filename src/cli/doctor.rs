@@ -1,7 +1,6 @@
 //! `replay doctor`: compilers, cache, memory; what works here and what to do about the rest.
 
 use ::replay::cache::Cache;
-use ::replay::compile::Compiler;
 use ::replay::runtime::gpu::{self, Nvrtc, SearchPath};
 use ::replay::sanitizer::{Sanitizer, Tool};
 use anstyle::{AnsiColor, Color, Style};
@@ -10,7 +9,7 @@ use super::cache::size;
 use super::error::CliResult;
 use super::exit;
 use super::out::println;
-use super::session::{GlobalArgs, cache_folder, compiler, folders, search_path};
+use super::session::{GlobalArgs, cache_folder, compiler, compiler_named, folders, search_path};
 
 /// Nothing to choose.
 #[derive(Debug, clap::Args)]
@@ -29,7 +28,7 @@ struct Finding {
 pub fn run(_args: &Args, global: &GlobalArgs) -> CliResult {
     let mut findings = vec![main_compiler(), cache(), processor(global)];
     for name in ["g++", "clang++"] {
-        if let Ok(found) = Compiler::find(Some(name)) {
+        if let Ok(found) = compiler_named(Some(name), None) {
             findings.push(Finding {
                 what: "also here",
                 works: true,
@@ -64,7 +63,7 @@ fn print(finding: &Finding) {
 }
 
 fn main_compiler() -> Finding {
-    let (works, detail, advice) = match compiler() {
+    let (works, detail, advice) = match compiler(None) {
         Ok(found) => (true, format!("{}: {}", found.name(), found.version()), None),
         Err(error) => (false, format!("{error:#}"), Some("apt install g++, or set CXX".to_owned())),
     };

@@ -31,7 +31,7 @@ mod snapshot;
 
 use std::process::ExitCode;
 
-use ::replay::worker;
+use ::replay::{foreign, worker};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use self::error::CliResult;
@@ -112,12 +112,26 @@ enum Command {
 
 /// Whether this process was started by another of its kind, to make one replay.
 pub fn is_worker() -> bool {
-    std::env::args_os().nth(1).is_some_and(|argument| argument == worker::CHILD_ARGUMENT)
+    is_first_argument(worker::CHILD_ARGUMENT)
+}
+
+/// Whether this process was started by another of its kind, to keep a foreign program.
+pub fn is_keeper() -> bool {
+    is_first_argument(foreign::KEEPER_ARGUMENT)
+}
+
+fn is_first_argument(word: &str) -> bool {
+    std::env::args_os().nth(1).is_some_and(|argument| argument == word)
 }
 
 /// Makes the one replay that the parent process asks for.
 pub fn work() -> ExitCode {
     ExitCode::from(worker::run_child() as u8)
+}
+
+/// Keeps the program that the parent process asks for.
+pub fn keep() -> ExitCode {
+    ExitCode::from(foreign::run_keeper())
 }
 
 /// Does what the command line says.

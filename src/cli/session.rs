@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use ::replay::cache::Cache;
 use ::replay::compile::{Compiler, Toolchain};
+use ::replay::foreign::Keeper;
 use ::replay::replay::{Backend, Replayer, Settings};
 use ::replay::runtime::gpu::SearchPath;
 use ::replay::sanitizer::{Sanitizer, Tool};
@@ -205,14 +206,11 @@ impl GlobalArgs {
     fn replayer_on(&self, device: Device, threads: usize, fresh: bool) -> anyhow::Result<Replayer> {
         let cache = self.cache()?;
         let backend = self.backend_on(device, &cache)?;
-        let toolchain = Toolchain::new(compiler()?, &cache)?;
-        let settings = Settings {
-            program: std::env::current_exe().context("cannot find this program's own file")?,
-            limits: self.limits(),
-            threads,
-            fresh,
-            backend,
-        };
+        let compiler =
+            compiler(Some(&cache))?.with_timeout(self.timeout.saturating_mul(COMPILER_SHARE));
+        let toolchain = Toolchain::new(compiler, &cache);
+        let settings =
+            Settings { program: program()?, limits: self.limits(), threads, fresh, backend };
         Ok(Replayer::new(toolchain, cache, settings))
     }
 
@@ -252,20 +250,38 @@ pub fn folders(name: &str) -> Vec<PathBuf> {
     std::env::split_paths(&value).filter(|path| !path.as_os_str().is_empty()).collect()
 }
 
-/// The C++ compiler that `CXX` names, else the system's.
-pub fn compiler() -> anyhow::Result<Compiler> {
-    let cxx = std::env::var("CXX").ok();
-    Ok(Compiler::find(cxx.as_deref())?)
+/// How many times as long as a replay the compiler may take.
+const COMPILER_SHARE: u32 = 5;
+
+/// The C++ compiler that `CXX` names, else the system's; `cache` may know it already.
+pub fn compiler(cache: Option<&Cache>) -> anyhow::Result<Compiler> {
+    let cxx = std::env::var_os("CXX").map(|cxx| cxx.into_string()).transpose();
+    let cxx = cxx.map_err(|cxx| Complaint {
+        message: format!("CXX is no text: {}", cxx.display()),
+        hint: Some("name the compiler by a path that is UTF-8, such as a link to it".to_owned()),
+    })?;
+    compiler_named(cxx.as_deref(), cache)
 }
 
-/// `REPLAY_CACHE_DIR`, else the cache folder of the XDG Base Directory Specification.
+/// The same for `cxx` as the value of `CXX`.
+pub fn compiler_named(cxx: Option<&str>, cache: Option<&Cache>) -> anyhow::Result<Compiler> {
+    Ok(Compiler::find_known(cxx, &Keeper::new(&program()?), cache)?)
+}
+
+/// This program's own file.
+fn program() -> anyhow::Result<PathBuf> {
+    std::env::current_exe().context("cannot find this program's own file")
+}
+
+/// The folder that holds the cache's own: `REPLAY_CACHE_DIR`, else the one for caches in the XDG Base
+/// Directory Specification.
 pub fn cache_folder() -> anyhow::Result<PathBuf> {
     let folder = |name: &str| {
         std::env::var_os(name).map(PathBuf::from).filter(|path| !path.as_os_str().is_empty())
     };
     let found = folder("REPLAY_CACHE_DIR")
-        .or_else(|| folder("XDG_CACHE_HOME").filter(|p| p.is_absolute()).map(|p| p.join("replay")))
-        .or_else(|| folder("HOME").map(|home| home.join(".cache/replay")));
+        .or_else(|| folder("XDG_CACHE_HOME").filter(|path| path.is_absolute()))
+        .or_else(|| folder("HOME").map(|home| home.join(".cache")));
     let found = found.ok_or_else(|| Complaint {
         message: "no place for the cache: neither REPLAY_CACHE_DIR nor HOME is set".to_owned(),
         hint: Some("set REPLAY_CACHE_DIR to a folder that can be written".to_owned()),

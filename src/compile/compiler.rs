@@ -1,10 +1,14 @@
-//! The system's C++ compiler: which one, which version, how to run it.
+//! The system's C++ compiler: which one, which version, how to run it and within which bounds.
 
+use std::ffi::{OsStr, OsString};
 use std::io;
-use std::path::PathBuf;
-use std::process::{Command, Output};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use super::output;
+use super::key::KeyHasher;
+use super::{environment, outside, tools};
+use crate::cache::{Cache, Kind};
+use crate::foreign::{self, Bounds, Ending, Finished, Keeper, KeeperError, Program};
 
 /// Why the compiler cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -12,6 +16,12 @@ pub enum CompilerError {
     /// None of the usual ones is there.
     #[error("no C++ compiler: neither g++ nor clang++ is in PATH")]
     Missing,
+    /// `CXX` cannot be cut into words.
+    #[error("`{command}` is no command: a quote is not closed")]
+    Quote {
+        /// The value of `CXX`.
+        command: String,
+    },
     /// `CXX` names one that does not run.
     #[error("cannot run the C++ compiler `{command}`")]
     Run {
@@ -20,11 +30,19 @@ pub enum CompilerError {
         /// The system's reason.
         source: io::Error,
     },
+    /// The process that keeps it within its bounds does not run.
+    #[error("cannot start a process for the C++ compiler")]
+    Keeper {
+        /// The system's reason.
+        source: io::Error,
+    },
     /// `CXX` names something else.
-    #[error("`{command} --version` failed: {message}")]
+    #[error("`{command} {question}` failed: {message}")]
     NotACompiler {
         /// What was run.
         command: String,
+        /// What it was asked.
+        question: String,
         /// What it said.
         message: String,
     },
@@ -44,6 +62,14 @@ pub enum CompilerError {
         /// What it said, or how it ended.
         message: String,
     },
+    /// What it compiled took more than it may have.
+    #[error("the C++ compiler `{command}` {excess}")]
+    Excess {
+        /// What was run.
+        command: String,
+        /// Of what.
+        excess: Excess,
+    },
     /// The folder in which it works cannot be used.
     #[error("cannot use {path} for compiling")]
     Scratch {
@@ -54,24 +80,64 @@ pub enum CompilerError {
     },
 }
 
+/// A bound that a compiler ran into.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Excess {
+    /// Wall time.
+    Time(Duration),
+    /// Bytes of memory.
+    Memory(u64),
+    /// Bytes of a file.
+    File(u64),
+}
+
+impl std::fmt::Display for Excess {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mib = |bytes: u64| bytes >> 20;
+        match *self {
+            Excess::Time(limit) => write!(f, "was still at work after {} s", limit.as_secs_f64()),
+            Excess::Memory(limit) => write!(f, "needs more memory than {} MiB", mib(limit)),
+            Excess::File(limit) => write!(f, "writes a file of more than {} MiB", mib(limit)),
+        }
+    }
+}
+
 impl CompilerError {
     /// What to do about it.
     pub fn hint(&self) -> Option<String> {
-        match self {
-            CompilerError::Missing => {
-                Some("install g++ (Debian: apt install g++) or set CXX".to_owned())
-            }
+        let said = match self {
+            CompilerError::Missing => "install g++ (Debian: apt install g++) or set CXX",
             CompilerError::Unsuitable { .. } => {
-                Some("g++ 9 or later and clang++ 11 or later are known to work".to_owned())
+                "g++ 9 or later and clang++ 11 or later are known to work"
             }
-            CompilerError::Run { .. } | CompilerError::NotACompiler { .. } => {
-                Some("CXX must name g++ or clang++, or a command that behaves like one".to_owned())
+            CompilerError::Quote { .. }
+            | CompilerError::Run { .. }
+            | CompilerError::NotACompiler { .. } => {
+                "CXX must name g++ or clang++, or a command that behaves like one"
             }
             CompilerError::Exhausted { .. } => {
-                Some("free disk space (TMPDIR, the cache) or memory, and try again".to_owned())
+                "free disk space (the cache) or memory, lift limits (`ulimit -a`), and try again"
             }
-            CompilerError::Scratch { .. } => None,
-        }
+            CompilerError::Excess { excess: Excess::Time(_), .. } => {
+                "it may take five times as long as a replay: raise --timeout if this machine is slow"
+            }
+            CompilerError::Excess { .. } => {
+                "look for templates without an end, and for includes of devices; nothing of this is \
+                 remembered"
+            }
+            CompilerError::Keeper { .. } => {
+                "too many processes, or too little memory for another: see `ulimit -a`"
+            }
+            CompilerError::Scratch { source, .. } => match source.kind() {
+                io::ErrorKind::StorageFull
+                | io::ErrorKind::QuotaExceeded
+                | io::ErrorKind::FileTooLarge => {
+                    "there is no room: free disk space, or set REPLAY_CACHE_DIR to a folder with more"
+                }
+                _ => "set REPLAY_CACHE_DIR to a folder on a local disk that can be written",
+            },
+        };
+        Some(said.to_owned())
     }
 }
 
@@ -80,22 +146,45 @@ impl CompilerError {
 pub struct Compiler {
     words: Vec<String>,
     version: String,
+    keeper: Keeper,
+    bounds: Bounds,
 }
 
+/// The longest that a compiler may take to tell its version.
+const ANSWER: Duration = Duration::from_secs(20);
+/// Address space of each process of a compiler, where the machine has much memory.
+const MEMORY_BYTES: u64 = 8 << 30;
+/// The largest file that a compiler may write.
+const FILE_BYTES: u64 = 4 << 30;
+
 impl Compiler {
-    /// The compiler that `cxx` (the value of `CXX`) names, else g++ or clang++ in PATH.
+    /// Wall time of one run, unless [`Compiler::with_timeout`] says otherwise.
+    pub const TIMEOUT: Duration = Duration::from_secs(300);
+
+    /// The compiler that `cxx` (the value of `CXX`) names, else g++ or clang++ in PATH; run by
+    /// `keeper`.
     ///
     /// # Errors
     /// [`CompilerError`] if there is none, or it does not tell its version.
-    pub fn find(cxx: Option<&str>) -> Result<Compiler, CompilerError> {
-        if let Some(words) = cxx.map(|cxx| cxx.split_whitespace().map(str::to_owned).collect()) {
-            let words: Vec<String> = words;
-            if !words.is_empty() {
-                return Compiler::ask(words);
-            }
+    pub fn find(cxx: Option<&str>, keeper: &Keeper) -> Result<Compiler, CompilerError> {
+        Compiler::find_known(cxx, keeper, None)
+    }
+
+    /// The same; what `cache` holds of a compiler that did not change is not asked again.
+    ///
+    /// # Errors
+    /// As [`Compiler::find`].
+    pub fn find_known(
+        cxx: Option<&str>,
+        keeper: &Keeper,
+        cache: Option<&Cache>,
+    ) -> Result<Compiler, CompilerError> {
+        if let Some(cxx) = cxx.filter(|cxx| !cxx.trim().is_empty()) {
+            let quote = || CompilerError::Quote { command: cxx.to_owned() };
+            return Compiler::ask(shlex::split(cxx).ok_or_else(quote)?, keeper, cache);
         }
         for name in ["g++", "clang++"] {
-            match Compiler::ask(vec![name.to_owned()]) {
+            match Compiler::ask(vec![name.to_owned()], keeper, cache) {
                 Err(CompilerError::Run { source, .. })
                     if source.kind() == io::ErrorKind::NotFound => {}
                 found => return found,
@@ -104,19 +193,87 @@ impl Compiler {
         Err(CompilerError::Missing)
     }
 
-    fn ask(words: Vec<String>) -> Result<Compiler, CompilerError> {
-        let compiler = Compiler { words, version: String::new() };
-        let answer = compiler.run(compiler.command().arg("--version"))?;
-        let text = String::from_utf8_lossy(&answer.stdout);
-        match text.lines().next() {
-            Some(line) if answer.status.success() && !line.trim().is_empty() => {
-                Ok(Compiler { version: line.trim().to_owned(), ..compiler })
-            }
-            _ => Err(CompilerError::NotACompiler {
-                command: compiler.name(),
-                message: String::from_utf8_lossy(&answer.stderr).trim().to_owned(),
-            }),
+    fn ask(
+        mut words: Vec<String>,
+        keeper: &Keeper,
+        cache: Option<&Cache>,
+    ) -> Result<Compiler, CompilerError> {
+        // It is run in folders of its own, where a relative path leads nowhere.
+        if let Some(first) = words.first_mut().filter(|word| word.contains('/'))
+            && let Some(path) = std::path::absolute(&*first)
+                .ok()
+                .and_then(|path| path.into_os_string().into_string().ok())
+        {
+            *first = path;
         }
+        let memory = foreign::machine_memory_bytes().map_or(MEMORY_BYTES, |all| all / 4 * 3);
+        let bounds = Bounds {
+            timeout: ANSWER,
+            memory_bytes: memory.min(MEMORY_BYTES),
+            file_bytes: FILE_BYTES,
+        };
+        let compiler = Compiler { words, version: String::new(), keeper: keeper.clone(), bounds };
+        let answer = compiler.answer("--version", cache)?;
+        let version = answer.lines().next().unwrap_or_default().trim().to_owned();
+        Ok(Compiler { version, ..compiler }.with_timeout(Compiler::TIMEOUT))
+    }
+
+    /// What it says of itself when it is asked `question`.
+    pub(super) fn answer(
+        &self,
+        question: &str,
+        cache: Option<&Cache>,
+    ) -> Result<String, CompilerError> {
+        let place = cache.zip(self.answer_key(question));
+        if let Some((cache, key)) = &place
+            && let Some(known) = cache.read(Kind::Fact, key)
+            && let Ok(known) = String::from_utf8(known)
+        {
+            return Ok(known);
+        }
+        let done = self.run(None, [question])?;
+        let said = String::from_utf8_lossy(&done.stdout).trim().to_owned();
+        if !done.success() || said.is_empty() {
+            let said = String::from_utf8_lossy(&done.stderr).trim().to_owned();
+            let message = if said.is_empty() { "it says nothing".to_owned() } else { said };
+            return Err(CompilerError::NotACompiler {
+                command: self.name(),
+                question: question.to_owned(),
+                message,
+            });
+        }
+        if let Some((cache, key)) = &place {
+            // It only saves the question the next time.
+            let _ = cache.write(Kind::Fact, key, said.as_bytes());
+        }
+        Ok(said)
+    }
+
+    /// The key of such an answer; none where another program gives it than the one that is started,
+    /// so that its file does not tell whether it changed.
+    fn answer_key(&self, question: &str) -> Option<String> {
+        let path = tools::in_path(&self.words[0])?.canonicalize().ok()?;
+        let name = path.file_name()?.to_str()?;
+        let known = ["g++", "gcc", "clang"].iter().any(|known| name.contains(known));
+        let mut start = [0; 4];
+        let is_program = std::fs::File::open(&path)
+            .and_then(|mut file| std::io::Read::read_exact(&mut file, &mut start))
+            .is_ok_and(|()| start == *b"\x7fELF");
+        if !known || !is_program {
+            return None;
+        }
+        let mut hasher = KeyHasher::of("compiler's answer");
+        hasher.part(question);
+        hasher.part(path.as_os_str().as_encoded_bytes());
+        hasher.part(outside::state(&path)?);
+        hasher.list(&self.words);
+        Some(hasher.finish())
+    }
+
+    /// The same with another bound of wall time for each run.
+    pub fn with_timeout(mut self, timeout: Duration) -> Compiler {
+        self.bounds.timeout = timeout;
+        self
     }
 
     /// The first line of what it says of itself.
@@ -129,72 +286,213 @@ impl Compiler {
         self.words.join(" ")
     }
 
-    /// What an artifact's key holds of it.
-    pub(super) fn identity(&self) -> String {
-        format!("{}\n{}\n{}", self.name(), self.version, std::env::consts::ARCH)
+    /// What keys hold of it, besides the states of its files.
+    pub(crate) fn identity(&self) -> String {
+        format!("{:?}\n{}\n{}", self.words, self.version, std::env::consts::ARCH)
     }
 
-    /// A command that runs it, in English, whatever the user's language.
-    pub(super) fn command(&self) -> Command {
-        let mut command = Command::new(&self.words[0]);
-        command.args(&self.words[1..]).env("LC_ALL", "C");
-        command
+    /// The command's words.
+    pub(super) fn words(&self) -> &[String] {
+        &self.words
     }
 
-    pub(super) fn run(&self, command: &mut Command) -> Result<Output, CompilerError> {
-        let output = output(command)
-            .map_err(|source| CompilerError::Run { command: self.name(), source })?;
-        match exhaustion(&output) {
-            Some(message) => Err(CompilerError::Exhausted { command: self.name(), message }),
-            None => Ok(output),
+    /// Runs it with `arguments` in `folder`, which it keeps its temporary files in, and which goes
+    /// with this process.
+    pub(super) fn run(
+        &self,
+        folder: Option<&Path>,
+        arguments: impl IntoIterator<Item = impl AsRef<OsStr>>,
+    ) -> Result<Finished, CompilerError> {
+        let own = self.words.iter().map(OsString::from);
+        let arguments = arguments.into_iter().map(|word| word.as_ref().to_owned());
+        let program = Program {
+            words: own.chain(arguments).collect(),
+            environment: environment::of(std::env::vars_os(), folder),
+            folder: folder.map(Path::to_owned),
+            folder_is_temporary: folder.is_some(),
+        };
+        let command = || self.name();
+        let finished = self.keeper.run(&program, &self.bounds).map_err(|error| match error {
+            KeeperError::Keeper(source) => CompilerError::Keeper { source },
+            KeeperError::Program(source) => CompilerError::Run { command: command(), source },
+        })?;
+        match trouble(&finished, &self.bounds, foreign::own_bounds()) {
+            None => Ok(finished),
+            Some(Trouble::Excess(excess)) => {
+                Err(CompilerError::Excess { command: command(), excess })
+            }
+            Some(Trouble::Machine(message)) => {
+                Err(CompilerError::Exhausted { command: command(), message })
+            }
         }
     }
 }
 
-/// What kept a compiler from its work, if the code that it compiled is not to blame.
-fn exhaustion(output: &Output) -> Option<String> {
-    const SIGNS: [&str; 6] = [
-        "No space left on device",
-        "File too large",
-        "Disk quota exceeded",
-        "Cannot allocate memory",
-        "out of memory allocating",
-        "Killed signal",
-    ];
-    if output.status.success() {
-        return None;
+/// What kept a compiler from its work, other than errors of the code.
+#[derive(Debug, PartialEq)]
+enum Trouble {
+    /// The code wants more than a compilation may have.
+    Excess(Excess),
+    /// The machine is at fault, in these words.
+    Machine(String),
+}
+
+/// What compilers say when they run out of memory.
+const MEMORY_SIGNS: [&str; 5] = [
+    "out of memory",
+    "Cannot allocate memory",
+    "virtual memory exhausted",
+    "memory exhausted",
+    "std::bad_alloc",
+];
+
+/// What compilers say when a file grows too large.
+const FILE_SIGNS: [&str; 2] = ["File too large", "File size limit exceeded"];
+
+/// What compilers say when the machine fails them.
+const MACHINE_SIGNS: [&str; 12] = [
+    "No space left on device",
+    "Disk quota exceeded",
+    "Read-only file system",
+    "Input/output error",
+    "Resource temporarily unavailable",
+    "Too many open files",
+    "cannot execute",
+    "error trying to exec",
+    "Killed signal",
+    "Terminated signal",
+    "Hangup signal",
+    "Interrupt signal",
+];
+
+/// What kept a compiler that ended as `finished` says from its work within `bounds`, if anything did;
+/// this process itself is within `own`, bytes of address space and of a file.
+fn trouble(finished: &Finished, bounds: &Bounds, own: (u64, u64)) -> Option<Trouble> {
+    match finished.ending {
+        Ending::Exited(0) => return None,
+        Ending::TimedOut => return Some(Trouble::Excess(Excess::Time(bounds.timeout))),
+        Ending::Exited(_) | Ending::Signalled(_) => {}
     }
-    let log = String::from_utf8_lossy(&output.stderr);
-    let told = log.lines().find(|line| SIGNS.iter().any(|sign| line.contains(sign)));
-    let told = told.map(|line| line.trim().to_owned());
-    told.or_else(|| output.status.code().is_none().then(|| output.status.to_string()))
+    let log = String::from_utf8_lossy(&finished.stderr);
+    let told = |signs: &[&str]| {
+        let mut lines = log.lines().filter(|line| !is_about_code(line));
+        let line = lines.find(|line| signs.iter().any(|sign| line.contains(sign)))?;
+        Some(line.trim().to_owned())
+    };
+    if let Some(line) = told(&MEMORY_SIGNS) {
+        return Some(match bounds.memory_bytes <= own.0 {
+            true => Trouble::Excess(Excess::Memory(bounds.memory_bytes)),
+            false => Trouble::Machine(line),
+        });
+    }
+    if let Some(line) = told(&FILE_SIGNS) {
+        return Some(match bounds.file_bytes <= own.1 {
+            true => Trouble::Excess(Excess::File(bounds.file_bytes)),
+            false => Trouble::Machine(line),
+        });
+    }
+    told(&MACHINE_SIGNS).map(Trouble::Machine).or(match finished.ending {
+        Ending::Signalled(signal) => Some(Trouble::Machine(format!("ended by signal {signal}"))),
+        _ => None,
+    })
+}
+
+/// Whether `line` of a log tells of code, or quotes it, and may hold any words for that.
+fn is_about_code(line: &str) -> bool {
+    let mut parts = line.splitn(3, ':');
+    let place = parts.nth(1).is_some_and(|number| number.parse::<u32>().is_ok());
+    // That the output cannot be written is told with the place that was reached.
+    let writing = line.contains(" fatal error: error writing to ");
+    line.starts_with(' ') || line.contains("undefined reference") || (place && !writing)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    const BOUNDS: Bounds =
+        Bounds { timeout: Duration::from_secs(5), memory_bytes: 1 << 30, file_bytes: 1 << 20 };
+    const UNBOUNDED: (u64, u64) = (u64::MAX, u64::MAX);
+
+    fn failed(stderr: &str, own: (u64, u64)) -> Option<Trouble> {
+        let finished = Finished {
+            ending: Ending::Exited(1),
+            stdout: Vec::new(),
+            stderr: stderr.as_bytes().to_vec(),
+        };
+        trouble(&finished, &BOUNDS, own)
+    }
+
     #[test]
     fn a_full_disk_is_not_the_fault_of_the_code() {
-        let script = "echo 'cc1plus: fatal error: error writing to t.s: No space left on device' >&2; exit 1";
-        let output = output(Command::new("sh").args(["-c", script])).unwrap();
-        insta::assert_snapshot!(exhaustion(&output).unwrap(), @"cc1plus: fatal error: error writing to t.s: No space left on device");
-        let killed = super::output(Command::new("sh").args(["-c", "kill -9 $$"])).unwrap();
-        insta::assert_snapshot!(exhaustion(&killed).unwrap(), @"signal: 9 (SIGKILL)");
-        let wrong =
-            super::output(Command::new("sh").args(["-c", "echo 'a.cu:1: error: no'; exit 1"]));
-        assert_eq!(exhaustion(&wrong.unwrap()), None);
+        let full = "cc1plus: fatal error: error writing to t.s: No space left on device\n";
+        assert_eq!(failed(full, UNBOUNDED), Some(Trouble::Machine(full.trim().to_owned())));
+        let killed =
+            Finished { ending: Ending::Signalled(9), stdout: Vec::new(), stderr: Vec::new() };
+        let told = trouble(&killed, &BOUNDS, UNBOUNDED);
+        assert_eq!(told, Some(Trouble::Machine("ended by signal 9".to_owned())));
     }
 
     #[test]
-    fn a_compiler_that_does_not_exist_is_named() {
-        let error = Compiler::find(Some("no-such-compiler -v")).unwrap_err();
-        insta::assert_snapshot!(error, @"cannot run the C++ compiler `no-such-compiler -v`");
+    fn errors_of_the_code_are_no_trouble_even_where_they_quote_it() {
+        let logs = [
+            "k.cu:1:9: error: 'y' was not declared\n    1 | // No space left on device\n",
+            "k.cu:1:2: error: #error out of memory\n",
+            "k.cu:1:10: fatal error: Killed signal: No such file or directory\n",
+            "unit.s:7: Error: File too large\n",
+            "unit.o:(.text+0x5): undefined reference to `cannot execute'\n",
+        ];
+        for log in logs {
+            assert_eq!(failed(log, UNBOUNDED), None, "{log}");
+        }
+        let full = "k.cu:9:1: fatal error: error writing to unit.s: No space left on device\n";
+        assert_eq!(failed(full, UNBOUNDED), Some(Trouble::Machine(full.trim().to_owned())));
     }
 
     #[test]
-    fn a_program_that_is_no_compiler_is_refused() {
-        let error = Compiler::find(Some("false")).unwrap_err();
-        insta::assert_snapshot!(error, @"`false --version` failed:");
+    fn a_bound_of_a_compilation_is_the_fault_of_the_code_and_one_of_the_machine_is_not() {
+        let log = "\ncc1plus: out of memory allocating 64 bytes after a total of 1 bytes\n";
+        let excess = Trouble::Excess(Excess::Memory(1 << 30));
+        assert_eq!(failed(log, UNBOUNDED), Some(excess));
+        let machine = Trouble::Machine(log.trim().to_owned());
+        assert_eq!(failed(log, (1 << 29, u64::MAX)), Some(machine));
+        let large = "as: unit.o: File too large\n";
+        assert_eq!(failed(large, UNBOUNDED), Some(Trouble::Excess(Excess::File(1 << 20))));
+        let machine = Trouble::Machine(large.trim().to_owned());
+        assert_eq!(failed(large, (u64::MAX, 1 << 10)), Some(machine));
+    }
+
+    #[test]
+    fn each_bound_has_its_words() {
+        let error = |excess| {
+            let error = CompilerError::Excess { command: "g++".to_owned(), excess };
+            format!("{error}\n{}", error.hint().unwrap_or_default())
+        };
+        insta::assert_snapshot!(error(Excess::Time(Duration::from_secs(300))), @"
+        the C++ compiler `g++` was still at work after 300 s
+        it may take five times as long as a replay: raise --timeout if this machine is slow
+        ");
+        insta::assert_snapshot!(error(Excess::Memory(8 << 30)), @"
+        the C++ compiler `g++` needs more memory than 8192 MiB
+        look for templates without an end, and for includes of devices; nothing of this is remembered
+        ");
+        insta::assert_snapshot!(error(Excess::File(4 << 30)), @"
+        the C++ compiler `g++` writes a file of more than 4096 MiB
+        look for templates without an end, and for includes of devices; nothing of this is remembered
+        ");
+    }
+
+    #[test]
+    fn a_command_with_an_open_quote_is_refused() {
+        let error = Compiler::find(Some("g++ '-DX"), &Keeper::new(Path::new("/"))).unwrap_err();
+        insta::assert_snapshot!(error, @"`g++ '-DX` is no command: a quote is not closed");
+    }
+
+    #[test]
+    fn a_keeper_that_cannot_be_started_is_no_fault_of_the_compiler() {
+        let keeper = Keeper::new(Path::new("/nonexistent"));
+        let error = Compiler::find(Some("g++"), &keeper).unwrap_err();
+        insta::assert_snapshot!(error, @"cannot start a process for the C++ compiler");
+        insta::assert_snapshot!(error.hint().unwrap(), @"too many processes, or too little memory for another: see `ulimit -a`");
     }
 }

@@ -1,7 +1,7 @@
 //! The options that decide about bits, for whatever ends up in an artifact; `build.rs` uses them too.
 
 /// What decides about bits, and about what the sources see but for [`PRELUDE`].
-pub const FLAGS: [&str; 14] = [
+pub const FLAGS: [&str; 17] = [
     "-std=c++17",
     "-O2",
     "-x",
@@ -16,6 +16,10 @@ pub const FLAGS: [&str; 14] = [
     "-fwrapv",
     "-fno-strict-aliasing",
     "-U_FORTIFY_SOURCE",
+    // What is compiled does not depend on when.
+    "-D__DATE__=\"Jan  1 1970\"",
+    "-D__TIME__=\"00:00:00\"",
+    "-D__TIMESTAMP__=\"Thu Jan  1 00:00:00 1970\"",
 ];
 
 /// Makes the sources see CUDA's header without including it.

@@ -4,39 +4,49 @@
 //! whichever commit they belong to. A compilation that failed is remembered with its log.
 
 mod compiler;
+mod encoding;
+mod environment;
 mod flags;
+mod includes;
+mod key;
 mod lanes;
 mod nvrtc;
 mod once;
+mod outside;
 mod place;
+mod tools;
+mod translation;
 mod unit;
 
 use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::time::SystemTime;
 
-pub use self::compiler::{Compiler, CompilerError};
+pub use self::compiler::{Compiler, CompilerError, Excess};
 pub use self::nvrtc::{DeviceModule, DeviceToolchain};
 pub use self::place::Place;
 pub use self::unit::Signature;
 
 use self::flags::{FLAGS, PRELUDE, SHADOW};
+use self::key::KeyHasher;
+use self::once::{Known, Once};
+use self::outside::{Outside, outside_of};
+use self::translation::{Translation, UNITS, lay_out, parent, translate};
 use crate::cache::{Cache, CacheError, Kind};
-use crate::frontend::{self, FrontendError, Precision, Threads, Unit};
+use crate::foreign::Finished;
+use crate::frontend::{FrontendError, Precision, Threads};
 use crate::harness::Harness;
-use crate::history::{Role, SourceSet};
+use crate::history::SourceSet;
 use crate::runtime::gpu::NvrtcError;
 use crate::runtime::headers;
-
-use self::once::Once;
 
 /// A compiled variant.
 #[derive(Clone, Debug)]
 pub struct Artifact {
     /// The shared object.
     pub path: PathBuf,
-    /// Identifies its content: sources, headers, compiler, flags and call.
+    /// Identifies its content: sources, call, flags, compiler, and all that was read from outside.
     pub key: String,
     /// Which of the harness's calls fits, from 0.
     pub call: usize,
@@ -67,6 +77,16 @@ pub enum CompileError {
         /// At most three of the sources.
         files: Vec<String>,
     },
+    /// A source includes what is no file.
+    #[error("{path}:{line} includes {included}, which is no file")]
+    NoFile {
+        /// The source.
+        path: String,
+        /// The line.
+        line: usize,
+        /// What it includes.
+        included: String,
+    },
     /// The compiler refused the sources, or every call of the harness.
     #[error("{what} not compile: {first_error}")]
     Refused {
@@ -96,9 +116,14 @@ pub enum CompileError {
 impl CompileError {
     /// Whether the revision is at fault, as opposed to the machine.
     pub fn is_revision_fault(&self) -> bool {
+        use CompileError as E;
         matches!(
             self,
-            CompileError::Frontend(_) | CompileError::Refused { .. } | CompileError::NoUnit { .. }
+            E::Frontend(_)
+                | E::NoFile { .. }
+                | E::NoUnit { .. }
+                | E::Refused { .. }
+                | E::Compiler(CompilerError::Excess { .. })
         )
     }
 
@@ -124,6 +149,7 @@ impl CompileError {
                 "name the .cu files in `sources` of the harness, and folders of headers in `include`"
                     .to_owned(),
             ),
+            CompileError::NoFile { .. } => Some("only files can be included".to_owned()),
             CompileError::Refused { log_path, first_error, .. } => {
                 let log = format!("the whole log: {}", log_path.display());
                 Some(if first_error.contains("instance of function template") {
@@ -131,7 +157,15 @@ impl CompileError {
                         .to_owned()
                 } else if first_error.contains("No such file") || first_error.contains("not found")
                 {
-                    format!("name the folder of the header in `include` of the harness; {log}")
+                    let withheld = environment::withheld().map_or(String::new(), |name| {
+                        format!(
+                            ", or write it into CXX as in `CXX=\"g++ -isystem DIR\"`: {name} is not \
+                             passed on"
+                        )
+                    });
+                    format!(
+                        "name the folder of the header in `include` of the harness{withheld}; {log}"
+                    )
                 } else {
                     log
                 })
@@ -146,25 +180,21 @@ impl CompileError {
 /// What every compilation of a run shares.
 pub struct Toolchain {
     compiler: Compiler,
-    headers: PathBuf,
-    headers_identity: String,
     cache: Cache,
     once: Once,
+    outside: Outside,
     /// How threads are run; if nothing was said, as the size of the fixture suggests.
     threads: Option<Threads>,
 }
 
+/// What was compiled: where it is, its key, and whether this run compiled it.
+type Compiled = (PathBuf, String, bool);
+
 impl Toolchain {
-    /// Makes the headers available in the cache.
-    ///
-    /// # Errors
-    /// [`CacheError`] if they cannot be written.
-    pub fn new(compiler: Compiler, cache: &Cache) -> Result<Toolchain, CacheError> {
-        let identity = headers::identity().to_hex()[..32].to_owned();
-        let headers = cache.folder(&format!("headers-{identity}"), headers::write)?;
-        let (headers_identity, cache) = (identity, cache.clone());
-        let once = Once::default();
-        Ok(Toolchain { compiler, headers, headers_identity, cache, once, threads: None })
+    /// Compiles with `compiler` and remembers in `cache`.
+    pub fn new(compiler: Compiler, cache: &Cache) -> Toolchain {
+        let (once, outside) = (Once::default(), Outside::default());
+        Toolchain { compiler, cache: cache.clone(), once, outside, threads: None }
     }
 
     /// The same with the threads of a block run as `threads` says; otherwise as [`Threads::Lanes`]
@@ -177,6 +207,12 @@ impl Toolchain {
     /// The compiler in use.
     pub fn compiler(&self) -> &Compiler {
         &self.compiler
+    }
+
+    /// Whether a compilation was given up in this process: what was judged without it may come out
+    /// otherwise on a faster machine.
+    pub(crate) fn has_given_up(&self) -> bool {
+        self.once.has_given_up()
     }
 
     /// Compiles `sources` with the first call of `harness` that fits.
@@ -231,28 +267,40 @@ impl Toolchain {
         unit: &str,
         precision: Precision,
         meanwhile: &(dyn Fn() + Sync),
-    ) -> Result<(PathBuf, String, bool), CompileError> {
+    ) -> Result<Compiled, CompileError> {
         let flags = flags(harness, translated, precision);
-        let key = self.key(&flags, &translated.files, unit);
-        if let Some(known) = self.known(&key) {
+        let first = self.first_key(&flags, translated, unit, precision);
+        if let Some(known) = self.known(&first) {
             return known;
         }
         std::thread::scope(|scope| {
             // It only saves time: where the system has no thread for it, it is not done.
             let _ = std::thread::Builder::new().spawn_scoped(scope, meanwhile);
             // Another thread may have compiled it meanwhile.
-            let anew = || self.compile_anew(translated, unit, &flags, precision, &key);
-            self.once.by_one(&key, || self.known(&key).unwrap_or_else(anew))
+            let anew = || self.compile_anew(translated, unit, &flags, precision, &first);
+            self.once.by_one(&first, || self.known(&first).unwrap_or_else(anew))
         })
     }
 
     /// What was compiled before, if it was, with its key and that it is not fresh.
-    fn known(&self, key: &str) -> Option<Result<(PathBuf, String, bool), CompileError>> {
-        if let Some(path) = self.cache.find(Kind::Artifact, key) {
-            return Some(Ok((path, key.to_owned(), false)));
+    fn known(&self, first: &str) -> Option<Result<Compiled, CompileError>> {
+        let key = match self.once.known(first) {
+            Some(Known::Key(key)) => key,
+            Some(Known::Excess(excess)) => {
+                let command = self.compiler.name();
+                return Some(Err(CompilerError::Excess { command, excess }.into()));
+            }
+            None => {
+                let key = self.outside.recall(&self.cache, first)?;
+                self.once.learn(first, Known::Key(key.clone()));
+                key
+            }
+        };
+        if let Some(path) = self.cache.find(Kind::Artifact, &key) {
+            return Some(Ok((path, key, false)));
         }
-        let log = self.cache.read(Kind::Refusal, key)?;
-        Some(Err(self.refused(key, String::from_utf8_lossy(&log).into_owned())))
+        let log = self.cache.read(Kind::Refusal, &key)?;
+        Some(Err(self.refused(&key, String::from_utf8_lossy(&log).into_owned())))
     }
 
     fn compile_anew(
@@ -261,29 +309,69 @@ impl Toolchain {
         unit: &str,
         flags: &[String],
         precision: Precision,
-        key: &str,
-    ) -> Result<(PathBuf, String, bool), CompileError> {
+        first: &str,
+    ) -> Result<Compiled, CompileError> {
         let scratch = self.cache.scratch()?;
         let folder = scratch.path();
-        lay_out(folder, translated, unit).map_err(scratch_failed(folder))?;
-        let definitions = folder.join("definitions.o");
-        std::fs::write(&definitions, self::definitions(precision))
-            .map_err(scratch_failed(&definitions))?;
-        let mut output = self.compile_object(folder, flags, precision)?;
-        if output.status.success() {
-            output = self.link(folder)?;
-        } else {
-            self.probe(folder, precision)?;
+        let begun = SystemTime::now();
+        self.lay_out_unit(folder, translated, unit, precision)?;
+        let built = self.build(folder, flags, precision);
+        if let Err(CompilerError::Excess { excess, .. }) = &built {
+            self.once.learn(first, Known::Excess(*excess));
         }
-        if !output.status.success() {
-            let log = String::from_utf8_lossy(&output.stderr).into_owned();
-            self.cache.write(Kind::Refusal, key, log.as_bytes())?;
-            return Err(self.refused(key, log));
+        let Built { last, read, tools } = built?;
+        // Of what was not read to its end, nobody knows what it depends on.
+        let key = match read {
+            Some(read) => self.outside.remember(&self.cache, first, begun, &read, &tools)?,
+            None => None,
+        };
+        let key = key.unwrap_or_else(|| for_this_run(first));
+        self.once.learn(first, Known::Key(key.clone()));
+        if !last.success() {
+            let log = String::from_utf8_lossy(&last.stderr).into_owned();
+            self.cache.write(Kind::Refusal, &key, log.as_bytes())?;
+            return Err(self.refused(&key, log));
         }
         let object = folder.join("artifact.so");
         let bytes = std::fs::read(&object).map_err(scratch_failed(&object))?;
-        let path = self.cache.write(Kind::Artifact, key, &bytes)?;
-        Ok((path, key.to_owned(), true))
+        let path = self.cache.write(Kind::Artifact, &key, &bytes)?;
+        Ok((path, key, true))
+    }
+
+    fn lay_out_unit(
+        &self,
+        folder: &Path,
+        translated: &Translation,
+        unit: &str,
+        precision: Precision,
+    ) -> Result<(), CompilerError> {
+        let includes: String =
+            translated.sources.iter().map(|path| format!("#include \"tree/{path}\"\n")).collect();
+        let write = || -> io::Result<()> {
+            headers::write(&folder.join(HEADERS))?;
+            lay_out(folder, &translated.files)?;
+            std::fs::write(folder.join("unit.cpp"), format!("{includes}{unit}"))?;
+            std::fs::write(folder.join("definitions.o"), definitions(precision))
+        };
+        write().map_err(scratch_failed(folder))
+    }
+
+    /// Compiles and links what lies in `folder`.
+    fn build(
+        &self,
+        folder: &Path,
+        flags: &[String],
+        precision: Precision,
+    ) -> Result<Built, CompilerError> {
+        let mut tools = self.tools()?.to_vec();
+        let (compiled, read) = self.compile_object(folder, flags, precision)?;
+        if !compiled.success() {
+            self.probe(folder, precision)?;
+            return Ok(Built { last: compiled, read, tools });
+        }
+        let last = self.link(folder)?;
+        tools.extend(tools::linked(&last.stdout));
+        Ok(Built { last, read, tools })
     }
 
     /// Whether the compiler takes the headers alone: if not, no sources are to blame.
@@ -293,35 +381,24 @@ impl Toolchain {
         let flags =
             strings(FLAGS).into_iter().chain(strings(PRELUDE)).chain(shadow_flag(precision));
         let probe = strings(["-fsyntax-only", "probe.cpp"]);
-        let output = self.run(folder, flags.chain(probe))?;
-        if output.status.success() {
+        let done = self.run(folder, &[HEADERS], flags.chain(probe))?;
+        if done.success() {
             return Ok(());
         }
-        let first_error = first_error(&String::from_utf8_lossy(&output.stderr));
+        let first_error = first_error(&String::from_utf8_lossy(&done.stderr));
         Err(CompilerError::Unsuitable { command: self.compiler.name(), first_error })
     }
 
+    /// Runs the compiler in `folder`; `headers` in it come before the folders of the sources.
     fn run(
         &self,
         folder: &Path,
+        headers: &[&str],
         arguments: impl IntoIterator<Item = impl AsRef<std::ffi::OsStr>>,
-    ) -> Result<Output, CompilerError> {
-        self.run_with(&[&self.headers], folder, arguments)
-    }
-
-    /// Runs the compiler in `folder`; `headers` come before the folders of the sources.
-    fn run_with(
-        &self,
-        headers: &[&Path],
-        folder: &Path,
-        arguments: impl IntoIterator<Item = impl AsRef<std::ffi::OsStr>>,
-    ) -> Result<Output, CompilerError> {
-        let mut command = self.compiler.command();
-        command.current_dir(folder);
-        for headers in headers {
-            command.arg("-I").arg(headers);
-        }
-        self.compiler.run(command.args(arguments))
+    ) -> Result<Finished, CompilerError> {
+        let own = headers.iter().map(|name| format!("-I{name}").into());
+        let all = own.chain(arguments.into_iter().map(|word| word.as_ref().to_owned()));
+        self.compiler.run(Some(folder), all.collect::<Vec<std::ffi::OsString>>())
     }
 
     fn refused(&self, key: &str, log: String) -> CompileError {
@@ -337,104 +414,55 @@ impl Toolchain {
         }
     }
 
-    fn key(&self, flags: &[String], files: &[(String, Vec<u8>)], unit: &str) -> String {
-        let mut hasher = blake3::Hasher::new();
-        let mut feed = |text: &[u8]| {
-            hasher.update(&(text.len() as u64).to_le_bytes());
-            hasher.update(text);
-        };
-        feed(self.headers_identity.as_bytes());
-        feed(self.compiler.identity().as_bytes());
-        flags.iter().for_each(|flag| feed(flag.as_bytes()));
-        feed(unit.as_bytes());
-        for (path, text) in files {
-            feed(path.as_bytes());
-            feed(text);
+    /// The key of all that is known before the compiler has run.
+    fn first_key(
+        &self,
+        flags: &[String],
+        translated: &Translation,
+        unit: &str,
+        precision: Precision,
+    ) -> String {
+        let mut hasher = KeyHasher::of("unit");
+        hasher.part(self.compiler.identity());
+        hasher.part(headers::identity().as_bytes());
+        hasher.part(self.once.definitions_hash(precision).as_bytes());
+        hasher.list(flags);
+        hasher.list(LINK);
+        hasher.list(&translated.sources);
+        hasher.part(unit);
+        for (path, text) in &translated.files {
+            hasher.part(path);
+            hasher.part(text);
         }
-        hasher.finalize().to_hex()[..40].to_owned()
+        hasher.finish()
     }
 }
 
-/// A source set as host C++.
-struct Translation {
-    files: Vec<(String, Vec<u8>)>,
-    sources: Vec<String>,
-    symbols: frontend::Symbols,
-    shadow_obstacles: Vec<String>,
-    /// The options for loops that run for several threads at once, if there are any.
-    lanes: Vec<String>,
+/// What a compilation came to.
+struct Built {
+    /// What its last step left.
+    last: Finished,
+    /// The files from outside that it read; none if it does not say.
+    read: Option<Vec<PathBuf>>,
+    /// The programs and libraries that took part.
+    tools: Vec<PathBuf>,
 }
 
-/// File names that the front end reads; others are laid out as they are.
-fn is_code(path: &str) -> bool {
-    let code = ["cu", "cuh", "h", "hh", "hpp", "hxx", "inl", "inc", "c", "cc", "cpp", "cxx"];
-    Path::new(path).extension().and_then(|ext| ext.to_str()).is_some_and(|ext| code.contains(&ext))
+/// A key that no other run will ask for.
+fn for_this_run(first: &str) -> String {
+    let mut hasher = KeyHasher::of("not repeatable");
+    hasher.part(first);
+    hasher.part(std::process::id().to_le_bytes());
+    hasher.part(format!("{:?}", SystemTime::now()));
+    hasher.finish()
 }
 
-/// The endings of files that are compiled by themselves.
-const UNITS: [&str; 5] = [".cu", ".c", ".cc", ".cpp", ".cxx"];
+/// The folder with this program's headers, beside the sources.
+const HEADERS: &str = "headers";
 
-fn is_unit(path: &str) -> bool {
-    let ending = Path::new(path).extension().and_then(|ending| ending.to_str());
-    ending.is_some_and(|ending| UNITS.iter().any(|unit| unit[1..] == *ending))
-}
-
-fn translate(
-    sources: &SourceSet,
-    defines: &[String],
-    precision: Precision,
-    threads: Threads,
-) -> Result<Translation, CompileError> {
-    let texts: Vec<(&str, String)> = sources
-        .files
-        .iter()
-        .filter(|file| is_code(&file.path))
-        .map(|file| (file.path.as_str(), String::from_utf8_lossy(&file.content).into_owned()))
-        .collect();
-    let units: Vec<Unit> = texts.iter().map(|(path, text)| Unit { path, text }).collect();
-    let macros = as_directives(defines);
-    let command_line = Unit { path: "defines", text: &macros };
-    let symbols = frontend::scan(&[&units[..], &[command_line]].concat());
-    let lanes = lanes::flags().filter(|_| threads == Threads::Lanes);
-    let threads = match threads {
-        Threads::Lanes if lanes.is_none() => Threads::Blocks,
-        threads => threads,
-    };
-    let mut strided = false;
-    let mut shadow_obstacles = Vec::new();
-    let mut files = Vec::new();
-    for unit in &units {
-        let translated = frontend::host(unit, &symbols, precision, threads)?;
-        strided |= translated.block_forms.iter().any(|form| form.loops > 0);
-        let obstacles = translated.shadow_obstacles.iter();
-        shadow_obstacles
-            .extend(obstacles.map(|found| format!("{}:{}: {}", unit.path, found.line, found.what)));
-        files.push((unit.path.to_owned(), translated.text.into_bytes()));
-    }
-    let others = sources.files.iter().filter(|file| !is_code(&file.path));
-    files.extend(others.map(|file| (file.path.clone(), file.content.to_vec())));
-    let named = || sources.files.iter().filter(|file| file.role == Role::Source);
-    let sources: Vec<String> =
-        named().filter(|file| is_unit(&file.path)).map(|file| file.path.clone()).collect();
-    if sources.is_empty() {
-        let files = named().take(3).map(|file| file.path.clone()).collect();
-        return Err(CompileError::NoUnit { files });
-    }
-    let lanes = lanes.filter(|_| strided).unwrap_or_default();
-    Ok(Translation { files, sources, symbols, shadow_obstacles, lanes })
-}
-
-/// The macros of a command line, `NAME` or `NAME=VALUE`, as a source defines them.
-fn as_directives(defines: &[String]) -> String {
-    let directive = |define: &String| match define.split_once('=') {
-        Some((name, value)) => format!("#define {name} {value}\n"),
-        None => format!("#define {define} 1\n"),
-    };
-    defines.iter().map(directive).collect()
-}
-
-/// Calls of mathematical functions stay inside of the artifact, and none may be missing.
-const LINK: [&str; 3] = ["-shared", "-Wl,-Bsymbolic", "-Wl,-z,defs"];
+/// Calls of mathematical functions stay inside of the artifact, and none may be missing. What is linked
+/// is listed.
+const LINK: [&str; 4] = ["-shared", "-Wl,-Bsymbolic", "-Wl,-z,defs", "-Wl,-t"];
 
 /// What every artifact holds once, compiled with this program.
 fn definitions(precision: Precision) -> &'static [u8] {
@@ -470,21 +498,6 @@ fn flags(harness: &Harness, translated: &Translation, precision: Precision) -> V
     flags
 }
 
-fn parent(path: &str) -> &str {
-    path.rsplit_once('/').map_or(".", |(folder, _)| folder)
-}
-
-fn lay_out(folder: &Path, translated: &Translation, unit: &str) -> io::Result<()> {
-    for (path, text) in &translated.files {
-        let path = folder.join("tree").join(path);
-        std::fs::create_dir_all(path.parent().expect("a file lies in a folder"))?;
-        std::fs::write(path, text)?;
-    }
-    let includes: String =
-        translated.sources.iter().map(|path| format!("#include \"tree/{path}\"\n")).collect();
-    std::fs::write(folder.join("unit.cpp"), format!("{includes}{unit}"))
-}
-
 /// The first line that reports an error, of the compiler or of the linker.
 fn first_error(log: &str) -> String {
     let error = |line: &&str| line.contains("error: ") || line.contains("undefined reference");
@@ -498,9 +511,4 @@ fn scratch_failed(path: &Path) -> impl FnOnce(io::Error) -> CompilerError {
 
 fn blames_call(error: &CompileError) -> bool {
     matches!(error, CompileError::Refused { what: "the call does", .. })
-}
-
-/// Runs `command` to its end.
-fn output(command: &mut Command) -> io::Result<Output> {
-    command.stdin(std::process::Stdio::null()).output()
 }

@@ -6,12 +6,17 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::SystemTime;
 
-use super::{CompileError, first_error, is_code, is_unit, parent, scratch_failed};
-use crate::cache::{Cache, CacheError, Kind};
-use crate::frontend::{self, FrontendError, Unit};
+use super::encoding::decode;
+use super::key::KeyHasher;
+use super::outside::Outside;
+use super::translation::{lay_out, others, parent, texts, unit_sources, units};
+use super::{CompileError, HEADERS, first_error, for_this_run, includes, scratch_failed};
+use crate::cache::{Cache, Kind};
+use crate::frontend::{self, Unit};
 use crate::harness::Harness;
-use crate::history::{Role, SourceSet};
+use crate::history::SourceSet;
 use crate::runtime::gpu::{FILL_SOURCE, Module, Nvrtc, SearchPath, math_error_ulps};
 use crate::runtime::headers;
 use crate::summary;
@@ -22,8 +27,9 @@ use crate::tensor::DType;
 pub struct DeviceToolchain {
     nvrtc: Nvrtc,
     architecture: String,
+    /// Where CUDA's headers are.
     include: Vec<PathBuf>,
-    identity: String,
+    outside: Arc<Outside>,
     /// Whether machine code tells the lines that it was made of.
     lines: bool,
     cache: Cache,
@@ -34,7 +40,7 @@ pub struct DeviceToolchain {
 pub struct DeviceModule {
     /// The file, as [`Module::decode`] reads it.
     pub path: PathBuf,
-    /// Identifies sources, headers, NVRTC, architecture and flags.
+    /// Identifies sources, headers, NVRTC, architecture, flags, and all that is read from outside.
     pub key: String,
     /// What it holds beyond the kernels that are no templates.
     pub expressions: BTreeSet<String>,
@@ -61,33 +67,28 @@ impl DeviceModule {
 }
 
 impl DeviceToolchain {
-    /// Makes the headers for NVRTC available in the cache.
-    ///
-    /// # Errors
-    /// [`CacheError`] if they cannot be written.
+    /// Compiles with `nvrtc` and the headers beside it or in `search`, and remembers in `cache`.
     pub fn new(
         nvrtc: Nvrtc,
         search: &SearchPath,
         architecture: &str,
         cache: &Cache,
-    ) -> Result<DeviceToolchain, CacheError> {
-        let identity = headers::device_identity().to_hex()[..32].to_owned();
-        let own = cache.folder(&format!("headers-nvrtc-{identity}"), headers::write_device)?;
-        let installed = search.header_folders(nvrtc.path());
-        let include = std::iter::once(own).chain(installed).collect();
-        let architecture = architecture.to_owned();
-        let cache = cache.clone();
-        Ok(DeviceToolchain { nvrtc, architecture, include, identity, lines: false, cache })
+    ) -> DeviceToolchain {
+        let include = search.header_folders(nvrtc.path());
+        let (architecture, cache) = (architecture.to_owned(), cache.clone());
+        DeviceToolchain {
+            nvrtc,
+            architecture,
+            include,
+            outside: Arc::default(),
+            lines: false,
+            cache,
+        }
     }
 
     /// The same, with the lines of the sources in what it compiles.
     pub fn with_lines(self) -> DeviceToolchain {
         DeviceToolchain { lines: true, ..self }
-    }
-
-    /// Where headers are looked for, replay's own first.
-    pub fn include(&self) -> &[PathBuf] {
-        &self.include
     }
 
     /// The architecture, such as `sm_90`.
@@ -111,7 +112,7 @@ impl DeviceToolchain {
         sources: &SourceSet,
     ) -> Result<DeviceModule, CompileError> {
         let unit = Arc::new(DeviceUnit::of(harness, sources)?);
-        let key = self.key(&unit);
+        let key = self.key(&unit)?;
         let expressions = self.remembered(&key);
         let path = self.compile_with(&unit, &key, &expressions)?;
         Ok(DeviceModule { path, key, expressions, unit })
@@ -130,7 +131,7 @@ impl DeviceToolchain {
         expressions.insert(expression.to_owned());
         let path = self.compile_with(&module.unit, &module.key, &expressions)?;
         let text = serde_json::to_vec(&expressions).expect("names are plain data");
-        self.cache.write(Kind::Fact, &module.key, &text)?;
+        self.cache.write(Kind::Fact, &expressions_key(&module.key), &text)?;
         Ok(DeviceModule { path, expressions, ..module.clone() })
     }
 
@@ -147,11 +148,11 @@ impl DeviceToolchain {
             math_ulps: 1.0,
             atomics: false,
         };
-        self.compile_with(&unit, &self.key(&unit), &BTreeSet::new())
+        self.compile_with(&unit, &self.key(&unit)?, &BTreeSet::new())
     }
 
     fn remembered(&self, key: &str) -> BTreeSet<String> {
-        let known = self.cache.read(Kind::Fact, key);
+        let known = self.cache.read(Kind::Fact, &expressions_key(key));
         known.and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default()
     }
 
@@ -170,7 +171,8 @@ impl DeviceToolchain {
         }
         let scratch = self.cache.scratch()?;
         let folder = scratch.path();
-        unit.lay_out(folder).map_err(scratch_failed(folder))?;
+        let laid_out = headers::write_device(&folder.join(HEADERS));
+        laid_out.and_then(|()| lay_out(folder, &unit.files)).map_err(scratch_failed(folder))?;
         let names: Vec<String> = expressions.iter().cloned().collect();
         match self.nvrtc.compile(&unit.text, &self.options(unit, folder), &names)? {
             Ok(image) => {
@@ -181,6 +183,8 @@ impl DeviceToolchain {
             Err(log) => {
                 // NVRTC names the place of the expressions that it was asked for by a number.
                 let log = log.replace("__nv_name_map(", "launched name (");
+                // A file that is missing may be there the next time.
+                let key = if log.contains("open source file") { for_this_run(&key) } else { key };
                 self.cache.write(Kind::Refusal, &key, log.as_bytes())?;
                 Err(self.refused(&key, &log))
             }
@@ -195,7 +199,9 @@ impl DeviceToolchain {
         }
         options.extend(unit.defines.iter().map(|define| format!("--define-macro={define}")));
         let own = unit.folders.iter().map(|include| folder.join("tree").join(include));
-        let all = std::iter::once(folder.to_owned()).chain(own).chain(self.include.iter().cloned());
+        let headers = folder.join(HEADERS);
+        let all = std::iter::once(folder.to_owned()).chain(own).chain([headers]);
+        let all = all.chain(self.include.iter().cloned());
         options.extend(all.map(|include| format!("--include-path={}", include.display())));
         options
     }
@@ -210,34 +216,53 @@ impl DeviceToolchain {
         }
     }
 
-    fn key(&self, unit: &DeviceUnit) -> String {
-        let mut hasher = blake3::Hasher::new();
-        let mut feed = |text: &[u8]| {
-            hasher.update(&(text.len() as u64).to_le_bytes());
-            hasher.update(text);
-        };
-        let (major, minor) = self.nvrtc.version();
-        feed(format!("{} {} {major}.{minor}", self.identity, self.architecture).as_bytes());
-        OPTIONS.iter().for_each(|option| feed(option.as_bytes()));
-        feed(&[u8::from(self.lines)]);
-        self.include.iter().for_each(|folder| feed(folder.as_os_str().as_encoded_bytes()));
-        unit.defines.iter().chain(&unit.folders).for_each(|text| feed(text.as_bytes()));
-        feed(unit.text.as_bytes());
-        for (path, text) in &unit.files {
-            feed(path.as_bytes());
-            feed(text);
+    /// The key of `unit`, which holds what its includes lead to as well.
+    fn key(&self, unit: &DeviceUnit) -> Result<String, CompileError> {
+        let first = self.first_key(unit);
+        if let Some(key) = self.outside.recall(&self.cache, &first) {
+            return Ok(key);
         }
-        hasher.finalize().to_hex()[..40].to_owned()
+        let begun = SystemTime::now();
+        // What the front end does not read is looked at as well.
+        let files: Vec<_> = unit.files.iter().map(|(_, bytes)| decode(bytes)).collect();
+        let texts = files.iter().map(|file| &*file.text).chain([unit.text.as_str()]);
+        let read: Vec<PathBuf> = includes::reachable(texts, &self.include).into_iter().collect();
+        let library = [self.nvrtc.path().to_owned()];
+        let key = self.outside.remember(&self.cache, &first, begun, &read, &library)?;
+        Ok(key.unwrap_or_else(|| for_this_run(&first)))
+    }
+
+    /// The key of all that is known without a look at what lies outside.
+    fn first_key(&self, unit: &DeviceUnit) -> String {
+        let mut hasher = KeyHasher::of("module");
+        let (major, minor) = self.nvrtc.version();
+        hasher.part(headers::device_identity().as_bytes());
+        hasher.part(format!("{} {major}.{minor} {}", self.architecture, self.lines));
+        hasher.list(OPTIONS);
+        hasher.list(self.include.iter().map(|folder| folder.as_os_str().as_encoded_bytes()));
+        hasher.list(&unit.defines);
+        hasher.list(&unit.folders);
+        hasher.part(&unit.text);
+        for (path, text) in &unit.files {
+            hasher.part(path);
+            hasher.part(text);
+        }
+        hasher.finish()
     }
 }
 
 fn module_key(key: &str, expressions: &BTreeSet<String>) -> String {
-    let mut hasher = blake3::Hasher::new();
-    for part in std::iter::once(key).chain(expressions.iter().map(String::as_str)) {
-        hasher.update(part.as_bytes());
-        hasher.update(&[0]);
-    }
-    hasher.finalize().to_hex()[..40].to_owned()
+    let mut hasher = KeyHasher::of("module with expressions");
+    hasher.part(key);
+    hasher.list(expressions);
+    hasher.finish()
+}
+
+/// The key of what is known about the instances of templates that a module must hold.
+fn expressions_key(key: &str) -> String {
+    let mut hasher = KeyHasher::of("expressions");
+    hasher.part(key);
+    hasher.finish()
 }
 
 /// The device code of a source set, as one translation unit.
@@ -255,37 +280,29 @@ struct DeviceUnit {
 }
 
 impl DeviceUnit {
-    fn of(harness: &Harness, sources: &SourceSet) -> Result<DeviceUnit, FrontendError> {
-        let text = |content: &[u8]| String::from_utf8_lossy(content).into_owned();
-        let code = sources.files.iter().filter(|file| is_code(&file.path));
-        let texts: Vec<(&str, String)> =
-            code.map(|file| (file.path.as_str(), text(&file.content))).collect();
-        let units: Vec<Unit> = texts.iter().map(|(path, text)| Unit { path, text }).collect();
+    fn of(harness: &Harness, sources: &SourceSet) -> Result<DeviceUnit, CompileError> {
+        let texts = texts(sources)?;
+        let units = units(&texts);
         let symbols = frontend::scan(&units);
         let mut files = Vec::new();
         let (mut math_ulps, mut atomics) = (1.0f64, false);
-        for unit in &units {
+        for (unit, (_, decoded)) in units.iter().zip(&texts) {
             let text = frontend::device(unit, &symbols)?;
             let names = frontend::identifiers(&Unit { path: unit.path, text: &text });
             let errors = names.iter().filter_map(|name| math_error_ulps(name));
             math_ulps = errors.fold(math_ulps, f64::max);
             atomics |= names.iter().any(|name| name.starts_with("atomic"));
-            files.push((unit.path.to_owned(), text.into_bytes()));
+            files.push((unit.path.to_owned(), decoded.encode(text)));
         }
-        let others = sources.files.iter().filter(|file| !is_code(&file.path));
-        files.extend(others.map(|file| (file.path.clone(), file.content.to_vec())));
-        let main = |path: &&str| {
-            let role = sources.files.iter().find(|file| file.path == **path);
-            is_unit(path) && role.is_some_and(|file| file.role == Role::Source)
-        };
-        let included = units.iter().map(|unit| unit.path).filter(main);
+        files.extend(others(sources));
+        let included = unit_sources(sources)?;
         let folders = harness.include.iter().map(|include| {
             let is_file = files.iter().any(|(path, _)| path == include);
             if is_file { parent(include).to_owned() } else { include.clone() }
         });
         Ok(DeviceUnit {
             text: std::iter::once(FILL_SOURCE.to_owned())
-                .chain(included.map(|path| format!("#include \"tree/{path}\"\n")))
+                .chain(included.iter().map(|path| format!("#include \"tree/{path}\"\n")))
                 .collect(),
             folders: folders.collect::<BTreeSet<_>>().into_iter().collect(),
             files,
@@ -293,14 +310,5 @@ impl DeviceUnit {
             math_ulps,
             atomics,
         })
-    }
-
-    fn lay_out(&self, folder: &Path) -> std::io::Result<()> {
-        for (path, text) in &self.files {
-            let path = folder.join("tree").join(path);
-            std::fs::create_dir_all(path.parent().expect("a file lies in a folder"))?;
-            std::fs::write(path, text)?;
-        }
-        Ok(())
     }
 }

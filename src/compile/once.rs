@@ -2,25 +2,56 @@
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::process::Output;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::SystemTime;
 
-use super::{CompilerError, FLAGS, LINK, PRELUDE, Toolchain, shadow_flag, strings};
+use super::{
+    CompilerError, Excess, FLAGS, HEADERS, KeyHasher, LINK, PRELUDE, Toolchain, definitions,
+    outside_of, scratch_failed, shadow_flag, strings,
+};
+use crate::cache::Kind;
+use crate::foreign::Finished;
 use crate::frontend::Precision;
+use crate::runtime::headers;
 
 /// A linker that takes a third of the usual one's time, where it is installed.
 const FAST_LINKER: &str = "-fuse-ld=gold";
+
+/// The folder with the precompiled header, beside the sources.
+const PRECOMPILED: &str = "precompiled";
 
 /// What is made at most once in a process.
 #[derive(Default)]
 pub(super) struct Once {
     many: AtomicBool,
-    /// By precision: a folder with the precompiled header, if there is one.
-    preludes: [OnceLock<Option<PathBuf>>; 2],
+    /// The programs of the compiler.
+    pub tools: OnceLock<Vec<PathBuf>>,
+    /// By precision: the precompiled header, if there is one.
+    preludes: [OnceLock<Option<Prelude>>; 2],
+    /// By precision: the hash of what every artifact holds.
+    definitions: [OnceLock<blake3::Hash>; 2],
     fast_linker_fails: AtomicBool,
     /// By key: what is compiled now.
     busy: Mutex<HashMap<String, Arc<Mutex<()>>>>,
+    /// By first key: what came of it in this process.
+    known: Mutex<HashMap<String, Known>>,
+}
+
+/// What came of a compilation.
+#[derive(Clone)]
+pub(super) enum Known {
+    /// The key of an artifact, or of a refusal.
+    Key(String),
+    /// It was given up.
+    Excess(Excess),
+}
+
+/// A precompiled header.
+struct Prelude {
+    bytes: Vec<u8>,
+    /// The files from outside that it was made of.
+    read: Vec<PathBuf>,
 }
 
 impl Once {
@@ -38,6 +69,27 @@ impl Once {
         }
         done
     }
+
+    /// The hash of what every artifact of this precision holds.
+    pub(super) fn definitions_hash(&self, precision: Precision) -> blake3::Hash {
+        *self.definitions[index(precision)].get_or_init(|| blake3::hash(definitions(precision)))
+    }
+
+    /// What came of the compilation with the key `first` in this process.
+    pub(super) fn known(&self, first: &str) -> Option<Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner).get(first).cloned()
+    }
+
+    /// Whether a compilation was given up in this process.
+    pub(super) fn has_given_up(&self) -> bool {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        known.values().any(|known| matches!(known, Known::Excess(_)))
+    }
+
+    /// Keeps what came of it for this process.
+    pub(super) fn learn(&self, first: &str, known: Known) {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner).insert(first.to_owned(), known);
+    }
 }
 
 impl Toolchain {
@@ -47,53 +99,62 @@ impl Toolchain {
         self.once.many.store(true, Ordering::Relaxed);
     }
 
-    /// Compiles `unit.cpp` in `folder` to `unit.o`. What is refused with a precompiled header is
-    /// compiled without, whose word counts.
+    /// Compiles `unit.cpp` in `folder` to `unit.o`, and tells which files from outside were read, if the
+    /// compiler says so. What is refused with a precompiled header is compiled without, whose word
+    /// counts.
     pub(super) fn compile_object(
         &self,
         folder: &Path,
         flags: &[String],
         precision: Precision,
-    ) -> Result<Output, CompilerError> {
+    ) -> Result<(Finished, Option<Vec<PathBuf>>), CompilerError> {
         let object = strings(["-c", "unit.cpp", "-o", "unit.o"]);
-        let words = || flags.iter().chain(&object);
+        let list = strings(["-MD", "-MT", "unit", "-MF", RULE]);
+        let words = || flags.iter().chain(&object).chain(&list);
         if let Some(prelude) = self.prelude(precision) {
-            let output = self.run_with(&[prelude, &self.headers], folder, words())?;
-            if output.status.success() {
-                return Ok(output);
+            write_prelude(folder, &prelude.bytes)?;
+            let done = self.run(folder, &[PRECOMPILED, HEADERS], words())?;
+            if done.success() {
+                let read = files_read(folder).map(|read| [&read[..], &prelude.read].concat());
+                return Ok((done, read));
             }
+            // What it says of the files that were read does not count either.
+            let _ = std::fs::remove_file(folder.join(RULE));
         }
-        self.run(folder, words())
+        let done = self.run(folder, &[HEADERS], words())?;
+        let read = files_read(folder);
+        Ok((done, read))
     }
 
     /// Links `unit.o` and `definitions.o` to `artifact.so`. What the fast linker refuses is linked
     /// by the usual one, whose word counts.
-    pub(super) fn link(&self, folder: &Path) -> Result<Output, CompilerError> {
+    pub(super) fn link(&self, folder: &Path) -> Result<Finished, CompilerError> {
         let mut words = strings(LINK);
         words.extend(strings(["unit.o", "definitions.o", "-o", "artifact.so"]));
         let fails = &self.once.fast_linker_fails;
         if !fails.load(Ordering::Relaxed) {
-            let output = self.run(folder, [FAST_LINKER.to_owned()].iter().chain(&words))?;
-            if output.status.success() {
-                return Ok(output);
+            let done = self.run(folder, &[], [FAST_LINKER.to_owned()].iter().chain(&words))?;
+            if done.success() {
+                return Ok(done);
             }
         }
-        let output = self.run(folder, &words)?;
-        if output.status.success() {
+        let done = self.run(folder, &[], &words)?;
+        if done.success() {
             fails.store(true, Ordering::Relaxed);
         }
-        Ok(output)
+        Ok(done)
     }
 
-    /// A folder that, before those with headers, holds a precompiled [`PRELUDE`]; none if only a
-    /// few units are compiled or the compiler makes none. g++ looks for it there and checks that it
-    /// fits; clang++ does neither.
-    fn prelude(&self, precision: Precision) -> Option<&Path> {
+    /// The precompiled [`PRELUDE`]; none if only a few units are compiled or the compiler makes none.
+    /// g++ looks for it in the folders before those with headers, and checks that it fits; clang++
+    /// does neither.
+    fn prelude(&self, precision: Precision) -> Option<&Prelude> {
         let is_clang = self.compiler.version().contains("clang");
         if is_clang || !self.once.many.load(Ordering::Relaxed) {
             return None;
         }
         let slot = |precision| &self.once.preludes[index(precision)];
+        // It only saves time: whatever goes wrong, the headers are there.
         let make = |precision| slot(precision).get_or_init(|| self.make_prelude(precision));
         // What is compiled natively is compared, which takes shadows; and there is another core.
         let made = slot(precision).get_or_init(|| {
@@ -106,29 +167,57 @@ impl Toolchain {
                 self.make_prelude(precision)
             })
         });
-        made.as_deref()
+        made.as_ref()
     }
 
-    /// It only saves time: whatever goes wrong, the headers are there.
-    fn make_prelude(&self, precision: Precision) -> Option<PathBuf> {
+    fn make_prelude(&self, precision: Precision) -> Option<Prelude> {
         let [_, header] = PRELUDE;
         let mut flags = strings(FLAGS);
         flags.extend(shadow_flag(precision));
-        let name = format!("headers-{}", self.key(&flags, &[], header));
-        let source = self.headers.join(header).display().to_string();
-        let made = self.cache.folder(&name, |folder| {
-            let object = format!("{header}.gch");
-            std::fs::create_dir_all(folder.join(&object).parent().unwrap_or(folder))?;
-            let mut last = strings(["-c", "-x", "c++-header", "-o"]);
-            last.extend([object, source]);
-            let output = self.run(folder, flags.iter().chain(&last));
-            match output.map_err(std::io::Error::other)?.status.success() {
-                true => Ok(()),
-                false => Err(std::io::Error::other("the header cannot be precompiled")),
-            }
-        });
-        made.ok()
+        let mut hasher = KeyHasher::of("prelude");
+        hasher.part(self.compiler.identity());
+        hasher.part(headers::identity().as_bytes());
+        hasher.list(&flags);
+        let first = hasher.finish();
+        if let Some((key, read)) = self.outside.recall_with_files(&self.cache, &first)
+            && let Some(bytes) = self.cache.read(Kind::Precompiled, &key)
+        {
+            return Some(Prelude { bytes, read });
+        }
+        let scratch = self.cache.scratch().ok()?;
+        let folder = scratch.path();
+        let begun = SystemTime::now();
+        headers::write(&folder.join(HEADERS)).ok()?;
+        let made = folder.join("prelude.gch");
+        let mut last = strings(["-c", "-x", "c++-header", "-MD", "-MT", "unit", "-MF", RULE, "-o"]);
+        last.extend([made.display().to_string(), format!("{HEADERS}/{header}")]);
+        if !self.run(folder, &[HEADERS], flags.iter().chain(&last)).ok()?.success() {
+            return None;
+        }
+        let (bytes, read) = (std::fs::read(&made).ok()?, files_read(folder)?);
+        let tools = self.tools().ok()?;
+        let key = self.outside.remember(&self.cache, &first, begun, &read, tools).ok()??;
+        self.cache.write(Kind::Precompiled, &key, &bytes).ok()?;
+        Some(Prelude { bytes, read })
     }
+}
+
+/// Where the compiler lists the files that it reads.
+const RULE: &str = "unit.d";
+
+/// The files from outside that the compiler has read in `folder`; none if it does not say.
+fn files_read(folder: &Path) -> Option<Vec<PathBuf>> {
+    Some(outside_of(folder, &std::fs::read(folder.join(RULE)).ok()?))
+}
+
+fn write_prelude(folder: &Path, bytes: &[u8]) -> Result<(), CompilerError> {
+    let [_, header] = PRELUDE;
+    let path = folder.join(PRECOMPILED).join(format!("{header}.gch"));
+    let write = || -> std::io::Result<()> {
+        std::fs::create_dir_all(path.parent().expect("a file lies in a folder"))?;
+        std::fs::write(&path, bytes)
+    };
+    write().map_err(scratch_failed(&path))
 }
 
 fn index(precision: Precision) -> usize {

@@ -18,6 +18,8 @@ use crate::files;
 
 const REPOSITORY: &str = "repo.git";
 const MANIFEST: &str = "manifest";
+/// What a manifest begins with, before the key of the bundle: how the repository was made from it.
+const LAYOUT: &str = "replay bundle 1";
 
 /// Whether the file begins as bundles of any version do, or is a part of such a beginning.
 pub(super) fn is_bundle(path: &Path) -> Result<bool, HistoryError> {
@@ -46,15 +48,16 @@ pub(super) fn open_temporary(bundle: &Path) -> Result<(Repository, TempDir), His
 pub(super) fn open_cached(bundle: &Path, cache: &Path) -> Result<Repository, HistoryError> {
     let shelf = cache.join("bundles");
     fs::create_dir_all(&shelf).map_err(io_error("create", &shelf))?;
-    let home = shelf.join(content_key(bundle)?);
-    if let Some(repo) = open_intact(&home) {
+    let key = content_key(bundle)?;
+    let home = shelf.join(&key);
+    if let Some(repo) = open_intact(&home, &key) {
         return Ok(repo);
     }
     let fresh = TempDir::with_prefix_in(".new-", &shelf).map_err(io_error("write to", &shelf))?;
     drop(unpack(bundle, &fresh.path().join(REPOSITORY))?);
-    write_manifest(fresh.path())?;
-    install(fresh, &home)?;
-    open_intact(&home).ok_or_else(|| HistoryError::Io {
+    write_manifest(fresh.path(), &key)?;
+    install(fresh, &home, &key)?;
+    open_intact(&home, &key).ok_or_else(|| HistoryError::Io {
         doing: "keep the unpacked bundle in",
         path: home,
         source: io::Error::other("its files changed while they were written"),
@@ -68,9 +71,10 @@ fn content_key(bundle: &Path) -> Result<String, HistoryError> {
     Ok(hasher.finalize().to_hex().to_string())
 }
 
-fn open_intact(home: &Path) -> Option<Repository> {
+/// The repository in `home`, if it is whole and that of the bundle with this key.
+fn open_intact(home: &Path, key: &str) -> Option<Repository> {
     let expected = fs::read_to_string(home.join(MANIFEST)).ok()?;
-    let found = manifest(&home.join(REPOSITORY), false).ok()?;
+    let found = manifest(&home.join(REPOSITORY), key, false).ok()?;
     if expected != found {
         return None;
     }
@@ -78,13 +82,13 @@ fn open_intact(home: &Path) -> Option<Repository> {
 }
 
 /// Renames `fresh` to `home`; what is there already stays if it is intact, else it is replaced.
-fn install(fresh: TempDir, home: &Path) -> Result<(), HistoryError> {
+fn install(fresh: TempDir, home: &Path, key: &str) -> Result<(), HistoryError> {
     if fs::rename(fresh.path(), home).is_ok() {
         // Nothing is left at the temporary name.
         let _ = fresh.keep();
         return Ok(());
     }
-    if open_intact(home).is_some() {
+    if open_intact(home, key).is_some() {
         return Ok(());
     }
     let shelf = home.parent().unwrap_or(home);
@@ -96,7 +100,7 @@ fn install(fresh: TempDir, home: &Path) -> Result<(), HistoryError> {
             let _ = fresh.keep();
             Ok(())
         }
-        Err(_) if open_intact(home).is_some() => Ok(()),
+        Err(_) if open_intact(home, key).is_some() => Ok(()),
         Err(source) => Err(HistoryError::Io {
             doing: "replace the unpacked bundle",
             path: home.into(),
@@ -105,10 +109,10 @@ fn install(fresh: TempDir, home: &Path) -> Result<(), HistoryError> {
     }
 }
 
-fn write_manifest(folder: &Path) -> Result<(), HistoryError> {
+fn write_manifest(folder: &Path, key: &str) -> Result<(), HistoryError> {
     let path = folder.join(MANIFEST);
     let write = || -> io::Result<()> {
-        let text = manifest(&folder.join(REPOSITORY), true)?;
+        let text = manifest(&folder.join(REPOSITORY), key, true)?;
         let mut file = File::create(&path)?;
         file.write_all(text.as_bytes())?;
         file.sync_all()?;
@@ -117,12 +121,13 @@ fn write_manifest(folder: &Path) -> Result<(), HistoryError> {
     write().map_err(io_error("write", &path))
 }
 
-/// One line for each file below `root`: blake3 and relative path, sorted by path.
-fn manifest(root: &Path, sync: bool) -> io::Result<String> {
+/// The key of the bundle, then one line for each file below `root`: blake3 and relative path, sorted by
+/// path.
+fn manifest(root: &Path, key: &str, sync: bool) -> io::Result<String> {
     let mut files = Vec::new();
     list_files(root, &mut files)?;
     files.sort();
-    let mut text = String::new();
+    let mut text = format!("{LAYOUT} {key}\n");
     for path in files {
         if sync {
             File::open(&path)?.sync_all()?;

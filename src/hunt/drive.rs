@@ -182,7 +182,7 @@ impl<'a> Field<'a> {
     fn mark_key(&self, what: &str, commit: u32) -> Option<String> {
         let replayer = &self.hunt.replayer;
         let mut hasher = blake3::Hasher::new();
-        for part in [env!("CARGO_PKG_VERSION"), what, replayer.toolchain().compiler().version()] {
+        for part in ["mark", what, &replayer.toolchain().compiler().identity()] {
             hasher.update(part.as_bytes());
             hasher.update(&[0]);
         }
@@ -191,7 +191,10 @@ impl<'a> Field<'a> {
         hasher.update(replayer.device_identity().as_bytes());
         hasher.update(&[self.hunt.on as u8]);
         for probe in self.probes.iter() {
-            hasher.update(replayer.content(probe.subject()).ok()?.as_bytes());
+            hasher.update(replayer.subject_identity(probe.subject()).ok()?.as_bytes());
+            let harness = &probe.subject().fixture.harness;
+            hasher.update(format!("{:?}", (&harness.sources, &harness.defines)).as_bytes());
+            hasher.update(format!("{:?}", harness.include).as_bytes());
         }
         let base = match &self.hunt.trusted {
             Trusted::GoodEnd => self.plan.keys(self.plan.good[0])?,

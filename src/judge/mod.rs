@@ -243,6 +243,9 @@ impl Replayer {
     }
 
     fn write_judgement(&self, key: &str, made: &impl Serialize) -> Result<(), ReplayError> {
+        if self.toolchain().has_given_up() {
+            return Ok(());
+        }
         let text = serde_json::to_vec(made).expect("judgements are plain data");
         self.cache().write(Kind::Judgement, key, &text)?;
         Ok(())

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::ReplayError;
 use super::pool::Pool;
-use crate::cache::{Cache, CacheError};
+use crate::cache::Cache;
 use crate::compile::DeviceToolchain;
 use crate::fixture::Fixture;
 use crate::runtime::gpu::{self, DeviceInfo, GpuError, Nvrtc, NvrtcError, SearchPath};
@@ -44,9 +44,6 @@ pub enum BackendError {
     /// No compiler for it.
     #[error(transparent)]
     Nvrtc(#[from] NvrtcError),
-    /// The cache cannot be used.
-    #[error(transparent)]
-    Cache(#[from] CacheError),
 }
 
 impl BackendError {
@@ -55,7 +52,6 @@ impl BackendError {
         match self {
             BackendError::Gpu(error) => error.hint(),
             BackendError::Nvrtc(error) => error.hint(),
-            BackendError::Cache(error) => error.hint(),
         }
     }
 }
@@ -90,7 +86,7 @@ impl Backend {
             None => like(&device, &gpu::devices()?),
         };
         let nvrtc = Nvrtc::find(search)?;
-        let toolchain = DeviceToolchain::new(nvrtc, search, &device.architecture, cache)?;
+        let toolchain = DeviceToolchain::new(nvrtc, search, &device.architecture, cache);
         let memory_bytes = memory_bytes.unwrap_or(device.memory_bytes as u64);
         let pool = Pool::new(ordinals);
         Ok(Backend::Cuda(Arc::new(Cuda { device, pool, toolchain, memory_bytes, sanitizer: None })))

@@ -1,6 +1,7 @@
 //! The C++ headers that artifacts and modules are compiled against, embedded in the binary.
 
 use std::path::Path;
+use std::sync::LazyLock;
 use std::{fs, io};
 
 use include_dir::{Dir, include_dir};
@@ -10,12 +11,14 @@ static NVRTC: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/src/runtime/nvrtc");
 
 /// A hash over the names and contents of the headers for the host compiler.
 pub fn identity() -> blake3::Hash {
-    identity_of(&INCLUDE)
+    static IDENTITY: LazyLock<blake3::Hash> = LazyLock::new(|| identity_of(&INCLUDE));
+    *IDENTITY
 }
 
 /// A hash over the names and contents of the headers for NVRTC.
 pub fn device_identity() -> blake3::Hash {
-    identity_of(&NVRTC)
+    static IDENTITY: LazyLock<blake3::Hash> = LazyLock::new(|| identity_of(&NVRTC));
+    *IDENTITY
 }
 
 fn identity_of(dir: &Dir<'_>) -> blake3::Hash {

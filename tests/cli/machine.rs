@@ -27,11 +27,11 @@ fn without_a_compiler_the_error_says_what_to_install() {
 #[test]
 fn a_cache_that_cannot_be_written_is_named() {
     let env = TestEnv::isolated().with_kernel(KERNEL, CALL);
-    fs::write(env.cache(), "a file where the folder should be").unwrap();
+    fs::write(env.cache_parent(), "a file where the folder should be").unwrap();
     insta::assert_snapshot!(env.replay(&["fixtures/tiny"]).text(), @"
     exit code 128
     --- stderr
-    error: cannot make [CACHE]/artifacts in the cache
+    error: cannot make [CACHE] in the cache
     caused by: Not a directory (os error 20)
     hint: set REPLAY_CACHE_DIR to a folder that can be written
     ");

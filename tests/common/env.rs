@@ -9,7 +9,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
 
+use replay::cache::Cache;
 use replay::fixture::{self, NewTensor};
+use replay::foreign::Keeper;
 use replay::tensor::DType;
 
 use crate::repo::TestRepo;
@@ -91,13 +93,19 @@ impl TestEnv {
         self.repo.root().join(name)
     }
 
-    pub fn cache(&self) -> &Path {
+    /// The folder that the cache lies in.
+    pub fn cache_parent(&self) -> &Path {
         &self.cache
+    }
+
+    /// The cache's own folder.
+    pub fn cache(&self) -> PathBuf {
+        Cache::place(&self.cache)
     }
 
     /// Entries of one kind in the cache.
     pub fn cached(&self, kind: &str) -> Vec<PathBuf> {
-        let entries = fs::read_dir(self.cache.join(kind)).into_iter().flatten().flatten();
+        let entries = fs::read_dir(self.cache().join(kind)).into_iter().flatten().flatten();
         entries.map(|entry| entry.path()).collect()
     }
 
@@ -151,7 +159,8 @@ impl TestEnv {
         let mut text = text
             .replace(&real(&self.repo.root()).display().to_string(), "[ROOT]")
             .replace(&self.repo.root().display().to_string(), "[ROOT]")
-            .replace(&self.cache.display().to_string(), "[CACHE]")
+            .replace(&self.cache().display().to_string(), "[CACHE]")
+            .replace(&self.cache.display().to_string(), "[CACHES]")
             .replace(compiler(), "[COMPILER]")
             .replace(&format!("{threads} threads"), "[N] threads");
         for folder in ["[CACHE]/refusals/", "[CACHE]/tmp/"] {
@@ -219,7 +228,9 @@ pub fn compiler() -> &'static str {
     static VERSION: OnceLock<String> = OnceLock::new();
     VERSION.get_or_init(|| {
         let cxx = std::env::var("CXX").ok();
-        let found = replay::compile::Compiler::find(cxx.as_deref()).expect("a C++ compiler");
+        let keeper = Keeper::new(Path::new(env!("CARGO_BIN_EXE_replay")));
+        let found =
+            replay::compile::Compiler::find(cxx.as_deref(), &keeper).expect("a C++ compiler");
         found.version().to_owned()
     })
 }

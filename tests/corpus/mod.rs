@@ -18,6 +18,7 @@ use std::time::Duration;
 use replay::cache::Cache;
 use replay::compile::{Compiler, Toolchain};
 use replay::fixture::Fixture;
+use replay::foreign::Keeper;
 use replay::frontend::Threads;
 use replay::history::{SourceSet, SourceSpec, source_set_from_dir};
 use replay::judge::Verdict;
@@ -99,8 +100,10 @@ pub fn cache() -> Cache {
 /// Replays on `backend`, each at most for `timeout`, the threads of a block run as `threads` says.
 pub fn replayer(backend: Backend, timeout: Duration, threads: Threads) -> Replayer {
     let cache = cache();
-    let compiler = Compiler::find(std::env::var("CXX").ok().as_deref()).expect("a compiler");
-    let toolchain = Toolchain::new(compiler, &cache).expect("the headers").with_threads(threads);
+    let keeper = Keeper::new(Path::new(env!("CARGO_BIN_EXE_replay")));
+    let compiler =
+        Compiler::find(std::env::var("CXX").ok().as_deref(), &keeper).expect("a compiler");
+    let toolchain = Toolchain::new(compiler, &cache).with_threads(threads);
     let carried = std::env::var_os("REPLAY_TEST_PROGRAM").map(PathBuf::from);
     // One thread: an unsynchronised sum over blocks must not depend on the machine's mood.
     let settings = Settings {

@@ -1,6 +1,7 @@
 //! What is compiled how often.
 
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
@@ -48,6 +49,17 @@ fn many_variants_are_compiled_once_each_with_a_precompiled_header() {
         }
     }
     assert_eq!(calls(folder.path()), [2, 4, 4]);
+}
+
+#[test]
+fn a_compiler_works_in_a_folder_whose_name_is_no_text() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = folder.path().join(std::ffi::OsStr::from_bytes(b"no text: \xff\n$'"));
+    let replayer = replayer_in(&place, "", Machine::PLAIN);
+    let project = project("static void case_only(const float* x, float* out) { out[0] = x[0]; }\n");
+    for fresh in [true, false] {
+        assert_eq!(project.compiled("only", &replayer, Precision::Native).fresh, fresh);
+    }
 }
 
 #[test]

@@ -10,6 +10,7 @@ use std::time::Duration;
 use replay::cache::Cache;
 use replay::compile::{Artifact, Compiler, Toolchain};
 use replay::fixture::{self, Fixture};
+use replay::foreign::Keeper;
 use replay::frontend::{Precision, Threads};
 use replay::history::{SourceSet, SourceSpec, source_set_from_dir};
 use replay::replay::{Failure, Mode, Outcome, ReplayError, Replayer, Settings, Status, Subject};
@@ -62,7 +63,9 @@ pub fn replayer_in(folder: &Path, compiler: &str, machine: Machine) -> Replayer 
 }
 
 fn replayer_with(cache: Cache, compiler: &str, machine: Machine) -> Replayer {
-    let compiler = Compiler::find(Some(compiler).filter(|name| !name.is_empty())).unwrap();
+    let keeper = Keeper::new(Path::new(env!("CARGO_BIN_EXE_replay")));
+    let compiler = Some(compiler).filter(|name| !name.is_empty());
+    let compiler = Compiler::find(compiler, &keeper).unwrap();
     let limits = Limits { timeout: machine.timeout, memory_bytes: machine.memory_bytes };
     let settings = Settings {
         program: PathBuf::from(env!("CARGO_BIN_EXE_replay")),
@@ -71,7 +74,7 @@ fn replayer_with(cache: Cache, compiler: &str, machine: Machine) -> Replayer {
         fresh: true,
         backend: replay::replay::Backend::Cpu,
     };
-    let toolchain = Toolchain::new(compiler, &cache).unwrap().with_threads(machine.form);
+    let toolchain = Toolchain::new(compiler, &cache).with_threads(machine.form);
     Replayer::new(toolchain, cache, settings)
 }
 
@@ -123,8 +126,8 @@ impl Project {
     }
 
     /// Compiles `case` with a replayer.
-    pub fn compiled(&self, case: &str, replayer: &Replayer, precision: Precision) {
-        replayer.compile(&self.subject(case), &self.sources, precision).unwrap();
+    pub fn compiled(&self, case: &str, replayer: &Replayer, precision: Precision) -> Artifact {
+        replayer.compile(&self.subject(case), &self.sources, precision).unwrap()
     }
 
     /// The names of all cases.

@@ -7,6 +7,7 @@ use std::time::Duration;
 use replay::cache::Cache;
 use replay::compile::{Compiler, Toolchain};
 use replay::fixture::{self, Fixture};
+use replay::foreign::Keeper;
 use replay::history::{SourceSet, SourceSpec, source_set_from_dir};
 use replay::replay::{Backend, Failure, Outcome, Replayer, Settings, Status, Subject};
 use replay::runtime::gpu::{Nvrtc, SearchPath};
@@ -64,7 +65,8 @@ pub fn replayer_of(cache: &Cache, backend: Backend, timeout: Duration, fresh: bo
 
 /// The compiler for the host's code.
 pub fn toolchain(cache: &Cache) -> Toolchain {
-    Toolchain::new(Compiler::find(None).unwrap(), cache).unwrap()
+    let keeper = Keeper::new(Path::new(env!("CARGO_BIN_EXE_replay")));
+    Toolchain::new(Compiler::find(None, &keeper).unwrap(), cache)
 }
 
 /// How long a replay may take that ends by itself.

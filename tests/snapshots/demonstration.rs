@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use replay::cache::Cache;
 use replay::compile::{Compiler, Toolchain};
 use replay::fixture::Fixture;
+use replay::foreign::Keeper;
 use replay::history::{Commit, History, SourceSpec};
 use replay::replay::{Backend, Replayer, Settings, Subject};
 use replay::snapshot::Snapshot;
@@ -23,8 +24,10 @@ fn root() -> &'static Path {
 fn replayer() -> (Replayer, Cache) {
     let cache = Path::new(env!("CARGO_TARGET_TMPDIR")).join("snapshots-cache");
     let cache = Cache::open(&cache).expect("a folder");
-    let compiler = Compiler::find(std::env::var("CXX").ok().as_deref()).expect("a compiler");
-    let toolchain = Toolchain::new(compiler, &cache).expect("the headers");
+    let keeper = Keeper::new(Path::new(env!("CARGO_BIN_EXE_replay")));
+    let compiler =
+        Compiler::find(std::env::var("CXX").ok().as_deref(), &keeper).expect("a compiler");
+    let toolchain = Toolchain::new(compiler, &cache);
     let settings = Settings {
         backend: Backend::Cpu,
         program: env!("CARGO_BIN_EXE_replay").into(),

@@ -1,0 +1,268 @@
+//! What the cache takes, and how it shrinks: by what replay put there, told by its place, its name and
+//! that it is a file or a folder. Links are not followed.
+
+use std::fs::{self, Metadata, TryLockError};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use super::{Cache, CacheError, ENTRY_PREFIX, Kind, Usage, WORK_PREFIX, failed};
+
+/// Work that nobody holds a lock on is this old at least before it counts as left behind: a run may
+/// have made it and not locked it yet.
+const UNLOCKED: Duration = Duration::from_secs(60);
+/// The same where the file system has no locks: a run may still be at work.
+const WITHOUT_LOCKS: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// The folder with unpacked bundles.
+const BUNDLES: &str = "bundles";
+
+impl Cache {
+    /// What each kind of entry takes.
+    ///
+    /// # Errors
+    /// [`CacheError`], with the system's reason.
+    pub fn usage(&self) -> Result<Vec<(Kind, Usage)>, CacheError> {
+        Kind::ALL
+            .into_iter()
+            .map(|kind| {
+                let files = self.entries(kind)?;
+                let bytes = files.iter().map(|(_, metadata)| metadata.len()).sum();
+                Ok((kind, Usage { entries: files.len() as u64, bytes }))
+            })
+            .collect()
+    }
+
+    /// Removes entries that were not written within `age`, and what killed runs left behind.
+    ///
+    /// # Errors
+    /// [`CacheError`], with the system's reason.
+    pub fn collect(&self, age: Duration) -> Result<Usage, CacheError> {
+        let mut removed = Usage::default();
+        for kind in Kind::ALL {
+            for (path, metadata) in self.entries(kind)? {
+                if is_old(&metadata, age) {
+                    fs::remove_file(&path).map_err(|source| failed("remove", &path, source))?;
+                    removed.entries += 1;
+                    removed.bytes += metadata.len();
+                }
+            }
+        }
+        for (path, metadata) in self.left_behind()? {
+            remove(&path, &metadata)?;
+        }
+        Ok(removed)
+    }
+
+    /// Removes what killed runs left behind, once for each process.
+    pub(super) fn sweep_once(&self) {
+        self.swept.call_once(|| {
+            for (path, metadata) in self.left_behind().unwrap_or_default() {
+                // What cannot be removed troubles nobody; `cache gc` says why.
+                let _ = remove(&path, &metadata);
+            }
+        });
+    }
+
+    /// Removes everything that replay put into the folder, and nothing else. It stays marked as
+    /// replay's.
+    ///
+    /// # Errors
+    /// [`CacheError`], with the system's reason.
+    pub fn clear(&self) -> Result<(), CacheError> {
+        let mut all = self.left_behind()?;
+        all.extend(own_files(&self.root.join(BUNDLES), is_bundle)?);
+        for kind in Kind::ALL {
+            all.extend(self.entries(kind)?);
+        }
+        for (path, metadata) in all {
+            remove(&path, &metadata)?;
+        }
+        let folders = Kind::ALL.iter().map(|kind| kind.name()).chain([super::TEMPORARY, BUNDLES]);
+        for folder in folders {
+            // One that holds something of somebody else's stays, as does a link.
+            let _ = fs::remove_dir(self.root.join(folder));
+        }
+        Ok(())
+    }
+
+    /// The entries of `kind`.
+    fn entries(&self, kind: Kind) -> Result<Vec<(PathBuf, Metadata)>, CacheError> {
+        own_files(&self.root.join(kind.name()), |name, metadata| metadata.is_file() && is_key(name))
+    }
+
+    /// What runs have made and nobody will finish.
+    fn left_behind(&self) -> Result<Vec<(PathBuf, Metadata)>, CacheError> {
+        let mut all = own_files(&self.temporary(), |name, metadata| {
+            (name.starts_with(ENTRY_PREFIX) && metadata.is_file())
+                || (name.starts_with(WORK_PREFIX) && metadata.is_dir())
+        })?;
+        all.retain(|(path, metadata)| is_old(metadata, patience(path, metadata)));
+        Ok(all)
+    }
+}
+
+/// What of `folder` is replay's by its name and nature; nothing if it is a link or not there.
+fn own_files(
+    folder: &Path,
+    is_own: impl Fn(&str, &Metadata) -> bool,
+) -> Result<Vec<(PathBuf, Metadata)>, CacheError> {
+    if !fs::symlink_metadata(folder).is_ok_and(|found| found.is_dir()) {
+        return Ok(Vec::new());
+    }
+    let all = fs::read_dir(folder).map_err(|source| failed("read", folder, source))?;
+    let own = all.flatten().filter_map(|entry| {
+        // Of a link it is the link's own.
+        let metadata = entry.metadata().ok()?;
+        is_own(entry.file_name().to_str()?, &metadata).then(|| (entry.path(), metadata))
+    });
+    Ok(own.collect())
+}
+
+/// How old `path` must be before it counts as left behind.
+fn patience(path: &Path, metadata: &Metadata) -> Duration {
+    if metadata.is_file() {
+        // Files are written within moments.
+        return UNLOCKED;
+    }
+    match fs::File::open(path).map(|folder| folder.try_lock()) {
+        Ok(Ok(())) => UNLOCKED,
+        Ok(Err(TryLockError::WouldBlock)) => Duration::MAX,
+        _ => WITHOUT_LOCKS,
+    }
+}
+
+/// Whether an entry may have this name: a hash in hex.
+fn is_key(name: &str) -> bool {
+    let hex = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
+    matches!(name.len(), 40 | 64) && name.bytes().all(hex)
+}
+
+/// Whether an unpacked bundle, or one that is being unpacked, may have this name.
+fn is_bundle(name: &str, metadata: &Metadata) -> bool {
+    metadata.is_dir() && (is_key(name) || name.starts_with(".new-") || name.starts_with(".old-"))
+}
+
+fn is_old(metadata: &Metadata, age: Duration) -> bool {
+    let modified = metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH);
+    SystemTime::now().duration_since(modified).is_ok_and(|since| since >= age)
+}
+
+fn remove(path: &Path, metadata: &Metadata) -> Result<(), CacheError> {
+    let removed = if metadata.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) };
+    match removed {
+        // Another process was faster.
+        Err(source) if source.kind() != std::io::ErrorKind::NotFound => {
+            Err(failed("remove", path, source))
+        }
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    const KEY: &str = "0123456789abcdef0123456789abcdef01234567";
+
+    fn cache() -> (tempfile::TempDir, Cache) {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = Cache::open(folder.path()).unwrap();
+        cache.write(Kind::Outcome, KEY, b"payload").unwrap();
+        (folder, cache)
+    }
+
+    /// Files and folders that replay did not make, in the cache and beside it; and a file and a folder
+    /// outside that links in the cache lead to.
+    fn strangers(folder: &Path, cache: &Cache) -> Vec<PathBuf> {
+        let outside = folder.join("outside");
+        let own = cache.root();
+        let files = [
+            folder.join("artifacts/libmine.so"),
+            folder.join(format!("artifacts/{KEY}")),
+            folder.join("tmp/letter.txt"),
+            folder.join("bundles/x"),
+            folder.join("headers-mine/x.h"),
+            own.join("notes.txt"),
+            own.join("headers-mine/x.h"),
+            own.join("artifacts/notes.txt"),
+            own.join(format!("artifacts/{}", KEY.to_uppercase())),
+            own.join(format!("outcomes/{}/x", &KEY.replace('0', "1"))),
+            own.join("tmp/letter.txt"),
+            own.join("tmp/letters/letter.txt"),
+            own.join("bundles/mine/x"),
+            own.join(format!("bundles/{KEY}")),
+            outside.join(KEY),
+            outside.join("work-/letter.txt"),
+        ];
+        for file in &files {
+            fs::create_dir_all(file.parent().unwrap()).unwrap();
+            fs::write(file, "mine").unwrap();
+        }
+        fs::remove_dir(own.join("facts")).unwrap();
+        symlink(&outside, own.join("facts")).unwrap();
+        symlink(outside.join("work-"), own.join("tmp/work-link")).unwrap();
+        symlink(outside.join(KEY), own.join(format!("outcomes/{}", KEY.replace('0', "2"))))
+            .unwrap();
+        files.into()
+    }
+
+    #[test]
+    fn clearing_and_collecting_leave_what_replay_did_not_make() {
+        let (folder, cache) = cache();
+        let files = strangers(folder.path(), &cache);
+        let abandoned = cache.root().join("tmp/work-abc");
+        fs::create_dir(&abandoned).unwrap();
+        let hour_ago = SystemTime::now() - Duration::from_secs(3600);
+        fs::File::open(&abandoned).unwrap().set_modified(hour_ago).unwrap();
+        fs::create_dir_all(cache.root().join(format!("bundles/{}", "0".repeat(64)))).unwrap();
+        assert_eq!(cache.collect(Duration::ZERO).unwrap().entries, 1);
+        assert_eq!(cache.read(Kind::Outcome, KEY), None);
+        assert!(!abandoned.exists());
+        cache.write(Kind::Outcome, KEY, b"payload").unwrap();
+        cache.clear().unwrap();
+        assert_eq!(cache.read(Kind::Outcome, KEY), None);
+        assert!(!cache.root().join(format!("bundles/{}", "0".repeat(64))).exists());
+        for file in files {
+            assert!(file.exists(), "{}", file.display());
+        }
+    }
+
+    #[test]
+    fn a_cleared_cache_holds_its_marks_alone_and_can_be_used_again() {
+        let (folder, cache) = cache();
+        cache.clear().unwrap();
+        let mut left: Vec<_> =
+            fs::read_dir(cache.root()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        left.sort();
+        assert_eq!(left, ["CACHEDIR.TAG", "replay-cache"]);
+        let again = Cache::open(folder.path()).unwrap();
+        again.write(Kind::Outcome, KEY, b"payload").unwrap();
+        assert_eq!(again.usage().unwrap()[4].1.entries, 1);
+    }
+
+    #[test]
+    fn the_work_of_a_killed_run_goes_with_the_next_and_that_of_a_living_one_stays() {
+        let (folder, cache) = cache();
+        let hour_ago = SystemTime::now() - Duration::from_secs(3600);
+        let age = |path: &Path| fs::File::open(path).unwrap().set_modified(hour_ago).unwrap();
+        let living = cache.scratch().unwrap();
+        let killed = cache.temporary().join("work-killed");
+        fs::create_dir(&killed).unwrap();
+        age(living.path());
+        age(&killed);
+        let next = Cache::open(folder.path()).unwrap().scratch().unwrap();
+        assert!(living.path().exists() && next.path().exists() && !killed.exists());
+        cache.clear().unwrap();
+        assert!(living.path().exists());
+    }
+
+    #[test]
+    fn collecting_keeps_what_is_young() {
+        let (_folder, cache) = cache();
+        assert_eq!(cache.collect(Duration::from_secs(60)).unwrap().entries, 0);
+        assert_eq!(cache.collect(Duration::ZERO).unwrap().entries, 1);
+        assert_eq!(cache.read(Kind::Outcome, KEY), None);
+    }
+}

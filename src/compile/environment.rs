@@ -1,0 +1,74 @@
+//! The environment of a compiler: what it needs to run, and nothing that decides what it makes.
+
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
+
+/// What a compiler, or a command that stands before it, needs to be found and to run.
+const PASSED: [&str; 8] = [
+    "PATH",
+    "HOME",
+    "USER",
+    "LOGNAME",
+    "LD_LIBRARY_PATH",
+    "XDG_CACHE_HOME",
+    "XDG_CONFIG_HOME",
+    "XDG_RUNTIME_DIR",
+];
+
+/// What the settings of commands begin with that keep or spread a compiler's work.
+const WRAPPERS: [&str; 4] = ["CCACHE_", "SCCACHE_", "DISTCC_", "ICECC_"];
+
+/// Variables that change where a compiler finds headers, libraries and its own parts. They are not
+/// passed on: what an artifact is made of does not depend on who asks for it.
+const HEADER_PATHS: [&str; 4] =
+    ["CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "GCC_EXEC_PREFIX"];
+
+/// What of `all`, the environment of this process, a compiler sees; it writes temporary files to
+/// `temporary`, and speaks English.
+pub(super) fn of(
+    all: impl Iterator<Item = (OsString, OsString)>,
+    temporary: Option<&Path>,
+) -> Vec<(OsString, OsString)> {
+    let passed = |name: &OsStr| {
+        let name = name.to_str().unwrap_or_default();
+        PASSED.contains(&name) || WRAPPERS.iter().any(|prefix| name.starts_with(prefix))
+    };
+    let mut kept: Vec<_> = all.filter(|(name, _)| passed(name)).collect();
+    kept.push(("LC_ALL".into(), "C".into()));
+    if let Some(folder) = temporary {
+        kept.push(("TMPDIR".into(), folder.into()));
+    }
+    kept
+}
+
+/// The first variable of this process that names folders of headers and is not passed on.
+pub(super) fn withheld() -> Option<&'static str> {
+    HEADER_PATHS.into_iter().find(|name| std::env::var_os(name).is_some_and(|set| !set.is_empty()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_compiler_sees_nothing_that_decides_what_it_makes() {
+        let set = [
+            ("PATH", "/bin"),
+            ("CPATH", "/opt/include"),
+            ("LIBRARY_PATH", "/opt/lib"),
+            ("SOURCE_DATE_EPOCH", "1"),
+            ("LD_RUN_PATH", "/opt/lib"),
+            ("DEPENDENCIES_OUTPUT", "/tmp/x"),
+            ("CCACHE_DIR", "/ccache"),
+            ("LC_ALL", "de_DE.UTF-8"),
+            ("TMPDIR", "/var/tmp"),
+        ];
+        let all = set.into_iter().map(|(name, value)| (name.into(), value.into()));
+        let seen = of(all, Some(Path::new("/work")));
+        let seen: Vec<String> = seen
+            .iter()
+            .map(|(name, value)| format!("{}={}", name.display(), value.display()))
+            .collect();
+        assert_eq!(seen, ["PATH=/bin", "CCACHE_DIR=/ccache", "LC_ALL=C", "TMPDIR=/work"]);
+    }
+}

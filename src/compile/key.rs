@@ -1,0 +1,53 @@
+//! Keys of what is compiled: a hash in which no two lists of parts are alike.
+
+/// A key in the making.
+pub(super) struct KeyHasher(blake3::Hasher);
+
+impl KeyHasher {
+    /// For keys of `what`, which share none with keys of anything else.
+    pub(super) fn of(what: &str) -> KeyHasher {
+        let mut hasher = KeyHasher(blake3::Hasher::new());
+        hasher.part(what);
+        hasher
+    }
+
+    /// Adds one part.
+    pub(super) fn part(&mut self, bytes: impl AsRef<[u8]>) {
+        let bytes = bytes.as_ref();
+        self.0.update(&(bytes.len() as u64).to_le_bytes());
+        self.0.update(bytes);
+    }
+
+    /// Adds a list, which ends where it ends.
+    pub(super) fn list(&mut self, parts: impl IntoIterator<Item = impl AsRef<[u8]>>) {
+        let mut count = 0u64;
+        for part in parts {
+            self.part(part);
+            count += 1;
+        }
+        self.0.update(&count.to_le_bytes());
+    }
+
+    /// The key.
+    pub(super) fn finish(&self) -> String {
+        self.0.finalize().to_hex()[..40].to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_that_moves_from_one_list_to_the_next_changes_the_key() {
+        let key = |one: &[&str], other: &[&str]| {
+            let mut hasher = KeyHasher::of("test");
+            hasher.list(one);
+            hasher.list(other);
+            hasher.finish()
+        };
+        assert_ne!(key(&["a", "b"], &[]), key(&["a"], &["b"]));
+        assert_ne!(key(&["ab"], &[]), key(&["a", "b"], &[]));
+        assert_ne!(key(&[], &["a"]), key(&["a"], &[]));
+    }
+}

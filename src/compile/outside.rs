@@ -1,0 +1,452 @@
+//! What a compilation read that is neither a source nor a header of this program: the system's headers,
+//! what absolute paths lead to, the compiler's own programs and what it links.
+//!
+//! Which files those are, only the compiler knows when it is done. So there are two keys. The first
+//! holds all that is known before; under it lies, in the cache, which files were read and what they
+//! held. While they hold that, the second key stands, which holds them too, and which artifacts,
+//! refusals, modules and outcomes go by. A look at files that did not change takes one system call
+//! each.
+
+use std::collections::HashMap;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Component, Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use super::key::KeyHasher;
+use crate::cache::{Cache, CacheError, Kind};
+
+/// Compilations with one first key that are remembered: other states of what lies outside, as
+/// machines that share a cache have them.
+const VARIANTS: usize = 8;
+
+/// A file that lies outside.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct OutsideFile {
+    /// UTF-8 without a line break: the list is kept as lines of text.
+    path: PathBuf,
+    /// What the system says of it: as long as that stays, so does the content.
+    state: String,
+    /// The hash of its content; none where the state alone counts.
+    hash: Option<String>,
+}
+
+/// One compilation: the files that it read, and the key that they lead to.
+#[derive(Debug, PartialEq, Eq)]
+struct Variant {
+    key: String,
+    files: Vec<OutsideFile>,
+}
+
+/// What is known of files outside, in this process.
+#[derive(Debug, Default)]
+pub(super) struct Outside {
+    /// By path and state.
+    hashes: Mutex<HashMap<(PathBuf, String), String>>,
+    /// States at the first look; what changes while a process runs counts for the next one.
+    states: Mutex<HashMap<PathBuf, Option<State>>>,
+}
+
+/// What the system says of a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct State {
+    /// Changes with any change of the file, and with its place on the disk.
+    exact: String,
+    /// Is the same for copies that keep the time.
+    portable: String,
+    /// When it was last changed, as far as anything tells.
+    changed: SystemTime,
+}
+
+impl State {
+    fn of(path: &Path) -> Option<State> {
+        let found = std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file)?;
+        let time = |seconds: i64, nanoseconds: i64| {
+            let seconds = Duration::from_secs(u64::try_from(seconds).unwrap_or_default());
+            UNIX_EPOCH + seconds + Duration::from_nanos(nanoseconds.unsigned_abs())
+        };
+        let portable = format!("{}:{}.{:09}", found.len(), found.mtime(), found.mtime_nsec());
+        Some(State {
+            exact: format!(
+                "{portable}:{}:{}:{}.{:09}",
+                found.dev(),
+                found.ino(),
+                found.ctime(),
+                found.ctime_nsec()
+            ),
+            portable,
+            changed: time(found.mtime(), found.mtime_nsec())
+                .max(time(found.ctime(), found.ctime_nsec())),
+        })
+    }
+}
+
+impl Outside {
+    /// The second key for `first`, if a compilation is remembered whose files still hold what they
+    /// held.
+    pub(super) fn recall(&self, cache: &Cache, first: &str) -> Option<String> {
+        self.recall_with_files(cache, first).map(|(key, _)| key)
+    }
+
+    /// The same, with the headers that were read.
+    pub(super) fn recall_with_files(
+        &self,
+        cache: &Cache,
+        first: &str,
+    ) -> Option<(String, Vec<PathBuf>)> {
+        let mut known = remembered(cache, first);
+        let mut moved = false;
+        let fits = |variant: &mut Variant| {
+            variant.files.iter_mut().all(|file| self.is_unchanged(file, &mut moved))
+        };
+        let place = known.iter_mut().rposition(fits)?;
+        if moved {
+            // It only saves the look at their contents next time.
+            let _ = cache.write(Kind::Dependencies, first, &encoded(&known));
+        }
+        let variant = known.swap_remove(place);
+        let headers = variant.files.into_iter().filter(|file| file.hash.is_some());
+        Some((variant.key, headers.map(|file| file.path).collect()))
+    }
+
+    /// Whether `file` holds what it held; `moved` is set, and its state renewed, if only a look at its
+    /// content could tell.
+    fn is_unchanged(&self, file: &mut OutsideFile, moved: &mut bool) -> bool {
+        let Some(state) = self.state(&file.path) else { return false };
+        match &file.hash {
+            None => file.state == state.portable,
+            Some(_) if file.state == state.exact => true,
+            Some(hash) => {
+                let same = self.hash(&file.path, &state).as_ref() == Some(hash);
+                if same {
+                    file.state = state.exact;
+                    *moved = true;
+                }
+                same
+            }
+        }
+    }
+
+    /// Remembers that the compilation with the key `first`, which began at `begun`, read `headers`, and
+    /// depends on the states of `tools`. Gives the second key; none if one of them is gone or was
+    /// changed since, so that nobody knows what was read.
+    pub(super) fn remember(
+        &self,
+        cache: &Cache,
+        first: &str,
+        begun: SystemTime,
+        headers: &[PathBuf],
+        tools: &[PathBuf],
+    ) -> Result<Option<String>, CacheError> {
+        let Some(files) = self.look(begun, headers, tools) else { return Ok(None) };
+        let mut hasher = KeyHasher::of("what was read");
+        hasher.part(first);
+        for OutsideFile { path, state, hash } in &files {
+            hasher.part(path.as_os_str().as_encoded_bytes());
+            hasher.part(hash.as_ref().unwrap_or(state));
+        }
+        let key = hasher.finish();
+        let mut known = remembered(cache, first);
+        known.retain(|variant| variant.key != key);
+        known.push(Variant { key: key.clone(), files });
+        let surplus = known.len().saturating_sub(VARIANTS);
+        known.drain(..surplus);
+        cache.write(Kind::Dependencies, first, &encoded(&known))?;
+        Ok(Some(key))
+    }
+
+    fn look(
+        &self,
+        begun: SystemTime,
+        headers: &[PathBuf],
+        tools: &[PathBuf],
+    ) -> Option<Vec<OutsideFile>> {
+        let header = |path: &PathBuf| {
+            is_kept(path).then_some(())?;
+            let state = State::of(path).filter(|state| state.changed < begun)?;
+            let hash = Some(self.hash(path, &state)?);
+            Some(OutsideFile { path: path.clone(), state: state.exact, hash })
+        };
+        let tool = |path: &PathBuf| {
+            is_kept(path).then_some(())?;
+            let state = State::of(path)?.portable;
+            Some(OutsideFile { path: path.clone(), state, hash: None })
+        };
+        let mut files: Vec<OutsideFile> =
+            headers.iter().map(header).chain(tools.iter().map(tool)).collect::<Option<_>>()?;
+        files.sort_by(|one, other| (&one.path, &one.hash).cmp(&(&other.path, &other.hash)));
+        files.dedup();
+        Some(files)
+    }
+
+    fn state(&self, path: &Path) -> Option<State> {
+        let mut states = self.states.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = states.get(path) {
+            return known.clone();
+        }
+        let state = State::of(path);
+        states.insert(path.to_owned(), state.clone());
+        state
+    }
+
+    fn hash(&self, path: &Path, state: &State) -> Option<String> {
+        let name = (path.to_owned(), state.exact.clone());
+        let hashes = || self.hashes.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = hashes().get(&name) {
+            return Some(known.clone());
+        }
+        let hash = blake3::hash(&std::fs::read(path).ok()?).to_hex().to_string();
+        hashes().insert(name, hash.clone());
+        Some(hash)
+    }
+}
+
+/// Whether `path` can stand in a line of text.
+fn is_kept(path: &Path) -> bool {
+    path.to_str().is_some_and(|path| !path.contains('\n'))
+}
+
+fn remembered(cache: &Cache, first: &str) -> Vec<Variant> {
+    let known = cache.read(Kind::Dependencies, first);
+    known.and_then(|text| decoded(std::str::from_utf8(&text).ok()?)).unwrap_or_default()
+}
+
+/// A line with the key and the number of files for each of `variants`, and one for each of its files:
+/// the hash or `-`, the state, the path.
+fn encoded(variants: &[Variant]) -> Vec<u8> {
+    let mut text = String::new();
+    for Variant { key, files } in variants {
+        text.push_str(&format!("{key} {}\n", files.len()));
+        for OutsideFile { path, state, hash } in files {
+            let hash = hash.as_deref().unwrap_or("-");
+            text.push_str(&format!("{hash} {state} {}\n", path.display()));
+        }
+    }
+    text.into_bytes()
+}
+
+fn decoded(text: &str) -> Option<Vec<Variant>> {
+    let mut lines = text.lines();
+    let mut variants = Vec::new();
+    while let Some(line) = lines.next() {
+        let (key, count) = line.split_once(' ')?;
+        let mut files = Vec::new();
+        for _ in 0..count.parse::<usize>().ok()? {
+            let (hash, rest) = lines.next()?.split_once(' ')?;
+            let (state, path) = rest.split_once(' ')?;
+            let hash = Some(hash.to_owned()).filter(|hash| hash != "-");
+            files.push(OutsideFile { path: path.into(), state: state.to_owned(), hash });
+        }
+        variants.push(Variant { key: key.to_owned(), files });
+    }
+    Some(variants)
+}
+
+/// What the system says of the file at `path`: as long as that stays, so does the content.
+pub(super) fn state(path: &Path) -> Option<String> {
+    State::of(path).map(|state| state.exact)
+}
+
+/// The files in `rule`, a rule for `make` as compilers write them, that lie outside of `folder`, in
+/// which the compiler ran.
+pub(super) fn outside_of(folder: &Path, rule: &[u8]) -> Vec<PathBuf> {
+    use std::os::unix::ffi::OsStrExt;
+    let mut files = Vec::new();
+    for name in names(rule) {
+        let name = Path::new(std::ffi::OsStr::from_bytes(&name));
+        let path = match name.is_absolute() {
+            true => name.to_owned(),
+            false => lexically(&folder.join(name)),
+        };
+        if !path.starts_with(folder) {
+            files.push(path);
+        }
+    }
+    files
+}
+
+/// `path` without `.` and `..`, as if no folder in it were a link: names that go up and down again and
+/// again come to an end.
+pub(super) fn lexically(path: &Path) -> PathBuf {
+    let mut parts = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::CurDir => {}
+            Component::ParentDir => {
+                parts.pop();
+            }
+            part => parts.push(part),
+        }
+    }
+    parts
+}
+
+/// The names behind the colon of a rule, with what `make` would read otherwise unescaped.
+fn names(rule: &[u8]) -> Vec<Vec<u8>> {
+    let start = rule.windows(2).position(|pair| pair[0] == b':' && pair[1].is_ascii_whitespace());
+    let text = start.map_or(&[][..], |start| &rule[start + 1..]);
+    let (mut names, mut name) = (Vec::new(), Vec::new());
+    let mut at = 0;
+    while at < text.len() {
+        let next = text.get(at + 1).copied();
+        match (text[at], next) {
+            (b'\\', Some(b'\n')) => {
+                names.push(std::mem::take(&mut name));
+                at += 1;
+            }
+            (b'\\', Some(escaped @ (b' ' | b'#' | b'\t' | b':'))) => {
+                name.push(escaped);
+                at += 1;
+            }
+            (b'$', Some(b'$')) => {
+                name.push(b'$');
+                at += 1;
+            }
+            (byte, _) if byte.is_ascii_whitespace() => names.push(std::mem::take(&mut name)),
+            (byte, _) => name.push(byte),
+        }
+        at += 1;
+    }
+    names.push(name);
+    names.retain(|name| !name.is_empty());
+    names
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    struct Place {
+        folder: tempfile::TempDir,
+        cache: Cache,
+    }
+
+    impl Place {
+        fn new() -> Place {
+            let folder = tempfile::tempdir().unwrap();
+            let cache = Cache::open(&folder.path().join("cache")).unwrap();
+            Place { folder, cache }
+        }
+
+        fn write(&self, name: &str, text: &str) -> PathBuf {
+            let path = self.folder.path().join(name);
+            fs::write(&path, text).unwrap();
+            path
+        }
+
+        /// What another process would find.
+        fn recall(&self) -> Option<String> {
+            Outside::default().recall(&self.cache, "first")
+        }
+
+        fn remember(&self, headers: &[PathBuf], tools: &[PathBuf]) -> Option<String> {
+            let later = SystemTime::now() + Duration::from_secs(60);
+            Outside::default().remember(&self.cache, "first", later, headers, tools).unwrap()
+        }
+    }
+
+    #[test]
+    fn a_header_that_changed_is_another_compilation_and_one_that_came_back_is_the_first_again() {
+        let place = Place::new();
+        assert_eq!(place.recall(), None);
+        let header = place.write("x.h", "one");
+        let one = place.remember(&[header.clone()], &[]);
+        assert!(one.is_some());
+        assert_eq!(place.recall(), one);
+        place.write("x.h", "two");
+        assert_eq!(place.recall(), None);
+        let two = place.remember(&[header], &[]);
+        assert!(two.is_some() && two != one);
+        assert_eq!(place.recall(), two);
+        place.write("x.h", "one");
+        assert_eq!(place.recall(), one);
+        fs::remove_file(place.folder.path().join("x.h")).unwrap();
+        assert_eq!(place.recall(), None);
+    }
+
+    #[test]
+    fn a_header_that_was_only_touched_is_the_same_and_its_new_state_is_remembered() {
+        let place = Place::new();
+        let header = place.write("x.h", "one");
+        let key = place.remember(&[header.clone()], &[]);
+        let before = place.cache.read(Kind::Dependencies, "first");
+        place.write("x.h", "one");
+        fs::File::open(&header).unwrap().set_modified(UNIX_EPOCH).unwrap();
+        assert_eq!(place.recall(), key);
+        assert_ne!(place.cache.read(Kind::Dependencies, "first"), before);
+    }
+
+    #[test]
+    fn of_a_tool_the_state_counts() {
+        let place = Place::new();
+        let tool = place.write("as", "one");
+        let key = place.remember(&[], &[tool.clone()]);
+        assert_eq!(place.recall(), key);
+        fs::File::open(&tool).unwrap().set_modified(UNIX_EPOCH).unwrap();
+        assert_eq!(place.recall(), None);
+    }
+
+    #[test]
+    fn what_changes_while_it_is_compiled_is_not_remembered() {
+        let place = Place::new();
+        let header = place.write("x.h", "one");
+        let begun = SystemTime::now() - Duration::from_secs(1);
+        let outside = Outside::default();
+        let headers = [header.clone()];
+        assert_eq!(outside.remember(&place.cache, "first", begun, &headers, &[]).unwrap(), None);
+        fs::remove_file(header).unwrap();
+        assert_eq!(place.remember(&headers, &[]), None);
+        assert_eq!(place.recall(), None);
+    }
+
+    #[test]
+    fn what_is_kept_is_read_as_it_was_written() {
+        let file = |path: &str, hash: Option<&str>| OutsideFile {
+            path: path.into(),
+            state: "1:2.000000003".to_owned(),
+            hash: hash.map(str::to_owned),
+        };
+        let variants = [
+            Variant {
+                key: "a".to_owned(),
+                files: vec![file("/x y.h", Some("f")), file("/z", None)],
+            },
+            Variant { key: "b".to_owned(), files: Vec::new() },
+        ];
+        let text = encoded(&variants);
+        let text = std::str::from_utf8(&text).unwrap();
+        assert_eq!(decoded(text).as_deref(), Some(&variants[..]));
+        for end in 1..text.len() {
+            // What is cut short gives fewer, or none.
+            assert!(decoded(&text[..end]).is_none_or(|found| found.len() <= 2));
+        }
+        assert_eq!(decoded("a 99999999999999\n"), None);
+    }
+
+    #[test]
+    fn a_path_with_a_line_break_is_not_remembered() {
+        let place = Place::new();
+        let header = place.write("two\nlines.h", "one");
+        assert_eq!(place.remember(&[header], &[]), None);
+    }
+
+    #[test]
+    fn a_rule_for_make_is_read_with_its_escapes() {
+        let rule = b"unit: unit.cpp /usr/include/a.h \\\n tree/b.h \\\n  /opt/my\\ own/c$$d\\#.h\n\
+                     headers/replay/../replay/x.h ../../up.h /usr/include/../include/e.h";
+        let files = outside_of(Path::new("/cache/tmp/work"), rule);
+        let files: Vec<_> = files.iter().map(|file| file.to_str().unwrap()).collect();
+        assert_eq!(
+            files,
+            [
+                "/usr/include/a.h",
+                "/opt/my own/c$d#.h",
+                "/cache/up.h",
+                "/usr/include/../include/e.h"
+            ]
+        );
+        assert_eq!(outside_of(Path::new("/w"), b""), [] as [PathBuf; 0]);
+    }
+}

@@ -1,0 +1,95 @@
+//! The files that a compiler consists of, and those that it links.
+
+use std::path::PathBuf;
+
+use super::{CompilerError, Toolchain};
+
+/// The programs that a compiler starts.
+const PROGRAMS: [&str; 5] = ["cc1plus", "as", "collect2", "ld", "ld.gold"];
+
+impl Toolchain {
+    /// The programs that take part in a compilation, found once for each process.
+    pub(super) fn tools(&self) -> Result<&[PathBuf], CompilerError> {
+        if let Some(known) = self.once.tools.get() {
+            return Ok(known);
+        }
+        let own = match self.compiler().answer("-print-search-dirs", Some(&self.cache)) {
+            Ok(answer) => search_folders(&answer),
+            // A compiler that does not know the question is looked for in PATH alone.
+            Err(CompilerError::NotACompiler { .. }) => Vec::new(),
+            Err(error) => return Err(error),
+        };
+        let folders: Vec<PathBuf> = own.into_iter().chain(path_folders()).collect();
+        let started = PROGRAMS.iter().filter_map(|name| find(name, &folders));
+        let named = self.compiler().words().iter().filter_map(|word| in_path(word));
+        Ok(self.once.tools.get_or_init(|| named.chain(started).collect()))
+    }
+}
+
+fn path_folders() -> Vec<PathBuf> {
+    std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()).collect()
+}
+
+/// The program that `word` names: a path, or a name in `PATH`.
+pub(super) fn in_path(word: &str) -> Option<PathBuf> {
+    find(word, &path_folders())
+}
+
+/// Where a compiler that says `text` of itself looks for its programs.
+fn search_folders(text: &str) -> Vec<PathBuf> {
+    let line = text.lines().find_map(|line| line.strip_prefix("programs:"));
+    let list = line.unwrap_or_default().trim().trim_start_matches('=');
+    std::env::split_paths(list).filter(|folder| folder.is_absolute()).collect()
+}
+
+/// The program `name`: a path, or one of `folders`.
+fn find(name: &str, folders: &[PathBuf]) -> Option<PathBuf> {
+    if name.contains('/') {
+        return Some(PathBuf::from(name)).filter(|path| path.is_file());
+    }
+    folders.iter().map(|folder| folder.join(name)).find(|path| path.is_file())
+}
+
+/// The files from outside in `trace`, what linkers list of their inputs: a path on each line, or an
+/// archive in parentheses and its member.
+pub(super) fn linked(trace: &[u8]) -> Vec<PathBuf> {
+    let text = String::from_utf8_lossy(trace);
+    let path = |line: &str| {
+        let line = line.trim();
+        let inside = line.strip_prefix('(').and_then(|rest| rest.split_once(')'));
+        PathBuf::from(inside.map_or(line, |(archive, _)| archive))
+    };
+    let mut files: Vec<PathBuf> =
+        text.lines().map(path).filter(|path| path.is_absolute() && path.is_file()).collect();
+    files.sort();
+    files.dedup();
+    files
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    #[test]
+    fn programs_are_looked_for_where_the_compiler_says() {
+        let text = "install: /usr/lib/gcc/\nprograms: =/usr/lib/gcc/:/usr/bin/\nlibraries: =/lib\n";
+        assert_eq!(search_folders(text), [Path::new("/usr/lib/gcc/"), Path::new("/usr/bin/")]);
+        assert_eq!(search_folders("no such option"), [] as [PathBuf; 0]);
+    }
+
+    #[test]
+    fn what_was_linked_is_read_from_either_linkers_list() {
+        let folder = tempfile::tempdir().unwrap();
+        let (archive, object) = (folder.path().join("libx.a"), folder.path().join("crt.o"));
+        std::fs::write(&archive, "").unwrap();
+        std::fs::write(&object, "").unwrap();
+        let trace = format!(
+            "{}\nunit.o\n({})member.o\n/nonexistent/lib.so\n",
+            object.display(),
+            archive.display()
+        );
+        assert_eq!(linked(trace.as_bytes()), [object, archive]);
+    }
+}

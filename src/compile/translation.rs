@@ -1,0 +1,163 @@
+//! A source set as host C++, and how it is laid out for the compiler.
+
+use std::io;
+use std::path::Path;
+
+use super::encoding::{Decoded, decode};
+use super::{CompileError, includes, lanes};
+use crate::frontend::{self, Precision, Symbols, Threads, Unit};
+use crate::history::{Role, SourceSet};
+
+/// A source set as host C++.
+pub(super) struct Translation {
+    pub files: Vec<(String, Vec<u8>)>,
+    /// Those that make up the translation unit, in its order.
+    pub sources: Vec<String>,
+    pub symbols: Symbols,
+    pub shadow_obstacles: Vec<String>,
+    /// The options for loops that run for several threads at once, if there are any.
+    pub lanes: Vec<String>,
+}
+
+/// The sources that the front end reads, as text.
+pub(super) fn texts(sources: &SourceSet) -> Result<Vec<(&str, Decoded<'_>)>, CompileError> {
+    let code = sources.files.iter().filter(|file| is_code(&file.path));
+    let texts: Vec<_> = code.map(|file| (file.path.as_str(), decode(&file.content))).collect();
+    for (path, decoded) in &texts {
+        refuse_devices(path, &decoded.text)?;
+    }
+    Ok(texts)
+}
+
+/// As units of the front end.
+pub(super) fn units<'t>(texts: &'t [(&'t str, Decoded<'t>)]) -> Vec<Unit<'t>> {
+    texts.iter().map(|(path, decoded)| Unit { path, text: &decoded.text }).collect()
+}
+
+/// The files that the front end does not read.
+pub(super) fn others(sources: &SourceSet) -> impl Iterator<Item = (String, Vec<u8>)> {
+    let others = sources.files.iter().filter(|file| !is_code(&file.path));
+    others.map(|file| (file.path.clone(), file.content.to_vec()))
+}
+
+/// The sources that make up the translation unit, in its order.
+pub(super) fn unit_sources(sources: &SourceSet) -> Result<Vec<String>, CompileError> {
+    let named = || sources.files.iter().filter(|file| file.role == Role::Source);
+    let units: Vec<String> =
+        named().filter(|file| is_unit(&file.path)).map(|file| file.path.clone()).collect();
+    if units.is_empty() {
+        let files = named().take(3).map(|file| file.path.clone()).collect();
+        return Err(CompileError::NoUnit { files });
+    }
+    Ok(units)
+}
+
+/// File names that the front end reads; others are laid out as they are.
+fn is_code(path: &str) -> bool {
+    let code = ["cu", "cuh", "h", "hh", "hpp", "hxx", "inl", "inc", "c", "cc", "cpp", "cxx"];
+    Path::new(path).extension().and_then(|ext| ext.to_str()).is_some_and(|ext| code.contains(&ext))
+}
+
+/// The endings of files that are compiled by themselves.
+pub(super) const UNITS: [&str; 5] = [".cu", ".c", ".cc", ".cpp", ".cxx"];
+
+fn is_unit(path: &str) -> bool {
+    let ending = Path::new(path).extension().and_then(|ending| ending.to_str());
+    ending.is_some_and(|ending| UNITS.iter().any(|unit| unit[1..] == *ending))
+}
+
+/// Refuses an `#include` of a device, a pipe or a folder by its absolute path: a compiler would wait
+/// for it, or read it without an end.
+fn refuse_devices(path: &str, text: &str) -> Result<(), CompileError> {
+    for (line, included) in includes::names(text).filter(|(_, name)| name.starts_with('/')) {
+        if std::fs::metadata(included).is_ok_and(|found| !found.is_file()) {
+            return Err(CompileError::NoFile {
+                path: path.to_owned(),
+                line,
+                included: included.to_owned(),
+            });
+        }
+    }
+    Ok(())
+}
+
+/// Translates `sources`.
+pub(super) fn translate(
+    sources: &SourceSet,
+    defines: &[String],
+    precision: Precision,
+    threads: Threads,
+) -> Result<Translation, CompileError> {
+    let texts = texts(sources)?;
+    let units = units(&texts);
+    let macros = as_directives(defines);
+    let command_line = Unit { path: "defines", text: &macros };
+    let symbols = frontend::scan(&[&units[..], &[command_line]].concat());
+    let lanes = lanes::flags().filter(|_| threads == Threads::Lanes);
+    let threads = match threads {
+        Threads::Lanes if lanes.is_none() => Threads::Blocks,
+        threads => threads,
+    };
+    let mut strided = false;
+    let mut shadow_obstacles = Vec::new();
+    let mut files = Vec::new();
+    for (unit, (_, decoded)) in units.iter().zip(&texts) {
+        let translated = frontend::host(unit, &symbols, precision, threads)?;
+        strided |= translated.block_forms.iter().any(|form| form.loops > 0);
+        let obstacles = translated.shadow_obstacles.iter();
+        shadow_obstacles
+            .extend(obstacles.map(|found| format!("{}:{}: {}", unit.path, found.line, found.what)));
+        files.push((unit.path.to_owned(), decoded.encode(translated.text)));
+    }
+    files.extend(others(sources));
+    let lanes = lanes.filter(|_| strided).unwrap_or_default();
+    Ok(Translation { files, sources: unit_sources(sources)?, symbols, shadow_obstacles, lanes })
+}
+
+/// The macros of a command line, `NAME` or `NAME=VALUE`, as a source defines them.
+fn as_directives(defines: &[String]) -> String {
+    let directive = |define: &String| match define.split_once('=') {
+        Some((name, value)) => format!("#define {name} {value}\n"),
+        None => format!("#define {define} 1\n"),
+    };
+    defines.iter().map(directive).collect()
+}
+
+/// The folder of the file `path`.
+pub(super) fn parent(path: &str) -> &str {
+    path.rsplit_once('/').map_or(".", |(folder, _)| folder)
+}
+
+/// Writes `files` to `tree` in `folder`.
+pub(super) fn lay_out(folder: &Path, files: &[(String, Vec<u8>)]) -> io::Result<()> {
+    for (path, text) in files {
+        let path = folder.join("tree").join(path);
+        std::fs::create_dir_all(path.parent().expect("a file lies in a folder"))?;
+        std::fs::write(path, text)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::history::{SourceSpec, source_set_from_dir};
+
+    #[test]
+    fn an_include_of_a_device_or_a_folder_is_refused_before_anything_waits_for_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let spec = SourceSpec { sources: vec!["k.cu".to_owned()], ..SourceSpec::default() };
+        let refused = |line: &str| {
+            let text = [b"// \xe9\n", line.as_bytes(), b"\n"].concat();
+            std::fs::write(folder.path().join("k.cu"), text).unwrap();
+            let sources = source_set_from_dir(folder.path(), &spec).unwrap();
+            let done = translate(&sources, &[], Precision::Native, Threads::Blocks);
+            done.err().map(|error| format!("{error}; {}", error.hint().unwrap_or_default()))
+        };
+        insta::assert_snapshot!(refused("#include \"/dev/zero\"").unwrap(), @"k.cu:2 includes /dev/zero, which is no file; only files can be included");
+        insta::assert_snapshot!(refused(" #  include </tmp>").unwrap(), @"k.cu:2 includes /tmp, which is no file; only files can be included");
+        assert_eq!(refused("#include <stdio.h>"), None);
+        assert_eq!(refused("// #include \"/dev/zero\""), None);
+        assert_eq!(refused("#include \"/etc/passwd\""), None);
+    }
+}

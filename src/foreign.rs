@@ -1,0 +1,292 @@
+//! Foreign programs, run so that nothing of them outlives its time, its limits or this process.
+//!
+//! A program is started by a keeper: this program again, as a child that waits for the other one.
+//! The keeper is the subreaper of all that the program starts, so that it can end all of it: when the
+//! program has ended, when its time is over, and when this process has ended, in whatever way. What the
+//! program writes is kept up to a bound.
+#![allow(unsafe_code)]
+
+mod keeper;
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+
+pub use self::keeper::run as run_keeper;
+
+/// The argument with which the program starts itself as a keeper; not for users.
+pub const KEEPER_ARGUMENT: &str = "--replay-keeper";
+
+/// Bytes of each stream of a program that are kept.
+const KEPT_OUTPUT: usize = 1 << 20;
+/// How long a keeper may take to end what is over.
+const GRACE: Duration = Duration::from_secs(10);
+
+/// How long a program may take, and how much it may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Bounds {
+    /// Wall time.
+    pub timeout: Duration,
+    /// Bytes of address space of each process.
+    pub memory_bytes: u64,
+    /// Bytes of each file that is written.
+    pub file_bytes: u64,
+}
+
+/// A program to be run.
+#[derive(Clone, Debug)]
+pub struct Program {
+    /// Its name or path, and its arguments.
+    pub words: Vec<OsString>,
+    /// All of its environment.
+    pub environment: Vec<(OsString, OsString)>,
+    /// Where it is run; none for the folder of this process.
+    pub folder: Option<PathBuf>,
+    /// Whether `folder` is removed if this process ends before the program does.
+    pub folder_is_temporary: bool,
+}
+
+/// How a program ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Ending {
+    /// With this status.
+    Exited(i32),
+    /// By this signal.
+    Signalled(i32),
+    /// It was ended when its time was over.
+    TimedOut,
+}
+
+/// What a program that has ended left.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finished {
+    /// How it ended.
+    pub ending: Ending,
+    /// What it wrote to its standard output; a note stands for what is beyond a bound.
+    pub stdout: Vec<u8>,
+    /// The same of its standard error.
+    pub stderr: Vec<u8>,
+}
+
+impl Finished {
+    /// Whether it ended as programs do that have done their work.
+    pub fn success(&self) -> bool {
+        self.ending == Ending::Exited(0)
+    }
+}
+
+/// Why a program has no ending.
+#[derive(Debug)]
+pub enum KeeperError {
+    /// The system refused the keeper, or a pipe to it, or ended it.
+    Keeper(io::Error),
+    /// The system refused the program.
+    Program(io::Error),
+}
+
+/// What a keeper tells.
+#[derive(Debug, Serialize, Deserialize)]
+enum Report {
+    /// The program's process has this number, and so has its group.
+    Started(i32),
+    /// The system refused it, with this error number.
+    Refused(i32),
+    /// It ended, and so did all that it started.
+    Ended(Ending),
+}
+
+/// Starts programs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Keeper {
+    program: PathBuf,
+}
+
+impl Keeper {
+    /// One that is started from `program`, the file of this program.
+    pub fn new(program: &Path) -> Keeper {
+        Keeper { program: program.to_owned() }
+    }
+
+    /// Runs `program` to its end within `bounds`.
+    ///
+    /// # Errors
+    /// [`KeeperError`] if it cannot be started, or the system ends its keeper.
+    pub fn run(&self, program: &Program, bounds: &Bounds) -> Result<Finished, KeeperError> {
+        self.start(program, bounds).and_then(Kept::listen).map_err(KeeperError::Keeper)?
+    }
+
+    fn start(&self, program: &Program, bounds: &Bounds) -> io::Result<Kept> {
+        let (here, there) = UnixStream::pair()?;
+        let mut command = Command::new(&self.program);
+        let bounds_text = serde_json::to_string(bounds).expect("bounds are plain data");
+        command.arg(KEEPER_ARGUMENT).arg(bounds_text);
+        command.arg(if program.folder_is_temporary { "temporary" } else { "lasting" });
+        command.args(&program.words).env_clear().envs(program.environment.iter().cloned());
+        if let Some(folder) = &program.folder {
+            command.current_dir(folder);
+        }
+        command.stdin(Stdio::from(OwnedFd::from(there)));
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn()?;
+        let out = child.stdout.take().expect("stdout is piped");
+        let err = child.stderr.take().expect("stderr is piped");
+        let streams =
+            [OwnedFd::from(here).into(), OwnedFd::from(out).into(), OwnedFd::from(err).into()];
+        Ok(Kept { child, streams, deadline: bounds.timeout.saturating_add(GRACE), group: None })
+    }
+}
+
+/// A keeper at work.
+struct Kept {
+    child: Child,
+    /// What it reports, then the program's standard output and error.
+    streams: [File; 3],
+    /// When it must have ended at the latest.
+    deadline: Duration,
+    /// The program's process group, once it is known.
+    group: Option<i32>,
+}
+
+impl Kept {
+    fn listen(mut self) -> io::Result<Result<Finished, KeeperError>> {
+        let begun = Instant::now();
+        let mut text = [const { Bounded::new() }; 3];
+        let mut open = [true; 3];
+        let mut late = false;
+        while open.contains(&true) {
+            let left = self.deadline.saturating_sub(begun.elapsed());
+            if left.is_zero() {
+                late = true;
+                break;
+            }
+            let ready = poll(&self.streams, open, left)?;
+            for (index, file) in self.streams.iter_mut().enumerate().filter(|(i, _)| ready[*i]) {
+                let mut buffer = [0; 16 << 10];
+                match file.read(&mut buffer) {
+                    Ok(0) => open[index] = false,
+                    Ok(count) => text[index].push(&buffer[..count]),
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                    // The keeper's end was reset: there is no more.
+                    Err(_) => open[index] = false,
+                }
+            }
+            if self.group.is_none() {
+                self.group = reports(&text[0].head).find_map(|report| match report {
+                    Report::Started(group) => Some(group),
+                    _ => None,
+                });
+            }
+        }
+        let [told, stdout, stderr] = text;
+        let last = reports(&told.head).last();
+        let finished = |ending| Finished { ending, stdout: stdout.bytes(), stderr: stderr.bytes() };
+        let answer = match last {
+            Some(Report::Ended(ending)) => Ok(finished(ending)),
+            Some(Report::Refused(number)) => {
+                Err(KeeperError::Program(io::Error::from_raw_os_error(number)))
+            }
+            _ if late => Ok(finished(Ending::TimedOut)),
+            _ => Err(KeeperError::Keeper(io::Error::other("it was ended from outside"))),
+        };
+        if !matches!(last, Some(Report::Ended(_) | Report::Refused(_))) {
+            self.end();
+        }
+        self.child.wait()?;
+        Ok(answer)
+    }
+
+    /// Ends a keeper that does not answer, and its program.
+    fn end(&mut self) {
+        if let Some(group) = self.group {
+            // SAFETY: the group is the program's; while one of it lives, no other has its number.
+            unsafe { libc::kill(-group, libc::SIGKILL) };
+        }
+        // One that has ended already needs no more.
+        let _ = self.child.kill();
+    }
+}
+
+/// The whole lines that `text` begins with.
+fn reports(text: &[u8]) -> impl Iterator<Item = Report> {
+    text.split(|&byte| byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok())
+}
+
+/// Which of `files` can be read, of those that are `open`.
+fn poll(files: &[File; 3], open: [bool; 3], timeout: Duration) -> io::Result<[bool; 3]> {
+    let mut entries = [0, 1, 2].map(|index| libc::pollfd {
+        fd: if open[index] { files[index].as_raw_fd() } else { -1 },
+        events: libc::POLLIN,
+        revents: 0,
+    });
+    wait(&mut entries, timeout)?;
+    Ok(entries.map(|entry| entry.revents != 0))
+}
+
+/// Waits until something happens to one of `entries`.
+fn wait(entries: &mut [libc::pollfd], timeout: Duration) -> io::Result<()> {
+    let milliseconds = i32::try_from(timeout.as_millis()).unwrap_or(i32::MAX).max(1);
+    // SAFETY: as many entries as the count says.
+    let count = unsafe { libc::poll(entries.as_mut_ptr(), entries.len() as u64, milliseconds) };
+    if count < 0 {
+        let error = io::Error::last_os_error();
+        if error.kind() != io::ErrorKind::Interrupted {
+            return Err(error);
+        }
+        entries.iter_mut().for_each(|entry| entry.revents = 0);
+    }
+    Ok(())
+}
+
+/// The beginning of a text of any length.
+struct Bounded {
+    head: Vec<u8>,
+    dropped: u64,
+}
+
+impl Bounded {
+    const fn new() -> Bounded {
+        Bounded { head: Vec::new(), dropped: 0 }
+    }
+
+    fn push(&mut self, bytes: &[u8]) {
+        let room = (KEPT_OUTPUT - self.head.len()).min(bytes.len());
+        self.head.extend_from_slice(&bytes[..room]);
+        self.dropped += (bytes.len() - room) as u64;
+    }
+
+    fn bytes(mut self) -> Vec<u8> {
+        if self.dropped > 0 {
+            self.head
+                .extend_from_slice(format!("\n[{} bytes left out]\n", self.dropped).as_bytes());
+        }
+        self.head
+    }
+}
+
+/// Bytes of memory that this machine has; none if it does not say.
+pub fn machine_memory_bytes() -> Option<u64> {
+    // SAFETY: asks for two numbers.
+    let (pages, size) =
+        unsafe { (libc::sysconf(libc::_SC_PHYS_PAGES), libc::sysconf(libc::_SC_PAGESIZE)) };
+    u64::try_from(pages).ok()?.checked_mul(u64::try_from(size).ok()?)
+}
+
+/// The bounds that this process itself is under, which those that it starts inherit: bytes of address
+/// space and of a file.
+pub fn own_bounds() -> (u64, u64) {
+    let soft = |resource| {
+        let mut limit =
+            libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
+        // SAFETY: fills in the two numbers, or leaves them.
+        unsafe { libc::getrlimit(resource, &raw mut limit) };
+        limit.rlim_cur
+    };
+    (soft(libc::RLIMIT_AS), soft(libc::RLIMIT_FSIZE))
+}

@@ -1,0 +1,362 @@
+//! What is compiled once, what is compiled again, and what of a compiler is left when it is over.
+
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use replay::tensor::DType;
+
+use crate::env::{Run, TestEnv};
+
+const CALL: &str = "twice<<<1, n>>>(x, y, n);";
+
+/// A kernel that multiplies by `factor`, behind the lines of `head`.
+fn kernel(head: &str, factor: &str) -> String {
+    format!(
+        "{head}__global__ void twice(const float* x, float* y, int n)\n\
+         {{ int i = threadIdx.x; if (i < n) y[i] = {factor} * x[i]; }}\n"
+    )
+}
+
+/// The line that shows the checksum of `y`.
+fn checksum(run: &Run) -> String {
+    assert_eq!(run.code, Some(0), "{}", run.text());
+    let line = run.stdout.lines().find(|line| line.trim_start().starts_with("y "));
+    line.expect("an output").to_owned()
+}
+
+/// A script in `folder` that can be run.
+fn script(folder: &Path, name: &str, text: &str) -> PathBuf {
+    let path = folder.join(name);
+    fs::write(&path, format!("#!/bin/sh\n{text}\n")).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    path
+}
+
+fn real_compiler() -> String {
+    std::env::var("CXX").unwrap_or("g++".to_owned())
+}
+
+#[test]
+fn two_harnesses_that_differ_in_their_sources_alone_share_no_artifact() {
+    let env = TestEnv::isolated().with_kernel(&kernel("", "2"), CALL);
+    for (name, factor) in [("s1", "2"), ("s2", "3")] {
+        env.repo.write(&format!("k/{name}.cu"), kernel("", factor));
+        let harness = format!(
+            "sources = [\"k/{name}.cu\"]\ninclude = [\"k\"]\ncall = {CALL:?}\n\
+             [inputs.x]\ndtype = \"f32\"\nshape = [\"n\"]\n\
+             [outputs.y]\ndtype = \"f32\"\nshape = [\"n\"]\n"
+        );
+        env.repo.write(&format!("{name}/replay.toml"), harness);
+        let fixture = env.path(&format!("fixtures/{name}"));
+        fs::create_dir_all(&fixture).unwrap();
+        for entry in fs::read_dir(env.path("fixtures/tiny")).unwrap().flatten() {
+            fs::copy(entry.path(), fixture.join(entry.file_name())).unwrap();
+        }
+        let text = format!("harness = \"../../{name}/replay.toml\"\n");
+        fs::write(fixture.join("fixture.toml"), text).unwrap();
+    }
+    let [one, two] = ["fixtures/s1", "fixtures/s2"].map(|name| checksum(&env.replay(&[name])));
+    assert_ne!(one, two);
+}
+
+#[test]
+fn a_header_outside_of_the_repository_that_changed_is_another_artifact() {
+    let env = TestEnv::isolated();
+    let header = env.repo.beside("factor.h");
+    let include = format!("#include \"{}\"\n", header.display());
+    let env = env.with_kernel(&kernel(&include, "FACTOR"), CALL);
+    let with = |factor: &str| {
+        fs::write(&header, format!("#define FACTOR {factor}\n")).unwrap();
+        checksum(&env.replay(&["fixtures/tiny"]))
+    };
+    let (two, three, again) = (with("2"), with("3"), with("2"));
+    assert_ne!(two, three);
+    assert_eq!(two, again);
+    assert_eq!(env.cached("artifacts").len(), 2, "what came back is not compiled again");
+}
+
+#[test]
+fn variables_that_name_folders_of_headers_are_not_passed_on() {
+    let outside = tempfile::tempdir().unwrap();
+    fs::write(outside.path().join("factor_outside.h"), "#define FACTOR 2\n").unwrap();
+    let env =
+        TestEnv::isolated().with_kernel(&kernel("#include <factor_outside.h>\n", "FACTOR"), CALL);
+    let mut command = env.command(&["fixtures/tiny"]);
+    let told = env.finish(command.env("CPATH", outside.path()));
+    assert_eq!(told.code, Some(125), "{}", told.text());
+    let hint = told.stdout.lines().find(|line| line.starts_with("hint: ")).unwrap_or_default();
+    insta::assert_snapshot!(hint, @r#"hint: name the folder of the header in `include` of the harness, or write it into CXX as in `CXX="g++ -isystem DIR"`: CPATH is not passed on; the whole log: [CACHE]/refusals/[KEY]"#);
+    let mut command = env.command(&["fixtures/tiny"]);
+    let named = format!("{} -isystem '{}'", real_compiler(), outside.path().display());
+    checksum(&env.finish(command.env("CXX", named)));
+}
+
+#[test]
+fn a_header_that_was_missing_is_looked_for_again() {
+    let outside = tempfile::tempdir().unwrap();
+    let env = TestEnv::isolated().with_kernel(&kernel("#include <late.h>\n", "FACTOR"), CALL);
+    let named = format!("{} -isystem '{}'", real_compiler(), outside.path().display());
+    let replay = || env.finish(env.command(&["fixtures/tiny"]).env("CXX", &named));
+    assert_eq!(replay().code, Some(125));
+    fs::write(outside.path().join("late.h"), "#define FACTOR 2\n").unwrap();
+    checksum(&replay());
+}
+
+#[test]
+fn what_does_not_compile_is_remembered_while_what_it_reads_stays() {
+    let outside = tempfile::tempdir().unwrap();
+    let log = outside.path().join("log");
+    let words = format!("echo \"$@\" >> '{}'\nexec {} \"$@\"", log.display(), real_compiler());
+    let compiler = script(outside.path(), "cxx", &words);
+    let header = outside.path().join("factor.h");
+    fs::write(&header, "#define FACTOR unknown\n").unwrap();
+    let include = format!("#include \"{}\"\n", header.display());
+    let env = TestEnv::isolated().with_kernel(&kernel(&include, "FACTOR"), CALL);
+    let replay = || env.finish(env.command(&["fixtures/tiny"]).env("CXX", &compiler));
+    let compiled = || fs::read_to_string(&log).unwrap().matches("-c unit.cpp").count();
+    let first = replay();
+    assert_eq!((first.code, compiled()), (Some(125), 1), "{}", first.text());
+    assert_eq!(replay().text(), first.text());
+    assert_eq!(compiled(), 1);
+    fs::write(&header, "#define FACTOR 2\n").unwrap();
+    checksum(&replay());
+}
+
+#[test]
+fn an_artifact_in_the_place_of_another_is_found_out() {
+    let env = TestEnv::isolated().with_kernel(&kernel("", "2"), CALL);
+    let two = checksum(&env.replay(&["fixtures/tiny"]));
+    env.repo.write("k.cu", kernel("", "3"));
+    let three = checksum(&env.replay(&["fixtures/tiny"]));
+    let [one, other] = env.cached("artifacts").try_into().unwrap();
+    let bytes = fs::read(&one).unwrap();
+    fs::copy(&other, &one).unwrap();
+    fs::write(&other, bytes).unwrap();
+    assert_eq!(checksum(&env.replay(&["fixtures/tiny", "--fresh"])), three);
+    env.repo.write("k.cu", kernel("", "2"));
+    assert_eq!(checksum(&env.replay(&["fixtures/tiny", "--fresh"])), two);
+}
+
+#[test]
+fn an_artifact_depends_neither_on_the_time_nor_on_the_place() {
+    let text = kernel(
+        "#include <stdio.h>\nconst char* when = __DATE__ __TIME__ __TIMESTAMP__ __FILE__;\n\
+         const int count = __COUNTER__;\n",
+        "(when[0] + count)",
+    );
+    let artifact = || {
+        let env = TestEnv::isolated().with_kernel(&text, CALL);
+        checksum(&env.replay(&["fixtures/tiny"]));
+        let [path] = env.cached("artifacts").try_into().unwrap();
+        let name = path.file_name().unwrap().to_owned();
+        (name, fs::read(path).unwrap())
+    };
+    let first = artifact();
+    sleep(Duration::from_millis(1100));
+    assert!(artifact() == first, "the same key and the same bytes");
+}
+
+#[test]
+fn bytes_that_are_no_utf_8_reach_the_compiler_as_they_are() {
+    let head = b"// na\xefve: \xa9\nstatic const char* const text = \"\xe9\";\n".to_vec();
+    let env = TestEnv::isolated().with_kernel("", CALL);
+    let text = [head, kernel("", "(float)(unsigned char)text[0]").into_bytes()].concat();
+    fs::write(env.path("k.cu"), &text).unwrap();
+    let latin = checksum(&env.replay(&["fixtures/tiny"]));
+    env.repo.write("k.cu", kernel("", "233"));
+    assert_eq!(checksum(&env.replay(&["fixtures/tiny"])), latin);
+    let broken = [text, b"int \xe9 = unknown;\n".to_vec()].concat();
+    fs::write(env.path("k.cu"), broken).unwrap();
+    let run = env.replay(&["fixtures/tiny"]);
+    assert_eq!(run.code, Some(125), "{}", run.text());
+    assert!(run.stdout.contains("k.cu:5:"), "the line is the user's: {}", run.text());
+}
+
+#[test]
+fn a_cache_may_lie_at_any_path() {
+    let env = TestEnv::isolated().with_kernel(&kernel("", "2"), CALL);
+    let place = env.repo.beside("with space, 'quote'\nnew line: $HOME #%\\ ä");
+    for _ in 0..2 {
+        let mut command = env.command(&["fixtures/tiny"]);
+        checksum(&env.finish(command.env("REPLAY_CACHE_DIR", &place)));
+    }
+}
+
+#[test]
+fn a_compiler_named_by_a_relative_path_with_spaces_is_found() {
+    let env = TestEnv::isolated().with_kernel(&kernel("", "2"), CALL);
+    let words = format!("exec {} \"$@\"", real_compiler());
+    script(&env.path(""), "my compiler", &words);
+    let mut command = env.command(&["fixtures/tiny"]);
+    checksum(&env.finish(command.env("CXX", "'./my compiler' -pipe")));
+}
+
+#[test]
+fn a_compiler_that_cannot_be_used_is_named() {
+    let env = TestEnv::isolated().with_kernel(&kernel("", "2"), CALL);
+    let with = |cxx: &str| env.finish(env.command(&["fixtures/tiny"]).env("CXX", cxx)).text();
+    insta::assert_snapshot!(with("no-such-compiler -v"), @"
+    exit code 128
+    --- stderr
+    error: cannot run the C++ compiler `no-such-compiler -v`
+    caused by: No such file or directory (os error 2)
+    hint: CXX must name g++ or clang++, or a command that behaves like one
+    ");
+    insta::assert_snapshot!(with("false"), @"
+    exit code 128
+    --- stderr
+    error: `false --version` failed: it says nothing
+    hint: CXX must name g++ or clang++, or a command that behaves like one
+    ");
+    insta::assert_snapshot!(with("g++ 'open"), @"
+    exit code 128
+    --- stderr
+    error: `g++ 'open` is no command: a quote is not closed
+    hint: CXX must name g++ or clang++, or a command that behaves like one
+    ");
+    let odd = std::ffi::OsStr::from_bytes(b"g\xff++");
+    let told = env.finish(env.command(&["fixtures/tiny"]).env("CXX", odd)).text();
+    insta::assert_snapshot!(told, @"
+    exit code 128
+    --- stderr
+    error: CXX is no text: g\u{fffd}++
+    hint: name the compiler by a path that is UTF-8, such as a link to it
+    ");
+}
+
+#[test]
+fn code_that_keeps_the_compiler_waiting_is_given_up_and_not_remembered() {
+    let outside = tempfile::tempdir().unwrap();
+    let pipe = outside.path().join("endless.h");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let env = TestEnv::isolated().with_kernel(&kernel("#include <endless.h>\n", "2"), CALL);
+    let named = format!("{} -isystem '{}'", real_compiler(), outside.path().display());
+    let words = ["fixtures/tiny", "--timeout", "0.4"];
+    let told = env.finish(env.command(&words).env("CXX", &named));
+    assert_eq!(told.code, Some(125), "{}", told.text());
+    let place = outside.path().display().to_string();
+    let told = told.stdout.replace(&place, "[OUTSIDE]").replace(&real_compiler(), "[CXX]");
+    insta::assert_snapshot!(told, @"
+    tiny at the working tree
+    CPU, [COMPILER]
+
+    hint: it may take five times as long as a replay: raise --timeout if this machine is slow
+    untestable: the C++ compiler `[CXX] -isystem [OUTSIDE]` was still at work after 2 s
+    ");
+    fs::remove_file(&pipe).unwrap();
+    fs::write(&pipe, "").unwrap();
+    checksum(&env.finish(env.command(&["fixtures/tiny"]).env("CXX", &named)));
+}
+
+#[test]
+fn what_the_harness_says_of_gradients_is_part_of_what_is_remembered() {
+    let text = "__global__ void product(const float* x, const float* w, float* loss, float* g, int n)\n\
+                { for (int i = 0; i < n; i++) { *loss += x[i] * w[i]; g[i] = w[i]; } }\n";
+    let env = TestEnv::isolated().with_kernel(text, CALL);
+    let harness = |input: &str| {
+        format!(
+            "sources = [\"k.cu\"]\ncall = \"loss = 0; product<<<1, 1>>>(x, w, &loss, g, n);\"\n\
+             [inputs]\nx = {{dtype = \"f32\", shape = [\"n\"]}}\nw = {{dtype = \"f32\", shape = [\"n\"]}}\n\
+             [outputs]\nloss = {{dtype = \"f32\", shape = []}}\n\
+             g = {{dtype = \"f32\", shape = [\"n\"], gradient_of = \"{input}\"}}\n"
+        )
+    };
+    let bytes =
+        |values: [f32; 4]| values.into_iter().flat_map(f32::to_le_bytes).collect::<Vec<_>>();
+    let (x, w) = (bytes([1.0, 2.0, 3.0, 4.0]), bytes([5.0, 7.0, 9.0, 2.0]));
+    env.write_fixture("pair", &[("x", DType::F32, &[4], &x), ("w", DType::F32, &[4], &w)]);
+    let gradcheck = |input: &str| {
+        env.repo.write("replay.toml", harness(input));
+        env.replay(&["gradcheck", "fixtures/pair"])
+    };
+    let right = gradcheck("x");
+    assert_eq!(right.code, Some(0), "{}", right.text());
+    let wrong = gradcheck("w");
+    assert_eq!(wrong.code, Some(1), "{}", wrong.text());
+}
+
+/// Whether a process with `word` among its arguments runs.
+fn runs(word: &str) -> bool {
+    let processes = fs::read_dir("/proc").unwrap().flatten();
+    processes.into_iter().any(|process| {
+        let text = fs::read(process.path().join("cmdline")).unwrap_or_default();
+        text.split(|byte| *byte == 0).any(|argument| argument == word.as_bytes())
+    })
+}
+
+/// Waits until `done`, at most `patience`.
+fn wait_until(patience: Duration, done: impl Fn() -> bool) -> bool {
+    let begun = Instant::now();
+    while !done() {
+        if begun.elapsed() > patience {
+            return false;
+        }
+        sleep(Duration::from_millis(10));
+    }
+    true
+}
+
+#[test]
+fn whatever_ends_a_run_nothing_of_the_compiler_outlives_it() {
+    let outside = tempfile::tempdir().unwrap();
+    // As cc1plus does, but in a group and a session of its own, and with a temporary file.
+    let seconds = format!("86{}", std::process::id());
+    let words = format!(
+        "case \"$*\" in *unit.cpp*) ;; *) exec {} \"$@\" ;; esac\n\
+         echo > \"$TMPDIR/leftover\"; setsid sleep {seconds} & sleep {seconds}; wait",
+        real_compiler()
+    );
+    let compiler = script(outside.path(), "cxx", &words);
+    for name in ["-INT", "-TERM", "-KILL"] {
+        let env = TestEnv::isolated().with_kernel(&kernel("", "2"), CALL);
+        let mut command = env.command(&["fixtures/tiny"]);
+        command.env("CXX", &compiler).stdout(Stdio::null()).stderr(Stdio::null());
+        let mut child = command.spawn().unwrap();
+        assert!(wait_until(Duration::from_secs(30), || runs(&seconds)), "{name}");
+        // Both are there.
+        sleep(Duration::from_millis(100));
+        let sent = Command::new("kill").args([name, &child.id().to_string()]).status();
+        assert!(sent.unwrap().success());
+        child.wait().unwrap();
+        let left = |folder: &str| fs::read_dir(env.cache().join(folder)).unwrap().count();
+        let gone = wait_until(Duration::from_secs(1), || !runs(&seconds) && left("tmp") == 0);
+        assert!(gone, "{name}: processes {}, files {}", runs(&seconds), left("tmp"));
+    }
+}
+
+#[test]
+fn what_a_compiler_leaves_running_ends_with_it() {
+    let outside = tempfile::tempdir().unwrap();
+    let seconds = format!("87{}", std::process::id());
+    let words = format!("setsid sleep {seconds} &\nexec {} \"$@\"", real_compiler());
+    let compiler = script(outside.path(), "cxx", &words);
+    let env = TestEnv::isolated().with_kernel(&kernel("", "2"), CALL);
+    checksum(&env.finish(env.command(&["fixtures/tiny"]).env("CXX", &compiler)));
+    assert!(!runs(&seconds));
+}
+
+#[test]
+fn what_a_compiler_says_without_an_end_is_bounded() {
+    let outside = tempfile::tempdir().unwrap();
+    let words = format!(
+        "case \"$*\" in *unit.cpp*) ;; *) exec {} \"$@\" ;; esac\n\
+         echo 'k.cu:1:1: error: no' >&2; head -c 300000000 /dev/zero | tr '\\0' x >&2; exit 1",
+        real_compiler()
+    );
+    let compiler = script(outside.path(), "cxx", &words);
+    let env = TestEnv::isolated().with_kernel(&kernel("", "2"), CALL);
+    let told = env.finish(env.command(&["fixtures/tiny"]).env("CXX", &compiler));
+    assert_eq!(told.code, Some(125), "{}", told.text());
+    assert!(
+        told.stdout.contains("the sources do not compile: k.cu:1:1: error: no"),
+        "{}",
+        told.text()
+    );
+    let size: u64 = env.cached("refusals").iter().map(|log| log.metadata().unwrap().len()).sum();
+    assert!(size < 2 << 20, "{size} bytes");
+}
