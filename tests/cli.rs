@@ -11,12 +11,15 @@ mod repo;
 mod schema;
 
 mod cli {
+    mod captured;
     mod checkouts;
     mod commands;
     mod compiling;
     mod culprit;
     mod demonstration;
     mod fixtures;
+    mod foreign;
+    mod gradients;
     mod helping;
     mod interruptions;
     mod json;

@@ -5,10 +5,13 @@
 mod env;
 #[path = "common/repo.rs"]
 mod repo;
+#[path = "common/schema.rs"]
+mod schema;
 #[path = "common/terminal.rs"]
 mod terminal;
 
 mod snapshots {
+    mod ci;
     mod commands;
     mod demonstration;
     mod terminal;

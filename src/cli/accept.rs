@@ -1,5 +1,6 @@
 //! `replay accept [GLOB...]`: makes pending snapshots the accepted ones, without showing them.
 
+use ::replay::report::Line;
 use ::replay::snapshot;
 
 use super::error::CliResult;
@@ -21,7 +22,7 @@ pub fn run(args: &Args) -> CliResult {
     let selected = args.selection.pending()?;
     for pending in &selected.pending {
         snapshot::accept(pending, args.reason.as_deref())?;
-        println!("accepted {}", shown(&pending.path).display());
+        println!("{}", Line::from(format!("accepted {}", shown(&pending.path).display())));
     }
     if selected.is_empty() {
         println!("nothing is pending");

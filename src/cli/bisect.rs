@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use ::replay::history::{Commit, History};
 use ::replay::hunt::{Ending, Event, Hunt, HuntError, On, Target, Trusted};
-use ::replay::report::{self, Blame};
+use ::replay::report::{self, Blame, Line};
 use anyhow::Context;
 use clap::ValueEnum;
 
@@ -19,6 +19,7 @@ use super::progress::Progress;
 use super::project::Project;
 use super::recorded::{Recorded, SNAPSHOT};
 use super::session::{GlobalArgs, jobs};
+use super::snapshot::must_be_there;
 
 /// More jobs than this save no rounds that would be noticed.
 const MOST_JOBS: usize = 8;
@@ -111,6 +112,9 @@ pub fn run(args: &Args, global: &GlobalArgs) -> CliResult {
     let mut hunt = hunt(&history, targets, args.on.into(), args.jobs, args.first_parent, global)?;
     let mut origin = None;
     if !recorded.is_empty() {
+        if let Some(folder) = &args.snapshots {
+            must_be_there(folder)?;
+        }
         let recorded = Recorded::open(&hunt.targets, &hunt.replayer, args.snapshots.as_deref())?;
         let mut why = Vec::new();
         if good.is_empty() {
@@ -125,7 +129,7 @@ pub fn run(args: &Args, global: &GlobalArgs) -> CliResult {
         if args.format == SearchFormat::Json {
             println!("{}", report::recorded_json(&snapshot, &good));
         }
-        origin = Some(Origin { snapshot, back_to });
+        origin = Some(report::Origin { snapshot, back_to });
         hunt.trusted = Trusted::Snapshots(recorded.snapshots);
     }
     let mut watcher = Watcher { progress: &progress, format: args.format, busy: BTreeSet::new() };
@@ -134,15 +138,14 @@ pub fn run(args: &Args, global: &GlobalArgs) -> CliResult {
     match args.format {
         SearchFormat::Json => println!("{}", report::bisect_json(&report)),
         SearchFormat::Markdown => {
-            print!("{}", report::bisect_markdown(&report, report::COMMENT_BYTES));
+            let limit = report::COMMENT_BYTES;
+            print!("{}", report::bisect_markdown(&report, origin.as_ref(), limit));
         }
-        SearchFormat::Text => print!("{}", report::bisect(&report)),
-    }
-    if let Some(Origin { snapshot, back_to }) = origin {
-        match args.format {
-            SearchFormat::Json => {}
-            SearchFormat::Markdown => println!("\nGood is {snapshot}; searched back to {back_to}."),
-            SearchFormat::Text => println!("good is {snapshot}; searched back to {back_to}"),
+        SearchFormat::Text => {
+            print!("{}", report::bisect(&report));
+            if let Some(origin) = &origin {
+                println!("{}", origin.line());
+            }
         }
     }
     // Last, so that a log that cannot be written takes no answer with it.
@@ -180,12 +183,6 @@ pub fn blame(
     let hunt = hunt(&history, targets, On::Changed, None, false, global)?;
     let report = hunt.search(&[good], &[bad], &mut |_| {}).map_err(plain)?;
     Ok(report::blame(&report))
-}
-
-/// Where the good side of a search comes from that is compared with a snapshot.
-struct Origin {
-    snapshot: String,
-    back_to: String,
 }
 
 /// Loads the fixtures, which must share a history.
@@ -251,7 +248,7 @@ impl Watcher<'_> {
         match event {
             Event::Planned { commits, candidates, jobs } => {
                 self.progress.expect(*candidates);
-                self.note(&format!(
+                self.note(format!(
                     "{candidates} of {commits} commits change a kernel, {jobs} tested at a time"
                 ));
             }
@@ -262,11 +259,11 @@ impl Watcher<'_> {
             Event::Tested { commit, answer, seen, state } => {
                 self.busy.remove(&commit.short);
                 self.show(state.candidates, state.rounds);
-                self.note(&report::tested_line(commit, *answer, seen));
+                self.note(report::tested_line(commit, *answer, seen));
             }
             Event::Flaky { commit } => {
                 self.busy.clear();
-                self.note(&format!(
+                self.note(format!(
                     "{} does not always show the same: tests are repeated and counted",
                     commit.short
                 ));
@@ -283,8 +280,8 @@ impl Watcher<'_> {
         ));
     }
 
-    fn note(&self, line: &str) {
-        self.progress.note(line);
+    fn note(&self, line: impl Into<Line>) {
+        self.progress.note(&line.into());
     }
 }
 

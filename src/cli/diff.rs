@@ -1,17 +1,20 @@
 //! `replay diff FIXTURE... REV REV`: two revisions side by side.
 
-use ::replay::judge::{Judgement, Verdict};
+use std::path::Path;
+
+use ::replay::cache::Cache;
+use ::replay::judge::Judgement;
 use ::replay::replay::Replayer;
-use ::replay::report::{self, Revision};
+use ::replay::report::{self, Line, Revision, Standing, Text};
 use serde_json::{Value, json};
 
-use super::error::{CliResult, Complaint};
+use super::error::{self, CliResult, Complaint};
 use super::exit;
 use super::fixtures;
 use super::out::{print, println};
 use super::progress::Progress;
 use super::project::{Project, Target};
-use super::replay::{Format, name};
+use super::replay::{Format, name, refused, summary};
 use super::session::GlobalArgs;
 
 /// What to compare.
@@ -25,7 +28,8 @@ pub struct Args {
     format: Format,
 }
 
-/// Compares on every fixture; the worst of them decides about the exit code.
+/// Compares on every fixture; the worst of them decides about the exit code. A fixture that cannot be
+/// compared on does not keep the others from it.
 pub fn run(args: &Args, global: &GlobalArgs) -> CliResult {
     let [fixtures @ .., trusted, other] = args.words.as_slice() else {
         return Err(Complaint { message: "diff needs two revisions".to_owned(), hint: None }.into());
@@ -33,29 +37,68 @@ pub fn run(args: &Args, global: &GlobalArgs) -> CliResult {
     let replayer = global.replayer()?;
     let cache = global.cache()?;
     let mut code = exit::SUCCESS;
-    let mut documents = Vec::new();
+    let (mut documents, mut errors, mut standings) = (Vec::new(), Vec::new(), Vec::new());
     for path in fixtures::expand(fixtures) {
-        let progress = Progress::start();
-        let project = Project::open(&path, &cache)?;
-        let base = project.target(Some(trusted))?;
-        let got = project.target(Some(other))?;
-        progress.say(format!("comparing {} at {} and {}", path.display(), name(&base), name(&got)));
-        let judgement = replayer.judge(&project.subject, &base.sources, &got.sources)?;
-        drop(progress);
-        code = exit::worse(code, code_of(&judgement));
-        match args.format {
-            Format::Json => documents.push(document(&project, base, got, &judgement)),
-            Format::Text => show(&project, base, got, &judgement),
+        let path = path.as_path();
+        match one(path, [trusted, other], &replayer, &cache) {
+            Ok(compared) => {
+                standings.push(Standing::from(compared.judgement.verdict));
+                match args.format {
+                    Format::Json => documents.push(document(&compared)),
+                    Format::Text => {
+                        let gap = if standings.len() > 1 { "\n" } else { "" };
+                        print!("{gap}{}", text(&compared));
+                    }
+                }
+            }
+            Err(error) => {
+                code = exit::worse(code, error::exit_code(&error));
+                error::print(&error);
+                errors.push(refused(path, &error));
+            }
         }
     }
-    if args.format == Format::Json {
-        let document = json!({ "schema": report::SCHEMA, "diffs": documents });
-        println!("{}", serde_json::to_string_pretty(&document)?);
+    match args.format {
+        Format::Text => summary(&standings, errors.len()),
+        Format::Json => {
+            let document =
+                json!({ "schema": report::SCHEMA, "diffs": documents, "errors": errors });
+            println!("{}", serde_json::to_string_pretty(&document)?);
+        }
     }
-    Ok(code)
+    Ok(standings.into_iter().map(exit::code_of).fold(code, exit::worse))
 }
 
-/// Compares `target` with the revision `trusted` and prints what changed; for `--against`.
+/// Two revisions that were compared on one fixture.
+struct Compared {
+    fixture: String,
+    base: Option<Revision>,
+    got: Option<Revision>,
+    judgement: Judgement,
+}
+
+fn one(
+    path: &Path,
+    [trusted, other]: [&str; 2],
+    replayer: &Replayer,
+    cache: &Cache,
+) -> anyhow::Result<Compared> {
+    let progress = Progress::start();
+    let project = Project::open(path, cache)?;
+    let base = project.target(Some(trusted))?;
+    let got = project.target(Some(other))?;
+    let (from, to) = (name(&base), name(&got));
+    progress.say(format!("comparing {} at {from} and {to}", path.display()));
+    let judgement = replayer.judge(&project.subject, &base.sources, &got.sources)?;
+    Ok(Compared {
+        fixture: project.subject.fixture.name.clone(),
+        base: base.commit.map(Revision::from),
+        got: got.commit.map(Revision::from),
+        judgement,
+    })
+}
+
+/// Compares `target` with the revision `trusted`; for `--against`.
 pub fn against(
     replayer: &Replayer,
     project: &Project,
@@ -66,19 +109,23 @@ pub fn against(
     Ok(replayer.judge(&project.subject, &base.sources, &target.sources)?)
 }
 
-fn show(project: &Project, base: Target, got: Target, judgement: &Judgement) {
-    let (base, got) = (base.commit.map(Revision::from), got.commit.map(Revision::from));
-    println!("{}", report::heading(&project.subject.fixture.name, base.as_ref()));
-    println!("{}", report::heading(&project.subject.fixture.name, got.as_ref()));
-    print!("{}", report::judgement(judgement));
-    println!("\n{}", report::verdict_line(judgement));
+fn text(compared: &Compared) -> Text {
+    let Compared { fixture, base, got, judgement } = compared;
+    let mut text = Text::new();
+    text.line(report::heading(fixture, base.as_ref()));
+    text.line(report::heading(fixture, got.as_ref()));
+    text.append(report::judgement(judgement));
+    text.line(Line::new());
+    text.line(report::verdict_line(judgement));
+    text
 }
 
-fn document(project: &Project, base: Target, got: Target, judgement: &Judgement) -> Value {
+fn document(compared: &Compared) -> Value {
+    let Compared { fixture, base, got, judgement } = compared;
     json!({
-        "fixture": project.subject.fixture.name,
-        "base": base.commit.map(Revision::from),
-        "got": got.commit.map(Revision::from),
+        "fixture": fixture,
+        "base": base,
+        "got": got,
         "verdict": judgement.verdict,
         "outputs": judgement.outputs,
         "launches_changed": judgement.launches,
@@ -86,13 +133,4 @@ fn document(project: &Project, base: Target, got: Target, judgement: &Judgement)
         "base_status": judgement.base.status,
         "got_status": judgement.got.status,
     })
-}
-
-/// The exit code that a judgement stands for.
-pub fn code_of(judgement: &Judgement) -> u8 {
-    match judgement.verdict {
-        Verdict::Identical | Verdict::Equivalent => exit::SUCCESS,
-        Verdict::Untestable => exit::UNTESTABLE,
-        Verdict::Diverged | Verdict::Failed => exit::FAILED,
-    }
 }

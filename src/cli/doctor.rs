@@ -1,6 +1,7 @@
 //! `replay doctor`: compilers, cache, memory; what works here and what to do about the rest.
 
 use ::replay::cache::Cache;
+use ::replay::report::Line;
 use ::replay::runtime::gpu::{self, Nvrtc, SearchPath};
 use ::replay::sanitizer::{Sanitizer, Tool};
 use anstyle::{AnsiColor, Color, Style};
@@ -56,9 +57,10 @@ fn print(finding: &Finding) {
         (false, false) => (AnsiColor::Yellow, "none"),
     };
     let style = Style::new().bold().fg_color(Some(Color::Ansi(colour)));
-    println!("{style}{mark:8}{style:#}{:14}{}", finding.what, finding.detail);
+    let words = format!("{:14}{}", finding.what, finding.detail);
+    println!("{}", Line::of(style, format!("{mark:8}")).and(words));
     if let Some(advice) = &finding.advice {
-        println!("{:22}{advice}", "");
+        println!("{}", Line::from(format!("{:22}{advice}", "")));
     }
 }
 

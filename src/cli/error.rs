@@ -1,13 +1,12 @@
 //! How an error looks to a user: message, causes, hint.
 
-use std::fmt::Write;
-
 use ::replay::cache::CacheError;
 use ::replay::compile::{CompileError, CompilerError};
 use ::replay::fixture::FixtureError;
 use ::replay::harness::{HarnessError, Spot};
 use ::replay::history::HistoryError;
 use ::replay::replay::{BackendError, ReplayError};
+use ::replay::report::{Line, Text};
 use ::replay::sanitizer::SanitizerError;
 use ::replay::snapshot::SnapshotError;
 use ::replay::worker::WorkerError;
@@ -38,43 +37,42 @@ pub fn print(error: &anyhow::Error) {
 fn render(error: &anyhow::Error) -> String {
     let red = Style::new().bold().fg_color(Some(AnsiColor::Red.into()));
     let bold = Style::new().bold();
-    let mut text = format!("{red}error:{red:#} {}\n", plain(&error.to_string(), false));
+    let cyan = Style::new().bold().fg_color(Some(AnsiColor::Cyan.into()));
+    let mut text = Text::new();
+    let told = |text: &mut Text, style: Style, what: &str, words: &str| {
+        // What a program or a library says may have several lines.
+        for (number, words) in words.lines().enumerate() {
+            let what = if number == 0 { what } else { "" };
+            text.line(Line::of(style, what).and(if number == 0 { " " } else { "  " }).and(words));
+        }
+    };
+    told(&mut text, red, "error:", &shortened(&error.to_string()));
     if let Some(spot) = spot(error) {
-        let _ = writeln!(text, "{}", spot.excerpt());
+        for line in spot.excerpt().lines() {
+            text.line(Line::from(line));
+        }
     }
     for cause in error.chain().skip(1) {
-        let cause = plain(&cause.to_string(), true);
-        let _ = writeln!(text, "{bold}caused by:{bold:#} {cause}");
+        told(&mut text, bold, "caused by:", &shortened(&cause.to_string()));
     }
     if let Some(hint) = hint(error) {
-        let cyan = Style::new().bold().fg_color(Some(AnsiColor::Cyan.into()));
-        let _ = writeln!(text, "{cyan}hint:{cyan:#} {}", plain(&hint, false));
+        told(&mut text, cyan, "hint:", &shortened(&hint));
     }
-    text
+    text.to_string()
 }
 
-/// `text` with control characters escaped: names come from files, and must move no cursor and make
-/// no line that looks like one of ours. What is too long to be read is cut in its middle.
-fn plain(text: &str, lines: bool) -> String {
+/// `text`, cut in its middle where it is too long to be read.
+fn shortened(text: &str) -> String {
     const HEAD: usize = 1500;
     const TAIL: usize = 500;
     const GAP: &str = " ... ";
     let length = text.chars().count();
-    if length > HEAD + GAP.len() + TAIL {
-        let head: String = text.chars().take(HEAD).collect();
-        let tail: String = text.chars().skip(length - TAIL).collect();
-        return plain(&format!("{head}{GAP}{tail}"), lines);
+    if length <= HEAD + GAP.len() + TAIL {
+        return text.to_owned();
     }
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '\n' if lines => out.push(c),
-            '\t' => out.push(' '),
-            c if c.is_control() => out.extend(c.escape_default()),
-            c => out.push(c),
-        }
-    }
-    out
+    let head: String = text.chars().take(HEAD).collect();
+    let tail: String = text.chars().skip(length - TAIL).collect();
+    format!("{head}{GAP}{tail}")
 }
 
 /// The place in a file that the error is about.
@@ -129,7 +127,7 @@ mod tests {
 
     #[test]
     fn a_message_of_a_megabyte_keeps_its_beginning_and_its_end() {
-        let message = plain(&format!("tensor `{}` is not an input", "é".repeat(1 << 20)), false);
+        let message = shortened(&format!("tensor `{}` is not an input", "é".repeat(1 << 20)));
         assert!(message.starts_with("tensor `éé") && message.ends_with("é` is not an input"));
         assert!(message.chars().count() < 2100);
     }

@@ -2,6 +2,8 @@
 
 use super::out;
 
+use ::replay::report::Standing;
+
 /// Nothing diverged, nothing failed.
 pub const SUCCESS: u8 = 0;
 /// Something diverged or failed.
@@ -12,6 +14,15 @@ pub const UNTESTABLE: u8 = 125;
 pub const NOT_ABOUT_THE_KERNEL: u8 = 128;
 /// Interrupted by the user.
 pub const INTERRUPTED: u8 = 130;
+
+/// The code that a replay stands for.
+pub fn code_of(standing: Standing) -> u8 {
+    match standing {
+        standing if standing.is_wrong() => FAILED,
+        standing if standing.is_untold() => UNTESTABLE,
+        _ => SUCCESS,
+    }
+}
 
 /// The worse of two codes, for several fixtures at once.
 pub fn worse(one: u8, other: u8) -> u8 {

@@ -1,18 +1,21 @@
 //! `replay gradcheck FIXTURE... [--rev REV]`: does the gradient match the loss?
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use ::replay::cache::Cache;
+use ::replay::fixture::Fixture;
 use ::replay::judge::{GradientCheck, GradientVerdict};
-use ::replay::replay::Status;
-use ::replay::report::{self, Revision};
+use ::replay::replay::{Outcome, Replayer, Status};
+use ::replay::report::{self, Line, Revision, Standing, Text};
+use serde_json::{Value, json};
 
-use super::error::{CliResult, Complaint};
+use super::error::{self, CliResult, Complaint};
 use super::exit;
 use super::fixtures;
 use super::out::{print, println};
 use super::progress::Progress;
 use super::project::Project;
-use super::replay::{Format, name};
+use super::replay::{Format, name, refused, summary};
 use super::session::GlobalArgs;
 
 /// What to check.
@@ -29,55 +32,131 @@ pub struct Args {
     format: Format,
 }
 
-/// Checks every gradient of every fixture.
+/// Checks every gradient of every fixture. A fixture that cannot be checked does not keep the others
+/// from it.
 pub fn run(args: &Args, global: &GlobalArgs) -> CliResult {
     let replayer = global.replayer()?;
     let cache = global.cache()?;
     let mut code = exit::SUCCESS;
-    let mut documents = Vec::new();
+    let (mut documents, mut errors, mut standings) = (Vec::new(), Vec::new(), Vec::new());
     for path in &fixtures::expand(&args.fixtures) {
-        let progress = Progress::start();
-        let project = Project::open(path, &cache)?;
-        let declared = &project.subject.fixture.outputs;
-        if declared.iter().all(|output| output.gradient_of.is_none()) {
-            return Err(Complaint {
-                message: format!("no output of {} is declared to be a gradient", path.display()),
-                hint: Some("name its input with `gradient_of` in the harness".to_owned()),
+        match one(path, args.rev.as_deref(), &replayer, &cache) {
+            Ok(checked) => {
+                standings.push(checked.standing());
+                match args.format {
+                    Format::Json => documents.push(document(&checked)),
+                    Format::Text => {
+                        let gap = if standings.len() > 1 { "\n" } else { "" };
+                        print!("{gap}{}", text(&checked));
+                    }
+                }
             }
-            .into());
-        }
-        let target = project.target(args.rev.as_deref())?;
-        progress.say(format!("checking {} at {}", path.display(), name(&target)));
-        let outcome = replayer.replay(&project.subject, &target.sources)?;
-        let checks = replayer.gradcheck(&project.subject, &target.sources)?;
-        drop(progress);
-        code = exit::worse(code, code_of(&checks));
-        code = exit::worse(code, super::replay::code_of(&outcome));
-        let fixture = project.subject.fixture.name.clone();
-        let revision = target.commit.map(Revision::from);
-        if args.format == Format::Json {
-            documents.push(serde_json::json!({
-                "fixture": fixture, "revision": revision, "gradients": checks
-            }));
-            continue;
-        }
-        println!("{}", report::heading(&fixture, revision.as_ref()));
-        print!("{}", report::gradients(&checks));
-        match &outcome.status {
-            Status::Failed(failures) => println!("\nfailed: {}", report::failure(&failures[0])),
-            Status::Untestable { reason, .. } => println!("\nuntestable: {reason}"),
-            Status::Completed => {}
+            Err(error) => {
+                code = exit::worse(code, error::exit_code(&error));
+                error::print(&error);
+                errors.push(refused(path, &error));
+            }
         }
     }
-    if args.format == Format::Json {
-        let document = serde_json::json!({ "schema": report::SCHEMA, "gradchecks": documents });
-        println!("{}", serde_json::to_string_pretty(&document)?);
+    match args.format {
+        Format::Text => summary(&standings, errors.len()),
+        Format::Json => {
+            let document =
+                json!({ "schema": report::SCHEMA, "gradchecks": documents, "errors": errors });
+            println!("{}", serde_json::to_string_pretty(&document)?);
+        }
     }
-    Ok(code)
+    Ok(standings.into_iter().map(exit::code_of).fold(code, exit::worse))
 }
 
-/// The exit code that gradients alone stand for.
-pub fn code_of(checks: &[GradientCheck]) -> u8 {
-    let wrong = checks.iter().any(|check| check.verdict >= GradientVerdict::Imprecise);
-    if wrong { exit::FAILED } else { exit::SUCCESS }
+/// The gradients of one fixture at one revision.
+struct Checked {
+    fixture: String,
+    revision: Option<Revision>,
+    outcome: Outcome,
+    gradients: Vec<GradientCheck>,
+}
+
+impl Checked {
+    /// How the gradients stand: what could not be checked at all is neither right nor wrong.
+    fn standing(&self) -> Standing {
+        let worst = self.gradients.iter().map(|check| check.verdict).max();
+        let told = |check: &GradientCheck| check.verdict != GradientVerdict::Unknown;
+        match (&self.outcome.status, worst) {
+            (Status::Failed(_), _) => Standing::Failed,
+            (Status::Untestable { .. }, _) => Standing::Untestable,
+            (_, Some(worst)) if worst >= GradientVerdict::Imprecise => Standing::Diverged,
+            _ if self.gradients.iter().any(told) => Standing::Completed,
+            _ => Standing::Untestable,
+        }
+    }
+}
+
+fn one(
+    path: &Path,
+    rev: Option<&str>,
+    replayer: &Replayer,
+    cache: &Cache,
+) -> anyhow::Result<Checked> {
+    let progress = Progress::start();
+    let project = Project::open(path, cache)?;
+    has_something_to_check(path, &project.subject.fixture)?;
+    let target = project.target(rev)?;
+    progress.say(format!("checking {} at {}", path.display(), name(&target)));
+    let outcome = replayer.replay(&project.subject, &target.sources)?;
+    let gradients = replayer.gradcheck(&project.subject, &target.sources)?;
+    let fixture = project.subject.fixture.name.clone();
+    Ok(Checked { fixture, revision: target.commit.map(Revision::from), outcome, gradients })
+}
+
+/// Complains where nothing can be checked, whatever the revision: silence would pass for a check.
+fn has_something_to_check(path: &Path, fixture: &Fixture) -> anyhow::Result<()> {
+    let mut gradients = fixture.outputs.iter().filter(|output| output.gradient_of.is_some());
+    let (message, hint) = match gradients.next() {
+        None => (
+            format!("no output of {} is declared to be a gradient", path.display()),
+            "name its input with `gradient_of` in the harness",
+        ),
+        Some(first) if first.of.is_none() && gradients.all(|output| output.of.is_none()) => (
+            format!(
+                "no loss is declared of which {} of {} is the gradient",
+                first.name,
+                path.display()
+            ),
+            "name the output that is differentiated with `of` in the harness, and declare it if it \
+             is no output yet",
+        ),
+        Some(_) => return Ok(()),
+    };
+    Err(Complaint { message, hint: Some(hint.to_owned()) }.into())
+}
+
+fn text(checked: &Checked) -> Text {
+    let mut text = Text::new();
+    text.line(report::heading(&checked.fixture, checked.revision.as_ref()));
+    text.append(report::gradients(&checked.gradients));
+    let last = match &checked.outcome.status {
+        Status::Failed(failures) => Some(format!("failed: {}", report::failure(&failures[0]))),
+        Status::Untestable { reason, .. } => Some(format!("untestable: {reason}")),
+        Status::Completed if checked.standing() == Standing::Untestable => {
+            Some("untestable: no gradient could be checked".to_owned())
+        }
+        Status::Completed => None,
+    };
+    if let Some(last) = last {
+        text.line(Line::new());
+        text.line(last);
+    }
+    text
+}
+
+fn document(checked: &Checked) -> Value {
+    let Checked { fixture, revision, outcome, gradients } = checked;
+    json!({
+        "fixture": fixture,
+        "revision": revision,
+        "verdict": checked.standing().name(),
+        "status": outcome.status,
+        "gradients": gradients,
+    })
 }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use ::replay::fixture::{Fixture, Input};
-use ::replay::report::{dims, statistics};
+use ::replay::report::{Line, Text, dims, statistics};
 use ::replay::summary::summarize;
 use ::replay::tensor::{DType, TensorView};
 use anstyle::Style;
@@ -29,32 +29,42 @@ const BOLD: Style = Style::new().bold();
 /// Shows each fixture; one that is broken does not hide the others.
 pub fn run(args: &Args) -> CliResult {
     let mut code = exit::SUCCESS;
-    for (number, path) in fixtures::expand(&args.fixtures).iter().enumerate() {
-        if number > 0 {
-            println!();
+    let mut broken = 0;
+    let fixtures = fixtures::expand(&args.fixtures);
+    for (number, path) in fixtures.iter().enumerate() {
+        let told = checkout::load(path).and_then(|fixture| text(&fixture));
+        match told {
+            Ok(text) => print!("{}{text}", if number > 0 { "\n" } else { "" }),
+            Err(error) => {
+                error::print(&error);
+                code = exit::worse(code, error::exit_code(&error));
+                broken += 1;
+            }
         }
-        let shown = checkout::load(path).and_then(|fixture| show(&fixture));
-        if let Err(error) = shown {
-            error::print(&error);
-            code = exit::worse(code, error::exit_code(&error));
-        }
+    }
+    let all = fixtures.len();
+    if all > 1 {
+        let whole = all - broken;
+        let parts = [(broken, "broken"), (whole, "whole")].into_iter().filter(|(n, _)| *n > 0);
+        let parts: Vec<String> = parts.map(|(n, what)| format!("{n} {what}")).collect();
+        let gap = if whole > 0 { "\n" } else { "" };
+        println!("{gap}{BOLD}{all} fixtures{BOLD:#}: {}", parts.join(", "));
     }
     Ok(code)
 }
 
-fn show(fixture: &Fixture) -> anyhow::Result<()> {
-    println!("{BOLD}{}{BOLD:#}", fixture.name);
-    if let Some(description) = &fixture.description {
-        println!("{description}");
-    }
-    println!("\n{BOLD}harness{BOLD:#}  {}", display_path(&fixture.harness.path));
+fn text(fixture: &Fixture) -> anyhow::Result<Text> {
+    let mut out = Text::new();
+    out.line(Line::of(BOLD, &fixture.name));
+    fixture.description.iter().flat_map(|text| text.lines()).for_each(|line| out.line(line));
+    out.line(Line::new());
+    let named = |name: &str, value: &str| Line::new().column(BOLD, name, 8).and(" ").and(value);
+    out.line(named("harness", &display_path(&fixture.harness.path)));
     let sizes: Vec<String> =
         fixture.sizes.iter().map(|(name, size)| format!("{name} {size}")).collect();
-    println!("{BOLD}sizes{BOLD:#}    {}", sizes.join(", "));
-    for (key, value) in fixture.provenance.entries() {
-        println!("{BOLD}{key:8}{BOLD:#} {value}");
-    }
-    println!("\n{BOLD}files{BOLD:#}");
+    out.line(named("sizes", &sizes.join(", ")));
+    fixture.provenance.entries().for_each(|(key, value)| out.line(named(key, value)));
+    out.section("files");
     for file in &fixture.files {
         let checked = match file.blake3 {
             Some(hash) => format!("blake3 {}... as recorded", &hash.to_hex()[..16]),
@@ -62,41 +72,40 @@ fn show(fixture: &Fixture) -> anyhow::Result<()> {
         };
         let shard = file.shard.as_ref();
         let shard = shard.map_or(String::new(), |s| format!(", part {} along {}", s.order, s.axis));
-        println!("  {}  {}, {checked}{shard}", file.path.display(), size(file.len));
+        out.line(format!("  {}  {}, {checked}{shard}", file.path.display(), size(file.len)));
     }
-    println!("\n{BOLD}inputs{BOLD:#}");
+    out.section("inputs");
     for input in &fixture.inputs {
-        show_input(input)?;
+        out.append(told(input)?);
     }
-    for line in shifts(&fixture.inputs)? {
-        println!("  {line}");
-    }
-    println!("\n{BOLD}outputs{BOLD:#}");
+    shifts(&fixture.inputs)?.iter().for_each(|line| out.line(format!("  {line}")));
+    out.section("outputs");
     for output in &fixture.outputs {
         let gradient = output.gradient_of.as_ref();
         let gradient = gradient.map_or(String::new(), |of| format!("  gradient of {of}"));
-        println!("  {:12}  {:5} {}{gradient}", output.name, output.dtype, dims(&output.dims));
+        let kind = format!("{:5} {}", output.dtype, dims(&output.dims));
+        out.line(format!("  {:12}  {kind}{gradient}", output.name));
     }
-    println!("\ncontent  {}", fixture.content_hash()?.to_hex());
-    Ok(())
+    out.line(Line::new());
+    out.line(format!("content  {}", fixture.content_hash()?.to_hex()));
+    Ok(out)
 }
 
-fn show_input(input: &Input) -> anyhow::Result<()> {
+fn told(input: &Input) -> anyhow::Result<Text> {
+    let mut out = Text::new();
     let head = format!("  {:12}  {:5} {}", input.name, input.dtype, dims(&input.dims));
     if !input.present {
-        println!("{head}  absent: the call sees a null pointer");
-        return Ok(());
+        out.line(format!("{head}  absent: the call sees a null pointer"));
+        return Ok(out);
     }
     let packed = input.packed()?;
     let shape = input.shape();
     let view = TensorView { dtype: input.dtype, shape: &shape, bytes: &packed };
     let summary = summarize(&view, None);
-    println!("{head}  {}", summary.checksum);
-    println!("  {:12}  {}", "", statistics(&summary));
-    for note in notes(input) {
-        println!("  {:12}  {note}", "");
-    }
-    Ok(())
+    out.line(format!("{head}  {}", summary.checksum));
+    out.line(Line::from(format!("  {:12}  ", "")).and(statistics(&summary)));
+    notes(input).iter().for_each(|note| out.line(format!("  {:12}  {note}", "")));
+    Ok(out)
 }
 
 /// Which integer inputs are others, shifted by one: the targets of a language model.

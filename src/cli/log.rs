@@ -31,7 +31,8 @@ pub struct Args {
     format: Format,
 }
 
-/// Replays every variant of the range; exit code 0 whatever it finds, for it is a report.
+/// Replays every variant of the range; exit code 0 whatever it finds, for it is a report, unless
+/// nothing could be tested.
 pub fn run(args: &Args, global: &GlobalArgs) -> CliResult {
     let [fixtures @ .., range] = args.words.as_slice() else {
         return Err(Complaint { message: "log needs a range".to_owned(), hint: None }.into());
@@ -48,7 +49,8 @@ pub fn run(args: &Args, global: &GlobalArgs) -> CliResult {
     drop(progress);
     match args.format {
         Format::Json => println!("{}", serde_json::to_string_pretty(&report::log_json(&found))?),
-        _ => print!("{}", report::log(&found)),
+        Format::Text => print!("{}", report::log(&found)),
     }
-    Ok(exit::SUCCESS)
+    let untested = found.variants > 0 && found.untested == found.variants;
+    Ok(if untested { exit::UNTESTABLE } else { exit::SUCCESS })
 }

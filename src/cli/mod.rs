@@ -78,7 +78,8 @@ stdout, everything else to stderr.
 Exit codes, made for `git bisect run replay FIXTURE`:
   0    nothing diverged, nothing failed
   1    diverged, or failed: launch error, crash, timeout, NaN, unwritten or poisoned output
-  125  untestable: the revision does not build, or no call of the harness fits it
+  125  untestable: the revision does not build, or no call of the harness fits it;
+       a snapshot is stale, or missing in CI
   128  not about the kernel: usage, a bad fixture, no repository, no compiler
   130  interrupted
 

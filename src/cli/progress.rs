@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use ::replay::report::{Line, clean};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::out::eprintln;
@@ -19,7 +20,7 @@ impl Progress {
 
     /// Says what happens now.
     pub fn say(&self, message: impl Into<String>) {
-        self.0.set_message(message.into());
+        self.0.set_message(clean(&message.into()).into_owned());
     }
 
     /// Turns the line into a bar for a search among `candidates`.
@@ -37,7 +38,7 @@ impl Progress {
     }
 
     /// Prints a line that stays, above the one that moves.
-    pub fn note(&self, line: &str) {
+    pub fn note(&self, line: &Line) {
         self.0.suspend(|| eprintln!("{line}"));
     }
 }

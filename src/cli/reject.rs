@@ -1,5 +1,6 @@
 //! `replay reject [GLOB...]`: removes pending snapshots; the accepted ones stay.
 
+use ::replay::report::Line;
 use ::replay::snapshot;
 
 use super::error::CliResult;
@@ -19,11 +20,14 @@ pub fn run(args: &Args) -> CliResult {
     let selected = args.selection.pending()?;
     for pending in &selected.pending {
         snapshot::reject(pending)?;
-        println!("rejected what was pending for {}", shown(&pending.path).display());
+        let path = shown(&pending.path);
+        println!("{}", Line::from(format!("rejected what was pending for {}", path.display())));
     }
     for (path, _) in &selected.damaged {
         snapshot::discard(path)?;
-        println!("removed what was pending for {} and damaged", shown(path).display());
+        let path = shown(path);
+        let words = format!("removed what was pending for {} and damaged", path.display());
+        println!("{}", Line::from(words));
     }
     if selected.is_empty() {
         println!("nothing is pending");

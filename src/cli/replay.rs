@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 use ::replay::cache::Cache;
 use ::replay::judge::Verdict;
-use ::replay::replay::{Outcome, Replayer, Status};
-use ::replay::report::{self, Entry, Refused, Revision};
+use ::replay::replay::{Replayer, Status};
+use ::replay::report::{self, Entry, Line, Refused, Revision, Standing, Text};
 use clap::ValueEnum;
 
 use super::error::{self, CliResult, Complaint};
@@ -38,7 +38,7 @@ pub struct Args {
     /// The folder of accepted snapshots [default: the nearest `snapshots` above the fixture]
     #[arg(long, value_name = "DIR")]
     snapshots: Option<PathBuf>,
-    /// Compare with the accepted snapshot also where --rev names a revision
+    /// Compare with the accepted snapshot also where --rev names a revision; so does --snapshots
     #[arg(long)]
     snapshot: bool,
 }
@@ -74,20 +74,18 @@ pub fn run(args: &Args, global: &GlobalArgs) -> CliResult {
     let cache = global.cache()?;
     let snapshots = Settings::from_environment(args.snapshots.clone())?;
     let mut code = exit::SUCCESS;
-    let (mut entries, mut errors) = (Vec::new(), Vec::new());
+    let (mut entries, mut errors, mut standings) = (Vec::new(), Vec::new(), Vec::new());
     for path in &fixtures::expand(&args.fixtures) {
         let on_devices = replayers.iter();
         let on_devices =
             on_devices.map(|replayer| one(path, args, global, replayer, &cache, &snapshots));
         match on_devices.collect::<anyhow::Result<Vec<Entry>>>() {
             Ok(on_devices) => {
-                for entry in &on_devices {
-                    code = exit::worse(code, code_of_entry(entry));
-                }
                 if args.format == OutcomeFormat::Text {
                     let gap = if entries.is_empty() { "" } else { "\n" };
                     print!("{gap}{}", text(&on_devices));
                 }
+                standings.extend(on_devices.iter().map(Standing::of).max());
                 entries.extend(on_devices);
             }
             Err(error) => {
@@ -97,8 +95,9 @@ pub fn run(args: &Args, global: &GlobalArgs) -> CliResult {
             }
         }
     }
+    let code = standings.iter().map(|&standing| exit::code_of(standing)).fold(code, exit::worse);
     match args.format {
-        OutcomeFormat::Text => {}
+        OutcomeFormat::Text => summary(&standings, errors.len()),
         OutcomeFormat::Json => println!("{}", report::json(&entries, &errors)),
         OutcomeFormat::Markdown => {
             print!("{}", report::markdown(&entries, &errors, report::COMMENT_BYTES));
@@ -112,12 +111,27 @@ pub fn run(args: &Args, global: &GlobalArgs) -> CliResult {
 }
 
 /// One fixture on every device, and what the devices tell of each other.
-fn text(on_devices: &[Entry]) -> String {
-    let mut texts: Vec<String> = on_devices.iter().map(report::text).collect();
+fn text(on_devices: &[Entry]) -> Text {
+    let mut texts: Vec<Text> = on_devices.iter().map(report::text).collect();
     if on_devices.len() > 1 {
         texts.push(report::devices(on_devices));
     }
-    texts.join("\n")
+    let mut all = Text::new();
+    for (number, text) in texts.into_iter().enumerate() {
+        if number > 0 {
+            all.line(Line::new());
+        }
+        all.append(text);
+    }
+    all
+}
+
+/// The last line of a report on several fixtures; `refused` could not be reported on.
+pub fn summary(standings: &[Standing], refused: usize) {
+    if let Some(line) = report::fixtures(standings, refused) {
+        let gap = if standings.is_empty() { "" } else { "\n" };
+        println!("{gap}{line}");
+    }
 }
 
 fn one(
@@ -134,6 +148,7 @@ fn one(
     let target = project.target(args.rev.as_deref())?;
     progress.say(format!("replaying {} at {}", path.display(), name(&target)));
     let (outcome, gradients) = replayer.replay_and_check(&project.subject, &target.sources)?;
+    let captured = replayer.captured(&project.subject, &target.sources, &outcome)?;
     // Against a trusted revision only a dependence that is new counts.
     let orders = match (&outcome.status, &args.against) {
         (Status::Completed, None) => {
@@ -153,14 +168,17 @@ fn one(
         }
         _ => None,
     };
-    let snapshot = match args.rev.is_none() || args.snapshot {
-        true => snapshots.check(replayer, &project, &target.sources, &outcome)?,
+    // A folder that is named is there to be compared with.
+    let asked = args.snapshot || args.snapshots.is_some();
+    let snapshot = match args.rev.is_none() || asked {
+        true => snapshots.check(replayer, &project, &target.sources, &outcome, asked)?,
         false => None,
     };
     Ok(Entry {
         fixture: project.subject.fixture.name.clone(),
         revision: target.commit.map(Revision::from),
         outcome,
+        captured,
         gradients,
         orders,
         judgement,
@@ -192,7 +210,8 @@ pub fn name(target: &Target) -> String {
     target.commit.as_ref().map_or("the working tree".to_owned(), |commit| commit.short.clone())
 }
 
-fn refused(path: &Path, error: &anyhow::Error) -> Refused {
+/// What is said of a fixture that could not be replayed.
+pub fn refused(path: &Path, error: &anyhow::Error) -> Refused {
     Refused {
         fixture: path.display().to_string(),
         message: error.to_string(),
@@ -201,19 +220,206 @@ fn refused(path: &Path, error: &anyhow::Error) -> Refused {
     }
 }
 
-fn code_of_entry(entry: &Entry) -> u8 {
-    let judged = entry.judgement.as_ref().map_or(exit::SUCCESS, super::diff::code_of);
-    let gradients = super::gradcheck::code_of(&entry.gradients);
-    let snapshot = entry.snapshot.as_ref().map_or(exit::SUCCESS, super::snapshot::code_of);
-    let orders = if entry.orders.is_empty() { exit::SUCCESS } else { exit::FAILED };
-    [judged, gradients, orders, snapshot].into_iter().fold(code_of(&entry.outcome), exit::worse)
-}
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
 
-/// The exit code that an outcome alone stands for.
-pub fn code_of(outcome: &Outcome) -> u8 {
-    match outcome.status {
-        Status::Completed => exit::SUCCESS,
-        Status::Failed(_) => exit::FAILED,
-        Status::Untestable { .. } => exit::UNTESTABLE,
+    use ::replay::judge::{
+        CapturedCheck, GradientCheck, GradientVerdict, Judgement, OrderDependence, Verdict,
+    };
+    use ::replay::replay::{Failure, Outcome};
+    use ::replay::report::SnapshotCheck;
+    use ::replay::snapshot::{Comparison, SnapshotVerdict};
+    use ::replay::summary::Checksum;
+    use ::replay::tensor::DType;
+    use ::replay::verdict::compare;
+    use ::replay::verdict::noise::NoiseSummary;
+    use serde_json::Value;
+
+    use super::*;
+
+    fn outcome(status: &Status) -> Outcome {
+        Outcome {
+            device: "cpu".to_owned(),
+            device_description: "CPU".to_owned(),
+            compiler: "a compiler".to_owned(),
+            call: Some(0),
+            status: status.clone(),
+            launches: Vec::new(),
+            launch_count: 0,
+            outputs: Vec::new(),
+            printed: String::new(),
+        }
+    }
+
+    fn judgement(verdict: Verdict, status: &Status) -> Judgement {
+        let (outputs, launches, without_shadow) = (Vec::new(), Vec::new(), None);
+        let (base, got) = (outcome(&Status::Completed), outcome(status));
+        Judgement { verdict, outputs, launches, base, got, without_shadow }
+    }
+
+    fn snapshot(verdict: SnapshotVerdict) -> SnapshotCheck {
+        let (changes, launches_changed, ending) = (Vec::new(), false, None);
+        let comparison = Comparison { verdict, changes, launches_changed, ending };
+        SnapshotCheck { path: PathBuf::from("a.cpu.snap"), comparison, written: None }
+    }
+
+    fn gradient(verdict: GradientVerdict) -> GradientCheck {
+        GradientCheck {
+            output: "g".to_owned(),
+            gradient_of: "x".to_owned(),
+            of: Some("loss".to_owned()),
+            verdict,
+            reason: None,
+            directions: 8,
+            worst: 0.5,
+            error: 0.0,
+            native_error: 0.0,
+            native_ratio: 0.0,
+        }
+    }
+
+    fn captured(verdict: Verdict) -> CapturedCheck {
+        let comparison = compare::Comparison {
+            verdict: compare::Agreement::Identical,
+            count: 1,
+            differing: 0,
+            beyond: 0,
+            undecided: 0,
+            nan_mismatch: 0,
+            inf_mismatch: 0,
+            relative_l2: 0.0,
+            max_abs: 0.0,
+            worst: None,
+        };
+        CapturedCheck {
+            output: "y".to_owned(),
+            dtype: DType::F32,
+            dims: Vec::new(),
+            verdict,
+            checksum: "0".repeat(32).parse::<Checksum>().expect("a checksum"),
+            comparison,
+            noise: NoiseSummary::default(),
+            place: None,
+        }
+    }
+
+    fn order() -> OrderDependence {
+        OrderDependence {
+            output: "y".to_owned(),
+            elements: 1,
+            count: 1,
+            index: vec![0],
+            value: 1.0,
+            other: 2.0,
+            rounding: 0.1,
+            place: None,
+        }
+    }
+
+    fn some<T: Copy>(all: &[T]) -> Vec<Option<T>> {
+        std::iter::once(None).chain(all.iter().copied().map(Some)).collect()
+    }
+
+    /// An entry for every combination of what can be known of a replay.
+    fn all_entries() -> Vec<Entry> {
+        let untestable = Status::Untestable {
+            reason: "it does not compile".to_owned(),
+            causes: Vec::new(),
+            hint: Some("look".to_owned()),
+        };
+        let failed = Status::Failed(vec![Failure::Exit { code: 3 }]);
+        let judged = [
+            Verdict::Identical,
+            Verdict::Equivalent,
+            Verdict::Untestable,
+            Verdict::Diverged,
+            Verdict::Failed,
+        ];
+        let compared = [
+            SnapshotVerdict::Matches,
+            SnapshotVerdict::Equivalent,
+            SnapshotVerdict::New,
+            SnapshotVerdict::Missing,
+            SnapshotVerdict::Stale,
+            SnapshotVerdict::Diverged,
+        ];
+        let checked = [
+            GradientVerdict::Matches,
+            GradientVerdict::Unknown,
+            GradientVerdict::Imprecise,
+            GradientVerdict::Mismatch,
+        ];
+        let seen = [Verdict::Identical, Verdict::Equivalent, Verdict::Diverged];
+        let mut entries = Vec::new();
+        for status in [Status::Completed, failed, untestable] {
+            for verdict in some(&judged) {
+                for comparison in some(&compared) {
+                    for check in some(&checked) {
+                        for beside in some(&seen) {
+                            for ordered in [false, true] {
+                                entries.push(Entry {
+                                    fixture: "tiny".to_owned(),
+                                    revision: None,
+                                    outcome: outcome(&status),
+                                    captured: beside.map(captured).into_iter().collect(),
+                                    gradients: check.map(gradient).into_iter().collect(),
+                                    orders: ordered.then(order).into_iter().collect(),
+                                    judgement: verdict.map(|v| judgement(v, &status)),
+                                    culprit: None,
+                                    snapshot: comparison.map(snapshot),
+                                });
+                            }
+                        }
+                    }
+                }
+            }
+        }
+        entries
+    }
+
+    #[test]
+    fn text_json_markdown_junit_and_the_exit_code_agree_on_every_combination() {
+        for entry in all_entries() {
+            let told = std::slice::from_ref(&entry);
+            let text = report::text(&entry).words();
+            let json: Value = serde_json::from_str(&report::json(told, &[])).expect("a document");
+            let word = json["replays"][0]["verdict"].as_str().expect("a word").to_owned();
+            let standing = Standing::of(&entry);
+            let shown = format!("{word}: {entry:?}");
+
+            assert_eq!(word, standing.name(), "{shown}");
+            let verdicts = text.iter().filter(|line| {
+                let before = line.split(':').next().unwrap_or_default();
+                Standing::ALL.iter().any(|standing| standing.name() == before)
+            });
+            let verdicts: Vec<&String> = verdicts.collect();
+            assert!(
+                verdicts.len() == 1 && verdicts[0].starts_with(&format!("{word}: ")),
+                "{shown}"
+            );
+            let below = text.iter().rev().take_while(|line| *line != verdicts[0]);
+            assert!(below.into_iter().all(|line| line.starts_with("hint: ")), "{shown}");
+
+            let markdown = report::markdown(told, &[], report::COMMENT_BYTES);
+            assert!(markdown.contains(&format!("## replay: 1 {word}\n")), "{markdown} {shown}");
+
+            let junit = report::junit(told, &[]);
+            let element = match exit::code_of(standing) {
+                exit::FAILED => "<failure ",
+                exit::UNTESTABLE => "<error ",
+                _ => "<testcase ",
+            };
+            assert!(junit.contains(element), "{junit} {shown}");
+            let wrong = junit.contains("<failure ") || junit.contains("<error ");
+            assert_eq!(wrong, exit::code_of(standing) != exit::SUCCESS, "{junit} {shown}");
+            assert!(!wrong || junit.contains(&format!("type=\"{word}\"")), "{junit} {shown}");
+
+            let unchecked =
+                entry.gradients.iter().any(|check| check.verdict == GradientVerdict::Unknown);
+            for format in [text.join("\n"), markdown, junit] {
+                assert_eq!(format.contains("not checked"), unchecked, "{format} {shown}");
+            }
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! `replay review`: one pending snapshot after the other, with the verdict and a diff.
 
-use ::replay::report::{Context, count, snapshot_diff};
+use ::replay::report::{Context, Line, clean, count, snapshot_diff, snapshot_sentence};
 use ::replay::snapshot::{self, Before, Comparison, Pending};
 use anstyle::Style;
 
@@ -35,13 +35,10 @@ pub fn run(args: &Args) -> CliResult {
     let pending = &selected.pending;
     let mut answers = Answers::open();
     for (number, one) in pending.iter().enumerate() {
-        println!(
-            "\n{BOLD}{}{BOLD:#} ({} of {})",
-            shown(&one.path).display(),
-            number + 1,
-            pending.len()
-        );
-        match review(one, &mut answers)? {
+        let place = format!(" ({} of {})", number + 1, pending.len());
+        let name = Line::of(BOLD, shown(&one.path).display().to_string()).and(place);
+        println!("\n{name}");
+        match review(one, &name, &mut answers)? {
             Step::Next => {}
             Step::Interrupt => {
                 println!();
@@ -57,21 +54,22 @@ pub fn run(args: &Args) -> CliResult {
     Ok(selected.complain())
 }
 
-fn review(pending: &Pending, answers: &mut Answers) -> anyhow::Result<Step> {
-    let new = &pending.new.snapshot;
-    match &pending.old {
-        Before::Nothing => println!("{}", Comparison::unseen().sentence()),
-        Before::Damaged(why) => {
-            println!("the accepted snapshot cannot be read, and would be replaced: {why}");
-        }
-        Before::Accepted(old) => {
-            println!("{}", snapshot::compare(&old.snapshot, new).sentence());
-            if let Some(reason) = &old.meta.description {
-                println!("the accepted one was accepted because: {reason}");
-            }
-        }
+/// Asks about one snapshot. What is long scrolls away: name and verdict stand above the text, and
+/// again above the question.
+fn review(pending: &Pending, name: &Line, answers: &mut Answers) -> anyhow::Result<Step> {
+    let verdict = verdict(pending);
+    println!("{verdict}");
+    if let Before::Accepted(old) = &pending.old
+        && let Some(reason) = &old.meta.description
+    {
+        println!("the accepted one was accepted because: {}", clean(reason));
     }
-    show(pending, Context::Near);
+    let remind = |scrolled: bool| {
+        if scrolled {
+            println!("\n{name}\n{verdict}");
+        }
+    };
+    remind(show(pending, Context::Near));
     loop {
         print!(
             "\n{BOLD}a{BOLD:#}ccept  {BOLD}r{BOLD:#}eject  {BOLD}s{BOLD:#}kip  show more ({BOLD}d{BOLD:#})  {BOLD}q{BOLD:#}uit > "
@@ -94,8 +92,7 @@ fn review(pending: &Pending, answers: &mut Answers) -> anyhow::Result<Step> {
                 return Ok(Step::Next);
             }
             Some(Key::Letter('d', _)) => {
-                println!();
-                show(pending, Context::Whole);
+                remind(show(pending, Context::Whole));
             }
             Some(Key::Letter('q', _)) | None => return Ok(Step::Quit),
             Some(Key::Interrupt) => return Ok(Step::Interrupt),
@@ -104,12 +101,29 @@ fn review(pending: &Pending, answers: &mut Answers) -> anyhow::Result<Step> {
     }
 }
 
-fn show(pending: &Pending, context: Context) {
+/// What accepting it would mean.
+fn verdict(pending: &Pending) -> Line {
+    match &pending.old {
+        Before::Nothing => snapshot_sentence(&Comparison::unseen(false)),
+        Before::Damaged(why) => {
+            let what = "the accepted snapshot cannot be read, and would be replaced";
+            format!("{what}: {why}").into()
+        }
+        Before::Accepted(old) => {
+            snapshot_sentence(&snapshot::compare(&old.snapshot, &pending.new.snapshot))
+        }
+    }
+}
+
+/// Shows what changed; whether that may have scrolled what stood above it out of sight.
+fn show(pending: &Pending, context: Context) -> bool {
+    /// Lines of a small terminal, less those of the question.
+    const IN_SIGHT: usize = 20;
     let old = match &pending.old {
         Before::Accepted(old) => old.snapshot.to_string(),
         Before::Nothing | Before::Damaged(_) => String::new(),
     };
-    let new = pending.new.snapshot.to_string();
-    println!();
-    print!("{}", snapshot_diff(&old, &new, context));
+    let diff = snapshot_diff(&old, &pending.new.snapshot.to_string(), context);
+    print!("\n{diff}");
+    diff.words().len() > IN_SIGHT
 }

@@ -3,12 +3,12 @@
 
 use std::path::{Path, PathBuf};
 
+use ::replay::fixture::Fixture;
 use ::replay::history::SourceSet;
 use ::replay::replay::{Outcome, Replayer, Status};
 use ::replay::report::SnapshotCheck;
 use ::replay::snapshot::{
-    self, Comparison, Pending, Snapshot, SnapshotError, SnapshotFile, SnapshotVerdict, Store,
-    Update, Write,
+    self, Comparison, Pending, Snapshot, SnapshotError, SnapshotFile, Store, Update, Write,
 };
 use globset::{Glob, GlobSet, GlobSetBuilder};
 
@@ -28,32 +28,38 @@ impl Settings {
     /// From `REPLAY_UPDATE` and `CI`.
     pub fn from_environment(folder: Option<PathBuf>) -> anyhow::Result<Settings> {
         let text = std::env::var("REPLAY_UPDATE").unwrap_or_default();
-        let update = text.parse().map_err(|message: String| Complaint {
+        let update: Update = text.parse().map_err(|message: String| Complaint {
             message: format!("REPLAY_UPDATE is not understood: {message}"),
             hint: None,
         })?;
+        if let Some(folder) = folder.as_deref().filter(|_| !update.asks_for_new()) {
+            must_be_there(folder)?;
+        }
         Ok(Settings { folder, update, ci: is_ci() })
     }
 
-    fn store(&self, fixture: &Path) -> Option<Store> {
-        let asked = || self.update.asks_for_new().then(|| Store::beside(fixture));
-        Store::find(fixture, self.folder.as_deref()).or_else(asked)
+    fn store(&self, fixture: &Fixture, asked: bool) -> Option<Store> {
+        let asked = asked || fixture.snapshot || self.update.asks_for_new();
+        let beside = || asked.then(|| Store::beside(&fixture.dir));
+        Store::find(&fixture.dir, self.folder.as_deref()).or_else(beside)
     }
 
     /// Compares `outcome` with its accepted snapshot and writes what is to be reviewed; none
-    /// where there are no snapshots, or nothing to keep.
+    /// where it is untestable, and where neither a folder nor the fixture nor the user, who has
+    /// `asked`, says that there are snapshots.
     pub fn check(
         &self,
         replayer: &Replayer,
         project: &Project,
         sources: &SourceSet,
         outcome: &Outcome,
+        asked: bool,
     ) -> anyhow::Result<Option<SnapshotCheck>> {
         if matches!(outcome.status, Status::Untestable { .. }) {
             return Ok(None);
         }
         let fixture = &project.subject.fixture;
-        let Some(store) = self.store(&fixture.dir) else { return Ok(None) };
+        let Some(store) = self.store(fixture, asked) else { return Ok(None) };
         let path = store.path(&outcome.device);
         let accepted = store.accepted(&outcome.device)?.map(|file| file.snapshot);
         let content = replayer.content(&project.subject)?;
@@ -72,8 +78,12 @@ impl Settings {
             replayer.noise(&project.subject, sources)?
         };
         let got = Snapshot::of(outcome, &fixture.name, content, &noise, accepted.as_ref());
-        let comparison =
-            accepted.as_ref().map_or_else(Comparison::unseen, |old| snapshot::compare(old, &got));
+        // In CI nobody reviews: a snapshot that is not there must not pass for one that agrees.
+        let needed = self.ci && !matches!(how, Write::Accepted { .. });
+        let comparison = match &accepted {
+            Some(old) => snapshot::compare(old, &got),
+            None => Comparison::unseen(needed),
+        };
         let same = same_bits && accepted.as_ref().is_some_and(|a| a.is_exactly(outcome));
         let written = match how {
             Write::Nothing => None,
@@ -93,15 +103,35 @@ impl Settings {
     }
 }
 
-/// The exit code that a comparison stands for: what is stale could not be compared.
-pub fn code_of(check: &SnapshotCheck) -> u8 {
-    match check.comparison.verdict {
-        SnapshotVerdict::Matches | SnapshotVerdict::Equivalent | SnapshotVerdict::New => {
-            exit::SUCCESS
-        }
-        SnapshotVerdict::Stale => exit::UNTESTABLE,
-        SnapshotVerdict::Diverged => exit::FAILED,
+/// Complains about a folder of snapshots that was named and is not there.
+pub fn must_be_there(folder: &Path) -> anyhow::Result<()> {
+    if folder.is_dir() {
+        return Ok(());
     }
+    let shown = folder.display();
+    let (message, hint) = match folder.exists() {
+        true => (format!("{shown} is no folder of snapshots"), None),
+        false => (format!("there is no folder of snapshots {shown}"), nearest_folder(folder)),
+    };
+    let hint = hint.map_or_else(
+        || "`REPLAY_UPDATE=new replay FIXTURE --snapshots DIR` makes one".to_owned(),
+        |near| format!("did you mean {}?", near.display()),
+    );
+    Err(Complaint { message, hint: Some(hint) }.into())
+}
+
+/// The folder beside `folder` that has nearly its name.
+fn nearest_folder(folder: &Path) -> Option<PathBuf> {
+    let word = folder.file_name()?.to_str()?;
+    let beside = folder.parent().filter(|beside| !beside.as_os_str().is_empty());
+    let entries = std::fs::read_dir(beside.unwrap_or(Path::new("."))).ok()?.flatten();
+    let near = entries.filter(|entry| entry.path().is_dir()).filter_map(|entry| {
+        let name = entry.file_name().into_string().ok()?;
+        let distance = strsim::damerau_levenshtein(word, &name);
+        (distance <= 2 && distance < word.len()).then_some((distance, name))
+    });
+    let (_, name) = near.min()?;
+    Some(folder.with_file_name(name))
 }
 
 /// Which pending snapshots a command is about.
@@ -141,7 +171,10 @@ impl Selection {
     /// What is pending, of what was selected.
     pub fn pending(&self) -> anyhow::Result<Selected> {
         let folder = match &self.snapshots {
-            Some(folder) => folder.clone(),
+            Some(folder) => {
+                must_be_there(folder)?;
+                folder.clone()
+            }
             None => snapshot::nearest(Path::new(".")).ok_or_else(|| Complaint {
                 message: "there is no folder `snapshots` here or above".to_owned(),
                 hint: Some(

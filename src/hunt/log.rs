@@ -11,22 +11,39 @@ use super::symptom::same_bits;
 use super::{Hunt, HuntError, Target};
 use crate::bisect::{Graph, survey};
 use crate::history::{Commit, CommitId, History, SourceSet, SourceSpec};
-use crate::judge::{Judgement, Verdict};
+use crate::judge::{GradientVerdict, Judgement, OutputJudgement, Verdict};
 use crate::replay::{Failure, Outcome, ReplayError, Replayer, Status, Subject};
+use crate::verdict::oracle::Finding;
 
 /// Where the outputs change in a range of commits.
 #[derive(Clone, Debug, Serialize)]
 pub struct LogReport {
     /// Commits in the range.
     pub commits: usize,
-    /// Variants that were replayed.
+    /// Variants that were replayed, or could not be.
     pub variants: usize,
+    /// A commit of each variant that could not be tested, in topological order.
+    #[serde(skip)]
+    pub untestable: Vec<Untestable>,
     /// The changes, in topological order of their commits.
     #[serde(skip)]
     pub changes: Vec<Change>,
     /// Commits that change sources and no output of any fixture: whatever they were announced as.
     #[serde(skip)]
     pub acquitted: Vec<Commit>,
+    /// Variants that could not be tested on any fixture.
+    pub untested: usize,
+}
+
+/// A commit that could not be tested on a fixture.
+#[derive(Clone, Debug)]
+pub struct Untestable {
+    /// The fixture's name.
+    pub fixture: String,
+    /// The commit.
+    pub commit: Commit,
+    /// Why.
+    pub reason: String,
 }
 
 /// A commit at which the outputs of a fixture change.
@@ -44,6 +61,11 @@ pub struct Change {
     pub judgement: Judgement,
     /// Outputs that depend on the order of blocks and threads no longer.
     pub settled: Vec<String>,
+    /// Outputs that are wrong now by more than the comparison with a commit that nobody vouches for:
+    /// gradients that no longer match their loss, and what moved away from the captured output.
+    pub broken: Vec<String>,
+    /// Gradients that match their loss now, and did not before.
+    pub mended: Vec<String>,
     /// What it takes back, if it does.
     pub repair: Option<Repair>,
 }
@@ -57,6 +79,8 @@ pub struct Repair {
     pub like: Commit,
     /// Whether to the bit or within noise.
     pub verdict: Verdict,
+    /// Whether what it takes back is known to be a defect, and not only a change.
+    pub of_defect: bool,
 }
 
 /// The commits of a range, as numbers.
@@ -144,7 +168,8 @@ fn report(
     let range = Range::new(hunt.history, &hunt.targets, commits)?;
     let (include, exclude) = range.ends();
     let work = survey(&range.graph, &include, &exclude, hunt.first_parent);
-    let (mut changes, mut acquitted) = (Vec::new(), Vec::new());
+    let (mut changes, mut acquitted, mut untestable) = (Vec::new(), Vec::new(), Vec::new());
+    let mut untested: BTreeSet<u32> = work.runs.iter().copied().collect();
     for target in &hunt.targets {
         let mut view = View {
             hunt,
@@ -152,10 +177,17 @@ fn report(
             range: &range,
             sources: HashMap::new(),
             outcomes: HashMap::new(),
+            reasons: HashMap::new(),
             trail: HashMap::new(),
+            defects: BTreeSet::new(),
             acquitted: Vec::new(),
         };
         view.replay(&work.runs, progress)?;
+        let found = view.untestable_runs(&work.runs)?;
+        untested.retain(|run| found.iter().any(|(number, _)| number == run));
+        // What lies outside of the range is only compared with.
+        let inside = found.into_iter().filter(|(number, _)| *number >= range.first);
+        untestable.extend(inside.map(|(_, found)| found));
         changes.extend(view.changes(&work.edges)?);
         acquitted.append(&mut view.acquitted);
     }
@@ -164,7 +196,15 @@ fn report(
     acquitted.retain(|commit: &Commit| changes.iter().all(|change| change.commit.id != commit.id));
     acquitted.sort_by_key(|commit| place[&commit.id]);
     acquitted.dedup_by_key(|commit| commit.id);
-    Ok(LogReport { commits: commits.len(), variants: work.runs.len(), changes, acquitted })
+    untestable.sort_by_key(|found: &Untestable| place[&found.commit.id]);
+    Ok(LogReport {
+        commits: commits.len(),
+        variants: work.runs.len(),
+        untestable,
+        changes,
+        acquitted,
+        untested: untested.len(),
+    })
 }
 
 /// A divergence and the commit before it.
@@ -198,9 +238,12 @@ impl Replayed {
         self.outcome.outputs.iter().any(|output| output.name == name)
     }
 
-    fn if_testable(self) -> Option<Replayed> {
-        let testable = !matches!(self.outcome.status, Status::Untestable { .. });
-        testable.then_some(self)
+    /// Itself, or why it could not be tested.
+    fn if_testable(self) -> Result<Replayed, String> {
+        match &self.outcome.status {
+            Status::Untestable { reason, .. } => Err(reason.clone()),
+            _ => Ok(self),
+        }
     }
 }
 
@@ -212,8 +255,12 @@ struct View<'a> {
     sources: HashMap<u32, Sources>,
     /// By variant; none where it cannot be tested.
     outcomes: HashMap<u32, Option<Replayed>>,
+    /// By variant, why it cannot be tested.
+    reasons: HashMap<u32, String>,
     /// For each commit, the divergences on the way to it.
     trail: HashMap<u32, Vec<Step>>,
+    /// Commits whose change is known to be a defect.
+    defects: BTreeSet<u32>,
     /// Commits that changed no output.
     acquitted: Vec<Commit>,
 }
@@ -260,9 +307,7 @@ impl View<'_> {
                         (self.hunt.replayer.clone(), self.target.subject.clone());
                     crew.start(commit, move || Replayed::of(&replayer, &subject, &sources));
                 }
-                Err(_) => {
-                    self.outcomes.insert(self.variant(commit), None);
-                }
+                Err(reason) => self.keep(commit, Err(reason)),
             }
         }
         while crew.running() > 0 {
@@ -273,23 +318,45 @@ impl View<'_> {
 
     fn collect(&mut self, crew: &mut Crew<Replayed>) -> Result<(), HuntError> {
         if let Some((commit, replayed)) = crew.wait()? {
-            self.outcomes.insert(self.variant(commit), replayed.if_testable());
+            self.keep(commit, replayed.if_testable());
         }
         Ok(())
+    }
+
+    /// Remembers what the variant of `commit` gave, or why it gave nothing.
+    fn keep(&mut self, commit: u32, replayed: Result<Replayed, String>) {
+        let variant = self.variant(commit);
+        if let Err(reason) = &replayed {
+            self.reasons.insert(variant, reason.clone());
+        }
+        self.outcomes.insert(variant, replayed.ok());
+    }
+
+    /// Those of `runs` that could not be tested.
+    fn untestable_runs(&self, runs: &[u32]) -> Result<Vec<(u32, Untestable)>, HuntError> {
+        let fixture = || self.target.subject.fixture.name.clone();
+        let mut found = Vec::new();
+        for &run in runs {
+            if let Some(reason) = self.reasons.get(&self.variant(run)) {
+                let (commit, reason) = (self.commit(run)?, reason.clone());
+                found.push((run, Untestable { fixture: fixture(), commit, reason }));
+            }
+        }
+        Ok(found)
     }
 
     /// The outcome of `commit`, replayed if the survey did not.
     fn outcome(&mut self, commit: u32) -> Result<Option<Replayed>, HuntError> {
         let variant = self.variant(commit);
         if !self.outcomes.contains_key(&variant) {
-            let outcome = match self.sources(commit)? {
+            let replayed = match self.sources(commit)? {
                 Ok(sources) => {
                     let (replayer, subject) = (&self.hunt.replayer, &self.target.subject);
                     Replayed::of(replayer, subject, &sources)?.if_testable()
                 }
-                Err(_) => None,
+                Err(reason) => Err(reason),
             };
-            self.outcomes.insert(variant, outcome);
+            self.keep(commit, replayed);
         }
         Ok(self.outcomes[&variant].clone())
     }
@@ -336,12 +403,17 @@ impl View<'_> {
         let judgement = self.judge(base, commit)?;
         let mut settled = before.ordered.clone();
         settled.retain(|name| after.has_output(name) && !after.ordered.contains(name));
+        let (broken, mended) = self.known(base, commit, &judgement)?;
+        if judgement.verdict == Verdict::Failed || !broken.is_empty() || new_order(&judgement) {
+            self.defects.insert(commit);
+        }
         let repair = match judgement.verdict {
             Verdict::Diverged | Verdict::Failed => self.repair(commit, trail)?,
             _ if !settled.is_empty() => self.repair(commit, trail)?,
             _ => None,
         };
-        if repair.is_none() && judgement.verdict >= Verdict::Diverged {
+        // What mends a gradient is nothing that a later commit should take back.
+        if repair.is_none() && judgement.verdict >= Verdict::Diverged && mended.is_empty() {
             trail.push((commit, base));
         }
         Ok(Some(Change {
@@ -351,8 +423,53 @@ impl View<'_> {
             skipped: if base == parent { None } else { Some(self.commit(parent)?) },
             judgement,
             settled,
+            broken,
+            mended,
             repair,
         }))
+    }
+
+    /// Outputs that `commit` broke, and those that it mended, by what does not take `base` for the
+    /// truth: gradients are held against their loss on both sides, and captured outputs tell, too.
+    fn known(
+        &self,
+        base: u32,
+        commit: u32,
+        judgement: &Judgement,
+    ) -> Result<(Vec<String>, Vec<String>), HuntError> {
+        let fixture = &self.target.subject.fixture;
+        let diverged = judgement.outputs.iter().filter(|o| o.verdict == Verdict::Diverged);
+        let diverged: Vec<&OutputJudgement> = diverged.collect();
+        let captured = |name: &str| fixture.expected.iter().any(|expected| expected.name == name);
+        let worse = |finding| matches!(finding, Some(Finding::Wrong | Finding::LessAccurate));
+        let wrong =
+            diverged.iter().filter(|output| captured(&output.name) && worse(output.finding));
+        let mut broken: Vec<String> = wrong.map(|output| output.name.clone()).collect();
+        let mut mended = Vec::new();
+        let is_gradient = |output: &&OutputJudgement| {
+            fixture.outputs.iter().any(|of| of.name == output.name && of.gradient_of.is_some())
+        };
+        if diverged.iter().any(is_gradient)
+            && let (Some(Ok(before)), Some(Ok(after))) =
+                (self.sources.get(&self.variant(base)), self.sources.get(&self.variant(commit)))
+        {
+            let check =
+                |sources: &SourceSet| self.hunt.replayer.gradcheck(&self.target.subject, sources);
+            let (before, after) = (check(before)?, check(after)?);
+            for (old, new) in before.iter().zip(&after) {
+                let name = || new.output.clone();
+                match (old.verdict, new.verdict) {
+                    (GradientVerdict::Mismatch, GradientVerdict::Matches) => mended.push(name()),
+                    (GradientVerdict::Matches, GradientVerdict::Mismatch)
+                        if !broken.contains(&new.output) =>
+                    {
+                        broken.push(name());
+                    }
+                    _ => {}
+                }
+            }
+        }
+        Ok((broken, mended))
     }
 
     /// A commit that cannot be tested, which is told once: after one that can.
@@ -370,6 +487,8 @@ impl View<'_> {
             skipped: None,
             judgement: self.judge(parent, commit)?,
             settled: Vec::new(),
+            broken: Vec::new(),
+            mended: Vec::new(),
             repair: None,
         }))
     }
@@ -404,12 +523,19 @@ impl View<'_> {
             };
             if verdict <= Verdict::Equivalent {
                 trail.truncate(at);
+                let of_defect = self.defects.contains(&of);
                 let (of, like) = (self.commit(of)?, self.commit(like)?);
-                return Ok(Some(Repair { of, like, verdict }));
+                return Ok(Some(Repair { of, like, verdict, of_defect }));
             }
         }
         Ok(None)
     }
+}
+
+/// Whether an output depends on the order of blocks and threads that did not before.
+fn new_order(judgement: &Judgement) -> bool {
+    let diverged = judgement.outputs.iter().filter(|o| o.verdict == Verdict::Diverged);
+    diverged.into_iter().any(OutputJudgement::by_order_alone)
 }
 
 /// Whether two replays end alike, have the same bits, and depend on the order in the same outputs.

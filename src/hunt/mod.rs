@@ -23,7 +23,7 @@ use crate::replay::{ReplayError, Replayer, Subject};
 use crate::snapshot::Snapshot;
 
 pub use evidence::{Culprit, Ending, Report, Tested};
-pub use log::{Change, LogReport, Repair, survey_range};
+pub use log::{Change, LogReport, Repair, Untestable, survey_range};
 pub use plan::Plan;
 pub use probe::{Seen, Sight};
 pub use symptom::{On, Symptom};

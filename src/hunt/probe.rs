@@ -274,6 +274,10 @@ impl Probe {
             }
         };
         let trusted = replayer.replay(&self.subject, base)?;
+        if let Status::Untestable { reason, .. } = &trusted.status {
+            let reason = format!("there is nothing to compare with: {reason}");
+            return Ok(self.untestable(Some(outcome), reason));
+        }
         if symptom::same_bits(&trusted, &outcome) {
             return Ok(self.sight(outcome, BTreeSet::new(), Verdict::Identical));
         }

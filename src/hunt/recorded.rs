@@ -13,7 +13,9 @@ pub(super) fn verdict(comparison: &Comparison) -> Verdict {
     match comparison.verdict {
         SnapshotVerdict::Matches => Verdict::Identical,
         SnapshotVerdict::Equivalent => Verdict::Equivalent,
-        SnapshotVerdict::New | SnapshotVerdict::Stale => Verdict::Untestable,
+        SnapshotVerdict::New | SnapshotVerdict::Missing | SnapshotVerdict::Stale => {
+            Verdict::Untestable
+        }
         SnapshotVerdict::Diverged => Verdict::Diverged,
     }
 }

@@ -121,7 +121,7 @@ pub(super) fn of_bits(fixture: &str, base: &Outcome, got: &Outcome) -> BTreeSet<
 pub(super) fn of_judgement(fixture: &str, on: On, judgement: &Judgement) -> BTreeSet<Symptom> {
     let counts = |finding: Option<Finding>| match finding {
         Some(Finding::MoreAccurate | Finding::AsAccurate) => on != On::Wrong,
-        Some(Finding::Wrong | Finding::Imprecise) | None => true,
+        Some(Finding::Wrong | Finding::Imprecise | Finding::LessAccurate) | None => true,
     };
     let symptom =
         |output: &str| Symptom::Diverged { fixture: fixture.to_owned(), output: output.to_owned() };

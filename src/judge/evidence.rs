@@ -54,6 +54,12 @@ impl Side {
         found.map(|(_, noise)| noise.summary.clone()).unwrap_or_default()
     }
 
+    /// Makes the noise of every output `factor` times as large.
+    pub fn scale_noise(&mut self, factor: f64) {
+        let all = std::mem::take(&mut self.noise).into_iter();
+        self.noise = all.map(|(name, noise)| (name, noise.scaled(factor))).collect();
+    }
+
     /// How two identical replays differ in output `name`.
     pub fn nondeterminism_of(&self, name: &str) -> Option<Nondeterminism> {
         let found = self.nondeterminism.iter().find(|(of, _)| of == name);

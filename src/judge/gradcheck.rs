@@ -37,6 +37,10 @@ const RELATIVE_STEP: f64 = 1e-5;
 const SMOOTH: f64 = 1e-6;
 /// A mismatch must exceed the quotients' own error by this factor.
 const ERROR_FACTOR: f64 = 64.0;
+/// Why nothing was checked: nothing can be differentiated.
+const NO_LOSS: &str = "the harness declares no loss to differentiate";
+/// Why nothing was checked: a replay took too long.
+const OUT_OF_TIME: &str = "a replay beside the captured inputs ran out of time";
 /// Relative mismatches below this are alike: constants in sources have nine digits.
 const FLOOR: f64 = 1e-7;
 
@@ -61,8 +65,8 @@ pub struct GradientCheck {
     pub output: String,
     /// The input that it is the gradient with respect to.
     pub gradient_of: String,
-    /// The output that is differentiated.
-    pub of: String,
+    /// The output that is differentiated; none where the harness has no loss.
+    pub of: Option<String>,
     /// What was found.
     pub verdict: GradientVerdict,
     /// Why it is unknown.
@@ -84,8 +88,8 @@ pub struct GradientCheck {
 }
 
 impl Replayer {
-    /// The outcome of `sources`, and the check of their gradients if they ran to their end. Compiles
-    /// for both at a time.
+    /// The outcome of `sources`, and the check of their gradients, which of a replay that failed says
+    /// that there was none. Compiles for both at a time.
     ///
     /// # Errors
     /// [`ReplayError`] if the machine or the fixture is at fault.
@@ -95,7 +99,7 @@ impl Replayer {
         sources: &SourceSet,
     ) -> Result<(Outcome, Vec<GradientCheck>), ReplayError> {
         let shadow = || {
-            if subject.fixture.outputs.iter().any(is_checked) {
+            if subject.fixture.outputs.iter().any(has_loss) {
                 // Whether there is one is asked later.
                 let _ = self.compile(subject, sources, Precision::Shadow);
             }
@@ -104,13 +108,14 @@ impl Replayer {
         let (outcome, _) = self.replay_compiled(subject, sources, compiled)?;
         let gradients = match outcome.status {
             Status::Completed => self.gradcheck(subject, sources)?,
-            _ => Vec::new(),
+            Status::Failed(_) => unknown(&subject.fixture, "the replay failed"),
+            Status::Untestable { .. } => Vec::new(),
         };
         Ok((outcome, gradients))
     }
 
-    /// Checks every output of the harness with `gradient_of`; empty where there is none, or where
-    /// the sources cannot be run to their end.
+    /// Checks every output of the harness with `gradient_of`, one check for each, also where none
+    /// can be made; empty where the sources cannot be tested.
     ///
     /// # Errors
     /// [`ReplayError`] if the machine or the fixture is at fault.
@@ -119,40 +124,51 @@ impl Replayer {
         subject: &Subject,
         sources: &SourceSet,
     ) -> Result<Vec<GradientCheck>, ReplayError> {
-        if !subject.fixture.outputs.iter().any(is_checked) {
-            return Ok(Vec::new());
+        let fixture = &subject.fixture;
+        if !fixture.outputs.iter().any(has_loss) {
+            return Ok(unknown(fixture, NO_LOSS));
         }
         let Some(artifact) = self.artifact(subject, sources)? else { return Ok(Vec::new()) };
         let key = self.judgement_key("gradcheck", subject, &[&artifact])?;
-        self.remember(&key, || {
-            let shadow = match self.shadow_artifact(subject, sources)? {
-                Ok(shadow) => shadow,
-                Err(reason) => return Ok(unknown(&subject.fixture, &reason)),
-            };
-            let outputs: Vec<&Output> = checked(&subject.fixture).collect();
-            let watched = outputs.iter().find_map(|output| output.of.clone()).unwrap_or_default();
-            let mode = Mode { part: Part::Watched(watched), ..Mode::plain(POISON_A) };
-            let (native, base) = rayon::join(
-                || self.native_side(subject, artifact),
-                || self.run(subject, &shadow, Precision::Shadow, &mode),
-            );
-            let (native, base) = (native?, base?);
-            if native.run.ending != Ending::Completed || base.ending != Ending::Completed {
-                return Ok(Vec::new());
+        if let Some(found) = self.known_judgement(&key) {
+            return Ok(found);
+        }
+        let shadow = match self.shadow_artifact(subject, sources)? {
+            Ok(shadow) => shadow,
+            Err(reason) => {
+                let found = unknown(fixture, &reason);
+                self.write_judgement(&key, &found)?;
+                return Ok(found);
             }
-            outputs
-                .iter()
-                .map(|output| {
-                    let enough = match outputs[0].of == output.of {
-                        true => part_enough(&base, output),
-                        false => Part::Whole,
-                    };
-                    let mut check = self.check(subject, &shadow, &base, output, &enough)?;
-                    hold_native(&mut check, &native, &base);
-                    Ok(check)
-                })
-                .collect()
-        })
+        };
+        let outputs: Vec<&Output> = declared(fixture).collect();
+        let watched = outputs.iter().find_map(|output| output.of.clone()).unwrap_or_default();
+        let mode = Mode { part: Part::Watched(watched.clone()), ..Mode::plain(POISON_A) };
+        let (native, base) = rayon::join(
+            || self.native_side(subject, artifact),
+            || self.run(subject, &shadow, Precision::Shadow, &mode),
+        );
+        let (native, base) = (native?, base?);
+        if let Some(reason) = unfinished(&native.run, "the replay")
+            .or_else(|| unfinished(&base, "the float64 shadow"))
+        {
+            return Ok(unknown(fixture, &reason));
+        }
+        let mut found = Vec::new();
+        for output in outputs {
+            let enough = match output.of.as_ref() == Some(&watched) {
+                true => part_enough(&base, output),
+                false => Part::Whole,
+            };
+            let mut check = self.check(subject, &shadow, &base, output, &enough)?;
+            hold_native(&mut check, &native, &base);
+            found.push(check);
+        }
+        // That the time was out says as much about the machine: it is tried again.
+        if found.iter().all(|check| check.reason.as_deref() != Some(OUT_OF_TIME)) {
+            self.write_judgement(&key, &found)?;
+        }
+        Ok(found)
     }
 
     fn check(
@@ -164,6 +180,7 @@ impl Replayer {
         enough: &Part,
     ) -> Result<GradientCheck, ReplayError> {
         let mut check = blank(output);
+        let Some(of) = check.of.clone() else { return Ok(check.cannot(NO_LOSS)) };
         check.directions = directions(&subject.fixture, &check.gradient_of);
         let (Some(gradient), Some(scale)) =
             (elements(base, &output.name), step_scale(&subject.fixture, &check.gradient_of)?)
@@ -184,9 +201,11 @@ impl Replayer {
             .map(|step| Mode { step: Some(step), part: enough.clone(), ..Mode::plain(POISON_A) })
             .collect();
         let mut losses: Vec<Option<f64>> = Vec::new();
+        let mut timed_out = false;
         let at_once = self.at_once(base);
         self.run_each(subject, shadow, Precision::Shadow, &modes, at_once, |_, run| {
-            let loss = elements(&run, &check.of);
+            timed_out |= matches!(run.ending, Ending::TimedOut(..));
+            let loss = elements(&run, &of);
             losses.push(loss.map(|values| weighted(&values, weights.as_ref())));
             Ok(())
         })?;
@@ -203,7 +222,10 @@ impl Replayer {
         });
         let quotients: Vec<Option<Quotient>> = quotients.collect();
         let Some(quotients) = quotients.into_iter().collect::<Option<Vec<Quotient>>>() else {
-            return Ok(check.cannot("the loss cannot be computed beside the captured inputs"));
+            return Ok(check.cannot(match timed_out {
+                true => OUT_OF_TIME,
+                false => "the loss cannot be computed beside the captured inputs",
+            }));
         };
         let derivatives = quotients.iter().map(|q| q.derivative * q.derivative).sum::<f64>();
         let size = norm.max((derivatives / check.directions as f64).sqrt());
@@ -217,20 +239,30 @@ impl Replayer {
         check.directions = smooth.len() as u64;
         check.worst = relative(worst(|q| (q.derivative - q.expected).abs()));
         check.error = relative(worst(|q| q.error));
-        let loss_size = elements(base, &check.of)
-            .map_or(0.0, |values| weighted(&values, weights.as_ref()).abs());
+        let loss_size =
+            elements(base, &of).map_or(0.0, |values| weighted(&values, weights.as_ref()).abs());
         check.error = check.error.max(relative(loss_size * f64::EPSILON / scale));
         Ok(check.decide())
     }
 }
 
-/// Whether `output` is declared to be a gradient.
-fn is_checked(output: &Output) -> bool {
+/// Whether `output` is declared to be a gradient of something that can be differentiated.
+fn has_loss(output: &Output) -> bool {
     output.gradient_of.is_some() && output.of.is_some()
 }
 
-fn checked(fixture: &Fixture) -> impl Iterator<Item = &Output> {
-    fixture.outputs.iter().filter(|output| is_checked(output))
+/// The outputs that are declared to be gradients.
+fn declared(fixture: &Fixture) -> impl Iterator<Item = &Output> {
+    fixture.outputs.iter().filter(|output| output.gradient_of.is_some())
+}
+
+/// How `run` of `what` ended, if not by itself.
+fn unfinished(run: &Run, what: &str) -> Option<String> {
+    match run.ending {
+        Ending::Completed => None,
+        Ending::TimedOut(..) => Some(format!("{what} ran out of time")),
+        _ => Some(format!("{what} does not run to its end")),
+    }
 }
 
 /// The directions along which the loss is differentiated by `input`.
@@ -266,7 +298,7 @@ fn blank(output: &Output) -> GradientCheck {
     GradientCheck {
         output: output.name.clone(),
         gradient_of: output.gradient_of.clone().unwrap_or_default(),
-        of: output.of.clone().unwrap_or_default(),
+        of: output.of.clone(),
         verdict: GradientVerdict::Unknown,
         reason: None,
         directions: DIRECTIONS,
@@ -278,7 +310,7 @@ fn blank(output: &Output) -> GradientCheck {
 }
 
 fn unknown(fixture: &Fixture, reason: &str) -> Vec<GradientCheck> {
-    checked(fixture).map(|output| blank(output).cannot(reason)).collect()
+    declared(fixture).map(|output| blank(output).cannot(reason)).collect()
 }
 
 impl GradientCheck {

@@ -4,6 +4,7 @@
 //! [`Replayer::gradcheck`] holds a gradient against its loss. What they find is remembered by
 //! content, like the replays themselves.
 
+mod captured;
 mod evidence;
 mod gradcheck;
 mod launches;
@@ -28,6 +29,7 @@ use crate::verdict::noise::NoiseSummary;
 use crate::verdict::oracle::{Accuracy, Finding, ShadowChange};
 use crate::verdict::slices::Location;
 
+pub use self::captured::CapturedCheck;
 use self::evidence::Side;
 pub use self::gradcheck::{GradientCheck, GradientVerdict};
 pub use self::launches::{LaunchChange, changes as launch_changes};
@@ -99,7 +101,8 @@ pub struct OutputJudgement {
     pub place: Option<String>,
     /// Whole slices that are zero where the trusted side is not, in words.
     pub zero_slices: Vec<String>,
-    /// The location as a picture: rows are the leading dimensions, columns the last.
+    /// The location as a picture: rows are the leading dimensions, columns the last; none where the
+    /// words say as much.
     pub map: Option<String>,
     /// How two identical replays of the other side differ, if they do.
     pub nondeterminism: Option<Nondeterminism>,
@@ -274,8 +277,9 @@ impl Judgement {
             Status::Failed(_) => Verdict::Failed,
             Status::Completed => match &base.status {
                 Status::Completed => Verdict::Identical,
-                // Nothing to compare with: what is left is that it differs.
-                _ => Verdict::Diverged,
+                Status::Untestable { .. } => Verdict::Untestable,
+                // No outputs to compare with: what is left is that it ends otherwise.
+                Status::Failed(_) => Verdict::Diverged,
             },
         };
         let launches = launches::changes(&base.launches, &got.launches);

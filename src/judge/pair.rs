@@ -13,7 +13,7 @@ use crate::verdict::noise::{NoiseRef, NoiseSummary, Spread};
 use crate::verdict::oracle::{
     Accuracy, Evidence, Finding, ShadowChange, against_oracle, finding, shadow_change,
 };
-use crate::verdict::slices::{block_map, describe, locate};
+use crate::verdict::slices::{Location, block_map, describe, has_shape, locate};
 use crate::verdict::zeros::zero_slices;
 
 /// One output of both sides, with all that is known about them.
@@ -101,8 +101,9 @@ impl Pair<'_> {
         judged.location = locate(&beyond, &judged.dims, &masks.as_masks(), scratch)?;
         judged.place = judged.location.as_ref().map(describe);
         judged.zero_slices = zero_slices(base, got, &judged.dims, scratch)?;
-        if judged.dims.len() >= 2 {
-            judged.map = Some(block_map(&beyond, base.shape));
+        let told = judged.location.as_ref().is_none_or(Location::is_exact);
+        if judged.dims.len() >= 2 && !told {
+            judged.map = Some(block_map(&beyond, base.shape)).filter(|map| has_shape(map));
         }
         Ok(())
     }

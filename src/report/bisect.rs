@@ -1,7 +1,6 @@
 //! The answer of a search, for people and as events for programs.
 
-use std::fmt::Write;
-
+use anstyle::Style;
 use serde_json::{Value, json};
 
 use super::judgement::{
@@ -9,7 +8,8 @@ use super::judgement::{
 };
 use super::log;
 use super::numbers::count;
-use super::refusal::{Claim, refusal_words, refused};
+use super::refusal::{Claim, joined, refusal_words, refused};
+use super::spans::{Line, Text};
 use super::style::{BOLD, COMMIT, DIM, GREEN, RED, YELLOW};
 use super::text::failure;
 use super::{Blame, Revision, SCHEMA};
@@ -18,6 +18,14 @@ use crate::history::Commit;
 use crate::hunt::{Culprit, Event, Report, Seen, Sight, Tested};
 use crate::judge::{Judgement, Verdict};
 use crate::replay::Status;
+
+/// Where the good side of a search comes from that is compared with a snapshot.
+pub struct Origin {
+    /// The files.
+    pub snapshot: String,
+    /// The commits that the search goes back to, and why.
+    pub back_to: String,
+}
 
 /// The word for an answer.
 pub fn answer_name(answer: Answer) -> &'static str {
@@ -55,7 +63,7 @@ fn sight_words(sight: &Sight) -> String {
         return comparison.sentence();
     }
     match &sight.judgement {
-        Some(judgement) => anstream::adapter::strip_str(&verdict_line(judgement)).to_string(),
+        Some(judgement) => verdict_line(judgement).words(),
         None if sight.symptoms.is_empty()
             && sight.verdict == Verdict::Equivalent
             && !sight.compared =>
@@ -71,45 +79,70 @@ fn sight_words(sight: &Sight) -> String {
 }
 
 /// A test that has its answer, in a line.
-pub fn tested_line(commit: &Commit, answer: Answer, seen: &Seen) -> String {
+pub fn tested_line(commit: &Commit, answer: Answer, seen: &Seen) -> Line {
     let style = match answer {
         Answer::Good => GREEN,
         Answer::Bad => RED,
         Answer::Skip | Answer::Other => YELLOW,
     };
-    let (name, line) = (answer_name(answer), sight_line(seen));
-    let line = match answer {
-        Answer::Skip => line.strip_prefix("untestable: ").unwrap_or(&line).to_owned(),
-        _ => line,
+    let words = match (answer, seen.sights.as_slice()) {
+        // The answer has said that it is untestable.
+        (Answer::Skip, [Sight { untestable: Some(reason), .. }]) => reason.clone(),
+        _ => sight_line(seen),
     };
-    format!("{COMMIT}{}{COMMIT:#} {style}{name}{style:#}: {line}", commit.short)
+    let answer = Line::of(COMMIT, &commit.short).and(" ").styled(style, answer_name(answer));
+    answer.and(format!(": {words}"))
 }
 
 /// The answer in short, where the ends are the two sides of a comparison.
 pub fn blame(report: &Report) -> Blame {
     let commit = report.culprit.as_ref().and_then(|culprit| report.commit(culprit.commit));
-    if let Conclusion::Refused(refusal) = &report.conclusion {
-        let (what, _) = refusal_words(report, refusal, Claim::Compared);
-        let text = format!("no commit can be named: {}", what.join("; "));
-        return Blame { commit: None, text: anstream::adapter::strip_str(&text).to_string() };
+    let commit = commit.cloned().map(Revision::from);
+    let text = match &report.conclusion {
+        Conclusion::Refused(refusal) => {
+            let (what, _) = refusal_words(report, refusal, Claim::Compared);
+            let what: Vec<String> = what.iter().map(Line::words).collect();
+            format!("no commit can be named: {}", what.join("; "))
+        }
+        _ => headline(report).words(),
+    };
+    Blame { commit, text }
+}
+
+/// The answer in a line; that of a refusal says no more.
+fn headline(report: &Report) -> Line {
+    match (&report.conclusion, &report.culprit) {
+        (_, Some(culprit)) => match report.commit(culprit.commit) {
+            Some(commit) => Line::of(COMMIT, &commit.short)
+                .and(" is ")
+                .styled(BOLD, "the first bad commit")
+                .and(format!(": {}", commit.subject)),
+            None => "found".into(),
+        },
+        (Conclusion::Hidden { candidates }, None) => {
+            let why = match other_than_wanted(report, candidates) {
+                Some(_) => "commits that are neither good nor bad hide",
+                None => "untestable commits hide",
+            };
+            Line::from(format!("{why} the first bad commit; it is "))
+                .styled(BOLD, format!("one of these {}", candidates.len()))
+        }
+        (Conclusion::NotMonotone { .. }, None) => Line::of(BOLD, "no single commit is to blame")
+            .and(": good turns bad more than once between the ends"),
+        (Conclusion::Refused(_), None) => Line::of(RED, "refused"),
+        _ => "nothing was found".into(),
     }
-    let whole = anstream::adapter::strip_str(&bisect(report)).to_string();
-    let text = whole.lines().next().unwrap_or_default().trim_end_matches(':').to_owned();
-    Blame { commit: commit.cloned().map(Revision::from), text }
 }
 
 /// The whole answer.
-pub fn bisect(report: &Report) -> String {
-    let mut out = String::new();
+pub fn bisect(report: &Report) -> Text {
+    let mut out = Text::new();
     match (&report.conclusion, &report.culprit) {
         (Conclusion::Found { unconfirmed_parents, .. }, Some(culprit)) => {
             convicted(&mut out, report, culprit, None);
             for &parent in unconfirmed_parents {
-                let parent = shown(report, parent);
-                let _ = writeln!(
-                    out,
-                    "  its parent {parent} could not be tested, and is good only if every defect stays"
-                );
+                let why = " could not be tested, and is good only if every defect stays";
+                out.line(Line::from("  its parent ").and(shown(report, parent)).and(why));
             }
             rest(&mut out, report, culprit);
         }
@@ -121,96 +154,87 @@ pub fn bisect(report: &Report) -> String {
         (Conclusion::NotMonotone { commit, bad_parents }, _) => {
             not_monotone(&mut out, report, *commit, bad_parents);
         }
-        (Conclusion::Refused(refusal), _) => out += &refused(report, refusal),
-        _ => {}
+        (Conclusion::Refused(refusal), _) => out.append(refused(report, refusal)),
+        _ => out.line(headline(report)),
     }
     for warning in &report.warnings {
-        let _ = writeln!(out, "{YELLOW}note:{YELLOW:#} {}", warning_words(report, warning));
+        out.line(Line::of(YELLOW, "note:").and(" ").and(warning_words(report, warning)));
     }
     out
 }
 
-fn convicted(out: &mut String, report: &Report, culprit: &Culprit, probability: Option<f64>) {
-    let Some(commit) = report.commit(culprit.commit) else { return };
-    let _ = writeln!(
-        out,
-        "{COMMIT}{}{COMMIT:#} is {BOLD}the first bad commit{BOLD:#}: {}",
-        commit.short, commit.subject
-    );
+impl Origin {
+    /// The line below the answer.
+    pub fn line(&self) -> Line {
+        format!("good is {}; searched back to {}", self.snapshot, self.back_to).into()
+    }
+}
+
+fn convicted(out: &mut Text, report: &Report, culprit: &Culprit, probability: Option<f64>) {
+    out.line(headline(report));
     if let Some(probability) = probability {
         let tests = count(report.tested.len() as u64, "test");
-        let _ = writeln!(
-            out,
-            "  with a probability of {:.2} %, after {tests} whose verdicts are not always the same",
-            (100.0 * probability).min(99.99)
-        );
+        let percent = (100.0 * probability).min(99.99);
+        out.line(format!(
+            "  with a probability of {percent:.2} %, after {tests} whose verdicts are not always \
+             the same"
+        ));
     }
     let several = culprit.seen.sights.len() > 1;
     for sight in &culprit.seen.sights {
         if several {
-            let _ = writeln!(out, "  {BOLD}{}{BOLD:#}", sight.fixture);
+            out.line(Line::from("  ").styled(BOLD, &sight.fixture));
         }
         evidence(out, sight);
     }
 }
 
 /// What one fixture says about the culprit.
-fn evidence(out: &mut String, sight: &Sight) {
+fn evidence(out: &mut Text, sight: &Sight) {
     match &sight.judgement {
         Some(judgement) if !judgement.outputs.is_empty() => judged(out, judgement),
-        _ => {
-            let style = verdict_style(sight.verdict);
-            let _ = writeln!(out, "  {style}{}{style:#}", sight_words(sight));
-        }
+        _ => out.line(Line::from("  ").styled(verdict_style(sight.verdict), sight_words(sight))),
     }
 }
 
-fn judged(out: &mut String, judgement: &Judgement) {
+fn judged(out: &mut Text, judgement: &Judgement) {
     if let Status::Failed(failures) = &judgement.got.status {
         for found in failures {
-            let _ = writeln!(out, "  {RED}failed{RED:#}: {}", failure(found));
+            out.line(Line::from("  ").styled(RED, "failed").and(format!(": {}", failure(found))));
         }
     }
     let worse = judgement.outputs.iter().filter(|output| output.verdict == Verdict::Diverged);
     for output in worse {
-        // The picture of where belongs to `replay diff`.
-        let lines = output_lines(output).into_iter().filter(|line| !line.contains('|'));
-        for (number, line) in lines.enumerate() {
+        let width = output.name.chars().count();
+        for (number, line) in output_lines(output).into_iter().enumerate() {
             let name = if number == 0 { output.name.as_str() } else { "" };
-            let _ = writeln!(out, "  {BOLD}{name:0$}{BOLD:#} {line}", output.name.len());
+            out.line(Line::from("  ").column(BOLD, name, width).and(" ").and(line));
         }
     }
 }
 
-fn rest(out: &mut String, report: &Report, culprit: &Culprit) {
+fn rest(out: &mut Text, report: &Report, culprit: &Culprit) {
+    let tested = |commit: &Commit| Line::from("  ").styled(COMMIT, &commit.short);
     for &parent in &culprit.parents {
         if let (Some(seen), Some(commit)) = (report.seen(parent), report.commit(parent)) {
-            let words = acquittal(seen);
-            let _ = writeln!(
-                out,
-                "  {COMMIT}{}{COMMIT:#}, its parent, was tested: {words}",
-                commit.short
-            );
+            let words = format!(", its parent, was tested: {}", acquittal(seen));
+            out.line(tested(commit).and(words));
         }
     }
     for &innocent in &culprit.acquitted {
         if let (Some(seen), Some(commit)) = (report.seen(innocent), report.commit(innocent))
             && !culprit.parents.contains(&innocent)
         {
-            let words = acquittal(seen);
-            let _ = writeln!(
-                out,
-                "  {COMMIT}{}{COMMIT:#} was tested: {words} {DIM}({}){DIM:#}",
-                commit.short, commit.subject
-            );
+            let words = format!(" was tested: {} ", acquittal(seen));
+            out.line(tested(commit).and(words).styled(DIM, format!("({})", commit.subject)));
         }
     }
     for change in &culprit.launches {
-        let _ = writeln!(out, "  {}", launch_line(change));
+        out.line(format!("  {}", launch_line(change)));
     }
     if !culprit.diff.is_empty() {
-        out.push('\n');
-        out.push_str(&coloured(&culprit.diff));
+        out.line(Line::new());
+        out.append(coloured(&culprit.diff));
     }
 }
 
@@ -229,103 +253,85 @@ pub(super) fn acquittal(seen: &Seen) -> String {
 }
 
 /// A unified diff in git's colours.
-fn coloured(diff: &str) -> String {
-    let mut out = String::new();
-    for line in diff.lines() {
+fn coloured(diff: &str) -> Text {
+    let one = |line: &str| {
         let style = match line.as_bytes().first() {
             _ if line.starts_with("+++") || line.starts_with("---") => BOLD,
             Some(b'+') => GREEN,
             Some(b'-') => RED,
             Some(b'@') => COMMIT,
-            Some(b' ') | None => {
-                let _ = writeln!(out, "{line}");
-                continue;
-            }
+            Some(b' ') | None => Style::new(),
             _ => BOLD,
         };
-        let _ = writeln!(out, "{style}{line}{style:#}");
-    }
-    out
+        Line::of(style, line)
+    };
+    diff.lines().map(one).collect()
 }
 
-pub(super) fn shown(report: &Report, commit: u32) -> String {
+pub(super) fn shown(report: &Report, commit: u32) -> Line {
     match report.commit(commit) {
-        Some(commit) => format!("{COMMIT}{}{COMMIT:#}", commit.short),
-        None => format!("commit #{commit}"),
+        Some(commit) => Line::of(COMMIT, &commit.short),
+        None => format!("commit #{commit}").into(),
     }
 }
 
-fn hidden(out: &mut String, report: &Report, candidates: &[u32]) {
-    let other = |&&commit: &&u32| {
-        let tested = |tested: &&Tested| tested.commit == commit && tested.answer == Answer::Other;
-        report.tested.iter().any(|one| tested(&one))
+/// The first of `candidates` that shows something else than what is searched for.
+fn other_than_wanted(report: &Report, candidates: &[u32]) -> Option<u32> {
+    let other = |commit: &u32| {
+        let tested = |one: &Tested| one.commit == *commit && one.answer == Answer::Other;
+        report.tested.iter().any(tested)
     };
-    let other = candidates.iter().find(other);
-    let why = match other {
-        Some(_) => "commits that are neither good nor bad hide",
-        None => "untestable commits hide",
-    };
-    let _ = writeln!(
-        out,
-        "{why} the first bad commit; it is {BOLD}one of these {}{BOLD:#}:",
-        candidates.len()
-    );
+    candidates.iter().copied().find(other)
+}
+
+fn hidden(out: &mut Text, report: &Report, candidates: &[u32]) {
+    out.line(headline(report).and(":"));
     for &candidate in candidates {
         let Some(commit) = report.commit(candidate) else { continue };
-        let _ = writeln!(out, "  {COMMIT}{}{COMMIT:#} {}", commit.short, commit.subject);
+        out.line(
+            Line::from("  ").styled(COMMIT, &commit.short).and(format!(" {}", commit.subject)),
+        );
         let seen = report.seen(candidate).map(sight_line);
         let words = seen.unwrap_or_else(|| "was not tested".to_owned());
-        let _ = writeln!(out, "    {DIM}{words}{DIM:#}");
+        out.line(Line::from("    ").styled(DIM, words));
     }
-    if let Some(&other) = other {
+    if let Some(other) = other_than_wanted(report, candidates) {
         let wanted: Vec<String> = report.wanted.iter().map(ToString::to_string).collect();
-        let _ = writeln!(
-            out,
-            "{DIM}hint:{DIM:#} the search was for what the bad end shows ({}); for the other, name {} \
-             as bad",
-            wanted.join(", "),
-            shown(report, other)
-        );
+        let wanted = wanted.join(", ");
+        let why =
+            format!(" the search was for what the bad end shows ({wanted}); for the other, name ");
+        out.line(Line::of(DIM, "hint:").and(why).and(shown(report, other)).and(" as bad"));
     }
 }
 
-fn not_monotone(out: &mut String, report: &Report, commit: u32, bad_parents: &[u32]) {
-    let parents: Vec<String> = bad_parents.iter().map(|&parent| shown(report, parent)).collect();
-    let _ = writeln!(
-        out,
-        "{BOLD}no single commit is to blame{BOLD:#}: good turns bad more than once between the \
-         ends"
-    );
-    if parents.is_empty() {
-        let _ = writeln!(out, "  the search ended at {}", shown(report, commit));
-    } else {
-        let parents = parents.join(", ");
-        let _ = writeln!(
-            out,
-            "  the search ended at {}, whose parent {parents} is bad too",
-            shown(report, commit)
-        );
-    }
-    if let Some(found) = &report.log {
-        out.push('\n');
-        out.push_str(&log::log(found));
-    }
-}
-
-fn warning_words(report: &Report, warning: &Warning) -> String {
-    match *warning {
-        Warning::UntestableMergeBase { base } => format!(
-            "{} is a common ancestor of the ends and could not be tested; it is taken to be good",
-            shown(report, base)
-        ),
-        Warning::Contradiction { commit } => {
-            format!("{} was once good and once bad", shown(report, commit))
+fn not_monotone(out: &mut Text, report: &Report, commit: u32, bad_parents: &[u32]) {
+    out.line(headline(report));
+    let ended = Line::from("  the search ended at ").and(shown(report, commit));
+    out.line(match bad_parents {
+        [] => ended,
+        parents => {
+            let parents = joined(parents.iter().map(|&parent| shown(report, parent)));
+            ended.and(", whose parent ").and(parents).and(" is bad too")
         }
-        Warning::Unexplained { bad } => format!(
-            "{} does not contain this commit: it is bad for another reason",
-            shown(report, bad)
-        ),
+    });
+    if let Some(found) = &report.log {
+        out.line(Line::new());
+        out.append(log::log(found));
     }
+}
+
+fn warning_words(report: &Report, warning: &Warning) -> Line {
+    let (commit, words) = match *warning {
+        Warning::UntestableMergeBase { base } => (
+            base,
+            " is a common ancestor of the ends and could not be tested; it is taken to be good",
+        ),
+        Warning::Contradiction { commit } => (commit, " was once good and once bad"),
+        Warning::Unexplained { bad } => {
+            (bad, " does not contain this commit: it is bad for another reason")
+        }
+    };
+    shown(report, commit).and(words)
 }
 
 /// What stands for the good side of a search that compares with snapshots, and the commits that it
@@ -396,15 +402,13 @@ pub fn bisect_json(report: &Report) -> Value {
             }),
         ),
         Conclusion::Refused(refusal) => {
-            let text = refused(report, refusal);
-            ("refused", json!({ "text": anstream::adapter::strip_str(&text).to_string() }))
+            let text: String =
+                refused(report, refusal).words().iter().map(|line| format!("{line}\n")).collect();
+            ("refused", json!({ "text": text }))
         }
     };
-    let warnings: Vec<String> = report
-        .warnings
-        .iter()
-        .map(|w| anstream::adapter::strip_str(&warning_words(report, w)).to_string())
-        .collect();
+    let warnings: Vec<String> =
+        report.warnings.iter().map(|warning| warning_words(report, warning).words()).collect();
     let mut value = json!({
         "schema": SCHEMA, "event": "concluded", "conclusion": name,
         "tested": report.tested.len(), "wanted": report.wanted, "flaky": report.flaky,

@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use super::bisect::{acquittal, bisect, sight_line};
+use super::bisect::{Origin, acquittal, bisect, sight_line};
 use super::judgement::{finding_name, launch_change};
 use super::markdown::{Page, changed_row, escape, judged_row};
 use crate::bisect::Conclusion;
@@ -13,16 +13,17 @@ use crate::judge::Verdict;
 /// By this a workflow finds the comment that it updates.
 const MARK: &str = "<!-- replay bisect -->";
 
-/// The report on a search in at most `limit` bytes; it says what was cut.
-pub fn bisect_markdown(report: &Report, limit: usize) -> String {
+/// The report on a search in at most `limit` bytes; it says what was cut. `origin` is what it was
+/// compared with, if that is a snapshot.
+pub fn bisect_markdown(report: &Report, origin: Option<&Origin>, limit: usize) -> String {
     let mut page = Page::new(limit);
     page.must(&format!("{MARK}\n## replay bisect: {}\n\n", headline(report)));
     match &report.culprit {
         Some(culprit) => convicted(&mut page, report, culprit),
-        None => {
-            let text = anstream::adapter::strip_str(&bisect(report)).to_string();
-            page.code("text", text.trim_end());
-        }
+        None => page.code("text", &bisect(report).words().join("\n")),
+    }
+    if let Some(origin) = origin {
+        page.must(&format!("\n{}\n", escape(&origin.line().words())));
     }
     page.finish()
 }

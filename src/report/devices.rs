@@ -1,17 +1,17 @@
 //! One revision on several devices: whether what is wrong is in the source or in a device.
 
-use std::fmt::Write;
-
 use super::Entry;
 use super::numbers::short;
-use crate::judge::{GradientVerdict, Verdict};
-use crate::replay::Status;
+use super::spans::{Line, Text};
+use super::standing::Standing;
+use super::style::BOLD;
 use crate::summary::estimate;
 
 /// Compares the entries of one fixture and revision, a device each; the first is the reference.
-pub fn devices(entries: &[Entry]) -> String {
-    let [reference, others @ ..] = entries else { return String::new() };
-    let mut text = String::from("devices\n");
+pub fn devices(entries: &[Entry]) -> Text {
+    let mut text = Text::new();
+    let [reference, others @ ..] = entries else { return text };
+    text.line(Line::of(BOLD, "devices"));
     for other in others {
         for output in &other.outcome.outputs {
             let mut known = reference.outcome.outputs.iter();
@@ -23,33 +23,67 @@ pub fn devices(entries: &[Entry]) -> String {
                 _ => format!("rel. {} apart (estimated)", short(distance, 2)),
             };
             let (one, two) = (&reference.outcome.device, &other.outcome.device);
-            let _ = writeln!(text, "  {}  {one} and {two}: {distance}", output.name);
+            text.line(format!("  {}  {one} and {two}: {distance}", output.name));
         }
     }
-    let _ = writeln!(text, "\n{}", conclusion(entries));
+    text.line(Line::new());
+    text.line(conclusion(entries));
     text
 }
 
 fn conclusion(entries: &[Entry]) -> String {
-    let named = |wanted: bool| -> Vec<&str> {
-        let found = entries.iter().filter(|entry| is_wrong(entry) == wanted);
+    let named = |wanted: fn(Standing) -> bool| -> Vec<&str> {
+        let found = entries.iter().filter(|entry| wanted(Standing::of(entry)));
         found.map(|entry| entry.outcome.device.as_str()).collect()
     };
-    match (named(true).as_slice(), named(false).as_slice()) {
-        ([], right) => format!("nothing wrong on {}", right.join(" and ")),
-        (wrong, []) => format!("wrong on {}: it is in the source", wrong.join(" and ")),
+    let wrong = named(Standing::is_wrong).join(" and ");
+    let untold = named(Standing::is_untold).join(" and ");
+    let right = named(|standing| !standing.is_wrong() && !standing.is_untold()).join(" and ");
+    let words = match (wrong.as_str(), right.as_str()) {
+        ("", "") => "nothing can be told on any device".to_owned(),
+        ("", right) => format!("nothing wrong on {right}"),
+        (wrong, "") if untold.is_empty() => format!("wrong on {wrong}: it is in the source"),
+        (wrong, "") => format!("wrong on {wrong}"),
         (wrong, right) => format!(
-            "wrong on {}, not on {}: it is in the device, its compiler, or a race",
-            wrong.join(" and "),
-            right.join(" and ")
+            "wrong on {wrong}, not on {right}: it is in the device, its compiler, or a race"
         ),
+    };
+    match untold.as_str() {
+        "" => words,
+        _ if wrong.is_empty() && right.is_empty() => words,
+        untold => format!("{words}; nothing can be told on {untold}"),
     }
 }
 
-fn is_wrong(entry: &Entry) -> bool {
-    let judged = entry.judgement.as_ref().map(|judgement| judgement.verdict);
-    !matches!(entry.outcome.status, Status::Completed)
-        || judged.is_some_and(|verdict| verdict >= Verdict::Diverged)
-        || !entry.orders.is_empty()
-        || entry.gradients.iter().any(|check| check.verdict >= GradientVerdict::Imprecise)
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::replay::{Failure, Status};
+    use crate::report::made_up;
+
+    fn told(statuses: [&Status; 2]) -> String {
+        let [mut one, mut two] = statuses.map(|status| made_up(status.clone()));
+        one.outcome.device = "cpu".to_owned();
+        two.outcome.device = "sm_90".to_owned();
+        devices(&[one, two]).words().pop().unwrap_or_default()
+    }
+
+    #[test]
+    fn a_device_on_which_nothing_could_be_run_is_not_called_wrong() {
+        let failed = Status::Failed(vec![Failure::Exit { code: 1 }]);
+        let untold = Status::Untestable { reason: "no".to_owned(), causes: Vec::new(), hint: None };
+        let all = [&Status::Completed, &failed, &untold];
+        let pairs = all.iter().flat_map(|one| all.iter().map(move |two| told([one, two])));
+        insta::assert_snapshot!(pairs.collect::<Vec<_>>().join("\n"), @"
+        nothing wrong on cpu and sm_90
+        wrong on sm_90, not on cpu: it is in the device, its compiler, or a race
+        nothing wrong on cpu; nothing can be told on sm_90
+        wrong on cpu, not on sm_90: it is in the device, its compiler, or a race
+        wrong on cpu and sm_90: it is in the source
+        wrong on cpu; nothing can be told on sm_90
+        nothing wrong on sm_90; nothing can be told on cpu
+        wrong on sm_90; nothing can be told on cpu
+        nothing can be told on any device
+        ");
+    }
 }

@@ -3,11 +3,10 @@
 
 use serde::Serialize;
 
-use super::judgement::verdict_name;
 use super::text::failure;
-use super::{Blame, Entry, Refused, Revision, SnapshotCheck};
+use super::{Blame, Entry, Refused, Revision, SnapshotCheck, Standing};
 use crate::judge::{
-    GradientCheck, GradientVerdict, Judgement, LaunchChange, OrderDependence, OutputJudgement,
+    CapturedCheck, GradientCheck, Judgement, LaunchChange, OrderDependence, OutputJudgement,
     Verdict,
 };
 use crate::replay::{Failure, Outcome, OutputRecord, Status};
@@ -38,6 +37,7 @@ struct Replay<'a> {
     launches: &'a [LaunchRecord],
     launch_count: u64,
     outputs: Vec<Output<'a>>,
+    captured: &'a [CapturedCheck],
     gradients: &'a [GradientCheck],
     orders: &'a [OrderDependence],
     against: Option<Against<'a>>,
@@ -104,33 +104,20 @@ fn replay(entry: &Entry) -> Replay<'_> {
         revision: entry.revision.as_ref(),
         device: Device { class: device, description: device_description },
         compiler,
-        verdict: verdict(entry),
+        verdict: Standing::of(entry).name(),
         failures,
         untestable,
         call: *call,
         launches: &entry.outcome.launches,
         launch_count: entry.outcome.launch_count,
         outputs: entry.outcome.outputs.iter().map(output).collect(),
+        captured: &entry.captured,
         gradients: &entry.gradients,
         orders: &entry.orders,
         against: entry.judgement.as_ref().map(against),
         culprit: entry.culprit.as_ref(),
         snapshot: entry.snapshot.as_ref(),
         printed: &entry.outcome.printed,
-    }
-}
-
-/// The word that the last line of the text begins with.
-fn verdict(entry: &Entry) -> &'static str {
-    let mismatch = |check: &GradientCheck| check.verdict >= GradientVerdict::Imprecise;
-    let snapshot = entry.snapshot.as_ref().filter(|check| check.decides(&entry.outcome));
-    match (&entry.judgement, &entry.outcome.status) {
-        (Some(judgement), _) => verdict_name(judgement.verdict),
-        (None, Status::Completed) if entry.gradients.iter().any(mismatch) => "diverged",
-        (None, Status::Completed) if !entry.orders.is_empty() => "diverged",
-        (None, Status::Completed) => snapshot.map_or("completed", |check| check.verdict_name()),
-        (None, Status::Failed(_)) => "failed",
-        (None, Status::Untestable { .. }) => "untestable",
     }
 }
 

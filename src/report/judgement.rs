@@ -1,10 +1,9 @@
 //! Two revisions side by side, and gradients against their loss, for people.
 
-use std::fmt::Write;
-
 use anstyle::Style;
 
 use super::numbers::{count, short};
+use super::spans::{Line, Text};
 use super::style::{BOLD, DIM, GREEN, RED, YELLOW};
 use super::text::{failure, launch_shape};
 use crate::judge::{
@@ -13,7 +12,8 @@ use crate::judge::{
 };
 use crate::replay::{Outcome, Status};
 use crate::runtime::report::LaunchRecord;
-use crate::tensor::unravel;
+use crate::tensor::{DType, Dim, unravel};
+use crate::verdict::compare::Comparison;
 use crate::verdict::oracle::Finding;
 
 /// The word for a verdict.
@@ -41,47 +41,54 @@ pub fn finding_name(finding: Finding) -> &'static str {
     match finding {
         Finding::Wrong => "wrong",
         Finding::Imprecise => "imprecise",
+        Finding::LessAccurate => "less accurate",
         Finding::MoreAccurate => "more accurate",
         Finding::AsAccurate => "as accurate",
     }
 }
 
 /// What changed from one revision to the other, a block for each output.
-pub fn judgement(judgement: &Judgement) -> String {
-    let mut out = String::new();
+pub fn judgement(judgement: &Judgement) -> Text {
+    let mut out = Text::new();
     // What could not be run launched nothing; that is no change.
     let untestable = |outcome: &Outcome| matches!(outcome.status, Status::Untestable { .. });
     let tested = !untestable(&judgement.base) && !untestable(&judgement.got);
     if tested && !judgement.launches.is_empty() {
-        let _ = writeln!(out, "\n{BOLD}launches changed{BOLD:#}");
+        out.section("launches changed");
         for change in &judgement.launches {
-            let _ = writeln!(out, "  {}", launch_change(change));
+            out.line(format!("  {}", launch_change(change)));
         }
     }
     if !judgement.outputs.is_empty() {
-        let _ = writeln!(out, "\n{BOLD}outputs{BOLD:#}");
+        out.section("outputs");
         let width = judgement.outputs.iter().map(|output| output.name.len()).max().unwrap_or(0);
         for output in &judgement.outputs {
-            for (number, line) in output_lines(output).into_iter().enumerate() {
+            let lines = output_lines(output).into_iter().chain(picture(output));
+            for (number, line) in lines.enumerate() {
                 let name = if number == 0 { output.name.as_str() } else { "" };
-                let _ = writeln!(out, "  {BOLD}{name:width$}{BOLD:#}  {line}");
+                out.line(Line::from("  ").column(BOLD, name, width).and("  ").and(line));
             }
         }
     }
     // Of a side that completed the last line says it.
     if judgement.got.status != Status::Completed {
-        match &judgement.base.status {
+        let too = match &judgement.base.status {
             Status::Failed(failures) => {
-                let _ = writeln!(out, "\nthe trusted side failed too: {}", failure(&failures[0]));
+                Some(format!("the trusted side failed too: {}", failure(&failures[0])))
             }
             Status::Untestable { reason, .. } => {
-                let _ = writeln!(out, "\nthe trusted side is untestable: {reason}");
+                Some(format!("the trusted side is untestable: {reason}"))
             }
-            Status::Completed => {}
+            Status::Completed => None,
+        };
+        if let Some(too) = too {
+            out.line(Line::new());
+            out.line(too);
         }
     }
     if let Some(reason) = &judgement.without_shadow {
-        let _ = writeln!(out, "\n{DIM}judged by noise alone: {reason}{DIM:#}");
+        out.line(Line::new());
+        out.line(Line::of(DIM, format!("wrong is not told from imprecise: {reason}")));
     }
     out
 }
@@ -114,61 +121,62 @@ pub(super) fn launch_line(change: &LaunchChange) -> String {
 }
 
 /// What is said about one output, the verdict first.
-pub fn output_lines(output: &OutputJudgement) -> Vec<String> {
+pub fn output_lines(output: &OutputJudgement) -> Vec<Line> {
     let style = verdict_style(output.verdict);
-    let mut lines =
-        vec![format!("{style}{}{style:#}{}", verdict_name(output.verdict), meaning(output))];
+    let verdict = Line::of(style, verdict_name(output.verdict));
     if output.verdict == Verdict::Identical {
-        if output.comparison.count == 0 {
-            lines[0].push_str(": it has no elements");
-        }
+        let none = if output.comparison.count == 0 { ": it has no elements" } else { "" };
+        let mut lines = vec![verdict.and(none)];
         lines.extend(output.order.iter().flat_map(order_lines));
         lines.extend(nondeterminism(output));
         return lines;
     }
-    let comparison = &output.comparison;
-    lines.push(difference(output));
-    lines.extend(worst(output));
+    let compared = &output.comparison;
+    let mut lines = vec![verdict.and(meaning(output))];
+    lines.extend(comparison(output.dtype, &output.dims, compared));
     if let (Some(base), Some(got)) = (&output.base_accuracy, &output.got_accuracy) {
-        lines.push(format!(
-            "error against the oracle: {} -> {}",
-            short(base.relative_l2, 2),
-            short(got.relative_l2, 2)
-        ));
+        let (base, got) = (short(base.relative_l2, 2), short(got.relative_l2, 2));
+        lines.push(format!("error against the oracle: {base} -> {got}").into());
     }
     if output.verdict == Verdict::Diverged {
-        lines.extend(output.zero_slices.iter().map(|slice| format!("{slice} all zero")));
-        lines.extend(output.place.as_ref().map(|place| at(place)));
-        let map = output.map.iter().flat_map(|map| map.lines());
-        lines.extend(map.map(|line| format!("{DIM}|{line}|{DIM:#}")));
+        let zeros = output.zero_slices.iter().map(|slice| format!("{slice} all zero").into());
+        lines.extend(zeros);
+        lines.extend(output.place.as_ref().map(|place| Line::from(at(place))));
     }
-    if comparison.undecided > 0 {
-        lines.push(format!("{} undecided: their noise is infinite", comparison.undecided));
+    if compared.undecided > 0 {
+        lines.push(format!("{} undecided: their noise is infinite", compared.undecided).into());
     }
     let flips = output.base_noise.flips + output.got_noise.flips;
     if flips > 0 {
-        lines.push(format!(
-            "{} in one or two replays only: a tie, a clamp or a narrow rounding",
-            if flips == 1 {
-                "1 element jumps".to_owned()
-            } else {
-                format!("{flips} elements jump")
-            }
-        ));
+        let jump = if flips == 1 { "1 element jumps" } else { &format!("{flips} elements jump") };
+        let why = "in one or two replays only: a tie, a clamp or a narrow rounding";
+        lines.push(format!("{jump} {why}").into());
     }
     lines.extend(output.order.iter().flat_map(order_lines));
     lines.extend(nondeterminism(output));
     lines
 }
 
+/// Where an output diverged, as a picture; none where words say as much.
+fn picture(output: &OutputJudgement) -> Vec<Line> {
+    let map = output.map.iter().filter(|_| output.verdict == Verdict::Diverged);
+    let lines = map.flat_map(|map| map.lines());
+    lines.map(|line| Line::of(DIM, format!("|{line}|"))).collect()
+}
+
+/// How far two outputs lie apart: all in all, and at the worst element.
+pub fn comparison(dtype: DType, dims: &[Dim], compared: &Comparison) -> Vec<Line> {
+    let difference = Line::from(difference(dtype, compared));
+    [difference].into_iter().chain(worst(dtype, dims, compared).map(Line::from)).collect()
+}
+
 /// How much of an output differs.
-fn difference(output: &OutputJudgement) -> String {
-    let comparison = &output.comparison;
-    let share = percent(comparison.differing, comparison.count);
-    let relative = short(comparison.relative_l2, 2);
-    match output.dtype.is_float() {
+pub(super) fn difference(dtype: DType, compared: &Comparison) -> String {
+    let share = percent(compared.differing, compared.count);
+    let relative = short(compared.relative_l2, 2);
+    match dtype.is_float() {
         true => {
-            let beyond = count(comparison.beyond, "element");
+            let beyond = count(compared.beyond, "element");
             format!("{share} of bits differ, rel. {relative}, {beyond} beyond noise")
         }
         false => format!("{share} of elements differ, rel. {relative}; integers have no noise"),
@@ -176,27 +184,27 @@ fn difference(output: &OutputJudgement) -> String {
 }
 
 /// The element that lies furthest off.
-fn worst(output: &OutputJudgement) -> Option<String> {
-    let worst = output.comparison.worst.as_ref()?;
-    let shape: Vec<usize> = output.dims.iter().map(|dim| dim.size).collect();
+fn worst(dtype: DType, dims: &[Dim], compared: &Comparison) -> Option<String> {
+    let worst = compared.worst.as_ref()?;
+    let shape: Vec<usize> = dims.iter().map(|dim| dim.size).collect();
     let place = match shape.is_empty() {
         true => String::new(),
         false => format!(" at {:?}", unravel(worst.index as usize, &shape)),
     };
     let values = format!("worst{place}: {} -> {}", short(worst.base, 9), short(worst.got, 9));
     // An integer has no noise, and infinity no distance.
-    let measured = output.dtype.is_float() && worst.ulps.is_finite();
+    let measured = dtype.is_float() && worst.ulps.is_finite();
     let (ratio, ulps) = (short(worst.ratio, 2), short(worst.ulps, 3));
     Some(if measured { format!("{values}, {ratio} x noise, {ulps} ulp") } else { values })
 }
 
-fn nondeterminism(output: &OutputJudgement) -> Option<String> {
+fn nondeterminism(output: &OutputJudgement) -> Option<Line> {
     let found = output.nondeterminism.as_ref()?;
-    Some(format!(
-        "{YELLOW}not deterministic{YELLOW:#}: two identical replays differ in {}, by at most {}",
+    Some(Line::of(YELLOW, "not deterministic").and(format!(
+        ": two identical replays differ in {}, by at most {}",
         count(found.differing, "element"),
         short(found.max_abs, 2)
-    ))
+    )))
 }
 
 fn meaning(output: &OutputJudgement) -> String {
@@ -210,6 +218,9 @@ fn meaning(output: &OutputJudgement) -> String {
         }
         (Verdict::Diverged, Some(Finding::Imprecise)) => {
             ": imprecise, not wrong: the float64 shadow is the same".to_owned()
+        }
+        (Verdict::Diverged, Some(Finding::LessAccurate)) => {
+            ": less accurate; whether wrong or imprecise is not known".to_owned()
         }
         (Verdict::Diverged, Some(Finding::MoreAccurate)) => {
             ": more accurate, no regression".to_owned()
@@ -236,10 +247,15 @@ fn percent(part: u64, whole: u64) -> String {
 }
 
 /// The last line: what the comparison comes to.
-pub fn verdict_line(judgement: &Judgement) -> String {
-    let style = verdict_style(judgement.verdict);
-    let name = verdict_name(judgement.verdict);
-    let reason = match (&judgement.got.status, &judgement.base.status) {
+pub fn verdict_line(judgement: &Judgement) -> Line {
+    let verdict = judgement.verdict;
+    let reason = format!(": {}", verdict_reason(judgement));
+    Line::of(verdict_style(verdict), verdict_name(verdict)).and(reason)
+}
+
+/// What speaks for the verdict.
+pub(super) fn verdict_reason(judgement: &Judgement) -> String {
+    match (&judgement.got.status, &judgement.base.status) {
         (Status::Failed(failures), _) => failure(&failures[0]),
         (Status::Untestable { reason, .. }, _) => reason.clone(),
         (_, Status::Failed(failures)) => {
@@ -249,8 +265,7 @@ pub fn verdict_line(judgement: &Judgement) -> String {
             format!("the trusted side is untestable: {reason}")
         }
         _ => of_outputs(&judgement.outputs, judgement.verdict),
-    };
-    format!("{style}{name}{style:#}: {reason}")
+    }
 }
 
 fn of_outputs(outputs: &[OutputJudgement], verdict: Verdict) -> String {
@@ -279,77 +294,70 @@ pub(super) fn at(place: &str) -> String {
 pub(super) const ORDER: &str = "depends on the order of blocks and threads";
 
 /// What was found about an output that depends on the order of blocks and threads.
-pub fn order_lines(found: &OrderDependence) -> [String; 2] {
+pub fn order_lines(found: &OrderDependence) -> [Line; 2] {
     let place = found.place.as_ref().map_or(String::new(), |place| format!(", {}", at(place)));
-    [
-        format!("{RED}{ORDER}{RED:#}: a race or a missing barrier"),
-        format!(
-            "{} of {} elements{place}; {:?}: {} -> {} in another order, rounding moves it by {}",
-            found.elements,
-            found.count,
-            found.index,
-            short(found.value, 9),
-            short(found.other, 9),
-            short(found.rounding, 2),
-        ),
-    ]
+    let numbers = format!(
+        "{} of {} elements{place}; {:?}: {} -> {} in another order, rounding moves it by {}",
+        found.elements,
+        found.count,
+        found.index,
+        short(found.value, 9),
+        short(found.other, 9),
+        short(found.rounding, 2),
+    );
+    [Line::of(RED, ORDER).and(": a race or a missing barrier"), Line::from(numbers)]
 }
 
 /// Two lines for each output that depends on the order of blocks and threads.
-pub(super) fn orders(found: &[OrderDependence]) -> String {
-    let mut out = String::new();
+pub(super) fn orders(found: &[OrderDependence]) -> Text {
+    let mut out = Text::new();
     if found.is_empty() {
         return out;
     }
-    let _ = writeln!(out, "\n{BOLD}orders{BOLD:#}");
+    out.section("orders");
     let width = found.iter().map(|found| found.output.len()).max().unwrap_or(0);
     for found in found {
-        let [what, where_] = order_lines(found);
-        let _ = writeln!(out, "  {BOLD}{:width$}{BOLD:#}  {what}", found.output);
-        let _ = writeln!(out, "  {:width$}  {where_}", "");
+        let [what, numbers] = order_lines(found);
+        out.line(Line::from("  ").column(BOLD, &found.output, width).and("  ").and(what));
+        out.line(Line::from(" ".repeat(width + 4)).and(numbers));
     }
     out
 }
 
-/// One line for each gradient that was held against its loss.
-pub fn gradients(checks: &[GradientCheck]) -> String {
-    let mut out = String::new();
+/// One line for each output that is declared to be a gradient.
+pub fn gradients(checks: &[GradientCheck]) -> Text {
+    let mut out = Text::new();
     if checks.is_empty() {
         return out;
     }
-    let _ = writeln!(out, "\n{BOLD}gradients{BOLD:#}");
+    out.section("gradients");
     let width = checks.iter().map(|check| check.output.len()).max().unwrap_or(0);
     for check in checks {
-        let _ = writeln!(out, "  {BOLD}{:width$}{BOLD:#}  {}", check.output, gradient(check));
+        let name = Line::from("  ").column(BOLD, &check.output, width);
+        out.line(name.and("  ").and(gradient(check)));
     }
     out
 }
 
 /// What was found about one gradient.
-pub fn gradient(check: &GradientCheck) -> String {
+pub fn gradient(check: &GradientCheck) -> Line {
     let GradientCheck { of, gradient_of, .. } = check;
+    let what = format!(" d {} / d {gradient_of}", of.as_deref().unwrap_or("loss"));
     let numbers = format!(
-        "{} directional derivatives, worst rel. {} (noise {})",
+        "{what}: {} directional derivatives, worst rel. {} (noise {})",
         check.directions,
         short(check.worst, 2),
         short(check.error, 2)
     );
     match check.verdict {
-        GradientVerdict::Matches => {
-            format!("{GREEN}matches{GREEN:#} d {of} / d {gradient_of}: {numbers}")
-        }
-        GradientVerdict::Mismatch => {
-            format!("{RED}does not match{RED:#} d {of} / d {gradient_of}: {numbers}")
-        }
-        GradientVerdict::Imprecise => format!(
-            "{RED}imprecise{RED:#}: the float64 shadow matches d {of} / d {gradient_of}, the \
-             output is off by rel. {}, {} x its noise",
+        GradientVerdict::Matches => Line::of(GREEN, "matches").and(numbers),
+        GradientVerdict::Mismatch => Line::of(RED, "does not match").and(numbers),
+        GradientVerdict::Imprecise => Line::of(RED, "imprecise").and(format!(
+            ": the float64 shadow matches{what}, the output is off by rel. {}, {} x its noise",
             short(check.native_error, 2),
             short(check.native_ratio, 2)
-        ),
-        GradientVerdict::Unknown => format!(
-            "{YELLOW}not checked{YELLOW:#}: {}",
-            check.reason.as_deref().unwrap_or("no reason is known")
-        ),
+        )),
+        GradientVerdict::Unknown => Line::of(YELLOW, "not checked")
+            .and(format!(": {}", check.reason.as_deref().unwrap_or("no reason is known"))),
     }
 }

@@ -1,88 +1,69 @@
 //! Replays as a JUnit report, which CI servers read: one test case for each fixture.
 
-use std::fmt::Write;
+use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
 
-use super::standing::{Standing, reasons, title};
+use super::spans::clean;
+use super::standing::{Standing, reasons, title, unchecked};
 use super::{Entry, Refused};
 
 /// The report on `entries`, and on the fixtures that could not be replayed.
 pub fn junit(entries: &[Entry], refused: &[Refused]) -> String {
-    let standings: Vec<Standing> = entries.iter().map(Standing::of).collect();
-    let count = |is: fn(Standing) -> bool| standings.iter().filter(|s| is(**s)).count();
-    let (tests, failures, errors) =
-        (entries.len() + refused.len(), count(is_failure), count(is_error) + refused.len());
-    let mut out = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n");
-    let counts = format!("tests=\"{tests}\" failures=\"{failures}\" errors=\"{errors}\"");
-    let _ = writeln!(out, "<testsuites name=\"replay\" {counts}>");
-    let _ = writeln!(out, "  <testsuite name=\"replay\" {counts}>");
-    for (entry, standing) in entries.iter().zip(standings) {
-        case(&mut out, entry, standing);
-    }
-    refused.iter().for_each(|refused| refused_case(&mut out, refused));
-    out.push_str("  </testsuite>\n</testsuites>\n");
-    out
+    let mut suite = TestSuite::new("replay");
+    suite.add_test_cases(entries.iter().map(case));
+    suite.add_test_cases(refused.iter().map(refused_case));
+    let mut report = Report::new("replay");
+    report.add_test_suite(suite);
+    report.to_string().expect("text without control characters can be written as XML")
 }
 
-fn is_failure(standing: Standing) -> bool {
-    matches!(standing, Standing::Failed | Standing::Diverged)
-}
-
-/// Not about the numbers: nothing could be run or compared.
-fn is_error(standing: Standing) -> bool {
-    matches!(standing, Standing::Untestable | Standing::Stale)
-}
-
-fn case(out: &mut String, entry: &Entry, standing: Standing) {
-    let name = escape(&title(entry));
-    let _ = write!(out, "    <testcase classname=\"replay\" name=\"{name}\"");
-    let element = match standing {
-        standing if is_failure(standing) => "failure",
-        standing if is_error(standing) => "error",
-        _ => {
-            out.push_str("/>\n");
-            return;
-        }
+fn case(entry: &Entry) -> TestCase {
+    let standing = Standing::of(entry);
+    let status = match standing {
+        standing if standing.is_wrong() => failed(NonSuccessKind::Failure, standing, entry),
+        standing if standing.is_untold() => failed(NonSuccessKind::Error, standing, entry),
+        _ => TestCaseStatus::success(),
     };
-    let reasons = reasons(entry);
-    let message = escape(reasons.first().map_or("", String::as_str));
-    let kind = standing.name();
-    let all = escape(&reasons.join("\n"));
-    let _ = writeln!(
-        out,
-        ">\n      <{element} type=\"{kind}\" message=\"{message}\">{all}</{element}>"
-    );
-    if !entry.outcome.printed.is_empty() {
-        let printed = escape(&entry.outcome.printed);
-        let _ = writeln!(out, "      <system-out>{printed}</system-out>");
+    let mut case = named(&title(entry), status);
+    let mut told = unchecked(entry);
+    told.extend(entry.outcome.printed.lines().map(str::to_owned));
+    if !told.is_empty() {
+        case.set_system_out(lines(&told));
     }
-    out.push_str("    </testcase>\n");
+    case
 }
 
-fn refused_case(out: &mut String, refused: &Refused) {
-    let (name, message) = (escape(&refused.fixture), escape(&refused.message));
-    let causes = escape(&refused.causes.join("\n"));
-    let _ = writeln!(out, "    <testcase classname=\"replay\" name=\"{name}\">");
-    let _ = writeln!(out, "      <error type=\"refused\" message=\"{message}\">{causes}</error>");
-    out.push_str("    </testcase>\n");
+fn failed(kind: NonSuccessKind, standing: Standing, entry: &Entry) -> TestCaseStatus {
+    non_success(kind, standing.name(), &reasons(entry))
 }
 
-/// Text for XML 1.0, section 2.2: what it has no way to write is left out.
-fn escape(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '"' => out.push_str("&quot;"),
-            '\'' => out.push_str("&apos;"),
-            '\n' => out.push_str("&#10;"),
-            '\t' => out.push_str("&#9;"),
-            c if c.is_control() || matches!(c, '\u{fffe}' | '\u{ffff}') => {}
-            c => out.push(c),
-        }
-    }
-    out
+fn refused_case(refused: &Refused) -> TestCase {
+    let told: Vec<String> = [&refused.message]
+        .into_iter()
+        .chain(&refused.causes)
+        .cloned()
+        .chain(refused.hint.iter().map(|hint| format!("hint: {hint}")))
+        .collect();
+    named(&refused.fixture, non_success(NonSuccessKind::Error, "refused", &told))
+}
+
+fn named(name: &str, status: TestCaseStatus) -> TestCase {
+    let mut case = TestCase::new(clean(name).as_ref(), status);
+    case.set_classname("replay");
+    case
+}
+
+fn non_success(kind: NonSuccessKind, word: &str, told: &[String]) -> TestCaseStatus {
+    let mut status = TestCaseStatus::non_success(kind);
+    status.set_type(word);
+    status.set_message(told.first().map_or(String::new(), |line| lines(&[line])));
+    status.set_description(lines(told));
+    status
+}
+
+/// Lines without characters that XML 1.0 has no way to write, or that nobody sees.
+fn lines(told: &[impl AsRef<str>]) -> String {
+    let told = told.iter().flat_map(|text| text.as_ref().lines());
+    told.map(clean).collect::<Vec<_>>().join("\n")
 }
 
 #[cfg(test)]
@@ -91,10 +72,18 @@ mod tests {
 
     #[test]
     fn hostile_text_stays_text() {
-        let hostile = "a]]><x y=\"z\"> & 'q'\u{1}\u{1b}[31m\n";
-        assert_eq!(
-            escape(hostile),
-            "a]]&gt;&lt;x y=&quot;z&quot;&gt; &amp; &apos;q&apos;[31m&#10;"
-        );
+        let hostile = "a]]><x y=\"z\"> & 'q'\u{1}\u{1b}[31m\u{202e}\u{fffe}\nb";
+        let refused = Refused {
+            fixture: hostile.to_owned(),
+            message: hostile.to_owned(),
+            causes: vec![hostile.to_owned()],
+            hint: None,
+        };
+        let told = junit(&[], &[refused]);
+        let read = Report::deserialize_from_str(&told).expect("a report");
+        let case = &read.test_suites[0].test_cases[0];
+        assert_eq!(case.name.as_str(), "a]]><x y=\"z\"> & 'q' b");
+        assert!(told.chars().all(|c| c == '\n' || !c.is_control()), "{told}");
+        assert!(!told.contains(['\u{202e}', '\u{fffe}']), "{told}");
     }
 }

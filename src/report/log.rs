@@ -1,52 +1,95 @@
 //! Where outputs change along a history, for people and for programs.
 
-use std::fmt::Write;
-
 use serde_json::{Value, json};
 
-use super::judgement::{ORDER, launch_line, order_lines, output_lines, verdict_line, verdict_name};
-use super::numbers::count;
-use super::style::{COMMIT, DIM, GREEN};
+use super::judgement::{
+    ORDER, difference, finding_name, launch_line, order_lines, verdict_line, verdict_name,
+    verdict_style,
+};
+use super::numbers::{count, plural};
+use super::spans::{Line, Text};
+use super::style::{COMMIT, DIM, GREEN, YELLOW};
 use super::text::failure;
 use super::{Revision, SCHEMA};
-use crate::hunt::{Change, LogReport};
-use crate::judge::Verdict;
+use crate::history::Commit;
+use crate::hunt::{Change, LogReport, Untestable};
+use crate::judge::{Judgement, OutputJudgement, Verdict};
 use crate::replay::Status;
+use crate::verdict::oracle::Finding;
 
 /// Every change, the oldest first.
-pub fn log(report: &LogReport) -> String {
-    let mut out = String::new();
+pub fn log(report: &LogReport) -> Text {
+    let mut out = Text::new();
+    if report.commits == 0 {
+        out.line("the range has no commits");
+        return out;
+    }
     let several = report.changes.iter().any(|c| c.fixture != report.changes[0].fixture);
     for change in &report.changes {
-        let name =
-            if several { format!(" {DIM}({}){DIM:#}", change.fixture) } else { String::new() };
-        let commit = &change.commit;
-        let _ = writeln!(out, "{COMMIT}{}{COMMIT:#} {}{name}", commit.short, commit.subject);
-        for line in change_lines(change) {
-            let _ = writeln!(out, "  {line}");
-        }
-        out.push('\n');
+        let line = titled(&change.commit);
+        out.line(match several {
+            true => line.and(" ").styled(DIM, format!("({})", change.fixture)),
+            false => line,
+        });
+        change_lines(change).into_iter().for_each(|line| out.line(Line::from("  ").and(line)));
+        out.line(Line::new());
     }
     if !report.acquitted.is_empty() {
-        let _ = writeln!(out, "changed sources and no output:");
-        for commit in &report.acquitted {
-            let _ = writeln!(out, "  {COMMIT}{}{COMMIT:#} {}", commit.short, commit.subject);
-        }
-        out.push('\n');
+        out.line("changed sources and no output:");
+        report.acquitted.iter().for_each(|commit| out.line(Line::from("  ").and(titled(commit))));
+        out.line(Line::new());
     }
-    if report.commits == 0 {
-        return "the range has no commits\n".to_owned();
-    }
-    let (commits, variants) = (report.commits as u64, report.variants as u64);
-    let _ = writeln!(
-        out,
-        "{} at {} of {}, {} replayed",
-        count(report.changes.len() as u64, "change"),
-        count(distinct(report), "commit"),
-        count(commits, "commit"),
-        count(variants, "variant"),
-    );
+    untestable(&mut out, report);
+    out.line(summary(report));
     out
+}
+
+fn titled(commit: &Commit) -> Line {
+    Line::of(COMMIT, &commit.short).and(format!(" {}", commit.subject))
+}
+
+/// Commits that could not be tested, and that no change tells of.
+fn untestable(out: &mut Text, report: &LogReport) {
+    /// More than these are only counted.
+    const SHOWN: usize = 8;
+    let told = |found: &&Untestable| {
+        let same = |change: &Change| {
+            change.commit.id == found.commit.id && change.fixture == found.fixture
+        };
+        report.changes.iter().any(same)
+    };
+    let silent: Vec<&Untestable> = report.untestable.iter().filter(|found| !told(found)).collect();
+    if silent.is_empty() {
+        return;
+    }
+    out.line("could not be tested:");
+    for found in &silent[..silent.len().min(SHOWN)] {
+        out.line(Line::from("  ").and(titled(&found.commit)));
+        out.line(Line::from("    ").styled(DIM, &found.reason));
+    }
+    let more = silent.len().saturating_sub(SHOWN) as u64;
+    if more > 0 {
+        out.line(format!("  and {} more", plural(more, "variant", "variants")));
+    }
+    out.line(Line::new());
+}
+
+/// The last line.
+fn summary(report: &LogReport) -> Line {
+    let LogReport { commits, variants, untested, .. } = report;
+    let commits = count(*commits as u64, "commit");
+    if untested == variants && *variants > 0 {
+        let none = format!(": none of {} in {commits}", count(*variants as u64, "variant"));
+        return Line::of(YELLOW, "nothing could be tested").and(none);
+    }
+    let changes = count(report.changes.len() as u64, "change");
+    let places = count(distinct(report), "commit");
+    let tested = count((variants - untested) as u64, "variant");
+    let untested = match untested {
+        0 => String::new(),
+        n => format!(", {n} could not be tested"),
+    };
+    format!("{changes} at {places} of {commits}, {tested} replayed{untested}").into()
 }
 
 fn distinct(report: &LogReport) -> u64 {
@@ -55,52 +98,86 @@ fn distinct(report: &LogReport) -> u64 {
     ids.len() as u64
 }
 
-fn change_lines(change: &Change) -> Vec<String> {
+fn change_lines(change: &Change) -> Vec<Line> {
     let judgement = &change.judgement;
-    let mut lines = vec![match &change.repair {
-        Some(repair) => format!(
-            "{GREEN}repaired{GREEN:#}: {} {}, as before {}",
-            match repair.verdict {
-                Verdict::Identical => "identical to",
-                _ => "equivalent to",
-            },
-            repair.like.short,
-            repair.of.short
-        ),
-        None => match (&judgement.base.status, &judgement.got.status) {
-            // There is nothing to compare with.
-            (Status::Failed(failures), Status::Completed) => {
-                format!("completes, where {} failed: {}", change.base.short, failure(&failures[0]))
-            }
-            _ => verdict_line(judgement),
-        },
-    }];
+    let mut lines = vec![verdict(change)];
     if change.repair.is_none() && judgement.base.status == Status::Completed {
         for output in judgement.outputs.iter().filter(|o| o.verdict != Verdict::Identical) {
-            if let (Some(found), true) = (&output.order, output.by_order_alone()) {
-                let [_, place] = order_lines(found);
-                lines.push(format!("{}: {place}", output.name));
-                continue;
-            }
-            // The verdict is in the first line; the picture belongs to a closer look.
-            let words = output_lines(output).into_iter().skip(1).filter(|l| !l.contains('|'));
-            lines.extend(words.take(1).map(|line| format!("{}: {line}", output.name)));
+            let words = match &output.order {
+                Some(found) if output.by_order_alone() => {
+                    let [_, place] = order_lines(found);
+                    place.words()
+                }
+                _ => difference(output.dtype, &output.comparison),
+            };
+            lines.push(format!("{}: {words}", output.name).into());
         }
     }
     let settled = change.settled.iter();
-    lines.extend(settled.map(|name| format!("{name} no longer {ORDER}")));
+    lines.extend(settled.map(|name| format!("{name} no longer {ORDER}").into()));
     // What could not be run launched nothing; that is not a change of the code's.
     if judgement.verdict != Verdict::Untestable {
-        lines.extend(judgement.launches.iter().map(launch_line));
+        lines.extend(judgement.launches.iter().map(|change| launch_line(change).into()));
     }
     let base = &change.base.short;
-    lines.push(match &change.skipped {
-        Some(skipped) => {
-            format!("{DIM}against {base}: {} cannot be tested{DIM:#}", skipped.short)
-        }
-        None => format!("{DIM}against {base}{DIM:#}"),
-    });
+    let against = match &change.skipped {
+        Some(skipped) => format!("against {base}: {} cannot be tested", skipped.short),
+        None => format!("against {base}"),
+    };
+    lines.push(Line::of(DIM, against));
     lines
+}
+
+/// What a change comes to.
+fn verdict(change: &Change) -> Line {
+    let judgement = &change.judgement;
+    if let Some(repair) = &change.repair {
+        let word = if repair.of_defect { "repaired" } else { "taken back" };
+        let like = match repair.verdict {
+            Verdict::Identical => "identical to",
+            _ => "equivalent to",
+        };
+        let words = format!(": {like} {}, as before {}", repair.like.short, repair.of.short);
+        return Line::of(GREEN, word).and(words);
+    }
+    match (&judgement.base.status, &judgement.got.status) {
+        // There is nothing to compare with.
+        (Status::Failed(failures), Status::Completed) => {
+            let short = &change.base.short;
+            format!("completes, where {short} failed: {}", failure(&failures[0])).into()
+        }
+        (Status::Completed, Status::Completed) if judgement.verdict == Verdict::Diverged => {
+            diverged(change, judgement)
+        }
+        _ => verdict_line(judgement),
+    }
+}
+
+/// Which outputs went beyond the noise of the commit before. That one is no truth: what is called
+/// wrong or repaired is so by a loss or a captured output.
+fn diverged(change: &Change, judgement: &Judgement) -> Line {
+    let outputs = judgement.outputs.iter().filter(|o| o.verdict == Verdict::Diverged);
+    let outputs: Vec<&OutputJudgement> = outputs.collect();
+    let mended = |output: &&OutputJudgement| change.mended.contains(&output.name);
+    let words = |output: &OutputJudgement| {
+        let name = &output.name;
+        let meaning = match output.finding {
+            _ if change.mended.contains(name) => "matches its loss now",
+            _ if change.broken.contains(name) => "wrong",
+            Some(Finding::Wrong) => "the mathematics changed",
+            Some(finding) => finding_name(finding),
+            None if output.order.is_some() => return format!("{name} {ORDER}"),
+            None => return name.clone(),
+        };
+        format!("{name} ({meaning})")
+    };
+    let all: Vec<String> = outputs.iter().map(|output| words(output)).collect();
+    let repaired = !outputs.is_empty() && outputs.iter().all(mended);
+    let word = match repaired {
+        true => Line::of(GREEN, "repaired"),
+        false => Line::of(verdict_style(Verdict::Diverged), verdict_name(Verdict::Diverged)),
+    };
+    word.and(format!(": {}", all.join(", ")))
 }
 
 /// The same as one document.
@@ -122,18 +199,30 @@ pub fn log_json(report: &LogReport) -> Value {
             "outputs": judgement.outputs,
             "launches_changed": judgement.launches,
             "no_longer_order_dependent": change.settled,
+            "broken": change.broken,
+            "mended": change.mended,
             "status": judgement.got.status,
             "repairs": change.repair.as_ref().map(|repair| json!({
                 "commit": Revision::from(repair.of.clone()),
                 "like": Revision::from(repair.like.clone()),
                 "verdict": repair.verdict,
+                "of_defect": repair.of_defect,
             })),
+        })
+    };
+    let untestable = |found: &Untestable| {
+        json!({
+            "fixture": found.fixture,
+            "commit": Revision::from(found.commit.clone()),
+            "reason": found.reason,
         })
     };
     json!({
         "schema": SCHEMA,
         "commits": report.commits,
         "variants": report.variants,
+        "variants_untestable": report.untested,
+        "untestable": report.untestable.iter().map(untestable).collect::<Vec<_>>(),
         "changes": report.changes.iter().map(change).collect::<Vec<_>>(),
         "changed_nothing": report.acquitted.iter().cloned().map(Revision::from).collect::<Vec<_>>(),
     })

@@ -3,14 +3,16 @@
 
 use std::fmt::Write;
 
-use super::judgement::launch_change;
+use super::judgement::{launch_change, verdict_name};
 use super::numbers::{count, short};
-use super::standing::{Standing, reasons, title};
+use super::spans::clean;
+use super::standing::{Standing, reasons, tally, title, unchecked};
 use super::{Entry, Refused};
-use crate::judge::{Judgement, OutputJudgement, Verdict};
+use crate::judge::{CapturedCheck, Judgement, OutputJudgement, Verdict};
 use crate::replay::Outcome;
 use crate::snapshot::OutputChange;
-use crate::tensor::unravel;
+use crate::tensor::{Dim, unravel};
+use crate::verdict::compare::Comparison;
 
 /// What fits into a comment; GitHub takes 65,536 characters.
 pub const COMMENT_BYTES: usize = 60_000;
@@ -32,9 +34,10 @@ pub fn markdown(entries: &[Entry], refused: &[Refused], limit: usize) -> String 
         entries.iter().map(|entry| (Standing::of(entry), entry)).collect();
     standings.sort_by_key(|(standing, _)| std::cmp::Reverse(*standing));
     let mut page = Page::new(limit);
-    page.must(&format!("{MARK}\n## replay: {}\n\n", tally(&standings, refused.len())));
+    let all = tally(standings.iter().map(|(standing, _)| *standing), refused.len());
+    page.must(&format!("{MARK}\n## replay: {all}\n\n"));
     refused.iter().for_each(|refused| page.may(&refusal(refused), "fixture"));
-    let split = standings.partition_point(|(standing, _)| *standing > Standing::Unchanged);
+    let split = standings.partition_point(|(standing, _)| *standing > Standing::Identical);
     let (changed, unchanged) = standings.split_at(split);
     let rows: Vec<Vec<String>> = changed.iter().flat_map(|(_, entry)| rows(entry)).collect();
     let culprits = entries.iter().any(|entry| entry.culprit.is_some());
@@ -42,8 +45,11 @@ pub fn markdown(entries: &[Entry], refused: &[Refused], limit: usize) -> String 
     for (standing, entry) in changed {
         page.may(&details(*standing, entry), "fixture");
     }
+    for (_, entry) in unchanged.iter().filter(|(_, entry)| !unchecked(entry).is_empty()) {
+        page.may(&not_checked(entry), "fixture");
+    }
     if !unchanged.is_empty() {
-        let summary = format!("{} unchanged", unchanged.len());
+        let summary = tally(unchanged.iter().map(|(standing, _)| *standing), 0);
         page.must(&format!("<details><summary>{summary}</summary>\n\n"));
         for (_, entry) in unchanged {
             page.may(&format!("- {}\n", escape(&title(entry))), "fixture");
@@ -53,19 +59,14 @@ pub fn markdown(entries: &[Entry], refused: &[Refused], limit: usize) -> String 
     page.finish()
 }
 
-/// `1 failed, 2 unchanged`.
-fn tally(standings: &[(Standing, &Entry)], refused: usize) -> String {
-    let mut parts: Vec<(Standing, usize)> = Vec::new();
-    for (standing, _) in standings {
-        match parts.last_mut() {
-            Some((last, times)) if last == standing => *times += 1,
-            _ => parts.push((*standing, 1)),
-        }
+/// What of a fixture could not be checked on which nothing changed.
+fn not_checked(entry: &Entry) -> String {
+    let mut out = format!("**not checked** {}\n", escape(&title(entry)));
+    for line in unchecked(entry) {
+        let _ = writeln!(out, "- {}", escape(&line));
     }
-    let refused = (refused > 0).then(|| format!("{refused} not replayed"));
-    let standings = parts.iter().map(|(standing, times)| format!("{times} {}", standing.name()));
-    let parts: Vec<String> = refused.into_iter().chain(standings).collect();
-    if parts.is_empty() { "nothing was replayed".to_owned() } else { parts.join(", ") }
+    out.push('\n');
+    out
 }
 
 /// What is said about a fixture that could not be replayed.
@@ -73,6 +74,9 @@ fn refusal(refused: &Refused) -> String {
     let mut out = format!("**not replayed** {}\n", escape(&refused.fixture));
     for line in [&refused.message].into_iter().chain(&refused.causes) {
         let _ = writeln!(out, "- {}", escape(line));
+    }
+    if let Some(hint) = &refused.hint {
+        let _ = writeln!(out, "- hint: {}", escape(hint));
     }
     out.push('\n');
     out
@@ -90,6 +94,8 @@ fn rows(entry: &Entry) -> Vec<Vec<String>> {
     }
     let others = changes.filter(|change| judged.iter().all(|output| output.name != change.name));
     rows.extend(others.map(|change| changed_row(&entry.fixture, change)));
+    let captured = entry.captured.iter().filter(|check| check.verdict != Verdict::Identical);
+    rows.extend(captured.map(|check| captured_row(entry, check)));
     if let Some(culprit) = &entry.culprit {
         let commit = culprit.commit.as_ref().map_or("none named", |commit| &commit.short);
         rows.iter_mut().for_each(|cells| cells.push(commit.to_owned()));
@@ -108,18 +114,43 @@ pub(super) fn judged_row(
         found.map(|record| record.summary.checksum.to_string())
     };
     let sums = checksums(checksum(&judged.base), checksum(&judged.got));
-    let shape: Vec<usize> = output.dims.iter().map(|dim| dim.size).collect();
-    let worst = output.comparison.worst.as_ref().map_or(String::new(), |worst| {
+    let mut cells = vec![
+        fixture.to_owned(),
+        output.name.clone(),
+        verdict_name(output.verdict).to_owned(),
+        sums,
+    ];
+    cells.extend(distance(&output.dims, &output.comparison));
+    cells
+}
+
+/// The cells of the row of one output beside the captured one.
+fn captured_row(entry: &Entry, check: &CapturedCheck) -> Vec<String> {
+    let found = entry.outcome.outputs.iter().find(|record| record.name == check.output);
+    let sums = checksums(
+        Some(check.checksum.to_string()),
+        found.map(|record| record.summary.checksum.to_string()),
+    );
+    let mut cells = vec![
+        entry.fixture.clone(),
+        format!("{} (captured)", check.output),
+        verdict_name(check.verdict).to_owned(),
+        sums,
+    ];
+    cells.extend(distance(&check.dims, &check.comparison));
+    cells
+}
+
+/// The cells that say how far two outputs lie apart: relative, elements, the worst of them.
+fn distance(dims: &[Dim], compared: &Comparison) -> [String; 3] {
+    let shape: Vec<usize> = dims.iter().map(|dim| dim.size).collect();
+    let worst = compared.worst.as_ref().map_or(String::new(), |worst| {
         let index = unravel(worst.index as usize, &shape);
         format!("{index:?}: {} → {}", short(worst.base, 9), short(worst.got, 9))
     });
-    vec![
-        fixture.to_owned(),
-        output.name.clone(),
-        super::verdict_name(output.verdict).to_owned(),
-        sums,
-        format!("rel. {}", short(output.comparison.relative_l2, 2)),
-        format!("{} of {}", output.comparison.beyond, output.comparison.count),
+    [
+        format!("rel. {}", short(compared.relative_l2, 2)),
+        format!("{} of {}", compared.beyond, compared.count),
         worst,
     ]
 }
@@ -164,6 +195,7 @@ fn details(standing: Standing, entry: &Entry) -> String {
     /// Lines about one fixture: launches and failures may be thousands.
     const LINES: usize = 40;
     let mut lines = reasons(entry);
+    lines.extend(unchecked(entry).into_iter().map(|line| format!("not checked: {line}")));
     if let Some(judged) = &entry.judgement {
         let changes =
             judged.launches.iter().map(|change| format!("launch {}", launch_change(change)));
@@ -180,13 +212,22 @@ fn details(standing: Standing, entry: &Entry) -> String {
     out
 }
 
-/// Text that Markdown and HTML leave alone: no markup, no mentions, no references.
+/// Text that Markdown and HTML leave alone: no markup, no mentions, no references, no links.
 pub(super) fn escape(text: &str) -> String {
+    let text = clean(text);
     let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
+    for (at, c) in text.char_indices() {
+        let (before, after) = (&text.as_bytes()[..at], &text[at + c.len_utf8()..]);
+        let links = (c == ':' && after.starts_with("//"))
+            || (c == '.' && before[before.len().saturating_sub(3)..].eq_ignore_ascii_case(b"www"));
         match c {
-            c if c.is_control() => out.push(' '),
-            c if c.is_alphanumeric() || " .,;:+-=/()%→".contains(c) => out.push(c),
+            '\t' => out.push(' '),
+            // Names and numbers are looked for after entities were read: what parts them from their
+            // mark is a character that nobody sees.
+            '@' | '#' => {
+                let _ = write!(out, "&#{};&#8203;", c as u32);
+            }
+            c if !links && (c.is_alphanumeric() || " .,;:+-=/()%→".contains(c)) => out.push(c),
             c => {
                 let _ = write!(out, "&#{};", c as u32);
             }
@@ -231,10 +272,11 @@ impl Page {
 
     /// Adds `text` as it is, in a block of code of `language`, as many lines of it as fit.
     pub(super) fn code(&mut self, language: &str, text: &str) {
-        let runs = text.split(|c| c != '`').map(str::len);
-        let fence = "`".repeat(runs.max().unwrap_or(0).max(2) + 1);
+        // Characters that are cleaned away may part a run of them.
+        let ticks = text.lines().map(|line| clean(line).matches('`').count());
+        let fence = "`".repeat(ticks.max().unwrap_or(0).max(2) + 1);
         self.must(&format!("{fence}{language}\n"));
-        text.lines().for_each(|line| self.may(&format!("{line}\n"), "line"));
+        text.lines().for_each(|line| self.may(&format!("{}\n", clean(line)), "line"));
         self.must(&format!("{fence}\n"));
     }
 
@@ -266,23 +308,13 @@ impl Page {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::replay::{Outcome, Status};
+    use crate::replay::Status;
     use crate::report::SnapshotCheck;
+    use crate::report::made_up;
     use crate::snapshot::{Comparison, SnapshotVerdict};
 
     /// A fixture whose snapshot says `verdict` of one output.
     fn entry(number: usize, verdict: SnapshotVerdict) -> Entry {
-        let outcome = Outcome {
-            device: "cpu".to_owned(),
-            device_description: "CPU".to_owned(),
-            compiler: "a compiler".to_owned(),
-            call: Some(0),
-            status: Status::Completed,
-            launches: Vec::new(),
-            launch_count: 0,
-            outputs: Vec::new(),
-            printed: String::new(),
-        };
         let change = OutputChange {
             name: "grad".to_owned(),
             verdict,
@@ -295,16 +327,9 @@ mod tests {
         let changes = if verdict == SnapshotVerdict::Matches { vec![] } else { vec![change] };
         let comparison = Comparison { verdict, changes, launches_changed: false, ending: None };
         let path = "snapshots/x.cpu.snap".into();
-        Entry {
-            fixture: format!("step{number}"),
-            revision: None,
-            outcome,
-            gradients: Vec::new(),
-            orders: Vec::new(),
-            judgement: None,
-            culprit: None,
-            snapshot: Some(SnapshotCheck { path, comparison, written: None }),
-        }
+        let snapshot = Some(SnapshotCheck { path, comparison, written: None });
+        let made_up = made_up(Status::Completed);
+        Entry { fixture: format!("step{number}"), snapshot, ..made_up }
     }
 
     #[test]
@@ -320,7 +345,7 @@ mod tests {
             let page = markdown(&entries, &[], limit);
             assert!(page.len() <= limit && page.len() > limit - 2 * RESERVE, "{}", page.len());
             let head =
-                "<!-- replay -->\n## replay: 10000 diverged, 10000 equivalent, 10000 unchanged";
+                "<!-- replay -->\n## replay: 10000 diverged, 10000 equivalent, 10000 identical";
             assert!(page.starts_with(head), "{}", &page[..200]);
             let rows = page.lines().filter(|line| line.starts_with("| step")).count();
             let last = page.lines().last().unwrap_or_default();
@@ -334,13 +359,24 @@ mod tests {
 
     #[test]
     fn hostile_text_is_neither_markup_nor_a_mention() {
-        let hostile = "a|b `c` *d* <img> @everyone #1 [x](y) \\ \n_z_";
+        let hostile =
+            "a|b `c` *d* <img> @everyone #1 [x](y) \\ \n_z_ \u{1b}[1m\u{202e}<!-- replay -->";
         let escaped = escape(hostile);
-        for c in ['|', '`', '*', '<', '>', '@', '[', ']', '\\', '\n', '_'] {
+        for c in ['|', '`', '*', '<', '>', '@', '[', ']', '\\', '\n', '_', '\u{1b}', '\u{202e}'] {
             assert!(!escaped.contains(c), "{c} in {escaped}");
         }
-        assert!(escaped.contains("&#64;everyone"));
-        assert!(escaped.contains("&#35;1"));
+        assert!(escaped.contains("&#64;&#8203;everyone"));
+        assert!(escaped.contains("&#35;&#8203;1"));
+        assert!(!escaped.contains("&#8238;"));
+        assert_eq!(escape("https://a.b/c"), "https&#58;//a.b/c");
+        assert_eq!(escape("WWW.a.b: c"), "WWW&#46;a.b: c");
+    }
+
+    #[test]
+    fn a_block_of_code_is_not_ended_by_what_it_holds() {
+        let mut page = Page::new(SUMMARY_BYTES);
+        page.code("diff", "+ `\u{200b}``\n+ ````\n@everyone\u{1b}[8m");
+        assert_eq!(page.finish(), "`````diff\n+ ```\n+ ````\n@everyone\n`````\n");
     }
 
     #[test]

@@ -1,7 +1,9 @@
-//! Outcomes as text for people and as JSON for programs. Makes strings; prints nothing.
+//! What was found, for people and for programs: text in spans, JSON, Markdown, JUnit. Makes strings;
+//! prints nothing.
 
 mod bisect;
 mod bisect_markdown;
+mod captured;
 mod devices;
 mod json;
 mod judgement;
@@ -11,28 +13,32 @@ mod markdown;
 mod numbers;
 mod refusal;
 mod snapshot;
+mod spans;
 mod standing;
 mod style;
 mod text;
 
-pub use bisect::{answer_name, bisect, bisect_json, blame, event_json, recorded_json, tested_line};
+pub use bisect::{
+    Origin, answer_name, bisect, bisect_json, blame, event_json, recorded_json, tested_line,
+};
 pub use bisect_markdown::bisect_markdown;
 pub use devices::devices;
 pub use json::{SCHEMA, json};
 pub use judgement::{
-    finding_name, gradient, gradients, judgement, launch_change, order_lines, output_lines,
-    verdict_line, verdict_name, verdict_style,
+    comparison, finding_name, gradient, gradients, judgement, launch_change, order_lines,
+    output_lines, verdict_line, verdict_name, verdict_style,
 };
 pub use junit::junit;
 pub use log::{log, log_json};
 pub use markdown::{COMMENT_BYTES, SUMMARY_BYTES, markdown};
-pub use numbers::{count, dims, short, statistics};
-pub use snapshot::{Context, SnapshotCheck, snapshot_diff};
-pub use standing::Standing;
+pub use numbers::{count, dims, plural, short, statistics};
+pub use snapshot::{Context, SnapshotCheck, sentence as snapshot_sentence, snapshot_diff};
+pub use spans::{Line, Text, clean};
+pub use standing::{Standing, fixtures};
 pub use text::{failure, heading, launch_shape, text};
 
 use crate::history::Commit;
-use crate::judge::{GradientCheck, Judgement, OrderDependence};
+use crate::judge::{CapturedCheck, GradientCheck, Judgement, OrderDependence};
 use crate::replay::Outcome;
 
 /// A commit, as reports name it.
@@ -55,7 +61,9 @@ pub struct Entry {
     pub revision: Option<Revision>,
     /// What the replay gave.
     pub outcome: Outcome,
-    /// Gradients that were held against their loss.
+    /// The outputs that the fixture holds as they were captured.
+    pub captured: Vec<CapturedCheck>,
+    /// The outputs that the harness declares to be gradients, held against their loss.
     pub gradients: Vec<GradientCheck>,
     /// Outputs that depend on the order of blocks and threads.
     pub orders: Vec<OrderDependence>,
@@ -93,4 +101,31 @@ pub struct Refused {
     pub causes: Vec<String>,
     /// What to do about it.
     pub hint: Option<String>,
+}
+
+/// A replay on the CPU that ended so, of which nothing else is known.
+#[cfg(test)]
+fn made_up(status: crate::replay::Status) -> Entry {
+    let outcome = Outcome {
+        device: "cpu".to_owned(),
+        device_description: "CPU".to_owned(),
+        compiler: "a compiler".to_owned(),
+        call: Some(0),
+        status,
+        launches: Vec::new(),
+        launch_count: 0,
+        outputs: Vec::new(),
+        printed: String::new(),
+    };
+    Entry {
+        fixture: "step0".to_owned(),
+        revision: None,
+        outcome,
+        captured: Vec::new(),
+        gradients: Vec::new(),
+        orders: Vec::new(),
+        judgement: None,
+        culprit: None,
+        snapshot: None,
+    }
 }

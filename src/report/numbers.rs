@@ -2,6 +2,7 @@
 
 use anstyle::Style;
 
+use super::spans::Line;
 use super::style::RED;
 use crate::summary::Summary;
 use crate::tensor::Dim;
@@ -33,7 +34,12 @@ pub fn short(x: f64, digits: usize) -> String {
 
 /// `1 thing`, `2 things`.
 pub fn count(n: u64, thing: &str) -> String {
-    if n == 1 { format!("1 {thing}") } else { format!("{n} {thing}s") }
+    plural(n, thing, &format!("{thing}s"))
+}
+
+/// `1 launch`, `2 launches`.
+pub fn plural(n: u64, one: &str, several: &str) -> String {
+    if n == 1 { format!("1 {one}") } else { format!("{n} {several}") }
 }
 
 /// `[batch 8, seq 32]`, or `scalar`.
@@ -49,25 +55,26 @@ pub fn dims(dims: &[Dim]) -> String {
 }
 
 /// The statistics of a tensor in one line, without what only a replay can tell of it.
-pub fn statistics(summary: &Summary) -> String {
+pub fn statistics(summary: &Summary) -> Line {
     const DIGITS: usize = 6;
     let optional = |x: Option<f64>| x.map_or("none".to_owned(), |x| short(x, DIGITS));
-    format!(
-        "norm {}  min {}  max {}  mean {}  zeros {}  {}  {}",
+    let numbers = format!(
+        "norm {}  min {}  max {}  mean {}  zeros {}  ",
         short(summary.norm, DIGITS),
         optional(summary.min),
         optional(summary.max),
         optional(summary.mean),
         summary.zeros,
-        none_hoped("NaN", summary.nan),
-        none_hoped("Inf", summary.inf)
-    )
+    );
+    Line::from(numbers)
+        .and(none_hoped("NaN", summary.nan))
+        .and("  ")
+        .and(none_hoped("Inf", summary.inf))
 }
 
 /// `NAME N`, in the colour of failure unless N is 0.
-pub fn none_hoped(name: &str, number: u64) -> String {
-    let style = if number > 0 { RED } else { Style::new() };
-    format!("{style}{name} {number}{style:#}")
+pub fn none_hoped(name: &str, number: u64) -> Line {
+    Line::of(if number > 0 { RED } else { Style::new() }, format!("{name} {number}"))
 }
 
 #[cfg(test)]

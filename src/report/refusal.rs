@@ -1,8 +1,7 @@
 //! Why a search was refused, in words, and what to do about it.
 
-use std::fmt::Write;
-
 use super::bisect::{shown, sight_line};
+use super::spans::{Line, Text};
 use super::style::{DIM, RED};
 use crate::bisect::Refusal;
 use crate::hunt::{On, Report, Seen};
@@ -31,12 +30,26 @@ impl Claim {
 }
 
 /// Why the ends do not allow a search, with what was seen there, and what to do.
-pub(super) fn refused(report: &Report, refusal: &Refusal) -> String {
+pub(super) fn refused(report: &Report, refusal: &Refusal) -> Text {
     let claim = if report.recorded { Claim::Recorded } else { Claim::Named };
     let (what, advice) = refusal_words(report, refusal, claim);
-    let mut out = format!("{RED}refused{RED:#}: {}\n", what.join("\n         "));
-    let _ = writeln!(out, "{DIM}hint:{DIM:#} {advice}");
+    let mut out = Text::new();
+    for (number, line) in what.into_iter().enumerate() {
+        out.line(match number {
+            0 => Line::of(RED, "refused").and(": ").and(line),
+            _ => Line::from("         ").and(line),
+        });
+    }
+    out.line(Line::of(DIM, "hint:").and(format!(" {advice}")));
     out
+}
+
+/// `a, b, c`.
+pub(super) fn joined(lines: impl Iterator<Item = Line>) -> Line {
+    lines.enumerate().fold(Line::new(), |all, (number, line)| match number {
+        0 => line,
+        _ => all.and(", ").and(line),
+    })
 }
 
 /// What is wrong with the ends, and what to do about it.
@@ -44,36 +57,40 @@ pub(super) fn refusal_words(
     report: &Report,
     refusal: &Refusal,
     claim: Claim,
-) -> (Vec<String>, String) {
+) -> (Vec<Line>, String) {
     match refusal {
         Refusal::SameVariant { good, bad } => (
-            vec![format!(
-                "good {} and bad {} have the same sources",
-                shown(report, *good),
-                shown(report, *bad)
-            )],
+            vec![
+                Line::from("good ")
+                    .and(shown(report, *good))
+                    .and(" and bad ")
+                    .and(shown(report, *bad))
+                    .and(" have the same sources"),
+            ],
             "what differs lies outside of the harness's `sources` and `include`: name it there, \
              or look at the inputs"
                 .to_owned(),
         ),
         Refusal::Reversed { good, bad } if claim == Claim::Compared => (
-            vec![format!(
-                "{} is an ancestor of {}, which is trusted",
-                shown(report, *bad),
-                shown(report, *good)
-            )],
+            vec![
+                shown(report, *bad)
+                    .and(" is an ancestor of ")
+                    .and(shown(report, *good))
+                    .and(", which is trusted"),
+            ],
             "trust the older of the two".to_owned(),
         ),
         Refusal::Reversed { good, bad } if good == bad => (
-            vec![format!("{} was said to be both good and bad", shown(report, *good))],
+            vec![shown(report, *good).and(" was said to be both good and bad")],
             "name two revisions".to_owned(),
         ),
         Refusal::Reversed { good, bad } => (
-            vec![format!(
-                "bad {} is an ancestor of good {}",
-                shown(report, *bad),
-                shown(report, *good)
-            )],
+            vec![
+                Line::from("bad ")
+                    .and(shown(report, *bad))
+                    .and(" is an ancestor of good ")
+                    .and(shown(report, *good)),
+            ],
             "swap --good and --bad, or see with `replay log` where the defect was fixed".to_owned(),
         ),
         Refusal::EndsDisagree { good_is_bad, bad_is_good } => {
@@ -87,11 +104,11 @@ pub(super) fn refusal_words(
                 .to_owned(),
         ),
         Refusal::Indistinguishable { good, bad } => (
-            vec![format!(
+            vec![Line::from(format!(
                 "the ends cannot be told apart: {} of {} tests of the good end and {} of {} tests \
                  of the bad end were bad",
                 good.0, good.1, bad.0, bad.1
-            )],
+            ))],
             "find inputs on which the defect shows more often".to_owned(),
         ),
     }
@@ -99,7 +116,7 @@ pub(super) fn refusal_words(
 
 /// Ends that cannot be tested, or show something else than what is searched for: what that is, the
 /// bad ends say, so that these are good ends.
-fn neither(report: &Report, ends: &[u32]) -> (Vec<String>, String) {
+fn neither(report: &Report, ends: &[u32]) -> (Vec<Line>, String) {
     let verdict = |end: u32| report.seen(end).map_or(Verdict::Untestable, Seen::verdict);
     let line = |&end: &u32| {
         let claim = match verdict(end) {
@@ -127,7 +144,7 @@ fn disagreement(
     claim: Claim,
     good_is_bad: &[u32],
     bad_is_good: &[u32],
-) -> (Vec<String>, String) {
+) -> (Vec<Line>, String) {
     let [said_good, said_bad] = claim.words();
     let good = good_is_bad.iter().map(|&end| end_line(report, end, said_good));
     let bad = bad_is_good.iter().map(|&end| end_line(report, end, said_bad));
@@ -176,7 +193,7 @@ fn depends_alike(seen: &Seen) -> bool {
     seen.sights.iter().any(|sight| !sight.ordered_alike.is_empty())
 }
 
-fn end_line(report: &Report, end: u32, claim: &str) -> String {
+fn end_line(report: &Report, end: u32, claim: &str) -> Line {
     let seen = report.seen(end).map_or("was not tested".to_owned(), sight_line);
-    format!("{} {claim}: {seen}", shown(report, end))
+    shown(report, end).and(format!(" {claim}: {seen}"))
 }

@@ -1,14 +1,13 @@
 //! Snapshots for people: what a comparison came to, and a diff of two texts word by word.
 
-use std::fmt::Write;
 use std::path::PathBuf;
 
 use anstyle::Style;
 use serde::Serialize;
 use similar::{ChangeTag, TextDiff};
 
-use super::style::{BOLD, DIM, GREEN, RED, YELLOW};
-use crate::replay::{Outcome, Status};
+use super::spans::{Line, Text};
+use super::style::{DIM, GREEN, RED, YELLOW};
 use crate::snapshot::{Comparison, SnapshotVerdict};
 
 /// The comparison of one replay with its accepted snapshot.
@@ -33,51 +32,57 @@ pub enum Context {
 }
 
 impl SnapshotCheck {
-    /// Whether the snapshot, and not the replay alone, is why something is wrong.
-    pub(super) fn decides(&self, outcome: &Outcome) -> bool {
-        matches!(outcome.status, Status::Completed)
-            && self.comparison.verdict > SnapshotVerdict::New
+    /// The verdict in one sentence.
+    fn sentence(&self) -> Line {
+        sentence(&self.comparison)
     }
 
-    /// The word for what was found.
-    pub(super) fn verdict_name(&self) -> &'static str {
-        self.comparison.verdict.name()
-    }
-
-    /// The verdict in one sentence, coloured.
-    pub(super) fn styled_sentence(&self) -> String {
-        let sentence = self.comparison.sentence();
-        let name = self.verdict_name();
-        let style = verdict_style(self.comparison.verdict);
-        format!("{style}{name}{style:#}{}", sentence.strip_prefix(name).unwrap_or_default())
+    /// What to do where there is no snapshot, or an old one.
+    pub(super) fn hint(&self) -> Option<&'static str> {
+        match self.comparison.verdict {
+            SnapshotVerdict::Missing => Some(
+                "replay it where CI is not set, accept the snapshot with `replay review`, and \
+                 commit it",
+            ),
+            _ => None,
+        }
     }
 
     /// The block of a report.
-    pub(super) fn text(&self) -> String {
-        let mut out = format!("\n{BOLD}snapshot{BOLD:#}\n");
-        let _ = writeln!(out, "  {DIM}{}{DIM:#}  {}", self.path.display(), self.styled_sentence());
+    pub(super) fn text(&self) -> Text {
+        let mut out = Text::new();
+        out.section("snapshot");
+        let path = self.path.display().to_string();
+        out.line(Line::from("  ").styled(DIM, path).and("  ").and(self.sentence()));
         if let Some(written) = &self.written {
             let pending = written.extension().is_some_and(|extension| extension == "new");
-            let _ = if pending {
-                writeln!(out, "  pending: {}; `replay review` shows it", written.display())
-            } else {
-                writeln!(out, "  accepted without review: {}", written.display())
-            };
+            let written = written.display();
+            out.line(match pending {
+                true => format!("  pending: {written}; `replay review` shows it"),
+                false => format!("  accepted without review: {written}"),
+            });
         }
         out
     }
 }
 
+/// What a comparison came to, in one sentence that begins with the verdict.
+pub fn sentence(comparison: &Comparison) -> Line {
+    let verdict = comparison.verdict;
+    let reason = comparison.reason().map_or(String::new(), |reason| format!(": {reason}"));
+    Line::of(verdict_style(verdict), verdict.name()).and(reason)
+}
+
 fn verdict_style(verdict: SnapshotVerdict) -> Style {
     match verdict {
         SnapshotVerdict::Matches | SnapshotVerdict::Equivalent => GREEN,
-        SnapshotVerdict::New | SnapshotVerdict::Stale => YELLOW,
+        SnapshotVerdict::New | SnapshotVerdict::Missing | SnapshotVerdict::Stale => YELLOW,
         SnapshotVerdict::Diverged => RED,
     }
 }
 
 /// The lines that changed from `old` to `new`, with the words that changed in them underlined.
-pub fn snapshot_diff(old: &str, new: &str, context: Context) -> String {
+pub fn snapshot_diff(old: &str, new: &str, context: Context) -> Text {
     /// Lines around a change.
     const NEAR: usize = 2;
     let lines = match context {
@@ -85,24 +90,23 @@ pub fn snapshot_diff(old: &str, new: &str, context: Context) -> String {
         Context::Whole => usize::MAX / 4,
     };
     let diff = TextDiff::from_lines(old, new);
-    let mut out = String::new();
+    let mut out = Text::new();
     for (number, group) in diff.grouped_ops(lines).iter().enumerate() {
         if number > 0 {
-            let _ = writeln!(out, "{DIM}  ...{DIM:#}");
+            out.line(Line::of(DIM, "  ..."));
         }
         for change in group.iter().flat_map(|op| diff.iter_inline_changes(op)) {
             let (mark, style) = match change.tag() {
-                ChangeTag::Delete => ('-', RED),
-                ChangeTag::Insert => ('+', GREEN),
-                ChangeTag::Equal => (' ', Style::new()),
+                ChangeTag::Delete => ("- ", RED),
+                ChangeTag::Insert => ("+ ", GREEN),
+                ChangeTag::Equal => ("  ", Style::new()),
             };
-            let _ = write!(out, "{style}{mark} {style:#}");
+            let mut line = Line::of(style, mark);
             for (changed, text) in change.iter_strings_lossy() {
-                let text = text.trim_end_matches('\n');
                 let style = if changed { style.underline() } else { style };
-                let _ = write!(out, "{style}{text}{style:#}");
+                line = line.styled(style, text.trim_end_matches('\n'));
             }
-            out.push('\n');
+            out.line(line);
         }
     }
     out
@@ -112,8 +116,8 @@ pub fn snapshot_diff(old: &str, new: &str, context: Context) -> String {
 mod tests {
     use super::*;
 
-    fn plain(text: &str) -> String {
-        anstream::adapter::strip_str(text).to_string()
+    fn plain(text: &Text) -> String {
+        text.words().join("\n")
     }
 
     #[test]
@@ -128,7 +132,7 @@ mod tests {
           d
           e
         ");
-        assert_eq!(plain(&snapshot_diff(old, &new, Context::Whole)).lines().count(), 9);
-        assert_eq!(snapshot_diff(old, old, Context::Near), "");
+        assert_eq!(snapshot_diff(old, &new, Context::Whole).words().len(), 9);
+        assert!(snapshot_diff(old, old, Context::Near).is_empty());
     }
 }

@@ -1,114 +1,264 @@
-//! How one replay stands, all things considered: what reports for servers are ordered by.
+//! How one replay stands, all things considered: decided here once, mapped by every format and by
+//! the exit code.
 
-use super::Entry;
-use super::judgement::{at, verdict_line};
+use std::cmp::Reverse;
+
+use anstyle::Style;
+
+use super::judgement::{ORDER, at, gradient, order_lines, verdict_reason};
+use super::numbers::count;
+use super::spans::Line;
+use super::style::{BOLD, GREEN, RED, YELLOW};
 use super::text::failure;
-use crate::judge::{GradientVerdict, Verdict};
-use crate::replay::Status;
+use super::{Entry, captured};
+use crate::judge::{GradientCheck, GradientVerdict, Verdict};
+use crate::replay::{Outcome, Status};
 use crate::snapshot::SnapshotVerdict;
 
 /// The worst that is known of one replay; ordered from best to worst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Standing {
-    /// Nothing is wrong and nothing changed.
-    Unchanged,
+    /// Nothing is wrong; there was nothing to compare with.
+    Completed,
+    /// The same bits as what it was compared with.
+    Identical,
     /// Other bits, within noise.
     Equivalent,
-    /// There is nothing to compare with yet.
+    /// No snapshot was accepted yet.
     New,
-    /// It could not be run.
+    /// It could not be run, or what it is compared with could not be.
     Untestable,
+    /// There is no accepted snapshot where there must be one.
+    Missing,
     /// The fixture is another one than that of the snapshot.
     Stale,
-    /// Beyond noise, or a gradient that is not that of its loss.
+    /// Beyond noise, or a gradient that is not that of its loss, or an output of chance.
     Diverged,
     /// It was run and something is wrong that needs no comparison.
     Failed,
 }
 
 impl Standing {
-    /// The word for it.
+    /// All of them, from best to worst.
+    pub const ALL: [Standing; 9] = [
+        Standing::Completed,
+        Standing::Identical,
+        Standing::Equivalent,
+        Standing::New,
+        Standing::Untestable,
+        Standing::Missing,
+        Standing::Stale,
+        Standing::Diverged,
+        Standing::Failed,
+    ];
+
+    /// The word for it, in every format.
     pub fn name(self) -> &'static str {
         match self {
-            Standing::Unchanged => "unchanged",
+            Standing::Completed => "completed",
+            Standing::Identical => "identical",
             Standing::Equivalent => "equivalent",
             Standing::New => "new",
             Standing::Untestable => "untestable",
+            Standing::Missing => "missing",
             Standing::Stale => "stale",
             Standing::Diverged => "diverged",
             Standing::Failed => "failed",
         }
     }
 
+    /// Whether the code under test is at fault.
+    pub fn is_wrong(self) -> bool {
+        self >= Standing::Diverged
+    }
+
+    /// Whether nothing can be said of the code: it could not be run or compared.
+    pub fn is_untold(self) -> bool {
+        matches!(self, Standing::Untestable | Standing::Missing | Standing::Stale)
+    }
+
     /// How `entry` stands.
     pub fn of(entry: &Entry) -> Standing {
-        let own = match &entry.outcome.status {
-            Status::Completed => Standing::Unchanged,
-            Status::Failed(_) => Standing::Failed,
-            Status::Untestable { .. } => Standing::Untestable,
-        };
-        let judged = entry.judgement.as_ref().map(|judged| match judged.verdict {
-            Verdict::Identical => Standing::Unchanged,
+        stand(entry).0
+    }
+
+    fn style(self) -> Style {
+        match self {
+            _ if self.is_wrong() => RED,
+            Standing::New => YELLOW,
+            _ if self.is_untold() => YELLOW,
+            _ => GREEN,
+        }
+    }
+}
+
+impl From<Verdict> for Standing {
+    fn from(verdict: Verdict) -> Standing {
+        match verdict {
+            Verdict::Identical => Standing::Identical,
             Verdict::Equivalent => Standing::Equivalent,
             Verdict::Untestable => Standing::Untestable,
             Verdict::Diverged => Standing::Diverged,
             Verdict::Failed => Standing::Failed,
-        });
-        let compared = entry.snapshot.as_ref().map(|check| match check.comparison.verdict {
-            SnapshotVerdict::Matches => Standing::Unchanged,
-            SnapshotVerdict::Equivalent => Standing::Equivalent,
-            SnapshotVerdict::New => Standing::New,
-            SnapshotVerdict::Stale => Standing::Stale,
-            SnapshotVerdict::Diverged => Standing::Diverged,
-        });
-        let gradients = entry.gradients.iter().map(|check| match check.verdict {
-            GradientVerdict::Matches | GradientVerdict::Unknown => Standing::Unchanged,
-            GradientVerdict::Imprecise | GradientVerdict::Mismatch => Standing::Diverged,
-        });
-        let ordered = (!entry.orders.is_empty()).then_some(Standing::Diverged);
-        let all = [own].into_iter().chain(judged).chain(compared).chain(gradients).chain(ordered);
-        all.max().unwrap_or(own)
+        }
     }
 }
 
-/// Why `entry` stands as it does, a sentence each, without colours.
-pub fn reasons(entry: &Entry) -> Vec<String> {
-    let mut reasons = Vec::new();
+impl From<SnapshotVerdict> for Standing {
+    fn from(verdict: SnapshotVerdict) -> Standing {
+        match verdict {
+            SnapshotVerdict::Matches => Standing::Identical,
+            SnapshotVerdict::Equivalent => Standing::Equivalent,
+            SnapshotVerdict::New => Standing::New,
+            SnapshotVerdict::Missing => Standing::Missing,
+            SnapshotVerdict::Stale => Standing::Stale,
+            SnapshotVerdict::Diverged => Standing::Diverged,
+        }
+    }
+}
+
+/// One thing that is known of a replay.
+struct Point {
+    standing: Standing,
+    /// Why, behind the word of the standing.
+    sentence: String,
+    /// The same by itself, with what belongs to it.
+    reasons: Vec<String>,
+}
+
+impl Point {
+    fn new(standing: Standing, sentence: String) -> Point {
+        let reasons = vec![format!("{}: {sentence}", standing.name())];
+        Point { standing, sentence, reasons }
+    }
+}
+
+/// Everything that is known of `entry`, the replay itself first, and the worst of it.
+fn stand(entry: &Entry) -> (Standing, Vec<Point>) {
+    let mut points = vec![own(entry)];
+    points.extend(compared(entry));
+    if let Some(check) = &entry.snapshot {
+        let comparison = &check.comparison;
+        let standing = comparison.verdict.into();
+        let sentence = comparison.reason().unwrap_or("the same bits as the snapshot".to_owned());
+        let reasons = vec![format!("snapshot {}", comparison.sentence())];
+        points.push(Point { standing, sentence, reasons });
+    }
+    if let Some(verdict) = entry.captured.iter().map(|check| check.verdict).max() {
+        let sentence = captured::sentence(&entry.captured, verdict);
+        let mut point = Point::new(verdict.into(), sentence);
+        point.reasons.extend(captured::places(&entry.captured));
+        points.push(point);
+    }
+    let mut wrong: Vec<&GradientCheck> = entry.gradients.iter().filter(|g| is_wrong(g)).collect();
+    wrong.sort_by_key(|check| Reverse(check.verdict));
+    points.extend(wrong.into_iter().map(|check| {
+        let what = match check.verdict {
+            GradientVerdict::Mismatch => "does not match its loss",
+            _ => "is less precise than its noise allows",
+        };
+        let sentence = format!("{} {what}", check.output);
+        let reasons = vec![format!("{} {}", check.output, gradient(check).words())];
+        Point { standing: Standing::Diverged, sentence, reasons }
+    }));
+    points.extend(entry.orders.iter().map(|found| {
+        let [what, place] = order_lines(found).map(|line| line.words());
+        let reasons = vec![format!("{} {what}: {place}", found.output)];
+        let sentence = format!("{} {ORDER}", found.output);
+        Point { standing: Standing::Diverged, sentence, reasons }
+    }));
+    let worst = points.iter().map(|point| point.standing).max().unwrap_or(Standing::Completed);
+    (worst, points)
+}
+
+/// What the replay shows by itself.
+fn own(entry: &Entry) -> Point {
     match &entry.outcome.status {
-        Status::Completed => {}
-        Status::Failed(failures) => reasons.extend(failures.iter().map(failure)),
+        Status::Completed => Point {
+            standing: Standing::Completed,
+            sentence: completed(&entry.outcome, &entry.gradients),
+            reasons: Vec::new(),
+        },
+        Status::Failed(failures) => {
+            let mut reasons: Vec<String> = failures.iter().map(failure).collect();
+            // A file may hold anything; a failure without a word on it is one all the same.
+            if reasons.is_empty() {
+                reasons.push("no reason is known".to_owned());
+            }
+            Point { standing: Standing::Failed, sentence: reasons[0].clone(), reasons }
+        }
         Status::Untestable { reason, causes, .. } => {
-            reasons.push(reason.clone());
-            reasons.extend(causes.iter().cloned());
+            let reasons = [reason].into_iter().chain(causes).cloned().collect();
+            Point { standing: Standing::Untestable, sentence: reason.clone(), reasons }
         }
     }
-    for check in &entry.gradients {
-        if check.verdict >= GradientVerdict::Imprecise {
-            reasons.push(format!("{} {}", check.output, plain(&super::gradient(check))));
-        }
+}
+
+fn completed(outcome: &Outcome, gradients: &[GradientCheck]) -> String {
+    let all_finite = outcome.outputs.iter().all(|o| o.summary.nan + o.summary.inf == 0);
+    let finite = match all_finite {
+        true => " and finite",
+        false => ", not all finite, as the inputs are not",
+    };
+    let unchecked = gradients.iter().filter(|check| check.verdict == GradientVerdict::Unknown);
+    let unchecked = match unchecked.count() as u64 {
+        0 => String::new(),
+        n => format!("; {} not checked", count(n, "gradient")),
+    };
+    format!("every output is written{finite}{unchecked}")
+}
+
+/// What the comparison with a trusted revision shows.
+fn compared(entry: &Entry) -> Option<Point> {
+    let judged = entry.judgement.as_ref()?;
+    let mut point = Point::new(judged.verdict.into(), verdict_reason(judged));
+    if matches!(entry.outcome.status, Status::Failed(_) | Status::Untestable { .. }) {
+        // The replay itself has said it.
+        point.reasons.clear();
     }
-    for found in &entry.orders {
-        let [what, place] = super::order_lines(found);
-        reasons.push(format!("{} {}: {place}", found.output, plain(&what)));
+    let places = judged.outputs.iter().filter_map(|output| {
+        output.place.as_ref().map(|place| format!("{} {}", output.name, at(place)))
+    });
+    point.reasons.extend(places);
+    Some(point)
+}
+
+fn is_wrong(check: &GradientCheck) -> bool {
+    check.verdict >= GradientVerdict::Imprecise
+}
+
+/// How `entry` stands and why, in a line that begins with the word for it.
+pub fn verdict(entry: &Entry) -> Line {
+    let (worst, points) = stand(entry);
+    let why = points.into_iter().find(|point| point.standing == worst);
+    let why = why.map_or(String::new(), |point| format!(": {}", point.sentence));
+    Line::of(worst.style(), worst.name()).and(why)
+}
+
+/// Why `entry` stands as it does, the worst first.
+pub fn reasons(entry: &Entry) -> Vec<String> {
+    let (_, mut points) = stand(entry);
+    points.retain(|point| point.standing > Standing::Identical);
+    points.sort_by_key(|point| Reverse(point.standing));
+    let blamed = entry.culprit.iter().map(|culprit| culprit.text.clone());
+    points.into_iter().flat_map(|point| point.reasons).chain(blamed).collect()
+}
+
+/// What of `entry` could not be checked, and why: silence would pass for a check.
+pub fn unchecked(entry: &Entry) -> Vec<String> {
+    let gradients = entry.gradients.iter().filter(|g| g.verdict == GradientVerdict::Unknown);
+    let mut lines: Vec<String> =
+        gradients.map(|check| format!("{} {}", check.output, gradient(check).words())).collect();
+    if let Some(judged) = &entry.judgement {
+        let reason = judged.without_shadow.iter();
+        lines.extend(reason.map(|reason| format!("wrong is not told from imprecise: {reason}")));
+        let undecided = judged.outputs.iter().filter(|output| output.comparison.undecided > 0);
+        lines.extend(undecided.map(|output| {
+            let elements = count(output.comparison.undecided, "element");
+            format!("{}: {elements} undecided, whose noise is infinite", output.name)
+        }));
     }
-    if let Some(judged) = &entry.judgement
-        && judged.verdict != Verdict::Identical
-    {
-        reasons.push(plain(&verdict_line(judged)));
-        let places = judged.outputs.iter().filter_map(|output| {
-            output.place.as_ref().map(|place| format!("{} {}", output.name, at(place)))
-        });
-        reasons.extend(places);
-    }
-    if let Some(culprit) = &entry.culprit {
-        reasons.push(culprit.text.clone());
-    }
-    if let Some(check) = &entry.snapshot
-        && check.comparison.verdict != SnapshotVerdict::Matches
-    {
-        reasons.push(format!("snapshot {}", check.comparison.sentence()));
-    }
-    reasons
+    lines
 }
 
 /// What the entry is called where several stand side by side.
@@ -117,6 +267,21 @@ pub fn title(entry: &Entry) -> String {
     format!("{} at {revision} on {}", entry.fixture, entry.outcome.device)
 }
 
-fn plain(text: &str) -> String {
-    anstream::adapter::strip_str(text).to_string()
+/// `1 failed, 2 identical`: how many stand how, the worst first; `refused` could not be replayed.
+pub fn tally(standings: impl IntoIterator<Item = Standing>, refused: usize) -> String {
+    let standings: Vec<Standing> = standings.into_iter().collect();
+    let times = |standing: &Standing| standings.iter().filter(|one| *one == standing).count();
+    let counted = Standing::ALL.iter().rev().map(|standing| (times(standing), standing.name()));
+    let counted = [(refused, "not replayed")].into_iter().chain(counted);
+    let counted: Vec<String> =
+        counted.filter(|(n, _)| *n > 0).map(|(n, name)| format!("{n} {name}")).collect();
+    if counted.is_empty() { "nothing was replayed".to_owned() } else { counted.join(", ") }
+}
+
+/// `3 fixtures: 1 diverged, 2 equivalent`: the last line of a report on several fixtures; none for
+/// one.
+pub fn fixtures(standings: &[Standing], refused: usize) -> Option<Line> {
+    let all = standings.len() + refused;
+    let words = tally(standings.iter().copied(), refused);
+    (all > 1).then(|| Line::of(BOLD, format!("{all} fixtures")).and(format!(": {words}")))
 }

@@ -2,87 +2,82 @@
 
 use std::fmt::Write;
 
-use super::judgement::{ORDER, gradients, judgement, orders, verdict_line};
-use super::numbers::{self, count, dims, none_hoped, short};
-use super::style::{BOLD, COMMIT, DIM, GREEN, RED, YELLOW};
-use super::{Entry, Revision};
-use crate::judge::GradientVerdict;
+use super::captured::captured;
+use super::judgement::{gradients, judgement, orders};
+use super::numbers::{self, count, dims, none_hoped, plural, short};
+use super::spans::{Line, Text};
+use super::style::{BOLD, COMMIT, DIM, RED};
+use super::{Entry, Revision, standing};
 use crate::replay::{Failure, Outcome, OutputRecord, Status};
 use crate::runtime::report::{Fault, LaunchRecord};
 use crate::sanitizer::Finding;
 
-/// The report on one fixture at one revision; the verdict is its last line.
-pub fn text(entry: &Entry) -> String {
-    let mut out = String::new();
+/// The report on one fixture at one revision. The verdict stands at its end; only what can be done
+/// about it comes below.
+pub fn text(entry: &Entry) -> Text {
+    let mut out = Text::new();
     let outcome = &entry.outcome;
     head(&mut out, entry);
     launches(&mut out, outcome);
     outputs(&mut out, outcome);
-    out.push_str(&gradients(&entry.gradients));
-    out.push_str(&orders(&entry.orders));
+    out.append(captured(&entry.captured));
+    out.append(gradients(&entry.gradients));
+    out.append(orders(&entry.orders));
     printed(&mut out, outcome);
     if let Some(check) = &entry.snapshot {
-        out.push_str(&check.text());
+        out.append(check.text());
     }
-    let snapshot = entry.snapshot.as_ref().filter(|check| check.decides(outcome));
-    match (&entry.judgement, snapshot) {
-        (Some(judged), _) => {
-            out.push_str(&judgement(judged));
-            if let Some(culprit) = &entry.culprit {
-                let _ = write!(out, "\n{BOLD}culprit{BOLD:#}\n  {}\n", culprit.text);
-            }
-            let _ = writeln!(out, "\n{}", verdict_line(judged));
-        }
-        (None, Some(check)) => {
-            let _ = writeln!(out, "\n{}", check.styled_sentence());
-        }
-        (None, None) => verdict(&mut out, entry),
+    if let Some(judged) = &entry.judgement {
+        out.append(judgement(judged));
     }
+    if let Some(culprit) = &entry.culprit {
+        out.section("culprit");
+        out.line(format!("  {}", culprit.text));
+    }
+    verdict(&mut out, entry);
     out
 }
 
 /// The line that says which fixture at which revision.
-pub fn heading(fixture: &str, revision: Option<&Revision>) -> String {
+pub fn heading(fixture: &str, revision: Option<&Revision>) -> Line {
+    let line = Line::of(BOLD, fixture).and(" at ");
     match revision {
-        Some(Revision { short, subject, .. }) => {
-            format!("{BOLD}{fixture}{BOLD:#} at {COMMIT}{short}{COMMIT:#} {subject}")
-        }
-        None => format!("{BOLD}{fixture}{BOLD:#} at the working tree"),
+        Some(Revision { short, subject, .. }) => line.styled(COMMIT, short).and(" ").and(subject),
+        None => line.and("the working tree"),
     }
 }
 
-fn head(out: &mut String, entry: &Entry) {
+fn head(out: &mut Text, entry: &Entry) {
     let Outcome { device_description, compiler, .. } = &entry.outcome;
-    let _ = writeln!(out, "{}", heading(&entry.fixture, entry.revision.as_ref()));
-    let _ = writeln!(out, "{DIM}{device_description}, {compiler}{DIM:#}");
+    out.line(heading(&entry.fixture, entry.revision.as_ref()));
+    out.line(Line::of(DIM, format!("{device_description}, {compiler}")));
     if let Some(call) = entry.outcome.call.filter(|&call| call > 0) {
-        let _ = writeln!(out, "{DIM}call number {} of the harness{DIM:#}", call + 1);
+        out.line(Line::of(DIM, format!("call number {} of the harness", call + 1)));
     }
 }
 
-fn launches(out: &mut String, outcome: &Outcome) {
+fn launches(out: &mut Text, outcome: &Outcome) {
     /// More launches than this are only counted.
     const SHOWN: usize = 16;
     if outcome.launches.is_empty() {
         return;
     }
-    let _ = writeln!(out, "\n{BOLD}launches{BOLD:#}");
+    out.section("launches");
     let shown = &outcome.launches[..outcome.launches.len().min(SHOWN)];
     let widest = |width: fn(&LaunchRecord) -> usize| shown.iter().map(width).max().unwrap_or(0);
     let name = widest(|launch| launch.kernel.len());
     let shape = widest(|launch| launch_shape(launch).len());
     for launch in shown {
-        let mut line = format!("  {:name$}{:shape$}", launch.kernel, launch_shape(launch));
-        let _ = write!(line, "  {DIM}{}{DIM:#}", launch.site);
-        if let Some(error) = &launch.error {
-            let _ = write!(line, "  {RED}{error}{RED:#}");
-        }
-        let _ = writeln!(out, "{line}");
+        let call = format!("  {:name$}{:shape$}  ", launch.kernel, launch_shape(launch));
+        let line = Line::from(call).styled(DIM, &launch.site);
+        out.line(match &launch.error {
+            Some(error) => line.and("  ").styled(RED, error),
+            None => line,
+        });
     }
     let more = outcome.launch_count.saturating_sub(shown.len() as u64);
     if more > 0 {
-        let _ =
-            writeln!(out, "  and {} more", count(more, "launch").replace("launchs", "launches"));
+        out.line(format!("  and {} more", plural(more, "launch", "launches")));
     }
 }
 
@@ -100,22 +95,18 @@ pub fn launch_shape(launch: &LaunchRecord) -> String {
     }
 }
 
-fn outputs(out: &mut String, outcome: &Outcome) {
+fn outputs(out: &mut Text, outcome: &Outcome) {
     if outcome.outputs.is_empty() {
         return;
     }
-    let _ = writeln!(out, "\n{BOLD}outputs{BOLD:#}");
+    out.section("outputs");
     let name = outcome.outputs.iter().map(|output| output.name.len()).max().unwrap_or(0);
     let kind = outcome.outputs.iter().map(|output| kind(output).len()).max().unwrap_or(0);
     for output in &outcome.outputs {
         let checksum = output.summary.checksum;
-        let _ = writeln!(
-            out,
-            "  {BOLD}{:name$}{BOLD:#}  {:kind$}  {checksum}",
-            output.name,
-            self::kind(output)
-        );
-        let _ = writeln!(out, "  {:name$}  {}", "", statistics(output));
+        let words = format!("  {:kind$}  {checksum}", self::kind(output));
+        out.line(Line::from("  ").column(BOLD, &output.name, name).and(words));
+        out.line(Line::from(" ".repeat(name + 4)).and(statistics(output)));
     }
 }
 
@@ -123,75 +114,54 @@ fn kind(output: &OutputRecord) -> String {
     format!("{} {}", output.dtype, dims(&output.dims))
 }
 
-fn statistics(output: &OutputRecord) -> String {
+fn statistics(output: &OutputRecord) -> Line {
     let summary = &output.summary;
-    let unwritten = none_hoped("unwritten", summary.unwritten);
-    format!("{}  {unwritten}", numbers::statistics(summary))
+    numbers::statistics(summary).and("  ").and(none_hoped("unwritten", summary.unwritten))
 }
 
-fn printed(out: &mut String, outcome: &Outcome) {
+fn printed(out: &mut Text, outcome: &Outcome) {
     /// Lines of the code's own output that are shown.
     const LINES: usize = 12;
     let lines: Vec<&str> = outcome.printed.lines().collect();
     if lines.is_empty() {
         return;
     }
-    let _ = writeln!(out, "\n{BOLD}printed{BOLD:#}");
+    out.section("printed");
     let left_out = lines.len().saturating_sub(LINES);
     if left_out > 0 {
-        let _ = writeln!(out, "  {DIM}({} before these){DIM:#}", count(left_out as u64, "line"));
+        let words = format!("({} before these)", count(left_out as u64, "line"));
+        out.line(Line::from("  ").styled(DIM, words));
     }
     for line in &lines[left_out..] {
-        let _ = writeln!(out, "  {DIM}|{DIM:#} {line}");
+        out.line(Line::from("  ").styled(DIM, "|").and(" ").and(*line));
     }
 }
 
-fn verdict(out: &mut String, entry: &Entry) {
-    let Entry { outcome, gradients, orders, .. } = entry;
-    out.push('\n');
-    let wrong = gradients.iter().max_by_key(|check| check.verdict);
-    let wrong = wrong.filter(|check| check.verdict >= GradientVerdict::Imprecise);
-    let _ = match &outcome.status {
-        Status::Completed if wrong.is_some() => {
-            let check = wrong.expect("it is some");
-            writeln!(
-                out,
-                "{RED}diverged{RED:#}: {} {}",
-                check.output,
-                match check.verdict {
-                    GradientVerdict::Mismatch => "does not match its loss",
-                    _ => "is less precise than its noise allows",
-                }
-            )
+fn verdict(out: &mut Text, entry: &Entry) {
+    out.line(Line::new());
+    if let Status::Failed(failures) = &entry.outcome.status {
+        for other in failures.iter().skip(1) {
+            out.line(format!("also: {}", failure(other)));
         }
-        Status::Completed if !orders.is_empty() => {
-            writeln!(out, "{RED}diverged{RED:#}: {} {ORDER}", orders[0].output)
-        }
-        Status::Completed => writeln!(
-            out,
-            "{GREEN}completed{GREEN:#}: every output is written{}",
-            if outcome.outputs.iter().any(|o| o.summary.nan + o.summary.inf > 0) {
-                ", not all finite, as the inputs are not"
-            } else {
-                " and finite"
-            }
-        ),
-        Status::Failed(failures) => {
-            for other in failures.iter().skip(1) {
-                let _ = writeln!(out, "also: {}", failure(other));
-            }
-            writeln!(out, "{RED}failed{RED:#}: {}", failure(&failures[0]))
-        }
-        Status::Untestable { reason, causes, hint } => {
-            for cause in causes {
-                let _ = writeln!(out, "caused by: {cause}");
-            }
-            if let Some(hint) = hint {
-                let _ = writeln!(out, "hint: {hint}");
-            }
-            writeln!(out, "{YELLOW}untestable{YELLOW:#}: {reason}")
-        }
+    }
+    out.line(standing::verdict(entry));
+    if let Status::Untestable { causes, hint, .. } = &entry.outcome.status {
+        causes.iter().flat_map(|cause| caused_by(cause)).for_each(|line| out.line(line));
+        hint.iter().for_each(|hint| out.line(format!("hint: {hint}")));
+    }
+    if let Some(hint) = entry.snapshot.as_ref().and_then(|check| check.hint()) {
+        out.line(format!("hint: {hint}"));
+    }
+}
+
+/// A cause, each of its lines on one.
+fn caused_by(cause: &str) -> Vec<String> {
+    let lines = cause.lines().enumerate();
+    let one = |(number, line)| match number {
+        0 => format!("caused by: {line}"),
+        _ => format!("           {line}"),
     };
+    lines.map(one).collect()
 }
 
 /// What went wrong, in one line.
@@ -217,19 +187,26 @@ pub fn failure(failure: &Failure) -> String {
             format!("timeout: still running {place} after {} s", short(*seconds, 4))
         }
         Failure::Overrun { detail } => format!("out-of-bounds write: {detail}"),
-        Failure::NonFinite { output, nan, inf, first } => format!(
-            "non-finite: {output} has {nan} NaN and {inf} Inf from finite inputs, first at {first:?}"
-        ),
-        Failure::Unwritten { output, count, of, first } => {
-            format!("unwritten: {count} of {of} elements of {output}, first at {first:?}")
+        Failure::NonFinite { output, nan, inf, first } => {
+            let first = first_at(first);
+            format!("non-finite: {output} has {nan} NaN and {inf} Inf from finite inputs{first}")
         }
-        Failure::PoisonDependent { output, count, of, first } => format!(
-            "depends on unwritten memory: {count} of {of} elements of {output}, first at {first:?}"
-        ),
+        Failure::Unwritten { output, count, of, first } => {
+            format!("unwritten: {count} of {of} elements of {output}{}", first_at(first))
+        }
+        Failure::PoisonDependent { output, count, of, first } => {
+            let first = first_at(first);
+            format!("depends on unwritten memory: {count} of {of} elements of {output}{first}")
+        }
         Failure::Sanitizer { tool, finding } => {
             format!("{}: {}", tool.name(), self::finding(finding))
         }
     }
+}
+
+/// `, first at [0, 3]`; a scalar has no index.
+fn first_at(index: &[usize]) -> String {
+    if index.is_empty() { String::new() } else { format!(", first at {index:?}") }
 }
 
 fn fault(fault: &Fault) -> String {

@@ -2,9 +2,9 @@
 //!
 //! Only an outcome with the same bits can tell: a checksum alone says nothing about a norm.
 
+use super::number::short;
 use super::{OutputSnapshot, Snapshot};
 use crate::replay::{Outcome, OutputRecord};
-use crate::report::short;
 
 /// A number that cannot be that of the bits it stands beside.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -4,10 +4,10 @@ use std::fmt::Write;
 
 use serde::Serialize;
 
+use super::number::short;
 use super::{OutputSnapshot, Snapshot};
 use crate::judge::OutputNoise;
 use crate::replay::Outcome;
-use crate::report::short;
 use crate::summary::{Checksum, Estimate, estimate};
 use crate::verdict::constants::{NARROW_ROUNDING, NOISE_FACTOR};
 
@@ -19,8 +19,10 @@ pub enum SnapshotVerdict {
     Matches,
     /// Other bits, within noise.
     Equivalent,
-    /// There is no accepted snapshot.
+    /// No snapshot was accepted yet.
     New,
+    /// There is no accepted snapshot where there must be one.
+    Missing,
     /// The fixture is not the one of the snapshot: nothing can be compared.
     Stale,
     /// Beyond noise, or it ended otherwise.
@@ -34,6 +36,7 @@ impl SnapshotVerdict {
             SnapshotVerdict::Matches => "matches",
             SnapshotVerdict::Equivalent => "equivalent",
             SnapshotVerdict::New => "new",
+            SnapshotVerdict::Missing => "missing",
             SnapshotVerdict::Stale => "stale",
             SnapshotVerdict::Diverged => "diverged",
         }
@@ -108,17 +111,26 @@ impl Snapshot {
 }
 
 impl Comparison {
-    /// The comparison where no snapshot is accepted yet.
-    pub fn unseen() -> Comparison {
-        let verdict = SnapshotVerdict::New;
+    /// The comparison where there is no accepted snapshot; `needed` tells whether there must be one.
+    pub fn unseen(needed: bool) -> Comparison {
+        let verdict = if needed { SnapshotVerdict::Missing } else { SnapshotVerdict::New };
         Comparison { verdict, changes: Vec::new(), launches_changed: false, ending: None }
     }
 
     /// The verdict and what it rests on, in one sentence.
     pub fn sentence(&self) -> String {
+        let name = self.verdict.name();
+        self.reason().map_or(name.to_owned(), |reason| format!("{name}: {reason}"))
+    }
+
+    /// What the verdict rests on; none where everything is as it was.
+    pub fn reason(&self) -> Option<String> {
         let mut parts = Vec::new();
         match self.verdict {
             SnapshotVerdict::New => parts.push("no snapshot was accepted yet".to_owned()),
+            SnapshotVerdict::Missing => {
+                parts.push("there is no accepted snapshot, so nothing was compared".to_owned());
+            }
             SnapshotVerdict::Stale => {
                 parts.push("the fixture is another one now, so nothing was compared".to_owned());
             }
@@ -134,8 +146,7 @@ impl Comparison {
         if self.launches_changed {
             parts.push("launches changed".to_owned());
         }
-        let name = self.verdict.name();
-        if parts.is_empty() { name.to_owned() } else { format!("{name}: {}", parts.join("; ")) }
+        (!parts.is_empty()).then(|| parts.join("; "))
     }
 }
 

@@ -12,6 +12,7 @@ mod parse;
 mod render;
 mod store;
 mod update;
+mod words;
 
 pub use audit::{Contradiction, contradiction};
 pub use compare::{Comparison, OutputChange, SnapshotVerdict, compare, matches};
@@ -21,20 +22,17 @@ pub use store::{Before, Pending, Store, accept, discard, nearest, open, pending,
 pub use update::{Update, Write};
 
 use crate::judge::OutputNoise;
-use crate::replay::{Failure, Outcome, OutputRecord, Slices, Status};
-use crate::report::{failure, launch_shape};
-use crate::runtime::report::LaunchRecord;
+use crate::replay::{Outcome, OutputRecord, Slices, Status};
 use crate::summary::Summary;
 use crate::tensor::{DType, Dim};
+
+use self::words::{failure_line, launch_lines, one_line};
 
 /// The version of the text.
 pub const FORMAT: u32 = 1;
 
 /// The device whose outcomes are the same on every machine.
 const REFERENCE_DEVICE: &str = "cpu";
-
-/// Lines of launches that a snapshot lists.
-const LAUNCHES: usize = 64;
 
 /// Noise within this factor of the recorded one counts as the same, so that digits stand still.
 const SAME_NOISE: f64 = 4.0;
@@ -173,45 +171,6 @@ fn status(outcome: &Outcome) -> (&'static str, Vec<String>) {
         // The compiler's words are not those of every compiler.
         Status::Untestable { .. } => ("untestable", Vec::new()),
     }
-}
-
-/// A failure without the line of the source, which moves with every edit above it.
-fn failure_line(found: &Failure) -> String {
-    one_line(&match found {
-        Failure::Launch { launch } => format!(
-            "launch error: {}: {}",
-            launch_line(launch),
-            launch.error.as_deref().unwrap_or("refused")
-        ),
-        other => failure(other),
-    })
-}
-
-fn launch_line(launch: &LaunchRecord) -> String {
-    one_line(&format!("{}{}", launch.kernel, launch_shape(launch)))
-}
-
-/// One line for each run of equal launches, at most [`LAUNCHES`] of them.
-fn launch_lines(outcome: &Outcome) -> Vec<String> {
-    let mut runs: Vec<(String, u64)> = Vec::new();
-    for launch in &outcome.launches {
-        let line = launch_line(launch);
-        match runs.last_mut() {
-            Some((last, times)) if *last == line => *times += 1,
-            _ => runs.push((line, 1)),
-        }
-    }
-    let lines = runs.into_iter().map(|(line, times)| match times {
-        1 => line,
-        times => format!("{line} x {times}"),
-    });
-    lines.take(LAUNCHES).collect()
-}
-
-/// Text without control characters, on one line.
-fn one_line(text: &str) -> String {
-    let clean: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-    clean.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
-//! Numbers with the digits that noise leaves, so that they stand still while only noise moves.
+//! Numbers with the digits that noise leaves, so that they stand still while only noise moves. They
+//! are part of a format that is kept: how reports write numbers is no concern of theirs.
 
-use crate::report::short;
 use crate::summary::{PROJECTIONS, Sketch};
 
 /// A number is rounded to a power of ten that is at least this many times its noise.
@@ -26,6 +26,29 @@ pub fn steady(x: f64, noise: f64, least: i32) -> String {
     match digits.clamp(least, ALL_DIGITS) {
         ..=0 => "0".to_owned(),
         digits => short(x, digits as usize),
+    }
+}
+
+/// `x` in at most `digits` significant digits, in the shorter of the two notations.
+pub fn short(x: f64, digits: usize) -> String {
+    if x == 0.0 || !x.is_finite() {
+        return format!("{x}");
+    }
+    let scientific = format!("{x:.*e}", digits.saturating_sub(1));
+    let (mantissa, power) = scientific.split_once('e').expect("written with an exponent");
+    let power: i32 = power.parse().expect("an exponent is a number");
+    if !(-4..7).contains(&power) {
+        return format!("{}e{power}", without_zeros(mantissa));
+    }
+    let decimals = (digits as i32 - 1 - power).max(0) as usize;
+    without_zeros(&format!("{x:.decimals$}")).to_owned()
+}
+
+/// Decimals without the zeros at their end.
+fn without_zeros(number: &str) -> &str {
+    match number.contains('.') {
+        true => number.trim_end_matches('0').trim_end_matches('.'),
+        false => number,
     }
 }
 
@@ -80,6 +103,20 @@ pub fn parse_sketch(text: &str) -> Option<(f64, Sketch)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn numbers_are_written_as_accepted_snapshots_have_them() {
+        let cases = [
+            (0.0, "0"),
+            (-0.00446295, "-0.00446295"),
+            (1.847_477_8, "1.84748"),
+            (6.41e-13, "6.41e-13"),
+            (123_456.7, "123457"),
+            (1e20, "1e20"),
+            (f64::INFINITY, "inf"),
+        ];
+        assert_eq!(cases.map(|(x, _)| short(x, 6)), cases.map(|(_, text)| text.to_owned()));
+    }
 
     #[test]
     fn numbers_stand_still_while_noise_moves_them() {

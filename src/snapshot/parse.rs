@@ -2,10 +2,9 @@
 
 use std::path::Path;
 
-use super::number::{parse_sketch, unit_fits};
+use super::number::{parse_sketch, short, unit_fits};
 use super::{FORMAT, OutputSnapshot, Snapshot, SnapshotError};
 use crate::replay::Slices;
-use crate::report::short;
 use crate::summary::{Checksum, Summary};
 use crate::tensor::{DType, Dim};
 

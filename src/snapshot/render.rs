@@ -2,9 +2,8 @@
 
 use std::fmt::{self, Display, Formatter};
 
-use super::number::{sketch, steady};
+use super::number::{short, sketch, steady};
 use super::{FORMAT, OutputSnapshot, Snapshot};
-use crate::report::short;
 use crate::tensor::Dim;
 
 impl Display for Snapshot {

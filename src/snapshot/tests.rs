@@ -4,6 +4,8 @@ use std::path::Path;
 
 use super::*;
 use crate::judge::OutputNoise;
+use crate::replay::Failure;
+use crate::runtime::report::LaunchRecord;
 use crate::summary::{POISON_A, summarize};
 use crate::tensor::TensorView;
 use crate::verdict::noise::NoiseSummary;

@@ -148,6 +148,8 @@ pub enum Finding {
     Wrong,
     /// The same mathematics, rounded worse: only the native output moved away.
     Imprecise,
+    /// Further from the oracle, with no shadow of both sides to tell whether it is wrong or imprecise.
+    LessAccurate,
     /// The output came closer to the oracle.
     MoreAccurate,
     /// As far from the oracle as before.
@@ -183,6 +185,8 @@ pub fn finding(evidence: &Evidence) -> Finding {
         Finding::MoreAccurate
     } else if changed && (further_off || !evidence.independent_oracle) {
         Finding::Wrong
+    } else if further_off && evidence.shadow.is_none() {
+        Finding::LessAccurate
     } else if further_off {
         Finding::Imprecise
     } else {

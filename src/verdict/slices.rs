@@ -16,7 +16,7 @@ use crate::scratch::{Scratch, ScratchError};
 use crate::tensor::{Dim, TensorView, unravel};
 
 pub(super) use self::words::describe_term;
-pub use self::words::{block_map, describe};
+pub use self::words::{block_map, describe, has_shape};
 
 /// Single indices that a selection lists before it falls back to their range.
 const LISTED: usize = 8;

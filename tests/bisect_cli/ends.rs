@@ -67,6 +67,16 @@ fn an_end_that_cannot_be_tested_is_refused() {
 }
 
 #[test]
+fn beside_a_good_end_that_cannot_be_tested_nothing_is_said_of_the_bad_one() {
+    let history = history(TestEnv::new(), &[BROKEN, WRONG]);
+    insta::assert_snapshot!(refusal(&history, 0, 1), @"
+    refused: [C0] is neither good nor bad: untestable: the sources do not compile: k.cu:3: error: [MESSAGE]
+             [C1] is neither good nor bad: untestable: there is nothing to compare with: the sources do not compile: k.cu:3: error: [MESSAGE]
+    hint: name other ends; `replay FIXTURE --rev REV` shows one commit in detail
+    ");
+}
+
+#[test]
 fn a_bad_merge_base_is_refused() {
     let (env, mut ids) = history(TestEnv::new(), &[WRONG, WRONG]);
     env.repo.git(&["checkout", "-q", "-b", "fixed", "main~1"]);
@@ -173,7 +183,7 @@ fn a_range_without_commits_and_one_that_begins_with_a_failure_are_told() {
       against [C0]
 
     [C2] c2
-      diverged: y (wrong)
+      diverged: y (the mathematics changed)
       y: 100 % of bits differ, rel. 0.25, 4 elements beyond noise
       against [C1]
 

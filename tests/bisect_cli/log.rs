@@ -42,18 +42,18 @@ fn two_culprits_a_revert_and_a_fix_all_show() {
     let versions = [RIGHT, WRONG, RIGHT, half, BROKEN, RIGHT, crash, RIGHT];
     let (env, ids) = history(TestEnv::new(), &versions);
     let run = env.replay(&["log", "fixtures/tiny", "main~7..main"]);
-    insta::assert_snapshot!(masked(&run.without_compilers_words(), &ids), @r"
+    insta::assert_snapshot!(masked(&run.without_compilers_words(), &ids), @"
     [C1] c1
-      diverged: y (wrong)
+      diverged: y (the mathematics changed)
       y: 100 % of bits differ, rel. 0.25, 4 elements beyond noise
       against [C0]
 
     [C2] c2
-      repaired: identical to [C0], as before [C1]
+      taken back: identical to [C0], as before [C1]
       against [C1]
 
     [C3] c3
-      diverged: y (wrong)
+      diverged: y (the mathematics changed)
       y: 100 % of bits differ, rel. 0.75, 4 elements beyond noise
       against [C2]
 
@@ -62,7 +62,7 @@ fn two_culprits_a_revert_and_a_fix_all_show() {
       against [C3]
 
     [C5] c5
-      repaired: identical to [C2], as before [C3]
+      taken back: identical to [C2], as before [C3]
       against [C3]: [C4] cannot be tested
 
     [C6] c6
@@ -75,7 +75,7 @@ fn two_culprits_a_revert_and_a_fix_all_show() {
       launch new:  k<<<1, 4>>>
       against [C6]
 
-    7 changes at 7 commits of 7 commits, 8 variants replayed
+    7 changes at 7 commits of 7 commits, 7 variants replayed, 1 could not be tested
     ");
 }
 
@@ -107,4 +107,67 @@ fn a_merge_is_compared_with_each_parent() {
         "{}",
         run.text()
     );
+}
+
+#[test]
+fn a_range_in_which_nothing_compiles_is_not_told_as_one_without_changes() {
+    let (env, ids) = history(TestEnv::new(), &[BROKEN, ("y(x, x)", ""), ("y(x, y)", "")]);
+    let run = env.replay(&["log", "fixtures/tiny", "main~2..main"]).without_compilers_words();
+    assert_eq!(run.code, Some(125), "{}", run.text());
+    insta::assert_snapshot!(masked(&run, &ids), @"
+    could not be tested:
+      [C1] c1
+        the sources do not compile: k.cu:3: error: [MESSAGE]
+      [C2] c2
+        the sources do not compile: k.cu:3: error: [MESSAGE]
+
+    nothing could be tested: none of 3 variants in 2 commits
+    ");
+    let json = env.replay(&["log", "fixtures/tiny", "main~2..main", "--format", "json"]).stdout;
+    let log: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(log["untestable"].as_array().map(Vec::len), Some(2));
+}
+
+/// The loss is the sum of squares; `factor` times `x` is its gradient where `factor` is 2.
+fn with_a_loss(factor: &str) -> String {
+    format!(
+        "__global__ void k(const float* x, float* y, int n)\n\
+         {{ if (threadIdx.x < n) y[threadIdx.x] = {factor} * x[threadIdx.x]; }}\n\
+         void run(const float* x, float* y, float* loss, int n)\n\
+         {{ k<<<1, n>>>(x, y, n); *loss = 0.0f; for (int i = 0; i < n; i++) *loss += x[i] * x[i]; }}\n"
+    )
+}
+
+#[test]
+fn a_repair_of_what_was_wrong_before_the_range_is_no_defect_and_the_relapse_is() {
+    let env = TestEnv::new().with_kernel(&with_a_loss("3.0f"), "");
+    let harness = "sources = [\"k.cu\"]\ncall = \"run(x, y, &loss, n);\"\n\
+                   [inputs.x]\ndtype = \"f32\"\nshape = [\"n\"]\n\
+                   [outputs.y]\ndtype = \"f32\"\nshape = [\"n\"]\ngradient_of = \"x\"\n\
+                   [outputs.loss]\ndtype = \"f32\"\nshape = []\n";
+    env.repo.write("replay.toml", harness);
+    let mut ids = vec![env.repo.commit("With a loss")];
+    for (factor, subject) in [("2.0f", "Mend it"), ("2.5f", "Break it"), ("2.0f", "Mend it again")]
+    {
+        ids.push(env.repo.commit_file("k.cu", &with_a_loss(factor), subject));
+    }
+    let run = env.replay(&["log", "fixtures/tiny", "main~3..main"]);
+    assert_eq!(run.code, Some(0), "{}", run.text());
+    insta::assert_snapshot!(masked(&run, &ids), @"
+    [C1] Mend it
+      repaired: y (matches its loss now)
+      y: 100 % of bits differ, rel. 0.33, 4 elements beyond noise
+      against [C0]
+
+    [C2] Break it
+      diverged: y (wrong)
+      y: 100 % of bits differ, rel. 0.25, 4 elements beyond noise
+      against [C1]
+
+    [C3] Mend it again
+      repaired: identical to [C1], as before [C2]
+      against [C2]
+
+    3 changes at 3 commits of 3 commits, 3 variants replayed
+    ");
 }

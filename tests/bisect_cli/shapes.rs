@@ -58,14 +58,14 @@ fn good_that_turns_bad_twice_is_told_with_every_change() {
     // The good end is the other parent, and the fix is behind it.
     ids.push(merge(&env, &[&ids[3], &ids[1]], &kernel(WRONG.0, "", "merged")));
     let run = search(&env, &["--good", &ids[3], "--bad", "main", "--jobs", "1"]);
-    insta::assert_snapshot!(masked(&run, &ids), @r"
+    insta::assert_snapshot!(masked(&run, &ids), @"
     exit code 1
     --- stdout
     no single commit is to blame: good turns bad more than once between the ends
       the search ended at [C4], whose parent [C1] is bad too
 
     [C4] Merge
-      diverged: y (wrong)
+      diverged: y (the mathematics changed)
       y: 100 % of bits differ, rel. 0.25, 4 elements beyond noise
       against [C3]
 

@@ -47,6 +47,9 @@ fn a_refused_launch_shows_where_and_why() {
       grad_logits  f32 [batch 2, seq 16, vocab 2004]  800b4e114a47ee4a07df4f01d1f2857a
                    norm 0  min none  max none  mean none  zeros 0  NaN 0  Inf 0  unwritten 64128
 
+    gradients
+      grad_logits  not checked: the replay failed
+
     printed
       | lm_cross_entropy_gradient_kernel was not launched: invalid configuration argument
 

@@ -67,7 +67,9 @@ fn an_output_without_elements_is_said_to_have_none() {
     insta::assert_snapshot!(told(&env, &["gradcheck", "fixtures/none"]), @"
     gradients
       y  not checked: it has no elements
-    [0]
+
+    untestable: no gradient could be checked
+    [125]
     ");
 }
 
@@ -177,11 +179,89 @@ fn a_trusted_side_that_fails_or_cannot_be_tested_is_told() {
     [1]
     ");
     insta::assert_snapshot!(diff("main~1", "main"), @"
-    diverged: the trusted side is untestable: the sources do not compile: k.cu:8: error: [MESSAGE]
-    [1]
+    untestable: the trusted side is untestable: the sources do not compile: k.cu:8: error: [MESSAGE]
+    [125]
     ");
     insta::assert_snapshot!(diff("main", "main~1"), @"
     untestable: the sources do not compile: k.cu:8: error: [MESSAGE]
     [125]
+    ");
+}
+
+#[test]
+fn without_a_shadow_nothing_is_called_imprecise() {
+    // In the shadow both take a double.
+    let kernel = KERNEL.replace(
+        "__global__",
+        "__device__ float of(float a) { return a; }\n\
+         __device__ double of(double a) { return a; }\n__global__",
+    );
+    let env = project(&[&kernel, &kernel.replace("2.0f", "2.01f")]);
+    let path = env.path("fixtures/tiny/expected.safetensors");
+    let bytes: Vec<u8> = [2f32, 4.0, 6.0, 8.0].iter().flat_map(|x| x.to_le_bytes()).collect();
+    replay::fixture::write_file(&path, &[("y", DType::F32, &[4], &bytes)], &[]).unwrap();
+    let run = env.replay(&["diff", "fixtures/tiny", "main~1", "main"]).without_compilers_words();
+    let (_, told) = run.stdout.split_once("\n\n").expect("headings");
+    insta::assert_snapshot!(told, @"
+    outputs
+      y     diverged: less accurate; whether wrong or imprecise is not known
+            100 % of bits differ, rel. 0.005, 4 elements beyond noise
+            worst at [2]: 6 -> 6.02999973, 31457 x noise, 62914 ulp
+            error against the oracle: 0 -> 0.005
+            everywhere
+      loss  identical
+
+    wrong is not told from imprecise: the float64 shadow does not compile: k.cu:2: error: [MESSAGE]
+
+    diverged: y (less accurate)
+    ");
+}
+
+#[test]
+fn words_that_say_where_need_no_picture() {
+    let kernel = |factor: &str| {
+        format!(
+            "__global__ void k(const float* x, float* y, int rows, int n)\n\
+             {{ int i = blockIdx.x * n + threadIdx.x; y[i] = ({factor}) * x[i]; }}\n"
+        )
+    };
+    // Everything; all columns from 4; every other element of some rows.
+    let exact = kernel("threadIdx.x < 4 ? 2.0f : 3.0f");
+    let scattered = kernel("(blockIdx.x < 6 && (threadIdx.x + blockIdx.x) % 2) ? 2.0f : 3.0f");
+    let env = TestEnv::new().with_kernel(&kernel("2.0f"), "k<<<rows, n>>>(x, y, rows, n);");
+    let harness = std::fs::read_to_string(env.path("replay.toml")).expect("the harness");
+    env.repo.write("replay.toml", harness.replace("[\"n\"]", "[\"rows\", \"n\"]"));
+    let x: Vec<u8> = (1..=64).flat_map(|x| (x as f32).to_le_bytes()).collect();
+    env.write_fixture("flat", &[("x", DType::F32, &[8, 8], &x)]);
+    for (number, text) in [kernel("3.0f"), exact, scattered].iter().enumerate() {
+        env.repo.commit_file("k.cu", text, &format!("c{number}"));
+    }
+    let place = |rev: &str| {
+        let run = env.replay(&["diff", "fixtures/flat", "main~3", rev]);
+        let (_, told) = run.stdout.split_once("oracle: ").expect("a comparison");
+        told.split_once('\n').expect("lines").1.to_owned()
+    };
+    insta::assert_snapshot!(place("main~2"), @"
+         everywhere
+
+    diverged: y (wrong)
+    ");
+    insta::assert_snapshot!(place("main~1"), @"
+         at n 4..7
+
+    diverged: y (wrong)
+    ");
+    insta::assert_snapshot!(place("main"), @"
+         at 40 of 64 elements, in 8 of 8 rows, first at rows 0, n 0
+         |# # # # |
+         | # # # #|
+         |# # # # |
+         | # # # #|
+         |# # # # |
+         | # # # #|
+         |########|
+         |########|
+
+    diverged: y (wrong)
     ");
 }

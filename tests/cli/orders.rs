@@ -41,7 +41,7 @@ fn a_missing_barrier_is_found_at_one_revision_alone() {
     assert_eq!(document["replays"][0]["verdict"], "diverged");
     assert_eq!(document["replays"][0]["orders"][0]["output"], "y");
     let junit = env.replay(&["fixtures/tiny", "--format", "junit"]).stdout;
-    assert!(junit.contains("type=\"diverged\" message=\"y depends on the order of"), "{junit}");
+    assert!(junit.contains("<failure message=\"y depends on the order of"), "{junit}");
 }
 
 #[test]

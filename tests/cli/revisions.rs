@@ -88,8 +88,8 @@ fn a_source_that_does_not_compile_is_untestable_and_shows_the_users_line() {
     tiny at the working tree
     CPU, [COMPILER]
 
-    hint: the whole log: [CACHE]/refusals/[KEY]
     untestable: the sources do not compile: k.cu:4: error: [MESSAGE]
+    hint: the whole log: [CACHE]/refusals/[KEY]
     ");
     let again = env.replay(&["fixtures/tiny"]).without_compilers_words();
     assert_eq!(again.text(), run.text(), "what is remembered reads like what was seen");

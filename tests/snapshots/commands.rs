@@ -89,7 +89,7 @@ fn the_first_snapshot_is_pending_until_it_is_accepted() {
       snapshots/tiny.cpu.snap  new: no snapshot was accepted yet
       pending: snapshots/tiny.cpu.snap.new; `replay review` shows it
 
-    completed: every output is written and finite
+    new: no snapshot was accepted yet
     ");
     assert!(!snap(&env).exists());
     insta::assert_snapshot!(env.replay(&["accept", "--reason", "the first: it \"works\""]).text(), @"
@@ -226,7 +226,8 @@ fn asking_for_new_snapshots_makes_the_folder() {
     let env = TestEnv::new().with_kernel(KERNEL, "scale<<<1, 32>>>(x, y, n);");
     assert_eq!(replay_with(&env, &[("REPLAY_UPDATE", "unseen")]).code, Some(0));
     assert!(snap(&env).exists());
-    let run = env.replay(&["fixtures/tiny", "--snapshots", "elsewhere"]);
+    let mut command = env.command(&["fixtures/tiny", "--snapshots", "elsewhere"]);
+    let run = env.finish(command.env("REPLAY_UPDATE", "new"));
     assert_eq!(run.code, Some(0), "{}", run.text());
     assert!(env.path("elsewhere/tiny.cpu.snap.new").exists());
 }
@@ -507,6 +508,7 @@ fn reports_for_servers_say_what_changed() {
 
     **not replayed** fixtures/none
     - there is no fixture folder fixtures/none
+    - hint: a fixture is a folder with fixture.toml and &#42;.safetensors
 
     | fixture | output | verdict | checksum | distance | beyond noise | worst element |
     | --- | --- | --- | --- | --- | --- | --- |
@@ -518,15 +520,16 @@ fn reports_for_servers_say_what_changed() {
     let junit = env.replay(&["fixtures/tiny", "fixtures/none", "--format", "junit"]);
     insta::assert_snapshot!(junit.stdout, @r#"
     <?xml version="1.0" encoding="UTF-8"?>
-    <testsuites name="replay" tests="2" failures="1" errors="1">
-      <testsuite name="replay" tests="2" failures="1" errors="1">
-        <testcase classname="replay" name="tiny at working tree on cpu">
-          <failure type="diverged" message="snapshot diverged: y moved by rel. 2.4e-5 (noise 1.7e-7)">snapshot diverged: y moved by rel. 2.4e-5 (noise 1.7e-7)</failure>
-        </testcase>
-        <testcase classname="replay" name="fixtures/none">
-          <error type="refused" message="there is no fixture folder fixtures/none"></error>
-        </testcase>
-      </testsuite>
+    <testsuites name="replay" tests="2" skipped="0" failures="1" errors="1">
+        <testsuite name="replay" tests="2" skipped="0" errors="1" failures="1">
+            <testcase name="tiny at working tree on cpu" classname="replay">
+                <failure message="snapshot diverged: y moved by rel. 2.4e-5 (noise 1.7e-7)" type="diverged">snapshot diverged: y moved by rel. 2.4e-5 (noise 1.7e-7)</failure>
+            </testcase>
+            <testcase name="fixtures/none" classname="replay">
+                <error message="there is no fixture folder fixtures/none" type="refused">there is no fixture folder fixtures/none
+    hint: a fixture is a folder with fixture.toml and *.safetensors</error>
+            </testcase>
+        </testsuite>
     </testsuites>
     "#);
 }
@@ -556,4 +559,47 @@ fn the_snapshot_of_an_out_of_bounds_write_matches_again() {
         let again = env.replay(&["fixtures/tiny", "--fresh", "--threads", threads]);
         assert!(!pending(&env).exists(), "{}", again.text());
     }
+}
+
+#[test]
+fn a_long_new_snapshot_has_its_name_and_verdict_above_the_question() {
+    let env = project();
+    let harness = text(env.path("replay.toml"));
+    let (head, _) = harness.split_once("call = ").unwrap();
+    let call = "call = \"scale<<<1, 32>>>(x, y, n); scale<<<1, 32>>>(x, z, n);\"\n";
+    let outputs: String =
+        ["y", "z"].map(|o| format!("[outputs.{o}]\ndtype = \"f32\"\nshape = [\"n\"]\n")).concat();
+    let inputs = "[inputs.x]\ndtype = \"f32\"\nshape = [\"n\"]\n";
+    env.repo.write("replay.toml", format!("{head}{call}{inputs}{outputs}"));
+    assert_eq!(replay(&env).code, Some(0));
+    let shown = review(&env, "q\n").stdout;
+    let named =
+        shown.matches("snapshots/tiny.cpu.snap (1 of 1)\nnew: no snapshot was accepted yet\n");
+    assert_eq!(named.count(), 2, "{shown}");
+    let (_, question) = shown.split_once("sketch").unwrap();
+    insta::assert_snapshot!(question.rsplit_once("sketch").unwrap().1.split_once('\n').unwrap().1, @"
+
+    snapshots/tiny.cpu.snap (1 of 1)
+    new: no snapshot was accepted yet
+
+    accept  reject  skip  show more (d)  quit > 
+    1 snapshot still pending
+    ");
+}
+
+#[test]
+fn several_fixtures_end_with_how_many_stand_how() {
+    let env = accepted();
+    let bytes: Vec<u8> = [5f32, 6.0].iter().flat_map(|x| x.to_le_bytes()).collect();
+    env.write_fixture("other", &[("x", replay::tensor::DType::F32, &[2], &bytes)]);
+    rewrite(&env, DEFECT);
+    let all = ["fixtures/tiny", "fixtures/other", "fixtures/none"];
+    assert_eq!(env.replay(&all).last_line(), "3 fixtures: 1 not replayed, 1 diverged, 1 new");
+    env.repo.commit("Break it");
+    let diff = [&["diff"], &all[..], &["HEAD~1", "HEAD"]].concat();
+    let run = env.replay(&diff);
+    assert_eq!(run.last_line(), "3 fixtures: 1 not replayed, 2 diverged", "{}", run.text());
+    let inspect = [&["inspect"], &all[..]].concat();
+    assert_eq!(env.replay(&inspect).last_line(), "3 fixtures: 1 broken, 2 whole");
+    assert!(!env.replay(&all[..1]).stdout.contains("1 fixture"));
 }

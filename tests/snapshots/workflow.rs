@@ -142,3 +142,15 @@ fn nothing_is_installed_before_somebody_says_from_where() {
     assert_ne!(run.code, Some(0));
     insta::assert_snapshot!(run.stderr, @"bash: line 1: REPLAY_GIT: set the variable REPLAY_GIT to the URL of the repository of replay");
 }
+
+#[test]
+fn who_takes_the_snapshots_away_does_not_turn_the_check_green() {
+    let env = pull_request("1.6f");
+    fs::remove_file(env.path("snapshots/tiny.cpu.snap")).expect("a snapshot");
+    step(&env, "Compare with the accepted snapshots", &[]);
+    assert_eq!(runner_file(&env, "output"), "code=125\n");
+    fs::remove_dir(env.path("snapshots")).expect("a folder");
+    fs::write(env.repo.beside("runner").join("output"), "").expect("a file");
+    step(&env, "Compare with the accepted snapshots", &[]);
+    assert_eq!(runner_file(&env, "output"), "code=128\n");
+}

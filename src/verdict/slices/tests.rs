@@ -64,6 +64,14 @@ fn rows_are_told_by_the_mask_that_selects_them() {
 }
 
 #[test]
+fn a_map_that_is_the_same_all_over_is_none() {
+    let whole = block_map(&class(HEADS, |_| true), &[2, 4, 16]);
+    assert_eq!(whole, vec!["#".repeat(16); 8].join("\n"));
+    assert!(!has_shape(&whole) && !has_shape("++\n++") && !has_shape("#") && !has_shape(""));
+    assert!(has_shape("##\n# ") && has_shape("+#"));
+}
+
+#[test]
 fn a_block_map_shows_shares() {
     let sizes = [("row", 4), ("column", 64)];
     let map = block_map(&class(&sizes, |i| i[1] >= 32 || (i[0] == 1 && i[1] % 2 == 0)), &[4, 64]);

@@ -85,6 +85,13 @@ pub fn block_map(class: &Bitmap, shape: &[usize]) -> String {
     (0..height).map(line).collect::<Vec<_>>().join("\n")
 }
 
+/// Whether a map tells one place from another: one that is the same all over says nothing.
+pub fn has_shape(map: &str) -> bool {
+    let mut shades = map.chars().filter(|c| *c != '\n');
+    let first = shades.next();
+    shades.any(|shade| Some(shade) != first)
+}
+
 /// The block, out of `blocks`, that holds `index` out of `size`.
 fn block_of(index: usize, size: usize, blocks: usize) -> usize {
     ((index as u128 * blocks as u128) / size as u128) as usize

@@ -1,0 +1,211 @@
+//! One revision beside the outputs that the fixture holds as they were captured.
+//!
+//! They came from a GPU, or from another program. Like the outputs of a trusted revision they are
+//! the truth and an error, which is taken to be as large as the noise of the replay, times the error
+//! that is documented for a GPU's functions.
+
+use std::borrow::Cow;
+
+use half::{bf16, f16};
+use serde::{Deserialize, Serialize};
+
+use super::Verdict;
+use super::evidence::{Side, room};
+use super::masks::Masks;
+use crate::compile::Artifact;
+use crate::fixture::{Expected, Fixture};
+use crate::frontend::{self, Unit};
+use crate::history::SourceSet;
+use crate::replay::{Outcome, ReplayError, Replayer, Status, Subject};
+use crate::runtime::gpu::math_error_ulps;
+use crate::scratch::Scratch;
+use crate::summary::{Checksum, summarize};
+use crate::tensor::{DType, Dim, TensorView};
+use crate::verdict::compare::{Agreement, Comparison, beyond_noise, compare};
+use crate::verdict::noise::{NoiseRef, NoiseSummary};
+use crate::verdict::slices::{describe, locate};
+
+/// One output beside the captured one.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CapturedCheck {
+    /// The output.
+    pub output: String,
+    /// The element type.
+    pub dtype: DType,
+    /// The dimensions.
+    pub dims: Vec<Dim>,
+    /// Whether the replay agrees.
+    pub verdict: Verdict,
+    /// The checksum of the captured output, in the output's own dtype.
+    pub checksum: Checksum,
+    /// Element by element; the captured output is the base.
+    pub comparison: Comparison,
+    /// The noise of the replay.
+    pub noise: NoiseSummary,
+    /// Where the elements lie that are beyond noise, in words.
+    pub place: Option<String>,
+}
+
+impl Replayer {
+    /// Compares what `sources` gave with the captured outputs of the fixture; empty where there are
+    /// none, or where it did not complete. `outcome` is what they gave: noise is measured only where
+    /// other bits were captured.
+    ///
+    /// # Errors
+    /// [`ReplayError`] if the machine or the fixture is at fault.
+    pub fn captured(
+        &self,
+        subject: &Subject,
+        sources: &SourceSet,
+        outcome: &Outcome,
+    ) -> Result<Vec<CapturedCheck>, ReplayError> {
+        let fixture = &subject.fixture;
+        if fixture.expected.is_empty() || outcome.status != Status::Completed {
+            return Ok(Vec::new());
+        }
+        let Some(artifact) = self.artifact(subject, sources)? else { return Ok(Vec::new()) };
+        let key = self.judgement_key("captured", subject, &[&artifact])?;
+        self.remember(&key, || {
+            let captured: Vec<Captured> =
+                fixture.expected.iter().map(|one| Captured::of(fixture, one)).collect();
+            let same = |one: &Captured| {
+                let record = outcome.outputs.iter().find(|record| record.name == one.name);
+                record.is_some_and(|record| record.summary.checksum == one.checksum())
+            };
+            if captured.iter().all(same) {
+                return Ok(captured.iter().map(Captured::identical).collect());
+            }
+            let factor = gpu_error(sources, &artifact);
+            let mut side = self.native_side(subject, artifact)?;
+            // Half of it for each side: the replay's own, and as much times the factor.
+            side.scale_noise((1.0 + factor) / 2.0);
+            let checks = captured.iter().filter_map(|one| {
+                let got = side.run.output(one.name)?;
+                Some(one.check(fixture, &side, &got, self.scratch()))
+            });
+            checks.collect()
+        })
+    }
+}
+
+/// The greatest error of the functions that `sources` name, in units in the last place, where
+/// `artifact` ran on the CPU: there they err by half of one.
+fn gpu_error(sources: &SourceSet, artifact: &Artifact) -> f64 {
+    if artifact.module.is_some() {
+        // The noise of a GPU has it already.
+        return 1.0;
+    }
+    let names = sources.files.iter().flat_map(|file| {
+        let text = String::from_utf8_lossy(&file.content);
+        frontend::identifiers(&Unit { path: &file.path, text: &text })
+    });
+    names.filter_map(|name| math_error_ulps(&name)).fold(1.0, f64::max)
+}
+
+/// A captured output in the dtype of the output.
+struct Captured<'f> {
+    name: &'f str,
+    dtype: DType,
+    dims: &'f [Dim],
+    shape: Vec<usize>,
+    bytes: Cow<'f, [u8]>,
+}
+
+impl<'f> Captured<'f> {
+    fn of(fixture: &'f Fixture, expected: &'f Expected) -> Captured<'f> {
+        let output = fixture.outputs.iter().find(|output| output.name == expected.name);
+        let dtype = output.map_or(expected.dtype, |output| output.dtype);
+        let bytes = rounded(expected.bytes(), expected.dtype, dtype);
+        let (name, dims, shape) = (expected.name.as_str(), &expected.dims, expected.shape());
+        Captured { name, dtype, dims, shape, bytes }
+    }
+
+    fn view(&self) -> TensorView<'_> {
+        TensorView { dtype: self.dtype, shape: &self.shape, bytes: &self.bytes }
+    }
+
+    fn checksum(&self) -> Checksum {
+        summarize(&self.view(), None).checksum
+    }
+
+    /// What is said where the replay gave these bits.
+    fn identical(&self) -> CapturedCheck {
+        let none = NoiseRef { base: None, got: None };
+        let comparison = compare(&self.view(), &self.view(), &none).expect("it is one tensor");
+        self.told(comparison, NoiseSummary::default(), None)
+    }
+
+    fn check(
+        &self,
+        fixture: &Fixture,
+        side: &Side,
+        got: &TensorView,
+        scratch: &Scratch,
+    ) -> Result<CapturedCheck, ReplayError> {
+        let noise = NoiseRef { base: side.noise_of(self.name), got: side.noise_of(self.name) };
+        let comparison = compare(&self.view(), got, &noise)
+            .expect("a captured output has the shape that the harness declares");
+        let place = match comparison.verdict {
+            Agreement::Diverged => {
+                let beyond = room(beyond_noise(&self.view(), got, &noise, scratch))?;
+                let masks = Masks::of(fixture, self.dims);
+                locate(&beyond, self.dims, &masks.as_masks(), scratch)?.as_ref().map(describe)
+            }
+            _ => None,
+        };
+        Ok(self.told(comparison, side.noise_summary(self.name), place))
+    }
+
+    fn told(
+        &self,
+        comparison: Comparison,
+        noise: NoiseSummary,
+        place: Option<String>,
+    ) -> CapturedCheck {
+        CapturedCheck {
+            output: self.name.to_owned(),
+            dtype: self.dtype,
+            dims: self.dims.to_vec(),
+            verdict: match comparison.verdict {
+                Agreement::Identical => Verdict::Identical,
+                Agreement::Equivalent => Verdict::Equivalent,
+                Agreement::Diverged => Verdict::Diverged,
+            },
+            checksum: self.checksum(),
+            comparison,
+            noise,
+            place,
+        }
+    }
+}
+
+/// The elements `bytes` of dtype `stored`, rounded to nearest where `dtype` is a narrower float.
+fn rounded(bytes: &[u8], stored: DType, dtype: DType) -> Cow<'_, [u8]> {
+    if stored == dtype {
+        return Cow::Borrowed(bytes);
+    }
+    let stored = TensorView { dtype: stored, shape: &[], bytes };
+    let values = (0..stored.len()).map(|index| stored.get_f64(index));
+    Cow::Owned(match dtype {
+        DType::F16 => values.flat_map(|x| f16::from_f64(x).to_le_bytes()).collect(),
+        DType::BF16 => values.flat_map(|x| bf16::from_f64(x).to_le_bytes()).collect(),
+        DType::F32 => values.flat_map(|x| (x as f32).to_le_bytes()).collect(),
+        _ => unreachable!("only a float is captured in a wider dtype, and f64 is the widest"),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wider_capture_is_rounded_to_the_dtype_of_the_output() {
+        let bytes: Vec<u8> = [1.0f64, 0.1, -3.5].iter().flat_map(|x| x.to_le_bytes()).collect();
+        for (dtype, tenth) in [(DType::F32, 0.1f32 as f64), (DType::BF16, 0.10009765625)] {
+            let narrow = rounded(&bytes, DType::F64, dtype);
+            let view = TensorView { dtype, shape: &[3], bytes: &narrow };
+            assert_eq!([0, 1, 2].map(|i| view.get_f64(i)), [1.0, tenth, -3.5], "{dtype}");
+        }
+        assert_eq!(rounded(&bytes, DType::F64, DType::F64).as_ref(), bytes);
+    }
+}

@@ -1,0 +1,231 @@
+//! What reports are made of: text in spans, each with a style, until a writer shows it.
+//!
+//! Spans hold what was found as it is: names, subjects and messages that others wrote. Each writer
+//! makes them harmless in its own way, in one place: the terminal here, Markdown and XML in their
+//! modules. JSON escapes by itself.
+
+use std::borrow::Cow;
+use std::fmt::{self, Display, Formatter};
+
+use anstyle::Style;
+
+use super::style::BOLD;
+
+/// Text of one style.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Span {
+    style: Style,
+    text: String,
+}
+
+/// A line of a report. [`Display`] writes it for a terminal.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Line {
+    spans: Vec<Span>,
+}
+
+/// Lines of a report. [`Display`] writes them for a terminal, each with a line end.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Text {
+    lines: Vec<Line>,
+}
+
+impl Line {
+    /// An empty line.
+    pub fn new() -> Line {
+        Line::default()
+    }
+
+    /// A line of one style.
+    pub fn of(style: Style, text: impl Into<String>) -> Line {
+        Line { spans: vec![Span { style, text: text.into() }] }
+    }
+
+    /// The line, continued in `style`.
+    #[must_use]
+    pub fn styled(mut self, style: Style, text: impl Into<String>) -> Line {
+        self.spans.push(Span { style, text: text.into() });
+        self
+    }
+
+    /// The line, continued.
+    #[must_use]
+    pub fn and(mut self, more: impl Into<Line>) -> Line {
+        self.spans.extend(more.into().spans);
+        self
+    }
+
+    /// The line, continued with `text` in a column of `width` characters.
+    #[must_use]
+    pub fn column(self, style: Style, text: &str, width: usize) -> Line {
+        let gap = width.saturating_sub(text.chars().count());
+        self.styled(style, text).and(" ".repeat(gap))
+    }
+
+    /// The words alone, as they were found.
+    pub fn words(&self) -> String {
+        self.spans.iter().map(|span| span.text.as_str()).collect()
+    }
+}
+
+impl Text {
+    /// No lines.
+    pub fn new() -> Text {
+        Text::default()
+    }
+
+    /// Adds a line.
+    pub fn line(&mut self, line: impl Into<Line>) {
+        self.lines.push(line.into());
+    }
+
+    /// Adds an empty line and a heading.
+    pub fn section(&mut self, name: &str) {
+        self.line(Line::new());
+        self.line(Line::of(BOLD, name));
+    }
+
+    /// Adds the lines of `other`.
+    pub fn append(&mut self, other: Text) {
+        self.lines.extend(other.lines);
+    }
+
+    /// Whether there are no lines.
+    pub fn is_empty(&self) -> bool {
+        self.lines.is_empty()
+    }
+
+    /// The words of each line, as they were found.
+    pub fn words(&self) -> Vec<String> {
+        self.lines.iter().map(Line::words).collect()
+    }
+}
+
+impl From<&str> for Line {
+    fn from(text: &str) -> Line {
+        Line::of(Style::new(), text)
+    }
+}
+
+impl From<String> for Line {
+    fn from(text: String) -> Line {
+        Line::of(Style::new(), text)
+    }
+}
+
+impl From<&String> for Line {
+    fn from(text: &String) -> Line {
+        Line::of(Style::new(), text.as_str())
+    }
+}
+
+impl FromIterator<Line> for Text {
+    fn from_iter<I: IntoIterator<Item = Line>>(lines: I) -> Text {
+        Text { lines: lines.into_iter().collect() }
+    }
+}
+
+impl Display for Line {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        for Span { style, text } in &self.spans {
+            write!(f, "{style}{}{style:#}", clean(text))?;
+        }
+        Ok(())
+    }
+}
+
+impl Display for Text {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        self.lines.iter().try_for_each(|line| writeln!(f, "{line}"))
+    }
+}
+
+/// `text` as a terminal may be given it, on one line: without escape sequences, control characters,
+/// and characters that nobody sees or that change the direction of others.
+pub fn clean(text: &str) -> Cow<'_, str> {
+    if !text.chars().any(|c| is_unseen(c) || ends_line(c)) {
+        return Cow::Borrowed(text);
+    }
+    let mut seen = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(c) = rest.chars().next() {
+        // A sequence goes whole; of what is none, or has no end, only what nobody sees goes, so that
+        // it takes nothing along that follows.
+        let length = control_sequence(rest).unwrap_or(c.len_utf8());
+        match c {
+            c if ends_line(c) => seen.push(' '),
+            c if !is_unseen(c) => seen.push(c),
+            _ => {}
+        }
+        rest = &rest[length..];
+    }
+    Cow::Owned(seen)
+}
+
+/// The length of the control sequence that `text` begins with (ECMA-48, section 5.4), such as a
+/// colour.
+fn control_sequence(text: &str) -> Option<usize> {
+    let (introducer, parameters) = match text.strip_prefix("\u{1b}[") {
+        Some(rest) => (2, rest),
+        None => ('\u{9b}'.len_utf8(), text.strip_prefix('\u{9b}')?),
+    };
+    let end = parameters.find(|c: char| !matches!(c, '0'..='?'))?;
+    parameters[end..].starts_with(|c: char| c.is_ascii_alphabetic()).then_some(introducer + end + 1)
+}
+
+/// Line ends, in the wide sense of Unicode Standard Annex 14.
+fn ends_line(c: char) -> bool {
+    matches!(c, '\n' | '\r' | '\u{b}' | '\u{c}' | '\u{85}' | '\u{2028}' | '\u{2029}')
+}
+
+/// Controls but the tab, and what is drawn as nothing or turns the text around it: marks, embeddings
+/// and isolates of direction, joiners, the byte order mark, fillers, tags.
+fn is_unseen(c: char) -> bool {
+    match c {
+        '\t' => false,
+        '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{3164}' | '\u{feff}' => {
+            true
+        }
+        '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' => true,
+        '\u{2060}'..='\u{206f}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}' => true,
+        // What Unicode has no character for, and XML no way to write.
+        '\u{fdd0}'..='\u{fdef}' => true,
+        c if u32::from(c) & 0xfffe == 0xfffe => true,
+        c => c.is_control(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::style::RED;
+
+    /// What others write where a report has room for a name.
+    const HOSTILE: &str =
+        "\u{1b}[2J\u{1b}]0;title\u{7}a\u{202e}b\u{200b}c\u{9b}31md\ne\u{7f}\u{feff}";
+
+    #[test]
+    fn what_others_wrote_reaches_a_terminal_as_words_on_one_line() {
+        assert_eq!(clean(HOSTILE), "]0;titleabcd e");
+        assert_eq!(clean("\u{1b}[31mred\u{1b}[0m and \u{1b}[ (wrong)"), "red and [ (wrong)");
+        assert_eq!(clean("\u{1b}]8;;https://a never ends"), "]8;;https://a never ends");
+        assert_eq!(clean("plain, ünï → code\twith tabs"), "plain, ünï → code\twith tabs");
+        for c in (0..=0x10_ffff).filter_map(char::from_u32).filter(|c| c.is_control()) {
+            assert!(
+                clean(&format!("a{c}b")).chars().all(|c| c == '\t' || !c.is_control()),
+                "{c:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn styles_are_ours_and_text_cannot_bring_its_own() {
+        let line = Line::from("name ").styled(RED, HOSTILE).and(HOSTILE);
+        assert_eq!(line.words(), format!("name {HOSTILE}{HOSTILE}"));
+        let shown = line.to_string();
+        assert_eq!(shown, format!("name {RED}]0;titleabcd e{RED:#}]0;titleabcd e"));
+        let mut text = Text::new();
+        text.line(line);
+        assert_eq!(text.to_string().lines().count(), 1);
+    }
+}

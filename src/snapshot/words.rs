@@ -1,0 +1,168 @@
+//! Launches and failures in the words of the format: accepted snapshots have them, so that they do not
+//! change with what reports say.
+//!
+//! A failure is told by its kind, by what was done, and by the kernel, block and thread that did it:
+//! what can change without a change of the numbers (lines of sources, addresses, explanations) is not
+//! part of it.
+
+use std::fmt::Write;
+
+use super::number::short;
+use crate::replay::{Failure, Outcome};
+use crate::runtime::report::{Fault, LaunchRecord};
+
+/// Lines of launches that a snapshot lists.
+const LAUNCHES: usize = 64;
+
+/// What failed, in one line.
+pub(super) fn failure_line(found: &Failure) -> String {
+    one_line(&match found {
+        Failure::Launch { launch } => {
+            let error = launch.error.as_deref().unwrap_or("refused");
+            format!("launch error: {}: {error}", launch_line(launch))
+        }
+        Failure::Fault { fault } => self::fault(fault),
+        Failure::Exit { code } => {
+            format!("exit: the code called exit({code}) before the call returned")
+        }
+        Failure::Killed { signal } => format!("killed: signal {signal}"),
+        Failure::Timeout { seconds, place } => {
+            let kernel = place.as_ref().and_then(|fault| fault.kernel.as_deref());
+            let place = kernel.map_or("in host code".to_owned(), |kernel| format!("in {kernel}"));
+            format!("timeout: still running {place} after {} s", short(*seconds, 4))
+        }
+        Failure::Overrun { .. } => "out-of-bounds write".to_owned(),
+        Failure::NonFinite { output, nan, inf, first } => format!(
+            "non-finite: {output} has {nan} NaN and {inf} Inf from finite inputs, first at {first:?}"
+        ),
+        Failure::Unwritten { output, count, of, first } => {
+            format!("unwritten: {count} of {of} elements of {output}, first at {first:?}")
+        }
+        Failure::PoisonDependent { output, count, of, first } => format!(
+            "depends on unwritten memory: {count} of {of} elements of {output}, first at {first:?}"
+        ),
+        Failure::Sanitizer { tool, finding } => {
+            let kernel = finding.kernel.as_ref();
+            let kernel = kernel.map_or(String::new(), |kernel| format!(" in {kernel}"));
+            format!("{}: {}{kernel}", tool.name(), finding.what)
+        }
+    })
+}
+
+fn fault(fault: &Fault) -> String {
+    let Fault { what, kernel, block, thread, .. } = fault;
+    let Some(kernel) = kernel else { return format!("{what} in host code") };
+    let mut text = format!("{what} in {kernel}");
+    if let (Some([bx, by, bz]), Some([tx, ty, tz])) = (block, thread) {
+        let _ = write!(text, ", block ({bx}, {by}, {bz}), thread ({tx}, {ty}, {tz})");
+    }
+    text
+}
+
+/// One line for each run of equal launches, at most [`LAUNCHES`] of them.
+pub(super) fn launch_lines(outcome: &Outcome) -> Vec<String> {
+    let mut runs: Vec<(String, u64)> = Vec::new();
+    for launch in &outcome.launches {
+        let line = launch_line(launch);
+        match runs.last_mut() {
+            Some((last, times)) if *last == line => *times += 1,
+            _ => runs.push((line, 1)),
+        }
+    }
+    let lines = runs.into_iter().map(|(line, times)| match times {
+        1 => line,
+        times => format!("{line} x {times}"),
+    });
+    lines.take(LAUNCHES).collect()
+}
+
+/// `kernel<<<256, 34, 136>>>`, as CUDA writes it; dynamic shared memory of 0 is left out.
+fn launch_line(launch: &LaunchRecord) -> String {
+    let extent = |[x, y, z]: [u32; 3]| match (y, z) {
+        (1, 1) => format!("{x}"),
+        (_, 1) => format!("({x}, {y})"),
+        _ => format!("({x}, {y}, {z})"),
+    };
+    let (kernel, grid, block) = (&launch.kernel, extent(launch.grid), extent(launch.block));
+    one_line(&match launch.shared_bytes {
+        0 => format!("{kernel}<<<{grid}, {block}>>>"),
+        bytes => format!("{kernel}<<<{grid}, {block}, {bytes}>>>"),
+    })
+}
+
+/// Text without control characters, on one line.
+pub(super) fn one_line(text: &str) -> String {
+    let clean: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    clean.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sanitizer::{Finding, Tool};
+
+    fn fault(detail: &str) -> Failure {
+        Failure::Fault {
+            fault: Fault {
+                what: "out-of-bounds access".to_owned(),
+                kernel: Some("k".to_owned()),
+                block: Some([1, 0, 0]),
+                thread: Some([2, 0, 0]),
+                detail: detail.to_owned(),
+            },
+        }
+    }
+
+    #[test]
+    fn failures_are_told_in_words_that_are_kept() {
+        let launch = LaunchRecord {
+            kernel: "k".to_owned(),
+            grid: [4, 1, 1],
+            block: [32, 2, 1],
+            shared_bytes: 16,
+            site: "k.cu:3".to_owned(),
+            error: Some("invalid".to_owned()),
+        };
+        let finding = Finding {
+            what: "Invalid write".to_owned(),
+            kernel: Some("k".to_owned()),
+            sites: vec!["k.cu:5".to_owned()],
+            block: None,
+            thread: None,
+            address: Some("0x7f00".to_owned()),
+            detail: "Access to 0x7f00 is out of bounds".to_owned(),
+            count: 2,
+        };
+        let output = || "y".to_owned();
+        let all = [
+            Failure::Launch { launch },
+            fault("address 0x7f0000001000"),
+            Failure::Exit { code: 3 },
+            Failure::Killed { signal: 9 },
+            Failure::Timeout { seconds: 2.5, place: None },
+            Failure::Overrun { detail: "before x, at 0x7f00".to_owned() },
+            Failure::NonFinite { output: output(), nan: 1, inf: 2, first: vec![0, 3] },
+            Failure::Unwritten { output: output(), count: 1, of: 4, first: vec![2] },
+            Failure::PoisonDependent { output: output(), count: 1, of: 4, first: vec![2] },
+            Failure::Sanitizer { tool: Tool::Memcheck, finding },
+        ];
+        let lines: Vec<String> = all.iter().map(failure_line).collect();
+        insta::assert_snapshot!(lines.join("\n"), @r"
+        launch error: k<<<4, (32, 2), 16>>>: invalid
+        out-of-bounds access in k, block (1, 0, 0), thread (2, 0, 0)
+        exit: the code called exit(3) before the call returned
+        killed: signal 9
+        timeout: still running in host code after 2.5 s
+        out-of-bounds write
+        non-finite: y has 1 NaN and 2 Inf from finite inputs, first at [0, 3]
+        unwritten: 1 of 4 elements of y, first at [2]
+        depends on unwritten memory: 1 of 4 elements of y, first at [2]
+        memcheck: Invalid write in k
+        ");
+    }
+
+    #[test]
+    fn an_address_is_no_part_of_a_failure() {
+        assert_eq!(failure_line(&fault("0x7f0000001000")), failure_line(&fault("0x7e0000002000")));
+    }
+}

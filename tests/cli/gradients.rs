@@ -1,0 +1,151 @@
+//! Gradients that cannot be checked: every format says so, and why.
+
+use serde_json::Value;
+
+use crate::env::{Run, TestEnv};
+use crate::schema;
+
+/// Doubles `x`; the loss is the sum of squares, by which `y` is the gradient.
+const KERNEL: &str = "\
+__global__ void k(const float* x, float* y, int n)
+{
+    if (threadIdx.x < n) y[threadIdx.x] = 2.0f * x[threadIdx.x];
+}
+void run(const float* x, float* y, float* loss, int n)
+{
+    k<<<1, n>>>(x, y, n);
+    *loss = 0.0f;
+    for (int i = 0; i < n; i++) *loss += x[i] * x[i];
+}
+";
+
+const HARNESS: &str = "\
+sources = [\"k.cu\"]
+call = \"run(x, y, &loss, n);\"
+[inputs.x]
+dtype = \"f32\"
+shape = [\"n\"]
+[outputs.y]
+dtype = \"f32\"
+shape = [\"n\"]
+gradient_of = \"x\"
+[outputs.loss]
+dtype = \"f32\"
+shape = []
+";
+
+fn project(kernel: &str) -> TestEnv {
+    let env = TestEnv::new().with_kernel(kernel, "");
+    env.repo.write("replay.toml", HARNESS);
+    env
+}
+
+/// Without the output that is differentiated.
+fn without_a_loss() -> TestEnv {
+    let env = project(&KERNEL.replace(", float* loss", ", float* loss = nullptr"));
+    let kernel = "__global__ void k(const float* x, float* y, int n)\n\
+                  { if (threadIdx.x < n) y[threadIdx.x] = 2.0f * x[threadIdx.x]; }\n";
+    env.repo.write("k.cu", kernel);
+    let harness = HARNESS.replace("run(x, y, &loss, n);", "k<<<1, n>>>(x, y, n);");
+    let (harness, _) = harness.split_once("[outputs.loss]").expect("a loss");
+    env.repo.write("replay.toml", harness);
+    env
+}
+
+fn told(run: &Run) -> String {
+    let (_, told) = run.stdout.split_once("gradients\n").expect("a word on gradients");
+    format!("{told}[{}]", run.code.unwrap_or(-1))
+}
+
+#[test]
+fn a_gradient_without_a_loss_is_said_to_be_unchecked_in_every_format() {
+    let env = without_a_loss();
+    insta::assert_snapshot!(told(&env.replay(&["fixtures/tiny"])), @"
+      y  not checked: the harness declares no loss to differentiate
+
+    completed: every output is written and finite; 1 gradient not checked
+    [0]
+    ");
+    let json = env.replay(&["fixtures/tiny", "--format", "json"]).stdout;
+    let document: Value = serde_json::from_str(&json).expect("a document");
+    assert_eq!(schema::check(&schema::load(), &document), [""; 0]);
+    insta::assert_snapshot!(document["replays"][0]["gradients"][0]["reason"], @r#""the harness declares no loss to differentiate""#);
+    for format in ["markdown", "markdown-summary", "junit"] {
+        let run = env.replay(&["fixtures/tiny", "--format", format]);
+        assert!(run.stdout.contains("not checked"), "{format}: {}", run.text());
+        assert!(run.stdout.contains("the harness declares no loss"), "{format}: {}", run.text());
+    }
+    insta::assert_snapshot!(env.replay(&["gradcheck", "fixtures/tiny"]).text(), @"
+    exit code 128
+    --- stderr
+    error: no loss is declared of which y of fixtures/tiny is the gradient
+    hint: name the output that is differentiated with `of` in the harness, and declare it if it is no output yet
+    ");
+}
+
+#[test]
+fn a_gradient_without_a_shadow_is_unchecked_and_the_check_is_no_success() {
+    // In the shadow both take a double.
+    let twice = "__device__ float of(float a) { return a; }\n\
+                 __device__ double of(double a) { return a; }\n";
+    let env = project(&format!("{twice}{KERNEL}"));
+    let said = |run: Run| told(&run.without_compilers_words());
+    insta::assert_snapshot!(said(env.replay(&["gradcheck", "fixtures/tiny"])), @"
+      y  not checked: the float64 shadow does not compile: k.cu:2: error: [MESSAGE]
+
+    untestable: no gradient could be checked
+    [125]
+    ");
+    insta::assert_snapshot!(said(env.replay(&["fixtures/tiny"])), @"
+      y  not checked: the float64 shadow does not compile: k.cu:2: error: [MESSAGE]
+
+    completed: every output is written and finite; 1 gradient not checked
+    [0]
+    ");
+}
+
+#[test]
+fn a_shadow_that_runs_out_of_time_is_no_check() {
+    let slow = KERNEL.replace(
+        "*loss = 0.0f;",
+        "*loss = 0.0f;\n    volatile int on = 1;\n    while (sizeof(x[0]) == 8 && on) {}",
+    );
+    let env = project(&slow);
+    let run = env.replay(&["gradcheck", "fixtures/tiny", "--timeout", "1"]);
+    insta::assert_snapshot!(told(&run), @"
+      y  not checked: the float64 shadow ran out of time
+
+    untestable: no gradient could be checked
+    [125]
+    ");
+}
+
+#[test]
+fn a_replay_that_failed_has_checked_no_gradient() {
+    let env = project(&KERNEL.replace("*loss = 0.0f;", "*loss = 1.0f / 0.0f;"));
+    insta::assert_snapshot!(told(&env.replay(&["fixtures/tiny"])), @"
+      y  not checked: the replay failed
+
+    failed: non-finite: loss has 0 NaN and 1 Inf from finite inputs
+    [1]
+    ");
+}
+
+#[test]
+fn one_fixture_without_gradients_does_not_keep_others_from_being_checked() {
+    let env = project(KERNEL);
+    let run = env.replay(&["gradcheck", "fixtures/none", "fixtures/tiny"]);
+    insta::assert_snapshot!(run.text(), @"
+    exit code 128
+    --- stdout
+    tiny at the working tree
+
+    gradients
+      y  matches d loss / d x: 8 directional derivatives, worst rel. 4.4e-11 (noise 2.2e-11)
+
+    2 fixtures: 1 not replayed, 1 completed
+    --- stderr
+    error: there is no fixture folder fixtures/none
+    hint: a fixture is a folder with fixture.toml and *.safetensors
+    ");
+}
