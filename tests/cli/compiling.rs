@@ -330,6 +330,21 @@ fn whatever_ends_a_run_nothing_of_the_compiler_outlives_it() {
 }
 
 #[test]
+fn a_compiler_works_within_bounds_of_memory_and_of_files() {
+    let outside = tempfile::tempdir().unwrap();
+    let log = outside.path().join("log");
+    let limits = format!("(ulimit -v; ulimit -f) >> '{}'", log.display());
+    let words = format!("{limits}\nexec {} \"$@\"", real_compiler());
+    let compiler = script(outside.path(), "cxx", &words);
+    let env = TestEnv::isolated().with_kernel(&kernel("", "2"), CALL);
+    checksum(&env.finish(env.command(&["fixtures/tiny"]).env("CXX", &compiler)));
+    // 8 GiB of memory in KiB; 4 GiB of a file in blocks of 512 bytes, or of 1024.
+    for line in fs::read_to_string(log).unwrap().lines() {
+        assert!(line.parse::<u64>().unwrap() <= 8 << 20, "{line}");
+    }
+}
+
+#[test]
 fn what_a_compiler_leaves_running_ends_with_it() {
     let outside = tempfile::tempdir().unwrap();
     let seconds = format!("87{}", std::process::id());
