@@ -12,6 +12,9 @@ pub mod files;
 pub mod fixture;
 pub mod foreign;
 pub mod frontend;
+#[cfg(any(test, fuzzing))]
+#[doc(hidden)]
+pub mod fuzz;
 pub mod harness;
 pub mod history;
 pub mod hunt;

@@ -26,7 +26,7 @@ use super::source::Source;
 use super::{BlockForm, Unit};
 
 /// Why a kernel keeps a stack for each thread.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Refusal(String);
 
 impl Refusal {
@@ -48,14 +48,14 @@ pub(super) fn rewrite(
     let tokens = source.view(true);
     let mut edits = Edits::default();
     let mut forms = Vec::new();
+    let checked = check_source(&source, &tokens);
     for item in outline(text, &tokens) {
         let kernel = item.kind == ItemKind::Function && item.has(text, &tokens, "__global__");
         let body = &tokens[item.body.clone()];
         if !kernel || !body.iter().any(|token| token.is(text, "__syncthreads")) {
             continue;
         }
-        let planned = check_source(&source, &tokens)
-            .and_then(|()| plan::plan(text, &tokens, facts, &item, lanes));
+        let planned = checked.clone().and_then(|()| plan::plan(text, &tokens, facts, &item, lanes));
         let (obstacle, loops) = match planned {
             Ok(plan) => {
                 emit::emit(&source, &tokens, &plan, &mut edits);

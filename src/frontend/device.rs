@@ -170,7 +170,8 @@ impl<'s> Device<'s> {
             declared && !item.on_device(text, self.tokens)
         });
         for item in functions {
-            let gone = blanked.iter().any(|range| range.contains(&item.tokens.start));
+            let before = blanked.partition_point(|range| range.start <= item.tokens.start);
+            let gone = blanked[..before].last().is_some_and(|last| item.tokens.start < last.end);
             let head = item.tokens.start..item.name_at;
             let marked = |&at: &usize| {
                 self.tokens.is(text, at, "constexpr") || self.tokens.is(text, at, "virtual")
@@ -243,11 +244,12 @@ impl<'s> Device<'s> {
         let start = item.tokens.start;
         let open = (start..item.tokens.end).find(|&at| self.tokens.is(self.source.text, at, "{"));
         let bases = self.names_host(&(start..open.unwrap_or(start)));
-        let members = self.items.iter().filter(|member| {
-            member.kind == ItemKind::Other
-                && member.member
-                && start < member.tokens.start
-                && member.tokens.end < item.tokens.end
+        // The items come in the order in which they start.
+        let first = self.items.partition_point(|member| member.tokens.start <= start);
+        let inside =
+            self.items[first..].iter().take_while(|member| member.tokens.start < item.tokens.end);
+        let members = inside.filter(|member| {
+            member.kind == ItemKind::Other && member.member && member.tokens.end < item.tokens.end
         });
         bases || members.into_iter().any(|member| self.names_host(&member.tokens))
     }

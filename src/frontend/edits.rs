@@ -14,9 +14,17 @@ impl Edits {
         self.list.push((at..at, text.into()));
     }
 
-    /// Replaces the bytes of `range`, which holds no line break.
+    /// Replaces the bytes of `range`, which has as many line breaks as `text`.
     pub fn replace(&mut self, range: Range<usize>, text: impl Into<String>) {
         self.list.push((range, text.into()));
+    }
+
+    /// Removes `range` of `text`; its line breaks stay, with the backslash of those that continue a
+    /// line.
+    pub fn remove(&mut self, text: &str, range: Range<usize>) {
+        let ends = text[range.clone()].split_inclusive('\n').filter(|piece| piece.ends_with('\n'));
+        let kept: String = ends.map(line_end).collect();
+        self.replace(range, kept);
     }
 
     /// Replaces everything but line breaks in `range` by spaces.
@@ -31,15 +39,17 @@ impl Edits {
         }
     }
 
-    /// What the edits that lie in `range` make of its text.
+    /// The replacements that lie in `range`.
+    pub fn within(&self, range: &Range<usize>) -> Edits {
+        Edits { list: self.list.iter().filter(|edit| lies_in(edit, range)).cloned().collect() }
+    }
+
+    /// What the replacements that lie in `range` make of its text.
     pub fn applied(&self, text: &str, range: Range<usize>) -> String {
-        let inside = |edit: &&(Range<usize>, String)| {
-            range.start <= edit.0.start && edit.0.end <= range.end && !edit.0.is_empty()
-        };
         let shifted = |(place, with): &(Range<usize>, String)| {
             (place.start - range.start..place.end - range.start, with.clone())
         };
-        let list = self.list.iter().filter(inside).map(shifted).collect();
+        let list = self.list.iter().filter(|edit| lies_in(edit, &range)).map(shifted).collect();
         Edits { list }.apply(&text[range])
     }
 
@@ -57,10 +67,39 @@ impl Edits {
                 continue;
             }
             out.push_str(&text[done..range.start]);
+            debug_assert_eq!(
+                replacement.matches('\n').count(),
+                text[range.clone()].matches('\n').count(),
+                "{replacement:?} for {:?} moves the lines behind it",
+                &text[range.clone()]
+            );
             out.push_str(&replacement);
             done = range.end;
         }
         out.push_str(&text[done..]);
         out
+    }
+}
+
+/// Whether `edit` is a replacement in `range`.
+fn lies_in((place, _): &(Range<usize>, String), range: &Range<usize>) -> bool {
+    range.start <= place.start && place.end <= range.end && !place.is_empty()
+}
+
+/// The line break at the end of `line`, with the backslash that makes it none.
+fn line_end(line: &str) -> &str {
+    ["\\\r\n", "\\\n", "\r\n"].into_iter().find(|end| line.ends_with(end)).unwrap_or("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_removed_leaves_its_line_breaks() {
+        let text = "a \"b\\\nc\\\r\nd\ne\" f";
+        let mut edits = Edits::default();
+        edits.remove(text, 2..text.len() - 2);
+        assert_eq!(edits.apply(text), "a \\\n\\\r\n\n f");
     }
 }

@@ -116,6 +116,7 @@ fn rewrite_launches(
     let source = context.source;
     let mut sites = BTreeMap::new();
     let found = find_launches(context)?;
+    let mut locals = Locals::new(context);
     for launch in found.values() {
         check_caller(context, launch)?;
         let callee = tokens_within(&source.tokens, &launch.callee);
@@ -123,7 +124,7 @@ fn rewrite_launches(
         let form = match launches::classify(source.text, callee) {
             Callee::Name(name, given)
                 if context.symbols.is_kernel(&name)
-                    && (is_qualified(source.text, callee) || !is_local(context, launch, &name)) =>
+                    && (is_qualified(source.text, callee) || !locals.declare(launch, &name)) =>
             {
                 match context.symbols.leaves_out(&name, || arguments(source, launch)) {
                     true => Form::Passed,
@@ -315,28 +316,54 @@ fn is_qualified(text: &str, callee: &[Token]) -> bool {
     launches::unwrapped(text, callee).iter().take(2).any(|token| token.is(text, "::"))
 }
 
-/// Whether the function around `launch` declares `name` itself, so that it is not the kernel.
-fn is_local(context: &Context, launch: &Launch, name: &str) -> bool {
-    let text = context.source.text;
-    let before: &[Token] = match context.function(launch.open.start) {
-        Some(function) => &context.tokens[function.name_at..function.body.end],
-        None if context.place == Place::Body => &context.tokens,
-        None => return false,
-    };
-    let before = &before[..before.partition_point(|token| token.start < launch.callee.start)];
-    before.windows(3).any(|three| {
-        let [previous, token, next] = three else { return false };
+/// The names that functions declare themselves, so that no kernel is meant by them.
+struct Locals<'c> {
+    context: &'c Context<'c, 'c>,
+    /// The tokens that were read last, and for each name the byte behind its first declaration.
+    read: Option<(std::ops::Range<usize>, BTreeMap<&'c str, usize>)>,
+}
+
+impl<'c> Locals<'c> {
+    fn new(context: &'c Context<'c, 'c>) -> Self {
+        Locals { context, read: None }
+    }
+
+    /// Whether the function around `launch` declares `name` before it.
+    fn declare(&mut self, launch: &Launch, name: &str) -> bool {
+        let range = match self.context.function(launch.open.start) {
+            Some(function) => function.name_at..function.body.end,
+            None if self.context.place == Place::Body => 0..self.context.tokens.len(),
+            None => return false,
+        };
+        if self.read.as_ref().is_none_or(|(known, _)| *known != range) {
+            let declared = declared(self.context.source.text, &self.context.tokens[range.clone()]);
+            self.read = Some((range, declared));
+        }
+        let declared = self.read.as_ref().and_then(|(_, declared)| declared.get(name));
+        declared.is_some_and(|&behind| behind < launch.callee.start)
+    }
+}
+
+/// The names that `tokens` declare, each with the byte behind its first declaration.
+fn declared<'t>(text: &'t str, tokens: &[Token]) -> BTreeMap<&'t str, usize> {
+    let mut found = BTreeMap::new();
+    for three in tokens.windows(3) {
+        let [previous, token, next] = three else { continue };
         let word = previous.text(text);
         let statement = matches!(word, "return" | "else" | "do" | "template" | "case" | "goto");
         let declares = match previous.kind {
             Kind::Ident => !statement,
             _ => matches!(word, "*" | ">" | "&"),
         };
-        token.is(text, name)
+        if matches!(token.kind, Kind::Ident)
             && declares
             && matches!(next.text(text), "=" | ")" | "," | ";" | "{")
             && !(matches!(word, "&") && matches!(next.text(text), ")" | "," | ";"))
-    })
+        {
+            found.entry(token.text(text)).or_insert(next.start);
+        }
+    }
+    found
 }
 
 /// The tokens in a range of bytes.

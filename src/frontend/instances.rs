@@ -64,11 +64,15 @@ impl Declaration {
             }
         }
         let mut repeated = found.head.iter().chain(&found.parameters);
-        repeated.all(|token| token.kind != Kind::Directive).then_some(found)
+        let fits_a_line =
+            |token: &Token| token.kind != Kind::Directive && !token.text(text).contains('\n');
+        repeated.all(fits_a_line).then_some(found)
     }
 
     /// The companion's declaration, with `edits` made in what it repeats.
     pub fn companion(&self, text: &str, edits: &Edits) -> String {
+        let first = self.head.first().or(self.parameters.first());
+        let edits = &edits.within(&(first.map_or(self.end, |token| token.start)..self.end));
         let repeated = |tokens: &[Token]| repeated(text, tokens, edits);
         let (head, parameters) = (repeated(&self.head), repeated(&self.parameters));
         let (instance, name) = (self.instance(text, edits), &self.name);
@@ -158,7 +162,7 @@ pub(super) fn name_after(text: &str, tokens: &Tokens, global: usize) -> Option<u
     loop {
         let token = tokens.get(at)?;
         let word = token.text(text);
-        if token.kind != Kind::Ident {
+        if token.kind != Kind::Ident || word == "__global__" {
             return None;
         }
         if !tokens.is(text, at + 1, "(") {

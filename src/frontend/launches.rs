@@ -191,14 +191,13 @@ pub(super) enum Callee {
 }
 
 /// `tokens` without parentheses around all of them.
-pub(super) fn unwrapped<'t>(text: &str, mut tokens: &'t [Token]) -> &'t [Token] {
-    loop {
-        let inside = Tokens::new(text, tokens.to_vec());
-        if !inside.is(text, 0, "(") || inside.skip_group(0) != Some(tokens.len()) {
-            return tokens;
-        }
-        tokens = &tokens[1..tokens.len() - 1];
+pub(super) fn unwrapped<'t>(text: &str, tokens: &'t [Token]) -> &'t [Token] {
+    let matched = Tokens::new(text, tokens.to_vec());
+    let (mut start, mut end) = (0, tokens.len());
+    while matched.is(text, start, "(") && matched.skip_group(start) == Some(end) {
+        (start, end) = (start + 1, end - 1);
     }
+    &tokens[start..end]
 }
 
 /// Classifies the callee made of `tokens`.

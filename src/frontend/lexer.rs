@@ -36,6 +36,10 @@ impl Token {
     }
 }
 
+/// No template argument list has more tokens; the limit keeps hostile text from taking quadratic
+/// time.
+pub(super) const MOST_ARGUMENTS: usize = 1024;
+
 /// Every token of `text`, comments left out.
 pub(super) fn lex(text: &str) -> Vec<Token> {
     Lexer { bytes: text.as_bytes(), at: 0, end: text.len(), line_start: true }.run()
@@ -94,8 +98,7 @@ impl Tokens {
     pub fn skip_angles(&self, text: &str, open: usize) -> Option<usize> {
         let mut depth = 0usize;
         let mut index = open;
-        // No argument list is longer; the limit keeps hostile text from taking quadratic time.
-        while index < self.list.len().min(open + 4096) {
+        while index < self.list.len().min(open + MOST_ARGUMENTS) {
             let token = self.list[index];
             match token.text(text) {
                 "<" => depth += 1,

@@ -213,6 +213,55 @@ fn escape(text: &str) -> String {
 mod tests {
     use super::*;
 
+    fn translated(text: &str, precision: Precision) -> Translated {
+        let unit = Unit { path: "a.cu", text };
+        host(&unit, &scan(&[unit]), precision, Threads::Lanes).unwrap()
+    }
+
+    #[test]
+    fn literals_of_several_lines_leave_the_lines_behind_them_where_they_were() {
+        let text = "template <class T, int N = sizeof(\"a\\\nb\")> __global__ void k(T* x) {\n\
+                    __shared__ __attribute__((section(\"c\\\nd\"))) float fixed[2];\n\
+                    extern __shared__ decltype(\"e\\\nf\"[0]) dynamic[];\n}\n\
+                    extern __shared__ __attribute__((section(\"g\\\nh\"))) float global[];\n\
+                    void run(float* x) { k<<<1, 2>>>(x); } // last";
+        let last = text.lines().count();
+        for precision in [Precision::Native, Precision::Shadow] {
+            let made = translated(text, precision).text;
+            let place = made.lines().position(|line| line.ends_with("// last"));
+            assert_eq!(place, Some(last), "behind a #line directive:\n{made}");
+        }
+    }
+
+    #[test]
+    fn shared_memory_that_is_marked_twice_is_rewritten_once() {
+        let made =
+            translated("__global__ void k() { __shared__ __shared__ int a; }", Precision::Native);
+        assert_eq!(made.text.matches("typedef").count(), 1, "{}", made.text);
+        assert_eq!(made.text.matches("shared_slot").count(), 1, "{}", made.text);
+    }
+
+    #[test]
+    fn a_word_that_is_repeated_does_not_hide_the_kernel_behind_it() {
+        let text = "__global__ __global__ void k(int n);\nvoid run() { k<<<1, 2>>>(3); }";
+        let made = translated(text, Precision::Native);
+        assert!(made.text.contains("kernel<&k>"), "{}", made.text);
+    }
+
+    #[test]
+    fn members_of_classes_nested_too_deep_are_passed_over() {
+        let nested = |levels: usize| {
+            let text =
+                format!("{}void f(int n) {{}}{}", "struct A {".repeat(levels), "};".repeat(levels));
+            let unit = Unit { path: "a.cu", text: &text };
+            let made = device(&unit, &scan(&[unit])).unwrap();
+            made.contains("void f(int n)")
+        };
+        // Members of the host are blank.
+        assert!(!nested(3));
+        assert!(nested(1000));
+    }
+
     #[test]
     fn identifiers_are_those_of_code_and_macros_alone() {
         let text =

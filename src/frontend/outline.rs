@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use super::lexer::{Kind, Token, Tokens};
+use super::lexer::{Kind, MOST_ARGUMENTS, Token, Tokens};
 
 /// One thing that a file declares.
 #[derive(Clone, Debug)]
@@ -74,9 +74,18 @@ pub(super) fn is_attribute(word: &str) -> bool {
     ATTRIBUTES.contains(&word)
 }
 
+/// More braces than these of one declaration are passed over: each is judged by all that stands
+/// before it.
+const MOST_BRACES: usize = 256;
+
+/// Classes in deeper scopes than this are passed over with their members, which belong to every
+/// class around them.
+const MOST_SCOPES: usize = 64;
+
 /// The items of a file, outer before inner, in order.
 pub(super) fn outline(text: &str, tokens: &Tokens) -> Vec<Item> {
-    Outline { text, tokens, at: 0, head: 0, scopes: Vec::new(), items: Vec::new() }.run()
+    let (scopes, items) = (Vec::new(), Vec::new());
+    Outline { text, tokens, at: 0, head: 0, braces: 0, scopes, items }.run()
 }
 
 /// A scope that is open: a namespace, or the class of an item.
@@ -91,6 +100,8 @@ struct Outline<'t> {
     at: usize,
     /// Where the current declaration starts.
     head: usize,
+    /// The braces that it opened.
+    braces: usize,
     scopes: Vec<Scope>,
     items: Vec<Item>,
 }
@@ -129,6 +140,7 @@ impl Outline<'_> {
     fn restart(&mut self, at: usize) {
         self.at = at;
         self.head = at;
+        self.braces = 0;
     }
 
     fn item(&self, kind: ItemKind, end: usize) -> Item {
@@ -168,7 +180,10 @@ impl Outline<'_> {
 
     fn open(&mut self) {
         let after = self.tokens.skip_group(self.at).unwrap_or(self.tokens.len());
-        if self.opens_namespace() {
+        self.braces += 1;
+        if self.braces > MOST_BRACES {
+            self.at = after;
+        } else if self.opens_namespace() {
             self.scopes.push(Scope::Namespace);
             self.restart(self.at + 1);
         } else if self.is_initialiser() {
@@ -179,7 +194,7 @@ impl Outline<'_> {
             item.body = self.at..after;
             self.items.push(item);
             self.restart(after);
-        } else if self.opens_class() {
+        } else if self.scopes.len() < MOST_SCOPES && self.opens_class() {
             let item = self.item(ItemKind::Type, after);
             self.scopes.push(Scope::Class(self.items.len()));
             self.items.push(item);
@@ -302,7 +317,7 @@ impl Outline<'_> {
     fn name_before(&self, at: usize) -> Option<usize> {
         if self.is(at, ">") {
             let mut depth = 0usize;
-            for index in (self.head..=at).rev() {
+            for index in (self.head..=at).rev().take(MOST_ARGUMENTS) {
                 depth += usize::from(self.is(index, ">"));
                 depth -= usize::from(self.is(index, "<") && depth > 0);
                 if depth == 0 {

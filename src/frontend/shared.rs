@@ -13,9 +13,10 @@ pub(super) fn rewrite(context: &Context, edits: &mut Edits) -> Result<(), Fronte
     let code = Tokens::new(context.source.text, context.source.tokens.clone());
     let bodies = context.macros.iter().map(|defined| (&defined.body, Some(defined)));
     for (tokens, within) in bodies.chain([(&code, None)]) {
+        let mut done = 0;
         for index in 0..tokens.len() {
-            if tokens.is(context.source.text, index, "__shared__") {
-                Shared { context, tokens, within }.rewrite(index, edits)?;
+            if index >= done && tokens.is(context.source.text, index, "__shared__") {
+                done = Shared { context, tokens, within }.rewrite(index, edits)?;
             }
         }
     }
@@ -64,11 +65,12 @@ impl Shared<'_> {
         FrontendError::SharedMemory { why, path: source.path.to_owned(), line }
     }
 
-    fn rewrite(&self, at: usize, edits: &mut Edits) -> Result<(), FrontendError> {
+    /// Rewrites the declaration that holds `__shared__` at `at`, and returns the index of its end.
+    fn rewrite(&self, at: usize, edits: &mut Edits) -> Result<usize, FrontendError> {
         let start = self.start(at);
         if start > 0 && (self.is(start - 1, "(") || self.is(start - 1, ",")) {
             // A parameter's specifier; the headers make it nothing.
-            return Ok(());
+            return Ok(at + 1);
         }
         let declaration = self.parse(start, at)?;
         let place = self.tokens[at].start;
@@ -76,11 +78,12 @@ impl Shared<'_> {
             || self.context.place == Place::Body
             || self.context.function(place).is_some();
         match (declaration.is_extern, in_function) {
-            (true, true) => self.dynamic(&declaration, edits),
-            (true, false) => self.dynamic_global(&declaration, edits),
-            (false, true) => self.fixed(&declaration, edits),
-            (false, false) => Err(self.error(at, "it is declared outside of a function")),
+            (true, true) => self.dynamic(&declaration, edits)?,
+            (true, false) => self.dynamic_global(&declaration, edits)?,
+            (false, true) => self.fixed(&declaration, edits)?,
+            (false, false) => return Err(self.error(at, "it is declared outside of a function")),
         }
+        Ok(declaration.end)
     }
 
     /// The first token of the declaration that holds `__shared__` at `at`.
@@ -240,7 +243,12 @@ impl Shared<'_> {
 
     /// Source text that is written a second time.
     fn copied(&self, bytes: Range<usize>) -> String {
-        let text = self.text()[bytes].replace("\\\n", " ").replace("\\\r\n", " ");
+        self.repeated(&self.text()[bytes])
+    }
+
+    /// `words` of the source on one line, as they are written a second time.
+    fn repeated(&self, words: &str) -> String {
+        let text = words.replace("\\\n", " ").replace("\\\r\n", " ");
         let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
         match self.context.precision {
             Precision::Native => line,
@@ -251,7 +259,7 @@ impl Shared<'_> {
     fn drop_specifiers(&self, declaration: &Declaration, edits: &mut Edits) {
         for token in declaration.dropped.iter().flat_map(|range| &self.tokens[range.clone()]) {
             // A space stays, since the tokens around may not touch.
-            edits.replace(token.start..token.end, "");
+            edits.remove(self.text(), token.start..token.end);
         }
     }
 
@@ -270,10 +278,7 @@ impl Shared<'_> {
             out.push_str(token.text(self.text()));
             end = Some(token.end);
         }
-        match self.context.precision {
-            Precision::Native => out,
-            Precision::Shadow => shadow::widen(&out),
-        }
+        self.repeated(&out)
     }
 
     /// `extern __shared__ T name[];` in a function.
@@ -316,9 +321,7 @@ impl Shared<'_> {
             return Err(self.error(declaration.start, "it has several dimensions"));
         }
         self.drop_specifiers(declaration, edits);
-        for token in &self.tokens[declaration.start..declarator.name] {
-            edits.replace(token.start..token.end, "");
-        }
+        self.erase(declaration.start..declarator.name, edits);
         let declared = format!("static const ::replay_rt::dynamic_shared_array<{base}> ");
         edits.insert(self.tokens[declarator.name].start, declared);
         self.erase(open..close + 1, edits);
@@ -336,7 +339,7 @@ impl Shared<'_> {
 
     fn erase(&self, range: Range<usize>, edits: &mut Edits) {
         for token in &self.tokens[range] {
-            edits.replace(token.start..token.end, "");
+            edits.remove(self.text(), token.start..token.end);
         }
     }
 

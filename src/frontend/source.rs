@@ -16,6 +16,8 @@ pub(super) struct Source<'a> {
     /// For each token: in which branches of conditionals with unequal brackets it lies.
     branch: Vec<Branch>,
     lines: Vec<usize>,
+    /// For each token: how many more brackets open than close before it.
+    depths: Vec<isize>,
 }
 
 /// Where a token lies when alternatives of a conditional open or close brackets differently.
@@ -47,6 +49,7 @@ impl<'a> Source<'a> {
             by_arch: Vec::new(),
             branch: Vec::new(),
             lines,
+            depths: Vec::new(),
         };
         source.preprocess();
         source
@@ -82,6 +85,7 @@ impl<'a> Source<'a> {
                 self.directive(token, &mut groups);
             }
             if !groups.last().is_some_and(|group| group.dead) {
+                self.depths.push(self.depth());
                 self.tokens.push(token);
                 self.by_arch.push(groups.last().is_some_and(|group| group.arch));
                 self.branch.push(Branch::Always);
@@ -155,11 +159,17 @@ impl<'a> Source<'a> {
     }
 
     fn depth_change(&self, start: usize, end: usize) -> isize {
-        let change = |token: &Token| match token.text(self.text) {
-            "(" | "[" | "{" if token.kind == Kind::Punct => 1,
-            ")" | "]" | "}" if token.kind == Kind::Punct => -1,
-            _ => 0,
-        };
-        self.tokens[start..end].iter().map(change).sum()
+        let depth = |at: usize| self.depths.get(at).copied().unwrap_or_else(|| self.depth());
+        depth(end) - depth(start)
+    }
+
+    /// How many more brackets open than close up to here.
+    fn depth(&self) -> isize {
+        let (Some(last), Some(before)) = (self.tokens.last(), self.depths.last()) else { return 0 };
+        match last.text(self.text) {
+            "(" | "[" | "{" if last.kind == Kind::Punct => before + 1,
+            ")" | "]" | "}" if last.kind == Kind::Punct => before - 1,
+            _ => *before,
+        }
     }
 }

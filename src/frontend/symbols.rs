@@ -163,8 +163,8 @@ fn kernel(text: &str, tokens: &Tokens, global: usize) -> Option<Declared> {
     loop {
         let token = tokens.get(at)?;
         let word = token.text(text);
-        if token.kind != Kind::Ident {
-            if matches!(word, ";" | "{" | "}" | "(") {
+        if token.kind != Kind::Ident || word == "__global__" {
+            if matches!(word, ";" | "{" | "}" | "(" | "__global__") {
                 return None;
             }
             at += 1;
@@ -215,7 +215,8 @@ pub(super) fn count(text: &str, tokens: &Tokens, open: usize, separator: &str) -
 /// The `template` of the declaration around `at`, the one next to it if there are several.
 pub(super) fn template_head(text: &str, tokens: &Tokens, at: usize) -> Option<usize> {
     for (index, token) in tokens[..at].iter().enumerate().rev() {
-        let ends = token.kind == Kind::Directive || matches!(token.text(text), ";" | "{" | "}");
+        let ends = token.kind == Kind::Directive
+            || matches!(token.text(text), ";" | "{" | "}" | "__global__");
         if ends {
             return None;
         }

@@ -8,6 +8,8 @@ mod bundle;
 mod bundle_header;
 mod elsewhere;
 mod error;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzz;
 mod graph;
 mod keys;
 mod libgit2;

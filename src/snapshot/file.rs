@@ -105,7 +105,7 @@ impl Meta {
     /// Takes one line of a front matter; what insta adds of its own is left out.
     fn take(&mut self, line: &str) {
         let Some((key, value)) = line.split_once(": ") else { return };
-        let value = unquote(value);
+        let value = one_line(&unquote(value));
         match key {
             "source" => self.source = value,
             "description" => self.description = Some(value),

@@ -356,3 +356,14 @@ fn a_folder_that_is_read_only_has_a_hint() {
         assert_eq!(error.hint().as_deref(), Some("REPLAY_UPDATE=no compares without writing"));
     }
 }
+
+#[test]
+fn control_characters_of_a_front_matter_are_left_out() {
+    let text = filed(of(&values(), 1e-7));
+    let text = SnapshotFile { meta: Meta::default(), snapshot: text }.to_string();
+    let text = text.replacen("source: \"\"", "source: \"a\\u001b[31m\\nb  c\"", 1);
+    let read = SnapshotFile::parse(&text, Path::new("a.snap")).unwrap();
+    assert_eq!(read.meta.source, "a [31m b c");
+    let again = SnapshotFile::parse(&read.to_string(), Path::new("a.snap")).unwrap();
+    assert_eq!(again.meta, read.meta);
+}

@@ -9,6 +9,8 @@
 
 mod child;
 mod error;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzz;
 mod keeper;
 mod lane;
 mod limits;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use memmap2::Mmap;
 
 use super::error::{WorkerError, system};
-use crate::fixture::Fixture;
+use crate::fixture::{Fixture, Output};
 use crate::process::End;
 use crate::runtime::cpu::pages_of;
 use crate::runtime::report::{Fault, LaunchRecord, Report};
@@ -124,9 +124,13 @@ pub(super) struct Layout {
 impl Layout {
     /// The outputs of `fixture`, of its float64 shadow if `shadow`.
     pub(super) fn of(fixture: &Fixture, shadow: bool) -> Layout {
+        Layout::of_outputs(&fixture.outputs, shadow)
+    }
+
+    /// The same for outputs of any origin.
+    pub(super) fn of_outputs(declared: &[Output], shadow: bool) -> Layout {
         let mut bytes = 0usize;
-        let outputs = fixture
-            .outputs
+        let outputs = declared
             .iter()
             .map(|output| {
                 let dtype = memory_dtype(output.dtype, shadow);

@@ -188,21 +188,25 @@ impl Facts {
 
     /// The names that mention a word for which `seed` holds, or that mention such a name.
     fn reaching(&self, seed: impl Fn(&str) -> bool) -> BTreeSet<String> {
-        let mut reaching: BTreeSet<String> = BTreeSet::new();
-        loop {
-            let reaches = |words: &BTreeSet<String>| {
-                words.iter().any(|word| seed(word) || reaching.contains(word))
-            };
-            let found = self
-                .mentions
-                .iter()
-                .filter(|(name, words)| !reaching.contains(*name) && reaches(words));
-            let found: Vec<String> = found.map(|(name, _)| name.clone()).collect();
-            if found.is_empty() {
-                return reaching;
+        let mut mentioned_by: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+        let (mut reaching, mut open) = (BTreeSet::new(), Vec::new());
+        for (name, words) in &self.mentions {
+            if words.iter().any(|word| seed(word)) {
+                reaching.insert(name.clone());
+                open.push(name.as_str());
             }
-            reaching.extend(found);
+            for word in words {
+                mentioned_by.entry(word).or_default().push(name);
+            }
         }
+        while let Some(word) = open.pop() {
+            for &name in mentioned_by.get(word).into_iter().flatten() {
+                if reaching.insert(name.to_owned()) {
+                    open.push(name);
+                }
+            }
+        }
+        reaching
     }
 
     fn add_macro(&mut self, text: &str, defined: &Macro) {
@@ -348,4 +352,21 @@ fn type_names<'t>(text: &'t str, list: &[Token]) -> BTreeSet<&'t str> {
         }
     }
     names
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::frontend::Unit;
+
+    #[test]
+    fn what_waits_is_followed_through_every_name() {
+        let chain = |at: usize| format!("#define A{at} A{}\n", at + 1);
+        let text: String = (0..100).map(chain).collect::<String>() + "#define A100 __syncwarp()\n";
+        let mut facts = Facts::default();
+        facts.add(&Source::new(&Unit { path: "a.cu", text: &text }));
+        facts.finish();
+        assert!((0..=100).all(|at| facts.waits(&format!("A{at}"))));
+        assert!(!facts.waits("A101"));
+    }
 }

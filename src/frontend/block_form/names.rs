@@ -1,5 +1,6 @@
 //! The words and names of a kernel: which it may not hold, and which it declares.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 use super::declarations::{Declared, declared};
@@ -10,6 +11,10 @@ use crate::frontend::lexer::Kind;
 
 /// Longer kernels are left alone: every variable is looked for in all of a kernel.
 const MOST_TOKENS: usize = 20_000;
+
+/// Kernels that declare one name more often are left alone: every declaration is judged by all
+/// mentions of its name.
+const MOST_DECLARATIONS: usize = 256;
 
 impl Planner<'_> {
     /// Refuses words that wait, and words that are not understood.
@@ -78,7 +83,10 @@ impl Planner<'_> {
                 Form::Label | Form::Barrier | Form::Return => {}
             }
         }
-        Ok(())
+        match self.names.values().any(|places| places.len() > MOST_DECLARATIONS) {
+            true => Err(Refusal::new("a name that is declared so often")),
+            false => Ok(()),
+        }
     }
 
     fn head_declares(&mut self, head: Range<usize>) {
@@ -130,9 +138,11 @@ impl Planner<'_> {
 
     /// Refuses macros that may mean one of the kernel's own names.
     pub(super) fn check_macros(&self) -> Result<(), Refusal> {
+        let mut seen = BTreeSet::new();
         for at in head(self.item).chain(self.item.body.clone()) {
             let word = self.word(at);
-            if self.tokens[at].kind != Kind::Ident || !self.facts.is_macro(word) {
+            let defined = self.tokens[at].kind == Kind::Ident && self.facts.is_macro(word);
+            if !defined || !seen.insert(word) {
                 continue;
             }
             let expansion = self.facts.expansion(word);

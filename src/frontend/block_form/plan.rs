@@ -110,9 +110,10 @@ pub fn plan(
     };
     let names = BTreeMap::new();
     let moved = BTreeSet::new();
-    let mut planner =
-        Planner { text, tokens, facts, item, plan, names, moved, visible: Vec::new() };
+    let (places, visible) = (BTreeMap::new(), Vec::new());
+    let mut planner = Planner { text, tokens, facts, item, plan, names, places, moved, visible };
     planner.check_words()?;
+    planner.collect_places();
     planner.collect_names(&statements)?;
     planner.check_macros()?;
     planner.parameters()?;
@@ -138,6 +139,8 @@ pub(super) struct Planner<'t> {
     plan: Plan,
     /// Where the kernel declares each name.
     pub(super) names: BTreeMap<&'t str, Vec<usize>>,
+    /// Where the kernel mentions each name, in order.
+    places: BTreeMap<&'t str, Vec<usize>>,
     /// The names of what moves in front of the loop over the threads.
     moved: BTreeSet<&'t str>,
     /// The variables that can be named, by index, while the statements are walked.
@@ -172,12 +175,23 @@ impl<'t> Planner<'t> {
         })
     }
 
-    pub(super) fn mentions_of<'a>(
-        &'a self,
-        name: &'a str,
+    fn collect_places(&mut self) {
+        let mentions: Vec<usize> =
+            self.mentions(self.item.tokens.start..self.item.body.end).collect();
+        for at in mentions {
+            self.places.entry(self.word(at)).or_default().push(at);
+        }
+    }
+
+    /// The mentions of `name` among `range`, tokens of the kernel.
+    pub(super) fn mentions_of(
+        &self,
+        name: &str,
         range: Range<usize>,
-    ) -> impl Iterator<Item = usize> + 'a {
-        self.mentions(range).filter(move |&at| self.word(at) == name)
+    ) -> impl Iterator<Item = usize> + use<'_, 't> {
+        let places = self.places.get(name).map_or(&[][..], Vec::as_slice);
+        let first = places.partition_point(|&at| at < range.start);
+        places[first..].iter().copied().take_while(move |&at| at < range.end)
     }
 
     pub(super) fn worst(&self, name: &str, range: Range<usize>) -> Use {

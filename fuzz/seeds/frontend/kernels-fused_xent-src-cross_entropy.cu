@@ -1,0 +1,1 @@
+../../../kernels/fused_xent/src/cross_entropy.cu

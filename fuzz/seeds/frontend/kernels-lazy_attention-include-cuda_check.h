@@ -1,0 +1,1 @@
+../../../kernels/lazy_attention/include/cuda_check.h

@@ -1,0 +1,1 @@
+../../../kernels/lazy_attention/src/backward.cu

@@ -1,0 +1,1 @@
+../../../kernels/lm_loss/include/cuda_check.h

@@ -1,0 +1,1 @@
+../../../kernels/lm_loss/src/loss.cu

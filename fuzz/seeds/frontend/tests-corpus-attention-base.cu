@@ -1,0 +1,1 @@
+../../../tests/corpus/attention/base.cu

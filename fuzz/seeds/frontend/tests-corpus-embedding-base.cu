@@ -1,0 +1,1 @@
+../../../tests/corpus/embedding/base.cu

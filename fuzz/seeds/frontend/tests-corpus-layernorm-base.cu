@@ -1,0 +1,1 @@
+../../../tests/corpus/layernorm/base.cu

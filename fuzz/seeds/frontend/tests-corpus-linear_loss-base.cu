@@ -1,0 +1,1 @@
+../../../tests/corpus/linear_loss/base.cu

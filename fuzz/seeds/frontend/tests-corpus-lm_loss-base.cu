@@ -1,0 +1,1 @@
+../../../tests/corpus/lm_loss/base.cu

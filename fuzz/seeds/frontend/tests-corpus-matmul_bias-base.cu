@@ -1,0 +1,1 @@
+../../../tests/corpus/matmul_bias/base.cu

@@ -1,0 +1,1 @@
+../../../tests/corpus/softmax/base.cu

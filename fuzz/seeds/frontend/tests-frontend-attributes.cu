@@ -1,0 +1,1 @@
+../../../tests/frontend/attributes.cu

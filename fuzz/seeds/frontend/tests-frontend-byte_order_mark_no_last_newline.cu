@@ -1,0 +1,1 @@
+../../../tests/frontend/byte_order_mark_no_last_newline.cu

@@ -1,0 +1,1 @@
+../../../tests/frontend/comments_everywhere.cu

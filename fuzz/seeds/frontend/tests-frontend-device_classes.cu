@@ -1,0 +1,1 @@
+../../../tests/frontend/device_classes.cu

@@ -1,0 +1,1 @@
+../../../tests/frontend/device_mixed.cu

@@ -1,0 +1,1 @@
+../../../tests/frontend/launch_macro.cu

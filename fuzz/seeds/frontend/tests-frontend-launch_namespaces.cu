@@ -1,0 +1,1 @@
+../../../tests/frontend/launch_namespaces.cu

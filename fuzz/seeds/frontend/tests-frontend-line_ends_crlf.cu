@@ -1,0 +1,1 @@
+../../../tests/frontend/line_ends_crlf.cu

@@ -1,0 +1,1 @@
+../../../tests/frontend/plain_cpp.cpp

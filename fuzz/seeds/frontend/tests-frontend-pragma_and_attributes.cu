@@ -1,0 +1,1 @@
+../../../tests/frontend/pragma_and_attributes.cu

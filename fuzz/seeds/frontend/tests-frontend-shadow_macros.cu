@@ -1,0 +1,1 @@
+../../../tests/frontend/shadow_macros.cu

@@ -1,0 +1,1 @@
+../../../tests/frontend/shared_dynamic.cu

@@ -1,0 +1,250 @@
+//! What must hold for any bytes that come from outside, a function for each format.
+//!
+//! Each function takes bytes as a fuzzer makes them and panics if what it is about does not hold.
+//! The fuzzers in `fuzz/` call them, and so do the tests, over seeds and mutations of these. Part
+//! of neither the library nor the program. `docs/fuzzing.md` lists what each one claims.
+
+mod draw;
+mod frontend;
+mod time;
+
+#[cfg(test)]
+mod tests;
+
+use std::error::Error;
+use std::path::Path;
+
+use crate::bisect::{LogEntry, LogMark, git_bisect_log};
+use crate::cache::{Cache, Kind};
+use crate::harness::Harness;
+use crate::replay::{Outcome, Status};
+use crate::report::{self, Entry};
+use crate::sanitizer;
+use crate::snapshot::{Meta, Snapshot, SnapshotFile, SnapshotVerdict, compare};
+
+pub(crate) use draw::Draw;
+
+pub use crate::fixture::fuzz::{fixture, fixture_toml, safetensors, tensors};
+pub use crate::history::fuzz::bundle_header;
+pub use crate::worker::fuzz::child_report;
+pub use frontend::frontend;
+pub use time::frontend_time;
+
+/// A format, and what must hold for it.
+#[derive(Clone, Copy, Debug)]
+pub struct Target {
+    /// Its name: that of the fuzzer, and of the folder with its seeds.
+    pub name: &'static str,
+    /// Panics if it does not hold for some bytes.
+    pub check: fn(&[u8]),
+}
+
+/// Every format.
+pub const TARGETS: [Target; 14] = [
+    Target { name: "bisect_log", check: bisect_log },
+    Target { name: "bundle_header", check: bundle_header },
+    Target { name: "cache_entry", check: cache_entry },
+    Target { name: "child_report", check: child_report },
+    Target { name: "fixture", check: fixture },
+    Target { name: "fixture_toml", check: fixture_toml },
+    Target { name: "frontend", check: frontend },
+    Target { name: "frontend_time", check: frontend_time },
+    Target { name: "harness", check: harness },
+    Target { name: "outcome", check: outcome },
+    Target { name: "safetensors", check: safetensors },
+    Target { name: "sanitizer_log", check: sanitizer_log },
+    Target { name: "snapshot", check: snapshot },
+    Target { name: "tensors", check: tensors },
+];
+
+/// An error has words, as every cause of it has, and a hint that is there has words, too.
+pub(crate) fn told(error: &dyn Error, hint: Option<String>) {
+    let mut next = Some(error);
+    while let Some(cause) = next {
+        assert!(!cause.to_string().is_empty(), "an error without words: {cause:?}");
+        next = cause.source();
+    }
+    assert!(hint.is_none_or(|hint| !hint.is_empty()), "an empty hint for {error}");
+}
+
+/// A harness that is accepted has sources, outputs and a call, and survives its way to a child.
+pub fn harness(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    match Harness::parse(text, Path::new("kernels/replay.toml")) {
+        Err(error) => told(&error, error.hint()),
+        Ok(harness) => {
+            assert!(!harness.sources.is_empty() && !harness.outputs.is_empty());
+            assert!(!harness.calls.is_empty());
+            let sent = serde_json::to_string(&harness).expect("a harness is plain data");
+            let received: Harness = serde_json::from_str(&sent).expect("what was just written");
+            assert_eq!(harness, received);
+        }
+    }
+}
+
+/// A snapshot that is read and written is read again as the same, and written the same way.
+pub fn snapshot(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    let path = Path::new("snapshots/step0.cpu.snap");
+    match SnapshotFile::parse(text, path) {
+        Err(error) => told(&error, error.hint()),
+        Ok(file) => is_settled(&file, path),
+    }
+}
+
+/// What is written is read as what was written, and written again to the letter.
+fn is_settled(file: &SnapshotFile, path: &Path) {
+    let once = file.to_string();
+    let again = match SnapshotFile::parse(&once, path) {
+        Ok(again) => again,
+        Err(error) => panic!("{error}, in what was just written:\n{once}"),
+    };
+    assert_eq!(again.to_string(), once, "written, read and written again");
+    assert_eq!(again.meta, file.meta);
+    let found = compare(&file.snapshot, &again.snapshot);
+    assert_eq!(found.verdict, SnapshotVerdict::Matches, "{found:?}\n{once}");
+    assert!(!found.sentence().is_empty());
+}
+
+/// What a cache holds of an outcome can be told in every form, and makes a snapshot that is read
+/// as it was written.
+pub fn outcome(bytes: &[u8]) {
+    let Ok(outcome) = serde_json::from_slice::<Outcome>(bytes) else { return };
+    let kept = serde_json::to_vec(&outcome).expect("an outcome is plain data");
+    let read: Outcome = serde_json::from_slice(&kept).expect("what was just written");
+    assert_eq!(serde_json::to_vec(&read).expect("an outcome is plain data"), kept);
+    let snapshot = Snapshot::of(&outcome, "step0", &"0".repeat(64), &[], None);
+    let entry = Entry {
+        fixture: "step0".to_owned(),
+        revision: None,
+        outcome,
+        gradients: Vec::new(),
+        orders: Vec::new(),
+        judgement: None,
+        culprit: None,
+        snapshot: None,
+        captured: Vec::new(),
+    };
+    assert!(!report::text(&entry).is_empty());
+    let entries = [entry];
+    assert!(!report::markdown(&entries, &[], report::COMMENT_BYTES).is_empty());
+    assert!(!report::junit(&entries, &[]).is_empty());
+    let json: Result<serde_json::Value, _> = serde_json::from_str(&report::json(&entries, &[]));
+    assert!(json.is_ok(), "{json:?}");
+    if could_be_measured(&entries[0].outcome) {
+        let meta = Meta {
+            source: "fixtures/step0".to_owned(),
+            description: None,
+            expression: "replay fixtures/step0".to_owned(),
+        };
+        is_settled(&SnapshotFile { meta, snapshot }, Path::new("step0.cpu.snap"));
+    }
+}
+
+/// Whether a replay could have given `outcome`: names and the device's class are words, statistics are numbers, and the number of elements is that of the shape.
+fn could_be_measured(outcome: &Outcome) -> bool {
+    let is_name = |word: &str| {
+        !word.is_empty() && word.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+    };
+    let is_norm = |norm: f64| norm >= 0.0;
+    let outputs = outcome.outputs.iter().all(|output| {
+        let summary = &output.summary;
+        let sizes: Option<u64> =
+            output.dims.iter().try_fold(1u64, |count, dim| count.checked_mul(dim.size as u64));
+        let extremes = [summary.min, summary.max, summary.mean];
+        is_name(&output.name)
+            && output.dims.iter().all(|dim| dim.name.as_deref().is_none_or(is_name))
+            && sizes == Some(summary.count)
+            && is_norm(summary.norm)
+            && is_norm(summary.max_abs)
+            && extremes.into_iter().flatten().all(|value| value.is_finite())
+            && output.slices.iter().all(|slices| {
+                is_name(&slices.dim)
+                    && !slices.norms.is_empty()
+                    && slices.norms.iter().all(|&norm| is_norm(norm))
+            })
+    });
+    let completed = matches!(outcome.status, Status::Completed) || outcome.outputs.is_empty();
+    let call = outcome.call.unwrap_or(0) < usize::MAX;
+    outputs && completed && call && is_name(&outcome.device)
+}
+
+/// What compute-sanitizer writes never counts less than it lists, and a complaint is none of it.
+pub fn sanitizer_log(bytes: &[u8]) {
+    let text = String::from_utf8_lossy(bytes);
+    let log = sanitizer::read(&text);
+    assert!(log.findings.iter().all(|finding| finding.count > 0), "{log:?}");
+    assert!(log.findings.iter().all(|finding| !finding.what.is_empty()), "{log:?}");
+    assert!(log.findings.len() + log.complaints.len() <= text.lines().count());
+    assert_eq!(log, sanitizer::read(&text));
+}
+
+/// The log of a search holds one command for each answer, whatever commits are called.
+pub fn bisect_log(bytes: &[u8]) {
+    let mut draw = Draw::new(bytes);
+    let first_parent = draw.flag();
+    let answers: Vec<(LogMark, String, String)> = (0..draw.below(5))
+        .map(|_| {
+            let mark = [LogMark::Good, LogMark::Bad, LogMark::Skip][draw.below(3)];
+            (mark, format!("{:040x}", draw.number()), draw.text(64))
+        })
+        .collect();
+    let entries: Vec<LogEntry> =
+        answers.iter().map(|(mark, id, subject)| LogEntry { mark: *mark, id, subject }).collect();
+    let culprit = draw.text(64);
+    let culprit = draw.flag().then_some(("c0ffee", culprit.as_str()));
+    let log = git_bisect_log(&entries, culprit, first_parent);
+    let mut commands = log.lines().filter(|line| !line.starts_with('#'));
+    let start = if first_parent { "git bisect start '--first-parent'" } else { "git bisect start" };
+    assert_eq!(commands.next(), Some(start));
+    let read: Vec<(LogMark, String)> = commands
+        .map(|command| {
+            let words: Vec<&str> = command.split(' ').collect();
+            let ["git", "bisect", word, id] = words[..] else { panic!("{command:?} in {log}") };
+            let mark = match word {
+                "good" => LogMark::Good,
+                "bad" => LogMark::Bad,
+                "skip" => LogMark::Skip,
+                _ => panic!("{command:?} in {log}"),
+            };
+            (mark, id.to_owned())
+        })
+        .collect();
+    let written: Vec<(LogMark, String)> =
+        answers.iter().map(|(mark, id, _)| (*mark, id.clone())).collect();
+    assert_eq!(read, written, "{log}");
+}
+
+/// An entry of the cache is read as it was written; one that was changed counts as absent.
+pub fn cache_entry(bytes: &[u8]) {
+    thread_local! {
+        static CACHE: (tempfile::TempDir, Cache) = {
+            let folder = tempfile::tempdir().expect("a folder for files");
+            let cache = Cache::open(&folder.path().join("cache")).expect("a cache");
+            (folder, cache)
+        };
+    }
+    CACHE.with(|(_, cache)| {
+        let mut draw = Draw::new(bytes);
+        let kind = Kind::ALL[draw.below(Kind::ALL.len())];
+        let (change, at) = (draw.below(4), draw.number() as usize);
+        let bytes = draw.rest();
+        let path = cache.path(kind, "key");
+        std::fs::write(&path, bytes).expect("a file");
+        if let Some(payload) = cache.read(kind, "key") {
+            assert!(bytes.starts_with(&payload));
+        }
+        cache.write(kind, "key", bytes).expect("an entry");
+        assert_eq!(cache.read(kind, "key").as_deref(), Some(bytes));
+        let mut changed = std::fs::read(&path).expect("the entry");
+        let at = at % changed.len();
+        match change {
+            0 => changed[at] ^= 1,
+            1 => changed.truncate(at),
+            2 => changed.insert(at, changed[at].wrapping_add(1)),
+            _ => drop(changed.drain(..at.max(1))),
+        }
+        std::fs::write(&path, changed).expect("a file");
+        assert_eq!(cache.read(kind, "key"), None, "change {change} at {at}");
+    });
+}

@@ -1,0 +1,57 @@
+//! Values out of a fuzzer's bytes; where these are used up, zeros.
+
+/// Bytes from which values are taken one after the other.
+pub(crate) struct Draw<'a> {
+    bytes: &'a [u8],
+}
+
+impl<'a> Draw<'a> {
+    /// Takes from `bytes`.
+    pub fn new(bytes: &'a [u8]) -> Draw<'a> {
+        Draw { bytes }
+    }
+
+    /// One byte.
+    pub fn byte(&mut self) -> u8 {
+        match self.bytes.split_first() {
+            Some((&first, rest)) => {
+                self.bytes = rest;
+                first
+            }
+            None => 0,
+        }
+    }
+
+    /// One bit, of a byte.
+    pub fn flag(&mut self) -> bool {
+        self.byte() & 1 == 1
+    }
+
+    /// A number of four bytes.
+    pub fn number(&mut self) -> u32 {
+        u32::from_le_bytes(std::array::from_fn(|_| self.byte()))
+    }
+
+    /// A number below `limit`, which is at most 256.
+    pub fn below(&mut self, limit: usize) -> usize {
+        usize::from(self.byte()) % limit
+    }
+
+    /// At most `most` bytes, as many as the next byte says.
+    pub fn bytes(&mut self, most: usize) -> &'a [u8] {
+        let count = usize::from(self.byte()).min(most).min(self.bytes.len());
+        let (taken, rest) = self.bytes.split_at(count);
+        self.bytes = rest;
+        taken
+    }
+
+    /// Text of at most `most` bytes before those that are not UTF-8 are replaced.
+    pub fn text(&mut self, most: usize) -> String {
+        String::from_utf8_lossy(self.bytes(most)).into_owned()
+    }
+
+    /// Everything that is left.
+    pub fn rest(self) -> &'a [u8] {
+        self.bytes
+    }
+}

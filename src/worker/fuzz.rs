@@ -1,0 +1,70 @@
+//! What must hold for what a child says, and for the outputs that it leaves.
+
+use std::fs::File;
+use std::io::Write;
+use std::time::Duration;
+
+use super::run::{Account, Ending, Layout, finish};
+use crate::fixture::Output;
+use crate::fuzz::{Draw, told};
+use crate::process::End;
+use crate::runtime::journal;
+use crate::tensor::{DType, Dim};
+
+/// Whatever stands in the journal, a run comes of it whose outputs can be read, or a refusal with
+/// words; and a journal of any bytes can be read. The first byte says how the child ended, the second
+/// whether its time was over and its code had begun.
+pub fn child_report(bytes: &[u8]) {
+    let mut draw = Draw::new(bytes);
+    let status = i32::from(draw.byte() as i8);
+    let end = if status < 0 { End::Killed(-status) } else { End::Exited(status) };
+    let timed_out = draw.flag().then_some(Duration::from_secs(1));
+    let has_begun = draw.flag();
+    let said = draw.rest();
+    let entries = said.split(|&byte| byte == b'\n').map(<[u8]>::to_vec).collect();
+    let printed = String::from_utf8_lossy(&said[..said.len().min(256)]).into_owned();
+    let account = Account { entries, printed, timed_out, end, has_begun, is_wrapped: false };
+    read_journal(said);
+    let layout = Layout::of_outputs(&outputs(), false);
+    let memory = memory(layout.bytes, &[]);
+    let run = match finish(account, &layout, &memory) {
+        Ok(run) => run,
+        Err(error) => return told(&error, error.hint()),
+    };
+    assert!(run.launch_count >= run.launches.len() as u64);
+    if run.ending == Ending::Completed {
+        let told_of = run.outputs().count() + run.summaries.len();
+        assert!(told_of >= outputs().len(), "an output that nothing is known of");
+    }
+    for (output, view) in run.outputs() {
+        assert_eq!(view.bytes.len(), output.shape.iter().product::<usize>() * output.dtype.size());
+        assert!((0..view.len()).all(|index| view.get_f64(index) == 0.0), "nothing was written");
+    }
+}
+
+/// Reads a journal that begins with `bytes`: without the key it holds nothing.
+fn read_journal(bytes: &[u8]) {
+    let file = memory(journal::BYTES, bytes);
+    assert_eq!(journal::read(&file, &[7; 32]).expect("memory"), Vec::<Vec<u8>>::new());
+}
+
+/// A file of so many bytes, the first of which are given.
+fn memory(length: usize, first: &[u8]) -> File {
+    let mut file = tempfile::tempfile().expect("a file");
+    file.write_all(first).expect("room");
+    file.set_len(length.max(1) as u64).expect("room");
+    file
+}
+
+/// A scalar and a matrix.
+fn outputs() -> Vec<Output> {
+    let output = |name: &str, sizes: &[usize]| Output {
+        name: name.to_owned(),
+        dtype: DType::F32,
+        dims: sizes.iter().map(|&size| Dim { name: None, size }).collect(),
+        gradient_of: None,
+        of: None,
+        upstream: None,
+    };
+    vec![output("loss", &[]), output("grad", &[4, 5])]
+}
