@@ -49,7 +49,8 @@ pub(super) enum Known {
 
 /// A precompiled header.
 struct Prelude {
-    bytes: Vec<u8>,
+    /// The entry of the cache. What stands behind the bytes of the compiler troubles no compiler.
+    entry: PathBuf,
     /// The files from outside that it was made of.
     read: Vec<PathBuf>,
 }
@@ -112,7 +113,7 @@ impl Toolchain {
         let list = strings(["-MD", "-MT", "unit", "-MF", RULE]);
         let words = || flags.iter().chain(&object).chain(&list);
         if let Some(prelude) = self.prelude(precision) {
-            write_prelude(folder, &prelude.bytes)?;
+            link_prelude(folder, &prelude.entry)?;
             let done = self.run(folder, &[PRECOMPILED, HEADERS], words())?;
             if done.success() {
                 let read = files_read(folder).map(|read| [&read[..], &prelude.read].concat());
@@ -180,9 +181,9 @@ impl Toolchain {
         hasher.list(&flags);
         let first = hasher.finish();
         if let Some((key, read)) = self.outside.recall_with_files(&self.cache, &first)
-            && let Some(bytes) = self.cache.read(Kind::Precompiled, &key)
+            && let Some(entry) = self.cache.find(Kind::Precompiled, &key)
         {
-            return Some(Prelude { bytes, read });
+            return Some(Prelude { entry, read });
         }
         let scratch = self.cache.scratch().ok()?;
         let folder = scratch.path();
@@ -197,8 +198,8 @@ impl Toolchain {
         let (bytes, read) = (std::fs::read(&made).ok()?, files_read(folder)?);
         let tools = self.tools().ok()?;
         let key = self.outside.remember(&self.cache, &first, begun, &read, tools).ok()??;
-        self.cache.write(Kind::Precompiled, &key, &bytes).ok()?;
-        Some(Prelude { bytes, read })
+        let entry = self.cache.write(Kind::Precompiled, &key, &bytes).ok()?;
+        Some(Prelude { entry, read })
     }
 }
 
@@ -210,14 +211,14 @@ fn files_read(folder: &Path) -> Option<Vec<PathBuf>> {
     Some(outside_of(folder, &std::fs::read(folder.join(RULE)).ok()?))
 }
 
-fn write_prelude(folder: &Path, bytes: &[u8]) -> Result<(), CompilerError> {
+fn link_prelude(folder: &Path, entry: &Path) -> Result<(), CompilerError> {
     let [_, header] = PRELUDE;
     let path = folder.join(PRECOMPILED).join(format!("{header}.gch"));
-    let write = || -> std::io::Result<()> {
+    let link = || -> std::io::Result<()> {
         std::fs::create_dir_all(path.parent().expect("a file lies in a folder"))?;
-        std::fs::write(&path, bytes)
+        std::os::unix::fs::symlink(entry, &path)
     };
-    write().map_err(scratch_failed(&path))
+    link().map_err(scratch_failed(&path))
 }
 
 fn index(precision: Precision) -> usize {

@@ -352,7 +352,7 @@ mod tests {
         let place = Place::new();
         assert_eq!(place.recall(), None);
         let header = place.write("x.h", "one");
-        let one = place.remember(&[header.clone()], &[]);
+        let one = place.remember(std::slice::from_ref(&header), &[]);
         assert!(one.is_some());
         assert_eq!(place.recall(), one);
         place.write("x.h", "two");
@@ -370,7 +370,7 @@ mod tests {
     fn a_header_that_was_only_touched_is_the_same_and_its_new_state_is_remembered() {
         let place = Place::new();
         let header = place.write("x.h", "one");
-        let key = place.remember(&[header.clone()], &[]);
+        let key = place.remember(std::slice::from_ref(&header), &[]);
         let before = place.cache.read(Kind::Dependencies, "first");
         place.write("x.h", "one");
         fs::File::open(&header).unwrap().set_modified(UNIX_EPOCH).unwrap();
@@ -382,7 +382,7 @@ mod tests {
     fn of_a_tool_the_state_counts() {
         let place = Place::new();
         let tool = place.write("as", "one");
-        let key = place.remember(&[], &[tool.clone()]);
+        let key = place.remember(&[], std::slice::from_ref(&tool));
         assert_eq!(place.recall(), key);
         fs::File::open(&tool).unwrap().set_modified(UNIX_EPOCH).unwrap();
         assert_eq!(place.recall(), None);

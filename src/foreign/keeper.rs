@@ -25,7 +25,7 @@ pub fn run() -> u8 {
     let (Some(bounds), Some(_)) = (bounds, words.first()) else { return 1 };
     stand_apart();
     match start(&words, &bounds) {
-        Ok(child) => Keeping { parent, child, bounds, temporary }.to_the_end(),
+        Ok(child) => Keeping { parent, child, bounds, temporary }.keep(),
         Err(error) => {
             let number = error.raw_os_error().unwrap_or(libc::EINVAL);
             tell(&parent, &Report::Refused(number));
@@ -94,7 +94,7 @@ enum Reason {
 }
 
 impl Keeping {
-    fn to_the_end(mut self) {
+    fn keep(mut self) {
         tell(&self.parent, &Report::Started(self.child.id() as i32));
         let reason = self.wait();
         end_all(self.child.id() as i32, matches!(reason, Reason::Ended(_)));

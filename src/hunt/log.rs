@@ -7,10 +7,11 @@ use serde::Serialize;
 
 use super::drive::{Crew, Field};
 use super::probe::Sources;
+use super::range::Range;
 use super::symptom::same_bits;
 use super::{Hunt, HuntError, Target};
-use crate::bisect::{Graph, survey};
-use crate::history::{Commit, CommitId, History, SourceSet, SourceSpec};
+use crate::bisect::survey;
+use crate::history::{Commit, CommitId, SourceSet};
 use crate::judge::{GradientVerdict, Judgement, OutputJudgement, Verdict};
 use crate::replay::{Failure, Outcome, ReplayError, Replayer, Status, Subject};
 use crate::verdict::oracle::Finding;
@@ -81,55 +82,6 @@ pub struct Repair {
     pub verdict: Verdict,
     /// Whether what it takes back is known to be a defect, and not only a change.
     pub of_defect: bool,
-}
-
-/// The commits of a range, as numbers.
-struct Range {
-    ids: Vec<CommitId>,
-    graph: Graph,
-    /// Numbers below this are parents outside of the range.
-    first: u32,
-}
-
-impl Range {
-    /// `ids` with their parents, parents first.
-    fn new(
-        history: &History,
-        targets: &[Target],
-        commits: &[(CommitId, Vec<CommitId>)],
-    ) -> Result<Range, HuntError> {
-        let inside: BTreeSet<CommitId> = commits.iter().map(|(id, _)| *id).collect();
-        let outside: BTreeSet<CommitId> = commits
-            .iter()
-            .flat_map(|(_, parents)| parents)
-            .filter(|parent| !inside.contains(*parent))
-            .copied()
-            .collect();
-        let first = outside.len() as u32;
-        let ids: Vec<CommitId> =
-            outside.into_iter().chain(commits.iter().map(|(id, _)| *id)).collect();
-        let place: HashMap<CommitId, u32> = ids.iter().copied().zip(0..).collect();
-        let edges = commits.iter().map(|(_, parents)| parents.iter().map(|p| place[p]).collect());
-        let parents: Vec<Vec<u32>> =
-            std::iter::repeat_n(Vec::new(), first as usize).chain(edges).collect();
-        let specs: Vec<&SourceSpec> = targets.iter().map(|target| &target.spec).collect();
-        let mut keys = history.source_keys(&ids, &specs)?;
-        let mut known = HashMap::new();
-        let number = |(id, own): (&CommitId, u32)| {
-            let key = keys.remove(id).unwrap_or_default();
-            *known.entry(key).or_insert(own)
-        };
-        let variant = ids.iter().zip(0..).map(number).collect();
-        Ok(Range { graph: Graph::new(parents, variant)?, ids, first })
-    }
-
-    /// The newest commits, and those outside.
-    fn ends(&self) -> (Vec<u32>, Vec<u32>) {
-        let all = self.first..self.ids.len() as u32;
-        let inner: BTreeSet<u32> =
-            all.clone().flat_map(|c| self.graph.parents(c).to_vec()).collect();
-        (all.filter(|commit| !inner.contains(commit)).collect(), (0..self.first).collect())
-    }
 }
 
 /// Looks at the commits that `range` names, as `git log` takes it; `progress` hears of every

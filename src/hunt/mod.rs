@@ -10,6 +10,7 @@ mod flaky;
 mod log;
 mod plan;
 mod probe;
+mod range;
 mod recorded;
 mod steady;
 mod symptom;

@@ -1,0 +1,58 @@
+//! The commits that a log is about, as a graph of numbers.
+
+use std::collections::{BTreeSet, HashMap};
+
+use super::{HuntError, Target};
+use crate::bisect::Graph;
+use crate::history::{CommitId, History, SourceSpec};
+
+/// The commits of a range, as numbers.
+pub(super) struct Range {
+    /// Their ids, parents first.
+    pub(super) ids: Vec<CommitId>,
+    /// How they follow each other, and the variant of each.
+    pub(super) graph: Graph,
+    /// Numbers below this are parents outside of the range.
+    pub(super) first: u32,
+}
+
+impl Range {
+    /// `ids` with their parents, parents first.
+    pub(super) fn new(
+        history: &History,
+        targets: &[Target],
+        commits: &[(CommitId, Vec<CommitId>)],
+    ) -> Result<Range, HuntError> {
+        let inside: BTreeSet<CommitId> = commits.iter().map(|(id, _)| *id).collect();
+        let outside: BTreeSet<CommitId> = commits
+            .iter()
+            .flat_map(|(_, parents)| parents)
+            .filter(|parent| !inside.contains(*parent))
+            .copied()
+            .collect();
+        let first = outside.len() as u32;
+        let ids: Vec<CommitId> =
+            outside.into_iter().chain(commits.iter().map(|(id, _)| *id)).collect();
+        let place: HashMap<CommitId, u32> = ids.iter().copied().zip(0..).collect();
+        let edges = commits.iter().map(|(_, parents)| parents.iter().map(|p| place[p]).collect());
+        let parents: Vec<Vec<u32>> =
+            std::iter::repeat_n(Vec::new(), first as usize).chain(edges).collect();
+        let specs: Vec<&SourceSpec> = targets.iter().map(|target| &target.spec).collect();
+        let mut keys = history.source_keys(&ids, &specs)?;
+        let mut known = HashMap::new();
+        let number = |(id, own): (&CommitId, u32)| {
+            let key = keys.remove(id).unwrap_or_default();
+            *known.entry(key).or_insert(own)
+        };
+        let variant = ids.iter().zip(0..).map(number).collect();
+        Ok(Range { graph: Graph::new(parents, variant)?, ids, first })
+    }
+
+    /// The newest commits, and those outside.
+    pub(super) fn ends(&self) -> (Vec<u32>, Vec<u32>) {
+        let all = self.first..self.ids.len() as u32;
+        let inner: BTreeSet<u32> =
+            all.clone().flat_map(|c| self.graph.parents(c).to_vec()).collect();
+        (all.filter(|commit| !inner.contains(commit)).collect(), (0..self.first).collect())
+    }
+}
