@@ -283,6 +283,14 @@ pub fn memory_limit() -> u64 {
     limit.rlim_cur
 }
 
+/// The bytes that a file may have which this process writes.
+pub fn file_limit() -> u64 {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the limit is a variable.
+    unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &raw mut limit) };
+    limit.rlim_cur
+}
+
 /// Makes the system end this process before others where memory runs out.
 pub fn go_first() {
     // A system that has no such preference ends whom it likes.

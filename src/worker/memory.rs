@@ -7,12 +7,16 @@ use std::os::fd::{AsRawFd, FromRawFd};
 use std::path::Path;
 
 use super::error::{WorkerError, system};
+use crate::process;
 use crate::runtime::journal;
 use crate::scratch;
 
 /// Outputs of one replay that take this many bytes lie in a file, whose pages the system can write
 /// out, not in memory.
 const LARGE_OUTPUTS: usize = 64 << 20;
+
+/// What the bytes of a journal are a multiple of.
+const PAGE: usize = 64 << 10;
 
 /// What the child writes its outputs to: memory, or a file where they are large.
 pub(super) fn for_outputs(bytes: usize, folder: &Path) -> Result<File, WorkerError> {
@@ -24,8 +28,11 @@ pub(super) fn for_outputs(bytes: usize, folder: &Path) -> Result<File, WorkerErr
 
 /// The memory of a journal.
 pub(super) fn for_journal() -> Result<File, WorkerError> {
+    // Memory is a file to this limit; a journal that is smaller leaves more launches out.
+    let allowed = process::file_limit().min(journal::BYTES as u64) as usize;
+    let bytes = (allowed / PAGE * PAGE).max(journal::LEAST_BYTES);
     // Another seal tells that it was begun.
-    shared(journal::BYTES, 0).map_err(system("make shared memory"))
+    shared(bytes, 0).map_err(system("make shared memory"))
 }
 
 /// Anonymous memory that one process writes and another reads. Nobody can change its size: a part that

@@ -53,7 +53,7 @@ fn an_interrupt_ends_with_130() {
 
 /// Whether any process was started with `env`'s cache.
 fn lives(env: &TestEnv) -> bool {
-    let cache = format!("REPLAY_CACHE_DIR={}", env.cache().display());
+    let cache = format!("REPLAY_CACHE_DIR={}", env.cache_parent().display());
     let entries = std::fs::read_dir("/proc").unwrap().flatten();
     entries.into_iter().any(|entry| {
         let environment = std::fs::read(entry.path().join("environ")).unwrap_or_default();

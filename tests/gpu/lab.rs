@@ -65,7 +65,7 @@ pub fn replayer_of(cache: &Cache, backend: Backend, timeout: Duration, fresh: bo
 
 /// The compiler for the host's code.
 pub fn toolchain(cache: &Cache) -> Toolchain {
-    let keeper = Keeper::new(Path::new(env!("CARGO_BIN_EXE_replay")));
+    let keeper = Keeper::new(&program());
     Toolchain::new(Compiler::find(None, &keeper).unwrap(), cache)
 }
 
