@@ -22,7 +22,7 @@ pub use belief::Rate;
 pub use candidates::distances;
 pub use ends::Refusal;
 pub use graph::{Graph, GraphError};
-pub use log_text::{LOG_TITLE, LogEntry, LogMark, git_bisect_log};
+pub use log_text::{LogEntry, LogMark, git_bisect_log};
 pub use search::Search;
 pub use survey::{Survey, survey};
 pub use words::{Answer, Conclusion, Options, Phase, SearchError, State, Warning};

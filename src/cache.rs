@@ -235,6 +235,12 @@ impl Cache {
 
     /// The entry `key`, if it exists and is whole. One that is not is removed.
     pub fn read(&self, kind: Kind, key: &str) -> Option<Vec<u8>> {
+        let found = self.content(kind, key)?;
+        tracing::info!(name: "cached", message = %format_args!("{}/{key}", kind.name()));
+        Some(found)
+    }
+
+    fn content(&self, kind: Kind, key: &str) -> Option<Vec<u8>> {
         let path = self.path(kind, key);
         let mut bytes = read_regular(&path)?;
         match payload_len(kind, key, &bytes) {
@@ -262,7 +268,7 @@ impl Cache {
     /// [`CacheError`], with the system's reason.
     pub fn write(&self, kind: Kind, key: &str, payload: &[u8]) -> Result<PathBuf, CacheError> {
         let path = self.path(kind, key);
-        if self.read(kind, key).as_deref() == Some(payload) {
+        if self.content(kind, key).as_deref() == Some(payload) {
             return Ok(path);
         }
         let digest = digest(kind, key, payload).to_hex();

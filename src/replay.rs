@@ -339,6 +339,7 @@ impl Replayer {
         {
             return Ok(outcome);
         }
+        let _span = tracing::info_span!("replay", message = subject.fixture.name);
         let run = |poison| self.run(subject, artifact, Precision::Native, &Mode::plain(poison));
         let runs = match artifact.module {
             None => self.run_pair(subject, artifact, [POISON_A, POISON_B]),

@@ -17,8 +17,10 @@ mod cli {
     mod compiling;
     mod culprit;
     mod demonstration;
+    mod documents;
     mod fixtures;
     mod foreign;
+    mod front_door;
     mod gradients;
     mod helping;
     mod interruptions;

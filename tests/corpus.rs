@@ -224,16 +224,15 @@ fn class(verdict: Verdict) -> Verdict {
 const GPU_SECONDS: Duration = Duration::from_secs(20);
 
 #[test]
+#[ignore = "needs a GPU"]
 fn a_gpu_gives_the_verdicts_that_the_cpu_gives() {
     let folders = |name: &str| -> Vec<PathBuf> {
         std::env::split_paths(&std::env::var_os(name).unwrap_or_default()).collect()
     };
     let (libraries, roots) = (folders("LD_LIBRARY_PATH"), folders("CUDA_HOME"));
     let search = SearchPath { libraries, roots, python: Some("python3".to_owned()) };
-    let backend = match Backend::cuda(None, None, &search, &corpus::cache()) {
-        Ok(backend) => backend,
-        Err(error) => return eprintln!("skipped: {error}"),
-    };
+    let backend = Backend::cuda(None, None, &search, &corpus::cache());
+    let backend = backend.unwrap_or_else(|error| panic!("needs a GPU: {error}"));
     let gpu = corpus::replayer(backend, GPU_SECONDS, Threads::Lanes);
     let others = Mutex::new(Vec::new());
     let confusion = Lab::new().confusion(wanted, |cpu, trial| {

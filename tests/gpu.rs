@@ -1,26 +1,31 @@
 //! The demonstration kernels through NVRTC and on a GPU.
-//!
-//! Each test says so and passes where NVRTC or a device is missing; `ci/test-gpu` runs them on a
-//! machine that has both.
 
 #[path = "gpu/lab.rs"]
 mod lab;
+#[path = "gpu/nvrtc.rs"]
+mod nvrtc;
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use lab::*;
 use replay::cache::Cache;
-use replay::compile::DeviceToolchain;
 use replay::fixture::Fixture;
 use replay::history::{CommitId, History, SourceSet, SourceSpec};
 use replay::judge::Verdict;
 use replay::replay::{Backend, Failure, Outcome, Replayer, Status, Subject};
-use replay::runtime::gpu::Module;
 use replay::sanitizer::{Sanitizer, Tool};
+
+on_each_device! {
+    every_way_to_name_a_kernel_gives_the_same_result_on_all_devices,
+    atomics_in_any_order_are_not_taken_for_unwritten_memory,
+    template_arguments_that_a_launch_leaves_out_are_deduced_on_all_devices,
+    narrow_formats_groups_constants_and_much_shared_memory_are_the_same_on_all_devices,
+    a_template_with_a_nameless_parameter_says_what_a_gpu_needs,
+}
 
 /// A demonstration fixture and its history.
 struct Demo {
@@ -48,10 +53,6 @@ impl Demo {
         self.history.source_set(CommitId::from(&commit), &self.spec).unwrap()
     }
 }
-
-/// Commits of the demonstration: the suspect, the declared fixes, what came before and after.
-const COMMITS: [&str; 7] =
-    ["396b00e~1", "396b00e", "534c0b0", "61b3d97", "HEAD~3", "HEAD~1", "HEAD"];
 
 /// Everything by which a kernel or a variable can be named, in integers so that devices agree.
 const NAMES: &str = r#"
@@ -100,58 +101,8 @@ void all_of_them(const int* x, int* out, int n) {
 }
 "#;
 
-#[test]
-fn every_demonstration_commit_compiles_for_a_gpu_and_every_launched_name_resolves() {
-    let Some(nvrtc) = nvrtc() else { return };
-    let cache = shared_cache();
-    let demo = Demo::new("step0", &cache);
-    let toolchain = DeviceToolchain::new(nvrtc, &search(), "sm_90", &cache);
-    let cpu = replayer(&cache, Backend::Cpu, MINUTE);
-    for revision in COMMITS {
-        let sources = demo.sources(revision);
-        let module = toolchain.compile(&demo.subject.fixture.harness, &sources);
-        let module = module.unwrap_or_else(|error| panic!("{revision}: {error}"));
-        let module = Module::decode(&std::fs::read(&module.path).unwrap()).unwrap();
-        let outcome = cpu.replay(&demo.subject, &sources).unwrap();
-        let launched: BTreeSet<&str> =
-            outcome.launches.iter().map(|launch| launch.kernel.as_str()).collect();
-        for kernel in launched {
-            assert!(module.kernel(kernel, None).is_some(), "{revision}: {kernel}");
-        }
-    }
-}
-
-#[test]
-fn instances_of_templates_and_variables_are_compiled_once_they_are_asked_for() {
-    let Some(nvrtc) = nvrtc() else { return };
-    let (_folder, cache) = cache();
-    let toolchain = DeviceToolchain::new(nvrtc, &search(), "sm_90", &cache);
-    let small = Small::new(NAMES, "all_of_them(x, out, n);");
-    let harness = &small.subject.fixture.harness;
-    let read = |path: &Path| Module::decode(&std::fs::read(path).unwrap()).unwrap();
-
-    let plain = toolchain.compile(harness, &small.sources).unwrap();
-    let kernels = read(&plain.path);
-    for name in ["plain::add", "flip", "reverse"] {
-        assert!(kernels.kernel(name, None).is_some(), "{name} in {:?}", kernels.kernels());
-    }
-    assert_eq!(kernels.kernel("over", None), None, "an overload is ambiguous");
-    assert_eq!(kernels.kernel("over", Some("_Z4overPi")).as_deref(), Some("_Z4overPi"));
-    assert_eq!(kernels.kernel("weigh<2, int>", None), None);
-
-    let more = toolchain.extend(&plain, "weigh<2, int>").unwrap();
-    let more = toolchain.extend(&more, "&bias").unwrap();
-    let kernels = read(&more.path);
-    assert!(kernels.kernel("weigh<2, int>", None).is_some());
-    assert!(kernels.names.contains_key("&bias"));
-    // The next run begins with what this one learned.
-    let again = toolchain.compile(harness, &small.sources).unwrap();
-    assert_eq!((again.path, again.expressions), (more.path, more.expressions));
-}
-
-#[test]
-fn every_way_to_name_a_kernel_gives_the_same_result_on_all_devices() {
-    let outcomes = on_all_devices(NAMES, "all_of_them(x, out, n);", MINUTE);
+fn every_way_to_name_a_kernel_gives_the_same_result_on_all_devices(devices: Devices) {
+    let outcomes = replay_on(devices, NAMES, "all_of_them(x, out, n);", MINUTE);
     for outcome in &outcomes {
         assert_eq!(checksum(outcome), checksum(&outcomes[0]), "{}", outcome.device);
         assert_eq!(outcome.launches, outcomes[0].launches, "{}", outcome.device);
@@ -178,9 +129,10 @@ __global__ void good(int* out, int n) { for (int i = threadIdx.x; i < n; i += 32
 "#;
 
 #[test]
+#[ignore = "needs a GPU and compute-sanitizer"]
 fn a_sanitizer_s_findings_fail_the_replay_and_are_not_remembered_without_it() {
     let (_folder, cache) = cache();
-    let Some(backend) = cuda(&cache) else { return };
+    let backend = cuda(&cache);
     let path: Vec<PathBuf> =
         std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()).collect();
     let cases = [
@@ -190,10 +142,7 @@ fn a_sanitizer_s_findings_fail_the_replay_and_are_not_remembered_without_it() {
         (Tool::Synccheck, "diverged<<<1, 32>>>(out, n);", "diverged"),
     ];
     for (tool, call, kernel) in cases {
-        let sanitizer = match Sanitizer::find(&path, &search(), tool) {
-            Ok(found) => found,
-            Err(error) => return eprintln!("skipped: {error}"),
-        };
+        let sanitizer = Sanitizer::find(&path, &search(), tool).unwrap();
         let remembering = |backend| replayer_of(&cache, backend, MINUTE, false);
         let small = Small::new(PLANTED, call);
         let sanitized = remembering(backend.clone().sanitized(sanitizer.clone()));
@@ -215,8 +164,7 @@ fn a_sanitizer_s_findings_fail_the_replay_and_are_not_remembered_without_it() {
     }
 }
 
-#[test]
-fn atomics_in_any_order_are_not_taken_for_unwritten_memory() {
+fn atomics_in_any_order_are_not_taken_for_unwritten_memory(devices: Devices) {
     let source = "__global__ void sum(const int* x, int* out, int n) {\n\
                   __shared__ float total; if (threadIdx.x == 0) total = 0; __syncthreads();\n\
                   for (int i = threadIdx.x; i < n; i += blockDim.x)\n\
@@ -224,15 +172,16 @@ fn atomics_in_any_order_are_not_taken_for_unwritten_memory() {
                   __syncthreads();\n\
                   for (int i = threadIdx.x; i < n; i += blockDim.x) out[i] = __float_as_int(total);\n\
                   }";
-    for outcome in on_all_devices(source, "sum<<<1, 1024>>>(x, out, n);", MINUTE) {
+    for outcome in replay_on(devices, source, "sum<<<1, 1024>>>(x, out, n);", MINUTE) {
         assert_eq!(outcome.status, Status::Completed, "{}", outcome.device);
     }
 }
 
 #[test]
+#[ignore = "needs a GPU"]
 fn large_outputs_are_judged_as_on_the_cpu_although_they_stay_on_the_device() {
     let cache = shared_cache();
-    let Some(cuda) = cuda(&cache) else { return };
+    let cuda = cuda(&cache);
     let source = "__global__ void add(const int* x, int* out, int n) {\n\
                   int i = blockIdx.x * 256 + threadIdx.x; if (i < n) out[i] = x[i] + 1; }";
     for call in ["add<<<(n + 255) / 256, 256>>>(x, out, n);", "add<<<100, 256>>>(x, out, n);"] {
@@ -270,30 +219,14 @@ template <typename T> void all(const T* x, T* out, int n) {
 }
 "#;
 
-#[test]
-fn template_arguments_that_a_launch_leaves_out_are_deduced_on_all_devices() {
-    let outcomes = on_all_devices(DEDUCED, "all(x, out, n);", MINUTE);
+fn template_arguments_that_a_launch_leaves_out_are_deduced_on_all_devices(devices: Devices) {
+    let outcomes = replay_on(devices, DEDUCED, "all(x, out, n);", MINUTE);
     for outcome in &outcomes {
         assert_eq!(checksum(outcome), checksum(&outcomes[0]), "{}", outcome.device);
         let kernels: Vec<&str> = outcome.launches.iter().map(|l| l.kernel.as_str()).collect();
         let bump = "ns::bump<int*, int*>";
         let expected = ["ns::add<int>", "ns::scale<3, int>", bump, "ns::add<int>"];
         assert_eq!(kernels, expected, "{}", outcome.device);
-    }
-}
-
-#[test]
-fn a_deduced_instance_compiles_for_a_gpu_by_the_name_that_the_host_gives_it() {
-    let Some(nvrtc) = nvrtc() else { return };
-    let (_folder, cache) = cache();
-    let toolchain = DeviceToolchain::new(nvrtc, &search(), "sm_90", &cache);
-    let small = Small::new(DEDUCED, "all(x, out, n);");
-    let outcome = small.replay(&replayer(&cache, Backend::Cpu, MINUTE));
-    let mut module = toolchain.compile(&small.subject.fixture.harness, &small.sources).unwrap();
-    for launch in &outcome.launches {
-        module = toolchain.extend(&module, &launch.kernel).unwrap();
-        let built = Module::decode(&std::fs::read(&module.path).unwrap()).unwrap();
-        assert!(built.kernel(&launch.kernel, None).is_some(), "{}", launch.kernel);
     }
 }
 
@@ -340,33 +273,20 @@ void all_of_them(const int* x, int* out, int n) {
 }
 "#;
 
-#[test]
-fn narrow_formats_groups_constants_and_much_shared_memory_are_the_same_on_all_devices() {
-    let outcomes = on_all_devices(HEADERS, "all_of_them(x, out, n);", MINUTE);
+fn narrow_formats_groups_constants_and_much_shared_memory_are_the_same_on_all_devices(
+    devices: Devices,
+) {
+    let outcomes = replay_on(devices, HEADERS, "all_of_them(x, out, n);", MINUTE);
     for outcome in &outcomes {
         assert_eq!(checksum(outcome), checksum(&outcomes[0]), "{}", outcome.device);
         assert_eq!(outcome.launches, outcomes[0].launches, "{}", outcome.device);
     }
 }
 
-#[test]
-fn cuda_s_own_headers_are_found_beside_nvrtc() {
-    let Some(nvrtc) = nvrtc() else { return };
-    if search().header_folders(nvrtc.path()).is_empty() {
-        return eprintln!("skipped: no CUDA headers beside {}", nvrtc.path().display());
-    }
-    let (_folder, cache) = cache();
-    let toolchain = DeviceToolchain::new(nvrtc, &search(), "sm_90", &cache);
-    let small = Small::new(HEADERS, "all_of_them(x, out, n);");
-    let module = toolchain.compile(&small.subject.fixture.harness, &small.sources).unwrap();
-    toolchain.extend(&module, "narrow<__nv_bfloat16>").unwrap();
-}
-
-#[test]
-fn a_template_with_a_nameless_parameter_says_what_a_gpu_needs() {
+fn a_template_with_a_nameless_parameter_says_what_a_gpu_needs(devices: Devices) {
     let source = "template <class = int, class T> __global__ void one(T* out, int n) {\n\
                   for (int i = threadIdx.x; i < n; i += 32) out[i] = 1; }";
-    for outcome in on_all_devices(source, "one<<<1, 32>>>(out, n);", MINUTE) {
+    for outcome in replay_on(devices, source, "one<<<1, 32>>>(out, n);", MINUTE) {
         match (&outcome.status, outcome.device.as_str()) {
             (Status::Completed, "cpu") => {}
             (Status::Untestable { reason, hint, .. }, device) if device != "cpu" => {
@@ -410,9 +330,10 @@ fn variants(demo: &Demo) -> Vec<CommitId> {
 const GPU_SECONDS: Duration = Duration::from_secs(10);
 
 #[test]
+#[ignore = "needs a GPU"]
 fn every_commit_of_every_demonstration_has_the_same_verdict_on_a_gpu() {
     let cache = shared_cache();
-    let Some(cuda) = cuda(&cache) else { return };
+    let cuda = cuda(&cache);
     let mut wrong = Vec::new();
     for fixture in DEMONSTRATIONS {
         let demo = Demo::new(fixture, &cache);

@@ -1,8 +1,5 @@
 //! What goes wrong on a GPU: kernels that err, sources that one compiler refuses, devices that are
 //! missing or go. Each is an outcome, or an error with its reason.
-//!
-//! Each test says so and passes where NVRTC or a device is missing; `ci/test-gpu` runs them on a
-//! machine that has both.
 
 #[path = "gpu/lab.rs"]
 mod lab;
@@ -18,9 +15,20 @@ use replay::replay::{Backend, Failure, ReplayError, Replayer, Settings, Status};
 use replay::runtime::gpu::{self, Nvrtc, SearchPath};
 use replay::worker::WorkerError;
 
+on_each_device! {
+    a_launch_that_is_refused_is_refused_by_all_devices_alike,
+    a_wild_write_ends_the_replay_and_names_the_kernel,
+    a_write_just_past_an_allocation_is_found_on_all_devices,
+    memory_that_nobody_wrote_is_found_on_all_devices,
+    a_kernel_that_hangs_runs_out_of_time_and_the_device_works_afterwards,
+    memory_beyond_the_device_is_out_of_memory,
+    shared_memory_that_nobody_set_is_found_on_all_devices,
+}
+
 #[test]
+#[ignore = "needs NVRTC"]
 fn what_nvrtc_rejects_is_the_revision_s_fault_and_is_remembered() {
-    let Some(nvrtc) = nvrtc() else { return };
+    let nvrtc = nvrtc();
     let (_folder, cache) = cache();
     let toolchain = DeviceToolchain::new(nvrtc, &search(), "sm_90", &cache);
     let source =
@@ -54,8 +62,7 @@ fn the_lack_of_a_device_is_an_error_with_a_hint() {
     }
 }
 
-#[test]
-fn a_launch_that_is_refused_is_refused_by_all_devices_alike() {
+fn a_launch_that_is_refused_is_refused_by_all_devices_alike(devices: Devices) {
     let source =
         "__global__ void k(int* out, int n) { if (threadIdx.x < n) out[threadIdx.x] = 1; }";
     for call in [
@@ -64,7 +71,7 @@ fn a_launch_that_is_refused_is_refused_by_all_devices_alike() {
         "k<<<1, dim3(1, 1, 65)>>>(out, n);",
         "k<<<1, 32, 50000>>>(out, n);",
     ] {
-        for outcome in on_all_devices(source, call, MINUTE) {
+        for outcome in replay_on(devices, source, call, MINUTE) {
             let refused = failures(&outcome).iter().any(|failure| match failure {
                 Failure::Launch { launch } => {
                     launch.error.as_deref().is_some_and(|e| e.contains("InvalidConfiguration"))
@@ -76,10 +83,9 @@ fn a_launch_that_is_refused_is_refused_by_all_devices_alike() {
     }
 }
 
-#[test]
-fn a_wild_write_ends_the_replay_and_names_the_kernel() {
+fn a_wild_write_ends_the_replay_and_names_the_kernel(devices: Devices) {
     let source = "__global__ void wild(int* out) { out[(1LL << 36) + threadIdx.x] = 1; }";
-    for outcome in on_all_devices(source, "wild<<<1, 32>>>(out);", MINUTE) {
+    for outcome in replay_on(devices, source, "wild<<<1, 32>>>(out);", MINUTE) {
         let [Failure::Fault { fault }] = failures(&outcome) else {
             panic!("{}: {:?}", outcome.device, outcome.status);
         };
@@ -88,12 +94,11 @@ fn a_wild_write_ends_the_replay_and_names_the_kernel() {
     }
 }
 
-#[test]
-fn a_write_just_past_an_allocation_is_found_on_all_devices() {
+fn a_write_just_past_an_allocation_is_found_on_all_devices(devices: Devices) {
     let source = "__global__ void fill(int* out, int n) {\n\
                   for (int i = threadIdx.x; i < n; i += 32) out[i] = 1; }";
     let call = "int* s; cudaMalloc(&s, 40); fill<<<1, 32>>>(s, 12); fill<<<1, 32>>>(out, n);";
-    for outcome in on_all_devices(source, call, MINUTE) {
+    for outcome in replay_on(devices, source, call, MINUTE) {
         let [Failure::Overrun { detail }] = failures(&outcome) else {
             panic!("{}: {:?}", outcome.device, outcome.status);
         };
@@ -101,25 +106,23 @@ fn a_write_just_past_an_allocation_is_found_on_all_devices() {
     }
 }
 
-#[test]
-fn memory_that_nobody_wrote_is_found_on_all_devices() {
+fn memory_that_nobody_wrote_is_found_on_all_devices(devices: Devices) {
     let source = "__global__ void some(const int* x, int* out, int n) {\n\
                   for (int i = threadIdx.x; i < n / 2; i += 32) out[i] = x[i]; }\n\
                   __global__ void sum(int* out, int n) { out[0] += out[n - 1]; }";
     let call = "some<<<1, 32>>>(x, out, n); sum<<<1, 1>>>(out, n);";
-    for outcome in on_all_devices(source, call, MINUTE) {
+    for outcome in replay_on(devices, source, call, MINUTE) {
         let kinds: Vec<&str> = failures(&outcome).iter().map(Failure::kind).collect();
         assert_eq!(kinds, ["unwritten", "depends on unwritten memory"], "{}", outcome.device);
     }
 }
 
-#[test]
-fn a_kernel_that_hangs_runs_out_of_time_and_the_device_works_afterwards() {
+fn a_kernel_that_hangs_runs_out_of_time_and_the_device_works_afterwards(devices: Devices) {
     let source = "__global__ void hang(volatile int* out) { while (out[0] != 1) { } }\n\
                   __global__ void one(int* out, int n) {\n\
                   for (int i = threadIdx.x; i < n; i += 32) out[i] = 1; }";
     let cache = shared_cache();
-    for backend in std::iter::once(Backend::Cpu).chain(cuda(&cache)) {
+    for backend in devices.backends(&cache) {
         let hangs = Small::new(source, "hang<<<1, 1>>>(out);");
         let outcome = hangs.replay(&replayer(&cache, backend.clone(), Duration::from_secs(3)));
         let [Failure::Timeout { place: Some(place), .. }] = failures(&outcome) else {
@@ -131,19 +134,17 @@ fn a_kernel_that_hangs_runs_out_of_time_and_the_device_works_afterwards() {
     }
 }
 
-#[test]
-fn memory_beyond_the_device_is_out_of_memory() {
+fn memory_beyond_the_device_is_out_of_memory(devices: Devices) {
     let source = "__global__ void one(int* out, int n) {\n\
                   for (int i = threadIdx.x; i < n; i += 32) out[i] = 1; }";
     let call = "void* s = nullptr; int e = cudaMalloc(&s, 1ull << 50);\n\
                 if (e == cudaErrorMemoryAllocation) one<<<1, 32>>>(out, n);";
-    for outcome in on_all_devices(source, call, MINUTE) {
+    for outcome in replay_on(devices, source, call, MINUTE) {
         checksum(&outcome);
     }
 }
 
-#[test]
-fn shared_memory_that_nobody_set_is_found_on_all_devices() {
+fn shared_memory_that_nobody_set_is_found_on_all_devices(devices: Devices) {
     let source = "__global__ void sum(const int* x, int* out, int n) {\n\
                   __shared__ int total; extern __shared__ int more[];\n\
                   for (int i = threadIdx.x; i < n; i += 32) atomicAdd(&total, x[i]);\n\
@@ -151,7 +152,7 @@ fn shared_memory_that_nobody_set_is_found_on_all_devices() {
                   for (int i = threadIdx.x; i < n; i += 32) out[i] = BOTH; }";
     for (what, both) in [("static", "total"), ("dynamic", "more[i % 100]")] {
         let source = source.replace("BOTH", both);
-        for outcome in on_all_devices(&source, "sum<<<1, 32, 400>>>(x, out, n);", MINUTE) {
+        for outcome in replay_on(devices, &source, "sum<<<1, 32, 400>>>(x, out, n);", MINUTE) {
             let kinds: Vec<&str> = failures(&outcome).iter().map(Failure::kind).collect();
             assert_eq!(kinds, ["depends on unwritten memory"], "{}, {what}", outcome.device);
         }
@@ -185,9 +186,10 @@ const ONE: &str = "__global__ void one(int* out, int n) {\n\
                    for (int i = threadIdx.x; i < n; i += 32) out[i] = 1; }";
 
 #[test]
+#[ignore = "needs a GPU"]
 fn a_device_that_is_gone_when_the_replay_begins_is_an_error_with_a_hint() {
     let cache = shared_cache();
-    let Some(cuda) = cuda(&cache) else { return };
+    let cuda = cuda(&cache);
     let gone = Wrapped::new("CUDA_VISIBLE_DEVICES= exec \"$REAL\" \"$@\"");
     let small = Small::new(ONE, "one<<<1, 32>>>(out, n);");
     let error = gone.replayer(&cache, cuda.clone()).replay(&small.subject, &small.sources);
@@ -203,9 +205,10 @@ fn a_device_that_is_gone_when_the_replay_begins_is_an_error_with_a_hint() {
 }
 
 #[test]
+#[ignore = "needs a GPU"]
 fn a_worker_that_is_killed_while_its_kernel_runs_is_no_outcome_and_the_device_works_afterwards() {
     let cache = shared_cache();
-    let Some(cuda) = cuda(&cache) else { return };
+    let cuda = cuda(&cache);
     let killed = Wrapped::new(
         // The last of the line of processes is the one that has the device.
         "exec 9<&0\n\"$REAL\" \"$@\" <&9 &\nsleep 2; last=$!\n\
@@ -224,9 +227,10 @@ fn a_worker_that_is_killed_while_its_kernel_runs_is_no_outcome_and_the_device_wo
 }
 
 #[test]
+#[ignore = "needs a GPU"]
 fn sources_that_one_compiler_rejects_are_untestable_with_its_reason() {
     let cache = shared_cache();
-    let Some(cuda) = cuda(&cache) else { return };
+    let cuda = cuda(&cache);
     // Inline PTX is NVRTC's alone; what lies in the host's libraries is the host's.
     let ptx = "__global__ void k(int* out) {\n\
                int lane; asm(\"mov.u32 %0, %%laneid;\" : \"=r\"(lane)); out[lane] = lane; }";

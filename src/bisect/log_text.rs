@@ -13,9 +13,6 @@ pub enum LogMark {
     Skip,
 }
 
-/// The first line of every log, a comment to git: by it a log is known that may be replaced.
-pub const LOG_TITLE: &str = "# replay bisect\n";
-
 /// One answered commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogEntry<'a> {
@@ -33,7 +30,7 @@ pub fn git_bisect_log(
     culprit: Option<(&str, &str)>,
     first_parent: bool,
 ) -> String {
-    let mut out = format!("{LOG_TITLE}git bisect start");
+    let mut out = "git bisect start".to_owned();
     out.push_str(if first_parent { " '--first-parent'\n" } else { "\n" });
     for entry in entries {
         let word = match entry.mark {
@@ -67,7 +64,6 @@ mod tests {
             LogEntry { mark: LogMark::Skip, id: "a1", subject: "Break the build" },
         ];
         insta::assert_snapshot!(git_bisect_log(&entries, Some(("b0", "Rewrite")), true), @r"
-        # replay bisect
         git bisect start '--first-parent'
         # bad: [b0] Rewrite git bisect good b0
         git bisect bad b0

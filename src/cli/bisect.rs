@@ -10,15 +10,16 @@ use ::replay::report::{self, Blame, Line};
 use anyhow::Context;
 use clap::ValueEnum;
 
-use super::bisect_log::LogFile;
+use super::bisect_log;
 use super::error::{CliResult, Complaint};
 use super::exit;
 use super::fixtures;
+use super::messages;
 use super::out::{print, println};
 use super::progress::Progress;
 use super::project::Project;
 use super::recorded::{Recorded, SNAPSHOT};
-use super::session::{GlobalArgs, jobs};
+use super::session::{self, SessionArgs, jobs};
 use super::snapshot::must_be_there;
 
 /// More jobs than this save no rounds that would be noticed.
@@ -45,7 +46,7 @@ pub struct Args {
     #[arg(long, value_enum, default_value = "wrong", value_name = "WHAT")]
     on: OnArg,
     /// Commits that are tested at a time [default: one a core, at most 8]
-    #[arg(long, value_name = "N", value_parser = jobs, allow_negative_numbers = true)]
+    #[arg(short, long, value_name = "N", value_parser = jobs, allow_negative_numbers = true)]
     jobs: Option<NonZeroUsize>,
     /// Follow only the first parent of merges
     #[arg(long)]
@@ -53,11 +54,8 @@ pub struct Args {
     /// The folder of accepted snapshots [default: the nearest `snapshots` above the fixture]
     #[arg(long, value_name = "DIR")]
     snapshots: Option<PathBuf>,
-    /// Write what `git bisect replay` accepts to FILE, which is new or such a log
-    #[arg(long, value_name = "FILE")]
-    log: Option<PathBuf>,
     /// How the result is written; JSON is one event a line
-    #[arg(long, value_enum, default_value = "text", value_name = "FORMAT")]
+    #[arg(short, long, value_enum, default_value = "text", value_name = "FORMAT")]
     format: SearchFormat,
 }
 
@@ -98,18 +96,17 @@ impl From<OnArg> for On {
 }
 
 /// Searches, and prints the answer.
-pub fn run(args: &Args, global: &GlobalArgs) -> CliResult {
-    let log = args.log.as_deref().map(LogFile::check).transpose()?;
+pub fn run(args: &Args, session: &SessionArgs) -> CliResult {
     let progress = Progress::start();
     progress.say("reading the history");
-    let (history, targets) = open(&fixtures::expand(&args.fixtures), global)?;
+    let (history, targets) = open(&fixtures::expand(&args.fixtures))?;
     let resolve = |revs: &[String]| -> anyhow::Result<Vec<Commit>> {
         Ok(revs.iter().map(|rev| history.resolve(rev)).collect::<Result<_, _>>()?)
     };
     let (revisions, recorded): (Vec<String>, Vec<String>) =
         args.good.iter().cloned().partition(|rev| rev != SNAPSHOT);
     let (mut good, bad) = (resolve(&revisions)?, resolve(&args.bad)?);
-    let mut hunt = hunt(&history, targets, args.on.into(), args.jobs, args.first_parent, global)?;
+    let mut hunt = hunt(&history, targets, args.on.into(), args.jobs, args.first_parent, session)?;
     let mut origin = None;
     if !recorded.is_empty() {
         if let Some(folder) = &args.snapshots {
@@ -135,6 +132,7 @@ pub fn run(args: &Args, global: &GlobalArgs) -> CliResult {
     let mut watcher = Watcher { progress: &progress, format: args.format, busy: BTreeSet::new() };
     let report = hunt.search(&good, &bad, &mut |event| watcher.hear(&event)).map_err(plain)?;
     drop(progress);
+    messages::end_with(bisect_log::text(&report, args.first_parent));
     match args.format {
         SearchFormat::Json => println!("{}", report::bisect_json(&report)),
         SearchFormat::Markdown => {
@@ -147,10 +145,6 @@ pub fn run(args: &Args, global: &GlobalArgs) -> CliResult {
                 println!("{}", origin.line());
             }
         }
-    }
-    // Last, so that a log that cannot be written takes no answer with it.
-    if let Some(log) = log {
-        log.write(&report, args.first_parent)?;
     }
     Ok(match report.ending() {
         Ending::Found => exit::SUCCESS,
@@ -165,7 +159,7 @@ pub fn blame(
     good: &str,
     target: &super::project::Target,
     project: &Project,
-    global: &GlobalArgs,
+    session: &SessionArgs,
 ) -> anyhow::Result<Blame> {
     let bad = match &target.commit {
         Some(commit) => commit.clone(),
@@ -178,16 +172,16 @@ pub fn blame(
             head
         }
     };
-    let (history, targets) = open(&[path.to_owned()], global)?;
+    let (history, targets) = open(&[path.to_owned()])?;
     let good = history.resolve(good)?;
-    let hunt = hunt(&history, targets, On::Changed, None, false, global)?;
+    let hunt = hunt(&history, targets, On::Changed, None, false, session)?;
     let report = hunt.search(&[good], &[bad], &mut |_| {}).map_err(plain)?;
     Ok(report::blame(&report))
 }
 
 /// Loads the fixtures, which must share a history.
-pub fn open(fixtures: &[PathBuf], global: &GlobalArgs) -> anyhow::Result<(History, Vec<Target>)> {
-    let cache = global.cache()?;
+pub fn open(fixtures: &[PathBuf]) -> anyhow::Result<(History, Vec<Target>)> {
+    let cache = session::cache()?;
     let mut history: Option<(History, &Path)> = None;
     let mut targets = Vec::new();
     for path in fixtures {
@@ -222,13 +216,13 @@ pub fn hunt<'h>(
     on: On,
     jobs: Option<NonZeroUsize>,
     first_parent: bool,
-    global: &GlobalArgs,
+    session: &SessionArgs,
 ) -> anyhow::Result<Hunt<'h>> {
-    let cores = global.threads();
+    let cores = session.threads();
     let jobs = jobs.or(NonZeroUsize::new(cores.clamp(1, MOST_JOBS))).unwrap_or(NonZeroUsize::MIN);
     let threads = (cores / jobs).max(1);
-    let replayer = global.replayer_with(threads, global.fresh)?.into();
-    let repeater = global.replayer_with(threads, true)?.into();
+    let replayer = session.replayer_with(threads, session.fresh)?.into();
+    let repeater = session.replayer_with(threads, true)?.into();
     let trusted = Trusted::GoodEnd;
     Ok(Hunt { history, targets, replayer, repeater, on, trusted, jobs, first_parent })
 }

@@ -8,7 +8,7 @@ use clap::Subcommand;
 use super::error::CliResult;
 use super::exit;
 use super::out::println;
-use super::session::{GlobalArgs, cache_folder};
+use super::session::{self, cache_folder};
 
 /// What to do with the cache.
 #[derive(Debug, clap::Args)]
@@ -31,13 +31,13 @@ enum Action {
     Clear,
 }
 
-/// Does it.
-pub fn run(args: &Args, global: &GlobalArgs) -> CliResult {
+/// Shows, shrinks or clears the cache.
+pub fn run(args: &Args) -> CliResult {
     if let Some(Action::Path) = args.action {
         println!("{}", Cache::place(&cache_folder()?).display());
         return Ok(exit::SUCCESS);
     }
-    let cache = global.cache()?;
+    let cache = session::cache()?;
     match args.action {
         Some(Action::Gc { days }) => {
             let age = Duration::from_secs(u64::from(days) * 24 * 60 * 60);

@@ -15,7 +15,7 @@ use super::out::{print, println};
 use super::progress::Progress;
 use super::project::{Project, Target};
 use super::replay::{Format, name, refused, summary};
-use super::session::GlobalArgs;
+use super::session::{self, SessionArgs};
 
 /// What to compare.
 #[derive(Debug, clap::Args)]
@@ -24,18 +24,18 @@ pub struct Args {
     #[arg(required = true, num_args = 3.., value_names = ["FIXTURE", "REV", "REV"])]
     words: Vec<String>,
     /// How the result is written
-    #[arg(long, value_enum, default_value = "text", value_name = "FORMAT")]
+    #[arg(short, long, value_enum, default_value = "text", value_name = "FORMAT")]
     format: Format,
 }
 
 /// Compares on every fixture; the worst of them decides about the exit code. A fixture that cannot be
 /// compared on does not keep the others from it.
-pub fn run(args: &Args, global: &GlobalArgs) -> CliResult {
+pub fn run(args: &Args, session: &SessionArgs) -> CliResult {
     let [fixtures @ .., trusted, other] = args.words.as_slice() else {
         return Err(Complaint { message: "diff needs two revisions".to_owned(), hint: None }.into());
     };
-    let replayer = global.replayer()?;
-    let cache = global.cache()?;
+    let replayer = session.replayer()?;
+    let cache = session::cache()?;
     let mut code = exit::SUCCESS;
     let (mut documents, mut errors, mut standings) = (Vec::new(), Vec::new(), Vec::new());
     for path in fixtures::expand(fixtures) {

@@ -4,13 +4,14 @@ use ::replay::cache::Cache;
 use ::replay::report::Line;
 use ::replay::runtime::gpu::{self, Nvrtc, SearchPath};
 use ::replay::sanitizer::{Sanitizer, Tool};
+use ::replay::worker::Limits;
 use anstyle::{AnsiColor, Color, Style};
 
 use super::cache::size;
 use super::error::CliResult;
 use super::exit;
 use super::out::println;
-use super::session::{GlobalArgs, cache_folder, compiler, compiler_named, folders, search_path};
+use super::session::{cache_folder, compiler, compiler_named, cores, folders, search_path};
 
 /// Nothing to choose.
 #[derive(Debug, clap::Args)]
@@ -26,8 +27,8 @@ struct Finding {
 }
 
 /// Looks at everything; exit code 0 if what replays on the CPU need is there.
-pub fn run(_args: &Args, global: &GlobalArgs) -> CliResult {
-    let mut findings = vec![main_compiler(), cache(), processor(global)];
+pub fn run(_args: &Args) -> CliResult {
+    let mut findings = vec![main_compiler(), cache(), processor()];
     for name in ["g++", "clang++"] {
         if let Ok(found) = compiler_named(Some(name), None) {
             findings.push(Finding {
@@ -158,12 +159,12 @@ fn sanitizer(search: &SearchPath) -> Finding {
     Finding { what: "sanitizer", works, needed: false, detail, advice }
 }
 
-fn processor(global: &GlobalArgs) -> Finding {
-    let limits = global.limits();
+fn processor() -> Finding {
+    let limits = Limits::default();
     let detail = format!(
         "{}, {} threads, at most {} and {} s a replay",
         std::env::consts::ARCH,
-        global.threads(),
+        cores(),
         size(limits.memory_bytes),
         limits.timeout.as_secs_f64()
     );

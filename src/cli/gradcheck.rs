@@ -16,7 +16,7 @@ use super::out::{print, println};
 use super::progress::Progress;
 use super::project::Project;
 use super::replay::{Format, name, refused, summary};
-use super::session::GlobalArgs;
+use super::session::{self, SessionArgs};
 
 /// What to check.
 #[derive(Debug, clap::Args)]
@@ -25,18 +25,18 @@ pub struct Args {
     #[arg(required = true, value_name = "FIXTURE")]
     fixtures: Vec<PathBuf>,
     /// The revision whose gradients are checked [default: the working tree]
-    #[arg(long, value_name = "REV")]
+    #[arg(short, long, value_name = "REV")]
     rev: Option<String>,
     /// How the result is written
-    #[arg(long, value_enum, default_value = "text", value_name = "FORMAT")]
+    #[arg(short, long, value_enum, default_value = "text", value_name = "FORMAT")]
     format: Format,
 }
 
 /// Checks every gradient of every fixture. A fixture that cannot be checked does not keep the others
 /// from it.
-pub fn run(args: &Args, global: &GlobalArgs) -> CliResult {
-    let replayer = global.replayer()?;
-    let cache = global.cache()?;
+pub fn run(args: &Args, session: &SessionArgs) -> CliResult {
+    let replayer = session.replayer()?;
+    let cache = session::cache()?;
     let mut code = exit::SUCCESS;
     let (mut documents, mut errors, mut standings) = (Vec::new(), Vec::new(), Vec::new());
     for path in &fixtures::expand(&args.fixtures) {

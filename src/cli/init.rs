@@ -26,7 +26,7 @@ pub struct Args {
     #[arg(value_name = "SOURCE")]
     source: Option<PathBuf>,
     /// The file to write; it must not exist. Further drafts lie beside it, as FILE-NAME.toml
-    #[arg(long, value_name = "FILE", default_value = "replay.toml")]
+    #[arg(short, long, value_name = "FILE", default_value = "replay.toml")]
     output: PathBuf,
 }
 

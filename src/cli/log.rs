@@ -12,7 +12,7 @@ use super::fixtures;
 use super::out::{print, println};
 use super::progress::Progress;
 use super::replay::Format;
-use super::session::{GlobalArgs, jobs};
+use super::session::{SessionArgs, jobs};
 
 /// Where to look.
 #[derive(Debug, clap::Args)]
@@ -21,27 +21,27 @@ pub struct Args {
     #[arg(required = true, num_args = 2.., value_names = ["FIXTURE", "RANGE"])]
     words: Vec<String>,
     /// Commits that are replayed at a time [default: one a core, at most 8]
-    #[arg(long, value_name = "N", value_parser = jobs, allow_negative_numbers = true)]
+    #[arg(short, long, value_name = "N", value_parser = jobs, allow_negative_numbers = true)]
     jobs: Option<NonZeroUsize>,
     /// Follow only the first parent of merges
     #[arg(long)]
     first_parent: bool,
     /// How the result is written
-    #[arg(long, value_enum, default_value = "text", value_name = "FORMAT")]
+    #[arg(short, long, value_enum, default_value = "text", value_name = "FORMAT")]
     format: Format,
 }
 
 /// Replays every variant of the range; exit code 0 whatever it finds, for it is a report, unless
 /// nothing could be tested.
-pub fn run(args: &Args, global: &GlobalArgs) -> CliResult {
+pub fn run(args: &Args, session: &SessionArgs) -> CliResult {
     let [fixtures @ .., range] = args.words.as_slice() else {
         return Err(Complaint { message: "log needs a range".to_owned(), hint: None }.into());
     };
     let fixtures = fixtures::expand(fixtures);
     let progress = Progress::start();
     progress.say("reading the history");
-    let (history, targets) = open(&fixtures, global)?;
-    let hunt = hunt(&history, targets, On::Changed, args.jobs, args.first_parent, global)?;
+    let (history, targets) = open(&fixtures)?;
+    let hunt = hunt(&history, targets, On::Changed, args.jobs, args.first_parent, session)?;
     let found = survey_range(&hunt, range, &mut |commit, done, all| {
         progress.say(format!("replaying {}, {} of {all}", commit.short, done + 1));
     })

@@ -6,6 +6,7 @@ mod bisect;
 mod bisect_log;
 mod cache;
 mod checkout;
+mod completions;
 mod defect;
 mod diff;
 mod doctor;
@@ -14,10 +15,14 @@ mod error;
 mod exit;
 mod fixtures;
 mod gradcheck;
+mod help;
 mod init;
 mod inspect;
 mod keys;
 mod log;
+mod log_file;
+mod markdown;
+mod messages;
 mod out;
 mod progress;
 mod project;
@@ -32,16 +37,20 @@ mod snapshot;
 use std::process::ExitCode;
 
 use ::replay::{foreign, worker};
-use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use self::error::CliResult;
-use self::session::GlobalArgs;
+use self::messages::MessageArgs;
+use self::session::SessionArgs;
+
+/// The version of this program, the commit that it was built from, and the compiler.
+pub const VERSION: &str = env!("REPLAY_VERSION");
 
 /// Replays captured inputs through the loss and gradient kernels of any revision.
 #[derive(Debug, Parser)]
 #[command(
     name = "replay",
-    version,
+    version = VERSION,
     args_conflicts_with_subcommands = true,
     arg_required_else_help = true,
     subcommand_negates_reqs = true,
@@ -50,11 +59,31 @@ use self::session::GlobalArgs;
 )]
 struct Cli {
     #[command(flatten)]
-    replay: replay::Args,
-    #[command(flatten)]
-    global: GlobalArgs,
+    replay: Replaying<replay::Args>,
     #[command(subcommand)]
     command: Option<Command>,
+}
+
+/// The arguments of a command that replays.
+#[derive(Debug, Args)]
+struct Replaying<T: Args> {
+    #[command(flatten)]
+    args: T,
+    #[command(flatten)]
+    session: SessionArgs,
+    #[command(flatten)]
+    messages: MessageArgs,
+}
+
+impl<T: Args> Replaying<T> {
+    /// Runs the command, and tells what was asked for meanwhile.
+    fn run(&self, run: impl FnOnce(&T, &SessionArgs) -> CliResult) -> CliResult {
+        messages::start(&self.messages)?;
+        let code = run(&self.args, &self.session);
+        let told = messages::finish();
+        let code = code?;
+        told.map(|()| code)
+    }
 }
 
 const AFTER_HELP: &str = "\
@@ -69,32 +98,29 @@ Examples:
   replay inspect fixtures/step0         what a fixture holds, and whether it is whole
   replay init                           a first replay.toml for this repository
   replay doctor                         what works on this machine
+  replay help verdicts                  a page about verdicts, harness, fixture or exit-codes
 
 A fixture is a folder with captured tensors (*.safetensors) and fixture.toml, which names the
 harness: replay.toml says which sources are compiled and how they are called. Sources come from
 the object database of the harness's repository; your checkout is never touched. Results go to
 stdout, everything else to stderr.
 
-Exit codes, made for `git bisect run replay FIXTURE`:
-  0    nothing diverged, nothing failed
-  1    diverged, or failed: launch error, crash, timeout, NaN, unwritten or poisoned output
-  125  untestable: the revision does not build, or no call of the harness fits it;
-       a snapshot is stale, or missing in CI
-  128  not about the kernel: usage, a bad fixture, no repository, no compiler
-  130  interrupted
+Exit codes are made for `git bisect run replay FIXTURE`: 0 if nothing diverged or failed, 1 if
+something did, 125 if the revision cannot be tested or a snapshot is stale, or missing in CI, 128
+and more if it is not about the kernel. `replay help exit-codes` says more.
 
 A fixture folder that is named like a command is reached as ./NAME.";
 
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Find the commit that broke a kernel
-    Bisect(bisect::Args),
+    Bisect(Replaying<bisect::Args>),
     /// Show every commit at which an output changes, with its verdict against the one before
-    Log(log::Args),
+    Log(Replaying<log::Args>),
     /// Compare two revisions, tensor by tensor and slice by slice
-    Diff(diff::Args),
+    Diff(Replaying<diff::Args>),
     /// Hold the gradients against the loss, by finite differences on the float64 shadow
-    Gradcheck(gradcheck::Args),
+    Gradcheck(Replaying<gradcheck::Args>),
     /// Show pending snapshots one by one, to accept or reject them
     Review(review::Args),
     /// Accept pending snapshots
@@ -109,6 +135,12 @@ enum Command {
     Doctor(doctor::Args),
     /// Show, shrink or clear the cache
     Cache(cache::Args),
+    /// Explain a command or a topic: verdicts, harness, fixture, exit-codes
+    Help(help::Args),
+    /// Write the completions of a shell to standard output
+    Completions(completions::Args),
+    /// Write manual pages to a folder
+    Man(completions::ManArgs),
 }
 
 /// Whether this process was started by another of its kind, to make one replay.
@@ -164,26 +196,27 @@ fn settle_threads() {
 
 fn dispatch(cli: Cli) -> CliResult {
     match cli.command {
-        None => replay::run(&cli.replay, &cli.global),
-        Some(Command::Bisect(args)) => bisect::run(&args, &cli.global),
-        Some(Command::Log(args)) => log::run(&args, &cli.global),
-        Some(Command::Diff(args)) => diff::run(&args, &cli.global),
-        Some(Command::Gradcheck(args)) => gradcheck::run(&args, &cli.global),
+        None => cli.replay.run(replay::run),
+        Some(Command::Bisect(args)) => args.run(bisect::run),
+        Some(Command::Log(args)) => args.run(log::run),
+        Some(Command::Diff(args)) => args.run(diff::run),
+        Some(Command::Gradcheck(args)) => args.run(gradcheck::run),
         Some(Command::Review(args)) => review::run(&args),
         Some(Command::Accept(args)) => accept::run(&args),
         Some(Command::Reject(args)) => reject::run(&args),
         Some(Command::Inspect(args)) => inspect::run(&args),
         Some(Command::Init(args)) => init::run(&args),
-        Some(Command::Doctor(args)) => doctor::run(&args, &cli.global),
-        Some(Command::Cache(args)) => cache::run(&args, &cli.global),
+        Some(Command::Doctor(args)) => doctor::run(&args),
+        Some(Command::Cache(args)) => cache::run(&args),
+        Some(Command::Help(args)) => help::run(&args),
+        Some(Command::Completions(args)) => completions::run(&args),
+        Some(Command::Man(args)) => completions::man(&args),
     }
 }
 
-/// The command that the first argument, or the one behind `help`, seems to mean, where it is neither
-/// that nor a path.
+/// The command that the first argument seems to mean, where it is neither that nor a path.
 fn misspelt_command() -> Option<String> {
-    let mut words = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
-    let word = words.find(|word| word != "help")?;
+    let word = std::env::args_os().nth(1)?.to_string_lossy().into_owned();
     let word = Some(word).filter(|word| !std::path::Path::new(word).exists())?;
     nearest_command(&word).filter(|meant| *meant != word)
 }

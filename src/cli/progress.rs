@@ -1,11 +1,34 @@
 //! What a user sees while something takes long: one line on standard error, on a terminal only.
 
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
 use ::replay::report::{Line, clean};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::out::eprintln;
+
+/// What of this is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Watch {
+    /// The line that moves, and notes.
+    Progress,
+    /// Notes alone, as other lines come between.
+    Notes,
+    /// Nothing.
+    Quiet,
+}
+
+static WATCH: AtomicU8 = AtomicU8::new(Watch::Progress as u8);
+
+/// Shows what `watch` says from now on.
+pub fn show(watch: Watch) {
+    WATCH.store(watch as u8, Ordering::Relaxed);
+}
+
+fn is_shown(watch: Watch) -> bool {
+    WATCH.load(Ordering::Relaxed) == watch as u8
+}
 
 /// A line that says what happens now, and goes when it is dropped.
 pub struct Progress(ProgressBar);
@@ -39,7 +62,9 @@ impl Progress {
 
     /// Prints a line that stays, above the one that moves.
     pub fn note(&self, line: &Line) {
-        self.0.suspend(|| eprintln!("{line}"));
+        if !is_shown(Watch::Quiet) {
+            self.0.suspend(|| eprintln!("{line}"));
+        }
     }
 }
 
@@ -51,7 +76,7 @@ impl Drop for Progress {
 
 /// Hides `bar` where nobody watches.
 fn shown(bar: ProgressBar) -> ProgressBar {
-    if std::env::var_os("CI").is_some() {
+    if std::env::var_os("CI").is_some() || !is_shown(Watch::Progress) {
         bar.set_draw_target(ProgressDrawTarget::hidden());
     }
     // The tick takes a thread, which the system may not give.

@@ -14,8 +14,11 @@ use super::fixtures;
 use super::out::{print, println};
 use super::progress::Progress;
 use super::project::{Project, Target};
-use super::session::GlobalArgs;
+use super::session::{self, SessionArgs};
 use super::snapshot::Settings;
+
+/// What outcomes are compared with.
+const COMPARISON: &str = "Comparisons";
 
 /// What to replay.
 #[derive(Debug, clap::Args)]
@@ -24,22 +27,22 @@ pub struct Args {
     #[arg(required = true, value_name = "FIXTURE")]
     fixtures: Vec<PathBuf>,
     /// The revision whose kernels are run, anything git understands [default: the working tree]
-    #[arg(long, value_name = "REV")]
+    #[arg(short, long, value_name = "REV")]
     rev: Option<String>,
     /// A revision that is trusted, to compare with
-    #[arg(long, value_name = "REV")]
+    #[arg(short, long, value_name = "REV", help_heading = COMPARISON)]
     against: Option<String>,
     /// Name the commit that made the difference to the trusted revision, where there is one
-    #[arg(long, requires = "against")]
+    #[arg(long, requires = "against", help_heading = COMPARISON)]
     culprit: bool,
     /// How the result is written
-    #[arg(long, value_enum, default_value = "text", value_name = "FORMAT")]
+    #[arg(short, long, value_enum, default_value = "text", value_name = "FORMAT")]
     format: OutcomeFormat,
     /// The folder of accepted snapshots [default: the nearest `snapshots` above the fixture]
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", help_heading = COMPARISON)]
     snapshots: Option<PathBuf>,
     /// Compare with the accepted snapshot also where --rev names a revision; so does --snapshots
-    #[arg(long)]
+    #[arg(long, help_heading = COMPARISON)]
     snapshot: bool,
 }
 
@@ -69,16 +72,16 @@ pub enum Format {
 
 /// Replays every fixture; the worst of them decides about the exit code. A fixture that cannot be
 /// replayed does not keep the others from it.
-pub fn run(args: &Args, global: &GlobalArgs) -> CliResult {
-    let replayers = global.replayers()?;
-    let cache = global.cache()?;
+pub fn run(args: &Args, session: &SessionArgs) -> CliResult {
+    let replayers = session.replayers()?;
+    let cache = session::cache()?;
     let snapshots = Settings::from_environment(args.snapshots.clone())?;
     let mut code = exit::SUCCESS;
     let (mut entries, mut errors, mut standings) = (Vec::new(), Vec::new(), Vec::new());
     for path in &fixtures::expand(&args.fixtures) {
         let on_devices = replayers.iter();
         let on_devices =
-            on_devices.map(|replayer| one(path, args, global, replayer, &cache, &snapshots));
+            on_devices.map(|replayer| one(path, args, session, replayer, &cache, &snapshots));
         match on_devices.collect::<anyhow::Result<Vec<Entry>>>() {
             Ok(on_devices) => {
                 if args.format == OutcomeFormat::Text {
@@ -137,7 +140,7 @@ pub fn summary(standings: &[Standing], refused: usize) {
 fn one(
     path: &Path,
     args: &Args,
-    global: &GlobalArgs,
+    session: &SessionArgs,
     replayer: &Replayer,
     cache: &Cache,
     snapshots: &Settings,
@@ -164,7 +167,7 @@ fn one(
         Some(judged) if args.culprit && judged.verdict >= Verdict::Diverged => {
             progress.say(format!("searching for what changed {}", path.display()));
             let trusted = args.against.as_deref().unwrap_or_default();
-            Some(super::bisect::blame(path, trusted, &target, &project, global)?)
+            Some(super::bisect::blame(path, trusted, &target, &project, session)?)
         }
         _ => None,
     };

@@ -16,32 +16,31 @@ use clap::{Args, ValueEnum};
 
 use super::error::Complaint;
 
-/// Options that every command understands.
+/// Options of every command that replays.
 #[derive(Debug, Args)]
-pub struct GlobalArgs {
-    /// Seconds that one replay may take
-    #[arg(long, global = true, value_name = "SECONDS", default_value = "60",
-          value_parser = seconds, allow_negative_numbers = true)]
-    timeout: Duration,
-    /// Device memory that one replay may have, such as 512M or 64G [default: 16G]
-    #[arg(long, global = true, value_name = "BYTES", value_parser = bytes,
-          allow_negative_numbers = true)]
-    memory: Option<u64>,
-    /// Replay again, also where the outcome is in the cache
-    #[arg(long, global = true)]
-    pub fresh: bool,
-    /// Cores that run thread blocks; the outcome does not depend on them [default: all]
-    #[arg(long, global = true, value_name = "N", value_parser = threads,
-          allow_negative_numbers = true)]
-    threads: Option<NonZeroUsize>,
+#[command(next_help_heading = "Replays")]
+pub struct SessionArgs {
     /// Where kernels run: cpu, cuda (all GPUs of the first one's kind) or cuda:N; cpu,cuda compares
     /// them
-    #[arg(long, global = true, value_name = "DEVICE", default_value = "cpu",
+    #[arg(short, long, value_name = "DEVICE", default_value = "cpu",
           value_parser = device, value_delimiter = ',')]
     backend: Vec<Device>,
     /// Repeat every replay on a GPU under NVIDIA's compute-sanitizer, and fail on what it finds
-    #[arg(long, global = true, value_enum, value_name = "TOOL")]
+    #[arg(long, value_enum, value_name = "TOOL")]
     sanitize: Option<SanitizeArg>,
+    /// Seconds that one replay may take
+    #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = seconds,
+          allow_negative_numbers = true)]
+    timeout: Duration,
+    /// Device memory that one replay may have, such as 512M or 64G [default: 16G]
+    #[arg(long, value_name = "BYTES", value_parser = bytes, allow_negative_numbers = true)]
+    memory: Option<u64>,
+    /// Cores that run thread blocks; the outcome does not depend on them [default: all]
+    #[arg(long, value_name = "N", value_parser = threads, allow_negative_numbers = true)]
+    threads: Option<NonZeroUsize>,
+    /// Replay again, also where the outcome is in the cache
+    #[arg(long)]
+    pub fresh: bool,
 }
 
 /// What compute-sanitizer looks for.
@@ -162,7 +161,7 @@ fn number(text: &str, most: usize) -> Result<NonZeroUsize, String> {
     }
 }
 
-impl GlobalArgs {
+impl SessionArgs {
     /// The limits of one child process.
     pub fn limits(&self) -> Limits {
         let memory_bytes = self.memory.unwrap_or(Limits::MEMORY_BYTES);
@@ -171,13 +170,7 @@ impl GlobalArgs {
 
     /// Cores that run thread blocks.
     pub fn threads(&self) -> usize {
-        let all = std::thread::available_parallelism().map_or(1, usize::from);
-        self.threads.map_or(all, NonZeroUsize::get)
-    }
-
-    /// The cache, made if it does not exist.
-    pub fn cache(&self) -> anyhow::Result<Cache> {
-        Ok(Cache::open(&cache_folder()?)?)
+        self.threads.map_or_else(cores, NonZeroUsize::get)
     }
 
     /// Everything that replays need, on the one device.
@@ -204,7 +197,7 @@ impl GlobalArgs {
     }
 
     fn replayer_on(&self, device: Device, threads: usize, fresh: bool) -> anyhow::Result<Replayer> {
-        let cache = self.cache()?;
+        let cache = cache()?;
         let backend = self.backend_on(device, &cache)?;
         let compiler =
             compiler(Some(&cache))?.with_timeout(self.timeout.saturating_mul(COMPILER_SHARE));
@@ -235,6 +228,16 @@ impl GlobalArgs {
             None => backend,
         })
     }
+}
+
+/// The cache, made if it does not exist.
+pub fn cache() -> anyhow::Result<Cache> {
+    Ok(Cache::open(&cache_folder()?)?)
+}
+
+/// The cores of this machine that this process may use.
+pub fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
 }
 
 /// Where the user's environment says that CUDA is.

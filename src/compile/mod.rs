@@ -311,6 +311,12 @@ impl Toolchain {
         precision: Precision,
         first: &str,
     ) -> Result<Compiled, CompileError> {
+        let _span = tracing::info_span!(
+            "compile",
+            message = translated.sources.join(" "),
+            ?precision,
+            compiler = self.compiler.name()
+        );
         let scratch = self.cache.scratch()?;
         let folder = scratch.path();
         let begun = SystemTime::now();

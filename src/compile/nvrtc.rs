@@ -169,6 +169,7 @@ impl DeviceToolchain {
         if let Some(log) = self.cache.read(Kind::Refusal, &key) {
             return Err(self.refused(&key, &String::from_utf8_lossy(&log)));
         }
+        let _span = tracing::info_span!("compile", compiler = "NVRTC", names = expressions.len());
         let scratch = self.cache.scratch()?;
         let folder = scratch.path();
         let laid_out = headers::write_device(&folder.join(HEADERS));

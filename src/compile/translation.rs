@@ -81,6 +81,12 @@ fn refuse_devices(path: &str, text: &str) -> Result<(), CompileError> {
     Ok(())
 }
 
+/// The files of `sources` in a line.
+fn names(sources: &SourceSet) -> String {
+    let names: Vec<&str> = sources.files.iter().map(|file| file.path.as_str()).collect();
+    names.join(" ")
+}
+
 /// Translates `sources`.
 pub(super) fn translate(
     sources: &SourceSet,
@@ -88,6 +94,7 @@ pub(super) fn translate(
     precision: Precision,
     threads: Threads,
 ) -> Result<Translation, CompileError> {
+    let _span = tracing::info_span!("translate", message = names(sources), ?precision);
     let texts = texts(sources)?;
     let units = units(&texts);
     let macros = as_directives(defines);

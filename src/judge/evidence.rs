@@ -208,6 +208,7 @@ impl Replayer {
         artifact: &Artifact,
         centre: &Run,
     ) -> Result<Around, ReplayError> {
+        let _span = tracing::info_span!("noise", message = subject.fixture.name);
         let mut accumulators = self.accumulators(centre, |_| true)?;
         let (moved, modes): (Vec<Moved>, Vec<Mode>) = noise_modes().into_iter().unzip();
         let at_once = self.at_once(centre);
@@ -242,6 +243,7 @@ impl Replayer {
             Ok(artifact) => artifact,
             Err(reason) => return Ok(Err(reason)),
         };
+        let _span = tracing::info_span!("shadow", message = subject.fixture.name);
         let run = self.run(subject, &artifact, Precision::Shadow, &Mode::plain(POISON_A))?;
         Ok(match run.ending {
             Ending::Completed => Ok(run),

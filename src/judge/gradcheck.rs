@@ -141,6 +141,7 @@ impl Replayer {
                 return Ok(found);
             }
         };
+        let _span = tracing::info_span!("gradcheck", message = fixture.name);
         let outputs: Vec<&Output> = declared(fixture).collect();
         let watched = outputs.iter().find_map(|output| output.of.clone()).unwrap_or_default();
         let mode = Mode { part: Part::Watched(watched.clone()), ..Mode::plain(POISON_A) };

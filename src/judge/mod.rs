@@ -186,6 +186,7 @@ impl Replayer {
             let _ = self.compile_while(subject, base, Precision::Shadow, &meanwhile);
             let base = self.trusted_side(subject, base, base_artifact)?;
             let got = self.side(subject, got, got_artifact)?;
+            let _span = tracing::info_span!("compare", message = subject.fixture.name);
             judgement.with_outputs(&subject.fixture, &base, &got, self.scratch())
         })
     }

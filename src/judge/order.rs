@@ -98,6 +98,7 @@ impl Replayer {
                 plain.is_some_and(|plain| plain.summary.checksum == summarize(&view, None).checksum)
             })
         };
+        let _span = tracing::info_span!("orders", message = subject.fixture.name);
         let modes = ORDERS.map(|order| Mode { order, ..Mode::plain(POISON_A) });
         let (at_once, mut all_same) = (self.settings().threads, true);
         self.run_each(subject, artifact, Precision::Native, &modes, at_once, |_, run| {

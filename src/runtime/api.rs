@@ -308,6 +308,7 @@ unsafe extern "C" fn symbol_address(
     // SAFETY: the artifact passes a literal and the address of a pointer.
     let name = unsafe { CStr::from_ptr(name) }.to_string_lossy();
     let result = runtime_of_process().device.symbol(symbol.cast(), &name, bytes);
+    // SAFETY: the address is that of a pointer, as above.
     status(result.map(|address| unsafe { *pointer = address.cast() }))
 }
 

@@ -72,6 +72,7 @@ impl Workers {
         limits: Limits,
         wrapper: Option<&Wrapper>,
     ) -> Result<Run, WorkerError> {
+        let _span = job.span();
         let layout = Layout::of(fixture, job.shadow);
         let address_space = address_space(job, limits);
         let terms = Terms { layout: &layout, limits, address_space, series: false, wrapper };

@@ -130,9 +130,10 @@ fn wrap(order: &Order, wrapper: &Wrapping, journal: &File, outputs: &File) -> io
         input.rewind()?;
         // They may be in each other's way: first out of the low numbers, then into place.
         let high = |file: &File| -> io::Result<OwnedFd> {
-            // SAFETY: a new descriptor, owned from here on.
+            // SAFETY: makes a new descriptor.
             match unsafe { libc::fcntl(file.as_raw_fd(), libc::F_DUPFD_CLOEXEC, 10) } {
                 failed if failed < 0 => Err(io::Error::last_os_error()),
+                // SAFETY: it is new, and owned from here on.
                 descriptor => Ok(unsafe { OwnedFd::from_raw_fd(descriptor) }),
             }
         };

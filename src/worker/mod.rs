@@ -25,6 +25,7 @@ mod socket;
 mod template;
 
 use std::ffi::OsString;
+use std::fmt;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
@@ -220,6 +221,35 @@ impl Job {
     /// What `float` means in the artifact.
     pub fn precision(&self) -> Precision {
         if self.shadow { Precision::Shadow } else { Precision::Native }
+    }
+
+    /// What is told of the replay, from now until it is dropped.
+    fn span(&self) -> tracing::Span {
+        tracing::debug_span!("run", message = %Told(self))
+    }
+}
+
+/// A job in a line: what makes its replay another one than that of its neighbours.
+struct Told<'a>(&'a Job);
+
+impl fmt::Display for Told<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Job { device, poison, step, part, .. } = self.0;
+        write!(f, "{:?}, ", self.0.precision())?;
+        match device {
+            DeviceJob::Cpu { threads, order, rounding } => {
+                write!(f, "cpu, {threads} threads, {rounding:?}")?;
+                if *order != 0 {
+                    write!(f, ", order {order:x}")?;
+                }
+            }
+            DeviceJob::Cuda { ordinal, .. } => write!(f, "cuda:{ordinal}")?,
+        }
+        write!(f, ", poison {:02x}", poison.pattern[0])?;
+        if let Some(Step { input, length, .. }) = step {
+            write!(f, ", {input} moved by {length:.1e}")?;
+        }
+        part.end().map_or(Ok(()), |launch| write!(f, ", up to launch {launch}"))
     }
 }
 

@@ -40,6 +40,7 @@ impl Series {
     /// # Errors
     /// As [`Workers::run`].
     pub fn run(&self, job: &Job) -> Result<Run, WorkerError> {
+        let _span = job.span();
         let terms = Terms {
             layout: &self.layout,
             limits: self.limits,

@@ -66,7 +66,7 @@ fn a_log_takes_the_place_of_another_log_and_of_nothing_else() {
     insta::assert_snapshot!(told.join(""), @"
     exit code 128
     --- stderr
-    error: k.cu is no log of `replay bisect` and is left as it is
+    error: k.cu is no log of replay and is left as it is
     hint: name another file with --log
     exit code 128
     --- stderr

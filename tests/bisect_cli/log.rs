@@ -134,7 +134,9 @@ fn with_a_loss(factor: &str) -> String {
         "__global__ void k(const float* x, float* y, int n)\n\
          {{ if (threadIdx.x < n) y[threadIdx.x] = {factor} * x[threadIdx.x]; }}\n\
          void run(const float* x, float* y, float* loss, int n)\n\
-         {{ k<<<1, n>>>(x, y, n); *loss = 0.0f; for (int i = 0; i < n; i++) *loss += x[i] * x[i]; }}\n"
+         {{ k<<<1, n>>>(x, y, n); *loss = 0.0f;\n\
+         float h[64]; cudaMemcpy(h, x, n * sizeof(float), cudaMemcpyDeviceToHost);\n\
+         for (int i = 0; i < n; i++) *loss += h[i] * h[i]; }}\n"
     )
 }
 

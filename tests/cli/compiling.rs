@@ -260,7 +260,7 @@ fn what_the_harness_says_of_gradients_is_part_of_what_is_remembered() {
     let env = TestEnv::isolated().with_kernel(text, CALL);
     let harness = |input: &str| {
         format!(
-            "sources = [\"k.cu\"]\ncall = \"loss = 0; product<<<1, 1>>>(x, w, &loss, g, n);\"\n\
+            "sources = [\"k.cu\"]\ncall = \"float* d; cudaMalloc(&d, sizeof *d); cudaMemset(d, 0, sizeof *d); product<<<1, 1>>>(x, w, d, g, n); cudaMemcpy(&loss, d, sizeof *d, cudaMemcpyDeviceToHost);\"\n\
              [inputs]\nx = {{dtype = \"f32\", shape = [\"n\"]}}\nw = {{dtype = \"f32\", shape = [\"n\"]}}\n\
              [outputs]\nloss = {{dtype = \"f32\", shape = []}}\n\
              g = {{dtype = \"f32\", shape = [\"n\"], gradient_of = \"{input}\"}}\n"

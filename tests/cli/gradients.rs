@@ -14,8 +14,10 @@ __global__ void k(const float* x, float* y, int n)
 void run(const float* x, float* y, float* loss, int n)
 {
     k<<<1, n>>>(x, y, n);
+    float host[64];
+    cudaMemcpy(host, x, n * sizeof(float), cudaMemcpyDeviceToHost);
     *loss = 0.0f;
-    for (int i = 0; i < n; i++) *loss += x[i] * x[i];
+    for (int i = 0; i < n; i++) *loss += host[i] * host[i];
 }
 ";
 

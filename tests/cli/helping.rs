@@ -16,7 +16,7 @@ fn help_is_help() {
     assert_eq!((word.code, &word.stdout), (Some(0), &option.stdout));
     let run = env.replay(&["help", "bisct"]);
     assert_eq!(run.code, Some(128));
-    assert!(run.stderr.ends_with("hint: did you mean `replay bisect`?\n"), "{}", run.text());
+    assert!(run.stderr.ends_with("hint: did you mean `replay help bisect`?\n"), "{}", run.text());
 }
 
 #[test]

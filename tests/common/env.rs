@@ -46,9 +46,13 @@ impl TestEnv {
 
     /// With the language-model loss and its two fixtures.
     pub fn with_demonstration(self) -> TestEnv {
-        let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-        for name in ["fixtures/step0", "fixtures/step0-words", "kernels/lm_loss"] {
-            copy(&here.join(name), &self.path(name));
+        self.with_folders(&["fixtures/step0", "fixtures/step0-words", "kernels/lm_loss"])
+    }
+
+    /// With copies of folders of this package.
+    pub fn with_folders(self, names: &[&str]) -> TestEnv {
+        for name in names {
+            copy(&Path::new(env!("CARGO_MANIFEST_DIR")).join(name), &self.path(name));
         }
         self
     }

@@ -100,14 +100,15 @@ pub fn cache() -> Cache {
 /// Replays on `backend`, each at most for `timeout`, the threads of a block run as `threads` says.
 pub fn replayer(backend: Backend, timeout: Duration, threads: Threads) -> Replayer {
     let cache = cache();
-    let keeper = Keeper::new(Path::new(env!("CARGO_BIN_EXE_replay")));
+    let carried = std::env::var_os("REPLAY_TEST_PROGRAM").map(PathBuf::from);
+    let program = carried.unwrap_or_else(|| env!("CARGO_BIN_EXE_replay").into());
+    let keeper = Keeper::new(&program);
     let compiler =
         Compiler::find(std::env::var("CXX").ok().as_deref(), &keeper).expect("a compiler");
     let toolchain = Toolchain::new(compiler, &cache).with_threads(threads);
-    let carried = std::env::var_os("REPLAY_TEST_PROGRAM").map(PathBuf::from);
     // One thread: an unsynchronised sum over blocks must not depend on the machine's mood.
     let settings = Settings {
-        program: carried.unwrap_or_else(|| env!("CARGO_BIN_EXE_replay").into()),
+        program,
         limits: Limits { timeout, memory_bytes: 1 << 30 },
         threads: 1,
         fresh: false,

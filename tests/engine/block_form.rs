@@ -1,6 +1,5 @@
 //! Kernels in block form against the same kernels with a stack for each thread.
 
-use std::process::Command;
 use std::sync::LazyLock;
 
 use replay::frontend::Precision;
@@ -52,10 +51,8 @@ fn block_form_changes_no_bit_in_any_order() {
 }
 
 #[test]
+#[ignore = "needs clang++"]
 fn clang_gives_block_form_the_same_bits() {
-    if !Command::new("clang++").arg("--version").output().is_ok_and(|made| made.status.success()) {
-        return;
-    }
     for case in BLOCKS.cases() {
         let expected = shown(&BLOCKS.run(case, Machine::STACKS));
         let got = BLOCKS.run_compiled("clang++", case, Machine::PLAIN);

@@ -36,9 +36,6 @@ fn project(text: &str) -> Project {
 fn many_variants_are_compiled_once_each_with_a_precompiled_header() {
     let folder = tempfile::tempdir().unwrap();
     let replayer = replayer_in(folder.path(), &writing_compiler(folder.path()), Machine::PLAIN);
-    if replayer.toolchain().compiler().version().contains("clang") {
-        return;
-    }
     replayer.toolchain().expect_many();
     for (number, include) in ["", "#include <cuda_runtime.h>\n"].into_iter().enumerate() {
         let text = format!(
@@ -48,7 +45,9 @@ fn many_variants_are_compiled_once_each_with_a_precompiled_header() {
             project(&text).compiled("only", &replayer, precision);
         }
     }
-    assert_eq!(calls(folder.path()), [2, 4, 4]);
+    // clang++ would not find a precompiled header there.
+    let is_clang = replayer.toolchain().compiler().version().contains("clang");
+    assert_eq!(calls(folder.path()), [if is_clang { 0 } else { 2 }, 4, 4]);
 }
 
 #[test]

@@ -1,6 +1,5 @@
 //! Loops that run for many threads at once against the same loops thread by thread.
 
-use std::process::Command;
 use std::sync::LazyLock;
 
 use replay::frontend::{Precision, Threads, Unit, host, scan};
@@ -64,10 +63,8 @@ fn loops_for_many_threads_at_once_change_no_bit_in_any_rounding_mode_and_order()
 }
 
 #[test]
+#[ignore = "needs clang++"]
 fn clang_runs_loops_for_many_threads_with_the_same_bits() {
-    if !Command::new("clang++").arg("--version").output().is_ok_and(|made| made.status.success()) {
-        return;
-    }
     for case in STRIDED.cases() {
         let expected = shown("", case, Machine::STACKS);
         assert_eq!(shown("clang++", case, Machine::PLAIN), expected, "{case}");

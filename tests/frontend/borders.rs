@@ -1,4 +1,5 @@
-//! What CUDA's compiler refuses is refused, and what it takes is not. The cases were put to nvcc 13.0.
+//! What CUDA's compiler refuses is refused, and what it takes is not. Where nvcc 13.0 itself differs is said in
+//! `docs/cuda-support.md`.
 
 use replay::frontend::{self, FrontendError, Precision, Threads, Unit};
 

@@ -1,4 +1,7 @@
-//! What the tests of the GPU backend share: a device if there is one, replayers, small fixtures.
+//! What the tests of the GPU backend share: devices, replayers, small fixtures.
+//!
+//! What needs a GPU or NVRTC is ignored unless it is asked for, and fails where that is missing:
+//! `ci/test-gpu` and `ci/test-nvrtc` ask.
 #![allow(dead_code)] // Each of them uses a part.
 
 use std::path::{Path, PathBuf};
@@ -31,25 +34,53 @@ pub fn search() -> SearchPath {
     }
 }
 
-pub fn nvrtc() -> Option<Nvrtc> {
-    match Nvrtc::find(&search()) {
-        Ok(found) => Some(found),
-        Err(error) => {
-            eprintln!("skipped: {error}");
-            None
+/// NVRTC, for tests that are ignored without it.
+pub fn nvrtc() -> Nvrtc {
+    Nvrtc::find(&search()).unwrap_or_else(|error| panic!("needs NVRTC: {error}"))
+}
+
+/// The first GPU, for tests that are ignored without one.
+pub fn cuda(cache: &Cache) -> Backend {
+    Backend::cuda(Some(0), None, &search(), cache)
+        .unwrap_or_else(|error| panic!("needs a GPU: {error}"))
+}
+
+/// Where a claim is tested that holds on every device.
+#[derive(Clone, Copy)]
+pub enum Devices {
+    /// On every machine.
+    Cpu,
+    /// Where a GPU was asked for: on both, the CPU first.
+    CpuAndGpu,
+}
+
+impl Devices {
+    pub fn backends(self, cache: &Cache) -> Vec<Backend> {
+        match self {
+            Devices::Cpu => vec![Backend::Cpu],
+            Devices::CpuAndGpu => vec![Backend::Cpu, cuda(cache)],
         }
     }
 }
 
-/// The first GPU, or none with a line that says why.
-pub fn cuda(cache: &Cache) -> Option<Backend> {
-    match Backend::cuda(Some(0), None, &search(), cache) {
-        Ok(backend) => Some(backend),
-        Err(error) => {
-            eprintln!("skipped: {error}");
-            None
+/// Makes two tests of each function: one on the CPU, one on a GPU, which is ignored by default.
+#[macro_export]
+macro_rules! on_each_device {
+    ($($claim:ident),+ $(,)?) => {
+        mod on_the_cpu {
+            $(#[test]
+            fn $claim() {
+                super::$claim(super::Devices::Cpu);
+            })+
         }
-    }
+        mod on_a_gpu {
+            $(#[test]
+            #[ignore = "needs a GPU"]
+            fn $claim() {
+                super::$claim(super::Devices::CpuAndGpu);
+            })+
+        }
+    };
 }
 
 pub fn replayer(cache: &Cache, backend: Backend, timeout: Duration) -> Replayer {
@@ -130,11 +161,11 @@ impl Small {
     }
 }
 
-/// Replays `source` on the CPU and, where there is one, on a GPU.
-pub fn on_all_devices(source: &str, call: &str, timeout: Duration) -> Vec<Outcome> {
+/// Replays `source` on each of `devices`.
+pub fn replay_on(devices: Devices, source: &str, call: &str, timeout: Duration) -> Vec<Outcome> {
     let cache = shared_cache();
     let small = Small::new(source, call);
-    let backends = std::iter::once(Backend::Cpu).chain(cuda(&cache));
+    let backends = devices.backends(&cache).into_iter();
     backends.map(|backend| small.replay(&replayer(&cache, backend, timeout))).collect()
 }
 

@@ -80,13 +80,6 @@ fn runner_file(env: &TestEnv, name: &str) -> String {
 }
 
 #[test]
-fn the_readme_shows_the_workflow_as_it_is() {
-    let readme = Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md");
-    let readme = fs::read_to_string(readme).expect("the README");
-    assert!(readme.contains(&format!("```yaml\n{}```\n", workflow())));
-}
-
-#[test]
 fn a_change_fails_the_check_and_is_told_in_a_comment_and_a_summary() {
     let env = pull_request("1.6f");
     let base = env.repo.git(&["rev-parse", "HEAD"]);

@@ -1,0 +1,45 @@
+//! `replay completions SHELL` and `replay man DIR`: what a shell and `man` need to know.
+
+use std::path::PathBuf;
+
+use anyhow::Context;
+use clap::CommandFactory;
+use clap_complete::Shell;
+
+use super::error::CliResult;
+use super::out::print;
+use super::{Cli, exit};
+
+/// For which shell.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// The shell that completes commands and options
+    #[arg(value_enum, value_name = "SHELL")]
+    shell: Shell,
+}
+
+/// Prints the script for the shell.
+pub fn run(args: &Args) -> CliResult {
+    // What is generated goes through memory: its own writer panics where it cannot write.
+    let mut script = Vec::new();
+    clap_complete::generate(args.shell, &mut Cli::command(), "replay", &mut script);
+    print!("{}", String::from_utf8_lossy(&script));
+    Ok(exit::SUCCESS)
+}
+
+/// Where to.
+#[derive(Debug, clap::Args)]
+pub struct ManArgs {
+    /// The folder for a page of each command, such as ~/.local/share/man/man1
+    #[arg(value_name = "DIR")]
+    folder: PathBuf,
+}
+
+/// Writes the pages.
+pub fn man(args: &ManArgs) -> CliResult {
+    let folder = &args.folder;
+    std::fs::create_dir_all(folder)
+        .and_then(|()| clap_mangen::generate_to(Cli::command(), folder))
+        .with_context(|| format!("cannot write manual pages to {}", folder.display()))?;
+    Ok(exit::SUCCESS)
+}

@@ -1,0 +1,148 @@
+//! The file of `--log`: another log is replaced, nothing else is.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use ::replay::files;
+use anyhow::Context;
+
+use super::error::Complaint;
+
+/// What a log begins with: a comment to git, by which a log is known that may be replaced.
+const HEAD: &str = "# replay ";
+
+/// A log that is being written.
+pub struct LogFile {
+    path: PathBuf,
+    file: Mutex<File>,
+    failure: Mutex<Option<io::Error>>,
+}
+
+impl LogFile {
+    /// Makes the file at `path`, with `about` in its first line. A terminal or a pipe is written to;
+    /// a file that is there must be an earlier log.
+    pub fn create(path: &Path, about: &str) -> anyhow::Result<LogFile> {
+        let head = format!("{HEAD}{about}\n");
+        let log = |file| LogFile {
+            path: path.to_owned(),
+            file: Mutex::new(file),
+            failure: Mutex::default(),
+        };
+        if let Some(stream) = existing(path)? {
+            let log = log(stream);
+            log.write(&head);
+            return Ok(log);
+        }
+        files::replace(path, head.as_bytes()).with_context(|| failed(path))?;
+        // What lies there may be something else by now: a pipe must not block.
+        let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
+        let file = OpenOptions::new().append(true).custom_flags(flags).open(path);
+        Ok(log(file.with_context(|| failed(path))?))
+    }
+
+    /// Adds `text`. What cannot be written is told by [`LogFile::finish`].
+    pub fn write(&self, text: &str) {
+        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Err(error) = file.write_all(text.as_bytes()) {
+            let mut failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
+            failure.get_or_insert(error);
+        }
+    }
+
+    /// Ends the log.
+    ///
+    /// # Errors
+    /// What kept it from being written.
+    pub fn finish(&self) -> anyhow::Result<()> {
+        let failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner).take();
+        failure.map_or(Ok(()), Err).with_context(|| failed(&self.path))
+    }
+}
+
+/// The terminal or the pipe at `path`; none where a file may be put.
+fn existing(path: &Path) -> anyhow::Result<Option<File>> {
+    let found = match std::fs::metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return absent(path),
+        found => found.with_context(|| failed(path))?,
+    };
+    let kind = found.file_type();
+    if kind.is_char_device() || kind.is_fifo() {
+        return stream(path).map(Some);
+    }
+    if !is_log(path).with_context(|| failed(path))? {
+        return Err(Complaint {
+            message: format!("{} is no log of replay and is left as it is", path.display()),
+            hint: Some("name another file with --log".to_owned()),
+        }
+        .into());
+    }
+    Ok(None)
+}
+
+fn stream(path: &Path) -> anyhow::Result<File> {
+    let open = |flags| OpenOptions::new().write(true).custom_flags(flags).open(path);
+    // Refuses a pipe that nobody reads; the other one waits for a slow reader.
+    let probe = open(libc::O_NONBLOCK | libc::O_NOCTTY);
+    if probe.as_ref().is_err_and(|error| error.raw_os_error() == Some(libc::ENXIO)) {
+        let message = format!("nobody reads the pipe {}", path.display());
+        return Err(Complaint { message, hint: None }.into());
+    }
+    let _probe = probe.with_context(|| failed(path))?;
+    open(libc::O_NOCTTY).with_context(|| failed(path))
+}
+
+/// Whether the file is empty or a log.
+fn is_log(path: &Path) -> io::Result<bool> {
+    let (file, _) = files::open(path)?;
+    let mut head = Vec::new();
+    file.take(HEAD.len() as u64).read_to_end(&mut head)?;
+    Ok(head.is_empty() || head == HEAD.as_bytes())
+}
+
+fn absent(path: &Path) -> anyhow::Result<Option<File>> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    match folder {
+        Some(folder) if !folder.is_dir() => Err(Complaint {
+            message: format!("there is no folder {} for the log", folder.display()),
+            hint: Some("make it, or name another file with --log".to_owned()),
+        }
+        .into()),
+        _ => Ok(None),
+    }
+}
+
+fn failed(path: &Path) -> String {
+    format!("cannot write the log to {}", path.display())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_is_no_log_is_left_alone() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("kernel.cu");
+        std::fs::write(&path, "__global__ void k() {}\n").expect("a file");
+        let error = LogFile::create(&path, "1").map(drop).expect_err("it is a source");
+        let text = error.to_string();
+        assert!(text.ends_with("kernel.cu is no log of replay and is left as it is"), "{text}");
+        assert_eq!(std::fs::read(&path).expect("a file"), b"__global__ void k() {}\n");
+    }
+
+    #[test]
+    fn a_log_is_written_anew_and_as_it_comes() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("log");
+        for text in ["# one\n", "# other\n"] {
+            let log = LogFile::create(&path, "1: bisect").expect("a log");
+            log.write(text);
+            let written = std::fs::read_to_string(&path).expect("a file");
+            assert_eq!(written, format!("# replay 1: bisect\n{text}"));
+            log.finish().expect("a log");
+        }
+    }
+}

@@ -1,0 +1,226 @@
+//! `-v`, `-q` and `--log FILE`: what is told besides results and errors.
+//!
+//! The library says what it does as spans and events of `tracing`; here they become lines with
+//! times. Without these options nobody listens.
+
+use std::collections::BTreeMap;
+use std::fmt::{self, Write as _};
+use std::path::PathBuf;
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use ::replay::report::clean;
+use clap::ArgAction;
+use tracing::field::{Field, Visit};
+use tracing::level_filters::LevelFilter;
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Level, Subscriber};
+use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
+use tracing_subscriber::registry::{LookupSpan, Registry};
+
+use super::log_file::LogFile;
+use super::out::eprintln;
+use super::progress;
+
+/// How much is told, and where.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Messages")]
+pub struct MessageArgs {
+    /// Say what is translated, compiled, run and found in the cache, and how long it takes; -vv says
+    /// it of every run
+    #[arg(short, long, action = ArgAction::Count, conflicts_with = "quiet")]
+    verbose: u8,
+    /// Say nothing but results and errors
+    #[arg(short, long)]
+    quiet: bool,
+    /// Write what -vv says to FILE; a search adds its answers, as `git bisect replay` takes them
+    #[arg(long, value_name = "FILE")]
+    log: Option<PathBuf>,
+}
+
+/// Listens for the rest of the process.
+static TELLER: OnceLock<Teller> = OnceLock::new();
+
+/// Begins to tell what was asked for.
+pub fn start(args: &MessageArgs) -> anyhow::Result<()> {
+    progress::show(match (args.quiet, args.verbose) {
+        (true, _) => progress::Watch::Quiet,
+        (false, 0) => progress::Watch::Progress,
+        (false, _) => progress::Watch::Notes,
+    });
+    let shown = match args.verbose {
+        0 => LevelFilter::OFF,
+        1 => LevelFilter::INFO,
+        _ => LevelFilter::DEBUG,
+    };
+    let log = args.log.as_deref().map(|path| LogFile::create(path, &about())).transpose()?;
+    if shown == LevelFilter::OFF && log.is_none() {
+        return Ok(());
+    }
+    let teller =
+        Teller { begun: Instant::now(), shown, log, sums: Mutex::default(), end: Mutex::default() };
+    if TELLER.set(teller).is_ok()
+        && let Some(teller) = TELLER.get()
+    {
+        let _ = tracing::subscriber::set_global_default(Registry::default().with(Listener(teller)));
+    }
+    Ok(())
+}
+
+/// This program and what it was asked for.
+fn about() -> String {
+    let words = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
+    clean(&format!("{}: {}", super::VERSION, words.collect::<Vec<_>>().join(" "))).into_owned()
+}
+
+/// Lets the log, if there is one, end with `text`.
+pub fn end_with(text: String) {
+    if let Some(teller) = TELLER.get() {
+        *teller.end.lock().unwrap_or_else(PoisonError::into_inner) = text;
+    }
+}
+
+/// Tells what took how long in all, and ends the log.
+///
+/// # Errors
+/// What kept the log from being written.
+pub fn finish() -> anyhow::Result<()> {
+    let Some(teller) = TELLER.get() else { return Ok(()) };
+    teller.tell_sums();
+    match &teller.log {
+        Some(log) => {
+            log.write(&teller.end.lock().unwrap_or_else(PoisonError::into_inner));
+            log.finish()
+        }
+        None => Ok(()),
+    }
+}
+
+/// How often something was done, and how long it took.
+#[derive(Clone, Copy, Default)]
+struct Sum {
+    times: u64,
+    took: Duration,
+}
+
+/// Turns what was done into lines.
+struct Teller {
+    begun: Instant,
+    shown: LevelFilter,
+    log: Option<LogFile>,
+    sums: Mutex<BTreeMap<&'static str, Sum>>,
+    /// What the log ends with.
+    end: Mutex<String>,
+}
+
+impl Teller {
+    fn tell(&self, level: Level, what: &str, of: &str, took: Option<Duration>) {
+        let line = line(self.begun.elapsed(), what, of, took);
+        if self.shown >= level {
+            eprintln!("{line}");
+        }
+        if let Some(log) = &self.log {
+            log.write(&format!("# {line}\n"));
+        }
+    }
+
+    fn tell_sums(&self) {
+        let sums = self.sums.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut sums: Vec<_> = sums.iter().collect();
+        sums.sort_by_key(|(_, sum)| std::cmp::Reverse(sum.took));
+        for (what, sum) in sums {
+            let times = format!("in all, {} x", sum.times);
+            self.tell(Level::INFO, what, &times, Some(sum.took));
+        }
+    }
+}
+
+/// A line: when, what, of what, how long.
+fn line(when: Duration, what: &str, of: &str, took: Option<Duration>) -> String {
+    let when = when.as_secs_f64();
+    let took = took.map_or(String::new(), |took| format!("  {:.3} s", took.as_secs_f64()));
+    clean(&format!("{when:9.3} s  {what:10} {of}{took}")).into_owned()
+}
+
+/// What a span is about, and since when.
+struct Doing {
+    of: Words,
+    begun: Instant,
+}
+
+/// The fields of a span or event: `message` alone, others with their names.
+#[derive(Default)]
+struct Words(String);
+
+impl Visit for Words {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        let gap = if self.0.is_empty() { "" } else { ", " };
+        let _ = match field.name() {
+            "message" => write!(self.0, "{gap}{value:?}"),
+            name => write!(self.0, "{gap}{name} {value:?}"),
+        };
+    }
+
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.record_debug(field, &format_args!("{value}"));
+    }
+}
+
+/// Hears what the library does.
+struct Listener(&'static Teller);
+
+impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Listener {
+    fn max_level_hint(&self) -> Option<LevelFilter> {
+        let to_log = if self.0.log.is_some() { LevelFilter::DEBUG } else { LevelFilter::OFF };
+        Some(self.0.shown.max(to_log))
+    }
+
+    fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, context: Context<'_, S>) {
+        let mut of = Words::default();
+        attributes.record(&mut of);
+        if let Some(span) = context.span(id) {
+            span.extensions_mut().insert(Doing { of, begun: Instant::now() });
+        }
+    }
+
+    fn on_record(&self, id: &Id, values: &Record<'_>, context: Context<'_, S>) {
+        if let Some(span) = context.span(id)
+            && let Some(doing) = span.extensions_mut().get_mut::<Doing>()
+        {
+            values.record(&mut doing.of);
+        }
+    }
+
+    fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+        let mut of = Words::default();
+        event.record(&mut of);
+        self.0.tell(*event.metadata().level(), event.metadata().name(), &of.0, None);
+    }
+
+    fn on_close(&self, id: Id, context: Context<'_, S>) {
+        let Some(span) = context.span(&id) else { return };
+        let extensions = span.extensions();
+        let Some(Doing { of, begun }) = extensions.get::<Doing>() else { return };
+        let (name, took) = (span.metadata().name(), begun.elapsed());
+        let mut sums = self.0.sums.lock().unwrap_or_else(PoisonError::into_inner);
+        let sum = sums.entry(name).or_default();
+        *sum = Sum { times: sum.times + 1, took: sum.took + took };
+        drop(sums);
+        self.0.tell(*span.metadata().level(), name, &of.0, Some(took));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_says_when_what_of_what_and_how_long() {
+        let (when, took) = (Duration::from_millis(1234), Duration::from_millis(56));
+        assert_eq!(
+            line(when, "compile", "k.cu\n\u{1b}[31mgit bisect bad", Some(took)),
+            "    1.234 s  compile    k.cu git bisect bad  0.056 s"
+        );
+        assert_eq!(line(when, "cached", "outcome", None), "    1.234 s  cached     outcome");
+    }
+}

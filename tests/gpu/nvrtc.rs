@@ -1,0 +1,94 @@
+//! Kernels through NVRTC, which compiles without a GPU: `ci/test-nvrtc` runs these anywhere.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use replay::compile::DeviceToolchain;
+use replay::replay::Backend;
+use replay::runtime::gpu::Module;
+
+use crate::lab::*;
+use crate::{DEDUCED, Demo, HEADERS, NAMES};
+
+/// Commits of the demonstration: the suspect, the declared fixes, what came before and after.
+const COMMITS: [&str; 7] =
+    ["396b00e~1", "396b00e", "534c0b0", "61b3d97", "HEAD~3", "HEAD~1", "HEAD"];
+
+#[test]
+#[ignore = "needs NVRTC"]
+fn every_demonstration_commit_compiles_for_a_gpu_and_every_launched_name_resolves() {
+    let nvrtc = nvrtc();
+    let cache = shared_cache();
+    let demo = Demo::new("step0", &cache);
+    let toolchain = DeviceToolchain::new(nvrtc, &search(), "sm_90", &cache);
+    let cpu = replayer(&cache, Backend::Cpu, MINUTE);
+    for revision in COMMITS {
+        let sources = demo.sources(revision);
+        let module = toolchain.compile(&demo.subject.fixture.harness, &sources);
+        let module = module.unwrap_or_else(|error| panic!("{revision}: {error}"));
+        let module = Module::decode(&std::fs::read(&module.path).unwrap()).unwrap();
+        let outcome = cpu.replay(&demo.subject, &sources).unwrap();
+        let launched: BTreeSet<&str> =
+            outcome.launches.iter().map(|launch| launch.kernel.as_str()).collect();
+        for kernel in launched {
+            assert!(module.kernel(kernel, None).is_some(), "{revision}: {kernel}");
+        }
+    }
+}
+
+#[test]
+#[ignore = "needs NVRTC"]
+fn instances_of_templates_and_variables_are_compiled_once_they_are_asked_for() {
+    let nvrtc = nvrtc();
+    let (_folder, cache) = cache();
+    let toolchain = DeviceToolchain::new(nvrtc, &search(), "sm_90", &cache);
+    let small = Small::new(NAMES, "all_of_them(x, out, n);");
+    let harness = &small.subject.fixture.harness;
+    let read = |path: &Path| Module::decode(&std::fs::read(path).unwrap()).unwrap();
+
+    let plain = toolchain.compile(harness, &small.sources).unwrap();
+    let kernels = read(&plain.path);
+    for name in ["plain::add", "flip", "reverse"] {
+        assert!(kernels.kernel(name, None).is_some(), "{name} in {:?}", kernels.kernels());
+    }
+    assert_eq!(kernels.kernel("over", None), None, "an overload is ambiguous");
+    assert_eq!(kernels.kernel("over", Some("_Z4overPi")).as_deref(), Some("_Z4overPi"));
+    assert_eq!(kernels.kernel("weigh<2, int>", None), None);
+
+    let more = toolchain.extend(&plain, "weigh<2, int>").unwrap();
+    let more = toolchain.extend(&more, "&bias").unwrap();
+    let kernels = read(&more.path);
+    assert!(kernels.kernel("weigh<2, int>", None).is_some());
+    assert!(kernels.names.contains_key("&bias"));
+    // The next run begins with what this one learned.
+    let again = toolchain.compile(harness, &small.sources).unwrap();
+    assert_eq!((again.path, again.expressions), (more.path, more.expressions));
+}
+
+#[test]
+#[ignore = "needs NVRTC"]
+fn a_deduced_instance_compiles_for_a_gpu_by_the_name_that_the_host_gives_it() {
+    let nvrtc = nvrtc();
+    let (_folder, cache) = cache();
+    let toolchain = DeviceToolchain::new(nvrtc, &search(), "sm_90", &cache);
+    let small = Small::new(DEDUCED, "all(x, out, n);");
+    let outcome = small.replay(&replayer(&cache, Backend::Cpu, MINUTE));
+    let mut module = toolchain.compile(&small.subject.fixture.harness, &small.sources).unwrap();
+    for launch in &outcome.launches {
+        module = toolchain.extend(&module, &launch.kernel).unwrap();
+        let built = Module::decode(&std::fs::read(&module.path).unwrap()).unwrap();
+        assert!(built.kernel(&launch.kernel, None).is_some(), "{}", launch.kernel);
+    }
+}
+
+#[test]
+#[ignore = "needs NVRTC"]
+fn cuda_s_own_headers_are_found_beside_nvrtc() {
+    let nvrtc = nvrtc();
+    assert!(!search().header_folders(nvrtc.path()).is_empty(), "needs CUDA's headers");
+    let (_folder, cache) = cache();
+    let toolchain = DeviceToolchain::new(nvrtc, &search(), "sm_90", &cache);
+    let small = Small::new(HEADERS, "all_of_them(x, out, n);");
+    let module = toolchain.compile(&small.subject.fixture.harness, &small.sources).unwrap();
+    toolchain.extend(&module, "narrow<__nv_bfloat16>").unwrap();
+}
