@@ -55,7 +55,8 @@ pub const VERSION: &str = env!("REPLAY_VERSION");
     arg_required_else_help = true,
     subcommand_negates_reqs = true,
     override_usage = "replay [OPTIONS] FIXTURE... [--rev REV]\n       replay <COMMAND>",
-    after_help = AFTER_HELP
+    after_help = AFTER_HELP,
+    disable_help_subcommand = true
 )]
 struct Cli {
     #[command(flatten)]
