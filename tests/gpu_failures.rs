@@ -235,10 +235,15 @@ fn sources_that_one_compiler_rejects_are_untestable_with_its_reason() {
     let ptx = "__global__ void k(int* out) {\n\
                int lane; asm(\"mov.u32 %0, %%laneid;\" : \"=r\"(lane)); out[lane] = lane; }";
     let host = "#include <stdlib.h>\n__global__ void k(int* out) { out[0] = rand(); }";
+    // The host's compiler does not see what it is told to leave out.
+    let nvrtc =
+        "__global__ void k(int* out) {\n#ifdef __CUDACC_RTC__\n  out[0] = undeclared;\n#endif\n}";
     for (backend, source, words) in [
         (Backend::Cpu, ptx, "inline PTX"),
         (cuda.clone(), ptx, "inline PTX"),
-        (cuda, host, "identifier \"rand\" is undefined"),
+        (Backend::Cpu, host, "uses rand, which is for host code alone"),
+        (cuda.clone(), host, "uses rand, which is for host code alone"),
+        (cuda, nvrtc, "identifier \"undeclared\" is undefined"),
     ] {
         let small = Small::new(source, "k<<<1, 32>>>(out);");
         let outcome = small.replay(&replayer(&cache, backend, MINUTE));

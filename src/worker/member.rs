@@ -137,8 +137,10 @@ fn wrap(order: &Order, wrapper: &Wrapping, journal: &File, outputs: &File) -> io
                 descriptor => Ok(unsafe { OwnedFd::from_raw_fd(descriptor) }),
             }
         };
-        let (input, journal, outputs) = (high(&input)?, high(journal)?, high(outputs)?);
-        place(&input, libc::STDIN_FILENO)?;
+        let (order, journal, outputs) = (high(&input)?, high(journal)?, high(outputs)?);
+        // Its number may be one of the places: closed later, it would take what lies there along.
+        drop(input);
+        place(&order, libc::STDIN_FILENO)?;
         place(&journal, JOURNAL)?;
         place(&outputs, OUTPUTS)
     };
