@@ -91,7 +91,7 @@ fn the_worst_of_several_fixtures_decides_and_a_broken_one_hides_no_other() {
          norm 0  min none  max none  mean none  zeros 0  NaN 0  Inf 0  unwritten 2000
 
     also: unwritten: 2000 of 2000 elements of y, first at [0]
-    failed: launch error: twice<<<1, 2000>>> at call in replay.toml:1: invalid configuration argument (cudaErrorInvalidConfiguration)
+    failed: launch error: twice<<<1, 2000>>> at call in replay.toml:2: invalid configuration argument (cudaErrorInvalidConfiguration)
 
     3 fixtures: 1 not replayed, 1 failed, 1 completed
     --- stderr

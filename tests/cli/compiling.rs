@@ -245,8 +245,8 @@ fn code_that_keeps_the_compiler_waiting_is_given_up_and_not_remembered() {
     tiny at the working tree
     CPU, [COMPILER]
 
-    hint: it may take five times as long as a replay: raise --timeout if this machine is slow
     untestable: the C++ compiler `[CXX] -isystem [OUTSIDE]` was still at work after 2 s
+    hint: it may take five times as long as a replay: raise --timeout if this machine is slow
     ");
     fs::remove_file(&pipe).unwrap();
     fs::write(&pipe, "").unwrap();

@@ -109,12 +109,12 @@ fn the_commit_before_the_gradient_is_untestable() {
     step0 at f37bce7 Add the cross-entropy loss
     CPU, [COMPILER]
 
-    caused by: line 7 of replay.toml
-      |
-    7 | lm_cross_entropy_gradient(logits, targets, grad_logits, batch, seq, vocab, mask);
-      | ^^^^^^^^^^^^^^^^^^^^^^^^^
-    hint: the whole log: [CACHE]/refusals/[KEY]
     untestable: the call does not compile: call in replay.toml:7: error: [MESSAGE]
+    caused by: line 7 of replay.toml
+                 |
+               7 | lm_cross_entropy_gradient(logits, targets, grad_logits, batch, seq, vocab, mask);
+                 | ^^^^^^^^^^^^^^^^^^^^^^^^^
+    hint: the whole log: [CACHE]/refusals/[KEY]
     ");
 }
 

@@ -232,7 +232,7 @@ fn two_runs_of_a_wild_write_say_the_same() {
     CPU, [COMPILER]
 
     launches
-      twice<<<64, 256>>>  call in replay.toml:1
+      twice<<<64, 256>>>  call in replay.toml:2
 
     failed: out-of-bounds access in twice, block (0, 0, 0), thread (0, 0, 0): 35984 bytes past the end of y (16 bytes)
     ");

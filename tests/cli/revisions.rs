@@ -106,12 +106,12 @@ fn a_call_that_does_not_fit_is_untestable() {
     tiny at the working tree
     CPU, [COMPILER]
 
-    caused by: line 2 of replay.toml
-      |
-    2 | call = "thrice<<<1, n>>>(x, y, n);"
-      |         ^^^^^^
-    hint: the whole log: [CACHE]/refusals/[KEY]
     untestable: the call does not compile: call in replay.toml:2: error: [MESSAGE]
+    caused by: line 2 of replay.toml
+                 |
+               2 | call = "thrice<<<1, n>>>(x, y, n);"
+                 |         ^^^^^^
+    hint: the whole log: [CACHE]/refusals/[KEY]
     "#);
 }
 
