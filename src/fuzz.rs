@@ -164,9 +164,13 @@ fn could_be_measured(outcome: &Outcome) -> bool {
                     && slices.norms.iter().all(|&norm| is_norm(norm))
             })
     });
+    let mut names: Vec<&str> = outcome.outputs.iter().map(|output| output.name.as_str()).collect();
+    names.sort_unstable();
+    names.dedup();
+    let distinct = names.len() == outcome.outputs.len();
     let completed = matches!(outcome.status, Status::Completed) || outcome.outputs.is_empty();
     let call = outcome.call.unwrap_or(0) < usize::MAX;
-    outputs && completed && call && is_name(&outcome.device)
+    outputs && distinct && completed && call && is_name(&outcome.device)
 }
 
 /// What compute-sanitizer writes never counts less than it lists, and a complaint is none of it.

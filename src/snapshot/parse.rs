@@ -1,5 +1,6 @@
 //! Reads a snapshot's text: strictly, line by line, so that no damage passes for a number.
 
+use std::collections::HashSet;
 use std::path::Path;
 
 use super::number::{parse_sketch, short, unit_fits};
@@ -54,8 +55,8 @@ impl<'a> Parser<'a> {
         let failures = self.list();
         let launch_count = self.value("launches: ", "a number of launches", |t| t.parse().ok())?;
         let launches = self.list();
-        let outputs: usize = self.value("outputs: ", "a number of outputs", |t| t.parse().ok())?;
-        let outputs = (0..outputs).map(|_| self.output()).collect::<Parsed<Vec<_>>>()?;
+        let outputs = self.value("outputs: ", "a number of outputs", |t| t.parse().ok())?;
+        let outputs = self.outputs(outputs)?;
         if let Some(line) = self.peek().filter(|line| !line.is_empty()) {
             return Err(self.wrong("the end of the file", line));
         }
@@ -71,6 +72,20 @@ impl<'a> Parser<'a> {
             launches,
             outputs,
         })
+    }
+
+    fn outputs(&mut self, count: usize) -> Parsed<Vec<OutputSnapshot>> {
+        let (mut outputs, mut names) = (Vec::new(), HashSet::new());
+        for _ in 0..count {
+            let empty = self.at;
+            let output = self.output()?;
+            if !names.insert(output.name.clone()) {
+                self.at = empty + 1;
+                return Err(self.wrong("an output of another name", &output.name));
+            }
+            outputs.push(output);
+        }
+        Ok(outputs)
     }
 
     fn output(&mut self) -> Parsed<OutputSnapshot> {

@@ -367,3 +367,12 @@ fn control_characters_of_a_front_matter_are_left_out() {
     let again = SnapshotFile::parse(&read.to_string(), Path::new("a.snap")).unwrap();
     assert_eq!(again.meta, read.meta);
 }
+
+#[test]
+fn an_output_that_stands_twice_is_refused() {
+    let mut snapshot = of(&values(), 1e-7);
+    snapshot.outputs.push(snapshot.outputs[0].clone());
+    let text = SnapshotFile { meta: Meta::default(), snapshot }.to_string();
+    let error = SnapshotFile::parse(&text, Path::new("a.snap")).unwrap_err();
+    insta::assert_snapshot!(error, @"a.snap:25: an output of another name is expected, not `grad`");
+}
