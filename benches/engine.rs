@@ -9,15 +9,16 @@ use std::error::Error;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
+use std::sync::Arc;
 use std::time::Duration;
 
+use replay::backend::{Backend, Cpu, Host, Mode};
 use replay::cache::Cache;
 use replay::compile::{Compiler, Toolchain};
 use replay::fixture::{self, Fixture};
 use replay::foreign::Keeper;
 use replay::frontend::Precision;
 use replay::history::{History, SourceSpec, source_set_from_dir};
-use replay::replay::{Backend, Mode, Replayer, Settings, Subject};
 use replay::summary::POISON_A;
 use replay::tensor::DType;
 use replay::worker::Limits;
@@ -53,11 +54,11 @@ fn main() -> Result<ExitCode> {
     let folder = tempfile::tempdir()?;
     lay_out_project(folder.path())?;
     let serial = compile_serial(folder.path(), &compiler)?;
-    let replayer = replayer(compiler, threads)?;
+    let cpu = cpu(compiler, threads)?;
     let mut all_within = true;
     for row in &TABLE {
         let (serial_us, serial_cpu_us) = serial_us(&serial, row)?;
-        let (engine_us, engine_cpu_us) = engine_us(&replayer, folder.path(), row)?;
+        let (engine_us, engine_cpu_us) = engine_us(&cpu, folder.path(), row)?;
         let ratio = engine_us / serial_us;
         let cpu_ratio = engine_cpu_us / threads as f64 / serial_cpu_us;
         let mark = if ratio <= row.bound { "" } else { "  beyond" };
@@ -125,12 +126,12 @@ fn cache() -> Result<Cache> {
     Ok(Cache::open(&Path::new(env!("CARGO_TARGET_TMPDIR")).join("bench-cache"))?)
 }
 
-fn replayer(compiler: Compiler, threads: usize) -> Result<Replayer> {
+fn cpu(compiler: Compiler, threads: usize) -> Result<Cpu> {
     let cache = cache()?;
     let limits = Limits { timeout: Duration::from_secs(120), ..Limits::default() };
     let program = PathBuf::from(env!("CARGO_BIN_EXE_replay"));
-    let settings = Settings { program, limits, threads, fresh: true, backend: Backend::Cpu };
-    Ok(Replayer::new(Toolchain::new(compiler, &cache), cache, settings))
+    let host = Host::new(program, limits, threads, cache.temporary());
+    Ok(Cpu::new(Toolchain::new(compiler, &cache), host))
 }
 
 fn compile_serial(folder: &Path, compiler: &Compiler) -> Result<PathBuf> {
@@ -156,18 +157,18 @@ fn serial_us(program: &Path, row: &Row) -> Result<(f64, f64)> {
 }
 
 /// Wall and processor time.
-fn engine_us(replayer: &Replayer, folder: &Path, row: &Row) -> Result<(f64, f64)> {
+fn engine_us(cpu: &Cpu, folder: &Path, row: &Row) -> Result<(f64, f64)> {
     let dir = folder.join(format!("vocab-{}", row.vocab));
     write_fixture(&dir, row)?;
-    let subject = Subject::new(Fixture::load(&dir)?);
+    let fixture = Arc::new(Fixture::load(&dir)?);
     let spec = SourceSpec {
-        sources: subject.fixture.harness.sources.clone(),
-        include: subject.fixture.harness.include.clone(),
+        sources: fixture.harness.sources.clone(),
+        include: fixture.harness.include.clone(),
         prefix: String::new(),
     };
     let sources = source_set_from_dir(folder, &spec)?;
-    let artifact = replayer.compile(&subject, &sources, Precision::Native)?;
-    let run = replayer.run(&subject, &artifact, Precision::Native, &Mode::plain(POISON_A))?;
+    let variant = cpu.prepare(&fixture, &sources, Precision::Native, &|| ())?;
+    let run = variant.run(&Mode::plain(POISON_A))?;
     let time = |name| run.output(name).ok_or_else(|| format!("{:?}", run.ending));
     Ok((time("time_us")?.get_f64(0), time("cpu_us")?.get_f64(0)))
 }

@@ -6,16 +6,19 @@
 use std::error::Error;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Instant;
 
+use replay::backend::{Backend, Cpu, Cuda, Host, Mode};
 use replay::cache::Cache;
 use replay::compile::{Compiler, Toolchain};
+use replay::cuda::SearchPath;
 use replay::fixture::Fixture;
 use replay::foreign::Keeper;
 use replay::frontend::Precision;
 use replay::history::{SourceSpec, source_set_from_dir};
-use replay::replay::{Backend, Mode, Replayer, Settings, Subject};
-use replay::runtime::gpu::{SearchPath, pinned_copy_seconds};
+use replay::replay::{Lab, Subject};
+use replay::runtime::gpu::pinned_copy_seconds;
 use replay::summary::POISON_A;
 use replay::worker::Limits;
 
@@ -38,33 +41,17 @@ fn main() -> Result<(), Box<dyn Error>> {
     let bytes = elements * 4 * TENSORS;
     let folder = tempfile::tempdir()?;
     let cache = Cache::open(&folder.path().join("cache"))?;
-    let folders = |name: &str| -> Vec<PathBuf> {
-        std::env::split_paths(&std::env::var_os(name).unwrap_or_default()).collect()
-    };
-    let search = SearchPath {
-        libraries: folders("LD_LIBRARY_PATH"),
-        roots: folders("CUDA_HOME"),
-        python: Some("python3".to_owned()),
-    };
-    let backend = Backend::cuda(Some(0), None, &search, &cache)?;
+    let cuda = cuda(&cache)?;
     write(folder.path(), elements)?;
-    let carried = std::env::var_os("REPLAY_TEST_PROGRAM").map(PathBuf::from);
-    let program = carried.unwrap_or_else(|| env!("CARGO_BIN_EXE_replay").into());
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let limits = Limits::default();
-    let settings = Settings { program, limits, threads, fresh: true, backend };
-    let keeper = Keeper::new(Path::new(env!("CARGO_BIN_EXE_replay")));
-    let replayer =
-        Replayer::new(Toolchain::new(Compiler::find(None, &keeper)?, &cache), cache, settings);
     let fixture = Fixture::load(&folder.path().join("fixture"))?;
     let spec = SourceSpec {
         sources: fixture.harness.sources.clone(),
         include: Vec::new(),
         prefix: String::new(),
     };
-    let sources = source_set_from_dir(folder.path(), &spec)?;
-    let subject = Subject::new(fixture);
-    let artifact = replayer.compile(&subject, &sources, Precision::Native)?;
+    let sources = Arc::new(source_set_from_dir(folder.path(), &spec)?);
+    let subject = Arc::new(Subject::new(fixture));
+    let variant = cuda.prepare(&subject.fixture, &sources, Precision::Native, &|| ())?;
 
     println!("{:.2} GB of inputs, {:.2} GB of output", bytes as f64 / 1e9, elements as f64 * 4e-9);
     println!(
@@ -75,7 +62,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         let pinned = pinned_copy_seconds(0, bytes)?;
         let begun = Instant::now();
         let mode = Mode { summarized: true, ..Mode::plain(POISON_A) };
-        let run = replayer.run(&subject, &artifact, Precision::Native, &mode)?;
+        let run = variant.run(&mode)?;
         let wall = begun.elapsed().as_secs_f64();
         let [inputs, call, outputs] =
             [run.inputs_time, run.call, run.outputs_time].map(|time| time.as_secs_f64());
@@ -85,13 +72,33 @@ fn main() -> Result<(), Box<dyn Error>> {
         );
     }
     println!("\n| whole replay, hashing the fixture | again |\n| --- | --- |");
+    let lab = Lab::new(Arc::new(cuda.clone()), cache, true);
     let whole = || -> Result<f64, Box<dyn Error>> {
         let begun = Instant::now();
-        replayer.replay(&subject, &sources)?;
+        lab.trial(&subject, &sources).outcome()?;
         Ok(begun.elapsed().as_secs_f64())
     };
     println!("| {:.2} s | {:.2} s |", whole()?, whole()?);
     Ok(())
+}
+
+/// The first GPU.
+fn cuda(cache: &Cache) -> Result<Cuda, Box<dyn Error>> {
+    let folders = |name: &str| -> Vec<PathBuf> {
+        std::env::split_paths(&std::env::var_os(name).unwrap_or_default()).collect()
+    };
+    let search = SearchPath {
+        libraries: folders("LD_LIBRARY_PATH"),
+        roots: folders("CUDA_HOME"),
+        python: Some("python3".to_owned()),
+    };
+    let carried = std::env::var_os("REPLAY_TEST_PROGRAM").map(PathBuf::from);
+    let program = carried.unwrap_or_else(|| env!("CARGO_BIN_EXE_replay").into());
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let keeper = Keeper::new(Path::new(env!("CARGO_BIN_EXE_replay")));
+    let host = Host::new(program, Limits::default(), threads, cache.temporary());
+    let cpu = Cpu::new(Toolchain::new(Compiler::find(None, &keeper)?, cache), host);
+    Ok(Cuda::new(cpu, Some(0), None, &search, cache)?)
 }
 
 /// Sources, harness and a fixture of `TENSORS` tensors.

@@ -7,15 +7,18 @@
 use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use replay::backend::{Cpu, Host, Mode};
 use replay::cache::Cache;
-use replay::compile::{Artifact, Compiler, Toolchain};
+use replay::compile::{Compiler, Toolchain};
 use replay::fixture::Fixture;
 use replay::foreign::Keeper;
 use replay::frontend::Precision;
 use replay::history::{History, SourceSet, SourceSpec};
-use replay::replay::{Backend, Mode, Replayer, Settings, Subject};
+use replay::judge::judge;
+use replay::replay::{Lab, Subject};
 use replay::summary::POISON_A;
 use replay::worker::Limits;
 
@@ -109,7 +112,8 @@ fn processor_seconds() -> f64 {
 
 /// The shortest time of a plain replay of both sides, and of judging one by the other.
 fn times(fixture: &str, base: &str, got: &str, threads: usize) -> Result<(Time, Time)> {
-    let subject = Subject::new(Fixture::load(&root().join("fixtures").join(fixture))?);
+    let fixture = Fixture::load(&root().join("fixtures").join(fixture))?;
+    let subject = Arc::new(Subject::new(fixture));
     let harness = &subject.fixture.harness;
     let spec = SourceSpec {
         sources: harness.sources.clone(),
@@ -118,32 +122,33 @@ fn times(fixture: &str, base: &str, got: &str, threads: usize) -> Result<(Time, 
     };
     let repository = harness.repository.as_ref().ok_or("a demonstration has a history")?;
     let history = History::open_with_cache(repository, cache()?.root())?;
-    let sources =
-        |rev: &str| -> Result<SourceSet> { Ok(history.source_set(&history.resolve(rev)?, &spec)?) };
+    let sources = |rev: &str| -> Result<Arc<SourceSet>> {
+        Ok(history.source_set(&history.resolve(rev)?, &spec)?.into())
+    };
     let (base, got) = (sources(base)?, sources(got)?);
-    let compiling = replayer(threads)?;
-    let artifact = |sources: &SourceSet| -> Result<Artifact> {
-        Ok(compiling.compile(&subject, sources, Precision::Native)?)
+    let plain = |lab: Arc<Lab>| -> Result<Time> {
+        let prepare =
+            |sources| lab.backend().prepare(&subject.fixture, sources, Precision::Native, &|| ());
+        let variants = [prepare(&base)?, prepare(&got)?];
+        Time::of(|| {
+            for variant in &variants {
+                variant.run(&Mode::plain(POISON_A))?;
+            }
+            Ok(())
+        })
     };
-    let artifacts = [artifact(&base)?, artifact(&got)?];
-    let plain = |replayer: Replayer| -> Result<()> {
-        for artifact in &artifacts {
-            replayer.run(&subject, artifact, Precision::Native, &Mode::plain(POISON_A))?;
-        }
-        Ok(())
-    };
-    let judge = |replayer: Replayer| -> Result<()> {
-        replayer.judge(&subject, &base, &got)?;
+    let judged = |lab: Arc<Lab>| -> Result<()> {
+        judge(&lab.trial(&subject, &base), &lab.trial(&subject, &got))?;
         Ok(())
     };
     // The first comparison compiles the shadows.
-    judge(replayer(threads)?)?;
+    judged(lab(threads)?)?;
     let never = Time { wall: f64::INFINITY, cpu: f64::INFINITY };
     let mut shortest = (never, never);
     for _ in 0..ROUNDS {
-        let replayers = (replayer(threads)?, replayer(threads)?);
-        shortest.0 = shortest.0.min(Time::of(|| plain(replayers.0))?);
-        shortest.1 = shortest.1.min(Time::of(|| judge(replayers.1))?);
+        let labs = (lab(threads)?, lab(threads)?);
+        shortest.0 = shortest.0.min(plain(labs.0)?);
+        shortest.1 = shortest.1.min(Time::of(|| judged(labs.1))?);
     }
     Ok(shortest)
 }
@@ -189,12 +194,13 @@ fn cache() -> Result<Cache> {
     Ok(Cache::open(&cache_folder())?)
 }
 
-fn replayer(threads: usize) -> Result<Replayer> {
+fn lab(threads: usize) -> Result<Arc<Lab>> {
     let cache = cache()?;
     let keeper = Keeper::new(Path::new(env!("CARGO_BIN_EXE_replay")));
     let compiler = Compiler::find(std::env::var("CXX").ok().as_deref(), &keeper)?;
     let program = PathBuf::from(env!("CARGO_BIN_EXE_replay"));
     let limits = Limits { timeout: Duration::from_secs(120), ..Limits::default() };
-    let settings = Settings { program, limits, threads, fresh: true, backend: Backend::Cpu };
-    Ok(Replayer::new(Toolchain::new(compiler, &cache), cache, settings))
+    let host = Host::new(program, limits, threads, cache.temporary());
+    let cpu = Cpu::new(Toolchain::new(compiler, &cache), host);
+    Ok(Lab::new(Arc::new(cpu), cache, true))
 }

@@ -5,9 +5,12 @@
 #![deny(missing_docs)]
 #![deny(unsafe_code)]
 
+pub mod backend;
 pub mod bisect;
+mod block_form;
 pub mod cache;
 pub mod compile;
+pub mod cuda;
 pub mod files;
 pub mod fixture;
 pub mod foreign;
@@ -23,10 +26,10 @@ mod process;
 pub mod replay;
 pub mod report;
 pub mod runtime;
-pub mod sanitizer;
 pub mod scratch;
 pub mod snapshot;
 pub mod summary;
+mod syntax;
 pub mod tensor;
 pub mod verdict;
 pub mod worker;

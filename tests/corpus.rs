@@ -12,15 +12,15 @@ mod corpus;
 
 use std::collections::{BTreeSet, HashMap};
 use std::path::PathBuf;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use corpus::{Captured, Effect, FAMILIES, Family, Lab, Trial, Truth, Variant, truth};
-use replay::frontend::{Precision, Threads};
-use replay::history::SourceSet;
-use replay::judge::Verdict;
-use replay::replay::{Backend, Mode, Replayer, Status};
-use replay::runtime::gpu::SearchPath;
+use corpus::{Captured, Case, Corpus, Effect, FAMILIES, Family, Truth, Variant, truth};
+use replay::backend::{Cuda, Mode};
+use replay::cuda::SearchPath;
+use replay::frontend::Threads;
+use replay::judge::{Verdict, judge};
+use replay::replay::{Lab, Status, Trial};
 use replay::summary::POISON_A;
 
 fn wanted(variant: &Variant) -> bool {
@@ -33,33 +33,24 @@ const OTHER_ORDERS: u64 = 2;
 /// Relative errors in L2 of each output, or why there is none.
 type Errors = Result<Vec<(&'static str, f64)>, String>;
 
-/// How `sources` of `family` fail on `captured`, if they do.
-fn failures(replayer: &Replayer, captured: &Captured, sources: &SourceSet) -> Result<(), String> {
-    let outcome = replayer.replay(&captured.subject, sources).expect("the machine can replay");
-    match outcome.status {
+/// How `trial` fails, if it does.
+fn failures(trial: &Trial) -> Result<(), String> {
+    match &trial.outcome().expect("the machine can replay").status {
         Status::Completed => Ok(()),
         Status::Failed(failures) => {
             let kinds: BTreeSet<&str> = failures.iter().map(|failure| failure.kind()).collect();
             Err(kinds.into_iter().collect::<Vec<_>>().join(", "))
         }
-        Status::Untestable { reason, .. } => panic!("{}: {reason}", captured.inputs.name),
+        Status::Untestable { reason, .. } => panic!("{}: {reason}", trial.fixture().name),
     }
 }
 
-/// How far `sources` lie from the truth of `family` on `captured`, blocks and threads in `order`.
-fn errors(
-    replayer: &Replayer,
-    family: &'static str,
-    captured: &Captured,
-    sources: &SourceSet,
-    order: u64,
-) -> Errors {
-    failures(replayer, captured, sources)?;
-    let subject = &captured.subject;
-    let artifact = replayer.compile(subject, sources, Precision::Native).expect("it did compile");
+/// How far `trial` lies from the truth of `family` on `captured`, blocks and threads in `order`.
+fn errors(trial: &Trial, family: &'static str, captured: &Captured, order: u64) -> Errors {
+    failures(trial)?;
+    let variant = trial.variant().expect("the machine can compile").expect("it did compile");
     let mode = Mode { order, ..Mode::plain(POISON_A) };
-    let run = replayer.run(subject, &artifact, Precision::Native, &mode);
-    let run = run.expect("the machine can replay");
+    let run = variant.run(&mode).expect("the machine can replay");
     let expected = truth::outputs(family, &captured.inputs);
     let error = |(name, expected): (&'static str, Vec<f64>)| {
         let got = run.output(name).ok_or_else(|| format!("{:?} in order {order}", run.ending))?;
@@ -83,10 +74,11 @@ fn rounding(base: f64) -> f64 {
 /// How far the bases lie from the truth, by family and fixture.
 type Bases = HashMap<(&'static str, &'static str), Vec<f64>>;
 
-fn bases(lab: &Lab) -> Bases {
-    let fixtures = lab.families.iter().flat_map(|f| f.fixtures.iter().map(move |c| (f, c)));
+fn bases(corpus: &Corpus) -> Bases {
+    let fixtures = corpus.families.iter().flat_map(|f| f.fixtures.iter().map(move |c| (f, c)));
     let of = |(family, captured): (&Family, &Captured)| {
-        let errors = errors(&lab.replayer, family.name, captured, &family.base, 0);
+        let trial = corpus.lab.trial(&captured.subject, &family.base);
+        let errors = errors(&trial, family.name, captured, 0);
         let errors = errors.unwrap_or_else(|why| panic!("{}: {why}", family.name));
         ((family.name, captured.inputs.name), errors.into_iter().map(|(_, e)| e).collect())
     };
@@ -94,13 +86,12 @@ fn bases(lab: &Lab) -> Bases {
 }
 
 /// Judges one order by the truth, and says by which figures.
-fn judge_order(base: &[f64], replayer: &Replayer, trial: &Trial, order: u64) -> (Verdict, String) {
-    let Trial { family, captured, sources, .. } = trial;
-    match errors(replayer, family.name, captured, sources, order) {
+fn judge_order(base: &[f64], trial: &Trial, case: &Case, order: u64) -> (Verdict, String) {
+    match errors(trial, case.family.name, case.captured, order) {
         Err(failures) => (Verdict::Failed, format!(" {failures}")),
         Ok(errors) => {
             // Nothing may lie between rounding and a defect, or the truth would be in doubt.
-            let gap = if trial.effect() == Effect::Mathematics { 5.0 } else { 1.0 };
+            let gap = if case.effect() == Effect::Mathematics { 5.0 } else { 1.0 };
             let near = |(&(_, error), &base): (&(_, f64), &f64)| error <= rounding(base) * gap;
             let verdict = match errors.iter().zip(base).all(near) {
                 true => Verdict::Equivalent,
@@ -113,24 +104,25 @@ fn judge_order(base: &[f64], replayer: &Replayer, trial: &Trial, order: u64) -> 
 }
 
 /// Judges by the truth, which a real judge does not know: whether a defect shows at all.
-fn judge_by_truth(bases: &Bases, replayer: &Replayer, trial: &Trial) -> Verdict {
-    let base = &bases[&(trial.family.name, trial.captured.inputs.name)];
-    let (plain, mut line) = judge_order(base, replayer, trial, 0);
+fn judge_by_truth(bases: &Bases, lab: &Arc<Lab>, case: &Case) -> Verdict {
+    let base = &bases[&(case.family.name, case.captured.inputs.name)];
+    let trial = case.trials(lab).1;
+    let (plain, mut line) = judge_order(base, &trial, case, 0);
     let others: Vec<Verdict> = (1..=OTHER_ORDERS)
-        .map(|order| judge_order(base, replayer, trial, order))
+        .map(|order| judge_order(base, &trial, case, order))
         .map(|(verdict, figures)| {
             line += &format!(" |{figures}");
             verdict
         })
         .collect();
-    println!("{trial}:{line}");
+    println!("{case}:{line}");
     let shows = others.iter().any(|&other| other != Verdict::Equivalent);
-    match trial.effect() {
+    match case.effect() {
         Effect::Mathematics => plain,
         Effect::Rounding if plain == Verdict::Equivalent && shows => Verdict::Diverged,
         Effect::Rounding => plain,
         Effect::OtherOrders => {
-            assert!(plain == Verdict::Equivalent && shows, "{trial}: not what it is called");
+            assert!(plain == Verdict::Equivalent && shows, "{case}: not what it is called");
             Verdict::Diverged
         }
     }
@@ -180,10 +172,9 @@ fn the_corpus_is_large_enough_and_every_defect_names_fixtures_that_exist() {
 
 #[test]
 fn benign_variants_stay_within_rounding_of_the_truth_and_defects_do_not() {
-    let lab = Lab::new();
-    let bases = bases(&lab);
-    let confusion =
-        lab.confusion(wanted, |replayer, trial| judge_by_truth(&bases, replayer, trial));
+    let corpus = Corpus::new();
+    let bases = bases(&corpus);
+    let confusion = corpus.confusion(wanted, |lab, case| judge_by_truth(&bases, lab, case));
     println!("{confusion}");
     assert!(confusion.wrong.is_empty(), "{confusion}");
     assert!(confusion.given(Effect::Rounding, Verdict::Equivalent) > 0);
@@ -194,17 +185,16 @@ fn benign_variants_stay_within_rounding_of_the_truth_and_defects_do_not() {
 
 #[test]
 fn replay_calls_no_benign_variant_diverged_and_no_defect_equivalent() {
-    let confusion = Lab::new().confusion(wanted, |replayer, trial| {
-        let Trial { family, captured, sources, .. } = trial;
-        let judgement = replayer.judge(&captured.subject, &family.base, sources);
-        let judgement = judgement.expect("the machine can replay");
+    let confusion = Corpus::new().confusion(wanted, |lab, case| {
+        let (base, got) = case.trials(lab);
+        let judgement = judge(&base, &got).expect("the machine can replay");
         let worst = judgement.outputs.iter().filter_map(|output| output.comparison.worst);
         let ratio = worst.map(|worst| worst.ratio).fold(0.0, f64::max);
-        let (verdict, effect) = (judgement.verdict, trial.effect());
+        let (verdict, effect) = (judgement.verdict, case.effect());
         let orders = judgement.outputs.iter().filter_map(|output| output.order.as_ref());
         let far = orders.map(|o| (o.value - o.other).abs() / o.rounding).fold(0.0, f64::max);
         println!(
-            "{trial}: {verdict:?}, {ratio:.1e} x noise, {effect:?}, by order {far:.1e} x rounding"
+            "{case}: {verdict:?}, {ratio:.1e} x noise, {effect:?}, by order {far:.1e} x rounding"
         );
         verdict
     });
@@ -231,25 +221,25 @@ fn a_gpu_gives_the_verdicts_that_the_cpu_gives() {
     };
     let (libraries, roots) = (folders("LD_LIBRARY_PATH"), folders("CUDA_HOME"));
     let search = SearchPath { libraries, roots, python: Some("python3".to_owned()) };
-    let backend = Backend::cuda(None, None, &search, &corpus::cache());
-    let backend = backend.unwrap_or_else(|error| panic!("needs a GPU: {error}"));
-    let gpu = corpus::replayer(backend, GPU_SECONDS, Threads::Lanes);
+    let cpu = corpus::cpu(GPU_SECONDS, Threads::Lanes);
+    let gpu = Cuda::new(cpu, None, None, &search, &corpus::cache());
+    let gpu = corpus::lab(gpu.unwrap_or_else(|error| panic!("needs a GPU: {error}")));
     let others = Mutex::new(Vec::new());
-    let confusion = Lab::new().confusion(wanted, |cpu, trial| {
-        let Trial { family, captured, sources, .. } = trial;
-        let judge = |replayer: &Replayer| {
-            let judged = replayer.judge(&captured.subject, &family.base, sources);
-            let judged = judged.unwrap_or_else(|error| panic!("{trial}: {error}"));
+    let confusion = Corpus::new().confusion(wanted, |cpu, case| {
+        let judge = |lab: &Arc<Lab>| {
+            let (base, got) = case.trials(lab);
+            let judged = judge(&base, &got);
+            let judged = judged.unwrap_or_else(|error| panic!("{case}: {error}"));
             let worst = judged.outputs.iter().filter_map(|output| output.comparison.worst);
             (judged.verdict, worst.map(|worst| worst.ratio).fold(0.0, f64::max))
         };
         let ((on_cpu, cpu_ratio), (on_gpu, gpu_ratio)) = (judge(cpu), judge(&gpu));
-        let effect = trial.effect();
+        let effect = case.effect();
         println!(
-            "{trial}: cpu {on_cpu:?} {cpu_ratio:.1e}, gpu {on_gpu:?} {gpu_ratio:.1e}, {effect:?}"
+            "{case}: cpu {on_cpu:?} {cpu_ratio:.1e}, gpu {on_gpu:?} {gpu_ratio:.1e}, {effect:?}"
         );
-        if !is_race(trial) && class(on_cpu) != class(on_gpu) {
-            let line = format!("{trial}: {on_cpu:?} on the cpu, {on_gpu:?} on the gpu");
+        if !is_race(case) && class(on_cpu) != class(on_gpu) {
+            let line = format!("{case}: {on_cpu:?} on the cpu, {on_gpu:?} on the gpu");
             others.lock().expect("no judge panics").push(line);
         }
         on_gpu
@@ -273,6 +263,6 @@ const RACES: [&str; 7] = [
     "defect/tau_stored.cu",
 ];
 
-fn is_race(trial: &Trial) -> bool {
-    RACES.contains(&trial.variant.file.as_str())
+fn is_race(case: &Case) -> bool {
+    RACES.contains(&case.variant.file.as_str())
 }

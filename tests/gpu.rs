@@ -7,17 +7,17 @@ mod nvrtc;
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use lab::*;
 use replay::cache::Cache;
+use replay::cuda::sanitizer::{Sanitizer, Tool};
 use replay::fixture::Fixture;
 use replay::history::{CommitId, History, SourceSet, SourceSpec};
-use replay::judge::Verdict;
-use replay::replay::{Backend, Failure, Outcome, Replayer, Status, Subject};
-use replay::sanitizer::{Sanitizer, Tool};
+use replay::judge::{Verdict, judge};
+use replay::replay::{Failure, Lab, Outcome, Status, Subject};
 
 on_each_device! {
     every_way_to_name_a_kernel_gives_the_same_result_on_all_devices,
@@ -29,7 +29,7 @@ on_each_device! {
 
 /// A demonstration fixture and its history.
 struct Demo {
-    subject: Subject,
+    subject: Arc<Subject>,
     history: History,
     spec: SourceSpec,
 }
@@ -45,7 +45,7 @@ impl Demo {
             include: harness.include.clone(),
             prefix: String::new(),
         };
-        Demo { subject: Subject::new(fixture), history, spec }
+        Demo { subject: Subject::new(fixture).into(), history, spec }
     }
 
     fn sources(&self, revision: &str) -> SourceSet {
@@ -132,7 +132,6 @@ __global__ void good(int* out, int n) { for (int i = threadIdx.x; i < n; i += 32
 #[ignore = "needs a GPU and compute-sanitizer"]
 fn a_sanitizer_s_findings_fail_the_replay_and_are_not_remembered_without_it() {
     let (_folder, cache) = cache();
-    let backend = cuda(&cache);
     let path: Vec<PathBuf> =
         std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()).collect();
     let cases = [
@@ -143,9 +142,9 @@ fn a_sanitizer_s_findings_fail_the_replay_and_are_not_remembered_without_it() {
     ];
     for (tool, call, kernel) in cases {
         let sanitizer = Sanitizer::find(&path, &search(), tool).unwrap();
-        let remembering = |backend| replayer_of(&cache, backend, MINUTE, false);
         let small = Small::new(PLANTED, call);
-        let sanitized = remembering(backend.clone().sanitized(sanitizer.clone()));
+        let cuda = cuda(&cache, cpu(&cache, &program(), MINUTE)).sanitized(sanitizer.clone());
+        let sanitized = Lab::new(Arc::new(cuda), cache.clone(), false);
         for _ in 0..2 {
             let outcome = small.replay(&sanitized);
             let Failure::Sanitizer { tool: by, finding } = &failures(&outcome)[0] else {
@@ -156,7 +155,7 @@ fn a_sanitizer_s_findings_fail_the_replay_and_are_not_remembered_without_it() {
             let lines = finding.sites.iter().any(|s| s.starts_with("kernel.cu:"));
             assert!(lines && finding.count > 0, "{finding:?}");
         }
-        let plain = small.replay(&remembering(backend.clone()));
+        let plain = small.replay(&remembering(&cache, Device::Gpu, MINUTE));
         let told = format!("{plain:?}");
         assert!(!told.contains("Sanitizer"), "{tool:?}: {told}");
         let good = Small::new(PLANTED, "good<<<1, 32>>>(out, n);");
@@ -181,13 +180,12 @@ fn atomics_in_any_order_are_not_taken_for_unwritten_memory(devices: Devices) {
 #[ignore = "needs a GPU"]
 fn large_outputs_are_judged_as_on_the_cpu_although_they_stay_on_the_device() {
     let cache = shared_cache();
-    let cuda = cuda(&cache);
     let source = "__global__ void add(const int* x, int* out, int n) {\n\
                   int i = blockIdx.x * 256 + threadIdx.x; if (i < n) out[i] = x[i] + 1; }";
     for call in ["add<<<(n + 255) / 256, 256>>>(x, out, n);", "add<<<100, 256>>>(x, out, n);"] {
         let large = Small::sized(source, call, 17_000_001);
-        let outcome = |backend| large.replay(&replayer(&cache, backend, MINUTE));
-        let (on_cpu, on_gpu) = (outcome(Backend::Cpu), outcome(cuda.clone()));
+        let outcome = |device| large.replay(&lab(&cache, device, MINUTE));
+        let (on_cpu, on_gpu) = (outcome(Device::Cpu), outcome(Device::Gpu));
         assert_eq!(on_cpu.status, on_gpu.status, "{call}");
         let known = |outcome: &Outcome| {
             let summary = &outcome.outputs[0].summary;
@@ -333,29 +331,30 @@ const GPU_SECONDS: Duration = Duration::from_secs(10);
 #[ignore = "needs a GPU"]
 fn every_commit_of_every_demonstration_has_the_same_verdict_on_a_gpu() {
     let cache = shared_cache();
-    let cuda = cuda(&cache);
     let mut wrong = Vec::new();
     for fixture in DEMONSTRATIONS {
         let demo = Demo::new(fixture, &cache);
         let variants = variants(&demo);
-        let sources = |id: &CommitId| demo.history.source_set(*id, &demo.spec).unwrap();
-        let on_cpu = replayer_of(&cache, Backend::Cpu, MINUTE, false);
+        let sources = |id: &CommitId| Arc::new(demo.history.source_set(*id, &demo.spec).unwrap());
+        let on_cpu = remembering(&cache, Device::Cpu, MINUTE);
         let completes = |id: &&CommitId| {
-            on_cpu.replay(&demo.subject, &sources(id)).unwrap().status == Status::Completed
+            let trial = on_cpu.trial(&demo.subject, &sources(id));
+            trial.outcome().unwrap().status == Status::Completed
         };
         let base = sources(variants.iter().find(completes).expect("some commit works"));
-        let on_gpu = replayer_of(&cache, cuda.clone(), GPU_SECONDS, false);
+        let on_gpu = remembering(&cache, Device::Gpu, GPU_SECONDS);
         // Equal bits on one device need not be equal on the other: both mean that nothing changed.
         let class = |verdict: Verdict| match verdict {
             Verdict::Identical => Verdict::Equivalent,
             other => other,
         };
-        let verdicts = |replayer: &Replayer, sources: &SourceSet| {
-            let judged = replayer.judge(&demo.subject, &base, sources).unwrap();
+        let verdicts = |lab: &Arc<Lab>, sources: &Arc<SourceSet>| {
+            let trial = |sources| lab.trial(&demo.subject, sources);
+            let judged = judge(&trial(&base), &trial(sources)).unwrap();
             let outputs = judged.outputs.iter().map(|o| (o.name.clone(), class(o.verdict)));
             (class(judged.verdict), outputs.collect::<Vec<_>>())
         };
-        let sources: Vec<SourceSet> = variants.iter().map(sources).collect();
+        let sources: Vec<Arc<SourceSet>> = variants.iter().map(sources).collect();
         let next = AtomicUsize::new(0);
         let found = Mutex::new(&mut wrong);
         let take = || {

@@ -6,13 +6,15 @@ mod lab;
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use lab::*;
+use replay::backend::ReplayError;
 use replay::cache::Cache;
 use replay::compile::DeviceToolchain;
-use replay::replay::{Backend, Failure, ReplayError, Replayer, Settings, Status};
-use replay::runtime::gpu::{self, Nvrtc, SearchPath};
+use replay::cuda::{self, Nvrtc, SearchPath};
+use replay::replay::{Failure, Lab, Status};
 use replay::worker::WorkerError;
 
 on_each_device! {
@@ -53,9 +55,9 @@ fn the_lack_of_nvrtc_names_every_place() {
 
 #[test]
 fn the_lack_of_a_device_is_an_error_with_a_hint() {
-    match gpu::devices() {
+    match cuda::devices() {
         Ok(devices) => {
-            let error = gpu::device(devices.len()).unwrap_err();
+            let error = cuda::device(devices.len()).unwrap_err();
             assert!(error.to_string().starts_with("no GPU"), "{error}");
         }
         Err(error) => assert!(error.hint().is_some(), "{error}"),
@@ -122,15 +124,15 @@ fn a_kernel_that_hangs_runs_out_of_time_and_the_device_works_afterwards(devices:
                   __global__ void one(int* out, int n) {\n\
                   for (int i = threadIdx.x; i < n; i += 32) out[i] = 1; }";
     let cache = shared_cache();
-    for backend in devices.backends(&cache) {
+    for &device in devices.all() {
         let hangs = Small::new(source, "hang<<<1, 1>>>(out);");
-        let outcome = hangs.replay(&replayer(&cache, backend.clone(), Duration::from_secs(3)));
+        let outcome = hangs.replay(&lab(&cache, device, Duration::from_secs(3)));
         let [Failure::Timeout { place: Some(place), .. }] = failures(&outcome) else {
             panic!("{}: {:?}", outcome.device, outcome.status);
         };
         assert_eq!(place.kernel.as_deref(), Some("hang"), "{}", outcome.device);
         let works = Small::new(source, "one<<<1, 32>>>(out, n);");
-        checksum(&works.replay(&replayer(&cache, backend, MINUTE)));
+        checksum(&works.replay(&lab(&cache, device, MINUTE)));
     }
 }
 
@@ -175,10 +177,8 @@ impl Wrapped {
         Wrapped { _folder: folder, program: path }
     }
 
-    fn replayer(&self, cache: &Cache, backend: Backend) -> Replayer {
-        let settings = replayer(cache, backend.clone(), MINUTE).settings().clone();
-        let settings = Settings { program: self.program.clone(), ..settings };
-        Replayer::new(toolchain(cache), cache.clone(), settings)
+    fn lab(&self, cache: &Cache, device: Device) -> Arc<Lab> {
+        lab_of(cache, device, &self.program, MINUTE)
     }
 }
 
@@ -189,11 +189,10 @@ const ONE: &str = "__global__ void one(int* out, int n) {\n\
 #[ignore = "needs a GPU"]
 fn a_device_that_is_gone_when_the_replay_begins_is_an_error_with_a_hint() {
     let cache = shared_cache();
-    let cuda = cuda(&cache);
     let gone = Wrapped::new("CUDA_VISIBLE_DEVICES= exec \"$REAL\" \"$@\"");
     let small = Small::new(ONE, "one<<<1, 32>>>(out, n);");
-    let error = gone.replayer(&cache, cuda.clone()).replay(&small.subject, &small.sources);
-    let error = error.expect_err("there is no device");
+    let trial = gone.lab(&cache, Device::Gpu).trial(&small.subject, &small.sources);
+    let error = trial.outcome().expect_err("there is no device");
     assert!(matches!(error, ReplayError::Worker(_)), "{error:?}");
     assert_eq!(
         error.to_string(),
@@ -201,14 +200,13 @@ fn a_device_that_is_gone_when_the_replay_begins_is_an_error_with_a_hint() {
          (cudaErrorNoDevice)"
     );
     assert!(error.hint().is_some_and(|hint| hint.contains("nvidia-smi")));
-    checksum(&small.replay(&replayer(&cache, cuda, MINUTE)));
+    checksum(&small.replay(&lab(&cache, Device::Gpu, MINUTE)));
 }
 
 #[test]
 #[ignore = "needs a GPU"]
 fn a_worker_that_is_killed_while_its_kernel_runs_is_no_outcome_and_the_device_works_afterwards() {
     let cache = shared_cache();
-    let cuda = cuda(&cache);
     let killed = Wrapped::new(
         // The last of the line of processes is the one that has the device.
         "exec 9<&0\n\"$REAL\" \"$@\" <&9 &\nsleep 2; last=$!\n\
@@ -218,19 +216,20 @@ fn a_worker_that_is_killed_while_its_kernel_runs_is_no_outcome_and_the_device_wo
     );
     let source = "__global__ void hang(volatile int* out) { while (out[0] != 1) { } }";
     let hangs = Small::new(source, "hang<<<1, 1>>>(out);");
-    let error = killed.replayer(&cache, cuda.clone()).replay(&hangs.subject, &hangs.sources);
-    let Err(ReplayError::Worker(WorkerError::Killed { signal: 9, .. })) = error else {
-        panic!("{error:?}");
-    };
+    let trial = killed.lab(&cache, Device::Gpu).trial(&hangs.subject, &hangs.sources);
+    let error = trial.outcome().expect_err("somebody ended it");
+    assert!(
+        matches!(error, ReplayError::Worker(WorkerError::Killed { signal: 9, .. })),
+        "{error:?}"
+    );
     let small = Small::new(ONE, "one<<<1, 32>>>(out, n);");
-    checksum(&small.replay(&replayer(&cache, cuda, MINUTE)));
+    checksum(&small.replay(&lab(&cache, Device::Gpu, MINUTE)));
 }
 
 #[test]
 #[ignore = "needs a GPU"]
 fn sources_that_one_compiler_rejects_are_untestable_with_its_reason() {
     let cache = shared_cache();
-    let cuda = cuda(&cache);
     // Inline PTX is NVRTC's alone; what lies in the host's libraries is the host's.
     let ptx = "__global__ void k(int* out) {\n\
                int lane; asm(\"mov.u32 %0, %%laneid;\" : \"=r\"(lane)); out[lane] = lane; }";
@@ -238,15 +237,15 @@ fn sources_that_one_compiler_rejects_are_untestable_with_its_reason() {
     // The host's compiler does not see what it is told to leave out.
     let nvrtc =
         "__global__ void k(int* out) {\n#ifdef __CUDACC_RTC__\n  out[0] = undeclared;\n#endif\n}";
-    for (backend, source, words) in [
-        (Backend::Cpu, ptx, "inline PTX"),
-        (cuda.clone(), ptx, "inline PTX"),
-        (Backend::Cpu, host, "uses rand, which is for host code alone"),
-        (cuda.clone(), host, "uses rand, which is for host code alone"),
-        (cuda, nvrtc, "identifier \"undeclared\" is undefined"),
+    for (device, source, words) in [
+        (Device::Cpu, ptx, "inline PTX"),
+        (Device::Gpu, ptx, "inline PTX"),
+        (Device::Cpu, host, "uses rand, which is for host code alone"),
+        (Device::Gpu, host, "uses rand, which is for host code alone"),
+        (Device::Gpu, nvrtc, "identifier \"undeclared\" is undefined"),
     ] {
         let small = Small::new(source, "k<<<1, 32>>>(out);");
-        let outcome = small.replay(&replayer(&cache, backend, MINUTE));
+        let outcome = small.replay(&lab(&cache, device, MINUTE));
         let Status::Untestable { reason, causes, .. } = &outcome.status else {
             panic!("{}: {:?}", outcome.device, outcome.status);
         };

@@ -1,4 +1,4 @@
-//! The device's mathematical functions against the errors that `src/runtime/gpu/math_errors.rs`
+//! The device's mathematical functions against the errors that `src/cuda/math_errors.rs`
 //! gives them: over all float32 arguments, or over many pairs of them.
 //!
 //! `ci/test-gpu` runs it.
@@ -10,7 +10,7 @@ use std::fmt::Write;
 
 use cudarc::driver::{CudaContext, LaunchConfig, PushKernelArg};
 use cudarc::nvrtc::Ptx;
-use replay::runtime::gpu::{self, math_error_ulps};
+use replay::cuda::{self, math_error_ulps};
 
 /// A function: its name, the same in float64, and the arguments for which the error holds.
 struct Function {
@@ -146,7 +146,7 @@ extern "C" __global__ void measure(unsigned long long* worst) {
 #[test]
 #[ignore = "needs a GPU"]
 fn no_function_of_the_device_errs_by_more_than_the_table_says() {
-    let device = gpu::device(0).unwrap_or_else(|error| panic!("needs a GPU: {error}"));
+    let device = cuda::device(0).unwrap_or_else(|error| panic!("needs a GPU: {error}"));
     let nvrtc = lab::nvrtc();
     let context = CudaContext::new(0).unwrap();
     let stream = context.default_stream();

@@ -1,4 +1,4 @@
-//! `kernels/summary.cu` against the CPU's summary, and against the memory's bandwidth.
+//! The kernel in `src/summary/device` against the CPU's summary, and against the memory's bandwidth.
 //!
 //! `ci/test-gpu` runs it.
 
@@ -15,7 +15,7 @@ use cudarc::driver::{
 use cudarc::nvrtc::Ptx;
 use replay::cache::Cache;
 use replay::compile::DeviceToolchain;
-use replay::runtime::gpu::{self, Module, Nvrtc};
+use replay::cuda::{self, Module, Nvrtc};
 use replay::summary::device::{DevicePart, finish};
 use replay::summary::{POISON_A, POISON_B, Poison, Summary, summarize};
 use replay::tensor::{DType, TensorView};
@@ -35,7 +35,7 @@ struct Lab {
 }
 
 fn lab() -> Lab {
-    let device = gpu::device(0).unwrap_or_else(|error| panic!("needs a GPU: {error}"));
+    let device = cuda::device(0).unwrap_or_else(|error| panic!("needs a GPU: {error}"));
     let nvrtc = lab::nvrtc();
     let folder = tempfile::tempdir().unwrap();
     let cache = Cache::open(folder.path()).unwrap();

@@ -6,13 +6,14 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use replay::backend::{Backend, Cpu, Host, Mode};
 use replay::cache::Cache;
 use replay::compile::{Compiler, Toolchain};
 use replay::fixture::{Fixture, NewTensor, write};
 use replay::foreign::Keeper;
 use replay::frontend::Precision;
 use replay::history::{History, SourceSpec};
-use replay::replay::{Backend, Mode, Replayer, Settings, Subject};
+use replay::replay::Subject;
 use replay::summary::POISON_A;
 use replay::tensor::{DType, TensorView};
 use replay::worker::{Ending, Limits, Run};
@@ -102,18 +103,12 @@ fn replay(subject: &Subject, revision: &str) -> Run {
     };
     let sources = history.source_set(&commit, &spec).unwrap();
 
-    let keeper = Keeper::new(Path::new(env!("CARGO_BIN_EXE_replay")));
-    let toolchain = Toolchain::new(Compiler::find(None, &keeper).unwrap(), &cache);
-    let settings = Settings {
-        program: PathBuf::from(env!("CARGO_BIN_EXE_replay")),
-        limits: Limits::default(),
-        threads: 2,
-        fresh: true,
-        backend: Backend::Cpu,
-    };
-    let replayer = Replayer::new(toolchain, cache, settings);
-    let artifact = replayer.compile(subject, &sources, Precision::Native).unwrap();
-    let run = replayer.run(subject, &artifact, Precision::Native, &Mode::plain(POISON_A)).unwrap();
+    let program = PathBuf::from(env!("CARGO_BIN_EXE_replay"));
+    let compiler = Compiler::find(None, &Keeper::new(&program)).unwrap();
+    let host = Host::new(program, Limits::default(), 2, cache.temporary());
+    let cpu = Cpu::new(Toolchain::new(compiler, &cache), host);
+    let variant = cpu.prepare(&subject.fixture, &sources, Precision::Native, &|| ()).unwrap();
+    let run = variant.run(&Mode::plain(POISON_A)).unwrap();
     assert_eq!(run.ending, Ending::Completed, "{revision}: {}", run.printed);
     run
 }

@@ -112,7 +112,7 @@ pub fn run(args: &Args, session: &SessionArgs) -> CliResult {
         if let Some(folder) = &args.snapshots {
             must_be_there(folder)?;
         }
-        let recorded = Recorded::open(&hunt.targets, &hunt.replayer, args.snapshots.as_deref())?;
+        let recorded = Recorded::open(&hunt.targets, &hunt.lab, args.snapshots.as_deref())?;
         let mut why = Vec::new();
         if good.is_empty() {
             for (end, reason) in recorded.lower_ends(&history, &hunt.targets, &bad)? {
@@ -203,7 +203,7 @@ pub fn open(fixtures: &[PathBuf]) -> anyhow::Result<(History, Vec<Target>)> {
             }
             Some(_) => {}
         }
-        targets.push(Target { subject: subject.into(), spec });
+        targets.push(Target { subject, spec });
     }
     let (history, _) = history.context("no fixture was named")?;
     Ok((history, targets))
@@ -221,10 +221,10 @@ pub fn hunt<'h>(
     let cores = session.threads();
     let jobs = jobs.or(NonZeroUsize::new(cores.clamp(1, MOST_JOBS))).unwrap_or(NonZeroUsize::MIN);
     let threads = (cores / jobs).max(1);
-    let replayer = session.replayer_with(threads, session.fresh)?.into();
-    let repeater = session.replayer_with(threads, true)?.into();
+    let lab = session.lab_with(threads, session.fresh)?;
+    let repeater = session.lab_with(threads, true)?;
     let trusted = Trusted::GoodEnd;
-    Ok(Hunt { history, targets, replayer, repeater, on, trusted, jobs, first_parent })
+    Ok(Hunt { history, targets, lab, repeater, on, trusted, jobs, first_parent })
 }
 
 /// Tells what happens while it happens.

@@ -1,10 +1,11 @@
 //! `replay diff FIXTURE... REV REV`: two revisions side by side.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use ::replay::cache::Cache;
-use ::replay::judge::Judgement;
-use ::replay::replay::Replayer;
+use ::replay::judge::{Judgement, judge};
+use ::replay::replay::{Lab, Trial};
 use ::replay::report::{self, Line, Revision, Standing, Text};
 use serde_json::{Value, json};
 
@@ -34,13 +35,13 @@ pub fn run(args: &Args, session: &SessionArgs) -> CliResult {
     let [fixtures @ .., trusted, other] = args.words.as_slice() else {
         return Err(Complaint { message: "diff needs two revisions".to_owned(), hint: None }.into());
     };
-    let replayer = session.replayer()?;
+    let lab = session.lab()?;
     let cache = session::cache()?;
     let mut code = exit::SUCCESS;
     let (mut documents, mut errors, mut standings) = (Vec::new(), Vec::new(), Vec::new());
     for path in fixtures::expand(fixtures) {
         let path = path.as_path();
-        match one(path, [trusted, other], &replayer, &cache) {
+        match one(path, [trusted, other], &lab, &cache) {
             Ok(compared) => {
                 standings.push(Standing::from(compared.judgement.verdict));
                 match args.format {
@@ -80,7 +81,7 @@ struct Compared {
 fn one(
     path: &Path,
     [trusted, other]: [&str; 2],
-    replayer: &Replayer,
+    lab: &Arc<Lab>,
     cache: &Cache,
 ) -> anyhow::Result<Compared> {
     let progress = Progress::start();
@@ -89,7 +90,8 @@ fn one(
     let got = project.target(Some(other))?;
     let (from, to) = (name(&base), name(&got));
     progress.say(format!("comparing {} at {from} and {to}", path.display()));
-    let judgement = replayer.judge(&project.subject, &base.sources, &got.sources)?;
+    let trial = |target: &Target| lab.trial(&project.subject, &target.sources);
+    let judgement = judge(&trial(&base), &trial(&got))?;
     Ok(Compared {
         fixture: project.subject.fixture.name.clone(),
         base: base.commit.map(Revision::from),
@@ -98,15 +100,10 @@ fn one(
     })
 }
 
-/// Compares `target` with the revision `trusted`; for `--against`.
-pub fn against(
-    replayer: &Replayer,
-    project: &Project,
-    trusted: &str,
-    target: &Target,
-) -> anyhow::Result<Judgement> {
+/// Compares `trial` with the revision `trusted`; for `--against`.
+pub fn against(project: &Project, trusted: &str, trial: &Trial) -> anyhow::Result<Judgement> {
     let base = project.target(Some(trusted))?;
-    Ok(replayer.judge(&project.subject, &base.sources, &target.sources)?)
+    Ok(judge(&trial.lab().trial(&project.subject, &base.sources), trial)?)
 }
 
 fn text(compared: &Compared) -> Text {

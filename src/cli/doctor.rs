@@ -1,9 +1,9 @@
 //! `replay doctor`: compilers, cache, memory; what works here and what to do about the rest.
 
 use ::replay::cache::Cache;
+use ::replay::cuda::sanitizer::{Sanitizer, Tool};
+use ::replay::cuda::{self, Nvrtc, SearchPath};
 use ::replay::report::Line;
-use ::replay::runtime::gpu::{self, Nvrtc, SearchPath};
-use ::replay::sanitizer::{Sanitizer, Tool};
 use ::replay::worker::Limits;
 use anstyle::{AnsiColor, Color, Style};
 
@@ -98,7 +98,7 @@ fn cache() -> Finding {
 fn gpus() -> Vec<Finding> {
     let finding =
         |works, detail, advice| Finding { what: "GPU", works, needed: false, detail, advice };
-    match gpu::devices() {
+    match cuda::devices() {
         Err(error) => vec![finding(false, error.to_string(), error.hint())],
         Ok(devices) if devices.is_empty() => {
             vec![finding(false, "the driver works and finds no device".to_owned(), None)]

@@ -1,13 +1,14 @@
 //! How an error looks to a user: message, causes, hint.
 
+use ::replay::backend::ReplayError;
+use ::replay::backend::cuda::DeviceError;
 use ::replay::cache::CacheError;
 use ::replay::compile::{CompileError, CompilerError};
+use ::replay::cuda::sanitizer::SanitizerError;
 use ::replay::fixture::FixtureError;
 use ::replay::harness::{HarnessError, Spot};
 use ::replay::history::HistoryError;
-use ::replay::replay::{BackendError, ReplayError};
 use ::replay::report::{Line, Text};
-use ::replay::sanitizer::SanitizerError;
 use ::replay::snapshot::SnapshotError;
 use ::replay::worker::WorkerError;
 use anstyle::{AnsiColor, Style};
@@ -96,7 +97,7 @@ pub fn hint(error: &anyhow::Error) -> Option<String> {
             .or_else(|| cause.downcast_ref::<CompilerError>().and_then(CompilerError::hint))
             .or_else(|| cause.downcast_ref::<CacheError>().and_then(CacheError::hint))
             .or_else(|| cause.downcast_ref::<WorkerError>().and_then(WorkerError::hint))
-            .or_else(|| cause.downcast_ref::<BackendError>().and_then(BackendError::hint))
+            .or_else(|| cause.downcast_ref::<DeviceError>().and_then(DeviceError::hint))
             .or_else(|| cause.downcast_ref::<SanitizerError>().and_then(SanitizerError::hint))
             .or_else(|| cause.downcast_ref::<SnapshotError>().and_then(SnapshotError::hint))
             .or_else(|| cause.downcast_ref::<ReplayError>().and_then(ReplayError::hint))

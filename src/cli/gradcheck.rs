@@ -1,11 +1,12 @@
 //! `replay gradcheck FIXTURE... [--rev REV]`: does the gradient match the loss?
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use ::replay::cache::Cache;
 use ::replay::fixture::Fixture;
-use ::replay::judge::{GradientCheck, GradientVerdict};
-use ::replay::replay::{Outcome, Replayer, Status};
+use ::replay::judge::{GradientCheck, GradientVerdict, gradients};
+use ::replay::replay::{Lab, Outcome, Status};
 use ::replay::report::{self, Line, Revision, Standing, Text};
 use serde_json::{Value, json};
 
@@ -35,12 +36,12 @@ pub struct Args {
 /// Checks every gradient of every fixture. A fixture that cannot be checked does not keep the others
 /// from it.
 pub fn run(args: &Args, session: &SessionArgs) -> CliResult {
-    let replayer = session.replayer()?;
+    let lab = session.lab()?;
     let cache = session::cache()?;
     let mut code = exit::SUCCESS;
     let (mut documents, mut errors, mut standings) = (Vec::new(), Vec::new(), Vec::new());
     for path in &fixtures::expand(&args.fixtures) {
-        match one(path, args.rev.as_deref(), &replayer, &cache) {
+        match one(path, args.rev.as_deref(), &lab, &cache) {
             Ok(checked) => {
                 standings.push(checked.standing());
                 match args.format {
@@ -92,19 +93,14 @@ impl Checked {
     }
 }
 
-fn one(
-    path: &Path,
-    rev: Option<&str>,
-    replayer: &Replayer,
-    cache: &Cache,
-) -> anyhow::Result<Checked> {
+fn one(path: &Path, rev: Option<&str>, lab: &Arc<Lab>, cache: &Cache) -> anyhow::Result<Checked> {
     let progress = Progress::start();
     let project = Project::open(path, cache)?;
     has_something_to_check(path, &project.subject.fixture)?;
     let target = project.target(rev)?;
     progress.say(format!("checking {} at {}", path.display(), name(&target)));
-    let outcome = replayer.replay(&project.subject, &target.sources)?;
-    let gradients = replayer.gradcheck(&project.subject, &target.sources)?;
+    let trial = lab.trial(&project.subject, &target.sources);
+    let (outcome, gradients) = (trial.outcome()?.clone(), gradients(&trial)?);
     let fixture = project.subject.fixture.name.clone();
     Ok(Checked { fixture, revision: target.commit.map(Revision::from), outcome, gradients })
 }

@@ -1,6 +1,7 @@
 //! From a fixture and a revision to sources: opens the harness's repository.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use ::replay::cache::Cache;
 use ::replay::history::{Commit, CommitId, History, SourceSet, SourceSpec, source_set_from_dir};
@@ -12,7 +13,7 @@ use crate::cli::error::Complaint;
 /// A fixture with the history of the kernels that it fits.
 pub struct Project {
     /// The fixture.
-    pub subject: Subject,
+    pub subject: Arc<Subject>,
     /// The repository or bundle.
     pub history: History,
     /// What of a revision is compiled.
@@ -26,7 +27,7 @@ pub struct Target {
     /// The commit; none for the working tree.
     pub commit: Option<Commit>,
     /// Its sources.
-    pub sources: SourceSet,
+    pub sources: Arc<SourceSet>,
 }
 
 impl Project {
@@ -49,7 +50,7 @@ impl Project {
         } else {
             history.working_tree_root().map(Path::to_owned)
         };
-        Ok(Project { subject: Subject::new(fixture), history, spec, root })
+        Ok(Project { subject: Arc::new(Subject::new(fixture)), history, spec, root })
     }
 
     /// The sources of `rev`, or of the working tree.
@@ -59,14 +60,14 @@ impl Project {
                 let commit = self.history.resolve(rev)?;
                 self.commit_target(commit)
             }
-            None => Ok(Target { commit: None, sources: self.working_tree()? }),
+            None => Ok(Target { commit: None, sources: self.working_tree()?.into() }),
         }
     }
 
     /// The sources of a commit that was resolved.
     pub fn commit_target(&self, commit: Commit) -> anyhow::Result<Target> {
         let sources = self.history.source_set(CommitId::from(&commit), &self.spec)?;
-        Ok(Target { commit: Some(commit), sources })
+        Ok(Target { commit: Some(commit), sources: sources.into() })
     }
 
     fn working_tree(&self) -> anyhow::Result<SourceSet> {

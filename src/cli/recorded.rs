@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use ::replay::history::{Commit, History};
 use ::replay::hunt::Target;
-use ::replay::replay::Replayer;
+use ::replay::replay::Lab;
 use ::replay::snapshot::{Snapshot, Store};
 
 use super::error::Complaint;
@@ -23,14 +23,10 @@ pub struct Recorded {
 }
 
 impl Recorded {
-    /// The accepted snapshots of `targets` for the replayer's device; none may be missing or stale.
-    pub fn open(
-        targets: &[Target],
-        replayer: &Replayer,
-        folder: Option<&Path>,
-    ) -> anyhow::Result<Recorded> {
+    /// The accepted snapshots of `targets` for the lab's device; none may be missing or stale.
+    pub fn open(targets: &[Target], lab: &Lab, folder: Option<&Path>) -> anyhow::Result<Recorded> {
         let mut recorded = Recorded { snapshots: Vec::new(), paths: Vec::new() };
-        let device = replayer.device_class();
+        let device = lab.backend().device().class;
         for target in targets {
             let fixture = &target.subject.fixture;
             let store = Store::find(&fixture.dir, folder);
@@ -48,7 +44,7 @@ impl Recorded {
                 }
                 .into());
             };
-            if file.snapshot.content != replayer.content(&target.subject)? {
+            if file.snapshot.content != lab.content(&target.subject)? {
                 return Err(Complaint {
                     message: format!("{shown} is of another content of {}", fixture.name),
                     hint: Some("name a good revision: a stale snapshot tells nothing".to_owned()),

@@ -1,10 +1,11 @@
 //! `replay FIXTURE... [--rev REV]`: the main job.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use ::replay::cache::Cache;
-use ::replay::judge::Verdict;
-use ::replay::replay::{Replayer, Status};
+use ::replay::judge::{Verdict, captured, orders, outcome_and_gradients};
+use ::replay::replay::Lab;
 use ::replay::report::{self, Entry, Line, Refused, Revision, Standing, Text};
 use clap::ValueEnum;
 
@@ -73,15 +74,13 @@ pub enum Format {
 /// Replays every fixture; the worst of them decides about the exit code. A fixture that cannot be
 /// replayed does not keep the others from it.
 pub fn run(args: &Args, session: &SessionArgs) -> CliResult {
-    let replayers = session.replayers()?;
+    let labs = session.labs()?;
     let cache = session::cache()?;
     let snapshots = Settings::from_environment(args.snapshots.clone())?;
     let mut code = exit::SUCCESS;
     let (mut entries, mut errors, mut standings) = (Vec::new(), Vec::new(), Vec::new());
     for path in &fixtures::expand(&args.fixtures) {
-        let on_devices = replayers.iter();
-        let on_devices =
-            on_devices.map(|replayer| one(path, args, session, replayer, &cache, &snapshots));
+        let on_devices = labs.iter().map(|lab| one(path, args, session, lab, &cache, &snapshots));
         match on_devices.collect::<anyhow::Result<Vec<Entry>>>() {
             Ok(on_devices) => {
                 if args.format == OutcomeFormat::Text {
@@ -141,7 +140,7 @@ fn one(
     path: &Path,
     args: &Args,
     session: &SessionArgs,
-    replayer: &Replayer,
+    lab: &Arc<Lab>,
     cache: &Cache,
     snapshots: &Settings,
 ) -> anyhow::Result<Entry> {
@@ -150,17 +149,13 @@ fn one(
     let project = Project::open(path, cache).map_err(|error| misspelt_command(path, error))?;
     let target = project.target(args.rev.as_deref())?;
     progress.say(format!("replaying {} at {}", path.display(), name(&target)));
-    let (outcome, gradients) = replayer.replay_and_check(&project.subject, &target.sources)?;
-    let captured = replayer.captured(&project.subject, &target.sources, &outcome)?;
+    let trial = lab.trial(&project.subject, &target.sources);
+    let (outcome, gradients) = outcome_and_gradients(&trial)?;
+    let captured = captured(&trial)?;
     // Against a trusted revision only a dependence that is new counts.
-    let orders = match (&outcome.status, &args.against) {
-        (Status::Completed, None) => {
-            replayer.orders(&project.subject, &target.sources, &outcome)?
-        }
-        _ => Vec::new(),
-    };
+    let orders = if args.against.is_none() { orders(&trial)? } else { Vec::new() };
     let judgement = match &args.against {
-        Some(trusted) => Some(super::diff::against(replayer, &project, trusted, &target)?),
+        Some(trusted) => Some(super::diff::against(&project, trusted, &trial)?),
         None => None,
     };
     let culprit = match &judgement {
@@ -174,13 +169,13 @@ fn one(
     // A folder that is named is there to be compared with.
     let asked = args.snapshot || args.snapshots.is_some();
     let snapshot = match args.rev.is_none() || asked {
-        true => snapshots.check(replayer, &project, &target.sources, &outcome, asked)?,
+        true => snapshots.check(&trial, asked)?,
         false => None,
     };
     Ok(Entry {
         fixture: project.subject.fixture.name.clone(),
         revision: target.commit.map(Revision::from),
-        outcome,
+        outcome: outcome.clone(),
         captured,
         gradients,
         orders,
@@ -227,10 +222,8 @@ pub fn refused(path: &Path, error: &anyhow::Error) -> Refused {
 mod tests {
     use std::path::PathBuf;
 
-    use ::replay::judge::{
-        CapturedCheck, GradientCheck, GradientVerdict, Judgement, OrderDependence, Verdict,
-    };
-    use ::replay::replay::{Failure, Outcome};
+    use ::replay::judge::{CapturedCheck, GradientCheck, GradientVerdict, Judgement, Verdict};
+    use ::replay::replay::{Failure, OrderDependence, Outcome, Status};
     use ::replay::report::SnapshotCheck;
     use ::replay::snapshot::{Comparison, SnapshotVerdict};
     use ::replay::summary::Checksum;

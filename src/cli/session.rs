@@ -2,14 +2,16 @@
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
+use ::replay::backend::{Backend, Cpu, Cuda, Host};
 use ::replay::cache::Cache;
 use ::replay::compile::{Compiler, Toolchain};
+use ::replay::cuda::SearchPath;
+use ::replay::cuda::sanitizer::{Sanitizer, Tool};
 use ::replay::foreign::Keeper;
-use ::replay::replay::{Backend, Replayer, Settings};
-use ::replay::runtime::gpu::SearchPath;
-use ::replay::sanitizer::{Sanitizer, Tool};
+use ::replay::replay::Lab;
 use ::replay::worker::Limits;
 use anyhow::Context;
 use clap::{Args, ValueEnum};
@@ -173,15 +175,15 @@ impl SessionArgs {
         self.threads.map_or_else(cores, NonZeroUsize::get)
     }
 
-    /// Everything that replays need, on the one device.
-    pub fn replayer(&self) -> anyhow::Result<Replayer> {
-        self.replayer_with(self.threads(), self.fresh)
+    /// Everything that trials need, on the one device.
+    pub fn lab(&self) -> anyhow::Result<Arc<Lab>> {
+        self.lab_with(self.threads(), self.fresh)
     }
 
-    /// The same with a share of the cores, and with or without the outcomes in the cache.
-    pub fn replayer_with(&self, threads: usize, fresh: bool) -> anyhow::Result<Replayer> {
+    /// The same with a share of the cores, and with or without what the cache knows.
+    pub fn lab_with(&self, threads: usize, fresh: bool) -> anyhow::Result<Arc<Lab>> {
         match self.backend.as_slice() {
-            &[device] => self.replayer_on(device, threads, fresh),
+            &[device] => self.lab_on(device, threads, fresh),
             _ => Err(Complaint {
                 message: "this command takes one --backend".to_owned(),
                 hint: Some("`replay FIXTURE --backend cpu,cuda` compares devices".to_owned()),
@@ -191,23 +193,23 @@ impl SessionArgs {
     }
 
     /// The same for every device that was named.
-    pub fn replayers(&self) -> anyhow::Result<Vec<Replayer>> {
+    pub fn labs(&self) -> anyhow::Result<Vec<Arc<Lab>>> {
         let all = self.backend.iter();
-        all.map(|&device| self.replayer_on(device, self.threads(), self.fresh)).collect()
+        all.map(|&device| self.lab_on(device, self.threads(), self.fresh)).collect()
     }
 
-    fn replayer_on(&self, device: Device, threads: usize, fresh: bool) -> anyhow::Result<Replayer> {
+    fn lab_on(&self, device: Device, threads: usize, fresh: bool) -> anyhow::Result<Arc<Lab>> {
         let cache = cache()?;
-        let backend = self.backend_on(device, &cache)?;
-        let compiler =
-            compiler(Some(&cache))?.with_timeout(self.timeout.saturating_mul(COMPILER_SHARE));
-        let toolchain = Toolchain::new(compiler, &cache);
-        let settings =
-            Settings { program: program()?, limits: self.limits(), threads, fresh, backend };
-        Ok(Replayer::new(toolchain, cache, settings))
+        let backend = self.backend_on(device, threads, &cache)?;
+        Ok(Lab::new(backend, cache, fresh))
     }
 
-    fn backend_on(&self, device: Device, cache: &Cache) -> anyhow::Result<Backend> {
+    fn backend_on(
+        &self,
+        device: Device,
+        threads: usize,
+        cache: &Cache,
+    ) -> anyhow::Result<Arc<dyn Backend>> {
         if self.sanitize.is_some() && self.backend.iter().all(|device| *device == Device::Cpu) {
             return Err(Complaint {
                 message: "--sanitize is for replays on a GPU".to_owned(),
@@ -218,15 +220,17 @@ impl SessionArgs {
             }
             .into());
         }
-        let Device::Cuda(ordinal) = device else { return Ok(Backend::Cpu) };
+        let compiler =
+            compiler(Some(cache))?.with_timeout(self.timeout.saturating_mul(COMPILER_SHARE));
+        let host = Host::new(program()?, self.limits(), threads, cache.temporary());
+        let cpu = Cpu::new(Toolchain::new(compiler, cache), host);
+        let Device::Cuda(ordinal) = device else { return Ok(Arc::new(cpu)) };
         let search = search_path();
-        let backend = Backend::cuda(ordinal, self.memory, &search, cache)?;
-        Ok(match self.sanitize {
-            Some(tool) => {
-                backend.sanitized(Sanitizer::find(&folders("PATH"), &search, tool.into())?)
-            }
-            None => backend,
-        })
+        let cuda = Cuda::new(cpu, ordinal, self.memory, &search, cache)?;
+        Ok(Arc::new(match self.sanitize {
+            Some(tool) => cuda.sanitized(Sanitizer::find(&folders("PATH"), &search, tool.into())?),
+            None => cuda,
+        }))
     }
 }
 

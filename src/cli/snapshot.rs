@@ -4,8 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use ::replay::fixture::Fixture;
-use ::replay::history::SourceSet;
-use ::replay::replay::{Outcome, Replayer, Status};
+use ::replay::replay::{Status, Trial};
 use ::replay::report::SnapshotCheck;
 use ::replay::snapshot::{
     self, Comparison, Pending, Snapshot, SnapshotError, SnapshotFile, Store, Update, Write,
@@ -14,7 +13,6 @@ use globset::{Glob, GlobSet, GlobSetBuilder};
 
 use super::error::{self, Complaint};
 use super::exit;
-use super::project::Project;
 
 /// How snapshots are compared and written in this run.
 pub struct Settings {
@@ -44,25 +42,19 @@ impl Settings {
         Store::find(&fixture.dir, self.folder.as_deref()).or_else(beside)
     }
 
-    /// Compares `outcome` with its accepted snapshot and writes what is to be reviewed; none
-    /// where it is untestable, and where neither a folder nor the fixture nor the user, who has
+    /// Compares the outcome of `trial` with its accepted snapshot and writes what is to be reviewed;
+    /// none where it is untestable, and where neither a folder nor the fixture nor the user, who has
     /// `asked`, says that there are snapshots.
-    pub fn check(
-        &self,
-        replayer: &Replayer,
-        project: &Project,
-        sources: &SourceSet,
-        outcome: &Outcome,
-        asked: bool,
-    ) -> anyhow::Result<Option<SnapshotCheck>> {
+    pub fn check(&self, trial: &Trial, asked: bool) -> anyhow::Result<Option<SnapshotCheck>> {
+        let outcome = trial.outcome()?;
         if matches!(outcome.status, Status::Untestable { .. }) {
             return Ok(None);
         }
-        let fixture = &project.subject.fixture;
+        let fixture = trial.fixture();
         let Some(store) = self.store(fixture, asked) else { return Ok(None) };
         let path = store.path(&outcome.device);
         let accepted = store.accepted(&outcome.device)?.map(|file| file.snapshot);
-        let content = replayer.content(&project.subject)?;
+        let content = trial.content()?;
         let fresh = accepted.as_ref().is_none_or(|accepted| accepted.content != content);
         let same_bits = !fresh && accepted.as_ref().is_some_and(|a| a.has_bits_of(outcome));
         if let (true, Some(accepted)) = (same_bits, &accepted)
@@ -75,7 +67,7 @@ impl Settings {
         let noise = if same_bits || (accepted.is_none() && how == Write::Nothing) {
             Vec::new()
         } else {
-            replayer.noise(&project.subject, sources)?
+            trial.noise()?
         };
         let got = Snapshot::of(outcome, &fixture.name, content, &noise, accepted.as_ref());
         // In CI nobody reviews: a snapshot that is not there must not pass for one that agrees.

@@ -21,6 +21,7 @@ mod unit;
 use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::SystemTime;
 
 pub use self::compiler::{Compiler, CompilerError, Excess};
@@ -34,11 +35,11 @@ use self::once::{Known, Once};
 use self::outside::{Outside, outside_of};
 use self::translation::{Translation, UNITS, lay_out, parent, translate};
 use crate::cache::{Cache, CacheError, Kind};
+use crate::cuda::NvrtcError;
 use crate::foreign::Finished;
 use crate::frontend::{FrontendError, Precision, Threads};
 use crate::harness::Harness;
 use crate::history::SourceSet;
-use crate::runtime::gpu::NvrtcError;
 use crate::runtime::headers;
 
 /// A compiled variant.
@@ -54,15 +55,6 @@ pub struct Artifact {
     pub shadow_obstacles: Vec<String>,
     /// Whether this run compiled it.
     pub fresh: bool,
-    /// The device code for a GPU; none where kernels run on the CPU.
-    pub module: Option<DeviceModule>,
-}
-
-impl Artifact {
-    /// The same for the CPU.
-    pub fn without_module(&self) -> Artifact {
-        Artifact { module: None, ..self.clone() }
-    }
 }
 
 /// Why a revision has no artifact.
@@ -185,6 +177,7 @@ pub struct Toolchain {
     outside: Outside,
     /// How threads are run; if nothing was said, as the size of the fixture suggests.
     threads: Option<Threads>,
+    translations: AtomicUsize,
 }
 
 /// What was compiled: where it is, its key, and whether this run compiled it.
@@ -193,8 +186,9 @@ type Compiled = (PathBuf, String, bool);
 impl Toolchain {
     /// Compiles with `compiler` and remembers in `cache`.
     pub fn new(compiler: Compiler, cache: &Cache) -> Toolchain {
-        let (once, outside) = (Once::default(), Outside::default());
-        Toolchain { compiler, cache: cache.clone(), once, outside, threads: None }
+        let (once, outside, cache) = (Once::default(), Outside::default(), cache.clone());
+        let translations = AtomicUsize::new(0);
+        Toolchain { compiler, cache, once, outside, threads: None, translations }
     }
 
     /// The same with the threads of a block run as `threads` says; otherwise as [`Threads::Lanes`]
@@ -213,6 +207,11 @@ impl Toolchain {
     /// otherwise on a faster machine.
     pub(crate) fn has_given_up(&self) -> bool {
         self.once.has_given_up()
+    }
+
+    /// How often the front end has translated a source set.
+    pub fn translations(&self) -> usize {
+        self.translations.load(Ordering::Relaxed)
     }
 
     /// Compiles `sources` with the first call of `harness` that fits.
@@ -243,6 +242,7 @@ impl Toolchain {
     ) -> Result<Artifact, CompileError> {
         let by_size = if signature.large { Threads::Lanes } else { Threads::Blocks };
         let threads = self.threads.unwrap_or(by_size);
+        self.translations.fetch_add(1, Ordering::Relaxed);
         let translated = translate(sources, &harness.defines, precision, threads)?;
         let mut refusal = None;
         for call in 0..harness.calls.len() {
@@ -250,7 +250,7 @@ impl Toolchain {
             match self.compile_unit(harness, &translated, &unit, precision, meanwhile) {
                 Ok((path, key, fresh)) => {
                     let shadow_obstacles = translated.shadow_obstacles;
-                    return Ok(Artifact { path, key, call, shadow_obstacles, fresh, module: None });
+                    return Ok(Artifact { path, key, call, shadow_obstacles, fresh });
                 }
                 // Another call cannot mend what is wrong outside of this one.
                 Err(error) if !blames_call(&error) => return Err(error),

@@ -14,10 +14,10 @@ use super::outside::Outside;
 use super::translation::{lay_out, others, parent, texts, unit_sources, units};
 use super::{CompileError, HEADERS, first_error, for_this_run, includes, scratch_failed};
 use crate::cache::{Cache, Kind};
+use crate::cuda::{FILL_SOURCE, Module, Nvrtc, SearchPath, math_error_ulps};
 use crate::frontend::{self, Unit};
 use crate::harness::Harness;
 use crate::history::SourceSet;
-use crate::runtime::gpu::{FILL_SOURCE, Module, Nvrtc, SearchPath, math_error_ulps};
 use crate::runtime::headers;
 use crate::summary;
 use crate::tensor::DType;
@@ -50,8 +50,6 @@ pub struct DeviceModule {
 /// What nvcc does unless it is told otherwise; `-fmad`, `-prec-div`, `-prec-sqrt` and `-ftz` have
 /// the same defaults in NVRTC.
 const OPTIONS: [&str; 1] = ["--std=c++17"];
-
-const SUMMARY: &str = include_str!("../../kernels/summary.cu");
 
 impl DeviceModule {
     /// The greatest documented error, in units in the last place, of the mathematical functions
@@ -135,13 +133,13 @@ impl DeviceToolchain {
         Ok(DeviceModule { path, expressions, ..module.clone() })
     }
 
-    /// The module of `kernels/summary.cu` for elements of `dtype`, with the kernel `summarize`.
+    /// The module with the kernel `summarize` for elements of `dtype`.
     ///
     /// # Errors
     /// [`CompileError`] if NVRTC or the cache cannot be used.
     pub fn summary(&self, dtype: DType) -> Result<PathBuf, CompileError> {
         let unit = DeviceUnit {
-            text: SUMMARY.to_owned(),
+            text: summary::device::SOURCE.to_owned(),
             files: Vec::new(),
             defines: vec![format!("ELEMENT={}", summary::device::element(dtype))],
             folders: Vec::new(),

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::edits::Edits;
 use super::instances;
 use super::launches::{self, Callee, Launch};
-use super::lexer::{Kind, Token, Tokens};
+use super::lexer::{Kind, Token, Tokens, folded};
 use super::macros::{self, Macro};
 use super::outline::{Item, ItemKind, outline};
 use super::source::Source;
@@ -371,20 +371,6 @@ fn tokens_within<'t>(tokens: &'t [Token], range: &std::ops::Range<usize>) -> &'t
     let start = tokens.partition_point(|token| token.start < range.start);
     let end = tokens.partition_point(|token| token.start < range.end);
     &tokens[start..end]
-}
-
-/// The tokens' text with comments dropped and every gap as one space.
-pub(super) fn folded(text: &str, tokens: &[Token]) -> String {
-    let mut out = String::new();
-    let mut end = None;
-    for token in tokens {
-        if end.is_some_and(|end| end < token.start) {
-            out.push(' ');
-        }
-        out.push_str(token.text(text));
-        end = Some(token.end);
-    }
-    out
 }
 
 /// A C string for the callee in a macro's body: parameters are spelled as the caller gave them.

@@ -5,23 +5,17 @@
 //! [`device`] leaves what NVRTC is to compile. Both keep every line where it was. What the
 //! rewriting can and cannot see is in `docs/frontend.md`.
 
-mod block_form;
 mod borders;
 mod bounds;
 mod device;
-mod edits;
 mod error;
 mod host;
 mod includes;
 mod instances;
 mod launches;
-mod lexer;
-mod macros;
-mod outline;
 mod shadow;
 mod shared;
 mod signatures;
-mod source;
 mod spaces;
 mod symbols;
 mod unsupported;
@@ -30,18 +24,14 @@ pub use error::FrontendError;
 pub use signatures::{Parameter, Signature, signatures};
 pub use symbols::{Symbols, scan};
 
+pub use crate::block_form::BlockForm;
+pub use crate::syntax::Unit;
+
 use std::collections::BTreeSet;
 
-use source::Source;
-
-/// One file of a source set, source or header.
-#[derive(Clone, Copy, Debug)]
-pub struct Unit<'a> {
-    /// The path by which messages name the file.
-    pub path: &'a str,
-    /// What the file holds.
-    pub text: &'a str,
-}
+use crate::block_form;
+use crate::syntax::source::Source;
+use crate::syntax::{edits, escape, lexer, macros, outline, source};
 
 /// What `float` is to mean in the translation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -77,19 +67,6 @@ pub struct Translated {
     pub block_forms: Vec<BlockForm>,
     /// Why the float64 shadow may not mean the same as the source; empty without a shadow.
     pub shadow_obstacles: Vec<Obstacle>,
-}
-
-/// Whether a kernel was put into block form.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BlockForm {
-    /// Its name without namespaces.
-    pub kernel: String,
-    /// The 1-based line of the name.
-    pub line: usize,
-    /// Why its threads keep stacks of their own, for developers; none if it was.
-    pub obstacle: Option<String>,
-    /// How many of its loops may run for several threads at once.
-    pub loops: usize,
 }
 
 /// A launch in the source.
@@ -189,24 +166,6 @@ pub fn identifiers(unit: &Unit) -> BTreeSet<String> {
         found.extend(named.map(|token| token.text(text).to_owned()));
     }
     found
-}
-
-/// `text` as the content of a C string literal.
-fn escape(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for character in text.chars() {
-        match character {
-            '"' => out.push_str("\\\""),
-            '\\' => out.push_str("\\\\"),
-            '\n' => out.push_str("\\n"),
-            // Octal, because a hexadecimal escape would swallow digits that follow.
-            control if control.is_ascii_control() => {
-                out.push_str(&format!("\\{:03o}", control as u32));
-            }
-            other => out.push(other),
-        }
-    }
-    out
 }
 
 #[cfg(test)]

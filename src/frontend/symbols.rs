@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-use super::block_form::Facts;
 use super::bounds::{self, Bounds};
 use super::instances;
 use super::lexer::{Kind, Tokens};
@@ -12,6 +11,7 @@ use super::outline::is_attribute;
 use super::source::Source;
 use super::spaces::Spaces;
 use super::{Kernel, Unit};
+use crate::block_form::Facts;
 
 /// What all files of a source set declare, as far as translating one of them depends on it.
 #[derive(Clone, Debug, Default)]

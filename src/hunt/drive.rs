@@ -11,9 +11,10 @@ use std::thread;
 use super::plan::Plan;
 use super::probe::{Base, Probe, Seen, Sources};
 use super::{Hunt, HuntError, Trusted};
+use crate::backend::ReplayError;
 use crate::cache::Kind;
 use crate::history::Commit;
-use crate::replay::{ReplayError, Replayer};
+use crate::replay::Lab;
 
 /// Threads that do one thing each and say so.
 ///
@@ -105,7 +106,7 @@ impl<'a> Field<'a> {
         };
         let targets = hunt.targets.iter().zip(base);
         let probe = |(target, base): (&super::Target, Base)| {
-            Probe::new(target.subject.clone(), hunt.on, base)
+            Probe::new(&hunt.lab, target.subject.clone(), hunt.on, base)
         };
         field.probes = Arc::new(targets.map(probe).collect());
         Ok(field)
@@ -139,18 +140,18 @@ impl<'a> Field<'a> {
         self.plan.graph.variant(commit).unwrap_or(commit)
     }
 
-    /// Tests `commit` on every fixture with `replayer`.
+    /// Tests `commit` on every fixture in `lab`.
     pub fn test(
         &self,
         commit: u32,
-        replayer: &Arc<Replayer>,
+        lab: &Arc<Lab>,
     ) -> Result<impl FnOnce() -> Result<Seen, ReplayError> + Send + 'static, HuntError> {
         let sources = self.sources(commit)?;
-        let (probes, replayer) = (self.probes.clone(), replayer.clone());
+        let (probes, lab) = (self.probes.clone(), lab.clone());
         let orders = self.orders.get();
         Ok(move || {
             let pairs = probes.iter().zip(&sources);
-            let sights = pairs.map(|(probe, sources)| probe.test(&replayer, sources, orders));
+            let sights = pairs.map(|(probe, sources)| probe.test(&lab, sources, orders));
             Ok(Seen { sights: sights.collect::<Result<_, _>>()? })
         })
     }
@@ -162,8 +163,7 @@ impl<'a> Field<'a> {
             return *known;
         }
         let key = self.mark_key(what, commit);
-        let found =
-            key.is_some_and(|key| self.hunt.replayer.cache().find(Kind::Fact, &key).is_some());
+        let found = key.is_some_and(|key| self.hunt.lab.cache().find(Kind::Fact, &key).is_some());
         self.marked.borrow_mut().insert((what, variant), found);
         found
     }
@@ -171,7 +171,7 @@ impl<'a> Field<'a> {
     /// Notes `what` of the variant of `commit`.
     pub fn mark(&self, what: &'static str, commit: u32) -> Result<(), HuntError> {
         if let Some(key) = self.mark_key(what, commit) {
-            let cache = self.hunt.replayer.cache();
+            let cache = self.hunt.lab.cache();
             cache.write(Kind::Fact, &key, what.as_bytes()).map_err(ReplayError::from)?;
             self.marked.borrow_mut().insert((what, self.variant(commit)), true);
         }
@@ -180,18 +180,16 @@ impl<'a> Field<'a> {
 
     /// The key of a mark: whatever the verdict on a commit depends on.
     fn mark_key(&self, what: &str, commit: u32) -> Option<String> {
-        let replayer = &self.hunt.replayer;
+        let backend = self.hunt.lab.backend();
+        let (identity, checker) = (backend.identity(), backend.checker().unwrap_or_default());
         let mut hasher = blake3::Hasher::new();
-        for part in ["mark", what, &replayer.toolchain().compiler().identity()] {
+        for part in ["mark", what, &identity, &checker] {
             hasher.update(part.as_bytes());
             hasher.update(&[0]);
         }
-        hasher.update(replayer.program_identity().as_bytes());
-        hasher.update(&replayer.settings().limits.memory_bytes.to_le_bytes());
-        hasher.update(replayer.device_identity().as_bytes());
         hasher.update(&[self.hunt.on as u8]);
         for probe in self.probes.iter() {
-            hasher.update(replayer.subject_identity(probe.subject()).ok()?.as_bytes());
+            hasher.update(self.hunt.lab.identity_of(probe.subject()).ok()?.as_bytes());
             let harness = &probe.subject().fixture.harness;
             hasher.update(format!("{:?}", (&harness.sources, &harness.defines)).as_bytes());
             hasher.update(format!("{:?}", harness.include).as_bytes());

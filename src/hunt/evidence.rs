@@ -112,7 +112,7 @@ impl Hunt<'_> {
         bad: &[Commit],
         listener: &mut Listener<'_>,
     ) -> Result<Report, HuntError> {
-        self.replayer.toolchain().expect_many();
+        self.lab.backend().expect_many();
         let plan = Plan::new(self.history, &self.targets, good, bad)?;
         let field = Field::new(self, plan)?;
         match steady::run(&field, listener)? {
@@ -154,39 +154,37 @@ fn conclude(
         steady.tested.iter().map(|&(commit, answer)| Tested { commit, answer }).collect();
     let mut numbers: BTreeSet<u32> = tested.iter().map(|tested| tested.commit).collect();
     numbers.extend(mentioned(&conclusion));
-    numbers.extend(warnings.iter().map(|warning| match *warning {
-        Warning::UntestableMergeBase { base } => base,
-        Warning::Contradiction { commit } => commit,
-        Warning::Unexplained { bad } => bad,
-    }));
+    numbers.extend(warnings.iter().map(warned_of));
     numbers.extend(field.plan.good.iter().chain(&field.plan.bad));
     if let Some(culprit) = &culprit {
         numbers.extend(culprit.parents.iter().chain(&culprit.acquitted));
     }
-    let mut commits = HashMap::new();
-    let mut seen = HashMap::new();
-    for number in numbers {
-        commits.insert(number, field.commit(number)?);
-        if let Some(found) = steady.seen.get(&field.variant(number)) {
-            seen.insert(number, found.clone());
-        }
-    }
-    let wanted = steady.wanted;
-    let recorded = matches!(field.hunt.trusted, Trusted::Snapshots(_));
-    let on = field.hunt.on;
+    let commit = |&number: &u32| Ok((number, field.commit(number)?));
+    let commits = numbers.iter().map(commit).collect::<Result<_, HuntError>>()?;
+    let shown = |&number: &u32| Some((number, steady.seen.get(&field.variant(number))?.clone()));
+    let seen = numbers.iter().filter_map(shown).collect();
     Ok(Report {
-        on,
+        on: field.hunt.on,
         conclusion,
         warnings,
         tested,
-        wanted,
+        wanted: steady.wanted,
         culprit,
         log,
-        recorded,
+        recorded: matches!(field.hunt.trusted, Trusted::Snapshots(_)),
         flaky,
         commits,
         seen,
     })
+}
+
+/// The commit that a warning is about.
+fn warned_of(warning: &Warning) -> u32 {
+    match *warning {
+        Warning::UntestableMergeBase { base } => base,
+        Warning::Contradiction { commit } => commit,
+        Warning::Unexplained { bad } => bad,
+    }
 }
 
 /// The commits that a conclusion names.
@@ -277,9 +275,9 @@ fn judged(field: &Field<'_>, commit: u32) -> Result<Seen, HuntError> {
     let sources = field.sources(commit)?;
     let sights = field.probes.iter().zip(&sources).map(|(probe, sources)| {
         let orders = field.orders.get();
-        let sight = probe.test(&field.hunt.replayer, sources, orders)?;
+        let sight = probe.test(&field.hunt.lab, sources, orders)?;
         match sight.verdict {
-            Verdict::Diverged => probe.judge(&field.hunt.replayer, sources, orders),
+            Verdict::Diverged => probe.judge(&field.hunt.lab, sources, orders),
             _ => Ok(sight),
         }
     });
@@ -345,7 +343,7 @@ fn test_the_suspect(
     }
     let (commit, state) = (field.commit(suspect)?, steady.search.state());
     listener(Event::Started { commit: &commit, state: &state });
-    let seen = field.test(suspect, &field.hunt.replayer)?().map_err(HuntError::Replay)?;
+    let seen = field.test(suspect, &field.hunt.lab)?().map_err(HuntError::Replay)?;
     let answer = seen.answer(&steady.wanted);
     listener(Event::Tested { commit: &commit, answer, seen: &seen, state: &state });
     steady.tested.push((suspect, answer));

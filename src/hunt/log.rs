@@ -10,10 +10,13 @@ use super::probe::Sources;
 use super::range::Range;
 use super::symptom::same_bits;
 use super::{Hunt, HuntError, Target};
+use crate::backend::ReplayError;
 use crate::bisect::survey;
-use crate::history::{Commit, CommitId, SourceSet};
-use crate::judge::{GradientVerdict, Judgement, OutputJudgement, Verdict};
-use crate::replay::{Failure, Outcome, ReplayError, Replayer, Status, Subject};
+use crate::history::{Commit, CommitId};
+use crate::judge::{
+    GradientVerdict, Judgement, OutputJudgement, Verdict, gradients, judge, orders,
+};
+use crate::replay::{Failure, Outcome, Status, Trial};
 use crate::verdict::oracle::Finding;
 
 /// Where the outputs change in a range of commits.
@@ -94,7 +97,7 @@ pub fn survey_range(
     range: &str,
     progress: &mut dyn FnMut(&Commit, usize, usize),
 ) -> Result<LogReport, HuntError> {
-    hunt.replayer.toolchain().expect_many();
+    hunt.lab.backend().expect_many();
     let commits = hunt.history.range(range)?;
     let commits: Vec<(CommitId, Vec<CommitId>)> =
         commits.into_iter().map(|commit| (commit.id, commit.parents)).collect();
@@ -133,6 +136,7 @@ fn report(
             trail: HashMap::new(),
             defects: BTreeSet::new(),
             acquitted: Vec::new(),
+            trusted: None,
         };
         view.replay(&work.runs, progress)?;
         let found = view.untestable_runs(&work.runs)?;
@@ -171,19 +175,10 @@ struct Replayed {
 }
 
 impl Replayed {
-    /// Replays `sources`, in other orders too.
-    fn of(
-        replayer: &Replayer,
-        subject: &Subject,
-        sources: &SourceSet,
-    ) -> Result<Replayed, ReplayError> {
-        let outcome = replayer.replay(subject, sources)?;
-        let orders = match outcome.status {
-            Status::Completed => replayer.orders(subject, sources, &outcome)?,
-            _ => Vec::new(),
-        };
-        let ordered = orders.into_iter().map(|found| found.output).collect();
-        Ok(Replayed { outcome, ordered })
+    /// What `trial` gives, in other orders too.
+    fn of(trial: &Trial) -> Result<Replayed, ReplayError> {
+        let ordered = orders(trial)?.into_iter().map(|found| found.output).collect();
+        Ok(Replayed { outcome: trial.outcome()?.clone(), ordered })
     }
 
     fn has_output(&self, name: &str) -> bool {
@@ -215,6 +210,8 @@ struct View<'a> {
     defects: BTreeSet<u32>,
     /// Commits that changed no output.
     acquitted: Vec<Commit>,
+    /// What a commit was compared with last: the next is often compared with it too.
+    trusted: Option<Trial>,
 }
 
 impl View<'_> {
@@ -255,9 +252,8 @@ impl View<'_> {
             }
             match self.sources(commit)? {
                 Ok(sources) => {
-                    let (replayer, subject) =
-                        (self.hunt.replayer.clone(), self.target.subject.clone());
-                    crew.start(commit, move || Replayed::of(&replayer, &subject, &sources));
+                    let trial = self.hunt.lab.trial(&self.target.subject, &sources);
+                    crew.start(commit, move || Replayed::of(&trial));
                 }
                 Err(reason) => self.keep(commit, Err(reason)),
             }
@@ -303,8 +299,8 @@ impl View<'_> {
         if !self.outcomes.contains_key(&variant) {
             let replayed = match self.sources(commit)? {
                 Ok(sources) => {
-                    let (replayer, subject) = (&self.hunt.replayer, &self.target.subject);
-                    Replayed::of(replayer, subject, &sources)?.if_testable()
+                    let trial = self.hunt.lab.trial(&self.target.subject, &sources);
+                    Replayed::of(&trial)?.if_testable()
                 }
                 Err(reason) => Err(reason),
             };
@@ -405,8 +401,7 @@ impl View<'_> {
             && let (Some(Ok(before)), Some(Ok(after))) =
                 (self.sources.get(&self.variant(base)), self.sources.get(&self.variant(commit)))
         {
-            let check =
-                |sources: &SourceSet| self.hunt.replayer.gradcheck(&self.target.subject, sources);
+            let check = |sources| gradients(&self.hunt.lab.trial(&self.target.subject, sources));
             let (before, after) = (check(before)?, check(after)?);
             for (old, new) in before.iter().zip(&after) {
                 let name = || new.output.clone();
@@ -461,7 +456,11 @@ impl View<'_> {
         let (Ok(before), Ok(after)) = (self.sources(base)?, self.sources(commit)?) else {
             unreachable!("what was replayed has sources")
         };
-        Ok(self.hunt.replayer.judge(&self.target.subject, &before, &after)?)
+        let (lab, subject) = (&self.hunt.lab, &self.target.subject);
+        // Another one that was trusted goes before the next takes its memory.
+        self.trusted = self.trusted.take().filter(|known| known.sources().id == before.id);
+        let trusted = self.trusted.get_or_insert_with(|| lab.trial(subject, &before));
+        Ok(judge(trusted, &lab.trial(subject, &after))?)
     }
 
     /// The earliest divergence of `trail` that `commit` takes back; it and later ones are over.

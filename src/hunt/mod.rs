@@ -18,9 +18,10 @@ mod symptom;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
+use crate::backend::ReplayError;
 use crate::bisect::{Answer, GraphError, SearchError, State};
 use crate::history::{Commit, History, HistoryError, SourceSpec};
-use crate::replay::{ReplayError, Replayer, Subject};
+use crate::replay::{Lab, Subject};
 use crate::snapshot::Snapshot;
 
 pub use evidence::{Culprit, Ending, Report, Tested};
@@ -44,10 +45,10 @@ pub struct Hunt<'h> {
     pub history: &'h History,
     /// The fixtures; a commit is bad if it is on any of them.
     pub targets: Vec<Target>,
-    /// Makes replays, and remembers them.
-    pub replayer: Arc<Replayer>,
-    /// Makes replays again that were made before, to see whether they come out the same.
-    pub repeater: Arc<Replayer>,
+    /// Where trials are made.
+    pub lab: Arc<Lab>,
+    /// Where they are made again that were made before, to see whether they come out the same.
+    pub repeater: Arc<Lab>,
     /// What makes a commit bad.
     pub on: On,
     /// What commits are compared with.

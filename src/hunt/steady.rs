@@ -7,8 +7,9 @@ use super::drive::{Crew, Field};
 use super::probe::Seen;
 use super::symptom::{Symptom, ask_for_orders};
 use super::{Event, HuntError, Listener};
+use crate::backend::ReplayError;
 use crate::bisect::{Answer, Conclusion, Options, Phase, Refusal, Search};
-use crate::replay::ReplayError;
+use crate::replay::Lab;
 
 /// The mark of a variant whose verdict is in the cache.
 const TESTED: &str = "tested";
@@ -135,7 +136,7 @@ impl Run<'_, '_> {
         let state = self.steady.search.state();
         (self.listener)(Event::Started { commit: &self.field.commit(commit)?, state: &state });
         let hunt = self.field.hunt;
-        let test = self.field.test(commit, &hunt.replayer)?;
+        let test = self.field.test(commit, &hunt.lab)?;
         let (probes, repeater) = (self.field.probes.clone(), hunt.repeater.clone());
         let sources = self.field.sources(commit)?;
         let checked = self.field.is_marked(STEADY, commit);
@@ -271,7 +272,7 @@ impl Run<'_, '_> {
 /// Whether `sources` come out as `seen` on every fixture.
 fn all_the_same(
     probes: &[super::probe::Probe],
-    repeater: &crate::replay::Replayer,
+    repeater: &Arc<Lab>,
     sources: &[super::probe::Sources],
     seen: &Seen,
 ) -> Result<bool, ReplayError> {

@@ -6,8 +6,8 @@ use std::fmt;
 use serde::Serialize;
 
 use crate::bisect::Answer;
-use crate::judge::{Judgement, OrderDependence, OutputJudgement, Verdict};
-use crate::replay::{Outcome, Status};
+use crate::judge::{Judgement, OutputJudgement, Verdict};
+use crate::replay::{OrderDependence, Outcome, Status};
 use crate::verdict::oracle::Finding;
 
 /// What makes a commit bad.

@@ -10,19 +10,18 @@ use half::{bf16, f16};
 use serde::{Deserialize, Serialize};
 
 use super::Verdict;
-use super::evidence::{Side, room};
 use super::masks::Masks;
-use crate::compile::Artifact;
+use crate::backend::{ReplayError, Variant};
+use crate::cuda::math_error_ulps;
 use crate::fixture::{Expected, Fixture};
 use crate::frontend::{self, Unit};
 use crate::history::SourceSet;
-use crate::replay::{Outcome, ReplayError, Replayer, Status, Subject};
-use crate::runtime::gpu::math_error_ulps;
+use crate::replay::{Status, Trial, room};
 use crate::scratch::Scratch;
 use crate::summary::{Checksum, summarize};
 use crate::tensor::{DType, Dim, TensorView};
 use crate::verdict::compare::{Agreement, Comparison, beyond_noise, compare};
-use crate::verdict::noise::{NoiseRef, NoiseSummary};
+use crate::verdict::noise::{Noise, NoiseRef, NoiseSummary};
 use crate::verdict::slices::{describe, locate};
 
 /// One output beside the captured one.
@@ -46,53 +45,55 @@ pub struct CapturedCheck {
     pub place: Option<String>,
 }
 
-impl Replayer {
-    /// Compares what `sources` gave with the captured outputs of the fixture; empty where there are
-    /// none, or where it did not complete. `outcome` is what they gave: noise is measured only where
-    /// other bits were captured.
-    ///
-    /// # Errors
-    /// [`ReplayError`] if the machine or the fixture is at fault.
-    pub fn captured(
-        &self,
-        subject: &Subject,
-        sources: &SourceSet,
-        outcome: &Outcome,
-    ) -> Result<Vec<CapturedCheck>, ReplayError> {
-        let fixture = &subject.fixture;
-        if fixture.expected.is_empty() || outcome.status != Status::Completed {
-            return Ok(Vec::new());
-        }
-        let Some(artifact) = self.artifact(subject, sources)? else { return Ok(Vec::new()) };
-        let key = self.judgement_key("captured", subject, &[&artifact])?;
-        self.remember(&key, || {
-            let captured: Vec<Captured> =
-                fixture.expected.iter().map(|one| Captured::of(fixture, one)).collect();
-            let same = |one: &Captured| {
-                let record = outcome.outputs.iter().find(|record| record.name == one.name);
-                record.is_some_and(|record| record.summary.checksum == one.checksum())
-            };
-            if captured.iter().all(same) {
-                return Ok(captured.iter().map(Captured::identical).collect());
-            }
-            let factor = gpu_error(sources, &artifact);
-            let mut side = self.native_side(subject, artifact)?;
-            // Half of it for each side: the replay's own, and as much times the factor.
-            side.scale_noise((1.0 + factor) / 2.0);
-            let checks = captured.iter().filter_map(|one| {
-                let got = side.run.output(one.name)?;
-                Some(one.check(fixture, &side, &got, self.scratch()))
-            });
-            checks.collect()
-        })
+/// Compares what `trial` gave with the captured outputs of its fixture; empty where there are none, or
+/// where it did not complete. Noise is measured only where other bits were captured.
+///
+/// # Errors
+/// [`ReplayError`] if the machine or the fixture is at fault.
+pub fn captured(trial: &Trial) -> Result<Vec<CapturedCheck>, ReplayError> {
+    let (fixture, outcome) = (trial.fixture(), trial.outcome()?);
+    if fixture.expected.is_empty() || outcome.status != Status::Completed {
+        return Ok(Vec::new());
     }
+    let Some(variant) = trial.variant()? else { return Ok(Vec::new()) };
+    trial.lab().remember(&trial.key_of("captured")?, || {
+        let captured: Vec<Captured> =
+            fixture.expected.iter().map(|one| Captured::of(fixture, one)).collect();
+        let same = |one: &Captured| {
+            let record = outcome.outputs.iter().find(|record| record.name == one.name);
+            record.is_some_and(|record| record.summary.checksum == one.checksum())
+        };
+        if captured.iter().all(same) {
+            return Ok(captured.iter().map(Captured::identical).collect());
+        }
+        // Half of it for each side: the replay's own, and as much times the factor.
+        let factor = (1.0 + gpu_error(trial.sources(), variant)) / 2.0;
+        check_all(trial, &captured, factor)
+    })
+}
+
+/// Each of `captured` beside the plain run, with `factor` times its noise on both sides.
+fn check_all(
+    trial: &Trial,
+    captured: &[Captured],
+    factor: f64,
+) -> Result<Vec<CapturedCheck>, ReplayError> {
+    let Some(measured) = trial.measurement()? else { return Ok(Vec::new()) };
+    let (fixture, scratch) = (trial.fixture(), trial.lab().scratch());
+    let mut checks = Vec::new();
+    for one in captured {
+        let Some(got) = measured.run.output(one.name) else { continue };
+        let noise = measured.scaled_noise(one.name, factor, scratch)?;
+        checks.push(one.check(fixture, noise.as_ref(), &got, scratch)?);
+    }
+    Ok(checks)
 }
 
 /// The greatest error of the functions that `sources` name, in units in the last place, where
-/// `artifact` ran on the CPU: there they err by half of one.
-fn gpu_error(sources: &SourceSet, artifact: &Artifact) -> f64 {
-    if artifact.module.is_some() {
-        // The noise of a GPU has it already.
+/// `variant` runs on the reference machine: there they err by half of one.
+fn gpu_error(sources: &SourceSet, variant: &dyn Variant) -> f64 {
+    if variant.reference().is_some() {
+        // The noise has it already.
         return 1.0;
     }
     let names = sources.files.iter().flat_map(|file| {
@@ -138,11 +139,13 @@ impl<'f> Captured<'f> {
     fn check(
         &self,
         fixture: &Fixture,
-        side: &Side,
+        noise: Option<&Noise>,
         got: &TensorView,
         scratch: &Scratch,
     ) -> Result<CapturedCheck, ReplayError> {
-        let noise = NoiseRef { base: side.noise_of(self.name), got: side.noise_of(self.name) };
+        let per_element = noise.map(|noise| &noise.per_element);
+        let summary = noise.map_or_else(NoiseSummary::default, |noise| noise.summary.clone());
+        let noise = NoiseRef { base: per_element, got: per_element };
         let comparison = compare(&self.view(), got, &noise)
             .expect("a captured output has the shape that the harness declares");
         let place = match comparison.verdict {
@@ -153,7 +156,7 @@ impl<'f> Captured<'f> {
             }
             _ => None,
         };
-        Ok(self.told(comparison, side.noise_summary(self.name), place))
+        Ok(self.told(comparison, summary, place))
     }
 
     fn told(

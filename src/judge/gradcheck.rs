@@ -8,12 +8,10 @@ use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
 
-use super::evidence::{Elements, elements};
-use crate::compile::Artifact;
+use crate::backend::{Mode, ReplayError, Variant};
+use crate::cache::Kind;
 use crate::fixture::{Fixture, Output};
-use crate::frontend::Precision;
-use crate::history::SourceSet;
-use crate::replay::{Mode, Outcome, ReplayError, Replayer, Status, Subject};
+use crate::replay::{Measurement, Trial, both};
 use crate::summary::{POISON_A, float};
 use crate::tensor::{DType, TensorView};
 use crate::verdict::constants::{ERROR_RATIO, NOISE_FACTOR};
@@ -87,168 +85,167 @@ pub struct GradientCheck {
     pub native_ratio: f64,
 }
 
-impl Replayer {
-    /// The outcome of `sources`, and the check of their gradients, which of a replay that failed says
-    /// that there was none. Compiles for both at a time.
-    ///
-    /// # Errors
-    /// [`ReplayError`] if the machine or the fixture is at fault.
-    pub fn replay_and_check(
-        &self,
-        subject: &Subject,
-        sources: &SourceSet,
-    ) -> Result<(Outcome, Vec<GradientCheck>), ReplayError> {
-        let shadow = || {
-            if subject.fixture.outputs.iter().any(has_loss) {
-                // Whether there is one is asked later.
-                let _ = self.compile(subject, sources, Precision::Shadow);
-            }
-        };
-        let compiled = self.compile_while(subject, sources, Precision::Native, &shadow);
-        let (outcome, _) = self.replay_compiled(subject, sources, compiled)?;
-        let gradients = match outcome.status {
-            Status::Completed => self.gradcheck(subject, sources)?,
-            Status::Failed(_) => unknown(&subject.fixture, "the replay failed"),
-            Status::Untestable { .. } => Vec::new(),
-        };
-        Ok((outcome, gradients))
+/// Checks every output of the harness with `gradient_of`, one check for each, also where none can be
+/// made; empty where the sources cannot be tested.
+///
+/// # Errors
+/// [`ReplayError`] if the machine or the fixture is at fault.
+pub fn gradients(trial: &Trial) -> Result<Vec<GradientCheck>, ReplayError> {
+    let (fixture, lab) = (trial.fixture(), trial.lab());
+    if !fixture.outputs.iter().any(has_loss) {
+        return Ok(unknown(fixture, NO_LOSS));
     }
-
-    /// Checks every output of the harness with `gradient_of`, one check for each, also where none
-    /// can be made; empty where the sources cannot be tested.
-    ///
-    /// # Errors
-    /// [`ReplayError`] if the machine or the fixture is at fault.
-    pub fn gradcheck(
-        &self,
-        subject: &Subject,
-        sources: &SourceSet,
-    ) -> Result<Vec<GradientCheck>, ReplayError> {
-        let fixture = &subject.fixture;
-        if !fixture.outputs.iter().any(has_loss) {
-            return Ok(unknown(fixture, NO_LOSS));
-        }
-        let Some(artifact) = self.artifact(subject, sources)? else { return Ok(Vec::new()) };
-        let key = self.judgement_key("gradcheck", subject, &[&artifact])?;
-        if let Some(found) = self.known_judgement(&key) {
-            return Ok(found);
-        }
-        let shadow = match self.shadow_artifact(subject, sources)? {
-            Ok(shadow) => shadow,
-            Err(reason) => {
-                let found = unknown(fixture, &reason);
-                self.write_judgement(&key, &found)?;
-                return Ok(found);
-            }
-        };
-        let _span = tracing::info_span!("gradcheck", message = fixture.name);
-        let outputs: Vec<&Output> = declared(fixture).collect();
-        let watched = outputs.iter().find_map(|output| output.of.clone()).unwrap_or_default();
-        let mode = Mode { part: Part::Watched(watched.clone()), ..Mode::plain(POISON_A) };
-        let (native, base) = rayon::join(
-            || self.native_side(subject, artifact),
-            || self.run(subject, &shadow, Precision::Shadow, &mode),
-        );
-        let (native, base) = (native?, base?);
-        if let Some(reason) = unfinished(&native.run, "the replay")
-            .or_else(|| unfinished(&base, "the float64 shadow"))
-        {
-            return Ok(unknown(fixture, &reason));
-        }
-        let mut found = Vec::new();
-        for output in outputs {
-            let enough = match output.of.as_ref() == Some(&watched) {
-                true => part_enough(&base, output),
-                false => Part::Whole,
-            };
-            let mut check = self.check(subject, &shadow, &base, output, &enough)?;
-            hold_native(&mut check, &native, &base);
-            found.push(check);
-        }
-        // That the time was out says as much about the machine: it is tried again.
-        if found.iter().all(|check| check.reason.as_deref() != Some(OUT_OF_TIME)) {
-            self.write_judgement(&key, &found)?;
-        }
-        Ok(found)
+    if trial.variant()?.is_none() {
+        return Ok(Vec::new());
     }
+    let key = trial.key_of("gradcheck")?;
+    if let Some(found) = lab.recall(Kind::Judgement, &key) {
+        return Ok(found);
+    }
+    let found = match trial.shadow()? {
+        Ok(shadow) if shadow.abilities().step => check_all(trial, shadow)?,
+        Ok(_) => Ok(unknown(fixture, "the inputs of its float64 shadow cannot be changed")),
+        Err(reason) => Ok(unknown(fixture, reason)),
+    };
+    let found = match found {
+        Ok(found) => found,
+        Err(reason) => return Ok(unknown(fixture, &reason)),
+    };
+    // That the time was out says as much about the machine: it is tried again.
+    if found.iter().all(|check| check.reason.as_deref() != Some(OUT_OF_TIME)) {
+        lab.keep_judgement(&key, &found)?;
+    }
+    Ok(found)
+}
 
-    fn check(
-        &self,
-        subject: &Subject,
-        shadow: &Artifact,
-        base: &Run,
-        output: &Output,
-        enough: &Part,
-    ) -> Result<GradientCheck, ReplayError> {
-        let mut check = blank(output);
-        let Some(of) = check.of.clone() else { return Ok(check.cannot(NO_LOSS)) };
-        check.directions = directions(&subject.fixture, &check.gradient_of);
+/// Every gradient against its loss, or why a run that this takes does not come to its end.
+fn check_all(
+    trial: &Trial,
+    shadow: &dyn Variant,
+) -> Result<Result<Vec<GradientCheck>, String>, ReplayError> {
+    let fixture = trial.fixture();
+    let _span = tracing::info_span!("gradcheck", message = fixture.name);
+    let watched = declared(fixture).find_map(|output| output.of.clone());
+    let part = match &watched {
+        Some(watched) if shadow.abilities().part => Part::Watched(watched.clone()),
+        _ => Part::Whole,
+    };
+    let mode = Mode { part, ..Mode::plain(POISON_A) };
+    let (native, base) = both(|| trial.measurement(), || shadow.run(&mode));
+    let (native, base) = (native?, base?);
+    let Some(native) = native else { return Ok(Ok(Vec::new())) };
+    let unfinished =
+        unfinished(&native.run, "the replay").or(unfinished(&base, "the float64 shadow"));
+    if let Some(reason) = unfinished {
+        return Ok(Err(reason));
+    }
+    let mut found = Vec::new();
+    for output in declared(fixture) {
+        let part = match output.of == watched {
+            true => part_enough(&base, output),
+            false => Part::Whole,
+        };
+        let mut check = Check { trial, shadow, base: &base, output, part }.made()?;
+        hold_native(&mut check, native, &base);
+        found.push(check);
+    }
+    Ok(Ok(found))
+}
+
+/// The check of one gradient.
+struct Check<'c> {
+    trial: &'c Trial,
+    shadow: &'c dyn Variant,
+    /// The shadow's run on the inputs as they are.
+    base: &'c Run,
+    /// The gradient.
+    output: &'c Output,
+    /// How much of the call the loss takes.
+    part: Part,
+}
+
+/// The loss at each step; none where its run does not come to its end.
+struct Losses {
+    values: Vec<Option<f64>>,
+    /// Whether a run was out of time.
+    timed_out: bool,
+}
+
+impl Check<'_> {
+    fn made(&self) -> Result<GradientCheck, ReplayError> {
+        let (fixture, base) = (self.trial.fixture(), self.base);
+        let mut check = blank(self.output);
+        let Some(of) = &self.output.of else { return Ok(check.cannot(NO_LOSS)) };
+        check.directions = directions(fixture, &check.gradient_of);
         let (Some(gradient), Some(scale)) =
-            (elements(base, &output.name), step_scale(&subject.fixture, &check.gradient_of)?)
+            (elements(base, &self.output.name), step_scale(fixture, &check.gradient_of)?)
         else {
             return Ok(check.cannot("the input is absent"));
         };
         if gradient.is_empty() {
             return Ok(check.cannot("it has no elements"));
         }
-        let weights = upstream(&subject.fixture, output)?;
+        let weights = upstream(fixture, self.output)?;
         let weights = weights.as_ref().map(Upstream::elements);
+        let losses = self.losses(of, &check, scale, weights.as_ref())?;
+        let Some(quotients) = quotients(&losses.values, scale, &gradient) else {
+            return Ok(check.cannot(match losses.timed_out {
+                true => OUT_OF_TIME,
+                false => "the loss cannot be computed beside the captured inputs",
+            }));
+        };
+        let loss =
+            elements(base, of).map_or(0.0, |values| weighted(&values, weights.as_ref()).abs());
         let norm = gradient.iter().map(|g| g * g).sum::<f64>().sqrt();
+        Ok(check.compare(&quotients, norm, loss * f64::EPSILON / scale))
+    }
+
+    /// The loss `of` at four steps along each direction.
+    fn losses(
+        &self,
+        of: &str,
+        check: &GradientCheck,
+        scale: f64,
+        weights: Option<&Elements>,
+    ) -> Result<Losses, ReplayError> {
         let steps = (0..check.directions).flat_map(|number| {
             [scale, -scale, scale / 2.0, -scale / 2.0].map(|length| (SEED + number, length))
         });
         let modes: Vec<Mode> = steps
             .map(|(seed, length)| Step { input: check.gradient_of.clone(), seed, length })
-            .map(|step| Mode { step: Some(step), part: enough.clone(), ..Mode::plain(POISON_A) })
+            .map(|step| Mode { step: Some(step), part: self.part.clone(), ..Mode::plain(POISON_A) })
             .collect();
-        let mut losses: Vec<Option<f64>> = Vec::new();
-        let mut timed_out = false;
-        let at_once = self.at_once(base);
-        self.run_each(subject, shadow, Precision::Shadow, &modes, at_once, |_, run| {
-            timed_out |= matches!(run.ending, Ending::TimedOut(..));
-            let loss = elements(&run, &of);
-            losses.push(loss.map(|values| weighted(&values, weights.as_ref())));
+        let mut losses = Losses { values: Vec::new(), timed_out: false };
+        let at_once = self.shadow.at_once(Some(self.base));
+        self.shadow.run_each(&modes, at_once, &mut |_, run| {
+            losses.timed_out |= matches!(run.ending, Ending::TimedOut(..));
+            let loss = elements(&run, of);
+            losses.values.push(loss.map(|values| weighted(&values, weights)));
             Ok(())
         })?;
-        let quotients = losses.chunks_exact(4).zip(SEED..).map(|(losses, seed)| {
-            let difference = |at: usize| Some(losses[at]? - losses[at + 1]?);
-            let (coarse, fine) = (difference(0)? / (2.0 * scale), difference(2)? / scale);
-            Some(Quotient {
-                // Richardson's extrapolation of the central difference (Press et al., Numerical
-                // Recipes, section 5.7): the error term of h^2 cancels.
-                derivative: (4.0 * fine - coarse) / 3.0,
-                error: (fine - coarse).abs() / 3.0,
-                expected: inner_product(&gradient, seed),
-            })
-        });
-        let quotients: Vec<Option<Quotient>> = quotients.collect();
-        let Some(quotients) = quotients.into_iter().collect::<Option<Vec<Quotient>>>() else {
-            return Ok(check.cannot(match timed_out {
-                true => OUT_OF_TIME,
-                false => "the loss cannot be computed beside the captured inputs",
-            }));
-        };
-        let derivatives = quotients.iter().map(|q| q.derivative * q.derivative).sum::<f64>();
-        let size = norm.max((derivatives / check.directions as f64).sqrt());
-        let relative = |x: f64| if size > 0.0 { x / size } else { x };
-        let smooth: Vec<&Quotient> =
-            quotients.iter().filter(|quotient| relative(quotient.error) <= SMOOTH).collect();
-        if smooth.len() as u64 * 2 < check.directions {
-            return Ok(check.cannot("the loss is not smooth along most directions"));
-        }
-        let worst = |of: fn(&Quotient) -> f64| smooth.iter().copied().map(of).fold(0.0, nan_max);
-        check.directions = smooth.len() as u64;
-        check.worst = relative(worst(|q| (q.derivative - q.expected).abs()));
-        check.error = relative(worst(|q| q.error));
-        let loss_size =
-            elements(base, &of).map_or(0.0, |values| weighted(&values, weights.as_ref()).abs());
-        check.error = check.error.max(relative(loss_size * f64::EPSILON / scale));
-        Ok(check.decide())
+        Ok(losses)
     }
 }
 
+/// The derivatives that `losses` tell, four for each direction; none if one of them is missing.
+fn quotients(losses: &[Option<f64>], scale: f64, gradient: &Elements) -> Option<Vec<Quotient>> {
+    let quotients = losses.chunks_exact(4).zip(SEED..).map(|(losses, seed)| {
+        let difference = |at: usize| Some(losses[at]? - losses[at + 1]?);
+        let (coarse, fine) = (difference(0)? / (2.0 * scale), difference(2)? / scale);
+        Some(Quotient {
+            // Richardson's extrapolation of the central difference (Press et al., Numerical
+            // Recipes, section 5.7): the error term of h^2 cancels.
+            derivative: (4.0 * fine - coarse) / 3.0,
+            error: (fine - coarse).abs() / 3.0,
+            expected: inner_product(gradient, seed),
+        })
+    });
+    let quotients: Vec<Option<Quotient>> = quotients.collect();
+    quotients.into_iter().collect()
+}
+
 /// Whether `output` is declared to be a gradient of something that can be differentiated.
-fn has_loss(output: &Output) -> bool {
+pub(super) fn has_loss(output: &Output) -> bool {
     output.gradient_of.is_some() && output.of.is_some()
 }
 
@@ -310,7 +307,8 @@ fn blank(output: &Output) -> GradientCheck {
     }
 }
 
-fn unknown(fixture: &Fixture, reason: &str) -> Vec<GradientCheck> {
+/// A check of every gradient that could not be made, because of `reason`.
+pub(super) fn unknown(fixture: &Fixture, reason: &str) -> Vec<GradientCheck> {
     declared(fixture).map(|output| blank(output).cannot(reason)).collect()
 }
 
@@ -319,6 +317,24 @@ impl GradientCheck {
         self.verdict = GradientVerdict::Unknown;
         self.reason = Some(reason.to_owned());
         self
+    }
+
+    /// Compares the derivatives with those that a gradient of this norm tells; `cancelled` is what
+    /// cancellation in the loss leaves of a derivative.
+    fn compare(mut self, quotients: &[Quotient], norm: f64, cancelled: f64) -> GradientCheck {
+        let derivatives = quotients.iter().map(|q| q.derivative * q.derivative).sum::<f64>();
+        let size = norm.max((derivatives / self.directions as f64).sqrt());
+        let relative = |x: f64| if size > 0.0 { x / size } else { x };
+        let smooth: Vec<&Quotient> =
+            quotients.iter().filter(|quotient| relative(quotient.error) <= SMOOTH).collect();
+        if smooth.len() as u64 * 2 < self.directions {
+            return self.cannot("the loss is not smooth along most directions");
+        }
+        let worst = |of: fn(&Quotient) -> f64| smooth.iter().copied().map(of).fold(0.0, nan_max);
+        self.directions = smooth.len() as u64;
+        self.worst = relative(worst(|q| (q.derivative - q.expected).abs()));
+        self.error = relative(worst(|q| q.error)).max(relative(cancelled));
+        self.decide()
     }
 
     fn decide(mut self) -> GradientCheck {
@@ -333,7 +349,7 @@ impl GradientCheck {
 }
 
 /// Holds the native gradient against the shadow's, within its noise.
-fn hold_native(check: &mut GradientCheck, native: &super::evidence::Side, shadow: &Run) {
+fn hold_native(check: &mut GradientCheck, native: &Measurement, shadow: &Run) {
     let name = check.output.as_str();
     let (Some(got), Some(oracle)) = (native.run.output(name), shadow.output(name)) else { return };
     let noise = NoiseRef { base: native.noise_of(name), got: None };
@@ -393,4 +409,23 @@ fn weighted(values: &Elements, weights: Option<&Elements>) -> f64 {
 fn inner_product(gradient: &Elements, seed: u64) -> f64 {
     let terms = gradient.iter().enumerate();
     terms.map(|(index, g)| g * direction(seed, index as u64)).sum()
+}
+
+/// The elements of output `name`, for sums over them.
+fn elements<'r>(run: &'r Run, name: &str) -> Option<Elements<'r>> {
+    run.output(name).map(Elements)
+}
+
+/// The elements of a tensor as float64, each read when it is asked for.
+#[derive(Clone, Copy)]
+struct Elements<'t>(TensorView<'t>);
+
+impl Elements<'_> {
+    fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    fn iter(&self) -> impl Iterator<Item = f64> {
+        (0..self.0.len()).map(|index| self.0.get_f64(index))
+    }
 }

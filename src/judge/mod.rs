@@ -1,41 +1,33 @@
-//! Two revisions side by side: brings replays and the numerics of `verdict` together.
+//! What trials tell: free functions that bring measurements and the numerics of `verdict` together.
 //!
-//! [`Replayer::judge`] compares two source sets on one fixture, [`Replayer::noise`] measures one,
-//! [`Replayer::gradcheck`] holds a gradient against its loss. What they find is remembered by
-//! content, like the replays themselves.
+//! [`judge`] compares two trials, [`captured`] one with what its fixture holds, [`gradients`] holds
+//! declared gradients against their loss, [`orders`] looks for races. What they find is remembered by content, like the trials themselves. They ask a
+//! variant what it can do, and do not know what runs it.
 
 mod captured;
-mod evidence;
 mod gradcheck;
 mod launches;
 mod masks;
-mod order;
+mod orders;
 mod pair;
-mod trusted;
+mod side;
 
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::cache::Kind;
-use crate::compile::Artifact;
-use crate::fixture::Fixture;
-use crate::frontend::Precision;
-use crate::history::SourceSet;
-use crate::replay::{Failure, Outcome, ReplayError, Replayer, Status, Subject};
-use crate::scratch::Scratch;
+use crate::backend::ReplayError;
+use crate::replay::{Failure, Nondeterminism, OrderDependence, Outcome, Status, Trial, digest};
 use crate::tensor::{DType, Dim};
 use crate::verdict::compare::{Agreement, Comparison};
 use crate::verdict::noise::NoiseSummary;
 use crate::verdict::oracle::{Accuracy, Finding, ShadowChange};
 use crate::verdict::slices::Location;
 
-pub use self::captured::CapturedCheck;
-use self::evidence::Side;
-pub use self::gradcheck::{GradientCheck, GradientVerdict};
+pub use self::captured::{CapturedCheck, captured};
+pub use self::gradcheck::{GradientCheck, GradientVerdict, gradients};
 pub use self::launches::{LaunchChange, changes as launch_changes};
-pub use self::order::OrderDependence;
+pub use self::orders::orders;
 use self::pair::Pair;
-pub(crate) use self::trusted::TrustedSides;
+use self::side::Side;
 
 /// The verdict on one revision, or on one against another; ordered from best to worst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -130,144 +122,53 @@ impl OutputJudgement {
     }
 }
 
-/// Two identical replays of one revision that differ.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Nondeterminism {
-    /// Elements with other bits.
-    pub differing: u64,
-    /// The largest difference.
-    #[serde(with = "crate::summary::float")]
-    pub max_abs: f64,
-}
-
-/// The noise of one output at one revision.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct OutputNoise {
-    /// The output.
-    pub name: String,
-    /// What was measured.
-    pub noise: NoiseSummary,
-    /// How it depends on the order of blocks and threads, if it does.
-    pub order: Option<OrderDependence>,
-}
-
-/// What the noise of one revision is remembered as.
-const NOISE: &str = "noise and orders";
-
-impl Replayer {
-    /// Judges `got` by `base`, which is trusted.
-    ///
-    /// # Errors
-    /// [`ReplayError`] if the machine or the fixture is at fault.
-    pub fn judge(
-        &self,
-        subject: &Subject,
-        base: &SourceSet,
-        got: &SourceSet,
-    ) -> Result<Judgement, ReplayError> {
-        let compile = |sources| self.compile(subject, sources, Precision::Native);
-        let compiled = self.compile_while(subject, base, Precision::Native, &|| drop(compile(got)));
-        let (base_outcome, base_artifact) = self.replay_compiled(subject, base, compiled)?;
-        let (got_outcome, got_artifact) = self.replay_compiled(subject, got, compile(got))?;
-        let (Some(base_artifact), Some(got_artifact)) = (base_artifact, got_artifact) else {
-            return Ok(Judgement::of_outcomes(base_outcome, got_outcome));
+/// Judges `got` by `base`, which is trusted.
+///
+/// # Errors
+/// [`ReplayError`] if the machine or the fixture is at fault.
+pub fn judge(base: &Trial, got: &Trial) -> Result<Judgement, ReplayError> {
+    // Whether they can be run is asked later.
+    base.native_while(&|| drop(got.native()))?;
+    let judgement = Judgement::of_outcomes(base.outcome()?.clone(), got.outcome()?.clone());
+    if base.variant()?.is_none() || got.variant()?.is_none() {
+        return Ok(judgement);
+    }
+    let key = digest(["judged with orders", base.key()?, got.key()?]);
+    base.lab().remember(&key, || {
+        // Without outputs on both sides there is nothing to compare.
+        if judgement.base.outputs.is_empty() || judgement.got.outputs.is_empty() {
+            return Ok(judgement);
+        }
+        // Whether there are shadows is asked later.
+        let _ = base.shadow_while(&|| drop(got.shadow()));
+        let (Some(base), Some(got)) = (Side::of(base)?, Side::of(got)?) else {
+            return Ok(judgement);
         };
-        let key =
-            self.judgement_key("judged with orders", subject, &[&base_artifact, &got_artifact])?;
-        self.remember(&key, || {
-            let judgement = Judgement::of_outcomes(base_outcome, got_outcome);
-            // Without outputs on both sides there is nothing to compare.
-            if judgement.base.outputs.is_empty() || judgement.got.outputs.is_empty() {
-                return Ok(judgement);
-            }
-            // Whether there are shadows is asked later.
-            let shadow = |sources| drop(self.compile(subject, sources, Precision::Shadow));
-            let meanwhile = || shadow(got);
-            let _ = self.compile_while(subject, base, Precision::Shadow, &meanwhile);
-            let base = self.trusted_side(subject, base, base_artifact)?;
-            let got = self.side(subject, got, got_artifact)?;
-            let _span = tracing::info_span!("compare", message = subject.fixture.name);
-            judgement.with_outputs(&subject.fixture, &base, &got, self.scratch())
-        })
-    }
+        let _span = tracing::info_span!("compare", message = base.trial.fixture().name);
+        judgement.with_outputs(&base, &got)
+    })
+}
 
-    /// Measures the noise of every output of `sources`; empty where it cannot be run to its end.
-    ///
-    /// # Errors
-    /// [`ReplayError`] if the machine or the fixture is at fault.
-    pub fn noise(
-        &self,
-        subject: &Subject,
-        sources: &SourceSet,
-    ) -> Result<Vec<OutputNoise>, ReplayError> {
-        let Some(artifact) = self.artifact(subject, sources)? else { return Ok(Vec::new()) };
-        let key = self.judgement_key(NOISE, subject, &[&artifact])?;
-        match self.known_judgement(&key) {
-            Some(found) => Ok(found),
-            None => Ok(self.native_side(subject, artifact)?.noises()),
+/// The outcome of `trial`, and the check of its gradients, which of a replay that failed says that
+/// there was none. Compiles for both at a time.
+///
+/// # Errors
+/// [`ReplayError`] if the machine or the fixture is at fault.
+pub fn outcome_and_gradients(trial: &Trial) -> Result<(&Outcome, Vec<GradientCheck>), ReplayError> {
+    let shadow = || {
+        if trial.fixture().outputs.iter().any(gradcheck::has_loss) {
+            // Whether there is one is asked later.
+            let _ = trial.shadow();
         }
-    }
-
-    /// Remembers the noise of `side`, whatever it was measured for.
-    fn keep_noise(
-        &self,
-        subject: &Subject,
-        artifact: &Artifact,
-        side: &Side,
-    ) -> Result<(), ReplayError> {
-        let key = self.judgement_key(NOISE, subject, &[artifact])?;
-        self.write_judgement(&key, &side.noises())?;
-        self.made_just_now(key);
-        Ok(())
-    }
-
-    /// What `make` gives, from the cache if it was made before.
-    fn remember<T: Serialize + DeserializeOwned>(
-        &self,
-        key: &str,
-        make: impl FnOnce() -> Result<T, ReplayError>,
-    ) -> Result<T, ReplayError> {
-        if let Some(found) = self.known_judgement(key) {
-            return Ok(found);
-        }
-        let timeouts = self.timeouts();
-        let made = make()?;
-        if self.timeouts() == timeouts {
-            self.write_judgement(key, &made)?;
-        }
-        Ok(made)
-    }
-
-    /// What the cache holds, if it may be asked: for what this run has just made it may be.
-    fn known_judgement<T: DeserializeOwned>(&self, key: &str) -> Option<T> {
-        if self.settings().fresh && !self.was_made_just_now(key) {
-            return None;
-        }
-        serde_json::from_slice(&self.cache().read(Kind::Judgement, key)?).ok()
-    }
-
-    fn write_judgement(&self, key: &str, made: &impl Serialize) -> Result<(), ReplayError> {
-        if self.toolchain().has_given_up() {
-            return Ok(());
-        }
-        let text = serde_json::to_vec(made).expect("judgements are plain data");
-        self.cache().write(Kind::Judgement, key, &text)?;
-        Ok(())
-    }
-
-    fn judgement_key(
-        &self,
-        what: &str,
-        subject: &Subject,
-        artifacts: &[&Artifact],
-    ) -> Result<String, ReplayError> {
-        let mut hasher = blake3::Hasher::new();
-        hasher.update(what.as_bytes());
-        for artifact in artifacts {
-            hasher.update(self.outcome_key(subject, artifact)?.as_bytes());
-        }
-        Ok(hasher.finalize().to_hex()[..40].to_owned())
-    }
+    };
+    trial.native_while(&shadow)?;
+    let outcome = trial.outcome()?;
+    let gradients = match outcome.status {
+        Status::Completed => gradients(trial)?,
+        Status::Failed(_) => gradcheck::unknown(trial.fixture(), "the replay failed"),
+        Status::Untestable { .. } => Vec::new(),
+    };
+    Ok((outcome, gradients))
 }
 
 impl Judgement {
@@ -287,17 +188,14 @@ impl Judgement {
         Judgement { verdict, outputs: Vec::new(), launches, base, got, without_shadow: None }
     }
 
-    fn with_outputs(
-        mut self,
-        fixture: &Fixture,
-        base: &Side,
-        got: &Side,
-        scratch: &Scratch,
-    ) -> Result<Judgement, ReplayError> {
-        self.without_shadow = base.without_shadow.clone().or_else(|| got.without_shadow.clone());
+    fn with_outputs(mut self, base: &Side, got: &Side) -> Result<Judgement, ReplayError> {
+        let reason = base.shadow.err().or(got.shadow.err());
+        self.without_shadow = reason.map(str::to_owned);
+        let trial = base.trial;
+        let (fixture, scratch) = (trial.fixture(), trial.lab().scratch());
         for output in &fixture.outputs {
             let (Some(base_view), Some(got_view)) =
-                (base.run.output(&output.name), got.run.output(&output.name))
+                (base.measured.run.output(&output.name), got.measured.run.output(&output.name))
             else {
                 continue;
             };

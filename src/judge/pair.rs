@@ -1,10 +1,11 @@
 //! Judges one output of one revision by the same output of a trusted one.
 
-use super::evidence::{Side, room};
 use super::masks::Masks;
+use super::side::Side;
 use super::{OutputJudgement, Verdict};
+use crate::backend::ReplayError;
 use crate::fixture::Fixture;
-use crate::replay::ReplayError;
+use crate::replay::room;
 use crate::scratch::Scratch;
 use crate::tensor::{Dim, TensorView};
 use crate::verdict::compare::{Agreement, beyond_noise, compare};
@@ -21,9 +22,9 @@ pub(super) struct Pair<'a> {
     /// What both sides were replayed on.
     pub(super) fixture: &'a Fixture,
     /// The trusted side.
-    pub(super) base: &'a Side,
+    pub(super) base: &'a Side<'a>,
     /// The other side.
-    pub(super) got: &'a Side,
+    pub(super) got: &'a Side<'a>,
     /// The output that the trusted side gave.
     pub(super) base_view: TensorView<'a>,
     /// The output that the other side gave.
@@ -38,12 +39,15 @@ impl Pair<'_> {
     /// # Errors
     /// [`ReplayError`] if there is no room for what is computed of every element.
     pub(super) fn judge(&self, name: &str, dims: &[Dim]) -> Result<OutputJudgement, ReplayError> {
-        let noise = NoiseRef { base: self.base.noise_of(name), got: self.got.noise_of(name) };
+        let noise = NoiseRef {
+            base: self.base.measured.noise_of(name),
+            got: self.got.measured.noise_of(name),
+        };
         let comparison = compare(&self.base_view, &self.got_view, &noise)
             .expect("two runs of one fixture have outputs of one shape");
         let agreement = comparison.verdict;
         let truth = (agreement != Agreement::Identical).then(|| self.truth(name)).flatten();
-        let base_noise = self.base.noise_summary(name);
+        let base_noise = self.base.measured.noise_summary(name);
         let imprecise = truth.as_ref().is_some_and(|truth| truth.is_imprecise(&base_noise));
         let verdict = match agreement {
             Agreement::Identical => Verdict::Identical,
@@ -51,9 +55,9 @@ impl Pair<'_> {
             Agreement::Equivalent => Verdict::Equivalent,
             Agreement::Diverged => Verdict::Diverged,
         };
-        let order = self.got.ordered_of(name);
+        let order = self.got.measured.ordered_of(name);
         // What both sides depend on is no change.
-        let new_order = order.is_some() && self.base.ordered_of(name).is_none();
+        let new_order = order.is_some() && self.base.measured.ordered_of(name).is_none();
         let verdict = if new_order { Verdict::Diverged } else { verdict };
         let mut judged = OutputJudgement {
             name: name.to_owned(),
@@ -61,7 +65,7 @@ impl Pair<'_> {
             dims: dims.to_vec(),
             verdict,
             comparison,
-            got_noise: self.got.noise_summary(name),
+            got_noise: self.got.measured.noise_summary(name),
             finding: None,
             base_accuracy: None,
             got_accuracy: None,
@@ -70,7 +74,7 @@ impl Pair<'_> {
             place: None,
             zero_slices: Vec::new(),
             map: None,
-            nondeterminism: self.got.nondeterminism_of(name),
+            nondeterminism: self.got.measured.nondeterminism_of(name),
             order,
             base_noise,
         };
@@ -114,7 +118,10 @@ impl Pair<'_> {
         if !native.is_float() {
             return None;
         }
-        let noise = NoiseRef { base: self.base.noise_of(name), got: self.got.noise_of(name) };
+        let noise = NoiseRef {
+            base: self.base.measured.noise_of(name),
+            got: self.got.measured.noise_of(name),
+        };
         let shadows = self.base.shadow_of(name).zip(self.got.shadow_of(name));
         let shadow =
             shadows.and_then(|(base, got)| shadow_change(&base, &got, native, &noise).ok());

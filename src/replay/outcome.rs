@@ -3,9 +3,9 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::cuda::sanitizer::{Finding, Tool};
 use crate::fixture::{Fixture, FixtureError};
 use crate::runtime::report::{Fault, LaunchRecord};
-use crate::sanitizer::{Finding, Tool};
 use crate::summary::{Summary, slice_norms, summarize};
 use crate::tensor::{DType, Dim, TensorView, unravel};
 use crate::worker::Ending;

@@ -6,10 +6,9 @@ use serde::Serialize;
 use super::text::failure;
 use super::{Blame, Entry, Refused, Revision, SnapshotCheck, Standing};
 use crate::judge::{
-    CapturedCheck, GradientCheck, Judgement, LaunchChange, OrderDependence, OutputJudgement,
-    Verdict,
+    CapturedCheck, GradientCheck, Judgement, LaunchChange, OutputJudgement, Verdict,
 };
-use crate::replay::{Failure, Outcome, OutputRecord, Status};
+use crate::replay::{Failure, OrderDependence, Outcome, OutputRecord, Status};
 use crate::runtime::report::LaunchRecord;
 use crate::summary::Summary;
 use crate::tensor::{DType, Dim};

@@ -7,10 +7,9 @@ use super::spans::{Line, Text};
 use super::style::{BOLD, DIM, GREEN, RED, YELLOW};
 use super::text::{failure, launch_shape};
 use crate::judge::{
-    GradientCheck, GradientVerdict, Judgement, LaunchChange, OrderDependence, OutputJudgement,
-    Verdict,
+    GradientCheck, GradientVerdict, Judgement, LaunchChange, OutputJudgement, Verdict,
 };
-use crate::replay::{Outcome, Status};
+use crate::replay::{OrderDependence, Outcome, Status};
 use crate::runtime::report::LaunchRecord;
 use crate::tensor::{DType, Dim, unravel};
 use crate::verdict::compare::Comparison;

@@ -38,8 +38,8 @@ pub use standing::{Standing, fixtures};
 pub use text::{failure, heading, launch_shape, text};
 
 use crate::history::Commit;
-use crate::judge::{CapturedCheck, GradientCheck, Judgement, OrderDependence};
-use crate::replay::Outcome;
+use crate::judge::{CapturedCheck, GradientCheck, Judgement};
+use crate::replay::{OrderDependence, Outcome};
 
 /// A commit, as reports name it.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]

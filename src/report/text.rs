@@ -8,9 +8,9 @@ use super::numbers::{self, count, dims, none_hoped, plural, short};
 use super::spans::{Line, Text};
 use super::style::{BOLD, COMMIT, DIM, RED};
 use super::{Entry, Revision, standing};
+use crate::cuda::sanitizer::Finding;
 use crate::replay::{Failure, Outcome, OutputRecord, Status};
 use crate::runtime::report::{Fault, LaunchRecord};
-use crate::sanitizer::Finding;
 
 /// The report on one fixture at one revision. The verdict stands at its end; only what can be done
 /// about it comes below.
@@ -259,7 +259,7 @@ fn signal_name(signal: i32) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sanitizer::Tool;
+    use crate::cuda::sanitizer::Tool;
 
     #[test]
     fn what_a_sanitizer_finds_is_told_in_a_line() {

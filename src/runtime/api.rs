@@ -9,9 +9,9 @@ use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 use std::time::Instant;
 
 use super::abi::{Abi, RawLaunch, Site};
-use super::error::CudaError;
 use super::report::LaunchRecord;
 use super::{CopyKind, Launch, cpu, end, math, runtime_of_process};
+use crate::cuda::CudaError;
 
 /// What CUDA keeps for a process.
 #[derive(Default)]

@@ -7,7 +7,6 @@ pub mod abi;
 pub mod api;
 pub mod artifact;
 pub mod cpu;
-pub mod error;
 pub mod gpu;
 pub mod headers;
 pub mod journal;
@@ -21,8 +20,8 @@ use std::io;
 use std::sync::OnceLock;
 
 use self::abi::Thunk;
-use self::error::CudaError;
 use self::report::{Fault, Report, Reporter};
+use crate::cuda::CudaError;
 use crate::process;
 use crate::summary::{Poison, Summary};
 use crate::tensor::DType;

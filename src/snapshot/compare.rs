@@ -6,8 +6,7 @@ use serde::Serialize;
 
 use super::number::short;
 use super::{OutputSnapshot, Snapshot};
-use crate::judge::OutputNoise;
-use crate::replay::Outcome;
+use crate::replay::{Outcome, OutputNoise};
 use crate::summary::{Checksum, Estimate, estimate};
 use crate::verdict::constants::{NARROW_ROUNDING, NOISE_FACTOR};
 

@@ -21,8 +21,7 @@ pub use file::{Meta, SnapshotFile};
 pub use store::{Before, Pending, Store, accept, discard, nearest, open, pending, reject, write};
 pub use update::{Update, Write};
 
-use crate::judge::OutputNoise;
-use crate::replay::{Outcome, OutputRecord, Slices, Status};
+use crate::replay::{Outcome, OutputNoise, OutputRecord, Slices, Status};
 use crate::summary::Summary;
 use crate::tensor::{DType, Dim};
 

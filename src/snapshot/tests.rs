@@ -3,8 +3,7 @@
 use std::path::Path;
 
 use super::*;
-use crate::judge::OutputNoise;
-use crate::replay::Failure;
+use crate::replay::{Failure, OutputNoise};
 use crate::runtime::report::LaunchRecord;
 use crate::summary::{POISON_A, summarize};
 use crate::tensor::TensorView;

@@ -99,7 +99,7 @@ pub(super) fn one_line(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sanitizer::{Finding, Tool};
+    use crate::cuda::sanitizer::{Finding, Tool};
 
     fn fault(detail: &str) -> Failure {
         Failure::Fault {

@@ -1,6 +1,6 @@
-//! Summaries that a GPU made: what `kernels/summary.cu` leaves for the host to add up.
+//! Summaries that a GPU made: the kernel, and what it leaves for the host to add up.
 //!
-//! Arithmetic only; the launch is the GPU's.
+//! Text and arithmetic only; NVRTC's call and the launch are made elsewhere.
 
 use super::checksum::Sums;
 use super::pass::Part;
@@ -8,7 +8,27 @@ use super::sketch::{PROJECTIONS, Sketch};
 use super::{Summary, close, is_safe, join};
 use crate::tensor::DType;
 
-/// What one block of `kernels/summary.cu` adds to a summary.
+/// A file of the kernel, whose lines keep their numbers in messages.
+macro_rules! source {
+    ($file:literal) => {
+        concat!("#line 1 \"", $file, "\"\n", include_str!(concat!("device/", $file)))
+    };
+}
+
+/// The kernel `summarize`, for the element type that the macro `ELEMENT` names.
+pub const SOURCE: &str = concat!(
+    source!("units.cuh"),
+    source!("words.cuh"),
+    source!("halves.cuh"),
+    source!("bytes.cuh"),
+    source!("elements.cuh"),
+    source!("checksum.cuh"),
+    source!("tally.cuh"),
+    source!("queue.cuh"),
+    source!("summarize.cu"),
+);
+
+/// What one block of the kernel adds to a summary.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 #[allow(missing_docs)]
@@ -26,7 +46,7 @@ pub struct DevicePart {
     pub unwritten: u64,
 }
 
-/// The name of `dtype` in `kernels/summary.cu`.
+/// The name of `dtype` in the kernel.
 pub fn element(dtype: DType) -> &'static str {
     match dtype {
         DType::F64 => "F64",
@@ -69,5 +89,22 @@ impl DevicePart {
             inf: self.inf,
             unwritten: self.unwritten,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kernel_knows_every_dtype_and_fills_the_host_s_part() {
+        let kernel = SOURCE.lines().filter(|line| !line.starts_with("//")).collect::<Vec<_>>();
+        for dtype in DType::ALL {
+            let element = format!("struct {} : ", element(dtype));
+            assert!(kernel.iter().any(|line| line.starts_with(&element)), "{dtype}");
+        }
+        // Six numbers of the checksum's and the sums', sixteen buckets, four counts.
+        assert_eq!(size_of::<DevicePart>(), (2 + PROJECTIONS + 4 + 4) * 8);
+        assert!(SOURCE.contains("double buckets[16];") && PROJECTIONS == 16);
     }
 }

@@ -8,7 +8,7 @@ use super::cells::{Cell, raise_to_neighbours};
 use super::constants::{FLIP_FACTOR, FLIP_REPLAYS, ORDER_FACTOR};
 use super::measure::{Squares, distance, ulp};
 use super::{CompareError, VerdictError, check_shapes};
-use crate::scratch::{Numbers, Scratch, ScratchError};
+use crate::scratch::{Number, Numbers, Scratch, ScratchError};
 use crate::summary::float;
 use crate::tensor::{DType, TensorView};
 
@@ -169,6 +169,24 @@ impl Noise {
         self.summary.relative_l2 *= factor;
         self
     }
+
+    /// A copy of it, in `scratch`.
+    ///
+    /// # Errors
+    /// [`ScratchError`] if there is no room.
+    pub fn copy(&self, scratch: &Scratch) -> Result<Noise, ScratchError> {
+        let per_element = match &self.per_element {
+            Spread::Single(spread) => Spread::Single(copy(spread, scratch)?),
+            Spread::Double(spread) => Spread::Double(copy(spread, scratch)?),
+        };
+        Ok(Noise { per_element, summary: self.summary.clone() })
+    }
+}
+
+fn copy<T: Number>(numbers: &Numbers<T>, scratch: &Scratch) -> Result<Numbers<T>, ScratchError> {
+    let mut copy = scratch.zeros(numbers.len())?;
+    copy.copy_from_slice(numbers);
+    Ok(copy)
 }
 
 impl NoiseAccumulator {

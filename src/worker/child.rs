@@ -10,15 +10,15 @@ use memmap2::{MmapOptions, MmapRaw};
 
 use super::run::{Layout, OutputTensor};
 use super::{DeviceJob, Job, Part, Step, direction};
+use crate::cuda::CudaError;
+use crate::cuda::sanitizer::Tool;
 use crate::fixture::{Fixture, FixtureError, Input};
 use crate::process::{Pid, shield};
 use crate::runtime::artifact::{Artifact, LoadError};
 use crate::runtime::cpu::{Cpu, Rounding, Settings};
-use crate::runtime::error::CudaError;
 use crate::runtime::gpu::{self, Gpu, StartError};
 use crate::runtime::report::{Report, Reporter};
 use crate::runtime::{self, CopyKind, Device, Runtime, api};
-use crate::sanitizer::Tool;
 use crate::summary::Poison;
 use crate::tensor::{DType, TensorView};
 

@@ -14,10 +14,10 @@ use super::printed::Printed;
 use super::run::{Account, Layout, Run, finish};
 use super::{ALONE, memory, nursery, socket};
 use super::{Answer, CHILD_ARGUMENT, DeviceJob, Job, Limits, Order, Request, Wrapping};
+use crate::cuda::sanitizer::Wrapper;
 use crate::fixture::Fixture;
 use crate::process;
 use crate::runtime::journal::{self, Key};
-use crate::sanitizer::Wrapper;
 
 /// How long a child that was told to end may take to say where it is.
 const GRACE: Duration = Duration::from_millis(300);

@@ -30,10 +30,10 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use crate::cuda::sanitizer::Tool;
 use crate::frontend::Precision;
 use crate::runtime::cpu::Rounding;
 use crate::runtime::journal::Key;
-use crate::sanitizer::Tool;
 use crate::summary::Poison;
 use crate::tensor::DType;
 

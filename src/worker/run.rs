@@ -90,6 +90,11 @@ impl Run {
         self.outputs.iter().find(|output| output.name == name).map(|output| self.view(output))
     }
 
+    /// Bytes of all outputs.
+    pub fn output_bytes(&self) -> usize {
+        self.outputs.iter().map(|output| output.bytes).sum()
+    }
+
     /// Whether both completed and wrote the same bytes, in every output.
     pub fn gives_the_bits_of(&self, other: &Run) -> bool {
         let same = |(output, view): (&OutputTensor, TensorView)| {

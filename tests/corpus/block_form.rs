@@ -4,16 +4,18 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use replay::backend::{Mode, Variant};
 use replay::fixture::Fixture;
 use replay::frontend::{Precision, Threads, Unit, host, scan};
 use replay::history::{History, SourceSet, SourceSpec};
-use replay::replay::{Backend, Mode, Replayer, Subject};
+use replay::replay::{Lab, Subject};
 use replay::summary::POISON_A;
 use replay::worker::Limits;
 
-use super::corpus::{Lab, cache, replayer};
+use super::corpus::{Corpus, cache, cpu, lab};
 
 /// The kernels of `sources` that take block form, with their files.
 fn in_block_form(sources: &SourceSet) -> BTreeSet<String> {
@@ -36,27 +38,27 @@ fn in_block_form(sources: &SourceSet) -> BTreeSet<String> {
 
 /// Both ways to run the threads of a block.
 struct Both {
-    blocks: Replayer,
-    stacks: Replayer,
+    blocks: Arc<Lab>,
+    stacks: Arc<Lab>,
 }
 
 impl Both {
     fn new() -> Both {
-        let replayer = |threads| replayer(Backend::Cpu, Limits::TIMEOUT, threads);
-        Both { blocks: replayer(Threads::Lanes), stacks: replayer(Threads::Stacks) }
+        let lab = |threads| lab(cpu(Limits::TIMEOUT, threads));
+        Both { blocks: lab(Threads::Lanes), stacks: lab(Threads::Stacks) }
     }
 
     /// Checks that outputs and endings are the same at either precision and in several orders.
-    fn compare(&self, name: &str, subject: &Subject, sources: &SourceSet) {
+    fn compare(&self, name: &str, subject: &Arc<Subject>, sources: &Arc<SourceSet>) {
         for precision in [Precision::Native, Precision::Shadow] {
-            let keys = [&self.blocks, &self.stacks].map(|replayer| {
-                let artifact = replayer.compile(subject, sources, precision);
-                artifact.unwrap_or_else(|error| panic!("{name}: {error}: {:?}", error.hint())).key
+            let [blocks, stacks] = [&self.blocks, &self.stacks].map(|lab| {
+                let variant = lab.backend().prepare(&subject.fixture, sources, precision, &|| ());
+                variant.unwrap_or_else(|error| panic!("{name}: {error}: {:?}", error.hint()))
             });
+            let keys = [blocks.key(), stacks.key()];
             assert_ne!(keys[0], keys[1], "{name}: a translation of its own has a key of its own");
             for order in 0..4 {
-                let [blocks, stacks] = [&self.blocks, &self.stacks]
-                    .map(|replayer| shown(replayer, subject, sources, precision, order));
+                let [blocks, stacks] = [&blocks, &stacks].map(|variant| shown(&**variant, order));
                 assert!(blocks == stacks, "{name}, {precision:?}, order {order}");
             }
         }
@@ -64,16 +66,9 @@ impl Both {
 }
 
 /// The outputs of a run, bit by bit, and how it ended.
-fn shown(
-    replayer: &Replayer,
-    subject: &Subject,
-    sources: &SourceSet,
-    precision: Precision,
-    order: u64,
-) -> (Vec<(String, Vec<u64>)>, String) {
-    let artifact = replayer.compile(subject, sources, precision).expect("it did compile");
+fn shown(variant: &dyn Variant, order: u64) -> (Vec<(String, Vec<u64>)>, String) {
     let mode = Mode { order, ..Mode::plain(POISON_A) };
-    let run = replayer.run(subject, &artifact, precision, &mode).expect("the machine can replay");
+    let run = variant.run(&mode).expect("the machine can replay");
     let bits = |(output, view): (&replay::worker::OutputTensor, replay::tensor::TensorView)| {
         let bits = (0..view.len()).map(|index| view.get_f64(index).to_bits()).collect();
         (output.name.clone(), bits)
@@ -83,14 +78,14 @@ fn shown(
 
 #[test]
 fn block_form_changes_no_bit_of_the_corpus() {
-    let lab = Lab::new();
+    let corpus = Corpus::new();
     let both = Both::new();
     let compared = AtomicUsize::new(0);
-    lab.each(
+    corpus.each(
         |_| true,
-        |trial| {
-            if !in_block_form(trial.sources).is_empty() {
-                both.compare(&trial.to_string(), &trial.captured.subject, trial.sources);
+        |case| {
+            if !in_block_form(case.sources).is_empty() {
+                both.compare(&case.to_string(), &case.captured.subject, case.sources);
                 compared.fetch_add(1, Ordering::Relaxed);
             }
         },
@@ -124,7 +119,7 @@ fn block_form_changes_no_bit_of_the_demonstrations() {
             let sources = history.source_set(&commit, &spec).expect("sources");
             let forms = in_block_form(&sources);
             if !forms.is_empty() {
-                both.compare(&name, &Subject::new(fixture), &sources);
+                both.compare(&name, &Subject::new(fixture).into(), &sources.into());
                 seen.extend(forms.into_iter().map(|form| format!("{project} {revision} {form}")));
             }
         }

@@ -2,7 +2,7 @@
 //!
 //! A family is a folder: `replay.toml`, `base.cu`, `include/`, the variants in `benign/` and
 //! `defect/`, and `corpus.toml`, which says at which fixtures a defect changes the mathematics.
-//! Judges nothing itself: [`Lab::confusion`] takes the judge.
+//! Judges nothing itself: [`Corpus::confusion`] takes the judge.
 
 pub mod inputs;
 mod matrix;
@@ -11,10 +11,11 @@ pub mod truth;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use replay::backend::{Backend, Cpu, Host};
 use replay::cache::Cache;
 use replay::compile::{Compiler, Toolchain};
 use replay::fixture::Fixture;
@@ -22,7 +23,7 @@ use replay::foreign::Keeper;
 use replay::frontend::Threads;
 use replay::history::{SourceSet, SourceSpec, source_set_from_dir};
 use replay::judge::Verdict;
-use replay::replay::{Backend, Replayer, Settings, Subject};
+use replay::replay::{Lab, Subject, Trial};
 use replay::worker::Limits;
 use serde::Deserialize;
 use tempfile::TempDir;
@@ -97,8 +98,9 @@ pub fn cache() -> Cache {
     Cache::open(&folder.join("corpus-cache")).expect("a cache")
 }
 
-/// Replays on `backend`, each at most for `timeout`, the threads of a block run as `threads` says.
-pub fn replayer(backend: Backend, timeout: Duration, threads: Threads) -> Replayer {
+/// The reference machine, where a replay takes at most `timeout` and the threads of a block are run as
+/// `threads` says.
+pub fn cpu(timeout: Duration, threads: Threads) -> Cpu {
     let cache = cache();
     let carried = std::env::var_os("REPLAY_TEST_PROGRAM").map(PathBuf::from);
     let program = carried.unwrap_or_else(|| env!("CARGO_BIN_EXE_replay").into());
@@ -107,14 +109,13 @@ pub fn replayer(backend: Backend, timeout: Duration, threads: Threads) -> Replay
         Compiler::find(std::env::var("CXX").ok().as_deref(), &keeper).expect("a compiler");
     let toolchain = Toolchain::new(compiler, &cache).with_threads(threads);
     // One thread: an unsynchronised sum over blocks must not depend on the machine's mood.
-    let settings = Settings {
-        program,
-        limits: Limits { timeout, memory_bytes: 1 << 30 },
-        threads: 1,
-        fresh: false,
-        backend,
-    };
-    Replayer::new(toolchain, cache, settings)
+    let limits = Limits { timeout, memory_bytes: 1 << 30 };
+    Cpu::new(toolchain, Host::new(program, limits, 1, cache.temporary()))
+}
+
+/// Trials on `backend`.
+pub fn lab(backend: impl Backend + 'static) -> Arc<Lab> {
+    Lab::new(Arc::new(backend), cache(), false)
 }
 
 /// The variants of `family`, as its `corpus.toml` lists them.
@@ -142,21 +143,21 @@ pub fn text(family: &str, file: &str) -> String {
 }
 
 /// The source set in which `file` takes the place of the harness's sources.
-pub fn source_set(family: &str, file: &str) -> SourceSet {
+pub fn source_set(family: &str, file: &str) -> Arc<SourceSet> {
     let spec = SourceSpec {
         sources: vec![file.to_owned()],
         include: vec!["include".to_owned()],
         prefix: String::new(),
     };
-    source_set_from_dir(&folder(family), &spec).expect("the files of a variant")
+    source_set_from_dir(&folder(family), &spec).expect("the files of a variant").into()
 }
 
 /// A fixture on disk, ready to be replayed.
 pub struct Captured {
     /// The tensors.
     pub inputs: Inputs,
-    /// The fixture as the replayer sees it.
-    pub subject: Subject,
+    /// The fixture as the lab sees it.
+    pub subject: Arc<Subject>,
 }
 
 /// A family with its fixtures and its base.
@@ -166,22 +167,28 @@ pub struct Family {
     /// Its fixtures.
     pub fixtures: Vec<Captured>,
     /// What every variant is compared to.
-    pub base: SourceSet,
+    pub base: Arc<SourceSet>,
 }
 
 /// One variant on one fixture.
-pub struct Trial<'a> {
+pub struct Case<'a> {
     /// The family.
     pub family: &'a Family,
     /// The variant.
     pub variant: &'a Variant,
     /// The variant's sources.
-    pub sources: &'a SourceSet,
+    pub sources: &'a Arc<SourceSet>,
     /// The fixture.
     pub captured: &'a Captured,
 }
 
-impl Trial<'_> {
+impl Case<'_> {
+    /// Its base and itself as trials of `lab`.
+    pub fn trials(&self, lab: &Arc<Lab>) -> (Trial, Trial) {
+        let trial = |sources| lab.trial(&self.captured.subject, sources);
+        (trial(&self.family.base), trial(self.sources))
+    }
+
     /// What the variant changes here, by `corpus.toml`.
     pub fn effect(&self) -> Effect {
         let here = self.captured.inputs.name;
@@ -193,24 +200,24 @@ impl Trial<'_> {
     }
 }
 
-impl std::fmt::Display for Trial<'_> {
+impl std::fmt::Display for Case<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}/{} on {}", self.family.name, self.variant.file, self.captured.inputs.name)
     }
 }
 
 /// Everything that is needed to replay the corpus.
-pub struct Lab {
+pub struct Corpus {
     /// Replays, with a cache that outlives the test.
-    pub replayer: Replayer,
+    pub lab: Arc<Lab>,
     /// The families.
     pub families: Vec<Family>,
     _fixtures: TempDir,
 }
 
-impl Lab {
+impl Corpus {
     /// Writes the fixtures of all families and opens the cache.
-    pub fn new() -> Lab {
+    pub fn new() -> Corpus {
         let fixtures = TempDir::new().expect("a temporary folder");
         let families = FAMILIES.map(|name| Family {
             name,
@@ -220,12 +227,12 @@ impl Lab {
                 .collect(),
             base: source_set(name, "base.cu"),
         });
-        let replayer = replayer(Backend::Cpu, Limits::TIMEOUT, Threads::Lanes);
-        Lab { replayer, families: families.into(), _fixtures: fixtures }
+        let lab = lab(cpu(Limits::TIMEOUT, Threads::Lanes));
+        Corpus { lab, families: families.into(), _fixtures: fixtures }
     }
 
     /// Calls `visit` for every variant for which `wanted` holds, on every fixture of its family.
-    pub fn each(&self, wanted: impl Fn(&Variant) -> bool, visit: impl Fn(&Trial) + Sync) {
+    pub fn each(&self, wanted: impl Fn(&Variant) -> bool, visit: impl Fn(&Case) + Sync) {
         let work: Vec<(&Family, Variant)> = self
             .families
             .iter()
@@ -237,7 +244,7 @@ impl Lab {
             while let Some((family, variant)) = work.get(next.fetch_add(1, Ordering::Relaxed)) {
                 let sources = &source_set(family.name, &variant.file);
                 for captured in &family.fixtures {
-                    visit(&Trial { family, variant, sources, captured });
+                    visit(&Case { family, variant, sources, captured });
                 }
             }
         };
@@ -252,13 +259,13 @@ impl Lab {
     pub fn confusion(
         &self,
         wanted: impl Fn(&Variant) -> bool,
-        judge: impl Fn(&Replayer, &Trial) -> Verdict + Sync,
+        judge: impl Fn(&Arc<Lab>, &Case) -> Verdict + Sync,
     ) -> Confusion {
         let matrix = Mutex::new(Confusion::default());
-        self.each(wanted, |trial| {
-            let verdict = judge(&self.replayer, trial);
-            let trial = (trial.effect(), trial.to_string());
-            matrix.lock().expect("no judge panics").count(trial.0, verdict, trial.1);
+        self.each(wanted, |case| {
+            let verdict = judge(&self.lab, case);
+            let case = (case.effect(), case.to_string());
+            matrix.lock().expect("no judge panics").count(case.0, verdict, case.1);
         });
         matrix.into_inner().expect("no judge panics")
     }
@@ -272,5 +279,5 @@ fn capture(root: &Path, family: &str, inputs: Inputs) -> Captured {
     fs::write(dir.join("fixture.toml"), format!("harness = {:?}\n", harness.to_string_lossy()))
         .expect("a fixture.toml");
     let fixture = Fixture::load(&dir).unwrap_or_else(|e| panic!("{}: {e}", dir.display()));
-    Captured { inputs, subject: Subject::new(fixture) }
+    Captured { inputs, subject: Subject::new(fixture).into() }
 }

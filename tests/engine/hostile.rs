@@ -6,7 +6,7 @@ use std::process::Command;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use replay::replay::{Mode, ReplayError};
+use replay::backend::{Mode, ReplayError};
 use replay::summary::POISON_A;
 use replay::worker::{Ending, Run, WorkerError};
 

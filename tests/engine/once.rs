@@ -4,10 +4,15 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::sync::Arc;
 
+use replay::backend::Cpu;
+use replay::cache::Cache;
 use replay::frontend::Precision;
+use replay::judge::{judge, orders, outcome_and_gradients};
+use replay::replay::{Lab, Trial};
 
-use super::project::{Machine, Project, replayer_in};
+use super::project::{Machine, Project, cpu_in};
 
 /// A compiler that does what `CXX` or g++ does, and writes down with what words it was called.
 fn writing_compiler(folder: &Path) -> String {
@@ -35,18 +40,18 @@ fn project(text: &str) -> Project {
 #[test]
 fn many_variants_are_compiled_once_each_with_a_precompiled_header() {
     let folder = tempfile::tempdir().unwrap();
-    let replayer = replayer_in(folder.path(), &writing_compiler(folder.path()), Machine::PLAIN);
-    replayer.toolchain().expect_many();
+    let cpu = cpu_in(folder.path(), &writing_compiler(folder.path()), Machine::PLAIN);
+    cpu.toolchain().expect_many();
     for (number, include) in ["", "#include <cuda_runtime.h>\n"].into_iter().enumerate() {
         let text = format!(
             "// {number}\n{include}static void case_only(const float* x, float* out) {{ out[0] = x[0]; }}\n"
         );
         for precision in [Precision::Native, Precision::Shadow] {
-            project(&text).compiled("only", &replayer, precision);
+            project(&text).compiled("only", &cpu, precision);
         }
     }
     // clang++ would not find a precompiled header there.
-    let is_clang = replayer.toolchain().compiler().version().contains("clang");
+    let is_clang = cpu.toolchain().compiler().version().contains("clang");
     assert_eq!(calls(folder.path()), [if is_clang { 0 } else { 2 }, 4, 4]);
 }
 
@@ -54,22 +59,71 @@ fn many_variants_are_compiled_once_each_with_a_precompiled_header() {
 fn a_compiler_works_in_a_folder_whose_name_is_no_text() {
     let folder = tempfile::tempdir().unwrap();
     let place = folder.path().join(std::ffi::OsStr::from_bytes(b"no text: \xff\n$'"));
-    let replayer = replayer_in(&place, "", Machine::PLAIN);
+    let cpu = cpu_in(&place, "", Machine::PLAIN);
     let project = project("static void case_only(const float* x, float* out) { out[0] = x[0]; }\n");
     for fresh in [true, false] {
-        assert_eq!(project.compiled("only", &replayer, Precision::Native).fresh, fresh);
+        assert_eq!(project.compiled("only", &cpu, Precision::Native).fresh, fresh);
     }
 }
 
 #[test]
 fn what_two_threads_ask_for_at_a_time_is_compiled_once() {
     let folder = tempfile::tempdir().unwrap();
-    let replayer = replayer_in(folder.path(), &writing_compiler(folder.path()), Machine::PLAIN);
+    let cpu = cpu_in(folder.path(), &writing_compiler(folder.path()), Machine::PLAIN);
     let project = project("static void case_only(const float* x, float* out) { out[0] = x[0]; }\n");
     std::thread::scope(|scope| {
         for _ in 0..4 {
-            scope.spawn(|| project.compiled("only", &replayer, Precision::Native));
+            scope.spawn(|| project.compiled("only", &cpu, Precision::Native));
         }
     });
     assert_eq!(calls(folder.path())[1], 1);
+}
+
+/// The square of every element, summed, with its gradient; the comment tells variants apart.
+fn squares(comment: &str) -> Project {
+    let tables = "[inputs.x]\ndtype = \"f32\"\nshape = [\"n\"]\n\
+                  [outputs.loss]\ndtype = \"f32\"\nshape = []\n\
+                  [outputs.dx]\ndtype = \"f32\"\nshape = [\"n\"]\n\
+                  gradient_of = \"x\"\nof = \"loss\"\n";
+    let text = format!(
+        "// {comment}\n__global__ void square(const float* x, float* loss, float* dx) {{\n\
+         atomicAdd(loss, x[threadIdx.x] * x[threadIdx.x]);\n\
+         dx[threadIdx.x] = 2 * x[threadIdx.x];\n}}\n\
+         static void case_only(const float* x, float& loss, float* dx) {{\n\
+         float* sum;\ncudaMalloc(&sum, 4);\ncudaMemset(sum, 0, 4);\n\
+         square<<<1, 3>>>(x, sum, dx);\n\
+         cudaMemcpy(&loss, sum, 4, cudaMemcpyDeviceToHost);\n}}\n"
+    );
+    Project::new(&text, "x, loss, dx", tables, &[1.0, 0.3, 0.7])
+}
+
+/// All that `replay FIXTURE` may ask of a trial.
+fn ask_for_everything(trial: &Trial) {
+    let (_, gradients) = outcome_and_gradients(trial).unwrap();
+    assert_eq!(gradients.len(), 1, "{:?}", trial.outcome().unwrap());
+    orders(trial).unwrap();
+    assert_eq!(trial.noise().unwrap().len(), 2);
+}
+
+#[test]
+fn a_trial_translates_its_sources_once_for_each_precision_that_it_needs() {
+    let folder = tempfile::tempdir().unwrap();
+    let cpu = cpu_in(folder.path(), "", Machine::PLAIN);
+    let lab = |cpu: &Cpu, fresh| {
+        let cache = Cache::open(&folder.path().join("cache")).unwrap();
+        Lab::new(Arc::new(cpu.clone()), cache, fresh)
+    };
+    let (one, other) = (squares("one"), squares("other"));
+    ask_for_everything(&one.trial("only", &lab(&cpu, false)));
+    assert_eq!(cpu.toolchain().translations(), 2);
+    // What is remembered needs the native translation alone: it is found by what that gives.
+    ask_for_everything(&one.trial("only", &lab(&cpu, false)));
+    assert_eq!(cpu.toolchain().translations(), 3);
+    ask_for_everything(&one.trial("only", &lab(&cpu, true)));
+    assert_eq!(cpu.toolchain().translations(), 5);
+    let lab = lab(&cpu, false);
+    let (base, got) = (one.trial("only", &lab), other.trial("only", &lab));
+    ask_for_everything(&got);
+    judge(&base, &got).unwrap();
+    assert_eq!(cpu.toolchain().translations(), 9);
 }

@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use replay::replay::Mode;
+use replay::backend::Mode;
 use replay::summary::POISON_A;
 use replay::worker::{Ending, Part, Run};
 

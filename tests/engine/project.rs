@@ -5,15 +5,17 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
+use replay::backend::{Cpu, Host, Mode, ReplayError, Variant};
 use replay::cache::Cache;
-use replay::compile::{Artifact, Compiler, Toolchain};
+use replay::compile::{Artifact, Compiler, Signature, Toolchain};
 use replay::fixture::{self, Fixture};
 use replay::foreign::Keeper;
 use replay::frontend::{Precision, Threads};
 use replay::history::{SourceSet, SourceSpec, source_set_from_dir};
-use replay::replay::{Failure, Mode, Outcome, ReplayError, Replayer, Settings, Status, Subject};
+use replay::replay::{Failure, Lab, Outcome, Status, Subject, Trial};
 use replay::runtime::cpu::Rounding;
 use replay::summary::POISON_A;
 use replay::tensor::{DType, TensorView};
@@ -23,7 +25,7 @@ use replay::worker::{Limits, Run};
 pub struct Project {
     dir: tempfile::TempDir,
     cases: Vec<String>,
-    sources: SourceSet,
+    sources: Arc<SourceSet>,
 }
 
 /// How replays of a project are made.
@@ -47,35 +49,36 @@ impl Machine {
         form: Threads::Lanes,
     };
     pub const STACKS: Machine = Machine { form: Threads::Stacks, ..Machine::PLAIN };
+
+    /// Its way to run.
+    pub fn mode(&self) -> Mode {
+        let Machine { order, rounding, .. } = *self;
+        Mode { order, rounding, ..Mode::plain(POISON_A) }
+    }
 }
 
 pub fn cache() -> Cache {
     Cache::open(&Path::new(env!("CARGO_TARGET_TMPDIR")).join("engine-cache")).unwrap()
 }
 
-pub fn replayer(compiler: &str, machine: Machine) -> Replayer {
-    replayer_with(cache(), compiler, machine)
+pub fn lab(compiler: &str, machine: Machine) -> Arc<Lab> {
+    let cache = cache();
+    Lab::new(Arc::new(cpu_with(&cache, compiler, machine)), cache, true)
 }
 
-/// A replayer with a cache of its own in `folder`.
-pub fn replayer_in(folder: &Path, compiler: &str, machine: Machine) -> Replayer {
-    replayer_with(Cache::open(&folder.join("cache")).unwrap(), compiler, machine)
+/// A reference machine with a cache of its own in `folder`.
+pub fn cpu_in(folder: &Path, compiler: &str, machine: Machine) -> Cpu {
+    cpu_with(&Cache::open(&folder.join("cache")).unwrap(), compiler, machine)
 }
 
-fn replayer_with(cache: Cache, compiler: &str, machine: Machine) -> Replayer {
+fn cpu_with(cache: &Cache, compiler: &str, machine: Machine) -> Cpu {
     let keeper = Keeper::new(Path::new(env!("CARGO_BIN_EXE_replay")));
     let compiler = Some(compiler).filter(|name| !name.is_empty());
     let compiler = Compiler::find(compiler, &keeper).unwrap();
     let limits = Limits { timeout: machine.timeout, memory_bytes: machine.memory_bytes };
-    let settings = Settings {
-        program: PathBuf::from(env!("CARGO_BIN_EXE_replay")),
-        limits,
-        threads: machine.threads,
-        fresh: true,
-        backend: replay::replay::Backend::Cpu,
-    };
-    let toolchain = Toolchain::new(compiler, &cache).with_threads(machine.form);
-    Replayer::new(toolchain, cache, settings)
+    let program = PathBuf::from(env!("CARGO_BIN_EXE_replay"));
+    let host = Host::new(program, limits, machine.threads, cache.temporary());
+    Cpu::new(Toolchain::new(compiler, cache).with_threads(machine.form), host)
 }
 
 impl Project {
@@ -110,7 +113,7 @@ impl Project {
             fixture::write(&folder, &tensors, &[]).unwrap();
         }
         let spec = SourceSpec { sources: vec!["src/cases.cu".to_owned()], ..SourceSpec::default() };
-        let sources = source_set_from_dir(dir.path(), &spec).unwrap();
+        let sources = source_set_from_dir(dir.path(), &spec).unwrap().into();
         Project { dir, cases, sources }
     }
 
@@ -119,15 +122,16 @@ impl Project {
         Subject::new(Fixture::load(&self.dir.path().join(case)).unwrap())
     }
 
-    fn compile(&self, replayer: &Replayer, subject: &Subject) -> Artifact {
-        replayer.compile(subject, &self.sources, Precision::Native).unwrap_or_else(|error| {
-            panic!("{error}: {:?} {:?}", std::error::Error::source(&error), error.hint())
-        })
+    /// The trial of `case` in `lab`.
+    pub fn trial(&self, case: &str, lab: &Arc<Lab>) -> Trial {
+        lab.trial(&self.subject(case).into(), &self.sources)
     }
 
-    /// Compiles `case` with a replayer.
-    pub fn compiled(&self, case: &str, replayer: &Replayer, precision: Precision) -> Artifact {
-        replayer.compile(&self.subject(case), &self.sources, precision).unwrap()
+    /// Compiles `case` for `cpu`.
+    pub fn compiled(&self, case: &str, cpu: &Cpu, precision: Precision) -> Artifact {
+        let fixture = &self.subject(case).fixture;
+        let (harness, signature) = (&fixture.harness, Signature::of(fixture));
+        cpu.toolchain().compile(harness, &signature, &self.sources, precision).unwrap()
     }
 
     /// The names of all cases.
@@ -137,7 +141,7 @@ impl Project {
 
     /// One run of `case`.
     pub fn run(&self, case: &str, machine: Machine) -> Run {
-        self.run_compiled("", case, machine)
+        self.run_in(case, &machine.mode(), machine)
     }
 
     /// One run of `case` in `mode`.
@@ -147,34 +151,26 @@ impl Project {
 
     /// The same, or why there is none.
     pub fn try_run(&self, case: &str, mode: &Mode, machine: Machine) -> Result<Run, ReplayError> {
-        let (replayer, subject) = (replayer("", machine), self.subject(case));
-        let artifact = self.compile(&replayer, &subject);
-        replayer.run(&subject, &artifact, Precision::Native, mode)
+        let trial = self.trial(case, &lab("", machine));
+        variant(&trial).run(mode)
     }
 
     /// One run of `case`, compiled by `compiler`.
     pub fn run_compiled(&self, compiler: &str, case: &str, machine: Machine) -> Run {
-        let (replayer, subject) = (replayer(compiler, machine), self.subject(case));
-        let artifact = self.compile(&replayer, &subject);
-        let Machine { order, rounding, .. } = machine;
-        let mode = Mode { order, rounding, ..Mode::plain(POISON_A) };
-        replayer.run(&subject, &artifact, Precision::Native, &mode).unwrap()
+        let trial = self.trial(case, &lab(compiler, machine));
+        variant(&trial).run(&machine.mode()).unwrap()
     }
 
-    /// Several runs of `case` by one replayer.
+    /// Several runs of one trial of `case`.
     pub fn runs(&self, case: &str, machine: Machine, count: usize) -> Vec<Run> {
-        let (replayer, subject) = (replayer("", machine), self.subject(case));
-        let artifact = self.compile(&replayer, &subject);
-        let run = |_| {
-            let mode = Mode { order: machine.order, ..Mode::plain(POISON_A) };
-            replayer.run(&subject, &artifact, Precision::Native, &mode).unwrap()
-        };
-        (0..count).map(run).collect()
+        let trial = self.trial(case, &lab("", machine));
+        let mode = Mode { order: machine.order, ..Mode::plain(POISON_A) };
+        (0..count).map(|_| variant(&trial).run(&mode).unwrap()).collect()
     }
 
     /// What a replay of `case` gives.
     pub fn outcome(&self, case: &str, machine: Machine) -> Outcome {
-        replayer("", machine).replay(&self.subject(case), &self.sources).unwrap()
+        self.trial(case, &lab("", machine)).outcome().unwrap().clone()
     }
 
     /// What is wrong with `case`, a line each.
@@ -186,6 +182,14 @@ impl Project {
             }
             status => format!("{status:?}"),
         }
+    }
+}
+
+/// What `trial` was compiled to.
+fn variant(trial: &Trial) -> &dyn Variant {
+    match trial.native().unwrap() {
+        Ok(variant) => &**variant,
+        Err(refusal) => panic!("{refusal:?}"),
     }
 }
 

@@ -5,12 +5,13 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
+use std::sync::Arc;
 
 use replay::fixture::Fixture;
 use replay::history::{History, SourceSpec};
 use replay::replay::Subject;
 
-use super::project::{Machine, cache, replayer};
+use super::project::{Machine, cache, lab};
 
 /// Both reduce in shared memory; the second sums with Kahan's correction, which any optimisation
 /// that is not exact destroys.
@@ -38,7 +39,7 @@ fn is_installed(program: &str) -> bool {
 /// The checksums of all outputs at all revisions.
 fn checksums(compiler: &str, threads: usize) -> Vec<String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let subject = Subject::new(Fixture::load(&root.join("fixtures/step0")).unwrap());
+    let subject = Arc::new(Subject::new(Fixture::load(&root.join("fixtures/step0")).unwrap()));
     let harness = &subject.fixture.harness;
     let cache = cache();
     let repository = harness.repository.as_ref().unwrap();
@@ -48,13 +49,14 @@ fn checksums(compiler: &str, threads: usize) -> Vec<String> {
         include: harness.include.clone(),
         prefix: String::new(),
     };
-    let replayer = replayer(compiler, Machine { threads, ..Machine::PLAIN });
+    let lab = lab(compiler, Machine { threads, ..Machine::PLAIN });
     let mut checksums = Vec::new();
     for revision in REVISIONS {
         let sources = history.source_set(&history.resolve(revision).unwrap(), &spec).unwrap();
-        let outcome = replayer.replay(&subject, &sources).unwrap();
+        let trial = lab.trial(&subject, &sources.into());
+        let outcome = trial.outcome().unwrap();
         assert_eq!(outcome.outputs.len(), 2, "{compiler} at {revision}: {:?}", outcome.status);
-        for output in outcome.outputs {
+        for output in &outcome.outputs {
             checksums.push(format!("{revision} {} {}", output.name, output.summary.checksum));
         }
     }

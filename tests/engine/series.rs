@@ -6,7 +6,7 @@ use replay::worker::{Ending, Run};
 
 use super::project::{Machine, Project, elements};
 
-/// Four runs of the only case of `text` by one replayer.
+/// Four runs of one trial of the only case of `text`.
 fn runs(text: &str, machine: Machine) -> Vec<Run> {
     let tables = "[inputs.x]\ndtype = \"f32\"\nshape = [\"n\"]\n\
                   [outputs.out]\ndtype = \"f32\"\nshape = [\"n\"]\n";

@@ -1,19 +1,21 @@
-//! What the tests of the GPU backend share: devices, replayers, small fixtures.
+//! What the tests of the GPU backend share: devices, labs, small fixtures.
 //!
 //! What needs a GPU or NVRTC is ignored unless it is asked for, and fails where that is missing:
 //! `ci/test-gpu` and `ci/test-nvrtc` ask.
 #![allow(dead_code)] // Each of them uses a part.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
+use replay::backend::{Backend, Cpu, Cuda, Host};
 use replay::cache::Cache;
 use replay::compile::{Compiler, Toolchain};
+use replay::cuda::{Nvrtc, SearchPath};
 use replay::fixture::{self, Fixture};
 use replay::foreign::Keeper;
 use replay::history::{SourceSet, SourceSpec, source_set_from_dir};
-use replay::replay::{Backend, Failure, Outcome, Replayer, Settings, Status, Subject};
-use replay::runtime::gpu::{Nvrtc, SearchPath};
+use replay::replay::{Failure, Lab, Outcome, Status, Subject};
 use replay::tensor::DType;
 use replay::worker::Limits;
 
@@ -39,10 +41,13 @@ pub fn nvrtc() -> Nvrtc {
     Nvrtc::find(&search()).unwrap_or_else(|error| panic!("needs NVRTC: {error}"))
 }
 
-/// The first GPU, for tests that are ignored without one.
-pub fn cuda(cache: &Cache) -> Backend {
-    Backend::cuda(Some(0), None, &search(), cache)
-        .unwrap_or_else(|error| panic!("needs a GPU: {error}"))
+/// What kernels run on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Device {
+    /// The reference machine.
+    Cpu,
+    /// The first GPU.
+    Gpu,
 }
 
 /// Where a claim is tested that holds on every device.
@@ -55,10 +60,10 @@ pub enum Devices {
 }
 
 impl Devices {
-    pub fn backends(self, cache: &Cache) -> Vec<Backend> {
+    pub fn all(self) -> &'static [Device] {
         match self {
-            Devices::Cpu => vec![Backend::Cpu],
-            Devices::CpuAndGpu => vec![Backend::Cpu, cuda(cache)],
+            Devices::Cpu => &[Device::Cpu],
+            Devices::CpuAndGpu => &[Device::Cpu, Device::Gpu],
         }
     }
 }
@@ -83,15 +88,39 @@ macro_rules! on_each_device {
     };
 }
 
-pub fn replayer(cache: &Cache, backend: Backend, timeout: Duration) -> Replayer {
-    replayer_of(cache, backend, timeout, true)
+/// The reference machine, whose children are of `program`.
+pub fn cpu(cache: &Cache, program: &Path, timeout: Duration) -> Cpu {
+    let limits = Limits { timeout, ..Limits::default() };
+    Cpu::new(toolchain(cache), Host::new(program.to_owned(), limits, 2, cache.temporary()))
 }
 
-/// A replayer; unless it is `fresh` it takes what it can from the cache.
-pub fn replayer_of(cache: &Cache, backend: Backend, timeout: Duration, fresh: bool) -> Replayer {
-    let limits = Limits { timeout, ..Limits::default() };
-    let settings = Settings { program: program(), limits, threads: 2, fresh, backend };
-    Replayer::new(toolchain(cache), cache.clone(), settings)
+/// The first GPU of the machine of `cpu`, for tests that are ignored without one.
+pub fn cuda(cache: &Cache, cpu: Cpu) -> Cuda {
+    Cuda::new(cpu, Some(0), None, &search(), cache)
+        .unwrap_or_else(|error| panic!("needs a GPU: {error}"))
+}
+
+fn backend(cache: &Cache, device: Device, program: &Path, timeout: Duration) -> Arc<dyn Backend> {
+    let cpu = cpu(cache, program, timeout);
+    match device {
+        Device::Cpu => Arc::new(cpu),
+        Device::Gpu => Arc::new(cuda(cache, cpu)),
+    }
+}
+
+/// Trials on `device` that pass over what the cache knows.
+pub fn lab(cache: &Cache, device: Device, timeout: Duration) -> Arc<Lab> {
+    lab_of(cache, device, &program(), timeout)
+}
+
+/// The same with children of `program`.
+pub fn lab_of(cache: &Cache, device: Device, program: &Path, timeout: Duration) -> Arc<Lab> {
+    Lab::new(backend(cache, device, program, timeout), cache.clone(), true)
+}
+
+/// Trials on `device` that take what they can from the cache.
+pub fn remembering(cache: &Cache, device: Device, timeout: Duration) -> Arc<Lab> {
+    Lab::new(backend(cache, device, &program(), timeout), cache.clone(), false)
 }
 
 /// The compiler for the host's code.
@@ -120,9 +149,9 @@ pub fn cache() -> (tempfile::TempDir, Cache) {
 pub struct Small {
     _folder: tempfile::TempDir,
     /// The fixture.
-    pub subject: Subject,
+    pub subject: Arc<Subject>,
     /// The kernel.
-    pub sources: SourceSet,
+    pub sources: Arc<SourceSet>,
 }
 
 impl Small {
@@ -152,12 +181,12 @@ impl Small {
             include: Vec::new(),
             prefix: String::new(),
         };
-        let sources = source_set_from_dir(root, &spec).unwrap();
-        Small { _folder: folder, subject: Subject::new(fixture), sources }
+        let sources = source_set_from_dir(root, &spec).unwrap().into();
+        Small { _folder: folder, subject: Subject::new(fixture).into(), sources }
     }
 
-    pub fn replay(&self, replayer: &Replayer) -> Outcome {
-        replayer.replay(&self.subject, &self.sources).unwrap()
+    pub fn replay(&self, lab: &Arc<Lab>) -> Outcome {
+        lab.trial(&self.subject, &self.sources).outcome().unwrap().clone()
     }
 }
 
@@ -165,8 +194,8 @@ impl Small {
 pub fn replay_on(devices: Devices, source: &str, call: &str, timeout: Duration) -> Vec<Outcome> {
     let cache = shared_cache();
     let small = Small::new(source, call);
-    let backends = devices.backends(&cache).into_iter();
-    backends.map(|backend| small.replay(&replayer(&cache, backend, timeout))).collect()
+    let devices = devices.all().iter();
+    devices.map(|device| small.replay(&lab(&cache, *device, timeout))).collect()
 }
 
 pub fn failures(outcome: &Outcome) -> &[Failure] {

@@ -4,8 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use replay::compile::DeviceToolchain;
-use replay::replay::Backend;
-use replay::runtime::gpu::Module;
+use replay::cuda::Module;
 
 use crate::lab::*;
 use crate::{DEDUCED, Demo, HEADERS, NAMES};
@@ -21,13 +20,14 @@ fn every_demonstration_commit_compiles_for_a_gpu_and_every_launched_name_resolve
     let cache = shared_cache();
     let demo = Demo::new("step0", &cache);
     let toolchain = DeviceToolchain::new(nvrtc, &search(), "sm_90", &cache);
-    let cpu = replayer(&cache, Backend::Cpu, MINUTE);
+    let cpu = lab(&cache, Device::Cpu, MINUTE);
     for revision in COMMITS {
         let sources = demo.sources(revision);
         let module = toolchain.compile(&demo.subject.fixture.harness, &sources);
         let module = module.unwrap_or_else(|error| panic!("{revision}: {error}"));
         let module = Module::decode(&std::fs::read(&module.path).unwrap()).unwrap();
-        let outcome = cpu.replay(&demo.subject, &sources).unwrap();
+        let trial = cpu.trial(&demo.subject, &sources.into());
+        let outcome = trial.outcome().unwrap();
         let launched: BTreeSet<&str> =
             outcome.launches.iter().map(|launch| launch.kernel.as_str()).collect();
         for kernel in launched {
@@ -72,7 +72,7 @@ fn a_deduced_instance_compiles_for_a_gpu_by_the_name_that_the_host_gives_it() {
     let (_folder, cache) = cache();
     let toolchain = DeviceToolchain::new(nvrtc, &search(), "sm_90", &cache);
     let small = Small::new(DEDUCED, "all(x, out, n);");
-    let outcome = small.replay(&replayer(&cache, Backend::Cpu, MINUTE));
+    let outcome = small.replay(&lab(&cache, Device::Cpu, MINUTE));
     let mut module = toolchain.compile(&small.subject.fixture.harness, &small.sources).unwrap();
     for launch in &outcome.launches {
         module = toolchain.extend(&module, &launch.kernel).unwrap();

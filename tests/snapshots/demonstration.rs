@@ -6,13 +6,15 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use replay::backend::{Cpu, Host};
 use replay::cache::Cache;
 use replay::compile::{Compiler, Toolchain};
 use replay::fixture::Fixture;
 use replay::foreign::Keeper;
 use replay::history::{Commit, History, SourceSpec};
-use replay::replay::{Backend, Replayer, Settings, Subject};
+use replay::replay::{Lab, Subject};
 use replay::snapshot::Snapshot;
 use replay::worker::Limits;
 
@@ -21,21 +23,14 @@ fn root() -> &'static Path {
 }
 
 /// Artifacts are shared with the next run; outcomes are made anew.
-fn replayer() -> (Replayer, Cache) {
+fn lab() -> Arc<Lab> {
     let cache = Path::new(env!("CARGO_TARGET_TMPDIR")).join("snapshots-cache");
     let cache = Cache::open(&cache).expect("a folder");
-    let keeper = Keeper::new(Path::new(env!("CARGO_BIN_EXE_replay")));
-    let compiler =
-        Compiler::find(std::env::var("CXX").ok().as_deref(), &keeper).expect("a compiler");
-    let toolchain = Toolchain::new(compiler, &cache);
-    let settings = Settings {
-        backend: Backend::Cpu,
-        program: env!("CARGO_BIN_EXE_replay").into(),
-        limits: Limits::default(),
-        threads: 2,
-        fresh: true,
-    };
-    (Replayer::new(toolchain, cache.clone(), settings), cache)
+    let program = PathBuf::from(env!("CARGO_BIN_EXE_replay"));
+    let compiler = Compiler::find(std::env::var("CXX").ok().as_deref(), &Keeper::new(&program));
+    let toolchain = Toolchain::new(compiler.expect("a compiler"), &cache);
+    let host = Host::new(program, Limits::default(), 2, cache.temporary());
+    Lab::new(Arc::new(Cpu::new(toolchain, host)), cache, true)
 }
 
 fn fixtures() -> Vec<PathBuf> {
@@ -66,19 +61,19 @@ fn variants(history: &History, spec: &SourceSpec) -> Vec<Variant> {
 
 #[test]
 fn every_commit_of_every_demonstration_gives_the_recorded_bits() {
-    let (replayer, cache) = replayer();
+    let lab = lab();
     let mut held = BTreeSet::new();
     for folder in fixtures() {
         let fixture = Fixture::load(&folder).expect("a fixture");
         let harness = &fixture.harness;
         let Some(repository) = &harness.repository else { continue };
-        let history = History::open_with_cache(repository, cache.root()).expect("a history");
+        let history = History::open_with_cache(repository, lab.cache().root()).expect("a history");
         let spec = SourceSpec {
             sources: harness.sources.clone(),
             include: harness.include.clone(),
             prefix: String::new(),
         };
-        let subject = Subject::new(fixture);
+        let subject = Arc::new(Subject::new(fixture));
         for variant in variants(&history, &spec) {
             let sources = match history.source_set(&variant.commits[0], &spec) {
                 Ok(sources) => sources,
@@ -86,11 +81,12 @@ fn every_commit_of_every_demonstration_gives_the_recorded_bits() {
                 Err(error) if error.is_revision_fault() => continue,
                 Err(error) => panic!("{error}"),
             };
-            let outcome = replayer.replay(&subject, &sources).expect("the machine can replay");
-            let noise = replayer.noise(&subject, &sources).expect("the machine can replay");
-            let content = replayer.content(&subject).expect("a hash");
+            let trial = lab.trial(&subject, &sources.into());
+            let outcome = trial.outcome().expect("the machine can replay");
+            let noise = trial.noise().expect("the machine can replay");
+            let content = trial.content().expect("a hash");
             let name = &subject.fixture.name;
-            let snapshot = Snapshot::of(&outcome, name, content, &noise, None);
+            let snapshot = Snapshot::of(outcome, name, content, &noise, None);
             held.insert(hold(&subject, &variant, &snapshot));
         }
     }

@@ -13,7 +13,7 @@ use std::os::fd::AsRawFd;
 use std::sync::Mutex;
 
 use super::fiber::page_bytes;
-use crate::runtime::error::CudaError;
+use crate::cuda::CudaError;
 use crate::runtime::{lack_of_memory, limit_is_reached};
 use crate::summary::Poison;
 

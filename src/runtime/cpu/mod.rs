@@ -51,8 +51,8 @@ use self::shared::SharedMemory;
 use self::traps::Argument;
 use self::waiting::WaitingGroup;
 use super::abi::{ArgumentKind, Site, ThreadPointers};
-use super::error::CudaError;
 use super::{CopyKind, Device, Launch, end, finish_early, lack_of_memory, signals};
+use crate::cuda::CudaError;
 use crate::summary::Poison;
 
 /// How this replay differs from the plain one, and what it may use.

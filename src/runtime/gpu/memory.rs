@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 
 use super::Settings;
-use super::driver::{Address, Context};
-use crate::runtime::error::CudaError;
+use crate::cuda::CudaError;
+use crate::cuda::driver::{Address, Context};
 use crate::summary::Poison;
 
 /// Poisoned bytes before and behind each allocation; CUDA aligns allocations to as many.

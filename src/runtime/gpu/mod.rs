@@ -4,12 +4,7 @@
 //! caused it. An error that CUDA calls sticky ends the process with an account of it.
 #![allow(unsafe_code)]
 
-mod driver;
-mod library;
-mod math_errors;
 mod memory;
-mod module;
-mod nvrtc;
 mod shared;
 mod summary;
 mod timeout;
@@ -20,22 +15,16 @@ use std::ffi::{CStr, c_void};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-pub use self::driver::{DeviceInfo, GpuError, device, devices};
-pub use self::library::SearchPath;
-pub use self::math_errors::math_error_ulps;
-pub use self::module::Module;
-pub use self::nvrtc::{Image, Nvrtc, NvrtcError};
-pub(crate) use self::shared::SOURCE as FILL_SOURCE;
 pub use self::upload::pinned_copy_seconds;
 
-use self::driver::{Address, Context, Function, Loaded, Shape, words};
 use self::memory::Memory;
 use self::shared::SharedFill;
 use self::summary::Summarizer;
 use self::upload::Uploader;
-use super::error::CudaError;
 use super::report::{Fault, Report};
 use super::{CopyKind, Device, Launch, cpu, end_with};
+use crate::cuda::driver::{Address, Context, Function, Loaded, Shape, words};
+use crate::cuda::{CudaError, DeviceInfo, GpuError, Module, device};
 use crate::summary::{Poison, Summary};
 use crate::tensor::DType;
 

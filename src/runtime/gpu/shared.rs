@@ -6,19 +6,10 @@
 
 use std::ffi::c_void;
 
-use super::driver::{Function, Loaded, Shape, SharedSizes};
-use crate::runtime::error::CudaError;
+use crate::cuda::driver::{Function, Loaded, Shape, SharedSizes};
+use crate::cuda::{CudaError, FILL_KERNEL};
 use crate::summary::Poison;
 
-/// The kernel that fills, which every module holds.
-pub(crate) const SOURCE: &str = r#"extern "C" __global__ void replay_fill_shared(unsigned low, unsigned high, unsigned bytes) {
-    extern __shared__ unsigned replay_shared[];
-    for (unsigned at = threadIdx.x; at < bytes / 4; at += blockDim.x) {
-        ((volatile unsigned*)replay_shared)[at] = at % 2 == 0 ? low : high;
-    }
-}
-"#;
-const NAME: &str = "replay_fill_shared";
 const THREADS: u32 = 1024;
 
 /// Fills all shared memory.
@@ -35,7 +26,7 @@ impl SharedFill {
         sizes: SharedSizes,
         poison: Poison,
     ) -> Result<SharedFill, CudaError> {
-        let function = module.function(NAME)?;
+        let function = module.function(FILL_KERNEL)?;
         function.allow_shared(sizes.bytes as usize)?;
         Ok(SharedFill { function, sizes, pattern: poison.pattern })
     }

@@ -1,10 +1,10 @@
-//! Launches `kernels/summary.cu` on a tensor in device memory.
+//! Launches the kernel of `summary::device` on a tensor in device memory.
 #![allow(unsafe_code)]
 
 use std::ffi::c_void;
 
-use super::driver::{Address, Context, Function, Loaded, Shape};
-use crate::runtime::error::CudaError;
+use crate::cuda::CudaError;
+use crate::cuda::driver::{Address, Context, Function, Loaded, Shape};
 use crate::summary::device::{DevicePart, finish};
 use crate::summary::{Poison, Summary};
 use crate::tensor::{DType, element_count};

@@ -12,8 +12,8 @@ use std::thread;
 
 use cudarc::driver::sys;
 
-use super::driver::{Address, Context, checked};
-use crate::runtime::error::CudaError;
+use crate::cuda::CudaError;
+use crate::cuda::driver::{Address, Context, checked};
 
 /// Smaller copies are left to the driver.
 pub(super) const LARGE: usize = 64 << 20;

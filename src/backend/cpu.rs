@@ -1,0 +1,210 @@
+//! The reference machine: host code and kernels run on this CPU, one child process a run.
+//!
+//! Runs of one artifact on one fixture share a child that has loaded both, and the cores.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::in_order::in_order;
+use super::{Abilities, Backend, DeviceName, Host, Mode, ReplayError, Take, Variant};
+use crate::compile::{Artifact, Signature, Toolchain};
+use crate::fixture::Fixture;
+use crate::frontend::Precision;
+use crate::history::SourceSet;
+use crate::summary::POISON_A;
+use crate::worker::{DeviceJob, Job, Run, Series};
+
+/// Templates that wait for further runs: those of two revisions with their shadows.
+const TEMPLATES: usize = 4;
+/// Outputs of that many bytes, of all replays together, are held at a time.
+const BYTES_AT_ONCE: usize = 128 << 20;
+/// Even where each replay has one core, another one is prepared meanwhile.
+const LEAST_AT_ONCE: usize = 2;
+
+/// The reference machine.
+#[derive(Clone)]
+pub struct Cpu {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    toolchain: Toolchain,
+    host: Host,
+    /// By artifact and fixture, the last used last.
+    series: Mutex<Vec<(PathBuf, PathBuf, Arc<Series>)>>,
+}
+
+impl std::fmt::Debug for Cpu {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Cpu").field(&self.shared.host).finish()
+    }
+}
+
+impl Cpu {
+    /// The machine `host`, for which `toolchain` compiles.
+    pub fn new(toolchain: Toolchain, host: Host) -> Cpu {
+        Cpu { shared: Arc::new(Shared { toolchain, host, series: Mutex::default() }) }
+    }
+
+    /// The compiler and its cache.
+    pub fn toolchain(&self) -> &Toolchain {
+        &self.shared.toolchain
+    }
+
+    /// How child processes are run.
+    pub fn host(&self) -> &Host {
+        &self.shared.host
+    }
+
+    /// As [`Backend::prepare`].
+    pub(super) fn variant(
+        &self,
+        fixture: &Arc<Fixture>,
+        sources: &SourceSet,
+        precision: Precision,
+        meanwhile: &(dyn Fn() + Sync),
+    ) -> Result<CpuVariant, ReplayError> {
+        let (harness, signature) = (&fixture.harness, Signature::of(fixture));
+        let toolchain = &self.shared.toolchain;
+        let artifact =
+            toolchain.compile_while(harness, &signature, sources, precision, meanwhile)?;
+        let (shared, fixture) = (self.shared.clone(), fixture.clone());
+        Ok(CpuVariant { shared, fixture, artifact, precision })
+    }
+}
+
+impl Backend for Cpu {
+    fn device(&self) -> DeviceName {
+        DeviceName { class: "cpu".to_owned(), description: "CPU".to_owned() }
+    }
+
+    fn compiler(&self) -> &str {
+        self.toolchain().compiler().version()
+    }
+
+    fn identity(&self) -> String {
+        format!("{} {}", self.toolchain().compiler().identity(), self.host().identity())
+    }
+
+    fn has_given_up(&self) -> bool {
+        self.toolchain().has_given_up()
+    }
+
+    fn timeouts(&self) -> u64 {
+        self.host().timeouts()
+    }
+
+    fn expect_many(&self) {
+        self.toolchain().expect_many();
+    }
+
+    fn prepare(
+        &self,
+        fixture: &Arc<Fixture>,
+        sources: &SourceSet,
+        precision: Precision,
+        meanwhile: &(dyn Fn() + Sync),
+    ) -> Result<Arc<dyn Variant>, ReplayError> {
+        Ok(Arc::new(self.variant(fixture, sources, precision, meanwhile)?))
+    }
+}
+
+/// An artifact and the fixture that it runs on.
+pub(super) struct CpuVariant {
+    shared: Arc<Shared>,
+    fixture: Arc<Fixture>,
+    pub(super) artifact: Artifact,
+    precision: Precision,
+}
+
+impl CpuVariant {
+    fn job(&self, threads: usize, mode: &Mode) -> Job {
+        let host = &self.shared.host;
+        let device = DeviceJob::Cpu { threads, order: mode.order, rounding: mode.rounding };
+        let variant = (&self.artifact, self.precision);
+        host.job(device, host.limits.memory_bytes, &self.fixture, variant, mode)
+    }
+
+    /// A series of runs, begun anew if it was not used for long.
+    fn series(&self) -> Arc<Series> {
+        let (host, artifact, fixture) = (&self.shared.host, &self.artifact, &self.fixture);
+        let mut all = self.shared.series.lock().unwrap_or_else(PoisonError::into_inner);
+        let known =
+            all.iter().position(|(path, dir, _)| *path == artifact.path && *dir == fixture.dir);
+        let entry = match known {
+            Some(at) => all.remove(at),
+            None => {
+                let job = self.job(host.threads, &Mode::plain(POISON_A));
+                let series = Arc::new(host.series(&job, fixture));
+                (artifact.path.clone(), fixture.dir.clone(), series)
+            }
+        };
+        let series = entry.2.clone();
+        all.push(entry);
+        let first = all.len().saturating_sub(TEMPLATES);
+        all.drain(..first);
+        series
+    }
+}
+
+impl Variant for CpuVariant {
+    fn key(&self) -> String {
+        self.artifact.key.clone()
+    }
+
+    fn call(&self) -> usize {
+        self.artifact.call
+    }
+
+    fn abilities(&self) -> Abilities {
+        // A step is one of float64, which the shadow alone can take.
+        let step = self.precision == Precision::Shadow;
+        Abilities {
+            poison: true,
+            rounding: true,
+            order: true,
+            step,
+            part: true,
+            summary: false,
+            repeats: true,
+        }
+    }
+
+    fn obstacle(&self) -> Option<&str> {
+        self.artifact.shadow_obstacles.first().map(String::as_str)
+    }
+
+    fn run(&self, mode: &Mode) -> Result<Run, ReplayError> {
+        debug_assert!(self.abilities().allow(mode), "{mode:?}");
+        let host = &self.shared.host;
+        Ok(host.run_in(&self.series(), &self.job(host.threads, mode))?)
+    }
+
+    fn at_once(&self, like: Option<&Run>) -> usize {
+        let Host { threads, limits, .. } = self.shared.host;
+        let most = threads.max(LEAST_AT_ONCE);
+        let Some(run) = like else { return most };
+        // With a core instead of all of them it may take that much longer.
+        if run.call.saturating_mul(2 * threads as u32) > limits.timeout {
+            return 1;
+        }
+        (BYTES_AT_ONCE / run.output_bytes().max(1)).clamp(1, most)
+    }
+
+    fn run_each(
+        &self,
+        modes: &[Mode],
+        at_once: usize,
+        take: &mut Take<'_>,
+    ) -> Result<(), ReplayError> {
+        let at_once = at_once.min(modes.len());
+        let threads = (self.shared.host.threads / at_once.max(1)).max(1);
+        let series = self.series();
+        let run = |index: usize| {
+            let mode: &Mode = &modes[index];
+            debug_assert!(self.abilities().allow(mode), "{mode:?}");
+            Ok(self.shared.host.run_in(&series, &self.job(threads, mode))?)
+        };
+        in_order(modes.len(), at_once, run, take)
+    }
+}

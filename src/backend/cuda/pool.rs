@@ -1,0 +1,112 @@
+//! Which of several equal devices a replay runs on: the one that has the least to do.
+//!
+//! Knows numbers, no devices. With as many jobs as devices each has one to itself.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Devices by their numbers, and how many replays run on each.
+#[derive(Debug)]
+pub(super) struct Pool {
+    ordinals: Vec<usize>,
+    running: Mutex<Vec<usize>>,
+}
+
+/// A device for one replay; given back when dropped.
+#[derive(Debug)]
+pub(super) struct Lease<'p> {
+    pool: &'p Pool,
+    place: usize,
+}
+
+impl Pool {
+    /// A pool of at least one device.
+    pub fn new(ordinals: Vec<usize>) -> Pool {
+        let running = Mutex::new(vec![0; ordinals.len()]);
+        Pool { ordinals, running }
+    }
+
+    /// How many devices there are.
+    pub fn len(&self) -> usize {
+        self.ordinals.len()
+    }
+
+    /// How many devices run nothing.
+    pub fn idle(&self) -> usize {
+        self.running().iter().filter(|&&running| running == 0).count()
+    }
+
+    /// The device with the fewest replays, of several the first.
+    pub fn take(&self) -> Lease<'_> {
+        let mut running = self.running();
+        let place = (0..running.len()).min_by_key(|&place| running[place]).unwrap_or(0);
+        running[place] += 1;
+        Lease { pool: self, place }
+    }
+
+    fn running(&self) -> MutexGuard<'_, Vec<usize>> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Lease<'_> {
+    /// The device's number.
+    pub fn ordinal(&self) -> usize {
+        self.pool.ordinals[self.place]
+    }
+}
+
+impl Drop for Lease<'_> {
+    fn drop(&mut self) {
+        self.pool.running()[self.place] -= 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_replay_after_the_other_stays_on_the_first_device() {
+        let pool = Pool::new(vec![3, 5]);
+        let ordinals: Vec<usize> = (0..4).map(|_| pool.take().ordinal()).collect();
+        assert_eq!(ordinals, [3, 3, 3, 3]);
+    }
+
+    #[test]
+    fn as_many_replays_as_devices_have_one_each() {
+        let pool = Pool::new(vec![0, 1, 2]);
+        let leases: Vec<Lease> = (0..3).map(|_| pool.take()).collect();
+        let ordinals: Vec<usize> = leases.iter().map(Lease::ordinal).collect();
+        assert_eq!((ordinals, pool.idle()), (vec![0, 1, 2], 0));
+        drop(leases);
+        assert_eq!(pool.idle(), 3);
+    }
+
+    #[test]
+    fn a_device_that_is_given_back_is_taken_next_and_more_replays_share_evenly() {
+        let pool = Pool::new(vec![0, 1]);
+        let mut leases: Vec<Lease> = (0..4).map(|_| pool.take()).collect();
+        let shared: Vec<usize> = leases.iter().map(Lease::ordinal).collect();
+        assert_eq!(shared, [0, 1, 0, 1]);
+        leases.remove(1);
+        assert_eq!(pool.take().ordinal(), 1);
+    }
+
+    #[test]
+    fn jobs_on_several_threads_never_crowd_one_device() {
+        let pool = Pool::new(vec![0, 1]);
+        let most = std::sync::atomic::AtomicUsize::new(0);
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    for _ in 0..1000 {
+                        let _lease = pool.take();
+                        let crowd = *pool.running().iter().max().unwrap();
+                        most.fetch_max(crowd, std::sync::atomic::Ordering::Relaxed);
+                    }
+                });
+            }
+        });
+        assert_eq!(most.into_inner(), 1);
+    }
+}

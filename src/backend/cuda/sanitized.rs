@@ -1,0 +1,94 @@
+//! A run repeated under compute-sanitizer, with a module that knows the lines of its source.
+
+use super::variant::{CudaVariant, learning};
+use crate::backend::{Mode, ReplayError};
+use crate::cuda::sanitizer::{self, Finding, Log, Sanitizer, SanitizerError, Tool};
+use crate::frontend::Precision;
+use crate::summary::POISON_A;
+use crate::worker::{DeviceJob, Ending, Run};
+
+impl CudaVariant {
+    /// What the sanitizer finds, if there is one.
+    pub(super) fn sanitized(&self) -> Result<Vec<(Tool, Finding)>, ReplayError> {
+        let Some(sanitizer) = &self.sanitizer else { return Ok(Vec::new()) };
+        let (run, log) = self.run_under(sanitizer)?;
+        let found = findings(&run.ending, &run.printed, log)?;
+        Ok(found.into_iter().map(|finding| (sanitizer.tool(), finding)).collect())
+    }
+
+    fn run_under(&self, sanitizer: &Sanitizer) -> Result<(Run, Log), ReplayError> {
+        let (cuda, fixture) = (&self.cuda, &self.fixture);
+        let toolchain = cuda.toolchain.clone().with_lines();
+        let mut module = toolchain.compile(&fixture.harness, &self.sources)?;
+        let scratch = cuda.cache.scratch()?;
+        let log = scratch.path().join("compute-sanitizer.txt");
+        let device = cuda.pool.take();
+        let run = learning(&toolchain, &mut module, |module| {
+            let device = DeviceJob::Cuda {
+                ordinal: device.ordinal(),
+                module: module.path.clone(),
+                summaries: Vec::new(),
+                sanitizer: Some(sanitizer.tool()),
+            };
+            let machine = cuda.cpu.host();
+            let native = (&self.host.artifact, Precision::Native);
+            let mode = Mode::plain(POISON_A);
+            let job = machine.job(device, cuda.memory_bytes, fixture, native, &mode);
+            let wrapper = sanitizer.wrapper(&log);
+            Ok(machine.run(&job, fixture, Some(&wrapper))?)
+        })?;
+        let text = std::fs::read(&log).unwrap_or_default();
+        Ok((run, sanitizer::read(&String::from_utf8_lossy(&text))))
+    }
+}
+
+/// What `log` tells, if the run under the sanitizer came to its end.
+fn findings(ending: &Ending, printed: &str, log: Log) -> Result<Vec<Finding>, SanitizerError> {
+    if let Ending::TimedOut(limit, _) = ending {
+        return Err(SanitizerError::TimedOut { seconds: limit.as_secs_f64() });
+    }
+    if !log.complete {
+        let said = log.complaints.first().cloned();
+        let last = || printed.lines().last().map(str::to_owned);
+        let message = said.or_else(last).unwrap_or_else(|| format!("{ending:?}"));
+        return Err(SanitizerError::Failed { message });
+    }
+    Ok(log.findings)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    const FOUND: &str = "========= COMPUTE-SANITIZER\n\
+        ========= Invalid __global__ write of size 4 bytes\n\
+        =========     at f(int *)+0x60 in k.cu:6\n\
+        =========     by thread (4,0,0) in block (0,0,0)\n\
+        ========= ERROR SUMMARY: 1 error\n";
+
+    fn found(ending: Ending, printed: &str, log: &str) -> Result<Vec<String>, String> {
+        let found = findings(&ending, printed, sanitizer::read(log));
+        let found = found.map_err(|error| error.to_string())?;
+        Ok(found.into_iter().map(|finding| finding.what).collect())
+    }
+
+    #[test]
+    fn a_log_that_is_complete_tells_its_findings() {
+        let write = "Invalid __global__ write of size 4 bytes".to_owned();
+        assert_eq!(found(Ending::Completed, "", FOUND), Ok(vec![write]));
+        let clean = "========= ERROR SUMMARY: 0 errors\n";
+        assert_eq!(found(Ending::Completed, "", clean), Ok(Vec::new()));
+    }
+
+    #[test]
+    fn a_log_that_ends_early_and_a_timeout_are_errors_and_no_verdict() {
+        let error = |ending, printed, log| found(ending, printed, log).unwrap_err();
+        let refused = "========= Error: Device not supported\n";
+        insta::assert_snapshot!(error(Ending::Exited(255), "x\n", refused), @"compute-sanitizer gives no result: Error: Device not supported");
+        insta::assert_snapshot!(error(Ending::Exited(255), "one\ncannot start\n", ""), @"compute-sanitizer gives no result: cannot start");
+        let late = Ending::TimedOut(Duration::from_secs(2), None);
+        insta::assert_snapshot!(error(late, "", FOUND), @"compute-sanitizer was still at work after 2 s");
+    }
+}

@@ -1,0 +1,143 @@
+//! Runs on GPUs: which one they run on, and what their module lacks.
+
+use std::sync::Arc;
+
+use super::Shared;
+use super::pool::Lease;
+use crate::backend::cpu::CpuVariant;
+use crate::backend::in_order::in_order;
+use crate::backend::{Abilities, Mode, ReplayError, Take, Variant};
+use crate::compile::{DeviceModule, DeviceToolchain};
+use crate::cuda::sanitizer::{Finding, Sanitizer, Tool};
+use crate::fixture::Fixture;
+use crate::frontend::Precision;
+use crate::history::SourceSet;
+use crate::worker::{DeviceJob, Run};
+
+/// Host code, the module with its kernels, and the fixture that they run on.
+pub(super) struct CudaVariant {
+    pub cuda: Arc<Shared>,
+    pub sanitizer: Option<Sanitizer>,
+    pub fixture: Arc<Fixture>,
+    pub sources: SourceSet,
+    pub host: CpuVariant,
+    pub module: DeviceModule,
+}
+
+/// Runs of one variant on one GPU.
+struct Turn<'v> {
+    variant: &'v CudaVariant,
+    device: Lease<'v>,
+}
+
+impl Turn<'_> {
+    fn run(&self, module: &mut DeviceModule, mode: &Mode) -> Result<Run, ReplayError> {
+        debug_assert!(self.variant.abilities().allow(mode), "{mode:?}");
+        let CudaVariant { cuda, fixture, host, .. } = self.variant;
+        learning(&cuda.toolchain, module, |module| {
+            let summaries = if mode.summarized { cuda.summaries(fixture)? } else { Vec::new() };
+            let device = DeviceJob::Cuda {
+                ordinal: self.device.ordinal(),
+                module: module.path.clone(),
+                summaries,
+                sanitizer: None,
+            };
+            let machine = cuda.cpu.host();
+            let native = (&host.artifact, Precision::Native);
+            let job = machine.job(device, cuda.memory_bytes, fixture, native, mode);
+            Ok(machine.run(&job, fixture, None)?)
+        })
+    }
+}
+
+/// What `run` gives; where it tells what the module lacks, it begins again with one that has it.
+pub(super) fn learning(
+    toolchain: &DeviceToolchain,
+    module: &mut DeviceModule,
+    run: impl Fn(&DeviceModule) -> Result<Run, ReplayError>,
+) -> Result<Run, ReplayError> {
+    loop {
+        let run = run(module)?;
+        match &run.unresolved {
+            // What the module was built with and lacks all the same would be asked for again.
+            Some(lacking) if !module.expressions.contains(lacking) => {
+                *module = toolchain.extend(module, lacking)?;
+            }
+            _ => return Ok(run),
+        }
+    }
+}
+
+impl CudaVariant {
+    /// The GPU that has the least to do.
+    fn turn(&self) -> Turn<'_> {
+        Turn { variant: self, device: self.cuda.pool.take() }
+    }
+}
+
+impl Variant for CudaVariant {
+    fn key(&self) -> String {
+        let mut hasher = blake3::Hasher::new();
+        for part in [&self.host.artifact.key, &self.module.key] {
+            hasher.update(part.as_bytes());
+        }
+        hasher.finalize().to_hex()[..40].to_owned()
+    }
+
+    fn call(&self) -> usize {
+        self.host.call()
+    }
+
+    fn abilities(&self) -> Abilities {
+        Abilities {
+            poison: true,
+            rounding: false,
+            order: false,
+            step: false,
+            part: false,
+            summary: true,
+            repeats: false,
+        }
+    }
+
+    fn reference(&self) -> Option<&dyn Variant> {
+        Some(&self.host)
+    }
+
+    fn math_ulps(&self) -> f64 {
+        self.module.math_ulps()
+    }
+
+    fn has_atomics(&self) -> bool {
+        self.module.has_atomics()
+    }
+
+    fn run(&self, mode: &Mode) -> Result<Run, ReplayError> {
+        self.turn().run(&mut self.module.clone(), mode)
+    }
+
+    fn at_once(&self, _like: Option<&Run>) -> usize {
+        self.cuda.pool.len()
+    }
+
+    /// Where several GPUs are idle, each has a run at a time; else one follows the other, which then
+    /// knows what the first learned, and has all the memory.
+    fn run_each(
+        &self,
+        modes: &[Mode],
+        at_once: usize,
+        take: &mut Take<'_>,
+    ) -> Result<(), ReplayError> {
+        let at_once = at_once.min(self.cuda.pool.idle());
+        if at_once >= 2 {
+            return in_order(modes.len(), at_once, |index| self.run(&modes[index]), take);
+        }
+        let (turn, mut module) = (self.turn(), self.module.clone());
+        let mut modes = modes.iter().enumerate();
+        modes.try_for_each(|(index, mode)| take(index, turn.run(&mut module, mode)?))
+    }
+
+    fn check(&self) -> Result<Vec<(Tool, Finding)>, ReplayError> {
+        self.sanitized()
+    }
+}

@@ -1,0 +1,77 @@
+//! Why there is no run: the machine's fault, or that of the sources.
+
+use std::error::Error;
+
+use crate::cache::CacheError;
+use crate::compile::CompileError;
+use crate::cuda::sanitizer::SanitizerError;
+use crate::fixture::FixtureError;
+use crate::scratch::ScratchError;
+use crate::worker::WorkerError;
+
+/// Why there is no outcome: the machine or the fixture is at fault, unless there is a
+/// [`ReplayError::refusal`].
+#[derive(Debug, thiserror::Error)]
+pub enum ReplayError {
+    /// The fixture cannot be read.
+    #[error(transparent)]
+    Fixture(#[from] FixtureError),
+    /// The sources, the compiler or the cache cannot be used.
+    #[error(transparent)]
+    Compile(#[from] CompileError),
+    /// The cache cannot be used.
+    #[error(transparent)]
+    Cache(#[from] CacheError),
+    /// The child process cannot be run.
+    #[error(transparent)]
+    Worker(#[from] WorkerError),
+    /// compute-sanitizer does not work here.
+    #[error(transparent)]
+    Sanitizer(#[from] SanitizerError),
+    /// There is no room for what is measured of each element.
+    #[error(transparent)]
+    Scratch(#[from] ScratchError),
+}
+
+/// What is wrong with sources that cannot be run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// In a sentence.
+    pub reason: String,
+    /// The causes of the reason, outermost first.
+    pub causes: Vec<String>,
+    /// What to do about it.
+    pub hint: Option<String>,
+    /// The compiler's first error, if it was the compiler that refused them.
+    pub first_error: Option<String>,
+}
+
+impl ReplayError {
+    /// What is wrong with the sources, if it is they that are at fault.
+    pub fn refusal(&self) -> Option<Refusal> {
+        let ReplayError::Compile(error) = self else { return None };
+        let causes = std::iter::successors(Error::source(error), |cause| Error::source(*cause));
+        let first_error = match error {
+            CompileError::Refused { first_error, .. } => Some(first_error.clone()),
+            _ => None,
+        };
+        error.is_revision_fault().then(|| Refusal {
+            reason: error.to_string(),
+            causes: causes.map(ToString::to_string).collect(),
+            hint: error.hint(),
+            first_error,
+        })
+    }
+
+    /// What to do about it.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            ReplayError::Fixture(error) => error.hint(),
+            ReplayError::Compile(error) => error.hint(),
+            ReplayError::Cache(error) => error.hint(),
+            ReplayError::Worker(error) => error.hint(),
+            ReplayError::Sanitizer(error) => error.hint(),
+            ReplayError::Scratch(error) => error.hint(),
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! The machine that host code runs on, as replays may use it.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::SystemTime;
+
+use super::Mode;
+use crate::compile::Artifact;
+use crate::cuda::sanitizer::Wrapper;
+use crate::fixture::Fixture;
+use crate::frontend::Precision;
+use crate::worker::{DeviceJob, Ending, Job, Limits, Run, Series, WorkerError, Workers};
+
+/// How child processes are run.
+pub struct Host {
+    /// Time and memory of a child.
+    pub limits: Limits,
+    /// Operating-system threads that run blocks.
+    pub threads: usize,
+    /// Where outputs lie that are too large to be kept in memory.
+    folder: PathBuf,
+    /// The program of the children.
+    program: String,
+    workers: Arc<Workers>,
+    timeouts: AtomicU64,
+}
+
+impl std::fmt::Debug for Host {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut shown = f.debug_struct("Host");
+        shown.field("limits", &self.limits).field("threads", &self.threads);
+        shown.field("program", &self.program).finish_non_exhaustive()
+    }
+}
+
+impl Host {
+    /// Children of `program`, which is this one, within `limits`, with `threads` of the operating system
+    /// that run blocks; outputs that are too large to be kept in memory lie in `folder`.
+    pub fn new(program: PathBuf, limits: Limits, threads: usize, folder: PathBuf) -> Host {
+        let (timeouts, identity) = (AtomicU64::new(0), identity_of(&program));
+        let workers = Arc::new(Workers::new(program));
+        Host { limits, threads, folder, program: identity, workers, timeouts }
+    }
+
+    /// Tells builds of this program apart, another of which may run otherwise, and the limits that
+    /// decide about outcomes.
+    pub fn identity(&self) -> String {
+        format!("{} {}", self.limits.memory_bytes, self.program)
+    }
+
+    /// How many runs were out of time so far.
+    pub(super) fn timeouts(&self) -> u64 {
+        self.timeouts.load(Ordering::SeqCst)
+    }
+
+    /// What a child is asked to do: to run `artifact` on `fixture` in `mode`, on a device that has
+    /// `memory_bytes`.
+    pub(super) fn job(
+        &self,
+        device: DeviceJob,
+        memory_bytes: u64,
+        fixture: &Fixture,
+        (artifact, precision): (&Artifact, Precision),
+        mode: &Mode,
+    ) -> Job {
+        Job {
+            artifact: artifact.path.clone(),
+            fixture: fixture.dir.clone(),
+            shadow: precision == Precision::Shadow,
+            device,
+            poison: mode.poison,
+            memory_bytes,
+            folder: self.folder.clone(),
+            step: mode.step.clone(),
+            part: mode.part.clone(),
+        }
+    }
+
+    /// Makes the run of `job`, which `wrapper` starts if there is one.
+    pub(super) fn run(
+        &self,
+        job: &Job,
+        fixture: &Fixture,
+        wrapper: Option<&Wrapper>,
+    ) -> Result<Run, WorkerError> {
+        Ok(self.counted(self.workers.run(job, fixture, self.limits, wrapper)?))
+    }
+
+    /// A series of runs like `job`.
+    pub(super) fn series(&self, job: &Job, fixture: &Fixture) -> Series {
+        Series::new(self.workers.clone(), job, fixture, self.limits)
+    }
+
+    /// Makes the run of `job`, one of `series`.
+    pub(super) fn run_in(&self, series: &Series, job: &Job) -> Result<Run, WorkerError> {
+        Ok(self.counted(series.run(job)?))
+    }
+
+    /// `run`, after it was noted if it ran out of time.
+    fn counted(&self, run: Run) -> Run {
+        if matches!(run.ending, Ending::TimedOut(..)) {
+            self.timeouts.fetch_add(1, Ordering::SeqCst);
+        }
+        run
+    }
+}
+
+/// Tells builds of this program apart, by the version and the state of the file `program`. One whose
+/// state is not known is like no other.
+fn identity_of(program: &Path) -> String {
+    let metadata = std::fs::metadata(program);
+    let stamp = metadata.and_then(|file| Ok((file.len(), file.modified()?)));
+    let version = env!("CARGO_PKG_VERSION");
+    match stamp {
+        Ok(stamp) => format!("{version} {stamp:?}"),
+        Err(_) => format!("{version} {} {:?}", std::process::id(), SystemTime::now()),
+    }
+}

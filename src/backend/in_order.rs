@@ -1,0 +1,111 @@
+//! Several things made at a time and handed over in their order.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Condvar, Mutex, PoisonError, mpsc};
+
+/// Makes `count` things, `at_once` of them at a time, and hands them over in their order. One that is
+/// ready before its turn waits, and so do those after it.
+pub(super) fn in_order<T: Send, E: Send>(
+    count: usize,
+    at_once: usize,
+    make: impl Fn(usize) -> Result<T, E> + Sync,
+    mut take: impl FnMut(usize, T) -> Result<(), E>,
+) -> Result<(), E> {
+    if at_once <= 1 {
+        return (0..count).try_for_each(|index| take(index, make(index)?));
+    }
+    let (next, stopped) = (AtomicUsize::new(0), AtomicBool::new(false));
+    let (taken, turn) = (Mutex::new(0usize), Condvar::new());
+    let lock = || taken.lock().unwrap_or_else(PoisonError::into_inner);
+    let work = |ready: mpsc::Sender<(usize, Result<T, E>)>| {
+        loop {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            let mut taken = lock();
+            while index >= *taken + at_once && !stopped.load(Ordering::Relaxed) {
+                taken = turn.wait(taken).unwrap_or_else(PoisonError::into_inner);
+            }
+            drop(taken);
+            if index >= count || stopped.load(Ordering::Relaxed) {
+                return;
+            }
+            let _ = ready.send((index, make(index)));
+        }
+    };
+    std::thread::scope(|scope| {
+        let (sender, ready) = mpsc::channel();
+        let started = (0..at_once).take_while(|_| {
+            let (work, sender) = (&work, sender.clone());
+            std::thread::Builder::new().spawn_scoped(scope, move || work(sender)).is_ok()
+        });
+        if started.count() == 0 {
+            // The system has no thread for it.
+            return (0..count).try_for_each(|index| take(index, make(index)?));
+        }
+        drop(sender);
+        let mut early = BTreeMap::new();
+        let mut result = Ok(());
+        for (index, made) in ready {
+            early.insert(index, made);
+            while result.is_ok() {
+                let mut taken = lock();
+                let Some(made) = early.remove(&*taken) else { break };
+                let index = *taken;
+                drop(taken);
+                result = made.and_then(|made| take(index, made));
+                taken = lock();
+                *taken += 1;
+                stopped.store(result.is_err() || *taken == count, Ordering::Relaxed);
+                turn.notify_all();
+            }
+        }
+        result
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn what_is_made_out_of_order_is_handed_over_in_order() {
+        for at_once in [1, 2, 3, 50] {
+            let running = AtomicUsize::new(0);
+            let make = |index: usize| {
+                let others = running.fetch_add(1, Ordering::SeqCst);
+                assert!(others < at_once);
+                std::thread::sleep(Duration::from_millis((index as u64 * 7) % 5));
+                running.fetch_sub(1, Ordering::SeqCst);
+                Ok::<usize, ()>(index * index)
+            };
+            let mut seen = Vec::new();
+            in_order(20, at_once, make, |index, made| {
+                seen.push((index, made));
+                Ok(())
+            })
+            .unwrap();
+            assert_eq!(seen, (0..20).map(|index| (index, index * index)).collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
+    fn the_first_error_in_order_ends_it() {
+        for at_once in [1, 4] {
+            let make = |index| if index == 3 || index == 7 { Err(index) } else { Ok(index) };
+            let mut seen = 0;
+            let result = in_order(1_000, at_once, make, |_, _| {
+                seen += 1;
+                Ok(())
+            });
+            assert_eq!((result, seen), (Err(3), 3));
+            let refused = in_order(1_000, at_once, Ok::<usize, usize>, |index, _| match index {
+                5 => Err(5),
+                _ => Ok(()),
+            });
+            assert_eq!(refused, Err(5));
+        }
+        assert_eq!(in_order(0, 4, Ok::<usize, ()>, |_, _| Ok(())), Ok(()));
+    }
+}

@@ -1,0 +1,98 @@
+//! The ways to run a variant, and which of them a variant knows.
+
+use crate::runtime::cpu::Rounding;
+use crate::summary::{POISON_A, Poison};
+use crate::worker::{Part, Step};
+
+/// One way to run a variant; the plain one is [`Mode::plain`].
+#[derive(Clone, Debug, PartialEq)]
+pub struct Mode {
+    /// What memory holds before it is written.
+    pub poison: Poison,
+    /// How operations round.
+    pub rounding: Rounding,
+    /// The order of blocks and threads; 0 is that of their indices.
+    pub order: u64,
+    /// A change of one input.
+    pub step: Option<Step>,
+    /// How much of the call is made.
+    pub part: Part,
+    /// Whether outputs may stay on the device, summarised there.
+    pub summarized: bool,
+}
+
+impl Mode {
+    /// As the device does it, on memory that holds `poison`.
+    pub fn plain(poison: Poison) -> Mode {
+        let (rounding, part) = (Rounding::Nearest, Part::Whole);
+        Mode { poison, rounding, order: 0, step: None, part, summarized: false }
+    }
+}
+
+/// What a variant can do besides a plain run on memory that holds [`POISON_A`], and what its runs
+/// promise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Abilities {
+    /// Memory can hold any pattern before it is written.
+    pub poison: bool,
+    /// Operations can round in another direction.
+    pub rounding: bool,
+    /// Blocks and threads can run in another order.
+    pub order: bool,
+    /// An input can be changed by a step.
+    pub step: bool,
+    /// Less than the whole call can be made, and an output be watched.
+    pub part: bool,
+    /// Outputs can be summarised where they are computed.
+    pub summary: bool,
+    /// Two runs in one mode have the same bits, unless the code asks the clock, the system or memory
+    /// that nobody wrote.
+    pub repeats: bool,
+}
+
+impl Abilities {
+    /// Whether a variant with these abilities can run in `mode`.
+    pub fn allow(&self, mode: &Mode) -> bool {
+        (self.poison || mode.poison == POISON_A)
+            && (self.rounding || mode.rounding == Rounding::Nearest)
+            && (self.order || mode.order == 0)
+            && (self.step || mode.step.is_none())
+            && (self.part || mode.part == Part::Whole)
+            && (self.summary || !mode.summarized)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::summary::POISON_B;
+
+    #[test]
+    fn each_mode_that_is_not_plain_takes_an_ability_of_its_own() {
+        let plain = Mode::plain(POISON_A);
+        let step = Step { input: "x".to_owned(), seed: 1, length: 0.5 };
+        let modes = [
+            Mode::plain(POISON_B),
+            Mode { rounding: Rounding::Up, ..plain.clone() },
+            Mode { order: 7, ..plain.clone() },
+            Mode { step: Some(step), ..plain.clone() },
+            Mode { part: Part::Watched("loss".to_owned()), ..plain.clone() },
+            Mode { summarized: true, ..plain.clone() },
+        ];
+        let able = |which: usize| Abilities {
+            poison: which == 0,
+            rounding: which == 1,
+            order: which == 2,
+            step: which == 3,
+            part: which == 4,
+            summary: which == 5,
+            repeats: true,
+        };
+        for which in 0..modes.len() {
+            let allowed: Vec<bool> = modes.iter().map(|mode| able(which).allow(mode)).collect();
+            let expected: Vec<bool> = (0..modes.len()).map(|mode| mode == which).collect();
+            assert_eq!(allowed, expected);
+        }
+        assert!(able(modes.len()).allow(&plain));
+    }
+}

@@ -1,0 +1,299 @@
+//! Writes a kernel in block form, as edits of its text. Everything new stands on the lines that are
+//! there.
+
+use std::fmt::Write;
+use std::ops::Range;
+
+use super::plan::{Barrier, Home, Placed, Plan, Variable};
+use super::strided::Strided;
+use crate::syntax::edits::Edits;
+use crate::syntax::escape;
+use crate::syntax::lexer::folded;
+use crate::syntax::lexer::{Kind, Tokens};
+use crate::syntax::source::Source;
+
+/// Bytes of stores of strided loops that may wait: what fits into a core's second cache, with room.
+const STORES_BYTES: usize = 256 << 10;
+
+/// Writes the kernel of `plan`.
+pub fn emit(source: &Source, tokens: &Tokens, plan: &Plan, edits: &mut Edits) {
+    let mut writer = Writer { source, tokens, plan, edits };
+    writer.frame();
+    for range in &plan.hoisted {
+        writer.erase(range.clone());
+    }
+    for placed in &plan.declarations {
+        writer.declaration(placed);
+    }
+    for (index, barrier) in plan.barriers.iter().enumerate() {
+        writer.barrier(index + 1, barrier);
+    }
+    for (number, strided) in plan.strided.iter().enumerate() {
+        writer.strided(number, strided);
+    }
+    for &at in &plan.returns {
+        writer.replace(at, "goto replay_end");
+    }
+}
+
+struct Writer<'w> {
+    source: &'w Source<'w>,
+    tokens: &'w Tokens,
+    plan: &'w Plan,
+    edits: &'w mut Edits,
+}
+
+impl Writer<'_> {
+    fn replace(&mut self, at: usize, text: impl Into<String>) {
+        let token = self.tokens[at];
+        self.edits.replace(token.start..token.end, text);
+    }
+
+    fn erase(&mut self, range: Range<usize>) {
+        range.for_each(|at| self.replace(at, ""));
+    }
+
+    /// The tokens of `range` as one line.
+    fn folded(&self, range: Range<usize>) -> String {
+        folded(self.source.text, &self.tokens[range])
+    }
+
+    /// The same without what says how pointers relate to each other.
+    fn type_text(&self, range: Range<usize>) -> String {
+        self.folded(range).replace("__restrict__", "").replace("__restrict", "")
+    }
+
+    /// What stands before and behind the statements of the body.
+    fn frame(&mut self) {
+        let mut before = String::from(" ");
+        for range in &self.plan.hoisted {
+            before += &self.folded(range.clone());
+            before.push(' ');
+        }
+        let mut members = String::new();
+        let (mut starts, mut names) = (String::new(), String::new());
+        for (k, variable) in self.plan.variables.iter().enumerate() {
+            self.types(k, variable, &mut before);
+            write_member(k, variable, &mut members);
+            write_names(k, variable, &mut starts, &mut names);
+        }
+        let mut sites = Vec::new();
+        let mut jumps = String::new();
+        for (index, barrier) in self.plan.barriers.iter().enumerate() {
+            let line = self.source.line(self.tokens[barrier.tokens.start].start) - 1;
+            sites.push(format!("{{\"{}\", {line}}}", escape(self.source.path)));
+            let number = index + 1;
+            let _ = write!(jumps, "case {number}: goto replay_{number}; ");
+        }
+        if !starts.is_empty() {
+            starts = format!("if (replay_frame->replay_at == 0) {{ {starts}}} ");
+        }
+        let sites = sites.join(", ");
+        let (indexed, scratch) = (self.plan.indexed, self.scratch_bytes());
+        let _ = write!(
+            before,
+            "struct replay_frame_t {{ unsigned replay_at; {members}}}; \
+             static const replay_site replay_sites[] = {{{sites}}}; \
+             ::replay_rt::whole_block<replay_frame_t, {indexed}> \
+             replay_block(replay_sites, {scratch}); "
+        );
+        let flush = if self.plan.strided.is_empty() { "" } else { "replay_stores.flush(); " };
+        if !flush.is_empty() {
+            let _ = write!(
+                before,
+                "::replay_rt::stores replay_stores{{replay_block.scratch(), {scratch}}}; "
+            );
+        }
+        for (number, strided) in self.plan.strided.iter().enumerate() {
+            before += &strided.declaration(number);
+        }
+        let _ = write!(
+            before,
+            "while (replay_frame_t* const replay_frame = replay_block.next([&] {{ {flush}}})) \
+             {{ {starts}{{ {names}switch (replay_block.at()) {{ {jumps}}} {{"
+        );
+        let body = self.plan.body.clone();
+        self.edits.insert(self.tokens[body.start].end, before);
+        let after = "} replay_end:; replay_block.end(*replay_frame); } replay_next:; } ";
+        self.edits.insert(self.tokens[body.end - 1].start, after);
+    }
+
+    /// The memory that stores wait in: for as many iterations as fit.
+    fn scratch_bytes(&self) -> usize {
+        if self.plan.strided.iter().any(Strided::stores) { STORES_BYTES } else { 0 }
+    }
+
+    /// A loop that may run for several threads at once: in front of it stands what tries that.
+    fn strided(&mut self, number: usize, strided: &Strided) {
+        let (before, after) = strided.around(number, |range| self.folded(range));
+        self.insert_around(strided.tokens.clone(), before, after);
+    }
+
+    /// The types of variable `k`: as written, and without `const`.
+    fn types(&self, k: usize, variable: &Variable, out: &mut String) {
+        let mut base = self.type_text(variable.base.clone());
+        if !variable.pointer.is_empty() {
+            base = base + " " + &self.type_text(variable.pointer.clone());
+        }
+        let dimensions = self.folded(variable.dimensions.clone());
+        let _ = write!(
+            out,
+            "typedef {base} replay_c{k}{dimensions}; \
+             typedef typename ::replay_rt::plain<replay_c{k}>::type replay_t{k}; "
+        );
+    }
+
+    fn declaration(&mut self, placed: &Placed) {
+        self.erase(placed.declaration.base.clone());
+        for (declarator, &k) in placed.declaration.declarators.iter().zip(&placed.variables) {
+            self.erase(declarator.pointer.clone());
+            let variable = &self.plan.variables[k];
+            if placed.head_of.is_some() {
+                continue;
+            }
+            let (name, initialiser) = (declarator.name, declarator.initialiser.clone());
+            match variable.home {
+                Home::Frame if !variable.dimensions.is_empty() => {
+                    self.array(k, variable, name, initialiser.clone());
+                }
+                Home::Frame => self.object(k, variable, name, initialiser.clone()),
+                Home::Constant | Home::Local => self.local(k, variable, name, initialiser.clone()),
+            }
+            if self.tokens.is(self.source.text, initialiser.end, ",") {
+                self.replace(initialiser.end, ";");
+            }
+        }
+        if let Some(statement) = placed.head_of.clone() {
+            self.head(placed, statement);
+        }
+    }
+
+    /// A variable that stays a local one: declared without a value, so that a jump may pass by.
+    fn local(&mut self, k: usize, variable: &Variable, name: usize, initialiser: Range<usize>) {
+        let mut text = format!("replay_t{k} {}", variable.name);
+        if !initialiser.is_empty() {
+            text.push_str("; ");
+            if variable.home == Home::Constant && variable.crosses {
+                let _ = write!(text, "replay_frame->v{k} = ");
+            }
+            text.push_str(&variable.name);
+            if !self.tokens.is(self.source.text, initialiser.start, "=") {
+                let _ = write!(text, " = replay_t{k}");
+            }
+        }
+        self.replace(name, text);
+    }
+
+    /// An object in the frame.
+    fn object(&mut self, k: usize, variable: &Variable, name: usize, initialiser: Range<usize>) {
+        if initialiser.is_empty() && variable.trivial {
+            return self.replace(name, "");
+        }
+        self.replace(name, format!("new (::replay_rt::storage{{replay_frame->v{k}}}) replay_t{k}"));
+        if !self.tokens.is(self.source.text, initialiser.start, "=") {
+            return;
+        }
+        if self.tokens.is(self.source.text, initialiser.start + 1, "{") {
+            return self.replace(initialiser.start, "");
+        }
+        self.replace(initialiser.start, "(");
+        self.edits.insert(self.tokens[initialiser.end - 1].end, ")");
+    }
+
+    /// An array in the frame.
+    fn array(&mut self, k: usize, variable: &Variable, name: usize, initialiser: Range<usize>) {
+        self.erase(variable.dimensions.clone());
+        if initialiser.is_empty() && variable.trivial {
+            return self.replace(name, "");
+        }
+        let copy = format!(
+            "; __builtin_memcpy(replay_frame->v{k}, &replay_value, sizeof replay_value); }}"
+        );
+        self.replace(name, format!("{{ replay_c{k} replay_value"));
+        // Behind the dimensions if there is no initialiser.
+        self.edits.insert(self.tokens[initialiser.end - 1].end, copy);
+    }
+
+    /// The variables that the head of a loop declares: in front of it.
+    fn head(&mut self, placed: &Placed, statement: Range<usize>) {
+        let mut text = String::from("{ ");
+        for &k in &placed.variables {
+            let variable = &self.plan.variables[k];
+            if variable.home != Home::Frame {
+                let _ = write!(text, "replay_t{k} {}; ", variable.name);
+            }
+        }
+        self.insert_around(statement, text, " }");
+    }
+
+    /// Puts `before` in front of a loop, and `after` behind it.
+    fn insert_around(&mut self, statement: Range<usize>, before: String, after: &str) {
+        // A pragma stays the line before the loop.
+        let pragmas = (0..statement.start).rev();
+        let first = pragmas.take_while(|&at| self.tokens[at].kind == Kind::Directive).last();
+        let at = match first {
+            Some(first) => self.tokens[first - 1].end,
+            None => self.tokens[statement.start].start,
+        };
+        self.edits.insert(at, before);
+        self.edits.insert(self.tokens[statement.end - 1].end, after);
+    }
+
+    fn barrier(&mut self, number: usize, barrier: &Barrier) {
+        let (mut out, mut back) = (String::new(), String::new());
+        for &k in &barrier.kept {
+            let Variable { name, home, parameter, .. } = &self.plan.variables[k];
+            if *home == Home::Local {
+                let _ = write!(out, "replay_frame->v{k} = {name}; ");
+            }
+            if !parameter {
+                let _ = write!(back, " {name} = replay_frame->v{k};");
+            }
+        }
+        let halving = self.plan.halvings.iter().find(|one| one.barrier == barrier.tokens.start);
+        let rest = halving.map(|one| one.code(&self.plan.variables, |range| self.folded(range)));
+        let rest = rest.unwrap_or_default();
+        self.erase(barrier.tokens.clone());
+        self.edits.insert(
+            self.tokens[barrier.tokens.start].start,
+            format!(
+                "{{ {out}replay_block.wait(*replay_frame, {number}); goto replay_next; \
+                 replay_{number}:;{back}{rest} }}"
+            ),
+        );
+    }
+}
+
+fn write_member(k: usize, variable: &Variable, out: &mut String) {
+    let _ = match variable.home {
+        Home::Frame => {
+            write!(out, "alignas(replay_t{k}) unsigned char v{k}[sizeof(replay_t{k})]; ")
+        }
+        Home::Constant | Home::Local if variable.crosses => write!(out, "replay_t{k} v{k}; "),
+        Home::Constant | Home::Local => Ok(()),
+    };
+}
+
+/// What makes the names of variables known to the body: their values at the start of a thread, and
+/// their declarations.
+fn write_names(k: usize, variable: &Variable, starts: &mut String, names: &mut String) {
+    let name = &variable.name;
+    if variable.home == Home::Frame {
+        let _ = write!(
+            names,
+            "replay_c{k}& {name} = *reinterpret_cast<replay_c{k}*>(replay_frame->v{k}); "
+        );
+    }
+    if !variable.parameter {
+        return;
+    }
+    let _ = match variable.home {
+        Home::Frame => {
+            write!(starts, "new (::replay_rt::storage{{replay_frame->v{k}}}) replay_t{k}({name}); ")
+        }
+        Home::Constant | Home::Local => write!(starts, "replay_frame->v{k} = {name}; "),
+    };
+    if variable.home == Home::Local {
+        let _ = write!(names, "replay_t{k} {name} = replay_frame->v{k}; ");
+    }
+}

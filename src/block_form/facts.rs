@@ -1,0 +1,372 @@
+//! What a whole source set says about the names that a kernel may mention: which of them may make
+//! a thread wait for others, which are macros, which functions take their arguments by value.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::syntax::lexer::{Kind, Token, Tokens};
+use crate::syntax::macros::{self, Macro};
+use crate::syntax::outline::{Item, ItemKind, is_attribute, outline};
+use crate::syntax::source::Source;
+
+/// Facts about the names of a source set.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Facts {
+    /// What each name mentions, where it is defined.
+    mentions: BTreeMap<String, BTreeSet<String>>,
+    /// The words of each macro.
+    macros: BTreeMap<String, BTreeSet<String>>,
+    by_value: BTreeSet<String>,
+    by_reference: BTreeSet<String>,
+    /// Classes that say what happens at the end of an object.
+    destroyed: BTreeSet<String>,
+    /// Variables of the device.
+    variables: BTreeSet<String>,
+    /// Whether a type's name may hide a reference.
+    reference_types: bool,
+    /// The names whose mention may make a thread wait.
+    waiting: BTreeSet<String>,
+    /// The names whose mention may ask for a thread's index.
+    asking: BTreeSet<String>,
+}
+
+/// Stands for what an operator mentions: its name is not seen where it is used.
+const OPERATOR: &str = "operator";
+/// The built-in variable that differs between the threads of a block.
+const THREAD_INDEX: &str = "threadIdx";
+/// Stands for what no kernel in block form may reach.
+const FORBIDDEN: &str = "volatile";
+
+/// Words that make a thread wait, or that others may wait for, or that leave the order of
+/// statements.
+const WAITING: [&str; 39] = [
+    "volatile",
+    "asm",
+    "__asm__",
+    "__asm",
+    "goto",
+    "setjmp",
+    "longjmp",
+    "co_await",
+    "co_yield",
+    "co_return",
+    "try",
+    "catch",
+    "throw",
+    "alloca",
+    "__builtin_alloca",
+    "thread_local",
+    "__thread",
+    "clock",
+    "clock64",
+    "globaltimer",
+    "cooperative_groups",
+    "this_thread_block",
+    "thread_block",
+    "thread_group",
+    "thread_block_tile",
+    "coalesced_threads",
+    "coalesced_group",
+    "tiled_partition",
+    "this_grid",
+    "this_cluster",
+    "grid_group",
+    "cluster_group",
+    "memcpy_async",
+    "invoke_one",
+    "atomic_ref",
+    "barrier",
+    "pipeline",
+    "cub",
+    "nvcuda",
+];
+
+/// How names begin that do the same.
+const WAITING_PREFIXES: [&str; 19] = [
+    "__syncthreads",
+    "__syncwarp",
+    "__shfl",
+    "__any",
+    "__all",
+    "__ballot",
+    "__match",
+    "__reduce_",
+    "__activemask",
+    "__threadfence",
+    "__nanosleep",
+    "atomic",
+    "__atomic",
+    "__nv_atomic",
+    "__sync_",
+    "__pipeline",
+    "__mbarrier",
+    "__cluster_",
+    "__barrier",
+];
+
+/// Whether `word` makes a thread wait by itself.
+pub(super) fn waits(word: &str) -> bool {
+    let prefixed = WAITING_PREFIXES.iter().any(|prefix| word.starts_with(prefix));
+    WAITING.contains(&word) || prefixed && word != "__cluster_dims__"
+}
+
+/// Words of the language that are never anybody's name.
+fn is_keyword(word: &str) -> bool {
+    let words = [
+        "alignas",
+        "auto",
+        "bool",
+        "char",
+        "class",
+        "const",
+        "constexpr",
+        "double",
+        "enum",
+        "explicit",
+        "extern",
+        "float",
+        "friend",
+        "inline",
+        "int",
+        "long",
+        "mutable",
+        "namespace",
+        "operator",
+        "private",
+        "protected",
+        "public",
+        "short",
+        "signed",
+        "static",
+        "struct",
+        "template",
+        "typedef",
+        "typename",
+        "union",
+        "unsigned",
+        "using",
+        "virtual",
+        "void",
+        "volatile",
+        "__device__",
+        "__host__",
+        "__constant__",
+        "__managed__",
+        "__shared__",
+        "__restrict__",
+        "__forceinline__",
+        "__noinline__",
+        "size_t",
+        "std",
+        "T",
+    ];
+    words.contains(&word)
+}
+
+impl Facts {
+    /// Adds what `source` defines.
+    pub fn add(&mut self, source: &Source) {
+        let directives = source.tokens.iter().filter(|token| token.kind == Kind::Directive);
+        for &directive in directives {
+            if let Some(defined) = macros::definition(source.text, directive) {
+                self.add_macro(source.text, &defined);
+            }
+        }
+        let views = if source.has_alternatives() { &[true, false][..] } else { &[true][..] };
+        for &first in views {
+            let tokens = source.view(first);
+            for item in outline(source.text, &tokens) {
+                self.add_item(source.text, &tokens, &item);
+            }
+        }
+    }
+
+    /// Follows the names: to be called when all sources were added.
+    pub fn finish(&mut self) {
+        self.waiting = self.reaching(waits);
+        self.asking = self.reaching(|word| word == THREAD_INDEX);
+    }
+
+    /// The names that mention a word for which `seed` holds, or that mention such a name.
+    fn reaching(&self, seed: impl Fn(&str) -> bool) -> BTreeSet<String> {
+        let mut mentioned_by: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+        let (mut reaching, mut open) = (BTreeSet::new(), Vec::new());
+        for (name, words) in &self.mentions {
+            if words.iter().any(|word| seed(word)) {
+                reaching.insert(name.clone());
+                open.push(name.as_str());
+            }
+            for word in words {
+                mentioned_by.entry(word).or_default().push(name);
+            }
+        }
+        while let Some(word) = open.pop() {
+            for &name in mentioned_by.get(word).into_iter().flatten() {
+                if reaching.insert(name.to_owned()) {
+                    open.push(name);
+                }
+            }
+        }
+        reaching
+    }
+
+    fn add_macro(&mut self, text: &str, defined: &Macro) {
+        let mut words: BTreeSet<String> =
+            defined.body.iter().map(|token| token.text(text).to_owned()).collect();
+        let leaves = ["return", "break", "continue", "case", "default", "__shared__", "static"];
+        let unbalanced = unbalanced(text, &defined.body);
+        if unbalanced || leaves.iter().any(|&word| words.contains(word)) {
+            words.insert(FORBIDDEN.to_owned());
+        }
+        self.mentions.entry(defined.name.to_owned()).or_default().extend(words.iter().cloned());
+        self.macros.entry(defined.name.to_owned()).or_default().extend(words);
+    }
+
+    fn add_item(&mut self, text: &str, tokens: &Tokens, item: &Item) {
+        let list = &tokens[item.tokens.clone()];
+        let words = || list.iter().filter(|t| t.kind == Kind::Ident).map(|t| t.text(text));
+        let names: BTreeSet<&str> = match item.kind {
+            // No kernel is called by another one.
+            ItemKind::Function if item.has(text, tokens, "__global__") => return,
+            ItemKind::Function | ItemKind::Prototype => {
+                self.add_parameters(text, tokens, item);
+                BTreeSet::from([item.name.as_str()])
+            }
+            ItemKind::Type => type_names(text, list),
+            ItemKind::Other => words().filter(|word| !is_keyword(word)).collect(),
+        };
+        if item.kind == ItemKind::Other {
+            let alias = list.first().is_some_and(|t| t.is(text, "using") || t.is(text, "typedef"));
+            self.reference_types |= alias && list.iter().any(|token| token.is(text, "&"));
+            if words().any(|word| matches!(word, "__device__" | "__managed__")) {
+                self.variables.extend(names.iter().map(|&name| name.to_owned()));
+            }
+        }
+        if item.kind == ItemKind::Prototype {
+            return;
+        }
+        for pair in list.windows(2).filter(|pair| pair[0].is(text, "~")) {
+            self.destroyed.insert(pair[1].text(text).to_owned());
+        }
+        for name in names {
+            let mentions = self.mentions.entry(name.to_owned()).or_default();
+            mentions.extend(words().filter(|word| *word != name).map(str::to_owned));
+        }
+    }
+
+    fn add_parameters(&mut self, text: &str, tokens: &Tokens, item: &Item) {
+        let open = (item.name_at..item.tokens.end).find(|&at| tokens.is(text, at, "("));
+        let Some((open, after)) = open.and_then(|open| Some((open, tokens.skip_group(open)?)))
+        else {
+            return;
+        };
+        let reference = tokens[open..after].iter().any(|token| token.is(text, "&"));
+        let set = if reference { &mut self.by_reference } else { &mut self.by_value };
+        set.insert(item.name.clone());
+    }
+
+    /// The reason why a kernel that mentions `word` may wait elsewhere than at its barriers.
+    pub fn waits(&self, word: &str) -> bool {
+        waits(word) || self.waiting.contains(word)
+    }
+
+    /// Whether a kernel that mentions `word` may ask for its thread's index there.
+    pub fn asks_index(&self, word: &str) -> bool {
+        word == THREAD_INDEX || self.asking.contains(word) || self.asking.contains(OPERATOR)
+    }
+
+    /// Whether an operator that the sources define waits: nobody sees where it is used.
+    pub fn operators_wait(&self) -> bool {
+        self.waiting.contains(OPERATOR)
+    }
+
+    /// Whether `word` is a macro of the sources.
+    pub fn is_macro(&self, word: &str) -> bool {
+        self.macros.contains_key(word)
+    }
+
+    /// Whether the sources define or declare something of this name.
+    pub fn is_defined(&self, word: &str) -> bool {
+        self.mentions.contains_key(word)
+            || self.by_value.contains(word)
+            || self.by_reference.contains(word)
+    }
+
+    /// Whether `word` is a function of the sources that takes all arguments by value.
+    pub fn takes_values(&self, word: &str) -> bool {
+        !self.reference_types && self.by_value.contains(word) && !self.by_reference.contains(word)
+    }
+
+    /// Whether `word` may be a variable that kernels share.
+    pub fn is_device_variable(&self, word: &str) -> bool {
+        self.variables.contains(word)
+    }
+
+    /// Whether objects of class `word` have something to do at their end.
+    pub fn is_destroyed(&self, word: &str) -> bool {
+        self.destroyed.contains(word)
+    }
+
+    /// Every word that the macro `name` may become, itself included.
+    pub fn expansion(&self, name: &str) -> BTreeSet<&str> {
+        let mut found = BTreeSet::new();
+        let mut open = vec![name];
+        while let Some(word) = open.pop() {
+            for word in self.macros.get(word).into_iter().flatten() {
+                if found.insert(word.as_str()) {
+                    open.push(word);
+                }
+            }
+        }
+        found
+    }
+}
+
+fn unbalanced(text: &str, body: &Tokens) -> bool {
+    let mut depth = 0usize;
+    for token in body.iter().filter(|token| token.kind == Kind::Punct) {
+        match token.text(text) {
+            "(" | "[" | "{" => depth += 1,
+            ")" | "]" | "}" => match depth.checked_sub(1) {
+                Some(less) => depth = less,
+                None => return true,
+            },
+            _ => {}
+        }
+    }
+    depth != 0
+}
+
+/// The names of a class, and of what is declared behind its brace.
+fn type_names<'t>(text: &'t str, list: &[Token]) -> BTreeSet<&'t str> {
+    let mut names = BTreeSet::new();
+    let mut depth = 0usize;
+    for token in list {
+        match token.text(text) {
+            "(" | "[" | "{" => depth += 1,
+            ")" | "]" | "}" => depth = depth.saturating_sub(1),
+            word if depth == 0 && token.kind == Kind::Ident => {
+                let nobody = is_keyword(word) || is_attribute(word);
+                names.extend((!nobody).then_some(word));
+            }
+            _ => {}
+        }
+    }
+    names
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::frontend::Unit;
+
+    #[test]
+    fn what_waits_is_followed_through_every_name() {
+        let chain = |at: usize| format!("#define A{at} A{}\n", at + 1);
+        let text: String = (0..100).map(chain).collect::<String>() + "#define A100 __syncwarp()\n";
+        let mut facts = Facts::default();
+        facts.add(&Source::new(&Unit { path: "a.cu", text: &text }));
+        facts.finish();
+        assert!((0..=100).all(|at| facts.waits(&format!("A{at}"))));
+        assert!(!facts.waits("A101"));
+    }
+}

@@ -1,0 +1,186 @@
+//! Walks the statements of a kernel, and notes what a thread's return to a barrier jumps over and
+//! what it needs there.
+
+use std::ops::Range;
+
+use super::{Barrier, Home, Planner, ambiguous};
+use crate::block_form::Refusal;
+use crate::block_form::declarations::{Declared, declared};
+use crate::block_form::statements::{Form, Statement};
+
+impl Planner<'_> {
+    /// Walks the statements of a list whose scope is `scope`; `loops` are those around it.
+    pub(super) fn list(
+        &mut self,
+        statements: &[Statement],
+        scope: Range<usize>,
+        loops: &mut Vec<Range<usize>>,
+    ) -> Result<(), Refusal> {
+        let visible = self.visible.len();
+        let last = statements.iter().rposition(|statement| statement.waits);
+        for (index, statement) in statements.iter().enumerate() {
+            if last.is_some_and(|last| index < last) && matches!(statement.form, Form::Simple) {
+                self.simple(statement, &scope)?;
+            } else {
+                self.statement(statement, loops)?;
+            }
+        }
+        self.visible.truncate(visible);
+        Ok(())
+    }
+
+    /// A statement that may hold barriers.
+    fn statement(
+        &mut self,
+        statement: &Statement,
+        loops: &mut Vec<Range<usize>>,
+    ) -> Result<(), Refusal> {
+        let tokens = statement.tokens.clone();
+        match &statement.form {
+            Form::List(list) => {
+                return self.list(list, tokens.start + 1..tokens.end - 1, loops);
+            }
+            Form::Return => self.plan.returns.push(tokens.start),
+            Form::Barrier => self.barrier(tokens, loops)?,
+            Form::Label | Form::Simple => {}
+            Form::If { head, constant, branches } => {
+                if statement.waits && (*constant || self.declares_in(head.clone())) {
+                    return Err(Refusal::new("a condition that declares or is constant"));
+                }
+                for branch in branches {
+                    self.statement(branch, loops)?;
+                }
+            }
+            Form::Switch { body, .. } => {
+                if statement.waits {
+                    return Err(Refusal::new("a switch around a barrier"));
+                }
+                self.statement(body, loops)?;
+            }
+            Form::Do { body } => {
+                loops.push(tokens);
+                self.statement(body, loops)?;
+                loops.pop();
+            }
+            Form::Loop { head, is_for, body } => {
+                let visible = self.visible.len();
+                if statement.waits {
+                    self.loop_head(tokens.clone(), head.clone(), *is_for)?;
+                }
+                loops.push(tokens);
+                self.statement(body, loops)?;
+                loops.pop();
+                self.visible.truncate(visible);
+            }
+        }
+        Ok(())
+    }
+
+    fn declares_in(&self, head: Range<usize>) -> bool {
+        let semicolon = head.clone().any(|at| self.is(at, ";"));
+        semicolon || !matches!(declared(self.text, self.tokens, head), Declared::Nothing)
+    }
+
+    /// The head of a loop that holds barriers.
+    fn loop_head(
+        &mut self,
+        statement: Range<usize>,
+        head: Range<usize>,
+        is_for: bool,
+    ) -> Result<(), Refusal> {
+        if !is_for {
+            return match self.declares_in(head) {
+                true => Err(Refusal::new("a condition that declares or is constant")),
+                false => Ok(()),
+            };
+        }
+        let semicolons: Vec<usize> = head.clone().filter(|&at| self.is(at, ";")).collect();
+        let &[first, second] = &semicolons[..] else {
+            return Err(Refusal::new("a loop over a range"));
+        };
+        if !matches!(declared(self.text, self.tokens, first + 1..second), Declared::Nothing) {
+            return Err(Refusal::new("a condition that declares or is constant"));
+        }
+        match declared(self.text, self.tokens, head.start..first) {
+            Declared::Nothing => Ok(()),
+            Declared::Other(_) => Err(Refusal::new("a declaration that is not understood")),
+            Declared::Variables(made) => {
+                let simple = made
+                    .declarators
+                    .iter()
+                    .all(|one| one.dimensions.is_empty() && self.is(one.initialiser.start, "="));
+                let placed = self.place(made, &statement, Some(statement.clone()))?;
+                let trivial = placed.variables.iter().all(|&k| self.plan.variables[k].trivial);
+                self.plan.declarations.push(placed);
+                match simple && trivial {
+                    true => Ok(()),
+                    false => Err(Refusal::new("a declaration that is not understood")),
+                }
+            }
+        }
+    }
+
+    /// A simple statement that a jump to a barrier passes by.
+    fn simple(&mut self, statement: &Statement, scope: &Range<usize>) -> Result<(), Refusal> {
+        let tokens = statement.tokens.clone();
+        let range = tokens.start..tokens.end - 1;
+        let first = if range.is_empty() { "" } else { self.word(range.start) };
+        if self.facts.is_macro(first) {
+            let expansion = self.facts.expansion(first);
+            let statement = expansion.contains("do") || expansion.contains("if");
+            if !statement {
+                return Err(Refusal::new(format!("the macro {first}, which may declare")));
+            }
+        }
+        match declared(self.text, self.tokens, range.clone()) {
+            Declared::Nothing => Ok(()),
+            Declared::Other(names) => match self.moves(range) {
+                true => self.hoist(tokens, names),
+                false => {
+                    Err(Refusal::new(format!("a declaration that is not understood, {first}")))
+                }
+            },
+            Declared::Variables(made) if self.moves(range) || self.is_constant(&made) => {
+                let names = made.declarators.iter().map(|one| one.name).collect();
+                self.hoist(tokens, names)
+            }
+            Declared::Variables(made) => {
+                let placed = self.place(made, scope, None)?;
+                self.plan.declarations.push(placed);
+                Ok(())
+            }
+        }
+    }
+
+    fn barrier(&mut self, tokens: Range<usize>, loops: &[Range<usize>]) -> Result<(), Refusal> {
+        let mut kept = Vec::new();
+        for &index in &self.visible {
+            let variable = &self.plan.variables[index];
+            let repeats = |one: &&Range<usize>| {
+                let inside = variable.scope.start < one.start || variable.parameter;
+                // The head of its own loop repeats with the loop.
+                let own = one.start <= variable.scope.start && one.end == variable.scope.end;
+                inside || own
+            };
+            let after = tokens.end..variable.scope.end;
+            let mentioned =
+                |range: Range<usize>| self.mentions_of(&variable.name, range).next().is_some();
+            let needed = mentioned(after) || loops.iter().filter(repeats).cloned().any(mentioned);
+            if needed || variable.parameter {
+                kept.push(index);
+            }
+        }
+        for &index in &kept {
+            self.plan.variables[index].crosses = true;
+            let name = &self.plan.variables[index].name;
+            let same =
+                self.visible.iter().filter(|&&other| self.plan.variables[other].name == *name);
+            if same.count() != 1 {
+                return Err(ambiguous(name));
+            }
+        }
+        kept.retain(|&index| self.plan.variables[index].home != Home::Frame);
+        self.plan.barriers.push(Barrier { tokens, kept });
+        Ok(())
+    }
+}

@@ -1,0 +1,258 @@
+//! What one mention of a variable may do to it, judged by the tokens around it. What is not
+//! certainly harmless counts as the worst.
+
+use super::facts::Facts;
+use crate::syntax::lexer::{Kind, Tokens};
+
+/// What a mention may do, the harmless first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Use {
+    /// Its value is read.
+    Read,
+    /// It is given a value, here and now.
+    Write,
+    /// Its address or a reference to it may be kept.
+    Escape,
+}
+
+/// Functions of CUDA and C that take their arguments by value, or do not keep them.
+const BY_VALUE: [&str; 58] = [
+    "abs",
+    "ceil",
+    "ceilf",
+    "cosf",
+    "cos",
+    "erff",
+    "erf",
+    "exp",
+    "exp2f",
+    "expf",
+    "expm1f",
+    "fabs",
+    "fabsf",
+    "floor",
+    "floorf",
+    "fma",
+    "fmaf",
+    "fmax",
+    "fmaxf",
+    "fmin",
+    "fminf",
+    "fmod",
+    "fmodf",
+    "isfinite",
+    "isinf",
+    "isnan",
+    "log",
+    "log1pf",
+    "log2f",
+    "logf",
+    "make_float2",
+    "make_float4",
+    "make_int2",
+    "make_int4",
+    "max",
+    "min",
+    "pow",
+    "powf",
+    "roundf",
+    "rsqrt",
+    "rsqrtf",
+    "sin",
+    "sinf",
+    "sqrt",
+    "sqrtf",
+    "tanh",
+    "tanhf",
+    "printf",
+    "__ldg",
+    "__ldcs",
+    "__expf",
+    "__logf",
+    "__fdividef",
+    "__fsqrt_rn",
+    "__float2bfloat16",
+    "__float2half",
+    "__popc",
+    "__saturatef",
+];
+
+/// Words before parentheses that are no call.
+const KEYWORDS: [&str; 19] = [
+    "if", "while", "switch", "return", "sizeof", "for", "int", "float", "double", "unsigned",
+    "long", "short", "char", "bool", "size_t", "int64_t", "uint64_t", "int32_t", "uint32_t",
+];
+
+/// Judges the mention at token `at`.
+pub fn judge(text: &str, tokens: &Tokens, facts: &Facts, at: usize) -> Use {
+    Mention { text, tokens, facts }.judge(at)
+}
+
+struct Mention<'t> {
+    text: &'t str,
+    tokens: &'t Tokens,
+    facts: &'t Facts,
+}
+
+impl Mention<'_> {
+    /// The text of the token at `at`, which may lie outside.
+    fn word(&self, at: Option<usize>) -> &str {
+        at.and_then(|at| self.tokens.get(at)).map_or("", |token| token.text(self.text))
+    }
+
+    fn adjacent(&self, at: usize) -> bool {
+        self.tokens.get(at + 1).is_some_and(|next| next.start == self.tokens[at].end)
+    }
+
+    /// Whether the tokens from `at` are those of `operator`, without a gap.
+    fn operator(&self, at: usize, operator: &str) -> bool {
+        let count = operator.len();
+        (0..count).all(|k| {
+            self.word(Some(at + k)) == &operator[k..=k] && (k + 1 == count || self.adjacent(at + k))
+        })
+    }
+
+    fn assigns(&self, at: usize) -> bool {
+        let plain = self.word(Some(at)) == "=" && !self.operator(at, "==");
+        let compound = ["+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=", "<<=", ">>=", "++", "--"];
+        plain || compound.iter().any(|operator| self.operator(at, operator))
+    }
+
+    fn judge(&self, at: usize) -> Use {
+        let mut last = at;
+        while self.word(Some(last + 1)) == "." {
+            last += 2;
+        }
+        let before = at.checked_sub(1);
+        let before2 = at.checked_sub(2);
+        let (previous, next) = (self.word(before), self.word(Some(last + 1)));
+        let is_macro = |at: Option<usize>| self.facts.is_macro(self.word(at));
+        if is_macro(before) || is_macro(Some(last + 1)) {
+            return Use::Escape;
+        }
+        if last > at && next == "(" {
+            return Use::Escape;
+        }
+        let doubled = |sign: &str| before2.is_some_and(|two| self.operator(two, sign));
+        // What a pointer points to is not the pointer.
+        let steps = self.operator(last + 1, "++") || self.operator(last + 1, "--");
+        let target = previous == "*" && !steps;
+        if self.assigns(last + 1) && !target || doubled("++") || doubled("--") {
+            return Use::Write;
+        }
+        let element = matches!(next, "[" | "->");
+        match previous {
+            "&" => self.after_ampersand(at, element),
+            "=" if self.initialises_reference(at) && !element => Use::Escape,
+            ")" if self.word(before2) == "&" => Use::Escape,
+            "{" if !element => Use::Escape,
+            "?" | ":" if !element => self.enclosed(at),
+            "(" | "," if matches!(next, ")" | "," | "}") => self.argument(at),
+            _ if matches!(next, ":") => self.enclosed(at),
+            _ => Use::Read,
+        }
+    }
+
+    /// `T& r = x`, or `{.r = x}`, whose member may be a reference.
+    fn initialises_reference(&self, at: usize) -> bool {
+        let word = |back: usize| self.word(at.checked_sub(back));
+        word(3) == "&" || word(3) == "." && matches!(word(4), "{" | ",")
+    }
+
+    /// `&x`, `a & x` or `a && x`.
+    fn after_ampersand(&self, at: usize, element: bool) -> Use {
+        let Some(two) = at.checked_sub(2) else { return Use::Escape };
+        if element || self.operator(two, "&&") {
+            return Use::Read;
+        }
+        let operand = match self.tokens[two].kind {
+            Kind::Ident => !matches!(self.word(Some(two)), "return" | "case" | "else"),
+            Kind::Number => true,
+            _ => self.word(Some(two)) == "]",
+        };
+        if operand { Use::Read } else { Use::Escape }
+    }
+
+    /// The bracket that is open at `at`.
+    fn bracket(&self, at: usize) -> Option<usize> {
+        (0..at).rev().find(|&open| self.tokens.skip_group(open).is_some_and(|after| after > at))
+    }
+
+    /// One operand of a choice: it may be what the whole expression refers to.
+    fn enclosed(&self, at: usize) -> Use {
+        match self.bracket(at).map(|open| (open, self.word(Some(open)))) {
+            Some((_, "[")) => Use::Read,
+            Some((open, "{")) => {
+                // A statement: it keeps a reference only if it declares one.
+                let start =
+                    (open..at).rev().find(|&k| matches!(self.word(Some(k)), ";" | "{" | "}"));
+                let mut words = (start.unwrap_or(open)..at).map(|k| self.word(Some(k)));
+                if words.any(|word| word == "&") { Use::Escape } else { Use::Read }
+            }
+            _ => Use::Escape,
+        }
+    }
+
+    /// All of one argument, or all that stands in parentheses.
+    fn argument(&self, at: usize) -> Use {
+        let Some(open) = self.bracket(at) else { return Use::Escape };
+        let callee = self.word(open.checked_sub(1));
+        // Another scope's function of this name may be another function.
+        let qualified = self.word(open.checked_sub(2)) == "::";
+        let ident = open > 0 && self.tokens[open - 1].kind == Kind::Ident;
+        let known = KEYWORDS.contains(&callee)
+            || BY_VALUE.contains(&callee) && !self.facts.is_defined(callee)
+            || self.facts.takes_values(callee) && !qualified;
+        let safe = self.word(Some(open)) == "(" && ident && !self.facts.is_macro(callee) && known;
+        if safe { Use::Read } else { Use::Escape }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::syntax::Unit;
+    use crate::syntax::source::Source;
+
+    /// The worst that `statement` may do to `v`.
+    fn worst(statement: &str) -> Use {
+        let defined = "#define INC(x) x++\nvoid value(int a); void refer(int& a);\n";
+        let mut facts = Facts::default();
+        facts.add(&Source::new(&Unit { path: "a.cu", text: defined }));
+        facts.finish();
+        let text = format!("{{ {statement} }}");
+        let tokens = Source::new(&Unit { path: "a.cu", text: &text }).view(true);
+        let mentions = (0..tokens.len()).filter(|&at| tokens.is(&text, at, "v"));
+        mentions.map(|at| judge(&text, &tokens, &facts, at)).max().expect("a mention of v")
+    }
+
+    #[test]
+    fn reading_a_variable_is_told_from_changing_it() {
+        let cases = [
+            (
+                Use::Read,
+                "a = v; | b = a == v; | b = v == a; | b = v <= a; | a = v + 1; | a = b & v; | if (v) a = 1; | \
+                 a[v] = 1; | *v = 1; | v[1] = 2; | v->x = 3; | a = v.x; | value(v); | \
+                 fmaxf(a, v); | a = c ? v : b; | a = &v[2]; | a = b && v; | a = float(v); | \
+                 for (int i = v; i < v; i++) a = i; | return v;",
+            ),
+            (
+                Use::Write,
+                "v = a; | v += a; | v >>= 1; | v++; | -- v; | v.x = 1; | v.x++; | a = v = b; | \
+                 if ((v = a)) b = 1; | *v++ = 1; | (int)v = 1;",
+            ),
+            (
+                Use::Escape,
+                "a = &v; | a = (char*)&v; | refer(v); | unknown(v); | unknown(a, v.x); | INC(v); | \
+                 std::value(v); | int& r = v; | int& r = (int&)v; | S s = {a, v}; | S s = {.r = v}; | \
+                 S s{v}; | int& r = c ? v : a; | for (int& r : v) r = 1; | (v) = 1; | v.f(); | \
+                 f<int&>(v); | a = &v.x;",
+            ),
+        ];
+        for (expected, statements) in cases {
+            for statement in statements.split(" | ") {
+                assert_eq!(worst(statement), expected, "{statement}");
+            }
+        }
+    }
+}

@@ -1,0 +1,421 @@
+//! The CUDA driver, each call checked: what exists, a context, memory, modules and launches.
+//!
+//! The one place that talks to libcuda; knows nothing of replays.
+#![allow(unsafe_code)]
+
+use std::ffi::{CStr, CString, c_int, c_void};
+
+use cudarc::driver::sys::{self, CUdevice_attribute, CUfunction_attribute, CUresult};
+
+use super::error::CudaError;
+
+/// Why there is no GPU to replay on.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum GpuError {
+    /// libcuda is missing.
+    #[error("no CUDA driver: libcuda.so is not in the default search path")]
+    NoDriver,
+    /// The driver refused something.
+    #[error("the CUDA driver refuses {doing}: {message}")]
+    Refused {
+        /// What was asked of it.
+        doing: &'static str,
+        /// In its words.
+        message: String,
+    },
+    /// There are fewer devices.
+    #[error("no GPU {ordinal}: this machine has {count}")]
+    NoDevice {
+        /// The one that was asked for.
+        ordinal: usize,
+        /// How many there are.
+        count: usize,
+    },
+}
+
+impl GpuError {
+    /// What to do about it.
+    pub fn hint(&self) -> Option<String> {
+        Some(match self {
+            GpuError::NoDriver => "install NVIDIA's driver, or replay with --backend cpu; a \
+                                   container needs the driver's libraries passed through"
+                .to_owned(),
+            GpuError::Refused { .. } => {
+                "`nvidia-smi` tells whether the driver and the device work".to_owned()
+            }
+            GpuError::NoDevice { .. } => "`replay doctor` lists the devices".to_owned(),
+        })
+    }
+}
+
+/// A GPU.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeviceInfo {
+    /// Its number, as CUDA counts.
+    pub ordinal: usize,
+    /// Its name, such as `NVIDIA H200`.
+    pub name: String,
+    /// What machine code it runs, such as `sm_90`.
+    pub architecture: String,
+    /// The CUDA version of the driver, major and minor.
+    pub driver: (i32, i32),
+    /// Its memory.
+    pub memory_bytes: usize,
+}
+
+impl DeviceInfo {
+    /// For people: name and driver.
+    pub fn describe(&self) -> String {
+        format!("{}, CUDA driver {}.{}", self.name, self.driver.0, self.driver.1)
+    }
+}
+
+/// CUDA's code for what the driver said; both APIs number their errors alike.
+pub(crate) fn checked(result: CUresult) -> Result<(), CudaError> {
+    match result as i32 {
+        0 => Ok(()),
+        code => Err(CudaError(code)),
+    }
+}
+
+/// The driver's own words for `error`, which may be newer than the table here.
+pub(crate) fn words(error: CudaError) -> String {
+    if CudaError::KNOWN.iter().any(|(code, ..)| *code == error.0) {
+        return error.to_string();
+    }
+    format!("error {} of the CUDA driver", error.0)
+}
+
+fn refused(doing: &'static str) -> impl Fn(CudaError) -> GpuError {
+    move |error| GpuError::Refused { doing, message: words(error) }
+}
+
+/// Every GPU of this machine.
+///
+/// # Errors
+/// [`GpuError`] if there is no driver, or it does not work.
+pub fn devices() -> Result<Vec<DeviceInfo>, GpuError> {
+    let (mut version, mut count) = (0, 0);
+    start()?;
+    // SAFETY: fill in integers.
+    unsafe {
+        checked(sys::cuDriverGetVersion(&raw mut version)).map_err(refused("its version"))?;
+        checked(sys::cuDeviceGetCount(&raw mut count)).map_err(refused("a list of devices"))?;
+    }
+    let driver = (version / 1000, version % 1000 / 10);
+    (0..usize::try_from(count).unwrap_or(0))
+        .map(|ordinal| info(ordinal, driver).map_err(refused("a device's properties")))
+        .collect()
+}
+
+/// The GPU called `ordinal`.
+///
+/// # Errors
+/// [`GpuError`] if there is none.
+pub fn device(ordinal: usize) -> Result<DeviceInfo, GpuError> {
+    let mut devices = devices()?;
+    let count = devices.len();
+    if ordinal < count {
+        Ok(devices.swap_remove(ordinal))
+    } else {
+        Err(GpuError::NoDevice { ordinal, count })
+    }
+}
+
+fn start() -> Result<(), GpuError> {
+    // SAFETY: loads libcuda, and starts it.
+    unsafe {
+        if !sys::is_culib_present() {
+            return Err(GpuError::NoDriver);
+        }
+        checked(sys::cuInit(0)).map_err(refused("to start"))
+    }
+}
+
+fn info(ordinal: usize, driver: (i32, i32)) -> Result<DeviceInfo, CudaError> {
+    let mut device = 0;
+    let mut name = [0; 256];
+    let mut memory_bytes = 0;
+    // SAFETY: fill in a handle, a text of at most the given length, and a size.
+    unsafe {
+        checked(sys::cuDeviceGet(&raw mut device, ordinal as c_int))?;
+        checked(sys::cuDeviceGetName(name.as_mut_ptr(), name.len() as c_int, device))?;
+        checked(sys::cuDeviceTotalMem_v2(&raw mut memory_bytes, device))?;
+    }
+    use CUdevice_attribute as Attribute;
+    let major = attribute(device, Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?;
+    let minor = attribute(device, Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?;
+    // SAFETY: the driver ends the name with a null byte.
+    let name = unsafe { CStr::from_ptr(name.as_ptr()) }.to_string_lossy().into_owned();
+    let architecture = format!("sm_{major}{minor}");
+    Ok(DeviceInfo { ordinal, name, architecture, driver, memory_bytes })
+}
+
+fn attribute(device: sys::CUdevice, which: CUdevice_attribute) -> Result<i32, CudaError> {
+    let mut value = 0;
+    // SAFETY: fills in an integer.
+    checked(unsafe { sys::cuDeviceGetAttribute(&raw mut value, which, device) })?;
+    Ok(value)
+}
+
+/// An address in the memory of the device.
+pub(crate) type Address = u64;
+
+/// The primary context of a device, made current on the thread that opens it.
+#[derive(Debug)]
+pub(crate) struct Context(sys::CUcontext);
+
+// SAFETY: a handle, which the driver lets any thread use.
+unsafe impl Send for Context {}
+// SAFETY: as above.
+unsafe impl Sync for Context {}
+
+impl Context {
+    /// Makes the context of `ordinal` current.
+    pub(crate) fn open(ordinal: usize) -> Result<Context, GpuError> {
+        start()?;
+        let mut context = std::ptr::null_mut();
+        let mut device = 0;
+        // SAFETY: fill in handles, which stay valid until the process ends.
+        unsafe {
+            checked(sys::cuDeviceGet(&raw mut device, ordinal as c_int))
+                .and_then(|()| checked(sys::cuDevicePrimaryCtxRetain(&raw mut context, device)))
+                .and_then(|()| checked(sys::cuCtxSetCurrent(context)))
+                .map_err(refused("a context"))?;
+        }
+        Ok(Context(context))
+    }
+
+    /// Makes it current on the thread that calls.
+    pub(crate) fn enter(&self) -> Result<(), CudaError> {
+        // SAFETY: the context stays open until the process ends.
+        checked(unsafe { sys::cuCtxSetCurrent(self.0) })
+    }
+
+    /// Makes room for `bytes`.
+    pub(crate) fn allocate(&self, bytes: usize) -> Result<Address, CudaError> {
+        let mut address = 0;
+        // SAFETY: fills in an address.
+        checked(unsafe { sys::cuMemAlloc_v2(&raw mut address, bytes) })?;
+        Ok(address)
+    }
+
+    /// Gives back what `allocate` returned.
+    pub(crate) fn free(&self, address: Address) -> Result<(), CudaError> {
+        // SAFETY: the driver refuses what it did not allocate.
+        checked(unsafe { sys::cuMemFree_v2(address) })
+    }
+
+    /// Copies between any two places; the driver finds out which is where.
+    ///
+    /// # Safety
+    /// A side that lies in host memory must have that many bytes.
+    pub(crate) unsafe fn copy(
+        &self,
+        to: Address,
+        from: Address,
+        n: usize,
+    ) -> Result<(), CudaError> {
+        // SAFETY: the host's side is promised by the caller, the device's is checked by the driver.
+        checked(unsafe { sys::cuMemcpy(to, from, n) })
+    }
+
+    /// Copies from the host to the device.
+    ///
+    /// # Safety
+    /// `from` must have that many bytes.
+    pub(crate) unsafe fn upload(
+        &self,
+        to: Address,
+        from: *const u8,
+        bytes: usize,
+    ) -> Result<(), CudaError> {
+        // SAFETY: as for `copy`.
+        checked(unsafe { sys::cuMemcpyHtoD_v2(to, from.cast(), bytes) })
+    }
+
+    /// Copies from the device to the host.
+    ///
+    /// # Safety
+    /// `to` must have room for that many bytes.
+    pub(crate) unsafe fn download(
+        &self,
+        to: *mut u8,
+        from: Address,
+        bytes: usize,
+    ) -> Result<(), CudaError> {
+        // SAFETY: as for `copy`.
+        checked(unsafe { sys::cuMemcpyDtoH_v2(to.cast(), from, bytes) })
+    }
+
+    /// Copies within the device.
+    pub(crate) fn copy_within(
+        &self,
+        to: Address,
+        from: Address,
+        n: usize,
+    ) -> Result<(), CudaError> {
+        // SAFETY: both sides are checked by the driver.
+        checked(unsafe { sys::cuMemcpyDtoD_v2(to, from, n) })
+    }
+
+    /// Sets every byte to `value`.
+    pub(crate) fn set(&self, to: Address, value: u8, bytes: usize) -> Result<(), CudaError> {
+        // SAFETY: the driver checks the range.
+        checked(unsafe { sys::cuMemsetD8_v2(to, value, bytes) })
+    }
+
+    /// Repeats eight bytes over `count` times eight bytes.
+    pub(crate) fn fill(&self, to: Address, bytes: [u8; 8], count: usize) -> Result<(), CudaError> {
+        let half = |at: usize| u32::from_le_bytes([0, 1, 2, 3].map(|k| bytes[at + k]));
+        let (low, high) = (half(0), half(4));
+        // SAFETY: the driver checks the range. One word of four bytes a row, rows eight apart.
+        unsafe {
+            if low == high {
+                return checked(sys::cuMemsetD32_v2(to, low, count * 2));
+            }
+            checked(sys::cuMemsetD2D32_v2(to, 8, low, 1, count))?;
+            checked(sys::cuMemsetD2D32_v2(to + 4, 8, high, 1, count))
+        }
+    }
+
+    /// What there is of shared memory.
+    pub(crate) fn shared_sizes(&self, ordinal: usize) -> Result<SharedSizes, CudaError> {
+        use CUdevice_attribute as Attribute;
+        let mut device = 0;
+        // SAFETY: fills in a handle.
+        checked(unsafe { sys::cuDeviceGet(&raw mut device, ordinal as c_int) })?;
+        let size =
+            |which| u32::try_from(attribute(device, which)?).map_err(|_| CudaError::INVALID_VALUE);
+        Ok(SharedSizes {
+            bytes: size(Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?,
+            multiprocessors: size(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?,
+        })
+    }
+
+    /// Waits for everything that was asked for.
+    pub(crate) fn synchronize(&self) -> Result<(), CudaError> {
+        // SAFETY: waits.
+        checked(unsafe { sys::cuCtxSynchronize() })
+    }
+
+    /// Bytes free, and bytes in all.
+    pub(crate) fn memory(&self) -> Result<(usize, usize), CudaError> {
+        let (mut free, mut total) = (0, 0);
+        // SAFETY: fills in two sizes.
+        checked(unsafe { sys::cuMemGetInfo_v2(&raw mut free, &raw mut total) })?;
+        Ok((free, total))
+    }
+}
+
+/// The shared memory of a device.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SharedSizes {
+    /// The most that a block may have, which is all of a multiprocessor's.
+    pub(crate) bytes: u32,
+    pub(crate) multiprocessors: u32,
+}
+
+/// Machine code in the context.
+#[derive(Debug)]
+pub(crate) struct Loaded(sys::CUmodule);
+
+// SAFETY: a handle, which the driver lets any thread use.
+unsafe impl Send for Loaded {}
+// SAFETY: as above.
+unsafe impl Sync for Loaded {}
+
+/// A kernel of a loaded module.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Function(sys::CUfunction);
+
+// SAFETY: a handle, which the driver lets any thread use.
+unsafe impl Send for Function {}
+// SAFETY: as above.
+unsafe impl Sync for Function {}
+
+/// The shape of a launch.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Shape {
+    pub(crate) grid: [u32; 3],
+    pub(crate) block: [u32; 3],
+    pub(crate) shared_bytes: u32,
+}
+
+impl Loaded {
+    /// Loads a cubin into the current context.
+    pub(crate) fn new(code: &[u8]) -> Result<Loaded, CudaError> {
+        let mut module = std::ptr::null_mut();
+        // SAFETY: a cubin of NVRTC's, which tells its own size.
+        checked(unsafe { sys::cuModuleLoadData(&raw mut module, code.as_ptr().cast()) })?;
+        Ok(Loaded(module))
+    }
+
+    /// The kernel with this symbol.
+    pub(crate) fn function(&self, symbol: &str) -> Result<Function, CudaError> {
+        let symbol = CString::new(symbol).map_err(|_| CudaError::INVALID_VALUE)?;
+        let mut function = std::ptr::null_mut();
+        // SAFETY: the module stays loaded; the symbol is a C string.
+        checked(unsafe { sys::cuModuleGetFunction(&raw mut function, self.0, symbol.as_ptr()) })?;
+        Ok(Function(function))
+    }
+
+    /// Address and size of the variable with this symbol, if the module has it.
+    pub(crate) fn variable(&self, symbol: &str) -> Option<(Address, usize)> {
+        let symbol = CString::new(symbol).ok()?;
+        let (mut address, mut bytes) = (0, 0);
+        // SAFETY: as above.
+        let found = unsafe {
+            sys::cuModuleGetGlobal_v2(&raw mut address, &raw mut bytes, self.0, symbol.as_ptr())
+        };
+        checked(found).ok().map(|()| (address, bytes))
+    }
+}
+
+impl Function {
+    /// Lets launches have this much dynamic shared memory.
+    pub(crate) fn allow_shared(self, bytes: usize) -> Result<(), CudaError> {
+        let attribute = CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+        let bytes = c_int::try_from(bytes).map_err(|_| CudaError::INVALID_VALUE)?;
+        // SAFETY: the function's module stays loaded.
+        checked(unsafe { sys::cuFuncSetAttribute(self.0, attribute, bytes) })
+    }
+
+    /// Whether it has shared memory besides what a launch gives it.
+    pub(crate) fn has_shared(self) -> bool {
+        let attribute = CUfunction_attribute::CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES;
+        let mut bytes = 0;
+        // SAFETY: fills in an integer; the function's module stays loaded.
+        let told = unsafe { sys::cuFuncGetAttribute(&raw mut bytes, attribute, self.0) };
+        checked(told).is_ok() && bytes > 0
+    }
+
+    /// Launches the kernel in the default stream.
+    ///
+    /// # Safety
+    /// `args` must hold a pointer to each argument of the kernel.
+    pub(crate) unsafe fn launch(
+        self,
+        shape: Shape,
+        args: *mut *mut c_void,
+    ) -> Result<(), CudaError> {
+        let ([gx, gy, gz], [bx, by, bz]) = (shape.grid, shape.block);
+        let (stream, no_extra) = (std::ptr::null_mut(), std::ptr::null_mut());
+        // SAFETY: promised by the caller; the driver checks the shape.
+        checked(unsafe {
+            sys::cuLaunchKernel(
+                self.0,
+                gx,
+                gy,
+                gz,
+                bx,
+                by,
+                bz,
+                shape.shared_bytes,
+                stream,
+                args,
+                no_extra,
+            )
+        })
+    }
+}

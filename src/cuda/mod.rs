@@ -1,0 +1,20 @@
+//! NVIDIA's software, as this machine has it: the driver and its devices, NVRTC, compute-sanitizer.
+//!
+//! Finds, loads and calls it, each call checked, and knows its words. Knows nothing of replays:
+//! `compile` says what NVRTC compiles, `runtime::gpu` what a device runs.
+
+pub(crate) mod driver;
+pub mod error;
+mod library;
+mod math_errors;
+mod module;
+mod nvrtc;
+pub mod sanitizer;
+
+pub use self::driver::{DeviceInfo, GpuError, device, devices};
+pub use self::error::CudaError;
+pub use self::library::SearchPath;
+pub use self::math_errors::math_error_ulps;
+pub use self::module::Module;
+pub(crate) use self::module::{FILL_KERNEL, FILL_SOURCE};
+pub use self::nvrtc::{Image, Nvrtc, NvrtcError};

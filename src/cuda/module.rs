@@ -1,0 +1,158 @@
+//! A compiled module as it lies in the cache, and which of its kernels a launch means.
+//!
+//! Host code knows a kernel by the name in its source or by its symbol, the module by its symbol
+//! alone. Where neither tells (an instance of a template that nothing instantiates), NVRTC must be
+//! asked for it by expression. Pure: no driver, no files.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// The kernel that fills shared memory, which every module holds.
+pub(crate) const FILL_SOURCE: &str = include_str!("fill_shared.cu");
+/// Its name.
+pub(crate) const FILL_KERNEL: &str = "replay_fill_shared";
+
+/// Machine code, and the symbols of the expressions that NVRTC was asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Module {
+    /// By expression: its symbol in the code.
+    pub names: BTreeMap<String, String>,
+    /// A cubin.
+    pub code: Vec<u8>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Header {
+    names: BTreeMap<String, String>,
+    code_bytes: usize,
+}
+
+impl Module {
+    /// One line of JSON, then the code.
+    pub fn encode(&self) -> Vec<u8> {
+        let header = Header { names: self.names.clone(), code_bytes: self.code.len() };
+        let mut bytes = serde_json::to_vec(&header).expect("names are plain data");
+        bytes.push(b'\n');
+        bytes.extend_from_slice(&self.code);
+        bytes
+    }
+
+    /// Reads what [`Module::encode`] wrote; what follows it is left alone.
+    pub fn decode(bytes: &[u8]) -> Option<Module> {
+        let line = bytes.iter().position(|&byte| byte == b'\n')?;
+        let header: Header = serde_json::from_slice(&bytes[..line]).ok()?;
+        let code = bytes[line + 1..].get(..header.code_bytes)?.to_vec();
+        Some(Module { names: header.names, code })
+    }
+
+    /// The symbols of all kernels: each has a section `.text.SYMBOL` in the code.
+    pub fn kernels(&self) -> Vec<&str> {
+        const SECTION: &[u8] = b"\0.text.";
+        let starts = self.code.windows(SECTION.len()).enumerate();
+        let starts = starts.filter(|(_, window)| *window == SECTION);
+        let mut found: Vec<&str> = starts
+            .filter_map(|(at, _)| {
+                let rest = &self.code[at + SECTION.len()..];
+                let end = rest.iter().position(|&byte| byte == 0)?;
+                std::str::from_utf8(&rest[..end]).ok().filter(|name| !name.is_empty())
+            })
+            .collect();
+        found.sort_unstable();
+        found.dedup();
+        found
+    }
+
+    /// The symbol of the kernel that host code launches as `name`, and whose host function has
+    /// the symbol `host`, if that is known. None if the module does not tell.
+    pub fn kernel(&self, name: &str, host: Option<&str>) -> Option<String> {
+        if let Some(symbol) = self.names.get(name) {
+            return Some(symbol.clone());
+        }
+        let kernels = self.kernels();
+        if let Some(host) = host.filter(|host| kernels.contains(host)) {
+            return Some(host.to_owned());
+        }
+        let wanted: Vec<&str> = name.split("::").filter(|part| !part.is_empty()).collect();
+        let mut fitting = kernels.iter().filter(|symbol| plain_name(symbol).ends_with(&wanted));
+        match (fitting.next(), fitting.next()) {
+            (Some(only), None) if !wanted.is_empty() => Some((*only).to_owned()),
+            _ => None,
+        }
+    }
+}
+
+/// `ns`, `kernel` of `_ZN2ns6kernelEPf` (Itanium C++ ABI, "Name Encoding"); nothing for an
+/// instance of a template. A symbol that is not mangled is its own name.
+fn plain_name(symbol: &str) -> Vec<&str> {
+    let Some(mangled) = symbol.strip_prefix("_Z") else { return vec![symbol] };
+    let (mut rest, nested) = match mangled.strip_prefix('N') {
+        Some(rest) => (rest, true),
+        None => (mangled, false),
+    };
+    let mut parts = Vec::new();
+    loop {
+        rest = rest.strip_prefix('L').unwrap_or(rest);
+        let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
+        let Ok(len) = rest[..digits].parse::<usize>() else { break };
+        let Some(part) = rest.get(digits..digits + len) else { break };
+        parts.push(part);
+        rest = &rest[digits + len..];
+        if !nested {
+            break;
+        }
+    }
+    if rest.starts_with('I') { Vec::new() } else { parts }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn module(symbols: &[&str]) -> Module {
+        let sections = symbols.iter().map(|symbol| format!("\0.nv.info.{symbol}\0.text.{symbol}"));
+        let code = format!("\x7fELF{}\0", sections.collect::<String>()).into_bytes();
+        Module { names: BTreeMap::new(), code }
+    }
+
+    #[test]
+    fn a_module_is_read_as_it_was_written_whatever_follows() {
+        let mut module = module(&["f"]);
+        module.names.insert("g<2>".into(), "_Z1gILi2EEvv".into());
+        let mut bytes = module.encode();
+        bytes.extend_from_slice(b"\ntrailer");
+        assert_eq!(Module::decode(&bytes), Some(module));
+        assert_eq!(Module::decode(&bytes[..20]), None);
+        assert_eq!(Module::decode(b"no module"), None);
+    }
+
+    #[test]
+    fn kernels_are_found_by_their_names_in_the_source() {
+        let module = module(&["_Z4lossPf", "_ZN2ns4gradEPf", "_ZL6staticPf", "plain"]);
+        let find = |name| module.kernel(name, None);
+        assert_eq!(find("loss").as_deref(), Some("_Z4lossPf"));
+        assert_eq!(find("::loss").as_deref(), Some("_Z4lossPf"));
+        assert_eq!(find("ns::grad").as_deref(), Some("_ZN2ns4gradEPf"));
+        assert_eq!(find("grad").as_deref(), Some("_ZN2ns4gradEPf"));
+        assert_eq!(find("static").as_deref(), Some("_ZL6staticPf"));
+        assert_eq!(find("plain").as_deref(), Some("plain"));
+        assert_eq!(find("other::grad"), None);
+        assert_eq!(find(""), None);
+    }
+
+    #[test]
+    fn overloads_are_told_apart_by_the_symbol_of_the_host_function() {
+        let module = module(&["_Z1fPf", "_Z1fPd"]);
+        assert_eq!(module.kernel("f", None), None);
+        assert_eq!(module.kernel("f", Some("_Z1fPd")).as_deref(), Some("_Z1fPd"));
+    }
+
+    #[test]
+    fn an_instance_of_a_template_is_found_by_its_expression_alone() {
+        let mut module = module(&["_Z1fILi256EEvPf"]);
+        assert_eq!(module.kernel("f", None), None);
+        assert_eq!(module.kernel("f<256>", None), None);
+        module.names.insert("f<256>".into(), "_Z1fILi256EEvPf".into());
+        assert_eq!(module.kernel("f<256>", None).as_deref(), Some("_Z1fILi256EEvPf"));
+    }
+}

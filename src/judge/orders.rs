@@ -1,0 +1,47 @@
+//! Whether outputs depend on the order of blocks and threads.
+
+use crate::backend::{Mode, ReplayError, Variant};
+use crate::replay::{ORDERS, OrderDependence, Status, Trial};
+use crate::summary::{POISON_A, summarize};
+use crate::worker::Run;
+
+/// The outputs of `trial` that depend on the order of blocks and threads; none where it does not run
+/// to its end without a failure. Where other orders give the same bits, nothing else is replayed.
+///
+/// # Errors
+/// [`ReplayError`] if the machine or the fixture is at fault.
+pub fn orders(trial: &Trial) -> Result<Vec<OrderDependence>, ReplayError> {
+    let outcome = trial.outcome()?;
+    let Some(variant) = trial.variant()?.filter(|_| outcome.status == Status::Completed) else {
+        return Ok(Vec::new());
+    };
+    if !variant.for_noise().abilities().order {
+        return Ok(Vec::new());
+    }
+    trial.lab().remember(&trial.key_of("orders")?, || {
+        // A reference that replays in other orders has bits of its own.
+        let by_bits = variant.reference().is_none() && trial.known_noise()?.is_none();
+        if by_bits && same_in_all_orders(trial, variant)? {
+            return Ok(Vec::new());
+        }
+        Ok(trial.noise()?.into_iter().filter_map(|noise| noise.order).collect())
+    })
+}
+
+fn same_in_all_orders(trial: &Trial, variant: &dyn Variant) -> Result<bool, ReplayError> {
+    let _span = tracing::info_span!("orders", message = trial.fixture().name);
+    let outcome = trial.outcome()?;
+    let same = |run: &Run| {
+        run.outputs().all(|(output, view)| {
+            let plain = outcome.outputs.iter().find(|record| record.name == output.name);
+            plain.is_some_and(|plain| plain.summary.checksum == summarize(&view, None).checksum)
+        })
+    };
+    let modes = ORDERS.map(|order| Mode { order, ..Mode::plain(POISON_A) });
+    let mut all_same = true;
+    variant.run_each(&modes, variant.at_once(None), &mut |_, run| {
+        all_same &= same(&run);
+        Ok(())
+    })?;
+    Ok(all_same)
+}

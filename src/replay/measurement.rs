@@ -1,0 +1,251 @@
+//! What is measured around the plain run of one trial: its noise, and what a repetition changes.
+
+use std::sync::PoisonError;
+
+use serde::{Deserialize, Serialize};
+
+use super::Trial;
+use super::both::both;
+use super::order::OrderDependence;
+use super::plain::Plain;
+use crate::backend::{Mode, ReplayError, Variant};
+use crate::runtime::cpu::Rounding;
+use crate::scratch::Scratch;
+use crate::summary::POISON_A;
+use crate::verdict::VerdictError;
+use crate::verdict::compare::compare;
+use crate::verdict::noise::{
+    Moved, Noise, NoiseAccumulator, NoiseRef, NoiseSummary, Ordered, Spread,
+};
+use crate::worker::{Ending, Run};
+
+/// The orders, besides that of the indices, in which blocks and threads are replayed.
+pub(crate) const ORDERS: [u64; 3] = [0x5eed_0001, 0x5eed_0002, 0x5eed_0003];
+
+/// Two identical replays of one revision that differ.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Nondeterminism {
+    /// Elements with other bits.
+    pub differing: u64,
+    /// The largest difference.
+    #[serde(with = "crate::summary::float")]
+    pub max_abs: f64,
+}
+
+/// The noise of one output at one revision.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct OutputNoise {
+    /// The output.
+    pub name: String,
+    /// What was measured.
+    pub noise: NoiseSummary,
+    /// How it depends on the order of blocks and threads, if it does.
+    pub order: Option<OrderDependence>,
+}
+
+/// The plain run of a trial, and what was measured around it.
+pub struct Measurement {
+    /// The plain run.
+    pub run: Run,
+    /// By output.
+    noise: Vec<(String, Noise)>,
+    nondeterminism: Vec<(String, Nondeterminism)>,
+    /// The outputs that depend on the order of blocks and threads.
+    ordered: Vec<OrderDependence>,
+}
+
+impl Measurement {
+    /// The noise of output `name`, per element.
+    pub fn noise_of(&self, name: &str) -> Option<&Spread> {
+        self.noise.iter().find(|(of, _)| of == name).map(|(_, noise)| &noise.per_element)
+    }
+
+    /// The noise of output `name` in short.
+    pub fn noise_summary(&self, name: &str) -> NoiseSummary {
+        let found = self.noise.iter().find(|(of, _)| of == name);
+        found.map(|(_, noise)| noise.summary.clone()).unwrap_or_default()
+    }
+
+    /// `factor` times the noise of output `name`, in `scratch`.
+    pub(crate) fn scaled_noise(
+        &self,
+        name: &str,
+        factor: f64,
+        scratch: &Scratch,
+    ) -> Result<Option<Noise>, ReplayError> {
+        let found = self.noise.iter().find(|(of, _)| of == name);
+        found.map(|(_, noise)| Ok(noise.copy(scratch)?.scaled(factor))).transpose()
+    }
+
+    /// How two identical replays differ in output `name`.
+    pub fn nondeterminism_of(&self, name: &str) -> Option<Nondeterminism> {
+        let found = self.nondeterminism.iter().find(|(of, _)| of == name);
+        found.map(|(_, found)| found.clone())
+    }
+
+    /// How output `name` depends on the order of blocks and threads.
+    pub fn ordered_of(&self, name: &str) -> Option<OrderDependence> {
+        self.ordered.iter().find(|found| found.output == name).cloned()
+    }
+
+    /// The noise of every output in short.
+    pub fn noises(&self) -> Vec<OutputNoise> {
+        let one = |(name, noise): &(String, Noise)| OutputNoise {
+            name: name.clone(),
+            noise: noise.summary.clone(),
+            order: self.ordered_of(name),
+        };
+        self.noise.iter().map(one).collect()
+    }
+}
+
+/// Noise around one run.
+struct Around {
+    accumulators: Vec<(String, NoiseAccumulator)>,
+    ordered: Vec<(Ordered, OrderDependence)>,
+}
+
+impl Around {
+    /// The measurement of the plain run `run`, with `factor` times this noise.
+    fn measurement(
+        mut self,
+        run: Run,
+        nondeterminism: Vec<(String, Nondeterminism)>,
+        factor: f64,
+    ) -> Result<Measurement, ReplayError> {
+        let (mut noise, mut ordered) = (Vec::new(), Vec::new());
+        for (name, accumulator) in self.accumulators {
+            let Some(view) = run.output(&name) else { continue };
+            let at = self.ordered.iter().position(|(_, found)| found.output == name);
+            let (elements, told) = at.map(|at| self.ordered.swap_remove(at)).unzip();
+            let finished = room(accumulator.finish(&view, elements))?;
+            noise.push((name, finished.scaled(factor)));
+            ordered.extend(told);
+        }
+        Ok(Measurement { run, noise, nondeterminism, ordered })
+    }
+}
+
+impl Trial {
+    /// Measures what is around the plain run of `variant`.
+    ///
+    /// A variant that can be run neither in other roundings nor in other orders has the noise of its
+    /// reference, around the reference's own result, times the greatest error of the functions that
+    /// it calls, for the reference errs by one unit in the last place of each. How far a repetition
+    /// lies off counts as well where the device may give other bits by itself.
+    pub(super) fn measure(&self, variant: &dyn Variant) -> Result<Measurement, ReplayError> {
+        let (base, again, mut noise) = match variant.reference() {
+            None => {
+                let (base, again) = self.plain_runs(variant)?;
+                let noise = self.noise_around(variant, &base)?;
+                (base, again, noise)
+            }
+            Some(reference) => {
+                let on_reference = || {
+                    let centre = reference.run(&Mode::plain(POISON_A))?;
+                    self.noise_around(reference, &centre)
+                };
+                let (runs, noise) = both(|| self.plain_runs(variant), on_reference);
+                let (base, again) = runs?;
+                (base, again, noise?)
+            }
+        };
+        if noise.accumulators.is_empty() {
+            // It does not run to its end on the reference.
+            noise.accumulators = self.accumulators(&base, |_| true)?;
+        }
+        if let Some(again) = again.as_ref().filter(|_| !variant.abilities().repeats) {
+            accumulate(&mut noise.accumulators, &base, again, Moved::Order);
+        }
+        let nondeterminism = again.map_or(Vec::new(), |again| differences(&base, &again));
+        noise.measurement(base, nondeterminism, variant.math_ulps())
+    }
+
+    /// The plain run, and a repetition unless it is known to give the same bits.
+    fn plain_runs(&self, variant: &dyn Variant) -> Result<(Run, Option<Run>), ReplayError> {
+        let mode = Mode::plain(POISON_A);
+        match self.plain.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            Some(Plain { run, repeats: true }) => Ok((run, None)),
+            Some(Plain { run, repeats: false }) => Ok((run, Some(variant.run(&mode)?))),
+            None => {
+                let (base, again) = variant.run_pair([mode.clone(), mode])?;
+                Ok((base, Some(again)))
+            }
+        }
+    }
+
+    /// How other roundings and orders of `variant` move what `centre` gives.
+    fn noise_around(&self, variant: &dyn Variant, centre: &Run) -> Result<Around, ReplayError> {
+        let _span = tracing::info_span!("noise", message = self.fixture().name);
+        let mut accumulators = self.accumulators(centre, |_| true)?;
+        let (moved, modes): (Vec<Moved>, Vec<Mode>) = noise_modes(variant).into_iter().unzip();
+        variant.run_each(&modes, variant.at_once(Some(centre)), &mut |index, replay| {
+            accumulate(&mut accumulators, centre, &replay, moved[index]);
+            Ok(())
+        })?;
+        let ordered = self.ordered(variant, centre, &accumulators)?;
+        Ok(Around { accumulators, ordered })
+    }
+
+    /// An accumulator for each output of `run` that is `wanted`.
+    pub(super) fn accumulators(
+        &self,
+        run: &Run,
+        wanted: impl Fn(&str) -> bool,
+    ) -> Result<Vec<(String, NoiseAccumulator)>, ReplayError> {
+        let scratch: &Scratch = self.lab.scratch();
+        let outputs = run.outputs().filter(|(output, _)| wanted(&output.name));
+        outputs
+            .map(|(output, view)| Ok((output.name.clone(), NoiseAccumulator::new(&view, scratch)?)))
+            .collect()
+    }
+}
+
+/// The modes of `variant` that noise is measured by.
+fn noise_modes(variant: &dyn Variant) -> Vec<(Moved, Mode)> {
+    let rounded = [Rounding::Down, Rounding::Up, Rounding::TowardZero]
+        .map(|rounding| (Moved::Rounding, Mode { rounding, ..Mode::plain(POISON_A) }));
+    let ordered = ORDERS.map(|order| (Moved::Order, Mode { order, ..Mode::plain(POISON_A) }));
+    let abilities = variant.abilities();
+    rounded.into_iter().chain(ordered).filter(|(_, mode)| abilities.allow(mode)).collect()
+}
+
+/// What was computed of outputs that belong together, or why there was no room for it.
+pub(crate) fn room<T>(made: Result<T, VerdictError>) -> Result<T, ReplayError> {
+    made.map_err(|error| match error {
+        VerdictError::Scratch(error) => error.into(),
+        VerdictError::Compare(error) => unreachable!("two runs of one fixture: {error}"),
+    })
+}
+
+/// Adds how far each output of `replay` lies off that of `centre`.
+pub(super) fn accumulate(
+    accumulators: &mut [(String, NoiseAccumulator)],
+    centre: &Run,
+    replay: &Run,
+    moved: Moved,
+) {
+    if replay.ending != Ending::Completed {
+        return;
+    }
+    for (name, accumulator) in accumulators {
+        if let (Some(base), Some(view)) = (centre.output(name), replay.output(name)) {
+            accumulator.add(&base, &view, moved).expect("two runs of one variant");
+        }
+    }
+}
+
+/// The outputs in which two identical replays differ.
+fn differences(one: &Run, other: &Run) -> Vec<(String, Nondeterminism)> {
+    let none = NoiseRef { base: None, got: None };
+    one.outputs()
+        .filter_map(|(output, view)| {
+            let compared = compare(&view, &other.output(&output.name)?, &none).ok()?;
+            (compared.differing > 0).then(|| {
+                let found =
+                    Nondeterminism { differing: compared.differing, max_abs: compared.max_abs };
+                (output.name.clone(), found)
+            })
+        })
+        .collect()
+}

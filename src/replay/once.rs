@@ -1,0 +1,63 @@
+//! A value that is made when it is first asked for.
+
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+/// A value that is made once. An error is not kept: whoever asks next tries again.
+///
+/// A second caller waits for what the first is making, so neither may be work that rayon schedules:
+/// the thread that makes the value might be handed the second caller's work meanwhile.
+pub(super) struct Once<T> {
+    value: OnceLock<T>,
+    making: Mutex<()>,
+}
+
+impl<T> Default for Once<T> {
+    fn default() -> Once<T> {
+        Once { value: OnceLock::new(), making: Mutex::new(()) }
+    }
+}
+
+impl<T> Once<T> {
+    /// The value, if it was made.
+    pub fn known(&self) -> Option<&T> {
+        self.value.get()
+    }
+
+    /// The value; `make` makes it if nobody did.
+    pub fn get<E>(&self, make: impl FnOnce() -> Result<T, E>) -> Result<&T, E> {
+        if let Some(known) = self.value.get() {
+            return Ok(known);
+        }
+        let _making = self.making.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = self.value.get() {
+            return Ok(known);
+        }
+        let made = make()?;
+        Ok(self.value.get_or_init(|| made))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    #[test]
+    fn a_value_that_several_threads_ask_for_is_made_once() {
+        let (once, made) = (Once::default(), AtomicUsize::new(0));
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| once.get(|| Ok::<_, ()>(made.fetch_add(1, Ordering::SeqCst))));
+            }
+        });
+        assert_eq!((made.into_inner(), once.known()), (1, Some(&0)));
+    }
+
+    #[test]
+    fn an_error_is_tried_again() {
+        let once = Once::default();
+        assert_eq!(once.get(|| Err("full")), Err("full"));
+        assert_eq!((once.known(), once.get(|| Ok::<_, &str>(7))), (None, Ok(&7)));
+    }
+}

@@ -1,0 +1,186 @@
+//! Outputs that depend on the order of blocks and threads: a race, or a barrier that is missing.
+//!
+//! Another order moves sums by rounding. What it moves by far more, in comparison with what rounding
+//! moves in the order of the indices and in that order itself, is not decided by the sources.
+
+use serde::{Deserialize, Serialize};
+
+use super::Trial;
+use super::measurement::{ORDERS, accumulate, room};
+use crate::backend::{Mode, ReplayError, Variant};
+use crate::fixture::Fixture;
+use crate::runtime::cpu::Rounding;
+use crate::scratch::Scratch;
+use crate::summary::{POISON_A, float};
+use crate::tensor::{TensorView, unravel};
+use crate::verdict::bitmap::Bitmap;
+use crate::verdict::constants::ORDER_FACTOR;
+use crate::verdict::noise::{Moved, NoiseAccumulator, Ordered, Spread};
+use crate::verdict::slices::{describe, locate};
+use crate::worker::Run;
+
+/// An output that depends on the order of blocks and threads beyond rounding.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct OrderDependence {
+    /// The output.
+    pub output: String,
+    /// Its elements that do.
+    pub elements: u64,
+    /// All its elements.
+    pub count: u64,
+    /// The element that moved furthest in units of what rounding moves it by.
+    pub index: Vec<usize>,
+    /// Its value in the order of the indices.
+    #[serde(with = "float")]
+    pub value: f64,
+    /// Its value in another order.
+    #[serde(with = "float")]
+    pub other: f64,
+    /// How far rounding alone moves it.
+    #[serde(with = "float")]
+    pub rounding: f64,
+    /// Where the elements lie, in words.
+    pub place: Option<String>,
+}
+
+impl Trial {
+    /// The outputs that depend on the order, with the elements that do: what is suspect after the
+    /// replays in `accumulators` is held against rounding in the other orders, too.
+    pub(super) fn ordered(
+        &self,
+        variant: &dyn Variant,
+        centre: &Run,
+        accumulators: &[(String, NoiseAccumulator)],
+    ) -> Result<Vec<(Ordered, OrderDependence)>, ReplayError> {
+        let mut suspects: Vec<Suspect> = Vec::new();
+        for (name, accumulator) in accumulators {
+            let Some(view) = centre.output(name) else { continue };
+            if let Some(ordered) = room(accumulator.ordered(&view))? {
+                suspects.push(Suspect { name, ordered, confirmed: Vec::new(), worst: None });
+            }
+        }
+        let abilities = variant.abilities();
+        if suspects.is_empty() || !(abilities.order && abilities.rounding) {
+            return Ok(Vec::new());
+        }
+        let scratch = self.lab.scratch();
+        for order in ORDERS {
+            let run = |rounding: Rounding| {
+                variant.run(&Mode { order, rounding, ..Mode::plain(POISON_A) })
+            };
+            let near = run(Rounding::Nearest)?;
+            let is_suspect = |name: &str| suspects.iter().any(|suspect| suspect.name == name);
+            let mut rounded = self.accumulators(&near, is_suspect)?;
+            for rounding in [Rounding::Down, Rounding::Up] {
+                accumulate(&mut rounded, &near, &run(rounding)?, Moved::Rounding);
+            }
+            for suspect in &mut suspects {
+                suspect.confirm(centre, &near, &rounded, scratch)?;
+            }
+        }
+        let mut found = Vec::new();
+        for suspect in suspects {
+            found.extend(suspect.convict(self.fixture(), centre, scratch)?);
+        }
+        Ok(found)
+    }
+}
+
+/// An output that another order moved.
+struct Suspect<'a> {
+    name: &'a str,
+    ordered: Ordered,
+    confirmed: Vec<Bitmap>,
+    worst: Option<Worst>,
+}
+
+#[derive(Clone, Copy)]
+struct Worst {
+    index: usize,
+    value: f64,
+    other: f64,
+    rounding: f64,
+    ratio: f64,
+}
+
+impl Suspect<'_> {
+    /// Keeps the elements that `near`, a replay in another order, moved further than rounding
+    /// explains there.
+    fn confirm(
+        &mut self,
+        centre: &Run,
+        near: &Run,
+        rounded: &[(String, NoiseAccumulator)],
+        scratch: &Scratch,
+    ) -> Result<(), ReplayError> {
+        let accumulator = rounded.iter().find(|(name, _)| name == self.name);
+        let (Some(base), Some(other), Some((_, accumulator))) =
+            (centre.output(self.name), near.output(self.name), accumulator)
+        else {
+            return Ok(());
+        };
+        let there = room(accumulator.rounding(&other))?;
+        let here = &self.ordered.rounding;
+        let judge = |index: usize| moved(&base, &other, index, here, &there);
+        let beyond = |worst: &Worst| worst.ratio > ORDER_FACTOR;
+        let found = Bitmap::in_scratch(scratch, base.len(), |index| {
+            self.ordered.elements.contains(index) && beyond(&judge(index))
+        })?;
+        for worst in found.ones().map(judge) {
+            if self.worst.is_none_or(|known| worst.ratio > known.ratio) {
+                self.worst = Some(worst);
+            }
+        }
+        self.confirmed.push(found);
+        Ok(())
+    }
+
+    fn convict(
+        self,
+        fixture: &Fixture,
+        centre: &Run,
+        scratch: &Scratch,
+    ) -> Result<Option<(Ordered, OrderDependence)>, ReplayError> {
+        let output = fixture.outputs.iter().find(|output| output.name == self.name);
+        let (Some(worst), Some(view), Some(output)) =
+            (self.worst, centre.output(self.name), output)
+        else {
+            return Ok(None);
+        };
+        let among = |index: usize| self.confirmed.iter().any(|found| found.contains(index));
+        let elements = Bitmap::in_scratch(scratch, view.len(), among)?;
+        let location = locate(&elements, &output.dims, &[], scratch)?;
+        let found = OrderDependence {
+            output: self.name.to_owned(),
+            elements: elements.count(),
+            count: view.len() as u64,
+            index: unravel(worst.index, view.shape),
+            value: worst.value,
+            other: worst.other,
+            rounding: worst.rounding,
+            place: location.as_ref().map(describe),
+        };
+        Ok(Some((Ordered { elements, rounding: self.ordered.rounding }, found)))
+    }
+}
+
+/// How far element `index` moved, in units of what rounding moves it by in both orders.
+fn moved(
+    base: &TensorView,
+    other: &TensorView,
+    index: usize,
+    here: &Spread,
+    there: &Spread,
+) -> Worst {
+    let (value, other) = (base.get_f64(index), other.get_f64(index));
+    let rounding = here.at(index).max(there.at(index));
+    let apart = if value.is_finite() == other.is_finite() && value.is_finite() {
+        (value - other).abs()
+    } else if value.to_bits() == other.to_bits() || (value.is_nan() && other.is_nan()) {
+        0.0
+    } else {
+        f64::INFINITY
+    };
+    let ratio = if rounding.is_infinite() { 0.0 } else { apart / rounding };
+    Worst { index, value, other, rounding, ratio }
+}

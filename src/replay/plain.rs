@@ -1,0 +1,304 @@
+//! The plain replay: two runs that differ in their poison, and the outcome that they tell.
+
+use std::sync::PoisonError;
+
+use super::outcome::{
+    Failure, Outcome, OutputRecord, Slices, Status, failure_of, first_non_finite,
+    inputs_are_finite, memory_failures,
+};
+use super::trial::digest;
+use super::{Trial, unsteady};
+use crate::backend::{Mode, Refusal, ReplayError, Variant};
+use crate::cache::Kind;
+use crate::cuda::sanitizer::{Finding, Tool};
+use crate::fixture::Output;
+use crate::summary::{POISON_A, POISON_B, Summary, summarize, written};
+use crate::tensor::TensorView;
+use crate::worker::Run;
+
+/// Outputs that are larger than this in all are summarised on their device, where it can.
+const SUMMARIZED_BYTES: usize = 64 << 20;
+/// Outputs that are larger than this in all are made again instead of kept.
+const KEPT_BYTES: usize = 256 << 20;
+
+/// The plain run that an outcome was made of.
+pub(super) struct Plain {
+    pub run: Run,
+    /// Whether a second one gave the same bits in every output.
+    pub repeats: bool,
+}
+
+/// The runs that an outcome is made of.
+struct Runs {
+    first: Run,
+    /// The same on other poison.
+    second: Run,
+    /// The first repeated, where a device may give other bits by itself.
+    again: Option<Run>,
+}
+
+impl Trial {
+    /// The outcome of `variant` as the device gives it.
+    pub(super) fn replayed(&self, variant: &dyn Variant) -> Result<Outcome, ReplayError> {
+        let key = self.key()?;
+        if let Some(outcome) = self.lab.recall(Kind::Outcome, key) {
+            return Ok(outcome);
+        }
+        let _span = tracing::info_span!("replay", message = self.fixture().name);
+        let runs = match self.runs(variant) {
+            Ok(runs) => runs,
+            Err(error) => {
+                return error.refusal().map(|refusal| self.untestable(refusal)).ok_or(error);
+            }
+        };
+        let outcome = self.outcome_of(variant, &runs)?;
+        self.keep_outcome(key, &outcome)?;
+        if variant.abilities().repeats && runs.first.output_bytes() <= KEPT_BYTES {
+            let repeats = runs.first.gives_the_bits_of(&runs.second);
+            let plain = Plain { run: runs.first, repeats };
+            *self.plain.lock().unwrap_or_else(PoisonError::into_inner) = Some(plain);
+        }
+        Ok(outcome)
+    }
+
+    fn runs(&self, variant: &dyn Variant) -> Result<Runs, ReplayError> {
+        let (first, second) = self.run_twice(variant)?;
+        let again = match !variant.abilities().repeats && poison_shows(&first, &second) {
+            true => Some(variant.run(&Mode::plain(POISON_A))?),
+            false => None,
+        };
+        Ok(Runs { first, second, again })
+    }
+
+    /// Two plain runs that differ in their poison. Large outputs come back from where they can be
+    /// summarised only if their summaries leave questions.
+    fn run_twice(&self, variant: &dyn Variant) -> Result<(Run, Run), ReplayError> {
+        let abilities = variant.abilities();
+        let poisons = [POISON_A, if abilities.poison { POISON_B } else { POISON_A }];
+        let both = |summarized| {
+            variant.run_pair(poisons.map(|poison| Mode { summarized, ..Mode::plain(poison) }))
+        };
+        let bytes: usize = self.fixture().outputs.iter().map(Output::bytes).sum();
+        if abilities.summary && bytes >= SUMMARIZED_BYTES {
+            let (first, second) = both(true)?;
+            let pairs = first.summaries.iter().zip(&second.summaries);
+            let alike = first.summaries.len() == second.summaries.len();
+            if alike && pairs.into_iter().all(unquestioned) {
+                return Ok((first, second));
+            }
+        }
+        both(false)
+    }
+
+    /// `outcome`, with what the backend's checker finds in a run of its own. Remembered apart from
+    /// what replays without it gave.
+    pub(super) fn checked(
+        &self,
+        variant: &dyn Variant,
+        outcome: Outcome,
+    ) -> Result<Outcome, ReplayError> {
+        let Some(checker) = self.lab.backend().checker() else { return Ok(outcome) };
+        if matches!(outcome.status, Status::Untestable { .. }) {
+            return Ok(outcome);
+        }
+        let key = digest([self.key()?, &checker]);
+        if let Some(outcome) = self.lab.recall(Kind::Outcome, &key) {
+            return Ok(outcome);
+        }
+        let outcome = with_findings(outcome, variant.check()?);
+        self.keep_outcome(&key, &outcome)?;
+        Ok(outcome)
+    }
+
+    /// Remembers `outcome`, unless it was out of time: that may have been a slow machine.
+    fn keep_outcome(&self, key: &str, outcome: &Outcome) -> Result<(), ReplayError> {
+        let is_late = |failure: &Failure| matches!(failure, Failure::Timeout { .. });
+        match &outcome.status {
+            Status::Failed(failures) if failures.iter().any(is_late) => Ok(()),
+            _ => self.lab.keep(Kind::Outcome, key, outcome),
+        }
+    }
+
+    pub(super) fn untestable(&self, refusal: Refusal) -> Outcome {
+        let Refusal { reason, causes, hint, .. } = refusal;
+        let device = self.lab.backend().device();
+        Outcome {
+            device: device.class,
+            device_description: device.description,
+            compiler: self.lab.backend().compiler().to_owned(),
+            call: None,
+            status: Status::Untestable { reason, causes, hint },
+            launches: Vec::new(),
+            launch_count: 0,
+            outputs: Vec::new(),
+            printed: String::new(),
+        }
+    }
+
+    /// What two runs that differ only in their poison tell.
+    fn outcome_of(&self, variant: &dyn Variant, runs: &Runs) -> Result<Outcome, ReplayError> {
+        let run = &runs.first;
+        let mut failures = failures_of_the_call(runs);
+        let fixture = self.fixture();
+        let mut outputs = Vec::new();
+        for (output, view) in run.outputs() {
+            let declared = fixture.outputs.iter().find(|d| d.name == output.name);
+            let Some(declared) = declared else { continue };
+            let (summary, found) = self.judge_output(variant, runs, &output.name, &view)?;
+            failures.extend(found);
+            let slices = Slices::of(&view, &declared.dims);
+            outputs.push(record(declared, summary, slices));
+        }
+        outputs.extend(run.summaries.iter().filter_map(|(name, summary)| {
+            let declared = fixture.outputs.iter().find(|output| output.name == *name)?;
+            // Slices take the elements, which stay on the device.
+            Some(record(declared, summary.clone(), Vec::new()))
+        }));
+        let place = |name: &str| fixture.outputs.iter().position(|output| output.name == name);
+        outputs.sort_by_key(|output| place(&output.name));
+        let (description, class) = run.device.clone().unwrap_or_default();
+        Ok(Outcome {
+            device: class,
+            device_description: description,
+            compiler: self.lab.backend().compiler().to_owned(),
+            call: Some(variant.call()),
+            status: if failures.is_empty() { Status::Completed } else { Status::Failed(failures) },
+            launches: run.launches.clone(),
+            launch_count: run.launch_count,
+            outputs,
+            printed: run.printed.clone(),
+        })
+    }
+
+    /// The summary of one output, and what is wrong with it.
+    fn judge_output(
+        &self,
+        variant: &dyn Variant,
+        runs: &Runs,
+        name: &str,
+        view: &TensorView,
+    ) -> Result<(Summary, Vec<Failure>), ReplayError> {
+        let mut summary = summarize(view, None);
+        let mut failures = Vec::new();
+        let second = runs.second.output(name).filter(|_| variant.abilities().poison);
+        let mut poison_dependent = 0;
+        if let Some(second) = second {
+            let mut written = written(view, &second).expect("two runs of one variant");
+            if let Some(again) = runs.again.as_ref().and_then(|again| again.output(name)) {
+                unsteady::excuse(&mut written, [view, &second, &again], variant.has_atomics());
+            }
+            summary.unwritten = written.unwritten;
+            // The poison of the first run reads as NaN; nobody computed it.
+            if view.dtype.is_float() {
+                summary.nan = summary.nan.saturating_sub(written.unwritten);
+            }
+            poison_dependent = written.poison_dependent;
+            failures = memory_failures(name, view, &written);
+        }
+        if summary.nan + summary.inf > 0
+            && summary.unwritten == 0
+            && poison_dependent == 0
+            && inputs_are_finite(self.fixture())?
+        {
+            failures.push(Failure::NonFinite {
+                output: name.to_owned(),
+                nan: summary.nan,
+                inf: summary.inf,
+                first: first_non_finite(view),
+            });
+        }
+        Ok((summary, failures))
+    }
+}
+
+/// What is wrong with the call, whatever its outputs are.
+fn failures_of_the_call(runs: &Runs) -> Vec<Failure> {
+    let Runs { first, second, .. } = runs;
+    let refused = first.launches.iter().filter(|launch| launch.error.is_some());
+    let refused = refused.map(|launch| Failure::Launch { launch: launch.clone() });
+    let overruns = first.overruns.iter();
+    let overruns = overruns.map(|detail| Failure::Overrun { detail: detail.clone() });
+    let mut failures: Vec<Failure> = refused.chain(overruns).collect();
+    // A crash that shows with one poison only is one all the same.
+    let endings = [&first.ending, &second.ending];
+    let ending = endings.into_iter().filter_map(failure_of).find(|found| !failures.contains(found));
+    failures.extend(ending);
+    failures
+}
+
+fn record(declared: &Output, summary: Summary, slices: Vec<Slices>) -> OutputRecord {
+    let (name, dims) = (declared.name.clone(), declared.dims.clone());
+    OutputRecord { name, dtype: declared.dtype, dims, summary, slices }
+}
+
+/// Whether an output depends on memory that nobody wrote, or on chance.
+fn poison_shows(run: &Run, other: &Run) -> bool {
+    run.outputs().any(|(output, view)| {
+        let second = other.output(&output.name);
+        let told = second.and_then(|second| written(&view, &second).ok());
+        told.is_some_and(|told| told.poison_dependent > 0)
+    })
+}
+
+/// Whether two runs that differ in their poison wrote the same finite elements, all of them.
+fn unquestioned(((_, one), (_, other)): (&(String, Summary), &(String, Summary))) -> bool {
+    let clean = |summary: &Summary| summary.unwritten + summary.nan + summary.inf == 0;
+    one.checksum == other.checksum && clean(one) && clean(other)
+}
+
+/// Puts what a checker found before what is known of `outcome`.
+fn with_findings(mut outcome: Outcome, found: Vec<(Tool, Finding)>) -> Outcome {
+    if found.is_empty() {
+        return outcome;
+    }
+    let found = found.into_iter().map(|(tool, finding)| Failure::Sanitizer { tool, finding });
+    let mut failures: Vec<Failure> = found.collect();
+    if let Status::Failed(known) = &mut outcome.status {
+        failures.append(known);
+    }
+    outcome.status = Status::Failed(failures);
+    outcome
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn outcome(status: Status) -> Outcome {
+        Outcome {
+            device: "sm_90".to_owned(),
+            device_description: "NVIDIA H200".to_owned(),
+            compiler: String::new(),
+            call: Some(0),
+            status,
+            launches: Vec::new(),
+            launch_count: 0,
+            outputs: Vec::new(),
+            printed: String::new(),
+        }
+    }
+
+    #[test]
+    fn findings_come_before_what_the_replay_itself_showed() {
+        let log = "========= Invalid __global__ write of size 4 bytes\n\
+                   =========     at f(int *)+0x60 in k.cu:6\n\
+                   ========= ERROR SUMMARY: 1 error\n";
+        let kinds = |status| {
+            let findings = crate::cuda::sanitizer::read(log).findings;
+            let found = findings.into_iter().map(|finding| (Tool::Memcheck, finding)).collect();
+            let Status::Failed(failures) = with_findings(outcome(status), found).status else {
+                panic!("a finding is a failure")
+            };
+            failures.iter().map(Failure::kind).collect::<Vec<_>>()
+        };
+        assert_eq!(kinds(Status::Completed), ["memcheck"]);
+        let exit = Status::Failed(vec![Failure::Exit { code: 1 }]);
+        assert_eq!(kinds(exit), ["memcheck", "exit"]);
+    }
+
+    #[test]
+    fn a_checker_that_finds_nothing_leaves_the_outcome_alone() {
+        let found = with_findings(outcome(Status::Completed), Vec::new());
+        assert_eq!(found, outcome(Status::Completed));
+    }
+}

@@ -1,0 +1,247 @@
+//! One source set on one fixture.
+
+use std::sync::{Arc, Mutex};
+
+use super::measurement::{Measurement, OutputNoise};
+use super::once::Once;
+use super::plain::Plain;
+use super::{Lab, Outcome, Subject};
+use crate::backend::{Mode, Refusal, ReplayError, Variant};
+use crate::cache::Kind;
+use crate::fixture::Fixture;
+use crate::frontend::Precision;
+use crate::history::SourceSet;
+use crate::summary::POISON_A;
+use crate::worker::{Ending, Run};
+
+/// A source set on a fixture, with what is known of it so far: each thing is made when it is first
+/// asked for, and then kept for as long as the trial.
+///
+/// Several threads may ask at once, but not work that rayon schedules: one waits for what another is
+/// making.
+pub struct Trial {
+    pub(super) lab: Arc<Lab>,
+    subject: Arc<Subject>,
+    sources: Arc<SourceSet>,
+    native: Once<Result<Arc<dyn Variant>, Refusal>>,
+    shadow: Once<Result<Arc<dyn Variant>, String>>,
+    key: Once<String>,
+    outcome: Once<Outcome>,
+    /// The plain run that the outcome was made of, until it is measured.
+    pub(super) plain: Mutex<Option<Plain>>,
+    measurement: Once<Measurement>,
+    shadow_run: Once<Result<Run, String>>,
+}
+
+/// What noise is remembered as.
+const NOISE: &str = "noise and orders";
+
+impl Trial {
+    pub(super) fn new(lab: Arc<Lab>, subject: Arc<Subject>, sources: Arc<SourceSet>) -> Trial {
+        Trial {
+            lab,
+            subject,
+            sources,
+            native: Once::default(),
+            shadow: Once::default(),
+            key: Once::default(),
+            outcome: Once::default(),
+            plain: Mutex::new(None),
+            measurement: Once::default(),
+            shadow_run: Once::default(),
+        }
+    }
+
+    /// What it shares with other trials.
+    pub fn lab(&self) -> &Arc<Lab> {
+        &self.lab
+    }
+
+    /// The fixture.
+    pub fn fixture(&self) -> &Fixture {
+        &self.subject.fixture
+    }
+
+    /// The source set.
+    pub fn sources(&self) -> &SourceSet {
+        &self.sources
+    }
+
+    /// The hash of what the fixture holds.
+    ///
+    /// # Errors
+    /// [`ReplayError`] if the fixture or the cache cannot be read.
+    pub fn content(&self) -> Result<&str, ReplayError> {
+        self.lab.content(&self.subject)
+    }
+
+    /// The sources made ready to run, or why they cannot be run.
+    ///
+    /// # Errors
+    /// [`ReplayError`] if the machine is at fault.
+    pub fn native(&self) -> Result<&Result<Arc<dyn Variant>, Refusal>, ReplayError> {
+        self.native_while(&|| ())
+    }
+
+    /// The same; `meanwhile` is done while the compiler runs, if it has to.
+    ///
+    /// # Errors
+    /// As [`Trial::native`].
+    pub fn native_while(
+        &self,
+        meanwhile: &(dyn Fn() + Sync),
+    ) -> Result<&Result<Arc<dyn Variant>, Refusal>, ReplayError> {
+        self.native.get(|| self.prepare(Precision::Native, meanwhile))
+    }
+
+    /// The sources made ready to run; none if they cannot be.
+    ///
+    /// # Errors
+    /// As [`Trial::native`].
+    pub fn variant(&self) -> Result<Option<&dyn Variant>, ReplayError> {
+        Ok(self.native()?.as_deref().ok())
+    }
+
+    /// The float64 shadow made ready to run, or why there is none.
+    ///
+    /// # Errors
+    /// As [`Trial::native`].
+    pub fn shadow(&self) -> Result<Result<&dyn Variant, &str>, ReplayError> {
+        self.shadow_while(&|| ())
+    }
+
+    /// The same; `meanwhile` is done while the compiler runs, if it has to.
+    ///
+    /// # Errors
+    /// As [`Trial::native`].
+    pub fn shadow_while(
+        &self,
+        meanwhile: &(dyn Fn() + Sync),
+    ) -> Result<Result<&dyn Variant, &str>, ReplayError> {
+        let made = self.shadow.get(|| {
+            Ok::<_, ReplayError>(match self.prepare(Precision::Shadow, meanwhile)? {
+                Ok(shadow) => match shadow.obstacle() {
+                    Some(obstacle) => Err(format!("float cannot mean double: {obstacle}")),
+                    None => Ok(shadow),
+                },
+                Err(Refusal { first_error: Some(error), .. }) => {
+                    Err(format!("the float64 shadow does not compile: {error}"))
+                }
+                Err(refusal) => Err(refusal.reason),
+            })
+        })?;
+        Ok(made.as_deref().map_err(String::as_str))
+    }
+
+    fn prepare(
+        &self,
+        precision: Precision,
+        meanwhile: &(dyn Fn() + Sync),
+    ) -> Result<Result<Arc<dyn Variant>, Refusal>, ReplayError> {
+        let backend = self.lab.backend();
+        match backend.prepare(&self.subject.fixture, &self.sources, precision, meanwhile) {
+            Ok(variant) => Ok(Ok(variant)),
+            Err(error) => error.refusal().map(Err).ok_or(error),
+        }
+    }
+
+    /// What a replay gives; what is wrong with the revision is in the outcome.
+    ///
+    /// # Errors
+    /// [`ReplayError`] if the machine or the fixture is at fault.
+    pub fn outcome(&self) -> Result<&Outcome, ReplayError> {
+        self.outcome.get(|| match self.native()? {
+            Ok(variant) => self.checked(&**variant, self.replayed(&**variant)?),
+            Err(refusal) => Ok(self.untestable(refusal.clone())),
+        })
+    }
+
+    /// The plain run with all that is measured around it; none where the sources cannot be run.
+    ///
+    /// # Errors
+    /// [`ReplayError`] if the machine or the fixture is at fault.
+    pub fn measurement(&self) -> Result<Option<&Measurement>, ReplayError> {
+        let Some(variant) = self.variant()? else { return Ok(None) };
+        let measured = self.measurement.get(|| {
+            let timeouts = self.lab.backend().timeouts();
+            let measured = self.measure(variant)?;
+            if self.lab.backend().timeouts() == timeouts {
+                self.lab.keep_judgement(&self.key_of(NOISE)?, &measured.noises())?;
+            }
+            Ok::<_, ReplayError>(measured)
+        });
+        measured.map(Some)
+    }
+
+    /// The noise of every output; empty where the sources cannot be run to their end.
+    ///
+    /// # Errors
+    /// As [`Trial::measurement`].
+    pub fn noise(&self) -> Result<Vec<OutputNoise>, ReplayError> {
+        match self.known_noise()? {
+            Some(known) => Ok(known),
+            None => Ok(self.measurement()?.map_or(Vec::new(), Measurement::noises)),
+        }
+    }
+
+    /// The noise, if it was measured before.
+    pub(crate) fn known_noise(&self) -> Result<Option<Vec<OutputNoise>>, ReplayError> {
+        if let Some(measured) = self.measurement.known() {
+            return Ok(Some(measured.noises()));
+        }
+        match self.variant()? {
+            Some(_) => Ok(self.lab.recall(Kind::Judgement, &self.key_of(NOISE)?)),
+            None => Ok(None),
+        }
+    }
+
+    /// The shadow's run, or why there is none.
+    ///
+    /// # Errors
+    /// As [`Trial::measurement`].
+    pub fn shadow_run(&self) -> Result<Result<&Run, &str>, ReplayError> {
+        let made = self.shadow_run.get(|| {
+            let shadow = match self.shadow()? {
+                Ok(shadow) => shadow,
+                Err(reason) => return Ok::<_, ReplayError>(Err(reason.to_owned())),
+            };
+            let _span = tracing::info_span!("shadow", message = self.fixture().name);
+            let run = shadow.run(&Mode::plain(POISON_A))?;
+            Ok(match run.ending {
+                Ending::Completed => Ok(run),
+                _ => Err("the float64 shadow does not run to its end".to_owned()),
+            })
+        })?;
+        Ok(made.as_ref().map_err(String::as_str))
+    }
+
+    /// What the outcome is remembered by: what was made of the sources, the tensors, what the harness
+    /// says of them, and what this program and its backend make of all that.
+    ///
+    /// # Panics
+    /// If the sources cannot be run.
+    pub(crate) fn key(&self) -> Result<&str, ReplayError> {
+        let made = self.key.get(|| {
+            let variant = self.variant()?.expect("what cannot be run has no key");
+            let subject = self.lab.identity_of(&self.subject)?;
+            let backend = self.lab.backend().identity();
+            Ok::<_, ReplayError>(digest([&variant.key(), &subject, &backend]))
+        })?;
+        Ok(made)
+    }
+
+    /// What something else that was found of this trial is remembered by.
+    pub(crate) fn key_of(&self, what: &str) -> Result<String, ReplayError> {
+        Ok(digest([what, self.key()?]))
+    }
+}
+
+/// The key that stands for `parts`.
+pub(crate) fn digest<const N: usize>(parts: [&str; N]) -> String {
+    let mut hasher = blake3::Hasher::new();
+    for part in parts {
+        hasher.update(part.as_bytes());
+        hasher.update(&[0]);
+    }
+    hasher.finalize().to_hex()[..40].to_owned()
+}

@@ -1,0 +1,105 @@
+//! Changes to a text as a list of byte edits, applied at once.
+
+use std::ops::Range;
+
+/// Replacements and insertions, in any order.
+#[derive(Debug, Default)]
+pub(crate) struct Edits {
+    list: Vec<(Range<usize>, String)>,
+}
+
+impl Edits {
+    /// Puts `text` before byte `at`, after what was put there earlier.
+    pub fn insert(&mut self, at: usize, text: impl Into<String>) {
+        self.list.push((at..at, text.into()));
+    }
+
+    /// Replaces the bytes of `range`, which has as many line breaks as `text`.
+    pub fn replace(&mut self, range: Range<usize>, text: impl Into<String>) {
+        self.list.push((range, text.into()));
+    }
+
+    /// Removes `range` of `text`; its line breaks stay, with the backslash of those that continue a
+    /// line.
+    pub fn remove(&mut self, text: &str, range: Range<usize>) {
+        let ends = text[range.clone()].split_inclusive('\n').filter(|piece| piece.ends_with('\n'));
+        let kept: String = ends.map(line_end).collect();
+        self.replace(range, kept);
+    }
+
+    /// Replaces everything but line breaks in `range` by spaces.
+    pub fn blank(&mut self, text: &str, range: Range<usize>) {
+        let mut at = range.start;
+        for piece in text[range].split_inclusive('\n') {
+            let length = piece.trim_end_matches(['\n', '\r']).len();
+            if length > 0 {
+                self.replace(at..at + length, " ".repeat(length));
+            }
+            at += piece.len();
+        }
+    }
+
+    /// The replacements that lie in `range`.
+    pub fn within(&self, range: &Range<usize>) -> Edits {
+        Edits { list: self.list.iter().filter(|edit| lies_in(edit, range)).cloned().collect() }
+    }
+
+    /// What the replacements that lie in `range` make of its text.
+    pub fn applied(&self, text: &str, range: Range<usize>) -> String {
+        let shifted = |(place, with): &(Range<usize>, String)| {
+            (place.start - range.start..place.end - range.start, with.clone())
+        };
+        let list = self.list.iter().filter(|edit| lies_in(edit, &range)).map(shifted).collect();
+        Edits { list }.apply(&text[range])
+    }
+
+    /// `text` with all edits made. Of edits that overlap, the one that starts first counts, and
+    /// of those the longest.
+    pub fn apply(mut self, text: &str) -> String {
+        // Insertions come before a replacement at the same place; the sort keeps their order.
+        self.list.sort_by_key(|(range, _)| {
+            (range.start, !range.is_empty(), std::cmp::Reverse(range.end))
+        });
+        let mut out = String::with_capacity(text.len() + 64 * self.list.len());
+        let mut done = 0;
+        for (range, replacement) in self.list {
+            if range.start < done {
+                continue;
+            }
+            out.push_str(&text[done..range.start]);
+            debug_assert_eq!(
+                replacement.matches('\n').count(),
+                text[range.clone()].matches('\n').count(),
+                "{replacement:?} for {:?} moves the lines behind it",
+                &text[range.clone()]
+            );
+            out.push_str(&replacement);
+            done = range.end;
+        }
+        out.push_str(&text[done..]);
+        out
+    }
+}
+
+/// Whether `edit` is a replacement in `range`.
+fn lies_in((place, _): &(Range<usize>, String), range: &Range<usize>) -> bool {
+    range.start <= place.start && place.end <= range.end && !place.is_empty()
+}
+
+/// The line break at the end of `line`, with the backslash that makes it none.
+fn line_end(line: &str) -> &str {
+    ["\\\r\n", "\\\n", "\r\n"].into_iter().find(|end| line.ends_with(end)).unwrap_or("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_removed_leaves_its_line_breaks() {
+        let text = "a \"b\\\nc\\\r\nd\ne\" f";
+        let mut edits = Edits::default();
+        edits.remove(text, 2..text.len() - 2);
+        assert_eq!(edits.apply(text), "a \\\n\\\r\n\n f");
+    }
+}

@@ -1,0 +1,306 @@
+//! Cuts C++ text into tokens, just finely enough to tell code from comments, strings and
+//! preprocessor lines. Pure: no grammar, no preprocessing.
+
+/// What a token is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// An identifier or keyword.
+    Ident,
+    /// A preprocessing number.
+    Number,
+    /// A string or character literal with its prefix, raw strings included.
+    Text,
+    /// One character of punctuation, or one of `::`, `->`, `<<<`, `##`.
+    Punct,
+    /// A whole preprocessor line with its continuations.
+    Directive,
+}
+
+/// A token and the bytes it takes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Token {
+    pub kind: Kind,
+    pub start: usize,
+    pub end: usize,
+}
+
+impl Token {
+    /// The token's text in `text`, the text it was cut from.
+    pub fn text<'t>(&self, text: &'t str) -> &'t str {
+        &text[self.start..self.end]
+    }
+
+    /// Whether this is code spelled exactly `spelling`.
+    pub fn is(&self, text: &str, spelling: &str) -> bool {
+        matches!(self.kind, Kind::Ident | Kind::Punct) && self.text(text) == spelling
+    }
+}
+
+/// No template argument list has more tokens; the limit keeps hostile text from taking quadratic
+/// time.
+pub(super) const MOST_ARGUMENTS: usize = 1024;
+
+/// Every token of `text`, comments left out.
+pub(crate) fn lex(text: &str) -> Vec<Token> {
+    Lexer { bytes: text.as_bytes(), at: 0, end: text.len(), line_start: true }.run()
+}
+
+/// The tokens after the `#` of a directive that takes `start..end`.
+pub(crate) fn lex_directive(text: &str, directive: Token) -> Tokens {
+    let hash = text[directive.start..directive.end].find('#').map_or(0, |at| at + 1);
+    let bytes = text.as_bytes();
+    let lexer = Lexer { bytes, at: directive.start + hash, end: directive.end, line_start: false };
+    Tokens::new(text, lexer.run())
+}
+
+/// Tokens with their brackets matched.
+#[derive(Clone, Debug)]
+pub(crate) struct Tokens {
+    list: Vec<Token>,
+    /// For each token, the index after the bracket that closes it, if it opens one.
+    after: Vec<Option<usize>>,
+}
+
+impl std::ops::Deref for Tokens {
+    type Target = [Token];
+
+    fn deref(&self) -> &[Token] {
+        &self.list
+    }
+}
+
+impl Tokens {
+    /// Matches the brackets of `list`, tokens of `text`.
+    pub fn new(text: &str, list: Vec<Token>) -> Self {
+        let mut after = vec![None; list.len()];
+        let mut open = Vec::new();
+        for (index, token) in list.iter().enumerate().filter(|(_, t)| t.kind == Kind::Punct) {
+            match token.text(text) {
+                "(" | "[" | "{" => open.push(index),
+                ")" | "]" | "}" => {
+                    if let Some(opener) = open.pop() {
+                        after[opener] = Some(index + 1);
+                    }
+                }
+                _ => {}
+            }
+        }
+        Tokens { list, after }
+    }
+
+    /// The index after the group that opens at `open`, or `None` if nothing opens there or it
+    /// never closes.
+    pub fn skip_group(&self, open: usize) -> Option<usize> {
+        self.after.get(open).copied().flatten()
+    }
+
+    /// The index after the template argument list that opens at `open` (`<`), or `None`.
+    pub fn skip_angles(&self, text: &str, open: usize) -> Option<usize> {
+        let mut depth = 0usize;
+        let mut index = open;
+        while index < self.list.len().min(open + MOST_ARGUMENTS) {
+            let token = self.list[index];
+            match token.text(text) {
+                "<" => depth += 1,
+                ">" => depth = depth.checked_sub(1)?,
+                "(" | "[" | "{" if token.kind == Kind::Punct => {
+                    index = self.skip_group(index)?;
+                    continue;
+                }
+                ";" | ")" | "]" | "}" | "<<<" => return None,
+                _ => {}
+            }
+            index += 1;
+            if depth == 0 {
+                return (index > open + 1).then_some(index);
+            }
+        }
+        None
+    }
+
+    /// Whether the token at `at` is code spelled exactly `spelling`.
+    pub fn is(&self, text: &str, at: usize, spelling: &str) -> bool {
+        self.list.get(at).is_some_and(|token| token.is(text, spelling))
+    }
+}
+
+struct Lexer<'t> {
+    bytes: &'t [u8],
+    at: usize,
+    end: usize,
+    line_start: bool,
+}
+
+impl Lexer<'_> {
+    fn run(mut self) -> Vec<Token> {
+        let mut tokens = Vec::new();
+        while self.at < self.end {
+            let start = self.at;
+            let byte = self.bytes[start];
+            if byte == b'\n' {
+                self.line_start = true;
+                self.at += 1;
+            } else if byte.is_ascii_whitespace() {
+                self.at += 1;
+            } else if self.continuation() > 0 {
+                self.at += self.continuation();
+            } else if !self.comment() {
+                let kind = self.token();
+                self.line_start = false;
+                tokens.push(Token { kind, start, end: self.at });
+            }
+        }
+        tokens
+    }
+
+    fn peek(&self, ahead: usize) -> u8 {
+        if self.at + ahead < self.end { self.bytes[self.at + ahead] } else { 0 }
+    }
+
+    /// The length of a backslash and line break at the current place, or 0.
+    fn continuation(&self) -> usize {
+        match (self.peek(0), self.peek(1), self.peek(2)) {
+            (b'\\', b'\n', _) => 2,
+            (b'\\', b'\r', b'\n') => 3,
+            _ => 0,
+        }
+    }
+
+    fn comment(&mut self) -> bool {
+        match (self.peek(0), self.peek(1)) {
+            (b'/', b'/') => self.line_comment(),
+            (b'/', b'*') => self.block_comment(),
+            _ => return false,
+        }
+        true
+    }
+
+    fn line_comment(&mut self) {
+        while self.at < self.end && self.peek(0) != b'\n' {
+            self.at += self.continuation().max(1);
+        }
+    }
+
+    fn block_comment(&mut self) {
+        self.at += 2;
+        while self.at < self.end && (self.peek(0), self.peek(1)) != (b'*', b'/') {
+            self.at += 1;
+        }
+        self.at = (self.at + 2).min(self.end);
+    }
+
+    fn token(&mut self) -> Kind {
+        let byte = self.peek(0);
+        match byte {
+            b'#' if self.line_start => self.directive(),
+            b'"' | b'\'' => self.quoted(byte),
+            b'0'..=b'9' => self.number(),
+            b'.' if self.peek(1).is_ascii_digit() => self.number(),
+            _ if is_ident(byte) => self.word(),
+            _ => self.punctuation(),
+        }
+    }
+
+    fn directive(&mut self) -> Kind {
+        while self.at < self.end && self.peek(0) != b'\n' {
+            if self.continuation() > 0 {
+                self.at += self.continuation();
+            } else if (self.peek(0), self.peek(1)) == (b'/', b'/') {
+                self.line_comment();
+            } else if self.comment() {
+            } else if matches!(self.peek(0), b'"' | b'\'') {
+                self.quoted(self.peek(0));
+            } else {
+                self.at += 1;
+            }
+        }
+        Kind::Directive
+    }
+
+    /// A quoted literal; one that is not closed ends with its line.
+    fn quoted(&mut self, quote: u8) -> Kind {
+        self.at += 1;
+        while self.at < self.end && self.peek(0) != b'\n' {
+            if self.continuation() > 0 {
+                self.at += self.continuation();
+                continue;
+            }
+            let byte = self.peek(0);
+            self.at = (self.at + if byte == b'\\' { 2 } else { 1 }).min(self.end);
+            if byte == quote {
+                break;
+            }
+        }
+        Kind::Text
+    }
+
+    fn raw_string(&mut self) -> Kind {
+        self.at += 1;
+        let rest = &self.bytes[self.at..self.end];
+        let Some(open) = rest.iter().take(17).position(|&byte| byte == b'(') else {
+            self.at -= 1;
+            return self.quoted(b'"');
+        };
+        let close = [b")", &rest[..open], b"\""].concat();
+        let found = rest.windows(close.len()).position(|window| window == close);
+        self.at = found.map_or(self.end, |found| self.at + found + close.len());
+        Kind::Text
+    }
+
+    fn number(&mut self) -> Kind {
+        loop {
+            let byte = self.peek(0);
+            let exponent = matches!(byte, b'e' | b'E' | b'p' | b'P');
+            if exponent && matches!(self.peek(1), b'+' | b'-') {
+                self.at += 2;
+            } else if is_ident(byte) || byte == b'.' {
+                self.at += 1;
+            } else if byte == b'\'' && self.peek(1).is_ascii_alphanumeric() {
+                self.at += 2;
+            } else {
+                return Kind::Number;
+            }
+        }
+    }
+
+    fn word(&mut self) -> Kind {
+        let start = self.at;
+        while is_ident(self.peek(0)) {
+            self.at += 1;
+        }
+        match (&self.bytes[start..self.at], self.peek(0)) {
+            (b"R" | b"u8R" | b"uR" | b"UR" | b"LR", b'"') => self.raw_string(),
+            (b"u8" | b"u" | b"U" | b"L", quote @ (b'"' | b'\'')) => self.quoted(quote),
+            _ => Kind::Ident,
+        }
+    }
+
+    fn punctuation(&mut self) -> Kind {
+        let length = match (self.peek(0), self.peek(1), self.peek(2)) {
+            (b'<', b'<', b'<') => 3,
+            (b':', b':', _) | (b'-', b'>', _) | (b'#', b'#', _) => 2,
+            _ => 1,
+        };
+        self.at += length;
+        Kind::Punct
+    }
+}
+
+/// Whether `byte` may stand in an identifier; every byte of a character beyond ASCII may.
+fn is_ident(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'$' || byte >= 0x80
+}
+
+/// The tokens' text with comments dropped and every gap as one space.
+pub(crate) fn folded(text: &str, tokens: &[Token]) -> String {
+    let mut out = String::new();
+    let mut end = None;
+    for token in tokens {
+        if end.is_some_and(|end| end < token.start) {
+            out.push(' ');
+        }
+        out.push_str(token.text(text));
+        end = Some(token.end);
+    }
+    out
+}

@@ -1,0 +1,35 @@
+//! CUDA C++ as tokens: a lexer, what the preprocessor certainly drops, the outline of a file, its
+//! macros, and edits that keep every line where it was. Pure: text in, text out.
+
+pub(crate) mod edits;
+pub(crate) mod lexer;
+pub(crate) mod macros;
+pub(crate) mod outline;
+pub(crate) mod source;
+
+/// One file of a source set, source or header.
+#[derive(Clone, Copy, Debug)]
+pub struct Unit<'a> {
+    /// The path by which messages name the file.
+    pub path: &'a str,
+    /// What the file holds.
+    pub text: &'a str,
+}
+
+/// `text` as the content of a C string literal.
+pub(crate) fn escape(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character {
+            '"' => out.push_str("\\\""),
+            '\\' => out.push_str("\\\\"),
+            '\n' => out.push_str("\\n"),
+            // Octal, because a hexadecimal escape would swallow digits that follow.
+            control if control.is_ascii_control() => {
+                out.push_str(&format!("\\{:03o}", control as u32));
+            }
+            other => out.push(other),
+        }
+    }
+    out
+}

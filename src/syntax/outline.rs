@@ -1,0 +1,353 @@
+//! Finds what a file declares at namespace and class scope: functions above all, by matching
+//! brackets. Knows no types and trusts that brackets match; what it cannot read it passes over.
+
+use std::ops::Range;
+
+use super::lexer::{Kind, MOST_ARGUMENTS, Token, Tokens};
+
+/// One thing that a file declares.
+#[derive(Clone, Debug)]
+pub(crate) struct Item {
+    pub kind: ItemKind,
+    /// Indices of its tokens, from the first specifier to the closing brace or semicolon.
+    pub tokens: Range<usize>,
+    /// A function's name, else empty.
+    pub name: String,
+    /// Index of the name's token.
+    pub name_at: usize,
+    /// Whether it is a member of a class.
+    pub member: bool,
+    /// Whether a template head precedes it.
+    pub template: bool,
+    /// Indices of a function's body, braces included; empty for anything else.
+    pub body: Range<usize>,
+}
+
+/// What an item is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ItemKind {
+    /// A function with its body.
+    Function,
+    /// A function that is only declared.
+    Prototype,
+    /// A class, structure, union or enumeration with its members.
+    Type,
+    /// Anything else: variables, aliases, assertions.
+    Other,
+}
+
+impl Item {
+    /// Whether `word` stands among the specifiers before the function's parameters.
+    pub fn has(&self, text: &str, tokens: &[Token], word: &str) -> bool {
+        let head = self.tokens.start..self.name_at.max(self.tokens.start);
+        tokens[head].iter().any(|token| token.is(text, word))
+    }
+
+    /// Whether the function runs on the device.
+    pub fn on_device(&self, text: &str, tokens: &[Token]) -> bool {
+        self.has(text, tokens, "__global__") || self.has(text, tokens, "__device__")
+    }
+}
+
+/// Names that are followed by parentheses but are no function's name.
+const ATTRIBUTES: [&str; 16] = [
+    "__launch_bounds__",
+    "__maxnreg__",
+    "__block_size__",
+    "__cluster_dims__",
+    "__align__",
+    "__attribute__",
+    "__declspec",
+    "alignas",
+    "decltype",
+    "noexcept",
+    "explicit",
+    "requires",
+    "typeof",
+    "__typeof__",
+    "throw",
+    "sizeof",
+];
+
+/// Whether `word` takes parentheses without being a function's name.
+pub(crate) fn is_attribute(word: &str) -> bool {
+    ATTRIBUTES.contains(&word)
+}
+
+/// More braces than these of one declaration are passed over: each is judged by all that stands
+/// before it.
+const MOST_BRACES: usize = 256;
+
+/// Classes in deeper scopes than this are passed over with their members, which belong to every
+/// class around them.
+const MOST_SCOPES: usize = 64;
+
+/// The items of a file, outer before inner, in order.
+pub(crate) fn outline(text: &str, tokens: &Tokens) -> Vec<Item> {
+    let (scopes, items) = (Vec::new(), Vec::new());
+    Outline { text, tokens, at: 0, head: 0, braces: 0, scopes, items }.run()
+}
+
+/// A scope that is open: a namespace, or the class of an item.
+enum Scope {
+    Namespace,
+    Class(usize),
+}
+
+struct Outline<'t> {
+    text: &'t str,
+    tokens: &'t Tokens,
+    at: usize,
+    /// Where the current declaration starts.
+    head: usize,
+    /// The braces that it opened.
+    braces: usize,
+    scopes: Vec<Scope>,
+    items: Vec<Item>,
+}
+
+impl Outline<'_> {
+    fn run(mut self) -> Vec<Item> {
+        while let Some(token) = self.tokens.get(self.at) {
+            match (token.kind, token.text(self.text)) {
+                (Kind::Directive, _) if self.head == self.at => self.restart(self.at + 1),
+                (Kind::Punct, ";") => self.end_declaration(),
+                (Kind::Punct, "{") => self.open(),
+                (Kind::Punct, "}") => self.close(),
+                (Kind::Punct, "(" | "[") => self.skip(self.tokens.skip_group(self.at)),
+                (Kind::Ident, "template") => {
+                    self.skip(self.tokens.skip_angles(self.text, self.at + 1));
+                }
+                (Kind::Ident, "public" | "private" | "protected")
+                    if self.head == self.at && self.is(self.at + 1, ":") =>
+                {
+                    self.restart(self.at + 2);
+                }
+                _ => self.at += 1,
+            }
+        }
+        self.items
+    }
+
+    fn is(&self, at: usize, spelling: &str) -> bool {
+        self.tokens.is(self.text, at, spelling)
+    }
+
+    fn skip(&mut self, to: Option<usize>) {
+        self.at = to.unwrap_or(self.at + 1);
+    }
+
+    fn restart(&mut self, at: usize) {
+        self.at = at;
+        self.head = at;
+        self.braces = 0;
+    }
+
+    fn item(&self, kind: ItemKind, end: usize) -> Item {
+        let head = &self.tokens[self.head..self.at];
+        Item {
+            kind,
+            tokens: self.head..end,
+            name: String::new(),
+            name_at: self.head,
+            member: matches!(self.scopes.last(), Some(Scope::Class(_))),
+            template: head.iter().any(|token| token.is(self.text, "template")),
+            body: 0..0,
+        }
+    }
+
+    fn end_declaration(&mut self) {
+        let end = self.at + 1;
+        if self.head < self.at {
+            // A class's own item ends with the declarators after its brace.
+            let kind = match self.function_name() {
+                Some(_) => ItemKind::Prototype,
+                None => ItemKind::Other,
+            };
+            let mut item = self.item(kind, end);
+            self.set_name(&mut item);
+            self.items.push(item);
+        }
+        self.restart(end);
+    }
+
+    fn set_name(&self, item: &mut Item) {
+        if let Some(at) = self.function_name() {
+            item.name_at = at;
+            item.name = self.tokens[at].text(self.text).to_owned();
+        }
+    }
+
+    fn open(&mut self) {
+        let after = self.tokens.skip_group(self.at).unwrap_or(self.tokens.len());
+        self.braces += 1;
+        if self.braces > MOST_BRACES {
+            self.at = after;
+        } else if self.opens_namespace() {
+            self.scopes.push(Scope::Namespace);
+            self.restart(self.at + 1);
+        } else if self.is_initialiser() {
+            self.at = after;
+        } else if self.function_name().is_some() {
+            let mut item = self.item(ItemKind::Function, after);
+            self.set_name(&mut item);
+            item.body = self.at..after;
+            self.items.push(item);
+            self.restart(after);
+        } else if self.scopes.len() < MOST_SCOPES && self.opens_class() {
+            let item = self.item(ItemKind::Type, after);
+            self.scopes.push(Scope::Class(self.items.len()));
+            self.items.push(item);
+            self.restart(self.at + 1);
+        } else if self.head == self.at || self.is(after, "{") {
+            self.restart(after);
+        } else {
+            self.at = after;
+        }
+    }
+
+    fn close(&mut self) {
+        let at = self.at;
+        match self.scopes.pop() {
+            Some(Scope::Class(item)) => {
+                // Declarators may follow the brace; they belong to the type.
+                let semicolon = (at..self.tokens.len()).find(|&next| self.is(next, ";"));
+                let end = semicolon.map_or(self.tokens.len(), |semicolon| semicolon + 1);
+                self.items[item].tokens.end = end;
+                self.restart(end);
+            }
+            _ => self.restart(at + 1),
+        }
+    }
+
+    fn head_words(&self) -> impl Iterator<Item = (usize, &Token)> {
+        (self.head..self.at).map(|index| (index, &self.tokens[index]))
+    }
+
+    fn opens_namespace(&self) -> bool {
+        let mut words = self.head_words().filter(|(_, token)| token.kind != Kind::Directive);
+        let Some((_, first)) = words.next() else { return false };
+        let first = match first.is(self.text, "inline") {
+            true => words.next().map_or(first, |(_, token)| token),
+            false => first,
+        };
+        let linkage = words.next().is_some_and(|(_, token)| token.kind == Kind::Text);
+        first.is(self.text, "namespace")
+            || (first.is(self.text, "extern") && linkage && words.next().is_none())
+    }
+
+    /// Whether the brace after the head starts an initialiser: `= {`, or a member's in a
+    /// constructor's list.
+    fn is_initialiser(&self) -> bool {
+        let Some(previous) = self.at.checked_sub(1).filter(|&at| at >= self.head) else {
+            return false;
+        };
+        if self.is(previous, "=") || self.is(previous, "return") {
+            return true;
+        }
+        let in_list = self.top_level().windows(2).any(|pair| {
+            self.is(pair[0], ")") && self.is(pair[1], ":")
+                || self.is(pair[0], "noexcept") && self.is(pair[1], ":")
+        });
+        let ends_name = self.tokens[previous].kind == Kind::Ident || self.is(previous, ">");
+        in_list && ends_name
+    }
+
+    fn opens_class(&self) -> bool {
+        self.top_level()
+            .into_iter()
+            .any(|at| ["class", "struct", "union", "enum"].iter().any(|&word| self.is(at, word)))
+    }
+
+    /// Indices of the head's tokens outside brackets and template heads; of a group in
+    /// parentheses, the opening and the closing one.
+    fn top_level(&self) -> Vec<usize> {
+        let mut found = Vec::new();
+        let mut at = self.head;
+        while at < self.at {
+            let text = self.tokens[at].text(self.text);
+            if self.tokens[at].kind == Kind::Directive {
+                at += 1;
+                continue;
+            }
+            found.push(at);
+            let after = match text {
+                "(" | "[" | "{" => self.tokens.skip_group(at),
+                "template" => self.tokens.skip_angles(self.text, at + 1),
+                _ => None,
+            };
+            at = match after {
+                Some(after) if after <= self.at => {
+                    found.push(after - 1);
+                    after
+                }
+                _ => at + 1,
+            };
+        }
+        found
+    }
+
+    /// The index of the token that names the function which the head declares, if it does.
+    fn function_name(&self) -> Option<usize> {
+        let top = self.top_level();
+        for (place, &open) in top.iter().enumerate() {
+            if self.is(open, "=") {
+                return None;
+            }
+            if self.is(open, "operator") {
+                return Some(open);
+            }
+            if !self.is(open, "(") || place == 0 {
+                continue;
+            }
+            let before = top[place - 1];
+            let name = self.name_before(before)?;
+            let word = self.tokens[name].text(self.text);
+            let nameless = self.tokens[name].kind != Kind::Ident;
+            if nameless || is_attribute(word) || !self.ends_parameters(top.get(place + 2).copied())
+            {
+                continue;
+            }
+            return Some(name);
+        }
+        None
+    }
+
+    /// The identifier that `at` ends: itself, or the template name before its arguments.
+    fn name_before(&self, at: usize) -> Option<usize> {
+        if self.is(at, ">") {
+            let mut depth = 0usize;
+            for index in (self.head..=at).rev().take(MOST_ARGUMENTS) {
+                depth += usize::from(self.is(index, ">"));
+                depth -= usize::from(self.is(index, "<") && depth > 0);
+                if depth == 0 {
+                    let operator = (index > self.head).then(|| index - 1)?;
+                    return Some(operator);
+                }
+            }
+        }
+        Some(at)
+    }
+
+    /// Whether the token at `next` may follow a function's parameters.
+    fn ends_parameters(&self, next: Option<usize>) -> bool {
+        let Some(next) = next else { return true };
+        let follows = [
+            "const",
+            "volatile",
+            "noexcept",
+            "override",
+            "final",
+            "try",
+            "requires",
+            "->",
+            ":",
+            "&",
+            "=",
+            "__attribute__",
+            "throw",
+            "[",
+        ];
+        follows.iter().any(|&word| self.is(next, word))
+    }
+}

@@ -1,0 +1,175 @@
+//! One file as tokens, with the code that the preprocessor certainly drops left out.
+
+use super::Unit;
+use super::lexer::{Kind, Token, Tokens, lex, lex_directive};
+
+/// A file and its tokens.
+#[derive(Debug)]
+pub(crate) struct Source<'a> {
+    pub path: &'a str,
+    /// The text without a byte-order mark.
+    pub text: &'a str,
+    /// All tokens outside `#if 0` and the like.
+    pub tokens: Vec<Token>,
+    /// For each token: whether a condition on `__CUDA_ARCH__` decides about it.
+    by_arch: Vec<bool>,
+    /// For each token: in which branches of conditionals with unequal brackets it lies.
+    branch: Vec<Branch>,
+    lines: Vec<usize>,
+    /// For each token: how many more brackets open than close before it.
+    depths: Vec<isize>,
+}
+
+/// Where a token lies when alternatives of a conditional open or close brackets differently.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Branch {
+    Always,
+    First,
+    Later,
+}
+
+/// A conditional group that is still open.
+struct Group {
+    decided: bool,
+    dead: bool,
+    parent_dead: bool,
+    arch: bool,
+    /// Index of the first kept token of each live branch.
+    starts: Vec<usize>,
+}
+
+impl<'a> Source<'a> {
+    pub fn new(unit: &Unit<'a>) -> Self {
+        let text = unit.text.strip_prefix('\u{feff}').unwrap_or(unit.text);
+        let lines = text.match_indices('\n').map(|(at, _)| at).collect();
+        let mut source = Source {
+            path: unit.path,
+            text,
+            tokens: Vec::new(),
+            by_arch: Vec::new(),
+            branch: Vec::new(),
+            lines,
+            depths: Vec::new(),
+        };
+        source.preprocess();
+        source
+    }
+
+    /// The 1-based line of byte `at`.
+    pub fn line(&self, at: usize) -> usize {
+        1 + self.lines.partition_point(|&newline| newline < at)
+    }
+
+    /// Whether a condition on `__CUDA_ARCH__` decides about the token at byte `at`.
+    pub fn by_arch(&self, at: usize) -> bool {
+        let index = self.tokens.partition_point(|token| token.start < at);
+        self.by_arch.get(index).copied().unwrap_or(false)
+    }
+
+    /// The tokens with one branch chosen of every conditional whose branches differ in brackets.
+    pub fn view(&self, first: bool) -> Tokens {
+        let hidden = if first { Branch::Later } else { Branch::First };
+        let kept = self.tokens.iter().zip(&self.branch).filter(|(_, branch)| **branch != hidden);
+        Tokens::new(self.text, kept.map(|(token, _)| *token).collect())
+    }
+
+    /// Whether any conditional's branches differ in brackets.
+    pub fn has_alternatives(&self) -> bool {
+        self.branch.contains(&Branch::Later)
+    }
+
+    fn preprocess(&mut self) {
+        let mut groups: Vec<Group> = Vec::new();
+        for token in lex(self.text) {
+            if token.kind == Kind::Directive {
+                self.directive(token, &mut groups);
+            }
+            if !groups.last().is_some_and(|group| group.dead) {
+                self.depths.push(self.depth());
+                self.tokens.push(token);
+                self.by_arch.push(groups.last().is_some_and(|group| group.arch));
+                self.branch.push(Branch::Always);
+            }
+        }
+    }
+
+    fn directive(&mut self, token: Token, groups: &mut Vec<Group>) {
+        let words = lex_directive(self.text, token);
+        let Some((name, condition)) = words.split_first() else { return };
+        let next = self.tokens.len();
+        let mentions_arch =
+            condition.iter().any(|word| word.text(self.text).starts_with("__CUDA_ARCH"));
+        match name.text(self.text) {
+            "if" | "ifdef" | "ifndef" => {
+                let parent_dead = groups.last().is_some_and(|group| group.dead);
+                let parent_arch = groups.last().is_some_and(|group| group.arch);
+                let constant = self.constant(condition);
+                let dead = parent_dead || constant == Some(false);
+                groups.push(Group {
+                    decided: constant == Some(true),
+                    dead,
+                    parent_dead,
+                    arch: parent_arch || mentions_arch,
+                    starts: if dead { vec![] } else { vec![next] },
+                });
+            }
+            branch @ ("elif" | "elifdef" | "elifndef" | "else") => {
+                let Some(group) = groups.last_mut() else { return };
+                let constant = if branch == "else" { None } else { self.constant(condition) };
+                group.dead = group.parent_dead || group.decided || constant == Some(false);
+                group.decided |= constant == Some(true);
+                group.arch |= mentions_arch;
+                if !group.dead {
+                    group.starts.push(next);
+                }
+            }
+            "endif" => {
+                let Some(group) = groups.pop() else { return };
+                self.mark_alternatives(&group.starts);
+            }
+            _ => {}
+        }
+    }
+
+    /// What a condition is, when that takes no macros to know.
+    fn constant(&self, condition: &[Token]) -> Option<bool> {
+        let words: Vec<&str> = condition.iter().map(|word| word.text(self.text)).collect();
+        match words.as_slice() {
+            ["0" | "false"] => Some(false),
+            ["0" | "false", "&", "&", rest @ ..] if !rest.contains(&"|") => Some(false),
+            ["1" | "true"] => Some(true),
+            _ => None,
+        }
+    }
+
+    /// Marks the branches that start at `starts` if they open or close brackets.
+    fn mark_alternatives(&mut self, starts: &[usize]) {
+        let ends = starts.iter().skip(1).copied().chain([self.tokens.len()]);
+        let ranges: Vec<_> = starts.iter().copied().zip(ends).collect();
+        let balanced = |&(start, end): &(usize, usize)| self.depth_change(start, end) == 0;
+        if ranges.len() < 2 || ranges.iter().all(balanced) {
+            return;
+        }
+        let last = ranges.len() - 1;
+        for (index, (start, end)) in ranges.into_iter().enumerate() {
+            let branch = if index == last { Branch::Later } else { Branch::First };
+            let branch = if index > 0 && index < last { Branch::Later } else { branch };
+            self.branch[start..end].fill(branch);
+        }
+    }
+
+    fn depth_change(&self, start: usize, end: usize) -> isize {
+        let depth = |at: usize| self.depths.get(at).copied().unwrap_or_else(|| self.depth());
+        depth(end) - depth(start)
+    }
+
+    /// How many more brackets open than close up to here.
+    fn depth(&self) -> isize {
+        let (Some(last), Some(before)) = (self.tokens.last(), self.depths.last()) else { return 0 };
+        match last.text(self.text) {
+            "(" | "[" | "{" if last.kind == Kind::Punct => before + 1,
+            ")" | "]" | "}" if last.kind == Kind::Punct => before - 1,
+            _ => *before,
+        }
+    }
+}

@@ -1,0 +1,287 @@
+//! One suite for every backend: what a variant claims to be able to do, it does.
+//!
+//! A backend passes it by saying truthfully what it can do: what it does not claim is not asked of
+//! it, and the claims of the backends that there are stand below.
+
+#[path = "gpu/lab.rs"]
+mod lab;
+
+use std::path::Path;
+use std::sync::{Arc, LazyLock};
+
+use lab::{MINUTE, shared_cache};
+use replay::backend::{Abilities, Backend, Mode, Variant};
+use replay::fixture::{self, Fixture};
+use replay::frontend::Precision;
+use replay::history::{SourceSet, SourceSpec, source_set_from_dir};
+use replay::runtime::cpu::Rounding;
+use replay::summary::{POISON_A, POISON_B, Poison, summarize};
+use replay::tensor::DType;
+use replay::worker::{Ending, Part, Run, Step, direction};
+
+const N: usize = 64;
+
+/// Each output shows one ability.
+const SOURCE: &str = "\
+#include <stdio.h>
+__global__ void first(const float* x, float* copy, float* third, float* half, int n) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  copy[i] = x[i];
+  third[i] = x[i] / 3.0f;
+  if (2 * i < n) half[i] = 1.0f;
+}
+__global__ void count(int* counter, int* places) {
+  int place = atomicAdd(counter, 1);
+  places[place] = blockIdx.x * blockDim.x + threadIdx.x;
+  if (place == 0) printf(\"counted\\n\");
+}
+static void call(const float* x, float* copy, float* third, float* half, int* places, int n) {
+  first<<<n / 8, 8>>>(x, copy, third, half, n);
+  int* counter;
+  cudaMalloc(&counter, sizeof(int));
+  cudaMemset(counter, 0, sizeof(int));
+  count<<<n / 8, 8>>>(counter, places);
+  cudaFree(counter);
+}
+";
+
+struct Project {
+    folder: tempfile::TempDir,
+    fixture: Arc<Fixture>,
+}
+
+impl Project {
+    fn new(source: &str, call: &str) -> Project {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path();
+        std::fs::write(root.join("kernel.cu"), source).unwrap();
+        let outputs = [("copy", "f32"), ("third", "f32"), ("half", "f32"), ("places", "i32")];
+        let outputs = outputs.map(|(name, dtype)| {
+            format!("[outputs.{name}]\ndtype = \"{dtype}\"\nshape = [\"n\"]\n")
+        });
+        let harness = format!(
+            "sources = [\"kernel.cu\"]\ncall = \"{call}\"\n\
+             [inputs.x]\ndtype = \"f32\"\nshape = [\"n\"]\n{}",
+            outputs.concat()
+        );
+        std::fs::write(root.join("replay.toml"), harness).unwrap();
+        let dir = root.join("fixture");
+        std::fs::create_dir(&dir).unwrap();
+        std::fs::write(dir.join("fixture.toml"), "harness = \"../replay.toml\"\n").unwrap();
+        let x: Vec<u8> = (0..N).flat_map(|i| (1.0 + i as f32).to_le_bytes()).collect();
+        fixture::write(&dir, &[("x", DType::F32, &[N], &x)], &[]).unwrap();
+        let fixture = Arc::new(Fixture::load(&dir).unwrap());
+        Project { folder, fixture }
+    }
+
+    fn sources(&self) -> SourceSet {
+        let spec = SourceSpec { sources: vec!["kernel.cu".to_owned()], ..SourceSpec::default() };
+        let root: &Path = self.folder.path();
+        source_set_from_dir(root, &spec).unwrap()
+    }
+
+    fn variant(&self, backend: &dyn Backend, precision: Precision) -> Arc<dyn Variant> {
+        backend.prepare(&self.fixture, &self.sources(), precision, &|| ()).unwrap()
+    }
+}
+
+static PLAIN: LazyLock<Project> =
+    LazyLock::new(|| Project::new(SOURCE, "call(x, copy, third, half, places, n);"));
+
+fn native(backend: &dyn Backend) -> Arc<dyn Variant> {
+    PLAIN.variant(backend, Precision::Native)
+}
+
+fn bytes<'r>(run: &'r Run, output: &str) -> &'r [u8] {
+    run.output(output).unwrap_or_else(|| panic!("{output}: {:?}", run.ending)).bytes
+}
+
+fn element(run: &Run, output: &str, index: usize) -> f64 {
+    run.output(output).unwrap_or_else(|| panic!("{output}: {:?}", run.ending)).get_f64(index)
+}
+
+fn a_plain_run_computes_what_the_sources_say_and_names_the_device(backend: &dyn Backend) {
+    let run = native(backend).run(&Mode::plain(POISON_A)).unwrap();
+    assert_eq!(run.ending, Ending::Completed, "{}", run.printed);
+    for index in 0..N {
+        assert_eq!(element(&run, "copy", index), 1.0 + index as f64);
+    }
+    let device = backend.device();
+    assert_eq!(run.device, Some((device.description, device.class)));
+    assert_eq!(run.launch_count, 2);
+}
+
+fn memory_holds_the_poison_that_was_asked_for(backend: &dyn Backend) {
+    let variant = native(backend);
+    assert!(variant.abilities().poison);
+    let holds = |poison: Poison| {
+        let run = variant.run(&Mode::plain(poison)).unwrap();
+        let unwritten = &bytes(&run, "half")[N / 2 * 4..];
+        unwritten.chunks(8).all(|bytes| bytes == poison.pattern)
+    };
+    assert!(holds(POISON_A) && holds(POISON_B));
+}
+
+fn what_a_variant_repeats_has_the_same_bits(backend: &dyn Backend) {
+    let variant = native(backend);
+    let plain = Mode::plain(POISON_A);
+    let (one, other) = variant.run_pair([plain.clone(), plain]).unwrap();
+    // Places are taken in the order that a device chooses, if it does.
+    let outputs = ["copy", "third", "half", "places"];
+    let count = if variant.abilities().repeats { outputs.len() } else { outputs.len() - 1 };
+    for output in &outputs[..count] {
+        assert_eq!(bytes(&one, output), bytes(&other, output), "{output}");
+    }
+}
+
+fn noise_is_measured_by_other_roundings_and_orders(backend: &dyn Backend) {
+    let variant = native(backend);
+    let variant = variant.for_noise();
+    assert!(variant.abilities().rounding && variant.abilities().order);
+    let run = |mode| variant.run(&mode).unwrap();
+    let rounded = |rounding| run(Mode { rounding, ..Mode::plain(POISON_A) });
+    let (down, up) = (rounded(Rounding::Down), rounded(Rounding::Up));
+    let third = |run: &Run| element(run, "third", 0);
+    assert!(third(&down) < 1.0 / 3.0 && third(&up) > 1.0 / 3.0);
+    assert_eq!(third(&rounded(Rounding::TowardZero)), third(&down));
+    let ordered = |order| run(Mode { order, ..Mode::plain(POISON_A) });
+    let (plain, other) = (ordered(0), ordered(0x5eed));
+    let in_order = (0..N).all(|index| element(&plain, "places", index) == index as f64);
+    assert!(in_order && bytes(&plain, "places") != bytes(&other, "places"));
+    assert_eq!(bytes(&plain, "third"), bytes(&other, "third"));
+}
+
+fn a_shadow_computes_in_float64_beside_inputs_that_were_stepped(backend: &dyn Backend) {
+    let shadow = PLAIN.variant(backend, Precision::Shadow);
+    assert_ne!(shadow.key(), native(backend).key());
+    assert_eq!(shadow.obstacle(), None);
+    assert!(shadow.abilities().step);
+    let step = Step { input: "x".to_owned(), seed: 3, length: (2f64).powi(-40) };
+    let run = shadow.run(&Mode { step: Some(step.clone()), ..Mode::plain(POISON_A) }).unwrap();
+    for index in 0..N {
+        let x = 1.0 + index as f64 + step.length * direction(step.seed, index as u64);
+        assert_eq!((element(&run, "copy", index), element(&run, "third", index)), (x, x / 3.0));
+    }
+}
+
+fn a_part_of_the_call_tells_of_the_output_that_it_is_made_for(backend: &dyn Backend) {
+    let shadow = PLAIN.variant(backend, Precision::Shadow);
+    assert!(shadow.abilities().part);
+    let run = |part| shadow.run(&Mode { part, ..Mode::plain(POISON_A) }).unwrap();
+    let whole = run(Part::Watched("copy".to_owned()));
+    assert_eq!((whole.last_write, whole.printed.as_str()), (Some(1), "counted\n"));
+    let part = run(Part::Before { launch: 1, output: "copy".to_owned() });
+    assert_eq!((&part.ending, part.printed.as_str()), (&Ending::Completed, ""));
+    assert_eq!(bytes(&part, "copy"), bytes(&whole, "copy"));
+}
+
+fn summaries_that_are_made_on_the_device_are_those_of_the_outputs(backend: &dyn Backend) {
+    let variant = native(backend);
+    let mode = Mode { summarized: variant.abilities().summary, ..Mode::plain(POISON_A) };
+    let (run, plain) = (variant.run(&mode).unwrap(), variant.run(&Mode::plain(POISON_A)).unwrap());
+    assert_eq!(run.summaries.is_empty(), !variant.abilities().summary);
+    for (output, summary) in &run.summaries {
+        let view = plain.output(output).unwrap();
+        if output != "places" {
+            assert_eq!(summary.checksum, summarize(&view, None).checksum, "{output}");
+        }
+    }
+}
+
+fn several_runs_are_handed_over_in_the_order_of_their_modes(backend: &dyn Backend) {
+    let variant = native(backend);
+    let poisons = [POISON_A, POISON_B, POISON_B, POISON_A, POISON_B];
+    let mut seen = Vec::new();
+    let mut take = |index: usize, run: Run| {
+        let last: [u8; 8] = bytes(&run, "half")[N * 4 - 8..].try_into().unwrap();
+        seen.push((index, last));
+        Ok(())
+    };
+    variant.run_each(&poisons.map(Mode::plain), variant.at_once(None), &mut take).unwrap();
+    let expected = poisons.iter().map(|poison| poison.pattern).enumerate();
+    assert_eq!(seen, expected.collect::<Vec<_>>());
+}
+
+fn sources_that_do_not_build_are_refused_and_nobody_else_is_blamed(backend: &dyn Backend) {
+    let project = Project::new("static void call() { return 1; }\n", "call();");
+    let made = backend.prepare(&project.fixture, &project.sources(), Precision::Native, &|| ());
+    let error = made.err().expect("it does not compile");
+    let refusal = error.refusal().expect("the sources are at fault");
+    assert!(refusal.first_error.is_some_and(|error| error.starts_with("kernel.cu:1:")));
+}
+
+fn a_call_that_ends_the_process_is_an_ending_and_no_error(backend: &dyn Backend) {
+    let project = Project::new("#include <stdlib.h>\nstatic void call() { exit(3); }\n", "call();");
+    let variant = project.variant(backend, Precision::Native);
+    let run = variant.run(&Mode::plain(POISON_A)).unwrap();
+    assert_eq!(run.ending, Ending::Exited(3));
+}
+
+/// The suite for one backend.
+macro_rules! suite {
+    ($name:ident, $backend:expr, $native:expr $(, $attribute:meta)?) => {
+        mod $name {
+            use super::*;
+
+            macro_rules! case {
+                ($case:ident) => {
+                    #[test]
+                    $(#[$attribute])?
+                    fn $case() {
+                        super::$case(&$backend);
+                    }
+                };
+            }
+
+            #[test]
+            $(#[$attribute])?
+            fn its_native_variants_claim_what_is_known_of_it() {
+                assert_eq!(native(&$backend).abilities(), $native);
+            }
+
+            case!(a_plain_run_computes_what_the_sources_say_and_names_the_device);
+            case!(memory_holds_the_poison_that_was_asked_for);
+            case!(what_a_variant_repeats_has_the_same_bits);
+            case!(noise_is_measured_by_other_roundings_and_orders);
+            case!(a_shadow_computes_in_float64_beside_inputs_that_were_stepped);
+            case!(a_part_of_the_call_tells_of_the_output_that_it_is_made_for);
+            case!(summaries_that_are_made_on_the_device_are_those_of_the_outputs);
+            case!(several_runs_are_handed_over_in_the_order_of_their_modes);
+            case!(sources_that_do_not_build_are_refused_and_nobody_else_is_blamed);
+            case!(a_call_that_ends_the_process_is_an_ending_and_no_error);
+        }
+    };
+}
+
+fn cpu() -> replay::backend::Cpu {
+    lab::cpu(&shared_cache(), &lab::program(), MINUTE)
+}
+
+suite!(
+    on_the_cpu,
+    cpu(),
+    Abilities {
+        poison: true,
+        rounding: true,
+        order: true,
+        step: false,
+        part: true,
+        summary: false,
+        repeats: true,
+    }
+);
+
+suite!(
+    on_a_gpu,
+    lab::cuda(&shared_cache(), cpu()),
+    Abilities {
+        poison: true,
+        rounding: false,
+        order: false,
+        step: false,
+        part: false,
+        summary: true,
+        repeats: false,
+    },
+    ignore = "needs a GPU"
+);
