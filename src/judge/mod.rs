@@ -133,20 +133,27 @@ pub fn judge(base: &Trial, got: &Trial) -> Result<Judgement, ReplayError> {
     if base.variant()?.is_none() || got.variant()?.is_none() {
         return Ok(judgement);
     }
+    // Without outputs on both sides there is nothing to compare.
+    if judgement.base.outputs.is_empty() || judgement.got.outputs.is_empty() {
+        return Ok(judgement);
+    }
+    // A judgement that rests on time is made anew, like the outcomes themselves.
+    if judgement.base.is_late() || judgement.got.is_late() {
+        return compared(judgement, base, got);
+    }
     let key = digest(["judged with orders", base.key()?, got.key()?]);
-    base.lab().remember(&key, || {
-        // Without outputs on both sides there is nothing to compare.
-        if judgement.base.outputs.is_empty() || judgement.got.outputs.is_empty() {
-            return Ok(judgement);
-        }
-        // Whether there are shadows is asked later.
-        let _ = base.shadow_while(&|| drop(got.shadow()));
-        let (Some(base), Some(got)) = (Side::of(base)?, Side::of(got)?) else {
-            return Ok(judgement);
-        };
-        let _span = tracing::info_span!("compare", message = base.trial.fixture().name);
-        judgement.with_outputs(&base, &got)
-    })
+    base.lab().remember(&key, || compared(judgement, base, got))
+}
+
+/// `judgement`, with the outputs of both sides compared.
+fn compared(judgement: Judgement, base: &Trial, got: &Trial) -> Result<Judgement, ReplayError> {
+    // Whether there are shadows is asked later.
+    let _ = base.shadow_while(&|| drop(got.shadow()));
+    let (Some(base), Some(got)) = (Side::of(base)?, Side::of(got)?) else {
+        return Ok(judgement);
+    };
+    let _span = tracing::info_span!("compare", message = base.trial.fixture().name);
+    judgement.with_outputs(&base, &got)
 }
 
 /// The outcome of `trial`, and the check of its gradients, which of a replay that failed says that

@@ -33,6 +33,14 @@ pub struct Outcome {
     pub printed: String,
 }
 
+impl Outcome {
+    /// Whether its replay was out of time.
+    pub(crate) fn is_late(&self) -> bool {
+        let is_late = |failure: &Failure| matches!(failure, Failure::Timeout { .. });
+        matches!(&self.status, Status::Failed(failures) if failures.iter().any(is_late))
+    }
+}
+
 /// How a replay ended.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -112,11 +112,10 @@ impl Trial {
 
     /// Remembers `outcome`, unless it was out of time: that may have been a slow machine.
     fn keep_outcome(&self, key: &str, outcome: &Outcome) -> Result<(), ReplayError> {
-        let is_late = |failure: &Failure| matches!(failure, Failure::Timeout { .. });
-        match &outcome.status {
-            Status::Failed(failures) if failures.iter().any(is_late) => Ok(()),
-            _ => self.lab.keep(Kind::Outcome, key, outcome),
+        if outcome.is_late() {
+            return Ok(());
         }
+        self.lab.keep(Kind::Outcome, key, outcome)
     }
 
     pub(super) fn untestable(&self, refusal: Refusal) -> Outcome {

@@ -5,11 +5,12 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use replay::backend::Cpu;
 use replay::cache::Cache;
 use replay::frontend::Precision;
-use replay::judge::{judge, orders, outcome_and_gradients};
+use replay::judge::{Verdict, judge, orders, outcome_and_gradients};
 use replay::replay::{Lab, Trial};
 
 use super::project::{Machine, Project, cpu_in};
@@ -126,4 +127,28 @@ fn a_trial_translates_its_sources_once_for_each_precision_that_it_needs() {
     ask_for_everything(&got);
     judge(&base, &got).unwrap();
     assert_eq!(cpu.toolchain().translations(), 9);
+}
+
+#[test]
+fn a_judgement_of_a_replay_that_was_out_of_time_is_not_remembered() {
+    let folder = tempfile::tempdir().unwrap();
+    let table = "[inputs.x]\ndtype = \"f32\"\nshape = [\"n\"]\n\
+                 [outputs.out]\ndtype = \"f32\"\nshape = [\"n\"]\n";
+    let sources = |sleep: &str| {
+        let text = format!(
+            "#include <unistd.h>\nstatic void case_only(const float* x, float* out) \
+             {{ cudaMemcpy(out, x, 4, cudaMemcpyDeviceToDevice); {sleep} }}\n"
+        );
+        Project::new(&text, "x, out", table, &[1.0])
+    };
+    let (fast, slow) = (sources(""), sources("sleep(3);"));
+    let verdict = |seconds| {
+        let machine = Machine { timeout: Duration::from_secs(seconds), ..Machine::PLAIN };
+        let cpu = cpu_in(folder.path(), "", machine);
+        let lab =
+            Lab::new(Arc::new(cpu), Cache::open(&folder.path().join("cache")).unwrap(), false);
+        let trial = |project: &Project| project.trial("only", &lab);
+        judge(&trial(&fast), &trial(&slow)).unwrap().verdict
+    };
+    assert_eq!((verdict(1), verdict(60)), (Verdict::Failed, Verdict::Identical));
 }
