@@ -2,6 +2,8 @@
 //!
 //! Nothing here reads files, knows of devices, or judges numbers.
 
+pub mod step;
+
 use std::fmt;
 
 use half::{bf16, f16};

@@ -17,7 +17,8 @@ use replay::history::{SourceSet, SourceSpec, source_set_from_dir};
 use replay::runtime::cpu::Rounding;
 use replay::summary::{POISON_A, POISON_B, Poison, summarize};
 use replay::tensor::DType;
-use replay::worker::{Ending, Part, Run, Step, direction};
+use replay::tensor::step::{Class, Step, Unit, sign};
+use replay::worker::{Ending, Part, Run, Stepped};
 
 const N: usize = 64;
 
@@ -156,10 +157,22 @@ fn a_shadow_computes_in_float64_beside_inputs_that_were_stepped(backend: &dyn Ba
     assert_ne!(shadow.key(), native(backend).key());
     assert_eq!(shadow.obstacle(), None);
     assert!(shadow.abilities().step);
-    let step = Step { input: "x".to_owned(), seed: 3, length: (2f64).powi(-40) };
-    let run = shadow.run(&Mode { step: Some(step.clone()), ..Mode::plain(POISON_A) }).unwrap();
+    let out = 2..4;
+    let step = Step {
+        seed: 3,
+        class: Class::Ordinary,
+        among: 0..N,
+        without: Vec::from_iter([out.clone()]),
+        unit: Unit::Own,
+        length: (2f64).powi(-40),
+    };
+    let stepped = Stepped { input: "x".to_owned(), step };
+    let run = shadow.run(&Mode { step: Some(stepped), ..Mode::plain(POISON_A) }).unwrap();
     for index in 0..N {
-        let x = 1.0 + index as f64 + step.length * direction(step.seed, index as u64);
+        let x = 1.0 + index as f64;
+        let scale = x.log2().floor().exp2() * (2f64).powi(-40);
+        let moved = if out.contains(&index) { 0.0 } else { scale * sign(3, index as u64) };
+        let x = x + moved;
         assert_eq!((element(&run, "copy", index), element(&run, "third", index)), (x, x / 3.0));
     }
 }

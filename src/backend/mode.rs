@@ -2,7 +2,7 @@
 
 use crate::runtime::cpu::Rounding;
 use crate::summary::{POISON_A, Poison};
-use crate::worker::{Part, Step};
+use crate::worker::{Part, Stepped};
 
 /// One way to run a variant; the plain one is [`Mode::plain`].
 #[derive(Clone, Debug, PartialEq)]
@@ -14,7 +14,7 @@ pub struct Mode {
     /// The order of blocks and threads; 0 is that of their indices.
     pub order: u64,
     /// A change of one input.
-    pub step: Option<Step>,
+    pub step: Option<Stepped>,
     /// How much of the call is made.
     pub part: Part,
     /// Whether outputs may stay on the device, summarised there.
@@ -66,11 +66,20 @@ impl Abilities {
 mod tests {
     use super::*;
     use crate::summary::POISON_B;
+    use crate::tensor::step::{Class, Step, Unit};
 
     #[test]
     fn each_mode_that_is_not_plain_takes_an_ability_of_its_own() {
         let plain = Mode::plain(POISON_A);
-        let step = Step { input: "x".to_owned(), seed: 1, length: 0.5 };
+        let step = Step {
+            seed: 1,
+            class: Class::Ordinary,
+            among: 0..1,
+            without: Vec::new(),
+            unit: Unit::Row,
+            length: 0.5,
+        };
+        let step = Stepped { input: "x".to_owned(), step };
         let modes = [
             Mode::plain(POISON_B),
             Mode { rounding: Rounding::Up, ..plain.clone() },

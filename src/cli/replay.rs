@@ -268,8 +268,11 @@ mod tests {
             verdict,
             reason: None,
             directions: 8,
+            elements: 3,
+            checked: 3,
             worst: 0.5,
             error: 0.0,
+            place: None,
             native_error: 0.0,
             native_ratio: 0.0,
         }

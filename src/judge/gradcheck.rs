@@ -1,8 +1,6 @@
-//! Does the gradient match the loss? Directional derivatives by central differences.
-//!
-//! On the float64 shadow, where a difference quotient is good to nine digits, the derivative of
-//! the loss along a direction must be the inner product of the gradient with that direction. It
-//! needs no reference. A gradient of the native sources is then held against its shadow.
+//! Does the gradient match the loss? Its shadow is held against slopes of the loss, which need no
+//! reference and are good to nine digits in float64 (`verdict/derivative`); the gradient of the native
+//! sources is then held against its shadow.
 
 use std::borrow::Cow;
 
@@ -13,34 +11,23 @@ use crate::cache::Kind;
 use crate::fixture::{Fixture, Output};
 use crate::replay::{Measurement, Trial, both};
 use crate::summary::{POISON_A, float};
-use crate::tensor::{DType, TensorView};
+use crate::tensor::step::Step;
+use crate::tensor::{DType, TensorView, unravel};
 use crate::verdict::constants::{ERROR_RATIO, NOISE_FACTOR};
+use crate::verdict::derivative::{self, Answer, Found, Place, Question};
 use crate::verdict::noise::NoiseRef;
 use crate::verdict::oracle::against_oracle;
-use crate::worker::{Ending, Part, Run, Step, direction};
+use crate::worker::{Ending, Part, Run, Stepped};
 
-/// Directions along which the loss is differentiated.
-const DIRECTIONS: u64 = 8;
-/// What the directions are drawn from.
-const SEED: u64 = 0x6772_6164;
-/// Directions along an input of more than [`MANY_ELEMENTS`], where a replay takes long: enough to see
-/// that a gradient is wrong.
-const FEW_DIRECTIONS: u64 = 2;
-/// Counted instead of time, so that a report does not depend on what else the machine does.
-const MANY_ELEMENTS: usize = 1 << 20;
-/// The larger of the two steps, relative to the root mean square of the input: small, so that few
-/// steps cross a kink (a clamp, a rectifier); cancellation leaves 2^-53 over it, near 1e-11.
-const RELATIVE_STEP: f64 = 1e-5;
-/// Quotients of the two steps that differ by more than this have a kink between them.
-const SMOOTH: f64 = 1e-6;
-/// A mismatch must exceed the quotients' own error by this factor.
-const ERROR_FACTOR: f64 = 64.0;
+/// Directions along which the loss is differentiated, and values of it that are asked for at most,
+/// by the elements of the input: a replay of many takes long, and few are enough to see that a gradient is
+/// wrong. They are counted instead of time, so that a report does not depend on what else the machine does.
+const EFFORT: [(usize, u64, usize); 3] =
+    [(1 << 16, 8, 1024), (1 << 20, 8, 256), (usize::MAX, 2, 64)];
 /// Why nothing was checked: nothing can be differentiated.
 const NO_LOSS: &str = "the harness declares no loss to differentiate";
 /// Why nothing was checked: a replay took too long.
 const OUT_OF_TIME: &str = "a replay beside the captured inputs ran out of time";
-/// Relative mismatches below this are alike: constants in sources have nine digits.
-const FLOOR: f64 = 1e-7;
 
 /// What the check of one gradient found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -71,18 +58,39 @@ pub struct GradientCheck {
     pub reason: Option<String>,
     /// Directions that count: those along which the loss is smooth.
     pub directions: u64,
+    /// The elements of the input.
+    pub elements: usize,
+    /// The elements that the directions move: the others lie on kinks, or cannot be moved.
+    pub checked: usize,
     /// The largest mismatch, relative to the gradient's norm.
     #[serde(with = "float")]
     pub worst: f64,
-    /// The error of the difference quotients, relative to the gradient's norm.
+    /// The error of the slopes, relative to the gradient's norm.
     #[serde(with = "float")]
     pub error: f64,
+    /// Where it is not the gradient of the loss.
+    pub place: Option<GradientPlace>,
     /// The native gradient's distance from the shadow's, relative in L2.
     #[serde(with = "float")]
     pub native_error: f64,
     /// The largest such distance of an element, as a multiple of its noise.
     #[serde(with = "float")]
     pub native_ratio: f64,
+}
+
+/// Elements whose gradient is not the slope of the loss.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct GradientPlace {
+    /// The index of the first along each dimension.
+    pub index: Vec<usize>,
+    /// How many follow each other in row-major order: more than one where they cannot be told apart.
+    pub elements: usize,
+    /// The gradient, or its sum along a direction if there are several.
+    #[serde(with = "float")]
+    pub gradient: f64,
+    /// The slope of the loss.
+    #[serde(with = "float")]
+    pub slope: f64,
 }
 
 /// Checks every output of the harness with `gradient_of`, one check for each, also where none can be
@@ -164,84 +172,68 @@ struct Check<'c> {
     part: Part,
 }
 
-/// The loss at each step; none where its run does not come to its end.
-struct Losses {
-    values: Vec<Option<f64>>,
-    /// Whether a run was out of time.
-    timed_out: bool,
-}
-
 impl Check<'_> {
     fn made(&self) -> Result<GradientCheck, ReplayError> {
         let (fixture, base) = (self.trial.fixture(), self.base);
-        let mut check = blank(self.output);
+        let check = blank(self.output);
         let Some(of) = &self.output.of else { return Ok(check.cannot(NO_LOSS)) };
-        check.directions = directions(fixture, &check.gradient_of);
-        let (Some(gradient), Some(scale)) =
-            (elements(base, &self.output.name), step_scale(fixture, &check.gradient_of)?)
-        else {
+        let input = fixture.inputs.iter().find(|i| i.name == check.gradient_of && i.present);
+        let (Some(input), Some(gradient)) = (input, base.output(&self.output.name)) else {
             return Ok(check.cannot("the input is absent"));
         };
         if gradient.is_empty() {
             return Ok(check.cannot("it has no elements"));
         }
+        let (packed, shape) = (input.packed()?, input.shape());
+        let input = TensorView { dtype: input.dtype, shape: &shape, bytes: &packed };
+        if input.len() != gradient.len() {
+            return Ok(check.cannot("it has not as many elements as the input"));
+        }
         let weights = upstream(fixture, self.output)?;
         let weights = weights.as_ref().map(Upstream::elements);
-        let losses = self.losses(of, &check, scale, weights.as_ref())?;
-        let Some(quotients) = quotients(&losses.values, scale, &gradient) else {
-            return Ok(check.cannot(match losses.timed_out {
-                true => OUT_OF_TIME,
-                false => "the loss cannot be computed beside the captured inputs",
-            }));
+        let terms = || base.output(of).into_iter().flat_map(|of| weighted(of, weights));
+        let &(_, directions, budget) =
+            EFFORT.iter().find(|(most, ..)| input.len() <= *most).expect("the last takes any");
+        let question = Question {
+            input,
+            gradient,
+            loss: terms().sum(),
+            magnitude: terms().map(f64::abs).sum(),
+            directions,
+            budget,
         };
-        let loss =
-            elements(base, of).map_or(0.0, |values| weighted(&values, weights.as_ref()).abs());
-        let norm = gradient.iter().map(|g| g * g).sum::<f64>().sqrt();
-        Ok(check.compare(&quotients, norm, loss * f64::EPSILON / scale))
+        let mut timed_out = false;
+        let found = derivative::answer(&question, |steps| {
+            self.losses(of, &check.gradient_of, steps, weights, &mut timed_out)
+        })?;
+        Ok(check.told(&found, &input, timed_out))
     }
 
-    /// The loss `of` at four steps along each direction.
+    /// The loss `of` after each of `steps` of `input`.
     fn losses(
         &self,
         of: &str,
-        check: &GradientCheck,
-        scale: f64,
-        weights: Option<&Elements>,
-    ) -> Result<Losses, ReplayError> {
-        let steps = (0..check.directions).flat_map(|number| {
-            [scale, -scale, scale / 2.0, -scale / 2.0].map(|length| (SEED + number, length))
-        });
-        let modes: Vec<Mode> = steps
-            .map(|(seed, length)| Step { input: check.gradient_of.clone(), seed, length })
-            .map(|step| Mode { step: Some(step), part: self.part.clone(), ..Mode::plain(POISON_A) })
-            .collect();
-        let mut losses = Losses { values: Vec::new(), timed_out: false };
+        input: &str,
+        steps: &[Step],
+        weights: Option<TensorView>,
+        timed_out: &mut bool,
+    ) -> Result<Vec<Option<f64>>, ReplayError> {
+        let stepped = |step: &Step| Stepped { input: input.to_owned(), step: step.clone() };
+        let mode = |step| Mode {
+            step: Some(stepped(step)),
+            part: self.part.clone(),
+            ..Mode::plain(POISON_A)
+        };
+        let modes: Vec<Mode> = steps.iter().map(mode).collect();
+        let mut losses = Vec::new();
         let at_once = self.shadow.at_once(Some(self.base));
         self.shadow.run_each(&modes, at_once, &mut |_, run| {
-            losses.timed_out |= matches!(run.ending, Ending::TimedOut(..));
-            let loss = elements(&run, of);
-            losses.values.push(loss.map(|values| weighted(&values, weights)));
+            *timed_out |= matches!(run.ending, Ending::TimedOut(..));
+            losses.push(run.output(of).map(|of| weighted(of, weights).sum()));
             Ok(())
         })?;
         Ok(losses)
     }
-}
-
-/// The derivatives that `losses` tell, four for each direction; none if one of them is missing.
-fn quotients(losses: &[Option<f64>], scale: f64, gradient: &Elements) -> Option<Vec<Quotient>> {
-    let quotients = losses.chunks_exact(4).zip(SEED..).map(|(losses, seed)| {
-        let difference = |at: usize| Some(losses[at]? - losses[at + 1]?);
-        let (coarse, fine) = (difference(0)? / (2.0 * scale), difference(2)? / scale);
-        Some(Quotient {
-            // Richardson's extrapolation of the central difference (Press et al., Numerical
-            // Recipes, section 5.7): the error term of h^2 cancels.
-            derivative: (4.0 * fine - coarse) / 3.0,
-            error: (fine - coarse).abs() / 3.0,
-            expected: inner_product(gradient, seed),
-        })
-    });
-    let quotients: Vec<Option<Quotient>> = quotients.collect();
-    quotients.into_iter().collect()
 }
 
 /// Whether `output` is declared to be a gradient of something that can be differentiated.
@@ -263,13 +255,6 @@ fn unfinished(run: &Run, what: &str) -> Option<String> {
     }
 }
 
-/// The directions along which the loss is differentiated by `input`.
-fn directions(fixture: &Fixture, input: &str) -> u64 {
-    let input = fixture.inputs.iter().find(|candidate| candidate.name == input);
-    let elements = input.map_or(0, |input| input.shape().iter().product());
-    if elements > MANY_ELEMENTS { FEW_DIRECTIONS } else { DIRECTIONS }
-}
-
 /// How much of the call decides about what is differentiated: what comes after it was last written in
 /// `base` need not be done, which is the computation of the gradient as a rule.
 fn part_enough(base: &Run, output: &Output) -> Part {
@@ -279,19 +264,6 @@ fn part_enough(base: &Run, output: &Output) -> Part {
     }
 }
 
-/// One directional derivative, by differences and by the gradient.
-struct Quotient {
-    derivative: f64,
-    /// What the extrapolation changed.
-    error: f64,
-    expected: f64,
-}
-
-/// The larger of two, NaN if either is: a NaN never passes.
-fn nan_max(a: f64, b: f64) -> f64 {
-    if a.is_nan() || b.is_nan() { f64::NAN } else { a.max(b) }
-}
-
 fn blank(output: &Output) -> GradientCheck {
     GradientCheck {
         output: output.name.clone(),
@@ -299,9 +271,12 @@ fn blank(output: &Output) -> GradientCheck {
         of: output.of.clone(),
         verdict: GradientVerdict::Unknown,
         reason: None,
-        directions: DIRECTIONS,
+        directions: 0,
+        elements: 0,
+        checked: 0,
         worst: 0.0,
         error: 0.0,
+        place: None,
         native_error: 0.0,
         native_ratio: 0.0,
     }
@@ -319,32 +294,33 @@ impl GradientCheck {
         self
     }
 
-    /// Compares the derivatives with those that a gradient of this norm tells; `cancelled` is what
-    /// cancellation in the loss leaves of a derivative.
-    fn compare(mut self, quotients: &[Quotient], norm: f64, cancelled: f64) -> GradientCheck {
-        let derivatives = quotients.iter().map(|q| q.derivative * q.derivative).sum::<f64>();
-        let size = norm.max((derivatives / self.directions as f64).sqrt());
-        let relative = |x: f64| if size > 0.0 { x / size } else { x };
-        let smooth: Vec<&Quotient> =
-            quotients.iter().filter(|quotient| relative(quotient.error) <= SMOOTH).collect();
-        if smooth.len() as u64 * 2 < self.directions {
-            return self.cannot("the loss is not smooth along most directions");
-        }
-        let worst = |of: fn(&Quotient) -> f64| smooth.iter().copied().map(of).fold(0.0, nan_max);
-        self.directions = smooth.len() as u64;
-        self.worst = relative(worst(|q| (q.derivative - q.expected).abs()));
-        self.error = relative(worst(|q| q.error)).max(relative(cancelled));
-        self.decide()
-    }
-
-    fn decide(mut self) -> GradientCheck {
-        let allowed = (ERROR_FACTOR * self.error).max(FLOOR);
-        self.verdict = if self.worst <= allowed {
-            GradientVerdict::Matches
-        } else {
-            GradientVerdict::Mismatch
+    /// With what was found about it, for a gradient with respect to `input`.
+    fn told(self, found: &Found, input: &TensorView, timed_out: bool) -> GradientCheck {
+        let verdict = match found.answer {
+            Answer::Agrees => GradientVerdict::Matches,
+            Answer::Differs => GradientVerdict::Mismatch,
+            Answer::Unknown | Answer::NoLoss if timed_out => return self.cannot(OUT_OF_TIME),
+            Answer::NoLoss => {
+                return self.cannot("the loss cannot be computed beside the captured inputs");
+            }
+            Answer::Unknown => return self.cannot("the loss is not smooth at most elements"),
         };
-        self
+        let place = |place: &Place| GradientPlace {
+            index: unravel(place.elements.start, input.shape),
+            elements: place.elements.len(),
+            gradient: place.gradient,
+            slope: place.slope,
+        };
+        GradientCheck {
+            verdict,
+            directions: found.directions,
+            elements: input.len(),
+            checked: found.checked,
+            worst: found.worst,
+            error: found.error,
+            place: found.place.as_ref().map(place),
+            ..self
+        }
     }
 }
 
@@ -363,18 +339,6 @@ fn hold_native(check: &mut GradientCheck, native: &Measurement, shadow: &Run) {
     }
 }
 
-/// The length of a step along `input`; none if it is absent.
-fn step_scale(fixture: &Fixture, input: &str) -> Result<Option<f64>, ReplayError> {
-    let Some(input) = fixture.inputs.iter().find(|i| i.name == input && i.present) else {
-        return Ok(None);
-    };
-    let packed = input.packed()?;
-    let view = TensorView { dtype: input.dtype, shape: &input.shape(), bytes: &packed };
-    let squares: f64 = (0..view.len()).map(|i| view.get_f64(i).powi(2)).sum();
-    let rms = (squares / view.len().max(1) as f64).sqrt();
-    Ok(Some(RELATIVE_STEP * if rms > 0.0 && rms.is_finite() { rms } else { 1.0 }))
-}
-
 /// The gradient that flows into the differentiated output.
 struct Upstream<'f> {
     dtype: DType,
@@ -382,8 +346,8 @@ struct Upstream<'f> {
 }
 
 impl Upstream<'_> {
-    fn elements(&self) -> Elements<'_> {
-        Elements(TensorView { dtype: self.dtype, shape: &[], bytes: &self.bytes })
+    fn elements(&self) -> TensorView<'_> {
+        TensorView { dtype: self.dtype, shape: &[], bytes: &self.bytes }
     }
 }
 
@@ -399,33 +363,12 @@ fn upstream<'f>(
     Ok(Some(Upstream { dtype: input.dtype, bytes: input.packed()? }))
 }
 
-fn weighted(values: &Elements, weights: Option<&Elements>) -> f64 {
-    match weights {
-        Some(weights) => values.iter().zip(weights.iter()).map(|(v, weight)| v * weight).sum(),
-        None => values.iter().sum(),
-    }
-}
-
-fn inner_product(gradient: &Elements, seed: u64) -> f64 {
-    let terms = gradient.iter().enumerate();
-    terms.map(|(index, g)| g * direction(seed, index as u64)).sum()
-}
-
-/// The elements of output `name`, for sums over them.
-fn elements<'r>(run: &'r Run, name: &str) -> Option<Elements<'r>> {
-    run.output(name).map(Elements)
-}
-
-/// The elements of a tensor as float64, each read when it is asked for.
-#[derive(Clone, Copy)]
-struct Elements<'t>(TensorView<'t>);
-
-impl Elements<'_> {
-    fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    fn iter(&self) -> impl Iterator<Item = f64> {
-        (0..self.0.len()).map(|index| self.0.get_f64(index))
-    }
+/// The terms whose sum is the loss.
+fn weighted<'t>(
+    values: TensorView<'t>,
+    weights: Option<TensorView<'t>>,
+) -> impl Iterator<Item = f64> + 't {
+    let weight = move |index| weights.map_or(1.0, |weights| weights.get_f64(index));
+    let count = weights.map_or(values.len(), |weights| values.len().min(weights.len()));
+    (0..count).map(move |index| values.get_f64(index) * weight(index))
 }

@@ -23,7 +23,7 @@ use crate::verdict::oracle::{Accuracy, Finding, ShadowChange};
 use crate::verdict::slices::Location;
 
 pub use self::captured::{CapturedCheck, captured};
-pub use self::gradcheck::{GradientCheck, GradientVerdict, gradients};
+pub use self::gradcheck::{GradientCheck, GradientPlace, GradientVerdict, gradients};
 pub use self::launches::{LaunchChange, changes as launch_changes};
 pub use self::orders::orders;
 use self::pair::Pair;

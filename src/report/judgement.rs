@@ -7,7 +7,8 @@ use super::spans::{Line, Text};
 use super::style::{BOLD, DIM, GREEN, RED, YELLOW};
 use super::text::{failure, launch_shape};
 use crate::judge::{
-    GradientCheck, GradientVerdict, Judgement, LaunchChange, OutputJudgement, Verdict,
+    GradientCheck, GradientPlace, GradientVerdict, Judgement, LaunchChange, OutputJudgement,
+    Verdict,
 };
 use crate::replay::{OrderDependence, Outcome, Status};
 use crate::runtime::report::LaunchRecord;
@@ -342,15 +343,28 @@ pub fn gradients(checks: &[GradientCheck]) -> Text {
 pub fn gradient(check: &GradientCheck) -> Line {
     let GradientCheck { of, gradient_of, .. } = check;
     let what = format!(" d {} / d {gradient_of}", of.as_deref().unwrap_or("loss"));
+    let elements = match check.elements - check.checked {
+        0 => String::new(),
+        _ => format!(" of {} of {} elements", check.checked, check.elements),
+    };
     let numbers = format!(
-        "{what}: {} directional derivatives, worst rel. {} (noise {})",
+        "{what}: {} directional derivatives{elements}, worst rel. {} (noise {})",
         check.directions,
         short(check.worst, 2),
         short(check.error, 2)
     );
+    let place = |place: &GradientPlace| {
+        let GradientPlace { index, elements, gradient, slope } = place;
+        let numbers = format!("{} instead of {}", short(*gradient, 6), short(*slope, 6));
+        match elements {
+            1 => format!(", at {index:?} {numbers}"),
+            _ => format!(", in {elements} elements from {index:?} on {numbers} along a direction"),
+        }
+    };
+    let place = check.place.as_ref().map_or(String::new(), place);
     match check.verdict {
         GradientVerdict::Matches => Line::of(GREEN, "matches").and(numbers),
-        GradientVerdict::Mismatch => Line::of(RED, "does not match").and(numbers),
+        GradientVerdict::Mismatch => Line::of(RED, "does not match").and(numbers).and(place),
         GradientVerdict::Imprecise => Line::of(RED, "imprecise").and(format!(
             ": the float64 shadow matches{what}, the output is off by rel. {}, {} x its noise",
             short(check.native_error, 2),

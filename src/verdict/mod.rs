@@ -1,4 +1,4 @@
-//! Judges outputs: noise, oracle, comparison, slices. Pure numerics: no files, devices or printing.
+//! Judges outputs: noise, oracle, comparison, slices, derivatives. Pure numerics: no files, devices or printing.
 //! What is kept of each element lies in the [`Scratch`](crate::scratch::Scratch) that the caller
 //! gives, so that the heap does not grow with the tensors.
 //!
@@ -8,6 +8,7 @@ pub mod bitmap;
 mod cells;
 pub mod compare;
 pub mod constants;
+pub mod derivative;
 mod measure;
 pub mod noise;
 pub mod oracle;

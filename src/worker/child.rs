@@ -9,7 +9,7 @@ use std::time::Instant;
 use memmap2::{MmapOptions, MmapRaw};
 
 use super::run::{Layout, OutputTensor};
-use super::{DeviceJob, Job, Part, Step, direction};
+use super::{DeviceJob, Job, Part, Stepped};
 use crate::cuda::CudaError;
 use crate::cuda::sanitizer::Tool;
 use crate::fixture::{Fixture, FixtureError, Input};
@@ -20,6 +20,7 @@ use crate::runtime::gpu::{self, Gpu, StartError};
 use crate::runtime::report::{Report, Reporter};
 use crate::runtime::{self, CopyKind, Device, Runtime, api};
 use crate::summary::Poison;
+use crate::tensor::step::Scales;
 use crate::tensor::{DType, TensorView};
 
 /// Why the call could not be made; the parent tells the user.
@@ -371,17 +372,24 @@ impl Tensors {
 }
 
 /// Writes the elements of `input` to `out`, as float64 if they are to be widened.
-fn fill(input: &Input, widen: bool, step: Option<&Step>, out: &mut [u8]) -> Result<(), ChildError> {
+fn fill(
+    input: &Input,
+    widen: bool,
+    stepped: Option<&Stepped>,
+    out: &mut [u8],
+) -> Result<(), ChildError> {
     if !widen {
         return Ok(input.copy_to(out)?);
     }
     let packed = input.packed()?;
     let shape = input.shape();
     let view = TensorView { dtype: input.dtype, shape: &shape, bytes: &packed };
-    let step = step.filter(|step| step.input == input.name);
+    let stepped = stepped.filter(|stepped| stepped.input == input.name);
+    let step = stepped.map(|stepped| (&stepped.step, Scales::of(&view)));
     let element = |index: usize| {
-        let moved = step.map_or(0.0, |step| step.length * direction(step.seed, index as u64));
-        (view.get_f64(index) + moved).to_le_bytes()
+        let x = view.get_f64(index);
+        let moved = step.as_ref().map_or(0.0, |(step, scales)| step.of(scales, index, x));
+        (x + moved).to_le_bytes()
     };
     if input.strides.is_none() {
         // Straight into place: a copy of all would be as large as the tensor.

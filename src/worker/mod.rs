@@ -36,6 +36,7 @@ use crate::runtime::cpu::Rounding;
 use crate::runtime::journal::Key;
 use crate::summary::Poison;
 use crate::tensor::DType;
+use crate::tensor::step::Step;
 
 pub use self::error::WorkerError;
 pub use self::lane::Workers;
@@ -103,7 +104,7 @@ pub struct Job {
     #[serde(with = "path")]
     pub folder: PathBuf,
     /// A change of one input, for directional derivatives; only in a shadow.
-    pub step: Option<Step>,
+    pub step: Option<Stepped>,
     /// How much of the call is made.
     pub part: Part,
 }
@@ -206,15 +207,13 @@ pub fn run_child() -> i32 {
     }
 }
 
-/// `input + length * direction`, with a direction of +1 and -1 drawn from `seed`.
+/// A step away from what was captured of an input.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Step {
+pub struct Stepped {
     /// The input.
     pub input: String,
-    /// What the direction is drawn from.
-    pub seed: u64,
-    /// The length, in the units of the input.
-    pub length: f64,
+    /// How its elements move.
+    pub step: Step,
 }
 
 impl Job {
@@ -246,17 +245,9 @@ impl fmt::Display for Told<'_> {
             DeviceJob::Cuda { ordinal, .. } => write!(f, "cuda:{ordinal}")?,
         }
         write!(f, ", poison {:02x}", poison.pattern[0])?;
-        if let Some(Step { input, length, .. }) = step {
-            write!(f, ", {input} moved by {length:.1e}")?;
+        if let Some(Stepped { input, step }) = step {
+            write!(f, ", {input} moved by {:.1e}", step.length)?;
         }
         part.end().map_or(Ok(()), |launch| write!(f, ", up to launch {launch}"))
     }
-}
-
-/// The sign, +1 or -1, of element `index` in the direction drawn from `seed`.
-pub fn direction(seed: u64, index: u64) -> f64 {
-    let mut x = seed.wrapping_add(index.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    if (x >> 63) == 0 { 1.0 } else { -1.0 }
 }

@@ -120,7 +120,7 @@ fn a_scalar_has_no_index_and_infinity_no_distance() {
     ");
     insta::assert_snapshot!(told(&env, &["gradcheck", "fixtures/tiny"]), @"
     gradients
-      y  does not match d loss / d x: 8 directional derivatives, worst rel. NaN (noise 0)
+      y  does not match d loss / d x: 8 directional derivatives, worst rel. NaN (noise 0), at [3] inf instead of 8
 
     failed: non-finite: y has 0 NaN and 4 Inf from finite inputs, first at [0]
     [1]

@@ -1,0 +1,97 @@
+//! Which elements it is: halves of the elements are asked, and halves of those.
+
+use std::ops::Range;
+
+use crate::tensor::step::Step;
+
+use super::slope::{Probe, Slope, VALUES};
+use super::{Place, SMOOTH, Search, merged};
+
+/// Ranges that are halved further at a time. More kinks than these lie everywhere.
+const MOST_ROUGH: usize = 8;
+
+/// Slopes of halves add up, so less is allowed for each.
+const SHARE: f64 = 0.25;
+
+impl<E, F: FnMut(&[Step]) -> Result<Vec<Option<f64>>, E>> Search<'_, F> {
+    /// Ranges that hold all kinks along `rough`, as far as they could be parted from the rest.
+    pub(super) fn kinks(&mut self, rough: &Slope) -> Result<Vec<Range<usize>>, E> {
+        let tolerance = SHARE * SMOOTH * rough.size();
+        let mut open = vec![rough.probe.among.clone()];
+        let mut found = Vec::new();
+        while !open.is_empty() {
+            if open.len() > MOST_ROUGH || self.left < 2 * VALUES * open.len() {
+                found.append(&mut open);
+                break;
+            }
+            let mut next = Vec::new();
+            let halves: Vec<[Probe; 2]> =
+                open.iter().map(|range| self.halves(&rough.probe, range)).collect();
+            let slopes = self.slopes(halves.into_iter().flatten().collect())?;
+            for (parent, halves) in open.drain(..).zip(slopes.chunks_exact(2)) {
+                let rough: Vec<_> =
+                    halves.iter().filter(|half| !half.is_smooth_within(tolerance)).collect();
+                if rough.is_empty() {
+                    // It shows only where both halves move.
+                    found.push(parent);
+                }
+                for half in rough {
+                    let range = half.probe.among.clone();
+                    if range.len() == 1 { found.push(range) } else { next.push(range) }
+                }
+            }
+            open = next;
+        }
+        Ok(merged(Vec::new(), found))
+    }
+
+    /// Follows the largest mismatch of `slopes` to where it is, or else to kinks that feigned it.
+    pub(super) fn follow(
+        &mut self,
+        slopes: &[Slope],
+    ) -> Result<(Option<Place>, Vec<Range<usize>>), E> {
+        let order = |a: &&Slope, b: &&Slope| a.mismatch().total_cmp(&b.mismatch());
+        let mut worst = slopes.iter().max_by(order).expect("a slope differs").clone();
+        let tolerance = SHARE * SMOOTH * worst.size();
+        while worst.probe.among.len() > 1 && self.left >= 2 * VALUES {
+            let halves = self.halves(&worst.probe, &worst.probe.among).to_vec();
+            let halves = self.slopes(halves)?;
+            let rough: Vec<_> = halves
+                .iter()
+                .filter(|half| !half.is_smooth_within(tolerance.max(SMOOTH * half.size())))
+                .collect();
+            if let [rough, ..] = rough[..] {
+                return Ok((None, self.kinks(rough)?));
+            }
+            let half = halves.into_iter().max_by(|a, b| order(&a, &b)).expect("two halves");
+            // Below this the two cannot be told apart any more.
+            if half.mismatch() <= 2.0 * half.error {
+                break;
+            }
+            worst = half;
+        }
+        Ok((Some(self.place(&worst)), Vec::new()))
+    }
+
+    fn place(&self, slope: &Slope) -> Place {
+        let one = slope.probe.unit_step();
+        let per_element = match one.among.len() {
+            1 => {
+                let index = one.among.start;
+                one.of(&self.scales, index, self.question.input.get_f64(index))
+            }
+            _ => 1.0,
+        };
+        Place {
+            elements: one.among,
+            gradient: slope.expected / per_element,
+            slope: slope.derivative / per_element,
+        }
+    }
+
+    /// The same probe along each half of `range`.
+    fn halves(&self, probe: &Probe, range: &Range<usize>) -> [Probe; 2] {
+        let middle = range.start + range.len() / 2;
+        [range.start..middle, middle..range.end].map(|among| Probe { among, ..probe.clone() })
+    }
+}

@@ -1,0 +1,350 @@
+//! Does a gradient match its loss? Directional derivatives of the loss by differences, against the
+//! inner product of the gradient with the direction. Needs no reference.
+//!
+//! The loss is a float64 program that can be asked for its value beside the captured input; nothing
+//! else is known of it. It may have kinks, and inputs like to lie on them. So both sides of a difference
+//! are compared; where they disagree, halves of the elements are asked until it is known which elements
+//! lie on a kink, and those say nothing. A gradient that is wrong is followed to an element the same way.
+
+mod halves;
+mod slope;
+#[cfg(test)]
+mod tests;
+
+use std::ops::Range;
+
+use crate::tensor::TensorView;
+use crate::tensor::step::{Class, Scales, Step};
+
+use slope::{LADDER, LONGEST, Probe, Slope};
+
+/// A mismatch must exceed the slopes' own error by this factor.
+const ERROR_FACTOR: f64 = 64.0;
+/// Relative mismatches below this are alike: constants in sources have nine digits.
+const FLOOR: f64 = 1e-7;
+/// Slopes whose error is larger than this share of the gradient's norm are those of a kink.
+const SMOOTH: f64 = 1e-6;
+/// Elements of which no mismatch below this share of the gradient's norm can be seen are not checked.
+const COARSEST: f64 = 1e-3;
+/// Directions that are tried anew with the kinks left out that were found.
+const ROUNDS: usize = 4;
+/// What the directions are drawn from.
+const SEED: u64 = 0x6772_6164;
+
+/// A loss, and what is declared to be its gradient.
+pub struct Question<'a> {
+    /// The input that is stepped.
+    pub input: TensorView<'a>,
+    /// What is held to be the gradient with respect to it, of the same length.
+    pub gradient: TensorView<'a>,
+    /// The loss at the input.
+    pub loss: f64,
+    /// The sum of the magnitudes of the loss's terms: its rounding is in proportion to it.
+    pub magnitude: f64,
+    /// Directions for each class of elements.
+    pub directions: u64,
+    /// The most values of the loss to ask for.
+    pub budget: usize,
+}
+
+/// What was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// It is the gradient of the loss.
+    Agrees,
+    /// It is not.
+    Differs,
+    /// Most elements lie on kinks, or their derivatives cannot be resolved.
+    Unknown,
+    /// The loss cannot be computed beside the input.
+    NoLoss,
+}
+
+/// The gradient against the loss.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Found {
+    /// Whether it is the gradient.
+    pub answer: Answer,
+    /// Directions that count: those along which the loss is smooth.
+    pub directions: u64,
+    /// Elements that they move.
+    pub checked: usize,
+    /// The largest mismatch, relative to the norm of the gradient: along the elements it is of where it
+    /// differs, of all where it agrees. Norms are in the scales of the elements.
+    pub worst: f64,
+    /// The error of the slopes, relative to the same.
+    pub error: f64,
+    /// Where the gradient differs.
+    pub place: Option<Place>,
+}
+
+/// Elements whose gradient differs from the slope of the loss.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Place {
+    /// Their row-major indices. More than one where a single one cannot be resolved.
+    pub elements: Range<usize>,
+    /// What the gradient says of a step along them, for a step of length 1.
+    pub gradient: f64,
+    /// What the loss does.
+    pub slope: f64,
+}
+
+/// Answers `question`; `ask` gives the loss after each of some steps, none where it has none.
+///
+/// # Errors
+/// Those of `ask`.
+pub fn answer<E>(
+    question: &Question,
+    ask: impl FnMut(&[Step]) -> Result<Vec<Option<f64>>, E>,
+) -> Result<Found, E> {
+    let scales = Scales::of(&question.input);
+    let mut search = Search { question, scales, ask, left: question.budget };
+    let mut classes = Vec::new();
+    for class in Class::ALL {
+        if search.count(class, &(0..question.input.len()), &[]) > 0 {
+            classes.push(search.class(class)?);
+        }
+    }
+    Ok(joined(&classes))
+}
+
+/// What was found of the elements of a class.
+struct OfClass {
+    /// Those that were moved along the slopes that count.
+    checked: usize,
+    /// All of them.
+    elements: usize,
+    /// The slopes that count.
+    slopes: Vec<Slope>,
+    /// The norm of the gradient, in the scales of the elements: of those that were moved, of all.
+    norms: [f64; 2],
+    /// Whether no value of the loss could be had.
+    is_lossless: bool,
+    place: Option<Place>,
+}
+
+impl OfClass {
+    fn size(&self) -> f64 {
+        self.slopes.iter().map(Slope::size).fold(0.0, f64::max)
+    }
+
+    fn worst(&self) -> f64 {
+        self.slopes.iter().map(Slope::mismatch).fold(0.0, nan_max)
+    }
+
+    fn error(&self) -> f64 {
+        self.slopes.iter().map(|slope| slope.error).fold(0.0, nan_max)
+    }
+
+    /// A mismatch up to this says nothing.
+    fn allowed(&self) -> f64 {
+        (ERROR_FACTOR * self.error()).max(FLOOR * self.size())
+    }
+
+    /// A NaN never passes.
+    fn differs(&self) -> bool {
+        self.worst().is_nan() || self.worst() > self.allowed()
+    }
+}
+
+fn joined(classes: &[OfClass]) -> Found {
+    let total = classes.iter().map(OfClass::size).fold(0.0, f64::max);
+    let is_resolved = |class: &&OfClass| {
+        !class.slopes.is_empty() && (class.differs() || class.allowed() <= COARSEST * total)
+    };
+    let resolved: Vec<&OfClass> = classes.iter().filter(is_resolved).collect();
+    let checked = resolved.iter().map(|class| class.checked).sum();
+    let elements: usize = classes.iter().map(|class| class.elements).sum();
+    let norm = |classes: &mut dyn Iterator<Item = &OfClass>, of: usize| {
+        classes.map(|class| class.norms[of].powi(2)).sum::<f64>()
+    };
+    let most = checked * 2 >= elements && checked > 0
+        || norm(&mut resolved.iter().copied(), 0) * 2.0 > norm(&mut classes.iter(), 1);
+    let differing = resolved.iter().find(|class| class.differs());
+    let answer = match differing {
+        Some(_) => Answer::Differs,
+        None if classes.iter().all(|class| class.is_lossless) => Answer::NoLoss,
+        None if !most => Answer::Unknown,
+        None => Answer::Agrees,
+    };
+    // What does not differ is negligible beside the rest, if not beside its own class.
+    let size = |class: &OfClass| if differing.is_some() { class.size() } else { total };
+    let relative = |class: &OfClass, x: f64| if size(class) > 0.0 { x / size(class) } else { x };
+    let largest = |of: fn(&OfClass) -> f64| {
+        let told = differing.map_or(&resolved[..], std::slice::from_ref);
+        told.iter().map(|class| relative(class, of(class))).fold(0.0, nan_max)
+    };
+    Found {
+        answer,
+        directions: resolved.iter().map(|class| class.slopes.len() as u64).max().unwrap_or(0),
+        checked,
+        worst: largest(OfClass::worst),
+        error: largest(OfClass::error),
+        place: differing.and_then(|class| class.place.clone()),
+    }
+}
+
+/// Asks for slopes until the question is answered.
+struct Search<'q, F> {
+    question: &'q Question<'q>,
+    scales: Scales,
+    ask: F,
+    /// Values of the loss that may still be asked for.
+    left: usize,
+}
+
+impl<E, F: FnMut(&[Step]) -> Result<Vec<Option<f64>>, E>> Search<'_, F> {
+    /// Checks the elements of `class`, without those that turn out to lie on kinks.
+    fn class(&mut self, class: Class) -> Result<OfClass, E> {
+        let all = 0..self.question.input.len();
+        let elements = self.count(class, &all, &[]);
+        let norm = self.norm(class, &[]);
+        let blank = || OfClass {
+            checked: 0,
+            elements,
+            slopes: Vec::new(),
+            norms: [0.0, norm],
+            is_lossless: false,
+            place: None,
+        };
+        let mut without: Vec<Range<usize>> = Vec::new();
+        let mut is_lossless = true;
+        let mut found = blank();
+        for _ in 0..ROUNDS {
+            let slopes = self.climb(class, &without)?;
+            is_lossless &= slopes.iter().all(|slope| slope.error.is_infinite());
+            let (smooth, rough): (Vec<Slope>, Vec<Slope>) =
+                slopes.into_iter().partition(Slope::is_smooth);
+            let enough = !smooth.is_empty() && smooth.len() >= rough.len();
+            let mut of_class = blank();
+            if enough {
+                of_class.checked = self.count(class, &all, &without);
+                of_class.norms[0] = self.norm(class, &without);
+                of_class.slopes = smooth;
+            }
+            let kinks = if enough && of_class.differs() {
+                let (place, kinks) = self.follow(&of_class.slopes)?;
+                of_class.place = place;
+                if !kinks.is_empty() {
+                    // What was seen may be theirs.
+                    of_class = blank();
+                }
+                kinks
+            } else if let ([rough, ..], false) = (&rough[..], enough) {
+                self.kinks(rough)?
+            } else {
+                Vec::new()
+            };
+            let is_done = kinks.is_empty();
+            found = of_class;
+            if is_done || self.left < self.fewest() {
+                break;
+            }
+            without = merged(without, kinks);
+            if self.count(class, &all, &without) == 0 {
+                found = blank();
+                break;
+            }
+        }
+        Ok(OfClass { is_lossless, ..found })
+    }
+
+    /// The norm of the gradient along `class` without those of `without`.
+    fn norm(&self, class: Class, without: &[Range<usize>]) -> f64 {
+        let among = 0..self.question.input.len();
+        let without = without.to_vec();
+        let probe = Probe { seed: SEED, class, among, without, rung: 0, rounding: 0.0 };
+        slope::along(self.question, &self.scales, &probe).1
+    }
+
+    /// What the loss rounds by at least.
+    fn least_rounding(&self) -> f64 {
+        let magnitude = self.question.magnitude;
+        // Terms that cancel altogether, or saturate, say nothing of their size.
+        f64::EPSILON * if magnitude > 0.0 { magnitude } else { 1.0 }
+    }
+
+    /// What a round of all directions asks for.
+    fn fewest(&self) -> usize {
+        self.question.directions as usize * slope::VALUES
+    }
+
+    /// The slope along each direction at the first step that shows no kink; where all do, at the one
+    /// with the smallest error.
+    fn climb(&mut self, class: Class, without: &[Range<usize>]) -> Result<Vec<Slope>, E> {
+        let whole = |seed| Probe {
+            seed: SEED + seed,
+            class,
+            among: 0..self.question.input.len(),
+            without: without.to_vec(),
+            rung: 0,
+            rounding: self.least_rounding(),
+        };
+        let first = (0..self.question.directions).map(whole).collect();
+        let mut best = self.slopes(first)?;
+        // What an error that is rounding alone comes from: it grows as steps shrink, a kink's does not.
+        let mut rounding: Vec<f64> = best.iter().map(Slope::rounding_seen).collect();
+        for rung in 1..LADDER.len() {
+            let rough: Vec<usize> = (0..best.len()).filter(|&at| !best[at].is_smooth()).collect();
+            if rough.is_empty() || self.left < slope::VALUES * rough.len() {
+                break;
+            }
+            let probe = |&at: &usize| {
+                let is_known = rung == LONGEST && rounding[at].is_finite();
+                let rounding = if is_known { rounding[at] } else { self.least_rounding() };
+                Probe { rung, rounding, ..best[at].probe.clone() }
+            };
+            let slopes = self.slopes(rough.iter().map(probe).collect())?;
+            for (at, slope) in rough.into_iter().zip(slopes) {
+                rounding[at] = rounding[at].min(slope.rounding_seen());
+                if slope.is_better(&best[at]) {
+                    best[at] = slope;
+                }
+            }
+        }
+        Ok(best)
+    }
+
+    /// The slope of the loss along each probe.
+    fn slopes(&mut self, probes: Vec<Probe>) -> Result<Vec<Slope>, E> {
+        let steps: Vec<Step> = probes.iter().flat_map(Probe::steps).collect();
+        self.left = self.left.saturating_sub(steps.len());
+        let losses = (self.ask)(&steps)?;
+        let values = losses.chunks_exact(slope::VALUES);
+        let slope = |(probe, values)| Slope::of(self.question, &self.scales, probe, values);
+        Ok(probes.into_iter().zip(values).map(slope).collect())
+    }
+
+    /// The elements of `class` in `among` that are not in `without`.
+    fn count(&self, class: Class, among: &Range<usize>, without: &[Range<usize>]) -> usize {
+        let input = &self.question.input;
+        let mut out = without.iter().peekable();
+        among
+            .clone()
+            .filter(|&index| {
+                while out.next_if(|range| range.end <= index).is_some() {}
+                self.scales.class(index, input.get_f64(index)) == Some(class)
+                    && !out.peek().is_some_and(|range| range.contains(&index))
+            })
+            .count()
+    }
+}
+
+/// The union of ranges, in order and apart.
+fn merged(mut ranges: Vec<Range<usize>>, more: Vec<Range<usize>>) -> Vec<Range<usize>> {
+    ranges.extend(more);
+    ranges.sort_by_key(|range| range.start);
+    let mut apart: Vec<Range<usize>> = Vec::new();
+    for range in ranges {
+        match apart.last_mut().filter(|last| range.start <= last.end) {
+            Some(last) => last.end = last.end.max(range.end),
+            None => apart.push(range),
+        }
+    }
+    apart
+}
+
+/// The larger of two, NaN if either is: a NaN never passes.
+fn nan_max(a: f64, b: f64) -> f64 {
+    if a.is_nan() || b.is_nan() { f64::NAN } else { a.max(b) }
+}
