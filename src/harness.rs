@@ -5,6 +5,7 @@
 
 mod gradients;
 mod names;
+mod paths;
 mod spot;
 mod table;
 
@@ -14,8 +15,11 @@ use std::path::{Path, PathBuf};
 use indexmap::{IndexMap, IndexSet};
 use serde::{Deserialize, Serialize};
 
+use self::paths::repository_path;
 use crate::tensor::DType;
 
+pub use paths::PathFault;
+pub(crate) use paths::joined;
 pub use spot::Spot;
 pub(crate) use spot::excerpt;
 pub use table::TomlError;
@@ -183,7 +187,7 @@ pub enum HarnessError {
         /// What stands there.
         value: String,
         /// What is wrong with it.
-        reason: &'static str,
+        reason: PathFault,
     },
     /// Something that is not a macro definition.
     #[error("`{value}` in `defines` at {spot} is neither NAME nor NAME=VALUE")]
@@ -219,10 +223,10 @@ impl HarnessError {
                 "sizes are taken from the inputs; write a number, or add an input that has it"
                     .to_owned(),
             ),
-            HarnessError::BadPath { reason: IN_GIT, .. } => {
+            HarnessError::BadPath { reason: PathFault::InGit, .. } => {
                 Some("name files that are committed".to_owned())
             }
-            HarnessError::BadPath { reason: A_PATTERN, .. } => {
+            HarnessError::BadPath { reason: PathFault::Pattern, .. } => {
                 Some("name each file, or the folder they lie in".to_owned())
             }
             HarnessError::BadPath { .. } => {
@@ -465,29 +469,10 @@ fn paths(root: &Table<'_>, key: &str) -> Result<Vec<String>, HarnessError> {
         };
         let path = repository_path(&value, key == "include").map_err(bad)?;
         if !paths.insert(path) {
-            return Err(bad("is listed twice"));
+            return Err(bad(PathFault::Twice));
         }
     }
     Ok(paths.into_iter().collect())
-}
-
-/// `path` from `folder`, without `..` where that names the same file: messages show it.
-pub(crate) fn joined(folder: &Path, path: impl AsRef<Path>) -> PathBuf {
-    use std::path::Component;
-    let plain = folder.join(path);
-    let mut tidy = PathBuf::new();
-    for component in plain.components() {
-        match component {
-            Component::ParentDir if tidy.file_name().is_some() => _ = tidy.pop(),
-            Component::CurDir => {}
-            other => tidy.push(other),
-        }
-    }
-    // Behind a symlink, `..` leads elsewhere.
-    match (plain.canonicalize(), tidy.canonicalize()) {
-        (Ok(meant), Ok(found)) if meant == found => tidy,
-        _ => plain,
-    }
 }
 
 /// `text` with control characters as they are escaped.
@@ -497,37 +482,6 @@ fn shown(text: &str) -> String {
         false => c.to_string(),
     };
     text.chars().map(one).collect()
-}
-
-const A_PATTERN: &str = "is a pattern, and patterns are not expanded";
-const IN_GIT: &str = "lies in git's own folder, which no commit holds";
-
-/// `path` without `.` and doubled slashes, or what is wrong with it.
-fn repository_path(path: &str, may_be_root: bool) -> Result<String, &'static str> {
-    if path.is_empty() {
-        return Err("is an empty path");
-    }
-    if path.contains(char::is_control) {
-        return Err("holds a control character");
-    }
-    if path.starts_with('/') {
-        return Err("is an absolute path");
-    }
-    let parts: Vec<&str> = path.split('/').filter(|part| !matches!(*part, "" | ".")).collect();
-    if parts.contains(&"..") {
-        return Err("leads outside with `..`");
-    }
-    if parts.iter().any(|part| part.eq_ignore_ascii_case(".git")) {
-        return Err(IN_GIT);
-    }
-    if path.contains(['*', '?']) {
-        return Err(A_PATTERN);
-    }
-    match parts.is_empty() {
-        false => Ok(parts.join("/")),
-        true if may_be_root => Ok(".".to_owned()),
-        true => Err("is the repository itself, not a file"),
-    }
 }
 
 fn defines(root: &Table<'_>) -> Result<Vec<String>, HarnessError> {

@@ -19,6 +19,7 @@ mod translation;
 mod unit;
 
 use std::collections::BTreeSet;
+use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -57,6 +58,49 @@ pub struct Artifact {
     pub fresh: bool,
 }
 
+/// What a compiler refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// The sources.
+    Sources,
+    /// The call of the harness.
+    Call,
+    /// What of the sources runs on the device.
+    DeviceCode,
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Refused::Sources => "the sources do",
+            Refused::Call => "the call does",
+            Refused::DeviceCode => "the device code does",
+        })
+    }
+}
+
+/// Errors of compilers that are known, as their words tell when they are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum About {
+    /// A header that is not there.
+    Header,
+    /// A template whose arguments cannot be deduced.
+    Deduction,
+    /// Anything else.
+    Other,
+}
+
+impl About {
+    fn of(first_error: &str) -> About {
+        let says = |words| first_error.contains(words);
+        match () {
+            () if says("instance of function template") => About::Deduction,
+            () if says("No such file") || says("not found") => About::Header,
+            () => About::Other,
+        }
+    }
+}
+
 /// Why a revision has no artifact.
 #[derive(Debug, thiserror::Error)]
 pub enum CompileError {
@@ -82,10 +126,12 @@ pub enum CompileError {
     /// The compiler refused the sources, or every call of the harness.
     #[error("{what} not compile: {first_error}")]
     Refused {
-        /// `the sources do`, `the call does` or `the device code does`.
-        what: &'static str,
+        /// What it refused.
+        what: Refused,
         /// The compiler's first error, with file and line.
         first_error: String,
+        /// What that is about.
+        about: About,
         /// The whole log.
         log: String,
         /// Where the log is kept.
@@ -142,24 +188,25 @@ impl CompileError {
                     .to_owned(),
             ),
             CompileError::NoFile { .. } => Some("only files can be included".to_owned()),
-            CompileError::Refused { log_path, first_error, .. } => {
+            CompileError::Refused { log_path, about, .. } => {
                 let log = format!("the whole log: {}", log_path.display());
-                Some(if first_error.contains("instance of function template") {
-                    "write all template arguments at the launch: here the host cannot deduce them for NVRTC"
-                        .to_owned()
-                } else if first_error.contains("No such file") || first_error.contains("not found")
-                {
-                    let withheld = environment::withheld().map_or(String::new(), |name| {
+                Some(match about {
+                    About::Deduction => {
+                        "write all template arguments at the launch: here the host cannot deduce them for NVRTC"
+                            .to_owned()
+                    }
+                    About::Header => {
+                        let withheld = environment::withheld().map_or(String::new(), |name| {
+                            format!(
+                                ", or write it into CXX as in `CXX=\"g++ -isystem DIR\"`: {name} is \
+                                 not passed on"
+                            )
+                        });
                         format!(
-                            ", or write it into CXX as in `CXX=\"g++ -isystem DIR\"`: {name} is not \
-                             passed on"
+                            "name the folder of the header in `include` of the harness{withheld}; {log}"
                         )
-                    });
-                    format!(
-                        "name the folder of the header in `include` of the harness{withheld}; {log}"
-                    )
-                } else {
-                    log
+                    }
+                    About::Other => log,
                 })
             }
             CompileError::Compiler(error) => error.hint(),
@@ -409,10 +456,10 @@ impl Toolchain {
 
     fn refused(&self, key: &str, log: String) -> CompileError {
         let first_error = first_error(&log);
-        let what =
-            if first_error.starts_with(unit::CALL) { "the call does" } else { "the sources do" };
+        let of_call = first_error.starts_with(unit::CALL);
         CompileError::Refused {
-            what,
+            what: if of_call { Refused::Call } else { Refused::Sources },
+            about: About::of(&first_error),
             first_error,
             log,
             log_path: self.cache.path(Kind::Refusal, key),
@@ -516,5 +563,5 @@ fn scratch_failed(path: &Path) -> impl FnOnce(io::Error) -> CompilerError {
 }
 
 fn blames_call(error: &CompileError) -> bool {
-    matches!(error, CompileError::Refused { what: "the call does", .. })
+    matches!(error, CompileError::Refused { what: Refused::Call, .. })
 }

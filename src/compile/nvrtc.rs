@@ -12,7 +12,9 @@ use super::encoding::decode;
 use super::key::KeyHasher;
 use super::outside::Outside;
 use super::translation::{lay_out, others, parent, texts, unit_sources, units};
-use super::{CompileError, HEADERS, first_error, for_this_run, includes, scratch_failed};
+use super::{
+    About, CompileError, HEADERS, Refused, first_error, for_this_run, includes, scratch_failed,
+};
 use crate::cache::{Cache, Kind};
 use crate::cuda::{FILL_SOURCE, Module, Nvrtc, SearchPath, math_error_ulps};
 use crate::frontend::{self, Unit};
@@ -206,9 +208,11 @@ impl DeviceToolchain {
     }
 
     fn refused(&self, key: &str, log: &str) -> CompileError {
+        let first_error = first_error(log);
         CompileError::Refused {
-            what: "the device code does",
-            first_error: first_error(log),
+            what: Refused::DeviceCode,
+            about: About::of(&first_error),
+            first_error,
             log: log.to_owned(),
             log_path: self.cache.path(Kind::Refusal, key),
             place: None,

@@ -90,6 +90,12 @@ pub enum SanitizerError {
         /// Where.
         looked: Vec<String>,
     },
+    /// It does not work with the device.
+    #[error("compute-sanitizer gives no result: {message}")]
+    Unsupported {
+        /// In its words.
+        message: String,
+    },
     /// It ended without a result.
     #[error("compute-sanitizer gives no result: {message}")]
     Failed {
@@ -105,6 +111,15 @@ pub enum SanitizerError {
 }
 
 impl SanitizerError {
+    /// That it ended without a result, with `message` as its last words. Whether it works with the
+    /// device, those alone tell.
+    pub fn without_result(message: String) -> SanitizerError {
+        match message.contains("not supported") {
+            true => SanitizerError::Unsupported { message },
+            false => SanitizerError::Failed { message },
+        }
+    }
+
     /// What to do about it.
     pub fn hint(&self) -> Option<String> {
         match self {
@@ -112,7 +127,7 @@ impl SanitizerError {
                 "CUDA's toolkit holds it; put its folder into PATH, or name CUDA's in CUDA_HOME"
                     .to_owned(),
             ),
-            SanitizerError::Failed { message } if message.contains("not supported") => {
+            SanitizerError::Unsupported { .. } => {
                 Some("some virtual machines and containers keep it from the device".to_owned())
             }
             SanitizerError::Failed { .. } => None,
@@ -230,7 +245,7 @@ mod tests {
         let slow = SanitizerError::TimedOut { seconds: 60.0 };
         insta::assert_snapshot!(slow, @"compute-sanitizer was still at work after 60 s");
         insta::assert_snapshot!(slow.hint().unwrap(), @"it makes kernels many times slower: raise --timeout, or use a smaller fixture");
-        let refused = SanitizerError::Failed { message: "Device not supported".to_owned() };
+        let refused = SanitizerError::without_result("Device not supported".to_owned());
         insta::assert_snapshot!(refused, @"compute-sanitizer gives no result: Device not supported");
         insta::assert_snapshot!(refused.hint().unwrap(), @"some virtual machines and containers keep it from the device");
     }

@@ -24,7 +24,7 @@ const LAYOUT: &str = "replay bundle 1";
 /// Whether the file begins as bundles of any version do, or is a part of such a beginning.
 pub(super) fn is_bundle(path: &Path) -> Result<bool, HistoryError> {
     let mut start = Vec::new();
-    let (file, _) = files::open(path).map_err(io_error("open", path))?;
+    let (file, _) = files::open(path).map_err(open_error(path))?;
     file.take(64).read_to_end(&mut start).map_err(io_error("read", path))?;
     let cut_short = |signature: &[u8]| start.len() > 2 && signature.starts_with(&start);
     let line = start.split(|&byte| byte == b'\n').next().unwrap_or_default();
@@ -152,7 +152,7 @@ fn list_files(folder: &Path, files: &mut Vec<PathBuf>) -> io::Result<()> {
 }
 
 fn unpack(bundle: &Path, folder: &Path) -> Result<Repository, HistoryError> {
-    let (file, status) = files::open(bundle).map_err(io_error("open", bundle))?;
+    let (file, status) = files::open(bundle).map_err(open_error(bundle))?;
     let size_bytes = status.len();
     let mut reader = BufReader::with_capacity(1 << 20, file);
     let header = Header::read(bundle, &mut reader)?;
@@ -279,6 +279,10 @@ fn git_error(bundle: &Path, source: git2::Error) -> HistoryError {
         doing: format!("unpack bundle `{}`", bundle.display()),
         source: source.into(),
     }
+}
+
+fn open_error(path: &Path) -> impl Fn(io::Error) -> HistoryError + '_ {
+    move |source| HistoryError::Open { path: path.to_owned(), source }
 }
 
 fn io_error<'a>(doing: &'static str, path: &'a Path) -> impl Fn(io::Error) -> HistoryError + 'a {

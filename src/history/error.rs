@@ -27,6 +27,14 @@ pub enum HistoryError {
         /// The repository or bundle.
         path: PathBuf,
     },
+    /// The repository or bundle cannot be opened.
+    #[error("failed to open `{}`", path.display())]
+    Open {
+        /// The repository or bundle.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
     /// A file could not be read or written.
     #[error("failed to {doing} `{}`", path.display())]
     Io {
@@ -176,6 +184,22 @@ impl GitCause {
     fn is_damage(&self) -> bool {
         use git2::ErrorClass::{Indexer, Object, Odb, Tree, Zlib};
         matches!(self.0.class(), Odb | Zlib | Object | Tree | Indexer)
+    }
+
+    /// Whether references are kept in a form that libgit2 does not read, which it tells by a word alone.
+    fn is_about_references(&self) -> bool {
+        self.0.message().contains("refstorage")
+    }
+
+    /// Whether objects are named in a way that libgit2 does not know, which it tells by words alone.
+    pub(super) fn is_about_object_names(&self) -> bool {
+        let text = self.0.message().to_lowercase();
+        text.contains("objectformat") || text.contains("object format")
+    }
+
+    /// Whether it looked for something that is not there.
+    pub(super) fn is_absence(&self) -> bool {
+        self.0.code() == git2::ErrorCode::NotFound
     }
 }
 
@@ -334,19 +358,17 @@ impl HistoryError {
                 "make one with `git init`, or name one, or a bundle, with `repository` in replay.toml"
                     .into(),
             ),
-            HistoryError::Io { doing: "open", source, .. }
-                if source.kind() == io::ErrorKind::NotFound =>
-            {
-                Some(
-                    "`repository` in replay.toml is a folder or a bundle on this machine, relative to \
-                     replay.toml"
-                        .into(),
-                )
-            }
-            HistoryError::Git { source, .. } if source.0.message().contains("refstorage") => {
+            HistoryError::Open { source, .. } if source.kind() == io::ErrorKind::NotFound => Some(
+                "`repository` in replay.toml is a folder or a bundle on this machine, relative to \
+                 replay.toml"
+                    .into(),
+            ),
+            HistoryError::Git { source, .. } if source.is_about_references() => {
                 Some("give the repository the usual form: git refs migrate --ref-format=files".into())
             }
-            HistoryError::Io { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => {
+            HistoryError::Open { source, .. } | HistoryError::Io { source, .. }
+                if source.kind() == io::ErrorKind::PermissionDenied =>
+            {
                 Some("give yourself the permission to read it".into())
             }
             HistoryError::Git { source, .. } if source.is_damage() => {

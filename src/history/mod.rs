@@ -134,11 +134,8 @@ impl History {
 
     fn open_any(path: &Path, cache: Option<&Path>) -> Result<History, HistoryError> {
         libgit2::configure();
-        let metadata = fs::metadata(path).map_err(|source| HistoryError::Io {
-            doing: "open",
-            path: path.to_owned(),
-            source,
-        })?;
+        let metadata = fs::metadata(path)
+            .map_err(|source| HistoryError::Open { path: path.to_owned(), source })?;
         if metadata.is_file() && bundle::is_bundle(path)? {
             Self::open_bundle(path, cache)
         } else {
@@ -305,16 +302,12 @@ fn refuse_endless(path: &Path) -> Result<(), HistoryError> {
 }
 
 fn open_error(path: &Path, source: git2::Error) -> HistoryError {
-    let text = source.message().to_lowercase();
-    let path = path.to_owned();
-    if text.contains("objectformat") || text.contains("object format") {
+    let (path, source) = (path.to_owned(), GitCause::from(source));
+    if source.is_about_object_names() {
         HistoryError::Sha256 { path }
-    } else if source.code() == ErrorCode::NotFound {
+    } else if source.is_absence() {
         HistoryError::NotARepository { path }
     } else {
-        HistoryError::Git {
-            doing: format!("open repository `{}`", path.display()),
-            source: source.into(),
-        }
+        HistoryError::Git { doing: format!("open repository `{}`", path.display()), source }
     }
 }

@@ -51,7 +51,7 @@ fn findings(ending: &Ending, printed: &str, log: Log) -> Result<Vec<Finding>, Sa
         let said = log.complaints.first().cloned();
         let last = || printed.lines().last().map(str::to_owned);
         let message = said.or_else(last).unwrap_or_else(|| format!("{ending:?}"));
-        return Err(SanitizerError::Failed { message });
+        return Err(SanitizerError::without_result(message));
     }
     Ok(log.findings)
 }

@@ -1,0 +1,86 @@
+//! Paths in a harness: relative to the root of the repository, and inside it.
+
+use std::fmt;
+use std::path::{Component, Path, PathBuf};
+
+/// What is wrong with a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PathFault {
+    /// It has no characters.
+    Empty,
+    /// It holds a control character.
+    Control,
+    /// It begins at the root of the file system.
+    Absolute,
+    /// It leads out of the repository.
+    Outside,
+    /// It lies in `.git`.
+    InGit,
+    /// It holds `*` or `?`.
+    Pattern,
+    /// It is the root of the repository, where a file is wanted.
+    Root,
+    /// It stands in the list before.
+    Twice,
+}
+
+impl fmt::Display for PathFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            PathFault::Empty => "is an empty path",
+            PathFault::Control => "holds a control character",
+            PathFault::Absolute => "is an absolute path",
+            PathFault::Outside => "leads outside with `..`",
+            PathFault::InGit => "lies in git's own folder, which no commit holds",
+            PathFault::Pattern => "is a pattern, and patterns are not expanded",
+            PathFault::Root => "is the repository itself, not a file",
+            PathFault::Twice => "is listed twice",
+        })
+    }
+}
+
+/// `path` without `.` and doubled slashes, or what is wrong with it.
+pub(super) fn repository_path(path: &str, may_be_root: bool) -> Result<String, PathFault> {
+    if path.is_empty() {
+        return Err(PathFault::Empty);
+    }
+    if path.contains(char::is_control) {
+        return Err(PathFault::Control);
+    }
+    if path.starts_with('/') {
+        return Err(PathFault::Absolute);
+    }
+    let parts: Vec<&str> = path.split('/').filter(|part| !matches!(*part, "" | ".")).collect();
+    if parts.contains(&"..") {
+        return Err(PathFault::Outside);
+    }
+    if parts.iter().any(|part| part.eq_ignore_ascii_case(".git")) {
+        return Err(PathFault::InGit);
+    }
+    if path.contains(['*', '?']) {
+        return Err(PathFault::Pattern);
+    }
+    match parts.is_empty() {
+        false => Ok(parts.join("/")),
+        true if may_be_root => Ok(".".to_owned()),
+        true => Err(PathFault::Root),
+    }
+}
+
+/// `path` from `folder`, without `..` where that names the same file: messages show it.
+pub(crate) fn joined(folder: &Path, path: impl AsRef<Path>) -> PathBuf {
+    let plain = folder.join(path);
+    let mut tidy = PathBuf::new();
+    for component in plain.components() {
+        match component {
+            Component::ParentDir if tidy.file_name().is_some() => _ = tidy.pop(),
+            Component::CurDir => {}
+            other => tidy.push(other),
+        }
+    }
+    // Behind a symlink, `..` leads elsewhere.
+    match (plain.canonicalize(), tidy.canonicalize()) {
+        (Ok(meant), Ok(found)) if meant == found => tidy,
+        _ => plain,
+    }
+}
