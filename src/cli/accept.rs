@@ -18,7 +18,7 @@ pub struct Args {
 }
 
 /// Accepts what was selected.
-pub fn run(args: &Args) -> CliResult {
+pub fn run(args: &Args) -> CliResult<u8> {
     let selected = args.selection.pending()?;
     for pending in &selected.pending {
         snapshot::accept(pending, args.reason.as_deref())?;

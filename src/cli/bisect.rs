@@ -5,13 +5,12 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
 use ::replay::history::{Commit, History};
-use ::replay::hunt::{Ending, Event, Hunt, HuntError, On, Target, Trusted};
+use ::replay::hunt::{Ending, Event, Hunt, On, Target, Trusted};
 use ::replay::report::{self, Blame, Line};
-use anyhow::Context;
 use clap::ValueEnum;
 
 use super::bisect_log;
-use super::error::{CliResult, Complaint};
+use super::error::{CliResult, CommandError};
 use super::exit;
 use super::fixtures;
 use super::messages;
@@ -96,11 +95,11 @@ impl From<OnArg> for On {
 }
 
 /// Searches, and prints the answer.
-pub fn run(args: &Args, session: &SessionArgs) -> CliResult {
+pub fn run(args: &Args, session: &SessionArgs) -> CliResult<u8> {
     let progress = Progress::start();
     progress.say("reading the history");
     let (history, targets) = open(&fixtures::expand(&args.fixtures))?;
-    let resolve = |revs: &[String]| -> anyhow::Result<Vec<Commit>> {
+    let resolve = |revs: &[String]| -> CliResult<Vec<Commit>> {
         Ok(revs.iter().map(|rev| history.resolve(rev)).collect::<Result<_, _>>()?)
     };
     let (revisions, recorded): (Vec<String>, Vec<String>) =
@@ -130,7 +129,7 @@ pub fn run(args: &Args, session: &SessionArgs) -> CliResult {
         hunt.trusted = Trusted::Snapshots(recorded.snapshots);
     }
     let mut watcher = Watcher { progress: &progress, format: args.format, busy: BTreeSet::new() };
-    let report = hunt.search(&good, &bad, &mut |event| watcher.hear(&event)).map_err(plain)?;
+    let report = hunt.search(&good, &bad, &mut |event| watcher.hear(&event))?;
     drop(progress);
     messages::end_with(bisect_log::text(&report, args.first_parent));
     match args.format {
@@ -160,7 +159,7 @@ pub fn blame(
     target: &super::project::Target,
     project: &Project,
     session: &SessionArgs,
-) -> anyhow::Result<Blame> {
+) -> CliResult<Blame> {
     let bad = match &target.commit {
         Some(commit) => commit.clone(),
         None => {
@@ -175,12 +174,12 @@ pub fn blame(
     let (history, targets) = open(&[path.to_owned()])?;
     let good = history.resolve(good)?;
     let hunt = hunt(&history, targets, On::Changed, None, false, session)?;
-    let report = hunt.search(&[good], &[bad], &mut |_| {}).map_err(plain)?;
+    let report = hunt.search(&[good], &[bad], &mut |_| {})?;
     Ok(report::blame(&report))
 }
 
 /// Loads the fixtures, which must share a history.
-pub fn open(fixtures: &[PathBuf]) -> anyhow::Result<(History, Vec<Target>)> {
+pub fn open(fixtures: &[PathBuf]) -> CliResult<(History, Vec<Target>)> {
     let cache = session::cache()?;
     let mut history: Option<(History, &Path)> = None;
     let mut targets = Vec::new();
@@ -189,23 +188,20 @@ pub fn open(fixtures: &[PathBuf]) -> anyhow::Result<(History, Vec<Target>)> {
         match &history {
             None => history = Some((own, path)),
             Some((known, first)) if known.path() != own.path() => {
-                return Err(Complaint {
-                    message: format!(
-                        "{} and {} are of different histories: {} and {}",
-                        first.display(),
-                        path.display(),
-                        known.path().display(),
-                        own.path().display()
-                    ),
-                    hint: Some("search each of them by itself".to_owned()),
-                }
-                .into());
+                return Err(CommandError::new(format!(
+                    "{} and {} are of different histories: {} and {}",
+                    first.display(),
+                    path.display(),
+                    known.path().display(),
+                    own.path().display()
+                ))
+                .with_hint("search each of them by itself"));
             }
             Some(_) => {}
         }
         targets.push(Target { subject, spec });
     }
-    let (history, _) = history.context("no fixture was named")?;
+    let (history, _) = history.ok_or_else(|| CommandError::new("no fixture was named"))?;
     Ok((history, targets))
 }
 
@@ -217,7 +213,7 @@ pub fn hunt<'h>(
     jobs: Option<NonZeroUsize>,
     first_parent: bool,
     session: &SessionArgs,
-) -> anyhow::Result<Hunt<'h>> {
+) -> CliResult<Hunt<'h>> {
     let cores = session.threads();
     let jobs = jobs.or(NonZeroUsize::new(cores.clamp(1, MOST_JOBS))).unwrap_or(NonZeroUsize::MIN);
     let threads = (cores / jobs).max(1);
@@ -276,14 +272,5 @@ impl Watcher<'_> {
 
     fn note(&self, line: impl Into<Line>) {
         self.progress.note(&line.into());
-    }
-}
-
-/// The error itself, which knows its hint and whose fault it is.
-pub fn plain(error: HuntError) -> anyhow::Error {
-    match error {
-        HuntError::History(error) => error.into(),
-        HuntError::Replay(error) => error.into(),
-        error => error.into(),
     }
 }

@@ -32,7 +32,7 @@ enum Action {
 }
 
 /// Shows, shrinks or clears the cache.
-pub fn run(args: &Args) -> CliResult {
+pub fn run(args: &Args) -> CliResult<u8> {
     if let Some(Action::Path) = args.action {
         println!("{}", Cache::place(&cache_folder()?).display());
         return Ok(exit::SUCCESS);

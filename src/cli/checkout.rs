@@ -7,10 +7,12 @@ use ::replay::fixture::{FileError, Fixture, FixtureError};
 use ::replay::harness::{HarnessError, TomlError};
 use ::replay::history::{Elsewhere, History};
 
+use super::error::{CliResult, CommandError, Kind};
+
 /// A fixture that is younger than the checked-out commit, or of another time.
 #[derive(Debug, thiserror::Error)]
 #[error("the checkout at {} {}", .elsewhere.head, what(.path, .elsewhere))]
-pub struct Younger {
+struct Younger {
     /// The fixture, as the user named it.
     fixture: PathBuf,
     /// The fixture or the harness.
@@ -27,9 +29,16 @@ fn what(path: &Path, elsewhere: &Elsewhere) -> String {
     }
 }
 
+impl From<Younger> for CommandError {
+    fn from(error: Younger) -> CommandError {
+        let told = CommandError::of(&error).with_hint(error.hint()).of_kind(Kind::Revision);
+        told.with_spot(error.source.spot())
+    }
+}
+
 impl Younger {
     /// How to test commits that are older than the fixture.
-    pub fn hint(&self) -> String {
+    fn hint(&self) -> String {
         format!(
             "`replay bisect {} --good REV --bad REV` needs no checkout; for `git bisect run`, keep \
              a copy of the fixture and of its replay.toml outside of the repository, with \
@@ -41,11 +50,11 @@ impl Younger {
 }
 
 /// Loads the fixture at `path`; an error tells where the checkout is at fault.
-pub fn load(path: &Path) -> anyhow::Result<Fixture> {
+pub fn load(path: &Path) -> CliResult<Fixture> {
     Fixture::load(path).map_err(|error| explained(path, error))
 }
 
-fn explained(fixture: &Path, error: FixtureError) -> anyhow::Error {
+fn explained(fixture: &Path, error: FixtureError) -> CommandError {
     let absent = absent(&error).map(Path::to_owned);
     let harness = || Fixture::harness_path(fixture).ok();
     let suspects: Vec<PathBuf> = match &absent {

@@ -2,11 +2,10 @@
 
 use std::path::PathBuf;
 
-use anyhow::Context;
 use clap::CommandFactory;
 use clap_complete::Shell;
 
-use super::error::CliResult;
+use super::error::{CliResult, Context};
 use super::out::print;
 use super::{Cli, exit};
 
@@ -19,7 +18,7 @@ pub struct Args {
 }
 
 /// Prints the script for the shell.
-pub fn run(args: &Args) -> CliResult {
+pub fn run(args: &Args) -> CliResult<u8> {
     // What is generated goes through memory: its own writer panics where it cannot write.
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut Cli::command(), "replay", &mut script);
@@ -36,10 +35,10 @@ pub struct ManArgs {
 }
 
 /// Writes the pages.
-pub fn man(args: &ManArgs) -> CliResult {
+pub fn man(args: &ManArgs) -> CliResult<u8> {
     let folder = &args.folder;
     std::fs::create_dir_all(folder)
         .and_then(|()| clap_mangen::generate_to(Cli::command(), folder))
-        .with_context(|| format!("cannot write manual pages to {}", folder.display()))?;
+        .context(|| format!("cannot write manual pages to {}", folder.display()))?;
     Ok(exit::SUCCESS)
 }

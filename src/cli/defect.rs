@@ -7,12 +7,21 @@ use std::backtrace::{Backtrace, BacktraceStatus};
 use std::panic::{AssertUnwindSafe, PanicHookInfo, catch_unwind, set_hook};
 use std::sync::Mutex;
 
-use super::error::{self, Complaint};
+use super::error::CommandError;
 use super::exit;
 use super::out::{self, OutputLost};
 
-/// The first panic of this process: what it said, and where.
-static FIRST: Mutex<Option<String>> = Mutex::new(None);
+/// The first panic of this process.
+static FIRST: Mutex<Option<Defect>> = Mutex::new(None);
+
+/// A panic.
+#[derive(Default)]
+struct Defect {
+    /// What it said, and where.
+    said: String,
+    /// Whether the system refused this process a thread then: libraries panic at that.
+    lacks_threads: bool,
+}
 
 /// The exit code of `command`, with everything printed; or what ended it.
 pub fn guarded(command: impl FnOnce() -> u8) -> u8 {
@@ -40,36 +49,36 @@ fn note(panic: &PanicHookInfo<'_>) {
         out::eprintln!("{said}{place}\n{backtrace}");
     }
     let mut first = FIRST.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-    first.get_or_insert_with(|| format!("{said}{place}"));
+    first.get_or_insert_with(|| Defect {
+        said: format!("{said}{place}"),
+        lacks_threads: std::thread::Builder::new().spawn(|| ()).is_err(),
+    });
 }
 
 fn explain(payload: Box<dyn Any + Send>) {
     match payload.downcast::<OutputLost>() {
         Ok(lost) if lost.is_unwanted() => {}
-        Ok(lost) => error::print(&(*lost).into()),
+        Ok(lost) => CommandError::from(*lost).print(),
         Err(_) => {
             let first = FIRST.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).take();
-            error::print(&complaint(&first.unwrap_or_default()).into());
+            CommandError::from(first.unwrap_or_default()).print();
         }
     }
 }
 
-/// What is said of a panic with the words `said`.
-fn complaint(said: &str) -> Complaint {
-    // The standard library and rayon panic where the system refuses them a thread.
-    if said.contains("failed to spawn thread") || said.contains("ThreadPoolBuildError") {
-        return Complaint {
-            message: "the system gives this process no more threads".to_owned(),
-            hint: Some("raise the limit (ulimit -u), or wait for other programs to end".to_owned()),
-        };
-    }
-    Complaint {
-        message: format!("a defect of replay itself: {}", one_line(said)),
-        hint: Some(format!(
-            "please report it, with the command and what it read; RUST_BACKTRACE=1 shows more \
-             (version {})",
-            env!("CARGO_PKG_VERSION")
-        )),
+impl From<Defect> for CommandError {
+    fn from(Defect { said, lacks_threads }: Defect) -> CommandError {
+        if lacks_threads {
+            return CommandError::new("the system gives this process no more threads")
+                .with_hint("raise the limit (ulimit -u), or wait for other programs to end");
+        }
+        let version = env!("CARGO_PKG_VERSION");
+        CommandError::new(format!("a defect of replay itself: {}", one_line(&said))).with_hint(
+            format!(
+                "please report it, with the command and what it read; RUST_BACKTRACE=1 shows more \
+                 (version {version})"
+            ),
+        )
     }
 }
 
@@ -94,16 +103,16 @@ mod tests {
 
     #[test]
     fn a_defect_asks_for_a_report_and_a_lack_of_threads_does_not() {
-        let shown = |said| {
-            let Complaint { message, hint } = complaint(said);
-            format!("{message}\nhint: {}", hint.unwrap_or_default())
+        let shown = |lacks_threads| {
+            let said = "index out\nof range, at src/x.rs:3:4".to_owned();
+            let error = CommandError::from(Defect { said, lacks_threads });
+            format!("{}\nhint: {}", error.message(), error.hints().join("; "))
         };
-        insta::assert_snapshot!(shown("index out\nof range, at src/x.rs:3:4"), @"
+        insta::assert_snapshot!(shown(false), @"
         a defect of replay itself: index out of range, at src/x.rs:3:4
         hint: please report it, with the command and what it read; RUST_BACKTRACE=1 shows more (version 0.1.0)
         ");
-        let said = "failed to spawn thread: Os { code: 11, kind: WouldBlock }, at library/std";
-        insta::assert_snapshot!(shown(said), @"
+        insta::assert_snapshot!(shown(true), @"
         the system gives this process no more threads
         hint: raise the limit (ulimit -u), or wait for other programs to end
         ");

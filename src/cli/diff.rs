@@ -9,7 +9,7 @@ use ::replay::replay::{Lab, Trial};
 use ::replay::report::{self, Line, Revision, Standing, Text};
 use serde_json::{Value, json};
 
-use super::error::{self, CliResult, Complaint};
+use super::error::{CliResult, CommandError};
 use super::exit;
 use super::fixtures;
 use super::out::{print, println};
@@ -31,9 +31,9 @@ pub struct Args {
 
 /// Compares on every fixture; the worst of them decides about the exit code. A fixture that cannot be
 /// compared on does not keep the others from it.
-pub fn run(args: &Args, session: &SessionArgs) -> CliResult {
+pub fn run(args: &Args, session: &SessionArgs) -> CliResult<u8> {
     let [fixtures @ .., trusted, other] = args.words.as_slice() else {
-        return Err(Complaint { message: "diff needs two revisions".to_owned(), hint: None }.into());
+        return Err(CommandError::new("diff needs two revisions"));
     };
     let lab = session.lab()?;
     let cache = session::cache()?;
@@ -53,8 +53,8 @@ pub fn run(args: &Args, session: &SessionArgs) -> CliResult {
                 }
             }
             Err(error) => {
-                code = exit::worse(code, error::exit_code(&error));
-                error::print(&error);
+                code = exit::worse(code, error.exit_code());
+                error.print();
                 errors.push(refused(path, &error));
             }
         }
@@ -83,7 +83,7 @@ fn one(
     [trusted, other]: [&str; 2],
     lab: &Arc<Lab>,
     cache: &Cache,
-) -> anyhow::Result<Compared> {
+) -> CliResult<Compared> {
     let progress = Progress::start();
     let project = Project::open(path, cache)?;
     let base = project.target(Some(trusted))?;
@@ -101,7 +101,7 @@ fn one(
 }
 
 /// Compares `trial` with the revision `trusted`; for `--against`.
-pub fn against(project: &Project, trusted: &str, trial: &Trial) -> anyhow::Result<Judgement> {
+pub fn against(project: &Project, trusted: &str, trial: &Trial) -> CliResult<Judgement> {
     let base = project.target(Some(trusted))?;
     Ok(judge(&trial.lab().trial(&project.subject, &base.sources), trial)?)
 }

@@ -8,7 +8,7 @@ use ::replay::worker::Limits;
 use anstyle::{AnsiColor, Color, Style};
 
 use super::cache::size;
-use super::error::CliResult;
+use super::error::{CliResult, CommandError};
 use super::exit;
 use super::out::println;
 use super::session::{cache_folder, compiler, compiler_named, cores, folders, search_path};
@@ -27,7 +27,7 @@ struct Finding {
 }
 
 /// Looks at everything; exit code 0 if what replays on the CPU need is there.
-pub fn run(_args: &Args) -> CliResult {
+pub fn run(_args: &Args) -> CliResult<u8> {
     let mut findings = vec![main_compiler(), cache(), processor()];
     for name in ["g++", "clang++"] {
         if let Ok(found) = compiler_named(Some(name), None) {
@@ -65,16 +65,21 @@ fn print(finding: &Finding) {
     }
 }
 
+/// What an error says that can be done.
+fn advice(error: &CommandError) -> Option<String> {
+    (!error.hints().is_empty()).then(|| error.hints().join("; "))
+}
+
 fn main_compiler() -> Finding {
     let (works, detail, advice) = match compiler(None) {
         Ok(found) => (true, format!("{}: {}", found.name(), found.version()), None),
-        Err(error) => (false, format!("{error:#}"), Some("apt install g++, or set CXX".to_owned())),
+        Err(error) => (false, error.in_a_line(), advice(&error)),
     };
     Finding { what: "C++ compiler", works, needed: true, detail, advice }
 }
 
 fn cache() -> Finding {
-    let opened = cache_folder().and_then(|folder| {
+    let opened = cache_folder().and_then(|folder| -> CliResult<Cache> {
         let cache = Cache::open(&folder)?;
         // Opening finds folders that exist; only writing shows that they can be written.
         cache.scratch()?;
@@ -86,10 +91,7 @@ fn cache() -> Finding {
                 cache.usage().unwrap_or_default().iter().map(|(_, usage)| usage.bytes).sum();
             (true, format!("{}, {}", cache.root().display(), size(total)), None)
         }
-        Err(error) => {
-            let advice = "set REPLAY_CACHE_DIR to a folder that can be written".to_owned();
-            (false, format!("{error:#}"), Some(advice))
-        }
+        Err(error) => (false, error.in_a_line(), advice(&error)),
     };
     Finding { what: "cache", works, needed: true, detail, advice }
 }

@@ -1,65 +1,157 @@
-//! How an error looks to a user: message, causes, hint.
+//! How an error looks to a user: message, the place that it is about, causes, hints; and whose fault
+//! it is.
+//!
+//! A [`CommandError`] is made of each error of the library by a `From`, which takes along all that the
+//! error knows. From there on nobody looks into it.
+
+use std::error::Error;
+use std::io;
 
 use ::replay::backend::ReplayError;
 use ::replay::backend::cuda::DeviceError;
 use ::replay::cache::CacheError;
-use ::replay::compile::{CompileError, CompilerError};
+use ::replay::compile::CompilerError;
 use ::replay::cuda::sanitizer::SanitizerError;
 use ::replay::fixture::FixtureError;
 use ::replay::harness::{HarnessError, Spot};
 use ::replay::history::HistoryError;
+use ::replay::hunt::HuntError;
 use ::replay::report::{Line, Text};
 use ::replay::snapshot::SnapshotError;
-use ::replay::worker::WorkerError;
 use anstyle::{AnsiColor, Style};
 
-use super::checkout::Younger;
 use super::exit;
 use super::out::{self, OutputLost};
 
-/// What a command gives: its exit code, or an error to be shown.
-pub type CliResult = anyhow::Result<u8>;
+/// What a command gives, or an error to be shown.
+pub type CliResult<T> = Result<T, CommandError>;
 
-/// An error of the command line itself, with a hint.
-#[derive(Debug, thiserror::Error)]
-#[error("{message}")]
-pub struct Complaint {
+/// Whose fault an error is, as the exit code tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// The revision's, which cannot be tested.
+    Revision,
+    /// Not the kernel's: usage, a bad fixture, no repository, the machine, a defect of this program.
+    Elsewhere,
+}
+
+/// What ended a command.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CommandError {
+    kind: Kind,
+    message: String,
+    causes: Vec<String>,
+    hints: Vec<String>,
+    spot: Option<Box<Spot>>,
+}
+
+impl CommandError {
+    /// An error of the command line itself.
+    pub fn new(message: impl Into<String>) -> CommandError {
+        CommandError {
+            kind: Kind::Elsewhere,
+            message: message.into(),
+            causes: Vec::new(),
+            hints: Vec::new(),
+            spot: None,
+        }
+    }
+
+    /// With the message and the causes of `error`.
+    pub fn of(error: &dyn Error) -> CommandError {
+        let (mut causes, mut next) = (Vec::new(), error.source());
+        while let Some(cause) = next {
+            causes.push(cause.to_string());
+            next = cause.source();
+        }
+        CommandError { causes, ..CommandError::new(error.to_string()) }
+    }
+
+    /// Says what to do about it.
+    pub fn with_hint(self, hint: impl Into<String>) -> CommandError {
+        self.with_hints([hint.into()])
+    }
+
+    /// Says what to do about it, where that is known.
+    pub fn with_hints(mut self, hints: impl IntoIterator<Item = String>) -> CommandError {
+        self.hints.extend(hints);
+        self
+    }
+
+    /// Says whose fault it is.
+    pub fn of_kind(self, kind: Kind) -> CommandError {
+        CommandError { kind, ..self }
+    }
+
+    /// Shows the place in a file that it is about, where there is one.
+    pub fn with_spot(self, spot: Option<&Spot>) -> CommandError {
+        CommandError { spot: spot.cloned().map(Box::new), ..self }
+    }
+
+    /// The same error as the cause of `message`.
+    pub fn context(mut self, message: impl Into<String>) -> CommandError {
+        let cause = std::mem::replace(&mut self.message, message.into());
+        self.causes.insert(0, cause);
+        self
+    }
+
     /// What is wrong.
-    pub message: String,
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+
+    /// Why, the nearest cause first.
+    pub fn causes(&self) -> &[String] {
+        &self.causes
+    }
+
     /// What to do about it.
-    pub hint: Option<String>,
-}
+    pub fn hints(&self) -> &[String] {
+        &self.hints
+    }
 
-/// Prints `error` to standard error.
-pub fn print(error: &anyhow::Error) {
-    out::tell(format_args!("{}", render(error)));
-}
-
-fn render(error: &anyhow::Error) -> String {
-    let red = Style::new().bold().fg_color(Some(AnsiColor::Red.into()));
-    let bold = Style::new().bold();
-    let cyan = Style::new().bold().fg_color(Some(AnsiColor::Cyan.into()));
-    let mut text = Text::new();
-    let told = |text: &mut Text, style: Style, what: &str, words: &str| {
-        // What a program or a library says may have several lines.
-        for (number, words) in words.lines().enumerate() {
-            let what = if number == 0 { what } else { "" };
-            text.line(Line::of(style, what).and(if number == 0 { " " } else { "  " }).and(words));
-        }
-    };
-    told(&mut text, red, "error:", &shortened(&error.to_string()));
-    if let Some(spot) = spot(error) {
-        for line in spot.excerpt().lines() {
-            text.line(Line::from(line));
+    /// 125 where the revision is at fault, 128 for everything else.
+    pub fn exit_code(&self) -> u8 {
+        match self.kind {
+            Kind::Revision => exit::UNTESTABLE,
+            Kind::Elsewhere => exit::NOT_ABOUT_THE_KERNEL,
         }
     }
-    for cause in error.chain().skip(1) {
-        told(&mut text, bold, "caused by:", &shortened(&cause.to_string()));
+
+    /// Message and causes in one line.
+    pub fn in_a_line(&self) -> String {
+        let causes = self.causes.iter().map(String::as_str);
+        std::iter::once(self.message.as_str()).chain(causes).collect::<Vec<_>>().join(": ")
     }
-    if let Some(hint) = hint(error) {
-        told(&mut text, cyan, "hint:", &shortened(&hint));
+
+    /// Prints it to standard error.
+    pub fn print(&self) {
+        out::tell(format_args!("{}", self.text()));
     }
-    text.to_string()
+
+    fn text(&self) -> Text {
+        let red = Style::new().bold().fg_color(Some(AnsiColor::Red.into()));
+        let bold = Style::new().bold();
+        let cyan = Style::new().bold().fg_color(Some(AnsiColor::Cyan.into()));
+        let mut text = Text::new();
+        tell(&mut text, red, "error:", &self.message);
+        let excerpt = self.spot.as_ref().map_or("", |spot| spot.excerpt());
+        excerpt.lines().for_each(|line| text.line(Line::from(line)));
+        self.causes.iter().for_each(|cause| tell(&mut text, bold, "caused by:", cause));
+        self.hints.iter().for_each(|hint| tell(&mut text, cyan, "hint:", hint));
+        text
+    }
+}
+
+/// Adds `words` behind `what`. What a program or a library says may have several lines.
+fn tell(text: &mut Text, style: Style, what: &str, words: &str) {
+    for (number, words) in shortened(words).lines().enumerate() {
+        let line = match number {
+            0 => Line::of(style, what).and(" "),
+            _ => Line::of(style, "").and("  "),
+        };
+        text.line(line.and(words));
+    }
 }
 
 /// `text`, cut in its middle where it is too long to be read.
@@ -76,54 +168,103 @@ fn shortened(text: &str) -> String {
     format!("{head}{GAP}{tail}")
 }
 
-/// The place in a file that the error is about.
-fn spot(error: &anyhow::Error) -> Option<&Spot> {
-    error.chain().find_map(|cause| {
-        None.or_else(|| cause.downcast_ref::<FixtureError>().and_then(FixtureError::spot))
-            .or_else(|| cause.downcast_ref::<HarnessError>().and_then(HarnessError::spot))
-    })
+/// What was tried when something failed.
+pub trait Context<T> {
+    /// Makes an error the cause of `message`. Its kind, its hints and its place stay.
+    fn context<M: Into<String>>(self, message: impl FnOnce() -> M) -> CliResult<T>;
 }
 
-/// The first hint along the chain of causes.
-pub fn hint(error: &anyhow::Error) -> Option<String> {
-    error.chain().find_map(|cause| {
-        None.or_else(|| cause.downcast_ref::<Complaint>().and_then(|e| e.hint.clone()))
-            .or_else(|| cause.downcast_ref::<OutputLost>().and_then(OutputLost::hint))
-            .or_else(|| cause.downcast_ref::<Younger>().map(Younger::hint))
-            .or_else(|| cause.downcast_ref::<FixtureError>().and_then(FixtureError::hint))
-            .or_else(|| cause.downcast_ref::<HarnessError>().and_then(HarnessError::hint))
-            .or_else(|| cause.downcast_ref::<HistoryError>().and_then(HistoryError::hint))
-            .or_else(|| cause.downcast_ref::<CompileError>().and_then(CompileError::hint))
-            .or_else(|| cause.downcast_ref::<CompilerError>().and_then(CompilerError::hint))
-            .or_else(|| cause.downcast_ref::<CacheError>().and_then(CacheError::hint))
-            .or_else(|| cause.downcast_ref::<WorkerError>().and_then(WorkerError::hint))
-            .or_else(|| cause.downcast_ref::<DeviceError>().and_then(DeviceError::hint))
-            .or_else(|| cause.downcast_ref::<SanitizerError>().and_then(SanitizerError::hint))
-            .or_else(|| cause.downcast_ref::<SnapshotError>().and_then(SnapshotError::hint))
-            .or_else(|| cause.downcast_ref::<ReplayError>().and_then(ReplayError::hint))
-    })
+impl<T, E: Into<CommandError>> Context<T> for Result<T, E> {
+    fn context<M: Into<String>>(self, message: impl FnOnce() -> M) -> CliResult<T> {
+        self.map_err(|error| error.into().context(message()))
+    }
 }
 
-/// 125 where the revision is at fault, 128 for everything else.
-pub fn exit_code(error: &anyhow::Error) -> u8 {
-    let revision = error.chain().any(|cause| {
-        cause.is::<Younger>()
-            || cause.downcast_ref::<HistoryError>().is_some_and(HistoryError::is_revision_fault)
-            || cause.downcast_ref::<CompileError>().is_some_and(CompileError::is_revision_fault)
-    });
-    if revision { exit::UNTESTABLE } else { exit::NOT_ABOUT_THE_KERNEL }
+/// Errors that know at most what to do about them.
+macro_rules! with_hints {
+    ($($error:ty),*) => {
+        $(impl From<$error> for CommandError {
+            fn from(error: $error) -> CommandError {
+                CommandError::of(&error).with_hints(error.hint())
+            }
+        })*
+    };
+}
+
+with_hints!(DeviceError, CacheError, CompilerError, OutputLost, SanitizerError, SnapshotError);
+
+/// Errors that know nothing but their causes.
+macro_rules! plain {
+    ($($error:ty),*) => {
+        $(impl From<$error> for CommandError {
+            fn from(error: $error) -> CommandError {
+                CommandError::of(&error)
+            }
+        })*
+    };
+}
+
+plain!(io::Error, globset::Error, serde_json::Error);
+
+impl From<FixtureError> for CommandError {
+    fn from(error: FixtureError) -> CommandError {
+        CommandError::of(&error).with_hints(error.hint()).with_spot(error.spot())
+    }
+}
+
+impl From<HarnessError> for CommandError {
+    fn from(error: HarnessError) -> CommandError {
+        CommandError::of(&error).with_hints(error.hint()).with_spot(error.spot())
+    }
+}
+
+impl From<HistoryError> for CommandError {
+    fn from(error: HistoryError) -> CommandError {
+        let kind = match error.is_revision_fault() {
+            true => Kind::Revision,
+            false => Kind::Elsewhere,
+        };
+        CommandError::of(&error).with_hints(error.hint()).of_kind(kind)
+    }
+}
+
+impl From<ReplayError> for CommandError {
+    /// What a revision does is an outcome: here the fixture or the machine is at fault.
+    fn from(error: ReplayError) -> CommandError {
+        match error {
+            ReplayError::Fixture(error) => error.into(),
+            error => CommandError::of(&error).with_hints(error.hint()),
+        }
+    }
+}
+
+impl From<HuntError> for CommandError {
+    fn from(error: HuntError) -> CommandError {
+        match error {
+            HuntError::History(error) => error.into(),
+            HuntError::Replay(error) => error.into(),
+            HuntError::Graph(_) | HuntError::Ends(_) => CommandError::of(&error),
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
+    use ::replay::harness::Harness;
+    use ::replay::history::{Fault, Place};
+
     use super::*;
+
+    fn shown(error: &CommandError) -> String {
+        anstream::adapter::strip_str(&error.text().to_string()).to_string()
+    }
 
     #[test]
     fn a_name_moves_no_cursor_and_begins_no_line() {
-        let message = "no tensor `a\u{1b}[2J\nhint: delete it`".to_owned();
-        let error = Complaint { message, hint: None }.into();
-        let text = anstream::adapter::strip_str(&render(&error)).to_string();
-        insta::assert_snapshot!(text, @r"
+        let error = CommandError::new("no tensor `a\u{1b}[2J\nhint: delete it`");
+        insta::assert_snapshot!(shown(&error), @r"
         error: no tensor `a
           hint: delete it`
         ");
@@ -134,5 +275,38 @@ mod tests {
         let message = shortened(&format!("tensor `{}` is not an input", "é".repeat(1 << 20)));
         assert!(message.starts_with("tensor `éé") && message.ends_with("é` is not an input"));
         assert!(message.chars().count() < 2100);
+    }
+
+    #[test]
+    fn what_wraps_an_error_keeps_its_causes_its_place_and_its_hint() {
+        let text = "sources = [\"k.cu\"]\ncall = \"run(x);\"\n[inputs.x]\ndtype = \"f31\"\n";
+        let wrong = Harness::parse(text, Path::new("replay.toml")).map(drop);
+        let error = wrong.context(|| "the draft has to be edited first").unwrap_err();
+        insta::assert_snapshot!(shown(&error), @r#"
+        error: the draft has to be edited first
+          |
+        4 | dtype = "f31"
+          |         ^^^^^
+        caused by: unknown dtype `f31` for `x` at replay.toml:4:9, did you mean `f32`?
+        hint: the dtypes are f64, f32, f16, bf16, i64, i32, i16, i8, u64, u32, u16, u8, bool
+        "#);
+        let line = "the draft has to be edited first: \
+                    unknown dtype `f31` for `x` at replay.toml:4:9, did you mean `f32`?";
+        assert_eq!(error.in_a_line(), line);
+    }
+
+    #[test]
+    fn what_wraps_an_error_leaves_the_blame_where_it_is() {
+        let unusable = || HistoryError::Unusable {
+            place: Place::Revision("61b3d97".to_owned()),
+            fault: Fault::Missing { path: "src".to_owned(), similar: vec!["source".to_owned()] },
+        };
+        let wrapped: CommandError = HuntError::from(unusable()).into();
+        let wrapped = wrapped.context("cannot search");
+        assert_eq!(CommandError::from(unusable()).exit_code(), exit::UNTESTABLE);
+        assert_eq!(wrapped.exit_code(), exit::UNTESTABLE);
+        assert_eq!(wrapped.hints(), ["did you mean `source`?"]);
+        let machine = CommandError::from(io::Error::from_raw_os_error(libc::ENOSPC));
+        assert_eq!(machine.exit_code(), exit::NOT_ABOUT_THE_KERNEL);
     }
 }

@@ -10,7 +10,7 @@ use ::replay::replay::{Lab, Outcome, Status};
 use ::replay::report::{self, Line, Revision, Standing, Text};
 use serde_json::{Value, json};
 
-use super::error::{self, CliResult, Complaint};
+use super::error::{CliResult, CommandError};
 use super::exit;
 use super::fixtures;
 use super::out::{print, println};
@@ -35,7 +35,7 @@ pub struct Args {
 
 /// Checks every gradient of every fixture. A fixture that cannot be checked does not keep the others
 /// from it.
-pub fn run(args: &Args, session: &SessionArgs) -> CliResult {
+pub fn run(args: &Args, session: &SessionArgs) -> CliResult<u8> {
     let lab = session.lab()?;
     let cache = session::cache()?;
     let mut code = exit::SUCCESS;
@@ -53,8 +53,8 @@ pub fn run(args: &Args, session: &SessionArgs) -> CliResult {
                 }
             }
             Err(error) => {
-                code = exit::worse(code, error::exit_code(&error));
-                error::print(&error);
+                code = exit::worse(code, error.exit_code());
+                error.print();
                 errors.push(refused(path, &error));
             }
         }
@@ -93,7 +93,7 @@ impl Checked {
     }
 }
 
-fn one(path: &Path, rev: Option<&str>, lab: &Arc<Lab>, cache: &Cache) -> anyhow::Result<Checked> {
+fn one(path: &Path, rev: Option<&str>, lab: &Arc<Lab>, cache: &Cache) -> CliResult<Checked> {
     let progress = Progress::start();
     let project = Project::open(path, cache)?;
     has_something_to_check(path, &project.subject.fixture)?;
@@ -106,7 +106,7 @@ fn one(path: &Path, rev: Option<&str>, lab: &Arc<Lab>, cache: &Cache) -> anyhow:
 }
 
 /// Complains where nothing can be checked, whatever the revision: silence would pass for a check.
-fn has_something_to_check(path: &Path, fixture: &Fixture) -> anyhow::Result<()> {
+fn has_something_to_check(path: &Path, fixture: &Fixture) -> CliResult<()> {
     let mut gradients = fixture.outputs.iter().filter(|output| output.gradient_of.is_some());
     let (message, hint) = match gradients.next() {
         None => (
@@ -124,7 +124,7 @@ fn has_something_to_check(path: &Path, fixture: &Fixture) -> anyhow::Result<()> 
         ),
         Some(_) => return Ok(()),
     };
-    Err(Complaint { message, hint: Some(hint.to_owned()) }.into())
+    Err(CommandError::new(message).with_hint(hint.to_owned()))
 }
 
 fn text(checked: &Checked) -> Text {

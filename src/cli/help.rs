@@ -2,7 +2,7 @@
 
 use clap::CommandFactory;
 
-use super::error::{CliResult, Complaint};
+use super::error::{CliResult, CommandError};
 use super::out::print;
 use super::{Cli, exit, markdown};
 
@@ -32,7 +32,7 @@ pub struct Args {
 }
 
 /// Prints what was asked for.
-pub fn run(args: &Args) -> CliResult {
+pub fn run(args: &Args) -> CliResult<u8> {
     if let Some(topic) = TOPICS.iter().find(|topic| topic.name == args.words.join("-")) {
         print!("{}", markdown::render(topic.page, width()));
         return Ok(exit::SUCCESS);
@@ -47,16 +47,15 @@ pub fn run(args: &Args) -> CliResult {
     Ok(help.map_or(exit::SUCCESS, |help| exit::usage(&help, None)))
 }
 
-fn unknown(word: &str) -> Complaint {
+fn unknown(word: &str) -> CommandError {
     let topics: Vec<&str> = TOPICS.iter().map(|topic| topic.name).collect();
     let near = super::nearest_command(word);
-    Complaint {
-        message: format!("there is neither a command nor a topic `{word}`"),
-        hint: Some(match near {
+    CommandError::new(format!("there is neither a command nor a topic `{word}`")).with_hint(
+        match near {
             Some(meant) => format!("did you mean `replay help {meant}`?"),
             None => format!("the topics are {}", topics.join(", ")),
-        }),
-    }
+        },
+    )
 }
 
 /// The columns of the terminal.

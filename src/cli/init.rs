@@ -8,11 +8,10 @@ use ::replay::files;
 use ::replay::frontend::{Signature, Unit, scan, signatures};
 use ::replay::harness::Harness;
 use ::replay::history::History;
-use anyhow::Context;
 use indexmap::IndexMap;
 
 use super::draft::{Draft, Tensor};
-use super::error::{self, CliResult, Complaint};
+use super::error::{CliResult, CommandError, Context};
 use super::exit;
 use super::out::println;
 
@@ -47,8 +46,8 @@ struct Harnessed {
 }
 
 /// Writes the files and says what to do next.
-pub fn run(args: &Args) -> CliResult {
-    let here = fs::canonicalize(".").context("cannot read the current folder")?;
+pub fn run(args: &Args) -> CliResult<u8> {
+    let here = fs::canonicalize(".").context(|| "cannot read the current folder")?;
     let history = History::discover(&here)?;
     let root = history.working_tree_root().map_or(Ok(here.clone()), fs::canonicalize)?;
     let mut files = Vec::new();
@@ -82,7 +81,7 @@ pub fn run(args: &Args) -> CliResult {
     write_all(&harnesses)?;
     for harness in &harnesses {
         if let Err(problem) = Harness::parse(&harness.text, &harness.output) {
-            error::print(&anyhow::Error::new(problem).context("the draft has to be edited first"));
+            CommandError::from(problem).context("the draft has to be edited first").print();
         }
     }
     tell(&harnesses, &left_out);
@@ -95,7 +94,7 @@ fn candidates(files: &[PathBuf], root: &Path, left_out: &mut Vec<String>) -> Vec
     for path in files.iter().filter(|path| path.extension().is_some_and(|ext| ext == "cu")) {
         let named = path.strip_prefix(root).unwrap_or(path).display();
         match candidate(path, root) {
-            Err(error) => left_out.push(format!("{named}: {error:#}")),
+            Err(error) => left_out.push(format!("{named}: {}", error.in_a_line())),
             Ok(found) if worth_calling(&found.functions).is_empty() => {
                 left_out.push(format!("{named}: it holds no kernel and nothing that launches one"));
             }
@@ -161,27 +160,27 @@ fn walk(folder: &Path, depth: usize, files: &mut Vec<PathBuf>) {
     }
 }
 
-fn candidate(path: &Path, root: &Path) -> anyhow::Result<Candidate> {
+fn candidate(path: &Path, root: &Path) -> CliResult<Candidate> {
     let text = files::read(path, files::SOURCE_BYTES)
-        .with_context(|| format!("cannot read {}", path.display()))?;
+        .context(|| format!("cannot read {}", path.display()))?;
     let text = String::from_utf8_lossy(&text).into_owned();
     let Ok(inside) = path.strip_prefix(root) else {
         let message = format!("{} lies outside of the repository", path.display());
-        return Err(Complaint { message, hint: None }.into());
+        return Err(CommandError::new(message));
     };
     let Some(inside) = inside.to_str() else {
         let message = format!("the name {} is not UTF-8", inside.display());
-        return Err(Complaint { message, hint: None }.into());
+        return Err(CommandError::new(message));
     };
     let unit = Unit { path: inside, text: &text };
     let functions = signatures(&unit, &scan(&[unit]));
     Ok(Candidate { path: inside.to_owned(), functions, text })
 }
 
-fn nothing_to_call(place: &str) -> anyhow::Error {
+fn nothing_to_call(place: &str) -> CommandError {
     let message = format!("{place} holds no CUDA source with a kernel to call");
     let hint = "name the source: `replay init path/to/kernel.cu`".to_owned();
-    Complaint { message, hint: Some(hint) }.into()
+    CommandError::new(message).with_hint(hint)
 }
 
 /// Host functions that launch kernels and can be called from outside; kernels where none does.
@@ -221,7 +220,7 @@ fn includes(text: &str, files: &[PathBuf], root: &Path) -> Vec<String> {
 }
 
 /// Writes all of them or none.
-fn write_all(harnesses: &[Harnessed]) -> anyhow::Result<()> {
+fn write_all(harnesses: &[Harnessed]) -> CliResult<()> {
     for (number, harness) in harnesses.iter().enumerate() {
         let path = &harness.output;
         if let Err(error) = files::create(path, harness.text.as_bytes()) {
@@ -229,11 +228,11 @@ fn write_all(harnesses: &[Harnessed]) -> anyhow::Result<()> {
                 let _ = fs::remove_file(&written.output);
             }
             if error.kind() != ErrorKind::AlreadyExists {
-                return Err(error).with_context(|| format!("cannot write {}", path.display()));
+                return Err(error).context(|| format!("cannot write {}", path.display()));
             }
             let message = format!("{} exists and is left as it is", path.display());
             let hint = "edit it, or name another file with --output".to_owned();
-            return Err(Complaint { message, hint: Some(hint) }.into());
+            return Err(CommandError::new(message).with_hint(hint));
         }
     }
     Ok(())

@@ -10,7 +10,7 @@ use anstyle::Style;
 
 use super::cache::size;
 use super::checkout;
-use super::error::{self, CliResult};
+use super::error::CliResult;
 use super::exit;
 use super::fixtures;
 use super::out::{print, println};
@@ -27,7 +27,7 @@ pub struct Args {
 const BOLD: Style = Style::new().bold();
 
 /// Shows each fixture; one that is broken does not hide the others.
-pub fn run(args: &Args) -> CliResult {
+pub fn run(args: &Args) -> CliResult<u8> {
     let mut code = exit::SUCCESS;
     let mut broken = 0;
     let fixtures = fixtures::expand(&args.fixtures);
@@ -36,8 +36,8 @@ pub fn run(args: &Args) -> CliResult {
         match told {
             Ok(text) => print!("{}{text}", if number > 0 { "\n" } else { "" }),
             Err(error) => {
-                error::print(&error);
-                code = exit::worse(code, error::exit_code(&error));
+                error.print();
+                code = exit::worse(code, error.exit_code());
                 broken += 1;
             }
         }
@@ -53,7 +53,7 @@ pub fn run(args: &Args) -> CliResult {
     Ok(code)
 }
 
-fn text(fixture: &Fixture) -> anyhow::Result<Text> {
+fn text(fixture: &Fixture) -> CliResult<Text> {
     let mut out = Text::new();
     out.line(Line::of(BOLD, &fixture.name));
     fixture.description.iter().flat_map(|text| text.lines()).for_each(|line| out.line(line));
@@ -91,7 +91,7 @@ fn text(fixture: &Fixture) -> anyhow::Result<Text> {
     Ok(out)
 }
 
-fn told(input: &Input) -> anyhow::Result<Text> {
+fn told(input: &Input) -> CliResult<Text> {
     let mut out = Text::new();
     let head = format!("  {:12}  {:5} {}", input.name, input.dtype, dims(&input.dims));
     if !input.present {
@@ -109,7 +109,7 @@ fn told(input: &Input) -> anyhow::Result<Text> {
 }
 
 /// Which integer inputs are others, shifted by one: the targets of a language model.
-fn shifts(inputs: &[Input]) -> anyhow::Result<Vec<String>> {
+fn shifts(inputs: &[Input]) -> CliResult<Vec<String>> {
     let whole =
         |input: &&Input| input.present && !input.dtype.is_float() && input.dtype != DType::Bool;
     let mut lines = Vec::new();

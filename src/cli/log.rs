@@ -5,8 +5,8 @@ use std::num::NonZeroUsize;
 use ::replay::hunt::{On, survey_range};
 use ::replay::report;
 
-use super::bisect::{hunt, open, plain};
-use super::error::{CliResult, Complaint};
+use super::bisect::{hunt, open};
+use super::error::{CliResult, CommandError};
 use super::exit;
 use super::fixtures;
 use super::out::{print, println};
@@ -33,9 +33,9 @@ pub struct Args {
 
 /// Replays every variant of the range; exit code 0 whatever it finds, for it is a report, unless
 /// nothing could be tested.
-pub fn run(args: &Args, session: &SessionArgs) -> CliResult {
+pub fn run(args: &Args, session: &SessionArgs) -> CliResult<u8> {
     let [fixtures @ .., range] = args.words.as_slice() else {
-        return Err(Complaint { message: "log needs a range".to_owned(), hint: None }.into());
+        return Err(CommandError::new("log needs a range"));
     };
     let fixtures = fixtures::expand(fixtures);
     let progress = Progress::start();
@@ -44,8 +44,7 @@ pub fn run(args: &Args, session: &SessionArgs) -> CliResult {
     let hunt = hunt(&history, targets, On::Changed, args.jobs, args.first_parent, session)?;
     let found = survey_range(&hunt, range, &mut |commit, done, all| {
         progress.say(format!("replaying {}, {} of {all}", commit.short, done + 1));
-    })
-    .map_err(plain)?;
+    })?;
     drop(progress);
     match args.format {
         Format::Json => println!("{}", serde_json::to_string_pretty(&report::log_json(&found))?),

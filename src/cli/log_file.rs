@@ -7,9 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use ::replay::files;
-use anyhow::Context;
 
-use super::error::Complaint;
+use super::error::{CliResult, CommandError, Context};
 
 /// What a log begins with: a comment to git, by which a log is known that may be replaced.
 const HEAD: &str = "# replay ";
@@ -24,7 +23,7 @@ pub struct LogFile {
 impl LogFile {
     /// Makes the file at `path`, with `about` in its first line. A terminal or a pipe is written to;
     /// a file that is there must be an earlier log.
-    pub fn create(path: &Path, about: &str) -> anyhow::Result<LogFile> {
+    pub fn create(path: &Path, about: &str) -> CliResult<LogFile> {
         let head = format!("{HEAD}{about}\n");
         let log = |file| LogFile {
             path: path.to_owned(),
@@ -36,11 +35,11 @@ impl LogFile {
             log.write(&head);
             return Ok(log);
         }
-        files::replace(path, head.as_bytes()).with_context(|| failed(path))?;
+        files::replace(path, head.as_bytes()).context(|| failed(path))?;
         // What lies there may be something else by now: a pipe must not block.
         let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
         let file = OpenOptions::new().append(true).custom_flags(flags).open(path);
-        Ok(log(file.with_context(|| failed(path))?))
+        Ok(log(file.context(|| failed(path))?))
     }
 
     /// Adds `text`. What cannot be written is told by [`LogFile::finish`].
@@ -56,42 +55,42 @@ impl LogFile {
     ///
     /// # Errors
     /// What kept it from being written.
-    pub fn finish(&self) -> anyhow::Result<()> {
+    pub fn finish(&self) -> CliResult<()> {
         let failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner).take();
-        failure.map_or(Ok(()), Err).with_context(|| failed(&self.path))
+        failure.map_or(Ok(()), Err).context(|| failed(&self.path))
     }
 }
 
 /// The terminal or the pipe at `path`; none where a file may be put.
-fn existing(path: &Path) -> anyhow::Result<Option<File>> {
+fn existing(path: &Path) -> CliResult<Option<File>> {
     let found = match std::fs::metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return absent(path),
-        found => found.with_context(|| failed(path))?,
+        found => found.context(|| failed(path))?,
     };
     let kind = found.file_type();
     if kind.is_char_device() || kind.is_fifo() {
         return stream(path).map(Some);
     }
-    if !is_log(path).with_context(|| failed(path))? {
-        return Err(Complaint {
-            message: format!("{} is no log of replay and is left as it is", path.display()),
-            hint: Some("name another file with --log".to_owned()),
-        }
-        .into());
+    if !is_log(path).context(|| failed(path))? {
+        return Err(CommandError::new(format!(
+            "{} is no log of replay and is left as it is",
+            path.display()
+        ))
+        .with_hint("name another file with --log"));
     }
     Ok(None)
 }
 
-fn stream(path: &Path) -> anyhow::Result<File> {
+fn stream(path: &Path) -> CliResult<File> {
     let open = |flags| OpenOptions::new().write(true).custom_flags(flags).open(path);
     // Refuses a pipe that nobody reads; the other one waits for a slow reader.
     let probe = open(libc::O_NONBLOCK | libc::O_NOCTTY);
     if probe.as_ref().is_err_and(|error| error.raw_os_error() == Some(libc::ENXIO)) {
         let message = format!("nobody reads the pipe {}", path.display());
-        return Err(Complaint { message, hint: None }.into());
+        return Err(CommandError::new(message));
     }
-    let _probe = probe.with_context(|| failed(path))?;
-    open(libc::O_NOCTTY).with_context(|| failed(path))
+    let _probe = probe.context(|| failed(path))?;
+    open(libc::O_NOCTTY).context(|| failed(path))
 }
 
 /// Whether the file is empty or a log.
@@ -102,14 +101,13 @@ fn is_log(path: &Path) -> io::Result<bool> {
     Ok(head.is_empty() || head == HEAD.as_bytes())
 }
 
-fn absent(path: &Path) -> anyhow::Result<Option<File>> {
+fn absent(path: &Path) -> CliResult<Option<File>> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     match folder {
-        Some(folder) if !folder.is_dir() => Err(Complaint {
-            message: format!("there is no folder {} for the log", folder.display()),
-            hint: Some("make it, or name another file with --log".to_owned()),
+        Some(folder) if !folder.is_dir() => {
+            Err(CommandError::new(format!("there is no folder {} for the log", folder.display()))
+                .with_hint("make it, or name another file with --log"))
         }
-        .into()),
         _ => Ok(None),
     }
 }
@@ -128,7 +126,7 @@ mod tests {
         let path = folder.path().join("kernel.cu");
         std::fs::write(&path, "__global__ void k() {}\n").expect("a file");
         let error = LogFile::create(&path, "1").map(drop).expect_err("it is a source");
-        let text = error.to_string();
+        let text = error.message();
         assert!(text.ends_with("kernel.cu is no log of replay and is left as it is"), "{text}");
         assert_eq!(std::fs::read(&path).expect("a file"), b"__global__ void k() {}\n");
     }

@@ -18,6 +18,7 @@ use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
 use tracing_subscriber::registry::{LookupSpan, Registry};
 
+use super::error::CliResult;
 use super::log_file::LogFile;
 use super::out::eprintln;
 use super::progress;
@@ -42,7 +43,7 @@ pub struct MessageArgs {
 static TELLER: OnceLock<Teller> = OnceLock::new();
 
 /// Begins to tell what was asked for.
-pub fn start(args: &MessageArgs) -> anyhow::Result<()> {
+pub fn start(args: &MessageArgs) -> CliResult<()> {
     progress::show(match (args.quiet, args.verbose) {
         (true, _) => progress::Watch::Quiet,
         (false, 0) => progress::Watch::Progress,
@@ -84,7 +85,7 @@ pub fn end_with(text: String) {
 ///
 /// # Errors
 /// What kept the log from being written.
-pub fn finish() -> anyhow::Result<()> {
+pub fn finish() -> CliResult<()> {
     let Some(teller) = TELLER.get() else { return Ok(()) };
     teller.tell_sums();
     match &teller.log {

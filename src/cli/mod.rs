@@ -78,7 +78,7 @@ struct Replaying<T: Args> {
 
 impl<T: Args> Replaying<T> {
     /// Runs the command, and tells what was asked for meanwhile.
-    fn run(&self, run: impl FnOnce(&T, &SessionArgs) -> CliResult) -> CliResult {
+    fn run(&self, run: impl FnOnce(&T, &SessionArgs) -> CliResult<u8>) -> CliResult<u8> {
         messages::start(&self.messages)?;
         let code = run(&self.args, &self.session);
         let told = messages::finish();
@@ -177,8 +177,8 @@ pub fn run() -> ExitCode {
             Ok(cli) => {
                 settle_threads();
                 dispatch(cli).unwrap_or_else(|error| {
-                    error::print(&error);
-                    error::exit_code(&error)
+                    error.print();
+                    error.exit_code()
                 })
             }
             Err(error) => exit::usage(&error, misspelt_command().as_deref()),
@@ -195,7 +195,7 @@ fn settle_threads() {
     }
 }
 
-fn dispatch(cli: Cli) -> CliResult {
+fn dispatch(cli: Cli) -> CliResult<u8> {
     match cli.command {
         None => cli.replay.run(replay::run),
         Some(Command::Bisect(args)) => args.run(bisect::run),

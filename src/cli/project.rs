@@ -8,7 +8,7 @@ use ::replay::history::{Commit, CommitId, History, SourceSet, SourceSpec, source
 use ::replay::replay::Subject;
 
 use crate::cli::checkout;
-use crate::cli::error::Complaint;
+use crate::cli::error::{CliResult, CommandError};
 
 /// A fixture with the history of the kernels that it fits.
 pub struct Project {
@@ -32,7 +32,7 @@ pub struct Target {
 
 impl Project {
     /// Loads the fixture at `path` and opens the repository of its harness.
-    pub fn open(path: &Path, cache: &Cache) -> anyhow::Result<Project> {
+    pub fn open(path: &Path, cache: &Cache) -> CliResult<Project> {
         let fixture = checkout::load(path)?;
         let harness = &fixture.harness;
         let history = match &harness.repository {
@@ -54,7 +54,7 @@ impl Project {
     }
 
     /// The sources of `rev`, or of the working tree.
-    pub fn target(&self, rev: Option<&str>) -> anyhow::Result<Target> {
+    pub fn target(&self, rev: Option<&str>) -> CliResult<Target> {
         match rev {
             Some(rev) => {
                 let commit = self.history.resolve(rev)?;
@@ -65,18 +65,18 @@ impl Project {
     }
 
     /// The sources of a commit that was resolved.
-    pub fn commit_target(&self, commit: Commit) -> anyhow::Result<Target> {
+    pub fn commit_target(&self, commit: Commit) -> CliResult<Target> {
         let sources = self.history.source_set(CommitId::from(&commit), &self.spec)?;
         Ok(Target { commit: Some(commit), sources: sources.into() })
     }
 
-    fn working_tree(&self) -> anyhow::Result<SourceSet> {
+    fn working_tree(&self) -> CliResult<SourceSet> {
         let Some(root) = &self.root else {
-            return Err(Complaint {
-                message: format!("{} has no working tree", self.history.path().display()),
-                hint: Some("name a revision with --rev".to_owned()),
-            }
-            .into());
+            return Err(CommandError::new(format!(
+                "{} has no working tree",
+                self.history.path().display()
+            ))
+            .with_hint("name a revision with --rev"));
         };
         if self.history.is_bundle() {
             Ok(source_set_from_dir(root, &self.spec)?)

@@ -9,7 +9,7 @@ use ::replay::hunt::Target;
 use ::replay::replay::Lab;
 use ::replay::snapshot::{Snapshot, Store};
 
-use super::error::Complaint;
+use super::error::{CliResult, CommandError};
 use super::snapshot::shown;
 
 /// The word that stands for the accepted snapshot among good revisions.
@@ -24,7 +24,7 @@ pub struct Recorded {
 
 impl Recorded {
     /// The accepted snapshots of `targets` for the lab's device; none may be missing or stale.
-    pub fn open(targets: &[Target], lab: &Lab, folder: Option<&Path>) -> anyhow::Result<Recorded> {
+    pub fn open(targets: &[Target], lab: &Lab, folder: Option<&Path>) -> CliResult<Recorded> {
         let mut recorded = Recorded { snapshots: Vec::new(), paths: Vec::new() };
         let device = lab.backend().device().class;
         for target in targets {
@@ -34,22 +34,18 @@ impl Recorded {
             let path = store.path(&device);
             let shown = shown(&path).display().to_string();
             let Some(file) = store.accepted(&device)? else {
-                return Err(Complaint {
-                    message: format!("there is no accepted snapshot {shown}"),
-                    hint: Some(
+                return Err(CommandError::new(format!("there is no accepted snapshot {shown}"))
+                    .with_hint(
                         "name a good revision, or accept a snapshot: `REPLAY_UPDATE=new replay \
-                         FIXTURE`, then `replay accept`"
-                            .to_owned(),
-                    ),
-                }
-                .into());
+                         FIXTURE`, then `replay accept`",
+                    ));
             };
             if file.snapshot.content != lab.content(&target.subject)? {
-                return Err(Complaint {
-                    message: format!("{shown} is of another content of {}", fixture.name),
-                    hint: Some("name a good revision: a stale snapshot tells nothing".to_owned()),
-                }
-                .into());
+                return Err(CommandError::new(format!(
+                    "{shown} is of another content of {}",
+                    fixture.name
+                ))
+                .with_hint("name a good revision: a stale snapshot tells nothing"));
             }
             recorded.snapshots.push(file.snapshot.into());
             recorded.paths.push(path);
@@ -65,7 +61,7 @@ impl Recorded {
         history: &History,
         targets: &[Target],
         bad: &[Commit],
-    ) -> anyhow::Result<Vec<(Commit, String)>> {
+    ) -> CliResult<Vec<(Commit, String)>> {
         let mut ends: Vec<(Commit, String)> = Vec::new();
         let specs: Vec<_> = targets.iter().map(|target| &target.spec).collect();
         for bad in bad {
@@ -86,20 +82,12 @@ impl Recorded {
         }
         match ends.is_empty() {
             false => Ok(ends),
-            true => Err(Complaint {
-                message: "no commit behind the bad end has the sources".to_owned(),
-                hint: Some("check `sources` and `include` of the harness".to_owned()),
-            }
-            .into()),
+            true => Err(CommandError::new("no commit behind the bad end has the sources")
+                .with_hint("check `sources` and `include` of the harness")),
         }
     }
 
-    fn touched(
-        &self,
-        history: &History,
-        bad: &Commit,
-        path: &Path,
-    ) -> anyhow::Result<Option<Commit>> {
+    fn touched(&self, history: &History, bad: &Commit, path: &Path) -> CliResult<Option<Commit>> {
         let root = history.working_tree_root().and_then(|root| root.canonicalize().ok());
         let real = path.canonicalize()?;
         match root.as_deref().and_then(|root| real.strip_prefix(root).ok()) {

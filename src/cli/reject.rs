@@ -16,7 +16,7 @@ pub struct Args {
 }
 
 /// Rejects what was selected.
-pub fn run(args: &Args) -> CliResult {
+pub fn run(args: &Args) -> CliResult<u8> {
     let selected = args.selection.pending()?;
     for pending in &selected.pending {
         snapshot::reject(pending)?;

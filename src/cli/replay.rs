@@ -9,7 +9,7 @@ use ::replay::replay::Lab;
 use ::replay::report::{self, Entry, Line, Refused, Revision, Standing, Text};
 use clap::ValueEnum;
 
-use super::error::{self, CliResult, Complaint};
+use super::error::{CliResult, CommandError};
 use super::exit;
 use super::fixtures;
 use super::out::{print, println};
@@ -73,7 +73,7 @@ pub enum Format {
 
 /// Replays every fixture; the worst of them decides about the exit code. A fixture that cannot be
 /// replayed does not keep the others from it.
-pub fn run(args: &Args, session: &SessionArgs) -> CliResult {
+pub fn run(args: &Args, session: &SessionArgs) -> CliResult<u8> {
     let labs = session.labs()?;
     let cache = session::cache()?;
     let snapshots = Settings::from_environment(args.snapshots.clone())?;
@@ -81,7 +81,7 @@ pub fn run(args: &Args, session: &SessionArgs) -> CliResult {
     let (mut entries, mut errors, mut standings) = (Vec::new(), Vec::new(), Vec::new());
     for path in &fixtures::expand(&args.fixtures) {
         let on_devices = labs.iter().map(|lab| one(path, args, session, lab, &cache, &snapshots));
-        match on_devices.collect::<anyhow::Result<Vec<Entry>>>() {
+        match on_devices.collect::<CliResult<Vec<Entry>>>() {
             Ok(on_devices) => {
                 if args.format == OutcomeFormat::Text {
                     let gap = if entries.is_empty() { "" } else { "\n" };
@@ -91,8 +91,8 @@ pub fn run(args: &Args, session: &SessionArgs) -> CliResult {
                 entries.extend(on_devices);
             }
             Err(error) => {
-                code = exit::worse(code, error::exit_code(&error));
-                error::print(&error);
+                code = exit::worse(code, error.exit_code());
+                error.print();
                 errors.push(refused(path, &error));
             }
         }
@@ -143,7 +143,7 @@ fn one(
     lab: &Arc<Lab>,
     cache: &Cache,
     snapshots: &Settings,
-) -> anyhow::Result<Entry> {
+) -> CliResult<Entry> {
     let progress = Progress::start();
     progress.say(format!("loading {}", path.display()));
     let project = Project::open(path, cache).map_err(|error| misspelt_command(path, error))?;
@@ -186,7 +186,7 @@ fn one(
 }
 
 /// Turns "no such fixture" into advice where a command was meant.
-fn misspelt_command(path: &Path, error: anyhow::Error) -> anyhow::Error {
+fn misspelt_command(path: &Path, error: CommandError) -> CommandError {
     let word = path.to_str().filter(|word| !path.exists() && !word.contains(['/', '.']));
     let Some(word) = word else { return error };
     let (message, hint) = match super::nearest_command(word) {
@@ -200,7 +200,7 @@ fn misspelt_command(path: &Path, error: anyhow::Error) -> anyhow::Error {
         ),
         None => return error,
     };
-    Complaint { message, hint: Some(hint) }.into()
+    CommandError::new(message).with_hint(hint)
 }
 
 /// What a target is called in passing.
@@ -209,12 +209,12 @@ pub fn name(target: &Target) -> String {
 }
 
 /// What is said of a fixture that could not be replayed.
-pub fn refused(path: &Path, error: &anyhow::Error) -> Refused {
+pub fn refused(path: &Path, error: &CommandError) -> Refused {
     Refused {
         fixture: path.display().to_string(),
-        message: error.to_string(),
-        causes: error.chain().skip(1).map(ToString::to_string).collect(),
-        hint: error::hint(error),
+        message: error.message().to_owned(),
+        causes: error.causes().to_owned(),
+        hint: (!error.hints().is_empty()).then(|| error.hints().join("; ")),
     }
 }
 

@@ -27,7 +27,7 @@ enum Step {
 const BOLD: Style = Style::new().bold();
 
 /// Shows what was selected, one after the other. What was decided stays decided, however it ends.
-pub fn run(args: &Args) -> CliResult {
+pub fn run(args: &Args) -> CliResult<u8> {
     let selected = args.selection.pending()?;
     if selected.is_empty() {
         println!("nothing is pending");
@@ -56,7 +56,7 @@ pub fn run(args: &Args) -> CliResult {
 
 /// Asks about one snapshot. What is long scrolls away: name and verdict stand above the text, and
 /// again above the question.
-fn review(pending: &Pending, name: &Line, answers: &mut Answers) -> anyhow::Result<Step> {
+fn review(pending: &Pending, name: &Line, answers: &mut Answers) -> CliResult<Step> {
     let verdict = verdict(pending);
     println!("{verdict}");
     if let Before::Accepted(old) = &pending.old

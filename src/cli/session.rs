@@ -13,10 +13,9 @@ use ::replay::cuda::sanitizer::{Sanitizer, Tool};
 use ::replay::foreign::Keeper;
 use ::replay::replay::Lab;
 use ::replay::worker::Limits;
-use anyhow::Context;
 use clap::{Args, ValueEnum};
 
-use super::error::Complaint;
+use super::error::{CliResult, CommandError, Context};
 
 /// Options of every command that replays.
 #[derive(Debug, Args)]
@@ -176,29 +175,26 @@ impl SessionArgs {
     }
 
     /// Everything that trials need, on the one device.
-    pub fn lab(&self) -> anyhow::Result<Arc<Lab>> {
+    pub fn lab(&self) -> CliResult<Arc<Lab>> {
         self.lab_with(self.threads(), self.fresh)
     }
 
     /// The same with a share of the cores, and with or without what the cache knows.
-    pub fn lab_with(&self, threads: usize, fresh: bool) -> anyhow::Result<Arc<Lab>> {
+    pub fn lab_with(&self, threads: usize, fresh: bool) -> CliResult<Arc<Lab>> {
         match self.backend.as_slice() {
             &[device] => self.lab_on(device, threads, fresh),
-            _ => Err(Complaint {
-                message: "this command takes one --backend".to_owned(),
-                hint: Some("`replay FIXTURE --backend cpu,cuda` compares devices".to_owned()),
-            }
-            .into()),
+            _ => Err(CommandError::new("this command takes one --backend")
+                .with_hint("`replay FIXTURE --backend cpu,cuda` compares devices")),
         }
     }
 
     /// The same for every device that was named.
-    pub fn labs(&self) -> anyhow::Result<Vec<Arc<Lab>>> {
+    pub fn labs(&self) -> CliResult<Vec<Arc<Lab>>> {
         let all = self.backend.iter();
         all.map(|&device| self.lab_on(device, self.threads(), self.fresh)).collect()
     }
 
-    fn lab_on(&self, device: Device, threads: usize, fresh: bool) -> anyhow::Result<Arc<Lab>> {
+    fn lab_on(&self, device: Device, threads: usize, fresh: bool) -> CliResult<Arc<Lab>> {
         let cache = cache()?;
         let backend = self.backend_on(device, threads, &cache)?;
         Ok(Lab::new(backend, cache, fresh))
@@ -209,16 +205,11 @@ impl SessionArgs {
         device: Device,
         threads: usize,
         cache: &Cache,
-    ) -> anyhow::Result<Arc<dyn Backend>> {
+    ) -> CliResult<Arc<dyn Backend>> {
         if self.sanitize.is_some() && self.backend.iter().all(|device| *device == Device::Cpu) {
-            return Err(Complaint {
-                message: "--sanitize is for replays on a GPU".to_owned(),
-                hint: Some(
-                    "add --backend cuda; the CPU finds unwritten and out-of-bounds memory itself"
-                        .to_owned(),
-                ),
-            }
-            .into());
+            return Err(CommandError::new("--sanitize is for replays on a GPU").with_hint(
+                "add --backend cuda; the CPU finds unwritten and out-of-bounds memory itself",
+            ));
         }
         let compiler =
             compiler(Some(cache))?.with_timeout(self.timeout.saturating_mul(COMPILER_SHARE));
@@ -235,7 +226,7 @@ impl SessionArgs {
 }
 
 /// The cache, made if it does not exist.
-pub fn cache() -> anyhow::Result<Cache> {
+pub fn cache() -> CliResult<Cache> {
     Ok(Cache::open(&cache_folder()?)?)
 }
 
@@ -261,37 +252,37 @@ pub fn folders(name: &str) -> Vec<PathBuf> {
 const COMPILER_SHARE: u32 = 5;
 
 /// The C++ compiler that `CXX` names, else the system's; `cache` may know it already.
-pub fn compiler(cache: Option<&Cache>) -> anyhow::Result<Compiler> {
+pub fn compiler(cache: Option<&Cache>) -> CliResult<Compiler> {
     let cxx = std::env::var_os("CXX").map(|cxx| cxx.into_string()).transpose();
-    let cxx = cxx.map_err(|cxx| Complaint {
-        message: format!("CXX is no text: {}", cxx.display()),
-        hint: Some("name the compiler by a path that is UTF-8, such as a link to it".to_owned()),
+    let cxx = cxx.map_err(|cxx| {
+        CommandError::new(format!("CXX is no text: {}", cxx.display()))
+            .with_hint("name the compiler by a path that is UTF-8, such as a link to it")
     })?;
     compiler_named(cxx.as_deref(), cache)
 }
 
 /// The same for `cxx` as the value of `CXX`.
-pub fn compiler_named(cxx: Option<&str>, cache: Option<&Cache>) -> anyhow::Result<Compiler> {
+pub fn compiler_named(cxx: Option<&str>, cache: Option<&Cache>) -> CliResult<Compiler> {
     Ok(Compiler::find_known(cxx, &Keeper::new(&program()?), cache)?)
 }
 
 /// This program's own file.
-fn program() -> anyhow::Result<PathBuf> {
-    std::env::current_exe().context("cannot find this program's own file")
+fn program() -> CliResult<PathBuf> {
+    std::env::current_exe().context(|| "cannot find this program's own file")
 }
 
 /// The folder that holds the cache's own: `REPLAY_CACHE_DIR`, else the one for caches in the XDG Base
 /// Directory Specification.
-pub fn cache_folder() -> anyhow::Result<PathBuf> {
+pub fn cache_folder() -> CliResult<PathBuf> {
     let folder = |name: &str| {
         std::env::var_os(name).map(PathBuf::from).filter(|path| !path.as_os_str().is_empty())
     };
     let found = folder("REPLAY_CACHE_DIR")
         .or_else(|| folder("XDG_CACHE_HOME").filter(|path| path.is_absolute()))
         .or_else(|| folder("HOME").map(|home| home.join(".cache")));
-    let found = found.ok_or_else(|| Complaint {
-        message: "no place for the cache: neither REPLAY_CACHE_DIR nor HOME is set".to_owned(),
-        hint: Some("set REPLAY_CACHE_DIR to a folder that can be written".to_owned()),
+    let found = found.ok_or_else(|| {
+        CommandError::new("no place for the cache: neither REPLAY_CACHE_DIR nor HOME is set")
+            .with_hint("set REPLAY_CACHE_DIR to a folder that can be written")
     })?;
     Ok(std::path::absolute(&found)?)
 }

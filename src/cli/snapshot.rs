@@ -11,7 +11,7 @@ use ::replay::snapshot::{
 };
 use globset::{Glob, GlobSet, GlobSetBuilder};
 
-use super::error::{self, Complaint};
+use super::error::{CliResult, CommandError};
 use super::exit;
 
 /// How snapshots are compared and written in this run.
@@ -24,11 +24,10 @@ pub struct Settings {
 
 impl Settings {
     /// From `REPLAY_UPDATE` and `CI`.
-    pub fn from_environment(folder: Option<PathBuf>) -> anyhow::Result<Settings> {
+    pub fn from_environment(folder: Option<PathBuf>) -> CliResult<Settings> {
         let text = std::env::var("REPLAY_UPDATE").unwrap_or_default();
-        let update: Update = text.parse().map_err(|message: String| Complaint {
-            message: format!("REPLAY_UPDATE is not understood: {message}"),
-            hint: None,
+        let update: Update = text.parse().map_err(|message: String| {
+            CommandError::new(format!("REPLAY_UPDATE is not understood: {message}"))
         })?;
         if let Some(folder) = folder.as_deref().filter(|_| !update.asks_for_new()) {
             must_be_there(folder)?;
@@ -45,7 +44,7 @@ impl Settings {
     /// Compares the outcome of `trial` with its accepted snapshot and writes what is to be reviewed;
     /// none where it is untestable, and where neither a folder nor the fixture nor the user, who has
     /// `asked`, says that there are snapshots.
-    pub fn check(&self, trial: &Trial, asked: bool) -> anyhow::Result<Option<SnapshotCheck>> {
+    pub fn check(&self, trial: &Trial, asked: bool) -> CliResult<Option<SnapshotCheck>> {
         let outcome = trial.outcome()?;
         if matches!(outcome.status, Status::Untestable { .. }) {
             return Ok(None);
@@ -96,7 +95,7 @@ impl Settings {
 }
 
 /// Complains about a folder of snapshots that was named and is not there.
-pub fn must_be_there(folder: &Path) -> anyhow::Result<()> {
+pub fn must_be_there(folder: &Path) -> CliResult<()> {
     if folder.is_dir() {
         return Ok(());
     }
@@ -109,7 +108,7 @@ pub fn must_be_there(folder: &Path) -> anyhow::Result<()> {
         || "`REPLAY_UPDATE=new replay FIXTURE --snapshots DIR` makes one".to_owned(),
         |near| format!("did you mean {}?", near.display()),
     );
-    Err(Complaint { message, hint: Some(hint) }.into())
+    Err(CommandError::new(message).with_hint(hint))
 }
 
 /// The folder beside `folder` that has nearly its name.
@@ -154,25 +153,23 @@ impl Selected {
     /// Complains about what could not be read; the exit code of the command.
     pub fn complain(self) -> u8 {
         let code = if self.damaged.is_empty() { exit::SUCCESS } else { exit::NOT_ABOUT_THE_KERNEL };
-        self.damaged.into_iter().for_each(|(_, error)| error::print(&error.into()));
+        self.damaged.into_iter().for_each(|(_, error)| CommandError::from(error).print());
         code
     }
 }
 
 impl Selection {
     /// What is pending, of what was selected.
-    pub fn pending(&self) -> anyhow::Result<Selected> {
+    pub fn pending(&self) -> CliResult<Selected> {
         let folder = match &self.snapshots {
             Some(folder) => {
                 must_be_there(folder)?;
                 folder.clone()
             }
-            None => snapshot::nearest(Path::new(".")).ok_or_else(|| Complaint {
-                message: "there is no folder `snapshots` here or above".to_owned(),
-                hint: Some(
-                    "`REPLAY_UPDATE=new replay FIXTURE` makes one, or name one with --snapshots"
-                        .to_owned(),
-                ),
+            None => snapshot::nearest(Path::new(".")).ok_or_else(|| {
+                CommandError::new("there is no folder `snapshots` here or above").with_hint(
+                    "`REPLAY_UPDATE=new replay FIXTURE` makes one, or name one with --snapshots",
+                )
             })?,
         };
         let mut paths = snapshot::pending(&folder)?;
@@ -194,12 +191,12 @@ impl Selection {
             let message = format!("nothing that is pending matches {}", self.globs.join(", "));
             let hint =
                 Some(format!("`replay review` shows what is pending in {}", folder.display()));
-            return Err(Complaint { message, hint }.into());
+            return Err(CommandError::new(message).with_hints(hint));
         }
         Ok(selected)
     }
 
-    fn set(&self) -> anyhow::Result<GlobSet> {
+    fn set(&self) -> CliResult<GlobSet> {
         let mut set = GlobSetBuilder::new();
         for glob in &self.globs {
             set.add(Glob::new(glob)?);
