@@ -4,20 +4,21 @@
 //! The keeper is the subreaper of all that the program starts, so that it can end all of it: when the
 //! program has ended, when its time is over, and when this process has ended, in whatever way. What the
 //! program writes is kept up to a bound.
-#![allow(unsafe_code)]
 
 mod keeper;
 
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
+
+use crate::process;
 
 pub use self::keeper::run as run_keeper;
 
@@ -166,7 +167,8 @@ impl Kept {
                 late = true;
                 break;
             }
-            let ready = poll(&self.streams, open, left)?;
+            let files = [0, 1, 2].map(|index| open[index].then(|| self.streams[index].as_fd()));
+            let ready = process::wait_for(files, Some(left))?;
             for (index, file) in self.streams.iter_mut().enumerate().filter(|(i, _)| ready[*i]) {
                 let mut buffer = [0; 16 << 10];
                 match file.read(&mut buffer) {
@@ -205,8 +207,8 @@ impl Kept {
     /// Ends a keeper that does not answer, and its program.
     fn end(&mut self) {
         if let Some(group) = self.group {
-            // SAFETY: the group is the program's; while one of it lives, no other has its number.
-            unsafe { libc::kill(-group, libc::SIGKILL) };
+            // The group is the program's; while one of it lives, no other has its number.
+            process::signal_group(group, libc::SIGKILL);
         }
         // One that has ended already needs no more.
         let _ = self.child.kill();
@@ -216,32 +218,6 @@ impl Kept {
 /// The whole lines that `text` begins with.
 fn reports(text: &[u8]) -> impl Iterator<Item = Report> {
     text.split(|&byte| byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok())
-}
-
-/// Which of `files` can be read, of those that are `open`.
-fn poll(files: &[File; 3], open: [bool; 3], timeout: Duration) -> io::Result<[bool; 3]> {
-    let mut entries = [0, 1, 2].map(|index| libc::pollfd {
-        fd: if open[index] { files[index].as_raw_fd() } else { -1 },
-        events: libc::POLLIN,
-        revents: 0,
-    });
-    wait(&mut entries, timeout)?;
-    Ok(entries.map(|entry| entry.revents != 0))
-}
-
-/// Waits until something happens to one of `entries`.
-fn wait(entries: &mut [libc::pollfd], timeout: Duration) -> io::Result<()> {
-    let milliseconds = i32::try_from(timeout.as_millis()).unwrap_or(i32::MAX).max(1);
-    // SAFETY: as many entries as the count says.
-    let count = unsafe { libc::poll(entries.as_mut_ptr(), entries.len() as u64, milliseconds) };
-    if count < 0 {
-        let error = io::Error::last_os_error();
-        if error.kind() != io::ErrorKind::Interrupted {
-            return Err(error);
-        }
-        entries.iter_mut().for_each(|entry| entry.revents = 0);
-    }
-    Ok(())
 }
 
 /// The beginning of a text of any length.
@@ -270,23 +246,8 @@ impl Bounded {
     }
 }
 
-/// Bytes of memory that this machine has; none if it does not say.
-pub fn machine_memory_bytes() -> Option<u64> {
-    // SAFETY: asks for two numbers.
-    let (pages, size) =
-        unsafe { (libc::sysconf(libc::_SC_PHYS_PAGES), libc::sysconf(libc::_SC_PAGESIZE)) };
-    u64::try_from(pages).ok()?.checked_mul(u64::try_from(size).ok()?)
-}
-
-/// The bounds that this process itself is under, which those that it starts inherit: bytes of address
-/// space and of a file.
-pub fn own_bounds() -> (u64, u64) {
-    let soft = |resource| {
-        let mut limit =
-            libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
-        // SAFETY: fills in the two numbers, or leaves them.
-        unsafe { libc::getrlimit(resource, &raw mut limit) };
-        limit.rlim_cur
-    };
-    (soft(libc::RLIMIT_AS), soft(libc::RLIMIT_FSIZE))
+/// Bytes of memory that this machine has.
+pub fn machine_memory_bytes() -> u64 {
+    let machine = rustix::system::sysinfo();
+    u64::from(machine.totalram).saturating_mul(machine.mem_unit.into())
 }

@@ -9,14 +9,24 @@ pub mod shield;
 use std::fs;
 use std::fs::File;
 use std::io::{self, Read};
-use std::os::fd::{AsRawFd, FromRawFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, RawFd};
+use std::os::unix::process::parent_id;
 use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::io::Errno;
+use rustix::process::{
+    Resource, Rlimit, Signal, WaitId, WaitIdOptions, WaitOptions, getpid, getrlimit, kill_process,
+    kill_process_group, set_child_subreaper, set_parent_process_death_signal, setpgid, setrlimit,
+};
 
 /// The number of a process.
 pub type Pid = libc::pid_t;
 
 /// How long processes that were killed may take to go.
 const GOING: Duration = Duration::from_secs(1);
+/// A wait for something takes at least this long, unless it happens.
+const LEAST_WAIT: Duration = Duration::from_millis(1);
 /// Ancestors further up than this are not looked for.
 const MOST_ANCESTORS: usize = 32;
 
@@ -31,8 +41,7 @@ pub enum End {
 
 /// This process.
 pub fn this() -> Pid {
-    // SAFETY: asks for a number.
-    unsafe { libc::getpid() }
+    std::process::id() as Pid
 }
 
 /// Makes this process the parent of every descendant whose own parent is gone.
@@ -40,21 +49,20 @@ pub fn this() -> Pid {
 /// # Errors
 /// Where the system does not know of that.
 pub fn adopt_orphans() -> io::Result<()> {
-    // SAFETY: sets a flag of this process.
-    checked(unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) })
+    Ok(set_child_subreaper(Some(getpid()))?)
 }
 
 /// Kills this process when `parent` ends; false if that has happened already.
 pub fn end_with(parent: Pid) -> bool {
-    // SAFETY: asks for a signal. A parent that went before sends none.
-    unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) == 0 && libc::getppid() == parent }
+    // A parent that went before sends no signal.
+    set_parent_process_death_signal(Some(Signal::KILL)).is_ok() && parent_id() as Pid == parent
 }
 
 /// Gives this process a group of its own, of the same number: signals of the terminal do not reach it.
 pub fn lead_group() {
-    // SAFETY: fails only for the leader of a session, which has a group of its own. The session stays:
-    // some systems share the processor among sessions, whatever priority their processes have.
-    unsafe { libc::setpgid(0, 0) };
+    // Fails only for the leader of a session, which has a group of its own. The session stays: some
+    // systems share the processor among sessions, whatever priority their processes have.
+    let _ = setpgid(None, None);
 }
 
 /// A copy of this process, which must have one thread; none in the copy.
@@ -103,31 +111,36 @@ fn place_of_thread_number() -> *mut Pid {
     place
 }
 
-/// Sends `signal` to `process`, which must be a child that was not waited for.
+/// Sends `signal` to `process`, which must be a child that was not waited for: the number is its own for
+/// as long.
 pub fn signal(process: Pid, signal: i32) {
-    // SAFETY: the number is the child's for as long as nobody has waited for it.
-    unsafe { libc::kill(process, signal) };
+    if let (Some(process), Some(signal)) = (number(process), Signal::from_named_raw(signal)) {
+        // One that has ended needs none.
+        let _ = kill_process(process, signal);
+    }
 }
 
 /// Sends `signal` to all of the group of `leader`, which must be a child that was not waited for.
 pub fn signal_group(leader: Pid, signal: i32) {
-    // SAFETY: as above.
-    unsafe { libc::kill(-leader, signal) };
+    if let (Some(leader), Some(signal)) = (number(leader), Signal::from_named_raw(signal)) {
+        // A group that is empty needs none.
+        let _ = kill_process_group(leader, signal);
+    }
+}
+
+fn number(process: Pid) -> Option<rustix::process::Pid> {
+    rustix::process::Pid::from_raw(process)
 }
 
 /// A child that has ended, and how; it is gone then. None if none has ended.
 pub fn ended() -> Option<(Pid, End)> {
-    let mut status = 0;
-    // SAFETY: `status` is there to be written.
-    let process = unsafe { libc::waitpid(-1, &raw mut status, libc::WNOHANG | libc::__WALL) };
-    if process <= 0 {
-        return None;
-    }
-    let end = match libc::WIFSIGNALED(status) {
-        true => End::Killed(libc::WTERMSIG(status)),
-        false => End::Exited(libc::WEXITSTATUS(status)),
+    let of_any_kind = WaitOptions::from_bits_retain(libc::__WALL as u32);
+    let (process, status) = rustix::process::wait(WaitOptions::NOHANG | of_any_kind).ok()??;
+    let end = match status.terminating_signal() {
+        Some(signal) => End::Killed(signal),
+        None => End::Exited(status.exit_status().unwrap_or_default()),
     };
-    Some((process, end))
+    Some((process.as_raw_nonzero().get(), end))
 }
 
 /// Ends every child of this process but `kept`, and what they have started: their orphans are this
@@ -154,13 +167,8 @@ pub fn end_all_but(kept: &[Pid]) -> Vec<Pid> {
 
 /// Whether this process has no children, not even such as have ended.
 pub fn is_childless() -> bool {
-    // SAFETY: zeroed as the system wants it; nothing is waited for.
-    let result = unsafe {
-        let mut information: libc::siginfo_t = std::mem::zeroed();
-        let flags = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
-        libc::waitid(libc::P_ALL, 0, &raw mut information, flags)
-    };
-    result != 0 && io::Error::last_os_error().raw_os_error() == Some(libc::ECHILD)
+    let asking = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    matches!(rustix::process::waitid(WaitId::All, asking), Err(Errno::CHILD))
 }
 
 /// The children of this process, those that have ended and were not waited for included.
@@ -209,7 +217,9 @@ impl Deaths {
             libc::sigprocmask(libc::SIG_BLOCK, &raw const signals, std::ptr::null_mut());
             let flags = libc::SFD_CLOEXEC | libc::SFD_NONBLOCK;
             let descriptor = libc::signalfd(-1, &raw const signals, flags);
-            checked(descriptor)?;
+            if descriptor < 0 {
+                return Err(io::Error::last_os_error());
+            }
             Ok(Deaths(File::from_raw_fd(descriptor)))
         }
     }
@@ -217,6 +227,12 @@ impl Deaths {
     /// Makes it tell of later deaths alone.
     pub fn forget(&mut self) {
         while self.0.read(&mut [0; size_of::<libc::signalfd_siginfo>()]).is_ok_and(|n| n > 0) {}
+    }
+}
+
+impl AsFd for Deaths {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
     }
 }
 
@@ -242,27 +258,26 @@ pub fn unblock_signals() {
 /// # Errors
 /// Where the system refuses to wait.
 pub fn wait_for<const N: usize>(
-    files: [Option<RawFd>; N],
+    files: [Option<BorrowedFd<'_>>; N],
     timeout: Option<Duration>,
 ) -> io::Result<[bool; N]> {
-    let mut entries =
-        files.map(|file| libc::pollfd { fd: file.unwrap_or(-1), events: libc::POLLIN, revents: 0 });
-    let milliseconds =
-        timeout.map_or(-1, |timeout| i32::try_from(timeout.as_millis()).unwrap_or(i32::MAX).max(1));
-    // SAFETY: N entries, and the count says so.
-    let ready = unsafe { libc::poll(entries.as_mut_ptr(), N as libc::nfds_t, milliseconds) };
-    match checked(ready) {
-        Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok([false; N]),
-        Err(error) => Err(error),
-        Ok(()) => Ok(entries.map(|entry| entry.revents != 0)),
-    }
+    let entry = |file| PollFd::from_borrowed_fd(file, PollFlags::IN);
+    let mut entries: Vec<PollFd<'_>> = files.into_iter().flatten().map(entry).collect();
+    let timeout = timeout.map(|timeout| timeout.max(LEAST_WAIT));
+    // What is longer than the system can count has no end.
+    let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
+    match rustix::event::poll(&mut entries, timeout.as_ref()) {
+        Err(Errno::INTR) => return Ok([false; N]),
+        waited => waited?,
+    };
+    let mut ready = entries.into_iter().map(|entry| !entry.revents().is_empty());
+    Ok(files.map(|file| file.is_some() && ready.next() == Some(true)))
 }
 
 /// Forbids this process to leave a core behind.
 pub fn forbid_core() {
-    let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: the limit is a variable; a lower one is never refused.
-    unsafe { libc::setrlimit(libc::RLIMIT_CORE, &raw const none) };
+    // A lower limit is never refused.
+    let _ = setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) });
 }
 
 /// Limits the address space of this process to `bytes`.
@@ -270,25 +285,17 @@ pub fn forbid_core() {
 /// # Errors
 /// Where a lower limit was set for all that this process starts.
 pub fn limit_memory(bytes: u64) -> io::Result<()> {
-    let limit = libc::rlimit { rlim_cur: bytes, rlim_max: bytes };
-    // SAFETY: the limit is a variable.
-    checked(unsafe { libc::setrlimit(libc::RLIMIT_AS, &raw const limit) })
+    Ok(setrlimit(Resource::As, Rlimit { current: Some(bytes), maximum: Some(bytes) })?)
 }
 
 /// The address space that this process may have.
 pub fn memory_limit() -> u64 {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: the limit is a variable.
-    unsafe { libc::getrlimit(libc::RLIMIT_AS, &raw mut limit) };
-    limit.rlim_cur
+    getrlimit(Resource::As).current.unwrap_or(libc::RLIM_INFINITY)
 }
 
 /// The bytes that a file may have which this process writes.
 pub fn file_limit() -> u64 {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: the limit is a variable.
-    unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &raw mut limit) };
-    limit.rlim_cur
+    getrlimit(Resource::Fsize).current.unwrap_or(libc::RLIM_INFINITY)
 }
 
 /// Makes the system end this process before others where memory runs out.
@@ -303,9 +310,10 @@ pub fn memory_kills() -> Option<u64> {
     text.lines().find_map(|line| line.strip_prefix("oom_kill ")?.parse().ok())
 }
 
-/// The error of a system call that gave `result`, if it failed.
-fn checked(result: libc::c_int) -> io::Result<()> {
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+/// Ends this process at once: nothing is written out, and no handler of its exit is called.
+pub fn leave(status: i32) -> ! {
+    // SAFETY: the process is gone with it.
+    unsafe { libc::_exit(status) }
 }
 
 #[cfg(test)]
@@ -316,8 +324,7 @@ mod tests {
     fn a_process_has_a_line_of_descent() {
         let line = line_of_descent();
         assert_eq!(line[0], this());
-        // SAFETY: asks for a number.
-        assert_eq!(line.get(1).copied(), Some(unsafe { libc::getppid() }));
+        assert_eq!(line.get(1).copied(), Some(parent_id() as Pid));
         assert!(line.len() <= MOST_ANCESTORS);
     }
 
@@ -326,7 +333,7 @@ mod tests {
         use std::io::Write;
         let (reader, mut writer) = io::pipe().unwrap();
         let wait =
-            || wait_for([Some(reader.as_raw_fd()), None], Some(Duration::from_millis(1))).unwrap();
+            || wait_for([Some(reader.as_fd()), None], Some(Duration::from_millis(1))).unwrap();
         assert_eq!(wait(), [false, false]);
         writer.write_all(b"x").unwrap();
         assert_eq!(wait(), [true, false]);

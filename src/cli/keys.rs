@@ -1,10 +1,11 @@
 //! Answers of a user: single keys on a terminal, lines from anything else.
-#![allow(unsafe_code)]
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, IsTerminal, Read, Write};
-use std::mem::MaybeUninit;
-use std::os::fd::{AsRawFd, RawFd};
+
+use rustix::termios::{
+    LocalModes, OptionalActions, SpecialCodeIndex, Termios, tcgetattr, tcsetattr,
+};
 
 use super::out::{print, println};
 
@@ -41,9 +42,9 @@ impl Answers {
         let _ = io::stdout().flush();
         match self {
             Answers::Terminal(terminal) => {
-                let raw = Raw::enter(terminal.as_raw_fd())?;
+                let raw = Raw::enter(terminal)?;
                 let mut byte = [0];
-                let read = terminal.read(&mut byte);
+                let read = (&*terminal).read(&mut byte);
                 drop(raw);
                 if !matches!(read, Ok(1)) || ENDS.contains(&byte[0]) {
                     return None;
@@ -85,35 +86,27 @@ fn read_line(input: &mut impl BufRead) -> Option<String> {
 }
 
 /// A terminal that gives every key at once, without showing it, until this is dropped.
-struct Raw {
-    terminal: RawFd,
-    before: libc::termios,
+struct Raw<'t> {
+    terminal: &'t File,
+    before: Termios,
 }
 
-impl Raw {
-    fn enter(terminal: RawFd) -> Option<Raw> {
-        let mut settings = MaybeUninit::<libc::termios>::uninit();
-        // SAFETY: tcgetattr writes a whole termios where it returns 0, and it is read only then.
-        let before = unsafe {
-            if libc::tcgetattr(terminal, settings.as_mut_ptr()) != 0 {
-                return None;
-            }
-            settings.assume_init()
-        };
-        let mut raw = before;
+impl Raw<'_> {
+    fn enter(terminal: &File) -> Option<Raw<'_>> {
+        let before = tcgetattr(terminal).ok()?;
+        let mut raw = before.clone();
         // Ctrl-C comes as a key, so that the settings are put back before the program ends.
-        raw.c_lflag &= !(libc::ICANON | libc::ECHO | libc::ISIG);
-        raw.c_cc[libc::VMIN] = 1;
-        raw.c_cc[libc::VTIME] = 0;
-        // SAFETY: `raw` is a whole termios; tcsetattr only reads it.
-        let set = unsafe { libc::tcsetattr(terminal, libc::TCSANOW, &raw) };
-        (set == 0).then_some(Raw { terminal, before })
+        raw.local_modes.remove(LocalModes::ICANON | LocalModes::ECHO | LocalModes::ISIG);
+        raw.special_codes[SpecialCodeIndex::VMIN] = 1;
+        raw.special_codes[SpecialCodeIndex::VTIME] = 0;
+        tcsetattr(terminal, OptionalActions::Now, &raw).ok()?;
+        Some(Raw { terminal, before })
     }
 }
 
-impl Drop for Raw {
+impl Drop for Raw<'_> {
     fn drop(&mut self) {
-        // SAFETY: `before` is what tcgetattr gave for this terminal.
-        unsafe { libc::tcsetattr(self.terminal, libc::TCSANOW, &self.before) };
+        // A terminal that is gone needs no settings.
+        let _ = tcsetattr(self.terminal, OptionalActions::Now, &self.before);
     }
 }

@@ -9,6 +9,7 @@ use super::key::KeyHasher;
 use super::{environment, outside, tools};
 use crate::cache::{Cache, Kind};
 use crate::foreign::{self, Bounds, Ending, Finished, Keeper, KeeperError, Program};
+use crate::process;
 
 /// Why the compiler cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -206,7 +207,7 @@ impl Compiler {
         {
             *first = path;
         }
-        let memory = foreign::machine_memory_bytes().map_or(MEMORY_BYTES, |all| all / 4 * 3);
+        let memory = foreign::machine_memory_bytes() / 4 * 3;
         let bounds = Bounds {
             timeout: ANSWER,
             memory_bytes: memory.min(MEMORY_BYTES),
@@ -316,7 +317,7 @@ impl Compiler {
             KeeperError::Keeper(source) => CompilerError::Keeper { source },
             KeeperError::Program(source) => CompilerError::Run { command: command(), source },
         })?;
-        match trouble(&finished, &self.bounds, foreign::own_bounds()) {
+        match trouble(&finished, &self.bounds, (process::memory_limit(), process::file_limit())) {
             None => Ok(finished),
             Some(Trouble::Excess(excess)) => {
                 Err(CompilerError::Excess { command: command(), excess })

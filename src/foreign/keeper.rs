@@ -1,14 +1,18 @@
 //! What runs in a keeper: one program, and the end of everything that it started.
+#![allow(unsafe_code)]
 
 use std::ffi::OsString;
 use std::io::{self, Read, Write};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use super::{Bounds, Ending, Report, wait};
+use rustix::process::{Pid, PidfdFlags, WaitOptions, pidfd_open};
+
+use super::{Bounds, Ending, Report};
+use crate::process;
 
 /// How often a process is asked whether it has ended, where the system cannot say when it does.
 const PATIENCE: Duration = Duration::from_millis(5);
@@ -16,8 +20,8 @@ const PATIENCE: Duration = Duration::from_millis(5);
 /// Keeps the program that the arguments of this process name; the other end of its standard input is
 /// its parent's.
 pub fn run() -> u8 {
-    // SAFETY: descriptor 0 is nobody else's in a keeper.
-    let parent = unsafe { UnixStream::from_raw_fd(0) };
+    let Ok(parent) = io::stdin().as_fd().try_clone_to_owned() else { return 1 };
+    let parent = UnixStream::from(parent);
     let mut words = std::env::args_os().skip(2);
     let bounds = words.next().and_then(|text| serde_json::from_str(text.to_str()?).ok());
     let temporary = words.next().is_some_and(|word| word == "temporary");
@@ -37,13 +41,10 @@ pub fn run() -> u8 {
 /// Takes this process out of the reach of its parent's terminal, and has it inherit what the program
 /// leaves behind.
 fn stand_apart() {
-    // SAFETY: calls that take numbers and a string. One that fails leaves the keeper as it was, which
-    // then ends less than it could.
-    unsafe {
-        libc::setpgid(0, 0);
-        libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1);
-        libc::prctl(libc::PR_SET_NAME, c"keeper".as_ptr());
-    }
+    process::lead_group();
+    // Where one of these fails the keeper is as it was, and ends less than it could.
+    let _ = process::adopt_orphans();
+    let _ = rustix::thread::set_name(c"keeper");
     // The system rather ends a program that takes too much memory than the one that waits for it.
     let _ = std::fs::write("/proc/self/oom_score_adj", "1000");
 }
@@ -122,14 +123,12 @@ impl Keeping {
             if left.is_zero() {
                 return Reason::TimedOut;
             }
-            let entry = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
-            let number = handle.as_ref().map_or(-1, AsRawFd::as_raw_fd);
-            let mut entries = [entry(self.parent.as_raw_fd()), entry(number)];
+            let files = [Some(self.parent.as_fd()), handle.as_ref().map(AsFd::as_fd)];
             let patience = if handle.is_some() { left } else { left.min(PATIENCE) };
-            let waited = wait(&mut entries, patience);
+            let waited = process::wait_for(files, Some(patience));
             // The parent says nothing: what can be read is its end.
             let gone = || matches!((&self.parent).read(&mut [0]), Ok(0) | Err(_));
-            if waited.is_err() || (entries[0].revents != 0 && gone()) {
+            if waited.map_or(true, |[called, _]| called && gone()) {
                 return Reason::ParentGone;
             }
         }
@@ -138,11 +137,7 @@ impl Keeping {
 
 /// A descriptor that can be read once `child` has ended; none where the system has no such thing.
 fn handle_of(child: &Child) -> Option<OwnedFd> {
-    // SAFETY: makes a new descriptor, which the OwnedFd owns, or fails.
-    unsafe {
-        let number = libc::syscall(libc::SYS_pidfd_open, child.id(), 0);
-        (number >= 0).then(|| OwnedFd::from_raw_fd(number as i32))
-    }
+    pidfd_open(Pid::from_child(child), PidfdFlags::empty()).ok()
 }
 
 fn tell(parent: &UnixStream, report: &Report) {
@@ -166,13 +161,11 @@ fn end_all(group: i32, reaped: bool) {
     // Once its leader was waited for, the group has its number only while others are in it: whether
     // there are, only the look for children tells.
     if !reaped {
-        // SAFETY: the leader of the group is a child that was not waited for.
-        unsafe { libc::kill(-group, libc::SIGKILL) };
+        process::signal_group(group, libc::SIGKILL);
     }
     while left_behind() {
         for child in children() {
-            // SAFETY: a child of this process that was not waited for, so that the number is its own.
-            unsafe { libc::kill(child, libc::SIGKILL) };
+            process::signal(child, libc::SIGKILL);
         }
         // What waits for a device cannot be ended by anybody.
         if begun.elapsed() > Duration::from_secs(5) {
@@ -185,11 +178,10 @@ fn end_all(group: i32, reaped: bool) {
 /// Whether this process has children, once those that have ended are waited for.
 fn left_behind() -> bool {
     loop {
-        // SAFETY: waits for a child without blocking, and asks for no status.
-        match unsafe { libc::waitpid(-1, std::ptr::null_mut(), libc::WNOHANG) } {
-            0 => return true,
-            child if child < 0 => return false,
-            _ => {}
+        match rustix::process::wait(WaitOptions::NOHANG) {
+            Ok(None) => return true,
+            Ok(Some(_)) => {}
+            Err(_) => return false,
         }
     }
 }

@@ -7,9 +7,9 @@
 #![allow(unsafe_code)]
 
 use std::io;
-use std::os::raw::{c_int, c_long};
+use std::os::raw::c_long;
 
-use super::{Pid, checked};
+use super::Pid;
 
 /// What a handler of `SIGSYS` finds in `si_errno` if the process sends `SIGKILL` to itself.
 pub const KILLS_ITSELF: u16 = 0x5250;
@@ -73,11 +73,12 @@ pub fn raise(above: &[Pid]) -> io::Result<()> {
     };
     // Without this flag older systems slow a process with a filter down.
     let flags = libc::SECCOMP_FILTER_FLAG_SPEC_ALLOW;
+    rustix::thread::set_no_new_privs(true)?;
+    let set = libc::SECCOMP_SET_MODE_FILTER;
     // SAFETY: the program is read while the call lasts.
-    unsafe {
-        checked(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))?;
-        let set = libc::SECCOMP_SET_MODE_FILTER;
-        checked(libc::syscall(libc::SYS_seccomp, set, flags, &raw const program) as c_int)
+    match unsafe { libc::syscall(libc::SYS_seccomp, set, flags, &raw const program) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
     }
 }
 

@@ -6,7 +6,7 @@
 #![allow(unsafe_code)]
 
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use super::template::{self, Template};
 use super::{Answer, Order, Request, member, socket};
@@ -37,8 +37,7 @@ pub(super) fn serve(parent: OwnedFd) -> ! {
             answer(&parent, &failed(&Failure::System("watch over a process", error)));
         }
     }
-    // SAFETY: ends the process; nothing is left to be done.
-    unsafe { libc::_exit(0) }
+    process::leave(0)
 }
 
 /// Tells the program at the other end of `parent`; one that is gone needs no word.
@@ -149,8 +148,8 @@ impl Keeper {
             return Ok(None);
         }
         loop {
-            let parent = self.parent.as_raw_fd();
-            let ready = process::wait_for([Some(parent), Some(template.socket.as_raw_fd())], None);
+            let parent = self.parent.as_fd();
+            let ready = process::wait_for([Some(parent), Some(template.socket.as_fd())], None);
             let [called, answered] =
                 ready.map_err(|error| Failure::System("wait for a process", error))?;
             if answered {
@@ -206,7 +205,7 @@ impl Keeper {
     /// How `member` ends; none once the program is gone.
     fn await_end(&mut self, member: Pid, with_group: bool) -> Option<End> {
         loop {
-            let files = [Some(self.parent.as_raw_fd()), Some(self.deaths.as_raw_fd())];
+            let files = [Some(self.parent.as_fd()), Some(self.deaths.as_fd())];
             let [called, died] = process::wait_for(files, None).ok()?;
             if died {
                 self.deaths.forget();

@@ -3,7 +3,7 @@
 
 use std::fs::File;
 use std::io::{self, Read};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, PoisonError};
@@ -114,7 +114,7 @@ impl Workers {
             wrapper: terms.wrapper.map(|wrapper| self.wrapping(wrapper)),
         };
         let key = order.key;
-        let files = [printed_there.as_raw_fd(), journal.as_raw_fd(), outputs.as_raw_fd()];
+        let files = [printed_there.as_fd(), journal.as_fd(), outputs.as_fd()];
         let sent = lane.send(&Request::Run(Box::new(order)), &files);
         if let Err(error) = sent {
             return Err(match error.kind() {
@@ -183,7 +183,7 @@ impl Nursery {
     }
 
     fn ask(&self, socket: &OwnedFd) -> io::Result<()> {
-        socket::send(&self.socket, nursery::KEEPER, &[socket.as_raw_fd()])
+        socket::send(&self.socket, nursery::KEEPER, &[socket.as_fd()])
     }
 }
 
@@ -208,7 +208,7 @@ struct Heard {
 }
 
 impl Lane {
-    fn send(&self, request: &Request, files: &[i32]) -> io::Result<()> {
+    fn send(&self, request: &Request, files: &[BorrowedFd<'_>]) -> io::Result<()> {
         let text = serde_json::to_vec(request).expect("requests are plain data");
         socket::send(&self.socket, &text, files)
     }
@@ -222,7 +222,7 @@ impl Lane {
         let mut buffer = vec![0; 64 << 10];
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
-            let files = [open.then(|| printed.as_raw_fd()), Some(self.socket.as_raw_fd())];
+            let files = [open.then(|| printed.as_fd()), Some(self.socket.as_fd())];
             let [prints, answers] = process::wait_for(files, Some(left))?;
             // An answer counts though this process may have been stopped meanwhile.
             if left.is_zero() && !answers {
@@ -244,7 +244,7 @@ impl Lane {
         }
         let mut left_over = LEFT_OVER;
         while open && left_over > 0 {
-            let [ready] = process::wait_for([Some(printed.as_raw_fd())], Some(Duration::ZERO))?;
+            let [ready] = process::wait_for([Some(printed.as_fd())], Some(Duration::ZERO))?;
             let count = if ready { heard.hear(printed, &mut buffer)? } else { 0 };
             open = count > 0;
             left_over = left_over.saturating_sub(count);

@@ -4,8 +4,10 @@
 use std::fs::File;
 use std::io::{self, Read, Seek, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
-use std::os::unix::process::CommandExt;
+use std::os::unix::process::{CommandExt, parent_id};
 use std::process::Command;
+
+use rustix::io::fcntl_dupfd_cloexec;
 
 use super::child::{self, Surroundings};
 use super::{Order, Wrapping, memory};
@@ -80,8 +82,8 @@ fn run_in(
 /// Makes the replay that the standard input asks for, in a process that a wrapper has started; gives the
 /// exit status.
 pub(super) fn run_alone() -> i32 {
-    // SAFETY: asks for a number. The wrapper goes when its keeper goes.
-    let wrapper = unsafe { libc::getppid() };
+    // The wrapper goes when its keeper goes.
+    let wrapper = parent_id() as Pid;
     process::end_with(wrapper);
     let mut text = Vec::new();
     let read = io::stdin().read_to_end(&mut text).ok();
@@ -129,14 +131,7 @@ fn wrap(order: &Order, wrapper: &Wrapping, journal: &File, outputs: &File) -> io
         input.write_all(&serde_json::to_vec(order).expect("orders are plain data"))?;
         input.rewind()?;
         // They may be in each other's way: first out of the low numbers, then into place.
-        let high = |file: &File| -> io::Result<OwnedFd> {
-            // SAFETY: makes a new descriptor.
-            match unsafe { libc::fcntl(file.as_raw_fd(), libc::F_DUPFD_CLOEXEC, 10) } {
-                failed if failed < 0 => Err(io::Error::last_os_error()),
-                // SAFETY: it is new, and owned from here on.
-                descriptor => Ok(unsafe { OwnedFd::from_raw_fd(descriptor) }),
-            }
-        };
+        let high = |file: &File| fcntl_dupfd_cloexec(file, 10);
         let (order, journal, outputs) = (high(&input)?, high(journal)?, high(outputs)?);
         // Its number may be one of the places: closed later, it would take what lies there along.
         drop(input);

@@ -1,10 +1,10 @@
 //! Memory and pipes that two processes share.
-#![allow(unsafe_code)]
 
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd};
 use std::path::Path;
+
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 
 use super::error::{WorkerError, system};
 use crate::process;
@@ -22,7 +22,7 @@ const PAGE: usize = 64 << 10;
 pub(super) fn for_outputs(bytes: usize, folder: &Path) -> Result<File, WorkerError> {
     match bytes {
         LARGE_OUTPUTS.. => Ok(scratch::file(folder, bytes)?),
-        _ => shared(bytes, libc::F_SEAL_SEAL).map_err(system("make shared memory")),
+        _ => shared(bytes, SealFlags::SEAL).map_err(system("make shared memory")),
     }
 }
 
@@ -32,28 +32,17 @@ pub(super) fn for_journal() -> Result<File, WorkerError> {
     let allowed = process::file_limit().min(journal::BYTES as u64) as usize;
     let bytes = (allowed / PAGE * PAGE).max(journal::LEAST_BYTES);
     // Another seal tells that it was begun.
-    shared(bytes, 0).map_err(system("make shared memory"))
+    shared(bytes, SealFlags::empty()).map_err(system("make shared memory"))
 }
 
 /// Anonymous memory that one process writes and another reads. Nobody can change its size: a part that
 /// one process took away would end the other one when it reads it.
-fn shared(bytes: usize, seals: i32) -> io::Result<File> {
-    // SAFETY: makes a new file descriptor, owned by the File.
-    let file = unsafe {
-        let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
-        let descriptor = libc::memfd_create(c"replay".as_ptr(), flags);
-        if descriptor < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        File::from_raw_fd(descriptor)
-    };
+fn shared(bytes: usize, seals: SealFlags) -> io::Result<File> {
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    let file = File::from(memfd_create(c"replay", flags)?);
     file.set_len(bytes.max(1) as u64)?;
-    let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | seals;
-    // SAFETY: changes what may be done with the descriptor's memory.
-    match unsafe { libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, seals) } {
-        0 => Ok(file),
-        _ => Err(io::Error::last_os_error()),
-    }
+    fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | seals)?;
+    Ok(file)
 }
 
 /// What is written to the second end can be read from the first.
@@ -64,12 +53,7 @@ pub(super) fn pipe() -> io::Result<(File, File)> {
 
 /// A file without content that grows: what is printed to it shows that something was printed.
 pub(super) fn growing() -> io::Result<File> {
-    // SAFETY: makes a new file descriptor, owned by the File.
-    match unsafe { libc::memfd_create(c"replay".as_ptr(), libc::MFD_CLOEXEC) } {
-        failed if failed < 0 => Err(io::Error::last_os_error()),
-        // SAFETY: as above.
-        descriptor => Ok(unsafe { File::from_raw_fd(descriptor) }),
-    }
+    Ok(memfd_create(c"replay", MemfdFlags::CLOEXEC)?.into())
 }
 
 #[cfg(test)]
@@ -78,7 +62,7 @@ mod tests {
 
     #[test]
     fn the_size_of_shared_memory_is_nobody_s_to_change() {
-        let memory = shared(100, libc::F_SEAL_SEAL).unwrap();
+        let memory = shared(100, SealFlags::SEAL).unwrap();
         for bytes in [0, 99, 101] {
             assert_eq!(memory.set_len(bytes).unwrap_err().raw_os_error(), Some(libc::EPERM));
         }

@@ -6,19 +6,17 @@
 #![allow(unsafe_code)]
 
 use std::fs::File;
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, OwnedFd};
 
-use super::{Answer, keeper, member, socket};
+use super::{Answer, keeper, socket};
 use crate::process::{self, Deaths, Pid};
-
-/// Where the socket to the program is.
-const SOCKET: RawFd = libc::STDIN_FILENO;
 
 /// Asks for a keeper; its end of a socket comes with it.
 pub(super) const KEEPER: &[u8] = b"keeper";
 
 /// Forks keepers until the other end of the standard input is gone; gives the exit status.
 pub(super) fn serve() -> i32 {
+    let parent = rustix::stdio::stdin();
     process::lead_group();
     // SAFETY: a file that is too large is an error then, not the end of a process.
     unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
@@ -27,7 +25,7 @@ pub(super) fn serve() -> i32 {
     let Ok(mut deaths) = Deaths::watch() else { return 1 };
     let mut keepers: Vec<Pid> = Vec::new();
     loop {
-        let ready = process::wait_for([Some(SOCKET), Some(deaths.as_raw_fd())], None);
+        let ready = process::wait_for([Some(parent), Some(deaths.as_fd())], None);
         let Ok([asked, died]) = ready else { break };
         if died {
             deaths.forget();
@@ -38,7 +36,7 @@ pub(super) fn serve() -> i32 {
         }
         if asked {
             // Where the descriptor could not be received the program finds its other end closed.
-            let Ok(received) = socket::receive(&SOCKET) else { continue };
+            let Ok(received) = socket::receive(&parent) else { continue };
             let Some((_, files)) = received else { break };
             let Ok([socket]) = <[OwnedFd; 1]>::try_from(files) else { continue };
             match process::fork() {
@@ -47,7 +45,7 @@ pub(super) fn serve() -> i32 {
                     drop(deaths);
                     // The keeper has a socket of its own; what it starts has nothing to read.
                     let nothing = File::open("/dev/null");
-                    if nothing.is_ok_and(|nothing| member::place(&nothing, SOCKET).is_ok()) {
+                    if nothing.is_ok_and(|nothing| rustix::stdio::dup2_stdin(&nothing).is_ok()) {
                         keeper::serve(socket)
                     }
                     return 1;

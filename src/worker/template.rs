@@ -2,11 +2,10 @@
 //!
 //! It has one thread, and runs nothing of what it has loaded but the initialisers: a call happens in a
 //! member alone. What it cannot vouch for makes it end, and the keeper do without.
-#![allow(unsafe_code)]
 
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 
 use super::{Order, member, memory, socket};
 use crate::fixture::Fixture;
@@ -24,7 +23,7 @@ impl Template {
     /// Asks for a member that does what `order` says.
     pub(super) fn ask(&self, order: &Order, files: &[OwnedFd]) -> io::Result<()> {
         let text = serde_json::to_vec(order).expect("orders are plain data");
-        let files: Vec<_> = files.iter().map(AsRawFd::as_raw_fd).collect();
+        let files: Vec<_> = files.iter().map(AsFd::as_fd).collect();
         socket::send(&self.socket, &text, &files)
     }
 
@@ -44,13 +43,12 @@ impl Template {
 
 /// Loads what `order` says and makes members for the keeper at the other end of `keeper` until it is gone.
 pub(super) fn serve(keeper: OwnedFd, order: &Order, above: &[Pid]) -> ! {
-    let status = i32::from(serve_orders(&keeper, order, above).is_none());
-    // SAFETY: ends the process; what the artifact left for its exit is for those who called it.
-    unsafe { libc::_exit(status) }
+    // What the artifact left for its exit is for those who called it.
+    process::leave(i32::from(serve_orders(keeper, order, above).is_none()))
 }
 
 /// None if this process is not fit to be a template.
-fn serve_orders(keeper: &OwnedFd, order: &Order, above: &[Pid]) -> Option<()> {
+fn serve_orders(keeper: OwnedFd, order: &Order, above: &[Pid]) -> Option<()> {
     let its_number = above[0];
     if !process::end_with(its_number) {
         return None;
@@ -75,19 +73,18 @@ fn serve_orders(keeper: &OwnedFd, order: &Order, above: &[Pid]) -> Option<()> {
     let mut with_this = vec![process::this()];
     with_this.extend(above);
     loop {
-        let Some((text, files)) = socket::receive(keeper).ok()? else { return Some(()) };
+        let Some((text, files)) = socket::receive(&keeper).ok()? else { return Some(()) };
         let order: Order = serde_json::from_slice(&text).ok()?;
         let made = match process::fork_for_parent() {
             Ok(Some(member)) => Ok(member),
             Ok(None) => {
-                // SAFETY: this process never returns to where the socket is used.
-                unsafe { libc::close(keeper.as_raw_fd()) };
+                drop(keeper);
                 member::run(&order, files, &with_this, its_number, Some((&fixture, artifact)))
             }
             Err(error) => Err(error.raw_os_error().unwrap_or_default()),
         };
         let answer = serde_json::to_vec::<Result<Pid, i32>>(&made).expect("plain data");
-        socket::send(keeper, &answer, &[]).ok()?;
+        socket::send(&keeper, &answer, &[]).ok()?;
     }
 }
 
