@@ -18,7 +18,8 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
-use crate::process;
+use crate::process::tree::{self, End};
+use crate::process::{self, Pid};
 
 pub use self::keeper::run as run_keeper;
 
@@ -57,10 +58,8 @@ pub struct Program {
 /// How a program ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Ending {
-    /// With this status.
-    Exited(i32),
-    /// By this signal.
-    Signalled(i32),
+    /// By itself, or by a signal.
+    Ended(End),
     /// It was ended when its time was over.
     TimedOut,
 }
@@ -79,7 +78,7 @@ pub struct Finished {
 impl Finished {
     /// Whether it ended as programs do that have done their work.
     pub fn success(&self) -> bool {
-        self.ending == Ending::Exited(0)
+        self.ending == Ending::Ended(End::Exited(0))
     }
 }
 
@@ -96,7 +95,7 @@ pub enum KeeperError {
 #[derive(Debug, Serialize, Deserialize)]
 enum Report {
     /// The program's process has this number, and so has its group.
-    Started(i32),
+    Started(Pid),
     /// The system refused it, with this error number.
     Refused(i32),
     /// It ended, and so did all that it started.
@@ -152,7 +151,7 @@ struct Kept {
     /// When it must have ended at the latest.
     deadline: Duration,
     /// The program's process group, once it is known.
-    group: Option<i32>,
+    group: Option<Pid>,
 }
 
 impl Kept {
@@ -208,7 +207,7 @@ impl Kept {
     fn end(&mut self) {
         if let Some(group) = self.group {
             // The group is the program's; while one of it lives, no other has its number.
-            process::signal_group(group, libc::SIGKILL);
+            tree::signal_group(group, libc::SIGKILL);
         }
         // One that has ended already needs no more.
         let _ = self.child.kill();
@@ -249,5 +248,5 @@ impl Bounded {
 /// Bytes of memory that this machine has.
 pub fn machine_memory_bytes() -> u64 {
     let machine = rustix::system::sysinfo();
-    u64::from(machine.totalram).saturating_mul(machine.mem_unit.into())
+    machine.totalram.saturating_mul(machine.mem_unit.into())
 }

@@ -1,61 +1,35 @@
 //! Processes that are started, watched and ended whole: whatever they start themselves ends with them.
 //!
-//! Knows the system's calls, nothing of what the processes do. [`shield`] keeps signals away from
-//! the processes above.
+//! Knows the system's calls, nothing of what the processes do. A [`tree`] is ended whole; [`shield`] keeps
+//! signals away from the processes above.
 #![allow(unsafe_code)]
 
 pub mod shield;
+pub mod tree;
 
 use std::fs;
 use std::fs::File;
-use std::io::{self, Read};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, RawFd};
-use std::os::unix::process::parent_id;
-use std::time::{Duration, Instant};
+use std::io;
+use std::os::fd::{BorrowedFd, FromRawFd};
+use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
-use rustix::process::{
-    Resource, Rlimit, Signal, WaitId, WaitIdOptions, WaitOptions, getpid, getrlimit, kill_process,
-    kill_process_group, set_child_subreaper, set_parent_process_death_signal, setpgid, setrlimit,
-};
+use rustix::process::{Rlimit, getrlimit, setpgid, setrlimit};
+
+pub use rustix::process::Resource;
 
 /// The number of a process.
 pub type Pid = libc::pid_t;
 
-/// How long processes that were killed may take to go.
-const GOING: Duration = Duration::from_secs(1);
 /// A wait for something takes at least this long, unless it happens.
 const LEAST_WAIT: Duration = Duration::from_millis(1);
 /// Ancestors further up than this are not looked for.
 const MOST_ANCESTORS: usize = 32;
 
-/// How a process ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
-    /// With this exit status.
-    Exited(i32),
-    /// By this signal.
-    Killed(i32),
-}
-
 /// This process.
 pub fn this() -> Pid {
     std::process::id() as Pid
-}
-
-/// Makes this process the parent of every descendant whose own parent is gone.
-///
-/// # Errors
-/// Where the system does not know of that.
-pub fn adopt_orphans() -> io::Result<()> {
-    Ok(set_child_subreaper(Some(getpid()))?)
-}
-
-/// Kills this process when `parent` ends; false if that has happened already.
-pub fn end_with(parent: Pid) -> bool {
-    // A parent that went before sends no signal.
-    set_parent_process_death_signal(Some(Signal::KILL)).is_ok() && parent_id() as Pid == parent
 }
 
 /// Gives this process a group of its own, of the same number: signals of the terminal do not reach it.
@@ -111,76 +85,6 @@ fn place_of_thread_number() -> *mut Pid {
     place
 }
 
-/// Sends `signal` to `process`, which must be a child that was not waited for: the number is its own for
-/// as long.
-pub fn signal(process: Pid, signal: i32) {
-    if let (Some(process), Some(signal)) = (number(process), Signal::from_named_raw(signal)) {
-        // One that has ended needs none.
-        let _ = kill_process(process, signal);
-    }
-}
-
-/// Sends `signal` to all of the group of `leader`, which must be a child that was not waited for.
-pub fn signal_group(leader: Pid, signal: i32) {
-    if let (Some(leader), Some(signal)) = (number(leader), Signal::from_named_raw(signal)) {
-        // A group that is empty needs none.
-        let _ = kill_process_group(leader, signal);
-    }
-}
-
-fn number(process: Pid) -> Option<rustix::process::Pid> {
-    rustix::process::Pid::from_raw(process)
-}
-
-/// A child that has ended, and how; it is gone then. None if none has ended.
-pub fn ended() -> Option<(Pid, End)> {
-    let of_any_kind = WaitOptions::from_bits_retain(libc::__WALL as u32);
-    let (process, status) = rustix::process::wait(WaitOptions::NOHANG | of_any_kind).ok()??;
-    let end = match status.terminating_signal() {
-        Some(signal) => End::Killed(signal),
-        None => End::Exited(status.exit_status().unwrap_or_default()),
-    };
-    Some((process.as_raw_nonzero().get(), end))
-}
-
-/// Ends every child of this process but `kept`, and what they have started: their orphans are this
-/// process's children next, if it adopts them. Gives those of `kept` that have ended by themselves.
-pub fn end_all_but(kept: &[Pid]) -> Vec<Pid> {
-    let (begun, mut dead) = (Instant::now(), Vec::new());
-    loop {
-        while let Some((process, _)) = ended() {
-            if kept.contains(&process) {
-                dead.push(process);
-            }
-        }
-        let mut left = false;
-        for child in children().into_iter().filter(|child| !kept.contains(child)) {
-            signal(child, libc::SIGKILL);
-            left = true;
-        }
-        if !left || begun.elapsed() > GOING {
-            return dead;
-        }
-        std::thread::sleep(Duration::from_micros(200));
-    }
-}
-
-/// Whether this process has no children, not even such as have ended.
-pub fn is_childless() -> bool {
-    let asking = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
-    matches!(rustix::process::waitid(WaitId::All, asking), Err(Errno::CHILD))
-}
-
-/// The children of this process, those that have ended and were not waited for included.
-fn children() -> Vec<Pid> {
-    let this = this();
-    let numbers = |text: String| text.split_whitespace().filter_map(|n| n.parse().ok()).collect();
-    match fs::read_to_string(format!("/proc/self/task/{this}/children")) {
-        Ok(text) => numbers(text),
-        Err(_) => all_processes().filter(|&process| parent_of(process) == Some(this)).collect(),
-    }
-}
-
 fn all_processes() -> impl Iterator<Item = Pid> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
@@ -188,8 +92,9 @@ fn all_processes() -> impl Iterator<Item = Pid> {
 
 /// The parent of `process`, as far as the system tells.
 pub fn parent_of(process: Pid) -> Option<Pid> {
-    let text = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
-    // The name of the program, in parentheses, may hold anything.
+    let text = fs::read(format!("/proc/{process}/stat")).ok()?;
+    // The name of the program, in parentheses, may hold any byte.
+    let text = String::from_utf8_lossy(&text);
     let (_, behind_name) = text.rsplit_once(')')?;
     behind_name.split_whitespace().nth(1)?.parse().ok()
 }
@@ -200,49 +105,25 @@ pub fn line_of_descent() -> Vec<Pid> {
     std::iter::successors(Some(this()), above).take(MOST_ANCESTORS).collect()
 }
 
-/// Tells when a child of this process has ended.
-pub struct Deaths(File);
-
-impl Deaths {
-    /// Begins to watch; signals of dead children come by this way alone from here on.
-    ///
-    /// # Errors
-    /// Where the system gives no descriptor.
-    pub fn watch() -> io::Result<Deaths> {
-        // SAFETY: the set is a variable; the descriptor is new, owned by the File.
-        unsafe {
-            let mut signals: libc::sigset_t = std::mem::zeroed();
-            libc::sigemptyset(&raw mut signals);
-            libc::sigaddset(&raw mut signals, libc::SIGCHLD);
-            libc::sigprocmask(libc::SIG_BLOCK, &raw const signals, std::ptr::null_mut());
-            let flags = libc::SFD_CLOEXEC | libc::SFD_NONBLOCK;
-            let descriptor = libc::signalfd(-1, &raw const signals, flags);
-            if descriptor < 0 {
-                return Err(io::Error::last_os_error());
-            }
-            Ok(Deaths(File::from_raw_fd(descriptor)))
+/// What can be read where a child of this process has ended, which is not told by a signal from here on.
+fn signals_of_children() -> io::Result<File> {
+    // SAFETY: the set is a variable; the descriptor is new, owned by the File.
+    unsafe {
+        let mut signals: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&raw mut signals);
+        libc::sigaddset(&raw mut signals, libc::SIGCHLD);
+        libc::sigprocmask(libc::SIG_BLOCK, &raw const signals, std::ptr::null_mut());
+        let flags = libc::SFD_CLOEXEC | libc::SFD_NONBLOCK;
+        let descriptor = libc::signalfd(-1, &raw const signals, flags);
+        if descriptor < 0 {
+            return Err(io::Error::last_os_error());
         }
-    }
-
-    /// Makes it tell of later deaths alone.
-    pub fn forget(&mut self) {
-        while self.0.read(&mut [0; size_of::<libc::signalfd_siginfo>()]).is_ok_and(|n| n > 0) {}
+        Ok(File::from_raw_fd(descriptor))
     }
 }
 
-impl AsFd for Deaths {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
-    }
-}
-
-impl AsRawFd for Deaths {
-    fn as_raw_fd(&self) -> RawFd {
-        self.0.as_raw_fd()
-    }
-}
-
-/// Lets every signal through, as a process that was started by itself would.
+/// Lets every signal through, as a process that was started by itself would. May be called between fork and
+/// exec.
 pub fn unblock_signals() {
     // SAFETY: the set is a variable.
     unsafe {
@@ -274,10 +155,15 @@ pub fn wait_for<const N: usize>(
     Ok(files.map(|file| file.is_some() && ready.next() == Some(true)))
 }
 
-/// Forbids this process to leave a core behind.
-pub fn forbid_core() {
-    // A lower limit is never refused.
-    let _ = setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) });
+/// Lowers the limits of this process for `resource` to `most`, where they are higher. May be called between
+/// fork and exec.
+///
+/// # Errors
+/// Where the system refuses.
+pub fn lower_limit(resource: Resource, most: u64) -> io::Result<()> {
+    let Rlimit { current, maximum } = getrlimit(resource);
+    let lower = |limit: Option<u64>| Some(limit.map_or(most, |limit| limit.min(most)));
+    Ok(setrlimit(resource, Rlimit { current: lower(current), maximum: lower(maximum) })?)
 }
 
 /// Limits the address space of this process to `bytes`.
@@ -298,10 +184,10 @@ pub fn file_limit() -> u64 {
     getrlimit(Resource::Fsize).current.unwrap_or(libc::RLIM_INFINITY)
 }
 
-/// Makes the system end this process before others where memory runs out.
-pub fn go_first() {
+/// Makes the system end this process before others where memory runs out: 1000 before all, 0 as others.
+pub fn go_first(score: u16) {
     // A system that has no such preference ends whom it likes.
-    let _ = fs::write("/proc/self/oom_score_adj", "500");
+    let _ = fs::write("/proc/self/oom_score_adj", score.to_string());
 }
 
 /// How often the system has ended a process for lack of memory, where it tells.
@@ -318,7 +204,25 @@ pub fn leave(status: i32) -> ! {
 
 #[cfg(test)]
 mod tests {
+    use std::ffi::OsStr;
+    use std::os::fd::AsFd;
+    use std::os::unix::ffi::OsStrExt;
+    use std::os::unix::process::parent_id;
+    use std::process::Command;
+
     use super::*;
+
+    #[test]
+    fn a_process_has_a_parent_whatever_its_name_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let program = folder.path().join(OsStr::from_bytes(b"\xff) R 1"));
+        std::os::unix::fs::symlink("/bin/sleep", &program).unwrap();
+        let mut child = Command::new(&program).arg("60").spawn().unwrap();
+        let parent = parent_of(child.id() as Pid);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!(parent, Some(this()));
+    }
 
     #[test]
     fn a_process_has_a_line_of_descent() {

@@ -9,7 +9,7 @@ use super::key::KeyHasher;
 use super::{environment, outside, tools};
 use crate::cache::{Cache, Kind};
 use crate::foreign::{self, Bounds, Ending, Finished, Keeper, KeeperError, Program};
-use crate::process;
+use crate::process::{self, tree::End};
 
 /// Why the compiler cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -370,9 +370,9 @@ const MACHINE_SIGNS: [&str; 12] = [
 /// this process itself is within `own`, bytes of address space and of a file.
 fn trouble(finished: &Finished, bounds: &Bounds, own: (u64, u64)) -> Option<Trouble> {
     match finished.ending {
-        Ending::Exited(0) => return None,
+        Ending::Ended(End::Exited(0)) => return None,
         Ending::TimedOut => return Some(Trouble::Excess(Excess::Time(bounds.timeout))),
-        Ending::Exited(_) | Ending::Signalled(_) => {}
+        Ending::Ended(_) => {}
     }
     let log = String::from_utf8_lossy(&finished.stderr);
     let told = |signs: &[&str]| {
@@ -393,7 +393,9 @@ fn trouble(finished: &Finished, bounds: &Bounds, own: (u64, u64)) -> Option<Trou
         });
     }
     told(&MACHINE_SIGNS).map(Trouble::Machine).or(match finished.ending {
-        Ending::Signalled(signal) => Some(Trouble::Machine(format!("ended by signal {signal}"))),
+        Ending::Ended(End::Killed(signal)) => {
+            Some(Trouble::Machine(format!("ended by signal {signal}")))
+        }
         _ => None,
     })
 }
@@ -417,7 +419,7 @@ mod tests {
 
     fn failed(stderr: &str, own: (u64, u64)) -> Option<Trouble> {
         let finished = Finished {
-            ending: Ending::Exited(1),
+            ending: Ending::Ended(End::Exited(1)),
             stdout: Vec::new(),
             stderr: stderr.as_bytes().to_vec(),
         };
@@ -428,8 +430,11 @@ mod tests {
     fn a_full_disk_is_not_the_fault_of_the_code() {
         let full = "cc1plus: fatal error: error writing to t.s: No space left on device\n";
         assert_eq!(failed(full, UNBOUNDED), Some(Trouble::Machine(full.trim().to_owned())));
-        let killed =
-            Finished { ending: Ending::Signalled(9), stdout: Vec::new(), stderr: Vec::new() };
+        let killed = Finished {
+            ending: Ending::Ended(End::Killed(9)),
+            stdout: Vec::new(),
+            stderr: Vec::new(),
+        };
         let told = trouble(&killed, &BOUNDS, UNBOUNDED);
         assert_eq!(told, Some(Trouble::Machine("ended by signal 9".to_owned())));
     }

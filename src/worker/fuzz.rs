@@ -8,7 +8,7 @@ use super::WorkerError;
 use super::run::{Account, Ending, Layout, finish};
 use crate::fixture::Output;
 use crate::fuzz::{Draw, told};
-use crate::process::End;
+use crate::process::tree::End;
 use crate::runtime::journal;
 use crate::tensor::{DType, Dim};
 

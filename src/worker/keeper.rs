@@ -9,8 +9,9 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use super::template::{self, Template};
-use super::{Answer, Order, Request, member, socket};
-use crate::process::{self, Deaths, End, Pid};
+use super::{Answer, GOING, Order, Request, member, socket};
+use crate::process::tree::{self, Deaths, End};
+use crate::process::{self, Pid};
 
 /// Why no replay was begun.
 enum Failure {
@@ -24,14 +25,13 @@ enum Failure {
 
 /// Serves the program at the other end of `parent` until it is gone.
 pub(super) fn serve(parent: OwnedFd) -> ! {
-    process::lead_group();
-    let watching = process::adopt_orphans().and_then(|()| Deaths::watch());
+    let watching = tree::take_root().and_then(|()| Deaths::watch());
     let above = process::line_of_descent();
     match watching {
         Ok(deaths) => {
             let mut keeper = Keeper { parent, deaths, above, template: None, fit: true };
             while keeper.serve_one().is_some() {}
-            process::end_all_but(&[]);
+            tree::end_all_but(&[], GOING);
         }
         Err(error) => {
             answer(&parent, &failed(&Failure::System("watch over a process", error)));
@@ -52,7 +52,7 @@ fn failed(failure: &Failure) -> Answer {
             doing: (*doing).to_owned(),
             error: error.raw_os_error().unwrap_or_default(),
         },
-        Failure::Alone | Failure::TimeOver => Answer::Killed(libc::SIGKILL),
+        Failure::Alone | Failure::TimeOver => Answer::Ended(End::Killed(libc::SIGKILL)),
     }
 }
 
@@ -90,20 +90,14 @@ impl Keeper {
             }
         };
         self.leave_template_alone();
-        answer(
-            &self.parent,
-            &match ended {
-                End::Exited(status) => Answer::Exited(status),
-                End::Killed(signal) => Answer::Killed(signal),
-            },
-        );
+        answer(&self.parent, &Answer::Ended(ended));
         Some(())
     }
 
     /// Ends everything below but the template.
     fn leave_template_alone(&mut self) {
         let kept = self.template.as_ref().map(|template| template.process);
-        let dead = process::end_all_but(kept.as_slice());
+        let dead = tree::end_all_but(kept.as_slice(), GOING);
         if kept.is_some_and(|kept| dead.contains(&kept)) {
             self.template = None;
         }
@@ -118,7 +112,7 @@ impl Keeper {
                     // What it cannot do is done without it.
                     self.fit = false;
                     self.template = None;
-                    process::end_all_but(&[]);
+                    tree::end_all_but(&[], GOING);
                 }
                 Err(failure) => return Err(failure),
             }
@@ -159,7 +153,7 @@ impl Keeper {
                 return Err(match self.next_signal() {
                     None => Failure::Alone,
                     Some(_) => {
-                        process::signal(template.process, libc::SIGKILL);
+                        tree::signal(template.process, libc::SIGKILL);
                         self.template = None;
                         Failure::TimeOver
                     }
@@ -205,13 +199,9 @@ impl Keeper {
     /// How `member` ends; none once the program is gone.
     fn await_end(&mut self, member: Pid, with_group: bool) -> Option<End> {
         loop {
-            let files = [Some(self.parent.as_fd()), Some(self.deaths.as_fd())];
-            let [called, died] = process::wait_for(files, None).ok()?;
-            if died {
-                self.deaths.forget();
-            }
+            let (called, _) = self.deaths.wait(&self.parent, None).ok()?;
             // Before a signal is sent: one who has ended has no number any more.
-            while let Some((process, end)) = process::ended() {
+            while let Some((process, end)) = tree::ended() {
                 if process == member {
                     return Some(end);
                 }
@@ -222,10 +212,10 @@ impl Keeper {
             if called {
                 match self.next_signal()? {
                     signal if signal == libc::SIGKILL || with_group => {
-                        process::signal_group(member, signal);
-                        process::signal(member, signal);
+                        tree::signal_group(member, signal);
+                        tree::signal(member, signal);
                     }
-                    signal => process::signal(member, signal),
+                    signal => tree::signal(member, signal),
                 }
             }
         }

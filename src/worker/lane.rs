@@ -16,7 +16,7 @@ use super::{ALONE, memory, nursery, socket};
 use super::{Answer, CHILD_ARGUMENT, DeviceJob, Job, Limits, Order, Request, Wrapping};
 use crate::cuda::sanitizer::Wrapper;
 use crate::fixture::Fixture;
-use crate::process;
+use crate::process::{self, tree::End};
 use crate::runtime::journal::{self, Key};
 
 /// How long a child that was told to end may take to say where it is.
@@ -140,9 +140,8 @@ impl Workers {
             has_begun: journal::has_begun(&journal),
             printed: heard.printed.text(),
             end: match answer {
-                Some(Answer::Exited(status)) => process::End::Exited(status),
-                Some(Answer::Killed(signal)) => process::End::Killed(signal),
-                _ => process::End::Killed(libc::SIGKILL),
+                Some(Answer::Ended(end)) => end,
+                _ => End::Killed(libc::SIGKILL),
             },
             timed_out: heard.timed_out.then_some(terms.limits.timeout),
             is_wrapped: terms.wrapper.is_some(),

@@ -10,9 +10,9 @@ use std::process::Command;
 use rustix::io::fcntl_dupfd_cloexec;
 
 use super::child::{self, Surroundings};
-use super::{Order, Wrapping, memory};
+use super::{GO_FIRST, Order, Wrapping, memory};
 use crate::fixture::Fixture;
-use crate::process::{self, Pid, shield};
+use crate::process::{self, Pid, Resource, shield, tree};
 use crate::runtime::artifact::Artifact;
 use crate::runtime::journal::{Journal, Key};
 use crate::runtime::report::Reporter;
@@ -47,12 +47,13 @@ fn run_in(
     loaded: Option<(&Fixture, Artifact)>,
 ) -> Option<i32> {
     let [printed, journal, outputs] = <[OwnedFd; 3]>::try_from(files).ok()?.map(File::from);
-    if !process::end_with(keeper) {
+    if !tree::end_with(keeper) {
         return None;
     }
     process::lead_group();
     process::unblock_signals();
-    process::forbid_core();
+    // A lower limit is never refused.
+    let _ = process::lower_limit(Resource::Core, 0);
     place(&printed, libc::STDOUT_FILENO).ok()?;
     place(&printed, libc::STDERR_FILENO).ok()?;
     drop(printed);
@@ -63,7 +64,7 @@ fn run_in(
         runtime::refuse(format!("cannot start {program}: {error}"), None)
     }
     if loaded.is_none() {
-        process::go_first();
+        process::go_first(GO_FIRST);
         limit_memory(order.address_space);
         signals::watch(keeper);
     }
@@ -84,7 +85,7 @@ fn run_in(
 pub(super) fn run_alone() -> i32 {
     // The wrapper goes when its keeper goes.
     let wrapper = parent_id() as Pid;
-    process::end_with(wrapper);
+    tree::end_with(wrapper);
     let mut text = Vec::new();
     let read = io::stdin().read_to_end(&mut text).ok();
     let Some(order) = read.and_then(|_| serde_json::from_slice::<Order>(&text).ok()) else {

@@ -27,11 +27,13 @@ mod template;
 use std::ffi::OsString;
 use std::fmt;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 use crate::cuda::sanitizer::Tool;
 use crate::frontend::Precision;
+use crate::process::tree::End;
 use crate::runtime::cpu::Rounding;
 use crate::runtime::journal::Key;
 use crate::summary::Poison;
@@ -48,6 +50,11 @@ pub use self::series::Series;
 pub const CHILD_ARGUMENT: &str = "--replay-worker";
 /// The argument behind it with which that child makes one replay, which its standard input tells.
 const ALONE: &str = "alone";
+
+/// How long processes that were killed may take to go.
+const GOING: Duration = Duration::from_secs(1);
+/// How much rather than others replays are ended where memory runs out.
+const GO_FIRST: u16 = 500;
 
 /// Which device a replay runs on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -186,9 +193,7 @@ struct Wrapping {
 #[derive(Debug, Serialize, Deserialize)]
 enum Answer {
     /// The replay has ended, with all that it had started.
-    Exited(i32),
-    /// The same; this signal ended it.
-    Killed(i32),
+    Ended(End),
     /// It could not be begun.
     Failed {
         /// What could not be done.

@@ -6,10 +6,11 @@
 #![allow(unsafe_code)]
 
 use std::fs::File;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 
-use super::{Answer, keeper, socket};
-use crate::process::{self, Deaths, Pid};
+use super::{Answer, GOING, keeper, socket};
+use crate::process::tree::{self, Deaths};
+use crate::process::{self, Pid};
 
 /// Asks for a keeper; its end of a socket comes with it.
 pub(super) const KEEPER: &[u8] = b"keeper";
@@ -17,20 +18,16 @@ pub(super) const KEEPER: &[u8] = b"keeper";
 /// Forks keepers until the other end of the standard input is gone; gives the exit status.
 pub(super) fn serve() -> i32 {
     let parent = rustix::stdio::stdin();
-    process::lead_group();
     // SAFETY: a file that is too large is an error then, not the end of a process.
     unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
     // Where orphans cannot be adopted, those whose parents were killed are left behind.
-    let _ = process::adopt_orphans();
+    let _ = tree::take_root();
     let Ok(mut deaths) = Deaths::watch() else { return 1 };
     let mut keepers: Vec<Pid> = Vec::new();
-    loop {
-        let ready = process::wait_for([Some(parent), Some(deaths.as_fd())], None);
-        let Ok([asked, died]) = ready else { break };
+    while let Ok((asked, died)) = deaths.wait(parent, None) {
         if died {
-            deaths.forget();
             // A keeper that was killed leaves those that it kept.
-            for dead in process::end_all_but(&keepers) {
+            for dead in tree::end_all_but(&keepers, GOING) {
                 keepers.retain(|&keeper| keeper != dead);
             }
         }
@@ -58,6 +55,6 @@ pub(super) fn serve() -> i32 {
             }
         }
     }
-    process::end_all_but(&[]);
+    tree::end_all_but(&[], GOING);
     0
 }

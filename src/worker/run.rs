@@ -8,7 +8,7 @@ use memmap2::Mmap;
 
 use super::error::{WorkerError, system};
 use crate::fixture::{Fixture, Output};
-use crate::process::End;
+use crate::process::tree::End;
 use crate::runtime::cpu::pages_of;
 use crate::runtime::report::{Fault, LaunchRecord, Report};
 use crate::summary::Summary;

@@ -7,9 +7,9 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
-use super::{Order, member, memory, socket};
+use super::{GO_FIRST, Order, member, memory, socket};
 use crate::fixture::Fixture;
-use crate::process::{self, Pid, shield};
+use crate::process::{self, Pid, shield, tree};
 use crate::runtime::artifact::Artifact;
 use crate::runtime::signals;
 
@@ -50,12 +50,12 @@ pub(super) fn serve(keeper: OwnedFd, order: &Order, above: &[Pid]) -> ! {
 /// None if this process is not fit to be a template.
 fn serve_orders(keeper: OwnedFd, order: &Order, above: &[Pid]) -> Option<()> {
     let its_number = above[0];
-    if !process::end_with(its_number) {
+    if !tree::end_with(its_number) {
         return None;
     }
     process::lead_group();
     process::unblock_signals();
-    process::go_first();
+    process::go_first(GO_FIRST);
     process::limit_memory(order.address_space).ok()?;
     // What initialisers print cannot be told apart by run: it shows that there are any, and is not kept.
     let printed = memory::growing().ok()?;
@@ -91,7 +91,7 @@ fn serve_orders(keeper: OwnedFd, order: &Order, above: &[Pid]) -> Option<()> {
 /// Whether this process has no thread but this one and no child: they would be missing in a copy.
 fn is_alone() -> bool {
     let one_thread = std::fs::read_dir("/proc/self/task").is_ok_and(|threads| threads.count() == 1);
-    one_thread && process::is_childless()
+    one_thread && tree::is_childless()
 }
 
 fn has_printed(printed: &File) -> bool {

@@ -1,0 +1,159 @@
+//! A tree of processes below this one: kept together, watched, and ended whole.
+//!
+//! Its root adopts whoever loses its parent, and so it can end all of them without knowing who they are.
+//! The keepers of replays and those of foreign programs are such roots.
+
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::os::fd::{AsFd, AsRawFd, RawFd};
+use std::os::unix::process::parent_id;
+use std::time::{Duration, Instant};
+
+use rustix::io::Errno;
+use rustix::process::{
+    Signal, WaitId, WaitIdOptions, WaitOptions, getpid, kill_process, kill_process_group,
+    set_child_subreaper, set_parent_process_death_signal,
+};
+use serde::{Deserialize, Serialize};
+
+use super::{Pid, all_processes, parent_of, this, wait_for};
+
+/// How a process ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum End {
+    /// With this exit status.
+    Exited(i32),
+    /// By this signal.
+    Killed(i32),
+}
+
+/// Makes this process the root of a tree, out of the reach of the terminal: it is the parent of every
+/// descendant whose own parent is gone.
+///
+/// # Errors
+/// Where the system does not know of that. Descendants whose parents go are then left behind.
+pub fn take_root() -> io::Result<()> {
+    super::lead_group();
+    Ok(set_child_subreaper(Some(getpid()))?)
+}
+
+/// Kills this process when `parent` ends; false if that has happened already. May be called between fork
+/// and exec.
+pub fn end_with(parent: Pid) -> bool {
+    // A parent that went before sends no signal.
+    set_parent_process_death_signal(Some(Signal::KILL)).is_ok() && parent_id() as Pid == parent
+}
+
+/// Sends `signal` to `process`, which must be a child that was not waited for: the number is its own for
+/// as long.
+pub fn signal(process: Pid, signal: i32) {
+    if let (Some(process), Some(signal)) = (number(process), Signal::from_named_raw(signal)) {
+        // One that has ended needs none.
+        let _ = kill_process(process, signal);
+    }
+}
+
+/// Sends `signal` to all of the group of `leader`, which must be a child that was not waited for, or have
+/// left others in it.
+pub fn signal_group(leader: Pid, signal: i32) {
+    if let (Some(leader), Some(signal)) = (number(leader), Signal::from_named_raw(signal)) {
+        // A group that is empty needs none.
+        let _ = kill_process_group(leader, signal);
+    }
+}
+
+fn number(process: Pid) -> Option<rustix::process::Pid> {
+    rustix::process::Pid::from_raw(process)
+}
+
+/// A child that has ended, and how; it is gone then. None if none has ended.
+pub fn ended() -> Option<(Pid, End)> {
+    let of_any_kind = WaitOptions::from_bits_retain(libc::__WALL as u32);
+    let (process, status) = rustix::process::wait(WaitOptions::NOHANG | of_any_kind).ok()??;
+    let end = match status.terminating_signal() {
+        Some(signal) => End::Killed(signal),
+        None => End::Exited(status.exit_status().unwrap_or_default()),
+    };
+    Some((process.as_raw_nonzero().get(), end))
+}
+
+/// Ends every child of this process but `kept`, and what they have started: their orphans are this
+/// process's children next, if it adopts them. Those that do not go are left when `patience` is over.
+/// Gives those of `kept` that have ended by themselves.
+pub fn end_all_but(kept: &[Pid], patience: Duration) -> Vec<Pid> {
+    let (begun, mut dead) = (Instant::now(), Vec::new());
+    loop {
+        while let Some((process, _)) = ended() {
+            if kept.contains(&process) {
+                dead.push(process);
+            }
+        }
+        let mut left = false;
+        for child in children().into_iter().filter(|child| !kept.contains(child)) {
+            signal(child, libc::SIGKILL);
+            left = true;
+        }
+        if !left || begun.elapsed() > patience {
+            return dead;
+        }
+        std::thread::sleep(Duration::from_micros(200));
+    }
+}
+
+/// Whether this process has no children, not even such as have ended.
+pub fn is_childless() -> bool {
+    let asking = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    matches!(rustix::process::waitid(WaitId::All, asking), Err(Errno::CHILD))
+}
+
+/// The children of this process, those that have ended and were not waited for included.
+fn children() -> Vec<Pid> {
+    let this = this();
+    let numbers = |text: String| text.split_whitespace().filter_map(|n| n.parse().ok()).collect();
+    match fs::read_to_string(format!("/proc/self/task/{this}/children")) {
+        Ok(text) => numbers(text),
+        Err(_) => all_processes().filter(|&process| parent_of(process) == Some(this)).collect(),
+    }
+}
+
+/// Tells when a child of this process has ended.
+pub struct Deaths(File);
+
+impl Deaths {
+    /// Begins to watch; signals of dead children come by this way alone from here on. What this process
+    /// starts has to unblock them.
+    ///
+    /// # Errors
+    /// Where the system gives no descriptor.
+    pub fn watch() -> io::Result<Deaths> {
+        super::signals_of_children().map(Deaths)
+    }
+
+    /// Waits until `parent` calls or has gone, a child has ended, or `timeout` is over: whether there was
+    /// a call, and whether a death. [`ended`] tells whose.
+    ///
+    /// # Errors
+    /// Where the system refuses to wait.
+    pub fn wait(
+        &mut self,
+        parent: impl AsFd,
+        timeout: Option<Duration>,
+    ) -> io::Result<(bool, bool)> {
+        let [called, died] = wait_for([Some(parent.as_fd()), Some(self.0.as_fd())], timeout)?;
+        if died {
+            self.forget();
+        }
+        Ok((called, died))
+    }
+
+    /// Makes it tell of later deaths alone.
+    fn forget(&mut self) {
+        while self.0.read(&mut [0; size_of::<libc::signalfd_siginfo>()]).is_ok_and(|n| n > 0) {}
+    }
+}
+
+impl AsRawFd for Deaths {
+    fn as_raw_fd(&self) -> RawFd {
+        self.0.as_raw_fd()
+    }
+}
