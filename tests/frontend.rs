@@ -118,6 +118,67 @@ fn launches_that_cannot_be_rewritten_are_refused() {
 }
 
 #[test]
+fn callee_and_configuration_are_told_from_what_stands_around_them() {
+    let statements = [
+        "if (n) (*p)<<<1, 1>>>(x);",
+        "if constexpr (N) k<<<1, 1>>>(x);",
+        "return (p)<<<1, 1>>>(x);",
+        "(void)(p)<<<1, 1>>>(x);",
+        "(void)::a::k<<<1, 1>>>(x);",
+        "{} (p)<<<1, 1>>>(x);",
+        "[[likely]] (p)<<<1, 1>>>(x);",
+        "f(n)(m)<<<1, 1>>>(x);",
+        "(*this).table[n].get<int>()<<<1, 1>>>(x);",
+        "Table<int>{n}.first()<<<1, 1>>>(x);",
+        "A<f<int>>::template k<T><<<1, 1>>>(x);",
+        "return ::a::k<<<1, 1>>>(x);",
+        "k<<<n < 4 ? 16 : 2, f<int>()>>>(x);",
+        "k<<<n < 4 ? 16 : 2, 1>>>(f<g<h<int>>>(3));",
+        "k<<<1, size<float>>>>(x);",
+        "k<<<f<g<h<int>>>(3), 1>>>(x);",
+        "k<<<n << 2, n >> 1>>>(x), (n > 3 ? j : k)<<<1, 1>>>(x);",
+        "k<<<1, 1>>>\n#ifdef A\n(x)\n#endif\n;",
+        "std::operator<<<char>(out, c);",
+    ];
+    let rewritten = statements.map(|statement| {
+        let made = host("a.cu", &format!("void f() {{ {statement} }}"), Precision::Native).text;
+        let body = made.split_once("{ ").unwrap().1.strip_suffix(" }").unwrap();
+        body.replace("::replay_rt::kernel_at(", "AT(").replace(", \"a.cu\", 1)", ")")
+    });
+    insta::assert_snapshot!(rewritten.join("\n"), @r##"
+    if (n) AT((*p), "*p").on(1, 1).run(x);
+    if constexpr (N) AT(k, "k").on(1, 1).run(x);
+    return AT((p), "p").on(1, 1).run(x);
+    (void)AT((p), "p").on(1, 1).run(x);
+    (void)AT(::a::k, "::a::k").on(1, 1).run(x);
+    {} AT((p), "p").on(1, 1).run(x);
+    [[likely]] AT((p), "p").on(1, 1).run(x);
+    AT(f(n)(m), "f(n)(m)").on(1, 1).run(x);
+    AT((*this).table[n].get<int>(), "(*this).table[n].get<int>()").on(1, 1).run(x);
+    AT(Table<int>{n}.first(), "Table<int>{n}.first()").on(1, 1).run(x);
+    AT(A<f<int>>::template k<T>, "A<f<int>>::template k<T>").on(1, 1).run(x);
+    return AT(::a::k, "::a::k").on(1, 1).run(x);
+    AT(k, "k").on(n < 4 ? 16 : 2, f<int>()).run(x);
+    AT(k, "k").on(n < 4 ? 16 : 2, 1).run(f<g<h<int>>>(3));
+    AT(k, "k").on(1, size<float>).run(x);
+    AT(k, "k").on(f<g<h<int>>>(3), 1).run(x);
+    AT(k, "k").on(n << 2, n >> 1).run(x), AT((n > 3 ? j : k), "n > 3 ? j : k").on(1, 1).run(x);
+    AT(k, "k").on(1, 1).run
+    #ifdef A
+    (x)
+    #endif
+    ;
+    std::operator<<<char>(out, c);
+    "##);
+    for statement in
+        ["k<<<1, 1>>> x;", "f(<<<1, 1>>>(x));", "return <<<1, 1>>>(x);", "k<<<(1>>>(x);"]
+    {
+        let text = refused(&format!("void f() {{ {statement} }}"));
+        assert_eq!(text, "a launch at src/loss.cu:1 cannot be seen", "{statement}");
+    }
+}
+
+#[test]
 fn what_a_cpu_cannot_do_is_refused() {
     insta::assert_snapshot!(
         refused("__device__ int lane() {\n  int x;\n  asm(\"mov.u32 %0, %laneid;\" : \"=r\"(x));\n  return x;\n}\n"),

@@ -3,7 +3,7 @@
 /// Why a file cannot be translated. Every message names the file and the line.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FrontendError {
-    /// `<<<` stands where the grammar sees no launch.
+    /// `<<<` without the other parts of a launch around it.
     #[error("a launch at {path}:{line} cannot be seen")]
     UnseenLaunch {
         /// The file.

@@ -141,7 +141,7 @@ fn rewrite_launches(
         write_launch(edits, launch, form, &format!("\"{}\"", escape(&name)), &site);
         sites.insert(launch.open.start, LaunchSite { line, callee: name });
     }
-    for defined in context.macros.iter().filter(|defined| has_launch(source, &defined.body)) {
+    for defined in &context.macros {
         for launch in macro_launches(source, defined)? {
             let callee = tokens_within(&defined.body, &launch.callee);
             let pasted = callee.iter().any(|token| token.is(source.text, "##"));
@@ -230,66 +230,37 @@ fn name_companion(text: &str, callee: &[Token], edits: &mut Edits) {
     }
 }
 
-/// Where `<<<` stands in code.
-fn launch_tokens<'t>(text: &'t str, tokens: &'t [Token]) -> impl Iterator<Item = Token> {
-    tokens.iter().enumerate().filter_map(move |(index, &token)| {
-        let operator = index > 0 && tokens[index - 1].is(text, "operator");
-        (token.is(text, "<<<") && !operator).then_some(token)
-    })
-}
-
-fn has_launch(source: &Source, tokens: &[Token]) -> bool {
-    launch_tokens(source.text, tokens).next().is_some()
-}
-
 /// All launches outside macros by the place of `<<<`.
-///
-/// Each function is parsed alone; what that misses is looked for in the whole file.
 fn find_launches(context: &Context) -> Result<BTreeMap<usize, Launch>, FrontendError> {
     let source = context.source;
-    let expected: Vec<Token> = launch_tokens(source.text, &source.tokens).collect();
+    let place = |launch: Launch| (launch.open.start, launch);
     let mut found = BTreeMap::new();
-    let add = |tokens: &Tokens, wrap: bool, found: &mut BTreeMap<usize, Launch>| {
-        for launch in launches::find(source.text, tokens, wrap) {
-            let place = |token: &Token| token.start;
-            if expected.binary_search_by_key(&launch.open.start, place).is_ok() {
-                found.entry(launch.open.start).or_insert(launch);
-            }
-        }
-    };
-    let missing = |found: &BTreeMap<usize, Launch>| {
-        expected.iter().find(|token| !found.contains_key(&token.start)).copied()
-    };
-    for item in &context.functions {
-        let body = &context.tokens[item.body.clone()];
-        if has_launch(source, body) {
-            add(&Tokens::new(source.text, body.to_vec()), true, &mut found);
-        }
+    if source.has_alternatives() {
+        found.extend(launches::find(source.text, &source.view(false)).into_iter().map(place));
     }
-    for first in [true, false] {
-        if missing(&found).is_some() && (first || source.has_alternatives()) {
-            add(&source.view(first), context.place == Place::Body, &mut found);
-        }
-    }
-    match missing(&found) {
+    found.extend(launches::find(source.text, &context.tokens).into_iter().map(place));
+    let mut starts =
+        launches::openings(source.text, &source.tokens).map(|at| source.tokens[at].start);
+    match starts.find(|start| !found.contains_key(start)) {
         None => Ok(found),
-        Some(token) => Err(FrontendError::UnseenLaunch {
+        Some(start) => Err(FrontendError::UnseenLaunch {
             path: source.path.to_owned(),
-            line: source.line(token.start),
+            line: source.line(start),
         }),
     }
 }
 
 fn macro_launches(source: &Source, defined: &Macro) -> Result<Vec<Launch>, FrontendError> {
-    let found = launches::find(source.text, &defined.body, true);
-    let unseen = launch_tokens(source.text, &defined.body)
-        .find(|token| !found.iter().any(|launch| launch.open.start == token.start));
-    match unseen {
+    let found = launches::find(source.text, &defined.body);
+    let openings = launches::openings(source.text, &defined.body);
+    let mut starts = openings.map(|opening| defined.body[opening].start).enumerate();
+    // Both in the order of the text.
+    match starts.find(|&(number, start)| found.get(number).is_none_or(|l| l.open.start != start)) {
         None => Ok(found),
-        Some(token) => Err(FrontendError::UnseenMacroLaunch {
+        Some((_, start)) => Err(FrontendError::UnseenMacroLaunch {
             name: defined.name.to_owned(),
             path: source.path.to_owned(),
-            line: source.line(token.start),
+            line: source.line(start),
         }),
     }
 }

@@ -1,13 +1,8 @@
-//! Finds `callee<<<configuration>>>(arguments)` with tree-sitter, in function bodies and macros.
-//!
-//! The parser sees a text of the same length in which comments, literals, preprocessor lines and
-//! CUDA's attributes are neutral, one body at a time, so that nothing else can mislead it.
+//! Finds `callee<<<configuration>>>(arguments)` by its tokens and their brackets.
 
 use std::ops::Range;
 
-use tree_sitter::{Node, Parser};
-
-use super::lexer::{Kind, Token, Tokens};
+use super::lexer::{Kind, MOST_ARGUMENTS, Token, Tokens};
 use super::symbols::arguments;
 
 /// Where the parts of one launch lie, in bytes.
@@ -20,164 +15,143 @@ pub(super) struct Launch {
     pub close: Range<usize>,
 }
 
-/// The launches among `tokens`, which are the statements of one body or of several functions.
-pub(super) fn find(text: &str, tokens: &Tokens, wrap: bool) -> Vec<Launch> {
-    let Some((first, last)) = tokens.first().zip(tokens.last()) else { return Vec::new() };
-    let range = first.start..last.end;
-    let (prefix, suffix) = if wrap { ("void f(){", "\n;}") } else { ("", "") };
-    let masked = format!("{prefix}{}{suffix}", mask(text, tokens, range.clone()));
-    let mut parser = Parser::new();
-    if parser.set_language(&tree_sitter_cuda::LANGUAGE.into()).is_err() {
-        return Vec::new();
-    }
-    let Some(tree) = parser.parse(&masked, None) else { return Vec::new() };
-    let mut launches = Vec::new();
-    let mut cursor = tree.walk();
-    // A walk without recursion: depth is the user's.
-    loop {
-        if let Some(launch) = launch(cursor.node()) {
-            let shift = |part: Range<usize>| {
-                part.start + range.start - prefix.len()..part.end + range.start - prefix.len()
-            };
-            launches.push(Launch {
-                callee: shift(launch.callee),
-                open: shift(launch.open),
-                close: shift(launch.close),
-            });
-        }
-        if cursor.goto_first_child() || cursor.goto_next_sibling() {
-            continue;
-        }
-        loop {
-            if !cursor.goto_parent() {
-                return launches;
-            }
-            if cursor.goto_next_sibling() {
-                break;
-            }
-        }
-    }
+/// The indices of `<<<` in code.
+pub(super) fn openings<'t>(text: &'t str, tokens: &'t [Token]) -> impl Iterator<Item = usize> {
+    (0..tokens.len()).filter(move |&index| {
+        let operator = index > 0 && tokens[index - 1].is(text, "operator");
+        tokens[index].is(text, "<<<") && !operator
+    })
 }
 
-/// The parts of the launch that `node` is, if it is one.
-fn launch(node: Node) -> Option<Launch> {
-    if node.kind() != "call_expression" {
-        return None;
-    }
-    let syntax = (0..node.child_count())
-        .filter_map(|index| node.child(index))
-        .find(|child| child.kind() == "kernel_call_syntax")?;
-    let open = syntax.child(0)?.byte_range();
-    let close = syntax.child(syntax.child_count().checked_sub(1)?)?.byte_range();
-    let callee = callee(node.child_by_field_name("function")?)?.byte_range();
-    (open.len() == 3 && close.len() == 3).then_some(Launch { callee, open, close })
+/// The launches among `tokens`. A `<<<` without the other parts of a launch is passed over.
+pub(super) fn find(text: &str, tokens: &Tokens) -> Vec<Launch> {
+    let launch = |open: usize| {
+        let callee = tokens[callee(text, tokens, open)?].start..tokens[open - 1].end;
+        let close = close(text, tokens, open)?;
+        let close = tokens[close].start..tokens[close + 2].end;
+        Some(Launch { callee, open: tokens[open].start..tokens[open].end, close })
+    };
+    openings(text, tokens).filter_map(launch).collect()
 }
 
-/// The callee without the casts and operators that the grammar counts to it.
-fn callee(mut node: Node) -> Option<Node> {
-    loop {
-        node = match node.kind() {
-            "cast_expression" => node.child_by_field_name("value")?,
-            "pointer_expression" | "unary_expression" => node.child_by_field_name("argument")?,
-            "binary_expression" | "assignment_expression" | "comma_expression" => {
-                node.child_by_field_name("right")?
-            }
-            _ => return Some(node),
-        };
-    }
-}
-
-/// The bytes of `range` with everything but the tokens that matter made neutral.
-fn mask(text: &str, tokens: &Tokens, range: Range<usize>) -> String {
-    let mut bytes = vec![b' '; range.len()];
-    let mut index = 0;
-    while let Some(&token) = tokens.get(index) {
-        let at = token.start - range.start;
-        let word = token.text(text);
-        match token.kind {
-            Kind::Directive => {}
-            Kind::Text => mask_literal(&mut bytes[at..at + word.len()], word),
-            _ if is_neutral(word) => {
-                index = neutral_end(text, tokens, index);
+/// The index of the first `>` of the `>>>` that ends the configuration behind `open`.
+///
+/// A `<` opens template arguments or compares. It compares if no end would be left otherwise.
+fn close(text: &str, tokens: &Tokens, open: usize) -> Option<usize> {
+    let mut otherwise = None;
+    let mut angles = 0;
+    let mut index = open + 1;
+    while let Some(token) = tokens.get(index) {
+        match token.text(text) {
+            "(" | "[" | "{" => {
+                index = tokens.skip_group(index)?;
                 continue;
             }
-            Kind::Punct if word == "##" => paste(text, tokens, index, &mut bytes, range.start),
-            Kind::Punct if word == "#" => {}
-            _ => {
-                for (offset, byte) in word.bytes().enumerate() {
-                    bytes[at + offset] = if byte.is_ascii() { byte } else { b'u' };
+            ";" | ")" | "]" | "}" | "<<<" => break,
+            "<" => angles += 1,
+            ">" => {
+                let adjacent =
+                    |pair: &&[Token]| pair[1].is(text, ">") && pair[0].end == pair[1].start;
+                let run = 1 + tokens[index..].windows(2).take_while(adjacent).count();
+                index += run;
+                if run >= 3 && has_arguments(text, tokens, index) {
+                    if run >= angles + 3 {
+                        return Some(index - 3);
+                    }
+                    otherwise.get_or_insert(index - 3);
                 }
+                angles = angles.saturating_sub(run);
+                continue;
             }
+            _ => {}
         }
         index += 1;
     }
-    String::from_utf8_lossy(&bytes).into_owned()
+    otherwise
 }
 
-/// A literal of the same length and sort without its content.
-fn mask_literal(bytes: &mut [u8], word: &str) {
-    match bytes {
-        [first, middle @ .., last] if !word.ends_with('\'') => {
-            (*first, *last) = (b'"', b'"');
-            middle.fill(b'_');
+/// Whether an argument list stands at `at`, behind preprocessor lines perhaps.
+fn has_arguments(text: &str, tokens: &Tokens, at: usize) -> bool {
+    let directives = tokens[at..].iter().take_while(|token| token.kind == Kind::Directive);
+    let open = at + directives.count();
+    tokens.is(text, open, "(") && tokens.skip_group(open).is_some()
+}
+
+/// The index of the first token of the callee that ends before `end`: of a name with its scopes
+/// and objects, template arguments, indices and calls, or of an expression in parentheses.
+fn callee(text: &str, tokens: &Tokens, end: usize) -> Option<usize> {
+    let mut start = None;
+    let mut at = end;
+    while let Some(last) = at.checked_sub(1) {
+        let is = |at: Option<usize>, word: &str| at.is_some_and(|at| tokens.is(text, at, word));
+        let word = tokens[last].text(text);
+        match tokens[last].kind {
+            Kind::Punct if word == ">" => match open_angle(text, tokens, last) {
+                Some(open) => at = open,
+                None => break,
+            },
+            Kind::Punct if matches!(word, ")" | "]") || (word == "}" && start.is_none()) => {
+                let Some(open) = tokens.group_start(last) else { break };
+                let head = open.checked_sub(1).is_some_and(|head| is_head(tokens[head].text(text)));
+                if head || (tokens.is(text, open + 1, "void") && open + 2 == last) {
+                    break;
+                }
+                if word == ")" {
+                    // What is called, unless something before is.
+                    start = (open + 1 < last).then_some(open);
+                }
+                at = open;
+            }
+            Kind::Ident | Kind::Number if !is_keyword(word) => {
+                let before = |at: usize| at.checked_sub(1);
+                if tokens[last].kind == Kind::Number && !is(before(last), "##") {
+                    break;
+                }
+                at = if is(before(last), "template") { last - 1 } else { last };
+                let Some(connector) = before(at) else { return Some(at) };
+                start = match tokens[connector].text(text) {
+                    // Of the global scope, unless a name stands before.
+                    "::" => Some(connector),
+                    "." | "->" | "##" => None,
+                    _ => return Some(at),
+                };
+                at = connector;
+            }
+            _ => break,
         }
-        _ => bytes.fill(b'1'),
     }
+    start
 }
 
-/// Joins the tokens on both sides of `##` into one identifier.
-fn paste(text: &str, tokens: &Tokens, index: usize, bytes: &mut [u8], start: usize) {
-    let from = index.checked_sub(1).map_or(tokens[index].start, |before| tokens[before].end);
-    let to = tokens.get(index + 1).map_or(tokens[index].end, |after| after.start);
-    if !text[from..to].is_empty() {
-        bytes[from - start..to - start].fill(b'_');
+/// The `<` of the template arguments of a name that end with the `>` at `close`.
+fn open_angle(text: &str, tokens: &Tokens, close: usize) -> Option<usize> {
+    let mut depth = 0usize;
+    let mut index = close;
+    while index > 0 && close - index < MOST_ARGUMENTS {
+        match tokens[index].text(text) {
+            ">" => depth += 1,
+            "<" => depth -= 1,
+            ")" | "]" | "}" => index = tokens.group_start(index)?,
+            ";" | "(" | "[" | "{" | "<<<" => return None,
+            _ => {}
+        }
+        if depth == 0 {
+            return (tokens[index - 1].kind == Kind::Ident).then_some(index);
+        }
+        index = index.saturating_sub(1);
     }
+    None
 }
 
-/// Specifiers that decide nothing about expressions and that grammars stumble over.
-fn is_neutral(word: &str) -> bool {
-    takes_arguments(word) || is_bare(word)
+/// Whether a condition or the like in parentheses follows `word`.
+fn is_head(word: &str) -> bool {
+    matches!(word, "if" | "constexpr" | "while" | "for" | "switch")
 }
 
-/// Neutral specifiers that arguments in parentheses follow.
-fn takes_arguments(word: &str) -> bool {
-    matches!(
-        word,
-        "__align__"
-            | "alignas"
-            | "__launch_bounds__"
-            | "__maxnreg__"
-            | "__block_size__"
-            | "__cluster_dims__"
-            | "__attribute__"
-            | "__declspec"
-    )
-}
-
-/// Neutral specifiers that stand alone.
-fn is_bare(word: &str) -> bool {
-    matches!(
-        word,
-        "__restrict__"
-            | "__restrict"
-            | "__noinline__"
-            | "__forceinline__"
-            | "__global__"
-            | "__device__"
-            | "__host__"
-            | "__shared__"
-            | "__constant__"
-            | "__managed__"
-            | "__grid_constant__"
-            | "__extension__"
-    )
-}
-
-/// The index after the neutral specifier at `index` and its arguments.
-fn neutral_end(text: &str, tokens: &Tokens, index: usize) -> usize {
-    let followed = takes_arguments(tokens[index].text(text));
-    let arguments = followed.then(|| tokens.skip_group(index + 1)).flatten();
-    arguments.unwrap_or(index + 1)
+/// Whether `word` may stand before a callee and is no part of it.
+fn is_keyword(word: &str) -> bool {
+    is_head(word)
+        || matches!(word, "return" | "else" | "do" | "case" | "throw" | "co_return" | "co_yield")
 }
 
 /// What is known about a callee from its tokens alone.

@@ -57,8 +57,8 @@ pub(crate) fn lex_directive(text: &str, directive: Token) -> Tokens {
 #[derive(Clone, Debug)]
 pub(crate) struct Tokens {
     list: Vec<Token>,
-    /// For each token, the index after the bracket that closes it, if it opens one.
-    after: Vec<Option<usize>>,
+    /// For each token that is a bracket, the index of the one that it belongs to.
+    partners: Vec<Option<usize>>,
 }
 
 impl std::ops::Deref for Tokens {
@@ -72,26 +72,33 @@ impl std::ops::Deref for Tokens {
 impl Tokens {
     /// Matches the brackets of `list`, tokens of `text`.
     pub fn new(text: &str, list: Vec<Token>) -> Self {
-        let mut after = vec![None; list.len()];
+        let mut partners = vec![None; list.len()];
         let mut open = Vec::new();
         for (index, token) in list.iter().enumerate().filter(|(_, t)| t.kind == Kind::Punct) {
             match token.text(text) {
                 "(" | "[" | "{" => open.push(index),
                 ")" | "]" | "}" => {
                     if let Some(opener) = open.pop() {
-                        after[opener] = Some(index + 1);
+                        partners[opener] = Some(index);
+                        partners[index] = Some(opener);
                     }
                 }
                 _ => {}
             }
         }
-        Tokens { list, after }
+        Tokens { list, partners }
     }
 
     /// The index after the group that opens at `open`, or `None` if nothing opens there or it
     /// never closes.
     pub fn skip_group(&self, open: usize) -> Option<usize> {
-        self.after.get(open).copied().flatten()
+        let close = self.partners.get(open).copied().flatten();
+        close.filter(|&close| close > open).map(|close| close + 1)
+    }
+
+    /// The index of the bracket that `close` closes, or `None` if it closes none.
+    pub fn group_start(&self, close: usize) -> Option<usize> {
+        self.partners.get(close).copied().flatten().filter(|&open| open < close)
     }
 
     /// The index after the template argument list that opens at `open` (`<`), or `None`.
