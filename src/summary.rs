@@ -8,8 +8,8 @@ mod avx512;
 mod checksum;
 pub mod device;
 mod estimate;
-pub(crate) mod float;
 mod moments;
+mod number;
 mod pass;
 mod poison;
 mod sketch;
@@ -24,30 +24,33 @@ pub use estimate::{Estimate, SKETCH_ROUNDING, estimate};
 pub use poison::{LISTED, POISON_A, POISON_B, Poison, PoisonMismatch, Written, written};
 pub use sketch::{PROJECTIONS, Sketch};
 
+pub(crate) use number::{Number, OptionalNumber};
+
 use crate::tensor::{DType, TensorView};
 use pass::Part;
 
 /// What is remembered of a tensor. Statistics are in float64, over finite elements only.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Summary {
     /// 128 bits over dtype, shape and elements, as `docs/checksum.md` specifies.
     pub checksum: Checksum,
     /// The number of elements.
     pub count: u64,
     /// The L2 norm.
-    #[serde(with = "float")]
+    #[serde(with = "Number")]
     pub norm: f64,
     /// The least element, or none where no element is finite.
-    #[serde(with = "float::option", default)]
+    #[serde(with = "OptionalNumber", default)]
     pub min: Option<f64>,
     /// The greatest element, or none where no element is finite.
-    #[serde(with = "float::option", default)]
+    #[serde(with = "OptionalNumber", default)]
     pub max: Option<f64>,
     /// The mean, or none where no element is finite.
-    #[serde(with = "float::option", default)]
+    #[serde(with = "OptionalNumber", default)]
     pub mean: Option<f64>,
     /// The greatest magnitude, 0 where no element is finite.
-    #[serde(with = "float")]
+    #[serde(with = "Number")]
     pub max_abs: f64,
     /// Elements that are zero, of either sign.
     pub zeros: u64,

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 /// The element type of a tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum DType {
     /// IEEE 754 binary64.
@@ -126,6 +127,7 @@ impl fmt::Display for DType {
 
 /// One dimension of a tensor: how many elements, and what the harness calls it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Dim {
     /// The harness's name for it (`vocab`), or none where the harness wrote a number.
     pub name: Option<String>,

@@ -16,6 +16,7 @@ pub use self::log::{Log, read};
 
 /// What it is asked to look for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Tool {
     /// Accesses out of bounds and misaligned ones.
@@ -53,6 +54,8 @@ impl Tool {
 
 /// One thing that it found, as often as it found it at the same place.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(rename = "SanitizerFinding"))]
 pub struct Finding {
     /// What happened, in its words: `Invalid __global__ write of size 4 bytes`.
     pub what: String,

@@ -26,6 +26,7 @@ use crate::verdict::slices::{describe, locate};
 
 /// One output beside the captured one.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct CapturedCheck {
     /// The output.
     pub output: String,
@@ -34,6 +35,7 @@ pub struct CapturedCheck {
     /// The dimensions.
     pub dims: Vec<Dim>,
     /// Whether the replay agrees.
+    #[cfg_attr(test, schemars(extend("enum" = ["identical", "equivalent", "diverged"])))]
     pub verdict: Verdict,
     /// The checksum of the captured output, in the output's own dtype.
     pub checksum: Checksum,

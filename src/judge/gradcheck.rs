@@ -10,7 +10,7 @@ use crate::backend::{Mode, ReplayError, Variant};
 use crate::cache::Kind;
 use crate::fixture::{Fixture, Output};
 use crate::replay::{Measurement, Trial, both};
-use crate::summary::{POISON_A, float};
+use crate::summary::{Number, POISON_A};
 use crate::tensor::step::Step;
 use crate::tensor::{DType, TensorView, unravel};
 use crate::verdict::constants::{ERROR_RATIO, NOISE_FACTOR};
@@ -31,6 +31,7 @@ const OUT_OF_TIME: &str = "a replay beside the captured inputs ran out of time";
 
 /// What the check of one gradient found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum GradientVerdict {
     /// It is the gradient of the loss.
@@ -45,6 +46,7 @@ pub enum GradientVerdict {
 
 /// One gradient against its loss.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct GradientCheck {
     /// The output that is declared to be a gradient.
     pub output: String,
@@ -63,33 +65,34 @@ pub struct GradientCheck {
     /// The elements that the directions move: the others lie on kinks, or cannot be moved.
     pub checked: usize,
     /// The largest mismatch, relative to the gradient's norm.
-    #[serde(with = "float")]
+    #[serde(with = "Number")]
     pub worst: f64,
     /// The error of the slopes, relative to the gradient's norm.
-    #[serde(with = "float")]
+    #[serde(with = "Number")]
     pub error: f64,
     /// Where it is not the gradient of the loss.
     pub place: Option<GradientPlace>,
     /// The native gradient's distance from the shadow's, relative in L2.
-    #[serde(with = "float")]
+    #[serde(with = "Number")]
     pub native_error: f64,
     /// The largest such distance of an element, as a multiple of its noise.
-    #[serde(with = "float")]
+    #[serde(with = "Number")]
     pub native_ratio: f64,
 }
 
 /// Elements whose gradient is not the slope of the loss.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct GradientPlace {
     /// The index of the first along each dimension.
     pub index: Vec<usize>,
     /// How many follow each other in row-major order: more than one where they cannot be told apart.
     pub elements: usize,
     /// The gradient, or its sum along a direction if there are several.
-    #[serde(with = "float")]
+    #[serde(with = "Number")]
     pub gradient: f64,
     /// The slope of the loss.
-    #[serde(with = "float")]
+    #[serde(with = "Number")]
     pub slope: f64,
 }
 

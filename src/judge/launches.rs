@@ -7,6 +7,7 @@ use crate::runtime::report::LaunchRecord;
 
 /// A launch that came, went, or changed its shape.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct LaunchChange {
     /// The launch at the trusted side; none if it came.
     pub before: Option<LaunchRecord>,

@@ -31,6 +31,7 @@ use self::side::Side;
 
 /// The verdict on one revision, or on one against another; ordered from best to worst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
     /// The same bits.
@@ -64,6 +65,7 @@ pub struct Judgement {
 
 /// One output of one revision against another.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct OutputJudgement {
     /// Its name.
     pub name: String,

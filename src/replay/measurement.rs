@@ -11,7 +11,7 @@ use super::plain::Plain;
 use crate::backend::{Mode, ReplayError, Variant};
 use crate::runtime::cpu::Rounding;
 use crate::scratch::Scratch;
-use crate::summary::POISON_A;
+use crate::summary::{Number, POISON_A};
 use crate::verdict::VerdictError;
 use crate::verdict::compare::compare;
 use crate::verdict::noise::{
@@ -24,11 +24,12 @@ pub(crate) const ORDERS: [u64; 3] = [0x5eed_0001, 0x5eed_0002, 0x5eed_0003];
 
 /// Two identical replays of one revision that differ.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Nondeterminism {
     /// Elements with other bits.
     pub differing: u64,
     /// The largest difference.
-    #[serde(with = "crate::summary::float")]
+    #[serde(with = "Number")]
     pub max_abs: f64,
 }
 

@@ -11,7 +11,7 @@ use crate::backend::{Mode, ReplayError, Variant};
 use crate::fixture::Fixture;
 use crate::runtime::cpu::Rounding;
 use crate::scratch::Scratch;
-use crate::summary::{POISON_A, float};
+use crate::summary::{Number, POISON_A};
 use crate::tensor::{TensorView, unravel};
 use crate::verdict::bitmap::Bitmap;
 use crate::verdict::constants::ORDER_FACTOR;
@@ -21,6 +21,7 @@ use crate::worker::Run;
 
 /// An output that depends on the order of blocks and threads beyond rounding.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct OrderDependence {
     /// The output.
     pub output: String,
@@ -31,13 +32,13 @@ pub struct OrderDependence {
     /// The element that moved furthest in units of what rounding moves it by.
     pub index: Vec<usize>,
     /// Its value in the order of the indices.
-    #[serde(with = "float")]
+    #[serde(with = "Number")]
     pub value: f64,
     /// Its value in another order.
-    #[serde(with = "float")]
+    #[serde(with = "Number")]
     pub other: f64,
     /// How far rounding alone moves it.
-    #[serde(with = "float")]
+    #[serde(with = "Number")]
     pub rounding: f64,
     /// Where the elements lie, in words.
     pub place: Option<String>,

@@ -62,6 +62,7 @@ pub enum Status {
 
 /// Something wrong with a replay that can be told without another one.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case", tag = "kind")]
 pub enum Failure {
     /// A launch was refused.

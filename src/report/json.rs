@@ -1,5 +1,5 @@
 //! Replays for programs: a versioned document. `docs/schema.md` describes it field by field,
-//! `docs/schema/replay-1.json` is its JSON Schema.
+//! `docs/schema/replay-1.json` is its JSON Schema, made from these types.
 
 use serde::Serialize;
 
@@ -16,20 +16,25 @@ use crate::tensor::{DType, Dim};
 /// The version of the document; it grows when a field changes its meaning or goes.
 pub const SCHEMA: &str = "replay/1";
 
+/// What `replay FIXTURE... --format json` writes; docs/schema.md explains the fields.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(title = "replay --format json"))]
 struct Document<'a> {
+    #[cfg_attr(test, schemars(extend("const" = SCHEMA)))]
     schema: &'a str,
     replays: Vec<Replay<'a>>,
     errors: &'a [Refused],
 }
 
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct Replay<'a> {
     fixture: &'a str,
     revision: Option<&'a Revision>,
     device: Device<'a>,
     compiler: &'a str,
-    verdict: &'a str,
+    verdict: Standing,
     failures: Vec<Failed<'a>>,
     untestable: Option<Untestable<'a>>,
     call: Option<usize>,
@@ -46,12 +51,14 @@ struct Replay<'a> {
 }
 
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct Device<'a> {
     class: &'a str,
     description: &'a str,
 }
 
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct Failed<'a> {
     text: String,
     #[serde(flatten)]
@@ -59,6 +66,7 @@ struct Failed<'a> {
 }
 
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct Untestable<'a> {
     reason: &'a str,
     causes: &'a [String],
@@ -66,6 +74,7 @@ struct Untestable<'a> {
 }
 
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct Output<'a> {
     name: &'a str,
     dtype: DType,
@@ -75,6 +84,7 @@ struct Output<'a> {
 }
 
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct Against<'a> {
     verdict: Verdict,
     outputs: &'a [OutputJudgement],
@@ -103,7 +113,7 @@ fn replay(entry: &Entry) -> Replay<'_> {
         revision: entry.revision.as_ref(),
         device: Device { class: device, description: device_description },
         compiler,
-        verdict: Standing::of(entry).name(),
+        verdict: Standing::of(entry),
         failures,
         untestable,
         call: *call,
@@ -135,4 +145,66 @@ fn failed(found: &Failure) -> Failed<'_> {
 
 fn output(output: &OutputRecord) -> Output<'_> {
     Output { name: &output.name, dtype: output.dtype, dims: &output.dims, summary: &output.summary }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use schemars::Schema;
+    use schemars::generate::SchemaSettings;
+    use schemars::transform::transform_subschemas;
+    use serde_json::json;
+
+    use super::Document;
+
+    /// Lets no object have a field that is not described, and none be null that is left out instead.
+    fn close(schema: &mut Schema) {
+        transform_subschemas(&mut close, schema);
+        let Some(object) = schema.as_object_mut() else { return };
+        // Names of Rust's types; `minimum` tells what of them JSON can.
+        object.remove("format");
+        object.remove("default");
+        let required = object.get("required").cloned().unwrap_or_default();
+        let required = required.as_array().cloned().unwrap_or_default();
+        let Some(fields) = object.get_mut("properties").and_then(|all| all.as_object_mut()) else {
+            return;
+        };
+        for (_, field) in fields.iter_mut().filter(|(name, _)| !required.contains(&json!(name))) {
+            if let Some(types) = field.get_mut("type").and_then(|types| types.as_array_mut()) {
+                types.retain(|name| name != "null");
+            }
+        }
+        match object.get_mut("oneOf").and_then(|choices| choices.as_array_mut()) {
+            // A choice describes but a part of the fields.
+            Some(choices) => {
+                for choice in choices.iter_mut().filter_map(|choice| choice.as_object_mut()) {
+                    choice.remove("additionalProperties");
+                }
+                object.insert("unevaluatedProperties".to_owned(), false.into());
+            }
+            None => {
+                object.insert("additionalProperties".to_owned(), false.into());
+            }
+        }
+    }
+
+    /// With `REPLAY_UPDATE=1` the file is written.
+    #[test]
+    fn the_schema_is_what_the_types_say() {
+        let settings = SchemaSettings::draft2020_12().for_serialize().with_transform(close);
+        let schema = settings.into_generator().into_root_schema_for::<Document>();
+        let made = serde_json::to_string_pretty(&schema).unwrap() + "\n";
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/schema/replay-1.json");
+        if std::env::var_os("REPLAY_UPDATE").is_some() {
+            std::fs::write(&path, &made).unwrap();
+        }
+        let kept = std::fs::read_to_string(&path).unwrap();
+        let different = made.lines().zip(kept.lines()).find(|(made, kept)| made != kept);
+        assert_eq!(
+            different, None,
+            "`REPLAY_UPDATE=1 cargo test --lib the_schema` writes the file"
+        );
+        assert_eq!(made.len(), kept.len());
+    }
 }

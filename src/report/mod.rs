@@ -43,6 +43,7 @@ use crate::replay::{OrderDependence, Outcome};
 
 /// A commit, as reports name it.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Revision {
     /// The full id.
     pub id: String,
@@ -77,6 +78,7 @@ pub struct Entry {
 
 /// Which commit made the difference.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Blame {
     /// The commit; none where the search named none.
     pub commit: Option<Revision>,
@@ -92,6 +94,7 @@ impl From<Commit> for Revision {
 
 /// A fixture that could not be replayed, through no fault of the revision's code.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Refused {
     /// The folder, as it was named.
     pub fixture: String,

@@ -12,6 +12,7 @@ use crate::snapshot::{Comparison, SnapshotVerdict};
 
 /// The comparison of one replay with its accepted snapshot.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct SnapshotCheck {
     /// The file of the accepted snapshot, whether or not it exists.
     pub path: PathBuf,

@@ -16,7 +16,9 @@ use crate::replay::{Outcome, Status};
 use crate::snapshot::SnapshotVerdict;
 
 /// The worst that is known of one replay; ordered from best to worst.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
 pub enum Standing {
     /// Nothing is wrong; there was nothing to compare with.
     Completed,

@@ -11,6 +11,7 @@ use crate::summary::Summary;
 
 /// One `kernel<<<grid, block, shared>>>` that host code performed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct LaunchRecord {
     /// The kernel's name.
     pub kernel: String,
@@ -29,6 +30,7 @@ pub struct LaunchRecord {
 
 /// What ended a replay before its time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Fault {
     /// What happened: `out-of-bounds access`, `barrier never reached`, ...
     pub what: String,

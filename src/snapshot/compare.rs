@@ -7,11 +7,12 @@ use serde::Serialize;
 use super::number::short;
 use super::{OutputSnapshot, Snapshot};
 use crate::replay::{Outcome, OutputNoise};
-use crate::summary::{Checksum, Estimate, estimate};
+use crate::summary::{Checksum, Estimate, Number, estimate};
 use crate::verdict::constants::{NARROW_ROUNDING, NOISE_FACTOR};
 
 /// What a snapshot says about a later outcome; ordered from best to worst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum SnapshotVerdict {
     /// The same bits.
@@ -44,6 +45,7 @@ impl SnapshotVerdict {
 
 /// An outcome against a snapshot.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Comparison {
     /// The worst of what was found.
     pub verdict: SnapshotVerdict,
@@ -57,10 +59,12 @@ pub struct Comparison {
 
 /// An output that changed.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct OutputChange {
     /// Its name.
     pub name: String,
     /// Whether it moved beyond noise.
+    #[cfg_attr(test, schemars(extend("enum" = ["equivalent", "diverged"])))]
     pub verdict: SnapshotVerdict,
     /// The checksum in the snapshot; none where the output is new.
     pub before: Option<Checksum>,
@@ -69,6 +73,7 @@ pub struct OutputChange {
     /// The relative distance, where dtype and shape are the same.
     pub distance: Option<Estimate>,
     /// The relative noise of both sides together.
+    #[serde(with = "Number")]
     pub noise: f64,
     /// What a reader should know, in a few words each.
     pub notes: Vec<String>,

@@ -375,3 +375,17 @@ fn an_output_that_stands_twice_is_refused() {
     let error = SnapshotFile::parse(&text, Path::new("a.snap")).unwrap_err();
     insta::assert_snapshot!(error, @"a.snap:25: an output of another name is expected, not `grad`");
 }
+
+#[test]
+fn infinite_noise_of_a_change_is_a_word_in_json() {
+    let change = super::OutputChange {
+        name: "dx".to_owned(),
+        verdict: super::SnapshotVerdict::Equivalent,
+        before: None,
+        after: None,
+        distance: None,
+        noise: f64::INFINITY,
+        notes: Vec::new(),
+    };
+    assert_eq!(serde_json::to_value(change).unwrap()["noise"], "inf");
+}

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::sketch::PROJECTIONS;
-use super::{Summary, float};
+use super::{Number, Summary};
 
 /// The 0.5 % and 99.5 % quantiles of chi-square with 16 degrees of freedom.
 const CHI_SQUARE_16: [f64; 2] = [5.142, 34.267];
@@ -13,15 +13,16 @@ pub const SKETCH_ROUNDING: f64 = 1e-12;
 
 /// An estimated relative L2 distance, with a 99 % interval.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Estimate {
     /// The estimate; its standard error is 18 % of it.
-    #[serde(with = "float")]
+    #[serde(with = "Number")]
     pub relative: f64,
     /// The lower end of the interval.
-    #[serde(with = "float")]
+    #[serde(with = "Number")]
     pub low: f64,
     /// The upper end of the interval.
-    #[serde(with = "float")]
+    #[serde(with = "Number")]
     pub high: f64,
 }
 

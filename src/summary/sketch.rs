@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::float;
+use super::number::Numbers;
 
 /// Projections in a sketch, and buckets behind them.
 pub const PROJECTIONS: usize = 16;
@@ -21,7 +21,8 @@ pub(super) const SIGN_MIX: u32 = 0x846C_A68B;
 
 /// Sixteen sums of all finite elements, each element taken with a fixed pseudo-random sign.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Sketch(#[serde(with = "float::array")] pub [f64; PROJECTIONS]);
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct Sketch(#[serde(with = "Numbers::<PROJECTIONS>")] pub [f64; PROJECTIONS]);
 
 impl Sketch {
     /// Adds the projections of other elements of the same tensor.

@@ -38,7 +38,7 @@ impl Token {
 
 /// No template argument list has more tokens; the limit keeps hostile text from taking quadratic
 /// time.
-pub(super) const MOST_ARGUMENTS: usize = 1024;
+pub const MOST_ARGUMENTS: usize = 1024;
 
 /// Every token of `text`, comments left out.
 pub(crate) fn lex(text: &str) -> Vec<Token> {

@@ -9,7 +9,7 @@ use super::measure::{Squares, distance, ulp};
 use super::noise::NoiseRef;
 use super::{CompareError, VerdictError, check_shapes};
 use crate::scratch::Scratch;
-use crate::summary::float;
+use crate::summary::Number;
 use crate::tensor::TensorView;
 
 /// Elements of one task; fixed, so that sums do not depend on the number of threads.
@@ -20,6 +20,7 @@ const AT_ONCE: usize = 1 << 10;
 
 /// What a comparison comes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Agreement {
     /// The same bits, NaNs being all alike.
@@ -32,6 +33,7 @@ pub enum Agreement {
 
 /// How two outputs differ.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Comparison {
     /// The verdict.
     pub verdict: Agreement,
@@ -48,10 +50,10 @@ pub struct Comparison {
     /// Elements that are infinite on one side only, or of opposite sign, and NaN on neither.
     pub inf_mismatch: u64,
     /// `||got - base|| / ||base||`; infinite where an element is finite on one side only.
-    #[serde(with = "float")]
+    #[serde(with = "Number")]
     pub relative_l2: f64,
     /// The largest distance of an element.
-    #[serde(with = "float")]
+    #[serde(with = "Number")]
     pub max_abs: f64,
     /// The element that lies furthest off in units of its noise, if any differs.
     pub worst: Option<Worst>,
@@ -59,23 +61,24 @@ pub struct Comparison {
 
 /// One element of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Worst {
     /// Its row-major index.
     pub index: u64,
     /// The trusted value.
-    #[serde(with = "float")]
+    #[serde(with = "Number")]
     pub base: f64,
     /// The other value.
-    #[serde(with = "float")]
+    #[serde(with = "Number")]
     pub got: f64,
     /// The noise of both sides together.
-    #[serde(with = "float")]
+    #[serde(with = "Number")]
     pub noise: f64,
     /// The distance, as a multiple of the noise; infinite for integers and non-finite values.
-    #[serde(with = "float")]
+    #[serde(with = "Number")]
     pub ratio: f64,
     /// The distance in units in the last place of the dtype, at `base`.
-    #[serde(with = "float")]
+    #[serde(with = "Number")]
     pub ulps: f64,
 }
 

@@ -9,7 +9,6 @@ use super::constants::{FLIP_FACTOR, FLIP_REPLAYS, ORDER_FACTOR};
 use super::measure::{Squares, distance, ulp};
 use super::{CompareError, VerdictError, check_shapes};
 use crate::scratch::{Number, Numbers, Scratch, ScratchError};
-use crate::summary::float;
 use crate::tensor::{DType, TensorView};
 
 /// Indices that are listed of flips and of unstable elements.
@@ -142,11 +141,12 @@ pub struct Noise {
 
 /// The noise of an output in a few numbers.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct NoiseSummary {
     /// Replays that were compared with the base.
     pub replays: u32,
     /// The L2 norm of the noise over the L2 norm of the output, over finite elements.
-    #[serde(with = "float")]
+    #[serde(with = "crate::summary::Number")]
     pub relative_l2: f64,
     /// Elements of which at most two replays jump, far beyond all the others.
     pub flips: u64,

@@ -6,14 +6,15 @@ use super::constants::{ERROR_RATIO, SHADOW_ABSOLUTE, SHADOW_FACTOR, SHADOW_RELAT
 use super::measure::{Squares, distance, ulp};
 use super::noise::NoiseRef;
 use super::{CompareError, check_shapes};
-use crate::summary::float;
+use crate::summary::Number;
 use crate::tensor::{DType, TensorView};
 
 /// How far an output lies from its oracle.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Accuracy {
     /// `||got - oracle|| / ||oracle||`; infinite where an element is finite on one side only.
-    #[serde(with = "float")]
+    #[serde(with = "Number")]
     pub relative_l2: f64,
     /// The element that lies furthest off in units of its noise, if any is off at all.
     pub worst: Option<WorstError>,
@@ -21,20 +22,21 @@ pub struct Accuracy {
 
 /// One element that is off the oracle.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct WorstError {
     /// Its row-major index.
     pub index: u64,
     /// The oracle's value.
-    #[serde(with = "float")]
+    #[serde(with = "Number")]
     pub oracle: f64,
     /// The output's value.
-    #[serde(with = "float")]
+    #[serde(with = "Number")]
     pub got: f64,
     /// The error in units in the last place of the output's dtype, at the oracle's magnitude.
-    #[serde(with = "float")]
+    #[serde(with = "Number")]
     pub ulps: f64,
     /// The error as a multiple of the noise.
-    #[serde(with = "float")]
+    #[serde(with = "Number")]
     pub ratio: f64,
 }
 
@@ -82,9 +84,10 @@ pub fn against_oracle(
 
 /// How two float64 shadows of one output differ.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct ShadowChange {
     /// `||got - base|| / ||base||`.
-    #[serde(with = "float")]
+    #[serde(with = "Number")]
     pub relative_l2: f64,
     /// Elements that differ by more than rounding in float64 explains.
     pub changed: u64,
@@ -142,6 +145,7 @@ pub fn shadow_change(
 
 /// What a change of an output means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Finding {
     /// The mathematics is another one: the float64 shadow changed too.

@@ -36,6 +36,7 @@ pub struct Mask<'a> {
 
 /// Which indices of one dimension belong to a region.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Selection {
     /// All of them.
@@ -60,6 +61,7 @@ pub enum Selection {
 
 /// The selection along one dimension.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Term {
     /// The dimension's name, or `dim 2` where it has none.
     pub dim: String,
@@ -71,6 +73,7 @@ pub struct Term {
 
 /// The part of a mask that a region lies in.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct MaskTerm {
     /// The mask's name.
     pub name: String,
@@ -80,6 +83,7 @@ pub struct MaskTerm {
 
 /// Where a class of elements lies.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Location {
     /// Elements in the class.
     pub elements: u64,

@@ -1,0 +1,127 @@
+//! Floating-point numbers in JSON, which has no NaN and no infinity: those become strings.
+//!
+//! The types stand in `#[serde(with = "...")]` on the results of this library, and tell its schema.
+
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// A number.
+pub(crate) struct Number;
+
+/// A number that may be absent.
+pub(crate) struct OptionalNumber;
+
+/// A list of `N` numbers.
+pub(crate) struct Numbers<const N: usize>;
+
+/// A number as it is written: itself, or one of the strings `NaN`, `inf`, `-inf`.
+#[derive(Serialize, Deserialize)]
+#[serde(untagged)]
+enum Form {
+    Finite(f64),
+    Other(String),
+}
+
+impl From<f64> for Form {
+    fn from(value: f64) -> Form {
+        if value.is_finite() { Form::Finite(value) } else { Form::Other(value.to_string()) }
+    }
+}
+
+impl Form {
+    fn value<E: Error>(self) -> Result<f64, E> {
+        match self {
+            Form::Finite(value) => Ok(value),
+            Form::Other(text) => match text.as_str() {
+                "NaN" => Ok(f64::NAN),
+                "inf" => Ok(f64::INFINITY),
+                "-inf" => Ok(f64::NEG_INFINITY),
+                _ => Err(E::custom(format!("`{text}` is not a number"))),
+            },
+        }
+    }
+}
+
+impl Number {
+    pub(crate) fn serialize<S: Serializer>(value: &f64, s: S) -> Result<S::Ok, S::Error> {
+        Form::from(*value).serialize(s)
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(d: D) -> Result<f64, D::Error> {
+        Form::deserialize(d)?.value()
+    }
+}
+
+impl OptionalNumber {
+    pub(crate) fn serialize<S: Serializer>(value: &Option<f64>, s: S) -> Result<S::Ok, S::Error> {
+        value.map(Form::from).serialize(s)
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(d: D) -> Result<Option<f64>, D::Error> {
+        Option::<Form>::deserialize(d)?.map(Form::value).transpose()
+    }
+}
+
+impl<const N: usize> Numbers<N> {
+    pub(crate) fn serialize<S: Serializer>(values: &[f64; N], s: S) -> Result<S::Ok, S::Error> {
+        s.collect_seq(values.iter().map(|&value| Form::from(value)))
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(d: D) -> Result<[f64; N], D::Error> {
+        let numbers = Vec::<Form>::deserialize(d)?;
+        let values = numbers.into_iter().map(Form::value).collect::<Result<Vec<f64>, _>>()?;
+        let found = values.len();
+        values.try_into().map_err(|_| D::Error::custom(format!("{found} numbers instead of {N}")))
+    }
+}
+
+#[cfg(test)]
+mod schema {
+    use std::borrow::Cow;
+
+    use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+
+    use super::{Number, Numbers, OptionalNumber};
+
+    impl JsonSchema for Number {
+        fn schema_name() -> Cow<'static, str> {
+            "Number".into()
+        }
+
+        fn json_schema(_: &mut SchemaGenerator) -> Schema {
+            json_schema!({
+                "description": "A number, or the name of one that JSON lacks.",
+                "anyOf": [{ "type": "number" }, { "enum": ["NaN", "inf", "-inf"] }],
+            })
+        }
+    }
+
+    impl JsonSchema for OptionalNumber {
+        fn inline_schema() -> bool {
+            true
+        }
+
+        fn schema_name() -> Cow<'static, str> {
+            "OptionalNumber".into()
+        }
+
+        fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+            generator.subschema_for::<Option<Number>>()
+        }
+    }
+
+    impl<const N: usize> JsonSchema for Numbers<N> {
+        fn inline_schema() -> bool {
+            true
+        }
+
+        fn schema_name() -> Cow<'static, str> {
+            "Numbers".into()
+        }
+
+        fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+            let items = generator.subschema_for::<Number>();
+            json_schema!({ "type": "array", "items": items, "minItems": N, "maxItems": N })
+        }
+    }
+}
