@@ -24,7 +24,8 @@ pub use ends::Refusal;
 pub use graph::{Graph, GraphError};
 pub use log_text::{LogEntry, LogMark, git_bisect_log};
 pub use search::Search;
-pub use survey::{Survey, survey};
+pub use survey::Survey;
+pub(crate) use survey::survey;
 pub use words::{Answer, Conclusion, Options, Phase, SearchError, State, Warning};
 
 #[cfg(test)]

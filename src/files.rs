@@ -10,13 +10,13 @@ use std::os::unix::fs::{FileTypeExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
 /// The most that a text written by people may have: `replay.toml`, `fixture.toml`, a snapshot.
-pub const TEXT_BYTES: u64 = 64 << 20;
+pub(crate) const TEXT_BYTES: u64 = 64 << 20;
 
 /// The most that a source or a header may have. Generated tables of constants are far smaller.
 pub const SOURCE_BYTES: u64 = 256 << 20;
 
 /// What Git LFS leaves in the place of a file that it keeps elsewhere begins so.
-pub const LFS_SIGNATURE: &[u8] = b"version https://git-lfs";
+pub(crate) const LFS_SIGNATURE: &[u8] = b"version https://git-lfs";
 
 /// Opens the regular file at `path`, through symbolic links, without ever waiting.
 ///
@@ -54,7 +54,7 @@ pub fn read(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
 ///
 /// # Errors
 /// As [`read`]; [`io::ErrorKind::InvalidData`] with the place of the first byte that is not UTF-8.
-pub fn read_text(path: &Path, limit: u64) -> io::Result<String> {
+pub(crate) fn read_text(path: &Path, limit: u64) -> io::Result<String> {
     String::from_utf8(read(path, limit)?).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
         let line = 1 + error.as_bytes()[..at].iter().filter(|&&byte| byte == b'\n').count();

@@ -246,7 +246,7 @@ impl Bounded {
 }
 
 /// Bytes of memory that this machine has.
-pub fn machine_memory_bytes() -> u64 {
+pub(crate) fn machine_memory_bytes() -> u64 {
     let machine = rustix::system::sysinfo();
     machine.totalram.saturating_mul(machine.mem_unit.into())
 }

@@ -298,7 +298,7 @@ impl Harness {
     }
 
     /// The names of sizes, in the order in which the inputs' shapes name them.
-    pub fn size_names(&self) -> impl Iterator<Item = &str> {
+    pub(crate) fn size_names(&self) -> impl Iterator<Item = &str> {
         let mut seen = indexmap::IndexSet::new();
         for spec in self.inputs.values() {
             seen.extend(named(&spec.shape));

@@ -57,7 +57,7 @@ pub fn fork() -> io::Result<Option<Pid>> {
 ///
 /// # Errors
 /// Where the system has no room for another process.
-pub fn fork_for_parent() -> io::Result<Option<Pid>> {
+pub(crate) fn fork_for_parent() -> io::Result<Option<Pid>> {
     let flags = libc::c_long::from(libc::CLONE_PARENT | libc::SIGCHLD);
     let (none, number) = (libc::c_long::from(0), place_of_thread_number());
     // SAFETY: with one thread nothing is lacking in the copy. Without a stack of its own the order of
@@ -91,7 +91,7 @@ fn all_processes() -> impl Iterator<Item = Pid> {
 }
 
 /// The parent of `process`, as far as the system tells.
-pub fn parent_of(process: Pid) -> Option<Pid> {
+pub(crate) fn parent_of(process: Pid) -> Option<Pid> {
     let text = fs::read(format!("/proc/{process}/stat")).ok()?;
     // The name of the program, in parentheses, may hold any byte.
     let text = String::from_utf8_lossy(&text);
@@ -100,7 +100,7 @@ pub fn parent_of(process: Pid) -> Option<Pid> {
 }
 
 /// This process and those above it, as far as the system tells.
-pub fn line_of_descent() -> Vec<Pid> {
+pub(crate) fn line_of_descent() -> Vec<Pid> {
     let above = |&process: &Pid| parent_of(process).filter(|&parent| parent > 0);
     std::iter::successors(Some(this()), above).take(MOST_ANCESTORS).collect()
 }
@@ -191,7 +191,7 @@ pub fn go_first(score: u16) {
 }
 
 /// How often the system has ended a process for lack of memory, where it tells.
-pub fn memory_kills() -> Option<u64> {
+pub(crate) fn memory_kills() -> Option<u64> {
     let text = fs::read_to_string("/proc/vmstat").ok()?;
     text.lines().find_map(|line| line.strip_prefix("oom_kill ")?.parse().ok())
 }

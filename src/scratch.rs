@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use memmap2::MmapMut;
 
 /// Numbers of a scratch take at most this many bytes of the heap together.
-pub const HEAP_BYTES: usize = 128 << 20;
+pub(crate) const HEAP_BYTES: usize = 128 << 20;
 
 /// Why there is no memory for numbers: the machine is at fault.
 #[derive(Debug, thiserror::Error)]

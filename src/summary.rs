@@ -20,9 +20,11 @@ use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 pub use checksum::{Checksum, NotAChecksum};
-pub use estimate::{Estimate, SKETCH_ROUNDING, estimate};
-pub use poison::{LISTED, POISON_A, POISON_B, Poison, PoisonMismatch, Written, written};
-pub use sketch::{PROJECTIONS, Sketch};
+pub use estimate::Estimate;
+pub(crate) use estimate::estimate;
+pub use poison::{POISON_A, POISON_B, Poison, PoisonMismatch, Written, written};
+pub(crate) use sketch::PROJECTIONS;
+pub use sketch::Sketch;
 
 pub(crate) use number::{Number, OptionalNumber};
 
@@ -60,7 +62,7 @@ pub struct Summary {
     pub inf: u64,
     /// Elements that still hold the poison; 0 where none was given.
     pub unwritten: u64,
-    /// Sixteen projections, from which [`estimate`] tells how far two tensors lie apart.
+    /// Sixteen projections, from which [`Estimate`] tells how far two tensors lie apart.
     pub sketch: Sketch,
 }
 
@@ -142,7 +144,7 @@ fn norm_and_mean(view: &TensorView, total: &Part, max_abs: f64) -> (f64, f64) {
 
 /// The L2 norm of every slice along dimension `axis`: one number for each head, or each
 /// microbatch. Finite elements only; empty where `axis` is not a dimension.
-pub fn slice_norms(view: &TensorView, axis: usize) -> Vec<f64> {
+pub(crate) fn slice_norms(view: &TensorView, axis: usize) -> Vec<f64> {
     let Some(&size) = view.shape.get(axis) else { return Vec::new() };
     let inner: usize = view.shape[axis + 1..].iter().product();
     let mut sums = vec![0f64; size];

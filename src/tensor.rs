@@ -90,7 +90,7 @@ impl DType {
     }
 
     /// The type that CUDA C++ has for it, as it stands in the parameters of `call`.
-    pub const fn cuda_name(self) -> &'static str {
+    pub(crate) const fn cuda_name(self) -> &'static str {
         match self {
             DType::F64 => "double",
             DType::F32 => "float",
@@ -138,7 +138,7 @@ pub struct Dim {
 /// The number of elements of a tensor of this shape; 1 for a scalar.
 ///
 /// Returns `None` where the product does not fit in `usize`.
-pub fn element_count(shape: &[usize]) -> Option<usize> {
+pub(crate) fn element_count(shape: &[usize]) -> Option<usize> {
     shape.iter().try_fold(1usize, |count, &size| count.checked_mul(size))
 }
 

@@ -34,7 +34,8 @@ impl Rate {
     }
 
     /// `bad` of `tests` earlier tests turned bad.
-    pub fn observed(bad: u32, tests: u32) -> Self {
+    #[cfg(test)]
+    pub(crate) fn observed(bad: u32, tests: u32) -> Self {
         let bad = bad.min(tests);
         Self { bad: 1.0 + f64::from(bad), good: 1.0 + f64::from(tests - bad) }
     }
@@ -106,7 +107,7 @@ impl Belief {
     }
 
     /// Takes one test of a commit that is bad if the culprit is one of those `reached`.
-    pub fn observe(&mut self, reached: &[bool], bad: bool) {
+    pub(crate) fn observe(&mut self, reached: &[bool], bad: bool) {
         for (candidate, &inside) in reached.iter().enumerate() {
             let side = self.bad_side[candidate];
             let chance = if inside {
@@ -121,18 +122,18 @@ impl Belief {
     }
 
     /// Takes one test of a good end.
-    pub fn observe_good_end(&mut self, bad: bool) {
+    pub(crate) fn observe_good_end(&mut self, bad: bool) {
         self.good_end.add(bad);
         self.observe(&vec![false; self.weight.len()], bad);
     }
 
     /// Counts one test of the bad end, besides [`observe`](Self::observe).
-    pub fn count_bad_end(&mut self, bad: bool) {
+    pub(crate) fn count_bad_end(&mut self, bad: bool) {
         self.bad_end.add(bad);
     }
 
     /// Whether the ends show that bad commits test bad more often than good ones do.
-    pub fn rates_are_clear(&self) -> bool {
+    pub(crate) fn rates_are_clear(&self) -> bool {
         self.detection.interval(self.bad_end).0 > self.false_alarm.interval(self.good_end).1
     }
 
@@ -141,12 +142,12 @@ impl Belief {
     }
 
     /// Stops without an answer: no test is worthwhile any more.
-    pub fn give_up(&mut self) {
+    pub(crate) fn give_up(&mut self) {
         self.gave_up = true;
     }
 
     /// Tests of the ends, whichever side had fewer; `waiting` counts those in flight.
-    pub fn end_picks(
+    pub(crate) fn end_picks(
         &self,
         good: &[u32],
         bad: u32,
@@ -193,7 +194,7 @@ impl Belief {
     }
 
     /// The conclusion, if the ends are clear and one candidate is probable enough.
-    pub fn conclude(&self, commit: impl Fn(u32) -> u32) -> Option<Conclusion> {
+    pub(crate) fn conclude(&self, commit: impl Fn(u32) -> u32) -> Option<Conclusion> {
         if !self.rates_are_clear() {
             let pair = |tally: Tally| (tally.bad, tally.tests);
             let (good, bad) = (pair(self.good_end), pair(self.bad_end));

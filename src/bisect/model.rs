@@ -72,7 +72,7 @@ pub(super) struct World {
 
 impl World {
     /// Every descendant of some culprit is bad. With `by_variant` many commits share one.
-    pub fn monotone(dice: &mut Dice, size: usize, by_variant: bool) -> Self {
+    pub(crate) fn monotone(dice: &mut Dice, size: usize, by_variant: bool) -> Self {
         let parents = random_parents(dice, size);
         let culprits: Vec<usize> =
             (0..dice.between(1, 2)).map(|_| dice.between(1, size - 1)).collect();
@@ -98,7 +98,7 @@ impl World {
     }
 
     /// Each variant is good or bad by chance, whatever its parents are.
-    pub fn lawless(dice: &mut Dice, size: usize) -> Self {
+    pub(crate) fn lawless(dice: &mut Dice, size: usize) -> Self {
         let mut world = Self::monotone(dice, size, true);
         let luck: Vec<bool> = (0..size).map(|_| dice.chance(50)).collect();
         world.bad = world.by_variant(&luck);
@@ -106,7 +106,7 @@ impl World {
     }
 
     /// Makes about `percent` of the variants untestable.
-    pub fn break_some(&mut self, dice: &mut Dice, percent: usize) {
+    pub(crate) fn break_some(&mut self, dice: &mut Dice, percent: usize) {
         let luck: Vec<bool> = (0..self.graph.len()).map(|_| dice.chance(percent)).collect();
         self.untestable = self.by_variant(&luck);
     }
@@ -117,7 +117,7 @@ impl World {
     }
 
     /// Bad, and no followed parent is.
-    pub fn is_culprit(&self, commit: u32, first_parent: bool) -> bool {
+    pub(crate) fn is_culprit(&self, commit: u32, first_parent: bool) -> bool {
         let parents = self.graph.followed(commit, first_parent);
         self.bad[commit as usize] && parents.iter().all(|&parent| !self.bad[parent as usize])
     }

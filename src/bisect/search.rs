@@ -79,7 +79,7 @@ impl Search {
     ///
     /// # Errors
     /// As [`Search::new`].
-    pub fn with_flakiness(
+    pub(crate) fn with_flakiness(
         graph: Graph,
         good: &[u32],
         bad: &[u32],
@@ -153,7 +153,7 @@ impl Search {
     }
 
     /// Commits in flight whose answer no longer matters; stop them and [`cancel`](Self::cancel).
-    pub fn obsolete(&self) -> Vec<u32> {
+    pub(crate) fn obsolete(&self) -> Vec<u32> {
         let all = || self.in_flight.clone();
         if self.outcome().is_some() {
             return all();
@@ -170,7 +170,7 @@ impl Search {
     }
 
     /// Forgets that `commit` is in flight.
-    pub fn cancel(&mut self, commit: u32) {
+    pub(crate) fn cancel(&mut self, commit: u32) {
         if let Some(at) = self.in_flight.iter().position(|&other| other == commit) {
             self.in_flight.swap_remove(at);
         }
@@ -189,7 +189,7 @@ impl Search {
     }
 
     /// What the user should know besides the conclusion.
-    pub fn warnings(&self) -> Vec<Warning> {
+    pub(crate) fn warnings(&self) -> Vec<Warning> {
         let unclear = |base: &u32| matches!(self.known(*base), Some(Answer::Skip | Answer::Other));
         let bases = self.ends.merge_bases.iter().copied().filter(unclear);
         let mut out: Vec<Warning> =

@@ -17,7 +17,12 @@ pub struct Survey {
 /// Lists what to run and compare for the commits reachable from `include` and not from `exclude`.
 ///
 /// Parents may lie outside of the range: the first commits of a range are compared to them.
-pub fn survey(graph: &Graph, include: &[u32], exclude: &[u32], first_parent: bool) -> Survey {
+pub(crate) fn survey(
+    graph: &Graph,
+    include: &[u32],
+    exclude: &[u32],
+    first_parent: bool,
+) -> Survey {
     let excluded = graph.ancestors(exclude, false);
     let included = graph.ancestors(include, first_parent);
     let mut out = Survey::default();

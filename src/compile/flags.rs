@@ -23,7 +23,7 @@ pub const FLAGS: [&str; 17] = [
 ];
 
 /// Makes the sources see CUDA's header without including it.
-pub const PRELUDE: [&str; 2] = ["-include", "replay/prelude.h"];
+pub(crate) const PRELUDE: [&str; 2] = ["-include", "replay/prelude.h"];
 
 /// Makes `float`, `half` and `bf16` mean `double`: the float64 shadow.
-pub const SHADOW: &str = "-DREPLAY_SHADOW";
+pub(crate) const SHADOW: &str = "-DREPLAY_SHADOW";

@@ -23,7 +23,7 @@ macro_rules! errors {
             }
 
             /// The codes this table knows, with name and text.
-            pub const KNOWN: &[(i32, &str, &str)] = &[$(($code, $name, $text),)*];
+            pub(crate) const KNOWN: &[(i32, &str, &str)] = &[$(($code, $name, $text),)*];
         }
     };
 }

@@ -30,12 +30,12 @@ impl SearchPath {
     }
 
     /// Folders in which a program of CUDA's toolkit may lie, whether or not they exist.
-    pub fn program_folders(&self) -> impl Iterator<Item = PathBuf> {
+    pub(crate) fn program_folders(&self) -> impl Iterator<Item = PathBuf> {
         self.roots().into_iter().map(|root| root.join("bin"))
     }
 
     /// Folders in which libnvrtc may lie, whether or not they exist; Python's last.
-    pub fn library_folders(&self) -> impl Iterator<Item = PathBuf> + '_ {
+    pub(crate) fn library_folders(&self) -> impl Iterator<Item = PathBuf> + '_ {
         let installed = self.roots().into_iter().flat_map(|root| {
             let targets = children(&root.join("targets")).into_iter().map(|t| t.join("lib"));
             [root.join("lib64"), root.join("lib")].into_iter().chain(targets).collect::<Vec<_>>()

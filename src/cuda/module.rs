@@ -30,7 +30,7 @@ struct Header {
 
 impl Module {
     /// One line of JSON, then the code.
-    pub fn encode(&self) -> Vec<u8> {
+    pub(crate) fn encode(&self) -> Vec<u8> {
         let header = Header { names: self.names.clone(), code_bytes: self.code.len() };
         let mut bytes = serde_json::to_vec(&header).expect("names are plain data");
         bytes.push(b'\n');
@@ -38,7 +38,7 @@ impl Module {
         bytes
     }
 
-    /// Reads what [`Module::encode`] wrote; what follows it is left alone.
+    /// Reads what `Module::encode` wrote; what follows it is left alone.
     pub fn decode(bytes: &[u8]) -> Option<Module> {
         let line = bytes.iter().position(|&byte| byte == b'\n')?;
         let header: Header = serde_json::from_slice(&bytes[..line]).ok()?;

@@ -42,12 +42,12 @@ impl Tool {
 
     /// Whether memory must lie as the code asked for it, without room around it: bytes that belong
     /// to an allocation are in bounds.
-    pub fn forbids_margins(self) -> bool {
+    pub(crate) fn forbids_margins(self) -> bool {
         matches!(self, Tool::Memcheck | Tool::Initcheck)
     }
 
     /// Whether memory must stay as the device gives it: what is filled counts as written.
-    pub fn forbids_filling(self) -> bool {
+    pub(crate) fn forbids_filling(self) -> bool {
         self == Tool::Initcheck
     }
 }
@@ -77,12 +77,12 @@ pub struct Finding {
     /// What else it says of the first time.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub detail: String,
-    /// How often; it stops telling after [`MOST_PRINTED`].
+    /// How often; it stops telling after `MOST_PRINTED`.
     pub count: u64,
 }
 
 /// Findings of a run after which it prints no more.
-pub const MOST_PRINTED: u64 = 10_000;
+pub(crate) const MOST_PRINTED: u64 = 10_000;
 
 /// Why it cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -199,7 +199,7 @@ impl Sanitizer {
     }
 
     /// How a program is started under it; what it finds goes to the file `log`.
-    pub fn wrapper(&self, log: &Path) -> Wrapper {
+    pub(crate) fn wrapper(&self, log: &Path) -> Wrapper {
         let printed = MOST_PRINTED.to_string();
         let plain = [
             "--tool",

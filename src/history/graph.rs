@@ -79,7 +79,7 @@ impl History {
     ///
     /// # Errors
     /// As [`History::graph`].
-    pub fn commits_between(
+    pub(crate) fn commits_between(
         &self,
         good: &[Commit],
         bad: &[Commit],

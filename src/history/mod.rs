@@ -176,7 +176,7 @@ impl History {
     ///
     /// # Errors
     /// [`HistoryError::Git`] if it cannot be opened any more.
-    pub fn reopen(&self) -> Result<History, HistoryError> {
+    pub(crate) fn reopen(&self) -> Result<History, HistoryError> {
         let repo = Repository::open_ext(
             self.repo.path(),
             RepositoryOpenFlags::NO_SEARCH,

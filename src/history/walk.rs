@@ -42,7 +42,7 @@ impl<'t, T: Tree> Walk<'t, T> {
     }
 
     /// Whether a symlink was met so far.
-    pub fn met_link(&self) -> bool {
+    pub(crate) fn met_link(&self) -> bool {
         self.met_link.get()
     }
 

@@ -12,7 +12,7 @@ use std::os::raw::c_long;
 use super::Pid;
 
 /// What a handler of `SIGSYS` finds in `si_errno` if the process sends `SIGKILL` to itself.
-pub const KILLS_ITSELF: u16 = 0x5250;
+pub(crate) const KILLS_ITSELF: u16 = 0x5250;
 
 /// A program counts at most so many processes, so that every jump is short.
 const MOST: usize = 48;

@@ -28,7 +28,7 @@ pub struct Origin {
 }
 
 /// The word for an answer.
-pub fn answer_name(answer: Answer) -> &'static str {
+pub(crate) fn answer_name(answer: Answer) -> &'static str {
     match answer {
         Answer::Good => "good",
         Answer::Bad => "bad",
@@ -38,7 +38,7 @@ pub fn answer_name(answer: Answer) -> &'static str {
 }
 
 /// What a test showed, in a line.
-pub fn sight_line(seen: &Seen) -> String {
+pub(crate) fn sight_line(seen: &Seen) -> String {
     let several = seen.sights.len() > 1;
     let one = |sight: &Sight| {
         let name = if several { format!("{}: ", sight.fixture) } else { String::new() };

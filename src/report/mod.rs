@@ -18,9 +18,7 @@ mod standing;
 mod style;
 mod text;
 
-pub use bisect::{
-    Origin, answer_name, bisect, bisect_json, blame, event_json, recorded_json, tested_line,
-};
+pub use bisect::{Origin, bisect, bisect_json, blame, event_json, recorded_json, tested_line};
 pub use bisect_markdown::bisect_markdown;
 pub use devices::devices;
 pub use json::{SCHEMA, json};
@@ -31,7 +29,7 @@ pub use judgement::{
 pub use junit::junit;
 pub use log::{log, log_json};
 pub use markdown::{COMMENT_BYTES, SUMMARY_BYTES, markdown};
-pub use numbers::{count, dims, plural, short, statistics};
+pub use numbers::{count, dims, short, statistics};
 pub use snapshot::{Context, SnapshotCheck, sentence as snapshot_sentence, snapshot_diff};
 pub use spans::{Line, Text, clean};
 pub use standing::{Standing, fixtures};

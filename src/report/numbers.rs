@@ -38,7 +38,7 @@ pub fn count(n: u64, thing: &str) -> String {
 }
 
 /// `1 launch`, `2 launches`.
-pub fn plural(n: u64, one: &str, several: &str) -> String {
+pub(crate) fn plural(n: u64, one: &str, several: &str) -> String {
     if n == 1 { format!("1 {one}") } else { format!("{n} {several}") }
 }
 
@@ -73,7 +73,7 @@ pub fn statistics(summary: &Summary) -> Line {
 }
 
 /// `NAME N`, in the colour of failure unless N is 0.
-pub fn none_hoped(name: &str, number: u64) -> Line {
+pub(crate) fn none_hoped(name: &str, number: u64) -> Line {
     Line::of(if number > 0 { RED } else { Style::new() }, format!("{name} {number}"))
 }
 

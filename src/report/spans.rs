@@ -43,7 +43,7 @@ impl Line {
 
     /// The line, continued in `style`.
     #[must_use]
-    pub fn styled(mut self, style: Style, text: impl Into<String>) -> Line {
+    pub(crate) fn styled(mut self, style: Style, text: impl Into<String>) -> Line {
         self.spans.push(Span { style, text: text.into() });
         self
     }

@@ -238,7 +238,7 @@ pub fn verdict(entry: &Entry) -> Line {
 }
 
 /// Why `entry` stands as it does, the worst first.
-pub fn reasons(entry: &Entry) -> Vec<String> {
+pub(crate) fn reasons(entry: &Entry) -> Vec<String> {
     let (_, mut points) = stand(entry);
     points.retain(|point| point.standing > Standing::Identical);
     points.sort_by_key(|point| Reverse(point.standing));
@@ -270,7 +270,7 @@ pub fn title(entry: &Entry) -> String {
 }
 
 /// `1 failed, 2 identical`: how many stand how, the worst first; `refused` could not be replayed.
-pub fn tally(standings: impl IntoIterator<Item = Standing>, refused: usize) -> String {
+pub(crate) fn tally(standings: impl IntoIterator<Item = Standing>, refused: usize) -> String {
     let standings: Vec<Standing> = standings.into_iter().collect();
     let times = |standing: &Standing| standings.iter().filter(|one| *one == standing).count();
     let counted = Standing::ALL.iter().rev().map(|standing| (times(standing), standing.name()));

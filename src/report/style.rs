@@ -9,12 +9,12 @@ const fn bold(colour: AnsiColor) -> Style {
 /// Names and headings.
 pub const BOLD: Style = Style::new().bold();
 /// What is rarely needed.
-pub const DIM: Style = Style::new().dimmed();
+pub(crate) const DIM: Style = Style::new().dimmed();
 /// What is as it should be.
-pub const GREEN: Style = bold(AnsiColor::Green);
+pub(crate) const GREEN: Style = bold(AnsiColor::Green);
 /// What is wrong.
-pub const RED: Style = bold(AnsiColor::Red);
+pub(crate) const RED: Style = bold(AnsiColor::Red);
 /// What needs attention.
-pub const YELLOW: Style = bold(AnsiColor::Yellow);
+pub(crate) const YELLOW: Style = bold(AnsiColor::Yellow);
 /// Commit ids.
 pub const COMMIT: Style = Style::new().fg_color(Some(Color::Ansi(AnsiColor::Yellow)));

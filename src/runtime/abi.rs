@@ -80,7 +80,7 @@ pub enum ArgumentKind {
 
 impl ArgumentKind {
     /// The kind with this number of `replay_argument`.
-    pub fn from_number(number: u8) -> ArgumentKind {
+    pub(crate) fn from_number(number: u8) -> ArgumentKind {
         match number {
             1 => ArgumentKind::Pointer,
             2 => ArgumentKind::Reference,
@@ -128,7 +128,7 @@ impl WarpOp {
     ];
 
     /// The operation with this number of `replay_warp_op`.
-    pub fn from_number(number: u32) -> WarpOp {
+    pub(crate) fn from_number(number: u32) -> WarpOp {
         WarpOp::ALL[number as usize]
     }
 }
@@ -138,9 +138,9 @@ pub mod barrier_op {
     /// No predicate.
     pub const PLAIN: u32 = 0;
     /// The number of threads whose predicate is not 0.
-    pub const COUNT: u32 = 1;
+    pub(crate) const COUNT: u32 = 1;
     /// Whether all predicates are not 0.
-    pub const AND: u32 = 2;
+    pub(crate) const AND: u32 = 2;
 }
 
 /// One thread of a block, as a kernel in block form sees it.

@@ -82,7 +82,7 @@ impl Artifact {
     }
 
     /// Where the built-in variables of the calling operating-system thread are.
-    pub fn thread_pointers(&self) -> ThreadPointers {
+    pub(crate) fn thread_pointers(&self) -> ThreadPointers {
         let null = std::ptr::null_mut();
         let mut pointers = ThreadPointers {
             thread_idx: null,

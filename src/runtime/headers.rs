@@ -10,13 +10,13 @@ static INCLUDE: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/src/runtime/include"
 static NVRTC: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/src/runtime/nvrtc");
 
 /// A hash over the names and contents of the headers for the host compiler.
-pub fn identity() -> blake3::Hash {
+pub(crate) fn identity() -> blake3::Hash {
     static IDENTITY: LazyLock<blake3::Hash> = LazyLock::new(|| identity_of(&INCLUDE));
     *IDENTITY
 }
 
 /// A hash over the names and contents of the headers for NVRTC.
-pub fn device_identity() -> blake3::Hash {
+pub(crate) fn device_identity() -> blake3::Hash {
     static IDENTITY: LazyLock<blake3::Hash> = LazyLock::new(|| identity_of(&NVRTC));
     *IDENTITY
 }
@@ -45,7 +45,7 @@ pub fn write(folder: &Path) -> io::Result<()> {
 ///
 /// # Errors
 /// What the file system says.
-pub fn write_device(folder: &Path) -> io::Result<()> {
+pub(crate) fn write_device(folder: &Path) -> io::Result<()> {
     write_all(&NVRTC, &folder.join("replay_nvrtc"))
 }
 

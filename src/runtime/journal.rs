@@ -20,7 +20,7 @@ use super::cpu::page_bytes;
 /// The bytes of a journal, where files may be so large.
 pub const BYTES: usize = 4 << 20;
 /// The least bytes of one.
-pub const LEAST_BYTES: usize = 64 << 10;
+pub(crate) const LEAST_BYTES: usize = 64 << 10;
 
 /// The first entry; what lies before is the head.
 const FIRST: usize = 4096;
@@ -152,7 +152,7 @@ impl Journal {
 
     /// Writes why the process ends now, if nobody has. May be called from a signal handler; if another
     /// thread is writing its own, waits for the end that it brings.
-    pub fn write_last(&self, text: &[u8]) {
+    pub(crate) fn write_last(&self, text: &[u8]) {
         if !self.is_owner() {
             return;
         }
@@ -189,7 +189,7 @@ pub fn begin(file: &File) -> io::Result<()> {
 }
 
 /// Whether the process that writes to `file` was ready.
-pub fn has_begun(file: &File) -> bool {
+pub(crate) fn has_begun(file: &File) -> bool {
     // SAFETY: asks what may be done with the descriptor's memory.
     let seals = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GET_SEALS) };
     seals >= 0 && seals & libc::F_SEAL_SEAL != 0

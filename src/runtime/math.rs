@@ -36,25 +36,25 @@ static D2: [fn(f64, f64) -> f64; 3] = [core_math::atan2, core_math::hypot, core_
 pub unsafe extern "C" fn f1(function: u32, x: f32) -> f32 {
     F1[function as usize](x)
 }
-pub unsafe extern "C" fn d1(function: u32, x: f64) -> f64 {
+pub(crate) unsafe extern "C" fn d1(function: u32, x: f64) -> f64 {
     D1[function as usize](x)
 }
-pub unsafe extern "C" fn f2(function: u32, x: f32, y: f32) -> f32 {
+pub(crate) unsafe extern "C" fn f2(function: u32, x: f32, y: f32) -> f32 {
     F2[function as usize](x, y)
 }
-pub unsafe extern "C" fn d2(function: u32, x: f64, y: f64) -> f64 {
+pub(crate) unsafe extern "C" fn d2(function: u32, x: f64, y: f64) -> f64 {
     D2[function as usize](x, y)
 }
-pub unsafe extern "C" fn f3(x: f32, y: f32, z: f32) -> f32 {
+pub(crate) unsafe extern "C" fn f3(x: f32, y: f32, z: f32) -> f32 {
     x.mul_add(y, z)
 }
-pub unsafe extern "C" fn d3(x: f64, y: f64, z: f64) -> f64 {
+pub(crate) unsafe extern "C" fn d3(x: f64, y: f64, z: f64) -> f64 {
     x.mul_add(y, z)
 }
 
 /// Sets the rounding mode of the calling operating-system thread.
 #[cfg(target_arch = "x86_64")]
-pub fn set_rounding(rounding: Rounding) {
+pub(crate) fn set_rounding(rounding: Rounding) {
     // Intel SDM volume 1, section 10.2.3.1: bits 13 and 14 of MXCSR.
     let bits = match rounding {
         Rounding::Nearest => 0u32,
@@ -73,7 +73,7 @@ pub fn set_rounding(rounding: Rounding) {
 
 /// Sets the rounding mode of the calling operating-system thread.
 #[cfg(target_arch = "aarch64")]
-pub fn set_rounding(rounding: Rounding) {
+pub(crate) fn set_rounding(rounding: Rounding) {
     // Arm ARM, FPCR.RMode: bits 22 and 23.
     let bits = match rounding {
         Rounding::Nearest => 0u64,

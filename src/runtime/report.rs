@@ -114,7 +114,7 @@ pub enum Report {
 }
 
 /// More launches than this are only counted.
-pub const MAX_LAUNCHES: u64 = 4096;
+pub(crate) const MAX_LAUNCHES: u64 = 4096;
 
 /// The way back to the parent.
 pub struct Reporter {
@@ -129,7 +129,7 @@ impl Reporter {
     }
 
     /// Writes one entry. One that finds no room is left out: those before it say enough.
-    pub fn send(&self, report: &Report) {
+    pub(crate) fn send(&self, report: &Report) {
         let weight = match report {
             Report::Launch(LaunchRecord { error: None, .. }) => Weight::Ordinary,
             Report::Launch(_) | Report::Overrun { .. } => Weight::Failure,
@@ -139,7 +139,7 @@ impl Reporter {
         self.journal.write(&text, weight);
     }
 
-    /// Reports a launch, the first [`MAX_LAUNCHES`] and those that failed.
+    /// Reports a launch, the first `MAX_LAUNCHES` and those that failed.
     pub fn launch(&self, record: LaunchRecord) {
         if self.launches.fetch_add(1, Ordering::Relaxed) < MAX_LAUNCHES || record.error.is_some() {
             self.send(&Report::Launch(record));
@@ -152,7 +152,7 @@ impl Reporter {
     }
 
     /// Writes why the process ends, from a signal handler; the first one counts.
-    pub fn send_last(&self, word: &LastWord) {
+    pub(crate) fn send_last(&self, word: &LastWord) {
         self.journal.write_last(&word.bytes[..word.length]);
     }
 }

@@ -90,7 +90,7 @@ pub fn watch(keeper: Pid) {
 
 /// Lets `handler` have every `signal`, on several threads at a time. One that the handler itself raises
 /// ends the process, for it is blocked there.
-pub fn handle_by(
+pub(crate) fn handle_by(
     signal: i32,
     handler: extern "C" fn(i32, *mut libc::siginfo_t, *mut libc::c_void),
 ) {
@@ -105,7 +105,7 @@ pub fn handle_by(
 
 /// Gives signal handlers of this operating-system thread a stack of their own: the stack of a
 /// CUDA thread may be what overflowed.
-pub fn use_own_stack() {
+pub(crate) fn use_own_stack() {
     let stack = Box::leak(vec![0u8; STACK_BYTES].into_boxed_slice());
     // SAFETY: the memory is leaked, so it outlives the thread.
     unsafe {
@@ -128,7 +128,7 @@ pub fn end_with(word: &LastWord) -> ! {
 ///
 /// # Safety
 /// As [`Sender::of`].
-pub unsafe fn end_if_from_outside(signal: i32, info: *const libc::siginfo_t) {
+pub(crate) unsafe fn end_if_from_outside(signal: i32, info: *const libc::siginfo_t) {
     // SAFETY: promised by the caller.
     if unsafe { Sender::of(info) } == Sender::Outside {
         end_with(&LastWord::outside(signal));

@@ -14,7 +14,7 @@ const SKETCH_PART: f64 = 0.25;
 
 /// `x`, whose noise is `noise` in the units of `x`, in at least `least` digits; a number that is
 /// all noise is 0 where `least` is 0.
-pub fn steady(x: f64, noise: f64, least: i32) -> String {
+pub(crate) fn steady(x: f64, noise: f64, least: i32) -> String {
     if x == 0.0 || !x.is_finite() {
         return format!("{x}");
     }
@@ -53,7 +53,7 @@ fn without_zeros(number: &str) -> &str {
 }
 
 /// `x` in two digits.
-pub fn two_digits(x: f64) -> f64 {
+pub(crate) fn two_digits(x: f64) -> f64 {
     format!("{x:.1e}").parse().expect("a number that was just written")
 }
 
@@ -82,7 +82,7 @@ pub fn sketch(sketch: &Sketch, noise: f64) -> String {
 }
 
 /// Whether [`sketch`] writes in this unit where the noise is `noise`, which was rounded since.
-pub fn unit_fits(unit: f64, noise: f64) -> bool {
+pub(crate) fn unit_fits(unit: f64, noise: f64) -> bool {
     let part = noise * SKETCH_PART;
     match part.is_normal() && unit > 0.0 {
         true => exponent(unit).abs_diff(exponent(part)) <= 1,
@@ -91,7 +91,7 @@ pub fn unit_fits(unit: f64, noise: f64) -> bool {
 }
 
 /// Reads what [`sketch`] writes, and its unit.
-pub fn parse_sketch(text: &str) -> Option<(f64, Sketch)> {
+pub(crate) fn parse_sketch(text: &str) -> Option<(f64, Sketch)> {
     let (unit, projections) = text.split_once(" * ")?;
     let unit: f64 = unit.parse().ok()?;
     let all: Option<Vec<f64>> =

@@ -9,7 +9,7 @@ use super::{Number, Summary};
 const CHI_SQUARE_16: [f64; 2] = [5.142, 34.267];
 
 /// Relative distances below this are rounding of the projections themselves.
-pub const SKETCH_ROUNDING: f64 = 1e-12;
+pub(crate) const SKETCH_ROUNDING: f64 = 1e-12;
 
 /// An estimated relative L2 distance, with a 99 % interval.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -33,7 +33,7 @@ pub struct Estimate {
 /// J. Comput. Syst. Sci. 66, 2003). The interval is that of chi-square with 16 degrees of freedom.
 /// Equal checksums give exactly 0. It is infinite where numbers of elements, NaNs or infinities
 /// differ, or where `b` is zero and `a` is not.
-pub fn estimate(a: &Summary, b: &Summary) -> Estimate {
+pub(crate) fn estimate(a: &Summary, b: &Summary) -> Estimate {
     if a.checksum == b.checksum {
         return Estimate { relative: 0.0, low: 0.0, high: 0.0 };
     }

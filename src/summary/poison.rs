@@ -18,7 +18,7 @@ pub const POISON_A: Poison = Poison { pattern: [0xA5, 0x7F, 0xA5, 0x7F, 0xA5, 0x
 pub const POISON_B: Poison = Poison { pattern: [0x49, 0x71, 0x49, 0x71, 0x49, 0x71, 0x49, 0x71] };
 
 /// Indices that [`written`] lists of each kind.
-pub const LISTED: usize = 8;
+pub(crate) const LISTED: usize = 8;
 /// Bytes that one task of [`written`] looks at; a multiple of eight.
 const TASK_BYTES: usize = 1 << 18;
 
@@ -27,11 +27,11 @@ const TASK_BYTES: usize = 1 << 18;
 pub struct Written {
     /// Elements that still hold the poison in both replays.
     pub unwritten: u64,
-    /// The first of them, at most [`LISTED`], by row-major index.
+    /// The first of them, at most `LISTED`, by row-major index.
     pub first_unwritten: Vec<u64>,
     /// Elements that were written but differ: they depend on memory that nobody wrote.
     pub poison_dependent: u64,
-    /// The first of them, at most [`LISTED`], by row-major index.
+    /// The first of them, at most `LISTED`, by row-major index.
     pub first_poison_dependent: Vec<u64>,
 }
 

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::number::Numbers;
 
 /// Projections in a sketch, and buckets behind them.
-pub const PROJECTIONS: usize = 16;
+pub(crate) const PROJECTIONS: usize = 16;
 /// Units of 16 bytes that one run covers: four for each bucket.
 pub(super) const RUN_UNITS: usize = 64;
 /// Bytes of a run.

@@ -22,7 +22,7 @@ impl Bitmap {
     ///
     /// # Errors
     /// [`ScratchError`] if there is no room.
-    pub fn in_scratch(
+    pub(crate) fn in_scratch(
         scratch: &Scratch,
         len: usize,
         belongs: impl Fn(usize) -> bool + Sync,
@@ -49,11 +49,6 @@ impl Bitmap {
         Bitmap::from_fn(base.len().min(got.len()), |i| {
             got.get_f64(i) == 0.0 && base.get_f64(i) != 0.0
         })
-    }
-
-    /// The elements that are NaN or infinite.
-    pub fn non_finite(view: &TensorView) -> Bitmap {
-        Bitmap::from_fn(view.len(), |i| !view.get_f64(i).is_finite())
     }
 
     /// The number of elements of the tensor.

@@ -82,17 +82,10 @@ pub struct Worst {
     pub ulps: f64,
 }
 
-impl Comparison {
-    /// The share of elements whose bits differ.
-    pub fn differing_fraction(&self) -> f64 {
-        if self.count == 0 { 0.0 } else { self.differing as f64 / self.count as f64 }
-    }
-}
-
 /// Compares `got` with `base`, element by element, in units of the noise of both.
 ///
 /// All are row-major with the same shape. An element is beyond noise when it lies more than
-/// [`NOISE_FACTOR`] times the noise away. Two NaNs are equal, as are infinities of one sign; a
+/// `NOISE_FACTOR` times the noise away. Two NaNs are equal, as are infinities of one sign; a
 /// NaN or an infinity on one side only is infinitely far. Zeros of different sign differ in bits
 /// and have distance 0. Integers are compared exactly.
 ///

@@ -4,11 +4,11 @@
 //!
 //! The method, and why its constants are what they are, is in `docs/verdicts.md`.
 
-pub mod bitmap;
+pub(crate) mod bitmap;
 mod cells;
 pub mod compare;
-pub mod constants;
-pub mod derivative;
+pub(crate) mod constants;
+pub(crate) mod derivative;
 mod measure;
 pub mod noise;
 pub mod oracle;

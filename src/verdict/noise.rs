@@ -234,7 +234,7 @@ impl NoiseAccumulator {
         self.spread(base, Of::Rounding)
     }
 
-    /// The elements that another order moves by more than [`ORDER_FACTOR`] times what rounding
+    /// The elements that another order moves by more than `ORDER_FACTOR` times what rounding
     /// does; none of integers, in which rounding is not there to compare with.
     ///
     /// # Errors

@@ -16,7 +16,8 @@ use crate::scratch::{Scratch, ScratchError};
 use crate::tensor::{Dim, TensorView, unravel};
 
 pub(super) use self::words::describe_term;
-pub use self::words::{block_map, describe, has_shape};
+pub(crate) use self::words::has_shape;
+pub use self::words::{block_map, describe};
 
 /// Single indices that a selection lists before it falls back to their range.
 const LISTED: usize = 8;
@@ -141,7 +142,7 @@ impl Selection {
 
 impl Location {
     /// Whether the class is exactly the region.
-    pub fn is_exact(&self) -> bool {
+    pub(crate) fn is_exact(&self) -> bool {
         self.elements == self.region_elements
     }
 

@@ -55,7 +55,7 @@ fn equal_bits_and_equal_nans_are_identical() {
     let b = Owned::f32(&[1.0, -f32::NAN, f32::INFINITY, -0.0]);
     assert_eq!(compared(&a, &b).verdict, Agreement::Identical);
     let empty = compared(&Owned::f32(&[]), &Owned::f32(&[]));
-    assert_eq!((empty.verdict, empty.differing_fraction()), (Agreement::Identical, 0.0));
+    assert_eq!((empty.verdict, empty.differing), (Agreement::Identical, 0));
 }
 
 #[test]
@@ -293,7 +293,6 @@ fn classes_of_elements_are_what_their_names_say() {
     let base = Owned::f32(&[1.0, 0.0, 2.0, 3.0]);
     let got = Owned::f32(&[0.0, 0.0, f32::NAN, f32::INFINITY]);
     assert_eq!(Bitmap::zeroed(&base.view(), &got.view()).ones().collect::<Vec<_>>(), [0]);
-    assert_eq!(Bitmap::non_finite(&got.view()).ones().collect::<Vec<_>>(), [2, 3]);
 }
 
 #[test]

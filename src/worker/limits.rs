@@ -20,7 +20,7 @@ impl Limits {
     pub const MEMORY_BYTES: u64 = 16 << 30;
 
     /// The address space that a child with `threads` may have, for `RLIMIT_AS`.
-    pub fn address_space_bytes(&self, threads: usize) -> u64 {
+    pub(crate) fn address_space_bytes(&self, threads: usize) -> u64 {
         /// Reserved for the stacks of the largest block, and for the system's own per thread.
         const PER_THREAD: u64 = 256 << 20;
         const BASE: u64 = 2 << 30;

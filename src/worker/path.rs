@@ -33,7 +33,9 @@ pub fn serialize<S: Serializer>(path: &impl AsRef<OsStr>, out: S) -> Result<S::O
 }
 
 /// Reads one.
-pub fn deserialize<'d, P: From<OsString>, D: Deserializer<'d>>(from: D) -> Result<P, D::Error> {
+pub(crate) fn deserialize<'d, P: From<OsString>, D: Deserializer<'d>>(
+    from: D,
+) -> Result<P, D::Error> {
     Ok(Name::deserialize(from)?.into_name().into())
 }
 
@@ -47,7 +49,7 @@ pub mod all {
     }
 
     /// Reads them.
-    pub fn deserialize<'d, D: Deserializer<'d>>(from: D) -> Result<Vec<OsString>, D::Error> {
+    pub(crate) fn deserialize<'d, D: Deserializer<'d>>(from: D) -> Result<Vec<OsString>, D::Error> {
         Ok(Vec::<Name>::deserialize(from)?.into_iter().map(Name::into_name).collect())
     }
 }
@@ -65,7 +67,7 @@ pub mod by_dtype {
     }
 
     /// Reads them.
-    pub fn deserialize<'d, D: Deserializer<'d>>(
+    pub(crate) fn deserialize<'d, D: Deserializer<'d>>(
         from: D,
     ) -> Result<Vec<(DType, PathBuf)>, D::Error> {
         let all = Vec::<(DType, Name)>::deserialize(from)?;

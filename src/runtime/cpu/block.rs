@@ -185,7 +185,12 @@ impl BlockRunner {
     ///
     /// # Errors
     /// If no memory can be had for the stacks.
-    pub fn begin_launch(&mut self, kernel: Kernel, shape: Shape, order: Order) -> io::Result<()> {
+    pub(crate) fn begin_launch(
+        &mut self,
+        kernel: Kernel,
+        shape: Shape,
+        order: Order,
+    ) -> io::Result<()> {
         let threads = shape.threads();
         if self.stacks.as_ref().is_none_or(|stacks| stacks.count() < threads) {
             self.stacks = None;

@@ -33,7 +33,7 @@ pub fn install(memory: &'static Memory) {
 }
 
 /// Tells that replayed code runs from here on: a fault is its own.
-pub fn code_runs() {
+pub(crate) fn code_runs() {
     CODE_RUNS.store(true, Ordering::SeqCst);
 }
 

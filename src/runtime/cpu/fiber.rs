@@ -8,7 +8,7 @@
 use std::io;
 
 /// Usable bytes of one stack, apart from its guard.
-pub const STACK_BYTES: usize = 128 << 10;
+pub(crate) const STACK_BYTES: usize = 128 << 10;
 
 /// Untouchable bytes below a stack, at the least: more than a function's variables take as a rule, so
 /// that none steps over them.
@@ -59,7 +59,7 @@ impl Stacks {
     }
 
     /// Whether `address` lies in the guard of one of the stacks.
-    pub fn overflowed_at(&self, address: usize) -> bool {
+    pub(crate) fn overflowed_at(&self, address: usize) -> bool {
         let base = self.base as usize;
         (base..base + self.slot * self.count).contains(&address)
             && (address - base) % self.slot < guard_bytes()
@@ -74,7 +74,11 @@ impl Stacks {
     ///
     /// # Errors
     /// If the system has no memory for it.
-    pub fn prepare(&mut self, index: usize, entry: extern "C" fn() -> !) -> io::Result<usize> {
+    pub(crate) fn prepare(
+        &mut self,
+        index: usize,
+        entry: extern "C" fn() -> !,
+    ) -> io::Result<usize> {
         assert!(index < self.count, "stack {index} of {}", self.count);
         while self.opened <= index {
             self.open(self.opened)?;
@@ -112,7 +116,7 @@ fn guard_bytes() -> usize {
 }
 
 /// Bytes of a page of memory.
-pub fn page_bytes() -> usize {
+pub(crate) fn page_bytes() -> usize {
     // SAFETY: sysconf reads a constant of the system.
     unsafe { libc::sysconf(libc::_SC_PAGESIZE) as usize }
 }
@@ -159,7 +163,7 @@ mod arch {
     }
 
     /// Lays out what `switch` pops; at `entry` the stack is aligned as after a call.
-    pub unsafe fn first_frame(top: usize, entry: extern "C" fn() -> !) -> usize {
+    pub(crate) unsafe fn first_frame(top: usize, entry: extern "C" fn() -> !) -> usize {
         let frame = (top - 32) as *mut usize;
         // SAFETY: the caller owns the stack below `top`.
         unsafe {
@@ -213,7 +217,7 @@ mod arch {
     }
 
     /// Lays out what `switch` loads: all zero but the link register.
-    pub unsafe fn first_frame(top: usize, entry: extern "C" fn() -> !) -> usize {
+    pub(crate) unsafe fn first_frame(top: usize, entry: extern "C" fn() -> !) -> usize {
         let frame = (top - 160) as *mut usize;
         // SAFETY: the caller owns the stack below `top`.
         unsafe {

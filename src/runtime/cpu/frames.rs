@@ -3,7 +3,7 @@
 use std::ffi::c_void;
 
 /// What the memory is aligned to.
-pub const ALIGNMENT: usize = 256;
+pub(crate) const ALIGNMENT: usize = 256;
 
 /// The unit of the memory.
 #[derive(Clone, Copy)]

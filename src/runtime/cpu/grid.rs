@@ -99,7 +99,7 @@ thread_local! {
 ///
 /// # Safety
 /// Must be called from a thread of a kernel that runs.
-pub unsafe extern "C" fn atomic_turn() {
+pub(crate) unsafe extern "C" fn atomic_turn() {
     // SAFETY: set by `run_blocks` on this operating-system thread for the time of the block.
     unsafe {
         let turn = &*TURN.get();
@@ -115,7 +115,7 @@ pub unsafe extern "C" fn atomic_turn() {
 /// Waits until every block before the one that runs on this operating-system thread has ended, or a little
 /// while: of several blocks that fail the first is told of, whatever the number of cores. May be called
 /// from a signal handler.
-pub fn wait_for_blocks_before() {
+pub(crate) fn wait_for_blocks_before() {
     let turn = TURN.get();
     if turn.is_null() {
         return;

@@ -29,7 +29,7 @@ pub fn note() {
 }
 
 /// The bytes of the stack, if `address` is one just beyond it that host code could not touch.
-pub fn overflowed_at(address: usize) -> Option<usize> {
+pub(crate) fn overflowed_at(address: usize) -> Option<usize> {
     let &(low, bytes) = STACK.get()?;
     let near = low.saturating_sub(NEAR_BYTES)..low + NEAR_BYTES.min(bytes);
     near.contains(&address).then_some(bytes)

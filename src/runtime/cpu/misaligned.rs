@@ -63,7 +63,7 @@ mod x86 {
 
     /// The address of the memory operand of the vector instruction that `bytes` begin with, and
     /// the alignment that it needs; none for one that needs none or is not understood.
-    pub fn operand(bytes: &[u8], registers: &[usize; 16]) -> Option<(usize, usize)> {
+    pub(crate) fn operand(bytes: &[u8], registers: &[usize; 16]) -> Option<(usize, usize)> {
         let mut rest = bytes.iter().copied();
         let mut byte = rest.next()?;
         let mut packed = true;

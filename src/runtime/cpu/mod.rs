@@ -27,16 +27,16 @@ use std::fs::File;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-pub use self::block::calls::{
+pub(crate) use self::block::calls::{
     active_mask, barrier, barriers_differ, warp_collective, whole_block, yield_thread,
 };
-pub use self::block::running::place;
-pub use self::fault::code_runs;
-pub use self::fiber::page_bytes;
-pub use self::grid::{atomic_turn, wait_for_blocks_before};
-pub use self::memory::pages_of;
-pub use self::shape::MAX_THREADS;
-pub use self::shared::{
+pub(crate) use self::block::running::place;
+pub(crate) use self::fault::code_runs;
+pub(crate) use self::fiber::page_bytes;
+pub(crate) use self::grid::{atomic_turn, wait_for_blocks_before};
+pub(crate) use self::memory::pages_of;
+pub(crate) use self::shape::MAX_THREADS;
+pub(crate) use self::shared::{
     DEFAULT_BYTES as DEFAULT_SHARED_BYTES, MAX_BYTES as MAX_SHARED_BYTES, allocate as shared_alloc,
     new_slot as shared_slot,
 };

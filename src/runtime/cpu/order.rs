@@ -9,7 +9,7 @@ pub struct Order(pub u64);
 
 impl Order {
     /// The order of the linear indices.
-    pub const LINEAR: Order = Order(0);
+    pub(crate) const LINEAR: Order = Order(0);
 
     /// The linear index of the thread at each position.
     pub fn threads(self, count: usize) -> Vec<u16> {

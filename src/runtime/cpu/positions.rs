@@ -28,7 +28,7 @@ impl Positions {
 
     /// The first member after `position`, else the first of all; `words` bounds the search.
     #[inline(always)]
-    pub fn next_after(&self, position: usize, words: usize) -> Option<usize> {
+    pub(crate) fn next_after(&self, position: usize, words: usize) -> Option<usize> {
         let word = position / 64 % WORDS;
         let later = self.0[word] & (!1u64 << (position % 64));
         if later != 0 {

@@ -43,7 +43,7 @@ static OF_PROCESS: OnceLock<&'static Protection> = OnceLock::new();
 
 /// Whether host code may not touch the device memory at `address`. Called from a signal handler:
 /// neither waits nor allocates.
-pub fn is_shut(address: usize) -> bool {
+pub(crate) fn is_shut(address: usize) -> bool {
     let Some(state) = OF_PROCESS.get().and_then(|protection| protection.state.try_lock().ok())
     else {
         return false;
@@ -106,7 +106,7 @@ fn protect(begin: usize, bytes: usize, shut: bool) {
 
 impl Protection {
     /// The one of this process.
-    pub fn of_process() -> &'static Protection {
+    pub(crate) fn of_process() -> &'static Protection {
         OF_PROCESS.get_or_init(|| Box::leak(Box::default()))
     }
 
@@ -146,12 +146,12 @@ impl Protection {
     }
 
     /// Says whether host code runs from here on.
-    pub fn set_host(&self, runs: bool) {
+    pub(crate) fn set_host(&self, runs: bool) {
         self.lock().change_all(|state| state.host = runs);
     }
 
     /// Opens all device memory for a launch.
-    pub fn open_all(&'static self) -> Opened {
+    pub(crate) fn open_all(&'static self) -> Opened {
         self.lock().change_all(|state| state.launches += 1);
         Opened { protection: self, regions: None }
     }

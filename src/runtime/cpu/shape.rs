@@ -1,7 +1,7 @@
 //! The shape of a launch: how many blocks and threads it has, and which index each of them has.
 
 /// The most threads that a block may have, on every device.
-pub const MAX_THREADS: usize = 1024;
+pub(crate) const MAX_THREADS: usize = 1024;
 
 /// The shape of the launch that a block belongs to.
 #[derive(Clone, Copy, Debug)]
@@ -24,13 +24,13 @@ impl Shape {
     }
 
     /// The index of block `linear` along x, y, z.
-    pub fn block_index(&self, linear: u64) -> [u32; 3] {
+    pub(crate) fn block_index(&self, linear: u64) -> [u32; 3] {
         let [x, y] = [u64::from(self.grid[0]), u64::from(self.grid[1])];
         [(linear % x) as u32, (linear / x % y) as u32, (linear / (x * y)) as u32]
     }
 
     /// The index of thread `linear` of a block along x, y, z.
-    pub fn thread_index(&self, linear: usize) -> [u32; 3] {
+    pub(crate) fn thread_index(&self, linear: usize) -> [u32; 3] {
         let [x, y] = [self.block[0] as usize, self.block[1] as usize];
         [(linear % x) as u32, (linear / x % y) as u32, (linear / (x * y)) as u32]
     }

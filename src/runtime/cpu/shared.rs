@@ -16,20 +16,20 @@ use crate::summary::Poison;
 
 /// Shared memory that a block may have without asking for more (CUDA C++ Programming Guide,
 /// "Compute Capabilities").
-pub const DEFAULT_BYTES: usize = 48 << 10;
+pub(crate) const DEFAULT_BYTES: usize = 48 << 10;
 /// The most that a block may ask for, on a device of compute capability 9.0.
-pub const MAX_BYTES: usize = 227 << 10;
+pub(crate) const MAX_BYTES: usize = 227 << 10;
 
 const AREA_BYTES: usize = 256 << 10;
 /// What the memory of one operating-system thread takes, without its guard page.
-pub const MAP_BYTES: usize = 2 * AREA_BYTES;
+pub(crate) const MAP_BYTES: usize = 2 * AREA_BYTES;
 const ALIGNMENT: usize = 128;
 const MAX_SLOTS: usize = 2048;
 
 static SLOTS: AtomicU32 = AtomicU32::new(0);
 
 /// A new number for a static `__shared__` variable.
-pub extern "C" fn new_slot() -> u32 {
+pub(crate) extern "C" fn new_slot() -> u32 {
     let slot = SLOTS.fetch_add(1, Ordering::Relaxed);
     if slot as usize >= MAX_SLOTS {
         let detail = format!("the code has more than {MAX_SLOTS} __shared__ variables");
@@ -90,7 +90,12 @@ impl SharedMemory {
 
     /// Tells device code where the shared memory of the next blocks is; a block may have `limit`
     /// bytes, static and dynamic together.
-    pub fn begin_launch(&mut self, dynamic_bytes: usize, limit: usize, state: &mut BlockState) {
+    pub(crate) fn begin_launch(
+        &mut self,
+        dynamic_bytes: usize,
+        limit: usize,
+        state: &mut BlockState,
+    ) {
         self.dynamic_bytes = dynamic_bytes;
         self.limit = limit;
         state.shared_begin = self.map;
@@ -102,7 +107,7 @@ impl SharedMemory {
     }
 
     /// Poisons the dynamic part and forgets the static variables, for the next block.
-    pub fn begin_block(&mut self) {
+    pub(crate) fn begin_block(&mut self) {
         let used = SLOTS.load(Ordering::Relaxed) as usize;
         self.slots[..used].fill(std::ptr::null_mut());
         self.static_bytes = 0;
@@ -129,7 +134,7 @@ impl SharedMemory {
 
 /// Whether `address` is the guard page behind the dynamic shared memory of this operating-system
 /// thread.
-pub fn overrun_at(address: usize) -> bool {
+pub(crate) fn overrun_at(address: usize) -> bool {
     let shared = CURRENT.get();
     if shared.is_null() {
         return false;
@@ -143,7 +148,7 @@ pub fn overrun_at(address: usize) -> bool {
 ///
 /// # Safety
 /// Must be called from a thread of a kernel that runs.
-pub unsafe extern "C" fn allocate(slot: u32, bytes: usize, align: usize) -> *mut c_void {
+pub(crate) unsafe extern "C" fn allocate(slot: u32, bytes: usize, align: usize) -> *mut c_void {
     // SAFETY: set by `begin_launch` on this operating-system thread.
     unsafe { (*CURRENT.get()).allocate(slot, bytes, align) }
 }

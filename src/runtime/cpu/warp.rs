@@ -3,7 +3,7 @@
 use crate::runtime::abi::WarpOp;
 
 /// The lanes of a warp.
-pub const LANES: usize = 32;
+pub(crate) const LANES: usize = 32;
 
 /// What the lanes of one warp have brought to the collectives that they wait in.
 #[derive(Clone, Copy, Default)]

@@ -35,7 +35,7 @@ pub fn start(begin: usize, bytes: usize) {
 }
 
 /// Tells that `launches` have begun, the last of them now.
-pub fn begin_launches(launches: u64) {
+pub(crate) fn begin_launches(launches: u64) {
     let Some(watch) = WATCH.get() else { return };
     watch.launches.store(launches, Ordering::SeqCst);
     if watch.open.load(Ordering::SeqCst) {
@@ -45,7 +45,7 @@ pub fn begin_launches(launches: u64) {
 
 /// Whether an access to `address` failed because the tensor is watched; it succeeds the next time.
 /// Called from a signal handler.
-pub fn let_in(address: usize) -> bool {
+pub(crate) fn let_in(address: usize) -> bool {
     let Some(watch) = WATCH.get() else { return false };
     let is_inside = (watch.begin..watch.begin + watch.bytes).contains(&address);
     if is_inside {

@@ -86,7 +86,7 @@ pub fn block_map(class: &Bitmap, shape: &[usize]) -> String {
 }
 
 /// Whether a map tells one place from another: one that is the same all over says nothing.
-pub fn has_shape(map: &str) -> bool {
+pub(crate) fn has_shape(map: &str) -> bool {
     let mut shades = map.chars().filter(|c| *c != '\n');
     let first = shades.next();
     shades.any(|shade| Some(shade) != first)

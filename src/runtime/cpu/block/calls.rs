@@ -35,7 +35,7 @@ pub unsafe extern "C" fn barrier(op: u32, predicate: u32, site: Site) -> u32 {
 ///
 /// # Safety
 /// Must be called from a thread of a kernel that runs.
-pub unsafe extern "C" fn warp_collective(
+pub(crate) unsafe extern "C" fn warp_collective(
     op: u32,
     mask: u32,
     value: u64,
@@ -56,7 +56,7 @@ pub unsafe extern "C" fn warp_collective(
 ///
 /// # Safety
 /// Must be called from a thread of a kernel that runs.
-pub unsafe extern "C" fn active_mask() -> u32 {
+pub(crate) unsafe extern "C" fn active_mask() -> u32 {
     // SAFETY: passed on to the caller.
     let runner = unsafe { current() };
     runner.warps[runner.warp_and_lane().0].live
@@ -66,7 +66,7 @@ pub unsafe extern "C" fn active_mask() -> u32 {
 ///
 /// # Safety
 /// Must be called from a thread of a kernel that runs.
-pub unsafe extern "C" fn yield_thread() {
+pub(crate) unsafe extern "C" fn yield_thread() {
     // SAFETY: as in `barrier`.
     unsafe {
         if let Some(Handover { save, to }) = current().hand_over() {
@@ -79,7 +79,7 @@ pub unsafe extern "C" fn yield_thread() {
 ///
 /// # Safety
 /// Must be called from a thread of a kernel that runs, before it has waited for others.
-pub unsafe extern "C" fn whole_block(
+pub(crate) unsafe extern "C" fn whole_block(
     frame_bytes: usize,
     scratch_bytes: usize,
     threads: *mut BlockThreads,
@@ -93,7 +93,7 @@ pub unsafe extern "C" fn whole_block(
 ///
 /// # Safety
 /// Must be called from a kernel in block form that runs.
-pub unsafe extern "C" fn barriers_differ(sites: *const Site) -> ! {
+pub(crate) unsafe extern "C" fn barriers_differ(sites: *const Site) -> ! {
     // SAFETY: passed on to the caller.
     unsafe { current().report_sites(sites) }
 }

@@ -34,7 +34,7 @@ pub fn place() -> Option<Place> {
 }
 
 /// The kernel, block and thread that run here, else on any other operating-system thread.
-pub fn place_anywhere() -> Option<Place> {
+pub(crate) fn place_anywhere() -> Option<Place> {
     place().or_else(|| RUNNING.iter().find_map(|entry| place_of(entry.load(Ordering::Acquire))))
 }
 
@@ -53,7 +53,7 @@ fn place_of(runner: *const BlockRunner) -> Option<Place> {
 }
 
 /// Whether `address` is the guard page of a stack of the block that runs here.
-pub fn stack_overflowed_at(address: usize) -> bool {
+pub(crate) fn stack_overflowed_at(address: usize) -> bool {
     let runner = CURRENT.get();
     // SAFETY: a runner that is current lives; its stacks are only read.
     let stacks = (!runner.is_null()).then(|| unsafe { &(*runner).stacks });
