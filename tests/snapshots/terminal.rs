@@ -77,6 +77,23 @@ fn one_key_decides_and_the_reason_is_a_line() {
 }
 
 #[test]
+fn keys_without_a_meaning_ask_again_and_escape_and_the_end_of_input_leave() {
+    let env = changed();
+    for leave in ["\u{1b}", "\u{4}"] {
+        let mut terminal = review(&env);
+        for key in ["\u{1b}[A", "\u{e9}", "\r"] {
+            terminal.press(key);
+            terminal.expect("a, r, s, d or q");
+            terminal.expect("uit > ");
+        }
+        terminal.press(leave);
+        let (status, shown) = terminal.end();
+        assert_eq!(status.code(), Some(0), "{shown}");
+        assert!(shown.contains("3 snapshots still pending"), "{shown}");
+    }
+}
+
+#[test]
 fn an_interrupt_keeps_what_was_decided_and_nothing_else() {
     let env = changed();
     let mut terminal = review(&env);
