@@ -14,12 +14,12 @@ mod tests;
 use std::error::Error;
 use std::path::Path;
 
-use crate::bisect::{LogEntry, LogMark, git_bisect_log};
 use crate::cache::{Cache, Kind};
 use crate::cuda::sanitizer;
 use crate::harness::Harness;
 use crate::replay::{Outcome, Status};
 use crate::report::{self, Entry};
+use crate::search::{LogEntry, LogMark, git_bisect_log};
 use crate::snapshot::{Meta, Snapshot, SnapshotFile, SnapshotVerdict, compare};
 
 pub(crate) use draw::Draw;

@@ -6,7 +6,6 @@
 #![deny(unsafe_code)]
 
 pub mod backend;
-pub mod bisect;
 mod block_form;
 pub mod cache;
 pub mod compile;
@@ -27,6 +26,7 @@ pub mod replay;
 pub mod report;
 pub mod runtime;
 pub mod scratch;
+pub mod search;
 pub mod snapshot;
 pub mod summary;
 mod syntax;

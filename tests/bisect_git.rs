@@ -9,7 +9,7 @@ use std::io::Write as _;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-use replay::bisect::{
+use replay::search::{
     Answer, Conclusion, Graph, LogEntry, LogMark, Options, Search, distances, git_bisect_log,
 };
 

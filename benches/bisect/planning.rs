@@ -7,11 +7,11 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use replay::bisect::{Options, Search};
 use replay::fixture::Fixture;
 use replay::history::{History, SourceSpec};
 use replay::hunt::{Plan, Target};
 use replay::replay::Subject;
+use replay::search::{Options, Search};
 
 use super::Result;
 use super::importer::{Importer, git, run};

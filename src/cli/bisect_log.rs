@@ -1,7 +1,7 @@
 //! The answers of a search, as `git bisect replay` takes them.
 
-use ::replay::bisect::{Answer, Conclusion, LogEntry, LogMark, git_bisect_log};
 use ::replay::hunt::Report;
+use ::replay::search::{Answer, Conclusion, LogEntry, LogMark, git_bisect_log};
 
 /// What was tested, in the form of `git bisect log`.
 pub fn text(report: &Report, first_parent: bool) -> String {

@@ -10,9 +10,9 @@ use super::probe::Seen;
 use super::steady::{self, Pass, Steady};
 use super::symptom::{On, Symptom};
 use super::{Event, Hunt, HuntError, Listener, Trusted, flaky};
-use crate::bisect::{Answer, Conclusion, Refusal, Warning};
 use crate::history::{Commit, SourceSpec};
 use crate::judge::{LaunchChange, Verdict, launch_changes};
+use crate::search::{Answer, Conclusion, Refusal, Warning};
 
 /// In a history of at most this many variants the acquitted commit that changed most is tested
 /// even if the search needs no test of it: it is the one that people suspect.

@@ -7,7 +7,7 @@ use super::drive::{Crew, Field};
 use super::steady::Steady;
 use super::symptom::ask_for_orders;
 use super::{Event, HuntError, Listener};
-use crate::bisect::{Answer, Options, Rate, Search};
+use crate::search::{Answer, Options, Rate, Search};
 
 /// How often a bad end is tested before it counts as one that shows nothing.
 const PATIENCE: usize = 20;

@@ -11,12 +11,12 @@ use super::range::Range;
 use super::symptom::same_bits;
 use super::{Hunt, HuntError, Target};
 use crate::backend::ReplayError;
-use crate::bisect::survey;
 use crate::history::{Commit, CommitId};
 use crate::judge::{
     GradientVerdict, Judgement, OutputJudgement, Verdict, gradients, judge, orders,
 };
 use crate::replay::{Failure, Outcome, Status, Trial};
+use crate::search::survey;
 use crate::verdict::oracle::Finding;
 
 /// Where the outputs change in a range of commits.

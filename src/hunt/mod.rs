@@ -1,7 +1,7 @@
 //! Finds the commit that broke a kernel: plans the search, replays what it picks, and collects
 //! the evidence for its answer.
 //!
-//! Joins the pure search of [`bisect`](crate::bisect) with histories and replays. Prints nothing:
+//! Joins the pure search of [`search`](crate::search) with histories and replays. Prints nothing:
 //! what happens is told to a callback, as [`Event`]s.
 
 mod drive;
@@ -19,9 +19,9 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use crate::backend::ReplayError;
-use crate::bisect::{Answer, GraphError, SearchError, State};
 use crate::history::{Commit, History, HistoryError, SourceSpec};
 use crate::replay::{Lab, Subject};
+use crate::search::{Answer, GraphError, SearchError, State};
 use crate::snapshot::Snapshot;
 
 pub use evidence::{Culprit, Ending, Report, Tested};

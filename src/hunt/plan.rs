@@ -3,8 +3,8 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 use super::{HuntError, Target};
-use crate::bisect::Graph;
 use crate::history::{Commit, CommitId, GraphNode, History, HistoryError, SourceKey, SourceSpec};
+use crate::search::Graph;
 
 /// A history made ready for a search.
 #[derive(Debug)]

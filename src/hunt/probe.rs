@@ -8,10 +8,10 @@ use serde::Serialize;
 use super::recorded;
 use super::symptom::{self, On, Symptom};
 use crate::backend::ReplayError;
-use crate::bisect::Answer;
 use crate::history::SourceSet;
 use crate::judge::{Judgement, OutputJudgement, Verdict, judge, orders};
 use crate::replay::{Failure, Lab, Outcome, Status, Subject, Trial};
+use crate::search::Answer;
 use crate::snapshot::{Comparison, Snapshot};
 use crate::summary::Checksum;
 

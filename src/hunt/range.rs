@@ -3,8 +3,8 @@
 use std::collections::{BTreeSet, HashMap};
 
 use super::{HuntError, Target};
-use crate::bisect::Graph;
 use crate::history::{CommitId, History, SourceSpec};
+use crate::search::Graph;
 
 /// The commits of a range, as numbers.
 pub(super) struct Range {

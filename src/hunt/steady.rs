@@ -8,8 +8,8 @@ use super::probe::Seen;
 use super::symptom::{Symptom, ask_for_orders};
 use super::{Event, HuntError, Listener};
 use crate::backend::ReplayError;
-use crate::bisect::{Answer, Conclusion, Options, Phase, Refusal, Search};
 use crate::replay::Lab;
+use crate::search::{Answer, Conclusion, Options, Phase, Refusal, Search};
 
 /// The mark of a variant whose verdict is in the cache.
 const TESTED: &str = "tested";

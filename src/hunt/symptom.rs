@@ -5,9 +5,9 @@ use std::fmt;
 
 use serde::Serialize;
 
-use crate::bisect::Answer;
 use crate::judge::{Judgement, OutputJudgement, Verdict};
 use crate::replay::{OrderDependence, Outcome, Status};
+use crate::search::Answer;
 use crate::verdict::oracle::Finding;
 
 /// What makes a commit bad.

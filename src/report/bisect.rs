@@ -13,11 +13,11 @@ use super::spans::{Line, Text};
 use super::style::{BOLD, COMMIT, DIM, GREEN, RED, YELLOW};
 use super::text::failure;
 use super::{Blame, Revision, SCHEMA};
-use crate::bisect::{Answer, Conclusion, Warning};
 use crate::history::Commit;
 use crate::hunt::{Culprit, Event, Report, Seen, Sight, Tested};
 use crate::judge::{Judgement, Verdict};
 use crate::replay::Status;
+use crate::search::{Answer, Conclusion, Warning};
 
 /// Where the good side of a search comes from that is compared with a snapshot.
 pub struct Origin {

@@ -6,9 +6,9 @@ use std::fmt::Write;
 use super::bisect::{Origin, acquittal, bisect, sight_line};
 use super::judgement::{finding_name, launch_change};
 use super::markdown::{Page, changed_row, escape, judged_row};
-use crate::bisect::Conclusion;
 use crate::hunt::{Culprit, Report, Sight};
 use crate::judge::Verdict;
+use crate::search::Conclusion;
 
 /// By this a workflow finds the comment that it updates.
 const MARK: &str = "<!-- replay bisect -->";

@@ -3,9 +3,9 @@
 use super::bisect::{shown, sight_line};
 use super::spans::{Line, Text};
 use super::style::{DIM, RED};
-use crate::bisect::Refusal;
 use crate::hunt::{On, Report, Seen};
 use crate::judge::Verdict;
+use crate::search::Refusal;
 
 /// Who says that the ends are what they are taken for.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -141,7 +141,7 @@ fn weigh(row: &[u64], chunk: &[u32], measure: Measure) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bisect::model::{Dice, random_parents};
+    use crate::search::model::{Dice, random_parents};
 
     fn by_marking(reach: &Reach, members: &[u32], mass: &[f64]) -> Vec<f64> {
         let sum = |tip: u32| {

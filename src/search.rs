@@ -10,20 +10,20 @@
 mod belief;
 mod candidates;
 mod ends;
+mod engine;
 mod graph;
 mod log_text;
 mod pick;
 mod reach;
-mod search;
 mod survey;
 mod words;
 
 pub use belief::Rate;
 pub use candidates::distances;
 pub use ends::Refusal;
+pub use engine::Search;
 pub use graph::{Graph, GraphError};
 pub use log_text::{LogEntry, LogMark, git_bisect_log};
-pub use search::Search;
 pub use survey::Survey;
 pub(crate) use survey::survey;
 pub use words::{Answer, Conclusion, Options, Phase, SearchError, State, Warning};
