@@ -6,6 +6,7 @@
 #![deny(unsafe_code)]
 
 pub mod backend;
+pub mod bisect;
 mod block_form;
 pub mod cache;
 pub mod compile;
@@ -19,7 +20,6 @@ pub mod frontend;
 pub mod fuzz;
 pub mod harness;
 pub mod history;
-pub mod hunt;
 pub mod judge;
 mod process;
 pub mod replay;

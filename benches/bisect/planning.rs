@@ -7,9 +7,9 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use replay::bisect::{Plan, Target};
 use replay::fixture::Fixture;
 use replay::history::{History, SourceSpec};
-use replay::hunt::{Plan, Target};
 use replay::replay::Subject;
 use replay::search::{Options, Search};
 

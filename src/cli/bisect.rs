@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
+use ::replay::bisect::{Bisection, Ending, Event, On, Target, Trusted};
 use ::replay::history::{Commit, History};
-use ::replay::hunt::{Ending, Event, Hunt, On, Target, Trusted};
 use ::replay::report::{self, Blame, Line};
 use clap::ValueEnum;
 
@@ -105,16 +105,18 @@ pub fn run(args: &Args, session: &SessionArgs) -> CliResult<u8> {
     let (revisions, recorded): (Vec<String>, Vec<String>) =
         args.good.iter().cloned().partition(|rev| rev != SNAPSHOT);
     let (mut good, bad) = (resolve(&revisions)?, resolve(&args.bad)?);
-    let mut hunt = hunt(&history, targets, args.on.into(), args.jobs, args.first_parent, session)?;
+    let mut bisection =
+        bisection(&history, targets, args.on.into(), args.jobs, args.first_parent, session)?;
     let mut origin = None;
     if !recorded.is_empty() {
         if let Some(folder) = &args.snapshots {
             must_be_there(folder)?;
         }
-        let recorded = Recorded::open(&hunt.targets, &hunt.lab, args.snapshots.as_deref())?;
+        let recorded =
+            Recorded::open(&bisection.targets, &bisection.lab, args.snapshots.as_deref())?;
         let mut why = Vec::new();
         if good.is_empty() {
-            for (end, reason) in recorded.lower_ends(&history, &hunt.targets, &bad)? {
+            for (end, reason) in recorded.lower_ends(&history, &bisection.targets, &bad)? {
                 why.push(format!("{}, {reason}", end.short));
                 good.push(end);
             }
@@ -126,10 +128,10 @@ pub fn run(args: &Args, session: &SessionArgs) -> CliResult<u8> {
             println!("{}", report::recorded_json(&snapshot, &good));
         }
         origin = Some(report::Origin { snapshot, back_to });
-        hunt.trusted = Trusted::Snapshots(recorded.snapshots);
+        bisection.trusted = Trusted::Snapshots(recorded.snapshots);
     }
     let mut watcher = Watcher { progress: &progress, format: args.format, busy: BTreeSet::new() };
-    let report = hunt.search(&good, &bad, &mut |event| watcher.hear(&event))?;
+    let report = bisection.search(&good, &bad, &mut |event| watcher.hear(&event))?;
     drop(progress);
     messages::end_with(bisect_log::text(&report, args.first_parent));
     match args.format {
@@ -173,8 +175,8 @@ pub fn blame(
     };
     let (history, targets) = open(&[path.to_owned()])?;
     let good = history.resolve(good)?;
-    let hunt = hunt(&history, targets, On::Changed, None, false, session)?;
-    let report = hunt.search(&[good], &[bad], &mut |_| {})?;
+    let bisection = bisection(&history, targets, On::Changed, None, false, session)?;
+    let report = bisection.search(&[good], &[bad], &mut |_| {})?;
     Ok(report::blame(&report))
 }
 
@@ -206,21 +208,21 @@ pub fn open(fixtures: &[PathBuf]) -> CliResult<(History, Vec<Target>)> {
 }
 
 /// Puts together what a search needs; the cores are shared by the jobs.
-pub fn hunt<'h>(
+pub fn bisection<'h>(
     history: &'h History,
     targets: Vec<Target>,
     on: On,
     jobs: Option<NonZeroUsize>,
     first_parent: bool,
     session: &SessionArgs,
-) -> CliResult<Hunt<'h>> {
+) -> CliResult<Bisection<'h>> {
     let cores = session.threads();
     let jobs = jobs.or(NonZeroUsize::new(cores.clamp(1, MOST_JOBS))).unwrap_or(NonZeroUsize::MIN);
     let threads = (cores / jobs).max(1);
     let lab = session.lab_with(threads, session.fresh)?;
     let repeater = session.lab_with(threads, true)?;
     let trusted = Trusted::GoodEnd;
-    Ok(Hunt { history, targets, lab, repeater, on, trusted, jobs, first_parent })
+    Ok(Bisection { history, targets, lab, repeater, on, trusted, jobs, first_parent })
 }
 
 /// Tells what happens while it happens.

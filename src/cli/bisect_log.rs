@@ -1,6 +1,6 @@
 //! The answers of a search, as `git bisect replay` takes them.
 
-use ::replay::hunt::Report;
+use ::replay::bisect::Report;
 use ::replay::search::{Answer, Conclusion, LogEntry, LogMark, git_bisect_log};
 
 /// What was tested, in the form of `git bisect log`.

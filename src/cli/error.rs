@@ -9,13 +9,13 @@ use std::io;
 
 use ::replay::backend::ReplayError;
 use ::replay::backend::cuda::DeviceError;
+use ::replay::bisect::BisectError;
 use ::replay::cache::CacheError;
 use ::replay::compile::CompilerError;
 use ::replay::cuda::sanitizer::SanitizerError;
 use ::replay::fixture::FixtureError;
 use ::replay::harness::{HarnessError, Spot};
 use ::replay::history::HistoryError;
-use ::replay::hunt::HuntError;
 use ::replay::report::{Line, Text};
 use ::replay::snapshot::SnapshotError;
 use anstyle::{AnsiColor, Style};
@@ -238,12 +238,12 @@ impl From<ReplayError> for CommandError {
     }
 }
 
-impl From<HuntError> for CommandError {
-    fn from(error: HuntError) -> CommandError {
+impl From<BisectError> for CommandError {
+    fn from(error: BisectError) -> CommandError {
         match error {
-            HuntError::History(error) => error.into(),
-            HuntError::Replay(error) => error.into(),
-            HuntError::Graph(_) | HuntError::Ends(_) => CommandError::of(&error),
+            BisectError::History(error) => error.into(),
+            BisectError::Replay(error) => error.into(),
+            BisectError::Graph(_) | BisectError::Ends(_) => CommandError::of(&error),
         }
     }
 }
@@ -301,7 +301,7 @@ mod tests {
             place: Place::Revision("61b3d97".to_owned()),
             fault: Fault::Missing { path: "src".to_owned(), similar: vec!["source".to_owned()] },
         };
-        let wrapped: CommandError = HuntError::from(unusable()).into();
+        let wrapped: CommandError = BisectError::from(unusable()).into();
         let wrapped = wrapped.context("cannot search");
         assert_eq!(CommandError::from(unusable()).exit_code(), exit::UNTESTABLE);
         assert_eq!(wrapped.exit_code(), exit::UNTESTABLE);

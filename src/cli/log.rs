@@ -2,10 +2,10 @@
 
 use std::num::NonZeroUsize;
 
-use ::replay::hunt::{On, survey_range};
+use ::replay::bisect::{On, survey_range};
 use ::replay::report;
 
-use super::bisect::{hunt, open};
+use super::bisect::{bisection, open};
 use super::error::{CliResult, CommandError};
 use super::exit;
 use super::fixtures;
@@ -41,8 +41,9 @@ pub fn run(args: &Args, session: &SessionArgs) -> CliResult<u8> {
     let progress = Progress::start();
     progress.say("reading the history");
     let (history, targets) = open(&fixtures)?;
-    let hunt = hunt(&history, targets, On::Changed, args.jobs, args.first_parent, session)?;
-    let found = survey_range(&hunt, range, &mut |commit, done, all| {
+    let bisection =
+        bisection(&history, targets, On::Changed, args.jobs, args.first_parent, session)?;
+    let found = survey_range(&bisection, range, &mut |commit, done, all| {
         progress.say(format!("replaying {}, {} of {all}", commit.short, done + 1));
     })?;
     drop(progress);

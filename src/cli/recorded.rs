@@ -4,8 +4,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use ::replay::bisect::Target;
 use ::replay::history::{Commit, History};
-use ::replay::hunt::Target;
 use ::replay::replay::Lab;
 use ::replay::snapshot::{Snapshot, Store};
 

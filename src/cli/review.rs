@@ -115,7 +115,7 @@ fn verdict(pending: &Pending) -> Line {
     }
 }
 
-/// Shows what changed; whether that may have scrolled what stood above it out of sight.
+/// Shows what changed; whether that may have scrolled what stood above it out of observation.
 fn show(pending: &Pending, context: Context) -> bool {
     /// Lines of a small terminal, less those of the question.
     const IN_SIGHT: usize = 20;

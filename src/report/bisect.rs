@@ -13,8 +13,8 @@ use super::spans::{Line, Text};
 use super::style::{BOLD, COMMIT, DIM, GREEN, RED, YELLOW};
 use super::text::failure;
 use super::{Blame, Revision, SCHEMA};
+use crate::bisect::{Culprit, Event, Observation, Report, Seen, Tested};
 use crate::history::Commit;
-use crate::hunt::{Culprit, Event, Report, Seen, Sight, Tested};
 use crate::judge::{Judgement, Verdict};
 use crate::replay::Status;
 use crate::search::{Answer, Conclusion, Warning};
@@ -38,41 +38,42 @@ pub(crate) fn answer_name(answer: Answer) -> &'static str {
 }
 
 /// What a test showed, in a line.
-pub(crate) fn sight_line(seen: &Seen) -> String {
-    let several = seen.sights.len() > 1;
-    let one = |sight: &Sight| {
-        let name = if several { format!("{}: ", sight.fixture) } else { String::new() };
-        let what = sight_words(sight);
-        match sight.ordered_alike.first() {
+pub(crate) fn observation_line(seen: &Seen) -> String {
+    let several = seen.observations.len() > 1;
+    let one = |observation: &Observation| {
+        let name = if several { format!("{}: ", observation.fixture) } else { String::new() };
+        let what = sight_words(observation);
+        match observation.ordered_alike.first() {
             Some(output) => format!("{name}{what}; {output} {ORDER}, as at the good end"),
             None => format!("{name}{what}"),
         }
     };
-    seen.sights.iter().map(one).collect::<Vec<_>>().join("; ")
+    seen.observations.iter().map(one).collect::<Vec<_>>().join("; ")
 }
 
-fn sight_words(sight: &Sight) -> String {
-    if let Some(reason) = &sight.untestable {
+fn sight_words(observation: &Observation) -> String {
+    if let Some(reason) = &observation.untestable {
         return format!("untestable: {reason}");
     }
-    let status = sight.outcome.as_ref().map(|outcome| &outcome.status);
+    let status = observation.outcome.as_ref().map(|outcome| &outcome.status);
     if let Some(Status::Failed(failures)) = status {
         return format!("failed: {}", failures.first().map(failure).unwrap_or_default());
     }
-    if let Some(comparison) = &sight.recorded {
+    if let Some(comparison) = &observation.recorded {
         return comparison.sentence();
     }
-    match &sight.judgement {
+    match &observation.judgement {
         Some(judgement) => verdict_line(judgement).words(),
-        None if sight.symptoms.is_empty()
-            && sight.verdict == Verdict::Equivalent
-            && !sight.compared =>
+        None if observation.symptoms.is_empty()
+            && observation.verdict == Verdict::Equivalent
+            && !observation.compared =>
         {
             "completed".to_owned()
         }
-        None if sight.symptoms.is_empty() => verdict_name(sight.verdict).to_owned(),
+        None if observation.symptoms.is_empty() => verdict_name(observation.verdict).to_owned(),
         None => {
-            let symptoms: Vec<String> = sight.symptoms.iter().map(ToString::to_string).collect();
+            let symptoms: Vec<String> =
+                observation.symptoms.iter().map(ToString::to_string).collect();
             symptoms.join(", ")
         }
     }
@@ -85,10 +86,10 @@ pub fn tested_line(commit: &Commit, answer: Answer, seen: &Seen) -> Line {
         Answer::Bad => RED,
         Answer::Skip | Answer::Other => YELLOW,
     };
-    let words = match (answer, seen.sights.as_slice()) {
+    let words = match (answer, seen.observations.as_slice()) {
         // The answer has said that it is untestable.
-        (Answer::Skip, [Sight { untestable: Some(reason), .. }]) => reason.clone(),
-        _ => sight_line(seen),
+        (Answer::Skip, [Observation { untestable: Some(reason), .. }]) => reason.clone(),
+        _ => observation_line(seen),
     };
     let answer = Line::of(COMMIT, &commit.short).and(" ").styled(style, answer_name(answer));
     answer.and(format!(": {words}"))
@@ -180,20 +181,22 @@ fn convicted(out: &mut Text, report: &Report, culprit: &Culprit, probability: Op
              the same"
         ));
     }
-    let several = culprit.seen.sights.len() > 1;
-    for sight in &culprit.seen.sights {
+    let several = culprit.seen.observations.len() > 1;
+    for observation in &culprit.seen.observations {
         if several {
-            out.line(Line::from("  ").styled(BOLD, &sight.fixture));
+            out.line(Line::from("  ").styled(BOLD, &observation.fixture));
         }
-        evidence(out, sight);
+        evidence(out, observation);
     }
 }
 
 /// What one fixture says about the culprit.
-fn evidence(out: &mut Text, sight: &Sight) {
-    match &sight.judgement {
+fn evidence(out: &mut Text, observation: &Observation) {
+    match &observation.judgement {
         Some(judgement) if !judgement.outputs.is_empty() => judged(out, judgement),
-        _ => out.line(Line::from("  ").styled(verdict_style(sight.verdict), sight_words(sight))),
+        _ => out.line(
+            Line::from("  ").styled(verdict_style(observation.verdict), sight_words(observation)),
+        ),
     }
 }
 
@@ -241,14 +244,14 @@ fn rest(out: &mut Text, report: &Report, culprit: &Culprit) {
 /// The verdict on an innocent commit.
 pub(super) fn acquittal(seen: &Seen) -> String {
     let verdict = seen.verdict();
-    match seen.sights.as_slice() {
-        [sight] if sight.untestable.is_none() && verdict <= Verdict::Equivalent => {
-            match !sight.compared && verdict == Verdict::Equivalent {
+    match seen.observations.as_slice() {
+        [observation] if observation.untestable.is_none() && verdict <= Verdict::Equivalent => {
+            match !observation.compared && verdict == Verdict::Equivalent {
                 true => "completed".to_owned(),
                 false => verdict_name(verdict).to_owned(),
             }
         }
-        _ => sight_line(seen),
+        _ => observation_line(seen),
     }
 }
 
@@ -291,7 +294,7 @@ fn hidden(out: &mut Text, report: &Report, candidates: &[u32]) {
         out.line(
             Line::from("  ").styled(COMMIT, &commit.short).and(format!(" {}", commit.subject)),
         );
-        let seen = report.seen(candidate).map(sight_line);
+        let seen = report.seen(candidate).map(observation_line);
         let words = seen.unwrap_or_else(|| "was not tested".to_owned());
         out.line(Line::from("    ").styled(DIM, words));
     }
@@ -354,7 +357,7 @@ pub fn event_json(event: &Event) -> Value {
         }),
         Event::Tested { commit, answer, seen, state } => json!({
             "event": "tested", "commit": Revision::from((*commit).clone()),
-            "answer": answer_name(*answer), "text": sight_line(seen), "fixtures": sights(seen),
+            "answer": answer_name(*answer), "text": observation_line(seen), "fixtures": observations(seen),
             "candidates_left": state.candidates, "rounds_left": state.rounds,
         }),
         Event::Flaky { commit } => {
@@ -363,16 +366,16 @@ pub fn event_json(event: &Event) -> Value {
     }
 }
 
-fn sights(seen: &Seen) -> Vec<Value> {
-    let one = |sight: &Sight| {
+fn observations(seen: &Seen) -> Vec<Value> {
+    let one = |observation: &Observation| {
         json!({
-            "fixture": sight.fixture,
-            "verdict": sight.verdict,
-            "symptoms": sight.symptoms,
-            "untestable": sight.untestable,
+            "fixture": observation.fixture,
+            "verdict": observation.verdict,
+            "symptoms": observation.symptoms,
+            "untestable": observation.untestable,
         })
     };
-    seen.sights.iter().map(one).collect()
+    seen.observations.iter().map(one).collect()
 }
 
 /// The answer of a search, as one line of JSON.
@@ -389,7 +392,7 @@ pub fn bisect_json(report: &Report) -> Value {
         Conclusion::Hidden { candidates } => {
             let reasons: Vec<Value> = candidates
                 .iter()
-                .map(|&c| json!({ "commit": revision(c), "text": report.seen(c).map(sight_line) }))
+                .map(|&c| json!({ "commit": revision(c), "text": report.seen(c).map(observation_line) }))
                 .collect();
             ("hidden", json!({ "candidates": reasons }))
         }
@@ -425,20 +428,20 @@ fn culprit_json(report: &Report, culprit: &Culprit) -> Value {
         json!({
             "commit": report.commit(*commit).cloned().map(Revision::from),
             "verdict": report.seen(*commit).map(Seen::verdict),
-            "text": report.seen(*commit).map(sight_line),
+            "text": report.seen(*commit).map(observation_line),
         })
     };
     let judgements: Vec<Value> = culprit
         .seen
-        .sights
+        .observations
         .iter()
-        .map(|sight| {
+        .map(|observation| {
             json!({
-                "fixture": sight.fixture,
-                "verdict": sight.verdict,
-                "symptoms": sight.symptoms,
-                "status": sight.outcome.as_ref().map(|outcome| &outcome.status),
-                "outputs": sight.judgement.as_ref().map(|judgement| &judgement.outputs),
+                "fixture": observation.fixture,
+                "verdict": observation.verdict,
+                "symptoms": observation.symptoms,
+                "status": observation.outcome.as_ref().map(|outcome| &outcome.status),
+                "outputs": observation.judgement.as_ref().map(|judgement| &judgement.outputs),
             })
         })
         .collect();

@@ -3,10 +3,10 @@
 
 use std::fmt::Write;
 
-use super::bisect::{Origin, acquittal, bisect, sight_line};
+use super::bisect::{Origin, acquittal, bisect, observation_line};
 use super::judgement::{finding_name, launch_change};
 use super::markdown::{Page, changed_row, escape, judged_row};
-use crate::hunt::{Culprit, Report, Sight};
+use crate::bisect::{Culprit, Observation, Report};
 use crate::judge::Verdict;
 use crate::search::Conclusion;
 
@@ -45,7 +45,7 @@ fn headline(report: &Report) -> String {
 }
 
 fn convicted(page: &mut Page, report: &Report, culprit: &Culprit) {
-    let rows: Vec<Vec<String>> = culprit.seen.sights.iter().flat_map(rows).collect();
+    let rows: Vec<Vec<String>> = culprit.seen.observations.iter().flat_map(rows).collect();
     page.table(&rows, false);
     for line in lines(report, culprit) {
         page.may(&format!("- {}\n", escape(&line)), "line");
@@ -59,13 +59,13 @@ fn convicted(page: &mut Page, report: &Report, culprit: &Culprit) {
 }
 
 /// The cells of a row for each output that went beyond noise.
-fn rows(sight: &Sight) -> Vec<Vec<String>> {
-    let judged = sight.judgement.iter().flat_map(|judged| {
+fn rows(observation: &Observation) -> Vec<Vec<String>> {
+    let judged = observation.judgement.iter().flat_map(|judged| {
         let diverged = judged.outputs.iter().filter(|o| o.verdict == Verdict::Diverged);
-        diverged.map(|output| judged_row(&sight.fixture, judged, output))
+        diverged.map(|output| judged_row(&observation.fixture, judged, output))
     });
-    let recorded = sight.recorded.iter().flat_map(|comparison| &comparison.changes);
-    judged.chain(recorded.map(|change| changed_row(&sight.fixture, change))).collect()
+    let recorded = observation.recorded.iter().flat_map(|comparison| &comparison.changes);
+    judged.chain(recorded.map(|change| changed_row(&observation.fixture, change))).collect()
 }
 
 /// What is said below the table.
@@ -77,10 +77,10 @@ fn lines(report: &Report, culprit: &Culprit) -> Vec<String> {
             "with a probability of {percent:.2} %: verdicts are not always the same"
         ));
     }
-    for sight in &culprit.seen.sights {
-        let outputs = sight.judgement.iter().flat_map(|judged| &judged.outputs);
+    for observation in &culprit.seen.observations {
+        let outputs = observation.judgement.iter().flat_map(|judged| &judged.outputs);
         for output in outputs.filter(|output| output.verdict == Verdict::Diverged) {
-            let mut line = format!("{}: {}", sight.fixture, output.name);
+            let mut line = format!("{}: {}", observation.fixture, output.name);
             if let Some(finding) = output.finding {
                 let _ = write!(line, " is {}", finding_name(finding));
             }
@@ -89,9 +89,9 @@ fn lines(report: &Report, culprit: &Culprit) -> Vec<String> {
             }
             lines.push(line);
         }
-        if sight.judgement.is_none() && sight.recorded.is_none() {
-            let alone = crate::hunt::Seen { sights: vec![sight.clone()] };
-            lines.push(format!("{}: {}", sight.fixture, sight_line(&alone)));
+        if observation.judgement.is_none() && observation.recorded.is_none() {
+            let alone = crate::bisect::Seen { observations: vec![observation.clone()] };
+            lines.push(format!("{}: {}", observation.fixture, observation_line(&alone)));
         }
     }
     let changes = culprit.launches.iter();

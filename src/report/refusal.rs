@@ -1,9 +1,9 @@
 //! Why a search was refused, in words, and what to do about it.
 
-use super::bisect::{shown, sight_line};
+use super::bisect::{observation_line, shown};
 use super::spans::{Line, Text};
 use super::style::{DIM, RED};
-use crate::hunt::{On, Report, Seen};
+use crate::bisect::{On, Report, Seen};
 use crate::judge::Verdict;
 use crate::search::Refusal;
 
@@ -190,10 +190,10 @@ fn fails(report: &Report, commit: u32) -> bool {
 }
 
 fn depends_alike(seen: &Seen) -> bool {
-    seen.sights.iter().any(|sight| !sight.ordered_alike.is_empty())
+    seen.observations.iter().any(|observation| !observation.ordered_alike.is_empty())
 }
 
 fn end_line(report: &Report, end: u32, claim: &str) -> Line {
-    let seen = report.seen(end).map_or("was not tested".to_owned(), sight_line);
+    let seen = report.seen(end).map_or("was not tested".to_owned(), observation_line);
     shown(report, end).and(format!(" {claim}: {seen}"))
 }

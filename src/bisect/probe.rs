@@ -22,12 +22,12 @@ pub(super) type Sources = Result<Arc<SourceSet>, String>;
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Seen {
     /// One for each fixture, in their order.
-    pub sights: Vec<Sight>,
+    pub observations: Vec<Observation>,
 }
 
 /// What one fixture showed.
 #[derive(Clone, Debug, Serialize)]
-pub struct Sight {
+pub struct Observation {
     /// The fixture's name.
     pub fixture: String,
     /// What the replay gave; none if the commit lacks the sources.
@@ -57,17 +57,24 @@ pub struct Sight {
 impl Seen {
     /// Everything that is wrong.
     pub fn symptoms(&self) -> BTreeSet<Symptom> {
-        self.sights.iter().flat_map(|sight| sight.symptoms.iter().cloned()).collect()
+        self.observations
+            .iter()
+            .flat_map(|observation| observation.symptoms.iter().cloned())
+            .collect()
     }
 
     /// Why it could not be tested, if so.
     pub fn untestable(&self) -> Option<&str> {
-        self.sights.iter().find_map(|sight| sight.untestable.as_deref())
+        self.observations.iter().find_map(|observation| observation.untestable.as_deref())
     }
 
     /// The worst verdict of any fixture.
     pub fn verdict(&self) -> Verdict {
-        self.sights.iter().map(|sight| sight.verdict).max().unwrap_or(Verdict::Identical)
+        self.observations
+            .iter()
+            .map(|observation| observation.verdict)
+            .max()
+            .unwrap_or(Verdict::Identical)
     }
 
     /// What this means to a search for `wanted`.
@@ -78,7 +85,8 @@ impl Seen {
     /// Whether a replay ran out of time, which says as much about the machine as about the code.
     pub(super) fn timed_out(&self) -> bool {
         let timeout = |failure: &Failure| matches!(failure, Failure::Timeout { .. });
-        let outcomes = self.sights.iter().filter_map(|sight| sight.outcome.as_ref());
+        let outcomes =
+            self.observations.iter().filter_map(|observation| observation.outcome.as_ref());
         outcomes.into_iter().any(|outcome| {
             matches!(&outcome.status, Status::Failed(failures) if failures.iter().any(timeout))
         })
@@ -86,7 +94,8 @@ impl Seen {
 
     /// Whether two identical replays differed in an output.
     pub(super) fn is_unsteady(&self) -> bool {
-        let judged = self.sights.iter().filter_map(|sight| sight.judgement.as_ref());
+        let judged =
+            self.observations.iter().filter_map(|observation| observation.judgement.as_ref());
         judged.flat_map(|judgement| &judgement.outputs).any(|o| o.nondeterminism.is_some())
     }
 }
@@ -136,10 +145,10 @@ impl Probe {
         lab: &Arc<Lab>,
         sources: &Sources,
         orders: bool,
-    ) -> Result<Sight, ReplayError> {
+    ) -> Result<Observation, ReplayError> {
         match sources {
-            Ok(sources) => self.begin(lab, sources).sight(orders),
-            Err(reason) => Ok(Sight { orders, ..self.untestable(None, reason.clone()) }),
+            Ok(sources) => self.begin(lab, sources).observation(orders),
+            Err(reason) => Ok(Observation { orders, ..self.untestable(None, reason.clone()) }),
         }
     }
 
@@ -149,22 +158,22 @@ impl Probe {
         lab: &Arc<Lab>,
         sources: &Sources,
         orders: bool,
-    ) -> Result<Sight, ReplayError> {
+    ) -> Result<Observation, ReplayError> {
         match sources {
             Ok(sources) => self.begin(lab, sources).judged_sight(orders),
             Err(_) => self.test(lab, sources, orders),
         }
     }
 
-    /// Whether replaying `sources` again, with `repeater`, gives what `sight` shows.
+    /// Whether replaying `sources` again, with `repeater`, gives what `observation` shows.
     pub fn comes_out_the_same(
         &self,
         repeater: &Arc<Lab>,
         sources: &Sources,
-        sight: &Sight,
+        observation: &Observation,
     ) -> Result<bool, ReplayError> {
-        let (Ok(known), Some(before)) = (sources, &sight.outcome) else { return Ok(true) };
-        if sight.untestable.is_some() {
+        let (Ok(known), Some(before)) = (sources, &observation.outcome) else { return Ok(true) };
+        if observation.untestable.is_some() {
             return Ok(true);
         }
         let trial = repeater.trial(&self.subject, known);
@@ -175,8 +184,8 @@ impl Probe {
         if before.status != Status::Completed || symptom::same_bits(before, again) {
             return Ok(true);
         }
-        let again = self.test(repeater, sources, sight.orders)?;
-        Ok(again.symptoms == sight.symptoms)
+        let again = self.test(repeater, sources, observation.orders)?;
+        Ok(again.symptoms == observation.symptoms)
     }
 
     pub fn subject(&self) -> &Arc<Subject> {
@@ -198,8 +207,13 @@ impl Probe {
     }
 
     /// What a replay showed, without a comparison.
-    fn sight(&self, outcome: Outcome, symptoms: BTreeSet<Symptom>, verdict: Verdict) -> Sight {
-        Sight {
+    fn observation(
+        &self,
+        outcome: Outcome,
+        symptoms: BTreeSet<Symptom>,
+        verdict: Verdict,
+    ) -> Observation {
+        Observation {
             fixture: self.name().to_owned(),
             outcome: Some(outcome),
             judgement: None,
@@ -213,8 +227,8 @@ impl Probe {
         }
     }
 
-    fn untestable(&self, outcome: Option<Outcome>, reason: String) -> Sight {
-        Sight {
+    fn untestable(&self, outcome: Option<Outcome>, reason: String) -> Observation {
+        Observation {
             fixture: self.name().to_owned(),
             outcome,
             judgement: None,
@@ -252,62 +266,62 @@ struct Test<'p> {
 
 impl Test<'_> {
     /// What it shows, in other orders of blocks and threads too if `orders` says so.
-    fn sight(&self, orders: bool) -> Result<Sight, ReplayError> {
-        let sight = self.values()?;
+    fn observation(&self, orders: bool) -> Result<Observation, ReplayError> {
+        let observation = self.values()?;
         match orders && self.probe.on.minds_orders() {
-            true => self.ordered(Sight { orders, ..sight }),
-            false => Ok(Sight { orders, ..sight }),
+            true => self.ordered(Observation { orders, ..observation }),
+            false => Ok(Observation { orders, ..observation }),
         }
     }
 
     /// The same, with a judgement wherever there can be one.
-    fn judged_sight(&self, orders: bool) -> Result<Sight, ReplayError> {
-        let mut sight = self.sight(orders)?;
+    fn judged_sight(&self, orders: bool) -> Result<Observation, ReplayError> {
+        let mut observation = self.observation(orders)?;
         if let (None, Base::Sources(_), Ok(trusted)) =
-            (&sight.judgement, &self.probe.base, &self.trusted)
-            && sight.untestable.is_none()
+            (&observation.judgement, &self.probe.base, &self.trusted)
+            && observation.untestable.is_none()
         {
             let judgement = judge(trusted, &self.trial)?;
-            sight.verdict = judgement.verdict;
-            sight.compared = true;
-            sight.judgement = Some(judgement);
+            observation.verdict = judgement.verdict;
+            observation.compared = true;
+            observation.judgement = Some(judgement);
         }
-        Ok(sight)
+        Ok(observation)
     }
 
     /// Adds the outputs that depend on the order of blocks and threads.
-    fn ordered(&self, mut sight: Sight) -> Result<Sight, ReplayError> {
+    fn ordered(&self, mut observation: Observation) -> Result<Observation, ReplayError> {
         let completed = |outcome: &Outcome| outcome.status == Status::Completed;
         // Whatever the good end depends on, it is no news there.
         let is_good = |good: &Arc<Trial>| good.sources().id == self.trial.sources().id;
-        if !sight.outcome.as_ref().is_some_and(completed)
+        if !observation.outcome.as_ref().is_some_and(completed)
             || self.trusted.as_ref().is_ok_and(is_good)
         {
-            return Ok(sight);
+            return Ok(observation);
         }
-        let found = match &sight.judgement {
+        let found = match &observation.judgement {
             Some(judged) => judged.outputs.iter().filter_map(|o| o.order.clone()).collect(),
             None => orders(&self.trial)?,
         };
         if found.is_empty() {
-            return Ok(sight);
+            return Ok(observation);
         }
         let known = match &self.trusted {
             Ok(good) => orders(good)?,
             Err(_) => Vec::new(),
         };
         let alike = found.iter().filter(|one| known.iter().any(|k| k.output == one.output));
-        sight.ordered_alike = alike.map(|one| one.output.clone()).collect();
+        observation.ordered_alike = alike.map(|one| one.output.clone()).collect();
         let symptoms = symptom::of_orders(self.probe.name(), &found, &known);
         if !symptoms.is_empty() {
-            sight.verdict = sight.verdict.max(Verdict::Diverged);
-            sight.symptoms.extend(symptoms);
+            observation.verdict = observation.verdict.max(Verdict::Diverged);
+            observation.symptoms.extend(symptoms);
         }
-        Ok(sight)
+        Ok(observation)
     }
 
     /// What it shows in the order of the indices.
-    fn values(&self) -> Result<Sight, ReplayError> {
+    fn values(&self) -> Result<Observation, ReplayError> {
         let (probe, outcome) = (self.probe, self.trial.outcome()?.clone());
         match (&outcome.status, &probe.base) {
             (Status::Untestable { reason, causes, .. }, _) => {
@@ -318,35 +332,35 @@ impl Test<'_> {
             (Status::Completed, Base::Sources(_)) => self.completed(outcome),
             (Status::Failed(_), Base::Sources(_)) => {
                 let symptoms = symptom::of_failures(probe.name(), &outcome);
-                Ok(probe.sight(outcome, symptoms, Verdict::Failed))
+                Ok(probe.observation(outcome, symptoms, Verdict::Failed))
             }
         }
     }
 
     /// Compares `outcome` with what was recorded; measures noise only where bits differ.
-    fn compared(&self, outcome: Outcome, snapshot: &Snapshot) -> Result<Sight, ReplayError> {
+    fn compared(&self, outcome: Outcome, snapshot: &Snapshot) -> Result<Observation, ReplayError> {
         let probe = self.probe;
-        let (sight, compared) = if snapshot.has_bits_of(&outcome) {
-            (probe.sight(outcome, BTreeSet::new(), Verdict::Identical), true)
+        let (observation, compared) = if snapshot.has_bits_of(&outcome) {
+            (probe.observation(outcome, BTreeSet::new(), Verdict::Identical), true)
         } else if matches!(outcome.status, Status::Failed(_)) {
             let symptoms = symptom::of_failures(probe.name(), &outcome);
-            (probe.sight(outcome, symptoms, Verdict::Failed), false)
+            (probe.observation(outcome, symptoms, Verdict::Failed), false)
         } else if probe.on == On::Failed {
-            (probe.sight(outcome, BTreeSet::new(), Verdict::Equivalent), false)
+            (probe.observation(outcome, BTreeSet::new(), Verdict::Equivalent), false)
         } else {
             let comparison = crate::snapshot::matches(snapshot, &outcome, &self.trial.noise()?);
             let symptoms = recorded::symptoms(probe.name(), probe.on, &comparison, &outcome);
             let verdict = recorded::verdict(&comparison);
-            let sight = probe.sight(outcome, symptoms, verdict);
-            (Sight { recorded: Some(comparison), ..sight }, true)
+            let observation = probe.observation(outcome, symptoms, verdict);
+            (Observation { recorded: Some(comparison), ..observation }, true)
         };
-        Ok(Sight { compared, ..sight })
+        Ok(Observation { compared, ..observation })
     }
 
-    fn completed(&self, outcome: Outcome) -> Result<Sight, ReplayError> {
+    fn completed(&self, outcome: Outcome) -> Result<Observation, ReplayError> {
         let probe = self.probe;
         if probe.on == On::Failed {
-            return Ok(probe.sight(outcome, BTreeSet::new(), Verdict::Equivalent));
+            return Ok(probe.observation(outcome, BTreeSet::new(), Verdict::Equivalent));
         }
         let trusted = match &self.trusted {
             Ok(trusted) => trusted,
@@ -360,17 +374,17 @@ impl Test<'_> {
             return Ok(probe.untestable(Some(outcome), reason));
         }
         if symptom::same_bits(trusted.outcome()?, &outcome) {
-            return Ok(probe.sight(outcome, BTreeSet::new(), Verdict::Identical));
+            return Ok(probe.observation(outcome, BTreeSet::new(), Verdict::Identical));
         }
         if probe.on == On::Bits {
             let symptoms = symptom::of_bits(probe.name(), trusted.outcome()?, &outcome);
-            return Ok(probe.sight(outcome, symptoms, Verdict::Diverged));
+            return Ok(probe.observation(outcome, symptoms, Verdict::Diverged));
         }
         self.judged(trusted, outcome)
     }
 
     /// Compares elements, unless that was done for the same bits.
-    fn judged(&self, trusted: &Trial, outcome: Outcome) -> Result<Sight, ReplayError> {
+    fn judged(&self, trusted: &Trial, outcome: Outcome) -> Result<Observation, ReplayError> {
         let probe = self.probe;
         let slot = {
             let mut known = probe.known.lock().unwrap_or_else(PoisonError::into_inner);
@@ -378,8 +392,8 @@ impl Test<'_> {
         };
         let mut slot = slot.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(Known { symptoms, verdict }) = slot.clone() {
-            let sight = probe.sight(outcome, symptoms, verdict);
-            return Ok(Sight { compared: true, ..sight });
+            let observation = probe.observation(outcome, symptoms, verdict);
+            return Ok(Observation { compared: true, ..observation });
         }
         let judgement = judge(trusted, &self.trial)?;
         let symptoms = symptom::of_judgement(probe.name(), probe.on, &judgement);
@@ -391,8 +405,8 @@ impl Test<'_> {
             let verdict = by_value.unwrap_or(verdict);
             *slot = Some(Known { symptoms: symptoms.clone(), verdict });
         }
-        let sight = probe.sight(outcome, symptoms, verdict);
-        Ok(Sight { judgement: Some(judgement), compared: true, ..sight })
+        let observation = probe.observation(outcome, symptoms, verdict);
+        Ok(Observation { judgement: Some(judgement), compared: true, ..observation })
     }
 }
 

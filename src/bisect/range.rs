@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use super::{HuntError, Target};
+use super::{BisectError, Target};
 use crate::history::{CommitId, History, SourceSpec};
 use crate::search::Graph;
 
@@ -22,7 +22,7 @@ impl Range {
         history: &History,
         targets: &[Target],
         commits: &[(CommitId, Vec<CommitId>)],
-    ) -> Result<Range, HuntError> {
+    ) -> Result<Range, BisectError> {
         let inside: BTreeSet<CommitId> = commits.iter().map(|(id, _)| *id).collect();
         let outside: BTreeSet<CommitId> = commits
             .iter()

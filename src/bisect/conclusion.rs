@@ -3,13 +3,13 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use super::drive::Field;
-use super::log::{LogReport, survey_between};
+use super::changes::{LogReport, survey_between};
 use super::plan::Plan;
 use super::probe::Seen;
 use super::steady::{self, Pass, Steady};
 use super::symptom::{On, Symptom};
-use super::{Event, Hunt, HuntError, Listener, Trusted, flaky};
+use super::workers::Planned;
+use super::{BisectError, Bisection, Event, Listener, Trusted, flaky};
 use crate::history::{Commit, SourceSpec};
 use crate::judge::{LaunchChange, Verdict, launch_changes};
 use crate::search::{Answer, Conclusion, Refusal, Warning};
@@ -100,53 +100,53 @@ impl Report {
     }
 }
 
-impl Hunt<'_> {
+impl Bisection<'_> {
     /// Searches for the first bad commit between `good` and `bad` ends; neither may be empty.
     ///
     /// # Errors
-    /// [`HuntError`] if the machine, the fixtures or the repository are at fault; what is wrong
+    /// [`BisectError`] if the machine, the fixtures or the repository are at fault; what is wrong
     /// with commits or ends is in the report.
     pub fn search(
         &self,
         good: &[Commit],
         bad: &[Commit],
         listener: &mut Listener<'_>,
-    ) -> Result<Report, HuntError> {
+    ) -> Result<Report, BisectError> {
         self.lab.backend().expect_many();
         let plan = Plan::new(self.history, &self.targets, good, bad)?;
-        let field = Field::new(self, plan)?;
-        match steady::run(&field, listener)? {
-            Pass::Done(steady) => conclude(&field, *steady, false, listener),
+        let planned = Planned::new(self, plan)?;
+        match steady::run(&planned, listener)? {
+            Pass::Done(steady) => conclude(&planned, *steady, false, listener),
             Pass::Flaky(commit) => {
-                listener(Event::Flaky { commit: &field.commit(commit)? });
+                listener(Event::Flaky { commit: &planned.commit(commit)? });
                 let plan = Plan::new(self.history, &self.targets, good, bad)?;
-                let field = Field::new(self, plan)?;
-                let found = flaky::run(&field, listener)?;
-                conclude(&field, found, true, listener)
+                let planned = Planned::new(self, plan)?;
+                let found = flaky::run(&planned, listener)?;
+                conclude(&planned, found, true, listener)
             }
         }
     }
 }
 
 fn conclude(
-    field: &Field<'_>,
+    planned: &Planned<'_>,
     mut steady: Steady,
     flaky: bool,
     listener: &mut Listener<'_>,
-) -> Result<Report, HuntError> {
+) -> Result<Report, BisectError> {
     let conclusion = match steady.search.outcome() {
         Some(conclusion) => conclusion,
         // Nothing is left to test and nothing was found: whatever is between the ends may be it.
-        None => Conclusion::Hidden { candidates: field.plan.bad.clone() },
+        None => Conclusion::Hidden { candidates: planned.plan.bad.clone() },
     };
     let culprit = match conclusion {
         Conclusion::Found { culprit, .. } | Conclusion::Probable { culprit, .. } => {
-            Some(accuse(field, &mut steady, culprit, flaky, listener)?)
+            Some(culprit_of(planned, &mut steady, culprit, flaky, listener)?)
         }
         _ => None,
     };
     let log = match &conclusion {
-        Conclusion::NotMonotone { .. } => Some(survey_between(field)?),
+        Conclusion::NotMonotone { .. } => Some(survey_between(planned)?),
         _ => None,
     };
     let warnings = steady.search.warnings();
@@ -155,23 +155,23 @@ fn conclude(
     let mut numbers: BTreeSet<u32> = tested.iter().map(|tested| tested.commit).collect();
     numbers.extend(mentioned(&conclusion));
     numbers.extend(warnings.iter().map(warned_of));
-    numbers.extend(field.plan.good.iter().chain(&field.plan.bad));
+    numbers.extend(planned.plan.good.iter().chain(&planned.plan.bad));
     if let Some(culprit) = &culprit {
         numbers.extend(culprit.parents.iter().chain(&culprit.acquitted));
     }
-    let commit = |&number: &u32| Ok((number, field.commit(number)?));
-    let commits = numbers.iter().map(commit).collect::<Result<_, HuntError>>()?;
-    let shown = |&number: &u32| Some((number, steady.seen.get(&field.variant(number))?.clone()));
+    let commit = |&number: &u32| Ok((number, planned.commit(number)?));
+    let commits = numbers.iter().map(commit).collect::<Result<_, BisectError>>()?;
+    let shown = |&number: &u32| Some((number, steady.seen.get(&planned.variant(number))?.clone()));
     let seen = numbers.iter().filter_map(shown).collect();
     Ok(Report {
-        on: field.hunt.on,
+        on: planned.bisection.on,
         conclusion,
         warnings,
         tested,
         wanted: steady.wanted,
         culprit,
         log,
-        recorded: matches!(field.hunt.trusted, Trusted::Snapshots(_)),
+        recorded: matches!(planned.bisection.trusted, Trusted::Snapshots(_)),
         flaky,
         commits,
         seen,
@@ -212,42 +212,47 @@ fn mentioned(conclusion: &Conclusion) -> Vec<u32> {
     }
 }
 
-fn accuse(
-    field: &Field<'_>,
+fn culprit_of(
+    planned: &Planned<'_>,
     steady: &mut Steady,
     culprit: u32,
     flaky: bool,
     listener: &mut Listener<'_>,
-) -> Result<Culprit, HuntError> {
-    let hunt = field.hunt;
+) -> Result<Culprit, BisectError> {
+    let bisection = planned.bisection;
     let seen = match flaky {
-        true => steady.seen.get(&field.variant(culprit)).cloned().unwrap_or_default(),
-        false => judged(field, culprit)?,
+        true => steady.seen.get(&planned.variant(culprit)).cloned().unwrap_or_default(),
+        false => judged(planned, culprit)?,
     };
-    let parents = field.plan.graph.followed(culprit, hunt.first_parent).to_vec();
+    let parents = planned.plan.graph.followed(culprit, bisection.first_parent).to_vec();
     let first = parents.first().copied();
-    let before = first.and_then(|parent| steady.seen.get(&field.variant(parent)));
+    let before = first.and_then(|parent| steady.seen.get(&planned.variant(parent)));
     let launches = match before {
-        Some(before) => before.sights.iter().zip(&seen.sights).flat_map(|(b, g)| {
+        Some(before) => before.observations.iter().zip(&seen.observations).flat_map(|(b, g)| {
             let both = b.outcome.as_ref().zip(g.outcome.as_ref());
             both.map(|(b, g)| launch_changes(&b.launches, &g.launches)).unwrap_or_default()
         }),
-        None => return accuse_root(field, culprit, seen),
+        None => return culprit_without_parents(planned, culprit, seen),
     };
     let launches = launches.collect();
-    let diff = diff(field, culprit)?;
+    let diff = diff(planned, culprit)?;
     if !flaky {
-        test_the_suspect(field, steady, culprit, listener)?;
+        test_the_suspect(planned, steady, culprit, listener)?;
     }
-    let ends: Vec<u32> =
-        field.plan.good.iter().chain(&field.plan.bad).map(|&end| field.variant(end)).collect();
+    let ends: Vec<u32> = planned
+        .plan
+        .good
+        .iter()
+        .chain(&planned.plan.bad)
+        .map(|&end| planned.variant(end))
+        .collect();
     let mut acquitted: Vec<u32> = steady
         .tested
         .iter()
         .filter(|&&(commit, answer)| {
             answer == Answer::Good
-                && !ends.contains(&field.variant(commit))
-                && changes_bits(steady.seen.get(&field.variant(commit)))
+                && !ends.contains(&planned.variant(commit))
+                && changes_bits(steady.seen.get(&planned.variant(commit)))
         })
         .map(|&(commit, _)| commit)
         .collect();
@@ -257,9 +262,13 @@ fn accuse(
 }
 
 /// A culprit without tested parents: all of it is new.
-fn accuse_root(field: &Field<'_>, culprit: u32, seen: Seen) -> Result<Culprit, HuntError> {
-    let diff = diff(field, culprit)?;
-    let parents = field.plan.graph.followed(culprit, field.hunt.first_parent).to_vec();
+fn culprit_without_parents(
+    planned: &Planned<'_>,
+    culprit: u32,
+    seen: Seen,
+) -> Result<Culprit, BisectError> {
+    let diff = diff(planned, culprit)?;
+    let parents = planned.plan.graph.followed(culprit, planned.bisection.first_parent).to_vec();
     Ok(Culprit {
         commit: culprit,
         seen,
@@ -271,35 +280,36 @@ fn accuse_root(field: &Field<'_>, culprit: u32, seen: Seen) -> Result<Culprit, H
 }
 
 /// The culprit against the good end, element by element, also where its bits said enough.
-fn judged(field: &Field<'_>, commit: u32) -> Result<Seen, HuntError> {
-    let sources = field.sources(commit)?;
-    let sights = field.probes.iter().zip(&sources).map(|(probe, sources)| {
-        let orders = field.orders.get();
-        let sight = probe.test(&field.hunt.lab, sources, orders)?;
-        match sight.verdict {
-            Verdict::Diverged => probe.judge(&field.hunt.lab, sources, orders),
-            _ => Ok(sight),
+fn judged(planned: &Planned<'_>, commit: u32) -> Result<Seen, BisectError> {
+    let sources = planned.sources(commit)?;
+    let observations = planned.probes.iter().zip(&sources).map(|(probe, sources)| {
+        let orders = planned.orders.get();
+        let observation = probe.test(&planned.bisection.lab, sources, orders)?;
+        match observation.verdict {
+            Verdict::Diverged => probe.judge(&planned.bisection.lab, sources, orders),
+            _ => Ok(observation),
         }
     });
-    Ok(Seen { sights: sights.collect::<Result<_, _>>().map_err(HuntError::Replay)? })
+    Ok(Seen { observations: observations.collect::<Result<_, _>>().map_err(BisectError::Replay)? })
 }
 
 fn changes_bits(seen: Option<&Seen>) -> bool {
-    let verdicts = seen.iter().flat_map(|seen| &seen.sights).map(|sight| sight.verdict);
+    let verdicts =
+        seen.iter().flat_map(|seen| &seen.observations).map(|observation| observation.verdict);
     verdicts.max().is_some_and(|verdict| verdict > Verdict::Identical)
 }
 
-fn diff(field: &Field<'_>, commit: u32) -> Result<String, HuntError> {
-    let commit = field.commit(commit)?;
-    let history = field.hunt.history;
+fn diff(planned: &Planned<'_>, commit: u32) -> Result<String, BisectError> {
+    let commit = planned.commit(commit)?;
+    let history = planned.bisection.history;
     let parent = commit.parents.first().and_then(|&parent| history.commit(parent).ok());
-    Ok(history.diff(parent.as_ref(), &commit, &all_sources(field))?)
+    Ok(history.diff(parent.as_ref(), &commit, &all_sources(planned))?)
 }
 
 /// The sources of all fixtures together.
-fn all_sources(field: &Field<'_>) -> SourceSpec {
+fn all_sources(planned: &Planned<'_>) -> SourceSpec {
     let mut all = SourceSpec::default();
-    for target in &field.hunt.targets {
+    for target in &planned.bisection.targets {
         all.prefix.clone_from(&target.spec.prefix);
         for (from, to) in
             [(&target.spec.sources, &mut all.sources), (&target.spec.include, &mut all.include)]
@@ -314,17 +324,17 @@ fn all_sources(field: &Field<'_>) -> SourceSpec {
 
 /// Tests the commit before the culprit that changed most, unless it was tested or there are many.
 fn test_the_suspect(
-    field: &Field<'_>,
+    planned: &Planned<'_>,
     steady: &mut Steady,
     culprit: u32,
     listener: &mut Listener<'_>,
-) -> Result<(), HuntError> {
-    let graph = &field.plan.graph;
-    let first = (field.plan.ids.len() - field.plan.between) as u32;
-    let before = graph.ancestors(&[culprit], field.hunt.first_parent);
+) -> Result<(), BisectError> {
+    let graph = &planned.plan.graph;
+    let first = (planned.plan.ids.len() - planned.plan.between) as u32;
+    let before = graph.ancestors(&[culprit], planned.bisection.first_parent);
     let changes = |commit: u32| {
-        let parents = graph.followed(commit, field.hunt.first_parent);
-        parents.iter().all(|&parent| field.variant(parent) != field.variant(commit))
+        let parents = graph.followed(commit, planned.bisection.first_parent);
+        parents.iter().all(|&parent| planned.variant(parent) != planned.variant(commit))
     };
     let suspects: Vec<u32> =
         (first..culprit).filter(|&commit| before[commit as usize] && changes(commit)).collect();
@@ -333,20 +343,20 @@ fn test_the_suspect(
     }
     let mut sizes = Vec::new();
     for commit in suspects {
-        let diff = diff(field, commit)?;
+        let diff = diff(planned, commit)?;
         let lines = diff.lines().filter(|line| line.starts_with(['+', '-'])).count();
         sizes.push((lines, std::cmp::Reverse(commit)));
     }
     let Some((_, std::cmp::Reverse(suspect))) = sizes.into_iter().max() else { return Ok(()) };
-    if steady.seen.contains_key(&field.variant(suspect)) {
+    if steady.seen.contains_key(&planned.variant(suspect)) {
         return Ok(());
     }
-    let (commit, state) = (field.commit(suspect)?, steady.search.state());
+    let (commit, state) = (planned.commit(suspect)?, steady.search.state());
     listener(Event::Started { commit: &commit, state: &state });
-    let seen = field.test(suspect, &field.hunt.lab)?().map_err(HuntError::Replay)?;
+    let seen = planned.test(suspect, &planned.bisection.lab)?().map_err(BisectError::Replay)?;
     let answer = seen.answer(&steady.wanted);
     listener(Event::Tested { commit: &commit, answer, seen: &seen, state: &state });
     steady.tested.push((suspect, answer));
-    steady.seen.insert(field.variant(suspect), seen);
+    steady.seen.insert(planned.variant(suspect), seen);
     Ok(())
 }

@@ -4,16 +4,16 @@
 //! Joins the pure search of [`search`](crate::search) with histories and replays. Prints nothing:
 //! what happens is told to a callback, as [`Event`]s.
 
-mod drive;
-mod evidence;
+mod changes;
+mod conclusion;
 mod flaky;
-mod log;
 mod plan;
 mod probe;
 mod range;
 mod recorded;
 mod steady;
 mod symptom;
+mod workers;
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -24,10 +24,10 @@ use crate::replay::{Lab, Subject};
 use crate::search::{Answer, GraphError, SearchError, State};
 use crate::snapshot::Snapshot;
 
-pub use evidence::{Culprit, Ending, Report, Tested};
-pub use log::{Change, LogReport, Repair, Untestable, survey_range};
+pub use changes::{Change, LogReport, Repair, Untestable, survey_range};
+pub use conclusion::{Culprit, Ending, Report, Tested};
 pub use plan::Plan;
-pub use probe::{Seen, Sight};
+pub use probe::{Observation, Seen};
 pub use symptom::{On, Symptom};
 
 /// A fixture and what of a commit its harness compiles.
@@ -40,7 +40,7 @@ pub struct Target {
 }
 
 /// What a search is made with.
-pub struct Hunt<'h> {
+pub struct Bisection<'h> {
     /// The history of the kernels; one for all fixtures.
     pub history: &'h History,
     /// The fixtures; a commit is bad if it is on any of them.
@@ -110,7 +110,7 @@ pub type Listener<'l> = dyn FnMut(Event<'_>) + 'l;
 
 /// Why a search has no answer: neither the commits nor the ends are at fault.
 #[derive(Debug, thiserror::Error)]
-pub enum HuntError {
+pub enum BisectError {
     /// The history cannot be read.
     #[error(transparent)]
     History(#[from] HistoryError),

@@ -3,10 +3,10 @@
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
-use super::drive::{Crew, Field};
 use super::probe::Seen;
 use super::symptom::{Symptom, ask_for_orders};
-use super::{Event, HuntError, Listener};
+use super::workers::{Planned, Workers};
+use super::{BisectError, Event, Listener};
 use crate::backend::ReplayError;
 use crate::replay::Lab;
 use crate::search::{Answer, Conclusion, Options, Phase, Refusal, Search};
@@ -43,9 +43,9 @@ pub(super) enum Pass {
 
 /// A search under way.
 struct Run<'a, 'l> {
-    field: &'a Field<'a>,
+    planned: &'a Planned<'a>,
     listener: &'l mut Listener<'l>,
-    crew: Crew<(Seen, bool)>,
+    workers: Workers<(Seen, bool)>,
     steady: Steady,
     ends_known: bool,
     /// What was tested before the bad ends told what to look for.
@@ -56,18 +56,18 @@ struct Run<'a, 'l> {
     recall_done: bool,
 }
 
-/// Searches between the ends of `field`'s plan.
+/// Searches between the ends of `planned`'s plan.
 pub(super) fn run<'a, 'l>(
-    field: &'a Field<'a>,
+    planned: &'a Planned<'a>,
     listener: &'l mut Listener<'l>,
-) -> Result<Pass, HuntError> {
-    let plan = &field.plan;
-    let options = Options { first_parent: field.hunt.first_parent, ..Options::default() };
+) -> Result<Pass, BisectError> {
+    let plan = &planned.plan;
+    let options = Options { first_parent: planned.bisection.first_parent, ..Options::default() };
     let search = Search::new(plan.graph.clone(), &plan.good, &plan.bad, options)?;
     let mut run = Run {
-        field,
+        planned,
         listener,
-        crew: Crew::new(),
+        workers: Workers::new(),
         steady: Steady {
             search,
             tested: Vec::new(),
@@ -85,7 +85,7 @@ pub(super) fn run<'a, 'l>(
     }
     while run.steady.search.outcome().is_none() {
         run.fill()?;
-        let Some((commit, (seen, same))) = run.crew.wait()? else { break };
+        let Some((commit, (seen, same))) = run.workers.wait()? else { break };
         if !same {
             return Ok(Pass::Flaky(commit));
         }
@@ -100,13 +100,13 @@ pub(super) fn run<'a, 'l>(
 impl Run<'_, '_> {
     fn announce(&mut self) {
         let candidates = self.steady.search.state().candidates;
-        let (commits, jobs) = (self.field.plan.between, self.field.hunt.jobs.get());
+        let (commits, jobs) = (self.planned.plan.between, self.planned.bisection.jobs.get());
         (self.listener)(Event::Planned { commits, candidates, jobs });
     }
 
     /// Starts as many tests as there are free jobs.
-    fn fill(&mut self) -> Result<(), HuntError> {
-        let jobs = self.field.hunt.jobs.get();
+    fn fill(&mut self) -> Result<(), BisectError> {
+        let jobs = self.planned.bisection.jobs.get();
         while !self.recalled.is_empty() && self.recalling.len() < jobs {
             let commit = self.recalled.pop_front().expect("it is not empty");
             if self.steady.search.known(commit).is_none() {
@@ -124,23 +124,23 @@ impl Run<'_, '_> {
         let held = self.held.len();
         let busy = self.steady.search.state().in_flight.len() - held;
         let free = jobs.saturating_sub(busy);
-        let field = self.field;
-        let picks = self.steady.search.next(free, &|commit| field.is_marked(TESTED, commit));
+        let planned = self.planned;
+        let picks = self.steady.search.next(free, &|commit| planned.is_marked(TESTED, commit));
         for commit in picks {
             self.start(commit)?;
         }
         Ok(())
     }
 
-    fn start(&mut self, commit: u32) -> Result<(), HuntError> {
+    fn start(&mut self, commit: u32) -> Result<(), BisectError> {
         let state = self.steady.search.state();
-        (self.listener)(Event::Started { commit: &self.field.commit(commit)?, state: &state });
-        let hunt = self.field.hunt;
-        let test = self.field.test(commit, &hunt.lab)?;
-        let (probes, repeater) = (self.field.probes.clone(), hunt.repeater.clone());
-        let sources = self.field.sources(commit)?;
-        let checked = self.field.is_marked(STEADY, commit);
-        self.crew.start(commit, move || {
+        (self.listener)(Event::Started { commit: &self.planned.commit(commit)?, state: &state });
+        let bisection = self.planned.bisection;
+        let test = self.planned.test(commit, &bisection.lab)?;
+        let (probes, repeater) = (self.planned.probes.clone(), bisection.repeater.clone());
+        let sources = self.planned.sources(commit)?;
+        let checked = self.planned.is_marked(STEADY, commit);
+        self.workers.start(commit, move || {
             let seen = test()?;
             // Bits that move may move a verdict; where they do not, it is repeated at the end.
             if checked || !seen.is_unsteady() {
@@ -152,9 +152,9 @@ impl Run<'_, '_> {
         Ok(())
     }
 
-    fn take(&mut self, commit: u32, seen: Seen) -> Result<(), HuntError> {
+    fn take(&mut self, commit: u32, seen: Seen) -> Result<(), BisectError> {
         if !seen.timed_out() {
-            self.field.mark(TESTED, commit)?;
+            self.planned.mark(TESTED, commit)?;
         }
         self.recalling.remove(&commit);
         self.held.push((commit, seen));
@@ -175,44 +175,44 @@ impl Run<'_, '_> {
 
     /// Takes from the bad ends what is searched for, once all of them were tested.
     fn learn(&mut self) {
-        let plan = &self.field.plan;
+        let plan = &self.planned.plan;
         let seen_of = |bad: &u32| {
-            let variant = self.field.variant(*bad);
-            self.held.iter().find(|(commit, _)| self.field.variant(*commit) == variant)
+            let variant = self.planned.variant(*bad);
+            self.held.iter().find(|(commit, _)| self.planned.variant(*commit) == variant)
         };
         let Some(bad): Option<Vec<&(u32, Seen)>> = plan.bad.iter().map(seen_of).collect() else {
             return;
         };
         self.steady.wanted = bad.iter().flat_map(|(_, seen)| seen.symptoms()).collect();
-        self.field.orders.set(ask_for_orders(&self.steady.wanted));
+        self.planned.orders.set(ask_for_orders(&self.steady.wanted));
         self.ends_known = true;
     }
 
-    fn answer(&mut self, commit: u32, seen: Seen) -> Result<(), HuntError> {
+    fn answer(&mut self, commit: u32, seen: Seen) -> Result<(), BisectError> {
         let answer = seen.answer(&self.steady.wanted);
         self.steady.search.answer(commit, answer);
         self.steady.tested.push((commit, answer));
         let state = self.steady.search.state();
-        let commit_shown = self.field.commit(commit)?;
+        let commit_shown = self.planned.commit(commit)?;
         (self.listener)(Event::Tested {
             commit: &commit_shown,
             answer,
             seen: &seen,
             state: &state,
         });
-        self.steady.seen.insert(self.field.variant(commit), seen);
+        self.steady.seen.insert(self.planned.variant(commit), seen);
         Ok(())
     }
 
     /// Lists, once, the commits that an earlier search tested: their answers cost nothing.
     fn recall(&mut self) {
-        let first = self.field.plan.ids.len() - self.field.plan.between;
+        let first = self.planned.plan.ids.len() - self.planned.plan.between;
         let mut variants = BTreeSet::new();
         self.recall_done = true;
-        for commit in first as u32..self.field.plan.ids.len() as u32 {
+        for commit in first as u32..self.planned.plan.ids.len() as u32 {
             if self.steady.search.known(commit).is_none()
-                && variants.insert(self.field.variant(commit))
-                && self.field.is_marked(TESTED, commit)
+                && variants.insert(self.planned.variant(commit))
+                && self.planned.is_marked(TESTED, commit)
             {
                 self.recalled.push_back(commit);
             }
@@ -220,11 +220,11 @@ impl Run<'_, '_> {
     }
 
     /// Replays what the conclusion rests on once more; a commit that comes out otherwise.
-    fn unsteady(&mut self) -> Result<Option<u32>, HuntError> {
+    fn unsteady(&mut self) -> Result<Option<u32>, BisectError> {
         let (suspects, mark, times) = match self.steady.search.outcome() {
             Some(Conclusion::Found { culprit, .. }) => {
-                let graph = &self.field.plan.graph;
-                let parents = graph.followed(culprit, self.field.hunt.first_parent);
+                let graph = &self.planned.plan.graph;
+                let parents = graph.followed(culprit, self.planned.bisection.first_parent);
                 let fails = self.steady.wanted.iter().any(|s| matches!(s, Symptom::Failed { .. }));
                 let (mark, times) = if fails { (VERY_STEADY, REPETITIONS) } else { (STEADY, 1) };
                 ([&[culprit], parents].concat(), mark, times)
@@ -232,24 +232,25 @@ impl Run<'_, '_> {
             Some(Conclusion::Refused(
                 Refusal::EndsDisagree { .. } | Refusal::UntestableEnds { .. },
             )) => {
-                let plan = &self.field.plan;
+                let plan = &self.planned.plan;
                 ([plan.good.as_slice(), &plan.bad].concat(), VERY_STEADY, REPETITIONS)
             }
             _ => return Ok(None),
         };
-        let mut crew = Crew::new();
+        let mut workers = Workers::new();
         let mut variants = BTreeSet::new();
         for commit in suspects {
-            let variant = self.field.variant(commit);
+            let variant = self.planned.variant(commit);
             let Some(seen) = self.steady.seen.get(&variant) else { continue };
             // To wait for a timeout again would tell as little as the first time.
-            if seen.timed_out() || !variants.insert(variant) || self.field.is_marked(mark, commit) {
+            if seen.timed_out() || !variants.insert(variant) || self.planned.is_marked(mark, commit)
+            {
                 continue;
             }
-            let (sources, seen) = (self.field.sources(commit)?, seen.clone());
-            let probes = Arc::clone(&self.field.probes);
-            let repeater = self.field.hunt.repeater.clone();
-            crew.start(commit, move || {
+            let (sources, seen) = (self.planned.sources(commit)?, seen.clone());
+            let probes = Arc::clone(&self.planned.probes);
+            let repeater = self.planned.bisection.repeater.clone();
+            workers.start(commit, move || {
                 for _ in 0..times {
                     if !all_the_same(&probes, &repeater, &sources, &seen)? {
                         return Ok(false);
@@ -259,9 +260,9 @@ impl Run<'_, '_> {
             });
         }
         let mut unsteady = None;
-        while let Some((commit, same)) = crew.wait()? {
+        while let Some((commit, same)) = workers.wait()? {
             match same {
-                true => self.field.mark(mark, commit)?,
+                true => self.planned.mark(mark, commit)?,
                 false => unsteady = Some(commit),
             }
         }
@@ -276,8 +277,8 @@ fn all_the_same(
     sources: &[super::probe::Sources],
     seen: &Seen,
 ) -> Result<bool, ReplayError> {
-    for ((probe, sources), sight) in probes.iter().zip(sources).zip(&seen.sights) {
-        if !probe.comes_out_the_same(repeater, sources, sight)? {
+    for ((probe, sources), observation) in probes.iter().zip(sources).zip(&seen.observations) {
+        if !probe.comes_out_the_same(repeater, sources, observation)? {
             return Ok(false);
         }
     }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-use super::{HuntError, Target};
+use super::{BisectError, Target};
 use crate::history::{Commit, CommitId, GraphNode, History, HistoryError, SourceKey, SourceSpec};
 use crate::search::Graph;
 
@@ -27,13 +27,13 @@ impl Plan {
     /// Reads what lies between `good` and `bad`.
     ///
     /// # Errors
-    /// [`HuntError::History`] if the repository is shallow between the ends, or damaged.
+    /// [`BisectError::History`] if the repository is shallow between the ends, or damaged.
     pub fn new(
         history: &History,
         targets: &[Target],
         good: &[Commit],
         bad: &[Commit],
-    ) -> Result<Plan, HuntError> {
+    ) -> Result<Plan, BisectError> {
         let between = history.commits_between(good, bad, false)?;
         let behind = behind(history, good, &between)?;
         let mut ids: Vec<CommitId> = behind.iter().map(|node| node.id).collect();

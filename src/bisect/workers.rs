@@ -10,7 +10,7 @@ use std::thread;
 
 use super::plan::Plan;
 use super::probe::{Base, Probe, Seen, Sources};
-use super::{Hunt, HuntError, Trusted};
+use super::{BisectError, Bisection, Trusted};
 use crate::backend::ReplayError;
 use crate::cache::Kind;
 use crate::history::Commit;
@@ -20,16 +20,16 @@ use crate::replay::Lab;
 ///
 /// They are not waited for: what nobody needs any more goes on until the process ends, and what
 /// it finds is in the cache for the next search.
-pub(super) struct Crew<T> {
+pub(super) struct Workers<T> {
     sender: Sender<(u32, thread::Result<Result<T, ReplayError>>)>,
     receiver: Receiver<(u32, thread::Result<Result<T, ReplayError>>)>,
     running: usize,
 }
 
-impl<T: Send + 'static> Crew<T> {
-    pub fn new() -> Crew<T> {
+impl<T: Send + 'static> Workers<T> {
+    pub fn new() -> Workers<T> {
         let (sender, receiver) = channel();
-        Crew { sender, receiver, running: 0 }
+        Workers { sender, receiver, running: 0 }
     }
 
     pub fn running(&self) -> usize {
@@ -66,15 +66,15 @@ impl<T: Send + 'static> Crew<T> {
         if self.running == 0 {
             return Ok(None);
         }
-        let (commit, result) = self.receiver.recv().expect("the crew holds a sender itself");
+        let (commit, result) = self.receiver.recv().expect("the workers holds a sender itself");
         self.running -= 1;
         Ok(Some((commit, result.unwrap_or_else(|panic| resume_unwind(panic))?)))
     }
 }
 
 /// A planned search: its commits, and what tests them.
-pub(super) struct Field<'a> {
-    pub hunt: &'a Hunt<'a>,
+pub(super) struct Planned<'a> {
+    pub bisection: &'a Bisection<'a>,
     pub plan: Plan,
     pub probes: Arc<Vec<Probe>>,
     /// Whether commits are replayed in other orders of blocks and threads: until the bad ends have
@@ -84,49 +84,49 @@ pub(super) struct Field<'a> {
     marked: RefCell<HashMap<(&'static str, u32), bool>>,
 }
 
-impl<'a> Field<'a> {
-    pub fn new(hunt: &'a Hunt<'a>, plan: Plan) -> Result<Field<'a>, HuntError> {
-        let mut field = Field {
-            hunt,
+impl<'a> Planned<'a> {
+    pub fn new(bisection: &'a Bisection<'a>, plan: Plan) -> Result<Planned<'a>, BisectError> {
+        let mut planned = Planned {
+            bisection,
             plan,
             probes: Arc::new(Vec::new()),
             orders: Cell::new(true),
             commits: RefCell::default(),
             marked: RefCell::default(),
         };
-        let base: Vec<Base> = match &hunt.trusted {
+        let base: Vec<Base> = match &bisection.trusted {
             Trusted::GoodEnd => {
-                field.sources(field.plan.good[0])?.into_iter().map(Base::Sources).collect()
+                planned.sources(planned.plan.good[0])?.into_iter().map(Base::Sources).collect()
             }
             Trusted::Snapshots(all) => {
-                let good = field.sources(field.plan.good[0])?;
+                let good = planned.sources(planned.plan.good[0])?;
                 let pairs = all.iter().cloned().zip(good);
                 pairs.map(|(snapshot, good)| Base::Snapshot(snapshot, good)).collect()
             }
         };
-        let targets = hunt.targets.iter().zip(base);
+        let targets = bisection.targets.iter().zip(base);
         let probe = |(target, base): (&super::Target, Base)| {
-            Probe::new(&hunt.lab, target.subject.clone(), hunt.on, base)
+            Probe::new(&bisection.lab, target.subject.clone(), bisection.on, base)
         };
-        field.probes = Arc::new(targets.map(probe).collect());
-        Ok(field)
+        planned.probes = Arc::new(targets.map(probe).collect());
+        Ok(planned)
     }
 
     /// What reports show of commit number `commit`.
-    pub fn commit(&self, commit: u32) -> Result<Commit, HuntError> {
+    pub fn commit(&self, commit: u32) -> Result<Commit, BisectError> {
         if let Some(known) = self.commits.borrow().get(&commit) {
             return Ok(known.clone());
         }
-        let found = self.hunt.history.commit(self.plan.ids[commit as usize])?;
+        let found = self.bisection.history.commit(self.plan.ids[commit as usize])?;
         self.commits.borrow_mut().insert(commit, found.clone());
         Ok(found)
     }
 
     /// The sources of commit number `commit`, one for each fixture.
-    pub fn sources(&self, commit: u32) -> Result<Vec<Sources>, HuntError> {
+    pub fn sources(&self, commit: u32) -> Result<Vec<Sources>, BisectError> {
         let id = self.plan.ids[commit as usize];
-        let sources = self.hunt.targets.iter().map(|target| {
-            match self.hunt.history.source_set(id, &target.spec) {
+        let sources = self.bisection.targets.iter().map(|target| {
+            match self.bisection.history.source_set(id, &target.spec) {
                 Ok(found) => Ok(Ok(Arc::new(found))),
                 Err(error) if error.is_revision_fault() => Ok(Err(error.to_string())),
                 Err(error) => Err(error.into()),
@@ -145,14 +145,14 @@ impl<'a> Field<'a> {
         &self,
         commit: u32,
         lab: &Arc<Lab>,
-    ) -> Result<impl FnOnce() -> Result<Seen, ReplayError> + Send + 'static, HuntError> {
+    ) -> Result<impl FnOnce() -> Result<Seen, ReplayError> + Send + 'static, BisectError> {
         let sources = self.sources(commit)?;
         let (probes, lab) = (self.probes.clone(), lab.clone());
         let orders = self.orders.get();
         Ok(move || {
             let pairs = probes.iter().zip(&sources);
-            let sights = pairs.map(|(probe, sources)| probe.test(&lab, sources, orders));
-            Ok(Seen { sights: sights.collect::<Result<_, _>>()? })
+            let observations = pairs.map(|(probe, sources)| probe.test(&lab, sources, orders));
+            Ok(Seen { observations: observations.collect::<Result<_, _>>()? })
         })
     }
 
@@ -163,15 +163,16 @@ impl<'a> Field<'a> {
             return *known;
         }
         let key = self.mark_key(what, commit);
-        let found = key.is_some_and(|key| self.hunt.lab.cache().find(Kind::Fact, &key).is_some());
+        let found =
+            key.is_some_and(|key| self.bisection.lab.cache().find(Kind::Fact, &key).is_some());
         self.marked.borrow_mut().insert((what, variant), found);
         found
     }
 
     /// Notes `what` of the variant of `commit`.
-    pub fn mark(&self, what: &'static str, commit: u32) -> Result<(), HuntError> {
+    pub fn mark(&self, what: &'static str, commit: u32) -> Result<(), BisectError> {
         if let Some(key) = self.mark_key(what, commit) {
-            let cache = self.hunt.lab.cache();
+            let cache = self.bisection.lab.cache();
             cache.write(Kind::Fact, &key, what.as_bytes()).map_err(ReplayError::from)?;
             self.marked.borrow_mut().insert((what, self.variant(commit)), true);
         }
@@ -180,21 +181,21 @@ impl<'a> Field<'a> {
 
     /// The key of a mark: whatever the verdict on a commit depends on.
     fn mark_key(&self, what: &str, commit: u32) -> Option<String> {
-        let backend = self.hunt.lab.backend();
+        let backend = self.bisection.lab.backend();
         let (identity, checker) = (backend.identity(), backend.checker().unwrap_or_default());
         let mut hasher = blake3::Hasher::new();
         for part in ["mark", what, &identity, &checker] {
             hasher.update(part.as_bytes());
             hasher.update(&[0]);
         }
-        hasher.update(&[self.hunt.on as u8]);
+        hasher.update(&[self.bisection.on as u8]);
         for probe in self.probes.iter() {
-            hasher.update(self.hunt.lab.identity_of(probe.subject()).ok()?.as_bytes());
+            hasher.update(self.bisection.lab.identity_of(probe.subject()).ok()?.as_bytes());
             let harness = &probe.subject().fixture.harness;
             hasher.update(format!("{:?}", (&harness.sources, &harness.defines)).as_bytes());
             hasher.update(format!("{:?}", harness.include).as_bytes());
         }
-        let base = match &self.hunt.trusted {
+        let base = match &self.bisection.trusted {
             Trusted::GoodEnd => self.plan.keys(self.plan.good[0])?,
             Trusted::Snapshots(all) => {
                 for snapshot in all {

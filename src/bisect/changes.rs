@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use super::drive::{Crew, Field};
 use super::probe::Sources;
 use super::range::Range;
 use super::symptom::same_bits;
-use super::{Hunt, HuntError, Target};
+use super::workers::{Planned, Workers};
+use super::{BisectError, Bisection, Target};
 use crate::backend::ReplayError;
 use crate::history::{Commit, CommitId};
 use crate::judge::{
@@ -91,43 +91,43 @@ pub struct Repair {
 /// variant that is replayed and of how many there are.
 ///
 /// # Errors
-/// [`HuntError`], if the machine, the fixtures or the repository are at fault.
+/// [`BisectError`], if the machine, the fixtures or the repository are at fault.
 pub fn survey_range(
-    hunt: &Hunt<'_>,
+    bisection: &Bisection<'_>,
     range: &str,
     progress: &mut dyn FnMut(&Commit, usize, usize),
-) -> Result<LogReport, HuntError> {
-    hunt.lab.backend().expect_many();
-    let commits = hunt.history.range(range)?;
+) -> Result<LogReport, BisectError> {
+    bisection.lab.backend().expect_many();
+    let commits = bisection.history.range(range)?;
     let commits: Vec<(CommitId, Vec<CommitId>)> =
         commits.into_iter().map(|commit| (commit.id, commit.parents)).collect();
-    report(hunt, &commits, progress)
+    report(bisection, &commits, progress)
 }
 
 /// Looks at the commits between the ends of a search.
-pub(super) fn survey_between(field: &Field<'_>) -> Result<LogReport, HuntError> {
-    let plan = &field.plan;
+pub(super) fn survey_between(planned: &Planned<'_>) -> Result<LogReport, BisectError> {
+    let plan = &planned.plan;
     let first = plan.ids.len() - plan.between;
     let id = |&number: &u32| plan.ids[number as usize];
     let commits: Vec<(CommitId, Vec<CommitId>)> = (first..plan.ids.len())
         .map(|at| (plan.ids[at], plan.graph.parents(at as u32).iter().map(id).collect()))
         .collect();
-    report(field.hunt, &commits, &mut |_, _, _| {})
+    report(planned.bisection, &commits, &mut |_, _, _| {})
 }
 
 fn report(
-    hunt: &Hunt<'_>,
+    bisection: &Bisection<'_>,
     commits: &[(CommitId, Vec<CommitId>)],
     progress: &mut dyn FnMut(&Commit, usize, usize),
-) -> Result<LogReport, HuntError> {
-    let range = Range::new(hunt.history, &hunt.targets, commits)?;
+) -> Result<LogReport, BisectError> {
+    let range = Range::new(bisection.history, &bisection.targets, commits)?;
     let (include, exclude) = range.ends();
-    let work = survey(&range.graph, &include, &exclude, hunt.first_parent);
+    let work = survey(&range.graph, &include, &exclude, bisection.first_parent);
     let (mut changes, mut acquitted, mut untestable) = (Vec::new(), Vec::new(), Vec::new());
     let mut untested: BTreeSet<u32> = work.runs.iter().copied().collect();
-    for target in &hunt.targets {
+    for target in &bisection.targets {
         let mut view = View {
-            hunt,
+            bisection,
             target,
             range: &range,
             sources: HashMap::new(),
@@ -196,7 +196,7 @@ impl Replayed {
 
 /// One fixture in a range.
 struct View<'a> {
-    hunt: &'a Hunt<'a>,
+    bisection: &'a Bisection<'a>,
     target: &'a Target,
     range: &'a Range,
     sources: HashMap<u32, Sources>,
@@ -219,17 +219,17 @@ impl View<'_> {
         self.range.graph.variant(commit).unwrap_or(commit)
     }
 
-    fn commit(&self, commit: u32) -> Result<Commit, HuntError> {
-        Ok(self.hunt.history.commit(self.range.ids[commit as usize])?)
+    fn commit(&self, commit: u32) -> Result<Commit, BisectError> {
+        Ok(self.bisection.history.commit(self.range.ids[commit as usize])?)
     }
 
-    fn sources(&mut self, commit: u32) -> Result<Sources, HuntError> {
+    fn sources(&mut self, commit: u32) -> Result<Sources, BisectError> {
         let variant = self.variant(commit);
         if let Some(known) = self.sources.get(&variant) {
             return Ok(known.clone());
         }
         let id = self.range.ids[commit as usize];
-        let found = match self.hunt.history.source_set(id, &self.target.spec) {
+        let found = match self.bisection.history.source_set(id, &self.target.spec) {
             Ok(found) => Ok(Arc::new(found)),
             Err(error) if error.is_revision_fault() => Err(error.to_string()),
             Err(error) => return Err(error.into()),
@@ -243,29 +243,29 @@ impl View<'_> {
         &mut self,
         runs: &[u32],
         progress: &mut dyn FnMut(&Commit, usize, usize),
-    ) -> Result<(), HuntError> {
-        let mut crew: Crew<Replayed> = Crew::new();
+    ) -> Result<(), BisectError> {
+        let mut workers: Workers<Replayed> = Workers::new();
         for (done, &commit) in runs.iter().enumerate() {
             progress(&self.commit(commit)?, done, runs.len());
-            while crew.running() >= self.hunt.jobs.get() {
-                self.collect(&mut crew)?;
+            while workers.running() >= self.bisection.jobs.get() {
+                self.collect(&mut workers)?;
             }
             match self.sources(commit)? {
                 Ok(sources) => {
-                    let trial = self.hunt.lab.trial(&self.target.subject, &sources);
-                    crew.start(commit, move || Replayed::of(&trial));
+                    let trial = self.bisection.lab.trial(&self.target.subject, &sources);
+                    workers.start(commit, move || Replayed::of(&trial));
                 }
                 Err(reason) => self.keep(commit, Err(reason)),
             }
         }
-        while crew.running() > 0 {
-            self.collect(&mut crew)?;
+        while workers.running() > 0 {
+            self.collect(&mut workers)?;
         }
         Ok(())
     }
 
-    fn collect(&mut self, crew: &mut Crew<Replayed>) -> Result<(), HuntError> {
-        if let Some((commit, replayed)) = crew.wait()? {
+    fn collect(&mut self, workers: &mut Workers<Replayed>) -> Result<(), BisectError> {
+        if let Some((commit, replayed)) = workers.wait()? {
             self.keep(commit, replayed.if_testable());
         }
         Ok(())
@@ -281,7 +281,7 @@ impl View<'_> {
     }
 
     /// Those of `runs` that could not be tested.
-    fn untestable_runs(&self, runs: &[u32]) -> Result<Vec<(u32, Untestable)>, HuntError> {
+    fn untestable_runs(&self, runs: &[u32]) -> Result<Vec<(u32, Untestable)>, BisectError> {
         let fixture = || self.target.subject.fixture.name.clone();
         let mut found = Vec::new();
         for &run in runs {
@@ -294,12 +294,12 @@ impl View<'_> {
     }
 
     /// The outcome of `commit`, replayed if the survey did not.
-    fn outcome(&mut self, commit: u32) -> Result<Option<Replayed>, HuntError> {
+    fn outcome(&mut self, commit: u32) -> Result<Option<Replayed>, BisectError> {
         let variant = self.variant(commit);
         if !self.outcomes.contains_key(&variant) {
             let replayed = match self.sources(commit)? {
                 Ok(sources) => {
-                    let trial = self.hunt.lab.trial(&self.target.subject, &sources);
+                    let trial = self.bisection.lab.trial(&self.target.subject, &sources);
                     Replayed::of(&trial)?.if_testable()
                 }
                 Err(reason) => Err(reason),
@@ -309,11 +309,11 @@ impl View<'_> {
         Ok(self.outcomes[&variant].clone())
     }
 
-    fn changes(&mut self, edges: &[Step]) -> Result<Vec<Change>, HuntError> {
+    fn changes(&mut self, edges: &[Step]) -> Result<Vec<Change>, BisectError> {
         let mut changes = Vec::new();
         let mut edges = edges.iter().copied().peekable();
         for commit in self.range.first..self.range.ids.len() as u32 {
-            let parents = self.range.graph.followed(commit, self.hunt.first_parent).to_vec();
+            let parents = self.range.graph.followed(commit, self.bisection.first_parent).to_vec();
             let inherited = parents.iter().filter_map(|parent| self.trail.get(parent)).flatten();
             let mut trail: Vec<Step> = Vec::new();
             for &step in inherited {
@@ -339,7 +339,7 @@ impl View<'_> {
         commit: u32,
         parent: u32,
         trail: &mut Vec<Step>,
-    ) -> Result<Option<Change>, HuntError> {
+    ) -> Result<Option<Change>, BisectError> {
         let base = self.last_testable(parent)?;
         let (Some(before), Some(after)) = (self.outcome(base)?, self.outcome(commit)?) else {
             return self.untestable(commit, parent);
@@ -384,7 +384,7 @@ impl View<'_> {
         base: u32,
         commit: u32,
         judgement: &Judgement,
-    ) -> Result<(Vec<String>, Vec<String>), HuntError> {
+    ) -> Result<(Vec<String>, Vec<String>), BisectError> {
         let fixture = &self.target.subject.fixture;
         let diverged = judgement.outputs.iter().filter(|o| o.verdict == Verdict::Diverged);
         let diverged: Vec<&OutputJudgement> = diverged.collect();
@@ -401,7 +401,8 @@ impl View<'_> {
             && let (Some(Ok(before)), Some(Ok(after))) =
                 (self.sources.get(&self.variant(base)), self.sources.get(&self.variant(commit)))
         {
-            let check = |sources| gradients(&self.hunt.lab.trial(&self.target.subject, sources));
+            let check =
+                |sources| gradients(&self.bisection.lab.trial(&self.target.subject, sources));
             let (before, after) = (check(before)?, check(after)?);
             for (old, new) in before.iter().zip(&after) {
                 let name = || new.output.clone();
@@ -420,7 +421,7 @@ impl View<'_> {
     }
 
     /// A commit that cannot be tested, which is told once: after one that can.
-    fn untestable(&mut self, commit: u32, parent: u32) -> Result<Option<Change>, HuntError> {
+    fn untestable(&mut self, commit: u32, parent: u32) -> Result<Option<Change>, BisectError> {
         if self.outcome(commit)?.is_some() || self.outcome(parent)?.is_none() {
             return Ok(None);
         }
@@ -441,7 +442,7 @@ impl View<'_> {
     }
 
     /// The first of `commit` and its first parents that can be tested; itself if none can.
-    fn last_testable(&mut self, commit: u32) -> Result<u32, HuntError> {
+    fn last_testable(&mut self, commit: u32) -> Result<u32, BisectError> {
         let mut at = commit;
         while self.outcome(at)?.is_none() {
             match self.range.graph.parents(at).first() {
@@ -452,11 +453,11 @@ impl View<'_> {
         Ok(at)
     }
 
-    fn judge(&mut self, base: u32, commit: u32) -> Result<Judgement, HuntError> {
+    fn judge(&mut self, base: u32, commit: u32) -> Result<Judgement, BisectError> {
         let (Ok(before), Ok(after)) = (self.sources(base)?, self.sources(commit)?) else {
             unreachable!("what was replayed has sources")
         };
-        let (lab, subject) = (&self.hunt.lab, &self.target.subject);
+        let (lab, subject) = (&self.bisection.lab, &self.target.subject);
         // Another one that was trusted goes before the next takes its memory.
         self.trusted = self.trusted.take().filter(|known| known.sources().id == before.id);
         let trusted = self.trusted.get_or_insert_with(|| lab.trial(subject, &before));
@@ -464,7 +465,11 @@ impl View<'_> {
     }
 
     /// The earliest divergence of `trail` that `commit` takes back; it and later ones are over.
-    fn repair(&mut self, commit: u32, trail: &mut Vec<Step>) -> Result<Option<Repair>, HuntError> {
+    fn repair(
+        &mut self,
+        commit: u32,
+        trail: &mut Vec<Step>,
+    ) -> Result<Option<Repair>, BisectError> {
         for at in (0..trail.len()).rev() {
             let (of, like) = trail[at];
             let verdict = match (self.outcome(like)?, self.outcome(commit)?) {
