@@ -3,13 +3,13 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
+use replay::numerics::compare::{beyond_noise, compare};
+use replay::numerics::noise::{Moved, NoiseAccumulator, NoiseRef};
+use replay::numerics::oracle::{against_oracle, shadow_change};
+use replay::numerics::slices::{block_map, locate};
+use replay::numerics::zeros::zero_slices;
 use replay::scratch::Scratch;
 use replay::tensor::{DType, Dim, TensorView};
-use replay::verdict::compare::{beyond_noise, compare};
-use replay::verdict::noise::{Moved, NoiseAccumulator, NoiseRef};
-use replay::verdict::oracle::{against_oracle, shadow_change};
-use replay::verdict::slices::{block_map, locate};
-use replay::verdict::zeros::zero_slices;
 
 /// The system's allocator, which counts.
 struct Counting;

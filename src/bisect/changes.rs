@@ -15,9 +15,9 @@ use crate::history::{Commit, CommitId};
 use crate::judge::{
     GradientVerdict, Judgement, OutputJudgement, Verdict, gradients, judge, orders,
 };
+use crate::numerics::oracle::Finding;
 use crate::replay::{Failure, Outcome, Status, Trial};
 use crate::search::survey;
-use crate::verdict::oracle::Finding;
 
 /// Where the outputs change in a range of commits.
 #[derive(Clone, Debug, Serialize)]

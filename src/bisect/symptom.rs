@@ -6,9 +6,9 @@ use std::fmt;
 use serde::Serialize;
 
 use crate::judge::{Judgement, OutputJudgement, Verdict};
+use crate::numerics::oracle::Finding;
 use crate::replay::{OrderDependence, Outcome, Status};
 use crate::search::Answer;
-use crate::verdict::oracle::Finding;
 
 /// What makes a commit bad.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]

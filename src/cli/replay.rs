@@ -223,13 +223,13 @@ mod tests {
     use std::path::PathBuf;
 
     use ::replay::judge::{CapturedCheck, GradientCheck, GradientVerdict, Judgement, Verdict};
+    use ::replay::numerics::compare;
+    use ::replay::numerics::noise::NoiseSummary;
     use ::replay::replay::{Failure, OrderDependence, Outcome, Status};
     use ::replay::report::SnapshotCheck;
     use ::replay::snapshot::{Comparison, SnapshotVerdict};
     use ::replay::summary::Checksum;
     use ::replay::tensor::DType;
-    use ::replay::verdict::compare;
-    use ::replay::verdict::noise::NoiseSummary;
     use serde_json::Value;
 
     use super::*;

@@ -16,13 +16,13 @@ use crate::cuda::math_error_ulps;
 use crate::fixture::{Expected, Fixture};
 use crate::frontend::{self, Unit};
 use crate::history::SourceSet;
+use crate::numerics::compare::{Agreement, Comparison, beyond_noise, compare};
+use crate::numerics::noise::{Noise, NoiseRef, NoiseSummary};
+use crate::numerics::slices::{describe, locate};
 use crate::replay::{Status, Trial, room};
 use crate::scratch::Scratch;
 use crate::summary::{Checksum, summarize};
 use crate::tensor::{DType, Dim, TensorView};
-use crate::verdict::compare::{Agreement, Comparison, beyond_noise, compare};
-use crate::verdict::noise::{Noise, NoiseRef, NoiseSummary};
-use crate::verdict::slices::{describe, locate};
 
 /// One output beside the captured one.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

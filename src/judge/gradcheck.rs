@@ -1,5 +1,5 @@
 //! Does the gradient match the loss? Its shadow is held against slopes of the loss, which need no
-//! reference and are good to nine digits in float64 (`verdict/derivative`); the gradient of the native
+//! reference and are good to nine digits in float64 (`numerics/derivative`); the gradient of the native
 //! sources is then held against its shadow.
 
 use std::borrow::Cow;
@@ -9,14 +9,14 @@ use serde::{Deserialize, Serialize};
 use crate::backend::{Mode, ReplayError, Variant};
 use crate::cache::Kind;
 use crate::fixture::{Fixture, Output};
+use crate::numerics::constants::{ERROR_RATIO, NOISE_FACTOR};
+use crate::numerics::derivative::{self, Answer, Found, Place, Question};
+use crate::numerics::noise::NoiseRef;
+use crate::numerics::oracle::against_oracle;
 use crate::replay::{Measurement, Trial, both};
 use crate::summary::{Number, POISON_A};
 use crate::tensor::step::Step;
 use crate::tensor::{DType, TensorView, unravel};
-use crate::verdict::constants::{ERROR_RATIO, NOISE_FACTOR};
-use crate::verdict::derivative::{self, Answer, Found, Place, Question};
-use crate::verdict::noise::NoiseRef;
-use crate::verdict::oracle::against_oracle;
 use crate::worker::{Ending, Part, Run, Stepped};
 
 /// Directions along which the loss is differentiated, and values of it that are asked for at most,

@@ -3,8 +3,8 @@
 use std::borrow::Cow;
 
 use crate::fixture::Fixture;
+use crate::numerics::slices::Mask;
 use crate::tensor::{DType, Dim, TensorView};
-use crate::verdict::slices::Mask;
 
 /// Integer inputs whose dimensions an output shares: they tell its rows apart.
 pub(super) struct Masks<'a> {

@@ -1,4 +1,4 @@
-//! What trials tell: free functions that bring measurements and the numerics of `verdict` together.
+//! What trials tell: free functions that bring measurements and `numerics` together.
 //!
 //! [`judge`] compares two trials, [`captured`] one with what its fixture holds, [`gradients`] holds
 //! declared gradients against their loss, [`orders`] looks for races. What they find is remembered by content, like the trials themselves. They ask a
@@ -15,12 +15,12 @@ mod side;
 use serde::{Deserialize, Serialize};
 
 use crate::backend::ReplayError;
+use crate::numerics::compare::{Agreement, Comparison};
+use crate::numerics::noise::NoiseSummary;
+use crate::numerics::oracle::{Accuracy, Finding, ShadowChange};
+use crate::numerics::slices::Location;
 use crate::replay::{Failure, Nondeterminism, OrderDependence, Outcome, Status, Trial, digest};
 use crate::tensor::{DType, Dim};
-use crate::verdict::compare::{Agreement, Comparison};
-use crate::verdict::noise::NoiseSummary;
-use crate::verdict::oracle::{Accuracy, Finding, ShadowChange};
-use crate::verdict::slices::Location;
 
 pub use self::captured::{CapturedCheck, captured};
 pub use self::gradcheck::{GradientCheck, GradientPlace, GradientVerdict, gradients};

@@ -5,17 +5,17 @@ use super::side::Side;
 use super::{OutputJudgement, Verdict};
 use crate::backend::ReplayError;
 use crate::fixture::Fixture;
+use crate::numerics::compare::{Agreement, beyond_noise, compare};
+use crate::numerics::constants::{ERROR_RATIO, NARROW_ROUNDING};
+use crate::numerics::noise::{NoiseRef, NoiseSummary, Spread};
+use crate::numerics::oracle::{
+    Accuracy, Evidence, Finding, ShadowChange, against_oracle, finding, shadow_change,
+};
+use crate::numerics::slices::{Location, block_map, describe, has_shape, locate};
+use crate::numerics::zeros::zero_slices;
 use crate::replay::room;
 use crate::scratch::Scratch;
 use crate::tensor::{Dim, TensorView};
-use crate::verdict::compare::{Agreement, beyond_noise, compare};
-use crate::verdict::constants::{ERROR_RATIO, NARROW_ROUNDING};
-use crate::verdict::noise::{NoiseRef, NoiseSummary, Spread};
-use crate::verdict::oracle::{
-    Accuracy, Evidence, Finding, ShadowChange, against_oracle, finding, shadow_change,
-};
-use crate::verdict::slices::{Location, block_map, describe, has_shape, locate};
-use crate::verdict::zeros::zero_slices;
 
 /// One output of both sides, with all that is known about them.
 pub(super) struct Pair<'a> {

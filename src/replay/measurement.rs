@@ -9,14 +9,14 @@ use super::both::both;
 use super::order::OrderDependence;
 use super::plain::Plain;
 use crate::backend::{Mode, ReplayError, Variant};
+use crate::numerics::NumericsError;
+use crate::numerics::compare::compare;
+use crate::numerics::noise::{
+    Moved, Noise, NoiseAccumulator, NoiseRef, NoiseSummary, Ordered, Spread,
+};
 use crate::runtime::cpu::Rounding;
 use crate::scratch::Scratch;
 use crate::summary::{Number, POISON_A};
-use crate::verdict::VerdictError;
-use crate::verdict::compare::compare;
-use crate::verdict::noise::{
-    Moved, Noise, NoiseAccumulator, NoiseRef, NoiseSummary, Ordered, Spread,
-};
 use crate::worker::{Ending, Run};
 
 /// The orders, besides that of the indices, in which blocks and threads are replayed.
@@ -212,10 +212,10 @@ fn noise_modes(variant: &dyn Variant) -> Vec<(Moved, Mode)> {
 }
 
 /// What was computed of outputs that belong together, or why there was no room for it.
-pub(crate) fn room<T>(made: Result<T, VerdictError>) -> Result<T, ReplayError> {
+pub(crate) fn room<T>(made: Result<T, NumericsError>) -> Result<T, ReplayError> {
     made.map_err(|error| match error {
-        VerdictError::Scratch(error) => error.into(),
-        VerdictError::Compare(error) => unreachable!("two runs of one fixture: {error}"),
+        NumericsError::Scratch(error) => error.into(),
+        NumericsError::Compare(error) => unreachable!("two runs of one fixture: {error}"),
     })
 }
 

@@ -9,14 +9,14 @@ use super::Trial;
 use super::measurement::{ORDERS, accumulate, room};
 use crate::backend::{Mode, ReplayError, Variant};
 use crate::fixture::Fixture;
+use crate::numerics::bitmap::Bitmap;
+use crate::numerics::constants::ORDER_FACTOR;
+use crate::numerics::noise::{Moved, NoiseAccumulator, Ordered, Spread};
+use crate::numerics::slices::{describe, locate};
 use crate::runtime::cpu::Rounding;
 use crate::scratch::Scratch;
 use crate::summary::{Number, POISON_A};
 use crate::tensor::{TensorView, unravel};
-use crate::verdict::bitmap::Bitmap;
-use crate::verdict::constants::ORDER_FACTOR;
-use crate::verdict::noise::{Moved, NoiseAccumulator, Ordered, Spread};
-use crate::verdict::slices::{describe, locate};
 use crate::worker::Run;
 
 /// An output that depends on the order of blocks and threads beyond rounding.

@@ -10,11 +10,11 @@ use crate::judge::{
     GradientCheck, GradientPlace, GradientVerdict, Judgement, LaunchChange, OutputJudgement,
     Verdict,
 };
+use crate::numerics::compare::Comparison;
+use crate::numerics::oracle::Finding;
 use crate::replay::{OrderDependence, Outcome, Status};
 use crate::runtime::report::LaunchRecord;
 use crate::tensor::{DType, Dim, unravel};
-use crate::verdict::compare::Comparison;
-use crate::verdict::oracle::Finding;
 
 /// The word for a verdict.
 pub fn verdict_name(verdict: Verdict) -> &'static str {

@@ -14,8 +14,8 @@ use super::{Revision, SCHEMA};
 use crate::bisect::{Change, LogReport, Untestable};
 use crate::history::Commit;
 use crate::judge::{Judgement, OutputJudgement, Verdict};
+use crate::numerics::oracle::Finding;
 use crate::replay::Status;
-use crate::verdict::oracle::Finding;
 
 /// Every change, the oldest first.
 pub fn log(report: &LogReport) -> Text {

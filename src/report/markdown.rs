@@ -9,10 +9,10 @@ use super::spans::clean;
 use super::standing::{Standing, reasons, tally, title, unchecked};
 use super::{Entry, Refused};
 use crate::judge::{CapturedCheck, Judgement, OutputJudgement, Verdict};
+use crate::numerics::compare::Comparison;
 use crate::replay::Outcome;
 use crate::snapshot::OutputChange;
 use crate::tensor::{Dim, unravel};
-use crate::verdict::compare::Comparison;
 
 /// What fits into a comment; GitHub takes 65,536 characters.
 pub const COMMENT_BYTES: usize = 60_000;

@@ -6,9 +6,9 @@ use serde::Serialize;
 
 use super::number::short;
 use super::{OutputSnapshot, Snapshot};
+use crate::numerics::constants::{NARROW_ROUNDING, NOISE_FACTOR};
 use crate::replay::{Outcome, OutputNoise};
 use crate::summary::{Checksum, Estimate, Number, estimate};
-use crate::verdict::constants::{NARROW_ROUNDING, NOISE_FACTOR};
 
 /// What a snapshot says about a later outcome; ordered from best to worst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]

@@ -7,7 +7,7 @@ use super::bitmap::Bitmap;
 use super::constants::NOISE_FACTOR;
 use super::measure::{Squares, distance, ulp};
 use super::noise::NoiseRef;
-use super::{CompareError, VerdictError, check_shapes};
+use super::{CompareError, NumericsError, check_shapes};
 use crate::scratch::Scratch;
 use crate::summary::Number;
 use crate::tensor::TensorView;
@@ -139,7 +139,7 @@ pub fn beyond_noise(
     got: &TensorView,
     noise: &NoiseRef,
     scratch: &Scratch,
-) -> Result<Bitmap, VerdictError> {
+) -> Result<Bitmap, NumericsError> {
     check(base, got, noise)?;
     Ok(Bitmap::in_scratch(scratch, base.len(), |index| {
         judge(base, got, noise, index).is_some_and(|element| element.is_beyond())

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::{Location, Selection, Term};
-use crate::verdict::bitmap::Bitmap;
+use crate::numerics::bitmap::Bitmap;
 
 /// Rows and columns of a block map, at most.
 const MAP: [usize; 2] = [8, 32];
@@ -38,7 +38,7 @@ pub fn describe(location: &Location) -> String {
 }
 
 /// A term in words; none where it selects all.
-pub(in crate::verdict) fn describe_term(term: &Term) -> Option<String> {
+pub(in crate::numerics) fn describe_term(term: &Term) -> Option<String> {
     let name = &term.dim;
     Some(match &term.selection {
         Selection::All => return None,

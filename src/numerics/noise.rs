@@ -7,7 +7,7 @@ use super::bitmap::Bitmap;
 use super::cells::{Cell, raise_to_neighbours};
 use super::constants::{FLIP_FACTOR, FLIP_REPLAYS, ORDER_FACTOR};
 use super::measure::{Squares, distance, ulp};
-use super::{CompareError, VerdictError, check_shapes};
+use super::{CompareError, NumericsError, check_shapes};
 use crate::scratch::{Number, Numbers, Scratch, ScratchError};
 use crate::tensor::{DType, TensorView};
 
@@ -229,7 +229,7 @@ impl NoiseAccumulator {
     /// # Errors
     /// [`CompareError::Noise`] if `base` has another number of elements than before;
     /// [`ScratchError`] if there is no room.
-    pub fn rounding(&self, base: &TensorView) -> Result<Spread, VerdictError> {
+    pub fn rounding(&self, base: &TensorView) -> Result<Spread, NumericsError> {
         self.check_len(base)?;
         self.spread(base, Of::Rounding)
     }
@@ -239,7 +239,7 @@ impl NoiseAccumulator {
     ///
     /// # Errors
     /// As [`NoiseAccumulator::rounding`].
-    pub fn ordered(&self, base: &TensorView) -> Result<Option<Ordered>, VerdictError> {
+    pub fn ordered(&self, base: &TensorView) -> Result<Option<Ordered>, NumericsError> {
         self.check_len(base)?;
         let order = |index: usize| match &self.deviations {
             Deviations::Single(all) => Deviation::kept(&all[index]).order.get(),
@@ -263,7 +263,7 @@ impl NoiseAccumulator {
         self,
         base: &TensorView,
         ordered: Option<Ordered>,
-    ) -> Result<Noise, VerdictError> {
+    ) -> Result<Noise, NumericsError> {
         self.check_len(base)?;
         let (replays, of) = match ordered {
             None => (self.replays, Of::All),
@@ -280,7 +280,7 @@ impl NoiseAccumulator {
         Ok(Noise { per_element, summary })
     }
 
-    fn spread(&self, base: &TensorView, of: Of) -> Result<Spread, VerdictError> {
+    fn spread(&self, base: &TensorView, of: Of) -> Result<Spread, NumericsError> {
         Ok(match &self.deviations {
             Deviations::Single(all) => Spread::Single(floored(all, base, of, &self.scratch)?),
             Deviations::Double(all) => Spread::Double(floored(all, base, of, &self.scratch)?),

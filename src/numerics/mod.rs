@@ -43,7 +43,7 @@ pub enum CompareError {
 
 /// Why nothing can be said about a tensor.
 #[derive(Debug, thiserror::Error)]
-pub enum VerdictError {
+pub enum NumericsError {
     /// The tensors do not belong together.
     #[error(transparent)]
     Compare(#[from] CompareError),
