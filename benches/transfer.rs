@@ -17,9 +17,9 @@ use replay::fixture::Fixture;
 use replay::foreign::Keeper;
 use replay::frontend::Precision;
 use replay::history::{SourceSpec, source_set_from_dir};
-use replay::replay::{Lab, Subject};
 use replay::runtime::gpu::pinned_copy_seconds;
 use replay::summary::POISON_A;
+use replay::trial::{Lab, Subject};
 use replay::worker::Limits;
 
 /// Tensors that the bytes are spread over.

@@ -18,8 +18,8 @@ use replay::foreign::Keeper;
 use replay::frontend::Precision;
 use replay::history::{History, SourceSet, SourceSpec};
 use replay::judge::judge;
-use replay::replay::{Lab, Subject};
 use replay::summary::POISON_A;
+use replay::trial::{Lab, Subject};
 use replay::worker::Limits;
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;

@@ -17,10 +17,10 @@ use std::path::Path;
 use crate::cache::{Cache, Kind};
 use crate::cuda::sanitizer;
 use crate::harness::Harness;
-use crate::replay::{Outcome, Status};
 use crate::report::{self, Entry};
 use crate::search::{LogEntry, LogMark, git_bisect_log};
 use crate::snapshot::{Meta, Snapshot, SnapshotFile, SnapshotVerdict, compare};
+use crate::trial::{Outcome, Status};
 
 pub(crate) use draw::Draw;
 

@@ -20,8 +20,8 @@ use replay::backend::{Cuda, Mode};
 use replay::cuda::SearchPath;
 use replay::frontend::Threads;
 use replay::judge::{Verdict, judge};
-use replay::replay::{Lab, Status, Trial};
 use replay::summary::POISON_A;
+use replay::trial::{Lab, Status, Trial};
 
 fn wanted(variant: &Variant) -> bool {
     variant.quick || std::env::var_os("REPLAY_TEST_CORPUS").is_some_and(|value| value == "all")

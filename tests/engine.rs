@@ -24,7 +24,7 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use project::{Machine, Project, elements};
-use replay::replay::Outcome;
+use replay::trial::Outcome;
 
 static VALUES: LazyLock<Project> = LazyLock::new(|| {
     let tables = "[outputs.out]\ndtype = \"i64\"\nshape = [4096]\n\

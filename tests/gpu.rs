@@ -17,7 +17,7 @@ use replay::cuda::sanitizer::{Sanitizer, Tool};
 use replay::fixture::Fixture;
 use replay::history::{CommitId, History, SourceSet, SourceSpec};
 use replay::judge::{Verdict, judge};
-use replay::replay::{Failure, Lab, Outcome, Status, Subject};
+use replay::trial::{Failure, Lab, Outcome, Status, Subject};
 
 on_each_device! {
     every_way_to_name_a_kernel_gives_the_same_result_on_all_devices,

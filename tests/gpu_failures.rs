@@ -14,7 +14,7 @@ use replay::backend::ReplayError;
 use replay::cache::Cache;
 use replay::compile::DeviceToolchain;
 use replay::cuda::{self, Nvrtc, SearchPath};
-use replay::replay::{Failure, Lab, Status};
+use replay::trial::{Failure, Lab, Status};
 use replay::worker::WorkerError;
 
 on_each_device! {

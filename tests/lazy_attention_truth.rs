@@ -13,9 +13,9 @@ use replay::fixture::{Fixture, NewTensor, write};
 use replay::foreign::Keeper;
 use replay::frontend::Precision;
 use replay::history::{History, SourceSpec};
-use replay::replay::Subject;
 use replay::summary::POISON_A;
 use replay::tensor::{DType, TensorView};
+use replay::trial::Subject;
 use replay::worker::{Ending, Limits, Run};
 
 /// What float32 may be off by, relative to the norm of a head's part of an output.

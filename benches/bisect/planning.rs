@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use replay::bisect::{Plan, Target};
 use replay::fixture::Fixture;
 use replay::history::{History, SourceSpec};
-use replay::replay::Subject;
 use replay::search::{Options, Search};
+use replay::trial::Subject;
 
 use super::Result;
 use super::importer::{Importer, git, run};

@@ -13,9 +13,9 @@ use std::time::Instant;
 use replay::fixture::Fixture;
 use replay::frontend::{self, Precision, Threads, Unit};
 use replay::history::{History, SourceSpec};
-use replay::replay::Subject;
 use replay::runtime::headers;
 use replay::summary::POISON_A;
+use replay::trial::Subject;
 use replay::worker::{self, DeviceJob, Job, Limits};
 
 use super::Result;

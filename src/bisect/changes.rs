@@ -16,8 +16,8 @@ use crate::judge::{
     GradientVerdict, Judgement, OutputJudgement, Verdict, gradients, judge, orders,
 };
 use crate::numerics::oracle::Finding;
-use crate::replay::{Failure, Outcome, Status, Trial};
 use crate::search::survey;
+use crate::trial::{Failure, Outcome, Status, Trial};
 
 /// Where the outputs change in a range of commits.
 #[derive(Clone, Debug, Serialize)]

@@ -20,9 +20,9 @@ use std::sync::Arc;
 
 use crate::backend::ReplayError;
 use crate::history::{Commit, History, HistoryError, SourceSpec};
-use crate::replay::{Lab, Subject};
 use crate::search::{Answer, GraphError, SearchError, State};
 use crate::snapshot::Snapshot;
+use crate::trial::{Lab, Subject};
 
 pub use changes::{Change, LogReport, Repair, Untestable, survey_range};
 pub use conclusion::{Culprit, Ending, Report, Tested};

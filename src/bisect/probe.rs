@@ -10,10 +10,10 @@ use super::symptom::{self, On, Symptom};
 use crate::backend::ReplayError;
 use crate::history::SourceSet;
 use crate::judge::{Judgement, OutputJudgement, Verdict, judge, orders};
-use crate::replay::{Failure, Lab, Outcome, Status, Subject, Trial};
 use crate::search::Answer;
 use crate::snapshot::{Comparison, Snapshot};
 use crate::summary::Checksum;
+use crate::trial::{Failure, Lab, Outcome, Status, Subject, Trial};
 
 /// The sources of a commit for one fixture, or why it has none.
 pub(super) type Sources = Result<Arc<SourceSet>, String>;

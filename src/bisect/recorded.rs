@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 
 use super::symptom::{On, Symptom};
 use crate::judge::Verdict;
-use crate::replay::Outcome;
 use crate::snapshot::{Comparison, SnapshotVerdict};
+use crate::trial::Outcome;
 
 /// The verdict in the words of a comparison of two revisions.
 pub(super) fn verdict(comparison: &Comparison) -> Verdict {

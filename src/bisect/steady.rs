@@ -8,8 +8,8 @@ use super::symptom::{Symptom, ask_for_orders};
 use super::workers::{Planned, Workers};
 use super::{BisectError, Event, Listener};
 use crate::backend::ReplayError;
-use crate::replay::Lab;
 use crate::search::{Answer, Conclusion, Options, Phase, Refusal, Search};
+use crate::trial::Lab;
 
 /// The mark of a variant whose verdict is in the cache.
 const TESTED: &str = "tested";

@@ -7,8 +7,8 @@ use serde::Serialize;
 
 use crate::judge::{Judgement, OutputJudgement, Verdict};
 use crate::numerics::oracle::Finding;
-use crate::replay::{OrderDependence, Outcome, Status};
 use crate::search::Answer;
+use crate::trial::{OrderDependence, Outcome, Status};
 
 /// What makes a commit bad.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -54,7 +54,7 @@ pub enum Symptom {
     Failed {
         /// The fixture.
         fixture: String,
-        /// How, in the words of [`Failure::kind`](crate::replay::Failure::kind).
+        /// How, in the words of [`Failure::kind`](crate::trial::Failure::kind).
         kind: String,
     },
 }

@@ -14,7 +14,7 @@ use super::{BisectError, Bisection, Trusted};
 use crate::backend::ReplayError;
 use crate::cache::Kind;
 use crate::history::Commit;
-use crate::replay::Lab;
+use crate::trial::Lab;
 
 /// Threads that do one thing each and say so.
 ///

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use ::replay::cache::Cache;
 use ::replay::judge::{Judgement, judge};
-use ::replay::replay::{Lab, Trial};
 use ::replay::report::{self, Line, Revision, Standing, Text};
+use ::replay::trial::{Lab, Trial};
 use serde_json::{Value, json};
 
 use super::error::{CliResult, CommandError};

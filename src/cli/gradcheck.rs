@@ -6,8 +6,8 @@ use std::sync::Arc;
 use ::replay::cache::Cache;
 use ::replay::fixture::Fixture;
 use ::replay::judge::{GradientCheck, GradientVerdict, gradients};
-use ::replay::replay::{Lab, Outcome, Status};
 use ::replay::report::{self, Line, Revision, Standing, Text};
+use ::replay::trial::{Lab, Outcome, Status};
 use serde_json::{Value, json};
 
 use super::error::{CliResult, CommandError};

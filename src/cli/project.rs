@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use ::replay::cache::Cache;
 use ::replay::history::{Commit, CommitId, History, SourceSet, SourceSpec, source_set_from_dir};
-use ::replay::replay::Subject;
+use ::replay::trial::Subject;
 
 use crate::cli::checkout;
 use crate::cli::error::{CliResult, CommandError};

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use ::replay::bisect::Target;
 use ::replay::history::{Commit, History};
-use ::replay::replay::Lab;
 use ::replay::snapshot::{Snapshot, Store};
+use ::replay::trial::Lab;
 
 use super::error::{CliResult, CommandError};
 use super::snapshot::shown;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use ::replay::cache::Cache;
 use ::replay::judge::{Verdict, captured, orders, outcome_and_gradients};
-use ::replay::replay::Lab;
 use ::replay::report::{self, Entry, Line, Refused, Revision, Standing, Text};
+use ::replay::trial::Lab;
 use clap::ValueEnum;
 
 use super::error::{CliResult, CommandError};
@@ -225,11 +225,11 @@ mod tests {
     use ::replay::judge::{CapturedCheck, GradientCheck, GradientVerdict, Judgement, Verdict};
     use ::replay::numerics::compare;
     use ::replay::numerics::noise::NoiseSummary;
-    use ::replay::replay::{Failure, OrderDependence, Outcome, Status};
     use ::replay::report::SnapshotCheck;
     use ::replay::snapshot::{Comparison, SnapshotVerdict};
     use ::replay::summary::Checksum;
     use ::replay::tensor::DType;
+    use ::replay::trial::{Failure, OrderDependence, Outcome, Status};
     use serde_json::Value;
 
     use super::*;

@@ -11,7 +11,7 @@ use ::replay::compile::{Compiler, Toolchain};
 use ::replay::cuda::SearchPath;
 use ::replay::cuda::sanitizer::{Sanitizer, Tool};
 use ::replay::foreign::Keeper;
-use ::replay::replay::Lab;
+use ::replay::trial::Lab;
 use ::replay::worker::Limits;
 use clap::{Args, ValueEnum};
 

@@ -4,11 +4,11 @@
 use std::path::{Path, PathBuf};
 
 use ::replay::fixture::Fixture;
-use ::replay::replay::{Status, Trial};
 use ::replay::report::SnapshotCheck;
 use ::replay::snapshot::{
     self, Comparison, Pending, Snapshot, SnapshotError, SnapshotFile, Store, Update, Write,
 };
+use ::replay::trial::{Status, Trial};
 use globset::{Glob, GlobSet, GlobSetBuilder};
 
 use super::error::{CliResult, CommandError};

@@ -19,10 +19,10 @@ use crate::history::SourceSet;
 use crate::numerics::compare::{Agreement, Comparison, beyond_noise, compare};
 use crate::numerics::noise::{Noise, NoiseRef, NoiseSummary};
 use crate::numerics::slices::{describe, locate};
-use crate::replay::{Status, Trial, room};
 use crate::scratch::Scratch;
 use crate::summary::{Checksum, summarize};
 use crate::tensor::{DType, Dim, TensorView};
+use crate::trial::{Status, Trial, room};
 
 /// One output beside the captured one.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -13,10 +13,10 @@ use crate::numerics::constants::{ERROR_RATIO, NOISE_FACTOR};
 use crate::numerics::derivative::{self, Answer, Found, Place, Question};
 use crate::numerics::noise::NoiseRef;
 use crate::numerics::oracle::against_oracle;
-use crate::replay::{Measurement, Trial, both};
 use crate::summary::{Number, POISON_A};
 use crate::tensor::step::Step;
 use crate::tensor::{DType, TensorView, unravel};
+use crate::trial::{Measurement, Trial, both};
 use crate::worker::{Ending, Part, Run, Stepped};
 
 /// Directions along which the loss is differentiated, and values of it that are asked for at most,

@@ -19,8 +19,8 @@ use crate::numerics::compare::{Agreement, Comparison};
 use crate::numerics::noise::NoiseSummary;
 use crate::numerics::oracle::{Accuracy, Finding, ShadowChange};
 use crate::numerics::slices::Location;
-use crate::replay::{Failure, Nondeterminism, OrderDependence, Outcome, Status, Trial, digest};
 use crate::tensor::{DType, Dim};
+use crate::trial::{Failure, Nondeterminism, OrderDependence, Outcome, Status, Trial, digest};
 
 pub use self::captured::{CapturedCheck, captured};
 pub use self::gradcheck::{GradientCheck, GradientPlace, GradientVerdict, gradients};

@@ -1,8 +1,8 @@
 //! Whether outputs depend on the order of blocks and threads.
 
 use crate::backend::{Mode, ReplayError, Variant};
-use crate::replay::{ORDERS, OrderDependence, Status, Trial};
 use crate::summary::{POISON_A, summarize};
+use crate::trial::{ORDERS, OrderDependence, Status, Trial};
 use crate::worker::Run;
 
 /// The outputs of `trial` that depend on the order of blocks and threads; none where it does not run

@@ -13,9 +13,9 @@ use crate::numerics::oracle::{
 };
 use crate::numerics::slices::{Location, block_map, describe, has_shape, locate};
 use crate::numerics::zeros::zero_slices;
-use crate::replay::room;
 use crate::scratch::Scratch;
 use crate::tensor::{Dim, TensorView};
+use crate::trial::room;
 
 /// One output of both sides, with all that is known about them.
 pub(super) struct Pair<'a> {

@@ -1,8 +1,8 @@
 //! One of two trials that are compared.
 
 use crate::backend::ReplayError;
-use crate::replay::{Measurement, Trial, both};
 use crate::tensor::TensorView;
+use crate::trial::{Measurement, Trial, both};
 use crate::worker::Run;
 
 /// A trial with all that was measured of it.

@@ -16,8 +16,8 @@ use super::{Blame, Revision, SCHEMA};
 use crate::bisect::{Culprit, Event, Observation, Report, Seen, Tested};
 use crate::history::Commit;
 use crate::judge::{Judgement, Verdict};
-use crate::replay::Status;
 use crate::search::{Answer, Conclusion, Warning};
+use crate::trial::Status;
 
 /// Where the good side of a search comes from that is compared with a snapshot.
 pub struct Origin {

@@ -58,8 +58,8 @@ fn conclusion(entries: &[Entry]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::replay::{Failure, Status};
     use crate::report::made_up;
+    use crate::trial::{Failure, Status};
 
     fn told(statuses: [&Status; 2]) -> String {
         let [mut one, mut two] = statuses.map(|status| made_up(status.clone()));

@@ -8,10 +8,10 @@ use super::{Blame, Entry, Refused, Revision, SnapshotCheck, Standing};
 use crate::judge::{
     CapturedCheck, GradientCheck, Judgement, LaunchChange, OutputJudgement, Verdict,
 };
-use crate::replay::{Failure, OrderDependence, Outcome, OutputRecord, Status};
 use crate::runtime::report::LaunchRecord;
 use crate::summary::Summary;
 use crate::tensor::{DType, Dim};
+use crate::trial::{Failure, OrderDependence, Outcome, OutputRecord, Status};
 
 /// The version of the document; it grows when a field changes its meaning or goes.
 pub const SCHEMA: &str = "replay/1";

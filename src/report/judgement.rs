@@ -12,9 +12,9 @@ use crate::judge::{
 };
 use crate::numerics::compare::Comparison;
 use crate::numerics::oracle::Finding;
-use crate::replay::{OrderDependence, Outcome, Status};
 use crate::runtime::report::LaunchRecord;
 use crate::tensor::{DType, Dim, unravel};
+use crate::trial::{OrderDependence, Outcome, Status};
 
 /// The word for a verdict.
 pub fn verdict_name(verdict: Verdict) -> &'static str {

@@ -15,7 +15,7 @@ use crate::bisect::{Change, LogReport, Untestable};
 use crate::history::Commit;
 use crate::judge::{Judgement, OutputJudgement, Verdict};
 use crate::numerics::oracle::Finding;
-use crate::replay::Status;
+use crate::trial::Status;
 
 /// Every change, the oldest first.
 pub fn log(report: &LogReport) -> Text {

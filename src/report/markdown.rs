@@ -10,9 +10,9 @@ use super::standing::{Standing, reasons, tally, title, unchecked};
 use super::{Entry, Refused};
 use crate::judge::{CapturedCheck, Judgement, OutputJudgement, Verdict};
 use crate::numerics::compare::Comparison;
-use crate::replay::Outcome;
 use crate::snapshot::OutputChange;
 use crate::tensor::{Dim, unravel};
+use crate::trial::Outcome;
 
 /// What fits into a comment; GitHub takes 65,536 characters.
 pub const COMMENT_BYTES: usize = 60_000;
@@ -308,10 +308,10 @@ impl Page {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::replay::Status;
     use crate::report::SnapshotCheck;
     use crate::report::made_up;
     use crate::snapshot::{Comparison, SnapshotVerdict};
+    use crate::trial::Status;
 
     /// A fixture whose snapshot says `verdict` of one output.
     fn entry(number: usize, verdict: SnapshotVerdict) -> Entry {

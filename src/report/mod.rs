@@ -37,7 +37,7 @@ pub use text::{failure, heading, launch_shape, text};
 
 use crate::history::Commit;
 use crate::judge::{CapturedCheck, GradientCheck, Judgement};
-use crate::replay::{OrderDependence, Outcome};
+use crate::trial::{OrderDependence, Outcome};
 
 /// A commit, as reports name it.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
@@ -106,7 +106,7 @@ pub struct Refused {
 
 /// A replay on the CPU that ended so, of which nothing else is known.
 #[cfg(test)]
-fn made_up(status: crate::replay::Status) -> Entry {
+fn made_up(status: crate::trial::Status) -> Entry {
     let outcome = Outcome {
         device: "cpu".to_owned(),
         device_description: "CPU".to_owned(),

@@ -12,8 +12,8 @@ use super::style::{BOLD, GREEN, RED, YELLOW};
 use super::text::failure;
 use super::{Entry, captured};
 use crate::judge::{GradientCheck, GradientVerdict, Verdict};
-use crate::replay::{Outcome, Status};
 use crate::snapshot::SnapshotVerdict;
+use crate::trial::{Outcome, Status};
 
 /// The worst that is known of one replay; ordered from best to worst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]

@@ -9,8 +9,8 @@ use super::spans::{Line, Text};
 use super::style::{BOLD, COMMIT, DIM, RED};
 use super::{Entry, Revision, standing};
 use crate::cuda::sanitizer::Finding;
-use crate::replay::{Failure, Outcome, OutputRecord, Status};
 use crate::runtime::report::{Fault, LaunchRecord};
+use crate::trial::{Failure, Outcome, OutputRecord, Status};
 
 /// The report on one fixture at one revision. The verdict stands at its end; only what can be done
 /// about it comes below.

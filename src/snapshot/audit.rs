@@ -4,7 +4,7 @@
 
 use super::number::short;
 use super::{OutputSnapshot, Snapshot};
-use crate::replay::{Outcome, OutputRecord};
+use crate::trial::{Outcome, OutputRecord};
 
 /// A number that cannot be that of the bits it stands beside.
 #[derive(Clone, Debug, PartialEq, Eq)]

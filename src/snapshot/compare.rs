@@ -7,8 +7,8 @@ use serde::Serialize;
 use super::number::short;
 use super::{OutputSnapshot, Snapshot};
 use crate::numerics::constants::{NARROW_ROUNDING, NOISE_FACTOR};
-use crate::replay::{Outcome, OutputNoise};
 use crate::summary::{Checksum, Estimate, Number, estimate};
+use crate::trial::{Outcome, OutputNoise};
 
 /// What a snapshot says about a later outcome; ordered from best to worst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]

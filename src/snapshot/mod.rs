@@ -21,9 +21,9 @@ pub use file::{Meta, SnapshotFile};
 pub use store::{Before, Pending, Store, accept, discard, nearest, open, pending, reject, write};
 pub use update::{Update, Write};
 
-use crate::replay::{Outcome, OutputNoise, OutputRecord, Slices, Status};
 use crate::summary::Summary;
 use crate::tensor::{DType, Dim};
+use crate::trial::{Outcome, OutputNoise, OutputRecord, Slices, Status};
 
 use self::words::{failure_line, launch_lines, one_line};
 

@@ -5,9 +5,9 @@ use std::path::Path;
 
 use super::number::{parse_sketch, short, unit_fits};
 use super::{FORMAT, OutputSnapshot, Snapshot, SnapshotError};
-use crate::replay::Slices;
 use crate::summary::{Checksum, Summary};
 use crate::tensor::{DType, Dim};
+use crate::trial::Slices;
 
 /// Reads the text of the file `path`; its first line is line `first` of the file.
 pub fn parse(text: &str, path: &Path, first: usize) -> Result<Snapshot, SnapshotError> {

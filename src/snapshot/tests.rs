@@ -4,10 +4,10 @@ use std::path::Path;
 
 use super::*;
 use crate::numerics::noise::NoiseSummary;
-use crate::replay::{Failure, OutputNoise};
 use crate::runtime::report::LaunchRecord;
 use crate::summary::{POISON_A, summarize};
 use crate::tensor::TensorView;
+use crate::trial::{Failure, OutputNoise};
 
 const ROWS: usize = 4;
 const COLUMNS: usize = 500;

@@ -8,8 +8,8 @@
 use std::fmt::Write;
 
 use super::number::short;
-use crate::replay::{Failure, Outcome};
 use crate::runtime::report::{Fault, LaunchRecord};
+use crate::trial::{Failure, Outcome};
 
 /// Lines of launches that a snapshot lists.
 const LAUNCHES: usize = 64;

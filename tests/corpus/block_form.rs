@@ -11,8 +11,8 @@ use replay::backend::{Mode, Variant};
 use replay::fixture::Fixture;
 use replay::frontend::{Precision, Threads, Unit, host, scan};
 use replay::history::{History, SourceSet, SourceSpec};
-use replay::replay::{Lab, Subject};
 use replay::summary::POISON_A;
+use replay::trial::{Lab, Subject};
 use replay::worker::Limits;
 
 use super::corpus::{Corpus, cache, cpu, lab};

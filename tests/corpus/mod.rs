@@ -23,7 +23,7 @@ use replay::foreign::Keeper;
 use replay::frontend::Threads;
 use replay::history::{SourceSet, SourceSpec, source_set_from_dir};
 use replay::judge::Verdict;
-use replay::replay::{Lab, Subject, Trial};
+use replay::trial::{Lab, Subject, Trial};
 use replay::worker::Limits;
 use serde::Deserialize;
 use tempfile::TempDir;

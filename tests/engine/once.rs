@@ -11,7 +11,7 @@ use replay::backend::Cpu;
 use replay::cache::Cache;
 use replay::frontend::Precision;
 use replay::judge::{Verdict, judge, orders, outcome_and_gradients};
-use replay::replay::{Lab, Trial};
+use replay::trial::{Lab, Trial};
 
 use super::project::{Machine, Project, cpu_in};
 

@@ -15,10 +15,10 @@ use replay::fixture::{self, Fixture};
 use replay::foreign::Keeper;
 use replay::frontend::{Precision, Threads};
 use replay::history::{SourceSet, SourceSpec, source_set_from_dir};
-use replay::replay::{Failure, Lab, Outcome, Status, Subject, Trial};
 use replay::runtime::cpu::Rounding;
 use replay::summary::POISON_A;
 use replay::tensor::{DType, TensorView};
+use replay::trial::{Failure, Lab, Outcome, Status, Subject, Trial};
 use replay::worker::{Limits, Run};
 
 /// A source file with functions `case_NAME`, and the fixtures that choose one of them.

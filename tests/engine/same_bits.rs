@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use replay::fixture::Fixture;
 use replay::history::{History, SourceSpec};
-use replay::replay::Subject;
+use replay::trial::Subject;
 
 use super::project::{Machine, cache, lab};
 

@@ -15,8 +15,8 @@ use replay::cuda::{Nvrtc, SearchPath};
 use replay::fixture::{self, Fixture};
 use replay::foreign::Keeper;
 use replay::history::{SourceSet, SourceSpec, source_set_from_dir};
-use replay::replay::{Failure, Lab, Outcome, Status, Subject};
 use replay::tensor::DType;
+use replay::trial::{Failure, Lab, Outcome, Status, Subject};
 use replay::worker::Limits;
 
 /// Where the sources of this package are: the tests may run on another machine than the one that

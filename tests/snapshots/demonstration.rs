@@ -14,8 +14,8 @@ use replay::compile::{Compiler, Toolchain};
 use replay::fixture::Fixture;
 use replay::foreign::Keeper;
 use replay::history::{Commit, History, SourceSpec};
-use replay::replay::{Lab, Subject};
 use replay::snapshot::Snapshot;
+use replay::trial::{Lab, Subject};
 use replay::worker::Limits;
 
 fn root() -> &'static Path {

@@ -1,11 +1,31 @@
-//! One source set on one fixture.
+//! Trials: one source set on one fixture, and all that is measured of it.
+//!
+//! A [`Trial`] compiles, runs and measures when it is asked, each thing once, and remembers by content
+//! what the next process may ask for too. A [`Lab`] is what trials share: a backend, the cache, room
+//! for numbers. Compares nothing; that is the business of `judge`.
 
+mod both;
+mod lab;
+mod measurement;
+mod once;
+mod order;
+mod outcome;
+mod plain;
+mod subject;
+mod unsteady;
+
+pub(crate) use self::both::both;
 use std::sync::{Arc, Mutex};
 
-use super::measurement::{Measurement, OutputNoise};
-use super::once::Once;
-use super::plain::Plain;
-use super::{Lab, Outcome, Subject};
+pub use self::lab::Lab;
+pub use self::measurement::{Measurement, Nondeterminism, OutputNoise};
+pub(crate) use self::measurement::{ORDERS, room};
+pub use self::order::OrderDependence;
+pub use self::outcome::{Failure, Outcome, OutputRecord, Slices, Status};
+pub use self::subject::Subject;
+
+use self::once::Once;
+use self::plain::Plain;
 use crate::backend::{Mode, Refusal, ReplayError, Variant};
 use crate::cache::Kind;
 use crate::fixture::Fixture;
@@ -20,7 +40,7 @@ use crate::worker::{Ending, Run};
 /// Several threads may ask at once, but not work that rayon schedules: one waits for what another is
 /// making.
 pub struct Trial {
-    pub(super) lab: Arc<Lab>,
+    lab: Arc<Lab>,
     subject: Arc<Subject>,
     sources: Arc<SourceSet>,
     native: Once<Result<Arc<dyn Variant>, Refusal>>,
@@ -28,7 +48,7 @@ pub struct Trial {
     key: Once<String>,
     outcome: Once<Outcome>,
     /// The plain run that the outcome was made of, until it is measured.
-    pub(super) plain: Mutex<Option<Plain>>,
+    plain: Mutex<Option<Plain>>,
     measurement: Once<Measurement>,
     shadow_run: Once<Result<Run, String>>,
 }
@@ -37,7 +57,7 @@ pub struct Trial {
 const NOISE: &str = "noise and orders";
 
 impl Trial {
-    pub(super) fn new(lab: Arc<Lab>, subject: Arc<Subject>, sources: Arc<SourceSet>) -> Trial {
+    fn new(lab: Arc<Lab>, subject: Arc<Subject>, sources: Arc<SourceSet>) -> Trial {
         Trial {
             lab,
             subject,

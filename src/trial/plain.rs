@@ -2,11 +2,11 @@
 
 use std::sync::PoisonError;
 
+use super::digest;
 use super::outcome::{
     Failure, Outcome, OutputRecord, Slices, Status, failure_of, first_non_finite,
     inputs_are_finite, memory_failures,
 };
-use super::trial::digest;
 use super::{Trial, unsteady};
 use crate::backend::{Mode, Refusal, ReplayError, Variant};
 use crate::cache::Kind;
