@@ -51,9 +51,8 @@ fn check(
             (_, Some(_)) => fail("`upstream` means nothing without `gradient_of`".into(), None),
         };
     };
-    let input_names = || harness.inputs.keys().map(String::as_str);
     let Some(input_spec) = harness.inputs.get(input) else {
-        let near = nearest(input, input_names());
+        let near = nearest(input, harness.inputs.keys().map(String::as_str));
         return fail(format!("`gradient_of` names `{input}`, which is not an input"), near);
     };
     if !input_spec.dtype.is_float() || !spec.dtype.is_float() {
@@ -76,25 +75,33 @@ fn check(
     if of == name || !of_spec.dtype.is_float() {
         return fail(format!("`of` names `{of}`, which cannot be differentiated"), None);
     }
+    match upstream_fault(harness, spec, of, of_spec) {
+        None => Ok(Some(of.to_owned())),
+        Some((problem, near)) => fail(problem, near),
+    }
+}
+
+/// Why what `spec` says of the gradient that flows into its output `of` does not fit, with the name that
+/// may have been meant.
+fn upstream_fault(
+    harness: &Harness,
+    spec: &OutputSpec,
+    of: &str,
+    of_spec: &OutputSpec,
+) -> Option<(String, Option<String>)> {
     let Some(upstream) = &spec.upstream else {
-        return match of_spec.shape.is_empty() {
-            true => Ok(Some(of.to_owned())),
-            false => {
-                fail(format!("`{of}` is not a scalar, so `upstream` must name an input"), None)
-            }
-        };
+        let problem = format!("`{of}` is not a scalar, so `upstream` must name an input");
+        return (!of_spec.shape.is_empty()).then_some((problem, None));
     };
     let Some(upstream_spec) = harness.inputs.get(upstream) else {
-        let near = nearest(upstream, input_names());
-        return fail(format!("`upstream` names `{upstream}`, which is not an input"), near);
+        let near = nearest(upstream, harness.inputs.keys().map(String::as_str));
+        return Some((format!("`upstream` names `{upstream}`, which is not an input"), near));
     };
-    if !upstream_spec.dtype.is_float() || upstream_spec.shape != of_spec.shape {
-        return fail(
-            format!(
-                "`upstream` names `{upstream}`, which must be floating point and have the shape of `{of}`"
-            ),
-            None,
-        );
-    }
-    Ok(Some(of.to_owned()))
+    let fits = upstream_spec.dtype.is_float() && upstream_spec.shape == of_spec.shape;
+    let problem = || {
+        format!(
+            "`upstream` names `{upstream}`, which must be floating point and have the shape of `{of}`"
+        )
+    };
+    (!fits).then(|| (problem(), None))
 }

@@ -52,6 +52,12 @@ pub(super) fn joined(lines: impl Iterator<Item = Line>) -> Line {
     })
 }
 
+/// Commits, each behind its words.
+fn ends(report: &Report, ends: [(&str, &u32); 2]) -> Line {
+    let line = |line: Line, (words, &end): (&str, &u32)| line.and(words).and(shown(report, end));
+    ends.into_iter().fold(Line::new(), line)
+}
+
 /// What is wrong with the ends, and what to do about it.
 pub(super) fn refusal_words(
     report: &Report,
@@ -60,23 +66,14 @@ pub(super) fn refusal_words(
 ) -> (Vec<Line>, String) {
     match refusal {
         Refusal::SameVariant { good, bad } => (
-            vec![
-                Line::from("good ")
-                    .and(shown(report, *good))
-                    .and(" and bad ")
-                    .and(shown(report, *bad))
-                    .and(" have the same sources"),
-            ],
+            vec![ends(report, [("good ", good), (" and bad ", bad)]).and(" have the same sources")],
             "what differs lies outside of the harness's `sources` and `include`: name it there, \
              or look at the inputs"
                 .to_owned(),
         ),
         Refusal::Reversed { good, bad } if claim == Claim::Compared => (
             vec![
-                shown(report, *bad)
-                    .and(" is an ancestor of ")
-                    .and(shown(report, *good))
-                    .and(", which is trusted"),
+                ends(report, [("", bad), (" is an ancestor of ", good)]).and(", which is trusted"),
             ],
             "trust the older of the two".to_owned(),
         ),
@@ -85,12 +82,7 @@ pub(super) fn refusal_words(
             "name two revisions".to_owned(),
         ),
         Refusal::Reversed { good, bad } => (
-            vec![
-                Line::from("bad ")
-                    .and(shown(report, *bad))
-                    .and(" is an ancestor of good ")
-                    .and(shown(report, *good)),
-            ],
+            vec![ends(report, [("bad ", bad), (" is an ancestor of good ", good)])],
             "swap --good and --bad, or see with `replay log` where the defect was fixed".to_owned(),
         ),
         Refusal::EndsDisagree { good_is_bad, bad_is_good } => {

@@ -179,12 +179,7 @@ fn absorb<const DTYPE: u8>(
     }
     (tally.min, tally.max, tally.x, tally.y) = (min, max, mixer.x, mixer.y);
     if _mm512_cmp_pd_mask::<_CMP_EQ_OQ>(least, zero) != 0 {
-        for vector in run.chunks_exact(LANES * size) {
-            // SAFETY: the chunk holds the elements.
-            let value = unsafe { load::<DTYPE>(vector.as_ptr()) };
-            let zeros = _mm512_cmp_pd_mask::<_CMP_EQ_OQ>(value, zero);
-            tally.zeros += u64::from(zeros.count_ones());
-        }
+        tally.zeros += zeros::<DTYPE>(run);
     }
     for (group, first) in (0..row_vectors).step_by(width).enumerate() {
         spread(per_unit, first, width, &totals[group], &negatives[group], draw, moments);
@@ -193,6 +188,19 @@ fn absorb<const DTYPE: u8>(
         add(lanes, squares);
     }
     true
+}
+
+/// The zeros of a run.
+#[target_feature(enable = "avx512f,avx512dq,avx2,f16c")]
+fn zeros<const DTYPE: u8>(run: &[u8; RUN_BYTES]) -> u64 {
+    let size = 16 / const { per_unit(DTYPE) };
+    let of_vector = |vector: &[u8]| {
+        // SAFETY: the chunk holds the elements.
+        let value = unsafe { load::<DTYPE>(vector.as_ptr()) };
+        let zeros = _mm512_cmp_pd_mask::<_CMP_EQ_OQ>(value, _mm512_setzero_pd());
+        u64::from(zeros.count_ones())
+    };
+    run.chunks_exact(LANES * size).map(of_vector).sum()
 }
 
 /// Asks for the bytes that come [`AHEAD`] of a chunk, without waiting for them.

@@ -65,13 +65,26 @@ mod x86 {
     /// the alignment that it needs; none for one that needs none or is not understood.
     pub(crate) fn operand(bytes: &[u8], registers: &[usize; 16]) -> Option<(usize, usize)> {
         let mut rest = bytes.iter().copied();
+        let opcode = opcode(&mut rest)?;
+        Some((address(&mut rest, &opcode, registers)?, opcode.alignment))
+    }
+
+    /// What stands before the operands of an instruction with a packed one.
+    struct Opcode {
+        /// The upper bits of the register numbers: index and base.
+        upper: (usize, usize),
+        /// The bytes that its operand in memory is aligned to.
+        alignment: usize,
+    }
+
+    /// Reads prefixes and opcode; none of an instruction that takes any address.
+    fn opcode(rest: &mut impl Iterator<Item = u8>) -> Option<Opcode> {
         let mut byte = rest.next()?;
         let mut packed = true;
         while matches!(byte, 0x66 | 0xf2 | 0xf3 | 0x2e | 0x36 | 0x3e | 0x26) {
             packed &= !matches!(byte, 0xf2 | 0xf3);
             byte = rest.next()?;
         }
-        // The upper bits of the register numbers: index and base.
         let (mut x, mut b, mut alignment) = (0, 0, 16);
         match byte {
             0xc5 => {
@@ -96,9 +109,16 @@ mod x86 {
                     !matches!(opcode, 0x10 | 0x11 | 0x12 | 0x13 | 0x16 | 0x17 | 0x6e | 0x7e | 0xd6);
             }
         }
-        if !packed {
-            return None;
-        }
+        packed.then_some(Opcode { upper: (x, b), alignment })
+    }
+
+    /// Reads the operand in memory and computes its address; none if there is none.
+    fn address(
+        rest: &mut impl Iterator<Item = u8>,
+        opcode: &Opcode,
+        registers: &[usize; 16],
+    ) -> Option<usize> {
+        let (x, b) = opcode.upper;
         let (mode, base) = {
             let modrm = rest.next()?;
             (modrm >> 6, modrm & 7)
@@ -129,7 +149,7 @@ mod x86 {
         } else {
             0
         };
-        Some((address.wrapping_add_signed(displacement), alignment))
+        Some(address.wrapping_add_signed(displacement))
     }
 }
 
