@@ -16,8 +16,10 @@ const INPUTS: [&str; 4] =
 
 fn main() {
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
-    for (precision, shadow) in [("NATIVE", None), ("SHADOW", Some(flags::SHADOW))] {
-        let object = definitions(&out.join(precision), shadow);
+    for (precision, flag) in
+        [("NATIVE", None), ("SHADOW", Some(flags::SHADOW)), ("CHECKED", Some(flags::CHECKED))]
+    {
+        let object = definitions(&out.join(precision), flag);
         println!("cargo::rustc-env=REPLAY_DEFINITIONS_{precision}={}", object.display());
     }
     println!("cargo::rustc-env=REPLAY_VERSION={}", version());
@@ -29,14 +31,14 @@ fn main() {
 }
 
 /// The object of the definitions; compiled if it is older than what it is made from.
-fn definitions(folder: &Path, shadow: Option<&str>) -> PathBuf {
+fn definitions(folder: &Path, precision: Option<&str>) -> PathBuf {
     let mut build = cc::Build::new();
     build
         .cpp(true)
         .no_default_flags(true)
         .flags(flags::FLAGS)
         .flags(flags::PRELUDE)
-        .flags(shadow)
+        .flags(precision)
         .include("src/runtime/include")
         .file("src/runtime/definitions.cpp")
         .out_dir(folder);

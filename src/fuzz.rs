@@ -122,6 +122,7 @@ pub fn outcome(bytes: &[u8]) {
         orders: Vec::new(),
         judgement: None,
         culprit: None,
+        accesses: None,
         snapshot: None,
         captured: Vec::new(),
     };

@@ -280,6 +280,7 @@ suite!(
         step: false,
         part: true,
         summary: false,
+        check: false,
         repeats: true,
     }
 );
@@ -294,6 +295,7 @@ suite!(
         step: false,
         part: false,
         summary: true,
+        check: false,
         repeats: false,
     },
     ignore = "needs a GPU"

@@ -28,6 +28,7 @@ mod cli {
     mod machine;
     mod odd;
     mod orders;
+    mod races;
     mod revisions;
     mod streams;
 }

@@ -5,6 +5,8 @@
 mod block_form;
 #[path = "engine/borders.rs"]
 mod borders;
+#[path = "engine/checked.rs"]
+mod checked;
 #[path = "engine/hostile.rs"]
 mod hostile;
 #[path = "engine/once.rs"]

@@ -274,6 +274,7 @@ pub fn compare(artifact: &Path, fixture: &Path, recorded: &Path) -> Result<bool>
             threads: std::thread::available_parallelism()?.get(),
             order: 0,
             rounding: replay::runtime::cpu::Rounding::Nearest,
+            checked: false,
         },
         poison: POISON_A,
         memory_bytes: limits.memory_bytes,

@@ -120,7 +120,12 @@ pub(super) struct CpuVariant {
 impl CpuVariant {
     fn job(&self, threads: usize, mode: &Mode) -> Job {
         let host = &self.shared.host;
-        let device = DeviceJob::Cpu { threads, order: mode.order, rounding: mode.rounding };
+        let device = DeviceJob::Cpu {
+            threads,
+            order: mode.order,
+            rounding: mode.rounding,
+            checked: self.precision == Precision::Checked,
+        };
         let variant = (&self.artifact, self.precision);
         host.job(device, host.limits.memory_bytes, &self.fixture, variant, mode)
     }
@@ -166,6 +171,7 @@ impl Variant for CpuVariant {
             step,
             part: true,
             summary: false,
+            check: self.precision == Precision::Checked,
             repeats: true,
         }
     }

@@ -71,7 +71,8 @@ pub trait Backend: fmt::Debug + Send + Sync {
     fn expect_many(&self) {}
 
     /// Makes `sources` ready to run on `fixture`; `meanwhile` is done while it waits for a compiler,
-    /// if it has to. With [`Precision::Shadow`] floating-point arithmetic is in float64.
+    /// if it has to. With [`Precision::Shadow`] floating-point arithmetic is in float64, with
+    /// [`Precision::Checked`] runs check their accesses to memory.
     ///
     /// # Errors
     /// [`ReplayError`]; [`ReplayError::refusal`] tells whether the sources are at fault.

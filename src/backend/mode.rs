@@ -45,6 +45,8 @@ pub struct Abilities {
     pub part: bool,
     /// Outputs can be summarised where they are computed.
     pub summary: bool,
+    /// Its runs tell what their accesses to memory do that they must not.
+    pub check: bool,
     /// Two runs in one mode have the same bits, unless the code asks the clock, the system or memory
     /// that nobody wrote.
     pub repeats: bool,
@@ -95,6 +97,7 @@ mod tests {
             step: which == 3,
             part: which == 4,
             summary: which == 5,
+            check: false,
             repeats: true,
         };
         for which in 0..modes.len() {

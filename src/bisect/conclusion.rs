@@ -11,7 +11,7 @@ use super::symptom::{On, Symptom};
 use super::workers::Planned;
 use super::{BisectError, Bisection, Event, Listener, Trusted, flaky};
 use crate::history::{Commit, SourceSpec};
-use crate::judge::{LaunchChange, Verdict, launch_changes};
+use crate::judge::{Accesses, LaunchChange, Verdict, accesses, launch_changes};
 use crate::search::{Answer, Conclusion, Refusal, Warning};
 
 /// In a history of at most this many variants the acquitted commit that changed most is tested
@@ -58,6 +58,8 @@ pub struct Culprit {
     pub commit: u32,
     /// What it shows, compared with the good end.
     pub seen: Seen,
+    /// By fixture: what its accesses to memory do that they must not, beside those of its first parent.
+    pub accesses: Vec<(String, Accesses)>,
     /// The launches that it changed, since its first parent.
     pub launches: Vec<LaunchChange>,
     /// What it changed in the sources, since its first parent.
@@ -258,7 +260,8 @@ fn culprit_of(
         .collect();
     acquitted.sort_unstable();
     acquitted.dedup();
-    Ok(Culprit { commit: culprit, seen, launches, diff, parents, acquitted })
+    let accesses = checked(planned, culprit, first)?;
+    Ok(Culprit { commit: culprit, seen, accesses, launches, diff, parents, acquitted })
 }
 
 /// A culprit without tested parents: all of it is new.
@@ -272,11 +275,35 @@ fn culprit_without_parents(
     Ok(Culprit {
         commit: culprit,
         seen,
+        accesses: checked(planned, culprit, None)?,
         launches: Vec::new(),
         diff,
         parents,
         acquitted: Vec::new(),
     })
+}
+
+/// What the accesses of `commit` do, beside those of `parent`, on each fixture.
+fn checked(
+    planned: &Planned<'_>,
+    commit: u32,
+    parent: Option<u32>,
+) -> Result<Vec<(String, Accesses)>, BisectError> {
+    let lab = &planned.bisection.lab;
+    let own = planned.sources(commit)?;
+    let before = parent.map(|parent| planned.sources(parent)).transpose()?;
+    let mut found = Vec::new();
+    for (index, (probe, sources)) in planned.probes.iter().zip(&own).enumerate() {
+        let Ok(sources) = sources else { continue };
+        let trial = lab.trial(probe.subject(), sources);
+        let before = before.as_ref().and_then(|before| before[index].as_ref().ok());
+        let base = before.map(|sources| lab.trial(probe.subject(), sources));
+        let accesses = accesses(&trial, base.as_ref(), planned.bisection.check);
+        if let Some(accesses) = accesses.map_err(BisectError::Replay)? {
+            found.push((probe.subject().fixture.name.clone(), accesses));
+        }
+    }
+    Ok(found)
 }
 
 /// The culprit against the good end, element by element, also where its bits said enough.

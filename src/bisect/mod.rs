@@ -22,7 +22,7 @@ use crate::backend::ReplayError;
 use crate::history::{Commit, History, HistoryError, SourceSpec};
 use crate::search::{Answer, GraphError, SearchError, State};
 use crate::snapshot::Snapshot;
-use crate::trial::{Lab, Subject};
+use crate::trial::{Check, Lab, Subject};
 
 pub use changes::{Change, LogReport, Repair, Untestable, survey_range};
 pub use conclusion::{Culprit, Ending, Report, Tested};
@@ -57,6 +57,8 @@ pub struct Bisection<'h> {
     pub jobs: NonZeroUsize,
     /// Follow first parents only.
     pub first_parent: bool,
+    /// Whether accesses to memory of the culprit and of its parent are checked.
+    pub check: Check,
 }
 
 /// What commits are compared with.

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use ::replay::bisect::{Bisection, Ending, Event, On, Target, Trusted};
 use ::replay::history::{Commit, History};
 use ::replay::report::{self, Blame, Line};
+use ::replay::trial::Check;
 use clap::ValueEnum;
 
 use super::bisect_log;
@@ -18,6 +19,7 @@ use super::out::{print, println};
 use super::progress::Progress;
 use super::project::Project;
 use super::recorded::{Recorded, SNAPSHOT};
+use super::replay::CheckArg;
 use super::session::{self, SessionArgs, jobs};
 use super::snapshot::must_be_there;
 
@@ -53,6 +55,9 @@ pub struct Args {
     /// The folder of accepted snapshots [default: the nearest `snapshots` above the fixture]
     #[arg(long, value_name = "DIR")]
     snapshots: Option<PathBuf>,
+    /// Whether accesses to memory of the culprit and of its parent are checked
+    #[arg(long, value_enum, default_value = "auto", value_name = "WHEN")]
+    check: CheckArg,
     /// How the result is written; JSON is one event a line
     #[arg(short, long, value_enum, default_value = "text", value_name = "FORMAT")]
     format: SearchFormat,
@@ -107,6 +112,7 @@ pub fn run(args: &Args, session: &SessionArgs) -> CliResult<u8> {
     let (mut good, bad) = (resolve(&revisions)?, resolve(&args.bad)?);
     let mut bisection =
         bisection(&history, targets, args.on.into(), args.jobs, args.first_parent, session)?;
+    bisection.check = args.check.into();
     let mut origin = None;
     if !recorded.is_empty() {
         if let Some(folder) = &args.snapshots {
@@ -222,7 +228,8 @@ pub fn bisection<'h>(
     let lab = session.lab_with(threads, session.fresh)?;
     let repeater = session.lab_with(threads, true)?;
     let trusted = Trusted::GoodEnd;
-    Ok(Bisection { history, targets, lab, repeater, on, trusted, jobs, first_parent })
+    let check = Check::Off;
+    Ok(Bisection { history, targets, lab, repeater, on, trusted, jobs, first_parent, check })
 }
 
 /// Tells what happens while it happens.

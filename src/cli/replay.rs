@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ::replay::cache::Cache;
-use ::replay::judge::{Verdict, captured, orders, outcome_and_gradients};
+use ::replay::judge::{Verdict, accesses, captured, orders, outcome_and_gradients};
 use ::replay::report::{self, Entry, Line, Refused, Revision, Standing, Text};
-use ::replay::trial::Lab;
+use ::replay::trial::{Check, Lab};
 use clap::ValueEnum;
 
 use super::error::{CliResult, CommandError};
@@ -36,6 +36,9 @@ pub struct Args {
     /// Name the commit that made the difference to the trusted revision, where there is one
     #[arg(long, requires = "against", help_heading = COMPARISON)]
     culprit: bool,
+    /// Whether accesses to memory are checked: races, reads of what nobody wrote, accesses out of bounds
+    #[arg(long, value_enum, default_value = "auto", value_name = "WHEN")]
+    check: CheckArg,
     /// How the result is written
     #[arg(short, long, value_enum, default_value = "text", value_name = "FORMAT")]
     format: OutcomeFormat,
@@ -45,6 +48,27 @@ pub struct Args {
     /// Compare with the accepted snapshot also where --rev names a revision; so does --snapshots
     #[arg(long, help_heading = COMPARISON)]
     snapshot: bool,
+}
+
+/// When accesses to memory are checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum CheckArg {
+    /// Where the call takes so little time that it is hardly noticed
+    Auto,
+    /// However long it takes, up to the limit of time
+    Always,
+    /// Never
+    Off,
+}
+
+impl From<CheckArg> for Check {
+    fn from(check: CheckArg) -> Check {
+        match check {
+            CheckArg::Auto => Check::Auto,
+            CheckArg::Always => Check::Always,
+            CheckArg::Off => Check::Off,
+        }
+    }
 }
 
 /// How replays are written.
@@ -151,6 +175,12 @@ fn one(
     progress.say(format!("replaying {} at {}", path.display(), name(&target)));
     let trial = lab.trial(&project.subject, &target.sources);
     let (outcome, gradients) = outcome_and_gradients(&trial)?;
+    let base = match &args.against {
+        Some(trusted) => Some(project.target(Some(trusted))?),
+        None => None,
+    };
+    let base = base.map(|base| lab.trial(&project.subject, &base.sources));
+    let found = accesses(&trial, base.as_ref(), args.check.into())?;
     let captured = captured(&trial)?;
     // Against a trusted revision only a dependence that is new counts.
     let orders = if args.against.is_none() { orders(&trial)? } else { Vec::new() };
@@ -179,6 +209,7 @@ fn one(
         captured,
         gradients,
         orders,
+        accesses: found,
         judgement,
         culprit,
         snapshot,
@@ -222,14 +253,17 @@ pub fn refused(path: &Path, error: &CommandError) -> Refused {
 mod tests {
     use std::path::PathBuf;
 
-    use ::replay::judge::{CapturedCheck, GradientCheck, GradientVerdict, Judgement, Verdict};
+    use ::replay::judge::{
+        Accesses, CapturedCheck, GradientCheck, GradientVerdict, Judgement, Verdict,
+    };
     use ::replay::numerics::compare;
     use ::replay::numerics::noise::NoiseSummary;
     use ::replay::report::SnapshotCheck;
+    use ::replay::runtime::report::{Found, FoundKind, FoundSpot};
     use ::replay::snapshot::{Comparison, SnapshotVerdict};
     use ::replay::summary::Checksum;
     use ::replay::tensor::DType;
-    use ::replay::trial::{Failure, OrderDependence, Outcome, Status};
+    use ::replay::trial::{Checked, Failure, OrderDependence, Outcome, Status};
     use serde_json::Value;
 
     use super::*;
@@ -316,6 +350,22 @@ mod tests {
         }
     }
 
+    fn checked(kind: FoundKind) -> Accesses {
+        let second = FoundSpot {
+            writes: true,
+            atomic: false,
+            site: "src/a.cu:7".to_owned(),
+            name: "sum".to_owned(),
+            block: Some([0; 3]),
+            thread: Some([1, 0, 0]),
+        };
+        let (memory, index) = ("y".to_owned(), Some(vec![0]));
+        let first = Some(second.clone());
+        let found = Found { kind, first, second, memory, offset: 0, index, bytes: 4, count: 1 };
+        let checked = Checked::Done { findings: vec![found], left_out: 0 };
+        Accesses { checked, base: None }
+    }
+
     fn some<T: Copy>(all: &[T]) -> Vec<Option<T>> {
         std::iter::once(None).chain(all.iter().copied().map(Some)).collect()
     }
@@ -343,7 +393,7 @@ mod tests {
             SnapshotVerdict::Stale,
             SnapshotVerdict::Diverged,
         ];
-        let checked = [
+        let held = [
             GradientVerdict::Matches,
             GradientVerdict::Unknown,
             GradientVerdict::Imprecise,
@@ -354,9 +404,14 @@ mod tests {
         for status in [Status::Completed, failed, untestable] {
             for verdict in some(&judged) {
                 for comparison in some(&compared) {
-                    for check in some(&checked) {
+                    for check in some(&held) {
                         for beside in some(&seen) {
-                            for ordered in [false, true] {
+                            for (ordered, accesses) in [
+                                (false, None),
+                                (true, None),
+                                (false, Some(FoundKind::SameValue)),
+                                (false, Some(FoundKind::Race)),
+                            ] {
                                 entries.push(Entry {
                                     fixture: "tiny".to_owned(),
                                     revision: None,
@@ -364,6 +419,7 @@ mod tests {
                                     captured: beside.map(captured).into_iter().collect(),
                                     gradients: check.map(gradient).into_iter().collect(),
                                     orders: ordered.then(order).into_iter().collect(),
+                                    accesses: accesses.map(checked),
                                     judgement: verdict.map(|v| judgement(v, &status)),
                                     culprit: None,
                                     snapshot: comparison.map(snapshot),

@@ -27,3 +27,6 @@ pub(crate) const PRELUDE: [&str; 2] = ["-include", "replay/prelude.h"];
 
 /// Makes `float`, `half` and `bf16` mean `double`: the float64 shadow.
 pub(crate) const SHADOW: &str = "-DREPLAY_SHADOW";
+
+/// Makes the headers tell of atomics that are made of plain accesses.
+pub(crate) const CHECKED: &str = "-DREPLAY_CHECKED";

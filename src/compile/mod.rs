@@ -30,7 +30,7 @@ pub use self::nvrtc::{DeviceModule, DeviceToolchain};
 pub use self::place::Place;
 pub use self::unit::Signature;
 
-use self::flags::{FLAGS, PRELUDE, SHADOW};
+use self::flags::{CHECKED, FLAGS, PRELUDE, SHADOW};
 use self::key::KeyHasher;
 use self::once::{Known, Once};
 use self::outside::{Outside, outside_of};
@@ -288,7 +288,11 @@ impl Toolchain {
         meanwhile: &(dyn Fn() + Sync),
     ) -> Result<Artifact, CompileError> {
         let by_size = if signature.large { Threads::Lanes } else { Threads::Blocks };
-        let threads = self.threads.unwrap_or(by_size);
+        let threads = match precision {
+            // Each thread is told apart by its stack.
+            Precision::Checked => Threads::Stacks,
+            _ => self.threads.unwrap_or(by_size),
+        };
         self.translations.fetch_add(1, Ordering::Relaxed);
         let translated = translate(sources, &harness.defines, precision, threads)?;
         let mut refusal = None;
@@ -315,7 +319,10 @@ impl Toolchain {
         precision: Precision,
         meanwhile: &(dyn Fn() + Sync),
     ) -> Result<Compiled, CompileError> {
-        let flags = flags(harness, translated, precision);
+        let mut flags = flags(harness, translated, precision);
+        if precision == Precision::Checked {
+            flags.extend(check_flags(&self.compiler));
+        }
         let first = self.first_key(&flags, translated, unit, precision);
         if let Some(known) = self.known(&first) {
             return known;
@@ -432,7 +439,7 @@ impl Toolchain {
         let source = folder.join("probe.cpp");
         std::fs::write(&source, "").map_err(scratch_failed(&source))?;
         let flags =
-            strings(FLAGS).into_iter().chain(strings(PRELUDE)).chain(shadow_flag(precision));
+            strings(FLAGS).into_iter().chain(strings(PRELUDE)).chain(precision_flag(precision));
         let probe = strings(["-fsyntax-only", "probe.cpp"]);
         let done = self.run(folder, &[HEADERS], flags.chain(probe))?;
         if done.success() {
@@ -522,6 +529,7 @@ fn definitions(precision: Precision) -> &'static [u8] {
     match precision {
         Precision::Native => include_bytes!(env!("REPLAY_DEFINITIONS_NATIVE")),
         Precision::Shadow => include_bytes!(env!("REPLAY_DEFINITIONS_SHADOW")),
+        Precision::Checked => include_bytes!(env!("REPLAY_DEFINITIONS_CHECKED")),
     }
 }
 
@@ -529,13 +537,37 @@ fn strings<const N: usize>(words: [&str; N]) -> Vec<String> {
     words.map(str::to_owned).into()
 }
 
-fn shadow_flag(precision: Precision) -> Option<String> {
-    (precision == Precision::Shadow).then(|| SHADOW.to_owned())
+/// What the headers are told of the precision.
+fn precision_flag(precision: Precision) -> Option<String> {
+    let flag = match precision {
+        Precision::Native => None,
+        Precision::Shadow => Some(SHADOW),
+        Precision::Checked => Some(CHECKED),
+    };
+    flag.map(str::to_owned)
+}
+
+/// Makes the compiler call a function of ours before each access to memory that other threads may
+/// see, and leave tables from which the place of a call is told.
+fn check_flags(compiler: &Compiler) -> Vec<String> {
+    let own: &[&str] = match compiler.version().contains("clang") {
+        true => &[
+            "-mllvm",
+            "-tsan-instrument-func-entry-exit=0",
+            "-mllvm",
+            "-tsan-distinguish-volatile=1",
+        ],
+        false => {
+            &["--param=tsan-instrument-func-entry-exit=0", "--param=tsan-distinguish-volatile=1"]
+        }
+    };
+    let all = ["-g1", "-fsanitize=thread"].iter().chain(own);
+    all.map(|&word| word.to_owned()).collect()
 }
 
 fn flags(harness: &Harness, translated: &Translation, precision: Precision) -> Vec<String> {
     let mut flags = [strings(FLAGS), strings(PRELUDE)].concat();
-    flags.extend(shadow_flag(precision));
+    flags.extend(precision_flag(precision));
     flags.extend(translated.lanes.clone());
     flags.extend(harness.defines.iter().map(|define| format!("-D{define}")));
     let folders: BTreeSet<String> = harness

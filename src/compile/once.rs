@@ -8,7 +8,7 @@ use std::time::SystemTime;
 
 use super::{
     CompilerError, Excess, FLAGS, HEADERS, KeyHasher, LINK, PRELUDE, Toolchain, definitions,
-    outside_of, scratch_failed, shadow_flag, strings,
+    outside_of, precision_flag, scratch_failed, strings,
 };
 use crate::cache::Kind;
 use crate::foreign::Finished;
@@ -28,9 +28,9 @@ pub(super) struct Once {
     /// The programs of the compiler.
     pub tools: OnceLock<Vec<PathBuf>>,
     /// By precision: the precompiled header, if there is one.
-    preludes: [OnceLock<Option<Prelude>>; 2],
+    preludes: [OnceLock<Option<Prelude>>; 3],
     /// By precision: the hash of what every artifact holds.
-    definitions: [OnceLock<blake3::Hash>; 2],
+    definitions: [OnceLock<blake3::Hash>; 3],
     fast_linker_fails: AtomicBool,
     /// By key: what is compiled now.
     busy: Mutex<HashMap<String, Arc<Mutex<()>>>>,
@@ -109,7 +109,11 @@ impl Toolchain {
         flags: &[String],
         precision: Precision,
     ) -> Result<(Finished, Option<Vec<PathBuf>>), CompilerError> {
-        let object = strings(["-c", "unit.cpp", "-o", "unit.o"]);
+        let mut object = strings(["-c", "unit.cpp", "-o", "unit.o"]);
+        if precision == Precision::Checked {
+            // Places are told as the user names them, wherever they were compiled.
+            object.push(format!("-fdebug-prefix-map={}=.", folder.display()));
+        }
         let list = strings(["-MD", "-MT", "unit", "-MF", RULE]);
         let words = || flags.iter().chain(&object).chain(&list);
         if let Some(prelude) = self.prelude(precision) {
@@ -151,7 +155,9 @@ impl Toolchain {
     /// does neither.
     fn prelude(&self, precision: Precision) -> Option<&Prelude> {
         let is_clang = self.compiler.version().contains("clang");
-        if is_clang || !self.once.many.load(Ordering::Relaxed) {
+        // Checked builds are few in any search.
+        let is_single = precision == Precision::Checked || !self.once.many.load(Ordering::Relaxed);
+        if is_clang || is_single {
             return None;
         }
         let slot = |precision| &self.once.preludes[index(precision)];
@@ -174,7 +180,7 @@ impl Toolchain {
     fn make_prelude(&self, precision: Precision) -> Option<Prelude> {
         let [_, header] = PRELUDE;
         let mut flags = strings(FLAGS);
-        flags.extend(shadow_flag(precision));
+        flags.extend(precision_flag(precision));
         let mut hasher = KeyHasher::of("prelude");
         hasher.part(self.compiler.identity());
         hasher.part(headers::identity().as_bytes());
@@ -222,5 +228,9 @@ fn link_prelude(folder: &Path, entry: &Path) -> Result<(), CompilerError> {
 }
 
 fn index(precision: Precision) -> usize {
-    usize::from(precision == Precision::Shadow)
+    match precision {
+        Precision::Native => 0,
+        Precision::Shadow => 1,
+        Precision::Checked => 2,
+    }
 }

@@ -69,7 +69,7 @@ pub(super) fn translate(
     shared::rewrite(&context, &mut edits)?;
     rename_noinline(&context, &mut edits);
     let shadow_obstacles = match precision {
-        Precision::Native => Vec::new(),
+        Precision::Native | Precision::Checked => Vec::new(),
         Precision::Shadow => shadow::rewrite(&context, &mut edits),
     };
     bounds::rewrite(&context, &mut edits);

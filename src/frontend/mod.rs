@@ -40,6 +40,8 @@ pub enum Precision {
     Native,
     /// `double`: the float64 shadow of the source.
     Shadow,
+    /// What the source says; each access to memory is told to the engine.
+    Checked,
 }
 
 /// How the threads of a block are run.

@@ -251,7 +251,7 @@ impl Shared<'_> {
         let text = words.replace("\\\n", " ").replace("\\\r\n", " ");
         let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
         match self.context.precision {
-            Precision::Native => line,
+            Precision::Native | Precision::Checked => line,
             Precision::Shadow => shadow::widen(&line),
         }
     }

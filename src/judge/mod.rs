@@ -1,9 +1,11 @@
 //! What trials tell: free functions that bring measurements and `numerics` together.
 //!
 //! [`judge`] compares two trials, [`captured`] one with what its fixture holds, [`gradients`] holds
-//! declared gradients against their loss, [`orders`] looks for races. What they find is remembered by content, like the trials themselves. They ask a
+//! declared gradients against their loss, [`orders`] looks for races that show, [`accesses`] tells which of
+//! those that a checked replay found are new. What they find is remembered by content, like the trials themselves. They ask a
 //! variant what it can do, and do not know what runs it.
 
+mod accesses;
 mod captured;
 mod gradcheck;
 mod launches;
@@ -22,6 +24,7 @@ use crate::numerics::slices::Location;
 use crate::tensor::{DType, Dim};
 use crate::trial::{Failure, Nondeterminism, OrderDependence, Outcome, Status, Trial, digest};
 
+pub use self::accesses::{Accesses, accesses};
 pub use self::captured::{CapturedCheck, captured};
 pub use self::gradcheck::{GradientCheck, GradientPlace, GradientVerdict, gradients};
 pub use self::launches::{LaunchChange, changes as launch_changes};

@@ -3,16 +3,17 @@
 use anstyle::Style;
 use serde_json::{Value, json};
 
+use super::accesses::access_lines;
 use super::judgement::{
     ORDER, launch_line, output_lines, verdict_line, verdict_name, verdict_style,
 };
-use super::log;
 use super::numbers::count;
 use super::refusal::{Claim, joined, refusal_words, refused};
 use super::spans::{Line, Text};
 use super::style::{BOLD, COMMIT, DIM, GREEN, RED, YELLOW};
 use super::text::failure;
 use super::{Blame, Revision, SCHEMA};
+use super::{json as documents, log};
 use crate::bisect::{Culprit, Event, Observation, Report, Seen, Tested};
 use crate::history::Commit;
 use crate::judge::{Judgement, Verdict};
@@ -187,6 +188,14 @@ fn convicted(out: &mut Text, report: &Report, culprit: &Culprit, probability: Op
             out.line(Line::from("  ").styled(BOLD, &observation.fixture));
         }
         evidence(out, observation);
+    }
+    for (fixture, found) in &culprit.accesses {
+        if several && !access_lines(found).is_empty() {
+            out.line(Line::from("  ").styled(BOLD, fixture));
+        }
+        for line in access_lines(found) {
+            out.line(Line::from("  ").and(line));
+        }
     }
 }
 
@@ -445,9 +454,14 @@ fn culprit_json(report: &Report, culprit: &Culprit) -> Value {
             })
         })
         .collect();
+    let checked = culprit.accesses.iter().map(
+        |(fixture, found)| json!({ "fixture": fixture, "accesses": documents::accesses(found) }),
+    );
+    let checked: Vec<Value> = checked.collect();
     json!({
         "commit": report.commit(culprit.commit).cloned().map(Revision::from),
         "fixtures": judgements,
+        "accesses": checked,
         "launches_changed": culprit.launches,
         "parents": culprit.parents.iter().map(tested).collect::<Vec<_>>(),
         "acquitted": culprit.acquitted.iter().map(tested).collect::<Vec<_>>(),

@@ -3,6 +3,7 @@
 
 use std::fmt::Write;
 
+use super::accesses::access_lines;
 use super::bisect::{Origin, acquittal, bisect, observation_line};
 use super::judgement::{finding_name, launch_change};
 use super::markdown::{Page, changed_row, escape, judged_row};
@@ -93,6 +94,10 @@ fn lines(report: &Report, culprit: &Culprit) -> Vec<String> {
             let alone = crate::bisect::Seen { observations: vec![observation.clone()] };
             lines.push(format!("{}: {}", observation.fixture, observation_line(&alone)));
         }
+    }
+    for (fixture, found) in &culprit.accesses {
+        let told = access_lines(found).into_iter();
+        lines.extend(told.map(|line| format!("{fixture}: {}", line.words())));
     }
     let changes = culprit.launches.iter();
     lines.extend(changes.map(|change| format!("launch changed: {}", launch_change(change))));

@@ -3,12 +3,13 @@
 
 use serde::Serialize;
 
+use super::accesses::sentence;
 use super::text::failure;
 use super::{Blame, Entry, Refused, Revision, SnapshotCheck, Standing};
 use crate::judge::{
-    CapturedCheck, GradientCheck, Judgement, LaunchChange, OutputJudgement, Verdict,
+    Accesses, CapturedCheck, GradientCheck, Judgement, LaunchChange, OutputJudgement, Verdict,
 };
-use crate::runtime::report::LaunchRecord;
+use crate::runtime::report::{Found, LaunchRecord};
 use crate::summary::Summary;
 use crate::tensor::{DType, Dim};
 use crate::trial::{Failure, OrderDependence, Outcome, OutputRecord, Status};
@@ -44,6 +45,7 @@ struct Replay<'a> {
     captured: &'a [CapturedCheck],
     gradients: &'a [GradientCheck],
     orders: &'a [OrderDependence],
+    accesses: Option<AccessesTold<'a>>,
     against: Option<Against<'a>>,
     culprit: Option<&'a Blame>,
     snapshot: Option<&'a SnapshotCheck>,
@@ -81,6 +83,23 @@ struct Output<'a> {
     dims: &'a [Dim],
     #[serde(flatten)]
     summary: &'a Summary,
+}
+
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(super) struct AccessesTold<'a> {
+    reason: Option<String>,
+    findings: Vec<FindingTold<'a>>,
+    left_out: u64,
+}
+
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+struct FindingTold<'a> {
+    text: String,
+    known: bool,
+    #[serde(flatten)]
+    finding: &'a Found,
 }
 
 #[derive(Serialize)]
@@ -123,6 +142,7 @@ fn replay(entry: &Entry) -> Replay<'_> {
         captured: &entry.captured,
         gradients: &entry.gradients,
         orders: &entry.orders,
+        accesses: entry.accesses.as_ref().map(accesses),
         against: entry.judgement.as_ref().map(against),
         culprit: entry.culprit.as_ref(),
         snapshot: entry.snapshot.as_ref(),
@@ -136,6 +156,19 @@ fn against(judgement: &Judgement) -> Against<'_> {
         outputs: &judgement.outputs,
         launches_changed: &judgement.launches,
         without_shadow: judgement.without_shadow.as_deref(),
+    }
+}
+
+pub(super) fn accesses(found: &Accesses) -> AccessesTold<'_> {
+    let findings = found.findings().map(|(finding, known)| FindingTold {
+        text: sentence(finding),
+        known,
+        finding,
+    });
+    AccessesTold {
+        reason: found.reason(),
+        findings: findings.collect(),
+        left_out: found.left_out(),
     }
 }
 

@@ -1,6 +1,7 @@
 //! What was found, for people and for programs: text in spans, JSON, Markdown, JUnit. Makes strings;
 //! prints nothing.
 
+mod accesses;
 mod bisect;
 mod bisect_markdown;
 mod captured;
@@ -36,7 +37,7 @@ pub use standing::{Standing, fixtures};
 pub use text::{failure, heading, launch_shape, text};
 
 use crate::history::Commit;
-use crate::judge::{CapturedCheck, GradientCheck, Judgement};
+use crate::judge::{Accesses, CapturedCheck, GradientCheck, Judgement};
 use crate::trial::{OrderDependence, Outcome};
 
 /// A commit, as reports name it.
@@ -66,6 +67,8 @@ pub struct Entry {
     pub gradients: Vec<GradientCheck>,
     /// Outputs that depend on the order of blocks and threads.
     pub orders: Vec<OrderDependence>,
+    /// What accesses to memory do that they must not, if they were checked.
+    pub accesses: Option<Accesses>,
     /// The comparison with a trusted revision, if one was asked for.
     pub judgement: Option<Judgement>,
     /// The commit that made the difference to the trusted revision, if it was asked for.
@@ -125,6 +128,7 @@ fn made_up(status: crate::trial::Status) -> Entry {
         captured: Vec::new(),
         gradients: Vec::new(),
         orders: Vec::new(),
+        accesses: None,
         judgement: None,
         culprit: None,
         snapshot: None,

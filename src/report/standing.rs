@@ -5,6 +5,7 @@ use std::cmp::Reverse;
 
 use anstyle::Style;
 
+use super::accesses::sentence;
 use super::judgement::{ORDER, at, gradient, order_lines, verdict_reason};
 use super::numbers::count;
 use super::spans::Line;
@@ -169,6 +170,11 @@ fn stand(entry: &Entry) -> (Standing, Vec<Point>) {
         let sentence = format!("{} {ORDER}", found.output);
         Point { standing: Standing::Diverged, sentence, reasons }
     }));
+    let accesses = entry.accesses.iter().flat_map(|found| found.failures());
+    points.extend(accesses.map(|found| {
+        let sentence = sentence(found);
+        Point { standing: Standing::Failed, reasons: vec![sentence.clone()], sentence }
+    }));
     let worst = points.iter().map(|point| point.standing).max().unwrap_or(Standing::Completed);
     (worst, points)
 }
@@ -251,6 +257,8 @@ pub fn unchecked(entry: &Entry) -> Vec<String> {
     let gradients = entry.gradients.iter().filter(|g| g.verdict == GradientVerdict::Unknown);
     let mut lines: Vec<String> =
         gradients.map(|check| format!("{} {}", check.output, gradient(check).words())).collect();
+    let reason = entry.accesses.as_ref().and_then(|found| found.reason());
+    lines.extend(reason.map(|reason| format!("races are not looked for: {reason}")));
     if let Some(judged) = &entry.judgement {
         let reason = judged.without_shadow.iter();
         lines.extend(reason.map(|reason| format!("wrong is not told from imprecise: {reason}")));

@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use super::accesses::accesses;
 use super::captured::captured;
 use super::judgement::{gradients, judgement, orders};
 use super::numbers::{self, count, dims, none_hoped, plural, short};
@@ -23,6 +24,9 @@ pub fn text(entry: &Entry) -> Text {
     out.append(captured(&entry.captured));
     out.append(gradients(&entry.gradients));
     out.append(orders(&entry.orders));
+    if let Some(found) = &entry.accesses {
+        out.append(accesses(found));
+    }
     printed(&mut out, outcome);
     if let Some(check) = &entry.snapshot {
         out.append(check.text());

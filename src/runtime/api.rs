@@ -41,6 +41,9 @@ pub static TABLE: Abi = Abi {
     whole_block: cpu::whole_block,
     is_device_memory,
     barriers_differ: cpu::barriers_differ,
+    check_state: cpu::check_state,
+    access: cpu::access,
+    fence: cpu::fence,
     shared_alloc: cpu::shared_alloc,
     shared_slot: cpu::shared_slot,
     device_print,
@@ -60,11 +63,13 @@ pub static TABLE: Abi = Abi {
     func_set_attribute,
     occupancy,
     mem_get_info,
-    stream_create: create_handle,
+    stream_create,
     stream_destroy: destroy_stream,
     event_create,
     event_destroy,
     event_record,
+    event_wait,
+    event_synchronize,
     event_elapsed,
     math_f1: math::f1,
     math_d1: math::d1,
@@ -312,7 +317,8 @@ unsafe extern "C" fn symbol_address(
     status(result.map(|address| unsafe { *pointer = address.cast() }))
 }
 
-unsafe extern "C" fn synchronize(_stream: *mut c_void) -> c_int {
+unsafe extern "C" fn synchronize(stream: *mut c_void) -> c_int {
+    cpu::check::synchronized(stream);
     status(runtime_of_process().device.synchronize())
 }
 
@@ -369,10 +375,17 @@ unsafe extern "C" fn mem_get_info(free: *mut usize, total: *mut usize) -> c_int 
     0
 }
 
+/// `cudaStreamNonBlocking`.
+const NON_BLOCKING: u32 = 1;
+
 /// Streams are in order among themselves and with each other: a handle is all they need.
-unsafe extern "C" fn create_handle(handle: *mut *mut c_void) -> c_int {
+unsafe extern "C" fn stream_create(stream: *mut *mut c_void, flags: u32) -> c_int {
+    let handle = runtime_of_process().api.new_handle() as *mut c_void;
+    if flags & NON_BLOCKING != 0 {
+        cpu::check::made_non_blocking(handle);
+    }
     // SAFETY: the artifact passes the address of a handle.
-    unsafe { *handle = runtime_of_process().api.new_handle() as *mut c_void };
+    unsafe { *stream = handle };
     0
 }
 
@@ -396,7 +409,18 @@ unsafe extern "C" fn event_destroy(event: *mut c_void) -> c_int {
     status(known.map(|_| ()).ok_or(CudaError::INVALID_RESOURCE_HANDLE))
 }
 
-unsafe extern "C" fn event_record(event: *mut c_void, _stream: *mut c_void) -> c_int {
+unsafe extern "C" fn event_wait(stream: *mut c_void, event: *mut c_void) -> c_int {
+    cpu::check::waits(stream, event);
+    0
+}
+
+unsafe extern "C" fn event_synchronize(event: *mut c_void) -> c_int {
+    cpu::check::waited(event);
+    status(runtime_of_process().device.synchronize())
+}
+
+unsafe extern "C" fn event_record(event: *mut c_void, stream: *mut c_void) -> c_int {
+    cpu::check::recorded(event, stream);
     let runtime = runtime_of_process();
     if let Err(error) = runtime.device.synchronize() {
         return status(Err(error));

@@ -20,7 +20,7 @@ use std::io;
 use std::sync::OnceLock;
 
 use self::abi::Thunk;
-use self::report::{Fault, Report, Reporter};
+use self::report::{Fault, Found, Report, Reporter};
 use crate::cuda::CudaError;
 use crate::process;
 use crate::summary::{Poison, Summary};
@@ -153,6 +153,12 @@ pub trait Device: Send + Sync {
     }
     /// What was written outside of allocations; called once, at the end.
     fn overruns(&self) -> Vec<String>;
+    /// What a checked replay found, and how many findings it left out; called once, at the end.
+    fn found(&self) -> (Vec<Found>, u64) {
+        Default::default()
+    }
+    /// An input of `bytes` was written to `tensor`.
+    fn input(&self, _tensor: *const u8, _bytes: usize) {}
     /// Begins to watch who writes `tensor`, where the device can.
     fn watch(&self, _tensor: *mut u8) {}
     /// The launches that had begun when the watched tensor was last written, if it was.

@@ -47,6 +47,81 @@ pub struct Fault {
     pub thread: Option<[u32; 3]>,
 }
 
+/// What a checked replay can find.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub enum FoundKind {
+    /// Two threads touch an address, one of them writes, and nothing orders them.
+    Race,
+    /// The same, but every thread writes the same value.
+    SameValue,
+    /// A kernel reads what nobody wrote.
+    Unwritten,
+    /// A kernel touches memory beside an allocation.
+    OutOfBounds,
+}
+
+/// One access of a finding.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct FoundSpot {
+    /// Whether it writes.
+    pub writes: bool,
+    /// Whether it is an atomic or a volatile.
+    pub atomic: bool,
+    /// `file:line`, empty where it is not known.
+    pub site: String,
+    /// The kernel, or `a copy`, `a fill`.
+    pub name: String,
+    /// The block along x, y, z, of a kernel.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub block: Option<[u32; 3]>,
+    /// The thread along x, y, z, of a kernel.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub thread: Option<[u32; 3]>,
+}
+
+/// One finding of a checked replay: once for each pair of places in the sources.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct Found {
+    /// What it is.
+    pub kind: FoundKind,
+    /// The earlier access of a race.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first: Option<FoundSpot>,
+    /// The access at which it showed.
+    pub second: FoundSpot,
+    /// The memory's name: a tensor, or where it was allocated.
+    pub memory: String,
+    /// The first byte concerned, from the begin of the memory.
+    pub offset: i64,
+    /// The element that it belongs to, where the memory is a tensor.
+    #[serde(default)]
+    pub index: Option<Vec<usize>>,
+    /// Bytes of the access.
+    pub bytes: u64,
+    /// How often it happened.
+    pub count: u64,
+}
+
+impl Found {
+    /// Whether the code is wrong, as opposed to a habit that does no harm.
+    pub fn is_failure(&self) -> bool {
+        self.kind != FoundKind::SameValue
+    }
+
+    /// Whether `other` is the same defect, of sources in which lines may have moved.
+    pub fn is_like(&self, other: &Found) -> bool {
+        let names = |found: &Found| {
+            let first = found.first.as_ref().map(|first| (first.name.clone(), first.writes));
+            (first, found.second.name.clone(), found.second.writes, found.memory.clone())
+        };
+        self.kind == other.kind && names(self) == names(other)
+    }
+}
+
 /// One entry of the child's account.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -66,6 +141,13 @@ pub enum Report {
     Overrun {
         /// What the memory belongs to and where.
         detail: String,
+    },
+    /// What a checked replay found.
+    Found {
+        /// The findings, in the order in which they showed.
+        findings: Vec<Found>,
+        /// How many more there were.
+        left_out: u64,
     },
     /// What the device is, once it is known.
     Device {
@@ -108,6 +190,9 @@ pub enum Report {
         inputs_us: u64,
         /// Microseconds spent in `call`, copies of inputs and outputs not included.
         call_us: u64,
+        /// Microseconds of processor time that it took, on all cores.
+        #[serde(default)]
+        cpu_us: u64,
         /// Microseconds until the outputs were written, or summarised.
         outputs_us: u64,
     },

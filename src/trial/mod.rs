@@ -5,6 +5,7 @@
 //! for numbers. Compares nothing; that is the business of `judge`.
 
 mod both;
+mod checked;
 mod lab;
 mod measurement;
 mod once;
@@ -16,7 +17,9 @@ mod unsteady;
 
 pub(crate) use self::both::both;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
+pub use self::checked::{Check, Checked};
 pub use self::lab::Lab;
 pub use self::measurement::{Measurement, Nondeterminism, OutputNoise};
 pub(crate) use self::measurement::{ORDERS, room};
@@ -51,6 +54,9 @@ pub struct Trial {
     plain: Mutex<Option<Plain>>,
     measurement: Once<Measurement>,
     shadow_run: Once<Result<Run, String>>,
+    /// The processor time that the call of a plain run took, once there was one.
+    call: Once<Duration>,
+    checked: Once<Checked>,
 }
 
 /// What noise is remembered as.
@@ -69,6 +75,8 @@ impl Trial {
             plain: Mutex::new(None),
             measurement: Once::default(),
             shadow_run: Once::default(),
+            call: Once::default(),
+            checked: Once::default(),
         }
     }
 
@@ -153,7 +161,7 @@ impl Trial {
         Ok(made.as_deref().map_err(String::as_str))
     }
 
-    fn prepare(
+    pub(super) fn prepare(
         &self,
         precision: Precision,
         meanwhile: &(dyn Fn() + Sync),
@@ -171,7 +179,7 @@ impl Trial {
     /// [`ReplayError`] if the machine or the fixture is at fault.
     pub fn outcome(&self) -> Result<&Outcome, ReplayError> {
         self.outcome.get(|| match self.native()? {
-            Ok(variant) => self.checked(&**variant, self.replayed(&**variant)?),
+            Ok(variant) => self.sanitized(&**variant, self.replayed(&**variant)?),
             Err(refusal) => Ok(self.untestable(refusal.clone())),
         })
     }
@@ -233,6 +241,14 @@ impl Trial {
             })
         })?;
         Ok(made.as_ref().map_err(String::as_str))
+    }
+
+    /// What a checked run finds; without one where the call of a plain run takes more processor time than `most`.
+    ///
+    /// # Errors
+    /// As [`Trial::measurement`].
+    pub fn checked(&self, most: Option<Duration>) -> Result<&Checked, ReplayError> {
+        self.checked.get(|| self.check_accesses(most))
     }
 
     /// What the outcome is remembered by: what was made of the sources, the tensors, what the harness

@@ -51,6 +51,9 @@ impl Trial {
                 return error.refusal().map(|refusal| self.untestable(refusal)).ok_or(error);
             }
         };
+        if variant.reference().is_none() {
+            self.call.get(|| Ok::<_, ReplayError>(runs.first.call_cpu))?;
+        }
         let outcome = self.outcome_of(variant, &runs)?;
         self.keep_outcome(key, &outcome)?;
         if variant.abilities().repeats && runs.first.output_bytes() <= KEPT_BYTES {
@@ -92,7 +95,7 @@ impl Trial {
 
     /// `outcome`, with what the backend's checker finds in a run of its own. Remembered apart from
     /// what replays without it gave.
-    pub(super) fn checked(
+    pub(super) fn sanitized(
         &self,
         variant: &dyn Variant,
         outcome: Outcome,

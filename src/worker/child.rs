@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 use std::ffi::c_void;
 use std::fs::File;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use memmap2::{MmapOptions, MmapRaw};
 
@@ -129,8 +129,9 @@ fn replay(
     let inputs_us = microseconds(begun);
 
     let begun = Instant::now();
+    let begun_cpu = processor_time();
     let (poison, part) = (job.poison, job.part.clone());
-    let end = Ending { runtime, tensors, outputs, poison, part, inputs_us, begun };
+    let end = Ending { runtime, tensors, outputs, poison, part, inputs_us, begun, begun_cpu };
     if let Part::Before { .. } = job.part {
         let end = end.clone();
         runtime::on_early_end(move || {
@@ -161,6 +162,8 @@ struct Ending {
     inputs_us: u64,
     /// When the call was made.
     begun: Instant,
+    /// The processor time that had passed then.
+    begun_cpu: Duration,
 }
 
 impl Ending {
@@ -170,6 +173,7 @@ impl Ending {
         let (device, reporter) = (&*runtime.device, runtime.reporter);
         let synchronized = device.synchronize();
         let call_us = microseconds(self.begun);
+        let cpu_us = (processor_time() - self.begun_cpu).as_micros() as u64;
         if let Err(error) = synchronized {
             runtime::end("device error", error.to_string(), None);
         }
@@ -178,9 +182,20 @@ impl Ending {
         for detail in device.overruns().into_iter().take(MOST_OVERRUNS) {
             reporter.send(&Report::Overrun { detail });
         }
+        let (findings, left_out) = device.found();
+        if !findings.is_empty() {
+            reporter.send(&Report::Found { findings, left_out });
+        }
         self.write_outputs()?;
         let (launches, outputs_us) = (reporter.launches(), microseconds(begun));
-        reporter.send(&Report::Done { launches, last_write, inputs_us, call_us, outputs_us });
+        reporter.send(&Report::Done {
+            launches,
+            last_write,
+            inputs_us,
+            call_us,
+            cpu_us,
+            outputs_us,
+        });
         Ok(())
     }
 
@@ -225,6 +240,14 @@ impl Ending {
     }
 }
 
+/// The processor time of this process.
+fn processor_time() -> Duration {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: writes a time to where it is told.
+    unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &raw mut time) };
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
 fn microseconds(since: Instant) -> u64 {
     since.elapsed().as_micros() as u64
 }
@@ -236,7 +259,7 @@ fn start_device(
 ) -> Result<&'static Runtime, ChildError> {
     let memory_bytes = usize::try_from(job.memory_bytes).unwrap_or(usize::MAX);
     match job.device {
-        DeviceJob::Cpu { threads, order, rounding } => {
+        DeviceJob::Cpu { threads, order, rounding, checked } => {
             artifact.bind(&api::TABLE, rounding.number(), &job.artifact)?;
             let settings = Settings {
                 poison: job.poison,
@@ -244,6 +267,7 @@ fn start_device(
                 threads,
                 memory_bytes,
                 rounding,
+                checked: checked.then(|| job.artifact.clone()),
                 end_before: job.part.end(),
             };
             let cpu = Cpu::new(settings, move || artifact.thread_pointers());
@@ -317,7 +341,9 @@ impl Tensors {
         if device.is_host() {
             // SAFETY: the device's memory is this process's, and was allocated just now.
             let memory = unsafe { std::slice::from_raw_parts_mut(pointer, bytes) };
-            return fill(input, widen, job.step.as_ref(), memory);
+            fill(input, widen, job.step.as_ref(), memory)?;
+            device.input(pointer, bytes);
+            return Ok(());
         }
         let staging = if widen || input.strides.is_some() {
             let mut staging = vec![0u8; bytes];

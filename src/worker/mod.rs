@@ -67,6 +67,8 @@ pub enum DeviceJob {
         order: u64,
         /// How operations round.
         rounding: Rounding,
+        /// Whether accesses to memory are checked; the artifact is a checked build.
+        checked: bool,
     },
     /// A GPU.
     Cuda {
@@ -224,7 +226,11 @@ pub struct Stepped {
 impl Job {
     /// What `float` means in the artifact.
     pub fn precision(&self) -> Precision {
-        if self.shadow { Precision::Shadow } else { Precision::Native }
+        match self.device {
+            DeviceJob::Cpu { checked: true, .. } => Precision::Checked,
+            _ if self.shadow => Precision::Shadow,
+            _ => Precision::Native,
+        }
     }
 
     /// What is told of the replay, from now until it is dropped.
@@ -241,7 +247,7 @@ impl fmt::Display for Told<'_> {
         let Job { device, poison, step, part, .. } = self.0;
         write!(f, "{:?}, ", self.0.precision())?;
         match device {
-            DeviceJob::Cpu { threads, order, rounding } => {
+            DeviceJob::Cpu { threads, order, rounding, .. } => {
                 write!(f, "cpu, {threads} threads, {rounding:?}")?;
                 if *order != 0 {
                     write!(f, ", order {order:x}")?;

@@ -10,7 +10,7 @@ use super::error::{WorkerError, system};
 use crate::fixture::{Fixture, Output};
 use crate::process::tree::End;
 use crate::runtime::cpu::pages_of;
-use crate::runtime::report::{Fault, LaunchRecord, Report};
+use crate::runtime::report::{Fault, Found, LaunchRecord, Report};
 use crate::summary::Summary;
 use crate::tensor::{DType, TensorView};
 
@@ -59,6 +59,10 @@ pub struct Run {
     pub launch_count: u64,
     /// What was written outside of allocations.
     pub overruns: Vec<String>,
+    /// What a checked replay found.
+    pub findings: Vec<Found>,
+    /// Findings beyond those.
+    pub findings_left_out: u64,
     /// Summaries of the outputs that stayed on the device.
     pub summaries: Vec<(String, Summary)>,
     /// The launches that had begun when the watched output was last written.
@@ -73,6 +77,8 @@ pub struct Run {
     pub inputs_time: Duration,
     /// Time spent in the call.
     pub call: Duration,
+    /// Processor time of the call, on all cores.
+    pub call_cpu: Duration,
     /// Time until the outputs were written, or summarised.
     pub outputs_time: Duration,
     outputs: Vec<OutputTensor>,
@@ -258,6 +264,9 @@ impl Run {
             Report::Fault(found) => told.fault = told.fault.take().or(Some(found)),
             Report::Summary { output, summary } => self.summaries.push((output, *summary)),
             Report::Overrun { detail } => self.overruns.push(detail),
+            Report::Found { findings, left_out } => {
+                (self.findings, self.findings_left_out) = (findings, left_out);
+            }
             Report::Device { description, class } => self.device = Some((description, class)),
             Report::Raised { signal } => told.raised = Some(signal),
             Report::Outside { signal } => {
@@ -267,13 +276,14 @@ impl Run {
             Report::Refused { message, hint } => {
                 return Err(WorkerError::Refused { message, hint });
             }
-            Report::Done { launches, last_write, inputs_us, call_us, outputs_us } => {
+            Report::Done { launches, last_write, inputs_us, call_us, cpu_us, outputs_us } => {
                 told.done = true;
                 self.last_write = last_write;
                 self.launch_count = launches;
                 self.inputs_time = Duration::from_micros(inputs_us);
                 self.outputs_time = Duration::from_micros(outputs_us);
                 self.call = Duration::from_micros(call_us);
+                self.call_cpu = Duration::from_micros(cpu_us);
             }
         }
         Ok(())
@@ -303,7 +313,7 @@ mod tests {
 
     fn done() -> Report {
         let (launches, last_write) = (0, None);
-        Report::Done { launches, last_write, inputs_us: 0, call_us: 0, outputs_us: 0 }
+        Report::Done { launches, last_write, inputs_us: 0, call_us: 0, cpu_us: 0, outputs_us: 0 }
     }
 
     #[test]

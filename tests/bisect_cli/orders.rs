@@ -109,6 +109,7 @@ fn a_lost_barrier_is_found_although_no_bit_changes_in_the_order_of_the_indices()
         0 % of bits differ, rel. 0, 0 elements beyond noise
         depends on the order of blocks and threads: a race or a missing barrier
         3 of 4 elements, at n 1..3; [1]: 1 -> NaN in another order, rounding moves it by 1.2e-7
+      race on 4 bytes at byte 0 of shared memory: k.cu:4 writes in share, block (0, 0, 0), thread (0, 0, 0); k.cu:6 reads in share, block (0, 0, 0), thread (1, 0, 0) (3 times)
       [C2], its parent, was tested: identical
     ");
     assert!(diff.contains("-    __syncthreads();"), "{diff}");
@@ -162,6 +163,8 @@ fn a_lost_barrier_whose_bits_change_is_found_past_a_commit_that_rounds_otherwise
         everywhere
         depends on the order of blocks and threads: a race or a missing barrier
         4 of 4 elements, everywhere; [1]: 6 -> 1 in another order, rounding moves it by 4.8e-7
+      race on 4 bytes at byte 4 of shared memory: k.cu:7 reads in share, block (0, 0, 0), thread (0, 0, 0); k.cu:7 writes in share, block (0, 0, 0), thread (1, 0, 0) (15 times)
+      race on 4 bytes at byte 0 of shared memory: k.cu:7 writes in share, block (0, 0, 0), thread (0, 0, 0); k.cu:10 reads in share, block (0, 0, 0), thread (1, 0, 0) (3 times)
       [C2], its parent, was tested: identical
     ");
 }
@@ -268,6 +271,7 @@ fn a_snapshot_is_left_by_the_commit_that_lost_the_barrier() {
     insta::assert_snapshot!(masked(told, &ids), @"
     [C2] is the first bad commit: c2
       y depends on the order of blocks and threads
+      race on 4 bytes at byte 0 of shared memory: k.cu:4 writes in share, block (0, 0, 0), thread (0, 0, 0); k.cu:6 reads in share, block (0, 0, 0), thread (1, 0, 0) (3 times)
       [C1], its parent, was tested: identical
     ");
 }

@@ -72,7 +72,7 @@ fn a_header_outside_of_the_repository_that_changed_is_another_artifact() {
     let env = env.with_kernel(&kernel(&include, "FACTOR"), CALL);
     let with = |factor: &str| {
         fs::write(&header, format!("#define FACTOR {factor}\n")).unwrap();
-        checksum(&env.replay(&["fixtures/tiny"]))
+        checksum(&env.replay(&["fixtures/tiny", "--check", "off"]))
     };
     let (two, three, again) = (with("2"), with("3"), with("2"));
     assert_ne!(two, three);
@@ -130,16 +130,16 @@ fn what_does_not_compile_is_remembered_while_what_it_reads_stays() {
 #[test]
 fn an_artifact_in_the_place_of_another_is_found_out() {
     let env = TestEnv::isolated().with_kernel(&kernel("", "2"), CALL);
-    let two = checksum(&env.replay(&["fixtures/tiny"]));
+    let two = checksum(&env.replay(&["fixtures/tiny", "--check", "off"]));
     env.repo.write("k.cu", kernel("", "3"));
-    let three = checksum(&env.replay(&["fixtures/tiny"]));
+    let three = checksum(&env.replay(&["fixtures/tiny", "--check", "off"]));
     let [one, other] = env.cached("artifacts").try_into().unwrap();
     let bytes = fs::read(&one).unwrap();
     fs::copy(&other, &one).unwrap();
     fs::write(&other, bytes).unwrap();
-    assert_eq!(checksum(&env.replay(&["fixtures/tiny", "--fresh"])), three);
+    assert_eq!(checksum(&env.replay(&["fixtures/tiny", "--fresh", "--check", "off"])), three);
     env.repo.write("k.cu", kernel("", "2"));
-    assert_eq!(checksum(&env.replay(&["fixtures/tiny", "--fresh"])), two);
+    assert_eq!(checksum(&env.replay(&["fixtures/tiny", "--fresh", "--check", "off"])), two);
 }
 
 #[test]
@@ -149,16 +149,18 @@ fn an_artifact_depends_neither_on_the_time_nor_on_the_place() {
          const int count = __COUNTER__;\n",
         "(when[0] + count)",
     );
-    let artifact = || {
+    let artifacts = || {
         let env = TestEnv::isolated().with_kernel(&text, CALL);
-        checksum(&env.replay(&["fixtures/tiny"]));
-        let [path] = env.cached("artifacts").try_into().unwrap();
-        let name = path.file_name().unwrap().to_owned();
-        (name, fs::read(path).unwrap())
+        checksum(&env.replay(&["fixtures/tiny", "--check", "always"]));
+        let entry = |path: PathBuf| (path.file_name().unwrap().to_owned(), fs::read(path).unwrap());
+        let mut all: Vec<_> = env.cached("artifacts").into_iter().map(entry).collect();
+        all.sort();
+        all
     };
-    let first = artifact();
+    let first = artifacts();
+    assert_eq!(first.len(), 2, "a plain one and a checked one");
     sleep(Duration::from_millis(1100));
-    assert!(artifact() == first, "the same key and the same bytes");
+    assert!(artifacts() == first, "the same keys and the same bytes");
 }
 
 #[test]

@@ -231,7 +231,7 @@ fn verbose_tells_what_was_done_and_then_what_was_found_in_the_cache() {
     let done = ["load fixtures", "translate k.cu, precision Native"];
     contains_all(&run, &done);
     contains_all(&run, &["compile k.cu, precision Native", "replay tiny", "orders tiny"]);
-    contains_all(&run, &["compile in all, 1 x"]);
+    contains_all(&run, &["compile k.cu, precision Checked", "check tiny", "compile in all, 2 x"]);
     let run = env.replay(&["fixtures/tiny", "-v"]);
     contains_all(&run, &["cached artifacts", "cached outcomes", "cached judgements"]);
     assert!(!run.stderr.contains("compile"), "{}", run.stderr);

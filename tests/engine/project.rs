@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use replay::backend::{Cpu, Host, Mode, ReplayError, Variant};
+use replay::backend::{Backend, Cpu, Host, Mode, ReplayError, Variant};
 use replay::cache::Cache;
 use replay::compile::{Artifact, Compiler, Signature, Toolchain};
 use replay::fixture::{self, Fixture};
@@ -153,6 +153,16 @@ impl Project {
     pub fn try_run(&self, case: &str, mode: &Mode, machine: Machine) -> Result<Run, ReplayError> {
         let trial = self.trial(case, &lab("", machine));
         variant(&trial).run(mode)
+    }
+
+    /// One run of `case` in `mode`, as compiled with `precision`.
+    pub fn run_as(&self, precision: Precision, case: &str, mode: &Mode, machine: Machine) -> Run {
+        let (cpu, fixture) = (cpu_with(&cache(), "", machine), &self.subject(case).fixture);
+        let variant = cpu.prepare(fixture, &self.sources, precision, &|| ());
+        let variant = variant.unwrap_or_else(|error| {
+            panic!("{error}: {:?} {:?}", std::error::Error::source(&error), error.hint())
+        });
+        variant.run(mode).unwrap()
     }
 
     /// One run of `case`, compiled by `compiler`.

@@ -96,6 +96,7 @@ impl Variant for CudaVariant {
             step: false,
             part: false,
             summary: true,
+            check: false,
             repeats: false,
         }
     }

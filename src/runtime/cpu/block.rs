@@ -15,6 +15,7 @@ use std::io;
 use std::sync::atomic::AtomicPtr;
 
 use self::running::{current, place};
+use super::check;
 use super::fiber::{STACK_BYTES, Stacks, switch};
 use super::frames::{self, Frames};
 use super::order::Order;
@@ -22,7 +23,9 @@ use super::positions::Positions;
 use super::shape::{MAX_THREADS, Shape};
 use super::waiting::WaitingGroup;
 use super::warp::{LANES, Lanes, Offer, bits};
-use crate::runtime::abi::{BlockState, BlockThread, BlockThreads, Site, ThreadPointers, Thunk};
+use crate::runtime::abi::{
+    BlockState, BlockThread, BlockThreads, Site, ThreadPointers, Thunk, WarpOp,
+};
 use crate::runtime::{end, lack_of_memory};
 
 /// Stacks for fewer threads are not worth making anew for a larger block.
@@ -323,6 +326,7 @@ impl BlockRunner {
         let words = self.words;
         self.ready.0[..words].copy_from_slice(&self.live.0[..words]);
         self.released = std::mem::replace(&mut self.barrier, Barrier::EMPTY);
+        check::barrier();
     }
 
     fn arrive_at_collective(&mut self, offer: Offer, site: Site) -> Option<Handover> {
@@ -336,15 +340,20 @@ impl BlockRunner {
         self.ready.remove(self.position);
         self.warps[warp].offers[lane] = offer;
         self.warps[warp].arrived |= 1 << lane;
-        let freed = self.warps[warp].complete(offer);
-        self.resume_lanes(warp, freed);
+        let freed = self.complete(warp, offer);
         if freed >> lane & 1 == 1 { None } else { self.hand_over() }
     }
 
-    fn resume_lanes(&mut self, warp: usize, lanes: u32) {
-        for lane in bits(lanes) {
+    /// Lets the lanes go on whose collective `offer` completes, and returns them.
+    fn complete(&mut self, warp: usize, offer: Offer) -> u32 {
+        let freed = self.warps[warp].complete(offer);
+        if freed != 0 && WarpOp::from_number(offer.op) == WarpOp::Sync {
+            check::warp_sync(warp, freed);
+        }
+        for lane in bits(freed) {
             self.ready.insert(usize::from(self.position_of[warp * LANES + lane]));
         }
+        freed
     }
 
     fn collective_result(&self) -> u64 {
@@ -375,8 +384,7 @@ impl BlockRunner {
         for waiting in bits(self.warps[warp].arrived) {
             if self.warps[warp].arrived >> waiting & 1 == 1 {
                 let offer = self.warps[warp].offers[waiting];
-                let freed = self.warps[warp].complete(offer);
-                self.resume_lanes(warp, freed);
+                self.complete(warp, offer);
             }
         }
         let Some(to) = self.ready.next_after(ended, self.words) else { self.report_deadlock() };

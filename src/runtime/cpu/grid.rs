@@ -10,6 +10,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 use super::block::{BlockRunner, Kernel};
+use super::check;
 use super::fiber::STACK_BYTES;
 use super::order::Order;
 use super::shape::Shape;
@@ -148,7 +149,10 @@ fn run_blocks(core: &mut Core, job: &Job, progress: &Progress, thread: usize) {
         runner.state().has_turn = u32::from(progress.at.len() == 1);
         runner.state().restless = 0;
         shared.begin_block();
-        runner.run(job.shape.block_index(job.order.block(position, count)));
+        let block = job.order.block(position, count);
+        let index = job.shape.block_index(block);
+        check::begin_block(block, index, shared.dynamic());
+        runner.run(index);
     }
     TURN.set(std::ptr::null());
 }

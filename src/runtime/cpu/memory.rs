@@ -12,6 +12,7 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::sync::Mutex;
 
+use super::check;
 use super::fiber::page_bytes;
 use crate::cuda::CudaError;
 use crate::runtime::{lack_of_memory, limit_is_reached};
@@ -168,6 +169,7 @@ impl Memory {
             Allocation { begin, bytes, map, map_bytes, guard, number, label, freed: false };
         // SAFETY: the body was mapped just now.
         unsafe { fill(self.poison, pages, body) };
+        check::allocated(begin, bytes, &allocation.label, map..map + map_bytes);
         state.used += bytes;
         state.made += 1;
         state.allocations.insert(map, allocation);
@@ -186,6 +188,7 @@ impl Memory {
             .find(|allocation| allocation.begin == pointer as usize && !allocation.freed)
             .ok_or(CudaError::INVALID_VALUE)?;
         overruns.extend(allocation.overrun(self.poison));
+        check::freed(allocation.begin);
         *used -= allocation.bytes;
         allocation.freed = true;
         *freed += 1;

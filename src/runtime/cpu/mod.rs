@@ -3,6 +3,7 @@
 //! The same sources and inputs give the same bits on any machine and any number of cores.
 
 mod block;
+pub mod check;
 mod fault;
 mod fiber;
 mod frames;
@@ -24,6 +25,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ffi::c_void;
 use std::fs::File;
+use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -31,6 +33,7 @@ pub(crate) use self::block::calls::{
     active_mask, barrier, barriers_differ, warp_collective, whole_block, yield_thread,
 };
 pub(crate) use self::block::running::place;
+pub(crate) use self::check::{access, check_state, fence};
 pub(crate) use self::fault::code_runs;
 pub(crate) use self::fiber::page_bytes;
 pub(crate) use self::grid::{atomic_turn, wait_for_blocks_before};
@@ -51,12 +54,13 @@ use self::shared::SharedMemory;
 use self::traps::Argument;
 use self::waiting::WaitingGroup;
 use super::abi::{ArgumentKind, Site, ThreadPointers};
+use super::report::Found;
 use super::{CopyKind, Device, Launch, end, finish_early, lack_of_memory, signals};
 use crate::cuda::CudaError;
 use crate::summary::Poison;
 
 /// How this replay differs from the plain one, and what it may use.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Settings {
     /// What memory holds before it is written.
     pub poison: Poison,
@@ -68,6 +72,8 @@ pub struct Settings {
     pub memory_bytes: usize,
     /// How operations round.
     pub rounding: Rounding,
+    /// The artifact, if its accesses are checked.
+    pub checked: Option<PathBuf>,
     /// The launch, from 0, at which the replay ends instead; none to perform all.
     pub end_before: Option<u64>,
 }
@@ -131,8 +137,14 @@ impl Cpu {
                 .unwrap_or_else(|error| lack_of_memory("shared memory", shared::MAP_BYTES, &error));
             Core { runner: BlockRunner::new(pointers(), deadlock), shared }
         };
-        CORE.set(Some(core()));
-        let (pool, launches) = (Pool::new(settings.threads, core), AtomicU64::new(0));
+        let own = core();
+        let mut threads = settings.threads;
+        if let Some(artifact) = &settings.checked {
+            check::start(artifact, own.shared.range());
+            threads = 1;
+        }
+        CORE.set(Some(own));
+        let (pool, launches) = (Pool::new(threads, core), AtomicU64::new(0));
         let [managed, end] = pointers().managed.map(|pointer| pointer as usize);
         let shared_host = Mutex::new(BTreeMap::from([(managed, end - managed)]));
         let protection = Protection::of_process();
@@ -242,7 +254,10 @@ impl Device for Cpu {
     }
 
     fn malloc_managed(&self, bytes: usize, label: String) -> Result<*mut u8, CudaError> {
-        Ok(self.protect(self.scratch(bytes, label)?, true))
+        let pointer = self.scratch(bytes, label)?;
+        // Nobody tells what host code writes there.
+        check::input(pointer as usize, bytes);
+        Ok(self.protect(pointer, true))
     }
 
     fn free(&self, pointer: *mut u8) -> Result<(), CudaError> {
@@ -272,7 +287,7 @@ impl Device for Cpu {
         from: *const u8,
         bytes: usize,
         kind: CopyKind,
-        _stream: *mut c_void,
+        stream: *mut c_void,
     ) -> Result<(), CudaError> {
         let on_device = |pointer: *const u8| self.memory.contains(pointer as usize, bytes);
         let (to_device, from_device) = match kind {
@@ -287,6 +302,7 @@ impl Device for Cpu {
         let _opened = self.protection.open([to as usize, from as usize]);
         // SAFETY: the device's side was checked; the host's side is the caller's word, as in CUDA.
         unsafe { std::ptr::copy(from, to, bytes) };
+        check::copied(to as usize, from as usize, bytes, stream);
         Ok(())
     }
 
@@ -296,7 +312,7 @@ impl Device for Cpu {
         to: *mut u8,
         value: u8,
         bytes: usize,
-        _stream: *mut c_void,
+        stream: *mut c_void,
     ) -> Result<(), CudaError> {
         if !self.memory.contains(to as usize, bytes) {
             return Err(CudaError::INVALID_VALUE);
@@ -304,6 +320,7 @@ impl Device for Cpu {
         let _opened = self.protection.open([to as usize]);
         // SAFETY: checked above.
         unsafe { std::ptr::write_bytes(to, value, bytes) };
+        check::filled(to as usize, bytes, stream);
         Ok(())
     }
 
@@ -333,7 +350,9 @@ impl Device for Cpu {
         };
         CORE.with_borrow_mut(|core| {
             let core = core.as_mut().ok_or(CudaError::INITIALIZATION)?;
+            check::begin_launch(name, job.shape, launch.stream);
             self.pool.run(core, &job);
+            check::end_launch();
             Ok(())
         })
     }
@@ -349,6 +368,14 @@ impl Device for Cpu {
 
     fn overruns(&self) -> Vec<String> {
         self.memory.overruns()
+    }
+
+    fn found(&self) -> (Vec<Found>, u64) {
+        self.settings.checked.as_deref().map_or_else(Default::default, check::found)
+    }
+
+    fn input(&self, tensor: *const u8, bytes: usize) {
+        check::input(tensor as usize, bytes);
     }
 
     fn watch(&self, tensor: *mut u8) {

@@ -8,6 +8,7 @@ use std::ffi::c_void;
 use std::io;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use super::check;
 use super::fiber::page_bytes;
 use super::memory::fill;
 use crate::runtime::abi::BlockState;
@@ -117,6 +118,18 @@ impl SharedMemory {
         unsafe { fill(self.poison, begin, body) };
     }
 
+    /// Where the dynamic part lies.
+    pub fn dynamic(&self) -> std::ops::Range<usize> {
+        let begin =
+            self.map as usize + 2 * AREA_BYTES - self.dynamic_bytes.next_multiple_of(ALIGNMENT);
+        begin..begin + self.dynamic_bytes
+    }
+
+    /// Both areas.
+    pub fn range(&self) -> std::ops::Range<usize> {
+        self.map as usize..self.map as usize + 2 * AREA_BYTES
+    }
+
     fn allocate(&mut self, slot: u32, bytes: usize, align: usize) -> *mut c_void {
         let begin = self.static_bytes.next_multiple_of(align.max(16));
         let needed = begin + bytes;
@@ -128,6 +141,7 @@ impl SharedMemory {
         // SAFETY: the area is larger than MAX_BYTES and belongs to this thread.
         unsafe { fill(self.poison, address, bytes) };
         self.slots[slot as usize] = address as *mut c_void;
+        check::shared(address..address + bytes);
         address as *mut c_void
     }
 }

@@ -64,6 +64,14 @@ enum replay_barrier_op : uint32_t {
   REPLAY_BARRIER_OR = 3,
 };
 
+/// How an access touches memory; volatiles count as atomics.
+enum replay_touch : uint32_t {
+  REPLAY_READ = 0,
+  REPLAY_WRITE = 1,
+  REPLAY_ATOMIC_READ = 2,
+  REPLAY_ATOMIC_WRITE = 3,        // also what reads and writes
+};
+
 /// One thread of a block: its `threadIdx` in x, y, z order, and its linear index.
 struct replay_block_thread {
   uint32_t index[3];
@@ -92,6 +100,10 @@ struct replay_abi {
   int (*is_device_memory)(const void* pointer, size_t bytes);  // whether all of it can be read
   // Threads wait at different barriers: a site for each, in their order, without a file if ended.
   __attribute__((noreturn)) void (*barriers_differ)(const struct replay_site* sites);
+  void* (*check_state)(void);     // in a checked build: a `replay_rt::check_state`, or null
+  // In a checked build: before an access that is not known to be in order, by the code that returns to `site`.
+  void (*access)(const volatile void* address, size_t bytes, uint32_t touch, const void* site);
+  void (*fence)(void);            // in a checked build: at every memory fence
   void* (*shared_alloc)(uint32_t slot, size_t bytes, size_t align);
   uint32_t (*shared_slot)(void);  // a new slot number, unique in the process
   void (*device_print)(const char* text, size_t bytes);
@@ -114,11 +126,13 @@ struct replay_abi {
   int (*func_set_attribute)(const void* function, const char* kernel, int attribute, int value);
   int (*occupancy)(int* blocks, const void* function, int block_size, size_t shared_bytes);
   int (*mem_get_info)(size_t* free_bytes, size_t* total_bytes);
-  int (*stream_create)(void** stream);
+  int (*stream_create)(void** stream, uint32_t flags);
   int (*stream_destroy)(void* stream);
   int (*event_create)(void** event);
   int (*event_destroy)(void* event);
   int (*event_record)(void* event, void* stream);
+  int (*event_wait)(void* stream, void* event);
+  int (*event_synchronize)(void* event);
   int (*event_elapsed)(float* milliseconds, void* start, void* end);
 
   // Mathematics: correctly rounded in the current rounding mode.

@@ -12,20 +12,43 @@
 
 namespace replay_rt {
 
+#ifdef REPLAY_CHECKED
+// The engine is told of an atomic as one access, and its parts are not told. Nothing else runs meanwhile.
+// `noipa` is g++'s: it would move the load to the caller.
+#define REPLAY_UNTOLD __attribute__((noinline, noipa, no_sanitize("thread")))
+
+template <class T>
+REPLAY_UNTOLD T load_untold(const T* address) {
+  return *address;
+}
+template <class T>
+REPLAY_UNTOLD void store_relaxed(T* address, T value) {
+  *address = value;
+}
+template <class T>
+inline T load_relaxed(const T* address) {
+  tell_atomic(address, sizeof(T));
+  return load_untold(address);
+}
+#else
 template <class T>
 inline T load_relaxed(const T* address) {
   T value;
   __atomic_load(address, &value, __ATOMIC_RELAXED);
   return value;
 }
+template <class T>
+inline void store_relaxed(T* address, T value) {
+  __atomic_store(address, &value, __ATOMIC_RELAXED);
+}
+#endif
 
 /// Replaces `*address` by `change(*address)` and returns what was there before.
 template <class T, class Change>
 inline T atomic_change(T* address, Change change) {
   atomic_turn(address);
   T before = load_relaxed(address);
-  T after = change(before);
-  __atomic_store(address, &after, __ATOMIC_RELAXED);
+  store_relaxed(address, change(before));
   return before;
 }
 
@@ -33,8 +56,13 @@ inline T atomic_change(T* address, Change change) {
 template <class V, class Change>
 inline V atomic_change_each(V* address, Change change) {
   atomic_turn(address);
+#ifdef REPLAY_CHECKED
+  V before = load_relaxed(address);
+  store_relaxed(address, change(before));
+#else
   V before = *address;
   *address = change(before);
+#endif
   return before;
 }
 

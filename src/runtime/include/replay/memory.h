@@ -253,14 +253,15 @@ cudaError_t address_of_symbol(P** pointer, const T& symbol, const char* name) {
   ::replay_rt::address_of_symbol(pointer, symbol, #symbol)
 
 // Streams and events: all work is done in the order in which it is asked for.
+inline cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags) {
+  return replay_rt::as_error(
+      replay_rt::abi->stream_create(reinterpret_cast<void**>(stream), flags));
+}
 inline cudaError_t cudaStreamCreate(cudaStream_t* stream) {
-  return replay_rt::as_error(replay_rt::abi->stream_create(reinterpret_cast<void**>(stream)));
+  return cudaStreamCreateWithFlags(stream, 0);
 }
-inline cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
-  return cudaStreamCreate(stream);
-}
-inline cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned, int) {
-  return cudaStreamCreate(stream);
+inline cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, int) {
+  return cudaStreamCreateWithFlags(stream, flags);
 }
 inline cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   return replay_rt::as_error(replay_rt::abi->stream_destroy(stream));
@@ -269,8 +270,8 @@ inline cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   return replay_rt::as_error(replay_rt::abi->synchronize(stream));
 }
 inline cudaError_t cudaStreamQuery(cudaStream_t stream) { return cudaStreamSynchronize(stream); }
-inline cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t, unsigned = 0) {
-  return cudaSuccess;
+inline cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned = 0) {
+  return replay_rt::as_error(replay_rt::abi->event_wait(stream, event));
 }
 inline cudaError_t cudaEventCreate(cudaEvent_t* event) {
   return replay_rt::as_error(replay_rt::abi->event_create(reinterpret_cast<void**>(event)));
@@ -284,8 +285,8 @@ inline cudaError_t cudaEventDestroy(cudaEvent_t event) {
 inline cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream = nullptr) {
   return replay_rt::as_error(replay_rt::abi->event_record(event, stream));
 }
-inline cudaError_t cudaEventSynchronize(cudaEvent_t) {
-  return replay_rt::as_error(replay_rt::abi->synchronize(nullptr));
+inline cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+  return replay_rt::as_error(replay_rt::abi->event_synchronize(event));
 }
 inline cudaError_t cudaEventQuery(cudaEvent_t event) { return cudaEventSynchronize(event); }
 template <class F>

@@ -29,6 +29,11 @@ struct block_state {
 };
 extern REPLAY_TLS block_state block;
 
+#ifdef REPLAY_CHECKED
+/// Tells the engine of an atomic that changes `bytes` at `address`.
+void tell_atomic(const volatile void* address, size_t bytes);
+#endif
+
 /// The lane of the current thread in its warp, 0 to 31.
 inline uint32_t lane() { return block.linear_thread & 31u; }
 

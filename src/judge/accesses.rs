@@ -1,0 +1,67 @@
+//! What accesses to memory do that they must not, and which of that is new.
+
+use crate::backend::ReplayError;
+use crate::runtime::report::Found;
+use crate::trial::{Check, Checked, Trial};
+
+/// A checked replay, and that of the trusted side where there is one.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Accesses {
+    /// What was found.
+    pub checked: Checked,
+    /// What was found at the trusted side.
+    pub base: Option<Checked>,
+}
+
+impl Accesses {
+    /// The findings, each with whether the trusted side has it as well.
+    pub fn findings(&self) -> impl Iterator<Item = (&Found, bool)> {
+        let base = self.base.as_ref().map_or(&[][..], Checked::findings);
+        let is_known = |found: &Found| base.iter().any(|other| found.is_like(other));
+        self.checked.findings().iter().map(move |found| (found, is_known(found)))
+    }
+
+    /// Those that speak against the code: not what the trusted side does as well.
+    pub fn failures(&self) -> impl Iterator<Item = &Found> {
+        self.findings()
+            .filter(|(found, known)| found.is_failure() && !known)
+            .map(|(found, _)| found)
+    }
+
+    /// Why accesses were not checked, if so.
+    pub fn reason(&self) -> Option<String> {
+        let not = |checked: &Checked| match checked {
+            Checked::Not { reason } => Some(reason.clone()),
+            Checked::Done { .. } => None,
+        };
+        let base = || not(self.base.as_ref()?).map(|why| format!("at the trusted side {why}"));
+        not(&self.checked).or_else(base)
+    }
+
+    /// How many findings are not told.
+    pub fn left_out(&self) -> u64 {
+        match self.checked {
+            Checked::Done { left_out, .. } => left_out,
+            Checked::Not { .. } => 0,
+        }
+    }
+}
+
+/// What the accesses of `trial` do that they must not, beside those of `base`, which is trusted. None where
+/// they are not to be checked, or the replay tells no more of itself than that it failed.
+///
+/// # Errors
+/// [`ReplayError`] if the machine or the fixture is at fault.
+pub fn accesses(
+    trial: &Trial,
+    base: Option<&Trial>,
+    check: Check,
+) -> Result<Option<Accesses>, ReplayError> {
+    let Some(checked) = check.of(trial)? else { return Ok(None) };
+    // Where nothing was found there is nothing to hold beside.
+    let base = match base.filter(|_| !checked.findings().is_empty()) {
+        Some(base) => check.of(base)?,
+        None => None,
+    };
+    Ok(Some(Accesses { checked, base }))
+}

@@ -1,0 +1,300 @@
+//! What is remembered of each address: its last writes and reads, as few of them as tell every race.
+//!
+//! Pure: is told by its caller which accesses are ordered. The rules are those of FastTrack
+//! (Flanagan and Freund, PLDI 2009) with the threads of a warp, a block and a grid in the place of a
+//! vector clock, so that the state of an address is constant (as in HiRace, Jacobson et al., 2024).
+
+use super::clocks::Moment;
+
+/// How an access touches memory. Atomics and volatiles are one here: two of them never race. One
+/// that reads and writes counts as a write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Touch {
+    /// A plain load.
+    Read,
+    /// A plain store.
+    Write,
+    /// An atomic or volatile load.
+    AtomicRead,
+    /// An atomic or volatile store, or an atomic that does both.
+    AtomicWrite,
+}
+
+impl Touch {
+    /// Every way.
+    const ALL: [Touch; 4] = [Touch::Read, Touch::Write, Touch::AtomicRead, Touch::AtomicWrite];
+
+    /// Whether it changes memory.
+    pub fn writes(self) -> bool {
+        matches!(self, Touch::Write | Touch::AtomicWrite)
+    }
+
+    /// Whether it is an atomic or a volatile.
+    pub fn is_atomic(self) -> bool {
+        matches!(self, Touch::AtomicRead | Touch::AtomicWrite)
+    }
+
+    /// Whether two of them race where nothing orders them.
+    fn conflicts_with(self, other: Touch) -> bool {
+        (self.writes() || other.writes()) && !(self.is_atomic() && other.is_atomic())
+    }
+}
+
+/// Which threads a [`Stamp`] stands for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Scope {
+    /// None: the address was not touched so.
+    #[default]
+    Nobody,
+    /// Lanes of one warp.
+    Warp,
+    /// Several warps of one block, in one epoch.
+    Block,
+    /// Several blocks.
+    Grid,
+}
+
+/// One or more like accesses to an address that are not ordered among themselves.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stamp {
+    /// Which threads.
+    pub(super) scope: Scope,
+    /// The operation, from 1: a launch, a copy, a fill; 0 for nobody.
+    pub operation: u32,
+    /// The last of them.
+    pub moment: Moment,
+    /// The lanes of its warp that took part.
+    pub(super) lanes: u32,
+    /// Where in the code the last of them stands.
+    pub site: u32,
+}
+
+impl Stamp {
+    fn of(access: &Access<'_>) -> Stamp {
+        Stamp {
+            scope: Scope::Warp,
+            operation: access.operation,
+            moment: access.moment,
+            lanes: 1 << (access.moment.thread % 32),
+            site: access.site,
+        }
+    }
+
+    /// Whether anybody touched it.
+    pub fn is_there(&self) -> bool {
+        self.scope != Scope::Nobody
+    }
+
+    /// A thread that it stands for besides the last one, where it is known which.
+    pub fn another_lane(&self) -> Option<u16> {
+        let Moment { thread, .. } = self.moment;
+        let others = self.lanes & !(1 << (thread % 32));
+        (self.scope == Scope::Warp && others != 0)
+            .then(|| thread / 32 * 32 + others.trailing_zeros() as u16)
+    }
+
+    /// Whether all of it is ordered before `access`.
+    pub(super) fn is_before(&self, access: &Access<'_>) -> bool {
+        match self.scope {
+            Scope::Nobody => true,
+            _ if self.operation != access.operation => (access.follows)(self.operation),
+            Scope::Warp => (access.ordered)(&self.moment, self.lanes),
+            Scope::Block => {
+                self.moment.block == access.moment.block && self.moment.epoch < access.moment.epoch
+            }
+            Scope::Grid => false,
+        }
+    }
+
+    /// This one and `access`, which it is not ordered before.
+    fn widened(self, access: &Access<'_>) -> Stamp {
+        let next = Stamp::of(access);
+        if self.operation != next.operation {
+            return next;
+        }
+        let (then, now) = (self.moment, next.moment);
+        let scope = match self.scope {
+            Scope::Grid => Scope::Grid,
+            _ if then.block != now.block => Scope::Grid,
+            Scope::Warp if then.thread / 32 == now.thread / 32 => Scope::Warp,
+            _ => Scope::Block,
+        };
+        Stamp { scope, lanes: self.lanes | next.lanes, ..next }
+    }
+}
+
+/// One access, and what its thread knows.
+pub struct Access<'a> {
+    /// What it does.
+    pub touch: Touch,
+    /// The launch.
+    pub operation: u32,
+    /// Block, thread and time.
+    pub moment: Moment,
+    /// Where in the code it stands.
+    pub site: u32,
+    /// Whether what lanes of a warp did at a moment of this launch is ordered before it.
+    pub ordered: &'a dyn Fn(&Moment, u32) -> bool,
+    /// Whether an earlier operation is ordered before this one.
+    pub follows: &'a dyn Fn(u32) -> bool,
+}
+
+/// The state of one address: the last accesses of each [`Touch`].
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Cell {
+    /// By [`Touch`].
+    pub(super) last: [Stamp; 4],
+}
+
+/// The earlier one of two accesses that are not ordered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Race {
+    /// What it did.
+    pub touch: Touch,
+    /// Which threads did it, and when.
+    pub by: Stamp,
+}
+
+impl Cell {
+    /// Whether anybody wrote here.
+    pub fn is_written(&self) -> bool {
+        Touch::ALL.iter().any(|&touch| touch.writes() && self.last[touch as usize].is_there())
+    }
+
+    /// Remembers `access` and tells with what it races.
+    pub fn touch(&mut self, access: &Access<'_>) -> Option<Race> {
+        let race = Touch::ALL
+            .into_iter()
+            .filter(|touch| touch.conflicts_with(access.touch))
+            .map(|touch| Race { touch, by: self.last[touch as usize] })
+            .find(|race| !race.by.is_before(access));
+        if access.touch == Touch::Write {
+            // Whoever races with an atomic that is ordered before it races with it as well.
+            for kind in [Touch::AtomicRead, Touch::AtomicWrite] {
+                let atomic = &mut self.last[kind as usize];
+                if atomic.is_before(access) {
+                    *atomic = Stamp::default();
+                }
+            }
+        }
+        let own = &mut self.last[access.touch as usize];
+        *own = if own.is_before(access) { Stamp::of(access) } else { own.widened(access) };
+        if race.is_some() && access.touch == Touch::Write {
+            // One finding for each write: what came before it need not be told again.
+            self.last = Default::default();
+            self.last[Touch::Write as usize] = Stamp::of(access);
+        }
+        race
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::clocks::Clocks;
+    use super::*;
+
+    struct Machine {
+        clocks: Clocks,
+        cell: Cell,
+        operation: u32,
+    }
+
+    impl Machine {
+        fn new() -> Machine {
+            let mut clocks = Clocks::default();
+            clocks.begin_block(0, 64);
+            Machine { clocks, cell: Cell::default(), operation: 1 }
+        }
+
+        fn touch(&mut self, thread: u16, touch: Touch) -> Option<Touch> {
+            let clocks = &self.clocks;
+            let access = Access {
+                touch,
+                operation: self.operation,
+                moment: clocks.now(thread),
+                site: 0,
+                ordered: &|then, lanes| clocks.ordered(then, lanes, thread),
+                follows: &|_| true,
+            };
+            self.cell.touch(&access).map(|race| race.touch)
+        }
+    }
+
+    use Touch::{AtomicRead, AtomicWrite, Read, Write};
+
+    #[test]
+    fn every_pair_of_touches_by_two_threads_races_or_not_as_cuda_says() {
+        for (first, second, races) in [
+            (Read, Read, false),
+            (Read, Write, true),
+            (Write, Read, true),
+            (Write, Write, true),
+            (AtomicWrite, AtomicWrite, false),
+            (AtomicRead, AtomicWrite, false),
+            (AtomicWrite, Read, true),
+            (AtomicWrite, Write, true),
+            (Read, AtomicWrite, true),
+            (Read, AtomicRead, false),
+            (Write, AtomicRead, true),
+        ] {
+            for other in [1, 40] {
+                let mut machine = Machine::new();
+                assert_eq!(machine.touch(0, first), None);
+                let found = machine.touch(other, second);
+                assert_eq!(found.is_some(), races, "{first:?} {second:?} by {other}");
+            }
+            let mut machine = Machine::new();
+            machine.touch(0, first);
+            machine.clocks.barrier();
+            assert_eq!(machine.touch(40, second), None);
+        }
+    }
+
+    #[test]
+    fn a_reader_among_many_is_not_forgotten() {
+        for readers in [vec![0, 1], vec![0, 40], vec![40, 0], vec![0, 1, 40, 41]] {
+            let mut machine = Machine::new();
+            for &reader in &readers {
+                assert_eq!(machine.touch(reader, Read), None);
+            }
+            // The writer is the last reader, too: the others are not ordered before it.
+            assert_eq!(machine.touch(*readers.last().unwrap(), Write), Some(Read), "{readers:?}");
+        }
+    }
+
+    #[test]
+    fn readers_before_a_barrier_do_not_race_with_a_writer_behind_it() {
+        let mut machine = Machine::new();
+        machine.touch(0, Read);
+        machine.touch(40, Read);
+        machine.clocks.barrier();
+        assert_eq!(machine.touch(7, Write), None);
+    }
+
+    #[test]
+    fn a_plain_write_is_not_hidden_by_an_atomic_of_the_same_thread() {
+        let mut machine = Machine::new();
+        machine.touch(0, Write);
+        machine.touch(0, AtomicWrite);
+        assert_eq!(machine.touch(1, AtomicWrite), Some(Write));
+    }
+
+    #[test]
+    fn blocks_that_touch_one_address_race() {
+        let mut machine = Machine::new();
+        machine.touch(0, Write);
+        machine.clocks.barrier();
+        machine.clocks.begin_block(1, 64);
+        assert_eq!(machine.touch(0, Read), Some(Write));
+    }
+
+    #[test]
+    fn a_later_launch_is_ordered_behind_all_of_an_earlier_one() {
+        let mut machine = Machine::new();
+        machine.touch(0, Write);
+        machine.touch(40, AtomicWrite);
+        machine.operation = 2;
+        assert_eq!(machine.touch(3, Read), None);
+        assert_eq!(machine.touch(3, Write), None);
+    }
+}

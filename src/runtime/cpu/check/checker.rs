@@ -1,0 +1,496 @@
+//! Holds every access of a replay against those before it, and keeps what is wrong.
+//!
+//! Pure but for the memory that it is told to read when it tells benign writes apart.
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::ptr::NonNull;
+
+use super::cells::{Access, Race, Stamp, Touch};
+use super::clocks::{Clocks, Moment};
+use super::packed::{Elsewhere, Origins, Packed, Past};
+use super::regions::{Found, Region, Regions};
+use super::state::State;
+use super::streams::Streams;
+use crate::runtime::cpu::shape::Shape;
+
+/// Findings of one replay that are kept; more are counted.
+const MAX_FINDINGS: usize = 64;
+
+/// What is wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// Two threads touch an address, one of them writes, and nothing orders them.
+    Race,
+    /// The same, and the other thread writes what is there already.
+    SameValue,
+    /// A kernel reads what nobody wrote.
+    Unwritten,
+    /// A kernel touches memory beside an allocation.
+    OutOfBounds,
+}
+
+/// One side of a finding.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Spot {
+    /// What it does.
+    pub touch: Touch,
+    /// The address behind the call of the hook.
+    pub site: usize,
+    /// The kernel, or what else it is.
+    pub name: &'static str,
+    /// Block and thread of a kernel.
+    pub place: Option<([u32; 3], [u32; 3])>,
+}
+
+/// Something wrong, once for each pair of places in the code.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Finding {
+    /// What it is.
+    pub kind: Kind,
+    /// The earlier access of a race.
+    pub first: Option<Spot>,
+    /// The access at which it showed.
+    pub second: Spot,
+    /// The memory's name.
+    pub memory: String,
+    /// The first byte of it that is concerned; beyond its end or negative if outside.
+    pub offset: i64,
+    /// Bytes of the access.
+    pub bytes: usize,
+    /// How often it happened.
+    pub count: u64,
+}
+
+/// A write that raced with another one, and what was there before it.
+struct Pending {
+    finding: usize,
+    address: usize,
+    before: Vec<u8>,
+}
+
+/// The kernel that runs.
+#[derive(Clone, Copy)]
+struct Running {
+    kernel: &'static str,
+    shape: Shape,
+    block: u32,
+    block_index: [u32; 3],
+}
+
+/// The state of a checked replay.
+pub struct Checker {
+    clocks: Clocks,
+    regions: Regions,
+    shared: Region,
+    /// The parts of shared memory that the block has.
+    variables: Vec<Range<usize>>,
+    /// The order of launches, copies and fills.
+    pub streams: Streams,
+    operation: u32,
+    /// By operation, from 1: what it is called, and its shape if it is a launch.
+    operations: Vec<(&'static str, Option<Shape>)>,
+    running: Option<Running>,
+    origins: Origins,
+    elsewhere: Elsewhere,
+    state: NonNull<State>,
+    findings: Vec<Finding>,
+    known: HashMap<(Kind, u32, u32), usize>,
+    pending: Option<Pending>,
+    /// Findings beyond those that are kept.
+    pub left_out: u64,
+}
+
+impl Checker {
+    /// A checker of an artifact that lies at `base`, of blocks whose shared memory is `bytes` at `begin`.
+    pub fn new(base: usize, begin: usize, bytes: usize) -> Checker {
+        Checker {
+            clocks: Clocks::default(),
+            regions: Regions::default(),
+            variables: Vec::new(),
+            shared: Region::new_shared(begin, bytes),
+            streams: Streams::default(),
+            operation: 0,
+            operations: Vec::new(),
+            running: None,
+            origins: Origins::default(),
+            elsewhere: Elsewhere::default(),
+            state: NonNull::from(Box::leak(State::new(base))),
+            findings: Vec::new(),
+            known: HashMap::new(),
+            pending: None,
+            left_out: 0,
+        }
+    }
+
+    /// What the hooks look at.
+    pub fn state_for_hooks(&self) -> *mut State {
+        self.state.as_ptr()
+    }
+
+    #[allow(unsafe_code)]
+    fn state(&mut self) -> &mut State {
+        // SAFETY: it lives as long as the process, and the hooks of this operating-system thread use it only
+        // while this is not running.
+        unsafe { self.state.as_mut() }
+    }
+
+    /// Checks accesses to `region` from now on, and tells those of `reach` by it.
+    pub fn add(&mut self, region: Region, reach: std::ops::Range<usize>) {
+        self.regions.add(region, reach);
+        self.state().forget();
+    }
+
+    /// The memory that began at `begin` is freed.
+    pub fn remove(&mut self, begin: usize) {
+        self.regions.remove(begin);
+        self.state().forget();
+    }
+
+    /// An input of `bytes` lies at `address`.
+    pub fn input(&mut self, address: usize, bytes: usize) {
+        if let Found::Inside(region) = self.regions.find(address, bytes) {
+            region.holds_input();
+        }
+        self.state().forget();
+    }
+
+    /// A copy or a fill, called `name`, touches `bytes` at each address, in the order of `stream`.
+    pub fn transfer(
+        &mut self,
+        name: &'static str,
+        stream: usize,
+        bytes: usize,
+        touched: &[(usize, Touch)],
+    ) {
+        self.settle();
+        self.begin_operation(name, None, stream);
+        let phase = self.clocks.begin_phase();
+        let before = self.before(phase);
+        self.origins.begin(phase, self.operation, 0);
+        let mut is_split = false;
+        for &(address, touch) in touched {
+            let Found::Inside(region) = self.regions.find(address, bytes) else { continue };
+            let access = Access {
+                touch,
+                operation: self.operation,
+                moment: Moment { epoch: phase, ..Moment::default() },
+                site: 0,
+                ordered: &|_, _| true,
+                follows: &|earlier| self.streams.follows(earlier),
+            };
+            let past = Past { origins: &self.origins, floor: 0, before };
+            let first = region.offset(address);
+            let alone = |cell: &mut Packed| match touch.writes() {
+                true => cell.write_alone(phase, before),
+                false => cell.read_alone(phase, before),
+            };
+            let splits = region.splits(first, bytes);
+            is_split |= splits;
+            if !splits && region.whole_cells(first, bytes).iter_mut().all(alone) {
+                continue;
+            }
+            let mut race = None;
+            for offset in region.cells(first, bytes, &mut self.elsewhere) {
+                let packed = region.cell(offset);
+                let mut cell = packed.unpack(&self.elsewhere, &past);
+                let found = cell.touch(&access);
+                packed.pack(&cell, touch, &mut self.elsewhere, &past);
+                race = race.or(found.map(|race| (offset, race)));
+            }
+            let label = region.label.clone();
+            if let Some((offset, race)) = race {
+                let spot = Spot { touch, site: 0, name, place: None };
+                self.race(&race, spot, 0, label, offset, address, bytes);
+            }
+        }
+        if is_split {
+            self.state().forget();
+        }
+        if stream == 0 {
+            self.streams.synchronize(Some(stream));
+        }
+    }
+
+    fn begin_operation(&mut self, name: &'static str, shape: Option<Shape>, stream: usize) {
+        self.operation = self.streams.begin(stream);
+        self.operations.push((name, shape));
+    }
+
+    /// The first phase that is not ordered before the operation that runs from `first` on.
+    fn before(&self, first: u32) -> u32 {
+        if self.streams.follows_all() { first } else { 0 }
+    }
+
+    /// A launch begins.
+    pub fn begin_launch(&mut self, kernel: &'static str, shape: Shape, stream: usize) {
+        self.begin_operation(kernel, Some(shape), stream);
+        self.clocks.begin_launch();
+        self.running = Some(Running { kernel, shape, block: 0, block_index: [0; 3] });
+        let first = self.clocks.phase() + 1;
+        let before = self.before(first);
+        (self.state().launch_first, self.state().before) = (first, before);
+    }
+
+    /// The block with linear index `block` begins.
+    pub fn begin_block(&mut self, block: u32, index: [u32; 3], dynamic: Range<usize>) {
+        self.settle();
+        let Some(running) = &mut self.running else { return };
+        (running.block, running.block_index) = (block, index);
+        let threads = running.shape.threads();
+        self.clocks.begin_block(block, threads);
+        let phase = self.clocks.phase();
+        self.origins.begin(phase, self.operation, block);
+        let (ticks, warps) = (self.clocks.ticks().as_ptr(), self.clocks.warps().as_ptr());
+        let state = self.state();
+        (state.block_first, state.ticks, state.warps) = (phase, ticks, warps);
+        // Most blocks of a launch have the same: what one has made its own must not be cleared then.
+        if self.variables.first() != Some(&dynamic) {
+            self.set_shared(0, Packed::PADDING);
+        }
+        (1..self.variables.len()).for_each(|index| self.set_shared(index, Packed::PADDING));
+        let is_new = self.variables.first() != Some(&dynamic);
+        self.variables.truncate(if is_new { 0 } else { 1 });
+        if is_new {
+            self.share(dynamic);
+        }
+        self.follow_clocks();
+    }
+
+    /// The block that runs may use `range` of shared memory.
+    pub fn share(&mut self, range: Range<usize>) {
+        self.variables.push(range);
+        self.set_shared(self.variables.len() - 1, Packed::default());
+    }
+
+    /// Makes all cells of the variable of that number `value`.
+    fn set_shared(&mut self, variable: usize, value: Packed) {
+        let Some(range) = self.variables.get(variable) else { return };
+        let offset = self.shared.offset(range.start);
+        for cell in self.shared.whole_cells(offset, range.len()) {
+            cell.clear(&mut self.elsewhere);
+            *cell = value;
+        }
+    }
+
+    /// Tells the hooks what has changed.
+    fn follow_clocks(&mut self) {
+        let (phase, learned) = (self.clocks.phase(), self.clocks.has_learned());
+        let (fenced, slow) = (self.clocks.has_fenced, self.pending.is_some());
+        let state = self.state();
+        state.phase = phase;
+        state.learned = learned.into();
+        state.fenced = fenced.into();
+        state.slow = slow.into();
+    }
+
+    /// The launch has ended.
+    pub fn end_launch(&mut self) {
+        self.settle();
+        self.running = None;
+    }
+
+    /// Every thread of the block has come to a barrier.
+    pub fn barrier(&mut self) {
+        self.clocks.barrier();
+        self.follow_clocks();
+    }
+
+    /// The lanes `members` of `warp` have synchronised.
+    pub fn warp_sync(&mut self, warp: usize, members: u32) {
+        self.clocks.warp_sync(warp, members);
+        self.follow_clocks();
+    }
+
+    /// `thread` has fenced.
+    pub fn fence(&mut self, thread: u16) {
+        self.clocks.fence(thread);
+        self.follow_clocks();
+    }
+
+    /// What was found, in the order in which it showed.
+    pub fn findings(&mut self) -> &[Finding] {
+        self.settle();
+        &self.findings
+    }
+
+    /// `thread` of the block that runs touches `bytes` at `address` from the code at `site`.
+    pub fn access(&mut self, thread: u16, address: usize, bytes: usize, touch: Touch, site: usize) {
+        self.settle();
+        let Some(running) = self.running else { return };
+        if bytes == 0 {
+            return;
+        }
+        if touch.is_atomic() {
+            // A volatile load publishes nothing, and a store learns nothing.
+            self.clocks.atomic(thread, address, true, touch.writes());
+            self.follow_clocks();
+        }
+        let number = site.wrapping_sub(self.state().base) as u32;
+        let shared = self.shared.range().contains(&address);
+        let in_variable =
+            |range: &Range<usize>| range.start <= address && address + bytes <= range.end;
+        let region = match shared {
+            true if !self.variables.iter().any(in_variable) => {
+                let spot = spot_of(&running, thread, touch, site);
+                let label = self.shared.label.clone();
+                self.note(Kind::OutOfBounds, None, spot, [number, 0], label, 0, bytes);
+                return;
+            }
+            true => {
+                let slot = self.shared.slot();
+                self.state().learn(address, slot);
+                &mut self.shared
+            }
+            false => match self.regions.find(address, bytes) {
+                Found::Inside(region) => region,
+                Found::Elsewhere => {
+                    if let Some(slot) = self.regions.slot(address) {
+                        self.state().learn(address, slot);
+                    }
+                    return;
+                }
+                Found::Beside(region, distance) => {
+                    let (label, offset) = (region.label.clone(), region.outside(distance, bytes));
+                    let spot = spot_of(&running, thread, touch, site);
+                    self.note(Kind::OutOfBounds, None, spot, [number, 0], label, offset, bytes);
+                    return;
+                }
+            },
+        };
+        let first = region.offset(address);
+        // SAFETY: as in `state`.
+        #[allow(unsafe_code)]
+        let State { block_first, before, .. } = *unsafe { self.state.as_ref() };
+        let clocks = &self.clocks;
+        let access = Access {
+            touch,
+            operation: self.operation,
+            moment: clocks.now(thread),
+            site: number,
+            ordered: &|then, lanes| clocks.ordered(then, lanes, thread),
+            follows: &|earlier| self.streams.follows(earlier),
+        };
+        let reads = matches!(touch, Touch::Read | Touch::AtomicRead);
+        let (mut unwritten, mut race) = (None, None);
+        let past = match region.shared {
+            true => Past { origins: &self.origins, floor: block_first, before: clocks.phase() },
+            false => Past { origins: &self.origins, floor: 0, before },
+        };
+        let is_split = region.splits(first, bytes);
+        for offset in region.cells(first, bytes, &mut self.elsewhere) {
+            let packed = region.cell(offset);
+            let mut cell = packed.unpack(&self.elsewhere, &past);
+            let found = cell.touch(&access);
+            if reads && !region.is_written(cell.is_written()) {
+                unwritten.get_or_insert(offset);
+            }
+            let packed = region.cell(offset);
+            packed.pack(&cell, touch, &mut self.elsewhere, &past);
+            race = race.or(found.map(|race| (offset, race)));
+        }
+        let slot = region.slot();
+        let label = region.label.clone();
+        let spot = spot_of(&running, thread, touch, site);
+        if let Some(offset) = unwritten {
+            let key = [number, 0];
+            self.note(Kind::Unwritten, None, spot, key, label.clone(), offset as i64, bytes);
+        }
+        if let Some((offset, race)) = race {
+            self.race(&race, spot, number, label, offset, address, bytes);
+            self.follow_clocks();
+        }
+        if is_split {
+            self.state().forget();
+        }
+        self.state().learn(address, slot);
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    fn race(
+        &mut self,
+        race: &Race,
+        second: Spot,
+        number: u32,
+        label: String,
+        offset: usize,
+        address: usize,
+        bytes: usize,
+    ) {
+        let Stamp { operation, moment, site, .. } = race.by;
+        let (name, shape) = self.operations[operation as usize - 1];
+        let at = |thread: u16| {
+            shape.map(|shape| {
+                let block = shape.block_index(u64::from(moment.block));
+                (block, shape.thread_index(thread.into()))
+            })
+        };
+        let mut place = at(moment.thread);
+        if operation == self.operation && place == second.place {
+            // The last of several was this thread itself, which races with another of them.
+            place = race.by.another_lane().and_then(at);
+        }
+        let first = Spot { touch: race.touch, site: self.site(site), name, place };
+        let key = [number, site.wrapping_add(1)];
+        let at = self.note(Kind::Race, Some(first), second, key, label, offset as i64, bytes);
+        let both_write = race.touch.writes() && second.touch == Touch::Write;
+        if let Some(finding) = at.filter(|_| both_write && second.place.is_some()) {
+            // SAFETY: the access is about to be made to these bytes by the code that runs.
+            #[allow(unsafe_code)]
+            let before = unsafe { std::slice::from_raw_parts(address as *const u8, bytes) };
+            self.pending = Some(Pending { finding, address, before: before.to_vec() });
+        }
+    }
+
+    /// Looks at what the last racing write has left: the value that was there is benign.
+    fn settle(&mut self) {
+        let Some(Pending { finding, address, before }) = self.pending.take() else { return };
+        self.state().slow = 0;
+        // SAFETY: the bytes were written since, by the access that is pending.
+        #[allow(unsafe_code)]
+        let now = unsafe { std::slice::from_raw_parts(address as *const u8, before.len()) };
+        let found = &mut self.findings[finding];
+        if now == before.as_slice() {
+            if found.count == 1 {
+                found.kind = Kind::SameValue;
+            }
+        } else {
+            found.kind = Kind::Race;
+        }
+    }
+
+    /// Counts a finding, and keeps it if it is new; the place of one that is kept.
+    #[allow(clippy::too_many_arguments)]
+    fn note(
+        &mut self,
+        kind: Kind,
+        first: Option<Spot>,
+        second: Spot,
+        [site, other]: [u32; 2],
+        memory: String,
+        offset: i64,
+        bytes: usize,
+    ) -> Option<usize> {
+        if let Some(&at) = self.known.get(&(kind, site, other)) {
+            self.findings[at].count += 1;
+            return Some(at);
+        }
+        if self.findings.len() == MAX_FINDINGS {
+            self.left_out += 1;
+            return None;
+        }
+        self.known.insert((kind, site, other), self.findings.len());
+        self.findings.push(Finding { kind, first, second, memory, offset, bytes, count: 1 });
+        Some(self.findings.len() - 1)
+    }
+
+    /// Where in memory the code stands that is `offset` behind the begin of the artifact.
+    fn site(&mut self, offset: u32) -> usize {
+        if offset == 0 { 0 } else { self.state().base + offset as usize }
+    }
+}
+
+fn spot_of(running: &Running, thread: u16, touch: Touch, site: usize) -> Spot {
+    let thread = running.shape.thread_index(thread.into());
+    Spot { touch, site, name: running.kernel, place: Some((running.block_index, thread)) }
+}

@@ -1,0 +1,314 @@
+//! Which accesses of a launch are ordered before the one that happens now.
+//!
+//! CUDA orders accesses of different threads by barriers of the block, by `__syncwarp`, and by a
+//! fence before an atomic that another thread reads (CUDA C++ Programming Guide, "Memory Fence
+//! Functions", "Synchronization Functions", "Warp Vote Functions": votes and shuffles order
+//! nothing). Pure: knows threads by number and no addresses but those of atomics, as keys.
+
+use std::collections::HashMap;
+
+use super::super::warp::{LANES, bits};
+
+/// When a thread did something: enough to tell later whether another thread knows of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Moment {
+    /// The linear index of the block.
+    pub block: u32,
+    /// The linear index of the thread in its block.
+    pub thread: u16,
+    /// The phase: a number that each block and each barrier begins anew, from 1 and upwards through all of a
+    /// replay.
+    pub epoch: u32,
+    /// The warp synchronisations that the thread's lane knew of.
+    pub tick: u32,
+}
+
+/// A lane knows of so many warp synchronisations in one phase.
+pub const MAX_TICK: u32 = (1 << 18) - 1;
+
+/// What a block has made known of itself: everything before this epoch.
+type Known = HashMap<u32, u32>;
+
+/// The clocks of the block that runs, and of the atomics of the launch.
+#[derive(Default)]
+pub struct Clocks {
+    block: u32,
+    epoch: u32,
+    warps: Vec<Warp>,
+    /// What the block knows of others since its last barrier.
+    known: Known,
+    /// What single threads have learned since.
+    learned: Vec<(u16, Known)>,
+    /// The threads that have fenced in this epoch.
+    fenced: Vec<u16>,
+    /// The epoch before which everything was fenced by a thread of an earlier epoch.
+    fenced_before: u32,
+    /// By address: what the threads that changed it atomically have made known.
+    published: HashMap<usize, Known>,
+    /// By thread: the tick of its own lane.
+    ticks: Vec<u32>,
+    /// Whether a thread has fenced in this launch.
+    pub has_fenced: bool,
+}
+
+/// What the lanes of a warp know of each other: `replay_rt::check_warp` of
+/// `include/replay/check_definitions.h`.
+#[repr(C)]
+#[derive(Clone)]
+pub struct Warp {
+    tick: u32,
+    /// By lane: up to which tick it knows of each other lane.
+    of: [[u32; LANES]; LANES],
+}
+
+impl Clocks {
+    /// A launch begins: nothing of an earlier one matters.
+    pub fn begin_launch(&mut self) {
+        self.published.clear();
+        self.has_fenced = false;
+    }
+
+    /// Begins another phase, and returns its number.
+    pub fn begin_phase(&mut self) -> u32 {
+        self.epoch += 1;
+        self.epoch
+    }
+
+    /// The phase that has begun last.
+    pub fn phase(&self) -> u32 {
+        self.epoch
+    }
+
+    /// By thread: the synchronisations of its warp that it knows of. The memory stays where it is while a
+    /// block runs.
+    pub fn ticks(&self) -> &[u32] {
+        &self.ticks
+    }
+
+    /// What the lanes of each warp know of each other. The memory stays where it is, as that of the ticks.
+    pub fn warps(&self) -> &[Warp] {
+        &self.warps
+    }
+
+    /// Whether the block that runs knows of what others did in this launch.
+    pub fn has_learned(&self) -> bool {
+        !self.known.is_empty() || !self.learned.is_empty()
+    }
+
+    /// Block `block` of `threads` threads begins.
+    pub fn begin_block(&mut self, block: u32, threads: usize) {
+        self.block = block;
+        self.begin_phase();
+        self.forget_ticks();
+        let warps = threads.div_ceil(LANES);
+        if self.warps.len() < warps {
+            self.warps.resize(warps, Warp { tick: 0, of: [[0; LANES]; LANES] });
+            self.ticks.resize(warps * LANES, 0);
+        }
+        self.known.clear();
+        self.learned.clear();
+        self.fenced.clear();
+        self.fenced_before = 0;
+    }
+
+    /// Every thread of the block that has not ended has come to a barrier.
+    pub fn barrier(&mut self) {
+        if !self.fenced.is_empty() {
+            self.fenced.clear();
+            self.fenced_before = self.epoch + 1;
+        }
+        self.begin_phase();
+        self.forget_ticks();
+        for (_, learned) in std::mem::take(&mut self.learned) {
+            join(&mut self.known, &learned);
+        }
+    }
+
+    fn forget_ticks(&mut self) {
+        for (warp, ticks) in self.warps.iter_mut().zip(self.ticks.chunks_mut(LANES)) {
+            if warp.tick > 0 {
+                *warp = Warp { tick: 0, of: [[0; LANES]; LANES] };
+                ticks.fill(0);
+            }
+        }
+    }
+
+    /// The lanes `members` of `warp` have synchronised their memory.
+    pub fn warp_sync(&mut self, number: usize, members: u32) {
+        if self.warps[number].tick == MAX_TICK {
+            // Beyond what is counted the whole block counts as in order: nothing is told that is not so.
+            self.barrier();
+        }
+        let warp = &mut self.warps[number];
+        warp.tick += 1;
+        let mut together = [0; LANES];
+        for lane in bits(members) {
+            for (all, &one) in together.iter_mut().zip(&warp.of[lane]) {
+                *all = one.max(*all);
+            }
+        }
+        for lane in bits(members) {
+            together[lane] = warp.tick;
+        }
+        for lane in bits(members) {
+            warp.of[lane] = together;
+            self.ticks[number * LANES + lane] = warp.tick;
+        }
+    }
+
+    /// `thread` has fenced: what it and, before the last barrier, its block did is there to be seen.
+    pub fn fence(&mut self, thread: u16) {
+        self.has_fenced = true;
+        if !self.fenced.contains(&thread) {
+            self.fenced.push(thread);
+        }
+    }
+
+    /// `thread` changes or reads the word at `address` atomically, or as a volatile.
+    pub fn atomic(&mut self, thread: u16, address: usize, reads: bool, writes: bool) {
+        if !self.has_fenced {
+            return;
+        }
+        if let Some(published) = self.published.get(&address)
+            && reads
+            && published.keys().any(|&block| block != self.block)
+        {
+            match self.learned.iter_mut().find(|(of, _)| *of == thread) {
+                Some((_, learned)) => join(learned, published),
+                None => self.learned.push((thread, published.clone())),
+            }
+        }
+        if !writes {
+            return;
+        }
+        // Its own accesses of this epoch count as well: an epoch is not told apart further.
+        let upto = if self.fenced.contains(&thread) { self.epoch + 1 } else { self.fenced_before };
+        if upto > 0 {
+            let published = self.published.entry(address).or_default();
+            let entry = published.entry(self.block).or_default();
+            *entry = upto.max(*entry);
+            join(published, &self.known);
+            if let Some((_, learned)) = self.learned.iter().find(|(of, _)| *of == thread) {
+                join(published, learned);
+            }
+        }
+    }
+
+    /// The moment at which `thread` is.
+    pub fn now(&self, thread: u16) -> Moment {
+        let (warp, lane) = (usize::from(thread) / LANES, usize::from(thread) % LANES);
+        let tick = self.warps[warp].of[lane][lane];
+        Moment { block: self.block, thread, epoch: self.epoch, tick }
+    }
+
+    /// Whether what `lanes` of the warp of `then` did at `then` is ordered before what `thread` of
+    /// the block that runs does now.
+    pub fn ordered(&self, then: &Moment, lanes: u32, thread: u16) -> bool {
+        if then.block != self.block {
+            let upto =
+                |known: &Known| known.get(&then.block).is_some_and(|&upto| then.epoch < upto);
+            let learned = self.learned.iter().find(|(of, _)| *of == thread);
+            return upto(&self.known) || learned.is_some_and(|(_, learned)| upto(learned));
+        }
+        if then.epoch < self.epoch {
+            return true;
+        }
+        let (warp, lane) = (usize::from(thread) / LANES, usize::from(thread) % LANES);
+        if usize::from(then.thread) / LANES != warp {
+            return false;
+        }
+        let others = lanes & !(1 << lane);
+        bits(others).all(|other| self.warps[warp].of[lane][other] > then.tick)
+    }
+}
+
+fn join(known: &mut Known, other: &Known) {
+    for (&block, &upto) in other {
+        let entry = known.entry(block).or_default();
+        *entry = upto.max(*entry);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn block(number: u32) -> Clocks {
+        let mut clocks = Clocks::default();
+        clocks.begin_block(number, 64);
+        clocks
+    }
+
+    fn alone(moment: Moment) -> u32 {
+        1 << (usize::from(moment.thread) % LANES)
+    }
+
+    #[test]
+    fn a_barrier_orders_the_threads_of_a_block() {
+        let mut clocks = block(0);
+        let then = clocks.now(3);
+        assert!(!clocks.ordered(&then, alone(then), 40));
+        clocks.barrier();
+        assert!(clocks.ordered(&then, alone(then), 40));
+    }
+
+    #[test]
+    fn a_warp_synchronisation_orders_the_lanes_that_take_part() {
+        let mut clocks = block(0);
+        let then = clocks.now(3);
+        clocks.warp_sync(0, 0x0f);
+        assert!(clocks.ordered(&then, alone(then), 2));
+        assert!(!clocks.ordered(&then, alone(then), 7));
+        assert!(!clocks.ordered(&then, alone(then), 35));
+        // Lane 7 learns it from lane 2.
+        clocks.warp_sync(0, 1 << 2 | 1 << 7);
+        assert!(clocks.ordered(&then, alone(then), 7));
+        let later = clocks.now(3);
+        assert!(!clocks.ordered(&later, alone(later), 7));
+    }
+
+    #[test]
+    fn a_thread_is_ordered_after_itself() {
+        let clocks = block(0);
+        let then = clocks.now(3);
+        assert!(clocks.ordered(&then, alone(then), 3));
+    }
+
+    #[test]
+    fn a_fence_and_an_atomic_order_blocks() {
+        let mut clocks = block(0);
+        let then = clocks.now(5);
+        clocks.barrier();
+        clocks.fence(0);
+        clocks.atomic(0, 0x100, true, true);
+        clocks.begin_block(1, 64);
+        assert!(!clocks.ordered(&then, alone(then), 0));
+        clocks.atomic(0, 0x100, true, true);
+        assert!(clocks.ordered(&then, alone(then), 0));
+        assert!(!clocks.ordered(&then, alone(then), 1));
+        clocks.barrier();
+        assert!(clocks.ordered(&then, alone(then), 1));
+    }
+
+    #[test]
+    fn an_atomic_without_a_fence_orders_nothing() {
+        let mut clocks = block(0);
+        let then = clocks.now(0);
+        clocks.atomic(0, 0x100, true, true);
+        clocks.begin_block(1, 64);
+        clocks.atomic(0, 0x100, true, true);
+        assert!(!clocks.ordered(&then, alone(then), 0));
+    }
+
+    #[test]
+    fn what_was_fenced_before_a_barrier_is_published_by_any_thread_behind_it() {
+        let mut clocks = block(0);
+        let then = clocks.now(9);
+        clocks.fence(9);
+        clocks.barrier();
+        clocks.atomic(0, 0x100, true, true);
+        clocks.begin_block(1, 64);
+        clocks.atomic(0, 0x100, true, false);
+        assert!(clocks.ordered(&then, alone(then), 0));
+    }
+}

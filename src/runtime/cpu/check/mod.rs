@@ -1,0 +1,210 @@
+//! Checked replays: every access of device code is held against those before it, so that races, reads of
+//! what nobody wrote and accesses beside allocations are told exactly, for this input.
+//!
+//! A checked build calls `access` before each access to memory that other threads may see; the
+//! engine says what orders threads. Blocks run one after the other on one operating-system thread,
+//! so the checker is that thread's. Without a checker everything here does nothing.
+#![allow(unsafe_code)]
+
+mod cells;
+mod checker;
+mod clocks;
+mod image;
+mod lines;
+mod packed;
+mod regions;
+mod state;
+mod streams;
+
+use std::cell::RefCell;
+use std::ffi::c_void;
+use std::path::Path;
+
+use self::cells::Touch;
+use self::checker::{Checker, Finding, Kind, Spot};
+use self::lines::Lines;
+use self::regions::Region;
+use super::block::running::linear_thread;
+use super::shape::Shape;
+use crate::runtime::report::{Found, FoundKind, FoundSpot};
+
+thread_local! {
+    static CHECKER: RefCell<Option<Box<Checker>>> = const { RefCell::new(None) };
+}
+
+/// Does `work` with the checker, if this replay is a checked one.
+#[inline]
+fn with(work: impl FnOnce(&mut Checker)) {
+    CHECKER.with_borrow_mut(|checker| {
+        if let Some(checker) = checker {
+            work(checker);
+        }
+    });
+}
+
+/// Checks what this operating-system thread runs from now on: the artifact at `path`, whose blocks
+/// have the shared memory `shared`.
+pub fn start(path: &Path, shared: std::ops::Range<usize>) {
+    let base = image::base(path).unwrap_or(0);
+    let mut checker = Checker::new(base, shared.start, shared.len());
+    for (begin, end) in image::variables(path) {
+        let label = "a variable of the sources".to_owned();
+        checker.add(Region::new(begin, end - begin, label, true), 0..0);
+    }
+    CHECKER.set(Some(Box::new(checker)));
+}
+
+/// Device memory of `bytes` at `begin` is there; accesses to `reach` around it belong to it.
+pub fn allocated(begin: usize, bytes: usize, label: &str, reach: std::ops::Range<usize>) {
+    with(|checker| checker.add(Region::new(begin, bytes, label.to_owned(), false), reach));
+}
+
+/// The device memory at `begin` is freed.
+pub fn freed(begin: usize) {
+    with(|checker| checker.remove(begin));
+}
+
+/// An input of `bytes` lies at `address`.
+pub fn input(address: usize, bytes: usize) {
+    with(|checker| checker.input(address, bytes));
+}
+
+/// `bytes` are copied in the order of `stream`.
+pub fn copied(to: usize, from: usize, bytes: usize, stream: *mut c_void) {
+    let touched = [(from, Touch::Read), (to, Touch::Write)];
+    with(|checker| checker.transfer("a copy", stream as usize, bytes, &touched));
+}
+
+/// `bytes` at `to` are set in the order of `stream`.
+pub fn filled(to: usize, bytes: usize, stream: *mut c_void) {
+    let touched = [(to, Touch::Write)];
+    with(|checker| checker.transfer("a fill", stream as usize, bytes, &touched));
+}
+
+/// A stream was made that neither waits for the default stream nor that for it.
+pub fn made_non_blocking(stream: *mut c_void) {
+    with(|checker| checker.streams.set_non_blocking(stream as usize));
+}
+
+/// The host has waited for `stream`, or for all if it is null.
+pub fn synchronized(stream: *mut c_void) {
+    let stream = (!stream.is_null()).then_some(stream as usize);
+    with(|checker| checker.streams.synchronize(stream));
+}
+
+/// `event` was recorded in `stream`.
+pub fn recorded(event: *mut c_void, stream: *mut c_void) {
+    with(|checker| checker.streams.record(event as usize, stream as usize));
+}
+
+/// `stream` waits for `event`.
+pub fn waits(stream: *mut c_void, event: *mut c_void) {
+    with(|checker| checker.streams.wait(stream as usize, event as usize));
+}
+
+/// The host has waited for `event`.
+pub fn waited(event: *mut c_void) {
+    with(|checker| checker.streams.wait_on_host(event as usize));
+}
+
+/// A launch of `kernel` in `stream` begins.
+pub fn begin_launch(kernel: &'static str, shape: Shape, stream: *mut c_void) {
+    with(|checker| checker.begin_launch(kernel, shape, stream as usize));
+}
+
+/// The launch has ended.
+pub fn end_launch() {
+    with(Checker::end_launch);
+}
+
+/// The block with linear index `block` begins, with dynamic shared memory at `dynamic`.
+pub fn begin_block(block: u64, index: [u32; 3], dynamic: std::ops::Range<usize>) {
+    with(|checker| checker.begin_block(block as u32, index, dynamic));
+}
+
+/// The block that runs has a static variable at `range`.
+pub fn shared(range: std::ops::Range<usize>) {
+    with(|checker| checker.share(range));
+}
+
+/// Every thread of the block that runs has come to a barrier.
+pub fn barrier() {
+    with(Checker::barrier);
+}
+
+/// The lanes `members` of `warp` have synchronised their memory.
+pub fn warp_sync(warp: usize, members: u32) {
+    with(|checker| checker.warp_sync(warp, members));
+}
+
+/// What the hooks of a checked build look at for themselves; null where nothing is checked.
+pub extern "C" fn check_state() -> *mut c_void {
+    CHECKER.with_borrow(|checker| {
+        checker.as_ref().map_or(std::ptr::null_mut(), |checker| checker.state_for_hooks().cast())
+    })
+}
+
+/// Told by a checked build of every access that its hooks cannot tell to be in order.
+///
+/// # Safety
+/// Must be called from a thread of a kernel that runs, before the access.
+pub unsafe extern "C" fn access(
+    address: *const c_void,
+    bytes: usize,
+    touch: u32,
+    site: *const c_void,
+) {
+    const TOUCHES: [Touch; 4] = [Touch::Read, Touch::Write, Touch::AtomicRead, Touch::AtomicWrite];
+    // SAFETY: passed on to the caller.
+    let thread = unsafe { linear_thread() };
+    let touch = TOUCHES[touch as usize % TOUCHES.len()];
+    with(|checker| checker.access(thread, address as usize, bytes, touch, site as usize));
+}
+
+/// Told of every memory fence by a checked build.
+///
+/// # Safety
+/// Must be called from a thread of a kernel that runs.
+pub unsafe extern "C" fn fence() {
+    // SAFETY: passed on to the caller.
+    let thread = unsafe { linear_thread() };
+    with(|checker| checker.fence(thread));
+}
+
+/// What was found in the artifact at `path`, with places in its sources, and how many findings were
+/// left out.
+pub fn found(path: &Path) -> (Vec<Found>, u64) {
+    let (mut found, mut left_out) = (Vec::new(), 0);
+    with(|checker| {
+        let lines = Lines::of(path);
+        found = checker.findings().iter().map(|finding| told(finding, lines.as_ref())).collect();
+        left_out = checker.left_out;
+    });
+    (found, left_out)
+}
+
+fn told(finding: &Finding, lines: Option<&Lines>) -> Found {
+    let spot = |spot: &Spot| FoundSpot {
+        writes: spot.touch.writes(),
+        atomic: spot.touch.is_atomic(),
+        site: lines.and_then(|lines| lines.site(spot.site)).unwrap_or_default(),
+        name: spot.name.to_owned(),
+        block: spot.place.map(|(block, _)| block),
+        thread: spot.place.map(|(_, thread)| thread),
+    };
+    Found {
+        kind: match finding.kind {
+            Kind::Race => FoundKind::Race,
+            Kind::SameValue => FoundKind::SameValue,
+            Kind::Unwritten => FoundKind::Unwritten,
+            Kind::OutOfBounds => FoundKind::OutOfBounds,
+        },
+        first: finding.first.as_ref().map(spot),
+        second: spot(&finding.second),
+        memory: finding.memory.clone(),
+        offset: finding.offset,
+        index: None,
+        bytes: finding.bytes as u64,
+        count: finding.count,
+    }
+}

@@ -1,0 +1,291 @@
+//! The memory whose accesses are checked: allocations, variables, the shared memory of the block.
+//!
+//! What is remembered of each address, found by the address.
+
+use std::collections::BTreeMap;
+
+use super::packed::{Elsewhere, Packed};
+use super::state::{GRAIN, Slot};
+use crate::runtime::lack_of_memory;
+
+/// The most bytes that share a cell, as a power of two.
+const WIDEST: u32 = 2;
+
+/// How far outside of an allocation an access may be to be told as one beyond its end.
+const NEAR_BYTES: usize = 1 << 20;
+
+/// One piece of memory.
+pub struct Region {
+    begin: usize,
+    bytes: usize,
+    /// What it is called in messages.
+    pub label: String,
+    /// Whether all of it was written before the first kernel.
+    written: bool,
+    /// Whether each block has its own.
+    pub shared: bool,
+    /// Bytes of a cell, as a power of two: as few as the narrowest access so far needed.
+    shift: u32,
+    cells: Cells,
+}
+
+impl Region {
+    /// `bytes` at `begin`, of which `written` says whether they hold something.
+    pub fn new(begin: usize, bytes: usize, label: String, written: bool) -> Region {
+        let cells = Cells::new(bytes.div_ceil(1 << WIDEST));
+        Region { begin, bytes, label, written, shared: false, shift: WIDEST, cells }
+    }
+
+    /// Shared memory, none of which is a variable yet.
+    pub fn new_shared(begin: usize, bytes: usize) -> Region {
+        let mut region = Region::new(begin, bytes, "shared memory".to_owned(), false);
+        region.shared = true;
+        region.cells.all().fill(Packed::PADDING);
+        region
+    }
+
+    /// All of it is written.
+    pub fn holds_input(&mut self) {
+        self.written = true;
+    }
+
+    /// Its addresses.
+    pub fn range(&self) -> std::ops::Range<usize> {
+        self.begin..self.begin + self.bytes
+    }
+
+    /// What the hooks need of it.
+    pub fn slot(&mut self) -> Slot {
+        let cells = self.cells.all().as_mut_ptr();
+        let flags = u32::from(self.written) | u32::from(self.shared) << 1;
+        Slot { begin: self.begin, bytes: self.bytes, cells, shift: self.shift, flags }
+    }
+
+    /// The offset of an access of `bytes` whose last byte lies `distance` behind the end, or whose first
+    /// one before the begin if `distance` is negative.
+    pub fn outside(&self, distance: i64, bytes: usize) -> i64 {
+        match distance {
+            ..0 => distance,
+            _ => self.bytes as i64 + distance - bytes as i64,
+        }
+    }
+
+    /// The offset of `address`.
+    pub fn offset(&self, address: usize) -> usize {
+        address - self.begin
+    }
+
+    /// Whether an address whose cell `is_written` or not holds something.
+    pub fn is_written(&self, is_written: bool) -> bool {
+        self.written || is_written
+    }
+
+    /// Whether cells are made narrower for an access of `bytes` at `offset`.
+    pub fn splits(&self, offset: usize, bytes: usize) -> bool {
+        narrowest(offset, bytes) < self.shift
+    }
+
+    /// The cells of `bytes` at `offset`, each with the offset of its first byte.
+    pub fn cells(
+        &mut self,
+        offset: usize,
+        bytes: usize,
+        elsewhere: &mut Elsewhere,
+    ) -> impl Iterator<Item = usize> + use<> {
+        if self.splits(offset, bytes) {
+            self.refine(narrowest(offset, bytes), elsewhere);
+        }
+        let shift = self.shift;
+        (offset >> shift..(offset + bytes).div_ceil(1 << shift)).map(move |cell| cell << shift)
+    }
+
+    /// The cells that lie in `bytes` at `offset`, all of each.
+    pub fn whole_cells(&mut self, offset: usize, bytes: usize) -> &mut [Packed] {
+        let shift = self.shift;
+        let range = offset.div_ceil(1 << shift)..(offset + bytes) >> shift;
+        self.cells.all().get_mut(range).unwrap_or_default()
+    }
+
+    /// The cell of the byte at `offset`.
+    pub fn cell(&mut self, offset: usize) -> &mut Packed {
+        let index = offset >> self.shift;
+        &mut self.cells.all()[index]
+    }
+
+    /// Makes cells of fewer bytes; each has the past of the one that it was a part of.
+    fn refine(&mut self, shift: u32, elsewhere: &mut Elsewhere) {
+        let parts = 1 << (self.shift - shift);
+        let fine = Cells::new(self.bytes.div_ceil(1 << shift));
+        let mut coarse = std::mem::replace(&mut self.cells, fine);
+        self.shift = shift;
+        let fine = self.cells.all();
+        for (index, cell) in coarse.all().iter_mut().enumerate() {
+            if *cell == Packed::default() {
+                continue;
+            }
+            let end = ((index + 1) * parts).min(fine.len());
+            for part in &mut fine[index * parts..end] {
+                *part = cell.duplicate(elsewhere);
+            }
+            cell.clear(elsewhere);
+        }
+    }
+}
+
+/// The narrowest cells, as a power of two of their bytes, that an access needs.
+fn narrowest(offset: usize, bytes: usize) -> u32 {
+    (offset | bytes | 1 << WIDEST).trailing_zeros()
+}
+
+/// Cells in a mapping of their own: what was never touched takes no memory.
+struct Cells {
+    map: *mut Packed,
+    count: usize,
+}
+
+#[allow(unsafe_code)]
+impl Cells {
+    fn new(count: usize) -> Cells {
+        let bytes = count.max(1) * size_of::<Packed>();
+        // SAFETY: a new mapping at an address of the system's choice.
+        let map = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                bytes,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+                -1,
+                0,
+            )
+        };
+        if map == libc::MAP_FAILED {
+            lack_of_memory("what is checked", bytes, &std::io::Error::last_os_error());
+        }
+        Cells { map: map.cast(), count }
+    }
+
+    fn all(&mut self) -> &mut [Packed] {
+        // SAFETY: so many are mapped, and any bytes are one. Hooks change them while device code runs, which
+        // does not while the engine looks at them.
+        unsafe { std::slice::from_raw_parts_mut(self.map, self.count) }
+    }
+}
+
+#[allow(unsafe_code)]
+impl Drop for Cells {
+    fn drop(&mut self) {
+        // SAFETY: mapped by `new`, so many bytes; nobody else has it.
+        unsafe { libc::munmap(self.map.cast(), self.count.max(1) * size_of::<Packed>()) };
+    }
+}
+
+/// Where an address lies.
+pub enum Found<'r> {
+    /// All of the access in one region.
+    Inside(&'r mut Region),
+    /// Not all of it, but near to one: a byte of it lies this far behind the end, or, if negative,
+    /// before the begin.
+    Beside(&'r Region, i64),
+    /// In memory that nobody checks.
+    Elsewhere,
+}
+
+/// All regions but shared memory, which each block has its own.
+#[derive(Default)]
+pub struct Regions {
+    by_begin: BTreeMap<usize, Region>,
+    /// Where memory ends whose every access belongs to the region that begins there: its guards.
+    reach: BTreeMap<usize, usize>,
+}
+
+impl Regions {
+    /// Adds a region, whose surroundings up to `reach` belong to it.
+    pub fn add(&mut self, region: Region, reach: std::ops::Range<usize>) {
+        self.reach.insert(reach.start, reach.end);
+        self.by_begin.insert(region.begin, region);
+    }
+
+    /// Removes the region that begins at `begin`.
+    pub fn remove(&mut self, begin: usize) {
+        self.by_begin.remove(&begin);
+    }
+
+    /// What lies in [`GRAIN`] bytes around `address`, for the hooks.
+    pub fn slot(&mut self, address: usize) -> Option<Slot> {
+        let begin = address & !(GRAIN - 1);
+        let before = self.by_begin.range_mut(..begin + GRAIN).next_back();
+        match before {
+            Some((_, region)) if region.range().contains(&address) => Some(region.slot()),
+            Some((_, region)) if region.range().end > begin => None,
+            _ => {
+                let reach = self.reach.range(..begin + GRAIN).next_back();
+                let is_near = reach.is_some_and(|(_, &end)| end > begin);
+                (!is_near).then_some(Slot { begin, bytes: GRAIN, ..Slot::EMPTY })
+            }
+        }
+    }
+
+    /// Where `bytes` at `address` lie.
+    pub fn find(&mut self, address: usize, bytes: usize) -> Found<'_> {
+        let reach = self.reach.range(..=address).next_back();
+        let is_near = reach.is_some_and(|(_, &end)| address < end);
+        let before = self.by_begin.range(..=address).next_back();
+        let past =
+            before.map(|(begin, region)| (address + bytes).saturating_sub(begin + region.bytes));
+        match past {
+            Some(0) => {
+                let (_, region) = self.by_begin.range_mut(..=address).next_back().expect("found");
+                return Found::Inside(region);
+            }
+            Some(past) if is_near && past <= NEAR_BYTES => {
+                let (_, region) = self.by_begin.range(..=address).next_back().expect("found");
+                return Found::Beside(region, past as i64);
+            }
+            _ => {}
+        }
+        match self.by_begin.range(address..).next() {
+            Some((&begin, region)) if is_near && begin - address <= NEAR_BYTES => {
+                Found::Beside(region, -((begin - address) as i64))
+            }
+            _ => Found::Elsewhere,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn is_written(region: &mut Region, offset: usize) -> bool {
+        *region.cell(offset) != Packed::default()
+    }
+
+    #[test]
+    fn narrow_accesses_split_cells_and_keep_their_past() {
+        let mut region = Region::new(0x1000, 4096 * 4 + 2, "x".into(), false);
+        let cells = &mut Elsewhere::default();
+        region.cells(8, 4, cells).for_each(drop);
+        assert!(region.cell(8).write_alone(1, 1));
+        assert_eq!(region.cells(8, 4, cells).collect::<Vec<_>>(), [8]);
+        assert_eq!(region.cells(10, 2, cells).collect::<Vec<_>>(), [10]);
+        for (offset, written) in [(6, false), (8, true), (10, true), (12, false)] {
+            assert_eq!(is_written(&mut region, offset), written, "{offset}");
+        }
+        assert_eq!(region.cells(9, 1, cells).collect::<Vec<_>>(), [9]);
+        assert!(is_written(&mut region, 11) && !is_written(&mut region, 7));
+        assert_eq!(region.cells(16384, 2, cells).collect::<Vec<_>>(), [16384, 16385]);
+    }
+
+    #[test]
+    fn an_access_is_inside_beside_or_elsewhere() {
+        let mut regions = Regions::default();
+        regions.add(Region::new(0x1100, 0x80, "x".into(), true), 0x1000..0x2000);
+        assert!(matches!(regions.find(0x1100, 4), Found::Inside(_)));
+        assert!(matches!(regions.find(0x117c, 4), Found::Inside(_)));
+        assert!(matches!(regions.find(0x117d, 4), Found::Beside(_, 1)));
+        assert!(matches!(regions.find(0x1180, 4), Found::Beside(_, 4)));
+        assert!(matches!(regions.find(0x10fc, 4), Found::Beside(_, -4)));
+        assert!(matches!(regions.find(0x2000, 4), Found::Elsewhere));
+        assert!(matches!(regions.find(0xfff, 1), Found::Elsewhere));
+    }
+}

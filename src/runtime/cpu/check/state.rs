@@ -1,0 +1,96 @@
+//! What the hooks of a checked build look at for themselves, so that few accesses take a call of the engine.
+
+use super::clocks::Warp;
+use super::packed::Packed;
+
+/// All memory in so many bytes of addresses belongs to one region at most: guards are as wide.
+pub const GRAIN: usize = 1 << 16;
+
+const SLOTS: usize = 4096;
+
+/// `replay_rt::check_slot` of `include/replay/check_definitions.h`: a region.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Slot {
+    /// Its first address.
+    pub begin: usize,
+    /// Its bytes.
+    pub bytes: usize,
+    /// Its cells; null where nothing is checked.
+    pub cells: *mut Packed,
+    /// Bytes of a cell, as a power of two.
+    pub shift: u32,
+    /// 1: all of it was written before the first kernel. 2: each block has its own.
+    pub flags: u32,
+}
+
+impl Slot {
+    /// No memory at all.
+    pub const EMPTY: Slot =
+        Slot { begin: 0, bytes: 0, cells: std::ptr::null_mut(), shift: 0, flags: 0 };
+}
+
+/// `replay_rt::check_state` of `include/replay/check_definitions.h`.
+#[repr(C)]
+pub struct State {
+    /// The phase that runs.
+    pub phase: u32,
+    /// The first one of the block that runs.
+    pub block_first: u32,
+    /// The first one of the launch.
+    pub launch_first: u32,
+    /// Those before this one are ordered before the launch.
+    pub before: u32,
+    /// Whether the block knows of what others did in this launch.
+    pub learned: u32,
+    /// Whether a thread has fenced in this launch.
+    pub fenced: u32,
+    /// Whether every access takes a call.
+    pub slow: u32,
+    /// Where the artifact lies: places in the code are told from there.
+    pub base: usize,
+    /// By thread: its tick.
+    pub ticks: *const u32,
+    /// What the lanes of each warp know of each other.
+    pub warps: *const Warp,
+    /// By [`GRAIN`] of the address: what lies there, as far as it is known.
+    slots: [Slot; SLOTS],
+    /// Those that are known.
+    known: Vec<usize>,
+}
+
+impl State {
+    /// The state before the first launch of an artifact that lies at `base`.
+    pub fn new(base: usize) -> Box<State> {
+        Box::new(State {
+            phase: 0,
+            block_first: 0,
+            launch_first: 0,
+            before: 0,
+            learned: 0,
+            fenced: 0,
+            slow: 0,
+            base,
+            ticks: std::ptr::null(),
+            warps: std::ptr::null(),
+            slots: [Slot::EMPTY; SLOTS],
+            known: Vec::new(),
+        })
+    }
+
+    /// Learns what lies around `address`.
+    pub fn learn(&mut self, address: usize, slot: Slot) {
+        let index = address / GRAIN % SLOTS;
+        if self.slots[index].bytes == 0 {
+            self.known.push(index);
+        }
+        self.slots[index] = slot;
+    }
+
+    /// Forgets what lies where.
+    pub fn forget(&mut self) {
+        for index in self.known.drain(..) {
+            self.slots[index] = Slot::EMPTY;
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! Which launches, copies and fills are ordered before one another.
+//!
+//! Work of one stream is in order. The default stream waits for all others and they for it, unless
+//! they are non-blocking; events and the host's synchronisations order the rest (CUDA C++
+//! Programming Guide, "Streams", "Implicit Synchronization"). Pure: streams and events are numbers.
+
+use std::collections::HashMap;
+
+/// By stream: how much of its work is known to be done.
+type Known = HashMap<usize, u32>;
+
+/// The default stream.
+const DEFAULT: usize = 0;
+
+/// The order of everything that host code has asked for.
+#[derive(Default)]
+pub struct Streams {
+    /// By operation, from 1: its stream and its number in it.
+    operations: Vec<(usize, u32)>,
+    /// By stream: what its next operation comes after.
+    streams: HashMap<usize, Known>,
+    non_blocking: Vec<usize>,
+    /// What the host has waited for.
+    host: Known,
+    events: HashMap<usize, Known>,
+    /// What the operation that runs comes after.
+    current: Known,
+}
+
+impl Streams {
+    /// `stream` neither waits for the default stream nor that for it.
+    pub fn set_non_blocking(&mut self, stream: usize) {
+        self.non_blocking.push(stream);
+    }
+
+    /// The next operation, in `stream`: its number, from 1.
+    pub fn begin(&mut self, stream: usize) -> u32 {
+        let mut known = self.known(stream);
+        join(&mut known, &self.host);
+        if stream == DEFAULT {
+            let blocking = |of: &&usize| !self.non_blocking.contains(of);
+            let others: Vec<usize> = self.streams.keys().filter(blocking).copied().collect();
+            others.iter().for_each(|&other| join(&mut known, &self.known(other)));
+        } else if !self.non_blocking.contains(&stream) {
+            join(&mut known, &self.known(DEFAULT));
+        }
+        self.current = known.clone();
+        let number = known.get(&stream).copied().unwrap_or(0) + 1;
+        known.insert(stream, number);
+        self.streams.insert(stream, known);
+        self.operations.push((stream, number));
+        self.operations.len() as u32
+    }
+
+    /// Whether operation `earlier` is done before the one that runs begins.
+    pub fn follows(&self, earlier: u32) -> bool {
+        let Some(&(stream, number)) = self.operations.get((earlier as usize).wrapping_sub(1))
+        else {
+            return true;
+        };
+        self.current.get(&stream).is_some_and(|&done| done >= number)
+    }
+
+    /// Whether every earlier operation is done before the one that runs begins.
+    pub fn follows_all(&self) -> bool {
+        let own = self.operations.last().map(|&(stream, _)| stream);
+        self.streams.iter().all(|(stream, known)| {
+            let last = known.get(stream).copied().unwrap_or(0) - u32::from(own == Some(*stream));
+            self.current.get(stream).copied().unwrap_or(0) >= last
+        })
+    }
+
+    /// The host waits for `stream`, or for everything.
+    pub fn synchronize(&mut self, stream: Option<usize>) {
+        let waited: Vec<usize> = match stream {
+            Some(stream) => vec![stream],
+            None => self.streams.keys().copied().collect(),
+        };
+        waited.iter().for_each(|&stream| {
+            let known = self.known(stream);
+            join(&mut self.host, &known);
+        });
+    }
+
+    /// `event` stands for everything that `stream` was asked for so far.
+    pub fn record(&mut self, event: usize, stream: usize) {
+        let mut known = self.known(stream);
+        if stream == DEFAULT {
+            // Recorded in the default stream it waits for all that block.
+            let all: Vec<usize> = self.streams.keys().copied().collect();
+            let blocking = all.iter().filter(|of| !self.non_blocking.contains(of));
+            blocking.for_each(|&other| join(&mut known, &self.known(other)));
+        }
+        self.events.insert(event, known);
+    }
+
+    /// What `stream` is asked for from now on comes after `event`.
+    pub fn wait(&mut self, stream: usize, event: usize) {
+        let known = self.events.get(&event).cloned().unwrap_or_default();
+        join(self.streams.entry(stream).or_default(), &known);
+    }
+
+    /// The host waits for `event`.
+    pub fn wait_on_host(&mut self, event: usize) {
+        let known = self.events.get(&event).cloned().unwrap_or_default();
+        join(&mut self.host, &known);
+    }
+
+    fn known(&self, stream: usize) -> Known {
+        self.streams.get(&stream).cloned().unwrap_or_default()
+    }
+}
+
+fn join(known: &mut Known, other: &Known) {
+    for (&stream, &done) in other {
+        let entry = known.entry(stream).or_default();
+        *entry = done.max(*entry);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stream_is_in_order_and_others_are_not() {
+        let mut streams = Streams::default();
+        let first = streams.begin(1);
+        streams.begin(1);
+        assert!(streams.follows(first) && streams.follows_all());
+        streams.begin(2);
+        assert!(!streams.follows(first) && !streams.follows_all());
+    }
+
+    #[test]
+    fn the_default_stream_waits_for_those_that_block() {
+        let mut streams = Streams::default();
+        streams.set_non_blocking(2);
+        let (blocking, free) = (streams.begin(1), streams.begin(2));
+        let default = streams.begin(DEFAULT);
+        assert!(streams.follows(blocking) && !streams.follows(free));
+        streams.begin(1);
+        assert!(streams.follows(default));
+        streams.begin(2);
+        assert!(!streams.follows(default));
+    }
+
+    #[test]
+    fn an_event_orders_what_was_asked_for_before_it_was_recorded() {
+        let mut streams = Streams::default();
+        let before = streams.begin(1);
+        streams.record(7, 1);
+        let after = streams.begin(1);
+        streams.wait(2, 7);
+        streams.begin(2);
+        assert!(streams.follows(before) && !streams.follows(after));
+    }
+
+    #[test]
+    fn a_host_that_waited_orders_what_it_asks_for_next() {
+        let mut streams = Streams::default();
+        let (one, two) = (streams.begin(1), streams.begin(2));
+        streams.synchronize(Some(1));
+        streams.begin(3);
+        assert!(streams.follows(one) && !streams.follows(two));
+        streams.synchronize(None);
+        streams.begin(4);
+        assert!(streams.follows(two));
+    }
+}

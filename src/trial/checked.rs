@@ -1,0 +1,168 @@
+//! The checked replay: one run of a build that tells of every access to memory, and what it found.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Failure, Status, Trial};
+use crate::backend::{Mode, ReplayError, Variant};
+use crate::cache::Kind;
+use crate::fixture::Fixture;
+use crate::frontend::Precision;
+use crate::runtime::report::Found;
+use crate::summary::POISON_A;
+use crate::tensor::{DType, unravel};
+use crate::worker::{Ending, Run};
+
+/// When accesses to memory are checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Check {
+    /// Where the call of a plain run takes no more processor time than [`Check::AUTO`].
+    Auto,
+    /// However long it takes, up to the limit of time.
+    Always,
+    /// Never.
+    Off,
+}
+
+impl Check {
+    /// After so long a call a checked one takes a second or two.
+    pub const AUTO: Duration = Duration::from_millis(100);
+
+    /// What a checked run of `trial` finds, if there is to be one and the call returns.
+    ///
+    /// # Errors
+    /// [`ReplayError`] if the machine or the fixture is at fault.
+    pub fn of(self, trial: &Trial) -> Result<Option<Checked>, ReplayError> {
+        let most = match self {
+            Check::Off => return Ok(None),
+            Check::Auto => Some(Check::AUTO),
+            Check::Always => None,
+        };
+        match trial.comes_to_its_end()? {
+            true => trial.checked(most).cloned().map(Some),
+            false => Ok(None),
+        }
+    }
+}
+
+/// What a checked replay found, or why there was none.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Checked {
+    /// It was made.
+    Done {
+        /// What is wrong, and habits that look so; in the order in which it showed.
+        findings: Vec<Found>,
+        /// Findings beyond those.
+        left_out: u64,
+    },
+    /// It was not made.
+    Not {
+        /// Why.
+        reason: String,
+    },
+}
+
+impl Checked {
+    /// What was found.
+    pub fn findings(&self) -> &[Found] {
+        match self {
+            Checked::Done { findings, .. } => findings,
+            Checked::Not { .. } => &[],
+        }
+    }
+
+    fn not(reason: impl Into<String>) -> Checked {
+        Checked::Not { reason: reason.into() }
+    }
+}
+
+/// What findings are remembered as.
+const CHECKED: &str = "checked";
+
+impl Trial {
+    pub(super) fn check_accesses(&self, most: Option<Duration>) -> Result<Checked, ReplayError> {
+        let Some(variant) = self.variant()? else {
+            return Ok(Checked::not("the sources cannot be run"));
+        };
+        if !self.comes_to_its_end()? {
+            return Ok(Checked::not("the replay does not run to its end"));
+        }
+        let key = self.key_of(CHECKED)?;
+        if let Some(known) = self.lab.recall(Kind::Judgement, &key) {
+            return Ok(known);
+        }
+        if let Some(most) = most {
+            let call = *self.call.get(|| plain_call(variant))?;
+            if call > most {
+                let milliseconds = |time: Duration| time.as_secs_f64() * 1e3;
+                return Ok(Checked::not(format!(
+                    "the call takes {:.0} ms of processor time, more than {:.0} ms",
+                    milliseconds(call),
+                    milliseconds(most)
+                )));
+            }
+        }
+        let checked = match self.prepare(Precision::Checked, &|| ())? {
+            Ok(checked) if checked.abilities().check => checked,
+            Ok(_) => return Ok(Checked::not("the backend cannot")),
+            Err(refusal) => {
+                let why = refusal.first_error.unwrap_or(refusal.reason);
+                return Ok(Checked::not(format!("the checked build does not compile: {why}")));
+            }
+        };
+        let _span = tracing::info_span!("check", message = self.fixture().name);
+        let run = checked.run(&Mode::plain(POISON_A))?;
+        let found = match run.ending {
+            Ending::Completed => self.found(run),
+            Ending::TimedOut(..) => return Ok(Checked::not("the checked replay was out of time")),
+            _ => Checked::not("the checked replay does not run to its end"),
+        };
+        self.lab.keep_judgement(&key, &found)?;
+        Ok(found)
+    }
+
+    /// Whether the sources can be run and the call returns.
+    fn comes_to_its_end(&self) -> Result<bool, ReplayError> {
+        let ends = |failure: &Failure| {
+            !matches!(
+                failure,
+                Failure::Fault { .. }
+                    | Failure::Exit { .. }
+                    | Failure::Killed { .. }
+                    | Failure::Timeout { .. }
+            )
+        };
+        Ok(match &self.outcome()?.status {
+            Status::Completed => true,
+            Status::Failed(failures) => failures.iter().all(ends),
+            Status::Untestable { .. } => false,
+        })
+    }
+
+    fn found(&self, run: Run) -> Checked {
+        let Run { mut findings, findings_left_out: left_out, .. } = run;
+        for found in &mut findings {
+            found.index = element(self.fixture(), found);
+        }
+        Checked::Done { findings, left_out }
+    }
+}
+
+/// The processor time that a plain call takes on the machine that checks.
+fn plain_call(variant: &dyn Variant) -> Result<Duration, ReplayError> {
+    Ok(variant.for_noise().run(&Mode::plain(POISON_A))?.call_cpu)
+}
+
+/// The element of a tensor that `found` is about; none in other memory, or beside it.
+fn element(fixture: &Fixture, found: &Found) -> Option<Vec<usize>> {
+    let inputs = fixture.inputs.iter().filter(|input| input.strides.is_none());
+    let inputs = inputs.map(|input| (&input.name, input.dtype, input.shape()));
+    let outputs = fixture.outputs.iter();
+    let outputs = outputs.map(|output| (&output.name, output.dtype, output.shape()));
+    let (_, dtype, shape): (_, DType, Vec<usize>) =
+        inputs.chain(outputs).find(|(name, ..)| **name == found.memory)?;
+    let linear = usize::try_from(found.offset).ok()? / dtype.size();
+    (linear < shape.iter().product()).then(|| unravel(linear, &shape))
+}
