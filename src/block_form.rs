@@ -1,10 +1,10 @@
 //! Kernels in block form: one call runs all threads of a block, each from barrier to barrier.
 //!
-//! A second pass over host C++. A kernel whose only waiting is at `__syncthreads();` statements
-//! becomes a loop over the threads of the block; a thread that comes to a barrier leaves its
-//! variables in a frame and jumps to the end of the loop, and its next turn jumps back. So
-//! threads run exactly as on stacks of their own, in the same order, at the cost of a jump. A
-//! kernel that is not understood in every detail is left as it is.
+//! A second pass over host C++. A kernel that waits only at `__syncthreads();` statements becomes a
+//! loop over the threads of the block. A thread that comes to a barrier leaves its variables in a
+//! frame and jumps to the end of the loop; its next turn jumps back. So threads run exactly as on
+//! stacks of their own, in the same order, at the cost of a jump. A kernel that is not understood
+//! in every detail is left as it is.
 
 mod declarations;
 mod emit;
@@ -25,14 +25,14 @@ use crate::syntax::lexer::{Kind, Tokens};
 use crate::syntax::outline::{Item, ItemKind, outline};
 use crate::syntax::source::Source;
 
-/// Whether a kernel was put into block form.
+/// The outcome for one kernel with a barrier: its block form, or the obstacle to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BlockForm {
     /// Its name without namespaces.
     pub kernel: String,
     /// The 1-based line of the name.
     pub line: usize,
-    /// Why its threads keep stacks of their own, for developers; none if it was.
+    /// Why its threads keep stacks of their own, for developers; none if it has block form.
     pub obstacle: Option<String>,
     /// How many of its loops may run for several threads at once.
     pub loops: usize,
@@ -48,9 +48,9 @@ impl Refusal {
     }
 }
 
-/// Puts the kernels of `text`, a translation of [`crate::frontend::host`], into block form where that is
-/// possible, and says of each kernel with a barrier whether it was; with `lanes`, strided loops in them
-/// run for several threads at once.
+/// Puts the kernels of `text`, a translation of [`crate::frontend::host`], into block form where
+/// that is possible. Returns the outcome for each kernel with a barrier. With `lanes`, their
+/// strided loops run for several threads at once.
 pub(crate) fn rewrite(
     path: &str,
     text: &str,
@@ -76,7 +76,7 @@ pub(crate) fn rewrite(
             }
             Err(Refusal(why)) => (Some(why), 0),
         };
-        // The first line of the text is not the file's.
+        // A `#line` directive stands in front of the file's lines.
         let line = source.line(tokens[item.name_at].start) - 1;
         forms.push(BlockForm { kernel: item.name.clone(), line, obstacle, loops });
     }

@@ -69,7 +69,7 @@ pub struct Summary {
 /// Sums of squares below this may have lost elements to underflow.
 const LEAST_SAFE_SQUARE: f64 = 1e-280;
 
-/// Summarises a tensor; `poison` is what its buffer held before it was written.
+/// Summarises a tensor; `poison` is the initial content of its buffer.
 pub fn summarize(view: &TensorView, poison: Option<&Poison>) -> Summary {
     let parts: Vec<Part> = (view.bytes.par_chunks(pass::PART_BYTES).enumerate())
         .map(|(index, bytes)| pass::part(view.dtype, bytes, index as u64, poison))
@@ -81,7 +81,7 @@ pub fn summarize(view: &TensorView, poison: Option<&Poison>) -> Summary {
     close(&total, view.dtype, view.shape, max_abs, moments)
 }
 
-/// The summary that `total` stands for, with its norm and mean.
+/// The summary of a tensor whose parts add up to `total`, with its norm and mean.
 fn close(
     total: &Part,
     dtype: DType,

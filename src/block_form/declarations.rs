@@ -1,17 +1,17 @@
-//! Declarations of variables, told from other statements by their shape alone.
+//! Recognises declarations of variables by their shape alone.
 
 use std::ops::Range;
 
 use crate::syntax::lexer::{Kind, Tokens};
 
-/// What a simple statement declares.
+/// The kind of declaration that a simple statement is.
 #[derive(Debug)]
 pub enum Declared {
     /// Nothing: it is an expression.
     Nothing,
     /// Variables of one type.
     Variables(Declaration),
-    /// Something else that may name variables, types or functions; the names that it may declare.
+    /// Something else that may declare variables, types or functions: the names that it may declare.
     Other(Vec<usize>),
 }
 
@@ -75,7 +75,7 @@ const TRIVIAL: [&str; 26] = [
     "uchar4",
 ];
 
-/// Whether a variable whose type is made of `words` may be passed by without being initialised.
+/// Whether a jump may pass a variable of a type made of `words` without initialising it.
 pub fn is_trivial<'t>(words: impl Iterator<Item = &'t str>) -> bool {
     let mut any = false;
     for word in words {
@@ -87,7 +87,7 @@ pub fn is_trivial<'t>(words: impl Iterator<Item = &'t str>) -> bool {
     any
 }
 
-/// What the tokens of `range` declare; the range ends before the semicolon.
+/// The declaration in the tokens of `range`, which ends before the semicolon.
 pub fn declared(text: &str, tokens: &Tokens, range: Range<usize>) -> Declared {
     let reader = Reader { text, tokens, end: range.end };
     reader.declared(range.start)
@@ -144,8 +144,8 @@ impl Reader<'_> {
         }
         let pointer = self.pointer(after);
         if self.is(pointer, "&") {
-            // A reference, unless an expression combines two bits: then a name does not follow
-            // a type, and taking it for one only leaves the kernel alone.
+            // A reference, unless an expression combines bits: then no name follows a type, and
+            // taking it for a reference only leaves the kernel alone.
             return self.other(start);
         }
         if self.parenthesised(start, after) {
@@ -163,8 +163,8 @@ impl Reader<'_> {
         }
     }
 
-    /// What may be the declared names: the last word before each initialiser or comma, bindings,
-    /// and what stands in parentheses behind an asterisk.
+    /// The names that may be declared: the last word before each initialiser or comma, bindings,
+    /// and names in parentheses behind an asterisk.
     fn other(&self, start: usize) -> Declared {
         let mut names = Vec::new();
         let mut last = None;

@@ -1,5 +1,4 @@
-//! Writes a kernel in block form, as edits of its text. Everything new stands on the lines that are
-//! there.
+//! Writes a kernel in block form, as edits of its text. New text stands on existing lines.
 
 use std::fmt::Write;
 use std::ops::Range;
@@ -12,7 +11,7 @@ use crate::syntax::lexer::folded;
 use crate::syntax::lexer::{Kind, Tokens};
 use crate::syntax::source::Source;
 
-/// Bytes of stores of strided loops that may wait: what fits into a core's second cache, with room.
+/// Bytes for waiting stores of strided loops; they fit in a core's second-level cache, with room.
 const STORES_BYTES: usize = 256 << 10;
 
 /// Writes the kernel of `plan`.
@@ -58,12 +57,12 @@ impl Writer<'_> {
         folded(self.source.text, &self.tokens[range])
     }
 
-    /// The same without what says how pointers relate to each other.
+    /// The same without restrict qualifiers.
     fn type_text(&self, range: Range<usize>) -> String {
         self.folded(range).replace("__restrict__", "").replace("__restrict", "")
     }
 
-    /// What stands before and behind the statements of the body.
+    /// Inserts the code before and behind the statements of the body.
     fn frame(&mut self) {
         let mut before = String::from(" ");
         for range in &self.plan.hoisted {
@@ -118,12 +117,12 @@ impl Writer<'_> {
         self.edits.insert(self.tokens[body.end - 1].start, after);
     }
 
-    /// The memory that stores wait in: for as many iterations as fit.
+    /// Bytes of memory in which stores wait; none if no strided loop stores.
     fn scratch_bytes(&self) -> usize {
         if self.plan.strided.iter().any(Strided::stores) { STORES_BYTES } else { 0 }
     }
 
-    /// A loop that may run for several threads at once: in front of it stands what tries that.
+    /// Puts the attempt to run a loop for several threads at once in front of it.
     fn strided(&mut self, number: usize, strided: &Strided) {
         let (before, after) = strided.around(number, |range| self.folded(range));
         self.insert_around(strided.tokens.clone(), before, after);
@@ -274,8 +273,8 @@ fn write_member(k: usize, variable: &Variable, out: &mut String) {
     };
 }
 
-/// What makes the names of variables known to the body: their values at the start of a thread, and
-/// their declarations.
+/// Writes the code that makes the names of variables known to the body: their values at the start
+/// of a thread, and their declarations.
 fn write_names(k: usize, variable: &Variable, starts: &mut String, names: &mut String) {
     let name = &variable.name;
     if variable.home == Home::Frame {

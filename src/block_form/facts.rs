@@ -1,5 +1,5 @@
-//! What a whole source set says about the names that a kernel may mention: which of them may make
-//! a thread wait for others, which are macros, which functions take their arguments by value.
+//! Facts about the names that a kernel may mention, from a whole source set: which may make a
+//! thread wait for others, which are macros, which functions take their arguments by value.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,13 +11,13 @@ use crate::syntax::source::Source;
 /// Facts about the names of a source set.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Facts {
-    /// What each name mentions, where it is defined.
+    /// The names that the definition of each name mentions.
     mentions: BTreeMap<String, BTreeSet<String>>,
     /// The words of each macro.
     macros: BTreeMap<String, BTreeSet<String>>,
     by_value: BTreeSet<String>,
     by_reference: BTreeSet<String>,
-    /// Classes that say what happens at the end of an object.
+    /// Classes with a destructor.
     destroyed: BTreeSet<String>,
     /// Variables of the device.
     variables: BTreeSet<String>,
@@ -29,11 +29,11 @@ pub(crate) struct Facts {
     asking: BTreeSet<String>,
 }
 
-/// Stands for what an operator mentions: its name is not seen where it is used.
+/// Stands for all operators: their use does not show their name.
 const OPERATOR: &str = "operator";
 /// The built-in variable that differs between the threads of a block.
 const THREAD_INDEX: &str = "threadIdx";
-/// Stands for what no kernel in block form may reach.
+/// Stands for anything that no kernel in block form may reach.
 const FORBIDDEN: &str = "volatile";
 
 /// Words that make a thread wait, or that others may wait for, or that leave the order of
@@ -80,7 +80,7 @@ const WAITING: [&str; 39] = [
     "nvcuda",
 ];
 
-/// How names begin that do the same.
+/// Prefixes of names that do the same.
 const WAITING_PREFIXES: [&str; 19] = [
     "__syncthreads",
     "__syncwarp",
@@ -163,7 +163,7 @@ fn is_keyword(word: &str) -> bool {
 }
 
 impl Facts {
-    /// Adds what `source` defines.
+    /// Adds the definitions of `source`.
     pub fn add(&mut self, source: &Source) {
         let directives = source.tokens.iter().filter(|token| token.kind == Kind::Directive);
         for &directive in directives {
@@ -180,7 +180,7 @@ impl Facts {
         }
     }
 
-    /// Follows the names: to be called when all sources were added.
+    /// Follows the names; to be called once all sources have been added.
     pub fn finish(&mut self) {
         self.waiting = self.reaching(waits);
         self.asking = self.reaching(|word| word == THREAD_INDEX);
@@ -264,7 +264,7 @@ impl Facts {
         set.insert(item.name.clone());
     }
 
-    /// The reason why a kernel that mentions `word` may wait elsewhere than at its barriers.
+    /// Whether a kernel that mentions `word` may wait elsewhere than at its barriers.
     pub fn waits(&self, word: &str) -> bool {
         waits(word) || self.waiting.contains(word)
     }
@@ -274,7 +274,7 @@ impl Facts {
         word == THREAD_INDEX || self.asking.contains(word) || self.asking.contains(OPERATOR)
     }
 
-    /// Whether an operator that the sources define waits: nobody sees where it is used.
+    /// Whether an operator that the sources define may wait; its use cannot be seen.
     pub fn operators_wait(&self) -> bool {
         self.waiting.contains(OPERATOR)
     }
@@ -301,12 +301,12 @@ impl Facts {
         self.variables.contains(word)
     }
 
-    /// Whether objects of class `word` have something to do at their end.
+    /// Whether class `word` has a destructor.
     pub fn is_destroyed(&self, word: &str) -> bool {
         self.destroyed.contains(word)
     }
 
-    /// Every word that the macro `name` may become, itself included.
+    /// Every word to which the macro `name` may expand, itself included.
     pub fn expansion(&self, name: &str) -> BTreeSet<&str> {
         let mut found = BTreeSet::new();
         let mut open = vec![name];
@@ -336,7 +336,7 @@ fn unbalanced(text: &str, body: &Tokens) -> bool {
     depth != 0
 }
 
-/// The names of a class, and of what is declared behind its brace.
+/// The names of a class, and those declared behind its brace.
 fn type_names<'t>(text: &'t str, list: &[Token]) -> BTreeSet<&'t str> {
     let mut names = BTreeSet::new();
     let mut depth = 0usize;

@@ -1,10 +1,9 @@
 //! Reductions by halves: loops in which ever fewer threads of a block have something to do.
 //!
-//! `for (int s = E; s > 0; s >>= 1) { if (tid < s) { m[tid] += m[tid + s]; } __syncthreads(); }`,
-//! where the branch stores to elements and changes no variable. Once all threads wait at the
-//! barrier and agree on `s`, the rest of the loop is the branch, level by level, for the threads
-//! that take it, in their order; the others only come and go. What is not certainly of this form is
-//! left.
+//! `for (int s = E; s > 0; s >>= 1) { if (tid < s) { m[tid] += m[tid + s]; } __syncthreads(); }`, where
+//! the branch stores to elements and changes no variable. Once all threads wait at the barrier and agree
+//! on `s`, the rest of the loop is the branch, level by level, for the threads that take it, in their
+//! order. The other threads do nothing in it. A loop that is not certainly of this form is left.
 
 use std::fmt::Write;
 use std::ops::Range;
@@ -20,7 +19,7 @@ pub struct Halving {
     pub barrier: usize,
     /// The variable that is halved.
     level: usize,
-    /// What is compared with it: a variable, or `threadIdx.x`.
+    /// The variable that is compared with it; none for `threadIdx.x`.
     index: Option<usize>,
     /// The variables that the branch reads, the two above left out.
     reads: Vec<usize>,
@@ -50,7 +49,7 @@ pub(super) fn find(planner: &Planner, statements: &[Statement]) -> Vec<Halving> 
 }
 
 impl Halving {
-    /// What stands behind the place to which threads return at the barrier. `text` gives the tokens
+    /// The code behind the place to which threads return at the barrier. `text` returns the tokens
     /// of a range as they are written.
     pub fn code(&self, variables: &[Variable], text: impl Fn(Range<usize>) -> String) -> String {
         let (level, k) = (&variables[self.level].name, self.level);

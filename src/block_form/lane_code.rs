@@ -1,4 +1,4 @@
-//! The body of a strided loop as code for eight threads at once, in the words of
+//! Translates the body of a strided loop into code for eight threads at once, on top of
 //! `replay/lanes.h`: a small typed translation of assignments and expressions.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -48,7 +48,7 @@ pub(super) struct Body {
     pub changes: Vec<(String, Class)>,
     /// The tokens that name the pointers of stores.
     pub store_sites: Vec<usize>,
-    /// What one iteration does.
+    /// The code of one iteration.
     pub code: String,
 }
 
@@ -153,8 +153,8 @@ impl<'p, 't> Writer<'p, 't> {
         names.map(|one| planner.word(one.name)).collect()
     }
 
-    /// Notes the variable of the thread that the statement `range` changes: whoever reads it before
-    /// sees the previous iteration's.
+    /// Notes the variable of the thread that the statement `range` changes. A read before it sees
+    /// the value of the previous iteration.
     fn note_change(&mut self, range: &Range<usize>, own: &BTreeSet<&str>) {
         let planner = self.planner;
         let made = declared(planner.text, planner.tokens, range.clone());
@@ -262,7 +262,7 @@ impl<'p, 't> Writer<'p, 't> {
         (index && self.takes("]")).then_some(())
     }
 
-    /// What an assignment to `name` changes.
+    /// The target of an assignment to `name`, and its class.
     fn place(&mut self, name: &'t str) -> Option<(Place<'t>, Class)> {
         if let Some(&class) = self.locals.get(name) {
             return Some((Place::Local(name), class));
@@ -422,7 +422,7 @@ impl<'p, 't> Writer<'p, 't> {
     }
 }
 
-/// What an assignment changes.
+/// The target of an assignment.
 enum Place<'t> {
     /// A variable of the body.
     Local(&'t str),

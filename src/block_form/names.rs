@@ -9,10 +9,10 @@ use super::statements::{Form, Statement};
 use super::{Refusal, head};
 use crate::syntax::lexer::Kind;
 
-/// Longer kernels are left alone: every variable is looked for in all of a kernel.
+/// Longer kernels are left alone, since each variable is looked for in the whole kernel.
 const MOST_TOKENS: usize = 20_000;
 
-/// Kernels that declare one name more often are left alone: every declaration is judged by all
+/// Kernels that declare one name more often are left alone, since each declaration is judged by all
 /// mentions of its name.
 const MOST_DECLARATIONS: usize = 256;
 

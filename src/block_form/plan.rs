@@ -1,7 +1,7 @@
-//! Decides whether a kernel can be put into block form, and how it is to be written then.
+//! Decides whether a kernel can be put into block form, and how it is written then.
 //!
-//! The decision has parts, which share the [`Planner`]: it holds what is known so far and answers
-//! what they ask about the kernel's words.
+//! The parts of the decision share the [`Planner`]: it holds the facts found so far, and answers
+//! questions about the kernel's words.
 
 mod hoisted;
 mod variables;
@@ -141,7 +141,7 @@ pub(super) struct Planner<'t> {
     pub(super) names: BTreeMap<&'t str, Vec<usize>>,
     /// Where the kernel mentions each name, in order.
     places: BTreeMap<&'t str, Vec<usize>>,
-    /// The names of what moves in front of the loop over the threads.
+    /// The names of declarations that move in front of the loop over the threads.
     moved: BTreeSet<&'t str>,
     /// The variables that can be named, by index, while the statements are walked.
     visible: Vec<usize>,

@@ -1,4 +1,4 @@
-//! The statements of a function's body, as ranges of tokens: by brackets and keywords alone.
+//! Splits a function's body into statements, as ranges of tokens, by brackets and keywords alone.
 
 use std::cell::Cell;
 use std::ops::Range;
@@ -16,7 +16,7 @@ pub struct Statement {
     pub waits: bool,
 }
 
-/// What a statement is.
+/// The kind of a statement.
 #[derive(Debug)]
 pub enum Form {
     /// `{ ... }`
@@ -224,7 +224,7 @@ impl Parser<'_> {
         Err(Refusal::new("a statement without an end"))
     }
 
-    /// Refuses what a macro may have made of several statements, and statements inside of others.
+    /// Refuses code that a macro may have made of several statements, and statements inside of others.
     fn check_group(&self, start: usize, open: usize, after: usize) -> Result<(), Refusal> {
         let called = open == start + 1 && self.is(open, "(");
         let next = self.tokens.get(after);

@@ -1,10 +1,10 @@
-//! Strided loops that may run for several threads at once: finds them, and writes what
-//! `replay/lanes.h` needs to know of them.
+//! Finds strided loops that may run for several threads at once, and writes their code for
+//! `replay/lanes.h`.
 //!
-//! `for (int i = E; i < N; i += S)` without a barrier, whose body is a list of assignments of
-//! floats and ints: to variables of the body or of the thread, and to element `i` of memory behind a
-//! restricted pointer that nothing else in the kernel touches. It reads element `i` of memory behind
-//! restricted pointers to constants, and variables. What is not certainly of this form is left.
+//! `for (int i = E; i < N; i += S)` without a barrier, whose body is a list of assignments of floats and
+//! ints. It assigns to variables of the body or of the thread, and to element `i` of memory behind a
+//! restricted pointer that nothing else in the kernel touches. It reads variables, and element `i` of
+//! memory behind restricted pointers to constants. A loop that is not certainly of this form is left.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -28,12 +28,12 @@ pub struct Strided {
     body: Body,
 }
 
-/// What is known of a name that a kernel declares once.
+/// A name that a kernel declares once.
 #[derive(Clone, Debug)]
 pub(super) enum Known {
     /// A variable of the thread.
     Scalar(Class),
-    /// A pointer, and the parameter that it comes from: restricted, and to constants if `constant`.
+    /// A restricted pointer, to constants if `constant`, and the parameter that it comes from.
     Pointer { class: Class, constant: bool, parameter: String },
 }
 
@@ -46,7 +46,7 @@ pub(super) fn find(planner: &Planner, statements: &[Statement]) -> Vec<Strided> 
     finder.keep_exclusive(found)
 }
 
-/// What a loop's text needs besides its tokens.
+/// The code around a loop.
 impl Strided {
     /// The class of the loop, for in front of the loop over the threads.
     pub fn declaration(&self, number: usize) -> String {
@@ -62,7 +62,7 @@ impl Strided {
         )
     }
 
-    /// What stands in front of the loop, and behind it. `text` gives the tokens of a range as they
+    /// The code in front of the loop, and behind it. `text` returns the tokens of a range as they
     /// are written.
     pub fn around(
         &self,
@@ -278,8 +278,8 @@ impl<'t> Finder<'_, 't> {
         pure.then_some(Strided { tokens, start, end, step, body })
     }
 
-    /// Whether `range` is a sum or product of ints, which may be worked out once more and which the
-    /// loop does not change; unsigned built-in variables are allowed if `built_in`.
+    /// Whether `range` is a sum or product of ints that may be computed once more and that the loop
+    /// does not change. Unsigned built-in variables are allowed if `built_in`.
     fn is_pure(&self, range: Range<usize>, built_in: bool, changed: &BTreeSet<&str>) -> bool {
         let planner = self.planner;
         let int = |word: &str| matches!(self.known.get(word), Some(Known::Scalar(Class::Int)));
@@ -296,13 +296,13 @@ impl<'t> Finder<'_, 't> {
                 }
             })
             && !["+", "-"].iter().any(|sign| {
-                // `++` and `--` change what they stand at.
+                // `++` and `--` change their operand.
                 range.clone().any(|at| planner.is(at, sign) && planner.is(at + 1, sign))
             })
     }
 
-    /// Those of `found` that store only behind pointers which nothing but stores of such loops uses:
-    /// so nobody can tell when a store reaches memory.
+    /// Those of `found` that store only behind pointers which nothing but the stores of such loops
+    /// uses. So nobody can tell when a store reaches memory.
     fn keep_exclusive(&self, mut found: Vec<Strided>) -> Vec<Strided> {
         loop {
             let sites: BTreeSet<usize> =
@@ -329,7 +329,7 @@ impl<'t> Finder<'_, 't> {
         }
     }
 
-    /// Whether the kernel mentions `name` elsewhere than where pointers are made and at `sites`.
+    /// Whether the kernel mentions `name` other than where pointers are made and at `sites`.
     fn has_other_uses(&self, name: &str, sites: &BTreeSet<usize>) -> bool {
         let body = self.planner.item.body.clone();
         self.planner.mentions_of(name, body).any(|at| {

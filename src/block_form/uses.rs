@@ -1,10 +1,10 @@
-//! What one mention of a variable may do to it, judged by the tokens around it. What is not
-//! certainly harmless counts as the worst.
+//! Judges what one mention of a variable may do to it, by the tokens around it. Unless it is
+//! certainly harmless, it counts as the worst.
 
 use super::facts::Facts;
 use crate::syntax::lexer::{Kind, Tokens};
 
-/// What a mention may do, the harmless first.
+/// The effect of a mention, from the harmless to the worst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Use {
     /// Its value is read.
@@ -134,7 +134,7 @@ impl Mention<'_> {
             return Use::Escape;
         }
         let doubled = |sign: &str| before2.is_some_and(|two| self.operator(two, sign));
-        // What a pointer points to is not the pointer.
+        // A change to the target of a pointer leaves the pointer as it is.
         let steps = self.operator(last + 1, "++") || self.operator(last + 1, "--");
         let target = previous == "*" && !steps;
         if self.assigns(last + 1) && !target || doubled("++") || doubled("--") {
@@ -178,7 +178,7 @@ impl Mention<'_> {
         (0..at).rev().find(|&open| self.tokens.skip_group(open).is_some_and(|after| after > at))
     }
 
-    /// One operand of a choice: it may be what the whole expression refers to.
+    /// One operand of a choice: the whole expression may refer to it.
     fn enclosed(&self, at: usize) -> Use {
         match self.bracket(at).map(|open| (open, self.word(Some(open)))) {
             Some((_, "[")) => Use::Read,

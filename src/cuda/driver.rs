@@ -1,6 +1,6 @@
-//! The CUDA driver, each call checked: what exists, a context, memory, modules and launches.
+//! The CUDA driver, each call checked: devices, a context, memory, modules and launches.
 //!
-//! The one place that talks to libcuda; knows nothing of replays.
+//! The one place that talks to libcuda. Knows nothing of replays.
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, CString, c_int, c_void};
@@ -18,7 +18,7 @@ pub enum GpuError {
     /// The driver refused something.
     #[error("the CUDA driver refuses {doing}: {message}")]
     Refused {
-        /// What was asked of it.
+        /// The request, in words.
         doing: &'static str,
         /// In its words.
         message: String,
@@ -34,7 +34,7 @@ pub enum GpuError {
 }
 
 impl GpuError {
-    /// What to do about it.
+    /// A hint for the user, if there is one.
     pub fn hint(&self) -> Option<String> {
         Some(match self {
             GpuError::NoDriver => "install NVIDIA's driver, or replay with --backend cpu; a \
@@ -55,7 +55,7 @@ pub struct DeviceInfo {
     pub ordinal: usize,
     /// Its name, such as `NVIDIA H200`.
     pub name: String,
-    /// What machine code it runs, such as `sm_90`.
+    /// The architecture of its machine code, such as `sm_90`.
     pub architecture: String,
     /// The CUDA version of the driver, major and minor.
     pub driver: (i32, i32),
@@ -70,7 +70,7 @@ impl DeviceInfo {
     }
 }
 
-/// CUDA's code for what the driver said; both APIs number their errors alike.
+/// The runtime API's code for a result of the driver; both APIs number their errors alike.
 pub(crate) fn checked(result: CUresult) -> Result<(), CudaError> {
     match result as i32 {
         0 => Ok(()),
@@ -279,7 +279,7 @@ impl Context {
         }
     }
 
-    /// What there is of shared memory.
+    /// The shared memory of device `ordinal`.
     pub(crate) fn shared_sizes(&self, ordinal: usize) -> Result<SharedSizes, CudaError> {
         use CUdevice_attribute as Attribute;
         let mut device = 0;
@@ -381,7 +381,7 @@ impl Function {
         checked(unsafe { sys::cuFuncSetAttribute(self.0, attribute, bytes) })
     }
 
-    /// Whether it has shared memory besides what a launch gives it.
+    /// Whether it has static shared memory.
     pub(crate) fn has_shared(self) -> bool {
         let attribute = CUfunction_attribute::CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES;
         let mut bytes = 0;

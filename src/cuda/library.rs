@@ -1,5 +1,4 @@
-//! Where CUDA's libraries and headers lie, for machines that keep them outside of the default
-//! search path.
+//! Finds CUDA's libraries and headers on machines that keep them outside of the default search path.
 //!
 //! Looks at files and asks Python for its folders; loads nothing.
 
@@ -113,7 +112,7 @@ fn glob(folder: impl AsRef<Path>, prefix: &str) -> Vec<PathBuf> {
     children(folder.as_ref()).into_iter().filter(starts).collect()
 }
 
-/// What lies in `folder`, sorted; nothing if it does not exist.
+/// The entries of `folder`, sorted; none if it does not exist.
 fn children(folder: &Path) -> Vec<PathBuf> {
     let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
     let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();

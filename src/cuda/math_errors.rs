@@ -1,9 +1,9 @@
-//! How far the device's single-precision functions may lie from the true result.
+//! Bounds on the errors of the device's single-precision functions.
 //!
 //! The greatest errors in units in the last place that the CUDA C++ Programming Guide, chapter
 //! "Mathematical Functions", documents for the full range of arguments; where its editions differ,
-//! the larger. `tests/gpu_math.rs` measures them on a device. What is documented as exact, or
-//! rounded to nearest, is not listed: `+`, `*`, `/`, `sqrtf`, `fmaf` and what only moves bits.
+//! the larger. `tests/gpu_math.rs` measures them on a device. Operations documented as exact or
+//! rounded to nearest are not listed: `+`, `*`, `/`, `sqrtf`, `fmaf` and those that only move bits.
 
 /// By the name without the `f` that ends the single-precision one: CUDA overloads `exp` for
 /// `float`. Double precision is better throughout.
@@ -52,11 +52,11 @@ const FUNCTIONS: [(&str, f64); 42] = [
     ("y0", 9.0),
 ];
 
-/// The intrinsics. The error of some depends on the argument: `__expf` is off by 2 + 1.173 |x|,
-/// taken at |x| = 25, beyond which its result is less than 2e-11 of the largest in a softmax.
-/// `__powf` is `exp2f(y * __log2f(x))`, taken where that product is 25: the 2.3 units of the
-/// logarithm and the rounding of the product, as a power of two. Those of `__sinf`, `__cosf` and
-/// `__logf` near their zeros, which are bounded absolutely, are taken where the result is about 1.
+/// The intrinsics. The error of some depends on the argument. That of `__expf`, 2 + 1.173 |x|, is taken
+/// at |x| = 25, beyond which its result is less than 2e-11 of the largest in a softmax. `__powf` is
+/// `exp2f(y * __log2f(x))`. Its error is taken where that product is 25: the 2.3 units of the logarithm
+/// and the rounding of the product, as a power of two. The errors of `__sinf`, `__cosf` and `__logf` near
+/// their zeros are bounded absolutely, and are taken where the result is about 1.
 const INTRINSICS: [(&str, f64); 11] = [
     ("__cosf", 4.0),
     ("__exp10f", 77.0),

@@ -1,6 +1,6 @@
 //! NVIDIA's software, as this machine has it: the driver and its devices, NVRTC, compute-sanitizer.
 //!
-//! Finds, loads and calls it, each call checked, and knows its words. Knows nothing of replays:
+//! Finds, loads and calls it, checks each call, and reads its messages. Knows nothing of replays:
 //! `compile` says what NVRTC compiles, `runtime::gpu` what a device runs.
 
 pub(crate) mod driver;

@@ -1,7 +1,7 @@
-//! A compiled module as it lies in the cache, and which of its kernels a launch means.
+//! A compiled module as the cache holds it, and the search for the kernel of a launch in it.
 //!
 //! Host code knows a kernel by the name in its source or by its symbol, the module by its symbol
-//! alone. Where neither tells (an instance of a template that nothing instantiates), NVRTC must be
+//! alone. If neither tells (an instance of a template that nothing instantiates), NVRTC must be
 //! asked for it by expression. Pure: no driver, no files.
 
 use std::collections::BTreeMap;

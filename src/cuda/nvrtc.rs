@@ -1,7 +1,7 @@
 //! NVRTC, NVIDIA's compiler for device code as a library: found, loaded and called.
 //!
-//! Text in, machine code out; what is compiled and where it is kept is the business of
-//! `compile::nvrtc`. Needs no device and no driver.
+//! Text in, machine code out; `compile::nvrtc` decides what is compiled and where it is kept. Needs
+//! no device and no driver.
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
@@ -16,7 +16,7 @@ pub enum NvrtcError {
     /// It was found nowhere.
     #[error("no libnvrtc: looked in {}", places(.looked))]
     Missing {
-        /// Where.
+        /// The places that were searched.
         looked: Vec<String>,
     },
     /// It was found, and the system's loader refused it.
@@ -27,7 +27,7 @@ pub enum NvrtcError {
         /// The loader's words.
         message: String,
     },
-    /// It lacks a function, or one of them failed for no reason of the source.
+    /// It lacks a function, or a function failed for no reason in the source.
     #[error("{function} of {path} failed: {message}")]
     Call {
         /// The library.
@@ -44,7 +44,7 @@ fn places(looked: &[String]) -> String {
 }
 
 impl NvrtcError {
-    /// What to do about it.
+    /// A hint for the user, if there is one.
     pub fn hint(&self) -> Option<String> {
         Some(match self {
             NvrtcError::Missing { .. } | NvrtcError::Load { .. } => {
@@ -101,7 +101,7 @@ impl std::fmt::Debug for Nvrtc {
     }
 }
 
-/// What NVRTC made of a program.
+/// The result of compiling a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Image {
     /// Machine code (a cubin).
@@ -246,7 +246,7 @@ unsafe fn function<F: Copy>(address: *mut c_void) -> F {
     unsafe { std::mem::transmute_copy(&address) }
 }
 
-/// What holds a null byte cannot be meant; the rest of it is left out.
+/// The C strings of `texts`, each cut at its first null byte, which no valid text has.
 fn c_strings(texts: &[String]) -> Vec<CString> {
     let until_null = |text: &String| text.split('\0').next().unwrap_or_default().to_owned();
     texts.iter().map(|text| CString::new(until_null(text)).unwrap_or_default()).collect()

@@ -1,6 +1,6 @@
-//! NVIDIA's compute-sanitizer: where it is, how a child process is started under it, what it found.
+//! NVIDIA's compute-sanitizer: finds it, starts a child process under it, and holds its findings.
 //!
-//! Knows its command line and its words, nothing of replays; `log` reads what it writes.
+//! Knows its command line and its output, nothing of replays; `log` reads the output.
 
 mod log;
 
@@ -30,7 +30,7 @@ pub enum Tool {
 }
 
 impl Tool {
-    /// As the tool is called on the command line.
+    /// Its name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Tool::Memcheck => "memcheck",
@@ -46,7 +46,7 @@ impl Tool {
         matches!(self, Tool::Memcheck | Tool::Initcheck)
     }
 
-    /// Whether memory must stay as the device gives it: what is filled counts as written.
+    /// Whether memory must stay as the device gives it: filling it counts as writing.
     pub(crate) fn forbids_filling(self) -> bool {
         self == Tool::Initcheck
     }
@@ -81,7 +81,7 @@ pub struct Finding {
     pub count: u64,
 }
 
-/// Findings of a run after which it prints no more.
+/// The most findings that a run prints.
 pub(crate) const MOST_PRINTED: u64 = 10_000;
 
 /// Why it cannot be used.
@@ -90,7 +90,7 @@ pub enum SanitizerError {
     /// It was found nowhere.
     #[error("no compute-sanitizer: looked in {}", .looked.join(", "))]
     Missing {
-        /// Where.
+        /// The places that were searched.
         looked: Vec<String>,
     },
     /// It does not work with the device.
@@ -114,8 +114,8 @@ pub enum SanitizerError {
 }
 
 impl SanitizerError {
-    /// That it ended without a result, with `message` as its last words. Whether it works with the
-    /// device, those alone tell.
+    /// The error of a run that ended without a result, with `message` as its last words. Only those
+    /// tell whether it works with the device.
     pub fn without_result(message: String) -> SanitizerError {
         match message.contains("not supported") {
             true => SanitizerError::Unsupported { message },
@@ -123,7 +123,7 @@ impl SanitizerError {
         }
     }
 
-    /// What to do about it.
+    /// A hint for the user, if there is one.
     pub fn hint(&self) -> Option<String> {
         match self {
             SanitizerError::Missing { .. } => Some(
@@ -142,7 +142,7 @@ impl SanitizerError {
     }
 }
 
-/// The program, and what it looks for.
+/// The program, and the tool of it that runs.
 #[derive(Clone, Debug)]
 pub struct Sanitizer {
     program: PathBuf,
@@ -184,7 +184,7 @@ impl Sanitizer {
         &self.program
     }
 
-    /// What it looks for.
+    /// The tool of it that runs.
     pub fn tool(&self) -> Tool {
         self.tool
     }
@@ -198,7 +198,7 @@ impl Sanitizer {
         Some(line.trim_start_matches("Version").trim().to_owned())
     }
 
-    /// How a program is started under it; what it finds goes to the file `log`.
+    /// The wrapper that starts a program under it; its findings go to the file `log`.
     pub(crate) fn wrapper(&self, log: &Path) -> Wrapper {
         let printed = MOST_PRINTED.to_string();
         let plain = [
@@ -206,7 +206,7 @@ impl Sanitizer {
             self.tool.name(),
             "--show-backtrace",
             "no",
-            // What the driver refuses is told by the replay itself.
+            // The replay itself reports the driver's errors.
             "--report-api-errors",
             "no",
             "--print-limit",

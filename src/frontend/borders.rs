@@ -1,9 +1,9 @@
-//! Refuses what CUDA's compiler refuses and a compiler for the host takes: calls and variables
-//! across the border between host and device, and what kernels and device code may not hold (CUDA
-//! C++ Programming Guide, "C++ Language Support", "Function Execution Space Specifiers").
+//! Refuses code that CUDA's compiler refuses and a compiler for the host takes: calls and variables
+//! across the border between host and device, and constructs that kernels and device code may not hold
+//! (CUDA C++ Programming Guide, "C++ Language Support", "Function Execution Space Specifiers").
 //!
-//! Knows names and no types. What a name may mean besides is left to the compiler: nothing is refused
-//! that CUDA takes.
+//! Knows names and no types. A name that may mean something else is left to the compiler: nothing
+//! is refused that CUDA takes.
 
 mod code;
 mod kernels;
@@ -19,7 +19,7 @@ use super::lexer::{Kind, Tokens};
 use super::outline::{Item, ItemKind, outline};
 use super::spaces::{Space, Spaces};
 
-/// Refuses what stands on the wrong side in the file.
+/// Refuses uses of names on the wrong side of the border in the file.
 pub(super) fn check(context: &Context) -> Result<(), FrontendError> {
     let (source, tokens) = (context.source, &context.tokens);
     let spaces = context.symbols.spaces();
@@ -41,7 +41,7 @@ pub(super) fn check(context: &Context) -> Result<(), FrontendError> {
     Ok(())
 }
 
-/// One file, with what is known of the source set.
+/// One file, with the facts of its source set.
 struct File<'c> {
     context: &'c Context<'c, 'c>,
     tokens: &'c Tokens,
@@ -113,8 +113,8 @@ impl<'c> File<'c> {
         Ok(())
     }
 
-    /// The index after what is not run where it stands at `at`: operands that are not evaluated, and
-    /// in host code a lambda or class for the device.
+    /// The index after code at `at` that is not run there: operands that are not evaluated and, in
+    /// host code, a lambda or class for the device.
     fn skipped(&self, at: usize, space: Space) -> Option<usize> {
         let unevaluated = ["decltype", "sizeof", "alignof", "noexcept", "__typeof__"];
         if unevaluated.contains(&self.word(at)) {
@@ -170,8 +170,8 @@ impl<'c> File<'c> {
         }
     }
 
-    /// Whether what ends at token `at`, a `*`, `&` or `>`, may be the type of a declaration: it
-    /// begins where a statement, a parameter or a list does.
+    /// Whether the `*`, `&` or `>` at `at` may end the type of a declaration: whether that begins
+    /// where a statement, a parameter or a list does.
     fn begins_declaration(&self, mut at: usize) -> bool {
         while matches!(self.word(at), "*" | "&" | "const" | "__restrict__" | "volatile") {
             let Some(before) = at.checked_sub(1) else { return false };

@@ -1,5 +1,5 @@
-//! `__launch_bounds__` and `__cluster_dims__`: each kernel that has them names its entry in the
-//! artifact's list, which launches look into.
+//! `__launch_bounds__` and `__cluster_dims__`: a kernel that has them names its entry in the
+//! artifact's list of bounds, where launches look.
 
 use super::edits::Edits;
 use super::host::Context;
@@ -9,11 +9,11 @@ use super::macros;
 use super::source::Source;
 use super::symbols::template_head;
 
-/// What an entry stands in until the kernel has its form, which it does not depend on: a comment.
+/// Opens the comment that holds an entry until the kernel is in its form, which does not depend on it.
 const OPEN: &str = "/*replay_bounds ";
 const CLOSE: &str = "*/";
 
-/// What limits the launches of one kernel, as written.
+/// The launch bounds of one kernel, as written.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Bounds {
     threads: Option<String>,
@@ -21,8 +21,8 @@ pub(super) struct Bounds {
 }
 
 impl Bounds {
-    /// The bounds that stand among `tokens`, themselves or behind the name of a macro that `known`
-    /// resolves; `copied` gives the text of some of the tokens.
+    /// The bounds in the tokens of `range`: as written, or behind the name of a macro that `known`
+    /// resolves.
     fn among<'b>(
         text: &str,
         tokens: &Tokens,
@@ -112,7 +112,7 @@ pub(super) fn rewrite(context: &Context, edits: &mut Edits) {
     }
 }
 
-/// `text`, the file in its last form, with the entries as code.
+/// `text`, the file in its last form, with the entries turned from comments into code.
 pub(super) fn uncover(text: String) -> String {
     let mut parts = text.split(OPEN);
     let mut out = parts.next().unwrap_or_default().to_owned();

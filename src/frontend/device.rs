@@ -1,4 +1,4 @@
-//! Device CUDA C++ for NVRTC: what a file holds beyond its host code.
+//! Device CUDA C++ for NVRTC: a file without its host code.
 //!
 //! Host functions, host variables and host headers become blanks; declarations that kernels can
 //! use stay as they are, line for line.
@@ -32,7 +32,7 @@ const HOST_TYPES: [&str; 11] = [
     "ncclComm_t",
 ];
 
-/// What the headers of `runtime/nvrtc` declare in `std`.
+/// Names that the headers of `runtime/nvrtc` declare in `std`.
 const DEVICE_STD: [&str; 67] = [
     "abs",
     "add_const_t",
@@ -161,8 +161,8 @@ impl<'s> Device<'s> {
         }
     }
 
-    /// Marks what device code can call without nvcc's mark: NVRTC takes it for host code, and
-    /// refuses it.
+    /// Marks functions that device code can call without nvcc's mark: NVRTC takes them for host
+    /// code, and refuses the call.
     fn mark(&self, blanked: &[Range<usize>], edits: &mut Edits) {
         let text = self.source.text;
         let functions = self.items.iter().filter(|item| {
@@ -217,7 +217,7 @@ impl<'s> Device<'s> {
             ItemKind::Function if item.member => !on_device && !head("virtual"),
             ItemKind::Function => !on_device && !self.is_device_macro(item),
             ItemKind::Prototype if item.member => {
-                // What follows `=` is default, delete or a pure virtual's zero.
+                // After `=` stands default, delete or a pure virtual's zero.
                 let assigned = self.tokens[item.tokens.clone()].iter().rev().nth(2);
                 let written = assigned.is_some_and(|token| token.is(self.source.text, "="));
                 !on_device && !head("virtual") && !written
@@ -266,7 +266,7 @@ impl<'s> Device<'s> {
         }
         let types = ["using", "typedef", "static_assert", "struct", "class", "union", "enum"];
         let declares = any(&types) || any(&["namespace", "template", "concept"]);
-        // `const char* name` is a variable still: what counts stands behind the last star.
+        // `const char* name` is still a variable: only the words behind the last star count.
         let end = tokens.iter().position(|token| token.is(text, "=")).unwrap_or(tokens.len());
         let star = tokens[..end].iter().rposition(|token| token.is(text, "*")).unwrap_or(0);
         let fixed = tokens[star..end].iter().any(|token| token.is(text, "const"));
@@ -280,7 +280,7 @@ impl<'s> Device<'s> {
         item.name_at == item.tokens.start && self.symbols.is_device_macro(&item.name)
     }
 
-    /// Whether any of the tokens names what only the host has.
+    /// Whether any of the tokens is a name that only the host has.
     fn names_host(&self, range: &Range<usize>) -> bool {
         let text = self.source.text;
         range.clone().any(|at| {

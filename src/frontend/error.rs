@@ -24,7 +24,7 @@ pub enum FrontendError {
     /// A declaration of shared memory in a form that is not translated.
     #[error("shared memory at {path}:{line} cannot be translated: {why}")]
     SharedMemory {
-        /// What is wrong with it.
+        /// The reason.
         why: &'static str,
         /// The file.
         path: String,
@@ -41,7 +41,7 @@ pub enum FrontendError {
         /// 1-based.
         line: usize,
     },
-    /// What CUDA refuses, or gives another meaning, and a compiler for the host would take.
+    /// Code that CUDA refuses, or gives another meaning, and a compiler for the host would take.
     #[error("{what} at {path}:{line}: {why}")]
     Restriction {
         /// The construct, and the function it stands in.
@@ -50,15 +50,15 @@ pub enum FrontendError {
         path: String,
         /// 1-based.
         line: usize,
-        /// What CUDA makes of it.
+        /// CUDA's treatment of it.
         why: &'static str,
-        /// What to write instead.
+        /// The code to write instead.
         hint: &'static str,
     },
 }
 
 impl FrontendError {
-    /// What the user can do about it.
+    /// A hint for the user, if there is one.
     pub fn hint(&self) -> Option<String> {
         let hint = match self {
             Self::UnseenLaunch { .. } => {

@@ -1,4 +1,4 @@
-//! Host C++ from CUDA C++: puts the edits of all rewritings together.
+//! Host C++ from CUDA C++: combines the edits of all rewritings.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use super::source::Source;
 use super::{FrontendError, LaunchSite, Precision, Symbols, Translated};
 use super::{borders, bounds, escape, shadow, shared, symbols, unsupported};
 
-/// What a text is a part of.
+/// The context in which a text stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
     /// A file: declarations.
@@ -21,7 +21,7 @@ pub(super) enum Place {
     Body,
 }
 
-/// A file on its way, with what is known of its structure.
+/// A file in translation, with its structure.
 pub(super) struct Context<'s, 'a> {
     pub source: &'s Source<'a>,
     pub symbols: &'s Symbols,
@@ -84,7 +84,7 @@ pub(super) fn translate(
     })
 }
 
-/// Puts behind each kernel what tells the instance that a launch deduces.
+/// Puts a companion behind each kernel, which tells the instance that a launch deduces.
 fn add_companions(context: &Context, edits: &mut Edits) {
     let text = context.source.text;
     let mut found = instances::declarations(text, &context.tokens);
@@ -182,7 +182,7 @@ enum Form {
     /// The callee is a kernel whose template arguments follow from those of the launch; its
     /// companion tells them.
     Deduced,
-    /// The same of a kernel that has no companion: which instance it is shows to nobody.
+    /// The same, but the kernel has no companion: the instance cannot be told.
     Passed,
     /// The callee is an expression.
     Pointer,
@@ -287,7 +287,7 @@ fn is_qualified(text: &str, callee: &[Token]) -> bool {
     launches::unwrapped(text, callee).iter().take(2).any(|token| token.is(text, "::"))
 }
 
-/// The names that functions declare themselves, so that no kernel is meant by them.
+/// The names that functions declare themselves and that therefore mean no kernel.
 struct Locals<'c> {
     context: &'c Context<'c, 'c>,
     /// The tokens that were read last, and for each name the byte behind its first declaration.

@@ -1,6 +1,6 @@
 //! Which `#include` lines device code keeps.
 
-/// What becomes of an `#include` line in device code.
+/// The treatment of an `#include` line in device code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
     /// It stays.
@@ -11,7 +11,7 @@ pub(super) enum Fate {
     Replaced(&'static str),
 }
 
-/// Standard headers that kernels use, by either name, and what stands for them on the device.
+/// Standard headers that kernels use, by either name, and their replacements on the device.
 const REPLACED: [(&str, &str); 22] = [
     ("cmath", "cmath"),
     ("math.h", "cmath"),
@@ -104,7 +104,7 @@ const HOST_FOLDERS: [&str; 10] = [
 /// Headers without an extension that device code can use.
 const DEVICE_FOLDERS: [&str; 5] = ["cuda/", "cub/", "nv/", "cute/", "cutlass/"];
 
-/// What becomes of `#include <name>`, or of `#include "name"` if `quoted`.
+/// The treatment of `#include <name>`, or of `#include "name"` if `quoted`.
 pub(super) fn fate(name: &str, quoted: bool) -> Fate {
     if let Some((_, replacement)) = REPLACED.iter().find(|(header, _)| *header == name) {
         return Fate::Replaced(replacement);

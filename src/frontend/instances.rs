@@ -1,7 +1,7 @@
-//! Lets the host compiler deduce the template arguments of a launch: behind each declaration of a
-//! kernel stands one of a function with the same parameters, whose result is the kernel's instance.
+//! Lets the host compiler deduce the template arguments of a launch. Behind each declaration of a kernel
+//! stands its companion: a function with the same parameters that returns the kernel's instance.
 //!
-//! Knows no types: what overloading and deduction make of a launch is the compiler's to say.
+//! Knows no types: the compiler resolves overloads and deduces arguments.
 
 use std::ops::Range;
 
@@ -10,7 +10,7 @@ use super::lexer::{Kind, Token, Tokens};
 use super::outline::is_attribute;
 use super::symbols::{arguments, template_head};
 
-/// What stands before a kernel's name in the name of its companion.
+/// The prefix that turns a kernel's name into its companion's.
 pub(super) const COMPANION: &str = "replay_instance_";
 
 /// A kernel's declaration, taken apart.
@@ -69,7 +69,7 @@ impl Declaration {
         repeated.all(fits_a_line).then_some(found)
     }
 
-    /// The companion's declaration, with `edits` made in what it repeats.
+    /// The companion's declaration, with `edits` made in the parts that it repeats.
     pub fn companion(&self, text: &str, edits: &Edits) -> String {
         let first = self.head.first().or(self.parameters.first());
         let edits = &edits.within(&(first.map_or(self.end, |token| token.start)..self.end));

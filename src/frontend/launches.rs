@@ -97,7 +97,7 @@ fn callee(text: &str, tokens: &Tokens, end: usize) -> Option<usize> {
                     break;
                 }
                 if word == ")" {
-                    // What is called, unless something before is.
+                    // The callee itself, unless a name stands before.
                     start = (open + 1 < last).then_some(open);
                 }
                 at = open;
@@ -154,7 +154,7 @@ fn is_keyword(word: &str) -> bool {
         || matches!(word, "return" | "else" | "do" | "case" | "throw" | "co_return" | "co_yield")
 }
 
-/// What is known about a callee from its tokens alone.
+/// The kind of a callee, by its tokens alone.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Callee {
     /// A name, possibly qualified or in parentheses: its last part, and how many template

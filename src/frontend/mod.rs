@@ -1,9 +1,9 @@
 //! Rewrites CUDA C++ into host C++ and device CUDA C++. Text in, text out: no files, processes
 //! or devices.
 //!
-//! [`host`] turns launches and shared memory into calls of the headers in `runtime/include`,
-//! [`device`] leaves what NVRTC is to compile. Both keep every line where it was. What the
-//! rewriting can and cannot see is in `docs/frontend.md`.
+//! [`host`] turns launches and shared memory into calls of the headers in `runtime/include`;
+//! [`device`] leaves the code that NVRTC is to compile. Both keep every line where it was.
+//! `docs/frontend.md` tells what the rewriting can and cannot see.
 
 mod borders;
 mod bounds;
@@ -33,10 +33,10 @@ use crate::block_form;
 use crate::syntax::source::Source;
 use crate::syntax::{edits, escape, lexer, macros, outline, source};
 
-/// What `float` is to mean in the translation.
+/// The meaning of `float` in the translation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Precision {
-    /// What the source says.
+    /// The meaning in the source.
     Native,
     /// `double`: the float64 shadow of the source.
     Shadow,
@@ -91,7 +91,7 @@ pub struct Kernel {
     pub template: bool,
 }
 
-/// Something that does not survive `float` meaning `double`.
+/// A construct whose meaning changes if `float` means `double`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Obstacle {
     /// 1-based.
@@ -141,15 +141,15 @@ pub fn call(
     host::translate(&source, symbols, precision, host::Place::Body).map(|made| made.text)
 }
 
-/// What NVRTC is to compile of one file: its kernels, device functions, types, constants and
-/// macros. Host functions, variables and headers are blank, so every line stays where it was.
+/// The part of one file that NVRTC is to compile: its kernels, device functions, types, constants
+/// and macros. Host functions, variables and headers are blank, so every line stays where it was.
 ///
 /// Standard headers that kernels use become `<replay_nvrtc/NAME>`, the headers in
 /// `runtime/nvrtc`. The result starts with an `#include` of the prelude there and with
 /// `#line 1 "PATH"`; the file's lines follow.
 ///
 /// # Errors
-/// None at present: what NVRTC cannot compile is NVRTC's to report.
+/// None at present: NVRTC reports what it cannot compile.
 pub fn device(unit: &Unit, symbols: &Symbols) -> Result<String, FrontendError> {
     Ok(device::translate(&Source::new(unit), symbols))
 }

@@ -1,7 +1,7 @@
 //! The float64 shadow: `float` becomes `double`, in types, literals and the names of functions.
 //!
-//! Sound only as far as a source does not look at the bits of its numbers; what does is listed
-//! as an obstacle, as far as tokens show it.
+//! Sound only if a source does not look at the bits of its numbers. Code that does is listed as an
+//! obstacle, as far as tokens show it.
 
 use super::Obstacle;
 use super::edits::Edits;
@@ -168,7 +168,7 @@ const FLOATS: [&str; 12] = [
     "__nv_bfloat162",
 ];
 
-/// Edits every token that means float32, and lists what the shadow cannot hold.
+/// Edits every token that means float32, and lists constructs that the shadow cannot hold.
 pub(super) fn rewrite(context: &Context, edits: &mut Edits) -> Vec<Obstacle> {
     let source = context.source;
     let code = Tokens::new(source.text, source.tokens.clone());
@@ -209,7 +209,7 @@ pub(super) fn widen(text: &str) -> String {
     edits.apply(text)
 }
 
-/// What stands for `token` in the shadow, if not itself.
+/// The text that replaces `token` in the shadow, if any does.
 fn widened(token: Token, text: &str) -> Option<String> {
     let word = token.text(text);
     match token.kind {

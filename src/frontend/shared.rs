@@ -172,7 +172,7 @@ impl Shared<'_> {
         after
     }
 
-    /// What stands in the parentheses that open at `open`.
+    /// The text in the parentheses that open at `open`.
     fn argument(&self, open: usize) -> Option<String> {
         let after = self.tokens.skip_group(open)?;
         let inner = &self.tokens[open + 1..after - 1];

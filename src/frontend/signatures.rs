@@ -1,5 +1,5 @@
-//! What a file's functions take and launch, for those who want to call them. Knows no types: a
-//! parameter is the words before its name.
+//! The signatures of a file's functions, and whether they launch kernels, for code that is to call
+//! them. Knows no types: a parameter's type is the words before its name.
 
 use super::Unit;
 use super::lexer::{Kind, Tokens};
@@ -22,7 +22,7 @@ pub struct Signature {
     pub local: bool,
     /// The words of its type before the name, without specifiers: `float`, `void`.
     pub returns: String,
-    /// What it takes, in order.
+    /// Its parameters, in order.
     pub parameters: Vec<Parameter>,
     /// Whether its body launches a kernel.
     pub launches: bool,

@@ -1,4 +1,4 @@
-//! Where the functions and variables of a source set may be used: on the host, on the device, on
+//! Where the functions and variables of a source set may be used: on the host, on the device, or on
 //! both. By name alone: a name that stands for several things counts as usable everywhere.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -37,9 +37,9 @@ pub(super) enum Place {
 pub(super) struct Spaces {
     functions: BTreeMap<String, Space>,
     variables: BTreeMap<String, Place>,
-    /// For each macro the words of its definitions, as far as they say where something may be used.
+    /// For each macro, the words of its definitions that say where something may be used.
     macros: BTreeMap<String, BTreeSet<String>>,
-    /// What host functions call.
+    /// The functions that host functions call.
     called_by_host: BTreeSet<String>,
 }
 
@@ -55,7 +55,7 @@ const MARKS: [&str; 7] = [
 ];
 
 impl Spaces {
-    /// What `sources` declare.
+    /// Collects the declarations of `sources`.
     pub fn of(sources: &[Source]) -> Spaces {
         let mut spaces = Spaces::default();
         let directives = |source: &Source| source.tokens.clone().into_iter();
@@ -84,7 +84,7 @@ impl Spaces {
         self.variables.get(name).copied().filter(|_| !self.is_macro(name))
     }
 
-    /// Whether the sources say themselves what `name` is.
+    /// Whether the sources declare `name` themselves.
     pub fn declares(&self, name: &str) -> bool {
         self.functions.contains_key(name)
             || self.variables.contains_key(name)
@@ -106,7 +106,7 @@ impl Spaces {
         words.extend(idents.map(|token| token.text(text).to_owned()));
     }
 
-    /// Replaces the names of macros in the bodies of others by what they stand for.
+    /// Replaces the names of macros in the bodies of others by their expansions.
     fn resolve_macros(&mut self) {
         // Deeper nests of names are not seen through.
         for _ in 0..4 {
@@ -154,7 +154,7 @@ impl Spaces {
         self.add_constants(source.text, tokens);
     }
 
-    /// Notes what the host function `item` calls.
+    /// Notes the calls of the host function `item`.
     fn add_calls(&mut self, text: &str, tokens: &Tokens, item: &Item) {
         if self.runs_on(text, tokens, item) == Space::Host {
             let calls = item.body.clone().filter(|&at| tokens.is(text, at + 1, "("));

@@ -13,7 +13,7 @@ use super::spaces::Spaces;
 use super::{Kernel, Unit};
 use crate::block_form::Facts;
 
-/// What all files of a source set declare, as far as translating one of them depends on it.
+/// The declarations of all files of a source set on which the translation of one file depends.
 #[derive(Clone, Debug, Default)]
 pub struct Symbols {
     kernels: BTreeMap<String, Known>,
@@ -24,14 +24,14 @@ pub struct Symbols {
     bounds: BTreeMap<String, Bounds>,
 }
 
-/// What is known of all kernels with one name.
+/// The facts about all kernels with one name.
 #[derive(Clone, Debug, Default)]
 struct Known {
     /// How many template arguments have no default.
     required: usize,
     /// Declarations that have no companion, less those that have one.
     bare: isize,
-    /// How many arguments a launch may leave out, and how many there are with those.
+    /// How many arguments a launch may leave out, and how many parameters there are in all.
     defaults: usize,
     parameters: usize,
 }
@@ -72,7 +72,7 @@ impl Symbols {
         known.bare += isize::from(!kernel.specialises);
     }
 
-    /// What decides which kernels can be put into block form.
+    /// The facts that decide which kernels can be put into block form.
     pub(super) fn block_facts(&self) -> &Facts {
         &self.block_facts
     }

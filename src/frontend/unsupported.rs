@@ -1,4 +1,4 @@
-//! What a CPU cannot do for a kernel, found before the compiler stumbles over it.
+//! Refuses features of kernels that a CPU lacks, before the compiler stumbles over them.
 
 use super::FrontendError;
 use super::host::Context;
@@ -11,7 +11,7 @@ enum Name {
     Call(&'static str),
 }
 
-/// Names that no translation can serve, and what to call them.
+/// Names that cannot be translated, and what to call them.
 const REFUSED: [(Name, &str); 14] = [
     (Name::Call("tex1D"), "the texture fetch"),
     (Name::Call("tex2D"), "the texture fetch"),
@@ -29,7 +29,7 @@ const REFUSED: [(Name, &str); 14] = [
     (Name::Exactly("cudaGraphLaunch"), "the graph launch"),
 ];
 
-/// Refuses what the CPU does not have.
+/// Refuses features that the CPU does not have.
 ///
 /// Code that a condition on `__CUDA_ARCH__` decides about is left to the compiler.
 pub(super) fn check(context: &Context) -> Result<(), FrontendError> {

@@ -1,7 +1,7 @@
-//! The table of functions that compiled host and device code calls: the Rust side of
-//! `include/replay/abi.h`, same fields, same order, same types.
+//! The Rust side of the table of functions that compiled host and device code calls. It mirrors
+//! `include/replay/abi.h`: same fields, same order, same types.
 //!
-//! Declares, does nothing: what the functions do is in the runtime API (`api.rs`) and the device.
+//! Only declarations: the functions are in the runtime API (`api.rs`) and in the device.
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -42,19 +42,19 @@ pub struct RawLaunch {
     pub args: *mut *mut c_void,
     /// Bytes of each argument.
     pub arg_sizes: *const usize,
-    /// What each argument is, as an [`ArgumentKind`]; null where that is not known.
+    /// The [`ArgumentKind`] of each argument; null if unknown.
     pub arg_kinds: *const u8,
     /// The number of arguments.
     pub arg_count: u32,
-    /// The threads that a block may have by `__launch_bounds__`; 0 without.
+    /// The limit on threads per block from `__launch_bounds__`; 0 if there is none.
     pub max_threads: u32,
-    /// The blocks of a cluster by `__cluster_dims__`; 0 without.
+    /// The cluster dimensions from `__cluster_dims__`; 0 if there are none.
     pub cluster: [u32; 3],
     /// Blocks along x, y, z.
     pub grid: [u32; 3],
     /// Threads of a block along x, y, z.
     pub block: [u32; 3],
-    /// Dynamic shared memory.
+    /// Bytes of dynamic shared memory.
     pub shared_bytes: usize,
     /// The stream, null for the default one.
     pub stream: *mut c_void,
@@ -64,7 +64,7 @@ pub struct RawLaunch {
     pub site: Site,
 }
 
-/// What an argument of a kernel is; the numbers are those of `replay_argument`.
+/// The kind of a kernel argument; numbered as in `replay_argument`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum ArgumentKind {
@@ -90,7 +90,7 @@ impl ArgumentKind {
     }
 }
 
-/// What a warp computes together; the numbers are those of `replay_warp_op`.
+/// A collective operation of a warp; numbered as in `replay_warp_op`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 #[repr(u32)]
@@ -133,7 +133,7 @@ impl WarpOp {
     }
 }
 
-/// How a barrier combines the predicates; the numbers are those of `replay_barrier_op`.
+/// How a barrier combines the predicates; numbered as in `replay_barrier_op`.
 pub mod barrier_op {
     /// No predicate.
     pub const PLAIN: u32 = 0;
@@ -262,8 +262,8 @@ pub struct BlockState {
     pub shared_end: *mut u8,
     /// The address of each static `__shared__` variable, null before its first use.
     pub shared_slots: *mut *mut c_void,
-    /// The thread of a kernel in block form that runs; null in other kernels, whose thread is the
-    /// one that `threadIdx` shows.
+    /// The thread that runs, in a kernel in block form; null in other kernels, where `threadIdx`
+    /// tells it.
     pub running: *const BlockThread,
     /// The linear index of the current thread in its block; not kept up in block form.
     pub linear_thread: u32,
@@ -271,7 +271,8 @@ pub struct BlockState {
     pub has_turn: u32,
     /// Whether a kernel runs, as opposed to host code.
     pub in_kernel: u32,
-    /// How much the block's threads have done that a waiting thread does over and over.
+    /// The weight of the operations since the last yield that a waiting thread would repeat; see
+    /// `may_be_waiting` in `include/replay/thread.h`.
     pub restless: u32,
 }
 

@@ -1,5 +1,5 @@
-//! The CUDA runtime API as CUDA documents it: arguments are checked, errors remembered, launches
-//! recorded; the work is the device's.
+//! The CUDA runtime API as CUDA documents it. It checks arguments, remembers errors and records
+//! launches; the device does the work.
 #![allow(unsafe_code)]
 
 use std::collections::HashMap;
@@ -13,7 +13,7 @@ use super::report::LaunchRecord;
 use super::{CopyKind, Launch, cpu, end, math, runtime_of_process};
 use crate::cuda::CudaError;
 
-/// What CUDA keeps for a process.
+/// The runtime API's state of the process.
 #[derive(Default)]
 pub struct State {
     last_error: AtomicI32,
@@ -30,7 +30,7 @@ impl State {
     }
 }
 
-/// The table that artifacts are bound to. The device side of it serves the CPU; on a GPU kernels
+/// The table that artifacts are bound to. Its device side serves the CPU only; kernels on a GPU
 /// bring their own.
 pub static TABLE: Abi = Abi {
     barrier: cpu::barrier,
@@ -79,7 +79,7 @@ pub static TABLE: Abi = Abi {
     math_d3: math::d3,
 };
 
-/// Remembers the error of a call, as `cudaGetLastError` wants it, and gives its number.
+/// Remembers the error of a call for `cudaGetLastError`, and returns its code.
 fn status(result: Result<(), CudaError>) -> c_int {
     let code = result.err().unwrap_or(CudaError::SUCCESS).0;
     if code != 0 {
@@ -102,8 +102,8 @@ unsafe extern "C" {
     static stdout: *mut libc::FILE;
 }
 
-/// Makes what the replayed code prints leave the process line by line: in the order of the streams,
-/// and not lost when it crashes.
+/// Makes stdout line-buffered, so that the output of replayed code keeps its order with other
+/// streams and survives a crash.
 pub fn buffer_output_by_line() {
     // SAFETY: nothing was printed yet.
     unsafe { libc::setvbuf(stdout, std::ptr::null_mut(), libc::_IOLBF, 1 << 12) };
@@ -131,8 +131,8 @@ unsafe extern "C" fn device_abort(why: *const c_char, site: Site) -> ! {
     end("device code stopped itself", detail, cpu::place())
 }
 
-/// The device limits of a launch that CUDA checks before it begins (CUDA C++ Programming Guide,
-/// "Technical Specifications per Compute Capability").
+/// Checks a launch against the limits of the device, as CUDA does before it begins (CUDA C++
+/// Programming Guide, "Technical Specifications per Compute Capability").
 fn check_limits(raw: &RawLaunch, dynamic_limit: usize) -> Result<(), CudaError> {
     let threads: u64 = raw.block.iter().map(|&size| u64::from(size)).product();
     let grid_fits = raw.grid[0] <= i32::MAX as u32 && raw.grid[1..].iter().all(|&n| n <= 65_535);
@@ -145,8 +145,8 @@ fn check_limits(raw: &RawLaunch, dynamic_limit: usize) -> Result<(), CudaError> 
     }
 }
 
-/// What the kernel's own declaration limits (CUDA C++ Programming Guide, "Launch Bounds", "Thread Block
-/// Clusters"); the codes are those of CUDA 13.
+/// Checks a launch against the kernel's own bounds (CUDA C++ Programming Guide, "Launch Bounds",
+/// "Thread Block Clusters"). The codes are those of CUDA 13.
 fn check_bounds(raw: &RawLaunch) -> Result<(), CudaError> {
     let threads: u32 = raw.block.iter().product();
     if raw.max_threads != 0 && threads > raw.max_threads {
@@ -265,7 +265,7 @@ unsafe extern "C" fn memcpy(
     }
     let kind = CopyKind::from_number(kind).ok_or(CudaError::INVALID_MEMCPY_DIRECTION);
     let device = &runtime_of_process().device;
-    // SAFETY: what the caller says of host memory is its word, as in CUDA.
+    // SAFETY: the caller vouches for host memory, as in CUDA.
     let copy = |kind| unsafe { device.copy(to.cast(), from.cast(), bytes, kind, stream) };
     status(kind.and_then(copy))
 }
@@ -300,7 +300,7 @@ unsafe extern "C" fn memcpy_symbol(
     };
     let (to, from) = if to_symbol != 0 { (address, other.cast()) } else { (other.cast(), address) };
     // The kind is not checked: a symbol on the CPU is a variable of the artifact.
-    // SAFETY: what the caller says of host memory is its word, as in CUDA.
+    // SAFETY: the caller vouches for host memory, as in CUDA.
     status(unsafe { device.copy(to, from, bytes, CopyKind::Default, stream) })
 }
 

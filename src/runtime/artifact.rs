@@ -81,7 +81,7 @@ impl Artifact {
         }
     }
 
-    /// Where the built-in variables of the calling operating-system thread are.
+    /// The addresses of the built-in variables of the calling operating-system thread.
     pub(crate) fn thread_pointers(&self) -> ThreadPointers {
         let null = std::ptr::null_mut();
         let mut pointers = ThreadPointers {

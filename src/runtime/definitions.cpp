@@ -1,4 +1,4 @@
-// What every artifact holds once. Compiled with the program, as it is the same for all of them.
+// Definitions that every artifact holds once, compiled with the program because all artifacts share them.
 #include "replay/runtime_definitions.h"
 #include "replay/print_definitions.h"
 #ifdef REPLAY_CHECKED

@@ -36,7 +36,7 @@ fn identity_of(dir: &Dir<'_>) -> blake3::Hash {
 /// Writes the headers for the host compiler into `folder`.
 ///
 /// # Errors
-/// What the file system says.
+/// The error of the file system.
 pub fn write(folder: &Path) -> io::Result<()> {
     write_all(&INCLUDE, folder)
 }
@@ -44,7 +44,7 @@ pub fn write(folder: &Path) -> io::Result<()> {
 /// Writes the headers for NVRTC into `replay_nvrtc` in `folder`.
 ///
 /// # Errors
-/// What the file system says.
+/// The error of the file system.
 pub(crate) fn write_device(folder: &Path) -> io::Result<()> {
     write_all(&NVRTC, &folder.join("replay_nvrtc"))
 }

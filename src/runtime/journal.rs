@@ -1,10 +1,9 @@
-//! Where a child writes its account: memory that it shares with the process that reads it afterwards.
+//! The memory in which a child writes its account, shared with the process that reads it afterwards.
 //!
-//! What was written stays there however the child ends, needs no descriptor that replayed code could
-//! close or write to, and cannot grow. Each entry carries a code that takes a key to make
-//! (BLAKE3's keyed hash over the entry and its number): what replayed code writes there is not believed.
-//! Code that looks for the key in its own address space finds it: this keeps out mistakes and simple
-//! forgeries, not an adversary.
+//! The account survives however the child ends. It needs no descriptor that replayed code could close or
+//! write to, and cannot grow. Each entry carries a code made with a key (BLAKE3's keyed hash over the
+//! entry and its number), so entries that replayed code forges are not believed. Code that searches its
+//! own address space finds the key: this keeps out mistakes and simple forgeries, not an adversary.
 #![allow(unsafe_code)]
 
 use std::fs::File;
@@ -17,47 +16,47 @@ use std::time::Duration;
 
 use super::cpu::page_bytes;
 
-/// The bytes of a journal, where files may be so large.
+/// The bytes of a journal, unless files must be smaller.
 pub const BYTES: usize = 4 << 20;
-/// The least bytes of one.
+/// The fewest bytes of a journal.
 pub(crate) const LEAST_BYTES: usize = 64 << 10;
 
-/// The first entry; what lies before is the head.
+/// The offset of the first entry, behind the head.
 const FIRST: usize = 4096;
-/// The text of a last word is at most so long.
+/// The most bytes of a last word.
 const LAST_WORD: usize = FIRST - size_of::<Head>();
-/// This part of the room, the last, is for entries that say how it ended.
+/// One part in this many, the last, is reserved for entries that say how the replay ended.
 const FOR_THE_END: usize = 16;
-/// This part, before that, is for launches that failed.
+/// One part in this many, before that, is reserved for launches that failed.
 const FOR_FAILURES: usize = 8;
 
 const TAG: usize = 16;
 /// The length of an entry, then its code.
 const ENTRY_HEAD: usize = 4 + TAG;
-/// The number that the last word has.
+/// The number of the last word.
 const LAST_NUMBER: u64 = u64::MAX;
 
 const FREE: u32 = 0;
 const CLAIMED: u32 = 1;
 const WRITTEN: u32 = 2;
 
-/// What makes the codes.
+/// The key from which the codes are made.
 pub type Key = [u8; 32];
 
-/// The begin of the memory.
+/// The start of the memory.
 #[repr(C)]
 struct Head {
-    /// Bytes of all entries that are whole.
+    /// Bytes of all complete entries.
     entries: AtomicU32,
     last_state: AtomicU32,
     last_length: AtomicU32,
     last_tag: [u8; TAG],
 }
 
-/// What an entry is about: when room becomes scarce, the lesser are left out.
+/// The importance of an entry; when room becomes scarce, the less important are left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Weight {
-    /// It only adds to what is known.
+    /// It only adds detail.
     Ordinary,
     /// Something went wrong.
     Failure,
@@ -66,7 +65,7 @@ pub enum Weight {
 }
 
 impl Weight {
-    /// Where the entries that weigh so much end at most in a journal of that many bytes.
+    /// Where entries of this weight must end in a journal of `bytes` bytes.
     fn room(self, bytes: usize) -> usize {
         match self {
             Weight::Ordinary => bytes - bytes / FOR_THE_END - bytes / FOR_FAILURES,
@@ -150,8 +149,8 @@ impl Journal {
         true
     }
 
-    /// Writes why the process ends now, if nobody has. May be called from a signal handler; if another
-    /// thread is writing its own, waits for the end that it brings.
+    /// Writes why the process ends now, if nobody has. May be called from a signal handler. If
+    /// another thread is writing its own, waits for the process to end.
     pub(crate) fn write_last(&self, text: &[u8]) {
         if !self.is_owner() {
             return;
@@ -175,8 +174,8 @@ impl Journal {
     }
 }
 
-/// Tells in `file`, for good, that the process is ready: what ends it from here on without a word is the
-/// code. A seal is never taken away.
+/// Notes in `file`, for good, that the process is ready. If the process ends later without a word,
+/// the code is the cause. A seal is never taken away.
 ///
 /// # Errors
 /// If the file is no memory that can be sealed.

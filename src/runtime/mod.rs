@@ -80,7 +80,7 @@ pub struct Launch {
     pub stream: *mut c_void,
 }
 
-/// What the runtime API needs from a device.
+/// A device, as the runtime API sees it.
 #[allow(missing_docs)]
 #[allow(unsafe_code)]
 pub trait Device: Send + Sync {
@@ -94,7 +94,7 @@ pub trait Device: Send + Sync {
     }
     /// Memory for a tensor.
     fn malloc(&self, bytes: usize, label: String) -> Result<*mut u8, CudaError>;
-    /// Memory for a tensor, in a file from `offset` on where the device's memory is this process's.
+    /// Memory for a tensor: in a file, from `offset` on, if the device's memory is this process's.
     fn malloc_in(
         &self,
         _file: &File,
@@ -113,10 +113,10 @@ pub trait Device: Send + Sync {
         self.malloc_scratch(bytes, label)
     }
     fn free(&self, pointer: *mut u8) -> Result<(), CudaError>;
-    /// Tells of `bytes` of the host's memory at `pointer` that kernels may use, until they are 0.
+    /// Lets kernels use `bytes` of host memory at `pointer`; 0 bytes take that back.
     fn share_host(&self, _pointer: *mut u8, _bytes: usize) {}
-    /// Says whether the code under test runs from here on, apart from its kernels: it cannot touch
-    /// the device's memory.
+    /// Sets whether the code under test runs from here on. Its kernels aside, that code cannot
+    /// touch the device's memory.
     fn run_host(&self, _runs: bool) {}
     /// # Safety
     /// A side that `kind` calls the host must be memory of this process, `bytes` long.
@@ -151,7 +151,7 @@ pub trait Device: Send + Sync {
     ) -> Option<Summary> {
         None
     }
-    /// What was written outside of allocations; called once, at the end.
+    /// The writes outside of allocations, in words; called once, at the end.
     fn overruns(&self) -> Vec<String>;
     /// What a checked replay found, and how many findings it left out; called once, at the end.
     fn found(&self) -> (Vec<Found>, u64) {
@@ -209,12 +209,12 @@ fn runtime_of_process() -> &'static Runtime {
     RUNTIME.get().expect("the runtime is started before the artifact is called")
 }
 
-/// Arranges what is done where a replay ends before the call returns; the first call counts.
+/// Sets the action to take if a replay ends before the call returns; only the first call counts.
 pub fn on_early_end(finish: impl Fn() + Send + Sync + 'static) {
     let _ = FINISH.set(Box::new(finish));
 }
 
-/// Ends the replay, which is complete, though the call has not returned.
+/// Ends the replay before the call has returned; the replay is complete.
 #[allow(unsafe_code)]
 fn finish_early() -> ! {
     if let Some(finish) = FINISH.get() {
@@ -227,10 +227,10 @@ fn finish_early() -> ! {
     }
 }
 
-/// What a user can do about a defect of this program.
+/// The advice for a defect of this program.
 pub(crate) const REPORT_IT: &str = "this is a defect of replay: please report it";
 
-/// Makes a panic of this program in a child an account of its own: it is no doing of the code.
+/// Reports a panic of this program in a child as a defect of its own, not of the code.
 pub fn own_up_to_panics() {
     std::panic::set_hook(Box::new(|panic| {
         // Libraries panic where the system gives them no thread.
@@ -242,7 +242,7 @@ pub fn own_up_to_panics() {
     }));
 }
 
-/// Ends the process: the machine or this program is at fault, as `message` tells.
+/// Ends the process because the machine or this program is at fault, as `message` says.
 pub fn refuse(message: String, hint: Option<String>) -> ! {
     end_with(&Report::Refused { message, hint })
 }
@@ -255,8 +255,8 @@ pub fn no_thread(error: &io::Error) -> ! {
     refuse(message, Some(hint.to_owned()))
 }
 
-/// Ends the process because `error` kept it from having `bytes` for `what`: the code is at fault where it
-/// has used up what the replay may have, else the machine.
+/// Ends the process because `error` kept it from having `bytes` for `what`. The code is at fault if
+/// it has used up the replay's memory, else the machine.
 pub fn lack_of_memory(what: &str, bytes: usize, error: &io::Error) -> ! {
     if limit_is_reached(bytes) {
         end("out of memory", format!("no memory for {what}: {error}"), None)
@@ -269,7 +269,7 @@ pub fn lack_of_memory(what: &str, bytes: usize, error: &io::Error) -> ! {
     )
 }
 
-/// Whether `bytes` more are too much for the address space that this process may have.
+/// Whether `bytes` more exceed the address space that this process may have.
 pub(crate) fn limit_is_reached(bytes: usize) -> bool {
     let statistics = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
     let pages = statistics.split(' ').next().and_then(|pages| pages.parse::<u64>().ok());

@@ -1,4 +1,4 @@
-//! What the child process tells its parent while it replays: JSON documents in a [`Journal`], each
+//! The child's messages to its parent during a replay: JSON documents in a [`Journal`]. Each is
 //! written at once, so that a crash loses nothing that was said before it.
 
 use std::fmt::Write;
@@ -130,7 +130,7 @@ pub enum Report {
     Launch(LaunchRecord),
     /// The replay ends here; the process exits next.
     Fault(Fault),
-    /// What an output is, where it stays on the device.
+    /// The summary of an output that stays on the device.
     Summary {
         /// Its name.
         output: String,
@@ -139,7 +139,7 @@ pub enum Report {
     },
     /// Memory outside of a tensor or allocation was written.
     Overrun {
-        /// What the memory belongs to and where.
+        /// The allocation or tensor, and where the write lies.
         detail: String,
     },
     /// What a checked replay found.
@@ -156,7 +156,7 @@ pub enum Report {
         /// The device's class: `cpu`, `sm_90`.
         class: String,
     },
-    /// A signal that the process cannot handle was sent by itself; the process exits next.
+    /// The process sent itself a signal that it cannot handle; it exits next.
     Raised {
         /// Its number.
         signal: i32,
@@ -171,12 +171,11 @@ pub enum Report {
         /// A kernel, or `&` and a variable, as NVRTC is asked for it.
         expression: String,
     },
-    /// The machine, or this program, kept the call from being made or from going on: a message for the
-    /// user.
+    /// The machine, or this program, kept the call from starting or finishing: a message for the user.
     Refused {
-        /// What was wrong.
+        /// The reason, in words.
         message: String,
-        /// What to do about it.
+        /// A hint for the user, if there is one.
         hint: Option<String>,
     },
     /// The call returned and the outputs are written.
@@ -224,7 +223,7 @@ impl Reporter {
         self.journal.write(&text, weight);
     }
 
-    /// Reports a launch, the first `MAX_LAUNCHES` and those that failed.
+    /// Reports a launch if it is among the first `MAX_LAUNCHES` or failed.
     pub fn launch(&self, record: LaunchRecord) {
         if self.launches.fetch_add(1, Ordering::Relaxed) < MAX_LAUNCHES || record.error.is_some() {
             self.send(&Report::Launch(record));
@@ -242,7 +241,7 @@ impl Reporter {
     }
 }
 
-/// A report that is put together without memory of the heap; what does not fit is dropped.
+/// A report that is built without heap memory; text that does not fit is dropped.
 pub struct LastWord {
     bytes: [u8; 3072],
     length: usize,
@@ -260,7 +259,7 @@ impl LastWord {
         detail: impl FnOnce(&mut LastWord),
     ) -> LastWord {
         let mut word = LastWord::empty();
-        // What does not fit is dropped; a text that is cut short is no report.
+        // Text that does not fit is dropped; a report that is cut short is no report.
         let _ = write!(word, "{{\x01fault\x01:{{\x01what\x01:\x01{what}\x01,\x01detail\x01:\x01");
         detail(&mut word);
         let _ = word.write_str("\x01");
@@ -305,7 +304,7 @@ impl LastWord {
 impl Write for LastWord {
     fn write_str(&mut self, text: &str) -> std::fmt::Result {
         for &byte in text.as_bytes() {
-            // The strings hold names and paths: what would need an escape in them is replaced.
+            // The strings hold names and paths: characters that would need an escape are replaced.
             let byte = match byte {
                 b'"' | b'\\' => b'\'',
                 QUOTE => b'"',

@@ -1,5 +1,5 @@
-//! Tells signals that replayed code brought about from those that others sent: what the machine or a
-//! user did to a replay says nothing about the code.
+//! Tells signals that replayed code caused from those that the machine or a user sent, which say
+//! nothing about the code.
 //!
 //! The handlers neither allocate nor wait, and end the process.
 #![allow(unsafe_code)]
@@ -14,7 +14,7 @@ use crate::process::shield::KILLS_ITSELF;
 /// The bytes of a stack for handlers.
 const STACK_BYTES: usize = 64 << 10;
 
-/// Signals that end a process, are none of a fault in the code, and can be handled.
+/// Signals that end a process, do not come from a fault in the code, and can be handled.
 const ENDING: [i32; 16] = [
     libc::SIGHUP,
     libc::SIGINT,
@@ -49,7 +49,7 @@ pub enum Sender {
 }
 
 impl Sender {
-    /// Who sent the signal that `info` tells of.
+    /// The sender of the signal that `info` describes.
     ///
     /// # Safety
     /// `info` must be what a signal handler was given.
@@ -80,16 +80,16 @@ impl Sender {
     }
 }
 
-/// Lets this process say who ended it, where a signal does so; the process `keeper` does it for good
-/// reason. Handlers are installed before replayed code runs, which may install others.
+/// Installs handlers, so that this process reports who ended it by a signal; the process `keeper`
+/// has good reason to. Replayed code runs later and may install others.
 pub fn watch(keeper: Pid) {
     KEEPER.store(keeper, Ordering::SeqCst);
     use_own_stack();
     ENDING.into_iter().for_each(|signal| handle_by(signal, handle));
 }
 
-/// Lets `handler` have every `signal`, on several threads at a time. One that the handler itself raises
-/// ends the process, for it is blocked there.
+/// Installs `handler` for `signal`; several threads may run it at a time. A signal that the handler
+/// itself raises ends the process, since it is blocked there.
 pub(crate) fn handle_by(
     signal: i32,
     handler: extern "C" fn(i32, *mut libc::siginfo_t, *mut libc::c_void),

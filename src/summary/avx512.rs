@@ -19,10 +19,10 @@ const LANES: usize = 8;
 const VECTORS: usize = 8;
 /// Bytes that the checksum mixes side by side.
 const CHUNK_BYTES: usize = LANES * 16;
-/// Bytes between what is worked on and what is asked for from memory.
+/// Bytes from the chunk in work to the one that is prefetched.
 const AHEAD: usize = 4096;
 
-/// Whether this processor has what the functions here are compiled for.
+/// Whether this processor has the features that the functions here are compiled for.
 pub(super) fn is_supported() -> bool {
     is_x86_feature_detected!("avx512f")
         && is_x86_feature_detected!("avx512dq")
@@ -75,7 +75,7 @@ fn portable(work: &mut Work, run: &[u8]) {
     work.run(run, &mut [0.0; RUN_ELEMENTS]);
 }
 
-/// What the runs so far add to a part beside their moments, by lane.
+/// The sums of the runs so far beside their moments: extremes, zeros and checksum.
 struct Tally {
     min: __m512d,
     max: __m512d,
@@ -121,8 +121,8 @@ const fn squares_are_exact(dtype: u8) -> bool {
     dtype == DType::F32 as u8 || per_unit(dtype) >= 8
 }
 
-/// Takes a run of finite elements, unless their squares do not sum up to a finite number: then
-/// nothing has happened.
+/// Takes a run of finite elements. Returns false, and changes nothing, if the sum of their squares
+/// is not finite.
 #[target_feature(enable = "avx512f,avx512dq,avx2,f16c")]
 fn absorb<const DTYPE: u8>(
     run: &[u8; RUN_BYTES],
@@ -203,7 +203,7 @@ fn zeros<const DTYPE: u8>(run: &[u8; RUN_BYTES]) -> u64 {
     run.chunks_exact(LANES * size).map(of_vector).sum()
 }
 
-/// Asks for the bytes that come [`AHEAD`] of a chunk, without waiting for them.
+/// Prefetches the bytes that lie [`AHEAD`] of a chunk.
 #[target_feature(enable = "avx512f")]
 fn prefetch(chunk: &[u8; CHUNK_BYTES]) {
     // Reads nothing, and so does no harm behind the end of the tensor.

@@ -1,7 +1,7 @@
 //! The checksum of a tensor: 128 bits, position dependent, a sum over 16-byte units.
 //!
-//! The complete specification, with test vectors, is `docs/checksum.md`; a change here is a change
-//! of every recorded snapshot. It is no defence against somebody who wants a collision.
+//! The complete specification, with test vectors, is `docs/checksum.md`. A change here changes
+//! every recorded snapshot. The checksum is no defence against somebody who wants a collision.
 
 use std::fmt;
 use std::str::FromStr;
@@ -115,7 +115,7 @@ impl Sums {
         self.y = self.y.wrapping_add(other.y);
     }
 
-    /// Mixes in what the elements are and closes the checksum.
+    /// Mixes in dtype and shape, and closes the checksum.
     pub(super) fn finish(&self, dtype: DType, shape: &[usize]) -> Checksum {
         let Sums { mut x, mut y } = *self;
         let mut stir = |word: u64| {
@@ -129,7 +129,7 @@ impl Sums {
     }
 }
 
-/// What is added to word `word` of unit `first_unit + lane`.
+/// The key of word `word` of unit `first_unit + lane`, which is added to that word.
 #[inline(always)]
 fn key(word: usize, first_unit: u64, lane: usize) -> u64 {
     let unit = first_unit.wrapping_add(lane as u64);

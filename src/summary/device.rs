@@ -1,4 +1,4 @@
-//! Summaries that a GPU made: the kernel, and what it leaves for the host to add up.
+//! Summaries made by a GPU: the kernel, and the addition of its blocks' shares on the host.
 //!
 //! Text and arithmetic only; NVRTC's call and the launch are made elsewhere.
 
@@ -28,7 +28,7 @@ pub const SOURCE: &str = concat!(
     source!("summarize.cu"),
 );
 
-/// What one block of the kernel adds to a summary.
+/// The share of one block of the kernel in a summary.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 #[allow(missing_docs)]
@@ -64,8 +64,8 @@ pub fn element(dtype: DType) -> &'static str {
     }
 }
 
-/// The summary of a tensor whose blocks gave `parts`; none where the plain sums leave the range of
-/// float64, which takes a second look at the elements.
+/// The summary of a tensor whose blocks gave `parts`; none if the plain sums leave the range of
+/// float64, which takes a second pass over the elements.
 pub fn finish(parts: &[DevicePart], dtype: DType, shape: &[usize]) -> Option<Summary> {
     let mut total = parts.iter().map(DevicePart::part).reduce(join)?;
     total.finite = shape.iter().product::<usize>() as u64 - total.nan - total.inf;

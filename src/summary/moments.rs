@@ -5,19 +5,19 @@
 
 use super::sketch::{Draw, PROJECTIONS, RUN_UNITS, Sketch};
 
-/// Lanes in which a run's elements are added up before they are told apart no more.
+/// Lanes in which elements are added up.
 const SUMS: usize = 8;
 /// Lanes in which squares are added up.
 const SQUARES: usize = 16;
-/// Elements of a run at most: of one byte each.
+/// The most elements of a run: of one byte each.
 pub(super) const RUN_ELEMENTS: usize = RUN_UNITS * 16;
 
 /// The sums of one part of a tensor.
 #[derive(Clone, Debug)]
 #[repr(align(64))]
 pub(super) struct Moments {
-    /// Lane `place * K + element` has the signed sum of the elements `element` of the units whose
-    /// place, `u % 16 ^ turn`, that is, where a unit holds `K` elements.
+    /// Where a unit holds `K` elements, lane `place * K + element` has the signed sum of element
+    /// `element` of all units `u` with `u % 16 ^ turn == place`.
     pub(super) signed: [f64; PROJECTIONS * 16],
     pub(super) sum: [f64; SUMS],
     pub(super) squares: [f64; SQUARES],
@@ -30,7 +30,7 @@ impl Default for Moments {
 }
 
 impl Moments {
-    /// Adds a run of elements of `size` bytes; what a tensor lacks of it is zero.
+    /// Adds a run of elements of `size` bytes; elements that the tensor lacks are zero.
     #[inline(always)]
     pub(super) fn absorb(&mut self, size: usize, values: &[f64; RUN_ELEMENTS], draw: Draw) {
         match size {

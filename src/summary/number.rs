@@ -1,6 +1,6 @@
 //! Floating-point numbers in JSON, which has no NaN and no infinity: those become strings.
 //!
-//! The types stand in `#[serde(with = "...")]` on the results of this library, and tell its schema.
+//! The types stand in `#[serde(with = "...")]` on the results of this library, and give its schema.
 
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};

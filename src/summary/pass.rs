@@ -1,4 +1,4 @@
-//! One part of a tensor, read once, gives its share of a summary.
+//! Reads one part of a tensor, once, and computes its share of a summary.
 //!
 //! The loops are plain Rust over arrays of fixed width, compiled once for any machine and again
 //! for wider vector units; `avx512` has its own. Nothing is reordered or contracted, so all give
@@ -13,12 +13,12 @@ use super::poison::Poison;
 use super::sketch::{Draw, RUN_BYTES, Sketch};
 use crate::tensor::{DType, TensorView};
 
-/// Bytes of one part; a multiple of a run.
+/// Bytes of one part; a multiple of a run's.
 pub(super) const PART_BYTES: usize = 1 << 18;
 /// Extremes that are looked for side by side.
 const LANES: usize = 16;
 
-/// What one part adds to a summary.
+/// The share of one part in a summary.
 #[derive(Clone, Debug)]
 pub(super) struct Part {
     pub(super) sums: Sums,
@@ -78,7 +78,7 @@ fn part_body(dtype: DType, bytes: &[u8], index: u64, poison: Option<&Poison>) ->
 /// The state of a part while its runs go by.
 pub(super) struct Work {
     dtype: DType,
-    /// What is added up here rather than in `moments`.
+    /// The sums that are kept here rather than in `moments`.
     pub(super) part: Part,
     pub(super) moments: Moments,
     /// The number of the next run, from the start of the tensor.

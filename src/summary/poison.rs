@@ -1,4 +1,4 @@
-//! Poison: what buffers hold before a replay, so that what was never written can be told.
+//! Poison: the content of buffers before a replay, which shows what was never written.
 
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
@@ -22,7 +22,7 @@ pub(crate) const LISTED: usize = 8;
 /// Bytes that one task of [`written`] looks at; a multiple of eight.
 const TASK_BYTES: usize = 1 << 18;
 
-/// What two replays that differ only in their poison tell about one output.
+/// The result of comparing two replays of one output that differ only in their poison.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Written {
     /// Elements that still hold the poison in both replays.
@@ -89,8 +89,8 @@ impl Poison {
     }
 }
 
-/// Tells unwritten and poison-dependent elements from a replay `a` that started with [`POISON_A`]
-/// and a replay `b` that started with [`POISON_B`], all else being equal.
+/// Finds the unwritten and the poison-dependent elements, from a replay `a` that started with
+/// [`POISON_A`] and a replay `b` that started with [`POISON_B`], all else being equal.
 ///
 /// Two NaNs count as the same value.
 ///
@@ -145,7 +145,7 @@ fn is_nan(dtype: DType, bytes: &[u8]) -> bool {
 }
 
 impl Written {
-    /// Joins what was found in elements that lie behind those of `self`.
+    /// Joins the results for elements that lie behind those of `self`.
     fn followed_by(mut self, next: Written) -> Written {
         self.unwritten += next.unwritten;
         self.poison_dependent += next.poison_dependent;

@@ -15,7 +15,7 @@ pub(super) const RUN_UNITS: usize = 64;
 pub(super) const RUN_BYTES: usize = RUN_UNITS * 16;
 /// Runs that share one draw.
 const RUNS_OF_DRAW: u64 = 16;
-/// What the keys of two neighbouring signs differ by, and what mixes them.
+/// The step from the sign key of one unit to that of the next, and the factor that mixes a key.
 pub(super) const SIGN_STEP: u32 = 0x9E37_79B9;
 pub(super) const SIGN_MIX: u32 = 0x846C_A68B;
 
@@ -30,8 +30,7 @@ impl Sketch {
         self.0.iter_mut().zip(other.0).for_each(|(sum, value)| *sum += value);
     }
 
-    /// The projections of what lies in the buckets: their Hadamard transform. All are infinite
-    /// where a bucket overflowed.
+    /// The projections: the Hadamard transform of the buckets. All are infinite if a bucket overflowed.
     pub(super) fn of_buckets(mut buckets: [f64; PROJECTIONS]) -> Sketch {
         if buckets.iter().any(|bucket| !bucket.is_finite()) {
             return Sketch([f64::INFINITY; PROJECTIONS]);

@@ -343,7 +343,7 @@ fn an_estimate_knows_its_ends() {
     assert_eq!(estimate(&nan, &a).relative, f64::INFINITY);
     let near = estimate(&Owned::f32(&[-0.0, 0.0]).summary(), &zero);
     assert_eq!((near.relative, near.high), (0.0, estimate::SKETCH_ROUNDING));
-    // Of what overflowed nothing is known, not even that it is near.
+    // Nothing is known of sums that overflowed, not even that they are near.
     let huge = Owned::f64(&[f64::MAX; 200]).summary();
     let other = Owned::f64(&[f64::MAX / 2.0; 200]).summary();
     assert_eq!((estimate(&huge, &other).low, estimate(&huge, &other).high), (0.0, f64::INFINITY));

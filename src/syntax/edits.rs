@@ -9,7 +9,7 @@ pub(crate) struct Edits {
 }
 
 impl Edits {
-    /// Puts `text` before byte `at`, after what was put there earlier.
+    /// Puts `text` before byte `at`, after earlier insertions there.
     pub fn insert(&mut self, at: usize, text: impl Into<String>) {
         self.list.push((at..at, text.into()));
     }
@@ -44,7 +44,7 @@ impl Edits {
         Edits { list: self.list.iter().filter(|edit| lies_in(edit, range)).cloned().collect() }
     }
 
-    /// What the replacements that lie in `range` make of its text.
+    /// The text of `range` with the replacements made that lie in it.
     pub fn applied(&self, text: &str, range: Range<usize>) -> String {
         let shifted = |(place, with): &(Range<usize>, String)| {
             (place.start - range.start..place.end - range.start, with.clone())
@@ -86,7 +86,7 @@ fn lies_in((place, _): &(Range<usize>, String), range: &Range<usize>) -> bool {
     range.start <= place.start && place.end <= range.end && !place.is_empty()
 }
 
-/// The line break at the end of `line`, with the backslash that makes it none.
+/// The line break at the end of `line`, with the backslash that continues the line.
 fn line_end(line: &str) -> &str {
     ["\\\r\n", "\\\n", "\r\n"].into_iter().find(|end| line.ends_with(end)).unwrap_or("\n")
 }

@@ -1,7 +1,7 @@
 //! Cuts C++ text into tokens, just finely enough to tell code from comments, strings and
 //! preprocessor lines. Pure: no grammar, no preprocessing.
 
-/// What a token is.
+/// The kind of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// An identifier or keyword.
@@ -57,7 +57,7 @@ pub(crate) fn lex_directive(text: &str, directive: Token) -> Tokens {
 #[derive(Clone, Debug)]
 pub(crate) struct Tokens {
     list: Vec<Token>,
-    /// For each token that is a bracket, the index of the one that it belongs to.
+    /// For each token that is a bracket, the index of its partner.
     partners: Vec<Option<usize>>,
 }
 

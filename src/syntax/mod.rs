@@ -1,5 +1,5 @@
-//! CUDA C++ as tokens: a lexer, what the preprocessor certainly drops, the outline of a file, its
-//! macros, and edits that keep every line where it was. Pure: text in, text out.
+//! CUDA C++ as tokens: a lexer, the code that the preprocessor certainly drops, the outline of a
+//! file, its macros, and edits that keep every line where it was. Pure: text in, text out.
 
 pub(crate) mod edits;
 pub(crate) mod lexer;
@@ -12,7 +12,7 @@ pub(crate) mod source;
 pub struct Unit<'a> {
     /// The path by which messages name the file.
     pub path: &'a str,
-    /// What the file holds.
+    /// The text of the file.
     pub text: &'a str,
 }
 

@@ -1,5 +1,5 @@
-//! Finds what a file declares at namespace and class scope: functions above all, by matching
-//! brackets. Knows no types and trusts that brackets match; what it cannot read it passes over.
+//! Finds the declarations of a file at namespace and class scope, functions above all, by matching
+//! brackets. Knows no types and trusts that brackets match. Declarations that it cannot read are skipped.
 
 use std::ops::Range;
 
@@ -23,7 +23,7 @@ pub(crate) struct Item {
     pub body: Range<usize>,
 }
 
-/// What an item is.
+/// The kind of an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ItemKind {
     /// A function with its body.
@@ -49,7 +49,7 @@ impl Item {
     }
 }
 
-/// Names that are followed by parentheses but are no function's name.
+/// Names that parentheses may follow but that are no function's name.
 const ATTRIBUTES: [&str; 16] = [
     "__launch_bounds__",
     "__maxnreg__",
@@ -74,12 +74,12 @@ pub(crate) fn is_attribute(word: &str) -> bool {
     ATTRIBUTES.contains(&word)
 }
 
-/// More braces than these of one declaration are passed over: each is judged by all that stands
+/// More braces in one declaration than this are passed over, since each is judged by everything
 /// before it.
 const MOST_BRACES: usize = 256;
 
-/// Classes in deeper scopes than this are passed over with their members, which belong to every
-/// class around them.
+/// Classes in deeper scopes are passed over with their members, since a member belongs to every
+/// class around it.
 const MOST_SCOPES: usize = 64;
 
 /// The items of a file, outer before inner, in order.

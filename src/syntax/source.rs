@@ -131,7 +131,7 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// What a condition is, when that takes no macros to know.
+    /// The value of a condition, if it is known without macros.
     fn constant(&self, condition: &[Token]) -> Option<bool> {
         let words: Vec<&str> = condition.iter().map(|word| word.text(self.text)).collect();
         match words.as_slice() {

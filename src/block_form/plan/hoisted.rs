@@ -1,4 +1,4 @@
-//! Moves declarations in front of the loop over the threads: those that mean the same there.
+//! Moves declarations that mean the same there in front of the loop over the threads.
 
 use std::ops::Range;
 
@@ -40,8 +40,8 @@ impl Planner<'_> {
         types && !has("auto") || shared && has("replay_rt") || reference || constant
     }
 
-    /// Whether `declaration` is `const int n = 4 * kWidth;`: the language may want it as a constant,
-    /// and no thread can tell when it was computed.
+    /// Whether `declaration` is of the form `const int n = 4 * kWidth;`. The language may need it
+    /// as a constant, and no thread can tell when it was computed.
     pub(super) fn is_constant(&self, declaration: &Declaration) -> bool {
         let [declarator] = &declaration.declarators[..] else { return false };
         let plain = declarator.pointer.is_empty()

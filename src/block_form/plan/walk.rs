@@ -1,5 +1,5 @@
-//! Walks the statements of a kernel, and notes what a thread's return to a barrier jumps over and
-//! what it needs there.
+//! Walks the statements of a kernel. Notes what a thread's return to a barrier jumps over, and what
+//! the thread needs there.
 
 use std::ops::Range;
 

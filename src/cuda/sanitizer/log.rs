@@ -1,24 +1,24 @@
-//! What compute-sanitizer writes, as findings. Text in, findings out.
+//! Reads the output of compute-sanitizer. Text in, findings out.
 //!
 //! A record is a line `========= WORDS` and the lines behind it that are indented further
 //! (Compute Sanitizer documentation, "Memcheck Tool" and its siblings).
 
 use super::Finding;
 
-/// What a run of it wrote.
+/// The output of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Log {
-    /// What it found, each place once, in its order.
+    /// The findings, each place once, in order.
     pub findings: Vec<Finding>,
     /// Whether it came to its summary.
     pub complete: bool,
-    /// What it says of itself: why it could not work.
+    /// Its complaints about itself: why it could not work.
     pub complaints: Vec<String>,
 }
 
 const MARK: &str = "=========";
 
-/// Reads what it wrote.
+/// Reads the output of a run.
 pub fn read(text: &str) -> Log {
     let mut log = Log { findings: Vec::new(), complete: false, complaints: Vec::new() };
     for record in records(text) {
@@ -173,7 +173,7 @@ fn three(text: &str) -> Option<[u32; 3]> {
 mod tests {
     use super::*;
 
-    /// What compute-sanitizer 2025.3.1 wrote on an NVIDIA H200 about kernels with planted errors.
+    /// The output of compute-sanitizer 2025.3.1 on an NVIDIA H200 for kernels with planted errors.
     fn recorded(name: &str) -> Log {
         let path = format!("{}/tests/sanitizer/{name}.txt", env!("CARGO_MANIFEST_DIR"));
         read(&std::fs::read_to_string(path).unwrap())

@@ -1,4 +1,4 @@
-//! What the code of one function may call, read and write.
+//! Checks what the code of one function calls, reads and writes.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ pub(super) struct Code<'c> {
     /// The function, for messages.
     pub name: &'c str,
     pub space: Space,
-    /// What the function declares itself.
+    /// The names that the function declares itself.
     pub local: BTreeSet<&'c str>,
 }
 
@@ -22,8 +22,8 @@ impl Code<'_> {
         matches!(self.space, Space::Device | Space::Kernel)
     }
 
-    /// The name of the identifier at `at`, if it may stand for something of namespace scope or of
-    /// a library, and what qualifies it.
+    /// The name of the identifier at `at`, and its qualifier, if it may stand for something of
+    /// namespace scope or of a library.
     fn name(&self, at: usize) -> Option<(&str, &str)> {
         let (file, word) = (self.file, self.file.word(at));
         match file.before(at) {
@@ -38,7 +38,7 @@ impl Code<'_> {
         }
     }
 
-    /// The refusal of what the code does at `at`.
+    /// The error for the code at `at`; `does` says what it does.
     fn refused(&self, at: usize, does: &str, hint: &'static str) -> FrontendError {
         let side = if self.runs_on_device() { "device" } else { "host" };
         self.file.refused(at, format!("{side} code in {} {does}", self.name), hint)
@@ -59,7 +59,7 @@ impl Code<'_> {
         self.check_variable(at, word, scope)
     }
 
-    /// What device code may not hold, whatever the names in it.
+    /// Refuses language constructs that device code may not hold, whatever the names in it.
     fn check_language(&self, at: usize) -> Result<(), FrontendError> {
         let word = self.file.word(at);
         let hint = match word {
@@ -99,7 +99,7 @@ impl Code<'_> {
         Err(self.refused(at, &does, hint))
     }
 
-    /// Refuses what the host's libraries have and those of the device have not.
+    /// Refuses names that the host's libraries have and the device's lack.
     fn check_library(&self, at: usize, word: &str, scope: &str) -> Result<(), FrontendError> {
         let (name, known) = match scope {
             "std" => (format!("std::{word}"), names::is_host_std(word)),

@@ -1,4 +1,4 @@
-//! What the declaration of a kernel may not be, and which shared memory may not be declared.
+//! Checks the declarations of kernels and of shared memory.
 
 use std::collections::BTreeMap;
 use std::ops::Range;

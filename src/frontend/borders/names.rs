@@ -1,4 +1,4 @@
-//! What the languages' own libraries have on one side alone.
+//! The names that the languages' own libraries have on one side alone.
 
 /// Functions of the C library that the device does not have. `printf`, `assert`, `malloc`, `free`,
 /// `memcpy`, `memset`, `clock` and the functions of `<math.h>` are there (CUDA C++ Programming Guide,
@@ -108,7 +108,7 @@ const RUNTIME: [&str; 22] = [
     "cudaMemcpyToSymbolAsync",
 ];
 
-/// Of the C++ library: what needs the heap, the system or code of the library.
+/// Names of the C++ library that need the heap, the system or code of the library.
 const CPP_LIBRARY: [&str; 58] = [
     "async",
     "basic_string",
@@ -286,8 +286,8 @@ pub fn is_device_variable(name: &str) -> bool {
     ["threadIdx", "blockIdx", "blockDim", "gridDim"].contains(&name)
 }
 
-/// Whether `name` is overloaded by CUDA's headers or the C++ library, so that a function of the
-/// sources is not the only one that a call may mean.
+/// Whether CUDA's headers or the C++ library overload `name`, so that a call may mean another
+/// function than that of the sources.
 pub fn is_shared(name: &str) -> bool {
     const NAMES: [&str; 46] = [
         "abs", "acos", "asin", "atan", "atan2", "begin", "cbrt", "ceil", "clamp", "copysign",

@@ -28,7 +28,7 @@ use crate::runtime::abi::{
 };
 use crate::runtime::{end, lack_of_memory};
 
-/// Stacks for fewer threads are not worth making anew for a larger block.
+/// The fewest stacks to make: a larger block that follows small ones then rarely needs new ones.
 const LEAST_STACKS: usize = 256;
 
 /// A kernel with its arguments.
@@ -42,7 +42,7 @@ pub struct Kernel {
     pub args: *mut *mut c_void,
 }
 
-/// What a thread waits for.
+/// The reason why a thread waits.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Wait {
     Nothing,
@@ -380,7 +380,7 @@ impl BlockRunner {
         if self.barrier.arrived == self.live_count {
             self.release_barrier();
         }
-        // Whoever waited for this lane need not any more.
+        // Lanes that waited for this one need not wait any more.
         for waiting in bits(self.warps[warp].arrived) {
             if self.warps[warp].arrived >> waiting & 1 == 1 {
                 let offer = self.warps[warp].offers[waiting];

@@ -1,7 +1,7 @@
-//! Turns the signals that a crash or the parent raises into a last report.
+//! Turns signals into a last report: those of a crash, and those of the parent.
 //!
-//! The handlers run on a stack of their own, neither allocate nor wait but for blocks before theirs, and
-//! end the process.
+//! The handlers run on a stack of their own. They do not allocate, and wait for nothing but earlier
+//! blocks. They end the process, unless the fault is a write to a watched tensor (`watch`).
 #![allow(unsafe_code)]
 
 use std::fmt::Write;
@@ -32,7 +32,7 @@ pub fn install(memory: &'static Memory) {
     signals.into_iter().for_each(|signal| handle_by(signal, handle));
 }
 
-/// Tells that replayed code runs from here on: a fault is its own.
+/// Notes that replayed code runs from here on: later faults are its own.
 pub(crate) fn code_runs() {
     CODE_RUNS.store(true, Ordering::SeqCst);
 }
@@ -82,21 +82,21 @@ extern "C" fn handle(signal: i32, info: *mut libc::siginfo_t, machine: *mut libc
     signals::end_with(&fault(what, running::place(), told));
 }
 
-/// What is wrong with an access that the system refused.
+/// The cause of an access that the system refused.
 enum Access {
-    /// It uses up the stack of a CUDA thread.
+    /// It overflows the stack of a CUDA thread.
     Stack,
-    /// It uses up the stack of host code, of this many bytes.
+    /// It overflows the stack of host code, which has this many bytes.
     HostStack(usize),
-    /// The address is no multiple of what the instruction needs.
+    /// The address is not a multiple of the alignment that the instruction needs.
     Misaligned { address: usize, alignment: usize },
     /// Host code touches device memory.
     ByHost,
-    /// A kernel touches host memory that it was handed.
+    /// A kernel uses a pointer to host memory that it was passed.
     Trap,
-    /// The system tells no address: there can be no memory there.
+    /// The system reports no address, as for one that no memory can have.
     Nowhere,
-    /// It lies behind dynamic shared memory.
+    /// It lies beyond dynamic shared memory.
     Shared,
     /// It lies outside of every allocation.
     Outside,
@@ -167,7 +167,7 @@ impl Access {
     }
 }
 
-/// Takes a text that nobody reads.
+/// Discards its text.
 struct Unsaid;
 
 impl Write for Unsaid {
@@ -184,7 +184,7 @@ fn fault(what: &str, place: Option<Place>, detail: impl FnOnce(&mut LastWord)) -
 /// The code of a signal that the system itself sends without saying more.
 const SI_KERNEL: i32 = 0x80;
 
-/// What is said where the system takes back pages that it has given, or cannot read those of a file.
+/// The report if the system takes back pages that it has given, or cannot read those of a file.
 fn no_pages() -> LastWord {
     let message = |word: &mut LastWord| {
         let _ = word.write_str("the system could not provide the memory of a tensor");

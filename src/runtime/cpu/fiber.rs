@@ -10,8 +10,8 @@ use std::io;
 /// Usable bytes of one stack, apart from its guard.
 pub(crate) const STACK_BYTES: usize = 128 << 10;
 
-/// Untouchable bytes below a stack, at the least: more than a function's variables take as a rule, so
-/// that none steps over them.
+/// The least size of the untouchable guard below a stack. It exceeds what a function's variables
+/// usually take, so that no access steps over it.
 const GUARD_BYTES: usize = 64 << 10;
 
 /// Equally aligned stacks compete for the same cache sets: their tops are shifted against each
@@ -19,8 +19,8 @@ const GUARD_BYTES: usize = 64 << 10;
 const TOP_SHIFT: usize = 320;
 const SHIFT_PERIOD: usize = 4096;
 
-/// A slab of stacks, each with a guard below it. A kernel in block form needs one of them, so
-/// they can be touched from when they are first prepared.
+/// A slab of stacks, each with a guard below it. A kernel in block form needs only one, so a stack
+/// becomes accessible when it is first prepared.
 pub struct Stacks {
     base: *mut u8,
     slot: usize,
@@ -129,8 +129,8 @@ mod arch {
 
     /// Saves the current context to `*save` and continues the one saved as `to`.
     ///
-    /// Part of its caller, and it jumps where a function would return: the processor's prediction of
-    /// returns then holds for the thread that continues, which waits at the same call as a rule.
+    /// It is inlined, and jumps where a function would return. The processor's prediction of
+    /// returns then fits the thread that continues, which usually waits at the same call.
     ///
     /// # Safety
     /// `to` must come from `Stacks::prepare` or from a `save` that has not been continued since.

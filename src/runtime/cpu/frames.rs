@@ -2,7 +2,7 @@
 
 use std::ffi::c_void;
 
-/// What the memory is aligned to.
+/// The alignment of the memory.
 pub(crate) const ALIGNMENT: usize = 256;
 
 /// The unit of the memory.
@@ -19,8 +19,8 @@ pub struct Frames {
 }
 
 impl Frames {
-    /// At least `bytes` bytes, aligned to [`ALIGNMENT`], or none if there is no memory. What they hold is left
-    /// over; they stay in place until more are asked for.
+    /// At least `bytes` bytes, aligned to [`ALIGNMENT`], or none if there is no memory. Their
+    /// content is left over from earlier use. They stay in place until more are asked for.
     pub fn of(&mut self, bytes: usize) -> Option<*mut c_void> {
         let count = bytes.div_ceil(size_of::<Piece>());
         let missing = count.saturating_sub(self.pieces.len());

@@ -1,7 +1,7 @@
 //! Spreads the blocks of a grid over the cores, in an order that does not depend on their number.
 //!
 //! Blocks are handed out in order. A block that is about to change memory by an atomic operation
-//! waits until every earlier block has ended: then the order of atomics is that of the blocks.
+//! waits until every earlier block has ended, so the order of atomics is that of the blocks.
 #![allow(unsafe_code)]
 
 use std::cell::Cell;
@@ -17,7 +17,7 @@ use super::shape::Shape;
 use super::shared::SharedMemory;
 use crate::runtime::{lack_of_memory, no_thread};
 
-/// Earlier blocks may wait for a block that fails: for how long it waits for them.
+/// How long a block that fails waits for earlier blocks at most, since those may wait for it.
 const PATIENCE_MS: u32 = 500;
 
 /// Fewer CUDA threads than this are not worth waking other cores for.
@@ -34,7 +34,7 @@ pub struct Job {
     pub shared_bytes: usize,
     /// The shared memory that a block may have, dynamic and static.
     pub shared_limit: usize,
-    /// What every thread of it runs.
+    /// The kernel and its arguments.
     pub kernel: Kernel,
 }
 
@@ -46,8 +46,8 @@ unsafe impl Sync for Job {}
 /// How far the blocks of a launch have come.
 struct Progress {
     next: AtomicU64,
-    /// By operating-system thread: no block before this one runs on it. One that has not begun
-    /// counts as done: whatever it takes later comes after every block taken before.
+    /// The block that each operating-system thread runs, or one before it; the largest number if the
+    /// thread has not begun or is done. A thread that begins takes a later block than all before it.
     at: Box<[Padded]>,
 }
 
@@ -63,7 +63,7 @@ impl Progress {
 
     /// The next block for `thread`, or none if all `count` are taken.
     fn take(&self, thread: usize, count: u64) -> Option<u64> {
-        // Until the number is known, the thread counts as being at the earliest it can get.
+        // Until its block is known, the thread counts as being at the earliest that it can get.
         self.at[thread].0.store(self.next.load(Ordering::SeqCst), Ordering::SeqCst);
         let block = self.next.fetch_add(1, Ordering::SeqCst);
         let block = if block < count { block } else { u64::MAX };
@@ -77,7 +77,7 @@ impl Progress {
     }
 }
 
-/// What one operating-system thread needs to run blocks.
+/// The state that one operating-system thread needs to run blocks.
 pub struct Core {
     /// Runs one block after the other.
     pub runner: BlockRunner,
@@ -113,9 +113,9 @@ pub(crate) unsafe extern "C" fn atomic_turn() {
     }
 }
 
-/// Waits until every block before the one that runs on this operating-system thread has ended, or a little
-/// while: of several blocks that fail the first is told of, whatever the number of cores. May be called
-/// from a signal handler.
+/// Waits until every block before the one that runs on this operating-system thread has ended, or
+/// until `PATIENCE_MS` is over. So the first of several failing blocks is reported, whatever the
+/// number of cores. May be called from a signal handler.
 pub(crate) fn wait_for_blocks_before() {
     let turn = TURN.get();
     if turn.is_null() {

@@ -1,9 +1,9 @@
-//! The stack of host code: where it ends.
+//! The extent of host code's stack.
 #![allow(unsafe_code)]
 
 use std::sync::OnceLock;
 
-/// How far from the end of the stack an access is taken for one that it is too small for.
+/// How near to the end of the stack an access counts as an overflow.
 const NEAR_BYTES: usize = 1 << 20;
 
 /// The lowest address that the stack can grow to, and its bytes.

@@ -1,8 +1,9 @@
 //! Device memory of the CPU: allocations between guard pages, poisoned when they are made.
 //!
-//! An allocation ends where memory begins that may not be touched, but for the bytes that its
-//! alignment needs; those, and the ones before it on its first page, are checked for the poison
-//! when it is freed or at the end. Freed memory stays reserved, so that a late access is caught.
+//! Memory that may not be touched begins where an allocation ends, except for the bytes that its
+//! alignment needs. Those bytes, and the ones before the allocation on its first page, are checked
+//! for the poison when it is freed or at the end. Freed memory stays reserved, so that a late
+//! access is caught.
 #![allow(unsafe_code)]
 
 use std::collections::BTreeMap;
@@ -21,12 +22,12 @@ use crate::summary::Poison;
 /// CUDA's alignment of an allocation.
 const ALIGNMENT: usize = 256;
 
-/// Untouchable bytes before and after an allocation; a multiple of every system's page. An access there is
-/// described by the allocation, one further away by none: what lies there differs between runs.
+/// Untouchable bytes before and after an allocation; a multiple of every system's page. An access there
+/// is reported relative to the allocation. One further away is not: what lies there differs between runs.
 const GUARD_BYTES: usize = 1 << 20;
-/// The same for allocations when there are more than [`MANY`], for address space is limited.
+/// The same if there are more than [`MANY`] allocations, since address space is limited.
 const SMALL_GUARD_BYTES: usize = 64 << 10;
-/// The tensors of a fixture are fewer.
+/// Up to this many allocations get large guards; a fixture has fewer tensors.
 const MANY: usize = 256;
 
 /// Freed allocations whose addresses are kept reserved.
@@ -56,7 +57,7 @@ impl Allocation {
         (self.map + self.guard, self.map + self.map_bytes - self.guard)
     }
 
-    /// What was written on the allocation's pages outside of it.
+    /// The first write on the allocation's pages outside of it, in words; none if there was none.
     fn overrun(&self, poison: Poison) -> Option<String> {
         let (pages, pages_end) = self.pages();
         let (label, bytes) = (&self.label, self.bytes);
@@ -88,7 +89,7 @@ struct State {
     freed: usize,
     /// All allocations that were ever made.
     made: usize,
-    /// What was found when allocations were freed.
+    /// The overruns found when allocations were freed.
     overruns: Vec<String>,
 }
 
@@ -105,13 +106,13 @@ impl Memory {
     /// Allocates `bytes`, aligned to 256, called `label` in messages; null for no bytes.
     ///
     /// # Errors
-    /// [`CudaError::MEMORY_ALLOCATION`] beyond the limits of the replay. Where the system has none the
-    /// replay ends.
+    /// [`CudaError::MEMORY_ALLOCATION`] beyond the limits of the replay. If the system has no
+    /// memory, the replay ends.
     pub fn allocate(&self, bytes: usize, label: String) -> Result<*mut u8, CudaError> {
         self.allocate_in(None, bytes, label)
     }
 
-    /// The same with the pages of a file, from an offset on, in the place of memory of its own: all
+    /// The same, with the pages of a file, from an offset on, instead of memory of its own: all
     /// [`pages_of`] that many bytes.
     ///
     /// # Errors
@@ -252,8 +253,8 @@ impl Memory {
         (self.lock().used, self.limit)
     }
 
-    /// What was written between the end of an allocation and its guard page, in the order in which the
-    /// memory was allocated, behind what was found when memory was freed.
+    /// The overruns between the ends of allocations and their guard pages, in the order of
+    /// allocation. Those found when memory was freed come first.
     pub fn overruns(&self) -> Vec<String> {
         let state = self.lock();
         let live = state.allocations.values().filter(|allocation| !allocation.freed);
@@ -263,8 +264,8 @@ impl Memory {
         state.overruns.iter().cloned().chain(found).collect()
     }
 
-    /// Says in words which byte of which allocation lies at `address`, with a colon behind it; nothing if
-    /// none does. Called from a signal handler: neither waits nor allocates.
+    /// Says in words which byte of which allocation lies at `address`, followed by a colon; writes
+    /// nothing if none does. Called from a signal handler: neither waits nor allocates.
     pub fn describe_inside(&self, address: usize, out: &mut dyn Write) {
         let Ok(state) = self.state.try_lock() else { return };
         let found = state.allocations.range(..=address).next_back();
@@ -274,8 +275,7 @@ impl Memory {
         }
     }
 
-    /// Whether `address` is one that may be touched. Called from a signal handler: neither waits nor
-    /// allocates.
+    /// Whether `address` may be touched. Called from a signal handler: neither waits nor allocates.
     pub fn holds(&self, address: usize) -> bool {
         let Ok(state) = self.state.try_lock() else { return false };
         let found = state.allocations.range(..=address).next_back();
@@ -285,8 +285,8 @@ impl Memory {
         })
     }
 
-    /// Says in words where `address` lies relative to the nearest allocation, which no two runs tell
-    /// differently. Called from a signal handler: neither waits nor allocates.
+    /// Says in words where `address` lies relative to the nearest allocation, in the same words in
+    /// every run. Called from a signal handler: neither waits nor allocates.
     pub fn describe(&self, address: usize, out: &mut dyn Write) {
         let Ok(state) = self.state.try_lock() else {
             return;
@@ -311,11 +311,11 @@ impl Memory {
     }
 }
 
-/// Where no system lets a process have memory.
+/// No system lets a process have memory at addresses below this.
 const NULL_BYTES: usize = 4096;
 
-/// The error of an allocation that the system refuses just now, if the replay has used up what it may
-/// have; else the replay ends, for the machine is at fault.
+/// The error of an allocation that the system has just refused, if the replay has used up its
+/// limit. Otherwise the machine is at fault, and the replay ends.
 fn refused(label: &str, bytes: usize) -> CudaError {
     let error = io::Error::last_os_error();
     if !limit_is_reached(bytes) {
@@ -330,8 +330,8 @@ pub fn pages_of(bytes: usize) -> (usize, usize) {
     (body, body - bytes.next_multiple_of(ALIGNMENT).min(body))
 }
 
-/// The offset in `begin..end` of the first byte that is not the poison's; `phase` is that of the
-/// first byte in the pattern.
+/// The offset in `begin..end` of the first byte that is not the poison's; `phase` is the position
+/// in the pattern of the byte at `begin`.
 fn first_change(poison: Poison, begin: usize, end: usize, phase: usize) -> Option<usize> {
     // SAFETY: callers pass parts of the pages of a live allocation.
     let slack = unsafe { std::slice::from_raw_parts(begin as *const u8, end - begin) };

@@ -1,9 +1,9 @@
-//! Tells a vector access that is not aligned from others that fail: the processor does not say which
-//! address it refused, so the instruction is read.
+//! Tells misaligned vector accesses from other faults. The processor does not report the address
+//! that it refused, so the instruction is decoded.
 #![allow(unsafe_code)]
 
-/// The address that the instruction at fault in `context` needs aligned and is not, with the
-/// alignment; none for other instructions.
+/// The misaligned address of the faulting instruction in `context`, and the alignment that it
+/// needs; none for other instructions.
 ///
 /// # Safety
 /// `context` must be what the system passes to the handler of the signal.

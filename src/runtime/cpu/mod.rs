@@ -62,7 +62,7 @@ use crate::summary::Poison;
 /// How this replay differs from the plain one, and what it may use.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// What memory holds before it is written.
+    /// The initial content of memory.
     pub poison: Poison,
     /// The order of blocks and threads.
     pub order: Order,
@@ -93,12 +93,12 @@ pub enum Rounding {
 }
 
 impl Rounding {
-    /// The number that `replay_rt::rounding` has for it.
+    /// Its number in `replay_rt::rounding`.
     pub fn number(self) -> i32 {
         self as i32
     }
 
-    /// Makes the calling operating-system thread round so.
+    /// Sets this rounding mode on the calling operating-system thread.
     pub fn use_on_this_thread(self) {
         super::math::set_rounding(self);
     }
@@ -108,7 +108,7 @@ impl Rounding {
 pub struct Cpu {
     memory: &'static Memory,
     protection: &'static Protection,
-    /// Memory of the host that kernels may use, by where it begins: its bytes.
+    /// Host memory that kernels may use: its bytes, by its first address.
     shared_host: Mutex<BTreeMap<usize, usize>>,
     settings: Settings,
     pool: Pool,
@@ -151,7 +151,7 @@ impl Cpu {
         Cpu { memory, protection, shared_host, settings, pool, launches }
     }
 
-    /// Memory that the code itself asks for.
+    /// Allocates memory that the code itself asks for.
     #[allow(unsafe_code)]
     fn scratch(&self, bytes: usize, label: String) -> Result<*mut u8, CudaError> {
         let pointer = self.memory.allocate(bytes, label)?;
@@ -168,7 +168,7 @@ impl Cpu {
         pointer
     }
 
-    /// Whether kernels may use what lies at `address`.
+    /// Whether kernels may use the memory at `address`.
     fn is_device(&self, address: usize) -> bool {
         let is_shared = || {
             let ranges = self.shared_host.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
@@ -203,8 +203,8 @@ fn deadlock(groups: &[WaitingGroup]) -> ! {
     end("barrier never reached", groups.join("; "), place())
 }
 
-/// What scratch and shared memory hold: near to `poison`, but told from it, so that an output that
-/// was copied from there does not look unwritten.
+/// The poison of scratch and shared memory. It is close to `poison` but differs from it, so that an
+/// output copied from there does not look unwritten.
 pub(super) fn scratch_poison(poison: Poison) -> Poison {
     // The upper byte of each 16 bits makes it a NaN, or large; the lower one is free.
     let byte =
@@ -390,7 +390,7 @@ impl Device for Cpu {
     }
 }
 
-/// `file:line` of a call for the label of what it allocates.
+/// The label of an allocation: the function that made it, and the `file:line` of its call.
 pub(super) fn label(function: &str, site: Site) -> String {
     match site.describe() {
         place if place.is_empty() => function.to_owned(),

@@ -1,9 +1,9 @@
-//! Keeps host code off device memory: while it runs, the first and the last pages of each allocation
-//! may not be touched, and small allocations not at all.
+//! Keeps host code off device memory. While host code runs, it may not touch the first and the last
+//! pages of an allocation, nor any page of a small one.
 //!
-//! On a GPU such an access is a segmentation fault. All pages would cost too much: the system
-//! changes one after the other, at each launch twice. Code that touches device memory begins, as a
-//! rule, at one end.
+//! On a GPU such an access is a segmentation fault. Protecting all pages would cost too much: the
+//! system changes them one after the other, twice at each launch. Code that touches device memory
+//! usually begins at one end.
 #![allow(unsafe_code)]
 
 use std::collections::BTreeMap;
@@ -11,7 +11,7 @@ use std::sync::{Mutex, OnceLock};
 
 use super::fiber::page_bytes;
 
-/// Allocations of so many pages at most may not be touched anywhere.
+/// Allocations of at most this many pages are protected as a whole.
 const SMALL_PAGES: usize = 16;
 
 /// The pages of one allocation.
@@ -33,7 +33,7 @@ struct State {
     launches: usize,
 }
 
-/// Which device memory may be touched now.
+/// The device memory that may be touched now.
 #[derive(Default)]
 pub struct Protection {
     state: Mutex<State>,
@@ -41,7 +41,7 @@ pub struct Protection {
 
 static OF_PROCESS: OnceLock<&'static Protection> = OnceLock::new();
 
-/// Whether host code may not touch the device memory at `address`. Called from a signal handler:
+/// Whether the device memory at `address` is closed to host code. Called from a signal handler:
 /// neither waits nor allocates.
 pub(crate) fn is_shut(address: usize) -> bool {
     let Some(state) = OF_PROCESS.get().and_then(|protection| protection.state.try_lock().ok())
@@ -63,7 +63,7 @@ impl State {
         (address <= begin + region.bytes).then_some((begin, region))
     }
 
-    /// Makes `change`, and the pages of all regions what they are to be then.
+    /// Makes `change`, then gives the pages of all regions the access that follows from it.
     fn change_all(&mut self, change: impl FnOnce(&mut State)) {
         let shut = |state: &State| state.regions.values().map(|it| state.shuts(it)).collect();
         let before: Vec<bool> = shut(self);
@@ -145,7 +145,7 @@ impl Protection {
         self.lock().at(address).is_some()
     }
 
-    /// Says whether host code runs from here on.
+    /// Sets whether host code runs from here on.
     pub(crate) fn set_host(&self, runs: bool) {
         self.lock().change_all(|state| state.host = runs);
     }
@@ -193,7 +193,7 @@ impl Drop for Opened {
 mod tests {
     use super::*;
 
-    /// Which pages of `bytes` at `begin` may be read, by the system's word.
+    /// Which pages of `bytes` at `begin` may be read, according to the system.
     fn readable(begin: usize, bytes: usize) -> Vec<bool> {
         let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
         let can_read = |address: usize| {

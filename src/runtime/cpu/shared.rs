@@ -22,7 +22,7 @@ pub(crate) const DEFAULT_BYTES: usize = 48 << 10;
 pub(crate) const MAX_BYTES: usize = 227 << 10;
 
 const AREA_BYTES: usize = 256 << 10;
-/// What the memory of one operating-system thread takes, without its guard page.
+/// Bytes of shared memory that an operating-system thread maps, without its guard page.
 pub(crate) const MAP_BYTES: usize = 2 * AREA_BYTES;
 const ALIGNMENT: usize = 128;
 const MAX_SLOTS: usize = 2048;

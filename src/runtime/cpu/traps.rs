@@ -1,5 +1,5 @@
-//! Arguments of launches that point to memory of the host: kernels get addresses that end the replay
-//! when they are used, as they would on a GPU. One that is passed and not used does no harm.
+//! Traps for launch arguments that point to host memory. Kernels get addresses that end the replay when
+//! they are used, as host addresses would on a GPU. An argument that is passed and not used does no harm.
 #![allow(unsafe_code)]
 
 use std::ffi::c_void;
@@ -12,11 +12,11 @@ use crate::runtime::abi::ArgumentKind;
 /// One argument of a launch.
 #[derive(Clone, Copy, Debug)]
 pub struct Argument {
-    /// Where its address stands among those of all arguments.
+    /// Its entry in the launch's list of argument addresses.
     pub place: *mut *mut c_void,
-    /// Its size.
+    /// Its size in bytes.
     pub bytes: usize,
-    /// What it is.
+    /// Its kind.
     pub kind: ArgumentKind,
 }
 
@@ -24,7 +24,7 @@ pub struct Argument {
 const COUNT: usize = 8;
 /// Bytes around the address of a trap that belong to it.
 const BYTES: usize = 16 << 20;
-/// So many words of a class are looked at.
+/// The most words of a class that are inspected.
 const MOST_WORDS: usize = 64;
 
 /// Where a pointer of the host leads.
@@ -47,10 +47,10 @@ impl Home {
     }
 }
 
-/// For each trap the argument from 1 and, above eight bits, the number of its home; 0 if it is unused.
+/// For each trap the argument from 1 and, from bit 8 up, the number of its home; 0 if it is unused.
 static TRAPS: [AtomicU32; COUNT] = [const { AtomicU32::new(0) }; COUNT];
 
-/// Where the traps are, once there was one.
+/// The address of the traps, from their first use on.
 static BASE: OnceLock<Option<usize>> = OnceLock::new();
 
 fn base() -> Option<usize> {
@@ -64,8 +64,7 @@ fn base() -> Option<usize> {
     })
 }
 
-/// Puts traps into `arguments` in the place of pointers to the host's memory. Those that `is_device`
-/// knows are not the host's.
+/// Replaces pointers to host memory in `arguments` by traps; `is_device` knows the pointers that stay.
 ///
 /// # Safety
 /// The arguments must be as large as they say, and belong to this launch alone.

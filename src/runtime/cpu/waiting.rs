@@ -1,11 +1,11 @@
-//! Who waits where, in words, when some threads of a block wait for others that never come.
+//! Groups the threads of a block by where they wait, in words, for the report of a deadlock.
 
 /// Threads of a block that wait at the same place, or have ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WaitingGroup {
     /// Linear thread indices as ranges, `0..16, 32..48`.
     pub threads: String,
-    /// What they wait for, with file and line.
+    /// Where and for what they wait, with file and line.
     pub place: String,
 }
 

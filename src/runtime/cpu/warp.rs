@@ -5,16 +5,16 @@ use crate::runtime::abi::WarpOp;
 /// The lanes of a warp.
 pub(crate) const LANES: usize = 32;
 
-/// What the lanes of one warp have brought to the collectives that they wait in.
+/// The state of the collectives of one warp.
 #[derive(Clone, Copy, Default)]
 pub struct Lanes {
     /// The lanes whose thread exists and has not ended.
     pub live: u32,
     /// The lanes that wait in a collective.
     pub arrived: u32,
-    /// What each lane that waits has brought.
+    /// The offer of each lane that waits.
     pub offers: [Offer; 32],
-    /// What each lane got from its last collective.
+    /// The result of each lane's last collective.
     pub results: [u64; 32],
 }
 
@@ -25,7 +25,7 @@ pub struct Offer {
     pub op: u32,
     /// The lanes that the caller names.
     pub mask: u32,
-    /// What it brings.
+    /// The lane's value.
     pub value: u64,
     /// The lane that a shuffle reads.
     pub argument: u32,

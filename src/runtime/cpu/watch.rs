@@ -1,5 +1,5 @@
-//! Finds the launch after which nothing writes a tensor any more: its pages may only be read, and
-//! whoever writes them all the same is let in until the next launch begins.
+//! Finds the last launch that writes a tensor. The tensor's pages are read-only until a launch
+//! writes them: the fault is noted, and the pages stay writable until the next launch begins.
 #![allow(unsafe_code)]
 
 use std::sync::OnceLock;
@@ -26,7 +26,7 @@ impl Watch {
     }
 }
 
-/// Watches the pages of `bytes` at `begin` from here on; the first call of a process counts.
+/// Watches the pages of `bytes` at `begin` from here on; only the first call of a process counts.
 pub fn start(begin: usize, bytes: usize) {
     let (open, launches, written) = (AtomicBool::new(true), AtomicU64::new(0), AtomicU64::new(0));
     if WATCH.set(Watch { begin, bytes, open, launches, written }).is_ok() {
@@ -34,7 +34,7 @@ pub fn start(begin: usize, bytes: usize) {
     }
 }
 
-/// Tells that `launches` have begun, the last of them now.
+/// Notes that `launches` have begun, the last of them now.
 pub(crate) fn begin_launches(launches: u64) {
     let Some(watch) = WATCH.get() else { return };
     watch.launches.store(launches, Ordering::SeqCst);

@@ -1,8 +1,8 @@
-//! Device memory of a GPU: allocations that start as poison, between bytes that tell when a kernel
-//! writes past their ends.
+//! Device memory of a GPU: poisoned allocations between margins that show when a kernel writes past
+//! the ends.
 //!
-//! Only writes close to an allocation are found; farther out they hit something else, or nothing,
-//! which the device itself reports.
+//! Only writes close to an allocation are found. Those further out hit other memory, or none, which
+//! the device itself reports.
 #![allow(unsafe_code)]
 
 use std::collections::BTreeMap;
@@ -44,7 +44,7 @@ struct State {
     /// By the address that the user has.
     live: BTreeMap<Address, Allocation>,
     used: usize,
-    /// What was found when memory was freed.
+    /// The overruns found when memory was freed.
     overruns: Vec<String>,
 }
 
@@ -118,7 +118,7 @@ impl Memory {
         (self.limit - self.lock().used, self.limit)
     }
 
-    /// What was written outside of allocations.
+    /// The overruns of all allocations, in words.
     pub(super) fn overruns(&self, context: &Context) -> Vec<String> {
         let state = self.lock();
         let live = state.live.iter();

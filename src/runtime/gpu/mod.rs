@@ -1,7 +1,7 @@
-//! A GPU as the device of a replay: the same host code, launches go to kernels that NVRTC built.
+//! A GPU as the device of a replay: host code is the same, launches run kernels that NVRTC compiled.
 //!
 //! Every call is finished before the next begins, so that an error belongs to the kernel that
-//! caused it. An error that CUDA calls sticky ends the process with an account of it.
+//! caused it. An error that CUDA calls sticky ends the process with a report.
 #![allow(unsafe_code)]
 
 mod memory;
@@ -51,7 +51,7 @@ pub enum StartError {
 }
 
 impl StartError {
-    /// What to do about it.
+    /// A hint for the user, if there is one.
     pub fn hint(&self) -> Option<String> {
         match self {
             StartError::Gpu(error) => error.hint(),
@@ -68,11 +68,11 @@ impl StartError {
 pub struct Settings {
     /// The device's number.
     pub ordinal: usize,
-    /// What memory holds before it is written.
+    /// The initial content of memory.
     pub poison: Poison,
     /// The most bytes of device memory.
     pub memory_bytes: usize,
-    /// Whether allocations lie between bytes that tell of writes past their ends.
+    /// Whether allocations lie between margins that show writes past their ends.
     pub margins: bool,
     /// Whether memory is filled with the poison.
     pub filled: bool,
@@ -166,8 +166,8 @@ impl Gpu {
     }
 }
 
-/// One hardware queue is enough for streams that are in order among each other; a context with the
-/// eight that are usual takes twice as long to make, and is made while no other process makes one.
+/// Limits the context to one hardware queue, which is enough for streams that run in one order. A context
+/// with the usual eight takes twice as long to create, while no other process can create one.
 fn one_connection() {
     const NAME: &str = "CUDA_DEVICE_MAX_CONNECTIONS";
     if std::env::var_os(NAME).is_none() {
@@ -186,7 +186,7 @@ fn unresolved(expression: String) -> ! {
     end_with(&Report::Unresolved { expression })
 }
 
-/// What happened, in the words of the CPU, if CUDA calls `error` sticky: "the context is in an
+/// The name of the fault, as on the CPU, if CUDA calls `error` sticky: "the context is in an
 /// inconsistent state, the process must be terminated" (CUDA Runtime API, `cudaError_t`).
 fn sticky(error: CudaError) -> Option<&'static str> {
     match error.0 {
@@ -200,7 +200,7 @@ fn sticky(error: CudaError) -> Option<&'static str> {
     }
 }
 
-/// What to tell where the device itself is gone, which is no fault of the kernel's.
+/// The report if `error` means that the device itself is gone, which is no fault of the kernel's.
 fn lost(error: CudaError, info: &DeviceInfo) -> Option<Report> {
     let gone = [
         CudaError::DEVICE_UNAVAILABLE,

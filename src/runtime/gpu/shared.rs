@@ -1,7 +1,6 @@
-//! Poisons the shared memory of every multiprocessor, which a device leaves as the last kernel had it.
+//! Poisons the shared memory of every multiprocessor, which otherwise holds what the last kernel left.
 //!
-//! What a launch finds there is what lies there when its first blocks begin; later blocks find what
-//! earlier ones left.
+//! The first blocks of a launch find the poison; later blocks find what earlier ones left.
 #![allow(unsafe_code)]
 
 use std::ffi::c_void;

@@ -27,7 +27,7 @@ impl Summarizer {
         Ok(Summarizer { function: module.function("summarize")?, _module: module })
     }
 
-    /// The summary of the tensor at `address`; none where only a second look at the elements tells.
+    /// The summary of the tensor at `address`; none if it takes a second pass over the elements.
     pub(super) fn run(
         &self,
         context: &Context,

@@ -1,6 +1,6 @@
-//! Names the kernel that runs when the parent says that time is over.
+//! Names the running kernel when the parent signals that time is over.
 //!
-//! The handler neither allocates nor waits, and ends the process; with it goes the kernel.
+//! The handler neither allocates nor waits. It ends the process, and with it the kernel.
 #![allow(unsafe_code)]
 
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};

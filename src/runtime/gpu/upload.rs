@@ -1,8 +1,7 @@
 //! Large copies to the device: from mapped files through pinned memory, many pieces at a time.
 //!
-//! From pageable memory the driver copies piece by piece, waiting for each. Here several threads
-//! fill pinned pieces, which stay small enough together to lie in the processor's cache, while
-//! those that were filled before are on their way.
+//! The driver copies pageable memory piece by piece and waits for each. Here several threads fill pinned
+//! pieces while earlier ones are on their way. All pieces together fit in the processor's cache.
 #![allow(unsafe_code)]
 
 use std::ffi::c_void;
@@ -28,7 +27,7 @@ const THREADS: usize = 12;
 struct Lane {
     pinned: *mut u8,
     stream: sys::CUstream,
-    /// Behind the last copy out of each piece.
+    /// Recorded after the last copy out of each piece.
     events: [sys::CUevent; PIECES],
 }
 
@@ -70,7 +69,7 @@ impl Lane {
         checked(unsafe { sys::cuStreamSynchronize(self.stream) })
     }
 
-    /// Sends `piece` by way of pinned piece `slot`, once what that held before has arrived.
+    /// Sends `piece` by way of pinned piece `slot`, once that one's earlier content has arrived.
     fn send(&self, to: Address, piece: &[u8], slot: usize) -> Result<(), CudaError> {
         // SAFETY: the pinned piece is as long as any, and nothing reads it once its event is over;
         // it is left alone until then.
@@ -138,8 +137,8 @@ impl Uploader {
     }
 }
 
-/// Seconds that a plain copy of `bytes` out of pinned memory takes, `piece` bytes at a time: what
-/// the bus gives at best. For measurements.
+/// Seconds that a plain copy of `bytes` out of pinned memory takes, the best that the bus gives. For
+/// measurements.
 ///
 /// # Errors
 /// CUDA's error if the device or its memory cannot be had.

@@ -1,6 +1,6 @@
 // Elements of one byte.
 
-// Whole numbers of one byte.
+// Integers of one byte.
 template <class Raw_, bool Signed>
 struct Bytes : AlwaysFinite {
     typedef Raw_ Raw;

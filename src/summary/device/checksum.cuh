@@ -23,7 +23,7 @@ __device__ u64 swapped_sum(u64 word, u64 other) {
 
 const u64 STEP_X = 0x9E3779B97F4A7C15ull, STEP_Y = 0xD1B54A32D192ED03ull;
 
-// What is added to the words of a unit.
+// The key of a unit, which is added to its words.
 struct Key {
     u64 x, y;
     __device__ Key(u64 x, u64 y) : x(x), y(y) {}
@@ -31,7 +31,7 @@ struct Key {
         : Key(0x243F6A8885A308D3ull + unit * STEP_X, 0x13198A2E03707344ull + unit * STEP_Y) {}
 };
 
-// What a mixed unit is in the checksum's sums, but for the last product of `y`.
+// A mixed unit as it enters the checksum's sums, without the last product of `y`.
 struct Mixed {
     u64 x, y;
     // That product is added to `products`.
@@ -55,7 +55,7 @@ const u32 SIGN_STEP = 0x9E3779B9, SIGN_MIX = 0x846CA68B;
 // The signs of a unit's elements, in as many of the highest bits; the lowest is the first one's.
 __device__ u32 signs_of(u32 key) { return (key ^ (key >> 15)) * SIGN_MIX; }
 
-// What 1024 units, sixteen runs, have in common.
+// The key and the turn that 1024 units, sixteen runs, have in common.
 struct Draw {
     u32 key, turn;
     __device__ Draw(u64 number) {

@@ -67,7 +67,7 @@ struct HalfFloat : Halves<u16, 0x7FFF7FFF> {
     };
 };
 
-// Whole numbers of two bytes.
+// Integers of two bytes.
 template <class Raw, class Wide, bool Signed>
 struct Shorts : Halves<Raw, ~0u>, AlwaysFinite {
     typedef Counts Added;

@@ -6,14 +6,14 @@ const u32 BLOCKS_OF_ONE = 4;
 // Batches that are on their way, and the runs that they are of.
 const u32 DEPTH = 2, RUNS = 2 * DEPTH;
 
-// What a block has in shared memory while it takes chunks.
+// A block's shared memory while it takes chunks.
 struct Shared {
     uint4 queue[DEPTH][UNITS][THREADS];
-    // How far the keys of a chunk's units are from that of its first.
+    // The difference of each unit's key from that of the chunk's first unit.
     ulonglong2 steps[1024];
 };
 
-// Addresses in shared memory are told as sums, so that they need one register.
+// Addresses in shared memory are given as sums, so that they need one register.
 
 // Batches on their way: each thread fills and reads what is its own.
 struct Queue {
@@ -52,7 +52,7 @@ struct Queue {
 // The keys of a chunk's units.
 struct Keys {
     u32 steps;
-    // That of the unit `more` behind the one at `place`, where the first unit has `first`.
+    // The key of the unit `more` behind the one at `place`; the chunk's first unit has key `first`.
     __device__ Key at(const Key& first, u32 place, u32 more) const {
         u64 x, y;
         asm("{ .reg .b32 at; mad.lo.u32 at, %2, 16, %3; add.u32 at, at, %4;"

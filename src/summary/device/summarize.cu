@@ -1,11 +1,11 @@
 // Checksum, statistics and sketch of a tensor in one pass, as docs/checksum.md specifies them.
 // The checksum is the CPU's for equal bytes; sums in float64 are added in another order.
 //
-// A warp takes a chunk of 1024 units of 16 bytes, sixteen runs of 64; which thread takes which two
+// A warp takes a chunk of 1024 units of 16 bytes: sixteen runs of 64. Which thread takes which two
 // units of a run depends on the run, so that a thread has the same four buckets all the time. A
-// thread takes two runs at a time, a batch; batches come through shared memory, one ahead. What is
-// rare (elements that are NaN or infinite, the end of the tensor) is looked at once more, element
-// by element. Where instructions are written out, the compiler makes more of them for the same.
+// thread takes two runs at a time, a batch; batches come through shared memory, one ahead. Rare
+// cases (elements that are NaN or infinite, the end of the tensor) are looked at once more, element
+// by element. Instructions are written out where the compiler would make more of them.
 // ELEMENT is the element type: F64, F32, F16, BF16, I64 to I8, U64 to U8.
 
 // Adds a batch of finite elements at these places of its chunk. `poison` is finite as well.
@@ -44,7 +44,7 @@ __device__ void take_chunks(Tally& tally, Added& added, const u8* bytes, u64 who
     u64 warps = (u64)gridDim.x * blockDim.x / 32;
     if (number >= whole) return;
     Draw draw(number);
-    // What is asked for next; after the last chunk its first units once more, which nobody reads.
+    // The next units to ask for; after the last chunk, its first units once more, which nobody reads.
     const uint4* asked = (const uint4*)bytes + number * 1024;
     u32 asked_lane = lane ^ draw.turn;
     // Where the batches on their way lie in their chunk.
@@ -154,8 +154,8 @@ summarize(const u8* bytes, u64 count, u64 pattern, int poisoned, Part* parts) {
     for (u32 i = threadIdx.x; i < 1024; i += THREADS) shared.steps[i] = {i * STEP_X, i * STEP_Y};
     __syncthreads();
     Queue queue = {(u32)__cvta_generic_to_shared(&shared.queue[0][0][threadIdx.x])};
-    // Nothing is added, which the compiler does not know, and so keeps the sum. What reads there
-    // does so after the barrier.
+    // Adds zero, which the compiler does not know, and so keeps the sum. All reads there come after
+    // the barrier.
     Keys keys = {(u32)__cvta_generic_to_shared(shared.steps) + (u32)(count >> 63)};
     asm volatile("" : "+r"(keys.steps)::"memory");
     // Poison that is a NaN is never among finite elements.

@@ -1,4 +1,4 @@
-// What a thread knows of its elements; and elements one after the other.
+// The statistics of a thread's elements; and elements taken one after the other.
 
 // The statistics of one thread.
 struct Tally {

@@ -5,7 +5,7 @@ typedef unsigned int u32;
 typedef unsigned short u16;
 typedef unsigned char u8;
 
-// What a block adds to a summary; DevicePart has the same on the host.
+// A block's share of a summary; DevicePart is the same on the host.
 struct Part {
     u64 x, y;
     double buckets[16];
@@ -38,8 +38,8 @@ struct Batch {
     }
 };
 
-// Sums of squares, and of elements by the word of 32 bits in which they begin: those that have the
-// sign + in the sketch, and those that have the sign -.
+// Sums of squares, and of elements by the 32-bit word in which they begin: those with the sign + in
+// the sketch, and those with the sign -.
 struct Sums {
     double squares, positive[4], negative[4];
     // Adds an element that begins in word `word`; its sign is - where bit `at` of `signs` is set.
@@ -55,7 +55,7 @@ struct Sums {
     }
 };
 
-// The same of whole numbers, on their way to be `Sums`.
+// The same for integers, before they go into `Sums`.
 struct Counts {
     int totals[4], negated[4];
     u64 squares;

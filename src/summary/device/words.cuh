@@ -1,4 +1,4 @@
-// Elements of four and of eight bytes, and what all families of elements have.
+// Elements of four and of eight bytes, and the members that all families of elements have.
 
 // An element type is one of the four families below, which all have
 //   Raw, COUNT, value        its bits, how many are in a unit, what they stand for
@@ -140,7 +140,7 @@ __device__ Range of_all(const Batch& batch) {
     return range;
 }
 
-// Whole numbers of 64 bits.
+// Integers of 64 bits.
 template <class Wide>
 struct LongRange {
     typedef One Lanes;
@@ -168,7 +168,7 @@ struct LongRange {
     __device__ double greatest() const { return (double)high; }
 };
 
-// Whole numbers of 32 bits.
+// Integers of 32 bits.
 template <bool Signed>
 struct WordRange {
     typedef One Lanes;

@@ -1,6 +1,7 @@
-//! What device code calls to wait for other threads of its block, or to run all of them itself.
+//! The functions that device code calls to wait for other threads of its block, or to run all of
+//! them itself.
 //!
-//! A call says to its runner what the thread waits for, and switches to the thread that goes on.
+//! Each tells its runner what the thread waits for, and switches to the next thread that can run.
 #![allow(unsafe_code)]
 
 use super::running::current;
@@ -62,7 +63,7 @@ pub(crate) unsafe extern "C" fn active_mask() -> u32 {
     runner.warps[runner.warp_and_lane().0].live
 }
 
-/// Lets the other threads of the block run that can.
+/// Lets the other threads of the block run, as far as they can.
 ///
 /// # Safety
 /// Must be called from a thread of a kernel that runs.
@@ -75,7 +76,7 @@ pub(crate) unsafe extern "C" fn yield_thread() {
     }
 }
 
-/// The kernel that calls runs all threads of its block; `threads` receives which.
+/// Lets the calling kernel run all threads of its block; `threads` receives them.
 ///
 /// # Safety
 /// Must be called from a thread of a kernel that runs, before it has waited for others.
@@ -88,8 +89,8 @@ pub(crate) unsafe extern "C" fn whole_block(
     unsafe { *threads = current().run_whole(frame_bytes, scratch_bytes) };
 }
 
-/// Ends the replay: threads of a kernel in block form wait at different barriers. `sites` has one
-/// for each thread in their order, without a file where the thread has ended.
+/// Ends the replay because threads of a kernel in block form wait at different barriers. `sites`
+/// has one site for each thread, in their order, without a file if the thread has ended.
 ///
 /// # Safety
 /// Must be called from a kernel in block form that runs.

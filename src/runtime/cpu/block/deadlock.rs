@@ -30,7 +30,7 @@ impl BlockRunner {
         (self.deadlock)(&self.waiting_groups())
     }
 
-    /// The threads of the block by where they wait, in the order of their first thread.
+    /// The threads of the block, grouped by where they wait, in the order of their first thread.
     fn waiting_groups(&self) -> Vec<WaitingGroup> {
         group((0..self.thread_count).map(|linear| self.waiting_place(linear)))
     }

@@ -1,5 +1,5 @@
-//! Which block runs on this operating-system thread, and on the others: device code finds its
-//! runner here, and a fault or a timeout the kernel, block and thread that it names.
+//! The blocks that run on the operating-system threads. Device code finds its runner here; the
+//! report of a fault or a timeout finds the kernel, block and thread.
 #![allow(unsafe_code)]
 
 use std::cell::Cell;
@@ -12,7 +12,7 @@ thread_local! {
     static CURRENT: Cell<*mut BlockRunner> = const { Cell::new(std::ptr::null_mut()) };
 }
 
-/// The runners that run a block now, for whoever must say what the process is at.
+/// The runners that run a block now, for reports from other operating-system threads.
 static RUNNING: [AtomicPtr<BlockRunner>; 256] =
     [const { AtomicPtr::new(std::ptr::null_mut()) }; 256];
 
@@ -71,7 +71,7 @@ pub(crate) fn stack_overflowed_at(address: usize) -> bool {
 }
 
 impl BlockRunner {
-    /// Says on this operating-system thread, and to all, whether a block runs here.
+    /// Records whether a block runs on this operating-system thread, for this thread and all others.
     pub(super) fn announce(&mut self, runs: bool) {
         let this: *mut BlockRunner = if runs { self } else { std::ptr::null_mut() };
         CURRENT.set(this);

@@ -13,7 +13,7 @@ struct replay_site {
   uint32_t line;
 };
 
-/// What an argument is.
+/// The kind of an argument.
 enum replay_argument : uint8_t {
   REPLAY_ARGUMENT_VALUE = 0,      // a number, or a pointer to a function
   REPLAY_ARGUMENT_POINTER = 1,

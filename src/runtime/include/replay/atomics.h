@@ -43,7 +43,7 @@ inline void store_relaxed(T* address, T value) {
 }
 #endif
 
-/// Replaces `*address` by `change(*address)` and returns what was there before.
+/// Replaces `*address` by `change(*address)` and returns the old value.
 template <class T, class Change>
 inline T atomic_change(T* address, Change change) {
   atomic_turn(address);

@@ -222,7 +222,7 @@ inline double square_root(double x) {
   return x;
 }
 
-/// `x`, rounded already, as an integer of type `I`; what does not fit saturates. PTX ISA, "cvt":
+/// `x`, rounded already, as an integer of type `I`; values that do not fit saturate. PTX ISA, "cvt":
 /// NaN becomes 0 from a float to at most 32 bits, else only the highest bit is set.
 template <class I, class F>
 inline I to_integer(F x, bool from_float) {

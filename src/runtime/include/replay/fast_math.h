@@ -1,4 +1,4 @@
-// What kernels call most, inlined into them: expf, correctly rounded all the same, fmaxf and fminf.
+// The functions that kernels call most, inlined into them: fmaxf, fminf, and expf, correctly rounded.
 //
 // exp(x) = 2^(k/128) * exp(r) in double arithmetic, |r| at most ln(2)/128 in any rounding mode. The
 // polynomial of degree 3 errs by less than 2^-34.6 of the value, everything else by less than

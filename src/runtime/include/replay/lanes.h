@@ -1,13 +1,12 @@
 // Strided loops of a kernel in block form, run for many threads at once.
 //
 // `for (int i = threadIdx.x; i < n; i += blockDim.x)` is a pure function of a few values, of what
-// pointers to constant memory show, and of the thread's index. When the first of sixteen threads
-// comes to such a loop, the loop is run for it and, on the guess that the next will bring the same
-// values, for these too, vectors at a time; nothing else of theirs is run ahead. Each of them
-// compares what it brings with the guess: where it was right the results are there, where it was
-// wrong, or where a vector function was in doubt, the loop runs as it is written. What is stored
-// goes to memory when its thread has come. So results, and the order of everything that can be
-// observed, are those of threads that run one after the other.
+// pointers to constant memory show, and of the thread's index. When the first of sixteen threads comes to
+// such a loop, the loop is run for all sixteen, vectors at a time, on the guess that the others will
+// bring the same values. Nothing else of theirs is run ahead. Each thread compares what it brings with
+// the guess. If the guess is right, its results are there. If it is wrong, or a vector function was in
+// doubt, the loop runs as it is written. Stores go to memory when their thread has come. So the results,
+// and the order of everything that can be observed, are those of threads that run one after the other.
 //
 // All values have 32 bits: float, int, and masks (all bits of an int alike) for conditions.
 #pragma once
@@ -17,7 +16,7 @@
 #include "replay/abi.h"
 #include "replay/thread.h"
 
-/// Functions that hold vectors: for processors that have them, whatever the rest is compiled for.
+/// Functions on vectors: compiled for processors that have them, whatever the rest is compiled for.
 #define REPLAY_LANE inline __attribute__((always_inline, target(REPLAY_LANES)))
 
 namespace replay_rt {
@@ -33,7 +32,7 @@ __attribute__((always_inline)) inline To same_bits(From x) {
 namespace lanes {
 
 constexpr unsigned width = 8;
-/// Threads that one guess is for: vectors of them are worked on side by side.
+/// The threads of one guess: two vectors of them, worked on side by side.
 constexpr unsigned group = 2 * width;
 
 typedef float f32 __attribute__((vector_size(32)));
@@ -53,7 +52,7 @@ typedef float f32_of_f64 __attribute__((vector_size(wide_bytes / 2)));
 struct doubts {
   i32 narrow;
   u64 wide;
-  /// What makes adding a large number round to the nearest integer in this replay's rounding mode.
+  /// The offset that makes adding a large number round to nearest integer in this rounding mode.
   double half;
 };
 
@@ -158,7 +157,7 @@ REPLAY_LANE f32 expf(f32 x, doubts& doubt) {
 
 }  // namespace lanes
 
-/// What a thread brings to a loop over `i`: the values that all iterations see, the memory that they
+/// The inputs of a thread to a loop over `i`: the values that all iterations see, the memory that they
 /// read and write at `i`, and the variables that they change.
 template <unsigned Values, unsigned Reads, unsigned Writes, unsigned Changes>
 struct strided_loop {
@@ -170,16 +169,16 @@ struct strided_loop {
   uint32_t change[Changes + 1];
 };
 
-/// What a loop has stored, or will, and memory does not hold yet.
+/// The stores of a loop that memory does not hold yet.
 struct stores {
   char* buffer;
   size_t bytes;
   /// The loop whose stores the buffer holds.
   void* loop = nullptr;
-  /// Writes those of the threads that have come to memory; null if there are none to come.
+  /// Writes the stores of the threads that have come to memory; null if nothing is pending.
   void (*write)(void* loop) = nullptr;
 
-  /// Writes it all to memory.
+  /// Writes all pending stores to memory.
   __attribute__((always_inline)) void flush() {
     if (write != nullptr) write(loop);
   }
@@ -190,8 +189,8 @@ struct stores {
 template <class Loop>
 class spread {
  public:
-  /// The lane of `thread` if results for what it was expected to bring are there; its start, end and
-  /// step are looked at here, and what else it brings is to be compared with `guess`.
+  /// The lane of `thread` if results for its expected inputs are there. Compares its start, end and
+  /// step with them; the caller compares the other inputs with `guess`.
   __attribute__((always_inline)) uint32_t lane(const replay_block_thread* thread, int32_t i,
                                                int32_t end, int32_t step,
                                                const stores& pending) const {
@@ -201,19 +200,19 @@ class spread {
     return holds && foreseen ? lane : lanes::group;
   }
 
-  /// What the threads were expected to bring.
+  /// The inputs that the threads were expected to bring.
   const Loop& guess() const { return in_; }
 
-  /// What variable `k` is after the loop of the thread at `lane`.
+  /// The value of variable `k` after the loop of the thread at `lane`.
   uint32_t changed(unsigned k, uint32_t lane) const { return changed_[k][lane]; }
 
-  /// The thread at `lane` has come: what it stored counts.
+  /// The thread at `lane` has come: its stores count.
   __attribute__((always_inline)) void come(uint32_t lane) {
     if (Loop::writes > 0) come_ |= 1u << lane;
   }
 
-  /// Runs the loop for `thread`, which brings `now`, and the next, and gives the lane of the
-  /// first; or says by `lanes::group` that the loop must be run as it is written.
+  /// Runs the loop for `thread`, which brings `now`, and for the next threads. Returns the lane of
+  /// the first, or `lanes::group` if the loop must be run as it is written.
   __attribute__((noinline)) uint32_t begin(const Loop& now, const replay_block_thread* thread,
                                            const replay_block_thread* end, stores& pending) {
     return runs(now, thread, end, pending) ? 0 : lanes::group;
@@ -225,9 +224,9 @@ class spread {
   static constexpr size_t vector_bytes = sizeof(lanes::i32);
   static constexpr size_t part_bytes = vector_bytes * Loop::writes;
   static constexpr size_t row_bytes = part_bytes * parts;
-  /// Guesses so often wrong are not made again in this block.
+  /// After this many wrong guesses, no more are made in this block.
   static constexpr uint32_t most_misses = 4;
-  /// The number of no thread, nor are the next.
+  /// The first number of a group that holds no thread.
   static constexpr uint32_t nobody = 0u - lanes::group;
 
   bool runs(const Loop& now, const replay_block_thread* thread, const replay_block_thread* end,
@@ -298,7 +297,7 @@ class spread {
     return !lanes::any(doubt);
   }
 
-  /// Writes what the threads that have come stored.
+  /// Writes the stores of the threads that have come.
   __attribute__((noinline)) static void write(void* loop) {
     spread& self = *static_cast<spread*>(loop);
     if (self.come_ == 0) return;
@@ -334,7 +333,7 @@ class spread {
   Loop in_ = {};
   char* buffer_ = nullptr;
   uint32_t changed_[Loop::changes + 1][lanes::group];
-  /// Memory that is known to be there, for each pointer.
+  /// Memory that is known to exist, for each pointer.
   uintptr_t from_[Loop::reads + 1] = {}, to_[Loop::reads + 1] = {};
 };
 

@@ -18,7 +18,7 @@ template <class T> struct plain<const T> { using type = T; };
 template <class T> struct plain<T&> { using type = typename plain<T>::type; };
 template <class T> struct plain<T&&> { using type = typename plain<T>::type; };
 
-/// What a parameter of type `T` passes to a kernel.
+/// The kind of argument that a parameter of type `T` passes to a kernel.
 template <class T> struct argument_kind {
   static constexpr uint8_t value = (__is_class(T) || __is_union(T)) && __is_trivially_copyable(T)
                                        ? REPLAY_ARGUMENT_CLASS
@@ -174,7 +174,7 @@ launchable<P...> kernel_at(void (*function)(P...), const char* name, const char*
           name, replay_site{file, line}};
 }
 
-/// A template whose arguments the launch leaves to be deduced: `find` gives the instance that
+/// A template whose arguments the launch leaves to be deduced: `find` returns the instance that
 /// overloading and deduction choose for the launch's own arguments.
 template <class Find>
 struct deduced_kernel {
@@ -210,7 +210,7 @@ deduced_kernel<Find> kernel_deduced(Find find, const char* name, const char* fil
   return {find, name, replay_site{file, line}};
 }
 
-/// The same where no instance can be told: `call` passes its arguments on to the template. A GPU
+/// The same if the instance cannot be named: `call` passes its arguments on to the template. A GPU
 /// cannot run it.
 template <class Call>
 struct passed_kernel {

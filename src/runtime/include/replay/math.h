@@ -17,8 +17,8 @@
 #endif
 #include <math.h>
 
-// What CUDA has and the C library may lack; the prototypes are those of the C libraries that
-// have them.
+// Functions that CUDA has and the C library may lack; the prototypes are those of the C libraries
+// that have them.
 extern "C" {
 float exp10f(float x) noexcept;
 double exp10(double x) noexcept;

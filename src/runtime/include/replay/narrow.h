@@ -69,8 +69,8 @@ inline uint16_t narrow_float(bfloat16_format, float x) {
   return (uint16_t)((b + 0x7fffu + (b >> 16 & 1u)) >> 16);
 }
 
-/// An integer as a double, such that one more rounding to a narrow format is the only one that
-/// counts: bits beyond 53 are gathered in the last place.
+/// An integer as a double that rounds to a narrow format as the integer itself would: bits beyond 53
+/// are gathered in the last place.
 template <class I>
 inline double integer_to_odd(I x) {
   const bool negative = I(-1) < I(1) && (int64_t)x < 0;

@@ -1,4 +1,4 @@
-// What every unit begins with, whether its sources include it or not. It stands for itself so that it
-// can be precompiled: sources that include cuda_runtime.h as well find that one, and find it read.
+// The start of every unit, whether or not its sources include it. It is a file of its own so that it
+// can be precompiled: sources that include cuda_runtime.h as well find it already read.
 
 #include <cuda_runtime.h>

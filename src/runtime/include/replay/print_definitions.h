@@ -1,6 +1,6 @@
-// What device code calls of the C library, as it behaves inside a kernel: text goes to the
-// replay's output of the device, a failed assertion ends the replay. Included once, at the end of
-// the one translation unit, and bound with -Bsymbolic. Host code keeps the C library's behaviour.
+// The C library's functions in device code, as they behave inside a kernel: text goes to the replay's
+// output of the device, and a failed assertion ends the replay. Included once, at the end of the one
+// translation unit, and bound with -Bsymbolic. Host code keeps the C library's behaviour.
 #pragma once
 
 #include <stdarg.h>

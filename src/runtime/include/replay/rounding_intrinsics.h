@@ -174,7 +174,7 @@ REPLAY_TO_INTEGER(double, __double, unsigned long long, ull)
 #undef REPLAY_FROM_FLOAT
 #undef REPLAY_TO_INTEGER
 
-// From integers. `_rn` is the language's conversion; what is exact in double has `_rn` alone.
+// From integers. `_rn` is the language's conversion; types that are exact in double have `_rn` alone.
 #define REPLAY_FROM_INTEGER(I, from, F, to)                                                    \
   inline F from##2##to##_rn(I x) { return (F)x; }                                              \
   inline F from##2##to##_rz(I x) {                                                             \

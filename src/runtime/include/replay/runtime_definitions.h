@@ -1,5 +1,5 @@
-// What an artifact defines once: its entry points and the parts of the runtime API that need no
-// table. Compiled on its own and linked to every artifact.
+// Definitions that an artifact holds once: its entry points and the parts of the runtime API that need
+// no table. Compiled on its own and linked to every artifact.
 #pragma once
 
 #include "replay/launch.h"
@@ -32,7 +32,7 @@ const launch_bounds* bounds_of(const void* function) {
 }
 
 // From `replay::instance<&(void ns::f<256, float>(float*))>` to `ns::f<256, float>`; a kernel that is
-// no template is called as it is written. The demangler is one for g++ and clang++, so the name is.
+// no template keeps its name as written. g++ and clang++ share a demangler, so the names are the same.
 const char* instance_name(const char* name, const char* mangled) {
   int status = 0;
   const char* spelled = __cxa_demangle(mangled, nullptr, nullptr, &status);

@@ -15,7 +15,7 @@ static constexpr int warpSize = 32;
 
 namespace replay_rt {
 
-/// What else the engine keeps for the operating-system thread that runs a block.
+/// The engine's other state for the operating-system thread that runs a block.
 struct block_state {
   char* dynamic_shared;   // the launch's dynamic shared memory
   char* shared_begin;     // all shared memory of the block: addresses in [begin, end)
@@ -37,9 +37,9 @@ void tell_atomic(const volatile void* address, size_t bytes);
 /// The lane of the current thread in its warp, 0 to 31.
 inline uint32_t lane() { return block.linear_thread & 31u; }
 
-/// Called by whatever a thread that waits for another one does over and over. Threads of a block
-/// run one after the other, so once in a while the others get their turn. It depends on nothing
-/// but what the block has done: the order stays the same on any number of cores.
+/// Counts an operation that a thread repeats while it waits for another one. Threads of a block run
+/// one after the other, so after enough of them the others get their turn. The count depends only on
+/// what the block has done, so the order is the same on any number of cores.
 inline void may_be_waiting(uint32_t weight) {
   constexpr uint32_t enough = 256;
   block.restless += weight;

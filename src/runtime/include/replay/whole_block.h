@@ -130,7 +130,7 @@ class whole_block {
   uint32_t at_ = 0;
   // Whether all threads of the block waited at one barrier when the thread at the front went on.
   bool together_ = false;
-  // Of the numbers of the barriers at which threads wait: the bits of any, and those of all.
+  // The numbers of the barriers at which threads wait: their bits combined by or, and by and.
   uint32_t any_ = 0;
   uint32_t all_ = ended;
   bool some_ended_ = false;
