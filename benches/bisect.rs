@@ -40,7 +40,8 @@ fn main() -> Result<ExitCode> {
     Ok(if fine? { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// What this process took, or its children: `libc::RUSAGE_SELF`, `libc::RUSAGE_CHILDREN`.
+/// Processor time in seconds of this process (`libc::RUSAGE_SELF`) or its children
+/// (`libc::RUSAGE_CHILDREN`).
 fn processor_seconds(whose: libc::c_int) -> f64 {
     // SAFETY: fills in a struct that lives on the stack.
     let usage = unsafe {

@@ -1,9 +1,9 @@
 //! The CPU engine against a plain serial loop of the same mathematics, compiled with the same
 //! compiler and timed in the same run: 256 rows, 256 threads, two tree reductions.
 //!
-//! Prints ratios and their bounds; exits with 1 if one is beyond. Judged is wall time, the shortest
-//! of several runs. On a machine that does other work it means little: the ratio of processor time,
-//! spread over the threads, says what would be left without that.
+//! Prints ratios and their bounds; exits with 1 if one is beyond. Wall time counts, the shortest of
+//! several runs. It means little on a busy machine: there the ratio of processor time, spread over
+//! the threads, says what an idle one would give.
 
 use std::error::Error;
 use std::fs;
@@ -32,7 +32,7 @@ const REVISION: &str = "396b00e";
 struct Row {
     vocab: usize,
     repetitions: usize,
-    /// The engine's time may be at most this multiple of the serial loop's.
+    /// The most time of the engine, as a multiple of the serial loop's.
     bound: f64,
 }
 

@@ -11,7 +11,7 @@ use replay::tensor::{DType, TensorView};
 
 const ELEMENTS: usize = 64 << 20;
 const ROUNDS: usize = 9;
-/// The least that the pass may reach of the speed of a plain read.
+/// The least speed of the pass, as a part of that of a plain read.
 const BOUND: f64 = 0.5;
 
 fn main() {

@@ -24,10 +24,10 @@ use replay::worker::Limits;
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
-/// What noise, shadow and comparison may cost together, on top of a plain replay of both sides and as
-/// a multiple of it.
+/// The most time that noise, shadow and comparison may add to a plain replay of both sides, as a
+/// multiple of it.
 const COMPARISON: f64 = 8.0;
-/// What a user may wait for `replay diff` on step0, with compiled kernels.
+/// The most time of `replay diff` on step0, with compiled kernels.
 const DIFF: Duration = Duration::from_millis(250);
 const ROUNDS: usize = 7;
 

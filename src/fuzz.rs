@@ -1,8 +1,8 @@
-//! What must hold for any bytes that come from outside, a function for each format.
+//! Properties that hold for any bytes from outside, a function for each format.
 //!
-//! Each function takes bytes as a fuzzer makes them and panics if what it is about does not hold.
-//! The fuzzers in `fuzz/` call them, and so do the tests, over seeds and mutations of these. Part
-//! of neither the library nor the program. `docs/fuzzing.md` lists what each one claims.
+//! Each function takes bytes as a fuzzer makes them and panics if its property does not hold. The
+//! fuzzers in `fuzz/` call them, and so do the tests, over seeds and mutations of these. This
+//! module is part of neither the library nor the program. `docs/fuzzing.md` lists each property.
 
 mod draw;
 mod frontend;
@@ -30,12 +30,12 @@ pub use crate::worker::fuzz::child_report;
 pub use frontend::frontend;
 pub use time::frontend_time;
 
-/// A format, and what must hold for it.
+/// A format and its property.
 #[derive(Clone, Copy, Debug)]
 pub struct Target {
     /// Its name: that of the fuzzer, and of the folder with its seeds.
     pub name: &'static str,
-    /// Panics if it does not hold for some bytes.
+    /// Panics if the property does not hold for some bytes.
     pub check: fn(&[u8]),
 }
 
@@ -57,7 +57,7 @@ pub const TARGETS: [Target; 14] = [
     Target { name: "tensors", check: tensors },
 ];
 
-/// An error has words, as every cause of it has, and a hint that is there has words, too.
+/// An error and each of its causes have words, and so has a hint if there is one.
 pub(crate) fn told(error: &dyn Error, hint: Option<String>) {
     let mut next = Some(error);
     while let Some(cause) = next {
@@ -82,7 +82,7 @@ pub fn harness(bytes: &[u8]) {
     }
 }
 
-/// A snapshot that is read and written is read again as the same, and written the same way.
+/// A snapshot that is read and written is read back as the same, and written the same way.
 pub fn snapshot(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     let path = Path::new("snapshots/step0.cpu.snap");
@@ -92,7 +92,7 @@ pub fn snapshot(bytes: &[u8]) {
     }
 }
 
-/// What is written is read as what was written, and written again to the letter.
+/// A written file is read back as the same, and written again to the letter.
 fn is_settled(file: &SnapshotFile, path: &Path) {
     let once = file.to_string();
     let again = match SnapshotFile::parse(&once, path) {
@@ -106,8 +106,8 @@ fn is_settled(file: &SnapshotFile, path: &Path) {
     assert!(!found.sentence().is_empty());
 }
 
-/// What a cache holds of an outcome can be told in every form, and makes a snapshot that is read
-/// as it was written.
+/// An outcome from the cache can be told in every form, and makes a snapshot that is read back as
+/// it was written.
 pub fn outcome(bytes: &[u8]) {
     let Ok(outcome) = serde_json::from_slice::<Outcome>(bytes) else { return };
     let kept = serde_json::to_vec(&outcome).expect("an outcome is plain data");
@@ -142,7 +142,8 @@ pub fn outcome(bytes: &[u8]) {
     }
 }
 
-/// Whether a replay could have given `outcome`: names and the device's class are words, statistics are numbers, and the number of elements is that of the shape.
+/// Whether a replay could have given `outcome`: names and the device's class are words, statistics
+/// are numbers, and the number of elements is that of the shape.
 fn could_be_measured(outcome: &Outcome) -> bool {
     let is_name = |word: &str| {
         !word.is_empty() && word.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
@@ -174,7 +175,8 @@ fn could_be_measured(outcome: &Outcome) -> bool {
     outputs && distinct && completed && call && is_name(&outcome.device)
 }
 
-/// What compute-sanitizer writes never counts less than it lists, and a complaint is none of it.
+/// Every finding in a sanitizer's log has words and a count; findings and complaints are different
+/// lines.
 pub fn sanitizer_log(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let log = sanitizer::read(&text);
@@ -220,7 +222,7 @@ pub fn bisect_log(bytes: &[u8]) {
     assert_eq!(read, written, "{log}");
 }
 
-/// An entry of the cache is read as it was written; one that was changed counts as absent.
+/// An entry of the cache is read as it was written; a changed one counts as absent.
 pub fn cache_entry(bytes: &[u8]) {
     thread_local! {
         static CACHE: (tempfile::TempDir, Cache) = {

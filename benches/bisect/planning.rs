@@ -1,4 +1,4 @@
-//! What comes before the first test: reading 100,000 commits of which 10,000 matter, 1,000 of them
+//! The work before the first test: reading 100,000 commits of which 10,000 matter, 1,000 of them
 //! merges, and choosing where to begin.
 //!
 //! The work is done in a child, so that its peak of memory is its own.
@@ -16,15 +16,15 @@ use replay::trial::Subject;
 use super::Result;
 use super::importer::{Importer, git, run};
 
-/// The word by which this program is told to be the child.
+/// The argument that makes this program the child.
 pub const CHILD: &str = "plan";
 
 const BLOCKS: u32 = 1_000;
 const COMMITS: u32 = 100 * BLOCKS;
 const RELEVANT: usize = 10 * BLOCKS as usize;
-/// Seconds that planning may take.
+/// The time that planning may take.
 const BOUND: Duration = Duration::from_secs(2);
-/// Bytes that it may hold.
+/// The memory that it may hold, in KiB.
 const BOUND_KB: u64 = 500 * 1024;
 /// Runs of which the shortest counts.
 const RUNS: usize = 5;
@@ -154,7 +154,7 @@ fn ordinary(
     }
 }
 
-/// What git takes to list the candidates with their weights.
+/// The time that git takes to list the candidates with their weights, in seconds.
 fn seconds_of_git(repository: &Path) -> Result<f64> {
     let mut best = f64::INFINITY;
     for _ in 0..2 {

@@ -21,7 +21,7 @@ use replay::worker::{self, DeviceJob, Job, Limits};
 use super::Result;
 use super::importer::{Importer, git, run};
 
-/// The words by which this program is told to be a part of the script.
+/// The arguments that make this program a part of the script.
 pub const TRANSLATE: &str = "translate";
 pub const COMPARE: &str = "compare";
 
@@ -31,9 +31,9 @@ const EVERY: u32 = 5;
 const CULPRIT: u32 = 137 * EVERY;
 /// Kernel changes after which it divides by the sum in another way.
 const STRETCH: u32 = 40;
-/// What our first search may take of the time of `git bisect run`.
+/// The most time of our first search, as a part of that of `git bisect run`.
 const FIRST: f64 = 0.5;
-/// How often the second search must go into the first.
+/// How many times faster than the first the second search must be.
 const SECOND: f64 = 20.0;
 /// Runs of which the shortest counts.
 const RUNS: usize = 3;
@@ -169,7 +169,7 @@ impl Project {
     }
 }
 
-/// Runs a command to its end; what it and its children took, and its output.
+/// Runs a command to its end. Returns the time that it and its children took, and its output.
 fn timed(command: &mut Command) -> Result<(Time, String)> {
     let before = super::processor_seconds(libc::RUSAGE_CHILDREN);
     let begin = Instant::now();
@@ -262,7 +262,8 @@ extern "C" __attribute__((visibility("default"))) void replay_call(
 }
 "#;
 
-/// Runs the artifact on the fixture; whether its gradient is the recorded one within a tolerance.
+/// Runs the artifact on the fixture. Returns whether its gradient is the recorded one within a
+/// tolerance.
 pub fn compare(artifact: &Path, fixture: &Path, recorded: &Path) -> Result<bool> {
     let subject = Subject::new(Fixture::load(fixture)?);
     let limits = Limits::default();

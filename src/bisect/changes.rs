@@ -1,4 +1,4 @@
-//! Every commit of a range at which an output changes, each against the commit before it.
+//! Every commit of a range at which an output changes, each compared with the commit before it.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -32,7 +32,7 @@ pub struct LogReport {
     /// The changes, in topological order of their commits.
     #[serde(skip)]
     pub changes: Vec<Change>,
-    /// Commits that change sources and no output of any fixture: whatever they were announced as.
+    /// Commits that change sources but no output of any fixture, whatever their messages announce.
     #[serde(skip)]
     pub acquitted: Vec<Commit>,
     /// Variants that could not be tested on any fixture.
@@ -57,33 +57,33 @@ pub struct Change {
     pub fixture: String,
     /// The commit.
     pub commit: Commit,
-    /// What it is compared with: its parent, or the last testable commit before that.
+    /// The commit that it is compared with: its parent, or the last testable commit before that.
     pub base: Commit,
     /// The parent itself, if that could not be tested.
     pub skipped: Option<Commit>,
-    /// What changed.
+    /// The judgement on the change.
     pub judgement: Judgement,
-    /// Outputs that depend on the order of blocks and threads no longer.
+    /// Outputs that no longer depend on the order of blocks and threads.
     pub settled: Vec<String>,
-    /// Outputs that are wrong now by more than the comparison with a commit that nobody vouches for:
-    /// gradients that no longer match their loss, and what moved away from the captured output.
+    /// Outputs that are wrong now by a measure that does not take `base` for the truth: gradients
+    /// that no longer match their loss, and outputs that moved away from the captured ones.
     pub broken: Vec<String>,
-    /// Gradients that match their loss now, and did not before.
+    /// Gradients that match their loss now and did not before.
     pub mended: Vec<String>,
-    /// What it takes back, if it does.
+    /// The earlier change that it takes back, if any.
     pub repair: Option<Repair>,
 }
 
 /// A change that takes an earlier one back.
 #[derive(Clone, Debug)]
 pub struct Repair {
-    /// The commit that brought what is gone.
+    /// The commit that made the earlier change.
     pub of: Commit,
-    /// A commit before it, which the outputs agree with again.
+    /// A commit before that one; the outputs agree with it again.
     pub like: Commit,
     /// Whether to the bit or within noise.
     pub verdict: Verdict,
-    /// Whether what it takes back is known to be a defect, and not only a change.
+    /// Whether the earlier change is known to be a defect.
     pub of_defect: bool,
 }
 
@@ -141,7 +141,7 @@ fn report(
         view.replay(&work.runs, progress)?;
         let found = view.untestable_runs(&work.runs)?;
         untested.retain(|run| found.iter().any(|(number, _)| number == run));
-        // What lies outside of the range is only compared with.
+        // Commits outside of the range are only compared with.
         let inside = found.into_iter().filter(|(number, _)| *number >= range.first);
         untestable.extend(inside.map(|(_, found)| found));
         changes.extend(view.changes(&work.edges)?);
@@ -163,10 +163,10 @@ fn report(
     })
 }
 
-/// A divergence and the commit before it.
+/// A commit that diverged, and the commit before it.
 type Step = (u32, u32);
 
-/// What a variant gave.
+/// The replay of a variant.
 #[derive(Clone)]
 struct Replayed {
     outcome: Outcome,
@@ -175,7 +175,7 @@ struct Replayed {
 }
 
 impl Replayed {
-    /// What `trial` gives, in other orders too.
+    /// Replays `trial`, in other orders too.
     fn of(trial: &Trial) -> Result<Replayed, ReplayError> {
         let ordered = orders(trial)?.into_iter().map(|found| found.output).collect();
         Ok(Replayed { outcome: trial.outcome()?.clone(), ordered })
@@ -210,7 +210,7 @@ struct View<'a> {
     defects: BTreeSet<u32>,
     /// Commits that changed no output.
     acquitted: Vec<Commit>,
-    /// What a commit was compared with last: the next is often compared with it too.
+    /// The trial that a commit was last compared with: the next commit often needs it too.
     trusted: Option<Trial>,
 }
 
@@ -271,7 +271,7 @@ impl View<'_> {
         Ok(())
     }
 
-    /// Remembers what the variant of `commit` gave, or why it gave nothing.
+    /// Remembers the replay of the variant of `commit`, or why there is none.
     fn keep(&mut self, commit: u32, replayed: Result<Replayed, String>) {
         let variant = self.variant(commit);
         if let Err(reason) = &replayed {
@@ -333,7 +333,7 @@ impl View<'_> {
         Ok(changes)
     }
 
-    /// What `commit` changed since `parent`, if it did.
+    /// The change of `commit` since `parent`, if there is one.
     fn change(
         &mut self,
         commit: u32,
@@ -360,7 +360,7 @@ impl View<'_> {
             _ if !settled.is_empty() => self.repair(commit, trail)?,
             _ => None,
         };
-        // What mends a gradient is nothing that a later commit should take back.
+        // A change that mends a gradient is none that a later commit should take back.
         if repair.is_none() && judgement.verdict >= Verdict::Diverged && mended.is_empty() {
             trail.push((commit, base));
         }
@@ -377,8 +377,8 @@ impl View<'_> {
         }))
     }
 
-    /// Outputs that `commit` broke, and those that it mended, by what does not take `base` for the
-    /// truth: gradients are held against their loss on both sides, and captured outputs tell, too.
+    /// The outputs that `commit` broke, and those that it mended, by measures that do not take
+    /// `base` for the truth: gradients against their loss on both sides, and captured outputs.
     fn known(
         &self,
         base: u32,
@@ -420,7 +420,7 @@ impl View<'_> {
         Ok((broken, mended))
     }
 
-    /// A commit that cannot be tested, which is told once: after one that can.
+    /// The change from a testable `parent` to an untestable `commit`; a run of these is told once.
     fn untestable(&mut self, commit: u32, parent: u32) -> Result<Option<Change>, BisectError> {
         if self.outcome(commit)?.is_some() || self.outcome(parent)?.is_none() {
             return Ok(None);
@@ -458,13 +458,13 @@ impl View<'_> {
             unreachable!("what was replayed has sources")
         };
         let (lab, subject) = (&self.bisection.lab, &self.target.subject);
-        // Another one that was trusted goes before the next takes its memory.
+        // Frees the memory of another trusted trial before the next one takes its own.
         self.trusted = self.trusted.take().filter(|known| known.sources().id == before.id);
         let trusted = self.trusted.get_or_insert_with(|| lab.trial(subject, &before));
         Ok(judge(trusted, &lab.trial(subject, &after))?)
     }
 
-    /// The earliest divergence of `trail` that `commit` takes back; it and later ones are over.
+    /// The last divergence of `trail` that `commit` takes back; it and later ones leave the trail.
     fn repair(
         &mut self,
         commit: u32,

@@ -1,5 +1,5 @@
-//! What speaks for the answer: the culprit's judgement, its parents, its change, and who is
-//! acquitted.
+//! The evidence for the answer: the culprit's judgement, its parents, its change, and the acquitted
+//! commits.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -14,28 +14,28 @@ use crate::history::{Commit, SourceSpec};
 use crate::judge::{Accesses, LaunchChange, Verdict, accesses, launch_changes};
 use crate::search::{Answer, Conclusion, Refusal, Warning};
 
-/// In a history of at most this many variants the acquitted commit that changed most is tested
-/// even if the search needs no test of it: it is the one that people suspect.
+/// In a history of at most this many variants, the acquitted commit that changed most is tested
+/// even if the search does not need it: it is the one that people suspect.
 const FEW_VARIANTS: usize = 12;
 
-/// What a search found.
+/// The result of a search.
 pub struct Report {
     /// The conclusion; commits are numbers, see [`Report::commit`].
     pub conclusion: Conclusion,
-    /// What the user should know besides.
+    /// The warnings besides the conclusion.
     pub warnings: Vec<Warning>,
     /// The commits that were tested, in the order of their answers.
     pub tested: Vec<Tested>,
-    /// What makes a commit bad.
+    /// The condition under which a commit is bad.
     pub on: On,
-    /// What was searched for.
+    /// The symptoms that were searched for.
     pub wanted: BTreeSet<Symptom>,
-    /// What speaks against the culprit, if there is one.
+    /// The evidence against the culprit, if there is one.
     pub culprit: Option<Culprit>,
     /// Where the outputs change, if they change more than once.
     pub log: Option<LogReport>,
-    /// Whether commits were compared with recorded snapshots: the good ends are then no claim of
-    /// the user's.
+    /// Whether commits were compared with recorded snapshots; the user then made no claim about the
+    /// good ends.
     pub recorded: bool,
     /// Whether tests were repeated because their verdicts differed.
     pub flaky: bool,
@@ -43,26 +43,26 @@ pub struct Report {
     seen: HashMap<u32, Seen>,
 }
 
-/// A test that was made.
+/// An answered test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tested {
     /// The commit.
     pub commit: u32,
-    /// What it showed.
+    /// The answer.
     pub answer: Answer,
 }
 
-/// What speaks against a commit.
+/// The evidence against a commit.
 pub struct Culprit {
     /// The commit.
     pub commit: u32,
-    /// What it shows, compared with the good end.
+    /// The result of its test, compared with the good end.
     pub seen: Seen,
     /// By fixture: what its accesses to memory do that they must not, beside those of its first parent.
     pub accesses: Vec<(String, Accesses)>,
     /// The launches that it changed, since its first parent.
     pub launches: Vec<LaunchChange>,
-    /// What it changed in the sources, since its first parent.
+    /// The diff of its sources against its first parent.
     pub diff: String,
     /// Its parents.
     pub parents: Vec<u32>,
@@ -82,12 +82,12 @@ pub enum Ending {
 }
 
 impl Report {
-    /// What commit number `commit` is, for every number in this report.
+    /// The commit that has number `commit` in this report.
     pub fn commit(&self, commit: u32) -> Option<&Commit> {
         self.commits.get(&commit)
     }
 
-    /// What the test of `commit` showed.
+    /// The result of the test of `commit`.
     pub fn seen(&self, commit: u32) -> Option<&Seen> {
         self.seen.get(&commit)
     }
@@ -106,8 +106,8 @@ impl Bisection<'_> {
     /// Searches for the first bad commit between `good` and `bad` ends; neither may be empty.
     ///
     /// # Errors
-    /// [`BisectError`] if the machine, the fixtures or the repository are at fault; what is wrong
-    /// with commits or ends is in the report.
+    /// [`BisectError`] if the machine, the fixtures or the repository are at fault. Defects of
+    /// commits or ends are in the report.
     pub fn search(
         &self,
         good: &[Commit],

@@ -1,4 +1,4 @@
-//! The search where a commit does not always show the same: each test is one observation, and
+//! The search where a commit does not always show the same. Each test is one observation, and
 //! commits are tested again until one is the culprit with a probability of 99 %.
 
 use std::collections::{BTreeSet, HashMap};
@@ -53,7 +53,7 @@ pub(super) fn run<'l>(
             seen: &seen,
             state: &state,
         });
-        // A observation of the defect tells more than one of its absence.
+        // An observation of the defect tells more than one of its absence.
         if answer == Answer::Bad || !found.seen.contains_key(&planned.variant(commit)) {
             found.seen.insert(planned.variant(commit), seen);
         }

@@ -2,7 +2,7 @@
 //! the evidence for its answer.
 //!
 //! Joins the pure search of [`search`](crate::search) with histories and replays. Prints nothing:
-//! what happens is told to a callback, as [`Event`]s.
+//! it reports to a callback, in [`Event`]s.
 
 mod changes;
 mod conclusion;
@@ -30,7 +30,7 @@ pub use plan::Plan;
 pub use probe::{Observation, Seen};
 pub use symptom::{On, Symptom};
 
-/// A fixture and what of a commit its harness compiles.
+/// A fixture, and the files of a commit that its harness compiles.
 #[derive(Clone)]
 pub struct Target {
     /// The fixture.
@@ -39,19 +39,19 @@ pub struct Target {
     pub spec: SourceSpec,
 }
 
-/// What a search is made with.
+/// The settings of a search.
 pub struct Bisection<'h> {
     /// The history of the kernels; one for all fixtures.
     pub history: &'h History,
-    /// The fixtures; a commit is bad if it is on any of them.
+    /// The fixtures; a commit is bad if it is bad on any of them.
     pub targets: Vec<Target>,
-    /// Where trials are made.
+    /// The lab that makes trials.
     pub lab: Arc<Lab>,
-    /// Where they are made again that were made before, to see whether they come out the same.
+    /// The lab that repeats trials, to see whether they come out the same.
     pub repeater: Arc<Lab>,
-    /// What makes a commit bad.
+    /// The condition under which a commit is bad.
     pub on: On,
-    /// What commits are compared with.
+    /// The good side, which commits are compared with.
     pub trusted: Trusted,
     /// Commits that are tested at a time.
     pub jobs: NonZeroUsize,
@@ -61,7 +61,7 @@ pub struct Bisection<'h> {
     pub check: Check,
 }
 
-/// What commits are compared with.
+/// The good side of a search, which commits are compared with.
 #[derive(Clone)]
 pub enum Trusted {
     /// The first of the good ends.
@@ -70,7 +70,7 @@ pub enum Trusted {
     Snapshots(Vec<Arc<Snapshot>>),
 }
 
-/// What happens during a search.
+/// An event of a search.
 pub enum Event<'a> {
     /// The history was read.
     Planned {
@@ -83,18 +83,18 @@ pub enum Event<'a> {
     },
     /// A test begins.
     Started {
-        /// What is tested.
+        /// The commit under test.
         commit: &'a Commit,
         /// How far the search is.
         state: &'a State,
     },
     /// A test has an answer.
     Tested {
-        /// What was tested.
+        /// The tested commit.
         commit: &'a Commit,
-        /// What it showed.
+        /// The answer.
         answer: Answer,
-        /// The same in detail.
+        /// The result in detail.
         seen: &'a Seen,
         /// How far the search is.
         state: &'a State,
@@ -107,10 +107,10 @@ pub enum Event<'a> {
     },
 }
 
-/// Takes what happens.
+/// Receives the events of a search.
 pub type Listener<'l> = dyn FnMut(Event<'_>) + 'l;
 
-/// Why a search has no answer: neither the commits nor the ends are at fault.
+/// Why a search has no answer, though neither commits nor ends are at fault.
 #[derive(Debug, thiserror::Error)]
 pub enum BisectError {
     /// The history cannot be read.

@@ -19,7 +19,7 @@ pub struct Plan {
     pub bad: Vec<u32>,
     /// Commits between the ends.
     pub between: usize,
-    /// The key of each variant that can be tested, one for each fixture.
+    /// The source keys of each testable variant, one for each fixture.
     keys: HashMap<u32, Vec<SourceKey>>,
 }
 
@@ -81,8 +81,8 @@ impl Plan {
     }
 }
 
-/// What lies behind the good ends; of a shallow clone only what touches the search, without its
-/// edges.
+/// The commits behind the good ends. In a shallow clone, only the commits that touch the search,
+/// without their edges.
 fn behind(
     history: &History,
     good: &[Commit],
@@ -104,8 +104,8 @@ fn numbers(places: &[usize]) -> Vec<u32> {
     places.iter().map(|&place| place as u32).collect()
 }
 
-/// A number for each distinct list of keys; commits without keys get numbers of their own, for
-/// they are never compared.
+/// A number for each distinct list of keys. Commits without keys are never compared, so that each
+/// gets a number of its own.
 fn variants(
     ids: &[CommitId],
     mut keys: HashMap<CommitId, Vec<SourceKey>>,

@@ -18,26 +18,26 @@ use crate::trial::{Failure, Lab, Outcome, Status, Subject, Trial};
 /// The sources of a commit for one fixture, or why it has none.
 pub(super) type Sources = Result<Arc<SourceSet>, String>;
 
-/// What the test of a commit showed.
+/// The result of testing a commit.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Seen {
     /// One for each fixture, in their order.
     pub observations: Vec<Observation>,
 }
 
-/// What one fixture showed.
+/// The result on one fixture.
 #[derive(Clone, Debug, Serialize)]
 pub struct Observation {
     /// The fixture's name.
     pub fixture: String,
-    /// What the replay gave; none if the commit lacks the sources.
+    /// The outcome of the replay; none if the commit lacks the sources.
     pub outcome: Option<Outcome>,
     /// The comparison with the good side, where one was needed.
     pub judgement: Option<Judgement>,
     /// The comparison with a recorded snapshot, where that is the good side and one was needed.
     #[serde(skip)]
     pub recorded: Option<Comparison>,
-    /// Whether a comparison stands behind the verdict, of this commit or of one with its bits.
+    /// Whether the verdict rests on a comparison, of this commit or of one with its bits.
     #[serde(skip)]
     pub compared: bool,
     /// Whether it was replayed in other orders of blocks and threads, where that matters.
@@ -46,11 +46,11 @@ pub struct Observation {
     /// Outputs that depend on the order of blocks and threads, as they do at the good side.
     #[serde(skip)]
     pub ordered_alike: Vec<String>,
-    /// What is wrong.
+    /// Everything that is wrong.
     pub symptoms: BTreeSet<Symptom>,
     /// Why it could not be tested.
     pub untestable: Option<String>,
-    /// In a word.
+    /// The verdict.
     pub verdict: Verdict,
 }
 
@@ -77,7 +77,7 @@ impl Seen {
             .unwrap_or(Verdict::Identical)
     }
 
-    /// What this means to a search for `wanted`.
+    /// The answer to a search for `wanted`.
     pub fn answer(&self, wanted: &BTreeSet<Symptom>) -> Answer {
         symptom::answer(&self.symptoms(), self.untestable().is_some(), wanted)
     }
@@ -104,8 +104,8 @@ impl Seen {
 pub(super) enum Base {
     /// Sources that are replayed.
     Sources(Sources),
-    /// What was recorded of a replay, and the sources of the first good end: a snapshot does not
-    /// tell which outputs depended on the order of blocks and threads.
+    /// A recorded replay, and the sources of the first good end: a snapshot does not tell which
+    /// outputs depended on the order of blocks and threads.
     Snapshot(Arc<Snapshot>, Sources),
 }
 
@@ -116,15 +116,15 @@ pub(super) struct Probe {
     base: Base,
     /// The trial of the good side's sources, or why there is none: it is measured once.
     trusted: Result<Arc<Trial>, String>,
-    /// What was found where the bits were these, so that a commit with the same ones needs no
-    /// judgement. Two commits that come at once do not both take one.
+    /// The judgement on each set of bits, so that commits with the same bits share one. The inner
+    /// lock keeps two of them from being judged at once.
     known: Mutex<HashMap<Bits, Arc<Mutex<Option<Known>>>>>,
 }
 
 /// The checksums of all outputs.
 type Bits = Vec<(String, Checksum)>;
 
-/// What a judgement found.
+/// The result of a judgement.
 #[derive(Clone)]
 struct Known {
     symptoms: BTreeSet<Symptom>,
@@ -198,7 +198,7 @@ impl Probe {
 
     fn begin(&self, lab: &Arc<Lab>, sources: &Arc<SourceSet>) -> Test<'_> {
         let is_own = |trusted: &Arc<Trial>| Arc::ptr_eq(trusted.lab(), lab);
-        // Whoever repeats a test repeats the good side as well.
+        // A repeated test repeats the good side as well.
         let trusted = match self.trusted.as_ref().is_ok_and(is_own) {
             true => self.trusted.clone(),
             false => trusted_trial(lab, &self.subject, &self.base),
@@ -206,7 +206,7 @@ impl Probe {
         Test { probe: self, trial: lab.trial(&self.subject, sources), trusted }
     }
 
-    /// What a replay showed, without a comparison.
+    /// The observation of a replay, without a comparison.
     fn observation(
         &self,
         outcome: Outcome,
@@ -265,7 +265,7 @@ struct Test<'p> {
 }
 
 impl Test<'_> {
-    /// What it shows, in other orders of blocks and threads too if `orders` says so.
+    /// The observation, in other orders of blocks and threads too if `orders` is set.
     fn observation(&self, orders: bool) -> Result<Observation, ReplayError> {
         let observation = self.values()?;
         match orders && self.probe.on.minds_orders() {
@@ -274,7 +274,7 @@ impl Test<'_> {
         }
     }
 
-    /// The same, with a judgement wherever there can be one.
+    /// The same, with a judgement wherever one can be made.
     fn judged_sight(&self, orders: bool) -> Result<Observation, ReplayError> {
         let mut observation = self.observation(orders)?;
         if let (None, Base::Sources(_), Ok(trusted)) =
@@ -292,7 +292,7 @@ impl Test<'_> {
     /// Adds the outputs that depend on the order of blocks and threads.
     fn ordered(&self, mut observation: Observation) -> Result<Observation, ReplayError> {
         let completed = |outcome: &Outcome| outcome.status == Status::Completed;
-        // Whatever the good end depends on, it is no news there.
+        // A dependence of the good end itself is no news.
         let is_good = |good: &Arc<Trial>| good.sources().id == self.trial.sources().id;
         if !observation.outcome.as_ref().is_some_and(completed)
             || self.trusted.as_ref().is_ok_and(is_good)
@@ -320,7 +320,7 @@ impl Test<'_> {
         Ok(observation)
     }
 
-    /// What it shows in the order of the indices.
+    /// The observation in the order of the indices.
     fn values(&self) -> Result<Observation, ReplayError> {
         let (probe, outcome) = (self.probe, self.trial.outcome()?.clone());
         match (&outcome.status, &probe.base) {
@@ -337,7 +337,7 @@ impl Test<'_> {
         }
     }
 
-    /// Compares `outcome` with what was recorded; measures noise only where bits differ.
+    /// Compares `outcome` with the recorded one; measures noise only where bits differ.
     fn compared(&self, outcome: Outcome, snapshot: &Snapshot) -> Result<Observation, ReplayError> {
         let probe = self.probe;
         let (observation, compared) = if snapshot.has_bits_of(&outcome) {

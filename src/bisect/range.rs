@@ -10,7 +10,7 @@ use crate::search::Graph;
 pub(super) struct Range {
     /// Their ids, parents first.
     pub(super) ids: Vec<CommitId>,
-    /// How they follow each other, and the variant of each.
+    /// Their edges, and the variant of each.
     pub(super) graph: Graph,
     /// Numbers below this are parents outside of the range.
     pub(super) first: u32,
@@ -48,7 +48,7 @@ impl Range {
         Ok(Range { graph: Graph::new(parents, variant)?, ids, first })
     }
 
-    /// The newest commits, and those outside.
+    /// The newest commits of the range, and the commits outside of it.
     pub(super) fn ends(&self) -> (Vec<u32>, Vec<u32>) {
         let all = self.first..self.ids.len() as u32;
         let inner: BTreeSet<u32> =

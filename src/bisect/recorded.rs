@@ -1,5 +1,5 @@
-//! What a comparison with a recorded snapshot means to a search. There is no float64 truth in a
-//! snapshot, so that what is closer to the truth counts as changed.
+//! The meaning of a comparison with a recorded snapshot to a search. A snapshot holds no float64
+//! truth, so that an output that came closer to the truth counts as changed.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use crate::judge::Verdict;
 use crate::snapshot::{Comparison, SnapshotVerdict};
 use crate::trial::Outcome;
 
-/// The verdict in the words of a comparison of two revisions.
+/// The verdict, in the terms of a comparison of two revisions.
 pub(super) fn verdict(comparison: &Comparison) -> Verdict {
     match comparison.verdict {
         SnapshotVerdict::Matches => Verdict::Identical,
@@ -20,7 +20,7 @@ pub(super) fn verdict(comparison: &Comparison) -> Verdict {
     }
 }
 
-/// The outputs of a completed replay that are not as they were recorded.
+/// The outputs of a completed replay that differ from the recorded ones.
 pub(super) fn symptoms(
     fixture: &str,
     on: On,
@@ -34,7 +34,7 @@ pub(super) fn symptoms(
             _ => Symptom::Diverged { fixture, output },
         }
     };
-    // What was recorded is a failure: every output is new.
+    // The recorded replay failed: every output is new.
     if comparison.ending.is_some() {
         return outcome.outputs.iter().map(|output| symptom(&output.name)).collect();
     }

@@ -1,4 +1,4 @@
-//! The search where a commit shows the same whenever it is tested: each variant is tested once.
+//! The search where a commit always shows the same: each variant is tested once.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
@@ -17,19 +17,19 @@ const TESTED: &str = "tested";
 const STEADY: &str = "steady";
 /// The mark of one that came out the same several times.
 const VERY_STEADY: &str = "very steady";
-/// How often a commit is replayed again where chance is likely: if the defect is a failure, or
-/// if an end is not what was claimed. A replay that completes has the same bits next time, unless
-/// its code asks the clock, the system or memory that nobody wrote.
+/// How often a commit is replayed again where chance is likely: if the defect is a failure, or if
+/// an end is not as claimed. A replay that completes gives the same bits again, unless its code
+/// asks the clock, the system or memory that nobody wrote.
 const REPETITIONS: usize = 4;
 
-/// Where a search stands when it ends.
+/// The state of a search when it ends.
 pub(super) struct Steady {
     pub search: Search,
     /// The commits that were tested, in the order of their answers.
     pub tested: Vec<(u32, Answer)>,
-    /// What each variant showed.
+    /// The result for each variant.
     pub seen: HashMap<u32, Seen>,
-    /// What was searched for.
+    /// The symptoms that were searched for.
     pub wanted: BTreeSet<Symptom>,
 }
 
@@ -48,7 +48,7 @@ struct Run<'a, 'l> {
     workers: Workers<(Seen, bool)>,
     steady: Steady,
     ends_known: bool,
-    /// What was tested before the bad ends told what to look for.
+    /// Tests whose answers wait until the bad ends have shown what to search for.
     held: Vec<(u32, Seen)>,
     /// Commits whose verdict an earlier search left in the cache.
     recalled: VecDeque<u32>,
@@ -117,7 +117,7 @@ impl Run<'_, '_> {
         if !self.recalling.is_empty() {
             return Ok(());
         }
-        // What is no longer needed goes on, but no longer takes a job.
+        // A test that is no longer needed goes on, but no longer takes a job.
         for commit in self.steady.search.obsolete() {
             self.steady.search.cancel(commit);
         }
@@ -142,7 +142,7 @@ impl Run<'_, '_> {
         let checked = self.planned.is_marked(STEADY, commit);
         self.workers.start(commit, move || {
             let seen = test()?;
-            // Bits that move may move a verdict; where they do not, it is repeated at the end.
+            // Bits that move may move a verdict, so it is repeated now; others are repeated at the end.
             if checked || !seen.is_unsteady() {
                 return Ok((seen, true));
             }
@@ -173,7 +173,7 @@ impl Run<'_, '_> {
         Ok(())
     }
 
-    /// Takes from the bad ends what is searched for, once all of them were tested.
+    /// Takes the symptoms to search for from the bad ends, once all of them were tested.
     fn learn(&mut self) {
         let plan = &self.planned.plan;
         let seen_of = |bad: &u32| {
@@ -219,7 +219,7 @@ impl Run<'_, '_> {
         }
     }
 
-    /// Replays what the conclusion rests on once more; a commit that comes out otherwise.
+    /// Replays again what the conclusion rests on. Returns a commit that comes out otherwise, if any.
     fn unsteady(&mut self) -> Result<Option<u32>, BisectError> {
         let (suspects, mark, times) = match self.steady.search.outcome() {
             Some(Conclusion::Found { culprit, .. }) => {

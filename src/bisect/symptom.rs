@@ -1,4 +1,4 @@
-//! What is wrong with a commit, as far as a search tells one defect from another.
+//! The symptoms of a commit, by which a search tells one defect from another.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -10,7 +10,7 @@ use crate::numerics::oracle::Finding;
 use crate::search::Answer;
 use crate::trial::{OrderDependence, Outcome, Status};
 
-/// What makes a commit bad.
+/// The condition under which a commit is bad.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum On {
@@ -25,7 +25,7 @@ pub enum On {
     Failed,
 }
 
-/// One thing that is wrong; two commits with one in common are taken to have the same defect.
+/// One thing that is wrong; two commits that share one are taken to have the same defect.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case", tag = "symptom")]
 pub enum Symptom {
@@ -72,20 +72,20 @@ impl fmt::Display for Symptom {
     }
 }
 
-/// Whether `wanted` has a dependence on the order of blocks and threads in it, for which a commit
-/// has to be replayed in other orders whatever its bits are.
+/// Whether `wanted` has a dependence on the order of blocks and threads. Commits must then be
+/// replayed in other orders, whatever their bits are.
 pub(super) fn ask_for_orders(wanted: &BTreeSet<Symptom>) -> bool {
     wanted.iter().any(|symptom| matches!(symptom, Symptom::Ordered { .. }))
 }
 
 impl On {
-    /// Whether a commit is bad that gives other values in another order of blocks and threads.
+    /// Whether a commit that gives other values in another order of blocks and threads is bad.
     pub(super) fn minds_orders(self) -> bool {
         matches!(self, On::Wrong | On::Changed)
     }
 }
 
-/// The outputs of `found` that are none of `known`, which depend on the order at the good side too.
+/// The outputs of `found` that are not among `known`, those that depend on the order at the good side.
 pub(super) fn of_orders(
     fixture: &str,
     found: &[OrderDependence],
@@ -142,8 +142,8 @@ pub(super) fn same_bits(one: &Outcome, other: &Outcome) -> bool {
         && of_bits("", one, other).is_empty()
 }
 
-/// What `found` means to a search for `wanted`. Where that is no dependence on the order of blocks
-/// and threads, not every commit is tested for one, so that those that were must not count it.
+/// The answer that the symptoms `found` give to a search for `wanted`. A dependence on the order of
+/// blocks and threads counts only if it is wanted: else not every commit is tested for one.
 pub(super) fn answer(
     found: &BTreeSet<Symptom>,
     untestable: bool,

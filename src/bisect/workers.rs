@@ -1,5 +1,5 @@
-//! What both kinds of search share: threads that test, sources by commit number, and marks in the
-//! cache that tell which commits were tested before.
+//! Parts that both kinds of search share: threads that test, sources by commit number, and marks in
+//! the cache for commits that were tested before.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -16,10 +16,10 @@ use crate::cache::Kind;
 use crate::history::Commit;
 use crate::trial::Lab;
 
-/// Threads that do one thing each and say so.
+/// Threads that do one thing each and report its result.
 ///
-/// They are not waited for: what nobody needs any more goes on until the process ends, and what
-/// it finds is in the cache for the next search.
+/// Nobody waits for them. Work that is no longer needed goes on until the process ends; its results
+/// are in the cache for the next search.
 pub(super) struct Workers<T> {
     sender: Sender<(u32, thread::Result<Result<T, ReplayError>>)>,
     receiver: Receiver<(u32, thread::Result<Result<T, ReplayError>>)>,
@@ -55,13 +55,13 @@ impl<T: Send + 'static> Workers<T> {
                 let _ = sender.send((commit, result));
             }
         };
-        // Where the system has no thread for it, this one does it.
+        // If the system has no thread for it, this one does the work.
         if thread::Builder::new().spawn(begin.clone()).is_err() {
             begin();
         }
     }
 
-    /// The next thing that is done; none if nothing runs.
+    /// Waits for the next result; none if nothing runs.
     pub fn wait(&mut self) -> Result<Option<(u32, T)>, ReplayError> {
         if self.running == 0 {
             return Ok(None);
@@ -72,13 +72,13 @@ impl<T: Send + 'static> Workers<T> {
     }
 }
 
-/// A planned search: its commits, and what tests them.
+/// A planned search: its commits, and the probes that test them.
 pub(super) struct Planned<'a> {
     pub bisection: &'a Bisection<'a>,
     pub plan: Plan,
     pub probes: Arc<Vec<Probe>>,
-    /// Whether commits are replayed in other orders of blocks and threads: until the bad ends have
-    /// told whether that is what makes them bad, and then if it is.
+    /// Whether commits are replayed in other orders of blocks and threads: until the bad ends were
+    /// tested, and afterwards if such a dependence makes them bad.
     pub orders: Cell<bool>,
     commits: RefCell<HashMap<u32, Commit>>,
     marked: RefCell<HashMap<(&'static str, u32), bool>>,
@@ -112,7 +112,7 @@ impl<'a> Planned<'a> {
         Ok(planned)
     }
 
-    /// What reports show of commit number `commit`.
+    /// The commit that has number `commit`, as reports show it.
     pub fn commit(&self, commit: u32) -> Result<Commit, BisectError> {
         if let Some(known) = self.commits.borrow().get(&commit) {
             return Ok(known.clone());
@@ -179,7 +179,7 @@ impl<'a> Planned<'a> {
         Ok(())
     }
 
-    /// The key of a mark: whatever the verdict on a commit depends on.
+    /// The key of a mark, made of all that the verdict on a commit depends on.
     fn mark_key(&self, what: &str, commit: u32) -> Option<String> {
         let backend = self.bisection.lab.backend();
         let (identity, checker) = (backend.identity(), backend.checker().unwrap_or_default());

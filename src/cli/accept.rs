@@ -7,7 +7,7 @@ use super::error::CliResult;
 use super::out::println;
 use super::snapshot::{Selection, shown};
 
-/// What to accept.
+/// The arguments of `replay accept`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(flatten)]

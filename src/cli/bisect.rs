@@ -23,10 +23,10 @@ use super::replay::CheckArg;
 use super::session::{self, SessionArgs, jobs};
 use super::snapshot::must_be_there;
 
-/// More jobs than this save no rounds that would be noticed.
+/// More jobs than this hardly save rounds.
 const MOST_JOBS: usize = 8;
 
-/// What to search for, and where.
+/// The arguments of `replay bisect`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Folders of captured tensors; a commit is bad if it is on any of them
@@ -74,7 +74,7 @@ enum SearchFormat {
     Markdown,
 }
 
-/// What makes a commit bad.
+/// The condition under which a commit is bad.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum OnArg {
     /// An output beyond noise and not closer to the truth, or one that depends on the order of blocks
@@ -213,7 +213,7 @@ pub fn open(fixtures: &[PathBuf]) -> CliResult<(History, Vec<Target>)> {
     Ok((history, targets))
 }
 
-/// Puts together what a search needs; the cores are shared by the jobs.
+/// Makes a search of its parts; its jobs share the cores.
 pub fn bisection<'h>(
     history: &'h History,
     targets: Vec<Target>,
@@ -232,7 +232,7 @@ pub fn bisection<'h>(
     Ok(Bisection { history, targets, lab, repeater, on, trusted, jobs, first_parent, check })
 }
 
-/// Tells what happens while it happens.
+/// Shows the events of a search as they happen.
 struct Watcher<'p> {
     progress: &'p Progress,
     format: SearchFormat,

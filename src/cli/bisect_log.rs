@@ -3,7 +3,7 @@
 use ::replay::bisect::Report;
 use ::replay::search::{Answer, Conclusion, LogEntry, LogMark, git_bisect_log};
 
-/// What was tested, in the form of `git bisect log`.
+/// The answered tests, in the form of `git bisect log`.
 pub fn text(report: &Report, first_parent: bool) -> String {
     let ids: Vec<(LogMark, String, String)> = report
         .tested

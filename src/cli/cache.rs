@@ -10,7 +10,7 @@ use super::exit;
 use super::out::println;
 use super::session::{self, cache_folder};
 
-/// What to do with the cache.
+/// The arguments of `replay cache`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(subcommand)]

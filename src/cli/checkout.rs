@@ -1,5 +1,5 @@
-//! Fixtures and harnesses that the checked-out commit lacks, or has in another form, while another
-//! revision has them: behind the commit that added a fixture, `git bisect run` meets no other.
+//! Finds fixtures and harnesses that the checked-out commit lacks or has in another form, while
+//! another revision has them. `git bisect run` meets this behind the commit that added a fixture.
 
 use std::path::{Path, PathBuf};
 
@@ -75,7 +75,7 @@ fn explained(fixture: &Path, error: FixtureError) -> CommandError {
     error.into()
 }
 
-/// What is not there.
+/// The path that `error` says does not exist.
 fn absent(error: &FixtureError) -> Option<&Path> {
     let gone = |error: &std::io::Error| error.kind() == std::io::ErrorKind::NotFound;
     match error {
@@ -91,7 +91,7 @@ fn absent(error: &FixtureError) -> Option<&Path> {
     }
 }
 
-/// The repository around `path`, which need not be there.
+/// The repository around `path`, which need not exist.
 fn around(path: &Path) -> Option<History> {
     let full = std::path::absolute(path).ok()?;
     let there = full.ancestors().find(|folder| folder.exists())?;

@@ -1,4 +1,4 @@
-//! `replay completions SHELL` and `replay man DIR`: what a shell and `man` need to know.
+//! `replay completions SHELL` and `replay man DIR`: writes completion scripts and manual pages.
 
 use std::path::PathBuf;
 
@@ -9,7 +9,7 @@ use super::error::{CliResult, Context};
 use super::out::print;
 use super::{Cli, exit};
 
-/// For which shell.
+/// The arguments of `replay completions`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// The shell that completes commands and options
@@ -19,14 +19,14 @@ pub struct Args {
 
 /// Prints the script for the shell.
 pub fn run(args: &Args) -> CliResult<u8> {
-    // What is generated goes through memory: its own writer panics where it cannot write.
+    // The script is generated in memory: its own writer panics where it cannot write.
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut Cli::command(), "replay", &mut script);
     print!("{}", String::from_utf8_lossy(&script));
     Ok(exit::SUCCESS)
 }
 
-/// Where to.
+/// The arguments of `replay man`.
 #[derive(Debug, clap::Args)]
 pub struct ManArgs {
     /// The folder for a page of each command, such as ~/.local/share/man/man1

@@ -1,6 +1,6 @@
-//! What ends a command early, other than an error: output that is lost, and defects of this program.
+//! The ways that a command ends early without an error: lost output, and defects of this program.
 //!
-//! Code 101, with which Rust ends after a panic, would be a bad commit to `git bisect run`.
+//! Rust ends with code 101 after a panic, which `git bisect run` would take for a bad commit.
 
 use std::any::Any;
 use std::backtrace::{Backtrace, BacktraceStatus};
@@ -17,13 +17,13 @@ static FIRST: Mutex<Option<Defect>> = Mutex::new(None);
 /// A panic.
 #[derive(Default)]
 struct Defect {
-    /// What it said, and where.
+    /// Its message and its place.
     said: String,
-    /// Whether the system refused this process a thread then: libraries panic at that.
+    /// Whether the system had refused this process a thread: libraries panic at that.
     lacks_threads: bool,
 }
 
-/// The exit code of `command`, with everything printed; or what ended it.
+/// Runs `command` and prints everything. Returns its exit code, or that of what ended it early.
 pub fn guarded(command: impl FnOnce() -> u8) -> u8 {
     set_hook(Box::new(note));
     let ended = catch_unwind(AssertUnwindSafe(|| {
@@ -37,7 +37,7 @@ pub fn guarded(command: impl FnOnce() -> u8) -> u8 {
     })
 }
 
-/// Keeps what a panic says; `RUST_BACKTRACE` shows it at once, with the way that led there.
+/// Keeps the message of a panic. With `RUST_BACKTRACE` it is shown at once, with a backtrace.
 fn note(panic: &PanicHookInfo<'_>) {
     let payload = panic.payload();
     let said = payload.downcast_ref::<&str>().copied();

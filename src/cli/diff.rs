@@ -18,7 +18,7 @@ use super::project::{Project, Target};
 use super::replay::{Format, name, refused, summary};
 use super::session::{self, SessionArgs};
 
-/// What to compare.
+/// The arguments of `replay diff`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Folders of captured tensors, then the revision that is trusted, then the other
@@ -29,8 +29,8 @@ pub struct Args {
     format: Format,
 }
 
-/// Compares on every fixture; the worst of them decides about the exit code. A fixture that cannot be
-/// compared on does not keep the others from it.
+/// Compares on every fixture; the worst result decides about the exit code. A fixture on which the
+/// revisions cannot be compared does not stop the others.
 pub fn run(args: &Args, session: &SessionArgs) -> CliResult<u8> {
     let [fixtures @ .., trusted, other] = args.words.as_slice() else {
         return Err(CommandError::new("diff needs two revisions"));

@@ -13,7 +13,7 @@ use super::exit;
 use super::out::println;
 use super::session::{cache_folder, compiler, compiler_named, cores, folders, search_path};
 
-/// Nothing to choose.
+/// The arguments of `replay doctor`: none.
 #[derive(Debug, clap::Args)]
 pub struct Args {}
 
@@ -26,7 +26,7 @@ struct Finding {
     advice: Option<String>,
 }
 
-/// Looks at everything; exit code 0 if what replays on the CPU need is there.
+/// Checks everything; the exit code is 0 if replays on the CPU have all that they need.
 pub fn run(_args: &Args) -> CliResult<u8> {
     let mut findings = vec![main_compiler(), cache(), processor()];
     for name in ["g++", "clang++"] {
@@ -65,7 +65,7 @@ fn print(finding: &Finding) {
     }
 }
 
-/// What an error says that can be done.
+/// The hints of an error, in a line.
 fn advice(error: &CommandError) -> Option<String> {
     (!error.hints().is_empty()).then(|| error.hints().join("; "))
 }
@@ -96,7 +96,7 @@ fn cache() -> Finding {
     Finding { what: "cache", works, needed: true, detail, advice }
 }
 
-/// The driver and what it drives.
+/// The driver and its GPUs.
 fn gpus() -> Vec<Finding> {
     let finding =
         |works, detail, advice| Finding { what: "GPU", works, needed: false, detail, advice };

@@ -1,5 +1,5 @@
-//! From the functions of a CUDA source to the first text of a `replay.toml`. Pure: text in, text
-//! out; what a signature cannot tell is guessed and marked.
+//! Drafts a `replay.toml` from the functions of a CUDA source. Pure: text in, text out. What a
+//! signature cannot tell is guessed and marked.
 
 use std::fmt::Write;
 
@@ -7,10 +7,10 @@ use ::replay::frontend::{Parameter, Signature};
 use ::replay::tensor::DType;
 use indexmap::IndexMap;
 
-/// The mark behind everything that was guessed.
+/// The mark behind every guess.
 pub const MARK: &str = "# EDIT";
 
-/// What one `replay.toml` is made of.
+/// The content of one `replay.toml`.
 #[derive(Debug, Default)]
 pub struct Draft {
     /// Sizes that the functions take, in the order in which they take them.
@@ -23,7 +23,7 @@ pub struct Draft {
     pub calls: Vec<String>,
     /// The functions that are called.
     pub functions: Vec<String>,
-    /// Why they are not called together with those of the draft before.
+    /// Why they are not called together with those of the previous draft.
     pub apart: Option<String>,
     /// Which function named a size, an input or an output first.
     owners: IndexMap<String, String>,
@@ -37,17 +37,17 @@ pub struct Tensor {
     scalar: bool,
 }
 
-/// What a parameter is to a harness.
+/// The role of a parameter in a harness.
 enum Role {
     Size,
     Input(Tensor),
     Output(Tensor),
-    /// Nothing that a fixture holds: what stands in the call instead.
+    /// A literal in the call, which no fixture holds.
     Literal(&'static str),
 }
 
 impl Draft {
-    /// Calls every one of `functions`, those together that name the same things alike.
+    /// Drafts that call every one of `functions`; those that use names alike share a draft.
     pub fn all(functions: &[&Signature]) -> Vec<Draft> {
         let mut drafts: Vec<Draft> = Vec::new();
         for function in functions {
@@ -69,7 +69,7 @@ impl Draft {
         drafts
     }
 
-    /// Calls `function` too, or says what it names that is something else already.
+    /// Calls `function` too, or says which of its names stands for something else already.
     fn add(&mut self, function: &Signature) -> Result<(), String> {
         let roles: Vec<Role> = function.parameters.iter().map(role).collect();
         let names: Vec<String> = function.parameters.iter().enumerate().map(name).collect();
@@ -155,7 +155,7 @@ impl Draft {
                 let _ = writeln!(text, "optional = true {MARK}: may `call` take a null pointer?");
             }
         }
-        // A scalar that is returned is what the others are gradients of: it comes first.
+        // A returned scalar comes first, for the others are its gradients.
         let (scalars, arrays): (Vec<_>, Vec<_>) =
             self.outputs.iter().partition(|(_, tensor)| tensor.scalar);
         for (name, tensor) in scalars.into_iter().chain(arrays) {
@@ -176,7 +176,7 @@ impl Draft {
         let _ = writeln!(text, "shape = {:?}{mark}", self.shape(name, tensor));
     }
 
-    /// All sizes for floats, all but the last for integers: what a loss takes.
+    /// All sizes for floats, all but the last for integers, as a loss takes them.
     fn shape(&self, name: &str, tensor: &Tensor) -> Vec<&str> {
         if tensor.scalar {
             return Vec::new();

@@ -1,8 +1,8 @@
-//! How an error looks to a user: message, the place that it is about, causes, hints; and whose fault
-//! it is.
+//! An error as the user sees it: message, the place that it is about, causes, hints, and whose
+//! fault it is.
 //!
-//! A [`CommandError`] is made of each error of the library by a `From`, which takes along all that the
-//! error knows. From there on nobody looks into it.
+//! A `From` makes a [`CommandError`] of each error of the library and keeps all that the error
+//! knows. Later code never looks into the original.
 
 use std::error::Error;
 use std::io;
@@ -23,7 +23,7 @@ use anstyle::{AnsiColor, Style};
 use super::exit;
 use super::out::{self, OutputLost};
 
-/// What a command gives, or an error to be shown.
+/// The result of a command, or an error to show.
 pub type CliResult<T> = Result<T, CommandError>;
 
 /// Whose fault an error is, as the exit code tells.
@@ -35,7 +35,7 @@ pub enum Kind {
     Elsewhere,
 }
 
-/// What ended a command.
+/// An error that ends a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CommandError {
     kind: Kind,
@@ -57,7 +57,7 @@ impl CommandError {
         }
     }
 
-    /// With the message and the causes of `error`.
+    /// An error with the message and the causes of `error`.
     pub fn of(error: &dyn Error) -> CommandError {
         let (mut causes, mut next) = (Vec::new(), error.source());
         while let Some(cause) = next {
@@ -67,23 +67,23 @@ impl CommandError {
         CommandError { causes, ..CommandError::new(error.to_string()) }
     }
 
-    /// Says what to do about it.
+    /// Adds a hint.
     pub fn with_hint(self, hint: impl Into<String>) -> CommandError {
         self.with_hints([hint.into()])
     }
 
-    /// Says what to do about it, where that is known.
+    /// Adds hints, if there are any.
     pub fn with_hints(mut self, hints: impl IntoIterator<Item = String>) -> CommandError {
         self.hints.extend(hints);
         self
     }
 
-    /// Says whose fault it is.
+    /// Sets whose fault it is.
     pub fn of_kind(self, kind: Kind) -> CommandError {
         CommandError { kind, ..self }
     }
 
-    /// Shows the place in a file that it is about, where there is one.
+    /// Sets the place in a file that it is about, if there is one.
     pub fn with_spot(self, spot: Option<&Spot>) -> CommandError {
         CommandError { spot: spot.cloned().map(Box::new), ..self }
     }
@@ -95,7 +95,7 @@ impl CommandError {
         self
     }
 
-    /// What is wrong.
+    /// The message.
     pub fn message(&self) -> &str {
         &self.message
     }
@@ -105,7 +105,7 @@ impl CommandError {
         &self.causes
     }
 
-    /// What to do about it.
+    /// The hints on what to do about it.
     pub fn hints(&self) -> &[String] {
         &self.hints
     }
@@ -143,7 +143,7 @@ impl CommandError {
     }
 }
 
-/// Adds `words` behind `what`. What a program or a library says may have several lines.
+/// Adds `words`, which may have several lines, behind `what`.
 fn tell(text: &mut Text, style: Style, what: &str, words: &str) {
     for (number, words) in shortened(words).lines().enumerate() {
         let line = match number {
@@ -168,7 +168,7 @@ fn shortened(text: &str) -> String {
     format!("{head}{GAP}{tail}")
 }
 
-/// What was tried when something failed.
+/// Says what was being done when something failed.
 pub trait Context<T> {
     /// Makes an error the cause of `message`. Its kind, its hints and its place stay.
     fn context<M: Into<String>>(self, message: impl FnOnce() -> M) -> CliResult<T>;
@@ -180,7 +180,7 @@ impl<T, E: Into<CommandError>> Context<T> for Result<T, E> {
     }
 }
 
-/// Errors that know at most what to do about them.
+/// Errors that carry at most hints.
 macro_rules! with_hints {
     ($($error:ty),*) => {
         $(impl From<$error> for CommandError {
@@ -193,7 +193,7 @@ macro_rules! with_hints {
 
 with_hints!(DeviceError, CacheError, CompilerError, OutputLost, SanitizerError, SnapshotError);
 
-/// Errors that know nothing but their causes.
+/// Errors that carry only causes.
 macro_rules! plain {
     ($($error:ty),*) => {
         $(impl From<$error> for CommandError {
@@ -229,7 +229,7 @@ impl From<HistoryError> for CommandError {
 }
 
 impl From<ReplayError> for CommandError {
-    /// What a revision does is an outcome: here the fixture or the machine is at fault.
+    /// The fixture or the machine is at fault: a defect of the revision is an outcome.
     fn from(error: ReplayError) -> CommandError {
         match error {
             ReplayError::Fixture(error) => error.into(),

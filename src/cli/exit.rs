@@ -1,4 +1,4 @@
-//! Exit codes, as `git bisect run` understands them, and what ends the process early.
+//! Exit codes as `git bisect run` understands them, and the ways to end the process early.
 
 use super::out;
 
@@ -15,7 +15,7 @@ pub const NOT_ABOUT_THE_KERNEL: u8 = 128;
 /// Interrupted by the user.
 pub const INTERRUPTED: u8 = 130;
 
-/// The code that a replay stands for.
+/// The exit code for a standing.
 pub fn code_of(standing: Standing) -> u8 {
     match standing {
         standing if standing.is_wrong() => FAILED,
@@ -35,8 +35,8 @@ pub fn worse(one: u8, other: u8) -> u8 {
     if badness(other) > badness(one) { other } else { one }
 }
 
-/// Prints clap's message, and which command may be meant; clap's exit code 2 would blame an innocent
-/// commit in a bisection.
+/// Prints clap's message, and which command may be meant. Clap's exit code 2 would blame an
+/// innocent commit in a bisection.
 pub fn usage(error: &clap::Error, meant: Option<&str>) -> u8 {
     let text = error.render().ansi().to_string();
     if error.use_stderr() {
@@ -51,8 +51,8 @@ pub fn usage(error: &clap::Error, meant: Option<&str>) -> u8 {
     }
 }
 
-/// Ends with [`INTERRUPTED`] on Ctrl-C; child processes end with their parent. A file that may not
-/// grow is an error, and not the end.
+/// Ends with [`INTERRUPTED`] on Ctrl-C; child processes end with their parent. A file over its size
+/// limit is an error, and does not end the process.
 #[allow(unsafe_code)]
 pub fn on_signals() {
     extern "C" fn interrupted(_: i32) {
@@ -70,7 +70,7 @@ pub fn on_signals() {
         libc::signal(libc::SIGINT, interrupted as *const () as libc::sighandler_t);
         // A reader that closes the pipe ends the output, as for any command-line tool.
         libc::signal(libc::SIGPIPE, libc::SIG_DFL);
-        // A file that would be too large is an error of whoever writes it.
+        // A write beyond the size limit of a file fails, and does not end the process.
         libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
     }
 }

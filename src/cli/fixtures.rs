@@ -1,11 +1,11 @@
-//! Which fixtures a command is about: those that were named, and those in folders that were named.
+//! The fixtures that a command is about: those that were named, and those in named folders.
 
 use std::path::{Path, PathBuf};
 
 use super::out::eprintln;
 
-/// The fixtures that `named` stands for, in its order: a folder that is none itself stands for all
-/// in it, by name. What of it is no fixture is said.
+/// The fixtures that `named` stands for, in its order. A folder that is no fixture stands for all
+/// in it, by name; the folders in it that are skipped are printed.
 pub fn expand<P: AsRef<Path>>(named: &[P]) -> Vec<PathBuf> {
     let mut fixtures = Vec::new();
     for path in named {

@@ -19,7 +19,7 @@ use super::project::Project;
 use super::replay::{Format, name, refused, summary};
 use super::session::{self, SessionArgs};
 
-/// What to check.
+/// The arguments of `replay gradcheck`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Folders of captured tensors
@@ -33,8 +33,7 @@ pub struct Args {
     format: Format,
 }
 
-/// Checks every gradient of every fixture. A fixture that cannot be checked does not keep the others
-/// from it.
+/// Checks every gradient of every fixture. A fixture that cannot be checked does not stop the others.
 pub fn run(args: &Args, session: &SessionArgs) -> CliResult<u8> {
     let lab = session.lab()?;
     let cache = session::cache()?;
@@ -79,7 +78,7 @@ struct Checked {
 }
 
 impl Checked {
-    /// How the gradients stand: what could not be checked at all is neither right nor wrong.
+    /// How the gradients stand: if none could be checked, they are neither right nor wrong.
     fn standing(&self) -> Standing {
         let worst = self.gradients.iter().map(|check| check.verdict).max();
         let told = |check: &GradientCheck| check.verdict != GradientVerdict::Unknown;

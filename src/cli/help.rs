@@ -6,7 +6,7 @@ use super::error::{CliResult, CommandError};
 use super::out::print;
 use super::{Cli, exit, markdown};
 
-/// The pages that the program explains itself with.
+/// The pages of documentation in the program.
 const TOPICS: [Topic; 4] = [
     Topic { name: "verdicts", page: include_str!("../../docs/verdicts.md") },
     Topic { name: "harness", page: include_str!("../../docs/harness.md") },
@@ -14,7 +14,7 @@ const TOPICS: [Topic; 4] = [
     Topic { name: "exit-codes", page: include_str!("../../docs/exit-codes.md") },
 ];
 
-/// Lines are not longer than this, however wide the terminal is.
+/// The longest line, however wide the terminal is.
 const WIDEST: usize = 100;
 
 struct Topic {
@@ -23,7 +23,7 @@ struct Topic {
     page: &'static str,
 }
 
-/// What to explain.
+/// The arguments of `replay help`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// A command, or one of the topics verdicts, harness, fixture, exit-codes

@@ -15,10 +15,10 @@ use super::error::{CliResult, CommandError, Context};
 use super::exit;
 use super::out::println;
 
-/// More drafts than this nobody reads; what else there is, is named.
+/// Nobody reads more drafts than this; the rest is only named.
 const MOST: usize = 12;
 
-/// What to start from.
+/// The arguments of `replay init`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// The CUDA source to call [default: every one below this folder]
@@ -88,7 +88,7 @@ pub fn run(args: &Args) -> CliResult<u8> {
     Ok(exit::SUCCESS)
 }
 
-/// The sources with something to call; those first that tell of gradients. What has nothing is named.
+/// The sources with something to call, those with gradients first. `left_out` names the others.
 fn candidates(files: &[PathBuf], root: &Path, left_out: &mut Vec<String>) -> Vec<Candidate> {
     let mut found = Vec::new();
     for path in files.iter().filter(|path| path.extension().is_some_and(|ext| ext == "cu")) {
@@ -105,7 +105,7 @@ fn candidates(files: &[PathBuf], root: &Path, left_out: &mut Vec<String>) -> Vec
     found
 }
 
-/// Whether a function's name tells that gradients are computed, or what they are of.
+/// Whether a function's name tells that it computes gradients or a loss.
 fn tells(function: &&Signature) -> bool {
     ["grad", "backward", "loss"].iter().any(|word| function.name.contains(word))
 }
@@ -201,7 +201,7 @@ fn worth_calling(functions: &[Signature]) -> Vec<&Signature> {
     }
 }
 
-/// The folders, from the root, in which the headers lie that `text` includes.
+/// The folders, relative to the root, of the headers that `text` includes.
 fn includes(text: &str, files: &[PathBuf], root: &Path) -> Vec<String> {
     let mut folders = Vec::new();
     for line in text.lines() {

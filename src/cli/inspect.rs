@@ -16,7 +16,7 @@ use super::fixtures;
 use super::out::{print, println};
 use super::shift::{Shift, shift};
 
-/// What to look at.
+/// The arguments of `replay inspect`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Folders of captured tensors
@@ -108,7 +108,7 @@ fn told(input: &Input) -> CliResult<Text> {
     Ok(out)
 }
 
-/// Which integer inputs are others, shifted by one: the targets of a language model.
+/// Integer inputs that are others, shifted by one: the targets of a language model.
 fn shifts(inputs: &[Input]) -> CliResult<Vec<String>> {
     let whole =
         |input: &&Input| input.present && !input.dtype.is_float() && input.dtype != DType::Bool;
@@ -148,7 +148,7 @@ fn display_path(path: &Path) -> String {
     }
 }
 
-/// What is special about how an input is kept.
+/// Notes on how an input is kept.
 fn notes(input: &Input) -> Vec<String> {
     let mut notes = Vec::new();
     if input.widened {

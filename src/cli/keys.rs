@@ -62,7 +62,7 @@ impl Answers {
         }
     }
 
-    /// A whole line that answers `question`; none at the end of input, where nobody is left.
+    /// A whole line that answers `question`; none at the end of input.
     pub fn line(&mut self, question: &str) -> Option<String> {
         print!("{question}");
         let _ = io::stdout().flush();

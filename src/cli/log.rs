@@ -14,7 +14,7 @@ use super::progress::Progress;
 use super::replay::Format;
 use super::session::{SessionArgs, jobs};
 
-/// Where to look.
+/// The arguments of `replay log`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Folders of captured tensors, then commits as `git log` takes them, such as A..B
@@ -31,8 +31,8 @@ pub struct Args {
     format: Format,
 }
 
-/// Replays every variant of the range; exit code 0 whatever it finds, for it is a report, unless
-/// nothing could be tested.
+/// Replays every variant of the range. The exit code is 0 whatever it finds, for it is a report,
+/// unless nothing could be tested.
 pub fn run(args: &Args, session: &SessionArgs) -> CliResult<u8> {
     let [fixtures @ .., range] = args.words.as_slice() else {
         return Err(CommandError::new("log needs a range"));

@@ -1,4 +1,4 @@
-//! The file of `--log`: another log is replaced, nothing else is.
+//! The file of `--log`, which replaces an earlier log and nothing else.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -10,7 +10,7 @@ use ::replay::files;
 
 use super::error::{CliResult, CommandError, Context};
 
-/// What a log begins with: a comment to git, by which a log is known that may be replaced.
+/// The first words of a log: a comment to git, which marks a file that may be replaced.
 const HEAD: &str = "# replay ";
 
 /// A log that is being written.
@@ -21,8 +21,8 @@ pub struct LogFile {
 }
 
 impl LogFile {
-    /// Makes the file at `path`, with `about` in its first line. A terminal or a pipe is written to;
-    /// a file that is there must be an earlier log.
+    /// Makes the file at `path`, with `about` in its first line. An existing terminal or pipe is
+    /// written to; an existing file must be an earlier log.
     pub fn create(path: &Path, about: &str) -> CliResult<LogFile> {
         let head = format!("{HEAD}{about}\n");
         let log = |file| LogFile {
@@ -36,13 +36,13 @@ impl LogFile {
             return Ok(log);
         }
         files::replace(path, head.as_bytes()).context(|| failed(path))?;
-        // What lies there may be something else by now: a pipe must not block.
+        // The path may lead to something else by now: a pipe must not block.
         let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
         let file = OpenOptions::new().append(true).custom_flags(flags).open(path);
         Ok(log(file.context(|| failed(path))?))
     }
 
-    /// Adds `text`. What cannot be written is told by [`LogFile::finish`].
+    /// Adds `text`. A failure to write it is reported by [`LogFile::finish`].
     pub fn write(&self, text: &str) {
         let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
         if let Err(error) = file.write_all(text.as_bytes()) {
@@ -54,7 +54,7 @@ impl LogFile {
     /// Ends the log.
     ///
     /// # Errors
-    /// What kept it from being written.
+    /// The first failure to write it.
     pub fn finish(&self) -> CliResult<()> {
         let failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner).take();
         failure.map_or(Ok(()), Err).context(|| failed(&self.path))

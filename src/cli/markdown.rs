@@ -1,5 +1,5 @@
-//! Markdown as a terminal shows it. Knows what the pages of docs/ use: headings, paragraphs, lists,
-//! tables, code, emphasis, links.
+//! Renders Markdown for a terminal. Knows the elements that docs/ uses: headings, paragraphs,
+//! lists, tables, code, emphasis, links.
 
 use std::fmt::Write;
 
@@ -8,7 +8,7 @@ use anstyle::Style;
 const BOLD: Style = Style::new().bold();
 const TITLE: Style = Style::new().bold().underline();
 
-/// Narrower than this no column of a table gets.
+/// The narrowest column of a table.
 const NARROWEST: usize = 10;
 
 /// Renders `page` for a terminal of `width` columns.
@@ -49,7 +49,7 @@ fn heading(line: &str) -> Option<(usize, &str)> {
     (level > 0).then(|| text.strip_prefix(' ').map(|text| (level, text)))?
 }
 
-/// The mark that an item of a list begins with, and how wide it is.
+/// The width of the mark that an item of a list begins with.
 fn mark(line: &str) -> Option<usize> {
     let number = line.len() - line.trim_start_matches(|c: char| c.is_ascii_digit()).len();
     match &line[number..] {

@@ -1,7 +1,7 @@
-//! `-v`, `-q` and `--log FILE`: what is told besides results and errors.
+//! `-v`, `-q` and `--log FILE`: the messages besides results and errors.
 //!
-//! The library says what it does as spans and events of `tracing`; here they become lines with
-//! times. Without these options nobody listens.
+//! The library reports what it does as spans and events of `tracing`; here they become lines with
+//! times. Without these options nothing listens.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
@@ -42,7 +42,7 @@ pub struct MessageArgs {
 /// Listens for the rest of the process.
 static TELLER: OnceLock<Teller> = OnceLock::new();
 
-/// Begins to tell what was asked for.
+/// Starts the messages that were asked for.
 pub fn start(args: &MessageArgs) -> CliResult<()> {
     progress::show(match (args.quiet, args.verbose) {
         (true, _) => progress::Watch::Quiet,
@@ -81,10 +81,10 @@ pub fn end_with(text: String) {
     }
 }
 
-/// Tells what took how long in all, and ends the log.
+/// Tells the total times, and ends the log.
 ///
 /// # Errors
-/// What kept the log from being written.
+/// The failure to write the log.
 pub fn finish() -> CliResult<()> {
     let Some(teller) = TELLER.get() else { return Ok(()) };
     teller.tell_sums();
@@ -110,7 +110,7 @@ struct Teller {
     shown: LevelFilter,
     log: Option<LogFile>,
     sums: Mutex<BTreeMap<&'static str, Sum>>,
-    /// What the log ends with.
+    /// The text that the log ends with.
     end: Mutex<String>,
 }
 
@@ -143,7 +143,7 @@ fn line(when: Duration, what: &str, of: &str, took: Option<Duration>) -> String 
     clean(&format!("{when:9.3} s  {what:10} {of}{took}")).into_owned()
 }
 
-/// What a span is about, and since when.
+/// The subject of a span, and its start.
 struct Doing {
     of: Words,
     begun: Instant,

@@ -77,7 +77,7 @@ struct Replaying<T: Args> {
 }
 
 impl<T: Args> Replaying<T> {
-    /// Runs the command, and tells what was asked for meanwhile.
+    /// Runs the command, with the messages that were asked for.
     fn run(&self, run: impl FnOnce(&T, &SessionArgs) -> CliResult<u8>) -> CliResult<u8> {
         messages::start(&self.messages)?;
         let code = run(&self.args, &self.session);
@@ -144,12 +144,12 @@ enum Command {
     Man(completions::ManArgs),
 }
 
-/// Whether this process was started by another of its kind, to make one replay.
+/// Whether another process of this program started this one to make one replay.
 pub fn is_worker() -> bool {
     is_first_argument(worker::CHILD_ARGUMENT)
 }
 
-/// Whether this process was started by another of its kind, to keep a foreign program.
+/// Whether another process of this program started this one to keep a foreign program.
 pub fn is_keeper() -> bool {
     is_first_argument(foreign::KEEPER_ARGUMENT)
 }
@@ -186,7 +186,7 @@ pub fn run() -> ExitCode {
     }))
 }
 
-/// Makes do with this thread where the system has no other.
+/// Falls back to this thread where the system has no other.
 fn settle_threads() {
     if rayon::ThreadPoolBuilder::new().build_global().is_err() {
         let one = rayon::ThreadPoolBuilder::new().num_threads(1).use_current_thread();
@@ -215,7 +215,7 @@ fn dispatch(cli: Cli) -> CliResult<u8> {
     }
 }
 
-/// The command that the first argument seems to mean, where it is neither that nor a path.
+/// The command that the first argument seems to mean, if it is neither a command nor a path.
 fn misspelt_command() -> Option<String> {
     let word = std::env::args_os().nth(1)?.to_string_lossy().into_owned();
     let word = Some(word).filter(|word| !std::path::Path::new(word).exists())?;

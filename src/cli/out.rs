@@ -18,7 +18,7 @@ impl OutputLost {
         self.0.kind() == io::ErrorKind::BrokenPipe
     }
 
-    /// What the user can do about it.
+    /// Advice to the user on what to do about it.
     pub fn hint(&self) -> Option<String> {
         let full = matches!(
             self.0.kind(),

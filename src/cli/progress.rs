@@ -1,4 +1,4 @@
-//! What a user sees while something takes long: one line on standard error, on a terminal only.
+//! The progress of long work: one line on standard error, on a terminal only.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
@@ -8,7 +8,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::out::eprintln;
 
-/// What of this is shown.
+/// How much of this is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Watch {
     /// The line that moves, and notes.
@@ -21,7 +21,7 @@ pub enum Watch {
 
 static WATCH: AtomicU8 = AtomicU8::new(Watch::Progress as u8);
 
-/// Shows what `watch` says from now on.
+/// Sets what is shown from now on.
 pub fn show(watch: Watch) {
     WATCH.store(watch as u8, Ordering::Relaxed);
 }
@@ -30,7 +30,7 @@ fn is_shown(watch: Watch) -> bool {
     WATCH.load(Ordering::Relaxed) == watch as u8
 }
 
-/// A line that says what happens now, and goes when it is dropped.
+/// A line that says what happens now, and disappears when it is dropped.
 pub struct Progress(ProgressBar);
 
 impl Progress {

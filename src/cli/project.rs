@@ -16,7 +16,7 @@ pub struct Project {
     pub subject: Arc<Subject>,
     /// The repository or bundle.
     pub history: History,
-    /// What of a revision is compiled.
+    /// The files of a revision that are compiled.
     pub spec: SourceSpec,
     /// Where the files of the working tree lie, if there is one.
     root: Option<PathBuf>,

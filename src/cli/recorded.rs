@@ -1,5 +1,5 @@
 //! `replay bisect --good snapshot`: the recorded outcomes that commits are compared with, and the
-//! commits from which the search may take them for granted.
+//! commits that the search goes back to.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,7 +17,7 @@ pub const SNAPSHOT: &str = "snapshot";
 
 /// Accepted snapshots, one for each fixture.
 pub struct Recorded {
-    /// What was recorded.
+    /// The snapshots.
     pub snapshots: Vec<Arc<Snapshot>>,
     paths: Vec<PathBuf>,
 }
@@ -53,9 +53,8 @@ impl Recorded {
         Ok(recorded)
     }
 
-    /// Where the search begins for each bad end: the commits that last touched the snapshots, if
-    /// they lie in the history of the sources; else the first commit with sources. With a word on
-    /// why.
+    /// Where the search begins for each bad end, and why: the commits that last touched the
+    /// snapshots, if they lie in the history of the sources; else the first commit with sources.
     pub fn lower_ends(
         &self,
         history: &History,

@@ -8,7 +8,7 @@ use super::exit;
 use super::out::println;
 use super::snapshot::{Selection, shown};
 
-/// What to reject.
+/// The arguments of `replay reject`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(flatten)]

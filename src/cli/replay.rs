@@ -18,10 +18,10 @@ use super::project::{Project, Target};
 use super::session::{self, SessionArgs};
 use super::snapshot::Settings;
 
-/// What outcomes are compared with.
+/// The heading of the options that compare outcomes.
 const COMPARISON: &str = "Comparisons";
 
-/// What to replay.
+/// The arguments of `replay`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Folders of captured tensors, each with a fixture.toml; or a folder of such folders
@@ -95,8 +95,8 @@ pub enum Format {
     Json,
 }
 
-/// Replays every fixture; the worst of them decides about the exit code. A fixture that cannot be
-/// replayed does not keep the others from it.
+/// Replays every fixture; the worst result decides about the exit code. A fixture that cannot be
+/// replayed does not stop the others.
 pub fn run(args: &Args, session: &SessionArgs) -> CliResult<u8> {
     let labs = session.labs()?;
     let cache = session::cache()?;
@@ -182,7 +182,7 @@ fn one(
     let base = base.map(|base| lab.trial(&project.subject, &base.sources));
     let found = accesses(&trial, base.as_ref(), args.check.into())?;
     let captured = captured(&trial)?;
-    // Against a trusted revision only a dependence that is new counts.
+    // Against a trusted revision only a new dependence counts.
     let orders = if args.against.is_none() { orders(&trial)? } else { Vec::new() };
     let judgement = match &args.against {
         Some(trusted) => Some(super::diff::against(&project, trusted, &trial)?),
@@ -234,12 +234,12 @@ fn misspelt_command(path: &Path, error: CommandError) -> CommandError {
     CommandError::new(message).with_hint(hint)
 }
 
-/// What a target is called in passing.
+/// The short name of a target.
 pub fn name(target: &Target) -> String {
     target.commit.as_ref().map_or("the working tree".to_owned(), |commit| commit.short.clone())
 }
 
-/// What is said of a fixture that could not be replayed.
+/// The report on a fixture that could not be replayed.
 pub fn refused(path: &Path, error: &CommandError) -> Refused {
     Refused {
         fixture: path.display().to_string(),

@@ -10,14 +10,14 @@ use super::keys::{Answers, Key};
 use super::out::{print, println};
 use super::snapshot::{Selection, shown};
 
-/// What to review.
+/// The arguments of `replay review`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(flatten)]
     selection: Selection,
 }
 
-/// What the user wants next.
+/// The user's choice of what comes next.
 enum Step {
     Next,
     Quit,
@@ -26,7 +26,7 @@ enum Step {
 
 const BOLD: Style = Style::new().bold();
 
-/// Shows what was selected, one after the other. What was decided stays decided, however it ends.
+/// Shows each selected snapshot. Decisions stay made, however the review ends.
 pub fn run(args: &Args) -> CliResult<u8> {
     let selected = args.selection.pending()?;
     if selected.is_empty() {
@@ -54,7 +54,7 @@ pub fn run(args: &Args) -> CliResult<u8> {
     Ok(selected.complain())
 }
 
-/// Asks about one snapshot. What is long scrolls away: name and verdict stand above the text, and
+/// Asks about one snapshot. Long text scrolls away, so that name and verdict stand above it and
 /// again above the question.
 fn review(pending: &Pending, name: &Line, answers: &mut Answers) -> CliResult<Step> {
     let verdict = verdict(pending);
@@ -101,7 +101,7 @@ fn review(pending: &Pending, name: &Line, answers: &mut Answers) -> CliResult<St
     }
 }
 
-/// What accepting it would mean.
+/// The effect of accepting it, in a line.
 fn verdict(pending: &Pending) -> Line {
     match &pending.old {
         Before::Nothing => snapshot_sentence(&Comparison::unseen(false)),
@@ -115,7 +115,7 @@ fn verdict(pending: &Pending) -> Line {
     }
 }
 
-/// Shows what changed; whether that may have scrolled what stood above it out of observation.
+/// Shows what changed. Returns whether that may have scrolled the lines above it out of sight.
 fn show(pending: &Pending, context: Context) -> bool {
     /// Lines of a small terminal, less those of the question.
     const IN_SIGHT: usize = 20;

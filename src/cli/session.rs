@@ -1,4 +1,4 @@
-//! What every command that replays needs: cache, compiler, limits, from options and environment.
+//! Cache, compiler and limits, from options and environment, for every command that replays.
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -44,7 +44,7 @@ pub struct SessionArgs {
     pub fresh: bool,
 }
 
-/// What compute-sanitizer looks for.
+/// The kinds of errors that compute-sanitizer looks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum SanitizeArg {
     /// Accesses out of bounds and misaligned ones
@@ -91,7 +91,7 @@ fn device(text: &str) -> Result<Device, String> {
 
 /// Seconds, as a number with or without a point.
 fn seconds(text: &str) -> Result<Duration, String> {
-    /// A year: what is meant to be endless has to be a number all the same.
+    /// A year: even an endless limit has to be a number.
     const MOST: f64 = 31_536_000.0;
     let seconds: f64 = text.parse().map_err(|_| "not a number of seconds".to_owned())?;
     match seconds {
@@ -107,7 +107,7 @@ fn seconds(text: &str) -> Result<Duration, String> {
 
 /// Bytes with an optional K, M, G or T, of 1024 each.
 pub fn bytes(text: &str) -> Result<u64, String> {
-    /// What an address on x86-64 and AArch64 reaches.
+    /// The memory that an address on x86-64 and AArch64 reaches.
     const MOST: u128 = 1 << 47;
     let bare = text.trim().trim_end_matches(['B', 'b']).trim_end_matches('i');
     let (digits, shift) = match bare.char_indices().next_back() {
@@ -299,7 +299,7 @@ mod tests {
         assert_eq!(bytes("8g"), Ok(8 << 30));
     }
 
-    /// What is said of each text.
+    /// The error for each text.
     fn refused<T: std::fmt::Debug>(
         read: impl Fn(&str) -> Result<T, String>,
         texts: &[&str],

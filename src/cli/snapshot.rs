@@ -1,5 +1,5 @@
-//! What the commands about snapshots share: settings from the environment, one comparison, and
-//! what is pending.
+//! Parts that the commands about snapshots share: settings from the environment, one comparison,
+//! and the pending snapshots.
 
 use std::path::{Path, PathBuf};
 
@@ -41,9 +41,9 @@ impl Settings {
         Store::find(&fixture.dir, self.folder.as_deref()).or_else(beside)
     }
 
-    /// Compares the outcome of `trial` with its accepted snapshot and writes what is to be reviewed;
-    /// none where it is untestable, and where neither a folder nor the fixture nor the user, who has
-    /// `asked`, says that there are snapshots.
+    /// Compares the outcome of `trial` with its accepted snapshot and writes a snapshot to review.
+    /// None if it is untestable, or if neither a folder, the fixture nor the user (`asked`) says
+    /// that there are snapshots.
     pub fn check(&self, trial: &Trial, asked: bool) -> CliResult<Option<SnapshotCheck>> {
         let outcome = trial.outcome()?;
         if matches!(outcome.status, Status::Untestable { .. }) {
@@ -136,11 +136,11 @@ pub struct Selection {
     snapshots: Option<PathBuf>,
 }
 
-/// What a command about pending snapshots found.
+/// The pending snapshots that a command found.
 pub struct Selected {
-    /// What can be read.
+    /// The readable ones.
     pub pending: Vec<Pending>,
-    /// Where something is pending that cannot, and why.
+    /// The places of the unreadable ones, and why.
     pub damaged: Vec<(PathBuf, SnapshotError)>,
 }
 
@@ -150,7 +150,7 @@ impl Selected {
         self.pending.is_empty() && self.damaged.is_empty()
     }
 
-    /// Complains about what could not be read; the exit code of the command.
+    /// Prints why snapshots could not be read. Returns the exit code of the command.
     pub fn complain(self) -> u8 {
         let code = if self.damaged.is_empty() { exit::SUCCESS } else { exit::NOT_ABOUT_THE_KERNEL };
         self.damaged.into_iter().for_each(|(_, error)| CommandError::from(error).print());
@@ -159,7 +159,7 @@ impl Selected {
 }
 
 impl Selection {
-    /// What is pending, of what was selected.
+    /// The pending snapshots among those selected.
     pub fn pending(&self) -> CliResult<Selected> {
         let folder = match &self.snapshots {
             Some(folder) => {

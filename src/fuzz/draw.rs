@@ -1,4 +1,4 @@
-//! Values out of a fuzzer's bytes; where these are used up, zeros.
+//! Values out of a fuzzer's bytes; zeros once these are used up.
 
 /// Bytes from which values are taken one after the other.
 pub(crate) struct Draw<'a> {

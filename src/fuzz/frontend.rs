@@ -1,5 +1,5 @@
-//! What must hold for any source text: every line stays where it was, equal texts have equal
-//! translations, and no text ends the program.
+//! Properties of the front end for any source text: every line stays where it was, equal texts have
+//! equal translations, and no text ends the program.
 
 use crate::frontend::{
     FrontendError, Precision, Symbols, Threads, Unit, call, device, host, identifiers, scan,

@@ -1,4 +1,4 @@
-//! How long a text takes to be translated: about as long as it is.
+//! The time to translate a text grows about as its length does.
 
 use std::time::Duration;
 
@@ -7,19 +7,18 @@ use crate::frontend::{Precision, Threads, Unit, device, host, scan, signatures};
 /// Bytes of the shorter of two texts; without optimisation more would take seconds.
 const SHORT: usize = if cfg!(test) { 8 << 10 } else { 16 << 10 };
 
-/// The longer text has as many times the bytes of the shorter one.
+/// The longer text has this many times the bytes of the shorter one.
 const LONGER: usize = 4;
 
-/// A time that grows with the length takes [`LONGER`] times as long, one that grows with its
-/// square the square of that.
+/// The most that the time may grow. Linear time grows by [`LONGER`], quadratic time by its square.
 const LIMIT: u32 = 10;
 
-/// Below this nothing is concluded from a time: the system counts it in steps of milliseconds, and
-/// limits on what is looked at are to bite first.
+/// Shorter times prove nothing: the system counts in steps of milliseconds, and limits on what is
+/// looked at are to bite first.
 const LEAST: Duration = Duration::from_millis(250);
 
-/// The part of `bytes` behind the first byte 1, repeated, does not take the front end longer than
-/// its length explains. What stands before that byte and behind a second one stands around it once.
+/// Repeating the part of `bytes` behind the first byte 1 costs the front end no more than its
+/// length explains. The text before that byte and behind a second one stands around it once.
 pub fn frontend_time(bytes: &[u8]) {
     let text = String::from_utf8_lossy(&bytes[..bytes.len().min(1 << 10)]);
     let parts: Vec<&str> = text.splitn(3, '\u{1}').collect();
@@ -36,7 +35,7 @@ pub fn frontend_time(bytes: &[u8]) {
         format!("{before}{}{behind}", piece.repeat(times))
     };
     let (short, long) = (repeated(SHORT), repeated(SHORT * LONGER));
-    // What else the machine does can lengthen a time, but not shorten it.
+    // Other work on the machine can lengthen a time, but not shorten it.
     let mut times = (Duration::MAX, Duration::MAX);
     for _ in 0..3 {
         times = (times.0.min(translation(&short)), times.1.min(translation(&long)));

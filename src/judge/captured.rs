@@ -1,8 +1,8 @@
-//! One revision beside the outputs that the fixture holds as they were captured.
+//! One revision compared with the captured outputs of the fixture.
 //!
 //! They came from a GPU, or from another program. Like the outputs of a trusted revision they are
-//! the truth and an error, which is taken to be as large as the noise of the replay, times the error
-//! that is documented for a GPU's functions.
+//! the truth plus an error. That error is taken to be the noise of the replay, times the error that
+//! is documented for a GPU's functions.
 
 use std::borrow::Cow;
 
@@ -47,8 +47,8 @@ pub struct CapturedCheck {
     pub place: Option<String>,
 }
 
-/// Compares what `trial` gave with the captured outputs of its fixture; empty where there are none, or
-/// where it did not complete. Noise is measured only where other bits were captured.
+/// Compares the outputs of `trial` with the captured ones of its fixture; empty if there are none,
+/// or if the replay did not complete. Measures noise only where the captured bits differ.
 ///
 /// # Errors
 /// [`ReplayError`] if the machine or the fixture is at fault.
@@ -74,7 +74,7 @@ pub fn captured(trial: &Trial) -> Result<Vec<CapturedCheck>, ReplayError> {
     })
 }
 
-/// Each of `captured` beside the plain run, with `factor` times its noise on both sides.
+/// Compares each of `captured` with the plain run, with `factor` times its noise on both sides.
 fn check_all(
     trial: &Trial,
     captured: &[Captured],
@@ -91,11 +91,11 @@ fn check_all(
     Ok(checks)
 }
 
-/// The greatest error of the functions that `sources` name, in units in the last place, where
-/// `variant` runs on the reference machine: there they err by half of one.
+/// The greatest documented error of the functions that `sources` name, in units in the last place,
+/// at least one; one where `variant` runs on the reference machine.
 fn gpu_error(sources: &SourceSet, variant: &dyn Variant) -> f64 {
     if variant.reference().is_some() {
-        // The noise has it already.
+        // The noise covers it already.
         return 1.0;
     }
     let names = sources.files.iter().flat_map(|file| {
@@ -131,7 +131,7 @@ impl<'f> Captured<'f> {
         summarize(&self.view(), None).checksum
     }
 
-    /// What is said where the replay gave these bits.
+    /// The check of an output where the replay gave these bits.
     fn identical(&self) -> CapturedCheck {
         let none = NoiseRef { base: None, got: None };
         let comparison = compare(&self.view(), &self.view(), &none).expect("it is one tensor");

@@ -1,6 +1,6 @@
-//! Does the gradient match the loss? Its shadow is held against slopes of the loss, which need no
-//! reference and are good to nine digits in float64 (`numerics/derivative`); the gradient of the native
-//! sources is then held against its shadow.
+//! Does the gradient match the loss? The gradient's float64 shadow is held against slopes of the
+//! loss, which need no reference and are good to nine digits (`numerics/derivative`). The gradient
+//! of the native sources is then held against its shadow.
 
 use std::borrow::Cow;
 
@@ -19,9 +19,9 @@ use crate::tensor::{DType, TensorView, unravel};
 use crate::trial::{Measurement, Trial, both};
 use crate::worker::{Ending, Part, Run, Stepped};
 
-/// Directions along which the loss is differentiated, and values of it that are asked for at most,
-/// by the elements of the input: a replay of many takes long, and few are enough to see that a gradient is
-/// wrong. They are counted instead of time, so that a report does not depend on what else the machine does.
+/// Up to so many elements of an input: the directions along which the loss is differentiated, and the
+/// most evaluations of it. A replay of many elements takes long, and few directions show that a gradient
+/// is wrong. Evaluations are counted instead of time, so that a report does not depend on the load.
 const EFFORT: [(usize, u64, usize); 3] =
     [(1 << 16, 8, 1024), (1 << 20, 8, 256), (usize::MAX, 2, 64)];
 /// Why nothing was checked: nothing can be differentiated.
@@ -96,8 +96,8 @@ pub struct GradientPlace {
     pub slope: f64,
 }
 
-/// Checks every output of the harness with `gradient_of`, one check for each, also where none can be
-/// made; empty where the sources cannot be tested.
+/// Checks every output of the harness with `gradient_of`. Each has a check, even where none could
+/// be made; the list is empty if the sources cannot be tested.
 ///
 /// # Errors
 /// [`ReplayError`] if the machine or the fixture is at fault.
@@ -122,14 +122,14 @@ pub fn gradients(trial: &Trial) -> Result<Vec<GradientCheck>, ReplayError> {
         Ok(found) => found,
         Err(reason) => return Ok(unknown(fixture, &reason)),
     };
-    // That the time was out says as much about the machine: it is tried again.
+    // A timeout says as much about the machine: it is tried again.
     if found.iter().all(|check| check.reason.as_deref() != Some(OUT_OF_TIME)) {
         lab.keep_judgement(&key, &found)?;
     }
     Ok(found)
 }
 
-/// Every gradient against its loss, or why a run that this takes does not come to its end.
+/// Every gradient against its loss, or why a run that the check needs did not complete.
 fn check_all(
     trial: &Trial,
     shadow: &dyn Variant,
@@ -171,7 +171,7 @@ struct Check<'c> {
     base: &'c Run,
     /// The gradient.
     output: &'c Output,
-    /// How much of the call the loss takes.
+    /// The part of the call that the loss needs.
     part: Part,
 }
 
@@ -249,7 +249,7 @@ fn declared(fixture: &Fixture) -> impl Iterator<Item = &Output> {
     fixture.outputs.iter().filter(|output| output.gradient_of.is_some())
 }
 
-/// How `run` of `what` ended, if not by itself.
+/// Why `run` of `what` did not complete; none if it did.
 fn unfinished(run: &Run, what: &str) -> Option<String> {
     match run.ending {
         Ending::Completed => None,
@@ -258,8 +258,8 @@ fn unfinished(run: &Run, what: &str) -> Option<String> {
     }
 }
 
-/// How much of the call decides about what is differentiated: what comes after it was last written in
-/// `base` need not be done, which is the computation of the gradient as a rule.
+/// The part of the call that decides about the differentiated output. Launches after its last write
+/// in `base` can be skipped; as a rule they compute the gradient.
 fn part_enough(base: &Run, output: &Output) -> Part {
     match (base.last_write, output.of.clone()) {
         (Some(launch), Some(output)) => Part::Before { launch, output },
@@ -297,7 +297,7 @@ impl GradientCheck {
         self
     }
 
-    /// With what was found about it, for a gradient with respect to `input`.
+    /// The check with the result `found`, for a gradient with respect to `input`.
     fn told(self, found: &Found, input: &TensorView, timed_out: bool) -> GradientCheck {
         let verdict = match found.answer {
             Answer::Agrees => GradientVerdict::Matches,
@@ -327,7 +327,7 @@ impl GradientCheck {
     }
 }
 
-/// Holds the native gradient against the shadow's, within its noise.
+/// Compares the native gradient with the shadow's, within its noise.
 fn hold_native(check: &mut GradientCheck, native: &Measurement, shadow: &Run) {
     let name = check.output.as_str();
     let (Some(got), Some(oracle)) = (native.run.output(name), shadow.output(name)) else { return };
@@ -354,7 +354,7 @@ impl Upstream<'_> {
     }
 }
 
-/// What flows into the differentiated output; none means one.
+/// The gradient that flows into the differentiated output; none means one.
 fn upstream<'f>(
     fixture: &'f Fixture,
     output: &Output,

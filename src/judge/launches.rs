@@ -17,7 +17,7 @@ pub struct LaunchChange {
 
 /// The differences in order; a launch whose kernel keeps its name is one that changed.
 pub fn changes(before: &[LaunchRecord], after: &[LaunchRecord]) -> Vec<LaunchChange> {
-    // Where a launch stands in its file is no part of what it does.
+    // The place of a launch in its file is no part of what it does.
     let shape = |launch: &LaunchRecord| LaunchRecord { site: String::new(), ..launch.clone() };
     let old: Vec<String> = before.iter().map(|launch| key(&shape(launch))).collect();
     let new: Vec<String> = after.iter().map(|launch| key(&shape(launch))).collect();

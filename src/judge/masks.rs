@@ -6,7 +6,7 @@ use crate::fixture::Fixture;
 use crate::numerics::slices::Mask;
 use crate::tensor::{DType, Dim, TensorView};
 
-/// Integer inputs whose dimensions an output shares: they tell its rows apart.
+/// Narrow integer inputs whose dimensions an output shares: they tell its rows apart.
 pub(super) struct Masks<'a> {
     found: Vec<MaskInput<'a>>,
 }
@@ -16,12 +16,12 @@ struct MaskInput<'a> {
     dtype: DType,
     shape: Vec<usize>,
     bytes: Cow<'a, [u8]>,
-    /// Which dimension of the output each of its own is.
+    /// For each of its own dimensions, the dimension of the output.
     places: Vec<usize>,
 }
 
 impl<'a> Masks<'a> {
-    /// Those of `fixture` for an output of `dims`.
+    /// The masks of `fixture` for an output of `dims`.
     pub(super) fn of(fixture: &'a Fixture, dims: &[Dim]) -> Masks<'a> {
         let place = |dim: &Dim| dims.iter().position(|of| of.name.is_some() && of == dim);
         let narrow = |dtype| matches!(dtype, DType::Bool | DType::U8 | DType::I8);
@@ -39,7 +39,7 @@ impl<'a> Masks<'a> {
         Masks { found }
     }
 
-    /// The same as the search for a place takes them.
+    /// The masks in the form that the search for a place takes.
     pub(super) fn as_masks(&self) -> Vec<Mask<'_>> {
         let masks = self.found.iter().map(|mask| Mask {
             name: mask.name,

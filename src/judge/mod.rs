@@ -1,9 +1,9 @@
-//! What trials tell: free functions that bring measurements and `numerics` together.
+//! Judgements on trials: free functions that bring measurements and `numerics` together.
 //!
 //! [`judge`] compares two trials, [`captured`] one with what its fixture holds, [`gradients`] holds
-//! declared gradients against their loss, [`orders`] looks for races that show, [`accesses`] tells which of
-//! those that a checked replay found are new. What they find is remembered by content, like the trials themselves. They ask a
-//! variant what it can do, and do not know what runs it.
+//! declared gradients against their loss, [`orders`] looks for races. Results are remembered by
+//! content, like the trials themselves. The functions ask a variant what it can do, and do not know
+//! what runs it.
 
 mod accesses;
 mod captured;
@@ -58,11 +58,11 @@ pub struct Judgement {
     pub outputs: Vec<OutputJudgement>,
     /// The launches that changed.
     pub launches: Vec<LaunchChange>,
-    /// What the trusted side gave.
+    /// The outcome of the trusted side.
     pub base: Outcome,
-    /// What the other side gave.
+    /// The outcome of the other side.
     pub got: Outcome,
-    /// Why there is no float64 shadow to judge by, if there is none.
+    /// Why there is no float64 shadow to judge by, if so.
     pub without_shadow: Option<String>,
 }
 
@@ -108,9 +108,9 @@ pub struct OutputJudgement {
 }
 
 impl OutputJudgement {
-    /// Whether nothing is wrong with it but that it depends on the order of blocks and threads.
+    /// Whether its only defect is that it depends on the order of blocks and threads.
     pub fn by_order_alone(&self) -> bool {
-        // What is only imprecise has a finding.
+        // An output that is only imprecise has a finding.
         self.order.is_some()
             && self.finding.is_none()
             && self.comparison.verdict != Agreement::Diverged
@@ -161,8 +161,8 @@ fn compared(judgement: Judgement, base: &Trial, got: &Trial) -> Result<Judgement
     judgement.with_outputs(&base, &got)
 }
 
-/// The outcome of `trial`, and the check of its gradients, which of a replay that failed says that
-/// there was none. Compiles for both at a time.
+/// The outcome of `trial`, and the checks of its gradients; those of a failed replay say that none
+/// was made. Compiles for both at a time.
 ///
 /// # Errors
 /// [`ReplayError`] if the machine or the fixture is at fault.
@@ -184,7 +184,7 @@ pub fn outcome_and_gradients(trial: &Trial) -> Result<(&Outcome, Vec<GradientChe
 }
 
 impl Judgement {
-    /// What two outcomes tell without comparing elements.
+    /// The judgement that two outcomes allow without comparing elements.
     fn of_outcomes(base: Outcome, got: Outcome) -> Judgement {
         let verdict = match &got.status {
             Status::Untestable { .. } => Verdict::Untestable,
@@ -192,7 +192,7 @@ impl Judgement {
             Status::Completed => match &base.status {
                 Status::Completed => Verdict::Identical,
                 Status::Untestable { .. } => Verdict::Untestable,
-                // No outputs to compare with: what is left is that it ends otherwise.
+                // Without outputs to compare, only the ending differs.
                 Status::Failed(_) => Verdict::Diverged,
             },
         };
@@ -222,7 +222,7 @@ impl Judgement {
         Ok(self)
     }
 
-    /// The kinds of failure that `got` has, `base` has not.
+    /// The failures of `got` whose kinds `base` does not have.
     pub fn new_failures(&self) -> Vec<&Failure> {
         let kinds = |outcome: &Outcome| match &outcome.status {
             Status::Failed(failures) => failures.iter().map(Failure::kind).collect(),

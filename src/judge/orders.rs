@@ -5,8 +5,8 @@ use crate::summary::{POISON_A, summarize};
 use crate::trial::{ORDERS, OrderDependence, Status, Trial};
 use crate::worker::Run;
 
-/// The outputs of `trial` that depend on the order of blocks and threads; none where it does not run
-/// to its end without a failure. Where other orders give the same bits, nothing else is replayed.
+/// The outputs of `trial` that depend on the order of blocks and threads; none if it did not
+/// complete. Where other orders give the same bits, nothing else is replayed.
 ///
 /// # Errors
 /// [`ReplayError`] if the machine or the fixture is at fault.

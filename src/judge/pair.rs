@@ -17,9 +17,9 @@ use crate::scratch::Scratch;
 use crate::tensor::{Dim, TensorView};
 use crate::trial::room;
 
-/// One output of both sides, with all that is known about them.
+/// One output of both sides, with everything known about them.
 pub(super) struct Pair<'a> {
-    /// What both sides were replayed on.
+    /// The fixture that both sides were replayed on.
     pub(super) fixture: &'a Fixture,
     /// The trusted side.
     pub(super) base: &'a Side<'a>,
@@ -29,7 +29,7 @@ pub(super) struct Pair<'a> {
     pub(super) base_view: TensorView<'a>,
     /// The output that the other side gave.
     pub(super) got_view: TensorView<'a>,
-    /// For what is computed of every element.
+    /// Space for values of every element.
     pub(super) scratch: &'a Scratch,
 }
 
@@ -56,7 +56,7 @@ impl Pair<'_> {
             Agreement::Diverged => Verdict::Diverged,
         };
         let order = self.got.measured.ordered_of(name);
-        // What both sides depend on is no change.
+        // A dependence of both sides is no change.
         let new_order = order.is_some() && self.base.measured.ordered_of(name).is_none();
         let verdict = if new_order { Verdict::Diverged } else { verdict };
         let mut judged = OutputJudgement {
@@ -87,7 +87,8 @@ impl Pair<'_> {
             judged.shadow = truth.shadow;
         }
         if agreement == Agreement::Diverged || imprecise {
-            // What is only imprecise lies within the noise of both sides, not of the trusted one.
+            // An output that is only imprecise lies within the noise of both sides, not of the
+            // trusted one.
             let noise = if imprecise { NoiseRef { got: None, ..noise } } else { noise };
             self.find_place(&mut judged, &noise)?;
         }
@@ -112,7 +113,7 @@ impl Pair<'_> {
         Ok(())
     }
 
-    /// Both sides against the captured output, else against the trusted side's shadow.
+    /// How far both sides lie from the captured output, else from the trusted side's shadow.
     fn truth(&self, name: &str) -> Option<Truth> {
         let native = self.base_view.dtype;
         if !native.is_float() {
@@ -164,7 +165,7 @@ impl Truth {
         })
     }
 
-    /// Whether the other side lost what no arithmetic in float32 loses: it rounds to a narrow
+    /// Whether the other side lost more than arithmetic in float32 loses: it rounds to a narrow
     /// format where the trusted side does not. Its own noise is then as large as its error, and
     /// would excuse it.
     fn is_imprecise(&self, base_noise: &NoiseSummary) -> bool {

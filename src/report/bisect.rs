@@ -20,9 +20,9 @@ use crate::judge::{Judgement, Verdict};
 use crate::search::{Answer, Conclusion, Warning};
 use crate::trial::Status;
 
-/// Where the good side of a search comes from that is compared with a snapshot.
+/// The good side of a search that compares with a snapshot.
 pub struct Origin {
-    /// The files.
+    /// The snapshot files.
     pub snapshot: String,
     /// The commits that the search goes back to, and why.
     pub back_to: String,
@@ -38,7 +38,7 @@ pub(crate) fn answer_name(answer: Answer) -> &'static str {
     }
 }
 
-/// What a test showed, in a line.
+/// The result of a test, in a line.
 pub(crate) fn observation_line(seen: &Seen) -> String {
     let several = seen.observations.len() > 1;
     let one = |observation: &Observation| {
@@ -80,7 +80,7 @@ fn sight_words(observation: &Observation) -> String {
     }
 }
 
-/// A test that has its answer, in a line.
+/// An answered test, in a line.
 pub fn tested_line(commit: &Commit, answer: Answer, seen: &Seen) -> Line {
     let style = match answer {
         Answer::Good => GREEN,
@@ -88,7 +88,7 @@ pub fn tested_line(commit: &Commit, answer: Answer, seen: &Seen) -> Line {
         Answer::Skip | Answer::Other => YELLOW,
     };
     let words = match (answer, seen.observations.as_slice()) {
-        // The answer has said that it is untestable.
+        // The answer already says that it is untestable.
         (Answer::Skip, [Observation { untestable: Some(reason), .. }]) => reason.clone(),
         _ => observation_line(seen),
     };
@@ -96,7 +96,7 @@ pub fn tested_line(commit: &Commit, answer: Answer, seen: &Seen) -> Line {
     answer.and(format!(": {words}"))
 }
 
-/// The answer in short, where the ends are the two sides of a comparison.
+/// The short answer of a search whose ends are the two sides of a comparison.
 pub fn blame(report: &Report) -> Blame {
     let commit = report.culprit.as_ref().and_then(|culprit| report.commit(culprit.commit));
     let commit = commit.cloned().map(Revision::from);
@@ -199,7 +199,7 @@ fn convicted(out: &mut Text, report: &Report, culprit: &Culprit, probability: Op
     }
 }
 
-/// What one fixture says about the culprit.
+/// Adds the evidence of one fixture against the culprit.
 fn evidence(out: &mut Text, observation: &Observation) {
     match &observation.judgement {
         Some(judgement) if !judgement.outputs.is_empty() => judged(out, judgement),
@@ -287,7 +287,7 @@ pub(super) fn shown(report: &Report, commit: u32) -> Line {
     }
 }
 
-/// The first of `candidates` that shows something else than what is searched for.
+/// The first of `candidates` whose test showed something else than what is searched for.
 fn other_than_wanted(report: &Report, candidates: &[u32]) -> Option<u32> {
     let other = |commit: &u32| {
         let tested = |one: &Tested| one.commit == *commit && one.answer == Answer::Other;
@@ -346,8 +346,8 @@ fn warning_words(report: &Report, warning: &Warning) -> Line {
     shown(report, commit).and(words)
 }
 
-/// What stands for the good side of a search that compares with snapshots, and the commits that it
-/// goes back to, as one line of JSON.
+/// The event that names the recorded snapshots and the commits that the search goes back to, as one
+/// line of JSON.
 pub fn recorded_json(snapshots: &str, back_to: &[Commit]) -> Value {
     let back_to: Vec<Revision> = back_to.iter().cloned().map(Revision::from).collect();
     json!({ "schema": SCHEMA, "event": "recorded", "good": snapshots, "back_to": back_to })

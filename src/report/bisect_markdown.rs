@@ -1,5 +1,5 @@
-//! The answer of a search as Markdown, for a comment on a pull request: the verdict first, then what
-//! speaks for it, the diff folded.
+//! The answer of a search as Markdown, for a comment on a pull request: the verdict first, then the
+//! evidence, with the diff folded.
 
 use std::fmt::Write;
 
@@ -11,11 +11,11 @@ use crate::bisect::{Culprit, Observation, Report};
 use crate::judge::Verdict;
 use crate::search::Conclusion;
 
-/// By this a workflow finds the comment that it updates.
+/// The mark by which a workflow finds the comment to update.
 const MARK: &str = "<!-- replay bisect -->";
 
-/// The report on a search in at most `limit` bytes; it says what was cut. `origin` is what it was
-/// compared with, if that is a snapshot.
+/// The report on a search, at most `limit` bytes long; it says what was cut. `origin` is the
+/// snapshot that commits were compared with, if any.
 pub fn bisect_markdown(report: &Report, origin: Option<&Origin>, limit: usize) -> String {
     let mut page = Page::new(limit);
     page.must(&format!("{MARK}\n## replay bisect: {}\n\n", headline(report)));
@@ -69,7 +69,7 @@ fn rows(observation: &Observation) -> Vec<Vec<String>> {
     judged.chain(recorded.map(|change| changed_row(&observation.fixture, change))).collect()
 }
 
-/// What is said below the table.
+/// The lines below the table.
 fn lines(report: &Report, culprit: &Culprit) -> Vec<String> {
     let mut lines = Vec::new();
     if let Conclusion::Probable { probability, .. } = report.conclusion {

@@ -1,4 +1,4 @@
-//! Outputs beside the captured ones of the fixture, for people.
+//! Outputs compared with the captured ones of the fixture, for people.
 
 use super::judgement::{at, comparison, verdict_name, verdict_style};
 use super::spans::{Line, Text};
@@ -22,7 +22,7 @@ pub(super) fn captured(checks: &[CapturedCheck]) -> Text {
     out
 }
 
-/// What is said about one output, the verdict first.
+/// The lines about one output, the verdict first.
 fn lines(check: &CapturedCheck) -> Vec<Line> {
     let style = verdict_style(check.verdict);
     let mut lines = vec![Line::of(style, verdict_name(check.verdict))];
@@ -33,7 +33,7 @@ fn lines(check: &CapturedCheck) -> Vec<Line> {
     lines
 }
 
-/// What `checks` come to, of which `worst` is the worst.
+/// A sentence on the outputs with the verdict `worst`, the worst of `checks`.
 pub(super) fn sentence(checks: &[CapturedCheck], worst: Verdict) -> String {
     let such = checks.iter().filter(|check| check.verdict == worst);
     let names: Vec<&str> = such.map(|check| check.output.as_str()).collect();
@@ -46,7 +46,7 @@ pub(super) fn sentence(checks: &[CapturedCheck], worst: Verdict) -> String {
     format!("{} {is} {what}", names.join(", "))
 }
 
-/// Where the outputs lie beyond noise.
+/// The places where outputs lie beyond noise.
 pub(super) fn places(checks: &[CapturedCheck]) -> Vec<String> {
     let place = |check: &CapturedCheck| {
         check.place.as_ref().map(|place| format!("{} {}", check.output, at(place)))

@@ -1,4 +1,4 @@
-//! One revision on several devices: whether what is wrong is in the source or in a device.
+//! One revision on several devices: tells a defect of the source from one of a device.
 
 use super::Entry;
 use super::numbers::short;

@@ -191,11 +191,11 @@ mod tests {
 
     use super::Document;
 
-    /// Lets no object have a field that is not described, and none be null that is left out instead.
+    /// Forbids fields without a description, and null where a field is left out instead.
     fn close(schema: &mut Schema) {
         transform_subschemas(&mut close, schema);
         let Some(object) = schema.as_object_mut() else { return };
-        // Names of Rust's types; `minimum` tells what of them JSON can.
+        // The formats name types of Rust; `minimum` says as much of them as JSON can.
         object.remove("format");
         object.remove("default");
         let required = object.get("required").cloned().unwrap_or_default();
@@ -209,7 +209,7 @@ mod tests {
             }
         }
         match object.get_mut("oneOf").and_then(|choices| choices.as_array_mut()) {
-            // A choice describes but a part of the fields.
+            // Each choice describes only some of the fields.
             Some(choices) => {
                 for choice in choices.iter_mut().filter_map(|choice| choice.as_object_mut()) {
                     choice.remove("additionalProperties");
@@ -222,7 +222,7 @@ mod tests {
         }
     }
 
-    /// With `REPLAY_UPDATE=1` the file is written.
+    /// `REPLAY_UPDATE=1` writes the file.
     #[test]
     fn the_schema_is_what_the_types_say() {
         let settings = SchemaSettings::draft2020_12().for_serialize().with_transform(close);

@@ -47,10 +47,10 @@ pub fn finding_name(finding: Finding) -> &'static str {
     }
 }
 
-/// What changed from one revision to the other, a block for each output.
+/// The differences between two revisions, a block for each output.
 pub fn judgement(judgement: &Judgement) -> Text {
     let mut out = Text::new();
-    // What could not be run launched nothing; that is no change.
+    // A side that could not be run launched nothing; that is no change.
     let untestable = |outcome: &Outcome| matches!(outcome.status, Status::Untestable { .. });
     let tested = !untestable(&judgement.base) && !untestable(&judgement.got);
     if tested && !judgement.launches.is_empty() {
@@ -70,7 +70,7 @@ pub fn judgement(judgement: &Judgement) -> Text {
             }
         }
     }
-    // Of a side that completed the last line says it.
+    // If the other side completed, the last line says how the trusted one ended.
     if judgement.got.status != Status::Completed {
         let too = match &judgement.base.status {
             Status::Failed(failures) => {
@@ -120,7 +120,7 @@ pub(super) fn launch_line(change: &LaunchChange) -> String {
     }
 }
 
-/// What is said about one output, the verdict first.
+/// The lines about one output, the verdict first.
 pub fn output_lines(output: &OutputJudgement) -> Vec<Line> {
     let style = verdict_style(output.verdict);
     let verdict = Line::of(style, verdict_name(output.verdict));
@@ -253,7 +253,7 @@ pub fn verdict_line(judgement: &Judgement) -> Line {
     Line::of(verdict_style(verdict), verdict_name(verdict)).and(reason)
 }
 
-/// What speaks for the verdict.
+/// The reason for the verdict.
 pub(super) fn verdict_reason(judgement: &Judgement) -> String {
     match (&judgement.got.status, &judgement.base.status) {
         (Status::Failed(failures), _) => failure(&failures[0]),
@@ -290,10 +290,10 @@ pub(super) fn at(place: &str) -> String {
     if place == "everywhere" { place.to_owned() } else { format!("at {place}") }
 }
 
-/// What every report on such an output begins with.
+/// The words for an output with such a dependence, in every report.
 pub(super) const ORDER: &str = "depends on the order of blocks and threads";
 
-/// What was found about an output that depends on the order of blocks and threads.
+/// The lines about an output that depends on the order of blocks and threads.
 pub fn order_lines(found: &OrderDependence) -> [Line; 2] {
     let place = found.place.as_ref().map_or(String::new(), |place| format!(", {}", at(place)));
     let numbers = format!(
@@ -339,7 +339,7 @@ pub fn gradients(checks: &[GradientCheck]) -> Text {
     out
 }
 
-/// What was found about one gradient.
+/// The line about one gradient.
 pub fn gradient(check: &GradientCheck) -> Line {
     let GradientCheck { of, gradient_of, .. } = check;
     let what = format!(" d {} / d {gradient_of}", of.as_deref().unwrap_or("loss"));

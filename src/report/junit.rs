@@ -60,7 +60,7 @@ fn non_success(kind: NonSuccessKind, word: &str, told: &[String]) -> TestCaseSta
     status
 }
 
-/// Lines without characters that XML 1.0 has no way to write, or that nobody sees.
+/// The lines of `told`, without characters that XML 1.0 cannot write or that are invisible.
 fn lines(told: &[impl AsRef<str>]) -> String {
     let told = told.iter().flat_map(|text| text.as_ref().lines());
     told.map(clean).collect::<Vec<_>>().join("\n")

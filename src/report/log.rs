@@ -48,7 +48,7 @@ fn titled(commit: &Commit) -> Line {
     Line::of(COMMIT, &commit.short).and(format!(" {}", commit.subject))
 }
 
-/// Commits that could not be tested, and that no change tells of.
+/// Adds the commits that could not be tested and that no change mentions.
 fn untestable(out: &mut Text, report: &LogReport) {
     /// More than these are only counted.
     const SHOWN: usize = 8;
@@ -115,7 +115,7 @@ fn change_lines(change: &Change) -> Vec<Line> {
     }
     let settled = change.settled.iter();
     lines.extend(settled.map(|name| format!("{name} no longer {ORDER}").into()));
-    // What could not be run launched nothing; that is not a change of the code's.
+    // A commit that could not be run launched nothing; that is no change of its code.
     if judgement.verdict != Verdict::Untestable {
         lines.extend(judgement.launches.iter().map(|change| launch_line(change).into()));
     }
@@ -128,7 +128,7 @@ fn change_lines(change: &Change) -> Vec<Line> {
     lines
 }
 
-/// What a change comes to.
+/// The verdict on a change, in a line.
 fn verdict(change: &Change) -> Line {
     let judgement = &change.judgement;
     if let Some(repair) = &change.repair {
@@ -153,8 +153,8 @@ fn verdict(change: &Change) -> Line {
     }
 }
 
-/// Which outputs went beyond the noise of the commit before. That one is no truth: what is called
-/// wrong or repaired is so by a loss or a captured output.
+/// The outputs that went beyond the noise of the commit before. That commit is not taken for the
+/// truth: only a loss or a captured output makes an output wrong or repaired.
 fn diverged(change: &Change, judgement: &Judgement) -> Line {
     let outputs = judgement.outputs.iter().filter(|o| o.verdict == Verdict::Diverged);
     let outputs: Vec<&OutputJudgement> = outputs.collect();
@@ -180,7 +180,7 @@ fn diverged(change: &Change, judgement: &Judgement) -> Line {
     word.and(format!(": {}", all.join(", ")))
 }
 
-/// The same as one document.
+/// The log as one JSON document.
 pub fn log_json(report: &LogReport) -> Value {
     let change = |change: &Change| {
         let judgement = &change.judgement;

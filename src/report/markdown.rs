@@ -1,5 +1,5 @@
-//! Replays as Markdown, for a comment on a pull request or the summary of a job: the verdict
-//! first, then the worst first, what is unchanged folded, and no more than fits.
+//! Replays as Markdown, for a comment on a pull request or the summary of a job. The verdict comes
+//! first, then the worst fixtures; unchanged ones are folded, and the text is cut to what fits.
 
 use std::fmt::Write;
 
@@ -14,21 +14,21 @@ use crate::snapshot::OutputChange;
 use crate::tensor::{Dim, unravel};
 use crate::trial::Outcome;
 
-/// What fits into a comment; GitHub takes 65,536 characters.
+/// The most bytes of a comment; GitHub takes 65,536 characters.
 pub const COMMENT_BYTES: usize = 60_000;
-/// What fits into the summary of a job; GitHub takes 1 MiB.
+/// The most bytes of the summary of a job; GitHub takes 1 MiB.
 pub const SUMMARY_BYTES: usize = 1_000_000;
 
-/// By this a workflow finds the comment that it updates.
+/// The mark by which a workflow finds the comment to update.
 const MARK: &str = "<!-- replay -->";
 
 const COLUMNS: [&str; 7] =
     ["fixture", "output", "verdict", "checksum", "distance", "beyond noise", "worst element"];
-/// One column more, where it was asked for.
+/// The heading of an additional column, where culprits were asked for.
 const CULPRIT: &str = "culprit";
 
-/// The report on `entries`, and on the fixtures that could not be replayed, in at most `limit`
-/// bytes; it says what was cut.
+/// The report on `entries` and on the fixtures that could not be replayed, at most `limit` bytes
+/// long; it says what was cut.
 pub fn markdown(entries: &[Entry], refused: &[Refused], limit: usize) -> String {
     let mut standings: Vec<(Standing, &Entry)> =
         entries.iter().map(|entry| (Standing::of(entry), entry)).collect();
@@ -59,7 +59,7 @@ pub fn markdown(entries: &[Entry], refused: &[Refused], limit: usize) -> String 
     page.finish()
 }
 
-/// What of a fixture could not be checked on which nothing changed.
+/// The checks that could not be made on an unchanged fixture.
 fn not_checked(entry: &Entry) -> String {
     let mut out = format!("**not checked** {}\n", escape(&title(entry)));
     for line in unchecked(entry) {
@@ -69,7 +69,7 @@ fn not_checked(entry: &Entry) -> String {
     out
 }
 
-/// What is said about a fixture that could not be replayed.
+/// The block about a fixture that could not be replayed.
 fn refusal(refused: &Refused) -> String {
     let mut out = format!("**not replayed** {}\n", escape(&refused.fixture));
     for line in [&refused.message].into_iter().chain(&refused.causes) {
@@ -174,7 +174,7 @@ pub(super) fn changed_row(fixture: &str, change: &OutputChange) -> Vec<String> {
     ]
 }
 
-/// Both checksums, as far as people compare them.
+/// Both checksums, abbreviated.
 fn checksums(before: Option<String>, after: Option<String>) -> String {
     /// Hexadecimal digits that are shown.
     const DIGITS: usize = 8;
@@ -190,7 +190,7 @@ fn row(cells: &[String], width: usize) -> String {
     format!("| {} |\n", cells.collect::<Vec<_>>().join(" | "))
 }
 
-/// What is said about one fixture below the table.
+/// The block about one fixture below the table.
 fn details(standing: Standing, entry: &Entry) -> String {
     /// Lines about one fixture: launches and failures may be thousands.
     const LINES: usize = 40;
@@ -222,8 +222,8 @@ pub(super) fn escape(text: &str) -> String {
             || (c == '.' && before[before.len().saturating_sub(3)..].eq_ignore_ascii_case(b"www"));
         match c {
             '\t' => out.push(' '),
-            // Names and numbers are looked for after entities were read: what parts them from their
-            // mark is a character that nobody sees.
+            // GitHub looks for mentions and references after it has decoded entities, so that a
+            // zero-width space must part the mark from the name or number.
             '@' | '#' => {
                 let _ = write!(out, "&#{};&#8203;", c as u32);
             }
@@ -240,7 +240,7 @@ pub(super) fn escape(text: &str) -> String {
 pub(super) struct Page {
     text: String,
     limit: usize,
-    /// What was left out, and how often.
+    /// The kinds of pieces that were left out, and how many of each.
     cut: Vec<(&'static str, u64)>,
 }
 
@@ -252,12 +252,12 @@ impl Page {
         Page { text: String::new(), limit: limit.saturating_sub(RESERVE), cut: Vec::new() }
     }
 
-    /// Adds what the page is not whole without; short.
+    /// Adds a short piece that the page is incomplete without, whatever the limit.
     pub(super) fn must(&mut self, piece: &str) {
         self.text.push_str(piece);
     }
 
-    /// Adds the table of what changed, with a column for culprits where asked; none without rows.
+    /// Adds the table of changes, with a column for culprits if asked; none without rows.
     pub(super) fn table(&mut self, rows: &[Vec<String>], culprits: bool) {
         if rows.is_empty() {
             return;
@@ -270,9 +270,9 @@ impl Page {
         self.must("\n");
     }
 
-    /// Adds `text` as it is, in a block of code of `language`, as many lines of it as fit.
+    /// Adds as many lines of `text` as fit, in a block of code of `language`.
     pub(super) fn code(&mut self, language: &str, text: &str) {
-        // Characters that are cleaned away may part a run of them.
+        // Cleaning may remove characters that part a run of backticks.
         let ticks = text.lines().map(|line| clean(line).matches('`').count());
         let fence = "`".repeat(ticks.max().unwrap_or(0).max(2) + 1);
         self.must(&format!("{fence}{language}\n"));

@@ -1,5 +1,5 @@
-//! What was found, for people and for programs: text in spans, JSON, Markdown, JUnit. Makes strings;
-//! prints nothing.
+//! Reports for people and for programs: text in spans, JSON, Markdown, JUnit. Makes strings; prints
+//! nothing.
 
 mod accesses;
 mod bisect;
@@ -59,11 +59,11 @@ pub struct Entry {
     pub fixture: String,
     /// The commit; none for the working tree.
     pub revision: Option<Revision>,
-    /// What the replay gave.
+    /// The outcome of the replay.
     pub outcome: Outcome,
-    /// The outputs that the fixture holds as they were captured.
+    /// The outputs compared with the captured ones of the fixture.
     pub captured: Vec<CapturedCheck>,
-    /// The outputs that the harness declares to be gradients, held against their loss.
+    /// The outputs that the harness declares to be gradients, compared with their loss.
     pub gradients: Vec<GradientCheck>,
     /// Outputs that depend on the order of blocks and threads.
     pub orders: Vec<OrderDependence>,
@@ -107,7 +107,7 @@ pub struct Refused {
     pub hint: Option<String>,
 }
 
-/// A replay on the CPU that ended so, of which nothing else is known.
+/// An entry for a replay on the CPU that ended with `status`; nothing else is known of it.
 #[cfg(test)]
 fn made_up(status: crate::trial::Status) -> Entry {
     let outcome = Outcome {

@@ -54,7 +54,7 @@ pub fn dims(dims: &[Dim]) -> String {
     format!("[{}]", dims.iter().map(one).collect::<Vec<_>>().join(", "))
 }
 
-/// The statistics of a tensor in one line, without what only a replay can tell of it.
+/// The statistics of a tensor in one line, without those that only a replay gives.
 pub fn statistics(summary: &Summary) -> Line {
     const DIGITS: usize = 6;
     let optional = |x: Option<f64>| x.map_or("none".to_owned(), |x| short(x, DIGITS));

@@ -7,19 +7,19 @@ use crate::bisect::{On, Report, Seen};
 use crate::judge::Verdict;
 use crate::search::Refusal;
 
-/// Who says that the ends are what they are taken for.
+/// The source of the claim that an end is good or bad.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Claim {
     /// The user, who named them.
     Named,
-    /// A snapshot, which the good end goes back to.
+    /// A snapshot, which the good ends must agree with.
     Recorded,
-    /// A comparison, of which they are the two sides.
+    /// A comparison, whose two sides are the ends.
     Compared,
 }
 
 impl Claim {
-    /// What a good end is that shows what bad ones show, and a bad end that does not.
+    /// The words for a good end that shows the defect, and for a bad end that does not.
     fn words(self) -> [&'static str; 2] {
         match self {
             Claim::Named => ["was said to be good", "was said to be bad"],
@@ -106,8 +106,8 @@ pub(super) fn refusal_words(
     }
 }
 
-/// Ends that cannot be tested, or show something else than what is searched for: what that is, the
-/// bad ends say, so that these are good ends.
+/// Ends that cannot be tested, or show another defect than the one searched for. The bad ends
+/// define that defect, so that only good ends can show another.
 fn neither(report: &Report, ends: &[u32]) -> (Vec<Line>, String) {
     let verdict = |end: u32| report.seen(end).map_or(Verdict::Untestable, Seen::verdict);
     let line = |&end: &u32| {
@@ -130,7 +130,7 @@ fn neither(report: &Report, ends: &[u32]) -> (Vec<Line>, String) {
     (ends.iter().map(line).collect(), advice.to_owned())
 }
 
-/// Ends that are not what they are taken for.
+/// Ends that tested otherwise than claimed.
 fn disagreement(
     report: &Report,
     claim: Claim,

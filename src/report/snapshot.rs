@@ -1,4 +1,4 @@
-//! Snapshots for people: what a comparison came to, and a diff of two texts word by word.
+//! Snapshots for people: the verdict of a comparison, and a diff of two texts word by word.
 
 use std::path::PathBuf;
 
@@ -23,7 +23,7 @@ pub struct SnapshotCheck {
     pub written: Option<PathBuf>,
 }
 
-/// How much of a text is shown around what changed.
+/// How much of a text is shown around a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Context {
     /// A few lines.
@@ -38,7 +38,7 @@ impl SnapshotCheck {
         sentence(&self.comparison)
     }
 
-    /// What to do where there is no snapshot, or an old one.
+    /// Advice where a required snapshot is missing.
     pub(super) fn hint(&self) -> Option<&'static str> {
         match self.comparison.verdict {
             SnapshotVerdict::Missing => Some(
@@ -67,7 +67,7 @@ impl SnapshotCheck {
     }
 }
 
-/// What a comparison came to, in one sentence that begins with the verdict.
+/// The result of a comparison, in one sentence that begins with the verdict.
 pub fn sentence(comparison: &Comparison) -> Line {
     let verdict = comparison.verdict;
     let reason = comparison.reason().map_or(String::new(), |reason| format!(": {reason}"));

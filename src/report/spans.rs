@@ -1,8 +1,8 @@
-//! What reports are made of: text in spans, each with a style, until a writer shows it.
+//! The text of reports: spans, each with a style, until a writer shows them.
 //!
-//! Spans hold what was found as it is: names, subjects and messages that others wrote. Each writer
-//! makes them harmless in its own way, in one place: the terminal here, Markdown and XML in their
-//! modules. JSON escapes by itself.
+//! Spans hold names, subjects and messages as others wrote them. Each writer makes them harmless in
+//! its own way, in one place: the terminal here, Markdown and XML in their modules. JSON escapes by
+//! itself.
 
 use std::borrow::Cow;
 use std::fmt::{self, Display, Formatter};
@@ -140,8 +140,8 @@ impl Display for Text {
     }
 }
 
-/// `text` as a terminal may be given it, on one line: without escape sequences, control characters,
-/// and characters that nobody sees or that change the direction of others.
+/// `text` on one line, safe for a terminal: without escape sequences, control characters, and
+/// characters that are invisible or change the direction of others.
 pub fn clean(text: &str) -> Cow<'_, str> {
     if !text.chars().any(|c| is_unseen(c) || ends_line(c)) {
         return Cow::Borrowed(text);
@@ -149,8 +149,8 @@ pub fn clean(text: &str) -> Cow<'_, str> {
     let mut seen = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(c) = rest.chars().next() {
-        // A sequence goes whole; of what is none, or has no end, only what nobody sees goes, so that
-        // it takes nothing along that follows.
+        // A control sequence goes whole. An incomplete one loses only its invisible characters, so
+        // that it takes nothing along that follows.
         let length = control_sequence(rest).unwrap_or(c.len_utf8());
         match c {
             c if ends_line(c) => seen.push(' '),
@@ -173,13 +173,13 @@ fn control_sequence(text: &str) -> Option<usize> {
     parameters[end..].starts_with(|c: char| c.is_ascii_alphabetic()).then_some(introducer + end + 1)
 }
 
-/// Line ends, in the wide sense of Unicode Standard Annex 14.
+/// Whether `c` ends a line, in the wide sense of Unicode Standard Annex 14.
 fn ends_line(c: char) -> bool {
     matches!(c, '\n' | '\r' | '\u{b}' | '\u{c}' | '\u{85}' | '\u{2028}' | '\u{2029}')
 }
 
-/// Controls but the tab, and what is drawn as nothing or turns the text around it: marks, embeddings
-/// and isolates of direction, joiners, the byte order mark, fillers, tags.
+/// Whether `c` is a control other than the tab, is invisible, or turns the text around it: marks,
+/// embeddings and isolates of direction, joiners, the byte order mark, fillers, tags.
 fn is_unseen(c: char) -> bool {
     match c {
         '\t' => false,
@@ -188,7 +188,7 @@ fn is_unseen(c: char) -> bool {
         }
         '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' => true,
         '\u{2060}'..='\u{206f}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}' => true,
-        // What Unicode has no character for, and XML no way to write.
+        // Noncharacters of Unicode, which XML cannot write.
         '\u{fdd0}'..='\u{fdef}' => true,
         c if u32::from(c) & 0xfffe == 0xfffe => true,
         c => c.is_control(),
@@ -200,7 +200,7 @@ mod tests {
     use super::*;
     use crate::report::style::RED;
 
-    /// What others write where a report has room for a name.
+    /// Hostile text, where a report has room for a name.
     const HOSTILE: &str =
         "\u{1b}[2J\u{1b}]0;title\u{7}a\u{202e}b\u{200b}c\u{9b}31md\ne\u{7f}\u{feff}";
 

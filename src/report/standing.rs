@@ -1,5 +1,5 @@
-//! How one replay stands, all things considered: decided here once, mapped by every format and by
-//! the exit code.
+//! The standing of one replay, all things considered. It is decided here once; every format and the
+//! exit code follow from it.
 
 use std::cmp::Reverse;
 
@@ -120,12 +120,12 @@ impl From<SnapshotVerdict> for Standing {
     }
 }
 
-/// One thing that is known of a replay.
+/// One finding on a replay.
 struct Point {
     standing: Standing,
-    /// Why, behind the word of the standing.
+    /// The reason, as it follows the word of the standing.
     sentence: String,
-    /// The same by itself, with what belongs to it.
+    /// The reason by itself, with its details.
     reasons: Vec<String>,
 }
 
@@ -136,7 +136,7 @@ impl Point {
     }
 }
 
-/// Everything that is known of `entry`, the replay itself first, and the worst of it.
+/// The worst standing of `entry`, and every finding on it, the replay's own first.
 fn stand(entry: &Entry) -> (Standing, Vec<Point>) {
     let mut points = vec![own(entry)];
     points.extend(compared(entry));
@@ -179,7 +179,7 @@ fn stand(entry: &Entry) -> (Standing, Vec<Point>) {
     (worst, points)
 }
 
-/// What the replay shows by itself.
+/// The finding of the replay by itself.
 fn own(entry: &Entry) -> Point {
     match &entry.outcome.status {
         Status::Completed => Point {
@@ -189,7 +189,7 @@ fn own(entry: &Entry) -> Point {
         },
         Status::Failed(failures) => {
             let mut reasons: Vec<String> = failures.iter().map(failure).collect();
-            // A file may hold anything; a failure without a word on it is one all the same.
+            // A file may hold a failure without a word on it; it is a failure all the same.
             if reasons.is_empty() {
                 reasons.push("no reason is known".to_owned());
             }
@@ -216,7 +216,7 @@ fn completed(outcome: &Outcome, gradients: &[GradientCheck]) -> String {
     format!("every output is written{finite}{unchecked}")
 }
 
-/// What the comparison with a trusted revision shows.
+/// The finding of the comparison with a trusted revision.
 fn compared(entry: &Entry) -> Option<Point> {
     let judged = entry.judgement.as_ref()?;
     let mut point = Point::new(judged.verdict.into(), verdict_reason(judged));
@@ -252,7 +252,7 @@ pub(crate) fn reasons(entry: &Entry) -> Vec<String> {
     points.into_iter().flat_map(|point| point.reasons).chain(blamed).collect()
 }
 
-/// What of `entry` could not be checked, and why: silence would pass for a check.
+/// The checks of `entry` that could not be made, and why: silence would pass for a check.
 pub fn unchecked(entry: &Entry) -> Vec<String> {
     let gradients = entry.gradients.iter().filter(|g| g.verdict == GradientVerdict::Unknown);
     let mut lines: Vec<String> =
@@ -271,7 +271,7 @@ pub fn unchecked(entry: &Entry) -> Vec<String> {
     lines
 }
 
-/// What the entry is called where several stand side by side.
+/// The title of the entry where several stand side by side.
 pub fn title(entry: &Entry) -> String {
     let revision = entry.revision.as_ref().map_or("working tree", |revision| &revision.short);
     format!("{} at {revision} on {}", entry.fixture, entry.outcome.device)

@@ -8,13 +8,13 @@ const fn bold(colour: AnsiColor) -> Style {
 
 /// Names and headings.
 pub const BOLD: Style = Style::new().bold();
-/// What is rarely needed.
+/// Details that are rarely needed.
 pub(crate) const DIM: Style = Style::new().dimmed();
-/// What is as it should be.
+/// Good results.
 pub(crate) const GREEN: Style = bold(AnsiColor::Green);
-/// What is wrong.
+/// Defects and errors.
 pub(crate) const RED: Style = bold(AnsiColor::Red);
-/// What needs attention.
+/// Matters that need attention.
 pub(crate) const YELLOW: Style = bold(AnsiColor::Yellow);
 /// Commit ids.
 pub const COMMIT: Style = Style::new().fg_color(Some(Color::Ansi(AnsiColor::Yellow)));

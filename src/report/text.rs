@@ -13,8 +13,7 @@ use crate::cuda::sanitizer::Finding;
 use crate::runtime::report::{Fault, LaunchRecord};
 use crate::trial::{Failure, Outcome, OutputRecord, Status};
 
-/// The report on one fixture at one revision. The verdict stands at its end; only what can be done
-/// about it comes below.
+/// The report on one fixture at one revision. The verdict comes last; only advice follows it.
 pub fn text(entry: &Entry) -> Text {
     let mut out = Text::new();
     let outcome = &entry.outcome;
@@ -158,7 +157,7 @@ fn verdict(out: &mut Text, entry: &Entry) {
     }
 }
 
-/// A cause, each of its lines on one.
+/// The lines of a cause, each on a line of its own.
 fn caused_by(cause: &str) -> Vec<String> {
     let lines = cause.lines().enumerate();
     let one = |(number, line)| match number {
@@ -168,7 +167,7 @@ fn caused_by(cause: &str) -> Vec<String> {
     lines.map(one).collect()
 }
 
-/// What went wrong, in one line.
+/// The failure in one line.
 pub fn failure(failure: &Failure) -> String {
     match failure {
         Failure::Launch { launch } => format!(

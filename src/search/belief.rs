@@ -20,7 +20,7 @@ const WORTHWHILE: f64 = 1e-4;
 /// Tests of one end after which good and bad are called indistinguishable.
 const MOST_END_TESTS: u32 = 200;
 
-/// What is known about how often a test turns bad, as the counts of a Beta distribution.
+/// The rate at which tests turn bad, as the counts of a Beta distribution.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rate {
     bad: f64,
@@ -146,7 +146,7 @@ impl Belief {
         self.gave_up = true;
     }
 
-    /// Tests of the ends, whichever side had fewer; `waiting` counts those in flight.
+    /// Tests of the ends, on the side with fewer tests first; `waiting` counts those in flight.
     pub(crate) fn end_picks(
         &self,
         good: &[u32],
@@ -242,15 +242,15 @@ impl Belief {
     }
 }
 
-/// For each candidate, times its posterior: the chance that a test turns bad, and the entropy of
-/// that test in nats. The rates are those to expect if the candidate is the culprit, so that a
+/// For each candidate, weighted by its posterior: the chance that a test turns bad, and the entropy
+/// of that test in nats. The rates are those to expect if the candidate is the culprit, so that a
 /// test which only settles the rates counts for what it tells about the culprit.
 struct Chances {
     bad: Vec<f64>,
     entropy: Vec<f64>,
 }
 
-/// What the next test would show under each candidate.
+/// The expected result of the next test under each candidate.
 struct Forecast {
     mass: Vec<f64>,
     if_bad: Chances,
@@ -258,7 +258,7 @@ struct Forecast {
 }
 
 impl Forecast {
-    /// The best worthwhile test, counting only what divides the classes the running tests leave.
+    /// The best worthwhile test, by how it divides the classes that the running tests leave.
     fn most_informative(
         &self,
         reach: &Reach,

@@ -7,7 +7,7 @@ use super::graph::Graph;
 use super::reach::{Measure, Reach};
 use super::words::Options;
 
-/// What became of a commit.
+/// The place of a commit in the reduced history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
     /// Reachable from a good end, or from no bad end.
@@ -30,7 +30,7 @@ pub(super) struct Candidates {
 }
 
 impl Candidates {
-    /// Keeps what is reachable from `bad` and not from `good`.
+    /// Keeps the commits reachable from `bad` and not from `good`.
     pub fn new(graph: &Graph, good: &[u32], bad: &[u32], options: &Options) -> Self {
         let mut simplify = Simplify {
             graph,

@@ -1,4 +1,4 @@
-//! What must hold at the ends before a search means anything.
+//! The conditions on the ends without which a search means nothing.
 
 use std::collections::BTreeSet;
 
@@ -56,7 +56,7 @@ pub(super) struct Ends {
     pub good: Vec<u32>,
     pub bad: Vec<u32>,
     pub merge_bases: Vec<u32>,
-    /// What is wrong before any test.
+    /// The refusal that needs no test.
     refusal: Option<Refusal>,
 }
 
@@ -89,8 +89,8 @@ impl Ends {
         self.good.iter().chain(&self.bad).copied()
     }
 
-    /// Judges what is known so far; wrong ends are reported together, so not before all of them
-    /// have an answer.
+    /// The refusal that follows from what is known so far. Wrong ends are reported together, once
+    /// all of them have an answer.
     pub fn refusal(&self, known: impl Fn(u32) -> Option<Answer>) -> Option<Refusal> {
         if self.refusal.is_some() {
             return self.refusal.clone();

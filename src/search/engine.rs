@@ -1,4 +1,4 @@
-//! The search itself: what is known, what to test next, and what follows.
+//! The search itself: the known answers, the next tests, and the conclusion.
 
 use std::collections::{HashMap, HashSet};
 
@@ -26,7 +26,7 @@ pub struct Search {
     belief: Option<Belief>,
 }
 
-/// The candidates left: what the bad node `focus` reaches and no good node does.
+/// The candidates left: the nodes that the bad node `focus` reaches and no good node does.
 #[derive(Debug)]
 struct View {
     focus: u32,
@@ -73,9 +73,9 @@ impl Search {
     /// Starts a search whose tests are flaky: each answer is one observation, commits may be
     /// tested again, and the conclusion is [`Conclusion::Probable`].
     ///
-    /// `false_alarm` is what is known about how often a good commit tests bad, `detection` about
-    /// how often a bad one does; [`Rate::unknown`] is fine for both, the ends are tested until
-    /// they can be told apart.
+    /// `false_alarm` is the prior for how often a good commit tests bad, `detection` for how often
+    /// a bad one does. [`Rate::unknown`] is fine for both: the ends are tested until they can be
+    /// told apart.
     ///
     /// # Errors
     /// As [`Search::new`].
@@ -98,7 +98,7 @@ impl Search {
         &self.graph
     }
 
-    /// What is known about the variant of `commit`.
+    /// The answer for the variant of `commit`, if it has one.
     pub fn known(&self, commit: u32) -> Option<Answer> {
         self.known.get(&self.variant(commit)).copied()
     }
@@ -188,7 +188,7 @@ impl Search {
         }
     }
 
-    /// What the user should know besides the conclusion.
+    /// The warnings besides the conclusion.
     pub(crate) fn warnings(&self) -> Vec<Warning> {
         let unclear = |base: &u32| matches!(self.known(*base), Some(Answer::Skip | Answer::Other));
         let bases = self.ends.merge_bases.iter().copied().filter(unclear);
@@ -249,7 +249,7 @@ impl Search {
         self.known(self.candidates.commits[node])
     }
 
-    /// Ends without an answer; only once they all have one, merge bases without.
+    /// Ends without an answer; once all of them have one, merge bases without an answer.
     fn unanswered_ends(&self) -> Box<dyn Iterator<Item = u32> + '_> {
         if self.ends.both().any(|end| self.known(end).is_none()) {
             return Box::new(self.ends.both().filter(|&end| self.known(end).is_none()));
@@ -285,7 +285,7 @@ impl Search {
         wanted.into_iter().filter(|&commit| seen.insert(self.variant(commit))).collect()
     }
 
-    /// Parents of the only candidate left that have no answer.
+    /// The parents without an answer of the only candidate left.
     fn unconfirmed(&self) -> Vec<u32> {
         let Some(view) = &self.view else { return Vec::new() };
         let culprit = self.candidates.commits[view.focus as usize];
@@ -448,7 +448,7 @@ impl Search {
     }
 }
 
-/// What `focus` reaches outside of `good`, itself included.
+/// Marks the nodes outside of `good` that `focus` reaches, itself included.
 fn reachable(parents: &[Vec<u32>], focus: u32, good: &[bool]) -> Vec<bool> {
     let mut keep = vec![false; parents.len()];
     keep[focus as usize] = true;

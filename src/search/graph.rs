@@ -1,4 +1,4 @@
-//! The history as the search sees it: parents before children, and a variant number a commit.
+//! The history as the search sees it: parents before children, each commit with a variant number.
 
 /// A history whose commits are numbered in topological order, parents before children.
 ///
@@ -17,7 +17,7 @@ pub enum GraphError {
     ParentNotBefore {
         /// The commit.
         commit: u32,
-        /// What it names as a parent.
+        /// The parent that it names.
         parent: u32,
     },
     /// There must be one variant number for each commit.

@@ -1,8 +1,8 @@
-//! The text `git bisect log` would print, which `git bisect replay` accepts.
+//! The text that `git bisect log` would print and that `git bisect replay` accepts.
 
 use std::fmt::Write;
 
-/// What a line of the log says about its commit.
+/// The mark of a commit in the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogMark {
     /// The failure is not there.
@@ -16,7 +16,7 @@ pub enum LogMark {
 /// One answered commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogEntry<'a> {
-    /// What the answer was.
+    /// The mark that its answer gives it.
     pub mark: LogMark,
     /// The full commit id.
     pub id: &'a str,

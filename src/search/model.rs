@@ -1,4 +1,4 @@
-//! What the tests share: seeded dice, random histories, and the plain truth about them.
+//! Parts that the tests share: seeded dice, random histories, and the ground truth about them.
 
 use super::Graph;
 

@@ -15,7 +15,7 @@ pub(super) const CACHED_SHARE: f64 = 0.75;
 const IMPROVE_LIMIT: usize = 20_000;
 const IMPROVE_SWEEPS: usize = 3;
 
-/// What is known about each candidate, by local index.
+/// The facts about each candidate, by local index.
 pub(super) struct Field<'a> {
     pub reach: &'a Reach,
     /// May be tested now.
@@ -121,8 +121,8 @@ impl Field<'_> {
         }
     }
 
-    /// When the best candidate is untestable, a testable one some way off, as `skip_away` in
-    /// git's bisect.c picks it: neighbours of an untestable commit tend to be untestable too.
+    /// A testable candidate some way off, for when the best one is untestable: its neighbours tend
+    /// to be untestable too. Picked as by `skip_away` in git's bisect.c.
     fn around_blocked(&self, fixed: &[u32]) -> Option<u32> {
         if !self.blocked.contains(&true) {
             return None;

@@ -1,4 +1,4 @@
-//! Counts or weighs what every node of a subgraph reaches.
+//! Counts or weighs the nodes that each node of a subgraph reaches.
 //!
 //! A node with one parent reaches what the parent reaches and itself, so only merges need sets.
 //! Those are bit sets over at most [`COLUMNS`] members at a time: memory is bounded by
@@ -7,12 +7,12 @@
 const WORDS: usize = 64;
 const COLUMNS: usize = WORDS * 64;
 
-/// What one reached member adds to a sum.
+/// The amount that one reached member adds to a sum.
 #[derive(Clone, Copy)]
 pub(super) enum Measure<'a> {
     /// One.
     Count,
-    /// Its entry here, by local index.
+    /// Its entry in this slice, by local index.
     Mass(&'a [f64]),
 }
 
@@ -57,7 +57,7 @@ impl Reach {
         &self.edges[self.offsets[local] as usize..self.offsets[local + 1] as usize]
     }
 
-    /// Marks what `tip` reaches, itself included.
+    /// Marks the nodes that `tip` reaches, itself included.
     pub fn from(&self, tip: u32) -> Vec<bool> {
         let mut marked = vec![false; self.len()];
         marked[tip as usize] = true;

@@ -1,4 +1,4 @@
-//! What `replay log` has to run: every variant in a range, and the edges where it changes.
+//! The work of `replay log`: every variant in a range, and the edges where it changes.
 
 use std::collections::HashMap;
 

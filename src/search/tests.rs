@@ -39,7 +39,7 @@ fn drive(search: &mut Search, world: &World, jobs: usize, dice: &mut Dice) -> Co
         };
         search.answer(commit, answer);
         for obsolete in search.obsolete() {
-            // What was cancelled has not been tested.
+            // A cancelled test was not made.
             search.cancel(obsolete);
             tested.remove(&world.graph.variant(obsolete));
             running.retain(|&other| other != obsolete);

@@ -9,7 +9,7 @@ pub struct Options {
     pub first_parent: bool,
     /// Treat commits of one variant as one; otherwise each commit is a variant of its own.
     pub by_variant: bool,
-    /// Take the ends for what they are said to be, as git does; otherwise they are tested first.
+    /// Trust the ends, as git does; otherwise they are tested first.
     pub trust_ends: bool,
 }
 
@@ -19,7 +19,7 @@ impl Default for Options {
     }
 }
 
-/// What the test of a commit showed.
+/// The result of testing a commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// The failure searched for is not there.
@@ -32,7 +32,7 @@ pub enum Answer {
     Other,
 }
 
-/// What a finished search says; commits are indices of the graph.
+/// The conclusion of a finished search; commits are indices of the graph.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Conclusion {
     /// The culprit is bad and its parents are good.
@@ -85,7 +85,7 @@ pub enum Warning {
     },
 }
 
-/// What a search is doing.
+/// The phase of a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
     /// Testing the good and the bad ends.
@@ -103,7 +103,7 @@ pub enum Phase {
 /// How far a search is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct State {
-    /// What it is doing.
+    /// The phase that it is in.
     pub phase: Phase,
     /// Commits that may still be the culprit.
     pub candidates: usize,

@@ -1,4 +1,4 @@
-//! Whether the numbers of a snapshot are those of its checksums. Pure.
+//! Checks that the numbers of a snapshot are those of its checksums. Pure.
 //!
 //! Only an outcome with the same bits can tell: a checksum alone says nothing about a norm.
 
@@ -6,7 +6,7 @@ use super::number::short;
 use super::{OutputSnapshot, Snapshot};
 use crate::trial::{Outcome, OutputRecord};
 
-/// A number that cannot be that of the bits it stands beside.
+/// A number in a snapshot that cannot be that of the bits beside it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Contradiction {
     /// The output.
@@ -19,11 +19,11 @@ pub struct Contradiction {
     pub computed: String,
 }
 
-/// What rounding to a power of ten of 16 to 160 times the noise takes away, in units of the noise.
+/// The error of rounding to a power of ten of 16 to 160 times the noise, in units of the noise.
 const ROUNDED: f64 = 80.0;
-/// Sums in another order, of tensors without noise.
+/// The relative error of sums in another order, of tensors without noise.
 const SUMMED: f64 = 1e-9;
-/// The least digits of a norm are three.
+/// The relative error of a norm, which has at least three digits.
 const NORM: f64 = 5e-3;
 
 /// The first number of `accepted` that contradicts `outcome`, which has the same bits.

@@ -127,7 +127,7 @@ impl Comparison {
         self.reason().map_or(name.to_owned(), |reason| format!("{name}: {reason}"))
     }
 
-    /// What the verdict rests on; none where everything is as it was.
+    /// The reason for the verdict; none where everything is as it was.
     pub fn reason(&self) -> Option<String> {
         let mut parts = Vec::new();
         match self.verdict {
@@ -155,7 +155,7 @@ impl Comparison {
 }
 
 impl OutputChange {
-    /// What happened to the output, in a few words.
+    /// The change of the output, in a few words.
     pub fn sentence(&self) -> String {
         let mut text = self.name.clone();
         if let Some(distance) = &self.distance {
@@ -216,8 +216,8 @@ fn is_within(distance: Estimate, old: &OutputSnapshot, got: &OutputSnapshot) -> 
     if !old.dtype.is_float() || old.summary.unwritten != got.summary.unwritten {
         return false;
     }
-    // What rounds to a narrow format where it did not before has noise as large as its error,
-    // which would excuse it.
+    // A side that newly rounds to a narrow format has noise as large as its error, which would
+    // excuse it.
     let narrowed =
         distance.relative > NARROW_ROUNDING && distance.relative > NOISE_FACTOR * old.noise;
     !narrowed && distance.high <= NOISE_FACTOR * (old.noise + got.noise)

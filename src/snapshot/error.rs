@@ -1,4 +1,4 @@
-//! What can be wrong with a snapshot file.
+//! The errors of snapshot files.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ pub enum SnapshotError {
     /// The file or its folder cannot be used.
     #[error("cannot {doing} {path}", path = path.display())]
     Io {
-        /// What was tried.
+        /// The attempted action.
         doing: &'static str,
         /// The file or folder.
         path: PathBuf,
@@ -23,7 +23,7 @@ pub enum SnapshotError {
     Foreign {
         /// The file.
         path: PathBuf,
-        /// What tells.
+        /// The reason.
         reason: String,
     },
     /// A merge was not finished.
@@ -41,7 +41,7 @@ pub enum SnapshotError {
         path: PathBuf,
         /// The line, from 1.
         line: usize,
-        /// What stands there.
+        /// The version found.
         found: String,
     },
     /// A line is not what is expected there.
@@ -51,9 +51,9 @@ pub enum SnapshotError {
         path: PathBuf,
         /// The line, from 1.
         line: usize,
-        /// What would be right.
+        /// The expected text.
         expected: String,
-        /// What stands there.
+        /// The text found instead.
         found: String,
     },
     /// The file ends too early.
@@ -63,7 +63,7 @@ pub enum SnapshotError {
         path: PathBuf,
         /// The line after the last, from 1.
         line: usize,
-        /// What is missing.
+        /// The missing text.
         expected: String,
     },
     /// A number was changed beside the checksum that it belongs to.
@@ -104,7 +104,7 @@ impl SnapshotError {
         }
     }
 
-    /// What to do about it.
+    /// Advice on what to do about it.
     pub fn hint(&self) -> Option<String> {
         let pending = self.path().extension().is_some_and(|extension| extension == "new");
         if pending && !matches!(self, SnapshotError::Io { .. }) {

@@ -1,7 +1,7 @@
 //! insta's file around a snapshot: a front matter in YAML, then the text.
 //!
-//! insta 1.49 has no way to make one from outside, so the few forms that it writes are read here:
-//! one `key: value` a line, the value plain or in double quotes.
+//! insta 1.49 cannot make one from outside, so this module reads the few forms that it writes: one
+//! `key: value` a line, the value plain or in double quotes.
 
 use std::fmt::{self, Display, Formatter};
 use std::path::Path;
@@ -9,12 +9,12 @@ use std::path::Path;
 use super::{Snapshot, SnapshotError, one_line, parse};
 use crate::files;
 
-/// What insta keeps about a snapshot, besides its text.
+/// insta's metadata on a snapshot.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Meta {
     /// The fixture, relative to the folder beside which the snapshots lie.
     pub source: String,
-    /// Why it was accepted, in the words of who did.
+    /// Why it was accepted, in the words of the user.
     pub description: Option<String>,
     /// The command that makes it.
     pub expression: String,
@@ -25,7 +25,7 @@ pub struct Meta {
 pub struct SnapshotFile {
     /// The front matter.
     pub meta: Meta,
-    /// The text, read.
+    /// The parsed text.
     pub snapshot: Snapshot,
 }
 
@@ -102,7 +102,7 @@ impl Display for SnapshotFile {
 }
 
 impl Meta {
-    /// Takes one line of a front matter; what insta adds of its own is left out.
+    /// Takes one line of a front matter; ignores keys that only insta uses.
     fn take(&mut self, line: &str) {
         let Some((key, value)) = line.split_once(": ") else { return };
         let value = one_line(&unquote(value));
@@ -116,7 +116,7 @@ impl Meta {
 }
 
 /// A string of YAML 1.2: plain where insta would write it so and nothing else could be meant, else
-/// in double quotes, which are those of JSON (section 7.3.1).
+/// in double quotes as in JSON (section 7.3.1).
 fn quote(text: &str) -> String {
     let text = one_line(text);
     let plain = |c: char| c.is_ascii_alphanumeric() || " /_-.".contains(c);

@@ -51,9 +51,9 @@ pub struct Snapshot {
     pub call: usize,
     /// `completed`, `failed` or `untestable`.
     pub status: String,
-    /// What failed, a line each.
+    /// The failures, a line each.
     pub failures: Vec<String>,
-    /// All launches.
+    /// The number of launches.
     pub launch_count: u64,
     /// The launches, a line each; equal ones in a row share one.
     pub launches: Vec<String>,
@@ -70,7 +70,7 @@ pub struct OutputSnapshot {
     pub dtype: DType,
     /// The dimensions, outermost first.
     pub dims: Vec<Dim>,
-    /// Checksum and statistics; read from a file, the numbers have the digits that noise leaves.
+    /// Checksum and statistics. Read from a file, the numbers have the digits that noise leaves.
     pub summary: Summary,
     /// The L2 norm of the noise over the L2 norm of the output.
     pub noise: f64,
@@ -81,9 +81,9 @@ pub struct OutputSnapshot {
 impl Snapshot {
     /// The snapshot of `outcome`, on a fixture whose content has the hash `content`.
     ///
-    /// `accepted` is the snapshot that this one will be read beside: noise that is like its noise
-    /// is told as its noise, so that numbers stand still. An output without noise, in `noise` and
-    /// in `accepted`, is taken as exact.
+    /// `accepted` is the snapshot that this one will be read beside: noise similar to its noise is
+    /// recorded as equal, so that numbers stand still. An output without noise, in `noise` and in
+    /// `accepted`, is taken as exact.
     pub fn of(
         outcome: &Outcome,
         fixture: &str,
@@ -149,7 +149,7 @@ impl Snapshot {
     }
 }
 
-/// The noise that is recorded: the known one where the fresh one is like it.
+/// The noise to record: the known one if the fresh one is similar.
 fn settle(fresh: Option<f64>, known: Option<f64>) -> f64 {
     let fresh = fresh.filter(|noise| noise.is_finite());
     match (fresh, known) {
@@ -167,7 +167,7 @@ fn status(outcome: &Outcome) -> (&'static str, Vec<String>) {
     match &outcome.status {
         Status::Completed => ("completed", Vec::new()),
         Status::Failed(failures) => ("failed", failures.iter().map(failure_line).collect()),
-        // The compiler's words are not those of every compiler.
+        // Compilers differ in their words.
         Status::Untestable { .. } => ("untestable", Vec::new()),
     }
 }

@@ -1,19 +1,19 @@
 //! Numbers with the digits that noise leaves, so that they stand still while only noise moves. They
-//! are part of a format that is kept: how reports write numbers is no concern of theirs.
+//! are part of a stable format, which does not follow how reports write numbers.
 
 use crate::summary::{PROJECTIONS, Sketch};
 
 /// A number is rounded to a power of ten that is at least this many times its noise.
 const STEADY: f64 = 16.0;
 
-/// Digits that are written where nothing is known to be noise.
+/// The digits of a number without known noise.
 const ALL_DIGITS: i32 = 12;
 
 /// The projections of a sketch are rounded to at most this part of their noise.
 const SKETCH_PART: f64 = 0.25;
 
-/// `x`, whose noise is `noise` in the units of `x`, in at least `least` digits; a number that is
-/// all noise is 0 where `least` is 0.
+/// `x` in at least `least` digits; `noise` is its noise, in the units of `x`. A number that is all
+/// noise is 0 where `least` is 0.
 pub(crate) fn steady(x: f64, noise: f64, least: i32) -> String {
     if x == 0.0 || !x.is_finite() {
         return format!("{x}");
@@ -63,7 +63,8 @@ fn exponent(x: f64) -> i32 {
     text.split_once('e').and_then(|(_, digits)| digits.parse().ok()).unwrap_or(0)
 }
 
-/// `1e-9 * 12 -7 ...`: the projections in units far below `noise`, which is in their own units.
+/// The projections as `1e-9 * 12 -7 ...`, in a unit far below `noise`, which has the units of the
+/// projections.
 pub fn sketch(sketch: &Sketch, noise: f64) -> String {
     let part = noise * SKETCH_PART;
     let unit = if part.is_normal() { format!("1e{}", exponent(part)) } else { "1".to_owned() };
@@ -81,7 +82,7 @@ pub fn sketch(sketch: &Sketch, noise: f64) -> String {
     format!("{unit} * {}", all.join(" "))
 }
 
-/// Whether [`sketch`] writes in this unit where the noise is `noise`, which was rounded since.
+/// Whether [`sketch`] writes in this unit for a noise that was rounded to `noise`.
 pub(crate) fn unit_fits(unit: f64, noise: f64) -> bool {
     let part = noise * SKETCH_PART;
     match part.is_normal() && unit > 0.0 {
@@ -90,7 +91,7 @@ pub(crate) fn unit_fits(unit: f64, noise: f64) -> bool {
     }
 }
 
-/// Reads what [`sketch`] writes, and its unit.
+/// Reads the projections that [`sketch`] writes, and their unit.
 pub(crate) fn parse_sketch(text: &str) -> Option<(f64, Sketch)> {
     let (unit, projections) = text.split_once(" * ")?;
     let unit: f64 = unit.parse().ok()?;

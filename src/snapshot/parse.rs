@@ -115,7 +115,7 @@ impl<'a> Parser<'a> {
         }
         let (unit, sketch) = self.value("  sketch ", "a unit and 16 numbers", parse_sketch)?;
         if !unit_fits(unit, noise * norm) {
-            // Whoever raises the noise would excuse every change to come.
+            // A raised noise would excuse every later change.
             self.at -= 1;
             let expected = format!("a unit that fits the noise {}", short(noise, 2));
             return Err(self.wrong(&expected, &format!("{unit:e}")));

@@ -1,7 +1,7 @@
 //! Where snapshots lie, and how one becomes pending, accepted or rejected.
 //!
-//! A file is replaced by renaming a complete one onto it: a run that is killed, or two at once,
-//! leave one whole version or the other.
+//! A file is replaced by renaming a complete one onto it, so that a killed run, or two at once,
+//! leave one whole version.
 
 use std::fs;
 use std::io::{self, Write as _};
@@ -14,7 +14,7 @@ use crate::files;
 const FOLDER: &str = "snapshots";
 /// The extension of an accepted snapshot.
 const ACCEPTED: &str = ".snap";
-/// The extension of one that waits for review.
+/// The extension of a pending snapshot.
 const PENDING: &str = ".snap.new";
 
 /// The place of the snapshots of one fixture.
@@ -33,14 +33,14 @@ pub struct Store {
 pub struct Pending {
     /// Where the accepted snapshot lies, or will.
     pub path: PathBuf,
-    /// What is to be reviewed.
+    /// The snapshot to review.
     pub new: SnapshotFile,
-    /// What was accepted before.
+    /// The accepted file that it would replace.
     pub old: Before,
     text: String,
 }
 
-/// What lies where a pending snapshot would be accepted.
+/// The accepted file that a pending snapshot would replace.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Before {
     /// Nothing.
@@ -63,8 +63,8 @@ impl Store {
         Some(Store::at(folder, &fixture))
     }
 
-    /// The store that is made for the fixture in `fixture` where none is found: beside the folder
-    /// that holds it.
+    /// The store to make for the fixture in `fixture` where none is found: beside the folder that
+    /// holds it.
     pub fn beside(fixture: &Path) -> Store {
         let fixture = absolute(fixture);
         let root = fixture.ancestors().nth(2).unwrap_or(&fixture);
@@ -114,7 +114,7 @@ pub fn nearest(from: &Path) -> Option<PathBuf> {
     found.is_dir().then_some(found)
 }
 
-/// Writes `file` to where `path` is accepted, as `how` says; what was written, if anything.
+/// Writes `file` to where `path` is accepted, as `how` says. Returns the path written, if any.
 ///
 /// # Errors
 /// [`SnapshotError::Io`] if the folder cannot be written.
@@ -135,7 +135,7 @@ pub fn write(
     Ok(written.then_some(target))
 }
 
-/// Where the snapshots will be accepted that wait for review in `folder` and below, by path.
+/// The accepted paths of the snapshots that are pending in `folder` and below, sorted.
 ///
 /// # Errors
 /// [`SnapshotError::Io`] if a folder cannot be read.
@@ -146,7 +146,7 @@ pub fn pending(folder: &Path) -> Result<Vec<PathBuf>, SnapshotError> {
     Ok(found.iter().map(|new| accepted_path(new)).collect())
 }
 
-/// What waits to be accepted as `path`; none if it is gone, or is insta's own.
+/// The snapshot that is pending for `path`; none if it is gone, or is insta's own.
 ///
 /// # Errors
 /// [`SnapshotError`] if it cannot be read, or would replace what is not a snapshot of a replay.
@@ -166,7 +166,7 @@ pub fn open(path: &Path) -> Result<Option<Pending>, SnapshotError> {
     let old = match read_of_device(path) {
         Ok(old) => Before::Accepted(old.into()),
         Err(error) if is_missing(&error) => Before::Nothing,
-        // Somebody else's file is not replaced, also where that is asked for.
+        // A file of another program is not replaced, even on request.
         Err(error @ SnapshotError::Foreign { .. }) => return Err(error),
         // A damaged snapshot must not be in the way of its replacement.
         Err(error) => Before::Damaged(error.to_string()),
@@ -174,7 +174,7 @@ pub fn open(path: &Path) -> Result<Option<Pending>, SnapshotError> {
     Ok(Some(Pending { path: path.to_owned(), new, old, text }))
 }
 
-/// Removes what is pending for `path`, whatever it is.
+/// Removes the pending file for `path`, whatever it holds.
 ///
 /// # Errors
 /// [`SnapshotError::Io`] if the folder cannot be written.
@@ -206,7 +206,7 @@ pub fn reject(pending: &Pending) -> Result<(), SnapshotError> {
     }
 }
 
-/// Puts `text` in the place of `path`, whole or not at all; whether it did.
+/// Replaces `path` by `text`, whole or not at all. Returns whether it did.
 fn replace(path: &Path, text: &str, over: bool) -> Result<bool, SnapshotError> {
     let folder = path.parent().unwrap_or(Path::new("."));
     fs::create_dir_all(folder).map_err(io_error("make", folder))?;
@@ -263,7 +263,7 @@ fn collect(folder: &Path, found: &mut Vec<PathBuf>) -> Result<(), SnapshotError>
     Ok(())
 }
 
-/// Reads an accepted snapshot, whose device must be the one in its file's name.
+/// Reads an accepted snapshot. Its device must be the one in its file's name.
 fn read_of_device(path: &Path) -> Result<SnapshotFile, SnapshotError> {
     let file = SnapshotFile::read(path)?;
     match device_in(path) {
@@ -288,7 +288,7 @@ fn is_missing(error: &SnapshotError) -> bool {
     matches!(error, SnapshotError::Io { source, .. } if source.kind() == io::ErrorKind::NotFound)
 }
 
-/// A search for snapshots does not leave the repository, and not the machine's own folders.
+/// Whether a search for snapshots ends at `folder`: the root of a repository or of the machine.
 fn is_root(folder: &Path) -> bool {
     folder.join(".git").exists() || folder.parent().is_none()
 }
@@ -307,7 +307,7 @@ fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// The path from the root, without `.` and `..`.
+/// The absolute path, without `.` and `..`.
 fn absolute(path: &Path) -> PathBuf {
     if let Ok(path) = path.canonicalize() {
         return path;

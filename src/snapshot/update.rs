@@ -1,4 +1,4 @@
-//! What a run may write: the words of insta's `INSTA_UPDATE`, for `REPLAY_UPDATE`.
+//! Which snapshots a run may write: `REPLAY_UPDATE` takes the words of insta's `INSTA_UPDATE`.
 
 use std::str::FromStr;
 
@@ -8,19 +8,19 @@ pub enum Update {
     /// As `new`; as `no` in CI.
     #[default]
     Auto,
-    /// What differs is accepted without review.
+    /// Accept differences without review.
     Always,
-    /// What differs becomes pending.
+    /// Make differences pending.
     New,
-    /// What was never seen is accepted, what differs becomes pending.
+    /// Accept new snapshots; make differences pending.
     Unseen,
-    /// Nothing is written.
+    /// Write nothing.
     No,
-    /// Everything is written, also what is the same.
+    /// Write everything, even what is the same.
     Force,
 }
 
-/// What is written, and whether over a file that exists.
+/// The kind of file to write, and whether over one that exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Write {
     /// Nothing.
@@ -38,8 +38,8 @@ pub enum Write {
 }
 
 impl Update {
-    /// What to write for an outcome that is not its accepted snapshot; `seen` tells whether there
-    /// is one. In CI nothing is ever written over.
+    /// The file to write for an outcome that is not its accepted snapshot; `seen` tells whether
+    /// there is one. In CI nothing is overwritten.
     pub fn write(self, seen: bool, ci: bool) -> Write {
         let over = !ci;
         match self {
@@ -51,7 +51,7 @@ impl Update {
         }
     }
 
-    /// Whether snapshots are asked for where there are none at all.
+    /// Whether to make snapshots where there are none at all.
     pub fn asks_for_new(self) -> bool {
         matches!(self, Update::Always | Update::New | Update::Unseen | Update::Force)
     }

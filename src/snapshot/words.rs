@@ -1,9 +1,9 @@
-//! Launches and failures in the words of the format: accepted snapshots have them, so that they do not
-//! change with what reports say.
+//! Launches and failures in the words of the format. Accepted snapshots hold them, so that they
+//! must not change when reports do.
 //!
-//! A failure is told by its kind, by what was done, and by the kernel, block and thread that did it:
-//! what can change without a change of the numbers (lines of sources, addresses, explanations) is not
-//! part of it.
+//! A failure is told by its kind, by the operation, and by the kernel, block and thread that did
+//! it. Details that can change while the numbers stay (lines of sources, addresses, explanations)
+//! are left out.
 
 use std::fmt::Write;
 
@@ -14,7 +14,7 @@ use crate::trial::{Failure, Outcome};
 /// Lines of launches that a snapshot lists.
 const LAUNCHES: usize = 64;
 
-/// What failed, in one line.
+/// The failure in one line.
 pub(super) fn failure_line(found: &Failure) -> String {
     one_line(&match found {
         Failure::Launch { launch } => {

@@ -1,4 +1,4 @@
-//! The program in a world of its own: folder, HOME, cache, environment; and what it answers.
+//! The program in an environment of its own (folder, HOME, cache, variables), and its answers.
 
 // Each test file uses a part of this.
 #![allow(dead_code)]
@@ -22,7 +22,7 @@ pub struct TestEnv {
     cache: PathBuf,
 }
 
-/// What a run gave, made fit for snapshots.
+/// The output of a run, made fit for snapshots.
 pub struct Run {
     pub code: Option<i32>,
     pub stdout: String,
@@ -227,7 +227,7 @@ pub fn harness(call: &str) -> String {
     )
 }
 
-/// What the compiler in use says of itself.
+/// The version that the compiler in use reports.
 pub fn compiler() -> &'static str {
     static VERSION: OnceLock<String> = OnceLock::new();
     VERSION.get_or_init(|| {

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-/// What in `document` departs from the schema, by place.
+/// The departures of `document` from the schema, by place.
 pub fn problems(document: &Value) -> Vec<String> {
     let schema = serde_json::from_str(include_str!("../../docs/schema/replay-1.json"));
     let schema = jsonschema::draft202012::new(&schema.expect("the schema is JSON"));

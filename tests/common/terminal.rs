@@ -15,7 +15,7 @@ pub struct Terminal {
     user: File,
     child: Child,
     shown: String,
-    /// Where in it the next text is waited for.
+    /// The place in it from which the next text is searched.
     from: usize,
 }
 
@@ -86,7 +86,7 @@ impl Terminal {
         (self.child.wait().expect("the program ends"), self.shown)
     }
 
-    /// The terminal dies, as where its window is closed or a connection ends.
+    /// Closes the terminal, as where its window is closed or a connection ends.
     pub fn die(mut self) -> ExitStatus {
         drop(self.user);
         self.child.wait().expect("the program ends")
