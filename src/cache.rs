@@ -1,8 +1,8 @@
-//! A folder of entries found by their key. An entry is written at once or not at all, and checked
-//! when it is read: what was damaged, tampered with or belongs to another key counts as absent.
+//! A folder of entries found by their key. An entry is written atomically, and checked when it is
+//! read: one that is damaged, tampered with or stored under another key counts as absent.
 //!
-//! Knows nothing of what the entries mean. The folder is marked as replay's; `cleaning` removes what
-//! replay put there, and nothing else.
+//! The cache does not interpret entries. It marks its folder as replay's; `cleaning` removes only
+//! files that replay put there.
 
 mod cleaning;
 
@@ -12,7 +12,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Once};
 
-/// What an entry is; each kind has a folder of its own. `docs/cache.md` says what its key holds.
+/// The kinds of entries. Each has a folder of its own; `docs/cache.md` describes its keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A shared object, its checksum behind the bytes that a loader reads.
@@ -21,15 +21,15 @@ pub enum Kind {
     Refusal,
     /// The headers that every unit begins with, as the compiler keeps them.
     Precompiled,
-    /// Which files outside of the sources a compilation read, and what they held.
+    /// The files outside of the sources that a compilation read, and their contents.
     Dependencies,
-    /// What a replay gave.
+    /// The outcome of a replay.
     Outcome,
-    /// What a comparison found.
+    /// The result of a comparison.
     Judgement,
     /// A module for a GPU.
     Module,
-    /// What is known about a file as long as it does not change.
+    /// A fact about a file, valid while the file does not change.
     Fact,
 }
 
@@ -67,14 +67,14 @@ pub enum CacheError {
     /// The system refused something.
     #[error("cannot {doing} {path} in the cache")]
     Io {
-        /// What was tried.
+        /// The action that failed.
         doing: &'static str,
         /// The file or folder.
         path: PathBuf,
         /// The system's reason.
         source: io::Error,
     },
-    /// Somebody else's files lie where the cache belongs.
+    /// Somebody else's files lie in the cache's folder.
     #[error("{path} holds files and is no cache of replay")]
     Foreign {
         /// The folder.
@@ -83,7 +83,7 @@ pub enum CacheError {
 }
 
 impl CacheError {
-    /// What to do about it.
+    /// Advice to the user, if there is any.
     pub fn hint(&self) -> Option<String> {
         let said = match self {
             CacheError::Foreign { .. } => {
@@ -104,7 +104,7 @@ impl CacheError {
     }
 }
 
-/// What one kind of entry takes.
+/// The space that one kind of entry takes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
     /// The number of entries.
@@ -137,19 +137,19 @@ impl WorkFolder {
 
 /// The folder that is the cache's own.
 const OWN: &str = "replay";
-/// The folder in it for what is not kept.
+/// The folder in it for temporary files.
 const TEMPORARY: &str = "tmp";
-/// What says that the folder is replay's.
+/// The file that marks the folder as replay's.
 const MARKER: &str = "replay-cache";
 const MARKER_TEXT: &str = "The cache of replay. `replay cache clear` empties it.\n";
-/// What tells programs that copy and search disks to pass over the folder (Cache Directory Tagging
+/// The file that tells backup and search programs to skip the folder (Cache Directory Tagging
 /// Specification 0.6, https://bford.info/cachedir/).
 const TAG: &str = "CACHEDIR.TAG";
 const TAG_TEXT: &str = "Signature: 8a477f597d28d172789f06886806bc55\n\
                         # This folder was made by replay; all of it can be made again.\n\
                         # For information about cache directory tags, see https://bford.info/cachedir/\n";
 
-/// What temporary files and folders begin with.
+/// The prefixes of temporary files and folders.
 const ENTRY_PREFIX: &str = "entry-";
 const WORK_PREFIX: &str = "work-";
 
@@ -223,7 +223,7 @@ impl Cache {
         &self.root
     }
 
-    /// The folder for what is not kept.
+    /// The folder for temporary files.
     pub fn temporary(&self) -> PathBuf {
         self.root.join(TEMPORARY)
     }
@@ -249,7 +249,7 @@ impl Cache {
                 Some(bytes)
             }
             None => {
-                // What cannot be removed is written over by the next `write`.
+                // An entry that cannot be removed is overwritten by the next `write`.
                 let _ = fs::remove_file(&path);
                 None
             }
@@ -261,8 +261,8 @@ impl Cache {
         self.read(kind, key).map(|_| self.path(kind, key))
     }
 
-    /// Writes the entry `key`: other processes see all of it or nothing. An entry that is there
-    /// already is left alone.
+    /// Writes the entry `key` atomically: other processes see all of it or nothing. An equal entry
+    /// is left alone.
     ///
     /// # Errors
     /// [`CacheError`], with the system's reason.
@@ -286,8 +286,8 @@ impl Cache {
         Ok(path)
     }
 
-    /// A folder for work in progress, removed when it is dropped. The first call of a process removes
-    /// those of runs that were killed.
+    /// Makes a folder for work in progress, removed when it is dropped. The first call of a process
+    /// removes the folders of runs that were killed.
     ///
     /// # Errors
     /// [`CacheError`], with the system's reason.
@@ -297,7 +297,7 @@ impl Cache {
         let make = || tempfile::Builder::new().prefix(WORK_PREFIX).tempdir_in(&tmp);
         let folder = self.in_folders(make);
         let folder = folder.map_err(|source| failed("make a folder in", &tmp, source))?;
-        // Where the file system has no locks, cleaning goes by the folder's age.
+        // Without file locks, cleaning goes by the folder's age.
         let lock = File::open(folder.path()).ok().filter(|file| file.lock_shared().is_ok());
         Ok(WorkFolder { folder, _lock: lock })
     }
@@ -319,7 +319,7 @@ fn failed(doing: &'static str, path: &Path, source: io::Error) -> CacheError {
     CacheError::Io { doing, path: path.to_owned(), source }
 }
 
-/// The bytes of the file at `path`, if one is there: no folder, device, pipe or link.
+/// The bytes of the regular file at `path`, if there is one; links are not followed.
 fn read_regular(path: &Path) -> Option<Vec<u8>> {
     // A pipe that nobody writes to must not be waited for.
     let flags = libc::O_NONBLOCK | libc::O_NOFOLLOW;
@@ -333,7 +333,7 @@ fn read_regular(path: &Path) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// What stands behind the payload of an entry: it is of this kind and has this key.
+/// The digest in the trailer of an entry. It covers the entry's kind, key and payload.
 fn digest(kind: Kind, key: &str, payload: &[u8]) -> blake3::Hash {
     let mut hasher = blake3::Hasher::new();
     for name in [kind.name(), key] {
@@ -343,7 +343,7 @@ fn digest(kind: Kind, key: &str, payload: &[u8]) -> blake3::Hash {
     hasher.update(payload).finalize()
 }
 
-/// The bytes before the trailer, if the trailer is there and right.
+/// The length of the payload, if the trailer is right.
 fn payload_len(kind: Kind, key: &str, bytes: &[u8]) -> Option<usize> {
     let len = bytes.len().checked_sub(TRAILER)?;
     let (payload, trailer) = bytes.split_at(len);

@@ -1,7 +1,7 @@
-//! Regular files, and nothing else: what is read never blocks and never fills memory, what is
-//! written is there whole or not at all.
+//! Reads and writes regular files only. Reading never blocks and never fills memory; writing is
+//! atomic.
 //!
-//! A pipe without a writer blocks whoever opens it, `/dev/zero` never ends. Users name files, and
+//! Opening a pipe without a writer blocks, and `/dev/zero` never ends. Users name files, and
 //! archives and checkouts hold anything, so every file that a user can name is opened here.
 
 use std::fs::{File, FileType, Metadata, OpenOptions, Permissions};
@@ -15,7 +15,7 @@ pub(crate) const TEXT_BYTES: u64 = 64 << 20;
 /// The most that a source or a header may have. Generated tables of constants are far smaller.
 pub const SOURCE_BYTES: u64 = 256 << 20;
 
-/// What Git LFS leaves in the place of a file that it keeps elsewhere begins so.
+/// The beginning of a Git LFS pointer, which stands in the place of a file stored elsewhere.
 pub(crate) const LFS_SIGNATURE: &[u8] = b"version https://git-lfs";
 
 /// Opens the regular file at `path`, through symbolic links, without ever waiting.
@@ -24,7 +24,8 @@ pub(crate) const LFS_SIGNATURE: &[u8] = b"version https://git-lfs";
 /// Those of the system; [`io::ErrorKind::InvalidInput`] for a folder, pipe, socket or device.
 pub fn open(path: &Path) -> io::Result<(File, Metadata)> {
     regular(&std::fs::metadata(path)?)?;
-    // What lies there may have been replaced since: a pipe must not block, a terminal not take over.
+    // The file may have been replaced since: a pipe must not block, a terminal not become the
+    // controlling one.
     let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
     let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
     let status = file.metadata()?;
@@ -62,10 +63,10 @@ pub(crate) fn read_text(path: &Path, limit: u64) -> io::Result<String> {
     })
 }
 
-/// Puts a file with these bytes at `path`; what was there is replaced at once or stays.
+/// Writes a file with these bytes to `path`; an existing file is replaced atomically.
 ///
-/// A new file has the permissions that the process gives to files, a replaced one keeps its own. Behind
-/// a symbolic link the file is replaced, not the link.
+/// A new file has the default permissions, a replaced one keeps its own. Behind a symbolic link the
+/// file is replaced, not the link.
 ///
 /// # Errors
 /// Those of the system.
@@ -78,7 +79,7 @@ pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// Puts a file with these bytes at `path`, where nothing may be.
+/// Creates a file with these bytes at `path`, where nothing may be.
 ///
 /// # Errors
 /// Those of the system; [`io::ErrorKind::AlreadyExists`] if something is there.
@@ -89,7 +90,7 @@ pub fn create(path: &Path, bytes: &[u8]) -> io::Result<()> {
 
 /// A temporary file beside `path` with these bytes, on the disk.
 fn written(path: &Path, bytes: &[u8], mode: Option<u32>) -> io::Result<tempfile::NamedTempFile> {
-    /// What open(2) is asked for; the system takes off what the user's mask takes off.
+    /// The mode for open(2), from which the system removes the bits of the user's umask.
     const USUAL: u32 = 0o666;
     let folder = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let usual = Permissions::from_mode(USUAL);
@@ -102,7 +103,7 @@ fn written(path: &Path, bytes: &[u8], mode: Option<u32>) -> io::Result<tempfile:
     Ok(file)
 }
 
-/// What lies where a file should, in a word.
+/// The name of a file type.
 pub fn kind(kind: FileType) -> &'static str {
     match kind {
         kind if kind.is_dir() => "a folder",

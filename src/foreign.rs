@@ -1,9 +1,9 @@
-//! Foreign programs, run so that nothing of them outlives its time, its limits or this process.
+//! Runs foreign programs so that no process of them outlives its time limit or this process.
 //!
-//! A program is started by a keeper: this program again, as a child that waits for the other one.
-//! The keeper is the subreaper of all that the program starts, so that it can end all of it: when the
-//! program has ended, when its time is over, and when this process has ended, in whatever way. What the
-//! program writes is kept up to a bound.
+//! A keeper starts the program. It is this program again, run as a child that waits for the other one.
+//! The keeper is the subreaper of everything that the program starts, so it can end all of it: when the
+//! program has ended, when its time is over, and when this process has ended for whatever reason.
+//! Output of the program is kept up to a limit.
 
 mod keeper;
 
@@ -26,9 +26,9 @@ pub use self::keeper::run as run_keeper;
 /// The argument with which the program starts itself as a keeper; not for users.
 pub const KEEPER_ARGUMENT: &str = "--replay-keeper";
 
-/// Bytes of each stream of a program that are kept.
+/// The bytes that are kept of each stream of a program.
 const KEPT_OUTPUT: usize = 1 << 20;
-/// How long a keeper may take to end what is over.
+/// How long a keeper may take to end processes whose time is over.
 const GRACE: Duration = Duration::from_secs(10);
 
 /// How long a program may take, and how much it may have.
@@ -49,7 +49,7 @@ pub struct Program {
     pub words: Vec<OsString>,
     /// All of its environment.
     pub environment: Vec<(OsString, OsString)>,
-    /// Where it is run; none for the folder of this process.
+    /// The working directory; none for that of this process.
     pub folder: Option<PathBuf>,
     /// Whether `folder` is removed if this process ends before the program does.
     pub folder_is_temporary: bool,
@@ -64,12 +64,12 @@ pub enum Ending {
     TimedOut,
 }
 
-/// What a program that has ended left.
+/// The result of a program that has ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finished {
     /// How it ended.
     pub ending: Ending,
-    /// What it wrote to its standard output; a note stands for what is beyond a bound.
+    /// Its standard output; a note replaces the part beyond the limit.
     pub stdout: Vec<u8>,
     /// The same of its standard error.
     pub stderr: Vec<u8>,
@@ -91,7 +91,7 @@ pub enum KeeperError {
     Program(io::Error),
 }
 
-/// What a keeper tells.
+/// A keeper's message.
 #[derive(Debug, Serialize, Deserialize)]
 enum Report {
     /// The program's process has this number, and so has its group.
@@ -146,7 +146,7 @@ impl Keeper {
 /// A keeper at work.
 struct Kept {
     child: Child,
-    /// What it reports, then the program's standard output and error.
+    /// The keeper's messages, then the program's standard output and error.
     streams: [File; 3],
     /// When it must have ended at the latest.
     deadline: Duration,
@@ -206,7 +206,7 @@ impl Kept {
     /// Ends a keeper that does not answer, and its program.
     fn end(&mut self) {
         if let Some(group) = self.group {
-            // The group is the program's; while one of it lives, no other has its number.
+            // The number belongs to the program's group while one of its members lives.
             tree::signal_group(group, libc::SIGKILL);
         }
         // One that has ended already needs no more.

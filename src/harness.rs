@@ -1,7 +1,7 @@
 //! Reads `replay.toml`: how to call the kernels of one project, whatever the revision.
 //!
-//! Validates and resolves what the file says; opens no repository and no tensor. The keys are
-//! described in `docs/harness.md`.
+//! Validates and resolves the content of the file; opens no repository and no tensor.
+//! `docs/harness.md` describes the keys.
 
 mod gradients;
 mod names;
@@ -30,7 +30,7 @@ pub(crate) use table::{Document, Table, Value, did_you_mean, nearest};
 pub struct Harness {
     /// The file, as it was named when loading it.
     pub path: PathBuf,
-    /// The repository or bundle, relative paths resolved against the folder of the file.
+    /// The repository or bundle; relative paths are resolved against the folder of the file.
     ///
     /// `None` means the repository around the file.
     pub repository: Option<PathBuf>,
@@ -44,7 +44,7 @@ pub struct Harness {
     pub inputs: IndexMap<String, InputSpec>,
     /// The tensors that `call` writes, in the order of the file; never empty.
     pub outputs: IndexMap<String, OutputSpec>,
-    /// What is called; the first that compiles at a revision is used. Never empty.
+    /// The calls; the first that compiles at a revision is used. Never empty.
     pub calls: Vec<Call>,
 }
 
@@ -66,7 +66,7 @@ pub struct Call {
 pub enum Extent {
     /// The number that the harness gives.
     Fixed(usize),
-    /// What the fixture's tensors agree on for a size of this name.
+    /// The size of this name, on which the fixture's tensors agree.
     Named(String),
 }
 
@@ -104,7 +104,7 @@ pub enum HarnessError {
     /// Not readable, not TOML, or a key that is unknown, missing or of the wrong type.
     #[error(transparent)]
     Toml(#[from] TomlError),
-    /// A key whose value is empty where something must stand.
+    /// A key with an empty value that must not be empty.
     #[error("`{key}` at {spot} is empty")]
     Empty {
         /// The key.
@@ -119,7 +119,7 @@ pub enum HarnessError {
         spot: Box<Spot>,
         /// The tensor.
         tensor: String,
-        /// What stands there.
+        /// The dtype as written.
         dtype: String,
         /// The dtype meant.
         nearest: Option<String>,
@@ -131,7 +131,7 @@ pub enum HarnessError {
         spot: Box<Spot>,
         /// The name.
         name: String,
-        /// What is wrong with it.
+        /// The fault of the name.
         reason: &'static str,
     },
     /// One name for two things.
@@ -161,7 +161,7 @@ pub enum HarnessError {
         /// The size meant.
         nearest: Option<String>,
     },
-    /// An optional input that is a scalar: there is no null for it.
+    /// An optional input that is a scalar, for which there is no null.
     #[error("input `{input}` at {spot} is a scalar and cannot be optional")]
     OptionalScalar {
         /// The table.
@@ -174,7 +174,7 @@ pub enum HarnessError {
     HugeExtent {
         /// The value.
         spot: Box<Spot>,
-        /// What stands there.
+        /// The number as written.
         size: usize,
     },
     /// A path that leads outside the repository, or nowhere.
@@ -184,9 +184,9 @@ pub enum HarnessError {
         spot: Box<Spot>,
         /// The key.
         key: String,
-        /// What stands there.
+        /// The value as written.
         value: String,
-        /// What is wrong with it.
+        /// The fault of the path.
         reason: PathFault,
     },
     /// Something that is not a macro definition.
@@ -194,7 +194,7 @@ pub enum HarnessError {
     BadDefine {
         /// The value.
         spot: Box<Spot>,
-        /// What stands there.
+        /// The value as written.
         value: String,
     },
     /// `gradient_of`, `of` and `upstream` do not fit together.
@@ -204,7 +204,7 @@ pub enum HarnessError {
         spot: Box<Spot>,
         /// The output.
         output: String,
-        /// What does not fit.
+        /// The conflict.
         problem: String,
         /// The tensor meant.
         nearest: Option<String>,
@@ -212,7 +212,7 @@ pub enum HarnessError {
 }
 
 impl HarnessError {
-    /// What the user can do about it, where that is not plain from the message.
+    /// Advice to the user, where the message does not imply it.
     pub fn hint(&self) -> Option<String> {
         match self {
             HarnessError::Toml(error) => error.hint(),
@@ -306,8 +306,8 @@ impl Harness {
         seen.into_iter()
     }
 
-    /// Refuses one name for two things and output sizes that no input has; `spot` is where a
-    /// tensor is declared.
+    /// Refuses names that are used twice and output sizes that no input has. `spot` returns the
+    /// place where a tensor is declared.
     fn check_names(&self, spot: &dyn Fn(&str) -> Box<Spot>) -> Result<(), HarnessError> {
         let clash = |name: &str, place: &str, first, second| {
             Err(HarnessError::Clash { spot: spot(place), name: name.to_owned(), first, second })
@@ -407,7 +407,7 @@ fn dtype(tensor: &str, table: &Table<'_>) -> Result<DType, HarnessError> {
     })
 }
 
-/// The dtype that a name from another library or a slip of the keyboard stands for.
+/// The dtype meant by another library's name or a misspelling.
 fn meant_dtype(name: &str) -> Option<String> {
     let bare = name.strip_prefix("torch.").unwrap_or(name);
     let known = match bare {

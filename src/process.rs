@@ -1,7 +1,7 @@
-//! Processes that are started, watched and ended whole: whatever they start themselves ends with them.
+//! Starts, watches and ends processes, together with everything that they start.
 //!
-//! Knows the system's calls, nothing of what the processes do. A [`tree`] is ended whole; [`shield`] keeps
-//! signals away from the processes above.
+//! Deals with system calls, not with the work of the processes. A [`tree`] is ended as a whole; [`shield`]
+//! keeps signals away from the processes above.
 #![allow(unsafe_code)]
 
 pub mod shield;
@@ -34,12 +34,13 @@ pub fn this() -> Pid {
 
 /// Gives this process a group of its own, of the same number: signals of the terminal do not reach it.
 pub fn lead_group() {
-    // Fails only for the leader of a session, which has a group of its own. The session stays: some
-    // systems share the processor among sessions, whatever priority their processes have.
+    // Fails only for the leader of a session, which has a group of its own. The session stays the
+    // same: some systems share the processor among sessions, whatever priority their processes
+    // have.
     let _ = setpgid(None, None);
 }
 
-/// A copy of this process, which must have one thread; none in the copy.
+/// Forks this process, which must have one thread. Returns the child, or none in the child.
 ///
 /// # Errors
 /// Where the system has no room for another process.
@@ -52,16 +53,16 @@ pub fn fork() -> io::Result<Option<Pid>> {
     }
 }
 
-/// A copy of this process, which must have one thread, as a child of this one's parent; none in the
-/// copy.
+/// Forks this process, which must have one thread, as a child of this one's parent. Returns the new
+/// process, or none in it.
 ///
 /// # Errors
 /// Where the system has no room for another process.
 pub(crate) fn fork_for_parent() -> io::Result<Option<Pid>> {
     let flags = libc::c_long::from(libc::CLONE_PARENT | libc::SIGCHLD);
     let (none, number) = (libc::c_long::from(0), place_of_thread_number());
-    // SAFETY: with one thread nothing is lacking in the copy. Without a stack of its own the order of
-    // the other arguments, which differs between architectures, does not matter: they are zero.
+    // SAFETY: with one thread nothing is missing in the copy. Without a stack of its own, the order
+    // of the other arguments, which differs between architectures, does not matter: they are zero.
     match unsafe { libc::syscall(libc::SYS_clone, flags, none, none, none, none) } {
         0 => {
             if !number.is_null() {
@@ -75,8 +76,8 @@ pub(crate) fn fork_for_parent() -> io::Result<Option<Pid>> {
     }
 }
 
-/// Where the C library keeps the number of this thread, which its own `fork` renews; null where the system
-/// does not tell. An old number matters only to calls that look at a thread from outside.
+/// Where the C library keeps this thread's id, which its own `fork` renews; null where the system does not
+/// tell. A stale id matters only to calls that look at a thread from outside.
 fn place_of_thread_number() -> *mut Pid {
     const PR_GET_TID_ADDRESS: libc::c_int = 40;
     let mut place: *mut Pid = std::ptr::null_mut();
@@ -99,13 +100,13 @@ pub(crate) fn parent_of(process: Pid) -> Option<Pid> {
     behind_name.split_whitespace().nth(1)?.parse().ok()
 }
 
-/// This process and those above it, as far as the system tells.
+/// This process and its ancestors, as far as the system tells.
 pub(crate) fn line_of_descent() -> Vec<Pid> {
     let above = |&process: &Pid| parent_of(process).filter(|&parent| parent > 0);
     std::iter::successors(Some(this()), above).take(MOST_ANCESTORS).collect()
 }
 
-/// What can be read where a child of this process has ended, which is not told by a signal from here on.
+/// A file that becomes readable when a child of this process ends. Blocks `SIGCHLD` from here on.
 fn signals_of_children() -> io::Result<File> {
     // SAFETY: the set is a variable; the descriptor is new, owned by the File.
     unsafe {
@@ -122,8 +123,7 @@ fn signals_of_children() -> io::Result<File> {
     }
 }
 
-/// Lets every signal through, as a process that was started by itself would. May be called between fork and
-/// exec.
+/// Unblocks every signal, as in a process that was started normally. May be called between fork and exec.
 pub fn unblock_signals() {
     // SAFETY: the set is a variable.
     unsafe {
@@ -133,8 +133,8 @@ pub fn unblock_signals() {
     }
 }
 
-/// Waits until one of `files` can be read or has lost its other end, or `timeout` is over, and says
-/// which; a file that is none is passed over.
+/// Waits until one of `files` can be read or has lost its other end, or until `timeout` is over.
+/// Returns which are ready; a missing file never is.
 ///
 /// # Errors
 /// Where the system refuses to wait.
@@ -145,7 +145,7 @@ pub fn wait_for<const N: usize>(
     let entry = |file| PollFd::from_borrowed_fd(file, PollFlags::IN);
     let mut entries: Vec<PollFd<'_>> = files.into_iter().flatten().map(entry).collect();
     let timeout = timeout.map(|timeout| timeout.max(LEAST_WAIT));
-    // What is longer than the system can count has no end.
+    // A timeout beyond the system's range means none.
     let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
     match rustix::event::poll(&mut entries, timeout.as_ref()) {
         Err(Errno::INTR) => return Ok([false; N]),
@@ -155,8 +155,8 @@ pub fn wait_for<const N: usize>(
     Ok(files.map(|file| file.is_some() && ready.next() == Some(true)))
 }
 
-/// Lowers the limits of this process for `resource` to `most`, where they are higher. May be called between
-/// fork and exec.
+/// Lowers this process's limits for `resource` to `most`, where they are higher. May be called between fork
+/// and exec.
 ///
 /// # Errors
 /// Where the system refuses.
@@ -186,11 +186,11 @@ pub fn file_limit() -> u64 {
 
 /// Makes the system end this process before others where memory runs out: 1000 before all, 0 as others.
 pub fn go_first(score: u16) {
-    // A system that has no such preference ends whom it likes.
+    // A system without this setting chooses by itself which process to end.
     let _ = fs::write("/proc/self/oom_score_adj", score.to_string());
 }
 
-/// How often the system has ended a process for lack of memory, where it tells.
+/// How many processes the system has ended for lack of memory, if it tells.
 pub(crate) fn memory_kills() -> Option<u64> {
     let text = fs::read_to_string("/proc/vmstat").ok()?;
     text.lines().find_map(|line| line.strip_prefix("oom_kill ")?.parse().ok())

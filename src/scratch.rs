@@ -1,7 +1,7 @@
-//! Memory for numbers, one or a few for each element of a tensor: on the heap while they are few,
-//! else in files without a name that are mapped, whose pages the system can write out and take back.
+//! Memory for per-element numbers: on the heap while they are few, else in unnamed mapped files,
+//! whose pages the system can write out and reclaim.
 //!
-//! The room in a file is reserved before it is used: a disk that is full is an error here, not a
+//! The space in a file is reserved before use, so that a full disk is an error here and not a
 //! signal later.
 #![allow(unsafe_code)]
 
@@ -17,10 +17,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use memmap2::MmapMut;
 
-/// Numbers of a scratch take at most this many bytes of the heap together.
+/// The most heap bytes for the numbers of one scratch.
 pub(crate) const HEAP_BYTES: usize = 128 << 20;
 
-/// Why there is no memory for numbers: the machine is at fault.
+/// The error for memory that the machine lacks.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot {doing} {bytes} bytes for temporary numbers in {folder}")]
 pub struct ScratchError {
@@ -31,7 +31,7 @@ pub struct ScratchError {
 }
 
 impl ScratchError {
-    /// What to do about it.
+    /// Advice to the user, if there is any.
     pub fn hint(&self) -> Option<String> {
         Some(match self.source.kind() {
             io::ErrorKind::StorageFull
@@ -92,14 +92,14 @@ impl Scratch {
 }
 
 impl Shared {
-    /// Whether that many bytes more may lie on the heap; they count then.
+    /// Whether that many more bytes may lie on the heap; if so, counts them.
     fn take(&self, bytes: usize) -> bool {
         let fits = |used: usize| used.checked_add(bytes).filter(|&used| used <= self.heap_bytes);
         self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).is_ok()
     }
 }
 
-/// A file of that many bytes in `folder`, without a name; they are its own.
+/// Makes an unnamed file of that many bytes in `folder`, with the space reserved.
 ///
 /// # Errors
 /// [`ScratchError`] if the folder has no room for it.
@@ -134,7 +134,7 @@ fn reserve(file: &File, bytes: usize) -> io::Result<()> {
     }
 }
 
-/// What a scratch can hold.
+/// A type that a scratch can hold.
 ///
 /// # Safety
 /// All bits zero are a value of the type, and it holds no references.
@@ -146,7 +146,7 @@ unsafe impl Number for f32 {}
 unsafe impl Number for f64 {}
 // SAFETY: plain numbers.
 unsafe impl Number for u64 {}
-// SAFETY: several of what is a number.
+// SAFETY: an array of numbers, for which the same holds.
 unsafe impl<T: Number, const N: usize> Number for [T; N] {}
 
 /// Numbers in a [`Scratch`], as a slice.

@@ -1,4 +1,4 @@
-//! What a tensor is: element type, shape, and its bytes in row-major order.
+//! Tensors: element type, shape, and bytes in row-major order.
 //!
 //! Nothing here reads files, knows of devices, or judges numbers.
 

@@ -16,7 +16,7 @@ use crate::worker::{DeviceJob, Job, Run, Series};
 
 /// Templates that wait for further runs: those of two revisions with their shadows.
 const TEMPLATES: usize = 4;
-/// Outputs of that many bytes, of all replays together, are held at a time.
+/// The most bytes of outputs that are held at a time, over all replays.
 const BYTES_AT_ONCE: usize = 128 << 20;
 /// Even where each replay has one core, another one is prepared meanwhile.
 const LEAST_AT_ONCE: usize = 2;
@@ -130,7 +130,7 @@ impl CpuVariant {
         host.job(device, host.limits.memory_bytes, &self.fixture, variant, mode)
     }
 
-    /// A series of runs, begun anew if it was not used for long.
+    /// A series of runs, made anew if it has not been used for long.
     fn series(&self) -> Arc<Series> {
         let (host, artifact, fixture) = (&self.shared.host, &self.artifact, &self.fixture);
         let mut all = self.shared.series.lock().unwrap_or_else(PoisonError::into_inner);
@@ -162,7 +162,7 @@ impl Variant for CpuVariant {
     }
 
     fn abilities(&self) -> Abilities {
-        // A step is one of float64, which the shadow alone can take.
+        // Steps are in float64, which only the shadow computes in.
         let step = self.precision == Precision::Shadow;
         Abilities {
             poison: true,

@@ -1,4 +1,4 @@
-//! Why there is no run: the machine's fault, or that of the sources.
+//! Errors of runs: the machine's fault, or that of the sources.
 
 use std::error::Error;
 
@@ -9,7 +9,7 @@ use crate::fixture::FixtureError;
 use crate::scratch::ScratchError;
 use crate::worker::WorkerError;
 
-/// Why there is no outcome: the machine or the fixture is at fault, unless there is a
+/// The reason for a missing outcome. The machine or the fixture is at fault, unless there is a
 /// [`ReplayError::refusal`].
 #[derive(Debug, thiserror::Error)]
 pub enum ReplayError {
@@ -28,26 +28,26 @@ pub enum ReplayError {
     /// compute-sanitizer does not work here.
     #[error(transparent)]
     Sanitizer(#[from] SanitizerError),
-    /// There is no room for what is measured of each element.
+    /// There is no room for per-element results.
     #[error(transparent)]
     Scratch(#[from] ScratchError),
 }
 
-/// What is wrong with sources that cannot be run.
+/// The fault of sources that cannot be run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
     /// In a sentence.
     pub reason: String,
     /// The causes of the reason, outermost first.
     pub causes: Vec<String>,
-    /// What to do about it.
+    /// Advice to the user.
     pub hint: Option<String>,
     /// The compiler's first error, if it was the compiler that refused them.
     pub first_error: Option<String>,
 }
 
 impl ReplayError {
-    /// What is wrong with the sources, if it is they that are at fault.
+    /// The fault of the sources, if they are to blame.
     pub fn refusal(&self) -> Option<Refusal> {
         let ReplayError::Compile(error) = self else { return None };
         let causes = std::iter::successors(Error::source(error), |cause| Error::source(*cause));
@@ -63,7 +63,7 @@ impl ReplayError {
         })
     }
 
-    /// What to do about it.
+    /// Advice to the user, if there is any.
     pub fn hint(&self) -> Option<String> {
         match self {
             ReplayError::Fixture(error) => error.hint(),

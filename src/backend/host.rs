@@ -1,4 +1,4 @@
-//! The machine that host code runs on, as replays may use it.
+//! The machine that runs host code, as replays may use it.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -18,7 +18,7 @@ pub struct Host {
     pub limits: Limits,
     /// Operating-system threads that run blocks.
     pub threads: usize,
-    /// Where outputs lie that are too large to be kept in memory.
+    /// The folder for outputs that are too large for memory.
     folder: PathBuf,
     /// The program of the children.
     program: String,
@@ -35,15 +35,15 @@ impl std::fmt::Debug for Host {
 }
 
 impl Host {
-    /// Children of `program`, which is this one, within `limits`, with `threads` of the operating system
-    /// that run blocks; outputs that are too large to be kept in memory lie in `folder`.
+    /// Children of `program`, which is this one, within `limits`; `threads` threads of the operating
+    /// system run blocks. Outputs that are too large for memory lie in `folder`.
     pub fn new(program: PathBuf, limits: Limits, threads: usize, folder: PathBuf) -> Host {
         let (timeouts, identity) = (AtomicU64::new(0), identity_of(&program));
         let workers = Arc::new(Workers::new(program));
         Host { limits, threads, folder, program: identity, workers, timeouts }
     }
 
-    /// Tells builds of this program apart, another of which may run otherwise, and the limits that
+    /// Identifies this build of the program, since another may run otherwise, and the limits that
     /// decide about outcomes.
     pub fn identity(&self) -> String {
         format!("{} {}", self.limits.memory_bytes, self.program)
@@ -54,7 +54,7 @@ impl Host {
         self.timeouts.load(Ordering::SeqCst)
     }
 
-    /// What a child is asked to do: to run `artifact` on `fixture` in `mode`, on a device that has
+    /// The job of a child: to run `artifact` on `fixture` in `mode`, on a device that has
     /// `memory_bytes`.
     pub(super) fn job(
         &self,
@@ -106,8 +106,8 @@ impl Host {
     }
 }
 
-/// Tells builds of this program apart, by the version and the state of the file `program`. One whose
-/// state is not known is like no other.
+/// Identifies a build of this program by its version and the state of the file `program`. If the
+/// state is unknown, the text is unique.
 fn identity_of(program: &Path) -> String {
     let metadata = std::fs::metadata(program);
     let stamp = metadata.and_then(|file| Ok((file.len(), file.modified()?)));

@@ -1,10 +1,10 @@
-//! Several things made at a time and handed over in their order.
+//! Makes several things at a time and hands them over in order.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError, mpsc};
 
-/// Makes `count` things, `at_once` of them at a time, and hands them over in their order. One that is
+/// Makes `count` things, `at_once` of them at a time, and hands them over in order. A thing that is
 /// ready before its turn waits, and so do those after it.
 pub(super) fn in_order<T: Send, E: Send>(
     count: usize,

@@ -1,8 +1,8 @@
-//! What runs kernels. A [`Backend`] makes variants of source sets; a [`Variant`] says what it can do
-//! and makes one run under a [`Mode`].
+//! Runs kernels. A [`Backend`] makes variants of source sets. A [`Variant`] states its abilities and
+//! makes one run under a [`Mode`].
 //!
-//! Two implementations: [`cpu`], the reference machine, and [`cuda`], GPUs. Whoever measures or judges
-//! asks a variant for its [`Abilities`], never for the name of a backend.
+//! There are two implementations: [`cpu`], the reference machine, and [`cuda`], GPUs. Callers ask a
+//! variant for its [`Abilities`], never for the name of a backend.
 
 pub mod cpu;
 pub mod cuda;
@@ -43,26 +43,26 @@ pub trait Backend: fmt::Debug + Send + Sync {
     /// The device that kernels run on.
     fn device(&self) -> DeviceName;
 
-    /// The version of what compiles the sources, or of what interprets them.
+    /// The version of the compiler of the host code.
     fn compiler(&self) -> &str;
 
-    /// Whatever a run depends on besides its variant, its fixture and its mode (device, limits, this
-    /// program), and what makes variants.
+    /// Identifies everything that a run depends on besides its variant, its fixture and its mode:
+    /// the device, the limits, the compiler and this program.
     fn identity(&self) -> String;
 
-    /// Whether it gave up making something ready in this process: what is judged without it may come
+    /// Whether it gave up making something ready in this process. A judgement without that may come
     /// out otherwise on a faster machine.
     fn has_given_up(&self) -> bool {
         false
     }
 
-    /// How many runs were out of time so far: as much a matter of the machine as of the code. Nothing
-    /// that rests on such a run is remembered.
+    /// How many runs have timed out so far. A timeout depends on the machine as much as on the code,
+    /// so results that rest on such a run are not cached.
     fn timeouts(&self) -> u64 {
         0
     }
 
-    /// What every replay is repeated under to look for more, if anything: its name and version.
+    /// The name and version of the checker that every replay is repeated under, if any.
     fn checker(&self) -> Option<String> {
         None
     }
@@ -70,9 +70,8 @@ pub trait Backend: fmt::Debug + Send + Sync {
     /// Prepares for many variants.
     fn expect_many(&self) {}
 
-    /// Makes `sources` ready to run on `fixture`; `meanwhile` is done while it waits for a compiler,
-    /// if it has to. With [`Precision::Shadow`] floating-point arithmetic is in float64, with
-    /// [`Precision::Checked`] runs check their accesses to memory.
+    /// Makes `sources` ready to run on `fixture`; calls `meanwhile` while it waits for a compiler,
+    /// if it has to. With [`Precision::Shadow`], floating-point arithmetic is in float64.
     ///
     /// # Errors
     /// [`ReplayError`]; [`ReplayError::refusal`] tells whether the sources are at fault.
@@ -87,13 +86,13 @@ pub trait Backend: fmt::Debug + Send + Sync {
 
 /// A source set that was made ready to run on one fixture.
 pub trait Variant: Send + Sync {
-    /// Identifies all that was made of the sources, and with what.
+    /// Identifies the compiled code and everything it was made from.
     fn key(&self) -> String;
 
     /// Which of the harness's calls fits, from 0.
     fn call(&self) -> usize;
 
-    /// Which modes it can run under, and what its runs promise.
+    /// The modes it can run under, and the guarantees of its runs.
     fn abilities(&self) -> Abilities;
 
     /// The same sources on the reference machine, where this variant's own device lacks abilities.
@@ -101,7 +100,7 @@ pub trait Variant: Send + Sync {
         None
     }
 
-    /// Why float64 may not mean the same as what the sources say; always none but for a shadow.
+    /// Why float64 may change the meaning of the sources; always none except for a shadow.
     fn obstacle(&self) -> Option<&str> {
         None
     }
@@ -123,10 +122,10 @@ pub trait Variant: Send + Sync {
     /// only a run asks for.
     fn run(&self, mode: &Mode) -> Result<Run, ReplayError>;
 
-    /// How many runs like `run` are made at a time; like any, if there is none yet.
+    /// How many runs like the run `like` can be made at a time, or any runs if there is none yet.
     fn at_once(&self, like: Option<&Run>) -> usize;
 
-    /// Runs in each of `modes`, at most `at_once` of them at a time, which share the machine.
+    /// Runs in each of `modes`, at most `at_once` at a time; those share the machine.
     ///
     /// # Errors
     /// As [`Variant::run`], or as `take`.
@@ -137,7 +136,7 @@ pub trait Variant: Send + Sync {
         take: &mut Take<'_>,
     ) -> Result<(), ReplayError>;
 
-    /// What the backend's checker finds in a run of its own; nothing where there is no checker.
+    /// The findings of the backend's checker from a run of its own; empty without a checker.
     ///
     /// # Errors
     /// As [`Variant::run`], or if the checker does not work here.
@@ -152,7 +151,7 @@ impl dyn Variant + '_ {
         self.reference().unwrap_or(self)
     }
 
-    /// Two runs, at a time where that suits the machine.
+    /// Makes two runs, at the same time where that suits the machine.
     ///
     /// # Errors
     /// As [`Variant::run`].

@@ -1,4 +1,4 @@
-//! The ways to run a variant, and which of them a variant knows.
+//! The ways to run a variant, and the abilities that they need.
 
 use crate::runtime::cpu::Rounding;
 use crate::summary::{POISON_A, Poison};
@@ -7,7 +7,7 @@ use crate::worker::{Part, Stepped};
 /// One way to run a variant; the plain one is [`Mode::plain`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct Mode {
-    /// What memory holds before it is written.
+    /// The pattern that memory holds before it is written.
     pub poison: Poison,
     /// How operations round.
     pub rounding: Rounding,
@@ -22,15 +22,15 @@ pub struct Mode {
 }
 
 impl Mode {
-    /// As the device does it, on memory that holds `poison`.
+    /// The device's own mode, on memory that holds `poison`.
     pub fn plain(poison: Poison) -> Mode {
         let (rounding, part) = (Rounding::Nearest, Part::Whole);
         Mode { poison, rounding, order: 0, step: None, part, summarized: false }
     }
 }
 
-/// What a variant can do besides a plain run on memory that holds [`POISON_A`], and what its runs
-/// promise.
+/// What a variant supports besides a plain run on memory that holds [`POISON_A`], and the
+/// guarantees of its runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Abilities {
     /// Memory can hold any pattern before it is written.

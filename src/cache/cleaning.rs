@@ -1,5 +1,5 @@
-//! What the cache takes, and how it shrinks: by what replay put there, told by its place, its name and
-//! that it is a file or a folder. Links are not followed.
+//! Measures the cache and shrinks it. Replay's own files are recognised by their place, their name and
+//! their type (file or folder). Links are not followed.
 
 use std::fs::{self, Metadata, TryLockError};
 use std::path::{Path, PathBuf};
@@ -7,8 +7,8 @@ use std::time::{Duration, SystemTime};
 
 use super::{Cache, CacheError, ENTRY_PREFIX, Kind, Usage, WORK_PREFIX, failed};
 
-/// Work that nobody holds a lock on is this old at least before it counts as left behind: a run may
-/// have made it and not locked it yet.
+/// The least age of unlocked work that counts as left behind: a run may have made it and not locked
+/// it yet.
 const UNLOCKED: Duration = Duration::from_secs(60);
 /// The same where the file system has no locks: a run may still be at work.
 const WITHOUT_LOCKS: Duration = Duration::from_secs(24 * 60 * 60);
@@ -17,7 +17,7 @@ const WITHOUT_LOCKS: Duration = Duration::from_secs(24 * 60 * 60);
 const BUNDLES: &str = "bundles";
 
 impl Cache {
-    /// What each kind of entry takes.
+    /// The space that each kind of entry takes.
     ///
     /// # Errors
     /// [`CacheError`], with the system's reason.
@@ -32,7 +32,7 @@ impl Cache {
             .collect()
     }
 
-    /// Removes entries that were not written within `age`, and what killed runs left behind.
+    /// Removes entries that were not written within `age`, and the leftovers of killed runs.
     ///
     /// # Errors
     /// [`CacheError`], with the system's reason.
@@ -53,11 +53,11 @@ impl Cache {
         Ok(removed)
     }
 
-    /// Removes what killed runs left behind, once for each process.
+    /// Removes the leftovers of killed runs, once for each process.
     pub(super) fn sweep_once(&self) {
         self.swept.call_once(|| {
             for (path, metadata) in self.left_behind().unwrap_or_default() {
-                // What cannot be removed troubles nobody; `cache gc` says why.
+                // A leftover that cannot be removed does no harm; `cache gc` says why.
                 let _ = remove(&path, &metadata);
             }
         });
@@ -79,7 +79,7 @@ impl Cache {
         }
         let folders = Kind::ALL.iter().map(|kind| kind.name()).chain([super::TEMPORARY, BUNDLES]);
         for folder in folders {
-            // One that holds something of somebody else's stays, as does a link.
+            // A folder with somebody else's files stays, as does a link.
             let _ = fs::remove_dir(self.root.join(folder));
         }
         Ok(())
@@ -90,7 +90,7 @@ impl Cache {
         own_files(&self.root.join(kind.name()), |name, metadata| metadata.is_file() && is_key(name))
     }
 
-    /// What runs have made and nobody will finish.
+    /// The leftovers of runs: files and folders that nobody will finish.
     fn left_behind(&self) -> Result<Vec<(PathBuf, Metadata)>, CacheError> {
         let mut all = own_files(&self.temporary(), |name, metadata| {
             (name.starts_with(ENTRY_PREFIX) && metadata.is_file())
@@ -101,7 +101,8 @@ impl Cache {
     }
 }
 
-/// What of `folder` is replay's by its name and nature; nothing if it is a link or not there.
+/// The files in `folder` that are replay's by their name and type; none if `folder` is a link or
+/// missing.
 fn own_files(
     folder: &Path,
     is_own: impl Fn(&str, &Metadata) -> bool,
@@ -173,8 +174,8 @@ mod tests {
         (folder, cache)
     }
 
-    /// Files and folders that replay did not make, in the cache and beside it; and a file and a folder
-    /// outside that links in the cache lead to.
+    /// Makes files and folders that are not replay's: in the cache, beside it, and outside, where
+    /// links in the cache lead.
     fn strangers(folder: &Path, cache: &Cache) -> Vec<PathBuf> {
         let outside = folder.join("outside");
         let own = cache.root();

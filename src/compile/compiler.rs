@@ -1,4 +1,4 @@
-//! The system's C++ compiler: which one, which version, how to run it and within which bounds.
+//! The system's C++ compiler: finds it, asks its version, and runs it within bounds.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -14,7 +14,7 @@ use crate::process::{self, tree::End};
 /// Why the compiler cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum CompilerError {
-    /// None of the usual ones is there.
+    /// None of the usual compilers is installed.
     #[error("no C++ compiler: neither g++ nor clang++ is in PATH")]
     Missing,
     /// `CXX` cannot be cut into words.
@@ -26,7 +26,7 @@ pub enum CompilerError {
     /// `CXX` names one that does not run.
     #[error("cannot run the C++ compiler `{command}`")]
     Run {
-        /// What was run.
+        /// The command.
         command: String,
         /// The system's reason.
         source: io::Error,
@@ -40,35 +40,35 @@ pub enum CompilerError {
     /// `CXX` names something else.
     #[error("`{command} {question}` failed: {message}")]
     NotACompiler {
-        /// What was run.
+        /// The command.
         command: String,
-        /// What it was asked.
+        /// The option that it was asked with.
         question: String,
-        /// What it said.
+        /// Its answer.
         message: String,
     },
-    /// It does not compile what every artifact needs.
+    /// It does not compile code that every artifact needs.
     #[error("the C++ compiler `{command}` is not suitable: {first_error}")]
     Unsuitable {
-        /// What was run.
+        /// The command.
         command: String,
         /// Its first error.
         first_error: String,
     },
-    /// It failed for reasons that lie in the machine, not in what it compiled.
+    /// It failed because of the machine, not because of the code.
     #[error("the C++ compiler `{command}` cannot work here: {message}")]
     Exhausted {
-        /// What was run.
+        /// The command.
         command: String,
-        /// What it said, or how it ended.
+        /// Its message, or how it ended.
         message: String,
     },
-    /// What it compiled took more than it may have.
+    /// Its work took more than the bounds allow.
     #[error("the C++ compiler `{command}` {excess}")]
     Excess {
-        /// What was run.
+        /// The command.
         command: String,
-        /// Of what.
+        /// The bound.
         excess: Excess,
     },
     /// The folder in which it works cannot be used.
@@ -104,7 +104,7 @@ impl std::fmt::Display for Excess {
 }
 
 impl CompilerError {
-    /// What to do about it.
+    /// Advice to the user, if there is any.
     pub fn hint(&self) -> Option<String> {
         let said = match self {
             CompilerError::Missing => "install g++ (Debian: apt install g++) or set CXX",
@@ -153,25 +153,25 @@ pub struct Compiler {
 
 /// The longest that a compiler may take to tell its version.
 const ANSWER: Duration = Duration::from_secs(20);
-/// Address space of each process of a compiler, where the machine has much memory.
+/// The most address space for each process of a compiler; less if the machine has little memory.
 const MEMORY_BYTES: u64 = 8 << 30;
 /// The largest file that a compiler may write.
 const FILE_BYTES: u64 = 4 << 30;
 
 impl Compiler {
-    /// Wall time of one run, unless [`Compiler::with_timeout`] says otherwise.
+    /// The default wall time of one run; see [`Compiler::with_timeout`].
     pub const TIMEOUT: Duration = Duration::from_secs(300);
 
     /// The compiler that `cxx` (the value of `CXX`) names, else g++ or clang++ in PATH; run by
     /// `keeper`.
     ///
     /// # Errors
-    /// [`CompilerError`] if there is none, or it does not tell its version.
+    /// [`CompilerError`] if there is none, or it does not report its version.
     pub fn find(cxx: Option<&str>, keeper: &Keeper) -> Result<Compiler, CompilerError> {
         Compiler::find_known(cxx, keeper, None)
     }
 
-    /// The same; what `cache` holds of a compiler that did not change is not asked again.
+    /// The same; an answer in `cache` of a compiler that has not changed is used again.
     ///
     /// # Errors
     /// As [`Compiler::find`].
@@ -219,7 +219,7 @@ impl Compiler {
         Ok(Compiler { version, ..compiler }.with_timeout(Compiler::TIMEOUT))
     }
 
-    /// What it says of itself when it is asked `question`.
+    /// Its answer to the option `question`.
     pub(super) fn answer(
         &self,
         question: &str,
@@ -250,8 +250,8 @@ impl Compiler {
         Ok(said)
     }
 
-    /// The key of such an answer; none where another program gives it than the one that is started,
-    /// so that its file does not tell whether it changed.
+    /// The key of such an answer. None if the started program delegates to another one: the state
+    /// of its file would then not show whether the compiler changed.
     fn answer_key(&self, question: &str) -> Option<String> {
         let path = tools::in_path(&self.words[0])?.canonicalize().ok()?;
         let name = path.file_name()?.to_str()?;
@@ -277,7 +277,7 @@ impl Compiler {
         self
     }
 
-    /// The first line of what it says of itself.
+    /// The first line of its answer to `--version`.
     pub fn version(&self) -> &str {
         &self.version
     }
@@ -287,7 +287,7 @@ impl Compiler {
         self.words.join(" ")
     }
 
-    /// What keys hold of it, besides the states of its files.
+    /// The part of keys that identifies it, besides the states of its files.
     pub(crate) fn identity(&self) -> String {
         format!("{:?}\n{}\n{}", self.words, self.version, std::env::consts::ARCH)
     }
@@ -297,7 +297,7 @@ impl Compiler {
         &self.words
     }
 
-    /// Runs it with `arguments` in `folder`, which it keeps its temporary files in, and which goes
+    /// Runs it with `arguments` in `folder`, which also holds its temporary files and is removed
     /// with this process.
     pub(super) fn run(
         &self,
@@ -329,7 +329,7 @@ impl Compiler {
     }
 }
 
-/// What kept a compiler from its work, other than errors of the code.
+/// A reason for failure other than errors in the code.
 #[derive(Debug, PartialEq)]
 enum Trouble {
     /// The code wants more than a compilation may have.
@@ -338,7 +338,7 @@ enum Trouble {
     Machine(String),
 }
 
-/// What compilers say when they run out of memory.
+/// Messages of compilers that run out of memory.
 const MEMORY_SIGNS: [&str; 5] = [
     "out of memory",
     "Cannot allocate memory",
@@ -347,10 +347,10 @@ const MEMORY_SIGNS: [&str; 5] = [
     "std::bad_alloc",
 ];
 
-/// What compilers say when a file grows too large.
+/// Messages of compilers whose file grows too large.
 const FILE_SIGNS: [&str; 2] = ["File too large", "File size limit exceeded"];
 
-/// What compilers say when the machine fails them.
+/// Messages of compilers that the machine fails.
 const MACHINE_SIGNS: [&str; 12] = [
     "No space left on device",
     "Disk quota exceeded",
@@ -366,8 +366,8 @@ const MACHINE_SIGNS: [&str; 12] = [
     "Interrupt signal",
 ];
 
-/// What kept a compiler that ended as `finished` says from its work within `bounds`, if anything did;
-/// this process itself is within `own`, bytes of address space and of a file.
+/// The trouble, if any, of a compiler that ended as `finished` says within `bounds`. `own` are the
+/// limits of this process: bytes of address space and of a file.
 fn trouble(finished: &Finished, bounds: &Bounds, own: (u64, u64)) -> Option<Trouble> {
     match finished.ending {
         Ending::Ended(End::Exited(0)) => return None,
@@ -400,11 +400,11 @@ fn trouble(finished: &Finished, bounds: &Bounds, own: (u64, u64)) -> Option<Trou
     })
 }
 
-/// Whether `line` of a log tells of code, or quotes it, and may hold any words for that.
+/// Whether `line` of a log is about code, or quotes it, and so may contain any words.
 fn is_about_code(line: &str) -> bool {
     let mut parts = line.splitn(3, ':');
     let place = parts.nth(1).is_some_and(|number| number.parse::<u32>().is_ok());
-    // That the output cannot be written is told with the place that was reached.
+    // A failure to write the output is reported with a position in the code.
     let writing = line.contains(" fatal error: error writing to ");
     line.starts_with(' ') || line.contains("undefined reference") || (place && !writing)
 }

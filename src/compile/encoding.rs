@@ -1,10 +1,10 @@
-//! The bytes of a source as text for the front end, and back: what the compiler reads differs by the
-//! front end's edits alone.
+//! Decodes the bytes of a source to text for the front end, and encodes them again. The compiler's
+//! input differs from the source only by the front end's edits.
 
 use std::borrow::Cow;
 
-/// Where bytes beyond ASCII lie in texts that are no UTF-8: byte 0x80 + n is the character
-/// `FIRST + n`, of Unicode's private use.
+/// Stands for bytes beyond ASCII in texts that are not UTF-8: byte 0x80 + n is the character
+/// `FIRST + n`, of Unicode's private use area.
 const FIRST: u32 = 0xf780;
 
 /// A source as text.

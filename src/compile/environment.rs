@@ -1,9 +1,9 @@
-//! The environment of a compiler: what it needs to run, and nothing that decides what it makes.
+//! The environment of a compiler: variables that it needs to run, and none that change its output.
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
-/// What a compiler, or a command that stands before it, needs to be found and to run.
+/// Variables that a compiler, or a wrapper command before it, needs to be found and to run.
 const PASSED: [&str; 8] = [
     "PATH",
     "HOME",
@@ -15,16 +15,16 @@ const PASSED: [&str; 8] = [
     "XDG_RUNTIME_DIR",
 ];
 
-/// What the settings of commands begin with that keep or spread a compiler's work.
+/// Prefixes of the settings of commands that cache or distribute compilations.
 const WRAPPERS: [&str; 4] = ["CCACHE_", "SCCACHE_", "DISTCC_", "ICECC_"];
 
 /// Variables that change where a compiler finds headers, libraries and its own parts. They are not
-/// passed on: what an artifact is made of does not depend on who asks for it.
+/// passed on: an artifact does not depend on who asks for it.
 const HEADER_PATHS: [&str; 4] =
     ["CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "GCC_EXEC_PREFIX"];
 
-/// What of `all`, the environment of this process, a compiler sees; it writes temporary files to
-/// `temporary`, and speaks English.
+/// The environment of a compiler, taken from `all`, that of this process. The compiler writes
+/// temporary files to `temporary`, and speaks English.
 pub(super) fn of(
     all: impl Iterator<Item = (OsString, OsString)>,
     temporary: Option<&Path>,

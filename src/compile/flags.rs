@@ -1,6 +1,6 @@
-//! The options that decide about bits, for whatever ends up in an artifact; `build.rs` uses them too.
+//! The options that decide about bits, for everything in an artifact; `build.rs` uses them too.
 
-/// What decides about bits, and about what the sources see but for [`PRELUDE`].
+/// Options that decide about bits, and about what the sources see, except for [`PRELUDE`].
 pub const FLAGS: [&str; 17] = [
     "-std=c++17",
     "-O2",
@@ -16,7 +16,7 @@ pub const FLAGS: [&str; 17] = [
     "-fwrapv",
     "-fno-strict-aliasing",
     "-U_FORTIFY_SOURCE",
-    // What is compiled does not depend on when.
+    // The output does not depend on the date.
     "-D__DATE__=\"Jan  1 1970\"",
     "-D__TIME__=\"00:00:00\"",
     "-D__TIMESTAMP__=\"Thu Jan  1 00:00:00 1970\"",

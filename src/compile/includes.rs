@@ -1,7 +1,7 @@
 //! The `#include` lines of a text, and all files that they can lead to.
 //!
-//! Lines that conditions leave out count, too, and so does each folder in which a name is found: what
-//! is read is among what is told here. A name that a macro stands for is not seen.
+//! Lines that conditions leave out count too, and so does each folder in which a name is found, so
+//! that every file that is read is among the result. A name that comes from a macro is not seen.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -25,8 +25,8 @@ fn name_in(line: &str) -> Option<&str> {
     rest[1..].split_once(close).map(|(name, _)| name)
 }
 
-/// The files in `folders`, or named by an absolute path, that `texts` include, and those that these
-/// include.
+/// The files that `texts` include, directly or through other files: those in `folders`, or at
+/// absolute paths.
 pub(super) fn reachable<'t>(
     texts: impl IntoIterator<Item = &'t str>,
     folders: &[PathBuf],
@@ -34,7 +34,7 @@ pub(super) fn reachable<'t>(
     let mut found = BTreeSet::new();
     let mut open = Vec::new();
     let mut meet = |name: &str, beside: Option<&Path>, open: &mut Vec<PathBuf>| {
-        // What is absolute stays so.
+        // An absolute path stays absolute.
         let all = beside.into_iter().chain(folders.iter().map(PathBuf::as_path));
         let paths = all.map(|folder| lexically(&folder.join(name)));
         for path in paths.filter(|path| path.is_file()) {

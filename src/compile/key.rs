@@ -1,10 +1,10 @@
-//! Keys of what is compiled: a hash in which no two lists of parts are alike.
+//! Keys of compilations: a hash that tells any two lists of parts apart.
 
 /// A key in the making.
 pub(super) struct KeyHasher(blake3::Hasher);
 
 impl KeyHasher {
-    /// For keys of `what`, which share none with keys of anything else.
+    /// A hasher for keys of `what`, which never equal keys of anything else.
     pub(super) fn of(what: &str) -> KeyHasher {
         let mut hasher = KeyHasher(blake3::Hasher::new());
         hasher.part(what);

@@ -1,7 +1,7 @@
-//! Whether kernels may use vectors of this machine's processor for eight threads at once, and the
-//! options of that; bits do not depend on it.
+//! Whether kernels may use this processor's vectors to run eight threads at once, and the options
+//! for that. Bits do not depend on it.
 
-/// The options with which `replay/lanes.h` uses the widest vectors that this processor has; none if
+/// The options with which `replay/lanes.h` uses the widest vectors of this processor, or none if
 /// they are too narrow.
 pub(super) fn flags() -> Option<Vec<String>> {
     let mut flags = match widest()? {

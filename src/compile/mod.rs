@@ -58,14 +58,14 @@ pub struct Artifact {
     pub fresh: bool,
 }
 
-/// What a compiler refused.
+/// The code that a compiler refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
     /// The sources.
     Sources,
     /// The call of the harness.
     Call,
-    /// What of the sources runs on the device.
+    /// The device code of the sources.
     DeviceCode,
 }
 
@@ -79,7 +79,7 @@ impl fmt::Display for Refused {
     }
 }
 
-/// Errors of compilers that are known, as their words tell when they are read.
+/// Kinds of compiler errors that have a hint, recognised by their text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum About {
     /// A header that is not there.
@@ -107,30 +107,30 @@ pub enum CompileError {
     /// The front end refused a file.
     #[error("the sources cannot be translated")]
     Frontend(#[from] FrontendError),
-    /// None of the sources is compiled by itself.
+    /// None of the sources is a translation unit.
     #[error("nothing to compile: no source ends in {}: {}", UNITS.join(", "), .files.join(", "))]
     NoUnit {
         /// At most three of the sources.
         files: Vec<String>,
     },
-    /// A source includes what is no file.
+    /// A source includes something other than a file.
     #[error("{path}:{line} includes {included}, which is no file")]
     NoFile {
         /// The source.
         path: String,
         /// The line.
         line: usize,
-        /// What it includes.
+        /// The included path.
         included: String,
     },
     /// The compiler refused the sources, or every call of the harness.
     #[error("{what} not compile: {first_error}")]
     Refused {
-        /// What it refused.
+        /// The code that it refused.
         what: Refused,
         /// The compiler's first error, with file and line.
         first_error: String,
-        /// What that is about.
+        /// The subject of the first error.
         about: About,
         /// The whole log.
         log: String,
@@ -179,7 +179,7 @@ impl CompileError {
         self
     }
 
-    /// What to do about it.
+    /// Advice to the user, if there is any.
     pub fn hint(&self) -> Option<String> {
         match self {
             CompileError::Frontend(error) => error.hint(),
@@ -216,7 +216,7 @@ impl CompileError {
     }
 }
 
-/// What every compilation of a run shares.
+/// The state that all compilations of a run share.
 pub struct Toolchain {
     compiler: Compiler,
     cache: Cache,
@@ -227,7 +227,7 @@ pub struct Toolchain {
     translations: AtomicUsize,
 }
 
-/// What was compiled: where it is, its key, and whether this run compiled it.
+/// A result: the path of the artifact, its key, and whether this run compiled it.
 type Compiled = (PathBuf, String, bool);
 
 impl Toolchain {
@@ -238,9 +238,9 @@ impl Toolchain {
         Toolchain { compiler, cache, once, outside, threads: None, translations }
     }
 
-    /// The same with the threads of a block run as `threads` says; otherwise as [`Threads::Lanes`]
-    /// for large fixtures and as [`Threads::Blocks`] for small ones. Where the processor has no
-    /// vectors for lanes, they are blocks. No bit depends on it.
+    /// The same with the threads of a block run as `threads` says. The default is
+    /// [`Threads::Lanes`] for large fixtures and [`Threads::Blocks`] for small ones. Where the
+    /// processor has no vectors for lanes, blocks are used. No bit depends on it.
     pub fn with_threads(self, threads: Threads) -> Toolchain {
         Toolchain { threads: Some(threads), ..self }
     }
@@ -250,7 +250,7 @@ impl Toolchain {
         &self.compiler
     }
 
-    /// Whether a compilation was given up in this process: what was judged without it may come out
+    /// Whether a compilation was given up in this process. A judgement without it may come out
     /// otherwise on a faster machine.
     pub(crate) fn has_given_up(&self) -> bool {
         self.once.has_given_up()
@@ -275,7 +275,7 @@ impl Toolchain {
         self.compile_while(harness, signature, sources, precision, &|| ())
     }
 
-    /// The same; `meanwhile` is done while the compiler runs, if it has to.
+    /// The same; calls `meanwhile` while the compiler runs, if it has to.
     ///
     /// # Errors
     /// As [`Toolchain::compile`].
@@ -303,7 +303,7 @@ impl Toolchain {
                     let shadow_obstacles = translated.shadow_obstacles;
                     return Ok(Artifact { path, key, call, shadow_obstacles, fresh });
                 }
-                // Another call cannot mend what is wrong outside of this one.
+                // Another call cannot mend an error outside of this one.
                 Err(error) if !blames_call(&error) => return Err(error),
                 Err(error) => refusal = Some(error.placed(harness, call, &unit)),
             }
@@ -336,7 +336,7 @@ impl Toolchain {
         })
     }
 
-    /// What was compiled before, if it was, with its key and that it is not fresh.
+    /// The result of an earlier compilation, if there was one.
     fn known(&self, first: &str) -> Option<Result<Compiled, CompileError>> {
         let key = match self.once.known(first) {
             Some(Known::Key(key)) => key,
@@ -380,7 +380,7 @@ impl Toolchain {
             self.once.learn(first, Known::Excess(*excess));
         }
         let Built { last, read, tools } = built?;
-        // Of what was not read to its end, nobody knows what it depends on.
+        // If the list of files is incomplete, the dependencies are unknown.
         let key = match read {
             Some(read) => self.outside.remember(&self.cache, first, begun, &read, &tools)?,
             None => None,
@@ -416,7 +416,7 @@ impl Toolchain {
         write().map_err(scratch_failed(folder))
     }
 
-    /// Compiles and links what lies in `folder`.
+    /// Compiles and links the files in `folder`.
     fn build(
         &self,
         folder: &Path,
@@ -434,7 +434,7 @@ impl Toolchain {
         Ok(Built { last, read, tools })
     }
 
-    /// Whether the compiler takes the headers alone: if not, no sources are to blame.
+    /// Checks that the compiler accepts the headers alone; if not, the sources are not to blame.
     fn probe(&self, folder: &Path, precision: Precision) -> Result<(), CompilerError> {
         let source = folder.join("probe.cpp");
         std::fs::write(&source, "").map_err(scratch_failed(&source))?;
@@ -498,11 +498,11 @@ impl Toolchain {
     }
 }
 
-/// What a compilation came to.
+/// The result of a compilation.
 struct Built {
-    /// What its last step left.
+    /// The result of its last step.
     last: Finished,
-    /// The files from outside that it read; none if it does not say.
+    /// The files from outside that it read; none if the compiler does not list them.
     read: Option<Vec<PathBuf>>,
     /// The programs and libraries that took part.
     tools: Vec<PathBuf>,
@@ -520,11 +520,11 @@ fn for_this_run(first: &str) -> String {
 /// The folder with this program's headers, beside the sources.
 const HEADERS: &str = "headers";
 
-/// Calls of mathematical functions stay inside of the artifact, and none may be missing. What is linked
-/// is listed.
+/// Calls of mathematical functions stay inside of the artifact, and none may be undefined. The linker
+/// lists its inputs.
 const LINK: [&str; 4] = ["-shared", "-Wl,-Bsymbolic", "-Wl,-z,defs", "-Wl,-t"];
 
-/// What every artifact holds once, compiled with this program.
+/// The object file that every artifact contains, compiled with this program.
 fn definitions(precision: Precision) -> &'static [u8] {
     match precision {
         Precision::Native => include_bytes!(env!("REPLAY_DEFINITIONS_NATIVE")),

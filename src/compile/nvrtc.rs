@@ -1,7 +1,7 @@
-//! Turns a source set into a module for one GPU architecture, through NVRTC.
+//! Compiles a source set to a module for one GPU architecture, with NVRTC.
 //!
-//! Modules are found by content, like artifacts. Which instances of templates a module must hold
-//! shows only when host code launches them; what was learned is remembered for the next run.
+//! Modules are found by content, like artifacts. Only launches by host code show which instances of
+//! templates a module must hold; they are remembered for the next run.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -24,7 +24,7 @@ use crate::runtime::headers;
 use crate::summary;
 use crate::tensor::DType;
 
-/// NVRTC for one architecture, and what it needs.
+/// NVRTC for one architecture, with its headers and its cache.
 #[derive(Clone, Debug)]
 pub struct DeviceToolchain {
     nvrtc: Nvrtc,
@@ -32,7 +32,7 @@ pub struct DeviceToolchain {
     /// Where CUDA's headers are.
     include: Vec<PathBuf>,
     outside: Arc<Outside>,
-    /// Whether machine code tells the lines that it was made of.
+    /// Whether machine code has line information.
     lines: bool,
     cache: Cache,
 }
@@ -44,23 +44,22 @@ pub struct DeviceModule {
     pub path: PathBuf,
     /// Identifies sources, headers, NVRTC, architecture, flags, and all that is read from outside.
     pub key: String,
-    /// What it holds beyond the kernels that are no templates.
+    /// The instances of templates that it holds.
     pub expressions: BTreeSet<String>,
     unit: Arc<DeviceUnit>,
 }
 
-/// What nvcc does unless it is told otherwise; `-fmad`, `-prec-div`, `-prec-sqrt` and `-ftz` have
-/// the same defaults in NVRTC.
+/// nvcc's default standard; `-fmad`, `-prec-div`, `-prec-sqrt` and `-ftz` have the same defaults in NVRTC.
 const OPTIONS: [&str; 1] = ["--std=c++17"];
 
 impl DeviceModule {
     /// The greatest documented error, in units in the last place, of the mathematical functions
-    /// that the device code names; 1 where each of them rounds as on the CPU.
+    /// that the device code names; 1 if each of them rounds as on the CPU.
     pub fn math_ulps(&self) -> f64 {
         self.unit.math_ulps
     }
 
-    /// Whether the device code names atomic operations, whose order is the device's.
+    /// Whether the device code names atomic operations; the device chooses their order.
     pub fn has_atomics(&self) -> bool {
         self.unit.atomics
     }
@@ -86,7 +85,7 @@ impl DeviceToolchain {
         }
     }
 
-    /// The same, with the lines of the sources in what it compiles.
+    /// The same, with line information in its modules.
     pub fn with_lines(self) -> DeviceToolchain {
         DeviceToolchain { lines: true, ..self }
     }
@@ -101,11 +100,11 @@ impl DeviceToolchain {
         &self.nvrtc
     }
 
-    /// Compiles the device code of `sources`, with every instance of a template that is known to
-    /// be launched.
+    /// Compiles the device code of `sources`, with every instance of a template that is known to be
+    /// launched.
     ///
     /// # Errors
-    /// [`CompileError`]; see there for whose fault it is.
+    /// [`CompileError`], which tells who is at fault.
     pub fn compile(
         &self,
         harness: &Harness,
@@ -118,10 +117,10 @@ impl DeviceToolchain {
         Ok(DeviceModule { path, key, expressions, unit })
     }
 
-    /// Compiles `module` again so that it holds `expression`, and remembers that it must.
+    /// Compiles `module` again with the instance `expression`, and remembers that it is needed.
     ///
     /// # Errors
-    /// [`CompileError`]; NVRTC refuses what is not in the sources.
+    /// [`CompileError`]; NVRTC refuses an instance that the sources lack.
     pub fn extend(
         &self,
         module: &DeviceModule,
@@ -219,14 +218,14 @@ impl DeviceToolchain {
         }
     }
 
-    /// The key of `unit`, which holds what its includes lead to as well.
+    /// The key of `unit`, which covers the files that its includes lead to as well.
     fn key(&self, unit: &DeviceUnit) -> Result<String, CompileError> {
         let first = self.first_key(unit);
         if let Some(key) = self.outside.recall(&self.cache, &first) {
             return Ok(key);
         }
         let begun = SystemTime::now();
-        // What the front end does not read is looked at as well.
+        // Files that the front end does not read are searched as well.
         let files: Vec<_> = unit.files.iter().map(|(_, bytes)| decode(bytes)).collect();
         let texts = files.iter().map(|file| &*file.text).chain([unit.text.as_str()]);
         let read: Vec<PathBuf> = includes::reachable(texts, &self.include).into_iter().collect();
@@ -235,7 +234,7 @@ impl DeviceToolchain {
         Ok(key.unwrap_or_else(|| for_this_run(&first)))
     }
 
-    /// The key of all that is known without a look at what lies outside.
+    /// The key of everything known without reading files outside of the sources.
     fn first_key(&self, unit: &DeviceUnit) -> String {
         let mut hasher = KeyHasher::of("module");
         let (major, minor) = self.nvrtc.version();
@@ -261,7 +260,7 @@ fn module_key(key: &str, expressions: &BTreeSet<String>) -> String {
     hasher.finish()
 }
 
-/// The key of what is known about the instances of templates that a module must hold.
+/// The key of the instances of templates that a module must hold.
 fn expressions_key(key: &str) -> String {
     let mut hasher = KeyHasher::of("expressions");
     hasher.part(key);
@@ -276,9 +275,9 @@ struct DeviceUnit {
     defines: Vec<String>,
     /// The harness's `include` folders, relative to the tree.
     folders: Vec<String>,
-    /// As [`DeviceModule::math_ulps`] tells it.
+    /// The result of [`DeviceModule::math_ulps`].
     math_ulps: f64,
-    /// As [`DeviceModule::has_atomics`] tells it.
+    /// The result of [`DeviceModule::has_atomics`].
     atomics: bool,
 }
 

@@ -1,4 +1,5 @@
-//! What is made once for many artifacts, and how each of them is compiled and linked.
+//! Parts that many artifacts share and that are made once, and the compilation and linking of each
+//! artifact.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -21,7 +22,7 @@ const FAST_LINKER: &str = "-fuse-ld=gold";
 /// The folder with the precompiled header, beside the sources.
 const PRECOMPILED: &str = "precompiled";
 
-/// What is made at most once in a process.
+/// Values that are made at most once in a process.
 #[derive(Default)]
 pub(super) struct Once {
     many: AtomicBool,
@@ -32,13 +33,13 @@ pub(super) struct Once {
     /// By precision: the hash of what every artifact holds.
     definitions: [OnceLock<blake3::Hash>; 3],
     fast_linker_fails: AtomicBool,
-    /// By key: what is compiled now.
+    /// By key: the compilations in progress.
     busy: Mutex<HashMap<String, Arc<Mutex<()>>>>,
-    /// By first key: what came of it in this process.
+    /// By first key: the results of this process.
     known: Mutex<HashMap<String, Known>>,
 }
 
-/// What came of a compilation.
+/// The result of a compilation.
 #[derive(Clone)]
 pub(super) enum Known {
     /// The key of an artifact, or of a refusal.
@@ -49,14 +50,14 @@ pub(super) enum Known {
 
 /// A precompiled header.
 struct Prelude {
-    /// The entry of the cache. What stands behind the bytes of the compiler troubles no compiler.
+    /// The entry of the cache. Compilers ignore the trailer behind the header's bytes.
     entry: PathBuf,
-    /// The files from outside that it was made of.
+    /// The files outside of the sources that it was made from.
     read: Vec<PathBuf>,
 }
 
 impl Once {
-    /// Does `work` when nobody else in this process does what has the same `key`.
+    /// Does `work`, but never at the same time as other work of this process with the same `key`.
     pub(super) fn by_one<T>(&self, key: &str, work: impl FnOnce() -> T) -> T {
         let lock = || self.busy.lock().unwrap_or_else(PoisonError::into_inner);
         let turn = lock().entry(key.to_owned()).or_default().clone();
@@ -64,19 +65,19 @@ impl Once {
         let done = work();
         drop(held);
         let mut busy = lock();
-        // Nobody else waits for it: this one and the map hold it.
+        // If only this turn and the map refer to it, nobody waits.
         if Arc::strong_count(&turn) == 2 {
             busy.remove(key);
         }
         done
     }
 
-    /// The hash of what every artifact of this precision holds.
+    /// The hash of the object file that every artifact of this precision contains.
     pub(super) fn definitions_hash(&self, precision: Precision) -> blake3::Hash {
         *self.definitions[index(precision)].get_or_init(|| blake3::hash(definitions(precision)))
     }
 
-    /// What came of the compilation with the key `first` in this process.
+    /// The result of the compilation with the key `first`, if this process knows it.
     pub(super) fn known(&self, first: &str) -> Option<Known> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner).get(first).cloned()
     }
@@ -87,22 +88,22 @@ impl Once {
         known.values().any(|known| matches!(known, Known::Excess(_)))
     }
 
-    /// Keeps what came of it for this process.
+    /// Keeps the result of the compilation with the key `first` for this process.
     pub(super) fn learn(&self, first: &str, known: Known) {
         self.known.lock().unwrap_or_else(PoisonError::into_inner).insert(first.to_owned(), known);
     }
 }
 
 impl Toolchain {
-    /// Prepares for the compilation of many variants: headers are precompiled when the first of
-    /// them is.
+    /// Prepares for the compilation of many variants: the first compilation also precompiles the
+    /// headers.
     pub fn expect_many(&self) {
         self.once.many.store(true, Ordering::Relaxed);
     }
 
-    /// Compiles `unit.cpp` in `folder` to `unit.o`, and tells which files from outside were read, if the
-    /// compiler says so. What is refused with a precompiled header is compiled without, whose word
-    /// counts.
+    /// Compiles `unit.cpp` in `folder` to `unit.o`. Also returns the files from outside that were read,
+    /// if the compiler lists them. If compilation with a precompiled header fails, it is repeated
+    /// without one, and that result counts.
     pub(super) fn compile_object(
         &self,
         folder: &Path,
@@ -123,7 +124,7 @@ impl Toolchain {
                 let read = files_read(folder).map(|read| [&read[..], &prelude.read].concat());
                 return Ok((done, read));
             }
-            // What it says of the files that were read does not count either.
+            // Its list of files does not count either.
             let _ = std::fs::remove_file(folder.join(RULE));
         }
         let done = self.run(folder, &[HEADERS], words())?;
@@ -131,8 +132,8 @@ impl Toolchain {
         Ok((done, read))
     }
 
-    /// Links `unit.o` and `definitions.o` to `artifact.so`. What the fast linker refuses is linked
-    /// by the usual one, whose word counts.
+    /// Links `unit.o` and `definitions.o` to `artifact.so`. If the fast linker fails, the default
+    /// one is used, and its result counts.
     pub(super) fn link(&self, folder: &Path) -> Result<Finished, CompilerError> {
         let mut words = strings(LINK);
         words.extend(strings(["unit.o", "definitions.o", "-o", "artifact.so"]));
@@ -150,9 +151,9 @@ impl Toolchain {
         Ok(done)
     }
 
-    /// The precompiled [`PRELUDE`]; none if only a few units are compiled or the compiler makes none.
-    /// g++ looks for it in the folders before those with headers, and checks that it fits; clang++
-    /// does neither.
+    /// The precompiled [`PRELUDE`], or none if only a few units are compiled or the compiler makes
+    /// none. g++ looks for it in the folders before those with headers, and checks that it fits;
+    /// clang++ does neither.
     fn prelude(&self, precision: Precision) -> Option<&Prelude> {
         let is_clang = self.compiler.version().contains("clang");
         // Checked builds are few in any search.
@@ -163,12 +164,13 @@ impl Toolchain {
         let slot = |precision| &self.once.preludes[index(precision)];
         // It only saves time: whatever goes wrong, the headers are there.
         let make = |precision| slot(precision).get_or_init(|| self.make_prelude(precision));
-        // What is compiled natively is compared, which takes shadows; and there is another core.
+        // Native code is compiled to be compared, which takes shadows; another core is free for
+        // theirs.
         let made = slot(precision).get_or_init(|| {
             std::thread::scope(|scope| {
                 if precision == Precision::Native {
                     let shadow = || make(Precision::Shadow).is_some();
-                    // Where the system has no thread for it, it is made when it is needed.
+                    // Without a thread for it, it is made on demand.
                     let _ = std::thread::Builder::new().spawn_scoped(scope, shadow);
                 }
                 self.make_prelude(precision)
@@ -212,7 +214,7 @@ impl Toolchain {
 /// Where the compiler lists the files that it reads.
 const RULE: &str = "unit.d";
 
-/// The files from outside that the compiler has read in `folder`; none if it does not say.
+/// The files from outside that the compiler has read in `folder`; none if it does not list them.
 fn files_read(folder: &Path) -> Option<Vec<PathBuf>> {
     Some(outside_of(folder, &std::fs::read(folder.join(RULE)).ok()?))
 }

@@ -1,11 +1,11 @@
-//! What a compilation read that is neither a source nor a header of this program: the system's headers,
-//! what absolute paths lead to, the compiler's own programs and what it links.
+//! Dependencies of a compilation other than sources and this program's headers: the system's headers,
+//! files at absolute paths, the compiler's own programs and the files that it links.
 //!
-//! Which files those are, only the compiler knows when it is done. So there are two keys. The first
-//! holds all that is known before; under it lies, in the cache, which files were read and what they
-//! held. While they hold that, the second key stands, which holds them too, and which artifacts,
-//! refusals, modules and outcomes go by. A look at files that did not change takes one system call
-//! each.
+//! The compiler knows which files those are only when it is done. So there are two keys. The first
+//! covers everything known beforehand; under it the cache lists the files that were read and their
+//! contents. While the files still have those contents, the second key is valid. It covers the
+//! files too, and artifacts, refusals, modules and outcomes are found by it. Checking a file that
+//! has not changed takes one system call.
 
 use std::collections::HashMap;
 use std::os::unix::fs::MetadataExt;
@@ -16,8 +16,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use super::key::KeyHasher;
 use crate::cache::{Cache, CacheError, Kind};
 
-/// Compilations with one first key that are remembered: other states of what lies outside, as
-/// machines that share a cache have them.
+/// The most compilations that are remembered for one first key. Machines that share a cache have
+/// different states of the files outside.
 const VARIANTS: usize = 8;
 
 /// A file that lies outside.
@@ -25,9 +25,9 @@ const VARIANTS: usize = 8;
 struct OutsideFile {
     /// UTF-8 without a line break: the list is kept as lines of text.
     path: PathBuf,
-    /// What the system says of it: as long as that stays, so does the content.
+    /// The file's state by the system: while it stays the same, so does the content.
     state: String,
-    /// The hash of its content; none where the state alone counts.
+    /// The hash of its content; none where only the state counts.
     hash: Option<String>,
 }
 
@@ -38,23 +38,23 @@ struct Variant {
     files: Vec<OutsideFile>,
 }
 
-/// What is known of files outside, in this process.
+/// This process's knowledge of files outside.
 #[derive(Debug, Default)]
 pub(super) struct Outside {
     /// By path and state.
     hashes: Mutex<HashMap<(PathBuf, String), String>>,
-    /// States at the first look; what changes while a process runs counts for the next one.
+    /// States at the first look. A change while the process runs counts for the next process.
     states: Mutex<HashMap<PathBuf, Option<State>>>,
 }
 
-/// What the system says of a file.
+/// The system's metadata of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct State {
     /// Changes with any change of the file, and with its place on the disk.
     exact: String,
     /// Is the same for copies that keep the time.
     portable: String,
-    /// When it was last changed, as far as anything tells.
+    /// The later one of the times of modification and of status change.
     changed: SystemTime,
 }
 
@@ -82,8 +82,8 @@ impl State {
 }
 
 impl Outside {
-    /// The second key for `first`, if a compilation is remembered whose files still hold what they
-    /// held.
+    /// The second key for `first`, if a remembered compilation's files still have the same
+    /// contents.
     pub(super) fn recall(&self, cache: &Cache, first: &str) -> Option<String> {
         self.recall_with_files(cache, first).map(|(key, _)| key)
     }
@@ -109,8 +109,8 @@ impl Outside {
         Some((variant.key, headers.map(|file| file.path).collect()))
     }
 
-    /// Whether `file` holds what it held; `moved` is set, and its state renewed, if only a look at its
-    /// content could tell.
+    /// Whether `file` still has the same content. If only reading it could tell, sets `moved` and
+    /// renews its state.
     fn is_unchanged(&self, file: &mut OutsideFile, moved: &mut bool) -> bool {
         let Some(state) = self.state(&file.path) else { return false };
         match &file.hash {
@@ -127,9 +127,9 @@ impl Outside {
         }
     }
 
-    /// Remembers that the compilation with the key `first`, which began at `begun`, read `headers`, and
-    /// depends on the states of `tools`. Gives the second key; none if one of them is gone or was
-    /// changed since, so that nobody knows what was read.
+    /// Remembers that the compilation with the key `first`, which began at `begun`, read `headers` and
+    /// depends on the states of `tools`. Returns the second key, or none if one of the files is gone or
+    /// a header has changed since `begun`: it is then unknown which content was read.
     pub(super) fn remember(
         &self,
         cache: &Cache,
@@ -201,7 +201,7 @@ impl Outside {
     }
 }
 
-/// Whether `path` can stand in a line of text.
+/// Whether `path` can be written in a line of text.
 fn is_kept(path: &Path) -> bool {
     path.to_str().is_some_and(|path| !path.contains('\n'))
 }
@@ -211,8 +211,8 @@ fn remembered(cache: &Cache, first: &str) -> Vec<Variant> {
     known.and_then(|text| decoded(std::str::from_utf8(&text).ok()?)).unwrap_or_default()
 }
 
-/// A line with the key and the number of files for each of `variants`, and one for each of its files:
-/// the hash or `-`, the state, the path.
+/// Encodes `variants` as lines: for each one its key and its number of files, then for each file the
+/// hash or `-`, the state and the path.
 fn encoded(variants: &[Variant]) -> Vec<u8> {
     let mut text = String::new();
     for Variant { key, files } in variants {
@@ -242,13 +242,13 @@ fn decoded(text: &str) -> Option<Vec<Variant>> {
     Some(variants)
 }
 
-/// What the system says of the file at `path`: as long as that stays, so does the content.
+/// The state of the file at `path` by the system: while it stays the same, so does the content.
 pub(super) fn state(path: &Path) -> Option<String> {
     State::of(path).map(|state| state.exact)
 }
 
-/// The files in `rule`, a rule for `make` as compilers write them, that lie outside of `folder`, in
-/// which the compiler ran.
+/// The files in `rule`, a rule for `make` as compilers write them, that lie outside of `folder`,
+/// where the compiler ran.
 pub(super) fn outside_of(folder: &Path, rule: &[u8]) -> Vec<PathBuf> {
     use std::os::unix::ffi::OsStrExt;
     let mut files = Vec::new();
@@ -265,8 +265,8 @@ pub(super) fn outside_of(folder: &Path, rule: &[u8]) -> Vec<PathBuf> {
     files
 }
 
-/// `path` without `.` and `..`, as if no folder in it were a link: names that go up and down again and
-/// again come to an end.
+/// `path` without `.` and `..`, as if no folder in it were a link. Keeps cyclic includes from making
+/// ever longer paths.
 pub(super) fn lexically(path: &Path) -> PathBuf {
     let mut parts = PathBuf::new();
     for part in path.components() {
@@ -281,7 +281,7 @@ pub(super) fn lexically(path: &Path) -> PathBuf {
     parts
 }
 
-/// The names behind the colon of a rule, with what `make` would read otherwise unescaped.
+/// The prerequisites of a rule, with the escapes for `make` undone.
 fn names(rule: &[u8]) -> Vec<Vec<u8>> {
     let start = rule.windows(2).position(|pair| pair[0] == b':' && pair[1].is_ascii_whitespace());
     let text = start.map_or(&[][..], |start| &rule[start + 1..]);
@@ -336,7 +336,7 @@ mod tests {
             path
         }
 
-        /// What another process would find.
+        /// The key that another process would find.
         fn recall(&self) -> Option<String> {
             Outside::default().recall(&self.cache, "first")
         }
@@ -419,7 +419,7 @@ mod tests {
         let text = std::str::from_utf8(&text).unwrap();
         assert_eq!(decoded(text).as_deref(), Some(&variants[..]));
         for end in 1..text.len() {
-            // What is cut short gives fewer, or none.
+            // A truncated list gives fewer variants, or none.
             assert!(decoded(&text[..end]).is_none_or(|found| found.len() <= 2));
         }
         assert_eq!(decoded("a 99999999999999\n"), None);

@@ -1,4 +1,5 @@
-//! Where in `replay.toml` the compiler's objection to the call lies. Pure: text in, text out.
+//! Finds the place in `replay.toml` that a compiler error in the call is about. Pure: text in, text
+//! out.
 //!
 //! The call was translated before it was compiled, and launches became longer: the compiler's
 //! column is one of the translated line.
@@ -23,9 +24,10 @@ impl fmt::Display for Place {
 
 impl std::error::Error for Place {}
 
-/// `message`, which begins with `ORIGIN:LINE:COLUMN:`, with the column of the harness, and the line.
+/// Returns `message`, which begins with `ORIGIN:LINE:COLUMN:`, with the column in the harness, and
+/// the line.
 ///
-/// `translated` is what the compiler saw of the call; none if the message is of another form.
+/// `translated` is the call as compiled. Returns none if the message has another form.
 pub(super) fn place(
     message: &str,
     origin: &str,
@@ -57,12 +59,12 @@ fn shown(line: usize, written: &str, column: usize, width: usize) -> String {
     }
 }
 
-/// Column and width in `written` of the word that stands at `column` of `translated`.
+/// The column and the width in `written` of the word that stands at `column` of `translated`.
 ///
-/// Words behind it are the same in both; so it is counted from the end.
+/// The words after it are the same in both, so it is counted from the end.
 fn column_of(translated: &str, column: usize, written: &str) -> Option<(usize, usize)> {
     let start = translated.char_indices().nth(column.checked_sub(1)?)?.0;
-    // What is missing is missed behind a word, before the next.
+    // A missing token is reported after a word, before the next one.
     let start = start + translated[start..].find(|c: char| !c.is_whitespace())?;
     let word = word_at(translated, start)?;
     let later = places(&translated[start..], word).count();
@@ -86,7 +88,7 @@ fn word_at(text: &str, start: usize) -> Option<&str> {
     Some(&rest[..end])
 }
 
-/// Where `word` stands in `text`, not as a part of another.
+/// The position of `word` in `text`, but not inside of another word.
 fn places<'a>(text: &'a str, word: &'a str) -> impl Iterator<Item = usize> + 'a {
     let whole = word.chars().next().is_some_and(is_word);
     text.match_indices(word).map(|(at, _)| at).filter(move |&at| {

@@ -15,7 +15,7 @@ impl Toolchain {
         }
         let own = match self.compiler().answer("-print-search-dirs", Some(&self.cache)) {
             Ok(answer) => search_folders(&answer),
-            // A compiler that does not know the question is looked for in PATH alone.
+            // For a compiler that does not know the question, only PATH is searched.
             Err(CompilerError::NotACompiler { .. }) => Vec::new(),
             Err(error) => return Err(error),
         };
@@ -50,7 +50,7 @@ fn find(name: &str, folders: &[PathBuf]) -> Option<PathBuf> {
     folders.iter().map(|folder| folder.join(name)).find(|path| path.is_file())
 }
 
-/// The files from outside in `trace`, what linkers list of their inputs: a path on each line, or an
+/// The files from outside in `trace`, a linker's list of its inputs: each line is a path, or an
 /// archive in parentheses and its member.
 pub(super) fn linked(trace: &[u8]) -> Vec<PathBuf> {
     let text = String::from_utf8_lossy(trace);

@@ -66,8 +66,8 @@ fn is_unit(path: &str) -> bool {
     ending.is_some_and(|ending| UNITS.iter().any(|unit| unit[1..] == *ending))
 }
 
-/// Refuses an `#include` of a device, a pipe or a folder by its absolute path: a compiler would wait
-/// for it, or read it without an end.
+/// Refuses an `#include` of a device, a pipe or a folder by its absolute path: a compiler would
+/// block on it, or read it without end.
 fn refuse_devices(path: &str, text: &str) -> Result<(), CompileError> {
     for (line, included) in includes::names(text).filter(|(_, name)| name.starts_with('/')) {
         if std::fs::metadata(included).is_ok_and(|found| !found.is_file()) {

@@ -11,8 +11,8 @@ use crate::tensor::DType;
 /// How messages of the compiler name the harness's call.
 pub const CALL: &str = "call in ";
 
-/// What decides about an artifact besides its sources: what the call sees of a fixture, and how large
-/// that is, but nothing of the data.
+/// The properties of a fixture that decide about an artifact: the parameters of the call and the size
+/// of the tensors, but no data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Signature {
     /// Inputs, then outputs: name, dtype, whether it is a scalar, whether it has strides.
@@ -23,8 +23,8 @@ pub struct Signature {
     pub(super) large: bool,
 }
 
-/// Bytes of tensors from which on it pays to compile strided loops for several threads at once as
-/// well: that takes the compiler 40 ms a loop, and saves 10 ns an element and replay.
+/// The bytes of tensors from which it pays to compile strided loops for several threads at once as
+/// well. That takes the compiler 40 ms a loop, and saves 10 ns an element and replay.
 const LARGE_BYTES: usize = 1 << 20;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -80,7 +80,7 @@ fn placed(call: &Call) -> String {
     format!("{}{}{}", "\n".repeat(lines), " ".repeat(columns), call.text)
 }
 
-/// What the compiler sees of the call in `unit`, from the first line of the harness on.
+/// The text that the compiler sees of the call in `unit`, from the first line of the harness on.
 pub fn statements<'u>(unit: &'u str, harness: &Harness) -> Option<&'u str> {
     unit.split_once(&format!("#line 1 \"{}\"\n", origin(harness))).map(|(_, rest)| rest)
 }

@@ -1,4 +1,4 @@
-//! What runs in a keeper: one program, and the end of everything that it started.
+//! The work of a keeper: runs one program, and ends everything that it started.
 #![allow(unsafe_code)]
 
 use std::ffi::OsString;
@@ -13,13 +13,13 @@ use super::{Bounds, Ending, Report};
 use crate::process::tree::{self, Deaths, End};
 use crate::process::{self, Pid, Resource};
 
-/// How long what was killed may take to go. What waits for a device cannot be ended by anybody.
+/// How long killed processes may take to go. A process blocked on a device cannot be killed.
 const GOING: Duration = Duration::from_secs(5);
 /// The system rather ends a program that takes too much memory than the one that waits for it.
 const GO_FIRST: u16 = 1000;
 
-/// Keeps the program that the arguments of this process name; the other end of its standard input is
-/// its parent's.
+/// Keeps the program that the arguments of this process name. The other end of its standard input
+/// belongs to its parent.
 pub fn run() -> u8 {
     let Ok(parent) = io::stdin().as_fd().try_clone_to_owned() else { return 1 };
     let parent = UnixStream::from(parent);
@@ -28,7 +28,7 @@ pub fn run() -> u8 {
     let temporary = words.next().is_some_and(|word| word == "temporary");
     let words: Vec<OsString> = words.collect();
     let (Some(bounds), Some(_)) = (bounds, words.first()) else { return 1 };
-    // Where orphans cannot be adopted, those whose parents end are left behind.
+    // If orphans cannot be adopted, those whose parents end are left behind.
     let _ = tree::take_root();
     let _ = rustix::thread::set_name(c"keeper");
     process::go_first(GO_FIRST);
@@ -84,8 +84,8 @@ impl Keeping {
     fn keep(mut self) {
         tell(&self.parent, &Report::Started(self.child));
         let reason = self.wait();
-        // Once its leader was waited for, the group has its number only while others are in it: whether
-        // there are, only the look for children tells.
+        // After its leader was waited for, the group keeps its number only while it has other members,
+        // and only the search for children shows whether it has any.
         if !matches!(reason, Reason::Ended(_)) {
             tree::signal_group(self.child, libc::SIGKILL);
         }
@@ -95,7 +95,7 @@ impl Keeping {
             Reason::TimedOut => tell(&self.parent, &Report::Ended(Ending::TimedOut)),
             Reason::ParentGone if self.temporary => {
                 if let Ok(folder) = std::env::current_dir() {
-                    // What cannot be removed stays for `cache gc`.
+                    // Files that cannot be removed stay for `cache gc`.
                     let _ = std::fs::remove_dir_all(folder);
                 }
             }
@@ -116,7 +116,7 @@ impl Keeping {
                 return Reason::TimedOut;
             }
             let waited = self.deaths.wait(&self.parent, Some(left));
-            // The parent says nothing: what can be read is its end.
+            // The parent never writes: the socket becomes readable when the parent has ended.
             let gone = || matches!((&self.parent).read(&mut [0]), Ok(0) | Err(_));
             if waited.map_or(true, |(called, _)| called && gone()) {
                 return Reason::ParentGone;

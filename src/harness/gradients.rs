@@ -1,9 +1,9 @@
-//! Which output is differentiated, and with what flowing into it.
+//! Resolves which output is differentiated, and the upstream gradient.
 
 use super::{Harness, HarnessError, OutputSpec, Spot, nearest};
 
-/// Checks `gradient_of`, `of` and `upstream` of every output, and fills in `of` where it is plain;
-/// `spot` is where a tensor is declared.
+/// Checks `gradient_of`, `of` and `upstream` of every output, and fills in `of` where only one
+/// output is possible. `spot` returns the place where a tensor is declared.
 pub(super) fn resolve(
     harness: &mut Harness,
     spot: &dyn Fn(&str) -> Box<Spot>,

@@ -1,4 +1,4 @@
-//! Which names `call` can use: C++ identifiers that are not taken.
+//! The names that `call` can use: C++ identifiers that are not taken.
 
 /// The words of C++20 and CUDA C++ that cannot name a tensor or a size.
 const TAKEN: &[&str] = &[
@@ -101,7 +101,7 @@ const TAKEN: &[&str] = &[
     "xor_eq",
 ];
 
-/// Why `name` cannot stand in `call`, or `None` if it can.
+/// The reason why `call` cannot use `name`, or `None` if it can.
 pub(super) fn objection(name: &str) -> Option<&'static str> {
     if !is_identifier(name) {
         Some("it is not a C++ identifier")

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::{Component, Path, PathBuf};
 
-/// What is wrong with a path.
+/// The fault of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PathFault {
     /// It has no characters.
@@ -39,7 +39,7 @@ impl fmt::Display for PathFault {
     }
 }
 
-/// `path` without `.` and doubled slashes, or what is wrong with it.
+/// `path` without `.` and doubled slashes.
 pub(super) fn repository_path(path: &str, may_be_root: bool) -> Result<String, PathFault> {
     if path.is_empty() {
         return Err(PathFault::Empty);

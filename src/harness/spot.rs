@@ -1,4 +1,4 @@
-//! A place in a text file, and how it is shown: `FILE:LINE:COLUMN`, and the line with a caret.
+//! A place in a text file, shown as `FILE:LINE:COLUMN`, and the line with a caret.
 
 use std::fmt;
 use std::ops::Range;
@@ -13,7 +13,7 @@ pub struct Spot {
     pub line: usize,
     /// In characters, from 1.
     pub column: usize,
-    /// The line, or the part of a long one in which the place lies, with the caret under it.
+    /// The line with a caret under the place; of a long line, the part around it.
     excerpt: String,
 }
 
@@ -46,9 +46,9 @@ impl fmt::Display for Spot {
 
 /// The line number `line` with `width` carets from `column` on, both in characters.
 ///
-/// Of a long line the part around the column is shown; what would move a terminal's cursor is blank.
+/// Of a long line, shows the part around the column. Control characters are replaced by spaces.
 pub(crate) fn excerpt(line: usize, content: &str, column: usize, width: usize) -> String {
-    /// What of a line is shown.
+    /// The most characters of a line that are shown.
     const MOST: usize = 100;
     let left = if column > MOST * 3 / 4 { column - MOST / 2 } else { 1 };
     let shown: Vec<char> = content.chars().skip(left - 1).take(MOST).collect();

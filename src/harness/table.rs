@@ -1,6 +1,6 @@
 //! Strict reading of TOML tables: unknown keys, missing keys and wrong types are errors with a line.
 //!
-//! Knows nothing of what the tables mean; `replay.toml` and `fixture.toml` are both read with it.
+//! The tables are not interpreted here; `replay.toml` and `fixture.toml` are both read with it.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -19,10 +19,10 @@ pub enum TomlError {
     Read {
         /// The file, as the user gave it.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
-    /// What Git LFS leaves in the place of a file.
+    /// The file is a Git LFS pointer.
     #[error("{path} is a Git LFS pointer, not the file")]
     LfsPointer {
         /// The file, as the user gave it.
@@ -67,20 +67,20 @@ pub enum TomlError {
         spot: Box<Spot>,
         /// The key with the tables that lead to it.
         key: String,
-        /// What the key takes.
+        /// The type that the key takes.
         expected: &'static str,
-        /// What stands there.
+        /// The type of the value.
         found: &'static str,
     },
 }
 
-/// What the parser of TOML said.
+/// The TOML parser's message.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct SyntaxCause(String);
 
 impl TomlError {
-    /// What the user can do about it, where that is not plain from the message.
+    /// Advice to the user, where the message does not imply it.
     pub fn hint(&self) -> Option<String> {
         match self {
             TomlError::UnknownKey { known, .. } if known.len() == 1 => {
@@ -114,7 +114,7 @@ pub(crate) fn nearest<'a>(
     word: &str,
     candidates: impl IntoIterator<Item = &'a str>,
 ) -> Option<String> {
-    /// Longer names are no slips of the keyboard, and the distance takes their product in time.
+    /// Longer names are not typing errors, and the distance takes time by the product of the lengths.
     const LONGEST: usize = 100;
     if word.len() > LONGEST {
         return None;
@@ -147,7 +147,7 @@ impl<'a> Document<'a> {
         }
     }
 
-    /// Parses the text; the result holds what [`Document::root`] needs.
+    /// Parses the text; the result owns the data of [`Document::root`].
     pub(crate) fn parse(&self) -> Result<Spanned<DeTable<'a>>, TomlError> {
         DeTable::parse(self.text).map_err(|error| TomlError::Syntax {
             path: self.path.to_owned(),
@@ -271,7 +271,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// The integer that stands here; it must be at least 0 and fit in memory's size type.
+    /// The value as an integer; it must be at least 0 and fit into `usize`.
     pub(crate) fn count(&self) -> Result<usize, TomlError> {
         let parsed = match self.value {
             DeValue::Integer(number) => usize::from_str_radix(number.as_str(), number.radix()).ok(),
@@ -280,7 +280,7 @@ impl<'a> Value<'a> {
         parsed.ok_or_else(|| self.wrong_type("an integer of at least 0"))
     }
 
-    /// The scalar that stands here, as text.
+    /// The scalar value as text.
     pub(crate) fn scalar(&self) -> Result<String, TomlError> {
         match self.value {
             DeValue::String(text) => Ok(text.to_string()),
@@ -294,7 +294,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// The values of the list that stands here.
+    /// The values of a list.
     pub(crate) fn list(&self, expected: &'static str) -> Result<Vec<Value<'a>>, TomlError> {
         let DeValue::Array(items) = self.value else { return Err(self.wrong_type(expected)) };
         let item = |(index, value): (usize, &'a Spanned<DeValue<'a>>)| {
@@ -322,7 +322,7 @@ impl<'a> Value<'a> {
         self.document.spot(self.key_span.clone())
     }
 
-    /// The lines on which the value stands, whole.
+    /// The whole lines that contain the value.
     pub(crate) fn lines(&self) -> &'a str {
         let text = self.document.text;
         let start = text[..self.span.start].rfind('\n').map_or(0, |at| at + 1);
@@ -345,7 +345,7 @@ impl<'a> Value<'a> {
         matches!(self.value, DeValue::Array(_))
     }
 
-    /// The error that something else than `expected` stands here.
+    /// The error for a value that is not `expected`.
     pub(crate) fn wrong_type(&self, expected: &'static str) -> TomlError {
         /// Of the largest size that memory can have.
         const MOST_DIGITS: usize = 19;

@@ -1,8 +1,8 @@
-//! Turns a bundle file into a bare repository, in a temporary folder or in a cache.
+//! Unpacks a bundle file into a bare repository, in a temporary folder or in a cache.
 //!
 //! A bundle is a text header (git's `gitformat-bundle`) and a pack. The bundle itself is never
-//! written to. A cached repository carries a manifest of its files, so that damage is found and
-//! the repository is unpacked again; it appears under its name by one rename, complete.
+//! written to. A cached repository carries a manifest of its files: if one is damaged, the
+//! repository is unpacked again. It appears under its name by one rename, complete.
 
 use std::{
     fs::{self, File},
@@ -18,10 +18,10 @@ use crate::files;
 
 const REPOSITORY: &str = "repo.git";
 const MANIFEST: &str = "manifest";
-/// What a manifest begins with, before the key of the bundle: how the repository was made from it.
+/// The first words of a manifest, before the key of the bundle: the version of the unpacking.
 const LAYOUT: &str = "replay bundle 1";
 
-/// Whether the file begins as bundles of any version do, or is a part of such a beginning.
+/// Whether the file begins like a bundle of any version, or is a truncated beginning.
 pub(super) fn is_bundle(path: &Path) -> Result<bool, HistoryError> {
     let mut start = Vec::new();
     let (file, _) = files::open(path).map_err(open_error(path))?;
@@ -44,7 +44,7 @@ pub(super) fn open_temporary(bundle: &Path) -> Result<(Repository, TempDir), His
     Ok((repo, folder))
 }
 
-/// Opens what an earlier call unpacked below `cache`, or unpacks the bundle there.
+/// Opens the repository unpacked below `cache`, or unpacks the bundle there.
 pub(super) fn open_cached(bundle: &Path, cache: &Path) -> Result<Repository, HistoryError> {
     let shelf = cache.join("bundles");
     fs::create_dir_all(&shelf).map_err(io_error("create", &shelf))?;
@@ -81,7 +81,8 @@ fn open_intact(home: &Path, key: &str) -> Option<Repository> {
     Repository::open_bare(home.join(REPOSITORY)).ok()
 }
 
-/// Renames `fresh` to `home`; what is there already stays if it is intact, else it is replaced.
+/// Renames `fresh` to `home`. A repository that is there already stays if it is intact, else it is
+/// replaced.
 fn install(fresh: TempDir, home: &Path, key: &str) -> Result<(), HistoryError> {
     if fs::rename(fresh.path(), home).is_ok() {
         // Nothing is left at the temporary name.
@@ -200,7 +201,7 @@ fn copy_pack(
     pack.commit().map(drop).map_err(failed)
 }
 
-/// Refuses a count of objects for which the pack is too short, before memory is taken for them.
+/// Refuses a count of objects that the pack is too short for, before memory is allocated for them.
 ///
 /// An object takes at least 9 bytes: one of header and eight of zlib stream.
 fn check_object_count(

@@ -1,6 +1,6 @@
 //! The text at the beginning of a bundle, as git's `gitformat-bundle` describes it.
 //!
-//! Parsing alone; the pack that follows is left in the reader.
+//! Only parses; the pack that follows is left in the reader.
 
 use std::{
     io::{BufRead, Read},
@@ -14,10 +14,10 @@ use super::HistoryError;
 /// Longer lines than this are damage: a reference's name is at most a path long.
 const MAX_LINE_BYTES: u64 = 64 * 1024;
 
-/// More than this is no list of branches and tags; it is held in memory.
+/// A longer header is not a list of branches and tags; it is held in memory.
 const MAX_HEADER_BYTES: u64 = 64 * 1024 * 1024;
 
-/// What a complete bundle says of itself.
+/// The header of a complete bundle.
 pub(super) struct Header {
     /// Ids and full names, `HEAD` among them, in the bundle's order.
     pub references: Vec<(Oid, String)>,

@@ -1,5 +1,5 @@
-//! Paths that the checked-out commit does not have as another revision has them: `git bisect run`
-//! checks commits out that are older than the fixtures.
+//! Finds paths that the checked-out commit lacks in other revisions: `git bisect run` checks out
+//! commits that are older than the fixtures.
 
 use std::path::{Path, PathBuf};
 
@@ -12,7 +12,7 @@ use super::History;
 pub struct Elsewhere {
     /// The checked-out commit, abbreviated.
     pub head: String,
-    /// A branch or another name of a revision that has the path, and has it otherwise.
+    /// A branch or another name of a revision that has the path with other content.
     pub name: String,
     /// Whether the checked-out commit has the path at all.
     pub here: bool,
@@ -23,10 +23,11 @@ pub struct Elsewhere {
 }
 
 impl History {
-    /// A revision that has `path`, which need not be there, other than the checked-out commit does.
+    /// A revision that has `path` with other content than the checked-out commit, which may lack it.
+    /// `path` need not exist on disk.
     ///
-    /// The ends of a bisection are asked first, then the branches. None as well where the
-    /// repository cannot tell: this is for advice.
+    /// The ends of a bisection are tried first, then the branches. Also none where the repository
+    /// cannot tell: the result is only advice.
     pub fn elsewhere(&self, path: &Path) -> Option<Elsewhere> {
         let root = self.working_tree_root()?.canonicalize().ok()?;
         let below = below(&root, path)?;
@@ -38,7 +39,7 @@ impl History {
         let own = at(head.id.0)?;
         let bisecting = self.repo.path().join("BISECT_START").exists();
         let mut names = self.names("refs/bisect/*");
-        // The commit that is tested is none of the ends.
+        // The commit under test is not one of the ends.
         names.retain(|(_, commit)| *commit != head.id.0);
         names.extend(self.names("refs/heads/*"));
         let other = |(_, commit): &(String, Oid)| {
@@ -48,7 +49,7 @@ impl History {
         Some(Elsewhere { head: head.short, name, here: own.is_some(), bisecting, root })
     }
 
-    /// Names that match `pattern`, without their folder, with the commits that they stand for.
+    /// The references that match `pattern`: names without their folder, and their commits.
     fn names(&self, pattern: &str) -> Vec<(String, Oid)> {
         let Ok(references) = self.repo.references_glob(pattern) else { return Vec::new() };
         let named = |reference: git2::Reference<'_>| {

@@ -1,7 +1,7 @@
-//! What can go wrong while history is read, and what the user can do about it.
+//! Errors of reading history, with advice to the user.
 //!
-//! [`HistoryError::is_revision_fault`] is the border between "this revision cannot be tested"
-//! and "the request itself is wrong".
+//! [`HistoryError::is_revision_fault`] separates "this revision cannot be tested" from "the request
+//! itself is wrong".
 
 use std::{fmt, io, path::PathBuf};
 
@@ -32,25 +32,25 @@ pub enum HistoryError {
     Open {
         /// The repository or bundle.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// A file could not be read or written.
     #[error("failed to {doing} `{}`", path.display())]
     Io {
-        /// What was tried, such as `read`.
+        /// The action that failed, such as `read`.
         doing: &'static str,
         /// The file or folder.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// git itself failed in a way that has no variant of its own.
     #[error("failed to {doing}")]
     Git {
-        /// What was tried.
+        /// The action that failed.
         doing: String,
-        /// What libgit2 said.
+        /// libgit2's error.
         source: GitCause,
     },
     /// The repository has no commits.
@@ -79,7 +79,7 @@ pub enum HistoryError {
         /// How many commits there are.
         total: usize,
     },
-    /// The revision exists, but is no commit.
+    /// The revision exists, but is not a commit.
     #[error("revision `{rev}` is a {kind}, not a commit")]
     NotACommit {
         /// The revision as given.
@@ -87,7 +87,7 @@ pub enum HistoryError {
         /// `tree`, `blob` or `tag`.
         kind: &'static str,
     },
-    /// A range that cannot be understood or holds no positive end.
+    /// A range that cannot be parsed or has no positive end.
     #[error("`{range}` is no range of commits")]
     BadRange {
         /// The range as given.
@@ -96,12 +96,12 @@ pub enum HistoryError {
     /// A shallow clone ends before the history that is needed.
     #[error("shallow clone: commit {commit} is here, its parent {parent} is not")]
     Shallow {
-        /// The last commit that is there, abbreviated.
+        /// The last commit in the repository, abbreviated.
         commit: String,
         /// The full id of the parent that is not.
         parent: String,
     },
-    /// What Git LFS leaves in the place of a bundle.
+    /// The bundle is a Git LFS pointer.
     #[error("`{}` is a Git LFS pointer, not the bundle", path.display())]
     LfsPointer {
         /// The file.
@@ -112,7 +112,7 @@ pub enum HistoryError {
     BundleHeader {
         /// The bundle.
         path: PathBuf,
-        /// What is wrong, with the line where it is known.
+        /// The damage, with the line where it is known.
         what: String,
     },
     /// A bundle's pack is damaged or cut short.
@@ -120,10 +120,10 @@ pub enum HistoryError {
     BundlePack {
         /// The bundle.
         path: PathBuf,
-        /// What libgit2 said.
+        /// libgit2's error.
         source: GitCause,
     },
-    /// A bundle of a version or with a capability that is not known here.
+    /// A bundle with an unknown version or capability.
     #[error("bundle `{}` needs {what}, which is not supported", path.display())]
     BundleUnsupported {
         /// The bundle.
@@ -131,7 +131,7 @@ pub enum HistoryError {
         /// The version or capability.
         what: String,
     },
-    /// A bundle that holds only a part of the history.
+    /// A bundle with only a part of the history.
     #[error("bundle `{}` builds on commits that it does not hold: {}", path.display(), missing.join(", "))]
     BundlePrerequisites {
         /// The bundle.
@@ -159,17 +159,17 @@ pub enum HistoryError {
         /// How many are allowed.
         limit: usize,
     },
-    /// The revision exists, but its sources cannot be had.
+    /// The revision exists, but its sources cannot be read.
     #[error("{place} {fault}")]
     Unusable {
         /// Where it was found.
         place: Place,
-        /// What is wrong there.
+        /// The fault in it.
         fault: Fault,
     },
 }
 
-/// What libgit2 said, without the numbers that it adds.
+/// An error of libgit2, shown without its codes.
 #[derive(Debug, PartialEq)]
 pub struct GitCause(git2::Error);
 
@@ -180,24 +180,25 @@ impl From<git2::Error> for GitCause {
 }
 
 impl GitCause {
-    /// Whether an object is damaged or not there, rather than something else in the way.
+    /// Whether an object is damaged or missing.
     fn is_damage(&self) -> bool {
         use git2::ErrorClass::{Indexer, Object, Odb, Tree, Zlib};
         matches!(self.0.class(), Odb | Zlib | Object | Tree | Indexer)
     }
 
-    /// Whether references are kept in a form that libgit2 does not read, which it tells by a word alone.
+    /// Whether references are stored in a format that libgit2 does not read; only the message tells.
     fn is_about_references(&self) -> bool {
         self.0.message().contains("refstorage")
     }
 
-    /// Whether objects are named in a way that libgit2 does not know, which it tells by words alone.
+    /// Whether the repository has an object format that libgit2 does not know; only the message
+    /// tells.
     pub(super) fn is_about_object_names(&self) -> bool {
         let text = self.0.message().to_lowercase();
         text.contains("objectformat") || text.contains("object format")
     }
 
-    /// Whether it looked for something that is not there.
+    /// Whether something was not found.
     pub(super) fn is_absence(&self) -> bool {
         self.0.code() == git2::ErrorCode::NotFound
     }
@@ -229,7 +230,7 @@ impl fmt::Display for Place {
     }
 }
 
-/// Why the sources of an existing revision cannot be had.
+/// Reasons why the sources of an existing revision cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Fault {
@@ -274,7 +275,7 @@ pub enum Fault {
     NotAFile {
         /// The path.
         path: String,
-        /// What lies there.
+        /// The type of the file.
         kind: &'static str,
     },
     /// A file that Git LFS keeps elsewhere.
@@ -283,7 +284,7 @@ pub enum Fault {
         /// The file.
         path: String,
     },
-    /// A name that no file can have, or that `#include` cannot hold.
+    /// A name that no file can have, or that `#include` cannot contain.
     #[error("has a name that no source can have: `{}`", path.escape_debug())]
     BadName {
         /// The path.
@@ -326,12 +327,12 @@ fn candidate_list(candidates: &[Candidate], total: usize) -> String {
 impl HistoryError {
     /// Whether the revision is at fault (it cannot be tested), rather than the request.
     ///
-    /// So it is in the working tree: `git bisect run` has checked some revision out there.
+    /// This holds for the working tree too: `git bisect run` has checked out some revision there.
     pub fn is_revision_fault(&self) -> bool {
         matches!(self, HistoryError::Unusable { .. })
     }
 
-    /// What the user can do about it, where that is known.
+    /// Advice to the user, if there is any.
     pub fn hint(&self) -> Option<String> {
         match self {
             HistoryError::UnknownRevision { similar, shallow: true, .. } if similar.is_empty() => {

@@ -1,12 +1,12 @@
-//! What must hold for the bytes of a bundle.
+//! The properties that must hold for any bytes of a bundle.
 
 use std::path::Path;
 
 use super::bundle_header::Header;
 use crate::fuzz::told;
 
-/// A header that is read names references, ends within the bytes, and is read again as the same
-/// when it is written.
+/// A header that is accepted names references, ends within the bytes, and is read again as the same
+/// header after it is written.
 pub fn bundle_header(mut bytes: &[u8]) {
     let (path, all) = (Path::new("history.bundle"), bytes.len() as u64);
     let header = match Header::read(path, &mut bytes) {

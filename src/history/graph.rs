@@ -1,6 +1,6 @@
 //! The commits between revisions: ranges as `git log` takes them, and the graph of a search.
 //!
-//! What `git rev-list` would list, with the edges; which of them are tested is not decided here.
+//! Lists the commits of `git rev-list`, with the edges. Callers decide which of them are tested.
 
 use std::collections::{HashMap, HashSet};
 
@@ -13,9 +13,9 @@ use super::{Commit, CommitId, History, HistoryError};
 pub struct CommitGraph {
     /// Parents before their children.
     pub nodes: Vec<GraphNode>,
-    /// Best common ancestors of each bad revision with the good ones, sorted, as
-    /// `git merge-base --all BAD GOOD...`. One that is not itself good must be tested: were it
-    /// bad, the search could not tell where it broke. Empty for unrelated histories.
+    /// The best common ancestors of each bad revision with the good ones, sorted, as `git
+    /// merge-base --all BAD GOOD...` gives them. One that is not itself good must be tested: if it
+    /// were bad, the search could not tell where it broke. Empty for unrelated histories.
     pub merge_bases: Vec<CommitId>,
 }
 
@@ -59,7 +59,7 @@ impl History {
 
     /// The graph in which the first bad commit is searched.
     ///
-    /// With `first_parent` only the first parent of each commit is followed from the bad
+    /// With `first_parent`, only the first parent of each commit is followed from the bad
     /// revisions, as `git rev-list --first-parent` does.
     ///
     /// # Errors
@@ -75,7 +75,7 @@ impl History {
         Ok(CommitGraph { nodes, merge_bases })
     }
 
-    /// The nodes of [`History::graph`] alone; of a long history the merge bases take as long again.
+    /// The nodes of [`History::graph`] alone. In a long history the merge bases take as long again.
     ///
     /// # Errors
     /// As [`History::graph`].
@@ -123,8 +123,8 @@ impl History {
 
     /// The commits between the ends with their parents; parents before their children.
     ///
-    /// git and libgit2 stop early by the commits' dates, and list too many where clocks were
-    /// wrong; a search must not, so everything behind the excluded ends is visited.
+    /// git and libgit2 stop early by the commits' dates, and list too many commits where clocks
+    /// were wrong. A search must not, so everything behind the excluded ends is visited.
     fn reachable(
         &self,
         ends: &Ends,
@@ -149,7 +149,7 @@ impl History {
         Ok(order)
     }
 
-    /// The commits and everything behind them, as far as it is there.
+    /// The commits and their ancestors, as far as they exist.
     fn ancestors(&self, ids: &[Oid]) -> Result<HashSet<Oid>, HistoryError> {
         let mut found = HashSet::new();
         let mut left = ids.to_vec();

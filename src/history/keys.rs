@@ -1,8 +1,8 @@
-//! Keys of source sets, from git's ids alone: a history of many thousand commits is searched for
-//! those that change nothing without reading one file.
+//! Keys of source sets, computed from git's ids alone. They find the commits that change no sources
+//! in a history of many thousand commits, without reading a file.
 //!
-//! A key depends on the entries of the root tree that the named paths begin with, unless a symlink
-//! is met: commits with equal entries share a key, and cost one look at their root trees.
+//! A key depends on the entries of the root tree in which the named paths begin, unless a symlink
+//! is met. Commits with equal entries share a key, and only their root trees are read.
 
 use std::{
     collections::{BTreeSet, HashMap, HashSet},
@@ -23,7 +23,7 @@ use super::{
 /// Trees below which keys are computed on one thread: opening a repository has its price.
 const TREES_PER_THREAD: usize = 500;
 
-/// What is known of keys.
+/// The keys that are known.
 #[derive(Default)]
 pub(super) struct Keys {
     specs: Vec<SpecKeys>,
@@ -34,7 +34,7 @@ pub(super) struct Keys {
 /// The keys for one spec.
 struct SpecKeys {
     spec: SourceSpec,
-    /// The names that its paths begin with; none if one of them is the root itself.
+    /// The first components of its paths; none if one of them is the root itself.
     beginnings: Option<Arc<[String]>>,
     by_tree: HashMap<Oid, SourceKey>,
     /// By the entries of the root tree that have these names.
@@ -70,7 +70,7 @@ impl History {
         self.key_of(self.tree_of(commit.into().0)?, spec)
     }
 
-    /// The keys of many commits, one for each of `specs`; by several threads where that helps.
+    /// The keys of many commits, one for each of `specs`. Uses several threads where that helps.
     ///
     /// # Errors
     /// As [`History::source_key`].
@@ -168,7 +168,7 @@ impl History {
             match self.hash_ids(&walk, named, &mut hasher) {
                 Ok(()) => {}
                 Err(Stop::Fault(fault)) => hash_bytes(&mut hasher, fault.to_string().as_bytes()),
-                // One key for all that are too large: none of them can be tested.
+                // All commits with too many files share one key: none can be tested.
                 Err(Stop::TooManyFiles(limit)) => {
                     hasher.update(&(limit as u64).to_le_bytes());
                 }
@@ -190,7 +190,7 @@ impl History {
             Node::Folder(id) if !self.has_links(id, 0)? => {
                 hasher.update(id.as_bytes());
             }
-            // What a symlink leads to may lie outside of the folder, where its id does not tell.
+            // A symlink may lead out of the folder, whose id does not cover its target then.
             _ => {
                 for found in walk.files(&named.path, real, node)? {
                     hash_bytes(hasher, found.path.as_bytes());
@@ -226,7 +226,7 @@ impl History {
     }
 }
 
-/// The names that the paths begin with; none if one of them is the root itself.
+/// The first components of the paths; none if one of them is the root itself.
 fn beginnings(named: &[Named]) -> Option<Arc<[String]>> {
     let first = |named: &Named| {
         let name = named.path.split('/').next().unwrap_or_default();

@@ -30,7 +30,7 @@ pub(super) fn configure() {
         // commits and trees again takes longer than to read them. Sources are hashed where they are
         // read, see `GitTree`.
         opts::strict_hash_verification(false);
-        // A history is walked once; what is needed again is remembered in a smaller form.
+        // A history is walked once; anything needed again is remembered in a smaller form.
         opts::enable_caching(false);
     });
 }

@@ -1,5 +1,5 @@
-//! Commits behind another one that a search can begin at: where a file came to be what it is, and
-//! where sources first are.
+//! Ancestors at which a search can begin: the last change of a file, and the first commit with the
+//! sources.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -9,8 +9,9 @@ use git2::{ErrorCode, Oid};
 use super::{Commit, History, HistoryError, SourceSpec};
 
 impl History {
-    /// The commit that last touched the file or folder `path`, as seen from `from`: along parents
-    /// at which it is the same, the first at which it is not. None if `from` has no such path.
+    /// The commit that last touched the file or folder `path`, as seen from `from`: follows parents
+    /// at which it is the same, to the first commit without such a parent. None if `from` has no
+    /// such path.
     ///
     /// # Errors
     /// [`HistoryError::Git`] for a damaged repository.
@@ -42,8 +43,8 @@ impl History {
         }
     }
 
-    /// The first commit, parents before children, behind `from` or `from` itself at which the
-    /// files of all `specs` are there; none if they never are.
+    /// The first commit, parents before children, among `from` and its ancestors at which the files
+    /// of all `specs` exist; none if they never do.
     ///
     /// # Errors
     /// As [`History::source_set`], and [`HistoryError::Shallow`] if the history ends early.

@@ -55,7 +55,7 @@ impl fmt::Display for CommitId {
     }
 }
 
-/// What reports show of a commit.
+/// A commit as reports show it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Commit {
     /// The full id.
@@ -85,12 +85,12 @@ pub struct History {
     repo: Repository,
     path: PathBuf,
     is_bundle: bool,
-    /// Whether grafts or the end of a shallow clone change what commits record of their parents.
+    /// Whether grafts or the end of a shallow clone change the recorded parents of commits.
     is_grafted: bool,
     /// The root trees of commits that were met.
     trees: RefCell<HashMap<Oid, Oid>>,
     keys: RefCell<keys::Keys>,
-    /// Declared after `repo`, so that the files outlive what is mapped from them.
+    /// Declared after `repo`, so that the files outlive the mappings of them.
     _unpacked: Option<TempDir>,
 }
 
@@ -103,7 +103,7 @@ impl fmt::Debug for History {
 impl History {
     /// Opens a repository (its folder, a linked worktree, a bare one) or a bundle file.
     ///
-    /// A bundle is unpacked into a temporary folder that goes with the value.
+    /// A bundle is unpacked into a temporary folder, which is removed when the value is dropped.
     ///
     /// # Errors
     /// [`HistoryError::NotARepository`], [`HistoryError::Sha256`], and the `Bundle` variants.
@@ -111,7 +111,7 @@ impl History {
         Self::open_any(path, None)
     }
 
-    /// Like [`History::open`], but a bundle is unpacked below `cache` once and for all.
+    /// Like [`History::open`], but unpacks a bundle below `cache`, where later calls find it.
     ///
     /// # Errors
     /// As [`History::open`], and [`HistoryError::Io`] if `cache` cannot be written.
@@ -172,7 +172,7 @@ impl History {
 
     /// Opens the same repository once more, for another thread.
     ///
-    /// What is unpacked from a bundle goes with the value that unpacked it.
+    /// A temporary folder of a bundle belongs to the value that unpacked it.
     ///
     /// # Errors
     /// [`HistoryError::Git`] if it cannot be opened any more.
@@ -201,7 +201,7 @@ impl History {
         self.repo.workdir().is_some().then_some(&self.path)
     }
 
-    /// The commit at HEAD: what is checked out, or a bundle's default branch.
+    /// The commit at HEAD: the checked-out one, or the tip of a bundle's default branch.
     ///
     /// # Errors
     /// [`HistoryError::NoCommits`] in a repository without commits.
@@ -218,7 +218,7 @@ impl History {
         }
     }
 
-    /// What reports show of the commit `id`.
+    /// The commit `id`, as reports show it.
     ///
     /// # Errors
     /// [`HistoryError::Git`] if the repository lacks it.

@@ -1,13 +1,13 @@
-//! Commits and trees of a long history, read no further than a search needs: what a commit links
-//! to, and a few entries of its root tree.
+//! Reads commits and trees of a long history no further than a search needs: a commit's links, and
+//! a few entries of its root tree.
 //!
-//! Objects are taken as the database gives them: their checksums are not verified here.
+//! Trusts the database: checksums of objects are not verified here.
 
 use git2::{ErrorClass, ErrorCode, ObjectType, Oid};
 
 use super::{CommitId, History, HistoryError};
 
-/// What a commit links to.
+/// A commit's links.
 pub(super) struct Links {
     /// Its root tree.
     pub tree: Oid,
@@ -19,10 +19,10 @@ pub(super) struct Links {
 pub(super) type Entry = Option<(u32, Oid)>;
 
 impl History {
-    /// What the commit `id` links to. The tree is remembered for [`History::tree_of`].
+    /// The links of the commit `id`. The tree is remembered for [`History::tree_of`].
     pub(super) fn links(&self, id: Oid) -> Result<Links, HistoryError> {
         let links = if self.is_grafted {
-            // Only libgit2 knows what the user's grafts or a shallow clone make of the parents.
+            // Only libgit2 applies the user's grafts and the end of a shallow clone to the parents.
             let commit = self.find_commit(CommitId(id))?;
             Links { tree: commit.tree_id(), parents: commit.parent_ids().collect() }
         } else {
@@ -43,7 +43,7 @@ impl History {
         self.object(id, ObjectType::Tree, |bytes| find_entries(bytes, names))
     }
 
-    /// What `parse` makes of the object `id`.
+    /// Reads the object `id` and applies `parse` to it.
     fn object<T>(
         &self,
         id: Oid,
@@ -99,7 +99,7 @@ struct RawEntry<'a> {
     id: &'a [u8],
 }
 
-/// The first of `MODE NAME\0ID`, and what follows it.
+/// The first entry, `MODE NAME\0ID`, and the rest.
 fn split_entry(bytes: &[u8]) -> Option<(RawEntry<'_>, &[u8])> {
     let space = bytes.iter().position(|&byte| byte == b' ')?;
     let mode = u32::from_str_radix(std::str::from_utf8(&bytes[..space]).ok()?, 8).ok()?;

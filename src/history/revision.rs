@@ -1,13 +1,13 @@
 //! Finds the commit that a revision means, with git's own syntax.
 //!
-//! Where git2 knows only "ambiguous" or "not found", this tells what was meant or missing.
+//! Where git2 reports only "ambiguous" or "not found", this reports what was meant or is missing.
 
 use git2::{Error, ErrorCode, ObjectType, Oid, Sort};
 
 use super::{Candidate, Commit, CommitId, History, HistoryError, recorded_parents, suggest};
 
 const MAX_CANDIDATES: usize = 10;
-/// Commits that are looked at to say why a revision is not there.
+/// The most commits that are examined to explain why a revision is missing.
 const MOST_PARENTS: usize = 10_000;
 
 impl History {
@@ -48,7 +48,7 @@ impl History {
         }
     }
 
-    /// Commits, and commits that tags lead to, whose object's id begins so; sorted.
+    /// The commits, and tags of commits, whose ids begin with `prefix`; sorted.
     fn commits_beginning_with(&self, prefix: &str) -> Result<Vec<Oid>, HistoryError> {
         let failed = |source: git2::Error| HistoryError::Git {
             doing: "list the objects".into(),
@@ -97,14 +97,14 @@ impl History {
         }
     }
 
-    /// The error for a revision that a reference leads to and whose object is not there.
+    /// The error for a revision that names an object that the repository lacks.
     pub(super) fn lost(&self, rev: &str) -> Option<HistoryError> {
         let name = &rev[..rev.find(['^', '~', '@', ':']).unwrap_or(rev.len())];
         let name = if name.is_empty() { "HEAD" } else { name };
         let reference = self.repo.resolve_reference_from_short_name(name).ok()?;
         let mut id = reference.resolve().ok()?.target()?;
         let database = self.repo.odb().ok()?;
-        // Its first parents, as far as they are there: `NAME~3` may ask for one of them.
+        // Its first parents, as far as they exist: `NAME~3` may ask for one of them.
         for _ in 0..MOST_PARENTS {
             if !database.exists(id) {
                 let source = database.read(id).err()?;
@@ -126,7 +126,7 @@ impl History {
         HistoryError::UnknownRevision { rev: rev.to_owned(), similar, shallow }
     }
 
-    /// The end of a shallow clone, if `rev` asks for an ancestor of what is there.
+    /// The end of a shallow clone, if `rev` asks for an ancestor of a commit that exists.
     fn cut_off(&self, rev: &str) -> Option<HistoryError> {
         let (base, _) = rev.split_at(rev.find(['^', '~'])?);
         if !self.repo.is_shallow() {

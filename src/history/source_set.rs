@@ -22,7 +22,7 @@ pub struct SourceSpec {
     pub prefix: String,
 }
 
-/// For what a harness named a file.
+/// The purpose for which a harness named a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Role {
     /// Below `sources`; a file that is below `include` too counts as a source.
@@ -36,12 +36,12 @@ pub enum Role {
 pub struct SourceFile {
     /// Relative to the project's folder, with `/`.
     ///
-    /// Begins with `../` where the harness names a folder beside its own, but never with more
-    /// of them than the project's folder is deep: written below `DIR/PREFIX` it stays in `DIR`.
+    /// Begins with `../` where the harness names a folder beside its own, but with no more of them
+    /// than the project's folder is deep: written below `DIR/PREFIX`, it stays in `DIR`.
     pub path: String,
-    /// For what the harness named it.
+    /// The purpose for which the harness named it.
     pub role: Role,
-    /// Its bytes; of a symlink, the bytes of the file it leads to.
+    /// Its bytes; for a symlink, those of its target.
     pub content: Arc<[u8]>,
 }
 
@@ -54,9 +54,10 @@ pub struct SourceSet {
     pub id: [u8; 32],
 }
 
-/// Equal keys at two commits: equal source sets, or the same fault at both.
+/// A key of a source set. Equal keys at two commits mean equal source sets, or the same fault at
+/// both.
 ///
-/// Different keys do not promise different source sets: a file's mode may have changed.
+/// Different keys do not imply different source sets: a file's mode may have changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SourceKey([u8; 32]);
 
@@ -146,7 +147,7 @@ impl History {
         read_set(&tree, spec, || Place::WorkingTree(root.to_owned()))
     }
 
-    /// What `commit` changed among the files that `spec` names, as a unified diff.
+    /// The changes of `commit` to the files that `spec` names, as a unified diff.
     ///
     /// Without a parent everything is new. Bytes that are not UTF-8 are replaced.
     ///

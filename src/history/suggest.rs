@@ -55,7 +55,7 @@ fn base_name(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }
 
-/// Files and folders below `folder`; what cannot be read is left out, as this is only a hint.
+/// The files and folders below `folder`. Unreadable ones are left out, as this is only a hint.
 fn list(tree: &impl Tree, folder: &str, depth: usize, paths: &mut Vec<String>) {
     if depth > MAX_DEPTH {
         return;

@@ -1,6 +1,6 @@
-//! Files by path, alike for a commit's tree and for a folder on disk.
+//! Files by path, with one interface for a commit's tree and a folder on disk.
 //!
-//! Nothing here follows symlinks: a [`Tree`] tells that there is one and what it says.
+//! Nothing here follows symlinks: a [`Tree`] reports a symlink and its target.
 
 use std::{
     cell::RefCell,
@@ -17,7 +17,7 @@ use crate::files;
 /// As long as Linux lets a name be, in bytes.
 const LONGEST_NAME: usize = 255;
 
-/// What lies at a path. Ids are git's, and zero on disk.
+/// The node at a path. Ids are git's, and zero on disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Node {
     File(Oid),
@@ -50,7 +50,7 @@ impl From<HistoryError> for Stop {
 /// Paths are relative to the root, with `/`, without `.` and `..`; the root is the empty path.
 pub(super) trait Tree {
     fn root(&self) -> Node;
-    /// What lies at `folder/name`; `folder` is a real folder.
+    /// The node at `folder/name`; `folder` is a real folder.
     fn child(&self, folder: &str, name: &str) -> Result<Option<Node>, Stop>;
     /// Names and nodes in `folder`, in the order of the names' bytes.
     fn children(&self, folder: &str) -> Result<Vec<(String, Node)>, Stop>;
@@ -143,10 +143,10 @@ fn read_error(path: &str) -> impl Fn(git2::Error) -> HistoryError {
     }
 }
 
-/// `name` as text, if a file can have it anywhere and `#include` can hold it.
+/// `name` as text, if a file on any system can have it and `#include` can contain it.
 ///
-/// git checks no names in a tree that somebody else made, and `..` would lead out of the folder in
-/// which sources are laid out.
+/// git does not check names in a tree that somebody else made, and `..` would lead out of the
+/// folder in which sources are laid out.
 fn file_name(folder: &str, name: &[u8]) -> Result<String, Fault> {
     let path = || join(folder, &String::from_utf8_lossy(name));
     let Ok(text) = str::from_utf8(name) else { return Err(Fault::NameNotUtf8 { path: path() }) };
@@ -157,7 +157,7 @@ fn file_name(folder: &str, name: &[u8]) -> Result<String, Fault> {
     Ok(text.to_owned())
 }
 
-/// A folder on disk, without what git ignores where a repository is given.
+/// A folder on disk. With a repository, files that git ignores are left out.
 pub(super) struct DiskTree<'r> {
     root: PathBuf,
     repo: Option<&'r Repository>,
@@ -193,7 +193,7 @@ impl<'r> DiskTree<'r> {
         })
     }
 
-    /// Refuses what git's library would wait for: a pipe in the place of a list of ignored files.
+    /// Refuses a pipe in the place of a `.gitignore`, which libgit2 would block on.
     fn check_ignore_lists(&self, folder: &str) -> Result<(), HistoryError> {
         if self.repo.is_none() {
             return Ok(());
@@ -250,7 +250,7 @@ impl Tree for DiskTree<'_> {
             if self.is_ignored(&path) {
                 continue;
             }
-            // Sockets and pipes are no sources; who names one is told.
+            // Sockets and pipes are not sources; naming one is an error.
             if let Some(node) = self.node(&path)?.filter(|node| !matches!(node, Node::Other(_))) {
                 found.push((name, node));
             }

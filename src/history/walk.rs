@@ -13,9 +13,9 @@ use super::{
 
 /// As many as Linux follows in one path.
 const MAX_LINKS: usize = 40;
-/// More files than this are no kernel project; a web of symlinks could make any number of them.
+/// No kernel project has more files; a web of symlinks could make any number of them.
 const MAX_FILES: usize = 100_000;
-/// Folders deeper than this are no project; a tree that somebody made by hand has any depth.
+/// No project has deeper folders; a handmade tree can have any depth.
 pub(super) const MAX_DEPTH: usize = 128;
 /// `include/project -> .` is customary; a second turn through it shows nothing new.
 const MAX_VISITS: usize = 2;
@@ -46,7 +46,7 @@ impl<'t, T: Tree> Walk<'t, T> {
         self.met_link.get()
     }
 
-    /// Where `path` really lies, and what is there: a file or a folder.
+    /// The real path of `path`, and its node: a file or a folder.
     pub fn resolve(&self, path: &str) -> Result<(String, Node), Stop> {
         let mut left: VecDeque<String> = path.split('/').map(str::to_owned).collect();
         let mut passed: Vec<(String, Node)> = vec![(String::new(), self.tree.root())];

@@ -1,4 +1,4 @@
-//! One bit for each element of a tensor: which elements belong to a class.
+//! One bit for each element of a tensor, set if the element belongs to a class.
 
 use rayon::prelude::*;
 

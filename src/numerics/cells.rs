@@ -1,4 +1,4 @@
-//! What noise is kept in, one or a few for each element, and the medians of rows of them.
+//! The floats that noise is stored in, and the medians of their rows.
 
 use rayon::prelude::*;
 
@@ -51,8 +51,8 @@ impl Cell for f64 {
 /// Longer rows are not copied to find their median.
 const SORTED: usize = 1 << 16;
 
-/// Raises the noise of each element to a share of the median of its row: a sum that cancels ends
-/// on a coarse grid, where a few replays may meet the base by chance.
+/// Raises the noise of each element to a share of the median of its row. A sum that cancels ends on
+/// a coarse grid, where a few replays may meet the base by chance.
 pub(super) fn raise_to_neighbours<T: Cell>(noise: &mut [T], row: usize) {
     raise(noise, row, SORTED);
 }

@@ -166,7 +166,7 @@ impl Element {
     }
 }
 
-/// Judges element `index`; none where both sides are the same.
+/// Compares element `index`; none if both sides are the same.
 fn judge(base: &TensorView, got: &TensorView, noise: &NoiseRef, index: usize) -> Option<Element> {
     let size = base.dtype.size();
     let range = index * size..(index + 1) * size;

@@ -1,32 +1,32 @@
 //! The constants of the verdicts. None is an option: `docs/verdicts.md` justifies each.
 
-/// An element is beyond noise when it lies further off than this many times the noise of both
-/// sides together.
+/// An element is beyond noise when its distance exceeds this many times the summed noise of both
+/// sides.
 ///
 /// A handful of replays sees less than the whole spread: with six, an element's own spread is
-/// typically half of what a seventh would show at worst. Benign rewrites stay near 1, defects lie
-/// orders of magnitude above, so the factor only has to cover the first.
+/// typically half of what a seventh would show at worst. Benign rewrites stay near 1 and defects
+/// lie orders of magnitude above, so the factor only has to cover the first.
 pub(crate) const NOISE_FACTOR: f64 = 8.0;
 
-/// An element's branch flipped when at most two replays lie this many times further off than all
-/// the others: rounding moves all replays alike, a tie that falls the other way moves a few.
+/// An element's branch flipped when at most two replays deviate this many times further than all
+/// the others. Rounding moves all replays alike; a tie that falls the other way moves a few.
 pub(crate) const FLIP_FACTOR: f64 = 1024.0;
 
 /// An element depends on the order of blocks and threads when another order moves it by more than
-/// this many times what rounding moves it by, in that order and in the order of the indices. Sums
-/// that are taken in another order move by what rounding does: no benign variant of the corpus
-/// reaches 4 times that. A race moves by the size of what is lost: 200 times and more.
+/// this many times its rounding, in that order and in the order of the indices. A sum taken in
+/// another order moves by rounding: no benign variant of the corpus reaches 4 times that. A race
+/// moves it by the size of the lost terms: 200 times and more.
 pub(crate) const ORDER_FACTOR: f64 = 64.0;
 
 /// Replays below which nothing is said about flips.
 pub(crate) const FLIP_REPLAYS: u32 = 4;
 
 /// The float64 shadow's noise, as a multiple of the native noise scaled down by the ratio of the
-/// two formats' precisions. Larger than [`NOISE_FACTOR`], since two shadows of one mathematics also
-/// differ in where their sources round.
+/// two formats' precisions. It is larger than [`NOISE_FACTOR`], since two shadows of one
+/// mathematics also differ in where their sources round.
 pub(crate) const SHADOW_FACTOR: f64 = 1024.0;
 
-/// Shadows that agree to this, relative to the element, are the same mathematics: constants
+/// Shadows that agree within this, relative to the element, have the same mathematics: constants
 /// written with nine digits in a source differ by as much.
 pub(crate) const SHADOW_RELATIVE: f64 = 1e-9;
 
@@ -37,14 +37,14 @@ pub(crate) const SHADOW_ABSOLUTE: f64 = 1e-12;
 /// An error against the oracle has changed when it is this many times larger or smaller.
 pub(crate) const ERROR_RATIO: f64 = 2.0;
 
-/// Errors above this, relative in L2, are of a size that rounding to a narrow format makes:
-/// about half-way, geometrically, between the unit roundoffs of float32 (2^-24) and bfloat16
-/// (2^-9). Benign float32 rewrites of the corpus stay sixteen times below it.
+/// Relative L2 errors above this are as large as those of rounding to a narrow format. It is about
+/// the geometric mean of the unit roundoffs of float32 (2^-24) and bfloat16 (2^-9). Benign float32
+/// rewrites of the corpus stay sixteen times below it.
 pub(crate) const NARROW_ROUNDING: f64 = 1.0 / 32768.0;
 
 /// The noise of an element is at least this share of the median noise of its row. In a sum that
-/// cancels, all terms round on one coarse grid: an element whose replays happen to agree has the
-/// noise of its neighbours all the same. The median, so that a flip does not excuse a row.
+/// cancels, all terms round on one coarse grid, so an element whose replays happen to agree has the
+/// noise of its neighbours all the same. A median does not let a flip excuse a row.
 pub(crate) const ROW_SHARE: f64 = 0.5;
 
 /// Rows shorter than this have no median worth the name.

@@ -28,9 +28,9 @@ fn power_of_two(exponent: i32) -> f64 {
     }
 }
 
-/// A sum of squares that neither overflows nor underflows: three sums for three ranges of
-/// magnitude (Blue, "A portable Fortran program to find the Euclidean norm of a vector", ACM
-/// Trans. Math. Softw. 4, 1978).
+/// A sum of squares that neither overflows nor underflows. It keeps three sums for three ranges of
+/// magnitude (Blue, "A portable Fortran program to find the Euclidean norm of a vector", ACM Trans.
+/// Math. Softw. 4, 1978).
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Squares {
     big: f64,
@@ -77,8 +77,8 @@ impl Squares {
     }
 }
 
-/// How far two values lie apart: 0 for equal infinities and for two NaNs, infinite where only one
-/// side is finite or the infinities differ.
+/// The distance of two values: 0 for equal infinities and for two NaNs, infinite where only one is
+/// finite or the infinities differ.
 pub(super) fn distance(a: f64, b: f64) -> f64 {
     if a == b || (a.is_nan() && b.is_nan()) {
         0.0

@@ -1,8 +1,8 @@
 //! Judges outputs: noise, oracle, comparison, slices, derivatives. Pure numerics: no files, devices or printing.
-//! What is kept of each element lies in the [`Scratch`](crate::scratch::Scratch) that the caller
-//! gives, so that the heap does not grow with the tensors.
+//! Per-element results lie in a [`Scratch`](crate::scratch::Scratch) that the caller provides, so that the heap
+//! does not grow with the tensors.
 //!
-//! The method, and why its constants are what they are, is in `docs/verdicts.md`.
+//! `docs/verdicts.md` describes the method and justifies its constants.
 
 pub(crate) mod bitmap;
 mod cells;
@@ -47,7 +47,7 @@ pub enum NumericsError {
     /// The tensors do not belong together.
     #[error(transparent)]
     Compare(#[from] CompareError),
-    /// There is no room for what is kept of each element.
+    /// There is no room for per-element results.
     #[error(transparent)]
     Scratch(#[from] ScratchError),
 }

@@ -14,8 +14,8 @@ use crate::tensor::{DType, TensorView};
 /// Indices that are listed of flips and of unstable elements.
 const LISTED: usize = 8;
 
-/// A number for each element of a tensor, 0 or more or infinite: in float32, unless it is of a
-/// float64 tensor, whose deviations float32 cannot hold.
+/// One number for each element of a tensor, non-negative or infinite. It is a float32, or a float64
+/// for float64 tensors, whose deviations float32 cannot hold.
 #[derive(Debug, PartialEq)]
 pub enum Spread {
     /// Of tensors in float32 or narrower.
@@ -50,7 +50,7 @@ impl Spread {
     }
 }
 
-/// What a replay did otherwise than the one it is compared with.
+/// How a replay differed from its base.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Moved {
     /// The direction of rounding.
@@ -61,7 +61,7 @@ pub enum Moved {
 
 /// Collects deviations from a base output, one replay after the other.
 ///
-/// It holds 16 bytes an element in a scratch, 32 of a float64 tensor.
+/// It holds 16 bytes an element in a scratch, 32 for a float64 tensor.
 #[derive(Debug)]
 pub struct NoiseAccumulator {
     deviations: Deviations,
@@ -131,11 +131,11 @@ pub struct Ordered {
 /// The noise of one output at one revision.
 #[derive(Debug, PartialEq)]
 pub struct Noise {
-    /// Per element the largest deviation of any replay, at least one unit in the last place of
-    /// the output's dtype (0 for integers) and a share of the median of its row; infinite where a
-    /// replay is non-finite and another not.
+    /// The largest deviation of any replay, per element. It is at least one unit in the last place
+    /// of the output's dtype (0 for integers) and a share of the median of its row. It is infinite
+    /// where one replay is finite and another is not.
     pub per_element: Spread,
-    /// What is told of it.
+    /// The noise in a few numbers.
     pub summary: NoiseSummary,
 }
 
@@ -159,8 +159,8 @@ pub struct NoiseSummary {
 }
 
 impl Noise {
-    /// The noise of a machine whose operations err up to `factor` times as far as those of the
-    /// machine that was measured: to first order errors add up linearly.
+    /// The noise of a machine whose operations err up to `factor` times as much as those of the
+    /// measured machine. To first order, errors add up linearly.
     pub fn scaled(mut self, factor: f64) -> Noise {
         match &mut self.per_element {
             Spread::Single(spread) => spread.iter_mut().for_each(|noise| *noise *= factor as f32),
@@ -190,7 +190,7 @@ fn copy<T: Number>(numbers: &Numbers<T>, scratch: &Scratch) -> Result<Numbers<T>
 }
 
 impl NoiseAccumulator {
-    /// An accumulator for the replays of `base`, which keeps what it needs in `scratch`.
+    /// An accumulator for the replays of `base`; it stores deviations in `scratch`.
     ///
     /// # Errors
     /// [`ScratchError`] if there is no room.
@@ -202,8 +202,8 @@ impl NoiseAccumulator {
         Ok(NoiseAccumulator { deviations, replays: 0, scratch: scratch.clone() })
     }
 
-    /// Takes the output of another replay of the same inputs, which differed from `base` in what
-    /// `moved` says.
+    /// Takes the output of another replay of the same inputs. `moved` says how it differed from
+    /// `base`.
     ///
     /// # Errors
     /// [`CompareError::Shape`] if dtype or shape differ from the base's.
@@ -223,7 +223,7 @@ impl NoiseAccumulator {
         Ok(())
     }
 
-    /// How far rounding alone moves each element: at least one unit in the last place, and a share
+    /// How far rounding alone moves each element, at least one unit in the last place and a share
     /// of the median of its row.
     ///
     /// # Errors
@@ -234,8 +234,8 @@ impl NoiseAccumulator {
         self.spread(base, Of::Rounding)
     }
 
-    /// The elements that another order moves by more than `ORDER_FACTOR` times what rounding
-    /// does; none of integers, in which rounding is not there to compare with.
+    /// The elements that another order moves by more than `ORDER_FACTOR` times their rounding. None
+    /// for integers, which do not round.
     ///
     /// # Errors
     /// As [`NoiseAccumulator::rounding`].
@@ -254,8 +254,8 @@ impl NoiseAccumulator {
         Ok((elements.count() > 0).then_some(Ordered { elements, rounding }))
     }
 
-    /// The noise that the replays showed. Of the elements in `ordered` only rounding counts: that
-    /// they depend on the order is no noise.
+    /// The noise of the replays. With `ordered`, only replays in other roundings count: dependence
+    /// on the order is not noise.
     ///
     /// # Errors
     /// As [`NoiseAccumulator::rounding`].
@@ -324,8 +324,8 @@ fn add_all<T: Cell>(all: &mut [[T; 4]], base: &TensorView, replay: &TensorView, 
     });
 }
 
-/// One of the deviations of each element, at least one unit in the last place and a share of the
-/// median of its row.
+/// The deviations that `of` selects, raised to one unit in the last place and to a share of the
+/// median of the row.
 fn floored<T: Cell>(
     all: &[[T; 4]],
     base: &TensorView,
@@ -343,7 +343,7 @@ fn floored<T: Cell>(
     Ok(spread)
 }
 
-/// What is told of the noise, before neighbours raise it.
+/// Sums the noise up, before it is raised to that of neighbours.
 fn summarize<T: Cell>(all: &[[T; 4]], base: &TensorView, of: Of, replays: u32) -> NoiseSummary {
     let mut summary = NoiseSummary { replays, ..NoiseSummary::default() };
     let (mut noise_squares, mut base_squares) = (Squares::default(), Squares::default());
@@ -375,7 +375,7 @@ fn count(total: &mut u64, first: &mut Vec<u64>, index: usize) {
     }
 }
 
-/// The noise of one or both sides of a comparison; a side without counts as noiseless.
+/// The noise of one or both sides of a comparison; a missing side counts as noiseless.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoiseRef<'a> {
     /// The noise of the side that is trusted.
@@ -385,10 +385,10 @@ pub struct NoiseRef<'a> {
 }
 
 impl NoiseRef<'_> {
-    /// The noise of both sides together at `index`, at least one unit in the last place of
-    /// `dtype` at the larger magnitude.
+    /// The summed noise of both sides at `index`, at least one unit in the last place of `dtype` at
+    /// the larger magnitude.
     ///
-    /// Each side is the truth and an error of its own, so the errors add up.
+    /// Each side errs by itself, so the errors add up.
     pub(super) fn at(&self, dtype: DType, index: usize, base: f64, got: f64) -> f64 {
         let side = |noise: Option<&Spread>| noise.map_or(0.0, |noise| noise.at(index));
         let floor = ulp(dtype, base).max(ulp(dtype, got));

@@ -1,4 +1,4 @@
-//! How far outputs lie from the float64 truth, and what a change of that means.
+//! How far outputs lie from the float64 truth, and the meaning of a change in that distance.
 
 use serde::{Deserialize, Serialize};
 
@@ -95,11 +95,11 @@ pub struct ShadowChange {
     pub first: Option<u64>,
 }
 
-/// Tells whether the mathematics changed: compares two shadows element by element.
+/// Compares two shadows element by element, to tell whether the mathematics changed.
 ///
-/// What rounding moves in the `native` dtype it moves in float64 by the ratio of the two
-/// precisions less, since the condition of the computation is the same. `noise` is that of the
-/// native outputs.
+/// The condition of the computation is the same in both, so rounding in float64 moves an element by
+/// as much as native rounding, scaled by the ratio of the precisions of float64 and float32. `noise`
+/// is that of the native outputs, of dtype `native`.
 ///
 /// # Errors
 /// [`CompareError::Shape`] if the shapes differ, [`CompareError::Noise`] if the noise belongs to
@@ -160,7 +160,7 @@ pub enum Finding {
     AsAccurate,
 }
 
-/// What [`finding`] judges by, all for one output.
+/// The input of [`finding`], for one output.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Evidence {
     /// How the shadow changed, where there are shadows of both sides.
@@ -175,11 +175,11 @@ pub struct Evidence {
     pub independent_oracle: bool,
 }
 
-/// Says what a change means.
+/// Returns the meaning of a change.
 ///
 /// An output that comes closer to an independent oracle is more accurate, even if its mathematics
-/// changed: that is what a repair looks like. Without one the trusted side's shadow is the truth,
-/// so a changed shadow is wrong.
+/// changed: so does a repair. Without such an oracle the trusted side's shadow is the truth, and a
+/// changed shadow is wrong.
 pub fn finding(evidence: &Evidence) -> Finding {
     let Evidence { base_error, got_error, noise, .. } = *evidence;
     let closer = got_error * ERROR_RATIO < base_error && base_error > noise;

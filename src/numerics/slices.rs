@@ -1,8 +1,8 @@
-//! Says where in a tensor a class of elements lies, along its named dimensions.
+//! Locates a class of elements in a tensor, along its named dimensions.
 //!
-//! A region is a product of selections, one for each dimension, perhaps narrowed by a mask among
-//! the inputs. A location never claims an element outside the class: where the class does not
-//! fill its region, it says how much of it the class is.
+//! A region is a product of selections, one for each dimension; a mask among the inputs may narrow
+//! it. A location never claims an element outside the class: where the class does not fill its
+//! region, the location gives its share.
 
 mod words;
 
@@ -29,7 +29,7 @@ const EXAMPLES: usize = 4;
 pub struct Mask<'a> {
     /// The input's name.
     pub name: &'a str,
-    /// The input; what counts is whether an element is 0.
+    /// The input; only whether an element is 0 matters.
     pub view: TensorView<'a>,
     /// For each of its dimensions, the output's dimension of the same size name, in rising order.
     pub dims: &'a [usize],
@@ -168,7 +168,7 @@ impl Mask<'_> {
         self.view.get_f64(linear) == 0.0
     }
 
-    /// Whether the mask's dimensions are dimensions of an output of this shape.
+    /// Whether the mask's dimensions belong to an output of this shape.
     fn fits(&self, shape: &[usize]) -> bool {
         let sizes = self.dims.iter().zip(self.view.shape);
         self.dims.len() == self.view.shape.len()
@@ -178,7 +178,7 @@ impl Mask<'_> {
     }
 }
 
-/// What is known of a class before its region is chosen.
+/// Facts about a class, gathered before its region is chosen.
 struct Class {
     shape: Vec<usize>,
     touched: Vec<Bitmap>,
@@ -191,8 +191,8 @@ struct Class {
 
 /// Locates the elements of `class` in a tensor with dimensions `dims`; none where it is empty.
 ///
-/// Masks that do not fit the dimensions are passed over. Of all regions that hold the class, the
-/// smallest is told.
+/// Masks that do not fit the dimensions are ignored. The location is the smallest region that holds
+/// the class.
 ///
 /// # Errors
 /// [`ScratchError`] if there is no room for a bit for each index of each dimension.
@@ -228,13 +228,13 @@ pub fn locate(
     Ok(Some(best))
 }
 
-/// The indices of a dimension that are touched, as a term.
+/// The touched indices of a dimension, as a term.
 pub(super) fn term((at, (dim, touched)): (usize, (&Dim, &Bitmap))) -> Term {
     let name = dim.name.clone().unwrap_or_else(|| format!("dim {at}"));
     Term { dim: name, size: dim.size, selection: Selection::around(touched) }
 }
 
-/// Goes once through the elements of a class.
+/// Visits the elements of a class once.
 fn survey(
     class: &Bitmap,
     shape: Vec<usize>,
@@ -314,7 +314,7 @@ fn region(class: &Class, terms: &[Term], mask: Option<(&Mask, bool)>) -> Locatio
     }
 }
 
-/// The mask's elements on one side of it that lie in the terms.
+/// The mask's elements in the terms that are on one side of it.
 fn count_in_mask(terms: &[Term], mask: &Mask, zero: bool) -> u64 {
     let inside = |linear: &usize| {
         let index = unravel(*linear, mask.view.shape);

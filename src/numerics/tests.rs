@@ -308,7 +308,7 @@ fn a_machine_that_errs_twice_as_far_has_twice_the_noise() {
     assert_eq!((twice.summary.flips, twice.summary.unstable), (0, 0));
 }
 
-/// Everything that is kept of each element, of two sides whose elements are made of `bits`.
+/// All per-element results for two sides whose elements are made of `bits`.
 fn measured(bits: &[(u32, u32, u32)], columns: usize, scratch: &Scratch) -> String {
     let rows = bits.len() / columns;
     let bits = &bits[..rows * columns];

@@ -6,8 +6,8 @@ use crate::scratch::{Scratch, ScratchError};
 use crate::tensor::{Dim, TensorView};
 
 /// The indices along each dimension at which all of `got` is zero and some of `base` is not, in
-/// words: `heads 1..3`. Nothing is said of a dimension along which all indices are so, unless
-/// all of `got` is zero.
+/// words: `heads 1..3`. A dimension is left out if all its indices are so, unless all of `got` is
+/// zero.
 ///
 /// # Errors
 /// [`ScratchError`] if there is no room for a bit for each index of each dimension.
@@ -47,7 +47,7 @@ pub fn zero_slices(
         let is_zero = |along| in_base.contains(along) && !in_got.contains(along);
         let zero = Bitmap::in_scratch(scratch, dim.size, is_zero)?;
         let found = term((place, (dim, &zero)));
-        // A selection that had to be widened would claim slices that are not zero.
+        // A widened selection would claim slices that are not zero.
         let exact = (0..dim.size).all(|at| found.selection.contains(at) == zero.contains(at));
         if exact && zero.count() > 0 {
             slices.extend(describe_term(&found));

@@ -1,9 +1,9 @@
-//! Keeps a process from sending signals to those above it, with a seccomp filter, which needs no
-//! privilege and is inherited by whatever the process starts.
+//! Keeps a process from sending signals to those above it, with a seccomp filter. The filter needs
+//! no privilege, and everything that the process starts inherits it.
 //!
-//! It stops what code does by mistake or with little effort: `kill(getppid(), ...)`, `kill(-1, ...)`.
-//! It is no sandbox. A signal that the process sends to itself and cannot handle is turned into one
-//! that it can: so it is known who sent it.
+//! It stops mistakes and simple attempts: `kill(getppid(), ...)`, `kill(-1, ...)`. It is not a
+//! sandbox. A `SIGKILL` that the process sends to itself is turned into a signal that it can handle,
+//! so that its sender is known.
 #![allow(unsafe_code)]
 
 use std::io;
@@ -11,7 +11,7 @@ use std::os::raw::c_long;
 
 use super::Pid;
 
-/// What a handler of `SIGSYS` finds in `si_errno` if the process sends `SIGKILL` to itself.
+/// The value of `si_errno` in a handler of `SIGSYS` if the process sends `SIGKILL` to itself.
 pub(crate) const KILLS_ITSELF: u16 = 0x5250;
 
 /// A program counts at most so many processes, so that every jump is short.
@@ -60,11 +60,12 @@ const CALLS: [Calls; 4] = [
     Calls { numbers: &[libc::SYS_ptrace], process: 1, signal: None },
 ];
 
-/// Refuses this thread, and all that it starts from here on, whatever reaches the processes `above`,
-/// their groups, or all processes. `SIGKILL` to this process itself comes as `SIGSYS`.
+/// Makes system calls fail that reach the processes `above`, their groups, or all processes: in this
+/// thread and in everything that it starts from here on. A `SIGKILL` to this process itself arrives
+/// as `SIGSYS`.
 ///
 /// # Errors
-/// Where the system has no such filters; the process is as it was.
+/// If the system has no such filters; the process is then unchanged.
 pub fn raise(above: &[Pid]) -> io::Result<()> {
     let program = program(above, super::this());
     let program = libc::sock_fprog {
@@ -99,7 +100,7 @@ fn program(above: &[Pid], this: Pid) -> Vec<libc::sock_filter> {
         above.iter().copied().chain(groups).chain([-1]).map(|p| p as u32).collect();
     let itself = [this as u32, -this as u32, 0];
     let mut program = vec![step(LOAD, ARCHITECTURE)];
-    // Programs of other architectures are left alone.
+    // Programs of other architectures are not restricted.
     program.push(libc::sock_filter { code: EQUAL, jt: 1, jf: 0, k: NATIVE });
     program.push(step(RETURN, ALLOW));
     program.push(step(LOAD, NUMBER));
@@ -124,7 +125,7 @@ fn program(above: &[Pid], this: Pid) -> Vec<libc::sock_filter> {
     when(&mut owner, &[libc::F_SETOWN as u32, F_SETOWN_EX], &[step(RETURN, REFUSE)]);
     owner.push(step(RETURN, ALLOW));
     when(&mut program, &[libc::SYS_fcntl as u32], &owner);
-    // It tells no process by its number: whose the descriptor is cannot be seen.
+    // The call names a process by a descriptor, and the filter cannot see whose it is.
     when(&mut program, &[libc::SYS_pidfd_send_signal as u32], &[step(RETURN, REFUSE)]);
     program.push(step(RETURN, ALLOW));
     program
@@ -132,7 +133,7 @@ fn program(above: &[Pid], this: Pid) -> Vec<libc::sock_filter> {
 
 const F_SETOWN_EX: u32 = 15;
 
-/// Adds `body`, which is done where the value is one of `values`.
+/// Adds `body`, to be executed if the value is one of `values`.
 fn when(program: &mut Vec<libc::sock_filter>, values: &[u32], body: &[libc::sock_filter]) {
     let length = u8::try_from(body.len()).expect("bodies are short");
     for (index, &k) in values.iter().enumerate() {
@@ -147,7 +148,7 @@ fn when(program: &mut Vec<libc::sock_filter>, values: &[u32], body: &[libc::sock
 mod tests {
     use super::*;
 
-    /// What the filter says to a call, as the system's interpreter would.
+    /// The verdict of the filter on a call, as the system's interpreter would compute it.
     fn verdict(program: &[libc::sock_filter], number: c_long, arguments: [i32; 3]) -> u32 {
         let (mut at, mut value) = (0, 0);
         loop {

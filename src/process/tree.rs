@@ -1,7 +1,7 @@
-//! A tree of processes below this one: kept together, watched, and ended whole.
+//! A tree of processes below this one: kept together, watched, and ended as a whole.
 //!
-//! Its root adopts whoever loses its parent, and so it can end all of them without knowing who they are.
-//! The keepers of replays and those of foreign programs are such roots.
+//! Its root adopts orphans, so it can end all of them without knowing who they are. The keepers of
+//! replays and those of foreign programs are such roots.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -27,11 +27,11 @@ pub enum End {
     Killed(i32),
 }
 
-/// Makes this process the root of a tree, out of the reach of the terminal: it is the parent of every
-/// descendant whose own parent is gone.
+/// Makes this process the root of a tree, out of reach of the terminal: it becomes the parent of
+/// every descendant whose own parent is gone.
 ///
 /// # Errors
-/// Where the system does not know of that. Descendants whose parents go are then left behind.
+/// If the system does not support that. Descendants whose parents end are then left behind.
 pub fn take_root() -> io::Result<()> {
     super::lead_group();
     Ok(set_child_subreaper(Some(getpid()))?)
@@ -44,8 +44,8 @@ pub fn end_with(parent: Pid) -> bool {
     set_parent_process_death_signal(Some(Signal::KILL)).is_ok() && parent_id() as Pid == parent
 }
 
-/// Sends `signal` to `process`, which must be a child that was not waited for: the number is its own for
-/// as long.
+/// Sends `signal` to `process`, which must be a child that was not waited for: its number cannot be
+/// reused before that.
 pub fn signal(process: Pid, signal: i32) {
     if let (Some(process), Some(signal)) = (number(process), Signal::from_named_raw(signal)) {
         // One that has ended needs none.
@@ -53,8 +53,8 @@ pub fn signal(process: Pid, signal: i32) {
     }
 }
 
-/// Sends `signal` to all of the group of `leader`, which must be a child that was not waited for, or have
-/// left others in it.
+/// Sends `signal` to the group of `leader`. The leader must be a child that was not waited for, or its
+/// group must have other members.
 pub fn signal_group(leader: Pid, signal: i32) {
     if let (Some(leader), Some(signal)) = (number(leader), Signal::from_named_raw(signal)) {
         // A group that is empty needs none.
@@ -66,7 +66,7 @@ fn number(process: Pid) -> Option<rustix::process::Pid> {
     rustix::process::Pid::from_raw(process)
 }
 
-/// A child that has ended, and how; it is gone then. None if none has ended.
+/// Reaps a child that has ended, and returns how it ended; none if no child has.
 pub fn ended() -> Option<(Pid, End)> {
     let of_any_kind = WaitOptions::from_bits_retain(libc::__WALL as u32);
     let (process, status) = rustix::process::wait(WaitOptions::NOHANG | of_any_kind).ok()??;
@@ -77,9 +77,9 @@ pub fn ended() -> Option<(Pid, End)> {
     Some((process.as_raw_nonzero().get(), end))
 }
 
-/// Ends every child of this process but `kept`, and what they have started: their orphans are this
-/// process's children next, if it adopts them. Those that do not go are left when `patience` is over.
-/// Gives those of `kept` that have ended by themselves.
+/// Ends every child of this process but `kept`, and everything that they have started: this process
+/// adopts their orphans, if it can, and ends them next. Those that have not ended when `patience` is
+/// over are left. Returns the processes of `kept` that have ended by themselves.
 pub fn end_all_but(kept: &[Pid], patience: Duration) -> Vec<Pid> {
     let (begun, mut dead) = (Instant::now(), Vec::new());
     loop {
@@ -100,7 +100,7 @@ pub fn end_all_but(kept: &[Pid], patience: Duration) -> Vec<Pid> {
     }
 }
 
-/// Whether this process has no children, not even such as have ended.
+/// Whether this process has no children, not even ended ones.
 pub fn is_childless() -> bool {
     let asking = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
     matches!(rustix::process::waitid(WaitId::All, asking), Err(Errno::CHILD))
@@ -120,8 +120,8 @@ fn children() -> Vec<Pid> {
 pub struct Deaths(File);
 
 impl Deaths {
-    /// Begins to watch; signals of dead children come by this way alone from here on. What this process
-    /// starts has to unblock them.
+    /// Begins to watch; from here on, deaths of children are reported only in this way. Processes that
+    /// this one starts have to unblock `SIGCHLD`.
     ///
     /// # Errors
     /// Where the system gives no descriptor.
@@ -129,8 +129,8 @@ impl Deaths {
         super::signals_of_children().map(Deaths)
     }
 
-    /// Waits until `parent` calls or has gone, a child has ended, or `timeout` is over: whether there was
-    /// a call, and whether a death. [`ended`] tells whose.
+    /// Waits until `parent` writes or has gone, a child has ended, or `timeout` is over. Returns whether
+    /// the parent can be read, and whether a child has ended; [`ended`] returns which.
     ///
     /// # Errors
     /// Where the system refuses to wait.
@@ -146,7 +146,7 @@ impl Deaths {
         Ok((called, died))
     }
 
-    /// Makes it tell of later deaths alone.
+    /// Clears the deaths so far, so that only later ones are reported.
     fn forget(&mut self) {
         while self.0.read(&mut [0; size_of::<libc::signalfd_siginfo>()]).is_ok_and(|n| n > 0) {}
     }

@@ -1,8 +1,8 @@
-//! A step away from a tensor: which elements move, how far, and to which side.
+//! A step away from a tensor: the elements that move, how far, and in which direction.
 //!
-//! One length for all elements is wrong for tensors that hold a mask of -1e9, an outlier or a padding
-//! row: a step that suits the mask jumps over all that the ordinary elements do. So each element moves in
-//! proportion to a scale of its own.
+//! One length for all elements is wrong for tensors with a mask of -1e9, an outlier or a padding row: a
+//! step that suits the mask jumps over all features of the loss in the ordinary elements. So each element
+//! moves in proportion to a scale of its own.
 
 use std::ops::Range;
 
@@ -13,14 +13,14 @@ use super::TensorView;
 /// An element beyond this many times the scale of its row is an outlier.
 const OUTLIER: f64 = 64.0;
 
-/// Elements that are stepped together, since their derivatives are of a kind.
+/// Elements that are stepped together, since their derivatives are of one kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Class {
     /// Neither of the others.
     Ordinary,
-    /// Exactly zero: padding, biases at their beginning, what a rectifier let not pass. A kink of the
-    /// loss often lies here.
+    /// Exactly zero: padding, initial biases, values that a rectifier cut off. The loss often has a
+    /// kink here.
     Zero,
     /// Far larger than the rest of its row: masks, outliers.
     Outlier,
@@ -31,20 +31,20 @@ impl Class {
     pub const ALL: [Class; 3] = [Class::Ordinary, Class::Zero, Class::Outlier];
 }
 
-/// What the length of a step counts in.
+/// The unit of a step's length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Unit {
     /// The element's own magnitude or that of its row, whichever is larger.
     Row,
-    /// The element's own magnitude, so that no step changes a sign; of a zero that of its row.
+    /// The element's own magnitude, so that no step changes a sign; for a zero, that of its row.
     Own,
 }
 
 /// `x + length * scale(x) * sign` for the elements of one class in a range, where each sign is drawn.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Step {
-    /// What the signs are drawn from.
+    /// The seed of the signs.
     pub seed: u64,
     /// The elements that move.
     pub class: Class,
@@ -85,9 +85,9 @@ pub struct Scales {
 }
 
 impl Scales {
-    /// The scales of the rows of `tensor`, along its last dimension. A row's is the median of its
-    /// distinct magnitudes other than zero, so that a mask that fills most of it counts once; a row of zeros
-    /// has the median of all rows, and 1 if there is none.
+    /// The scales of the rows of `tensor`, along its last dimension. A row's scale is the median of its
+    /// distinct magnitudes other than zero, so that a mask that fills most of it counts once. A row of zeros
+    /// has the median of all rows, or 1 if there is none.
     pub fn of(tensor: &TensorView) -> Scales {
         let columns = tensor.shape.last().copied().unwrap_or(1).max(1);
         let mut magnitudes = Vec::new();
@@ -120,8 +120,8 @@ impl Scales {
         }
     }
 
-    /// How far element `index` with the finite value `x` moves in a step of length 1. It is a power of two:
-    /// added to an element of few bits, nothing rounds.
+    /// How far element `index` with the finite value `x` moves in a step of length 1. The distance is a
+    /// power of two, so adding it to an element of few bits does not round.
     pub fn scale(&self, index: usize, x: f64, unit: Unit) -> f64 {
         match unit {
             _ if x == 0.0 => self.row(index),

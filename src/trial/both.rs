@@ -1,10 +1,10 @@
-//! Two things that are made at a time.
+//! Runs two things at a time.
 
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
-/// Does both, `one` on a thread of its own. No work of rayon's: each may wait for what another thread
-/// makes.
+/// Runs both, `one` on a thread of its own. Must not be used for work of rayon's: each may wait for a
+/// result of another thread.
 pub(crate) fn both<A: Send, B>(
     one: impl FnOnce() -> A + Send,
     other: impl FnOnce() -> B,

@@ -1,4 +1,4 @@
-//! What trials share.
+//! The resources that trials share.
 
 use std::sync::Arc;
 
@@ -20,8 +20,8 @@ pub struct Lab {
 }
 
 impl Lab {
-    /// A lab that runs trials on `backend` and remembers in `cache`; with `fresh` it passes over what
-    /// the cache knows of outcomes, noise and judgements.
+    /// A lab that runs trials on `backend` and remembers in `cache`. With `fresh` it ignores the
+    /// outcomes, noise and judgements in the cache.
     pub fn new(backend: Arc<dyn Backend>, cache: Cache, fresh: bool) -> Arc<Lab> {
         let scratch = Scratch::in_folder(&cache.temporary(), HEAP_BYTES);
         Arc::new(Lab { backend, cache, fresh, scratch })
@@ -32,22 +32,22 @@ impl Lab {
         Trial::new(self.clone(), subject.clone(), sources.clone())
     }
 
-    /// What runs the trials.
+    /// The backend that runs the trials.
     pub fn backend(&self) -> &dyn Backend {
         &*self.backend
     }
 
-    /// What was found before.
+    /// The cache of earlier results.
     pub fn cache(&self) -> &Cache {
         &self.cache
     }
 
-    /// Where what is measured of each element is kept.
+    /// The memory for per-element results.
     pub(crate) fn scratch(&self) -> &Scratch {
         &self.scratch
     }
 
-    /// The hash of what a fixture holds.
+    /// The hash of the fixture's content.
     ///
     /// # Errors
     /// [`ReplayError`] if the fixture or the cache cannot be read.
@@ -55,7 +55,7 @@ impl Lab {
         subject.content(&self.cache)
     }
 
-    /// Tells subjects apart: by their tensors, and by what their harnesses say of them.
+    /// Identifies a subject by its tensors and by its harness's declarations.
     ///
     /// # Errors
     /// As [`Lab::content`].
@@ -63,7 +63,7 @@ impl Lab {
         subject.identity(&self.cache)
     }
 
-    /// What the cache holds, if it may be asked.
+    /// The entry of the cache, unless the lab is `fresh`.
     pub(crate) fn recall<T: DeserializeOwned>(&self, kind: Kind, key: &str) -> Option<T> {
         if self.fresh {
             return None;
@@ -83,8 +83,8 @@ impl Lab {
         Ok(())
     }
 
-    /// The same for a judgement, unless one that is made without all that was asked for may come out
-    /// otherwise on a faster machine.
+    /// Puts a judgement into the cache, unless the backend has given something up: the judgement may
+    /// come out otherwise on a faster machine.
     pub(crate) fn keep_judgement(
         &self,
         key: &str,
@@ -96,8 +96,8 @@ impl Lab {
         self.keep(Kind::Judgement, key, made)
     }
 
-    /// The judgement with this key, from the cache if it was made before. One that rests on a run that
-    /// was out of time is not remembered.
+    /// The judgement with this key, from the cache or made now. One that rests on a run that timed out
+    /// is not cached.
     pub(crate) fn remember<T: Serialize + DeserializeOwned>(
         &self,
         key: &str,

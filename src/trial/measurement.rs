@@ -1,4 +1,5 @@
-//! What is measured around the plain run of one trial: its noise, and what a repetition changes.
+//! The measurements around the plain run of one trial: its noise, and the differences of a
+//! repetition.
 
 use std::sync::PoisonError;
 
@@ -19,7 +20,7 @@ use crate::scratch::Scratch;
 use crate::summary::{Number, POISON_A};
 use crate::worker::{Ending, Run};
 
-/// The orders, besides that of the indices, in which blocks and threads are replayed.
+/// The orders in which blocks and threads are replayed, besides that of the indices.
 pub(crate) const ORDERS: [u64; 3] = [0x5eed_0001, 0x5eed_0002, 0x5eed_0003];
 
 /// Two identical replays of one revision that differ.
@@ -38,13 +39,13 @@ pub struct Nondeterminism {
 pub struct OutputNoise {
     /// The output.
     pub name: String,
-    /// What was measured.
+    /// The noise in a few numbers.
     pub noise: NoiseSummary,
     /// How it depends on the order of blocks and threads, if it does.
     pub order: Option<OrderDependence>,
 }
 
-/// The plain run of a trial, and what was measured around it.
+/// The plain run of a trial, and the measurements around it.
 pub struct Measurement {
     /// The plain run.
     pub run: Run,
@@ -128,12 +129,13 @@ impl Around {
 }
 
 impl Trial {
-    /// Measures what is around the plain run of `variant`.
+    /// Measures the noise around the plain run of `variant`.
     ///
-    /// A variant that can be run neither in other roundings nor in other orders has the noise of its
-    /// reference, around the reference's own result, times the greatest error of the functions that
-    /// it calls, for the reference errs by one unit in the last place of each. How far a repetition
-    /// lies off counts as well where the device may give other bits by itself.
+    /// A variant that supports neither other roundings nor other orders takes the noise of its
+    /// reference, measured around the reference's own result. That noise is scaled by the greatest
+    /// error of the functions that the variant calls, since the reference errs by one unit in the
+    /// last place of each. Where the device may give other bits by itself, the deviation of a
+    /// repetition counts as well.
     pub(super) fn measure(&self, variant: &dyn Variant) -> Result<Measurement, ReplayError> {
         let (base, again, mut noise) = match variant.reference() {
             None => {
@@ -175,7 +177,7 @@ impl Trial {
         }
     }
 
-    /// How other roundings and orders of `variant` move what `centre` gives.
+    /// How far other roundings and orders of `variant` move the result in `centre`.
     fn noise_around(&self, variant: &dyn Variant, centre: &Run) -> Result<Around, ReplayError> {
         let _span = tracing::info_span!("noise", message = self.fixture().name);
         let mut accumulators = self.accumulators(centre, |_| true)?;
@@ -211,7 +213,7 @@ fn noise_modes(variant: &dyn Variant) -> Vec<(Moved, Mode)> {
     rounded.into_iter().chain(ordered).filter(|(_, mode)| abilities.allow(mode)).collect()
 }
 
-/// What was computed of outputs that belong together, or why there was no room for it.
+/// Converts the error of a computation on outputs that belong together: only room can be lacking.
 pub(crate) fn room<T>(made: Result<T, NumericsError>) -> Result<T, ReplayError> {
     made.map_err(|error| match error {
         NumericsError::Scratch(error) => error.into(),
@@ -219,7 +221,7 @@ pub(crate) fn room<T>(made: Result<T, NumericsError>) -> Result<T, ReplayError> 
     })
 }
 
-/// Adds how far each output of `replay` lies off that of `centre`.
+/// Adds the deviation of each output of `replay` from that of `centre`.
 pub(super) fn accumulate(
     accumulators: &mut [(String, NoiseAccumulator)],
     centre: &Run,

@@ -1,8 +1,8 @@
-//! Trials: one source set on one fixture, and all that is measured of it.
+//! Trials: one source set on one fixture, and all measurements of it.
 //!
-//! A [`Trial`] compiles, runs and measures when it is asked, each thing once, and remembers by content
-//! what the next process may ask for too. A [`Lab`] is what trials share: a backend, the cache, room
-//! for numbers. Compares nothing; that is the business of `judge`.
+//! A [`Trial`] compiles, runs and measures on demand, each thing once, and caches by content whatever
+//! the next process may ask for too. A [`Lab`] holds what trials share: a backend, the cache, memory
+//! for numbers. Nothing here compares trials; `judge` does.
 
 mod both;
 mod checked;
@@ -37,11 +37,11 @@ use crate::history::SourceSet;
 use crate::summary::POISON_A;
 use crate::worker::{Ending, Run};
 
-/// A source set on a fixture, with what is known of it so far: each thing is made when it is first
-/// asked for, and then kept for as long as the trial.
+/// A source set on a fixture, with its results so far. Each is made on first demand and kept as
+/// long as the trial.
 ///
-/// Several threads may ask at once, but not work that rayon schedules: one waits for what another is
-/// making.
+/// Several threads may ask at once, but not work that rayon schedules: one thread waits for the
+/// result of another.
 pub struct Trial {
     lab: Arc<Lab>,
     subject: Arc<Subject>,
@@ -50,7 +50,7 @@ pub struct Trial {
     shadow: Once<Result<Arc<dyn Variant>, String>>,
     key: Once<String>,
     outcome: Once<Outcome>,
-    /// The plain run that the outcome was made of, until it is measured.
+    /// The plain run behind the outcome, until it is measured.
     plain: Mutex<Option<Plain>>,
     measurement: Once<Measurement>,
     shadow_run: Once<Result<Run, String>>,
@@ -59,7 +59,7 @@ pub struct Trial {
     checked: Once<Checked>,
 }
 
-/// What noise is remembered as.
+/// The name of noise in keys of the cache.
 const NOISE: &str = "noise and orders";
 
 impl Trial {
@@ -80,7 +80,7 @@ impl Trial {
         }
     }
 
-    /// What it shares with other trials.
+    /// The lab that it shares with other trials.
     pub fn lab(&self) -> &Arc<Lab> {
         &self.lab
     }
@@ -95,7 +95,7 @@ impl Trial {
         &self.sources
     }
 
-    /// The hash of what the fixture holds.
+    /// The hash of the fixture's content.
     ///
     /// # Errors
     /// [`ReplayError`] if the fixture or the cache cannot be read.
@@ -111,7 +111,7 @@ impl Trial {
         self.native_while(&|| ())
     }
 
-    /// The same; `meanwhile` is done while the compiler runs, if it has to.
+    /// The same; calls `meanwhile` while the compiler runs, if it has to.
     ///
     /// # Errors
     /// As [`Trial::native`].
@@ -122,7 +122,7 @@ impl Trial {
         self.native.get(|| self.prepare(Precision::Native, meanwhile))
     }
 
-    /// The sources made ready to run; none if they cannot be.
+    /// The sources made ready to run, or none if they cannot be run.
     ///
     /// # Errors
     /// As [`Trial::native`].
@@ -138,7 +138,7 @@ impl Trial {
         self.shadow_while(&|| ())
     }
 
-    /// The same; `meanwhile` is done while the compiler runs, if it has to.
+    /// The same; calls `meanwhile` while the compiler runs, if it has to.
     ///
     /// # Errors
     /// As [`Trial::native`].
@@ -173,7 +173,7 @@ impl Trial {
         }
     }
 
-    /// What a replay gives; what is wrong with the revision is in the outcome.
+    /// The outcome of a replay, which includes the revision's faults.
     ///
     /// # Errors
     /// [`ReplayError`] if the machine or the fixture is at fault.
@@ -184,7 +184,7 @@ impl Trial {
         })
     }
 
-    /// The plain run with all that is measured around it; none where the sources cannot be run.
+    /// The plain run with all measurements around it, or none where the sources cannot be run.
     ///
     /// # Errors
     /// [`ReplayError`] if the machine or the fixture is at fault.
@@ -266,13 +266,13 @@ impl Trial {
         Ok(made)
     }
 
-    /// What something else that was found of this trial is remembered by.
+    /// The key of another result of this trial, by the name `what`.
     pub(crate) fn key_of(&self, what: &str) -> Result<String, ReplayError> {
         Ok(digest([what, self.key()?]))
     }
 }
 
-/// The key that stands for `parts`.
+/// A key made of `parts`.
 pub(crate) fn digest<const N: usize>(parts: [&str; N]) -> String {
     let mut hasher = blake3::Hasher::new();
     for part in parts {

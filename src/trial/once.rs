@@ -1,11 +1,11 @@
-//! A value that is made when it is first asked for.
+//! A value that is made on first demand.
 
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-/// A value that is made once. An error is not kept: whoever asks next tries again.
+/// A value that is made once. An error is not kept: the next caller tries again.
 ///
-/// A second caller waits for what the first is making, so neither may be work that rayon schedules:
-/// the thread that makes the value might be handed the second caller's work meanwhile.
+/// A second caller waits while the first makes the value, so neither may be work that rayon
+/// schedules: the thread that makes the value might be handed the second caller's work meanwhile.
 pub(super) struct Once<T> {
     value: OnceLock<T>,
     making: Mutex<()>,

@@ -1,7 +1,8 @@
-//! Outputs that depend on the order of blocks and threads: a race, or a barrier that is missing.
+//! Outputs that depend on the order of blocks and threads: a race, or a missing barrier.
 //!
-//! Another order moves sums by rounding. What it moves by far more, in comparison with what rounding
-//! moves in the order of the indices and in that order itself, is not decided by the sources.
+//! Another order moves a sum by rounding. An element that moves by far more than rounding, in the
+//! order of the indices and in the other order, depends on the order: the sources do not determine
+//! its value.
 
 use serde::{Deserialize, Serialize};
 
@@ -45,8 +46,8 @@ pub struct OrderDependence {
 }
 
 impl Trial {
-    /// The outputs that depend on the order, with the elements that do: what is suspect after the
-    /// replays in `accumulators` is held against rounding in the other orders, too.
+    /// The outputs that depend on the order, with the elements that do. Elements that the replays
+    /// in `accumulators` make suspect are also compared with rounding in the other orders.
     pub(super) fn ordered(
         &self,
         variant: &dyn Variant,
@@ -105,8 +106,8 @@ struct Worst {
 }
 
 impl Suspect<'_> {
-    /// Keeps the elements that `near`, a replay in another order, moved further than rounding
-    /// explains there.
+    /// Keeps the suspect elements that `near`, a replay in another order, moved further than
+    /// rounding explains in that order.
     fn confirm(
         &mut self,
         centre: &Run,
@@ -165,7 +166,7 @@ impl Suspect<'_> {
     }
 }
 
-/// How far element `index` moved, in units of what rounding moves it by in both orders.
+/// How far element `index` moved, as a multiple of its rounding: the larger one of both orders.
 fn moved(
     base: &TensorView,
     other: &TensorView,

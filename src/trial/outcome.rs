@@ -1,5 +1,4 @@
-//! What a replay gave, and what can be wrong with it; and how the parts of it that one run shows are
-//! told.
+//! The outcome of a replay: how it ended, its outputs, and the failures that one run shows.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,7 +9,7 @@ use crate::summary::{Summary, slice_norms, summarize};
 use crate::tensor::{DType, Dim, TensorView, unravel};
 use crate::worker::Ending;
 
-/// What one revision gave, as far as it can be told without another.
+/// The outcome of one revision, as far as it shows without another revision.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
     /// The device's class: `cpu`, `sm_90`.
@@ -19,17 +18,17 @@ pub struct Outcome {
     pub device_description: String,
     /// The compiler's version.
     pub compiler: String,
-    /// Which of the harness's calls fits, from 0; none if the sources do not compile.
+    /// The number of the harness's call that fits, from 0; none if the sources do not compile.
     pub call: Option<usize>,
     /// How it ended.
     pub status: Status,
     /// The launches, in order.
     pub launches: Vec<LaunchRecord>,
-    /// All launches; more than `launches` holds if there were very many.
+    /// The number of all launches; more than `launches` has if there were very many.
     pub launch_count: u64,
     /// The outputs, in the order of the harness; empty unless the call returned.
     pub outputs: Vec<OutputRecord>,
-    /// What the code printed.
+    /// The text that the code printed.
     pub printed: String,
 }
 
@@ -55,7 +54,7 @@ pub enum Status {
         reason: String,
         /// The causes of the reason, outermost first.
         causes: Vec<String>,
-        /// What to do about it.
+        /// Advice to the user.
         hint: Option<String>,
     },
 }
@@ -140,7 +139,7 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// The kind of failure: what a search for its first commit goes by.
+    /// The kind of failure, by which a search finds its first commit.
     pub fn kind(&self) -> &'static str {
         match self {
             Failure::Launch { .. } => "launch error",
@@ -181,7 +180,7 @@ pub struct Slices {
     pub norms: Vec<f64>,
 }
 
-/// The largest size of a dimension along which slices are told apart.
+/// The most indices that a dimension may have for its slices to be recorded.
 const SLICES: usize = 16;
 
 impl Slices {

@@ -1,4 +1,4 @@
-//! The plain replay: two runs that differ in their poison, and the outcome that they tell.
+//! The plain replay: two runs that differ in their poison, and the outcome that follows from them.
 
 use std::sync::PoisonError;
 
@@ -21,24 +21,24 @@ const SUMMARIZED_BYTES: usize = 64 << 20;
 /// Outputs that are larger than this in all are made again instead of kept.
 const KEPT_BYTES: usize = 256 << 20;
 
-/// The plain run that an outcome was made of.
+/// The plain run behind an outcome.
 pub(super) struct Plain {
     pub run: Run,
     /// Whether a second one gave the same bits in every output.
     pub repeats: bool,
 }
 
-/// The runs that an outcome is made of.
+/// The runs behind an outcome.
 struct Runs {
     first: Run,
     /// The same on other poison.
     second: Run,
-    /// The first repeated, where a device may give other bits by itself.
+    /// A repetition of the first, where a device may give other bits by itself.
     again: Option<Run>,
 }
 
 impl Trial {
-    /// The outcome of `variant` as the device gives it.
+    /// The outcome of `variant`, without the findings of a checker.
     pub(super) fn replayed(&self, variant: &dyn Variant) -> Result<Outcome, ReplayError> {
         let key = self.key()?;
         if let Some(outcome) = self.lab.recall(Kind::Outcome, key) {
@@ -73,8 +73,8 @@ impl Trial {
         Ok(Runs { first, second, again })
     }
 
-    /// Two plain runs that differ in their poison. Large outputs come back from where they can be
-    /// summarised only if their summaries leave questions.
+    /// Two plain runs that differ in their poison. Large outputs are summarised on the device where
+    /// it can do so; they are fetched only if their summaries leave questions.
     fn run_twice(&self, variant: &dyn Variant) -> Result<(Run, Run), ReplayError> {
         let abilities = variant.abilities();
         let poisons = [POISON_A, if abilities.poison { POISON_B } else { POISON_A }];
@@ -137,7 +137,7 @@ impl Trial {
         }
     }
 
-    /// What two runs that differ only in their poison tell.
+    /// The outcome that two runs with different poison show.
     fn outcome_of(&self, variant: &dyn Variant, runs: &Runs) -> Result<Outcome, ReplayError> {
         let run = &runs.first;
         let mut failures = failures_of_the_call(runs);
@@ -172,7 +172,7 @@ impl Trial {
         })
     }
 
-    /// The summary of one output, and what is wrong with it.
+    /// The summary of one output, and its failures.
     fn judge_output(
         &self,
         variant: &dyn Variant,
@@ -213,7 +213,7 @@ impl Trial {
     }
 }
 
-/// What is wrong with the call, whatever its outputs are.
+/// The failures of the call, whatever its outputs are.
 fn failures_of_the_call(runs: &Runs) -> Vec<Failure> {
     let Runs { first, second, .. } = runs;
     let refused = first.launches.iter().filter(|launch| launch.error.is_some());
@@ -221,7 +221,7 @@ fn failures_of_the_call(runs: &Runs) -> Vec<Failure> {
     let overruns = first.overruns.iter();
     let overruns = overruns.map(|detail| Failure::Overrun { detail: detail.clone() });
     let mut failures: Vec<Failure> = refused.chain(overruns).collect();
-    // A crash that shows with one poison only is one all the same.
+    // A crash with only one poison is a crash too.
     let endings = [&first.ending, &second.ending];
     let ending = endings.into_iter().filter_map(failure_of).find(|found| !failures.contains(found));
     failures.extend(ending);
@@ -248,7 +248,7 @@ fn unquestioned(((_, one), (_, other)): (&(String, Summary), &(String, Summary))
     one.checksum == other.checksum && clean(one) && clean(other)
 }
 
-/// Puts what a checker found before what is known of `outcome`.
+/// Puts the findings of a checker before the failures of `outcome`.
 fn with_findings(mut outcome: Outcome, found: Vec<(Tool, Finding)>) -> Outcome {
     if found.is_empty() {
         return outcome;

@@ -1,4 +1,4 @@
-//! A fixture with what is computed of it once.
+//! A fixture, with results that are computed from it once.
 
 use std::sync::{Arc, OnceLock};
 
@@ -6,7 +6,7 @@ use crate::backend::ReplayError;
 use crate::cache::{Cache, Kind};
 use crate::fixture::Fixture;
 
-/// What source sets are tried on.
+/// The fixture that source sets are tried on.
 pub struct Subject {
     /// The fixture.
     pub fixture: Arc<Fixture>,
@@ -24,7 +24,7 @@ impl Subject {
         Subject { fixture: Arc::new(fixture), declaration, content: OnceLock::new() }
     }
 
-    /// Tells subjects apart: by their tensors, and by what their harnesses say of them.
+    /// Identifies the subject by its tensors and by its harness's declarations.
     ///
     /// # Errors
     /// [`ReplayError`] if the fixture or the cache cannot be read.

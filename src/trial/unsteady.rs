@@ -1,4 +1,4 @@
-//! Tells memory that nobody wrote from the order of atomics, on devices that choose the order.
+//! Tells unwritten memory from the order of atomics, on devices that choose the order.
 
 use crate::summary::{POISON_A, POISON_B, Poison, Written};
 use crate::tensor::TensorView;
@@ -6,13 +6,13 @@ use crate::tensor::TensorView;
 /// How much further than in a repetition an element must move with the poison to depend on it.
 const MARGIN: f64 = 8.0;
 
-/// The same as a share of the largest element, for floats that atomics sum: a repetition can come
+/// The same as a share of the largest element, for floats that atomics sum. A repetition can come
 /// out the same by chance, and poison reads as NaN or as about 1e30, which moves a float by more.
 const SHARE: f64 = 1.0 / 1024.0;
 
-/// Takes back what `written` says of elements of `first` that differ from those of `second`, if
-/// such differences come by themselves: as `again` shows, a replay with the poison of `first`, and
-/// as is to be expected of code that has `atomics`.
+/// Takes back the poison dependence that `written` reports for elements that differ between `first`
+/// and `second`, where the device causes such differences by itself. `again`, a replay with the
+/// poison of `first`, shows them, and code with `atomics` has them anyway.
 pub(super) fn excuse(
     written: &mut Written,
     [first, second, again]: [&TensorView; 3],
@@ -52,7 +52,7 @@ pub(super) fn excuse(
     }
 }
 
-/// Whether element `index` still is what `poison` made of it.
+/// Whether element `index` still holds `poison`.
 fn holds(poison: &Poison, view: &TensorView, index: usize) -> bool {
     let size = view.dtype.size();
     let phase = index * size % 8;

@@ -1,4 +1,4 @@
-//! What runs in the child: loads artifact and fixture, makes the call, writes the outputs.
+//! The work of the child: loads artifact and fixture, makes the call, writes the outputs.
 #![allow(unsafe_code)]
 
 use std::borrow::Cow;
@@ -23,7 +23,7 @@ use crate::summary::Poison;
 use crate::tensor::step::Scales;
 use crate::tensor::{DType, TensorView};
 
-/// Why the call could not be made; the parent tells the user.
+/// Errors that keep the call from being made; the parent shows them to the user.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ChildError {
     #[error(transparent)]
@@ -40,7 +40,7 @@ pub(super) enum ChildError {
     Map(std::io::Error),
 }
 
-/// What a replay is made in.
+/// The resources of a replay.
 pub(super) struct Surroundings<'a> {
     /// Where outputs are written.
     pub outputs: File,
@@ -50,8 +50,8 @@ pub(super) struct Surroundings<'a> {
     pub reporter: &'static Reporter,
 }
 
-/// Makes the replay of `job`, for which artifact and fixture may be `loaded`, tells the parent if it is
-/// refused, and gives the process's exit status.
+/// Makes the replay of `job`, with artifact and fixture from `loaded` if they are there. Tells the
+/// parent if it is refused. Returns the process's exit status.
 pub(super) fn run(
     job: &Job,
     loaded: Option<(&Fixture, Artifact)>,
@@ -96,10 +96,10 @@ fn replay(
     Surroundings { outputs: memory, above, reporter }: Surroundings,
 ) -> Result<(), ChildError> {
     let runtime = std::thread::scope(|scope| {
-        // While a context is made nothing else happens: the files' pages can come meanwhile.
+        // Nothing else happens while a context is made, so the files' pages can be read.
         if matches!(job.device, DeviceJob::Cuda { .. }) {
             fixture.inputs.iter().for_each(|input| {
-                // Where there is no thread for it they come when they are read.
+                // Without a thread for it, they are read on first use.
                 let _ = std::thread::Builder::new().spawn_scoped(scope, || input.prefetch());
             });
         }
@@ -148,10 +148,10 @@ fn replay(
     end.reach()
 }
 
-/// More writes out of bounds than this are not told of.
+/// The most writes out of bounds that are reported.
 const MOST_OVERRUNS: usize = 64;
 
-/// What is left to do once the call has returned, or was left.
+/// The work left once the call has returned or was left early.
 #[derive(Clone)]
 struct Ending {
     runtime: &'static Runtime,
@@ -199,8 +199,8 @@ impl Ending {
         Ok(())
     }
 
-    /// Writes the outputs that are wanted, but for those that lie in the shared memory, or of which
-    /// the device makes a summary.
+    /// Writes the wanted outputs, except those that lie in the shared memory already and those that
+    /// the device summarises.
     fn write_outputs(&self) -> Result<(), ChildError> {
         let first = self.tensors.pointers.len() - self.outputs.len();
         let pointers = &self.tensors.pointers[first..];
@@ -288,7 +288,7 @@ fn start_device(
     }
 }
 
-/// What the call is made with, in the order of the signature.
+/// The arguments of the call, in the order of the signature.
 struct Tensors {
     /// The shared memory for outputs.
     memory: MmapRaw,

@@ -1,4 +1,5 @@
-//! Why there is no run: the machine is at fault, or whoever ended the replay, not the revision.
+//! Errors of replays that the revision is not to blame for, but the machine or whoever ended the
+//! replay.
 
 use std::borrow::Cow;
 use std::io;
@@ -11,7 +12,7 @@ pub enum WorkerError {
     /// The system refused a process, a pipe or memory.
     #[error("cannot {doing} for the replay")]
     System {
-        /// What was tried.
+        /// The action that failed.
         doing: Cow<'static, str>,
         /// The system's reason.
         source: io::Error,
@@ -24,7 +25,7 @@ pub enum WorkerError {
     Refused {
         /// In the child's words.
         message: String,
-        /// What to do about it.
+        /// Advice to the user.
         hint: Option<String>,
     },
     /// Somebody else ended the replay.
@@ -50,7 +51,7 @@ pub enum WorkerError {
 }
 
 impl WorkerError {
-    /// What to do about it.
+    /// Advice to the user, if there is any.
     pub fn hint(&self) -> Option<String> {
         match self {
             WorkerError::System { source, .. } => hint_of(source).map(str::to_owned),
@@ -74,7 +75,7 @@ impl WorkerError {
     }
 }
 
-/// What helps where the system refuses with `error`.
+/// Advice for a system call that failed with `error`.
 fn hint_of(error: &io::Error) -> Option<&'static str> {
     Some(match error.raw_os_error()? {
         libc::EMFILE => "raise the number of files that a process may have open (ulimit -n)",
@@ -93,7 +94,7 @@ fn hint_of(error: &io::Error) -> Option<&'static str> {
     })
 }
 
-/// What could not be done, with the system's reason.
+/// Makes the error for `doing` from the system's reason.
 pub(super) fn system(doing: &'static str) -> impl FnOnce(io::Error) -> WorkerError {
     move |source| WorkerError::System { doing: doing.into(), source }
 }

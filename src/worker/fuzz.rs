@@ -1,4 +1,4 @@
-//! What must hold for what a child says, and for the outputs that it leaves.
+//! The properties that must hold for any report and any outputs of a child.
 
 use std::fs::File;
 use std::io::Write;
@@ -12,9 +12,9 @@ use crate::process::tree::End;
 use crate::runtime::journal;
 use crate::tensor::{DType, Dim};
 
-/// Whatever stands in the journal, a run comes of it whose outputs can be read, or a refusal with
-/// words; and a journal of any bytes can be read. The first byte says how the child ended, the second
-/// whether its time was over and its code had begun.
+/// Any journal gives either a run whose outputs can be read or a refusal with a message, and a
+/// journal of any bytes can be read. The first byte says how the child ended, the second whether it
+/// timed out and whether its code had begun.
 pub fn child_report(bytes: &[u8]) {
     let mut draw = Draw::new(bytes);
     let status = i32::from(draw.byte() as i8);
@@ -45,13 +45,13 @@ pub fn child_report(bytes: &[u8]) {
     }
 }
 
-/// Reads a journal that begins with `bytes`: without the key it holds nothing.
+/// Reads a journal that begins with `bytes`; without the key it has no entries.
 fn read_journal(bytes: &[u8]) {
     let file = memory(journal::BYTES, bytes);
     assert_eq!(journal::read(&file, &[7; 32]).expect("memory"), Vec::<Vec<u8>>::new());
 }
 
-/// A file of so many bytes, the first of which are given.
+/// A file of this size that begins with the given bytes.
 fn memory(length: usize, first: &[u8]) -> File {
     let mut file = tempfile::tempfile().expect("a file");
     file.write_all(first).expect("room");

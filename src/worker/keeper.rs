@@ -1,8 +1,8 @@
-//! Watches over one replay after the other: forks the process that makes it, sees how it ends, and ends all
-//! that it has started before it says so.
+//! Watches over one replay after the other. It forks the process that makes the replay, sees how it ends,
+//! and ends all that it has started before it reports the end.
 //!
-//! It runs none of the replayed code, which is kept from sending it signals. When nobody is left to answer
-//! to, it ends everything below itself.
+//! It runs no replayed code, and replayed code cannot send it signals. When its parent has gone, it ends
+//! everything below itself.
 #![allow(unsafe_code)]
 
 use std::io;
@@ -67,7 +67,7 @@ struct Keeper {
 }
 
 impl Keeper {
-    /// Makes the next replay that is asked for; none once the program is gone.
+    /// Makes the next requested replay; none once the program is gone.
     fn serve_one(&mut self) -> Option<()> {
         let (text, files) = match socket::receive(&self.parent) {
             Ok(received) => received?,
@@ -109,7 +109,7 @@ impl Keeper {
             match self.begin_by_template(order, &files) {
                 Ok(Some(member)) => return Ok(member),
                 Ok(None) => {
-                    // What it cannot do is done without it.
+                    // The replay is made without a template.
                     self.fit = false;
                     self.template = None;
                     tree::end_all_but(&[], GOING);
@@ -128,7 +128,7 @@ impl Keeper {
         }
     }
 
-    /// Has the template make a copy of itself; none if it is not fit, or gone.
+    /// Has the template fork a member; none if the template is not fit, or gone.
     fn begin_by_template(
         &mut self,
         order: &Order,
@@ -175,7 +175,7 @@ impl Keeper {
         }
     }
 
-    /// Closes what a process that was forked to run replayed code must not have.
+    /// Closes descriptors that a process forked to run replayed code must not have.
     fn forget_parent(&self) {
         // SAFETY: the process never returns to where they are used.
         unsafe {
@@ -187,7 +187,7 @@ impl Keeper {
         }
     }
 
-    /// The signal that is to be sent; none once the program is gone.
+    /// The next signal to send; none once the program is gone.
     fn next_signal(&self) -> Option<i32> {
         let (text, _) = socket::receive(&self.parent).ok()??;
         match serde_json::from_slice(&text).ok()? {
@@ -196,7 +196,7 @@ impl Keeper {
         }
     }
 
-    /// How `member` ends; none once the program is gone.
+    /// The end of `member`; none once the program is gone.
     fn await_end(&mut self, member: Pid, with_group: bool) -> Option<End> {
         loop {
             let (called, _) = self.deaths.wait(&self.parent, None).ok()?;

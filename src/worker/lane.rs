@@ -1,4 +1,4 @@
-//! Asks for replays and keeps each within its time: from when it is asked for until everything that it has
+//! Asks for replays and enforces their time limits: from the request until everything that the replay has
 //! started has ended.
 
 use std::fs::File;
@@ -19,18 +19,18 @@ use crate::fixture::Fixture;
 use crate::process::{self, tree::End};
 use crate::runtime::journal::{self, Key};
 
-/// How long a child that was told to end may take to say where it is.
+/// How long a child that was told to end may take to report its position.
 const GRACE: Duration = Duration::from_millis(300);
 /// How long its keeper may take to end it.
 const LAST_GRACE: Duration = Duration::from_secs(3);
-/// What somebody else still prints when a replay has ended is read up to this many bytes.
+/// The most bytes that are read after a replay has ended, in case another process still prints.
 const LEFT_OVER: usize = 1 << 20;
 
 /// The processes that make replays.
 pub struct Workers {
     program: PathBuf,
     nursery: Mutex<Option<Nursery>>,
-    /// How often the system had ended a process for lack of memory.
+    /// How many processes the system had ended for lack of memory.
     memory_kills: Option<u64>,
 }
 
@@ -44,7 +44,7 @@ pub(super) struct Lane {
     socket: OwnedFd,
 }
 
-/// What a run is made with.
+/// The conditions of a run.
 #[derive(Clone, Copy)]
 pub(super) struct Terms<'a> {
     pub layout: &'a Layout,
@@ -55,7 +55,7 @@ pub(super) struct Terms<'a> {
 }
 
 impl Workers {
-    /// Processes of `program`, which is this one; none is started before it is needed.
+    /// Processes of `program`, which is this one. They are started on demand.
     pub fn new(program: PathBuf) -> Workers {
         Workers { program, nursery: Mutex::default(), memory_kills: process::memory_kills() }
     }
@@ -95,7 +95,7 @@ impl Workers {
         Ok(Lane { socket: here })
     }
 
-    /// Makes the replay of `job` by `lane`; tells whether the lane can make another one.
+    /// Makes the replay of `job` by `lane`. Also returns whether the lane can make another one.
     pub(super) fn run_on(
         &self,
         lane: &Lane,
@@ -198,7 +198,7 @@ impl Drop for Nursery {
     }
 }
 
-/// What was heard until a replay had ended.
+/// Everything received until a replay has ended.
 struct Heard {
     printed: Printed,
     /// None from a keeper that has gone, or takes too long.
@@ -212,8 +212,8 @@ impl Lane {
         socket::send(&self.socket, &text, files)
     }
 
-    /// Reads what is printed until the keeper answers. When `timeout` is over since `begun`, the replay is
-    /// sent SIGTERM, and SIGKILL a little later.
+    /// Reads the replay's output until the keeper answers. Once `timeout` has passed since `begun`, sends
+    /// the replay SIGTERM, and SIGKILL a little later.
     fn listen(&self, printed: &File, begun: Instant, timeout: Duration) -> io::Result<Heard> {
         let mut heard = Heard { printed: Printed::default(), answer: None, timed_out: false };
         let mut stages = [(libc::SIGTERM, GRACE), (libc::SIGKILL, LAST_GRACE)].into_iter();

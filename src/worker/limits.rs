@@ -1,4 +1,4 @@
-//! How long a replay may take and how much memory it may have.
+//! The limits of a replay's time and memory.
 
 use std::time::Duration;
 
@@ -12,11 +12,11 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// Wall time unless the user says otherwise.
+    /// The default limit of wall time.
     pub const TIMEOUT: Duration = Duration::from_secs(60);
 
-    /// Device memory unless the user says otherwise: the same on every machine, since code can
-    /// ask for it and decide by it.
+    /// The default device memory. It is the same on every machine, since code can query it and
+    /// decide by it.
     pub const MEMORY_BYTES: u64 = 16 << 30;
 
     /// The address space that a child with `threads` may have, for `RLIMIT_AS`.

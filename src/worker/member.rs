@@ -1,4 +1,4 @@
-//! The process in which replayed code runs: made ready, it makes one replay and ends.
+//! The process that runs replayed code. It is made ready, makes one replay and ends.
 #![allow(unsafe_code)]
 
 use std::fs::File;
@@ -22,11 +22,11 @@ use crate::runtime::{self, journal, signals};
 const JOURNAL: RawFd = 3;
 /// Where it finds the memory for outputs.
 const OUTPUTS: RawFd = 4;
-/// The exit status of a process that could not be made ready and cannot say why.
+/// The exit status of a process that failed before it could report why.
 const UNREADY: i32 = 1;
 
-/// Makes the replay that `order` asks for, in a process that was forked for it: of a template, if artifact
-/// and fixture are `loaded`. Signals do not reach those `above`.
+/// Makes the replay of `order` in a process that was forked for it, from a template if artifact and
+/// fixture are `loaded`. Replayed code cannot send signals to the processes `above`.
 pub(super) fn run(
     order: &Order,
     files: Vec<OwnedFd>,
@@ -70,7 +70,7 @@ fn run_in(
     }
     let is_shielded = !order.job.device.is_gpu();
     if is_shielded {
-        // A system without such filters lets the code do what it likes.
+        // On a system without such filters the code is not restrained.
         let _ = shield::raise(above);
     }
     journal::begin(&journal).ok()?;
@@ -80,10 +80,10 @@ fn run_in(
     Some(child::run(&order.job, loaded, Surroundings { outputs, above, reporter }))
 }
 
-/// Makes the replay that the standard input asks for, in a process that a wrapper has started; gives the
-/// exit status.
+/// Makes the replay that the standard input describes, in a process that a wrapper has started. Returns
+/// the exit status.
 pub(super) fn run_alone() -> i32 {
-    // The wrapper goes when its keeper goes.
+    // The wrapper ends with its keeper.
     let wrapper = parent_id() as Pid;
     tree::end_with(wrapper);
     let mut text = Vec::new();
@@ -125,7 +125,7 @@ fn limit_memory(bytes: u64) {
     }
 }
 
-/// Becomes `wrapper`, which starts this program anew; comes back if that cannot be.
+/// Executes `wrapper`, which starts this program again. Returns only if that fails.
 fn wrap(order: &Order, wrapper: &Wrapping, journal: &File, outputs: &File) -> io::Error {
     let settled = || -> io::Result<()> {
         let mut input = memory::growing()?;
@@ -134,7 +134,8 @@ fn wrap(order: &Order, wrapper: &Wrapping, journal: &File, outputs: &File) -> io
         // They may be in each other's way: first out of the low numbers, then into place.
         let high = |file: &File| fcntl_dupfd_cloexec(file, 10);
         let (order, journal, outputs) = (high(&input)?, high(journal)?, high(outputs)?);
-        // Its number may be one of the places: closed later, it would take what lies there along.
+        // Its descriptor may be 0, 3 or 4. Closed later, it would close the file that was placed
+        // there.
         drop(input);
         place(&order, libc::STDIN_FILENO)?;
         place(&journal, JOURNAL)?;
@@ -146,9 +147,9 @@ fn wrap(order: &Order, wrapper: &Wrapping, journal: &File, outputs: &File) -> io
     }
 }
 
-/// Makes descriptor `number` stand for `file`.
+/// Makes `number` a descriptor of `file`.
 pub(super) fn place(file: &impl AsRawFd, number: RawFd) -> io::Result<()> {
-    // SAFETY: what the number stood for is nobody's any more.
+    // SAFETY: nothing uses the descriptor's old file any more.
     match unsafe { libc::dup2(file.as_raw_fd(), number) } {
         failed if failed < 0 => Err(io::Error::last_os_error()),
         _ => Ok(()),

@@ -12,13 +12,13 @@ use crate::runtime::journal;
 use crate::scratch;
 
 /// Outputs of one replay that take this many bytes lie in a file, whose pages the system can write
-/// out, not in memory.
+/// out, rather than in memory.
 const LARGE_OUTPUTS: usize = 64 << 20;
 
-/// What the bytes of a journal are a multiple of.
+/// The size of a journal is a multiple of this.
 const PAGE: usize = 64 << 10;
 
-/// What the child writes its outputs to: memory, or a file where they are large.
+/// Returns the file for the child's outputs: memory, or a file on disk if they are large.
 pub(super) fn for_outputs(bytes: usize, folder: &Path) -> Result<File, WorkerError> {
     match bytes {
         LARGE_OUTPUTS.. => Ok(scratch::file(folder, bytes)?),
@@ -31,12 +31,12 @@ pub(super) fn for_journal() -> Result<File, WorkerError> {
     // Memory is a file to this limit; a journal that is smaller leaves more launches out.
     let allowed = process::file_limit().min(journal::BYTES as u64) as usize;
     let bytes = (allowed / PAGE * PAGE).max(journal::LEAST_BYTES);
-    // Another seal tells that it was begun.
+    // `journal::begin` adds `F_SEAL_SEAL`, which marks that code has begun.
     shared(bytes, SealFlags::empty()).map_err(system("make shared memory"))
 }
 
-/// Anonymous memory that one process writes and another reads. Nobody can change its size: a part that
-/// one process took away would end the other one when it reads it.
+/// Anonymous memory that one process writes and another reads. Its size is sealed: if one process
+/// shrank it, the other would get SIGBUS on reading.
 fn shared(bytes: usize, seals: SealFlags) -> io::Result<File> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     let file = File::from(memfd_create(c"replay", flags)?);
@@ -45,13 +45,13 @@ fn shared(bytes: usize, seals: SealFlags) -> io::Result<File> {
     Ok(file)
 }
 
-/// What is written to the second end can be read from the first.
+/// A pipe: its read end, then its write end.
 pub(super) fn pipe() -> io::Result<(File, File)> {
     let (reader, writer) = io::pipe()?;
     Ok((std::os::fd::OwnedFd::from(reader).into(), std::os::fd::OwnedFd::from(writer).into()))
 }
 
-/// A file without content that grows: what is printed to it shows that something was printed.
+/// An empty file in memory that grows with what is printed to it.
 pub(super) fn growing() -> io::Result<File> {
     Ok(memfd_create(c"replay", MemfdFlags::CLOEXEC)?.into())
 }

@@ -1,11 +1,12 @@
-//! The child process in which an artifact meets a fixture, and how to talk to it.
+//! The child process that runs an artifact on a fixture, and the communication with it.
 //!
-//! Here, `lane` asks for runs and keeps them within their limits, `run` is what they amount to, and a
-//! `series` holds lanes for runs of one artifact on one fixture. There, a `nursery` is this program
-//! started once more, which forks a `keeper` for each lane; a keeper forks one `member` after the other,
-//! in which `child` runs, of a `template` that has loaded artifact and fixture where it can. Replayed code
-//! runs in members and templates alone. The keeper sees how a member really ended, and ends all that the
-//! member has started; when this process is gone, however it went, the keepers end everything.
+//! In this process, `lane` asks for runs and keeps them within their limits, `run` holds their results,
+//! and a `series` holds lanes for runs of one artifact on one fixture. The `nursery` is this program,
+//! started once more; it forks a `keeper` for each lane. A keeper forks one `member` after the other, in
+//! which `child` runs. Where possible the member is forked from a `template` that has loaded artifact and
+//! fixture. Only members and templates run replayed code. The keeper sees how a member really ended, and
+//! ends all that the member has started. When this process is gone, however it ended, the keepers end
+//! everything.
 
 mod child;
 mod error;
@@ -48,7 +49,7 @@ pub use self::series::Series;
 
 /// The argument with which the program starts itself as a child; not for users.
 pub const CHILD_ARGUMENT: &str = "--replay-worker";
-/// The argument behind it with which that child makes one replay, which its standard input tells.
+/// The argument after it that makes the child run one replay, which its standard input describes.
 const ALONE: &str = "alone";
 
 /// How long processes that were killed may take to go.
@@ -77,11 +78,11 @@ pub enum DeviceJob {
         /// The file of the module that was built for it.
         #[serde(with = "path")]
         module: PathBuf,
-        /// The files of the modules that summarise, by dtype. Outputs with one of these dtypes
-        /// stay on the device; empty where all are wanted.
+        /// The files of the modules that summarise, by dtype. Outputs with one of these dtypes stay
+        /// on the device; if the list is empty, all outputs are fetched.
         #[serde(with = "path::by_dtype")]
         summaries: Vec<(DType, PathBuf)>,
-        /// What the child runs under, which decides about its memory.
+        /// The tool that the child runs under; it decides about the child's memory.
         sanitizer: Option<Tool>,
     },
 }
@@ -105,11 +106,11 @@ pub struct Job {
     pub shadow: bool,
     /// The device.
     pub device: DeviceJob,
-    /// What memory holds before it is written.
+    /// The pattern that memory holds before it is written.
     pub poison: Poison,
     /// Bytes of device memory.
     pub memory_bytes: u64,
-    /// Where outputs lie that are too large to be kept in memory.
+    /// The folder for outputs that are too large for memory.
     #[serde(with = "path")]
     pub folder: PathBuf,
     /// A change of one input, for directional derivatives; only in a shadow.
@@ -118,7 +119,7 @@ pub struct Job {
     pub part: Part,
 }
 
-/// How much of the call is made; the CPU alone can make less than all.
+/// How much of the call is made; only the CPU can make less than all.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub enum Part {
     /// All.
@@ -126,8 +127,8 @@ pub enum Part {
     Whole,
     /// All, watching when the output of this name is last written.
     Watched(String),
-    /// What comes before one launch. It tells of one output alone, which must have been seen to be
-    /// written by none of the rest.
+    /// The part before one launch. Only one output is reported; a watched run must have shown that
+    /// no later launch writes it.
     Before {
         /// The launch, from 0.
         launch: u64,
@@ -150,13 +151,13 @@ impl Part {
         }
     }
 
-    /// Whether it tells of the output called `name`.
+    /// Whether the output called `name` is reported.
     fn tells_of(&self, name: &str) -> bool {
         !matches!(self, Part::Before { output, .. } if output != name)
     }
 }
 
-/// What is asked of a keeper.
+/// A request to a keeper.
 #[derive(Debug, Serialize, Deserialize)]
 enum Request {
     /// To make a replay. Where it prints to, its journal and the memory for outputs come with it.
@@ -172,13 +173,14 @@ enum Request {
 #[derive(Debug, Serialize, Deserialize)]
 struct Order {
     job: Job,
-    /// What its journal is written with.
+    /// The key that its journal is written with.
     key: Key,
     /// The address space that it may have.
     address_space: u64,
-    /// Whether a template may be asked for it. All such orders of a keeper load the same.
+    /// Whether a template may make it. All such orders of a keeper load the same artifact and
+    /// fixture.
     series: bool,
-    /// What it runs under instead of by itself.
+    /// The program to run it under, if any.
     wrapper: Option<Wrapping>,
 }
 
@@ -191,21 +193,21 @@ struct Wrapping {
     arguments: Vec<OsString>,
 }
 
-/// What a keeper answers.
+/// A keeper's answer.
 #[derive(Debug, Serialize, Deserialize)]
 enum Answer {
-    /// The replay has ended, with all that it had started.
+    /// The replay has ended, with everything that it had started.
     Ended(End),
     /// It could not be begun.
     Failed {
-        /// What could not be done.
+        /// The action that failed.
         doing: String,
         /// The system's number of the reason.
         error: i32,
     },
 }
 
-/// Does what this process was started for, instead of the user's program; the process ends with the
+/// Does the work of a child process, instead of the user's program. The process must exit with the
 /// returned status.
 pub fn run_child() -> i32 {
     match std::env::args_os().nth(2) {
@@ -214,7 +216,7 @@ pub fn run_child() -> i32 {
     }
 }
 
-/// A step away from what was captured of an input.
+/// A step away from the captured values of an input.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Stepped {
     /// The input.
@@ -224,7 +226,7 @@ pub struct Stepped {
 }
 
 impl Job {
-    /// What `float` means in the artifact.
+    /// The meaning of `float` in the artifact.
     pub fn precision(&self) -> Precision {
         match self.device {
             DeviceJob::Cpu { checked: true, .. } => Precision::Checked,
@@ -233,13 +235,13 @@ impl Job {
         }
     }
 
-    /// What is told of the replay, from now until it is dropped.
+    /// The tracing span of the replay.
     fn span(&self) -> tracing::Span {
         tracing::debug_span!("run", message = %Told(self))
     }
 }
 
-/// A job in a line: what makes its replay another one than that of its neighbours.
+/// A job in one line: the properties in which it differs from its neighbours.
 struct Told<'a>(&'a Job);
 
 impl fmt::Display for Told<'_> {

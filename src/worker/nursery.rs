@@ -1,8 +1,8 @@
-//! The one process that this program starts of itself: it forks a keeper whenever it is asked to, which
-//! takes a tenth of the time of another start.
+//! The one process that this program starts itself. It forks a keeper on request, which takes a tenth
+//! of the time of starting the program anew.
 //!
-//! It runs none of the replayed code, and is the last to go: when the socket to the program that started it
-//! is closed, by whatever end of that program, it ends everything below.
+//! It runs no replayed code, and ends last: when the socket to the program that started it is closed,
+//! however that program ended, it ends everything below.
 #![allow(unsafe_code)]
 
 use std::fs::File;
@@ -12,15 +12,15 @@ use super::{Answer, GOING, keeper, socket};
 use crate::process::tree::{self, Deaths};
 use crate::process::{self, Pid};
 
-/// Asks for a keeper; its end of a socket comes with it.
+/// The request for a keeper; its end of a socket comes with it.
 pub(super) const KEEPER: &[u8] = b"keeper";
 
-/// Forks keepers until the other end of the standard input is gone; gives the exit status.
+/// Forks keepers until the other end of the standard input is closed. Returns the exit status.
 pub(super) fn serve() -> i32 {
     let parent = rustix::stdio::stdin();
     // SAFETY: a file that is too large is an error then, not the end of a process.
     unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
-    // Where orphans cannot be adopted, those whose parents were killed are left behind.
+    // If orphans cannot be adopted, those whose parents were killed are left behind.
     let _ = tree::take_root();
     let Ok(mut deaths) = Deaths::watch() else { return 1 };
     let mut keepers: Vec<Pid> = Vec::new();
@@ -40,7 +40,8 @@ pub(super) fn serve() -> i32 {
                 Ok(Some(keeper)) => keepers.push(keeper),
                 Ok(None) => {
                     drop(deaths);
-                    // The keeper has a socket of its own; what it starts has nothing to read.
+                    // The keeper has a socket of its own; the processes that it starts need no
+                    // input.
                     let nothing = File::open("/dev/null");
                     if nothing.is_ok_and(|nothing| rustix::stdio::dup2_stdin(&nothing).is_ok()) {
                         keeper::serve(socket)

@@ -1,4 +1,4 @@
-//! What replayed code prints: the head and the tail of it.
+//! The head and the tail of the text that replayed code prints.
 
 use std::collections::VecDeque;
 
@@ -14,7 +14,7 @@ pub(super) struct Printed {
 }
 
 impl Printed {
-    /// Adds what was printed next.
+    /// Adds the next bytes of the text.
     pub fn push(&mut self, bytes: &[u8]) {
         let room = (KEPT - self.head.len()).min(bytes.len());
         self.head.extend_from_slice(&bytes[..room]);
@@ -24,7 +24,7 @@ impl Printed {
         self.dropped += excess as u64;
     }
 
-    /// All of it as text, with a remark in the place of what was left out.
+    /// The text, with a remark in the place of the dropped part.
     pub fn text(self) -> String {
         let mut text = String::from_utf8_lossy(&self.head).into_owned();
         if self.dropped > 0 {

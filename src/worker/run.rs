@@ -1,4 +1,4 @@
-//! What one run gave: from a child's account to outputs that can be read.
+//! The result of one run: turns a child's account into readable outputs.
 #![allow(unsafe_code)]
 
 use std::fs::File;
@@ -23,7 +23,7 @@ pub enum Ending {
     /// The call returned.
     #[default]
     Completed,
-    /// It reported what stopped it.
+    /// It reported the fault that stopped it.
     Fault(Fault),
     /// The code called `exit`.
     Exited(i32),
@@ -48,16 +48,16 @@ pub struct OutputTensor {
     bytes: usize,
 }
 
-/// What one run gave.
+/// The result of one run.
 #[derive(Debug, Default)]
 pub struct Run {
     /// How it ended.
     pub ending: Ending,
-    /// The launches, in order, as far as they were reported.
+    /// The reported launches, in order.
     pub launches: Vec<LaunchRecord>,
     /// All launches.
     pub launch_count: u64,
-    /// What was written outside of allocations.
+    /// Descriptions of writes outside of allocations.
     pub overruns: Vec<String>,
     /// What a checked replay found.
     pub findings: Vec<Found>,
@@ -65,13 +65,13 @@ pub struct Run {
     pub findings_left_out: u64,
     /// Summaries of the outputs that stayed on the device.
     pub summaries: Vec<(String, Summary)>,
-    /// The launches that had begun when the watched output was last written.
+    /// The number of launches that had begun when the watched output was last written.
     pub last_write: Option<u64>,
-    /// What the module for a GPU lacks; the run means nothing then.
+    /// The expression that the GPU's module lacks; the rest of the run then means nothing.
     pub unresolved: Option<String>,
     /// The device's description and class.
     pub device: Option<(String, String)>,
-    /// What the code printed.
+    /// The text that the code printed.
     pub printed: String,
     /// Time until the inputs lay on the device, from when it was ready.
     pub inputs_time: Duration,
@@ -124,7 +124,7 @@ fn memory_dtype(dtype: DType, shadow: bool) -> DType {
     if shadow && dtype.is_float() { DType::F64 } else { dtype }
 }
 
-/// Where each output lies in the shared memory, and how large that is.
+/// The places of the outputs in the shared memory, and its size.
 #[derive(Clone, Debug)]
 pub(super) struct Layout {
     pub outputs: Vec<OutputTensor>,
@@ -138,7 +138,7 @@ impl Layout {
         Layout::of_outputs(&fixture.outputs, shadow)
     }
 
-    /// The same for outputs of any origin.
+    /// The same for any outputs.
     pub(super) fn of_outputs(declared: &[Output], shadow: bool) -> Layout {
         let mut bytes = 0usize;
         let outputs = declared
@@ -158,7 +158,7 @@ impl Layout {
 }
 
 impl OutputTensor {
-    /// Where its pages begin in the shared memory: as those of an allocation of the CPU's.
+    /// The offset of its pages in the shared memory, laid out like an allocation of the CPU's.
     pub(super) fn pages(&self) -> usize {
         self.pages
     }
@@ -168,21 +168,21 @@ impl OutputTensor {
     }
 }
 
-/// What is known of a child that has ended.
+/// The record of a child that has ended.
 pub(super) struct Account {
-    /// What it wrote to its journal.
+    /// The entries of its journal.
     pub entries: Vec<Vec<u8>>,
     /// Whether it was ready for replayed code.
     pub has_begun: bool,
     pub printed: String,
     pub end: End,
-    /// The time that it had, if that was not enough.
+    /// The time limit, if the child exceeded it.
     pub timed_out: Option<Duration>,
     /// Whether another program was started for it.
     pub is_wrapped: bool,
 }
 
-/// What a child told of how it ended.
+/// The child's own reports of how it ended.
 #[derive(Default)]
 struct Told {
     done: bool,
@@ -190,12 +190,12 @@ struct Told {
     raised: Option<i32>,
 }
 
-/// The run that a child's account tells of, with the outputs that lie in `memory` as `layout` says.
+/// Makes a run from a child's account and the outputs in `memory`, which `layout` describes.
 pub(super) fn finish(account: Account, layout: &Layout, memory: &File) -> Result<Run, WorkerError> {
     let mut run = Run { printed: account.printed, ..Run::default() };
     let mut told = Told::default();
     for entry in &account.entries {
-        // One that is cut short is the last word of a child that had more to say than there is room.
+        // A truncated entry is the last of a child that had more to report than fits.
         match serde_json::from_slice(entry) {
             // By whoever it was sent: its time was over.
             Ok(Report::Outside { .. }) if account.timed_out.is_some() => {}
@@ -210,8 +210,8 @@ pub(super) fn finish(account: Account, layout: &Layout, memory: &File) -> Result
     };
     if run.ending == Ending::Completed {
         if layout.bytes > 0 {
-            // SAFETY: every process that could write to the memory has ended, and none could make it
-            // shorter.
+            // SAFETY: every process that could write to the memory has ended, and none could shorten
+            // it.
             let map = unsafe { Mmap::map(memory) }.map_err(system("map the outputs"))?;
             run.memory = Some(map);
         }
@@ -247,7 +247,7 @@ fn ending(told: Told, end: End, has_begun: bool) -> Result<Ending, WorkerError> 
 }
 
 impl Run {
-    /// Takes `report` to what is known.
+    /// Adds `report` to the run.
     fn take(&mut self, report: Report, told: &mut Told) -> Result<(), WorkerError> {
         match report {
             Report::Launch(launch) => {

@@ -1,9 +1,9 @@
-//! A series of runs of one artifact on one fixture: its lanes, each with a template that has loaded both
-//! and forks a process for each run.
+//! A series of runs of one artifact on one fixture. It holds lanes; each has a template that has loaded
+//! both and forks a process for each run.
 //!
-//! Each run is as alone as one that was started by itself: a process, limits, pipe and memory of its
-//! own, and no state of another run. Whatever a template cannot do (the artifact's initialisers
-//! print, start threads, crash) is done without it.
+//! Each run is as isolated as one that is started by itself: it has a process, limits, pipe and
+//! memory of its own, and no state of another run. If a template cannot be used (the artifact's
+//! initialisers print, start threads or crash), the runs are made without one.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -24,7 +24,7 @@ pub struct Series {
 }
 
 impl Series {
-    /// A series of runs that differ from `job` in device, poison and step alone.
+    /// A series of runs that differ from `job` only in device, poison and step.
     pub fn new(workers: Arc<Workers>, job: &Job, fixture: &Fixture, limits: Limits) -> Series {
         Series {
             workers,

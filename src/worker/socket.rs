@@ -1,4 +1,4 @@
-//! Messages between the processes of this program: a text and the descriptors that go with it, whole or
+//! Messages between the processes of this program: a text and its file descriptors, delivered whole or
 //! not at all.
 
 use std::io::{self, IoSlice, IoSliceMut};
@@ -19,7 +19,7 @@ const MAX_FILES: usize = 4;
 /// Room for them.
 const CONTROL_BYTES: usize = rustix::cmsg_space!(ScmRights(MAX_FILES));
 
-/// Two ends of a connection that keeps messages apart.
+/// A connected pair of sockets that preserve message boundaries.
 pub(super) fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok(socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?)
 }
@@ -36,7 +36,7 @@ pub(super) fn send(socket: &impl AsFd, text: &[u8], files: &[BorrowedFd<'_>]) ->
     Ok(())
 }
 
-/// The next message; none once the other end is gone.
+/// The next message, or none once the other end is gone.
 ///
 /// # Errors
 /// Where the system refuses, or this process may not have the descriptors.

@@ -1,7 +1,7 @@
-//! A process that has loaded artifact and fixture, of which the members of a series are copies.
+//! A process that has loaded artifact and fixture; the members of a series are its forks.
 //!
-//! It has one thread, and runs nothing of what it has loaded but the initialisers: a call happens in a
-//! member alone. What it cannot vouch for makes it end, and the keeper do without.
+//! It has one thread, and runs only the initialisers of the code that it has loaded: calls happen in
+//! members. If it is not safe to fork, it ends, and the keeper does without it.
 
 use std::fs::File;
 use std::io;
@@ -27,7 +27,7 @@ impl Template {
         socket::send(&self.socket, &text, &files)
     }
 
-    /// The member; none from a template that has gone.
+    /// The member, or none if the template has gone.
     ///
     /// # Errors
     /// Where the system has no room for another process.
@@ -41,9 +41,10 @@ impl Template {
     }
 }
 
-/// Loads what `order` says and makes members for the keeper at the other end of `keeper` until it is gone.
+/// Loads artifact and fixture of `order` and forks members for the keeper at the other end of `keeper`,
+/// until the keeper is gone.
 pub(super) fn serve(keeper: OwnedFd, order: &Order, above: &[Pid]) -> ! {
-    // What the artifact left for its exit is for those who called it.
+    // The artifact's exit handlers must not run here: they belong to processes that made a call.
     process::leave(i32::from(serve_orders(keeper, order, above).is_none()))
 }
 
@@ -57,7 +58,7 @@ fn serve_orders(keeper: OwnedFd, order: &Order, above: &[Pid]) -> Option<()> {
     process::unblock_signals();
     process::go_first(GO_FIRST);
     process::limit_memory(order.address_space).ok()?;
-    // What initialisers print cannot be told apart by run: it shows that there are any, and is not kept.
+    // Output of initialisers belongs to no single run. It is only detected, not kept.
     let printed = memory::growing().ok()?;
     member::place(&printed, libc::STDOUT_FILENO).ok()?;
     member::place(&printed, libc::STDERR_FILENO).ok()?;

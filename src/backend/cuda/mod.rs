@@ -1,5 +1,5 @@
-//! GPUs of one kind. What they cannot do, other roundings and orders and float64 shadows, is done by
-//! the reference machine, which runs the same host code.
+//! GPUs of one kind. The reference machine, which runs the same host code, does what they cannot:
+//! other roundings, other orders and float64 shadows.
 
 mod pool;
 mod sanitized;
@@ -25,7 +25,7 @@ use crate::tensor::DType;
 #[derive(Clone, Debug)]
 pub struct Cuda {
     shared: Arc<Shared>,
-    /// What every replay is repeated under.
+    /// The tool that every replay is repeated under.
     sanitizer: Option<Sanitizer>,
 }
 
@@ -54,7 +54,7 @@ pub enum DeviceError {
 }
 
 impl DeviceError {
-    /// What to do about it.
+    /// Advice to the user, if there is any.
     pub fn hint(&self) -> Option<String> {
         match self {
             DeviceError::Gpu(error) => error.hint(),
@@ -64,9 +64,9 @@ impl DeviceError {
 }
 
 impl Cuda {
-    /// GPU number `ordinal` of the machine of `cpu`, or without a number every GPU that is like the
-    /// first, with the NVRTC that `search` finds; all of a device's memory unless `memory_bytes` says
-    /// otherwise.
+    /// GPU number `ordinal` of the machine of `cpu`, or without a number every GPU of the kind of the
+    /// first, with the NVRTC that `search` finds. A replay may use `memory_bytes` of a device's
+    /// memory, by default all.
     ///
     /// # Errors
     /// [`DeviceError`] if the driver, the device or NVRTC is missing.

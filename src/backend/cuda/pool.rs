@@ -1,6 +1,6 @@
-//! Which of several equal devices a replay runs on: the one that has the least to do.
+//! Chooses one of several equal devices for each replay: the least busy one.
 //!
-//! Knows numbers, no devices. With as many jobs as devices each has one to itself.
+//! Deals with numbers of devices only. With as many jobs as devices, each has one to itself.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

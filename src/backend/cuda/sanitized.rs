@@ -1,4 +1,4 @@
-//! A run repeated under compute-sanitizer, with a module that knows the lines of its source.
+//! Repeats a run under compute-sanitizer, with a module that has line information.
 
 use super::variant::{CudaVariant, learning};
 use crate::backend::{Mode, ReplayError};
@@ -8,7 +8,7 @@ use crate::summary::POISON_A;
 use crate::worker::{DeviceJob, Ending, Run};
 
 impl CudaVariant {
-    /// What the sanitizer finds, if there is one.
+    /// The findings of the sanitizer; empty without one.
     pub(super) fn sanitized(&self) -> Result<Vec<(Tool, Finding)>, ReplayError> {
         let Some(sanitizer) = &self.sanitizer else { return Ok(Vec::new()) };
         let (run, log) = self.run_under(sanitizer)?;
@@ -42,7 +42,7 @@ impl CudaVariant {
     }
 }
 
-/// What `log` tells, if the run under the sanitizer came to its end.
+/// The findings in `log`, if the run under the sanitizer came to its end.
 fn findings(ending: &Ending, printed: &str, log: Log) -> Result<Vec<Finding>, SanitizerError> {
     if let Ending::TimedOut(limit, _) = ending {
         return Err(SanitizerError::TimedOut { seconds: limit.as_secs_f64() });

@@ -1,4 +1,4 @@
-//! Runs on GPUs: which one they run on, and what their module lacks.
+//! Runs on GPUs: chooses the device, and extends the module when it lacks an instance.
 
 use std::sync::Arc;
 
@@ -50,7 +50,8 @@ impl Turn<'_> {
     }
 }
 
-/// What `run` gives; where it tells what the module lacks, it begins again with one that has it.
+/// The result of `run`. While a run reports that the module lacks something, extends the module and
+/// runs again.
 pub(super) fn learning(
     toolchain: &DeviceToolchain,
     module: &mut DeviceModule,
@@ -59,7 +60,8 @@ pub(super) fn learning(
     loop {
         let run = run(module)?;
         match &run.unresolved {
-            // What the module was built with and lacks all the same would be asked for again.
+            // An expression that the module was built with and still lacks would be reported
+            // forever.
             Some(lacking) if !module.expressions.contains(lacking) => {
                 *module = toolchain.extend(module, lacking)?;
             }
@@ -121,8 +123,8 @@ impl Variant for CudaVariant {
         self.cuda.pool.len()
     }
 
-    /// Where several GPUs are idle, each has a run at a time; else one follows the other, which then
-    /// knows what the first learned, and has all the memory.
+    /// If several GPUs are idle, each makes one run at a time. Otherwise runs follow one another:
+    /// each then knows what the first learned, and has all the memory.
     fn run_each(
         &self,
         modes: &[Mode],

@@ -1,4 +1,4 @@
-//! Which elements it is: halves of the elements are asked, and halves of those.
+//! Finds the elements on kinks, or with a wrong gradient, by bisection of the index range.
 
 use std::ops::Range;
 
@@ -7,14 +7,14 @@ use crate::tensor::step::Step;
 use super::slope::{Probe, Slope, VALUES};
 use super::{Place, SMOOTH, Search, merged};
 
-/// Ranges that are halved further at a time. More kinks than these lie everywhere.
+/// The most ranges that are halved at a time. If more have kinks, kinks are everywhere.
 const MOST_ROUGH: usize = 8;
 
 /// Slopes of halves add up, so less is allowed for each.
 const SHARE: f64 = 0.25;
 
 impl<E, F: FnMut(&[Step]) -> Result<Vec<Option<f64>>, E>> Search<'_, F> {
-    /// Ranges that hold all kinks along `rough`, as far as they could be parted from the rest.
+    /// Ranges that contain all kinks along `rough`, as small as the budget allows.
     pub(super) fn kinks(&mut self, rough: &Slope) -> Result<Vec<Range<usize>>, E> {
         let tolerance = SHARE * SMOOTH * rough.size();
         let mut open = vec![rough.probe.among.clone()];
@@ -64,7 +64,7 @@ impl<E, F: FnMut(&[Step]) -> Result<Vec<Option<f64>>, E>> Search<'_, F> {
                 return Ok((None, self.kinks(rough)?));
             }
             let half = halves.into_iter().max_by(|a, b| order(&a, &b)).expect("two halves");
-            // Below this the two cannot be told apart any more.
+            // Below this the two halves cannot be told apart.
             if half.mismatch() <= 2.0 * half.error {
                 break;
             }

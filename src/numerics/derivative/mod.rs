@@ -1,10 +1,10 @@
-//! Does a gradient match its loss? Directional derivatives of the loss by differences, against the
-//! inner product of the gradient with the direction. Needs no reference.
+//! Checks a gradient against its loss: finite differences of the loss along random directions,
+//! against the inner product of the gradient with the direction. Needs no reference.
 //!
-//! The loss is a float64 program that can be asked for its value beside the captured input; nothing
-//! else is known of it. It may have kinks, and inputs like to lie on them. So both sides of a difference
-//! are compared; where they disagree, halves of the elements are asked until it is known which elements
-//! lie on a kink, and those say nothing. A gradient that is wrong is followed to an element the same way.
+//! The loss is a float64 program, known only by its values near the captured input. It may have kinks,
+//! and inputs often lie on them. So the differences on both sides are compared. Where they disagree,
+//! bisection finds the elements on kinks; these are left out. Bisection also finds an element whose
+//! gradient is wrong.
 
 mod halves;
 mod slope;
@@ -22,20 +22,20 @@ use slope::{LADDER, LONGEST, Probe, Slope};
 const ERROR_FACTOR: f64 = 64.0;
 /// Relative mismatches below this are alike: constants in sources have nine digits.
 const FLOOR: f64 = 1e-7;
-/// Slopes whose error is larger than this share of the gradient's norm are those of a kink.
+/// Slopes whose error is larger than this share of the gradient's norm cross a kink.
 const SMOOTH: f64 = 1e-6;
 /// Elements of which no mismatch below this share of the gradient's norm can be seen are not checked.
 const COARSEST: f64 = 1e-3;
-/// Directions that are tried anew with the kinks left out that were found.
+/// Rounds of directions, each without the kinks that the rounds before found.
 const ROUNDS: usize = 4;
-/// What the directions are drawn from.
+/// The seed of the directions.
 const SEED: u64 = 0x6772_6164;
 
-/// A loss, and what is declared to be its gradient.
+/// A loss and its declared gradient.
 pub struct Question<'a> {
     /// The input that is stepped.
     pub input: TensorView<'a>,
-    /// What is held to be the gradient with respect to it, of the same length.
+    /// The declared gradient with respect to the input, of the same length.
     pub gradient: TensorView<'a>,
     /// The loss at the input.
     pub loss: f64,
@@ -47,7 +47,7 @@ pub struct Question<'a> {
     pub budget: usize,
 }
 
-/// What was found.
+/// The result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// It is the gradient of the loss.
@@ -69,8 +69,9 @@ pub struct Found {
     pub directions: u64,
     /// Elements that they move.
     pub checked: usize,
-    /// The largest mismatch, relative to the norm of the gradient: along the elements it is of where it
-    /// differs, of all where it agrees. Norms are in the scales of the elements.
+    /// The largest mismatch, relative to the norm of the gradient. If the gradient differs, it is that
+    /// of the elements where it does; if it agrees, that of all elements. Norms are in the scales of
+    /// the elements.
     pub worst: f64,
     /// The error of the slopes, relative to the same.
     pub error: f64,
@@ -83,13 +84,14 @@ pub struct Found {
 pub struct Place {
     /// Their row-major indices. More than one where a single one cannot be resolved.
     pub elements: Range<usize>,
-    /// What the gradient says of a step along them, for a step of length 1.
+    /// The slope that the gradient predicts for a step of length 1 along them.
     pub gradient: f64,
-    /// What the loss does.
+    /// The slope of the loss.
     pub slope: f64,
 }
 
-/// Answers `question`; `ask` gives the loss after each of some steps, none where it has none.
+/// Answers `question`. `ask` returns the loss after each of some steps, or none where it has no
+/// value.
 ///
 /// # Errors
 /// Those of `ask`.
@@ -108,7 +110,7 @@ pub fn answer<E>(
     Ok(joined(&classes))
 }
 
-/// What was found of the elements of a class.
+/// The result for the elements of one class.
 struct OfClass {
     /// Those that were moved along the slopes that count.
     checked: usize,
@@ -118,7 +120,7 @@ struct OfClass {
     slopes: Vec<Slope>,
     /// The norm of the gradient, in the scales of the elements: of those that were moved, of all.
     norms: [f64; 2],
-    /// Whether no value of the loss could be had.
+    /// Whether the loss had no value at any step.
     is_lossless: bool,
     place: Option<Place>,
 }
@@ -167,7 +169,7 @@ fn joined(classes: &[OfClass]) -> Found {
         None if !most => Answer::Unknown,
         None => Answer::Agrees,
     };
-    // What does not differ is negligible beside the rest, if not beside its own class.
+    // If nothing differs, mismatches are negligible beside the whole, if not beside their own class.
     let size = |class: &OfClass| if differing.is_some() { class.size() } else { total };
     let relative = |class: &OfClass, x: f64| if size(class) > 0.0 { x / size(class) } else { x };
     let largest = |of: fn(&OfClass) -> f64| {
@@ -194,7 +196,7 @@ struct Search<'q, F> {
 }
 
 impl<E, F: FnMut(&[Step]) -> Result<Vec<Option<f64>>, E>> Search<'_, F> {
-    /// Checks the elements of `class`, without those that turn out to lie on kinks.
+    /// Checks the elements of `class`, without those on kinks.
     fn class(&mut self, class: Class) -> Result<OfClass, E> {
         let all = 0..self.question.input.len();
         let elements = self.count(class, &all, &[]);
@@ -226,7 +228,7 @@ impl<E, F: FnMut(&[Step]) -> Result<Vec<Option<f64>>, E>> Search<'_, F> {
                 let (place, kinks) = self.follow(&of_class.slopes)?;
                 of_class.place = place;
                 if !kinks.is_empty() {
-                    // What was seen may be theirs.
+                    // The mismatch found may be due to the kinks.
                     of_class = blank();
                 }
                 kinks
@@ -257,20 +259,20 @@ impl<E, F: FnMut(&[Step]) -> Result<Vec<Option<f64>>, E>> Search<'_, F> {
         slope::along(self.question, &self.scales, &probe).1
     }
 
-    /// What the loss rounds by at least.
+    /// A lower bound of the rounding error of the loss.
     fn least_rounding(&self) -> f64 {
         let magnitude = self.question.magnitude;
         // Terms that cancel altogether, or saturate, say nothing of their size.
         f64::EPSILON * if magnitude > 0.0 { magnitude } else { 1.0 }
     }
 
-    /// What a round of all directions asks for.
+    /// Values of the loss that one round of all directions needs.
     fn fewest(&self) -> usize {
         self.question.directions as usize * slope::VALUES
     }
 
-    /// The slope along each direction at the first step that shows no kink; where all do, at the one
-    /// with the smallest error.
+    /// The slope along each direction at the first step that shows no kink, or at the step with the
+    /// smallest error if all show one.
     fn climb(&mut self, class: Class, without: &[Range<usize>]) -> Result<Vec<Slope>, E> {
         let whole = |seed| Probe {
             seed: SEED + seed,
@@ -282,7 +284,8 @@ impl<E, F: FnMut(&[Step]) -> Result<Vec<Option<f64>>, E>> Search<'_, F> {
         };
         let first = (0..self.question.directions).map(whole).collect();
         let mut best = self.slopes(first)?;
-        // What an error that is rounding alone comes from: it grows as steps shrink, a kink's does not.
+        // The rounding of the loss, if all of the error is rounding: the error then grows as steps
+        // shrink, unlike that of a kink.
         let mut rounding: Vec<f64> = best.iter().map(Slope::rounding_seen).collect();
         for rung in 1..LADDER.len() {
             let rough: Vec<usize> = (0..best.len()).filter(|&at| !best[at].is_smooth()).collect();

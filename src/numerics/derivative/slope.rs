@@ -6,8 +6,8 @@ use crate::tensor::step::{Class, Scales, Step, Unit};
 
 use super::{Question, SMOOTH};
 
-/// The lengths that are tried, in the scales of the elements. The first leaves an error near 1e-11 by
-/// cancellation, the two behind it cross fewer kinks, the fourth changes no sign, and the last resolves
+/// The step lengths to try, in the scales of the elements. The first leaves a cancellation error near
+/// 1e-11. The two behind it cross fewer kinks. The fourth changes no sign. The last resolves
 /// derivatives that are small beside the loss.
 pub const LADDER: [(Unit, f64); 5] = [
     (Unit::Row, 1.0 / (1 << 17) as f64),
@@ -20,16 +20,16 @@ pub const LADDER: [(Unit, f64); 5] = [
 /// The rung with the longest steps, which rounding matters least to.
 pub const LONGEST: usize = LADDER.len() - 1;
 
-/// The values of the loss that a slope is made of.
+/// Values of the loss that make one slope.
 pub const VALUES: usize = 4;
 
-/// An error that cancellation leaves may be this many times the rounding of the loss alone.
+/// A cancellation error may be this many times the rounding of the loss alone.
 const CANCELLATION: f64 = 8.0;
 
 /// Elements, a direction and a length.
 #[derive(Clone, Debug)]
 pub struct Probe {
-    /// What the direction is drawn from.
+    /// The seed of the direction.
     pub seed: u64,
     /// The elements that move.
     pub class: Class,
@@ -39,7 +39,7 @@ pub struct Probe {
     pub without: Vec<Range<usize>>,
     /// The length, in [`LADDER`].
     pub rung: usize,
-    /// What the loss is known to round by.
+    /// The known rounding error of the loss.
     pub rounding: f64,
 }
 
@@ -67,29 +67,29 @@ impl Probe {
 /// The derivative of the loss along a direction, by differences and by the gradient.
 #[derive(Clone, Debug)]
 pub struct Slope {
-    /// What was asked.
+    /// The probe that was made.
     pub probe: Probe,
     /// By differences.
     pub derivative: f64,
     /// By the gradient.
     pub expected: f64,
-    /// The norm of the gradient's part of it, in the scales of the elements.
+    /// The norm of the gradient over the elements that move, in their scales.
     pub norm: f64,
-    /// The error of the derivative: what the two lengths and the two sides disagree by, and what the
-    /// loss rounds.
+    /// The error of the derivative: the largest of the disagreement of the two lengths, that of the
+    /// two sides, and the rounding of the loss.
     pub error: f64,
     /// The part of the error that the rounding of the loss makes.
     pub rounding: f64,
 }
 
-/// The inner product of the gradient with the direction of `probe`, and its norm along the elements
-/// that move, in their scales.
+/// The inner product of the gradient with the direction of `probe`, and the gradient's norm over
+/// the elements that move, in their scales.
 pub fn along(question: &Question, scales: &Scales, probe: &Probe) -> (f64, f64) {
     let one = probe.unit_step();
     let (mut expected, mut squares) = (0.0, 0.0);
     for index in probe.among.clone() {
         let moved = one.of(scales, index, question.input.get_f64(index));
-        // What does not move is not multiplied: its gradient may be infinite.
+        // Elements that do not move are not multiplied: their gradient may be infinite.
         if moved != 0.0 {
             let term = moved * question.gradient.get_f64(index);
             expected += term;
@@ -118,35 +118,36 @@ impl Slope {
         };
         let (coarse, fine) = ((right - left) / (2.0 * length), (near_right - near_left) / length);
         // Richardson's extrapolation of the central difference (Press et al., Numerical Recipes,
-        // section 5.7): the error term of the squared length cancels. The same for each side, whose
-        // error term is the length's.
+        // section 5.7) cancels the error term of the squared length. For each side alone it cancels
+        // the term of the length itself.
         let derivative = (4.0 * fine - coarse) / 3.0;
         let from_right = (4.0 * near_right - 3.0 * base - right) / length;
         let from_left = (3.0 * base - 4.0 * near_left + left) / length;
         let truncation = (fine - coarse).abs() / 3.0;
-        // Rounding moves the sides by three times what it moves the derivative by, a kink by twice.
+        // Rounding moves the sides by three times as much as the derivative, a kink by twice as
+        // much.
         let sides = (from_right - from_left).abs() / 4.0;
         let error = truncation.max(sides).max(rounding);
         if error.is_nan() { slope(f64::NAN, f64::INFINITY) } else { slope(derivative, error) }
     }
 
-    /// What the loss rounds by if the whole error comes of it.
+    /// The rounding error of the loss that would explain the whole error.
     pub fn rounding_seen(&self) -> f64 {
         self.error * LADDER[self.probe.rung].1
     }
 
-    /// What mismatches are relative to.
+    /// The scale that mismatches are relative to.
     pub fn size(&self) -> f64 {
         // A NaN of the gradient counts as a mismatch, not here.
         self.norm.max(self.derivative.abs())
     }
 
-    /// What derivative and gradient differ by.
+    /// The difference of derivative and gradient.
     pub fn mismatch(&self) -> f64 {
         (self.derivative - self.expected).abs()
     }
 
-    /// Whether there is no kink on its way.
+    /// Whether the steps cross no kink.
     pub fn is_smooth(&self) -> bool {
         self.is_smooth_within(SMOOTH * self.size())
     }
@@ -156,7 +157,7 @@ impl Slope {
         self.error <= tolerance.max(CANCELLATION * self.rounding)
     }
 
-    /// Whether it tells more than `other`, of the same elements.
+    /// Whether it is more precise than `other`, a slope along the same elements.
     pub fn is_better(&self, other: &Slope) -> bool {
         let relative = |slope: &Slope| slope.error / slope.size();
         self.is_smooth() || relative(self) < relative(other)

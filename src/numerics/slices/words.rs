@@ -37,7 +37,7 @@ pub fn describe(location: &Location) -> String {
     text
 }
 
-/// A term in words; none where it selects all.
+/// A term in words; none if it selects all indices.
 pub(in crate::numerics) fn describe_term(term: &Term) -> Option<String> {
     let name = &term.dim;
     Some(match &term.selection {
@@ -62,7 +62,7 @@ fn describe_index(terms: &[Term], index: &[usize]) -> String {
 }
 
 /// A map of a class in a 2-D view (rows are all dimensions but the last): at most 8 lines of 32
-/// characters, each telling the share of a block's elements that belong to the class.
+/// characters, each of which gives the share of a block's elements that belong to the class.
 ///
 /// ` ` none, `.` up to a quarter, `:` up to a half, `+` more, `#` all. Empty for an empty tensor.
 pub fn block_map(class: &Bitmap, shape: &[usize]) -> String {
@@ -85,14 +85,14 @@ pub fn block_map(class: &Bitmap, shape: &[usize]) -> String {
     (0..height).map(line).collect::<Vec<_>>().join("\n")
 }
 
-/// Whether a map tells one place from another: one that is the same all over says nothing.
+/// Whether a map differs from place to place; a uniform map says nothing.
 pub(crate) fn has_shape(map: &str) -> bool {
     let mut shades = map.chars().filter(|c| *c != '\n');
     let first = shades.next();
     shades.any(|shade| Some(shade) != first)
 }
 
-/// The block, out of `blocks`, that holds `index` out of `size`.
+/// The block, out of `blocks`, that contains `index` out of `size`.
 fn block_of(index: usize, size: usize, blocks: usize) -> usize {
     ((index as u128 * blocks as u128) / size as u128) as usize
 }
