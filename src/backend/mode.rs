@@ -29,7 +29,7 @@ impl Mode {
     }
 }
 
-/// What a variant supports besides a plain run on memory that holds [`POISON_A`], and the
+/// The abilities of a variant beyond a plain run on memory that holds [`POISON_A`], and the
 /// guarantees of its runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Abilities {

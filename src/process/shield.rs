@@ -65,7 +65,7 @@ const CALLS: [Calls; 4] = [
 /// as `SIGSYS`.
 ///
 /// # Errors
-/// If the system has no such filters; the process is then unchanged.
+/// If the system has no such filters. At most `no_new_privs` has changed then.
 pub fn raise(above: &[Pid]) -> io::Result<()> {
     let program = program(above, super::this());
     let program = libc::sock_fprog {
