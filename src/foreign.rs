@@ -57,7 +57,7 @@ pub struct Program {
 
 /// How a program ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Ending {
+pub enum ProgramEnd {
     /// By itself, or by a signal.
     Ended(End),
     /// It was ended when its time was over.
@@ -68,7 +68,7 @@ pub enum Ending {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finished {
     /// How it ended.
-    pub ending: Ending,
+    pub ending: ProgramEnd,
     /// Its standard output; a note replaces the part beyond the limit.
     pub stdout: Vec<u8>,
     /// The same of its standard error.
@@ -78,7 +78,7 @@ pub struct Finished {
 impl Finished {
     /// Whether it ended as programs do that have done their work.
     pub fn success(&self) -> bool {
-        self.ending == Ending::Ended(End::Exited(0))
+        self.ending == ProgramEnd::Ended(End::Exited(0))
     }
 }
 
@@ -99,7 +99,7 @@ enum Report {
     /// The system refused it, with this error number.
     Refused(i32),
     /// It ended, and so did all that it started.
-    Ended(Ending),
+    Ended(ProgramEnd),
 }
 
 /// Starts programs.
@@ -193,7 +193,7 @@ impl Kept {
             Some(Report::Refused(number)) => {
                 Err(KeeperError::Program(io::Error::from_raw_os_error(number)))
             }
-            _ if late => Ok(finished(Ending::TimedOut)),
+            _ if late => Ok(finished(ProgramEnd::TimedOut)),
             _ => Err(KeeperError::Keeper(io::Error::other("it was ended from outside"))),
         };
         if !matches!(last, Some(Report::Ended(_) | Report::Refused(_))) {

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use replay::bisect::{Plan, Target};
+use replay::bisect::{Plan, SearchTarget};
 use replay::fixture::Fixture;
 use replay::history::{History, SourceSpec};
 use replay::search::{Options, Search};
@@ -76,7 +76,7 @@ pub fn child(repository: &Path) -> Result<()> {
     };
     let good = [history.resolve("first")?];
     let bad = [history.resolve("main")?];
-    let plan = Plan::new(&history, &[Target { subject, spec }], &good, &bad)?;
+    let plan = Plan::new(&history, &[SearchTarget { subject, spec }], &good, &bad)?;
     let options = Options { trust_ends: true, ..Options::default() };
     let mut search = Search::new(plan.graph.clone(), &plan.good, &plan.bad, options)?;
     let picks = search.next(2, &|_| false);

@@ -9,7 +9,7 @@ use super::probe::Sources;
 use super::range::Range;
 use super::symptom::same_bits;
 use super::workers::{Planned, Workers};
-use super::{BisectError, Bisection, Target};
+use super::{BisectError, Bisection, SearchTarget};
 use crate::backend::ReplayError;
 use crate::history::{Commit, CommitId};
 use crate::judge::{
@@ -197,7 +197,7 @@ impl Replayed {
 /// One fixture in a range.
 struct View<'a> {
     bisection: &'a Bisection<'a>,
-    target: &'a Target,
+    target: &'a SearchTarget,
     range: &'a Range,
     sources: HashMap<u32, Sources>,
     /// By variant; none where it cannot be tested.

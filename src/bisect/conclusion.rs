@@ -72,7 +72,7 @@ pub struct Culprit {
 
 /// How a search ends, for exit codes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ending {
+pub enum SearchEnd {
     /// With a culprit.
     Found,
     /// With several commits that may be the culprit.
@@ -93,11 +93,11 @@ impl Report {
     }
 
     /// How the search ended.
-    pub fn ending(&self) -> Ending {
+    pub fn ending(&self) -> SearchEnd {
         match self.conclusion {
-            Conclusion::Found { .. } | Conclusion::Probable { .. } => Ending::Found,
-            Conclusion::Hidden { .. } => Ending::Hidden,
-            Conclusion::NotMonotone { .. } | Conclusion::Refused(_) => Ending::Refused,
+            Conclusion::Found { .. } | Conclusion::Probable { .. } => SearchEnd::Found,
+            Conclusion::Hidden { .. } => SearchEnd::Hidden,
+            Conclusion::NotMonotone { .. } | Conclusion::Refused(_) => SearchEnd::Refused,
         }
     }
 }

@@ -25,14 +25,14 @@ use crate::snapshot::Snapshot;
 use crate::trial::{Check, Lab, Subject};
 
 pub use changes::{Change, LogReport, Repair, Untestable, survey_range};
-pub use conclusion::{Culprit, Ending, Report, Tested};
+pub use conclusion::{Culprit, Report, SearchEnd, Tested};
 pub use plan::Plan;
 pub use probe::{Observation, Seen};
 pub use symptom::{On, Symptom};
 
 /// A fixture, and the files of a commit that its harness compiles.
 #[derive(Clone)]
-pub struct Target {
+pub struct SearchTarget {
     /// The fixture.
     pub subject: Arc<Subject>,
     /// Which files of a commit are its sources.
@@ -44,7 +44,7 @@ pub struct Bisection<'h> {
     /// The history of the kernels; one for all fixtures.
     pub history: &'h History,
     /// The fixtures; a commit is bad if it is bad on any of them.
-    pub targets: Vec<Target>,
+    pub targets: Vec<SearchTarget>,
     /// The lab that makes trials.
     pub lab: Arc<Lab>,
     /// The lab that repeats trials, to see whether they come out the same.

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-use super::{BisectError, Target};
+use super::{BisectError, SearchTarget};
 use crate::history::{Commit, CommitId, GraphNode, History, HistoryError, SourceKey, SourceSpec};
 use crate::search::Graph;
 
@@ -30,7 +30,7 @@ impl Plan {
     /// [`BisectError::History`] if the repository is shallow between the ends, or damaged.
     pub fn new(
         history: &History,
-        targets: &[Target],
+        targets: &[SearchTarget],
         good: &[Commit],
         bad: &[Commit],
     ) -> Result<Plan, BisectError> {

@@ -11,7 +11,7 @@ use crate::backend::ReplayError;
 use crate::history::SourceSet;
 use crate::judge::{Judgement, OutputJudgement, Verdict, judge, orders};
 use crate::search::Answer;
-use crate::snapshot::{Comparison, Snapshot};
+use crate::snapshot::{Snapshot, SnapshotComparison};
 use crate::summary::Checksum;
 use crate::trial::{Failure, Lab, Outcome, Status, Subject, Trial};
 
@@ -36,7 +36,7 @@ pub struct Observation {
     pub judgement: Option<Judgement>,
     /// The comparison with a recorded snapshot, where that is the good side and one was needed.
     #[serde(skip)]
-    pub recorded: Option<Comparison>,
+    pub recorded: Option<SnapshotComparison>,
     /// Whether the verdict rests on a comparison, of this commit or of one with its bits.
     #[serde(skip)]
     pub compared: bool,
@@ -160,7 +160,7 @@ impl Probe {
         orders: bool,
     ) -> Result<Observation, ReplayError> {
         match sources {
-            Ok(sources) => self.begin(lab, sources).judged_sight(orders),
+            Ok(sources) => self.begin(lab, sources).judged_observation(orders),
             Err(_) => self.test(lab, sources, orders),
         }
     }
@@ -275,7 +275,7 @@ impl Test<'_> {
     }
 
     /// The same, with a judgement wherever one can be made.
-    fn judged_sight(&self, orders: bool) -> Result<Observation, ReplayError> {
+    fn judged_observation(&self, orders: bool) -> Result<Observation, ReplayError> {
         let mut observation = self.observation(orders)?;
         if let (None, Base::Sources(_), Ok(trusted)) =
             (&observation.judgement, &self.probe.base, &self.trusted)

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use super::{BisectError, Target};
+use super::{BisectError, SearchTarget};
 use crate::history::{CommitId, History, SourceSpec};
 use crate::search::Graph;
 
@@ -20,7 +20,7 @@ impl Range {
     /// `ids` with their parents, parents first.
     pub(super) fn new(
         history: &History,
-        targets: &[Target],
+        targets: &[SearchTarget],
         commits: &[(CommitId, Vec<CommitId>)],
     ) -> Result<Range, BisectError> {
         let inside: BTreeSet<CommitId> = commits.iter().map(|(id, _)| *id).collect();

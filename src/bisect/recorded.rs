@@ -5,11 +5,11 @@ use std::collections::BTreeSet;
 
 use super::symptom::{On, Symptom};
 use crate::judge::Verdict;
-use crate::snapshot::{Comparison, SnapshotVerdict};
+use crate::snapshot::{SnapshotComparison, SnapshotVerdict};
 use crate::trial::Outcome;
 
 /// The verdict, in the terms of a comparison of two revisions.
-pub(super) fn verdict(comparison: &Comparison) -> Verdict {
+pub(super) fn verdict(comparison: &SnapshotComparison) -> Verdict {
     match comparison.verdict {
         SnapshotVerdict::Matches => Verdict::Identical,
         SnapshotVerdict::Equivalent => Verdict::Equivalent,
@@ -24,7 +24,7 @@ pub(super) fn verdict(comparison: &Comparison) -> Verdict {
 pub(super) fn symptoms(
     fixture: &str,
     on: On,
-    comparison: &Comparison,
+    comparison: &SnapshotComparison,
     outcome: &Outcome,
 ) -> BTreeSet<Symptom> {
     let symptom = |output: &str| {

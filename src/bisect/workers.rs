@@ -105,7 +105,7 @@ impl<'a> Planned<'a> {
             }
         };
         let targets = bisection.targets.iter().zip(base);
-        let probe = |(target, base): (&super::Target, Base)| {
+        let probe = |(target, base): (&super::SearchTarget, Base)| {
             Probe::new(&bisection.lab, target.subject.clone(), bisection.on, base)
         };
         planned.probes = Arc::new(targets.map(probe).collect());

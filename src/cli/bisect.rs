@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
-use ::replay::bisect::{Bisection, Ending, Event, On, Target, Trusted};
+use ::replay::bisect::{Bisection, Event, On, SearchEnd, SearchTarget, Trusted};
 use ::replay::history::{Commit, History};
 use ::replay::report::{self, Blame, Line};
 use ::replay::trial::Check;
@@ -154,9 +154,9 @@ pub fn run(args: &Args, session: &SessionArgs) -> CliResult<u8> {
         }
     }
     Ok(match report.ending() {
-        Ending::Found => exit::SUCCESS,
-        Ending::Hidden => exit::UNTESTABLE,
-        Ending::Refused => exit::FAILED,
+        SearchEnd::Found => exit::SUCCESS,
+        SearchEnd::Hidden => exit::UNTESTABLE,
+        SearchEnd::Refused => exit::FAILED,
     })
 }
 
@@ -164,7 +164,7 @@ pub fn run(args: &Args, session: &SessionArgs) -> CliResult<u8> {
 pub fn blame(
     path: &Path,
     good: &str,
-    target: &super::project::Target,
+    target: &super::project::RequestedRevision,
     project: &Project,
     session: &SessionArgs,
 ) -> CliResult<Blame> {
@@ -187,7 +187,7 @@ pub fn blame(
 }
 
 /// Loads the fixtures, which must share a history.
-pub fn open(fixtures: &[PathBuf]) -> CliResult<(History, Vec<Target>)> {
+pub fn open(fixtures: &[PathBuf]) -> CliResult<(History, Vec<SearchTarget>)> {
     let cache = session::cache()?;
     let mut history: Option<(History, &Path)> = None;
     let mut targets = Vec::new();
@@ -207,7 +207,7 @@ pub fn open(fixtures: &[PathBuf]) -> CliResult<(History, Vec<Target>)> {
             }
             Some(_) => {}
         }
-        targets.push(Target { subject, spec });
+        targets.push(SearchTarget { subject, spec });
     }
     let (history, _) = history.ok_or_else(|| CommandError::new("no fixture was named"))?;
     Ok((history, targets))
@@ -216,7 +216,7 @@ pub fn open(fixtures: &[PathBuf]) -> CliResult<(History, Vec<Target>)> {
 /// Makes a search of its parts; its jobs share the cores.
 pub fn bisection<'h>(
     history: &'h History,
-    targets: Vec<Target>,
+    targets: Vec<SearchTarget>,
     on: On,
     jobs: Option<NonZeroUsize>,
     first_parent: bool,

@@ -14,7 +14,7 @@ use super::exit;
 use super::fixtures;
 use super::out::{print, println};
 use super::progress::Progress;
-use super::project::{Project, Target};
+use super::project::{Project, RequestedRevision};
 use super::replay::{Format, name, refused, summary};
 use super::session::{self, SessionArgs};
 
@@ -90,7 +90,7 @@ fn one(
     let got = project.target(Some(other))?;
     let (from, to) = (name(&base), name(&got));
     progress.say(format!("comparing {} at {from} and {to}", path.display()));
-    let trial = |target: &Target| lab.trial(&project.subject, &target.sources);
+    let trial = |target: &RequestedRevision| lab.trial(&project.subject, &target.sources);
     let judgement = judge(&trial(&base), &trial(&got))?;
     Ok(Compared {
         fixture: project.subject.fixture.name.clone(),

@@ -23,7 +23,7 @@ pub struct Project {
 }
 
 /// A revision that was asked for, with its sources.
-pub struct Target {
+pub struct RequestedRevision {
     /// The commit; none for the working tree.
     pub commit: Option<Commit>,
     /// Its sources.
@@ -54,20 +54,20 @@ impl Project {
     }
 
     /// The sources of `rev`, or of the working tree.
-    pub fn target(&self, rev: Option<&str>) -> CliResult<Target> {
+    pub fn target(&self, rev: Option<&str>) -> CliResult<RequestedRevision> {
         match rev {
             Some(rev) => {
                 let commit = self.history.resolve(rev)?;
                 self.commit_target(commit)
             }
-            None => Ok(Target { commit: None, sources: self.working_tree()?.into() }),
+            None => Ok(RequestedRevision { commit: None, sources: self.working_tree()?.into() }),
         }
     }
 
     /// The sources of a commit that was resolved.
-    pub fn commit_target(&self, commit: Commit) -> CliResult<Target> {
+    pub fn commit_target(&self, commit: Commit) -> CliResult<RequestedRevision> {
         let sources = self.history.source_set(CommitId::from(&commit), &self.spec)?;
-        Ok(Target { commit: Some(commit), sources: sources.into() })
+        Ok(RequestedRevision { commit: Some(commit), sources: sources.into() })
     }
 
     fn working_tree(&self) -> CliResult<SourceSet> {

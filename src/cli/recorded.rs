@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use ::replay::bisect::Target;
+use ::replay::bisect::SearchTarget;
 use ::replay::history::{Commit, History};
 use ::replay::snapshot::{Snapshot, Store};
 use ::replay::trial::Lab;
@@ -24,7 +24,7 @@ pub struct Recorded {
 
 impl Recorded {
     /// The accepted snapshots of `targets` for the lab's device; none may be missing or stale.
-    pub fn open(targets: &[Target], lab: &Lab, folder: Option<&Path>) -> CliResult<Recorded> {
+    pub fn open(targets: &[SearchTarget], lab: &Lab, folder: Option<&Path>) -> CliResult<Recorded> {
         let mut recorded = Recorded { snapshots: Vec::new(), paths: Vec::new() };
         let device = lab.backend().device().class;
         for target in targets {
@@ -58,7 +58,7 @@ impl Recorded {
     pub fn lower_ends(
         &self,
         history: &History,
-        targets: &[Target],
+        targets: &[SearchTarget],
         bad: &[Commit],
     ) -> CliResult<Vec<(Commit, String)>> {
         let mut ends: Vec<(Commit, String)> = Vec::new();

@@ -14,9 +14,9 @@ use super::exit;
 use super::fixtures;
 use super::out::{print, println};
 use super::progress::Progress;
-use super::project::{Project, Target};
+use super::project::{Project, RequestedRevision};
 use super::session::{self, SessionArgs};
-use super::snapshot::Settings;
+use super::snapshot::SnapshotSettings;
 
 /// The heading of the options that compare outcomes.
 const COMPARISON: &str = "Comparisons";
@@ -100,7 +100,7 @@ pub enum Format {
 pub fn run(args: &Args, session: &SessionArgs) -> CliResult<u8> {
     let labs = session.labs()?;
     let cache = session::cache()?;
-    let snapshots = Settings::from_environment(args.snapshots.clone())?;
+    let snapshots = SnapshotSettings::from_environment(args.snapshots.clone())?;
     let mut code = exit::SUCCESS;
     let (mut entries, mut errors, mut standings) = (Vec::new(), Vec::new(), Vec::new());
     for path in &fixtures::expand(&args.fixtures) {
@@ -166,7 +166,7 @@ fn one(
     session: &SessionArgs,
     lab: &Arc<Lab>,
     cache: &Cache,
-    snapshots: &Settings,
+    snapshots: &SnapshotSettings,
 ) -> CliResult<Entry> {
     let progress = Progress::start();
     progress.say(format!("loading {}", path.display()));
@@ -235,7 +235,7 @@ fn misspelt_command(path: &Path, error: CommandError) -> CommandError {
 }
 
 /// The short name of a target.
-pub fn name(target: &Target) -> String {
+pub fn name(target: &RequestedRevision) -> String {
     target.commit.as_ref().map_or("the working tree".to_owned(), |commit| commit.short.clone())
 }
 
@@ -260,7 +260,7 @@ mod tests {
     use ::replay::numerics::noise::NoiseSummary;
     use ::replay::report::SnapshotCheck;
     use ::replay::runtime::report::{Found, FoundKind, FoundSpot};
-    use ::replay::snapshot::{Comparison, SnapshotVerdict};
+    use ::replay::snapshot::{SnapshotComparison, SnapshotVerdict};
     use ::replay::summary::Checksum;
     use ::replay::tensor::DType;
     use ::replay::trial::{Checked, Failure, OrderDependence, Outcome, Status};
@@ -290,7 +290,7 @@ mod tests {
 
     fn snapshot(verdict: SnapshotVerdict) -> SnapshotCheck {
         let (changes, launches_changed, ending) = (Vec::new(), false, None);
-        let comparison = Comparison { verdict, changes, launches_changed, ending };
+        let comparison = SnapshotComparison { verdict, changes, launches_changed, ending };
         SnapshotCheck { path: PathBuf::from("a.cpu.snap"), comparison, written: None }
     }
 

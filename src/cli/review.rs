@@ -1,7 +1,7 @@
 //! `replay review`: one pending snapshot after the other, with the verdict and a diff.
 
 use ::replay::report::{Context, Line, clean, count, snapshot_diff, snapshot_sentence};
-use ::replay::snapshot::{self, Before, Comparison, Pending};
+use ::replay::snapshot::{self, Before, Pending, SnapshotComparison};
 use anstyle::Style;
 
 use super::error::CliResult;
@@ -104,7 +104,7 @@ fn review(pending: &Pending, name: &Line, answers: &mut Answers) -> CliResult<St
 /// The effect of accepting it, in a line.
 fn verdict(pending: &Pending) -> Line {
     match &pending.old {
-        Before::Nothing => snapshot_sentence(&Comparison::unseen(false)),
+        Before::Nothing => snapshot_sentence(&SnapshotComparison::unseen(false)),
         Before::Damaged(why) => {
             let what = "the accepted snapshot cannot be read, and would be replaced";
             format!("{what}: {why}").into()

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use ::replay::fixture::Fixture;
 use ::replay::report::SnapshotCheck;
 use ::replay::snapshot::{
-    self, Comparison, Pending, Snapshot, SnapshotError, SnapshotFile, Store, Update, Write,
+    self, Pending, Snapshot, SnapshotComparison, SnapshotError, SnapshotFile, Store, Update, Write,
 };
 use ::replay::trial::{Status, Trial};
 use globset::{Glob, GlobSet, GlobSetBuilder};
@@ -15,16 +15,16 @@ use super::error::{CliResult, CommandError};
 use super::exit;
 
 /// How snapshots are compared and written in this run.
-pub struct Settings {
+pub struct SnapshotSettings {
     /// The folder that was named, if one was.
     pub folder: Option<PathBuf>,
     update: Update,
     ci: bool,
 }
 
-impl Settings {
+impl SnapshotSettings {
     /// From `REPLAY_UPDATE` and `CI`.
-    pub fn from_environment(folder: Option<PathBuf>) -> CliResult<Settings> {
+    pub fn from_environment(folder: Option<PathBuf>) -> CliResult<SnapshotSettings> {
         let text = std::env::var("REPLAY_UPDATE").unwrap_or_default();
         let update: Update = text.parse().map_err(|message: String| {
             CommandError::new(format!("REPLAY_UPDATE is not understood: {message}"))
@@ -32,7 +32,7 @@ impl Settings {
         if let Some(folder) = folder.as_deref().filter(|_| !update.asks_for_new()) {
             must_be_there(folder)?;
         }
-        Ok(Settings { folder, update, ci: is_ci() })
+        Ok(SnapshotSettings { folder, update, ci: is_ci() })
     }
 
     fn store(&self, fixture: &Fixture, asked: bool) -> Option<Store> {
@@ -73,7 +73,7 @@ impl Settings {
         let needed = self.ci && !matches!(how, Write::Accepted { .. });
         let comparison = match &accepted {
             Some(old) => snapshot::compare(old, &got),
-            None => Comparison::unseen(needed),
+            None => SnapshotComparison::unseen(needed),
         };
         let same = same_bits && accepted.as_ref().is_some_and(|a| a.is_exactly(outcome));
         let written = match how {

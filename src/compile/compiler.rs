@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::key::KeyHasher;
 use super::{environment, outside, tools};
 use crate::cache::{Cache, Kind};
-use crate::foreign::{self, Bounds, Ending, Finished, Keeper, KeeperError, Program};
+use crate::foreign::{self, Bounds, Finished, Keeper, KeeperError, Program, ProgramEnd};
 use crate::process::{self, tree::End};
 
 /// Why the compiler cannot be used.
@@ -370,9 +370,9 @@ const MACHINE_SIGNS: [&str; 12] = [
 /// limits of this process: bytes of address space and of a file.
 fn trouble(finished: &Finished, bounds: &Bounds, own: (u64, u64)) -> Option<Trouble> {
     match finished.ending {
-        Ending::Ended(End::Exited(0)) => return None,
-        Ending::TimedOut => return Some(Trouble::Excess(Excess::Time(bounds.timeout))),
-        Ending::Ended(_) => {}
+        ProgramEnd::Ended(End::Exited(0)) => return None,
+        ProgramEnd::TimedOut => return Some(Trouble::Excess(Excess::Time(bounds.timeout))),
+        ProgramEnd::Ended(_) => {}
     }
     let log = String::from_utf8_lossy(&finished.stderr);
     let told = |signs: &[&str]| {
@@ -393,7 +393,7 @@ fn trouble(finished: &Finished, bounds: &Bounds, own: (u64, u64)) -> Option<Trou
         });
     }
     told(&MACHINE_SIGNS).map(Trouble::Machine).or(match finished.ending {
-        Ending::Ended(End::Killed(signal)) => {
+        ProgramEnd::Ended(End::Killed(signal)) => {
             Some(Trouble::Machine(format!("ended by signal {signal}")))
         }
         _ => None,
@@ -419,7 +419,7 @@ mod tests {
 
     fn failed(stderr: &str, own: (u64, u64)) -> Option<Trouble> {
         let finished = Finished {
-            ending: Ending::Ended(End::Exited(1)),
+            ending: ProgramEnd::Ended(End::Exited(1)),
             stdout: Vec::new(),
             stderr: stderr.as_bytes().to_vec(),
         };
@@ -431,7 +431,7 @@ mod tests {
         let full = "cc1plus: fatal error: error writing to t.s: No space left on device\n";
         assert_eq!(failed(full, UNBOUNDED), Some(Trouble::Machine(full.trim().to_owned())));
         let killed = Finished {
-            ending: Ending::Ended(End::Killed(9)),
+            ending: ProgramEnd::Ended(End::Killed(9)),
             stdout: Vec::new(),
             stderr: Vec::new(),
         };

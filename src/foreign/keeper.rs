@@ -9,7 +9,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use super::{Bounds, Ending, Report};
+use super::{Bounds, ProgramEnd, Report};
 use crate::process::tree::{self, Deaths, End};
 use crate::process::{self, Pid, Resource};
 
@@ -91,8 +91,8 @@ impl Keeping {
         }
         tree::end_all_but(&[], GOING);
         match reason {
-            Reason::Ended(end) => tell(&self.parent, &Report::Ended(Ending::Ended(end))),
-            Reason::TimedOut => tell(&self.parent, &Report::Ended(Ending::TimedOut)),
+            Reason::Ended(end) => tell(&self.parent, &Report::Ended(ProgramEnd::Ended(end))),
+            Reason::TimedOut => tell(&self.parent, &Report::Ended(ProgramEnd::TimedOut)),
             Reason::ParentGone if self.temporary => {
                 if let Ok(folder) = std::env::current_dir() {
                     // Files that cannot be removed stay for `cache gc`.

@@ -43,7 +43,7 @@ pub(crate) fn observation_line(seen: &Seen) -> String {
     let several = seen.observations.len() > 1;
     let one = |observation: &Observation| {
         let name = if several { format!("{}: ", observation.fixture) } else { String::new() };
-        let what = sight_words(observation);
+        let what = observation_words(observation);
         match observation.ordered_alike.first() {
             Some(output) => format!("{name}{what}; {output} {ORDER}, as at the good end"),
             None => format!("{name}{what}"),
@@ -52,7 +52,7 @@ pub(crate) fn observation_line(seen: &Seen) -> String {
     seen.observations.iter().map(one).collect::<Vec<_>>().join("; ")
 }
 
-fn sight_words(observation: &Observation) -> String {
+fn observation_words(observation: &Observation) -> String {
     if let Some(reason) = &observation.untestable {
         return format!("untestable: {reason}");
     }
@@ -204,7 +204,8 @@ fn evidence(out: &mut Text, observation: &Observation) {
     match &observation.judgement {
         Some(judgement) if !judgement.outputs.is_empty() => judged(out, judgement),
         _ => out.line(
-            Line::from("  ").styled(verdict_style(observation.verdict), sight_words(observation)),
+            Line::from("  ")
+                .styled(verdict_style(observation.verdict), observation_words(observation)),
         ),
     }
 }

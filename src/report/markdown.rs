@@ -310,7 +310,7 @@ mod tests {
     use super::*;
     use crate::report::SnapshotCheck;
     use crate::report::made_up;
-    use crate::snapshot::{Comparison, SnapshotVerdict};
+    use crate::snapshot::{SnapshotComparison, SnapshotVerdict};
     use crate::trial::Status;
 
     /// A fixture whose snapshot says `verdict` of one output.
@@ -325,7 +325,8 @@ mod tests {
             notes: vec!["is new".to_owned()],
         };
         let changes = if verdict == SnapshotVerdict::Matches { vec![] } else { vec![change] };
-        let comparison = Comparison { verdict, changes, launches_changed: false, ending: None };
+        let comparison =
+            SnapshotComparison { verdict, changes, launches_changed: false, ending: None };
         let path = "snapshots/x.cpu.snap".into();
         let snapshot = Some(SnapshotCheck { path, comparison, written: None });
         let made_up = made_up(Status::Completed);

@@ -8,7 +8,7 @@ use similar::{ChangeTag, TextDiff};
 
 use super::spans::{Line, Text};
 use super::style::{DIM, GREEN, RED, YELLOW};
-use crate::snapshot::{Comparison, SnapshotVerdict};
+use crate::snapshot::{SnapshotComparison, SnapshotVerdict};
 
 /// The comparison of one replay with its accepted snapshot.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -18,7 +18,7 @@ pub struct SnapshotCheck {
     pub path: PathBuf,
     /// What was found.
     #[serde(flatten)]
-    pub comparison: Comparison,
+    pub comparison: SnapshotComparison,
     /// The file that was written, if one was.
     pub written: Option<PathBuf>,
 }
@@ -68,7 +68,7 @@ impl SnapshotCheck {
 }
 
 /// The result of a comparison, in one sentence that begins with the verdict.
-pub fn sentence(comparison: &Comparison) -> Line {
+pub fn sentence(comparison: &SnapshotComparison) -> Line {
     let verdict = comparison.verdict;
     let reason = comparison.reason().map_or(String::new(), |reason| format!(": {reason}"));
     Line::of(verdict_style(verdict), verdict.name()).and(reason)

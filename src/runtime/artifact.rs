@@ -28,18 +28,18 @@ pub enum LoadError {
 
 /// The entry points of an artifact; it stays loaded until the process ends.
 #[derive(Clone, Copy)]
-pub struct Artifact {
+pub struct LoadedArtifact {
     bind: BindFn,
     thread: ThreadFn,
     call: CallFn,
 }
 
-impl Artifact {
+impl LoadedArtifact {
     /// Loads the shared object at `path`.
     ///
     /// # Errors
     /// [`LoadError`] if it is not a shared object with the entry points.
-    pub fn load(path: &Path) -> Result<Artifact, LoadError> {
+    pub fn load(path: &Path) -> Result<LoadedArtifact, LoadError> {
         let name = path.display().to_string();
         let c_path = CString::new(path.as_os_str().as_bytes()).map_err(|_| LoadError::Open {
             path: name.clone(),
@@ -59,7 +59,7 @@ impl Artifact {
         };
         // SAFETY: the headers define these functions with these types.
         unsafe {
-            Ok(Artifact {
+            Ok(LoadedArtifact {
                 bind: std::mem::transmute::<*mut c_void, BindFn>(symbol(c"replay_bind")?),
                 thread: std::mem::transmute::<*mut c_void, ThreadFn>(symbol(c"replay_thread")?),
                 call: std::mem::transmute::<*mut c_void, CallFn>(symbol(c"replay_call")?),

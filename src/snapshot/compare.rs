@@ -46,7 +46,7 @@ impl SnapshotVerdict {
 /// An outcome against a snapshot.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct Comparison {
+pub struct SnapshotComparison {
     /// The worst of what was found.
     pub verdict: SnapshotVerdict,
     /// The outputs that changed, in the order of the harness.
@@ -80,18 +80,22 @@ pub struct OutputChange {
 }
 
 /// Compares `outcome`, whose noise is `noise`, with an accepted snapshot of the same fixture.
-pub fn matches(accepted: &Snapshot, outcome: &Outcome, noise: &[OutputNoise]) -> Comparison {
+pub fn matches(
+    accepted: &Snapshot,
+    outcome: &Outcome,
+    noise: &[OutputNoise],
+) -> SnapshotComparison {
     let Snapshot { fixture, content, .. } = accepted;
     compare(accepted, &Snapshot::of(outcome, fixture, content, noise, None))
 }
 
 /// Compares `got` with an accepted snapshot.
-pub fn compare(accepted: &Snapshot, got: &Snapshot) -> Comparison {
+pub fn compare(accepted: &Snapshot, got: &Snapshot) -> SnapshotComparison {
     let launches_changed =
         (accepted.launch_count, &accepted.launches) != (got.launch_count, &got.launches);
     if accepted.content != got.content {
         let verdict = SnapshotVerdict::Stale;
-        return Comparison { verdict, changes: Vec::new(), launches_changed, ending: None };
+        return SnapshotComparison { verdict, changes: Vec::new(), launches_changed, ending: None };
     }
     let before = accepted.outputs.iter().map(|old| change(old, got.output(&old.name)));
     let new = got.outputs.iter().filter(|new| accepted.output(&new.name).is_none()).map(appeared);
@@ -102,7 +106,7 @@ pub fn compare(accepted: &Snapshot, got: &Snapshot) -> Comparison {
         (Some(_), _) => SnapshotVerdict::Diverged,
         (None, worst) => worst.unwrap_or(SnapshotVerdict::Matches),
     };
-    Comparison { verdict, changes, launches_changed, ending }
+    SnapshotComparison { verdict, changes, launches_changed, ending }
 }
 
 impl Snapshot {
@@ -114,11 +118,11 @@ impl Snapshot {
     }
 }
 
-impl Comparison {
+impl SnapshotComparison {
     /// The comparison where there is no accepted snapshot; `needed` tells whether there must be one.
-    pub fn unseen(needed: bool) -> Comparison {
+    pub fn unseen(needed: bool) -> SnapshotComparison {
         let verdict = if needed { SnapshotVerdict::Missing } else { SnapshotVerdict::New };
-        Comparison { verdict, changes: Vec::new(), launches_changed: false, ending: None }
+        SnapshotComparison { verdict, changes: Vec::new(), launches_changed: false, ending: None }
     }
 
     /// The verdict and what it rests on, in one sentence.

@@ -15,7 +15,7 @@ mod update;
 mod words;
 
 pub use audit::{Contradiction, contradiction};
-pub use compare::{Comparison, OutputChange, SnapshotVerdict, compare, matches};
+pub use compare::{OutputChange, SnapshotComparison, SnapshotVerdict, compare, matches};
 pub use error::SnapshotError;
 pub use file::{Meta, SnapshotFile};
 pub use store::{Before, Pending, Store, accept, discard, nearest, open, pending, reject, write};

@@ -14,8 +14,8 @@ use crate::cuda::CudaError;
 use crate::cuda::sanitizer::Tool;
 use crate::fixture::{Fixture, FixtureError, Input};
 use crate::process::{Pid, shield};
-use crate::runtime::artifact::{Artifact, LoadError};
-use crate::runtime::cpu::{Cpu, Rounding, Settings};
+use crate::runtime::artifact::{LoadError, LoadedArtifact};
+use crate::runtime::cpu::{Cpu, CpuSettings, Rounding};
 use crate::runtime::gpu::{self, Gpu, StartError};
 use crate::runtime::report::{Report, Reporter};
 use crate::runtime::{self, CopyKind, Device, Runtime, api};
@@ -54,7 +54,7 @@ pub(super) struct Surroundings<'a> {
 /// parent if it is refused. Returns the process's exit status.
 pub(super) fn run(
     job: &Job,
-    loaded: Option<(&Fixture, Artifact)>,
+    loaded: Option<(&Fixture, LoadedArtifact)>,
     surroundings: Surroundings,
 ) -> i32 {
     let reporter = surroundings.reporter;
@@ -73,8 +73,8 @@ pub(super) fn run(
     }
 }
 
-fn load(job: &Job) -> Result<(Fixture, Artifact), ChildError> {
-    Ok((Fixture::load_trusted(&job.fixture)?, Artifact::load(&job.artifact)?))
+fn load(job: &Job) -> Result<(Fixture, LoadedArtifact), ChildError> {
+    Ok((Fixture::load_trusted(&job.fixture)?, LoadedArtifact::load(&job.artifact)?))
 }
 
 fn refuse(reporter: &Reporter, error: &ChildError) {
@@ -92,7 +92,7 @@ fn refuse(reporter: &Reporter, error: &ChildError) {
 fn replay(
     job: &Job,
     fixture: &Fixture,
-    artifact: Artifact,
+    artifact: LoadedArtifact,
     Surroundings { outputs: memory, above, reporter }: Surroundings,
 ) -> Result<(), ChildError> {
     let runtime = std::thread::scope(|scope| {
@@ -131,7 +131,7 @@ fn replay(
     let begun = Instant::now();
     let begun_cpu = processor_time();
     let (poison, part) = (job.poison, job.part.clone());
-    let end = Ending { runtime, tensors, outputs, poison, part, inputs_us, begun, begun_cpu };
+    let end = Closing { runtime, tensors, outputs, poison, part, inputs_us, begun, begun_cpu };
     if let Part::Before { .. } = job.part {
         let end = end.clone();
         runtime::on_early_end(move || {
@@ -153,7 +153,7 @@ const MOST_OVERRUNS: usize = 64;
 
 /// The work left once the call has returned or was left early.
 #[derive(Clone)]
-struct Ending {
+struct Closing {
     runtime: &'static Runtime,
     tensors: &'static Tensors,
     outputs: Vec<OutputTensor>,
@@ -166,10 +166,10 @@ struct Ending {
     begun_cpu: Duration,
 }
 
-impl Ending {
+impl Closing {
     /// Waits for the device, writes the outputs and says so.
     fn reach(&self) -> Result<(), ChildError> {
-        let Ending { runtime, inputs_us, .. } = *self;
+        let Closing { runtime, inputs_us, .. } = *self;
         let (device, reporter) = (&*runtime.device, runtime.reporter);
         let synchronized = device.synchronize();
         let call_us = microseconds(self.begun);
@@ -254,14 +254,14 @@ fn microseconds(since: Instant) -> u64 {
 
 fn start_device(
     job: &Job,
-    artifact: Artifact,
+    artifact: LoadedArtifact,
     reporter: &'static Reporter,
 ) -> Result<&'static Runtime, ChildError> {
     let memory_bytes = usize::try_from(job.memory_bytes).unwrap_or(usize::MAX);
     match job.device {
         DeviceJob::Cpu { threads, order, rounding, checked } => {
             artifact.bind(&api::TABLE, rounding.number(), &job.artifact)?;
-            let settings = Settings {
+            let settings = CpuSettings {
                 poison: job.poison,
                 order: runtime::cpu::order::Order(order),
                 threads,
@@ -275,7 +275,7 @@ fn start_device(
         }
         DeviceJob::Cuda { ordinal, ref module, ref summaries, sanitizer } => {
             artifact.bind(&api::TABLE, Rounding::Nearest.number(), &job.artifact)?;
-            let settings = gpu::Settings {
+            let settings = gpu::GpuSettings {
                 ordinal,
                 poison: job.poison,
                 memory_bytes,

@@ -13,7 +13,7 @@ use super::child::{self, Surroundings};
 use super::{GO_FIRST, Order, Wrapping, memory};
 use crate::fixture::Fixture;
 use crate::process::{self, Pid, Resource, shield, tree};
-use crate::runtime::artifact::Artifact;
+use crate::runtime::artifact::LoadedArtifact;
 use crate::runtime::journal::{Journal, Key};
 use crate::runtime::report::Reporter;
 use crate::runtime::{self, journal, signals};
@@ -32,7 +32,7 @@ pub(super) fn run(
     files: Vec<OwnedFd>,
     above: &[Pid],
     keeper: Pid,
-    loaded: Option<(&Fixture, Artifact)>,
+    loaded: Option<(&Fixture, LoadedArtifact)>,
 ) -> ! {
     let status = run_in(order, files, above, keeper, loaded).unwrap_or(UNREADY);
     std::process::exit(status)
@@ -44,7 +44,7 @@ fn run_in(
     files: Vec<OwnedFd>,
     above: &[Pid],
     keeper: Pid,
-    loaded: Option<(&Fixture, Artifact)>,
+    loaded: Option<(&Fixture, LoadedArtifact)>,
 ) -> Option<i32> {
     let [printed, journal, outputs] = <[OwnedFd; 3]>::try_from(files).ok()?.map(File::from);
     if !tree::end_with(keeper) {

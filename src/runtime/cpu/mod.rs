@@ -61,7 +61,7 @@ use crate::summary::Poison;
 
 /// How this replay differs from the plain one, and what it may use.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct CpuSettings {
     /// The initial content of memory.
     pub poison: Poison,
     /// The order of blocks and threads.
@@ -110,7 +110,7 @@ pub struct Cpu {
     protection: &'static Protection,
     /// Host memory that kernels may use: its bytes, by its first address.
     shared_host: Mutex<BTreeMap<usize, usize>>,
-    settings: Settings,
+    settings: CpuSettings,
     pool: Pool,
     launches: AtomicU64,
 }
@@ -123,7 +123,7 @@ impl Cpu {
     /// A device whose threads find their built-in variables through `pointers`, which is called
     /// on each operating-system thread that runs blocks.
     pub fn new(
-        settings: Settings,
+        settings: CpuSettings,
         pointers: impl Fn() -> ThreadPointers + Copy + Send + Sync + 'static,
     ) -> Cpu {
         let memory: &'static Memory =

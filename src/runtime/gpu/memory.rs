@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
-use super::Settings;
+use super::GpuSettings;
 use crate::cuda::CudaError;
 use crate::cuda::driver::{Address, Context};
 use crate::summary::Poison;
@@ -50,8 +50,8 @@ struct State {
 
 impl Memory {
     /// Memory of at most `limit` bytes.
-    pub(super) fn new(settings: Settings, limit: usize) -> Memory {
-        let Settings { poison, filled, .. } = settings;
+    pub(super) fn new(settings: GpuSettings, limit: usize) -> Memory {
+        let GpuSettings { poison, filled, .. } = settings;
         let margin = if settings.margins && filled { MARGIN } else { 0 };
         Memory { poison, margin, filled, limit, state: Mutex::default() }
     }

@@ -65,7 +65,7 @@ impl StartError {
 
 /// How this replay uses the device.
 #[derive(Clone, Copy, Debug)]
-pub struct Settings {
+pub struct GpuSettings {
     /// The device's number.
     pub ordinal: usize,
     /// The initial content of memory.
@@ -99,7 +99,7 @@ impl Gpu {
     /// # Errors
     /// [`StartError`] if there is no such device, or it refuses the module.
     pub fn new(
-        settings: Settings,
+        settings: GpuSettings,
         module: &Path,
         summaries: &[(DType, PathBuf)],
     ) -> Result<Gpu, StartError> {
