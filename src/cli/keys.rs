@@ -1,9 +1,11 @@
 //! Answers of a user: single keys on a terminal, lines from anything else.
 
+use std::fmt::Arguments;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, IsTerminal, Write};
 
 use console::Term;
+use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
 
 use super::out::{print, println};
 
@@ -37,11 +39,13 @@ impl Answers {
         io::stdin().is_terminal().then(terminal).flatten().unwrap_or(Answers::Lines)
     }
 
-    /// The next answer; none at the end of input.
-    pub fn key(&mut self) -> Option<Key> {
-        let _ = io::stdout().flush();
+    /// The answer to `question`; none at the end of input.
+    pub fn key(&mut self, question: Arguments) -> Option<Key> {
         match self {
-            Answers::Terminal(keys, _) => {
+            Answers::Terminal(keys, terminal) => {
+                // Before the question: what is pressed at once is a key as well.
+                let _raw = Raw::enter(terminal)?;
+                ask(question);
                 let letter = match keys.read_key_raw().ok()? {
                     console::Key::CtrlC => return Some(Key::Interrupt),
                     console::Key::Escape | console::Key::Char(CTRL_D) => return None,
@@ -53,6 +57,7 @@ impl Answers {
                 Some(Key::Letter(letter, None))
             }
             Answers::Lines => {
+                ask(question);
                 let line = read_line(&mut io::stdin().lock())?;
                 let line = line.trim();
                 let letter = line.chars().next().unwrap_or(' ');
@@ -64,8 +69,7 @@ impl Answers {
 
     /// A whole line that answers `question`; none at the end of input.
     pub fn line(&mut self, question: &str) -> Option<String> {
-        print!("{question}");
-        let _ = io::stdout().flush();
+        ask(format_args!("{question}"));
         let line = match self {
             // A terminal gives one line at a time, so nothing is read ahead and lost.
             Answers::Terminal(_, lines) => read_line(&mut BufReader::new(lines))?,
@@ -75,8 +79,37 @@ impl Answers {
     }
 }
 
+fn ask(question: Arguments) {
+    print!("{question}");
+    let _ = io::stdout().flush();
+}
+
 fn read_line(input: &mut impl BufRead) -> Option<String> {
     let mut line = String::new();
     let read = input.read_line(&mut line).ok()?;
     (read > 0).then_some(line)
+}
+
+/// A terminal that gives every key at once, without showing it, until this is dropped.
+struct Raw<'t> {
+    terminal: &'t File,
+    before: Termios,
+}
+
+impl Raw<'_> {
+    fn enter(terminal: &File) -> Option<Raw<'_>> {
+        let before = tcgetattr(terminal).ok()?;
+        let mut raw = before.clone();
+        // Ctrl-C comes as a key, so that the settings are put back before the program ends.
+        raw.local_modes.remove(LocalModes::ICANON | LocalModes::ECHO | LocalModes::ISIG);
+        tcsetattr(terminal, OptionalActions::Now, &raw).ok()?;
+        Some(Raw { terminal, before })
+    }
+}
+
+impl Drop for Raw<'_> {
+    fn drop(&mut self) {
+        // A terminal that is gone needs no settings.
+        let _ = tcsetattr(self.terminal, OptionalActions::Now, &self.before);
+    }
 }

@@ -71,10 +71,9 @@ fn review(pending: &Pending, name: &Line, answers: &mut Answers) -> CliResult<St
     };
     remind(show(pending, Context::Near));
     loop {
-        print!(
+        match answers.key(format_args!(
             "\n{BOLD}a{BOLD:#}ccept  {BOLD}r{BOLD:#}eject  {BOLD}s{BOLD:#}kip  show more ({BOLD}d{BOLD:#})  {BOLD}q{BOLD:#}uit > "
-        );
-        match answers.key() {
+        )) {
             Some(Key::Letter('a', reason)) => {
                 let reason = reason.or_else(|| answers.line("reason (none if empty): "));
                 let Some(reason) = reason else { return Ok(Step::Quit) };
