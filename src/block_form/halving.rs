@@ -54,32 +54,24 @@ impl Halving {
     pub fn code(&self, variables: &[Variable], text: impl Fn(Range<usize>) -> String) -> String {
         let (level, k) = (&variables[self.level].name, self.level);
         let index = match self.index {
-            Some(index) => format!("(unsigned)replay_block.frame(replay_t).v{index}"),
-            None => "replay_block.thread(replay_t).index[0]".to_owned(),
+            Some(index) => format!(", &replay_frame_t::v{index}"),
+            None => String::new(),
         };
         let mut names = format!("const replay_t{k} {level} = replay_level; (void){level}; ");
         for &read in self.reads.iter().chain(&self.index) {
             let name = &variables[read].name;
-            let _ = write!(
-                names,
-                "const replay_t{read} {name} = replay_block.frame(replay_t).v{read}; (void){name}; "
-            );
+            let _ =
+                write!(names, "const replay_t{read} {name} = replay_shown.v{read}; (void){name}; ");
         }
         let asks = self.asks_index;
         let branch = text(self.branch.clone());
         format!(
-            " if (replay_block.leads()) {{ bool replay_agree = true; \
-             for (unsigned replay_t = 0; replay_t < replay_block.count(); replay_t++) \
-             replay_agree &= replay_block.frame(replay_t).v{k} == {level} && {index} == replay_t && \
-             replay_block.thread(replay_t).linear == replay_t; \
-             if (replay_agree) {{ \
+            " if (replay_block.halves({level}, &replay_frame_t::v{k}{index})) {{ \
              for (replay_t{k} replay_level = {level} >> 1; replay_level > 0; replay_level >>= 1) \
-             for (unsigned replay_t = 0; \
-             replay_t < (unsigned)replay_level && replay_t < replay_block.count(); replay_t++) {{ \
-             replay_block.show(replay_t, {asks}); {names}{branch} }} \
-             for (unsigned replay_t = 0; replay_t < replay_block.count(); replay_t++) \
-             replay_block.frame(replay_t).v{k} = 1; \
-             replay_block.show(0, {asks}); {level} = 1; }} }}"
+             for (unsigned replay_t = 0; replay_block.takes(replay_t, replay_level); replay_t++) {{ \
+             const replay_frame_t& replay_shown = replay_block.show(replay_t, {asks}); \
+             (void)replay_shown; {names}{branch} }} \
+             replay_block.halved({level}, &replay_frame_t::v{k}, {asks}); }}"
         )
     }
 }

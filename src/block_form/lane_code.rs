@@ -19,14 +19,6 @@ pub(super) enum Class {
 }
 
 impl Class {
-    /// The type of one thread's value.
-    pub fn scalar(self) -> &'static str {
-        match self {
-            Class::Float => "float",
-            Class::Int | Class::Mask => "int",
-        }
-    }
-
     fn vector(self) -> &'static str {
         match self {
             Class::Float => "::replay_rt::lanes::f32",
@@ -245,11 +237,8 @@ impl<'p, 't> Writer<'p, 't> {
         }
         let value = self.whole(*class)?;
         let offset = 32 * self.body.writes.len();
-        let vector = class.vector();
-        self.body.code += &format!(
-            "{{ {vector} replay_stored = {value}; \
-             __builtin_memcpy(replay_stores + {offset}, &replay_stored, 32); }} "
-        );
+        self.body.code +=
+            &format!("::replay_rt::lanes::store(replay_stores + {offset}, {value}); ");
         self.body.writes.push(name.to_owned());
         self.body.store_sites.push(site);
         Some(())

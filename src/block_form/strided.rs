@@ -54,10 +54,9 @@ impl Strided {
         let (values, reads) = (values.len(), reads.len());
         let (writes, changes) = (writes.len(), changes.len());
         format!(
-            "struct replay_loop_{number} : ::replay_rt::strided_loop<{values}, {reads}, {writes}, \
-             {changes}> {{ REPLAY_LANE static void body(const replay_loop_{number}& replay_in, \
-             long long replay_i, unsigned replay_active, ::replay_rt::lanes::i32* replay_change, \
-             char* replay_stores, ::replay_rt::lanes::doubts& replay_doubt) {{ {code}}} }}; \
+            "struct replay_loop_{number} : \
+             ::replay_rt::strided_loop<{values}, {reads}, {writes}, {changes}> {{ \
+             REPLAY_LANE_BODY(replay_loop_{number}) {{ {code}}} }}; \
              ::replay_rt::spread<replay_loop_{number}> replay_spread_{number}; "
         )
     }
@@ -73,35 +72,19 @@ impl Strided {
         let bits = |name: &str| format!("::replay_rt::same_bits<unsigned>({name})");
         let values: Vec<String> = values.iter().map(|name| bits(name)).collect();
         let starts: Vec<String> = changes.iter().map(|(name, _)| bits(name)).collect();
-        let lists = [("value", &values), ("read", reads), ("write", writes), ("change", &starts)];
-        let mut guessed = String::new();
-        for (member, list) in lists {
-            for (k, code) in list.iter().enumerate() {
-                guessed += &format!(" && replay_guess.{member}[{k}] == {code}");
-            }
-        }
-        let lists = lists.map(|(_, list)| format!("{{{}}}", list.join(", "))).join(", ");
+        let lists = [&values, reads, writes, &starts];
+        let lists = lists.map(|list| format!("{{{}}}", list.join(", "))).join(", ");
         let [start, end, step] = [&self.start, &self.end, &self.step].map(|one| text(one.clone()));
         let mut results = String::new();
-        for (k, (name, class)) in changes.iter().enumerate() {
-            let class = class.scalar();
-            results += &format!(
-                "{name} = ::replay_rt::same_bits<{class}>\
-                 (replay_spread_{number}.changed({k}, replay_lane)); "
-            );
+        for (k, (name, _)) in changes.iter().enumerate() {
+            results += &format!("replay_spread_{number}.change({name}, {k}, replay_lane); ");
         }
         let before = format!(
             "{{ const int replay_i = {start}, replay_end = {end}, replay_step = (int)({step}); \
              if (replay_i < replay_end) {{ \
-             unsigned replay_lane = replay_spread_{number}.lane(replay_block.thread(), replay_i, \
-             replay_end, replay_step, replay_stores); \
-             const replay_loop_{number}& replay_guess = replay_spread_{number}.guess(); \
-             if (!(replay_lane < ::replay_rt::lanes::group{guessed})) \
-             replay_lane = replay_spread_{number}.begin(replay_loop_{number}{{{{replay_i, \
-             replay_end, replay_step, {lists}}}}}, replay_block.thread(), \
-             replay_block.threads_end(), replay_stores); \
-             if (replay_lane < ::replay_rt::lanes::group) {{ \
-             {results}replay_spread_{number}.come(replay_lane); }} else "
+             const unsigned replay_lane = replay_spread_{number}.enter(\
+             {{{{replay_i, replay_end, replay_step, {lists}}}}}, replay_block, replay_stores); \
+             if (replay_lane < ::replay_rt::lanes::group) {{ {results}}} else "
         );
         (before, " } }")
     }

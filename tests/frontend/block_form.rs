@@ -45,6 +45,37 @@ fn a_reduction_becomes_a_loop_over_the_threads() {
     }
 }
 
+const SUMS: &str = "\
+__global__ void sums(const float* __restrict__ x, float* __restrict__ y, int n,
+                     float* all)
+{
+    extern __shared__ float part[];
+    int t = threadIdx.x;
+    float own = 0.0f;
+    for (int i = t; i < n; i += blockDim.x) {
+        float scaled = x[i] * 2.0f;
+        own += scaled;
+        y[i] = scaled;
+    }
+    part[t] = own;
+    __syncthreads();
+    for (int s = blockDim.x / 2; s > 0; s >>= 1) {
+        if (t < s) {
+            part[t] += part[t + s];
+        }
+        __syncthreads();
+    }
+    all[t] = part[0];
+}
+";
+
+#[test]
+fn strided_loops_and_halvings_are_calls_of_the_runtime() {
+    let unit = Unit { path: "a.cu", text: SUMS };
+    let made = host(&unit, &scan(&[unit]), Precision::Native, Threads::Lanes).unwrap();
+    snapshot("block_form", "lanes", &made.text);
+}
+
 #[test]
 fn block_form_keeps_the_lines() {
     for text in [REDUCTION, include_str!("../engine/blocks.cu")] {

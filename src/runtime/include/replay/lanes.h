@@ -92,6 +92,10 @@ REPLAY_LANE i32 load(const void* from, int64_t i, unsigned active) {
   return x;
 }
 
+/// One vector of what an iteration stores, to the place `to` among what memory does not hold yet.
+REPLAY_LANE void store(char* to, i32 x) { __builtin_memcpy(to, &x, sizeof x); }
+REPLAY_LANE void store(char* to, f32 x) { __builtin_memcpy(to, &x, sizeof x); }
+
 /// As fast_math.h's: two equal values differ in bits where they are zeros of two signs.
 REPLAY_LANE f32 fmaxf(f32 x, f32 y, doubts& doubt) {
   i32 more = x > y, less = y > x, same = (i32)x == (i32)y;
@@ -157,6 +161,16 @@ REPLAY_LANE f32 expf(f32 x, doubts& doubt) {
 
 }  // namespace lanes
 
+/// Whether the first `N` of `x` and of `y` are the same.
+template <unsigned N, class T>
+__attribute__((always_inline)) inline bool same(const T* x, const T* y) {
+  if constexpr (N == 0) {
+    return true;
+  } else {
+    return x[0] == y[0] && same<N - 1>(x + 1, y + 1);
+  }
+}
+
 /// The inputs of a thread to a loop over `i`: the values that all iterations see, the memory that they
 /// read and write at `i`, and the variables that they change.
 template <unsigned Values, unsigned Reads, unsigned Writes, unsigned Changes>
@@ -167,7 +181,21 @@ struct strided_loop {
   const void* read[Reads + 1];
   void* write[Writes + 1];
   uint32_t change[Changes + 1];
+
+  /// Whether `other` brings the same, start, end and step left out.
+  __attribute__((always_inline)) bool brings_what(const strided_loop& other) const {
+    return same<Values>(value, other.value) && same<Reads>(read, other.read) &&
+           same<Writes>(write, other.write) && same<Changes>(change, other.change);
+  }
 };
+
+/// The head of the function `body` of the class `Loop`: one iteration of the loop for eight threads,
+/// the first at `replay_i`; of these `replay_active` exist. The front end writes the block behind it
+/// in these names.
+#define REPLAY_LANE_BODY(Loop)                                                                   \
+  REPLAY_LANE static void body(const Loop& replay_in, int64_t replay_i, unsigned replay_active,  \
+                               ::replay_rt::lanes::i32* replay_change, char* replay_stores,      \
+                               ::replay_rt::lanes::doubts& replay_doubt)
 
 /// The stores of a loop that memory does not hold yet.
 struct stores {
@@ -189,33 +217,30 @@ struct stores {
 template <class Loop>
 class spread {
  public:
-  /// The lane of `thread` if results for its expected inputs are there. Compares its start, end and
-  /// step with them; the caller compares the other inputs with `guess`.
-  __attribute__((always_inline)) uint32_t lane(const replay_block_thread* thread, int32_t i,
-                                               int32_t end, int32_t step,
-                                               const stores& pending) const {
+  /// Whether the loop is done for the thread of `block` that runs, which brings `now`: its lane; or
+  /// `lanes::group` where the loop must be run as it is written.
+  template <class Block>
+  __attribute__((always_inline)) uint32_t enter(Loop now, const Block& block, stores& pending) {
+    const replay_block_thread* thread = block.thread();
     uint32_t lane = thread->linear - first_;
     bool holds = Loop::writes == 0 || pending.loop == this;
-    bool foreseen = in_.i + (int32_t)lane == i && in_.end == end && in_.step == step;
-    return holds && foreseen ? lane : lanes::group;
-  }
-
-  /// The inputs that the threads were expected to bring.
-  const Loop& guess() const { return in_; }
-
-  /// The value of variable `k` after the loop of the thread at `lane`.
-  uint32_t changed(unsigned k, uint32_t lane) const { return changed_[k][lane]; }
-
-  /// The thread at `lane` has come: its stores count.
-  __attribute__((always_inline)) void come(uint32_t lane) {
+    bool foreseen = in_.i + (int32_t)lane == now.i && in_.end == now.end && in_.step == now.step;
+    if (!(holds && foreseen && lane < lanes::group && in_.brings_what(now))) {
+      // A copy, whose address is taken, so that `now` can live in registers.
+      const Loop brought = now;
+      if (!runs(brought, thread, block.threads_end(), pending)) return lanes::group;
+      lane = 0;
+    }
+    // The stores of the thread count.
     if (Loop::writes > 0) come_ |= 1u << lane;
+    return lane;
   }
 
-  /// Runs the loop for `thread`, which brings `now`, and for the next threads. Returns the lane of
-  /// the first, or `lanes::group` if the loop must be run as it is written.
-  __attribute__((noinline)) uint32_t begin(const Loop& now, const replay_block_thread* thread,
-                                           const replay_block_thread* end, stores& pending) {
-    return runs(now, thread, end, pending) ? 0 : lanes::group;
+  /// Gives `variable`, which is number `k`, the value that it has after the loop of the thread at
+  /// `lane`.
+  template <class T>
+  __attribute__((always_inline)) void change(T& variable, unsigned k, uint32_t lane) const {
+    variable = same_bits<T>(changed_[k][lane]);
   }
 
  private:
@@ -229,8 +254,10 @@ class spread {
   /// The first number of a group that holds no thread.
   static constexpr uint32_t nobody = 0u - lanes::group;
 
-  bool runs(const Loop& now, const replay_block_thread* thread, const replay_block_thread* end,
-            stores& pending) {
+  /// Runs the loop for `thread`, which brings `now`, and the next, and makes `thread` the first of
+  /// those for which the results hold; false if the loop must be run as it is written.
+  __attribute__((noinline)) bool runs(const Loop& now, const replay_block_thread* thread,
+                                      const replay_block_thread* end, stores& pending) {
     // From here on stores may be made as they are written, or by others.
     if (Loop::writes > 0) pending.flush();
     misses_ += thread->linear - first_ - 1 < lanes::group - 1;

@@ -54,19 +54,43 @@ class whole_block {
   /// Where the thread that runs goes on: its barrier's number, or 0 at the start.
   uint32_t at() const { return at_; }
 
-  /// Whether the thread that runs is the first of all threads of the block, which wait together.
-  __attribute__((always_inline)) bool leads() const { return together_ && frame_ == frames_ + 1; }
+  // A reduction by halves, `for (...; level > 0; level >>= 1) { if (index < level) branch; wait }`,
+  // from its barrier on: the thread that leads runs the branch, level by level, for the threads that
+  // take it.
 
-  /// The threads of the block, in the order in which they run.
-  uint32_t count() const { return end_ - frames_; }
-  Frame& frame(uint32_t position) const { return frames_[position]; }
-  const replay_block_thread& thread(uint32_t position) const { return threads_[position]; }
+  /// Whether the thread that runs leads, all have its `level`, and the `index` of each is its place
+  /// among the threads of the block.
+  template <class Level, class Index>
+  __attribute__((always_inline)) bool halves(Level level, Level Frame::*level_of,
+                                             Index Frame::*index_of) const {
+    return halves_by(level, level_of, [&](uint32_t t) { return (unsigned)(frames_[t].*index_of); });
+  }
+  /// The same where the index is `threadIdx.x`.
+  template <class Level>
+  __attribute__((always_inline)) bool halves(Level level, Level Frame::*level_of) const {
+    return halves_by(level, level_of, [&](uint32_t t) { return threads_[t].index[0]; });
+  }
 
-  /// Makes the thread at `position` the one that runs, with its `threadIdx` if `indexed`.
-  __attribute__((always_inline)) void show(uint32_t position, bool indexed) const {
+  /// Whether the thread at `position` is one of those that take the branch at `level`.
+  __attribute__((always_inline)) bool takes(uint32_t position, uint32_t level) const {
+    return position < level && position < count();
+  }
+
+  /// Makes the thread at `position` the one that runs, with its `threadIdx` if `indexed`; its frame.
+  __attribute__((always_inline)) Frame& show(uint32_t position, bool indexed) const {
     const replay_block_thread& thread = threads_[position];
     block.running = &thread;
     if (indexed) threadIdx = uint3{thread.index[0], thread.index[1], thread.index[2]};
+    return frames_[position];
+  }
+
+  /// Ends the loop: all threads, of which the first runs again as `show` says, have done level 1.
+  template <class Level>
+  __attribute__((always_inline)) void halved(Level& level, Level Frame::*level_of,
+                                             bool indexed) const {
+    for (uint32_t t = 0; t < count(); t++) frames_[t].*level_of = 1;
+    show(0, indexed);
+    level = 1;
   }
 
   /// The thread that runs, and the end of the list that it stands in.
@@ -91,6 +115,24 @@ class whole_block {
 
  private:
   static constexpr uint32_t ended = 0xffffffffu;
+
+  /// The threads of the block.
+  uint32_t count() const { return end_ - frames_; }
+
+  /// Whether the thread that runs is the first of all threads of the block, which wait together.
+  __attribute__((always_inline)) bool leads() const { return together_ && frame_ == frames_ + 1; }
+
+  /// See `halves`; `index_of` gives the index of the thread at a place.
+  template <class Level, class IndexOf>
+  __attribute__((always_inline)) bool halves_by(Level level, Level Frame::*level_of,
+                                                IndexOf index_of) const {
+    if (!leads()) return false;
+    bool agree = true;
+    for (uint32_t t = 0; t < count(); t++) {
+      agree &= frames_[t].*level_of == level && index_of(t) == t && threads_[t].linear == t;
+    }
+    return agree;
+  }
 
   /// Whether threads are left once each has come as far as it can alone; then they go on.
   __attribute__((always_inline)) bool all_have_come() {
