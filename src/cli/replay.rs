@@ -370,6 +370,14 @@ mod tests {
         std::iter::once(None).chain(all.iter().copied().map(Some)).collect()
     }
 
+    /// Whether outputs depend on the order, and what the accesses do.
+    const DEPENDENCE: [(bool, Option<FoundKind>); 4] = [
+        (false, None),
+        (true, None),
+        (false, Some(FoundKind::SameValue)),
+        (false, Some(FoundKind::Race)),
+    ];
+
     /// An entry for every combination of what can be known of a replay.
     fn all_entries() -> Vec<Entry> {
         let untestable = Status::Untestable {
@@ -406,12 +414,7 @@ mod tests {
                 for comparison in some(&compared) {
                     for check in some(&held) {
                         for beside in some(&seen) {
-                            for (ordered, accesses) in [
-                                (false, None),
-                                (true, None),
-                                (false, Some(FoundKind::SameValue)),
-                                (false, Some(FoundKind::Race)),
-                            ] {
+                            for (ordered, accesses) in DEPENDENCE {
                                 entries.push(Entry {
                                     fixture: "tiny".to_owned(),
                                     revision: None,

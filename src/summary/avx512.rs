@@ -155,11 +155,7 @@ fn absorb<const DTYPE: u8>(
                 min = _mm512_min_pd(min, value);
                 max = _mm512_max_pd(max, value);
                 least = _mm512_range_pd::<LESSER_MAGNITUDE>(least, value);
-                squares[vector % 2] = if const { squares_are_exact(DTYPE) } {
-                    _mm512_fmadd_pd(value, value, squares[vector % 2])
-                } else {
-                    _mm512_add_pd(squares[vector % 2], _mm512_mul_pd(value, value))
-                };
+                squares[vector % 2] = add_square::<DTYPE>(value, squares[vector % 2]);
                 total[vector] = _mm512_add_pd(total[vector], value);
                 let (sum, mask) = (negative[vector], masks[place]);
                 negative[vector] = _mm512_mask_add_pd(sum, mask, sum, value);
@@ -184,10 +180,26 @@ fn absorb<const DTYPE: u8>(
     for (group, first) in (0..row_vectors).step_by(width).enumerate() {
         spread(per_unit, first, width, &totals[group], &negatives[group], draw, moments);
     }
+    add_squares(moments, squares);
+    true
+}
+
+/// Adds the sums of squares to their lanes.
+#[target_feature(enable = "avx512f")]
+fn add_squares(moments: &mut Moments, squares: [__m512d; 2]) {
     for (lanes, squares) in moments.squares.as_chunks_mut::<LANES>().0.iter_mut().zip(squares) {
         add(lanes, squares);
     }
-    true
+}
+
+/// The square of a vector of elements, added to `sum`.
+#[target_feature(enable = "avx512f")]
+fn add_square<const DTYPE: u8>(value: __m512d, sum: __m512d) -> __m512d {
+    if const { squares_are_exact(DTYPE) } {
+        _mm512_fmadd_pd(value, value, sum)
+    } else {
+        _mm512_add_pd(sum, _mm512_mul_pd(value, value))
+    }
 }
 
 /// The zeros of a run.

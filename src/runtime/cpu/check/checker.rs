@@ -43,6 +43,17 @@ pub struct Spot {
     pub place: Option<([u32; 3], [u32; 3])>,
 }
 
+/// An access that may be wrong.
+struct Accessed {
+    spot: Spot,
+    /// The place in the code, as an offset in the artifact.
+    number: u32,
+    /// The name of the memory.
+    label: String,
+    address: usize,
+    bytes: usize,
+}
+
 /// Something wrong, once for each pair of places in the code.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Finding {
@@ -201,7 +212,7 @@ impl Checker {
             let label = region.label.clone();
             if let Some((offset, race)) = race {
                 let spot = Spot { touch, site: 0, name, place: None };
-                self.race(&race, spot, 0, label, offset, address, bytes);
+                self.race(&race, &Accessed { spot, number: 0, label, address, bytes }, offset);
             }
         }
         if is_split {
@@ -327,36 +338,28 @@ impl Checker {
             self.follow_clocks();
         }
         let number = site.wrapping_sub(self.state().base) as u32;
-        let shared = self.shared.range().contains(&address);
-        let in_variable =
-            |range: &Range<usize>| range.start <= address && address + bytes <= range.end;
-        let region = match shared {
-            true if !self.variables.iter().any(in_variable) => {
-                let spot = spot_of(&running, thread, touch, site);
-                let label = self.shared.label.clone();
-                self.note(Kind::OutOfBounds, None, spot, [number, 0], label, 0, bytes);
+        let spot = spot_of(&running, thread, touch, site);
+        let in_shared = self.shared.range().contains(&address);
+        let found = match in_shared {
+            true if self.in_variable(address, bytes) => Found::Inside(&mut self.shared),
+            true => Found::Beside(&self.shared, 0),
+            false => self.regions.find(address, bytes),
+        };
+        let region = match found {
+            Found::Inside(region) => region,
+            Found::Elsewhere => {
+                if let Some(slot) = self.regions.slot(address) {
+                    self.state().learn(address, slot);
+                }
                 return;
             }
-            true => {
-                let slot = self.shared.slot();
-                self.state().learn(address, slot);
-                &mut self.shared
+            Found::Beside(region, distance) => {
+                // The variables of shared memory are not told apart by name.
+                let offset = if in_shared { 0 } else { region.outside(distance, bytes) };
+                let label = region.label.clone();
+                self.note(Kind::OutOfBounds, None, spot, [number, 0], label, offset, bytes);
+                return;
             }
-            false => match self.regions.find(address, bytes) {
-                Found::Inside(region) => region,
-                Found::Elsewhere => {
-                    if let Some(slot) = self.regions.slot(address) {
-                        self.state().learn(address, slot);
-                    }
-                    return;
-                }
-                Found::Beside(region, distance) => {
-                    let (label, offset) = (region.label.clone(), region.outside(distance, bytes));
-                    let spot = spot_of(&running, thread, touch, site);
-                    self.note(Kind::OutOfBounds, None, spot, [number, 0], label, offset, bytes);
-                    return;
-                }
-            },
         };
         let first = region.offset(address);
         // SAFETY: as in `state`.
@@ -371,34 +374,16 @@ impl Checker {
             ordered: &|then, lanes| clocks.ordered(then, lanes, thread),
             follows: &|earlier| self.streams.follows(earlier),
         };
-        let reads = matches!(touch, Touch::Read | Touch::AtomicRead);
-        let (mut unwritten, mut race) = (None, None);
         let past = match region.shared {
             true => Past { origins: &self.origins, floor: block_first, before: clocks.phase() },
             false => Past { origins: &self.origins, floor: 0, before },
         };
         let is_split = region.splits(first, bytes);
-        for offset in region.cells(first, bytes, &mut self.elsewhere) {
-            let packed = region.cell(offset);
-            let mut cell = packed.unpack(&self.elsewhere, &past);
-            let found = cell.touch(&access);
-            if reads && !region.is_written(cell.is_written()) {
-                unwritten.get_or_insert(offset);
-            }
-            let packed = region.cell(offset);
-            packed.pack(&cell, touch, &mut self.elsewhere, &past);
-            race = race.or(found.map(|race| (offset, race)));
-        }
-        let slot = region.slot();
-        let label = region.label.clone();
-        let spot = spot_of(&running, thread, touch, site);
-        if let Some(offset) = unwritten {
-            let key = [number, 0];
-            self.note(Kind::Unwritten, None, spot, key, label.clone(), offset as i64, bytes);
-        }
-        if let Some((offset, race)) = race {
-            self.race(&race, spot, number, label, offset, address, bytes);
-            self.follow_clocks();
+        let cells = region.cells(first, bytes, &mut self.elsewhere);
+        let (unwritten, race) = touched(region, cells, &access, &mut self.elsewhere, &past);
+        let (slot, label) = (region.slot(), region.label.clone());
+        if unwritten.is_some() || race.is_some() {
+            self.tell(&Accessed { spot, number, label, address, bytes }, unwritten, race);
         }
         if is_split {
             self.state().forget();
@@ -406,17 +391,26 @@ impl Checker {
         self.state().learn(address, slot);
     }
 
-    #[allow(clippy::too_many_arguments)]
-    fn race(
-        &mut self,
-        race: &Race,
-        second: Spot,
-        number: u32,
-        label: String,
-        offset: usize,
-        address: usize,
-        bytes: usize,
-    ) {
+    /// Whether the bytes lie in one variable of shared memory.
+    fn in_variable(&self, address: usize, bytes: usize) -> bool {
+        let holds = |range: &Range<usize>| range.start <= address && address + bytes <= range.end;
+        self.variables.iter().any(holds)
+    }
+
+    /// Notes what an access showed at offsets of its memory.
+    fn tell(&mut self, access: &Accessed, unwritten: Option<usize>, race: Option<(usize, Race)>) {
+        if let Some(offset) = unwritten {
+            let (key, label) = ([access.number, 0], access.label.clone());
+            self.note(Kind::Unwritten, None, access.spot, key, label, offset as i64, access.bytes);
+        }
+        if let Some((offset, race)) = race {
+            self.race(&race, access, offset);
+            self.follow_clocks();
+        }
+    }
+
+    fn race(&mut self, race: &Race, access: &Accessed, offset: usize) {
+        let &Accessed { spot: second, number, ref label, address, bytes } = access;
         let Stamp { operation, moment, site, .. } = race.by;
         let (name, shape) = self.operations[operation as usize - 1];
         let at = |thread: u16| {
@@ -432,7 +426,8 @@ impl Checker {
         }
         let first = Spot { touch: race.touch, site: self.site(site), name, place };
         let key = [number, site.wrapping_add(1)];
-        let at = self.note(Kind::Race, Some(first), second, key, label, offset as i64, bytes);
+        let (memory, offset) = (label.clone(), offset as i64);
+        let at = self.note(Kind::Race, Some(first), second, key, memory, offset, bytes);
         let both_write = race.touch.writes() && second.touch == Touch::Write;
         if let Some(finding) = at.filter(|_| both_write && second.place.is_some()) {
             // SAFETY: the access is about to be made to these bytes by the code that runs.
@@ -488,6 +483,28 @@ impl Checker {
     fn site(&mut self, offset: u32) -> usize {
         if offset == 0 { 0 } else { self.state().base + offset as usize }
     }
+}
+
+/// Lets `access` touch cells of a region: the first that it reads and nobody wrote, and the first race.
+fn touched(
+    region: &mut Region,
+    cells: impl Iterator<Item = usize>,
+    access: &Access,
+    elsewhere: &mut Elsewhere,
+    past: &Past,
+) -> (Option<usize>, Option<(usize, Race)>) {
+    let reads = matches!(access.touch, Touch::Read | Touch::AtomicRead);
+    let (mut unwritten, mut race) = (None, None);
+    for offset in cells {
+        let mut cell = region.cell(offset).unpack(elsewhere, past);
+        let found = cell.touch(access);
+        if reads && !region.is_written(cell.is_written()) {
+            unwritten.get_or_insert(offset);
+        }
+        region.cell(offset).pack(&cell, access.touch, elsewhere, past);
+        race = race.or(found.map(|race| (offset, race)));
+    }
+    (unwritten, race)
 }
 
 fn spot_of(running: &Running, thread: u16, touch: Touch, site: usize) -> Spot {
