@@ -177,10 +177,29 @@ pub fn found(path: &Path) -> (Vec<Found>, u64) {
     let (mut found, mut left_out) = (Vec::new(), 0);
     with(|checker| {
         let lines = Lines::of(path);
-        found = checker.findings().iter().map(|finding| told(finding, lines.as_ref())).collect();
+        found = joined(checker.findings().iter().map(|finding| told(finding, lines.as_ref())));
         left_out = checker.left_out;
     });
     (found, left_out)
+}
+
+/// Findings of the same lines as one: a compiler that unrolls a loop makes several places of a line.
+fn joined(findings: impl Iterator<Item = Found>) -> Vec<Found> {
+    let line = |spot: &FoundSpot| (spot.site.clone(), spot.name.clone(), spot.writes, spot.atomic);
+    let lines = |found: &Found| (found.kind, found.first.as_ref().map(line), line(&found.second));
+    let mut all: Vec<Found> = Vec::new();
+    for found in findings {
+        let same = |known: &&mut Found| {
+            !found.second.site.is_empty()
+                && known.memory == found.memory
+                && lines(known) == lines(&found)
+        };
+        match all.iter_mut().find(same) {
+            Some(known) => known.count += found.count,
+            None => all.push(found),
+        }
+    }
+    all
 }
 
 fn told(finding: &Finding, lines: Option<&Lines>) -> Found {
