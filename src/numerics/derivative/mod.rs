@@ -16,7 +16,7 @@ use std::ops::Range;
 use crate::tensor::TensorView;
 use crate::tensor::step::{Class, Scales, Step};
 
-use slope::{LADDER, LONGEST, Probe, Slope};
+use slope::{Along, LADDER, LONGEST, Probe, Slope};
 
 /// A mismatch must exceed the slopes' own error by this factor.
 const ERROR_FACTOR: f64 = 64.0;
@@ -103,8 +103,9 @@ pub fn answer<E>(
     let mut search = Search { question, scales, ask, left: question.budget };
     let mut classes = Vec::new();
     for class in Class::ALL {
-        if search.count(class, &(0..question.input.len()), &[]) > 0 {
-            classes.push(search.class(class)?);
+        let whole = search.moved(class, &[]);
+        if whole.elements > 0 {
+            classes.push(search.class(class, whole)?);
         }
     }
     Ok(joined(&classes))
@@ -196,20 +197,18 @@ struct Search<'q, F> {
 }
 
 impl<E, F: FnMut(&[Step]) -> Result<Vec<Option<f64>>, E>> Search<'_, F> {
-    /// Checks the elements of `class`, without those on kinks.
-    fn class(&mut self, class: Class) -> Result<OfClass, E> {
-        let all = 0..self.question.input.len();
-        let elements = self.count(class, &all, &[]);
-        let norm = self.norm(class, &[]);
+    /// Checks the elements of `class`, which are `whole`, without those on kinks.
+    fn class(&mut self, class: Class, whole: Along) -> Result<OfClass, E> {
         let blank = || OfClass {
             checked: 0,
-            elements,
+            elements: whole.elements,
             slopes: Vec::new(),
-            norms: [0.0, norm],
+            norms: [0.0, whole.norm],
             is_lossless: false,
             place: None,
         };
         let mut without: Vec<Range<usize>> = Vec::new();
+        let mut moved = whole;
         let mut is_lossless = true;
         let mut found = blank();
         for _ in 0..ROUNDS {
@@ -220,8 +219,8 @@ impl<E, F: FnMut(&[Step]) -> Result<Vec<Option<f64>>, E>> Search<'_, F> {
             let enough = !smooth.is_empty() && smooth.len() >= rough.len();
             let mut of_class = blank();
             if enough {
-                of_class.checked = self.count(class, &all, &without);
-                of_class.norms[0] = self.norm(class, &without);
+                of_class.checked = moved.elements;
+                of_class.norms[0] = moved.norm;
                 of_class.slopes = smooth;
             }
             let kinks = if enough && of_class.differs() {
@@ -243,7 +242,8 @@ impl<E, F: FnMut(&[Step]) -> Result<Vec<Option<f64>>, E>> Search<'_, F> {
                 break;
             }
             without = merged(without, kinks);
-            if self.count(class, &all, &without) == 0 {
+            moved = self.moved(class, &without);
+            if moved.elements == 0 {
                 found = blank();
                 break;
             }
@@ -251,12 +251,12 @@ impl<E, F: FnMut(&[Step]) -> Result<Vec<Option<f64>>, E>> Search<'_, F> {
         Ok(OfClass { is_lossless, ..found })
     }
 
-    /// The norm of the gradient along `class` without those of `without`.
-    fn norm(&self, class: Class, without: &[Range<usize>]) -> f64 {
+    /// The gradient along all of `class` but `without`.
+    fn moved(&self, class: Class, without: &[Range<usize>]) -> Along {
         let among = 0..self.question.input.len();
         let without = without.to_vec();
         let probe = Probe { seed: SEED, class, among, without, rung: 0, rounding: 0.0 };
-        slope::along(self.question, &self.scales, &probe).1
+        slope::along(self.question, &self.scales, &probe)
     }
 
     /// A lower bound of the rounding error of the loss.
@@ -316,20 +316,6 @@ impl<E, F: FnMut(&[Step]) -> Result<Vec<Option<f64>>, E>> Search<'_, F> {
         let values = losses.chunks_exact(slope::VALUES);
         let slope = |(probe, values)| Slope::of(self.question, &self.scales, probe, values);
         Ok(probes.into_iter().zip(values).map(slope).collect())
-    }
-
-    /// The elements of `class` in `among` that are not in `without`.
-    fn count(&self, class: Class, among: &Range<usize>, without: &[Range<usize>]) -> usize {
-        let input = &self.question.input;
-        let mut out = without.iter().peekable();
-        among
-            .clone()
-            .filter(|&index| {
-                while out.next_if(|range| range.end <= index).is_some() {}
-                self.scales.class(index, input.get_f64(index)) == Some(class)
-                    && !out.peek().is_some_and(|range| range.contains(&index))
-            })
-            .count()
     }
 }
 

@@ -82,11 +82,21 @@ pub struct Slope {
     pub rounding: f64,
 }
 
-/// The inner product of the gradient with the direction of `probe`, and the gradient's norm over
-/// the elements that move, in their scales.
-pub fn along(question: &Question, scales: &Scales, probe: &Probe) -> (f64, f64) {
+/// The gradient along a direction.
+#[derive(Clone, Copy)]
+pub struct Along {
+    /// Its inner product with the direction.
+    pub expected: f64,
+    /// Its norm over the elements that move, in their scales.
+    pub norm: f64,
+    /// The elements that move.
+    pub elements: usize,
+}
+
+/// The gradient along the direction of `probe`.
+pub fn along(question: &Question, scales: &Scales, probe: &Probe) -> Along {
     let one = probe.unit_step();
-    let (mut expected, mut squares) = (0.0, 0.0);
+    let (mut expected, mut squares, mut elements) = (0.0, 0.0, 0);
     for index in probe.among.clone() {
         let moved = one.of(scales, index, question.input.get_f64(index));
         // Elements that do not move are not multiplied: their gradient may be infinite.
@@ -94,15 +104,16 @@ pub fn along(question: &Question, scales: &Scales, probe: &Probe) -> (f64, f64) 
             let term = moved * question.gradient.get_f64(index);
             expected += term;
             squares += term * term;
+            elements += 1;
         }
     }
-    (expected, squares.sqrt())
+    Along { expected, norm: squares.sqrt(), elements }
 }
 
 impl Slope {
     /// The slope that `values` tell, the losses after the probe's steps.
     pub fn of(question: &Question, scales: &Scales, probe: Probe, values: &[Option<f64>]) -> Slope {
-        let (expected, norm) = along(question, scales, &probe);
+        let Along { expected, norm, .. } = along(question, scales, &probe);
         let (base, length) = (question.loss, LADDER[probe.rung].1);
         let rounding = probe.rounding / length;
         let slope = |derivative, error| Slope {
