@@ -179,11 +179,11 @@ fn could_be_measured(outcome: &Outcome) -> bool {
 /// lines.
 pub fn sanitizer_log(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
-    let log = sanitizer::read(&text);
-    assert!(log.findings.iter().all(|finding| finding.count > 0), "{log:?}");
-    assert!(log.findings.iter().all(|finding| !finding.what.is_empty()), "{log:?}");
-    assert!(log.findings.len() + log.complaints.len() <= text.lines().count());
-    assert_eq!(log, sanitizer::read(&text));
+    let transcript = sanitizer::read(&text);
+    assert!(transcript.findings.iter().all(|finding| finding.count > 0), "{transcript:?}");
+    assert!(transcript.findings.iter().all(|finding| !finding.what.is_empty()), "{transcript:?}");
+    assert!(transcript.findings.len() + transcript.complaints.len() <= text.lines().count());
+    assert_eq!(transcript, sanitizer::read(&text));
 }
 
 /// The log of a search holds one command for each answer, whatever commits are called.

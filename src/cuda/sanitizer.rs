@@ -1,8 +1,8 @@
 //! NVIDIA's compute-sanitizer: finds it, starts a child process under it, and holds its findings.
 //!
-//! Knows its command line and its output, nothing of replays; `log` reads the output.
+//! Knows its command line and its output, nothing of replays; `transcript` reads the output.
 
-mod log;
+mod transcript;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::SearchPath;
 
-pub use self::log::{Log, read};
+pub use self::transcript::{Transcript, read};
 
 /// What it is asked to look for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

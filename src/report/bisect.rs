@@ -13,7 +13,7 @@ use super::spans::{Line, Text};
 use super::style::{BOLD, COMMIT, DIM, GREEN, RED, YELLOW};
 use super::text::failure;
 use super::{Blame, Revision, SCHEMA};
-use super::{json as documents, log};
+use super::{changes, json as documents};
 use crate::bisect::{Culprit, Event, Observation, Report, Seen, Tested};
 use crate::history::Commit;
 use crate::judge::{Judgement, Verdict};
@@ -329,7 +329,7 @@ fn not_monotone(out: &mut Text, report: &Report, commit: u32, bad_parents: &[u32
     });
     if let Some(found) = &report.log {
         out.line(Line::new());
-        out.append(log::log(found));
+        out.append(changes::log(found));
     }
 }
 
@@ -411,7 +411,7 @@ pub fn bisect_json(report: &Report) -> Value {
             json!({
                 "commit": revision(*commit),
                 "bad_parents": list(bad_parents),
-                "log": report.log.as_ref().map(log::log_json),
+                "log": report.log.as_ref().map(changes::log_json),
             }),
         ),
         Conclusion::Refused(refusal) => {

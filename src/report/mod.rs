@@ -5,11 +5,11 @@ mod accesses;
 mod bisect;
 mod bisect_markdown;
 mod captured;
+mod changes;
 mod devices;
 mod json;
 mod judgement;
 mod junit;
-mod log;
 mod markdown;
 mod numbers;
 mod refusal;
@@ -21,6 +21,7 @@ mod text;
 
 pub use bisect::{Origin, bisect, bisect_json, blame, event_json, recorded_json, tested_line};
 pub use bisect_markdown::bisect_markdown;
+pub use changes::{log, log_json};
 pub use devices::devices;
 pub use json::{SCHEMA, json};
 pub use judgement::{
@@ -28,7 +29,6 @@ pub use judgement::{
     output_lines, verdict_line, verdict_name, verdict_style,
 };
 pub use junit::junit;
-pub use log::{log, log_json};
 pub use markdown::{COMMENT_BYTES, SUMMARY_BYTES, markdown};
 pub use numbers::{count, dims, short, statistics};
 pub use snapshot::{Context, SnapshotCheck, sentence as snapshot_sentence, snapshot_diff};

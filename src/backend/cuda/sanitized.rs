@@ -2,7 +2,7 @@
 
 use super::variant::{CudaVariant, learning};
 use crate::backend::{Mode, ReplayError};
-use crate::cuda::sanitizer::{self, Finding, Log, Sanitizer, SanitizerError, Tool};
+use crate::cuda::sanitizer::{self, Finding, Sanitizer, SanitizerError, Tool, Transcript};
 use crate::frontend::Precision;
 use crate::summary::POISON_A;
 use crate::worker::{DeviceJob, Ending, Run};
@@ -11,12 +11,12 @@ impl CudaVariant {
     /// The findings of the sanitizer; empty without one.
     pub(super) fn sanitized(&self) -> Result<Vec<(Tool, Finding)>, ReplayError> {
         let Some(sanitizer) = &self.sanitizer else { return Ok(Vec::new()) };
-        let (run, log) = self.run_under(sanitizer)?;
-        let found = findings(&run.ending, &run.printed, log)?;
+        let (run, transcript) = self.run_under(sanitizer)?;
+        let found = findings(&run.ending, &run.printed, transcript)?;
         Ok(found.into_iter().map(|finding| (sanitizer.tool(), finding)).collect())
     }
 
-    fn run_under(&self, sanitizer: &Sanitizer) -> Result<(Run, Log), ReplayError> {
+    fn run_under(&self, sanitizer: &Sanitizer) -> Result<(Run, Transcript), ReplayError> {
         let (cuda, fixture) = (&self.cuda, &self.fixture);
         let toolchain = cuda.toolchain.clone().with_lines();
         let mut module = toolchain.compile(&fixture.harness, &self.sources)?;
@@ -42,18 +42,22 @@ impl CudaVariant {
     }
 }
 
-/// The findings in `log`, if the run under the sanitizer came to its end.
-fn findings(ending: &Ending, printed: &str, log: Log) -> Result<Vec<Finding>, SanitizerError> {
+/// The findings in `transcript`, if the run under the sanitizer came to its end.
+fn findings(
+    ending: &Ending,
+    printed: &str,
+    transcript: Transcript,
+) -> Result<Vec<Finding>, SanitizerError> {
     if let Ending::TimedOut(limit, _) = ending {
         return Err(SanitizerError::TimedOut { seconds: limit.as_secs_f64() });
     }
-    if !log.complete {
-        let said = log.complaints.first().cloned();
+    if !transcript.complete {
+        let said = transcript.complaints.first().cloned();
         let last = || printed.lines().last().map(str::to_owned);
         let message = said.or_else(last).unwrap_or_else(|| format!("{ending:?}"));
         return Err(SanitizerError::without_result(message));
     }
-    Ok(log.findings)
+    Ok(transcript.findings)
 }
 
 #[cfg(test)]

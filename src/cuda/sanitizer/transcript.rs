@@ -7,7 +7,7 @@ use super::Finding;
 
 /// The output of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Log {
+pub struct Transcript {
     /// The findings, each place once, in order.
     pub findings: Vec<Finding>,
     /// Whether it came to its summary.
@@ -19,19 +19,20 @@ pub struct Log {
 const MARK: &str = "=========";
 
 /// Reads the output of a run.
-pub fn read(text: &str) -> Log {
-    let mut log = Log { findings: Vec::new(), complete: false, complaints: Vec::new() };
+pub fn read(text: &str) -> Transcript {
+    let mut transcript =
+        Transcript { findings: Vec::new(), complete: false, complaints: Vec::new() };
     for record in records(text) {
         let (head, lines) = (record[0], &record[1..]);
         if head.starts_with("ERROR SUMMARY") || head.starts_with("RACECHECK SUMMARY") {
-            log.complete = true;
+            transcript.complete = true;
         } else if let Some(found) = race(head, lines).or_else(|| place(head, lines)) {
-            add(&mut log.findings, found);
+            add(&mut transcript.findings, found);
         } else if ["Error", "Internal", "Warning", "Device"].iter().any(|w| head.starts_with(w)) {
-            log.complaints.push(head.to_owned());
+            transcript.complaints.push(head.to_owned());
         }
     }
-    log
+    transcript
 }
 
 /// The records of `text`: the head, then the lines that belong to it.
@@ -174,15 +175,15 @@ mod tests {
     use super::*;
 
     /// The output of compute-sanitizer 2025.3.1 on an NVIDIA H200 for kernels with planted errors.
-    fn recorded(name: &str) -> Log {
+    fn recorded(name: &str) -> Transcript {
         let path = format!("{}/tests/sanitizer/{name}.txt", env!("CARGO_MANIFEST_DIR"));
         read(&std::fs::read_to_string(path).unwrap())
     }
 
     fn told(name: &str) -> String {
-        let log = recorded(name);
-        assert!(log.complete && log.complaints.is_empty(), "{log:?}");
-        let lines = log.findings.iter().map(|f| {
+        let transcript = recorded(name);
+        assert!(transcript.complete && transcript.complaints.is_empty(), "{transcript:?}");
+        let lines = transcript.findings.iter().map(|f| {
             format!(
                 "{} | {:?} | {} | thread {:?} block {:?} | {:?} | {} | {}",
                 f.what,
@@ -230,21 +231,22 @@ mod tests {
 
     #[test]
     fn what_it_says_of_itself_is_no_finding() {
-        let log = read("========= COMPUTE-SANITIZER\n========= Error: Device not supported\n");
-        assert_eq!(log.complaints, ["Error: Device not supported"]);
-        assert!(log.findings.is_empty() && !log.complete);
+        let transcript =
+            read("========= COMPUTE-SANITIZER\n========= Error: Device not supported\n");
+        assert_eq!(transcript.complaints, ["Error: Device not supported"]);
+        assert!(transcript.findings.is_empty() && !transcript.complete);
         let nothing = read("");
         assert!(!nothing.complete);
     }
 
     #[test]
     fn a_kernel_without_line_numbers_is_named_all_the_same() {
-        let log = read(
+        let transcript = read(
             "========= Invalid __global__ read of size 1 bytes\n\
                         =========     at void f<int (*)(int)>(int (*)(int))+0x10\n\
                         =========     by thread (1,2,3) in block (4,5,6)\n",
         );
-        let found = &log.findings[0];
+        let found = &transcript.findings[0];
         assert_eq!(found.kernel.as_deref(), Some("f<int (*)(int)>"));
         assert_eq!((found.thread, found.block), (Some([1, 2, 3]), Some([4, 5, 6])));
         assert!(found.sites.is_empty());
