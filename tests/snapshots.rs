@@ -12,8 +12,11 @@ mod terminal;
 
 mod snapshots {
     mod ci;
-    mod commands;
+    mod comparing;
+    mod damage;
     mod demonstration;
+    mod project;
+    mod reviewing;
     mod terminal;
     mod workflow;
 }
