@@ -31,7 +31,7 @@ pub(crate) use number::{Number, OptionalNumber};
 use crate::tensor::{DType, TensorView};
 use pass::Part;
 
-/// What is remembered of a tensor. Statistics are in float64, over finite elements only.
+/// Checksum, statistics and sketch of a tensor. Statistics are in float64, over finite elements only.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Summary {

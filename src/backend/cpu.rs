@@ -18,7 +18,7 @@ use crate::worker::{DeviceJob, Job, Run, Series};
 const TEMPLATES: usize = 4;
 /// The most bytes of outputs that are held at a time, over all replays.
 const BYTES_AT_ONCE: usize = 128 << 20;
-/// Even where each replay has one core, another one is prepared meanwhile.
+/// The least number of replays at a time: on one core, the next one is prepared meanwhile.
 const LEAST_AT_ONCE: usize = 2;
 
 /// The reference machine.

@@ -50,8 +50,8 @@ pub trait Backend: fmt::Debug + Send + Sync {
     /// the device, the limits, the compiler and this program.
     fn identity(&self) -> String;
 
-    /// Whether it gave up making something ready in this process. A judgement without that may come
-    /// out otherwise on a faster machine.
+    /// Whether it has given up preparing a variant in this process. Judgements may then differ from
+    /// those on a faster machine.
     fn has_given_up(&self) -> bool {
         false
     }

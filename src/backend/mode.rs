@@ -15,7 +15,7 @@ pub struct Mode {
     pub order: u64,
     /// A change of one input.
     pub step: Option<Stepped>,
-    /// How much of the call is made.
+    /// The part of the call that is run.
     pub part: Part,
     /// Whether outputs may stay on the device, summarised there.
     pub summarized: bool,
@@ -41,11 +41,11 @@ pub struct Abilities {
     pub order: bool,
     /// An input can be changed by a step.
     pub step: bool,
-    /// Less than the whole call can be made, and an output be watched.
+    /// A part of the call can be run, and an output can be watched.
     pub part: bool,
     /// Outputs can be summarised where they are computed.
     pub summary: bool,
-    /// Its runs tell what their accesses to memory do that they must not.
+    /// Its runs can check every access to memory.
     pub check: bool,
     /// Two runs in one mode have the same bits, unless the code asks the clock, the system or memory
     /// that nobody wrote.

@@ -65,8 +65,8 @@ pub struct Change {
     pub judgement: Judgement,
     /// Outputs that no longer depend on the order of blocks and threads.
     pub settled: Vec<String>,
-    /// Outputs that are wrong now by a measure that does not take `base` for the truth: gradients
-    /// that no longer match their loss, and outputs that moved away from the captured ones.
+    /// Outputs that are wrong now, by measures that do not trust `base`: gradients that no longer
+    /// match their loss, and outputs that moved away from the captured ones.
     pub broken: Vec<String>,
     /// Gradients that match their loss now and did not before.
     pub mended: Vec<String>,
@@ -81,7 +81,7 @@ pub struct Repair {
     pub of: Commit,
     /// A commit before that one; the outputs agree with it again.
     pub like: Commit,
-    /// Whether to the bit or within noise.
+    /// Whether they agree to the bit or within noise.
     pub verdict: Verdict,
     /// Whether the earlier change is known to be a defect.
     pub of_defect: bool,

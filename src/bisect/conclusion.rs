@@ -58,7 +58,7 @@ pub struct Culprit {
     pub commit: u32,
     /// The result of its test, compared with the good end.
     pub seen: Seen,
-    /// By fixture: what its accesses to memory do that they must not, beside those of its first parent.
+    /// By fixture: its wrong accesses to memory, beside those of its first parent.
     pub accesses: Vec<(String, Accesses)>,
     /// The launches that it changed, since its first parent.
     pub launches: Vec<LaunchChange>,
@@ -283,7 +283,7 @@ fn culprit_without_parents(
     })
 }
 
-/// What the accesses of `commit` do, beside those of `parent`, on each fixture.
+/// The wrong accesses of `commit` beside those of `parent`, on each fixture.
 fn checked(
     planned: &Planned<'_>,
     commit: u32,
@@ -306,7 +306,7 @@ fn checked(
     Ok(found)
 }
 
-/// The culprit against the good end, element by element, also where its bits said enough.
+/// The culprit against the good end, element by element, even if its bits gave the verdict.
 fn judged(planned: &Planned<'_>, commit: u32) -> Result<Seen, BisectError> {
     let sources = planned.sources(commit)?;
     let observations = planned.probes.iter().zip(&sources).map(|(probe, sources)| {

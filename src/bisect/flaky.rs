@@ -1,5 +1,5 @@
-//! The search where a commit does not always show the same. Each test is one observation, and
-//! commits are tested again until one is the culprit with a probability of 99 %.
+//! The search over commits whose replays do not always come out the same. Each test is one
+//! observation, and commits are tested again until one is the culprit with a probability of 99 %.
 
 use std::collections::{BTreeSet, HashMap};
 

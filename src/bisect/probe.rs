@@ -46,7 +46,7 @@ pub struct Observation {
     /// Outputs that depend on the order of blocks and threads, as they do at the good side.
     #[serde(skip)]
     pub ordered_alike: Vec<String>,
-    /// Everything that is wrong.
+    /// Its symptoms.
     pub symptoms: BTreeSet<Symptom>,
     /// Why it could not be tested.
     pub untestable: Option<String>,
@@ -55,7 +55,7 @@ pub struct Observation {
 }
 
 impl Seen {
-    /// Everything that is wrong.
+    /// The symptoms on all fixtures.
     pub fn symptoms(&self) -> BTreeSet<Symptom> {
         self.observations
             .iter()

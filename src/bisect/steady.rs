@@ -1,4 +1,4 @@
-//! The search where a commit always shows the same: each variant is tested once.
+//! The search over commits whose replays always come out the same: each variant is tested once.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
@@ -219,7 +219,7 @@ impl Run<'_, '_> {
         }
     }
 
-    /// Replays again what the conclusion rests on. Returns a commit that comes out otherwise, if any.
+    /// Repeats the replays that the conclusion rests on. Returns a commit whose verdict changes, if any.
     fn unsteady(&mut self) -> Result<Option<u32>, BisectError> {
         let (suspects, mark, times) = match self.steady.search.outcome() {
             Some(Conclusion::Found { culprit, .. }) => {

@@ -25,7 +25,7 @@ pub enum On {
     Failed,
 }
 
-/// One thing that is wrong; two commits that share one are taken to have the same defect.
+/// A symptom of a defect; two commits that share one count as having the same defect.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case", tag = "symptom")]
 pub enum Symptom {
@@ -54,7 +54,7 @@ pub enum Symptom {
     Failed {
         /// The fixture.
         fixture: String,
-        /// How, in the words of [`Failure::kind`](crate::trial::Failure::kind).
+        /// The kind of failure, in the words of [`Failure::kind`](crate::trial::Failure::kind).
         kind: String,
     },
 }

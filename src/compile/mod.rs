@@ -537,7 +537,7 @@ fn strings<const N: usize>(words: [&str; N]) -> Vec<String> {
     words.map(str::to_owned).into()
 }
 
-/// What the headers are told of the precision.
+/// The option that tells the headers the precision; none for the native one.
 fn precision_flag(precision: Precision) -> Option<String> {
     let flag = match precision {
         Precision::Native => None,

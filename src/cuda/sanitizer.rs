@@ -14,7 +14,7 @@ use super::SearchPath;
 
 pub use self::transcript::{Transcript, read};
 
-/// What it is asked to look for.
+/// A tool of compute-sanitizer, which looks for one kind of error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
@@ -52,17 +52,17 @@ impl Tool {
     }
 }
 
-/// One thing that it found, as often as it found it at the same place.
+/// A finding of compute-sanitizer. Equal findings at one place are one, with their count.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[cfg_attr(test, schemars(rename = "SanitizerFinding"))]
 pub struct Finding {
-    /// What happened, in its words: `Invalid __global__ write of size 4 bytes`.
+    /// The error, in compute-sanitizer's words: `Invalid __global__ write of size 4 bytes`.
     pub what: String,
     /// The kernel, without its parameters.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kernel: Option<String>,
-    /// `file:line`; of a race both.
+    /// `file:line`; for a race of both accesses.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sites: Vec<String>,
     /// The block along x, y, z, the first time.
@@ -74,10 +74,10 @@ pub struct Finding {
     /// The address, the first time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub address: Option<String>,
-    /// What else it says of the first time.
+    /// Further details of the first time, in its words.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub detail: String,
-    /// How often; it stops telling after `MOST_PRINTED`.
+    /// How often it happened; compute-sanitizer prints at most 10,000 findings of a run.
     pub count: u64,
 }
 

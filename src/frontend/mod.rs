@@ -40,7 +40,7 @@ pub enum Precision {
     Native,
     /// `double`: the float64 shadow of the source.
     Shadow,
-    /// What the source says; each access to memory is told to the engine.
+    /// The meaning in the source; in addition, the engine is told of each access to memory.
     Checked,
 }
 

@@ -1,15 +1,15 @@
-//! What accesses to memory do that they must not, and which of that is new.
+//! Wrong accesses to memory, and which of them are new.
 
 use crate::backend::ReplayError;
 use crate::runtime::report::Found;
 use crate::trial::{Check, Checked, Trial};
 
-/// A checked replay, and that of the trusted side where there is one.
+/// A checked replay, and that of the trusted side.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Accesses {
-    /// What was found.
+    /// The replay under test.
     pub checked: Checked,
-    /// What was found at the trusted side.
+    /// The replay of the trusted side; none if there is no such side, or nothing to compare.
     pub base: Option<Checked>,
 }
 
@@ -21,7 +21,7 @@ impl Accesses {
         self.checked.findings().iter().map(move |found| (found, is_known(found)))
     }
 
-    /// Those that speak against the code: not what the trusted side does as well.
+    /// The findings that are failures and that the trusted side does not have.
     pub fn failures(&self) -> impl Iterator<Item = &Found> {
         self.findings()
             .filter(|(found, known)| found.is_failure() && !known)
@@ -38,7 +38,7 @@ impl Accesses {
         not(&self.checked).or_else(base)
     }
 
-    /// How many findings are not told.
+    /// How many findings were left out.
     pub fn left_out(&self) -> u64 {
         match self.checked {
             Checked::Done { left_out, .. } => left_out,
@@ -47,8 +47,8 @@ impl Accesses {
     }
 }
 
-/// What the accesses of `trial` do that they must not, beside those of `base`, which is trusted. None where
-/// they are not to be checked, or the replay tells no more of itself than that it failed.
+/// The wrong accesses of `trial` beside those of `base`, which is trusted. None if accesses are not to
+/// be checked, or the call does not return.
 ///
 /// # Errors
 /// [`ReplayError`] if the machine or the fixture is at fault.

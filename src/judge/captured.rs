@@ -39,11 +39,11 @@ pub struct CapturedCheck {
     pub verdict: Verdict,
     /// The checksum of the captured output, in the output's own dtype.
     pub checksum: Checksum,
-    /// Element by element; the captured output is the base.
+    /// The comparison, element by element; the captured output is the base.
     pub comparison: Comparison,
     /// The noise of the replay.
     pub noise: NoiseSummary,
-    /// Where the elements lie that are beyond noise, in words.
+    /// The location of the elements beyond noise, in words.
     pub place: Option<String>,
 }
 

@@ -1,6 +1,6 @@
-//! Does the gradient match the loss? The gradient's float64 shadow is held against slopes of the
-//! loss, which need no reference and are good to nine digits (`numerics/derivative`). The gradient
-//! of the native sources is then held against its shadow.
+//! Checks gradients against their loss. The gradient's float64 shadow is compared with slopes of
+//! the loss, which need no reference and are good to nine digits (`numerics/derivative`). The
+//! gradient of the native sources is then compared with its shadow.
 
 use std::borrow::Cow;
 
@@ -19,9 +19,10 @@ use crate::tensor::{DType, TensorView, unravel};
 use crate::trial::{Measurement, Trial, both};
 use crate::worker::{Ending, Part, Run, Stepped};
 
-/// Up to so many elements of an input: the directions along which the loss is differentiated, and the
-/// most evaluations of it. A replay of many elements takes long, and few directions show that a gradient
-/// is wrong. Evaluations are counted instead of time, so that a report does not depend on the load.
+/// For inputs of up to this many elements: the number of directions along which the loss is
+/// differentiated, and the most evaluations of the loss. A replay of many elements takes long, and a few
+/// directions show that a gradient is wrong. Evaluations are counted instead of time, so that a report
+/// does not depend on the load.
 const EFFORT: [(usize, u64, usize); 3] =
     [(1 << 16, 8, 1024), (1 << 20, 8, 256), (usize::MAX, 2, 64)];
 /// Why nothing was checked: nothing can be differentiated.
@@ -29,14 +30,14 @@ const NO_LOSS: &str = "the harness declares no loss to differentiate";
 /// Why nothing was checked: a replay took too long.
 const OUT_OF_TIME: &str = "a replay beside the captured inputs ran out of time";
 
-/// What the check of one gradient found.
+/// The verdict on one gradient.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum GradientVerdict {
     /// It is the gradient of the loss.
     Matches,
-    /// It cannot be told.
+    /// The check has no answer.
     Unknown,
     /// The native gradient departs from a shadow that matches.
     Imprecise,
@@ -54,7 +55,7 @@ pub struct GradientCheck {
     pub gradient_of: String,
     /// The output that is differentiated; none where the harness has no loss.
     pub of: Option<String>,
-    /// What was found.
+    /// The verdict.
     pub verdict: GradientVerdict,
     /// Why it is unknown.
     pub reason: Option<String>,
@@ -70,7 +71,7 @@ pub struct GradientCheck {
     /// The error of the slopes, relative to the gradient's norm.
     #[serde(with = "Number")]
     pub error: f64,
-    /// Where it is not the gradient of the loss.
+    /// A place where the gradient does not match the loss, if there is one.
     pub place: Option<GradientPlace>,
     /// The native gradient's distance from the shadow's, relative in L2.
     #[serde(with = "Number")]
@@ -86,7 +87,8 @@ pub struct GradientCheck {
 pub struct GradientPlace {
     /// The index of the first along each dimension.
     pub index: Vec<usize>,
-    /// How many follow each other in row-major order: more than one where they cannot be told apart.
+    /// The number of elements, consecutive in row-major order; more than one if the check cannot tell
+    /// them apart.
     pub elements: usize,
     /// The gradient, or its sum along a direction if there are several.
     #[serde(with = "Number")]

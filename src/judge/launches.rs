@@ -1,17 +1,17 @@
-//! Which launches changed from one revision to another.
+//! The launches that changed from one revision to another.
 
 use serde::{Deserialize, Serialize};
 use similar::{Algorithm, DiffOp, capture_diff_slices};
 
 use crate::runtime::report::LaunchRecord;
 
-/// A launch that came, went, or changed its shape.
+/// A launch that is new, is gone, or changed its shape.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct LaunchChange {
-    /// The launch at the trusted side; none if it came.
+    /// The launch at the trusted side; none if it is new.
     pub before: Option<LaunchRecord>,
-    /// The launch at the other side; none if it went.
+    /// The launch at the other side; none if it is gone.
     pub after: Option<LaunchRecord>,
 }
 

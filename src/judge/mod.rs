@@ -45,14 +45,14 @@ pub enum Verdict {
     Untestable,
     /// Beyond noise.
     Diverged,
-    /// It was run and something is wrong that needs no comparison.
+    /// It ran and failed, whatever a comparison says.
     Failed,
 }
 
 /// One revision against another that is trusted.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Judgement {
-    /// The worst of what was found.
+    /// The worst verdict.
     pub verdict: Verdict,
     /// The outputs, in the order of the harness; empty unless both sides have them.
     pub outputs: Vec<OutputJudgement>,
@@ -78,13 +78,13 @@ pub struct OutputJudgement {
     pub dims: Vec<Dim>,
     /// Whether the two sides agree.
     pub verdict: Verdict,
-    /// Element by element.
+    /// The comparison, element by element.
     pub comparison: Comparison,
     /// The noise of the trusted side.
     pub base_noise: NoiseSummary,
     /// The noise of the other side.
     pub got_noise: NoiseSummary,
-    /// What the change means; none where nothing tells the truth.
+    /// The meaning of the change; none without an oracle.
     pub finding: Option<Finding>,
     /// The trusted side against the oracle.
     pub base_accuracy: Option<Accuracy>,
@@ -92,13 +92,13 @@ pub struct OutputJudgement {
     pub got_accuracy: Option<Accuracy>,
     /// How the float64 shadow changed.
     pub shadow: Option<ShadowChange>,
-    /// Where the elements are that lie beyond noise.
+    /// The location of the elements beyond noise.
     pub location: Option<Location>,
-    /// The same in words.
+    /// The location in words.
     pub place: Option<String>,
     /// Whole slices that are zero where the trusted side is not, in words.
     pub zero_slices: Vec<String>,
-    /// The location as a picture: rows are the leading dimensions, columns the last; none where the
+    /// The location as a picture: rows are the leading dimensions, columns the last; none if the
     /// words say as much.
     pub map: Option<String>,
     /// How two identical replays of the other side differ, if they do.

@@ -18,7 +18,7 @@ const BLOCK: usize = 1 << 14;
 /// Blocks that are compared before they are added up, in their order.
 const AT_ONCE: usize = 1 << 10;
 
-/// What a comparison comes to.
+/// The verdict of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]

@@ -35,25 +35,25 @@ pub struct Mask<'a> {
     pub dims: &'a [usize],
 }
 
-/// Which indices of one dimension belong to a region.
+/// The indices of one dimension that belong to a region.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Selection {
-    /// All of them.
+    /// All indices.
     All,
-    /// These, both ends included.
+    /// A range, both ends included.
     Range {
         /// The first index.
         first: usize,
         /// The last index.
         last: usize,
     },
-    /// Those with this remainder.
+    /// The indices with one remainder.
     Modulo {
-        /// What they are divided by.
+        /// The divisor.
         modulus: usize,
-        /// What is left.
+        /// The remainder.
         remainder: usize,
     },
     /// Exactly these.
@@ -68,7 +68,7 @@ pub struct Term {
     pub dim: String,
     /// Its size.
     pub size: usize,
-    /// Which of its indices.
+    /// The selected indices.
     pub selection: Selection,
 }
 
@@ -78,7 +78,7 @@ pub struct Term {
 pub struct MaskTerm {
     /// The mask's name.
     pub name: String,
-    /// Whether the region lies where the mask is 0, or where it is not.
+    /// True if the region lies where the mask is 0, false if it lies where the mask is not 0.
     pub zero: bool,
 }
 

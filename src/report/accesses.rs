@@ -1,4 +1,4 @@
-//! What a checked replay found, in words.
+//! The findings of a checked replay, in words.
 
 use super::numbers::count;
 use super::spans::{Line, Text};
@@ -6,7 +6,7 @@ use super::style::{DIM, RED, YELLOW};
 use crate::judge::Accesses;
 use crate::runtime::report::{Found, FoundKind, FoundSpot};
 
-/// What is wrong, in a line that begins with the word for it.
+/// The finding in a line, which begins with the word for its kind.
 pub fn sentence(found: &Found) -> String {
     let second = spot(&found.second);
     let (first, place) = (found.first.as_ref().map(spot).unwrap_or_default(), place(found));
@@ -56,7 +56,7 @@ fn place(found: &Found) -> String {
     }
 }
 
-/// A line for each finding, and one that says why there are none where that is so.
+/// A line for each finding, and the reason if accesses were not checked.
 pub(super) fn access_lines(found: &Accesses) -> Vec<Line> {
     let finding = |(found, known): (&Found, bool)| {
         let (style, mark) = match (found.is_failure(), known) {
@@ -75,8 +75,7 @@ pub(super) fn access_lines(found: &Accesses) -> Vec<Line> {
     lines
 }
 
-/// The section of a report: what was found, and what is a habit that does no harm. Nothing where nothing
-/// was.
+/// The section of a report: failures, and habits that do no harm. Empty if there are none.
 pub(super) fn accesses(found: &Accesses) -> Text {
     let (mut out, lines) = (Text::new(), access_lines(found));
     if !lines.is_empty() {

@@ -111,7 +111,7 @@ pub fn blame(report: &Report) -> Blame {
     Blame { commit, text }
 }
 
-/// The answer in a line; that of a refusal says no more.
+/// The answer in a line; for a refusal without the reason.
 fn headline(report: &Report) -> Line {
     match (&report.conclusion, &report.culprit) {
         (_, Some(culprit)) => match report.commit(culprit.commit) {

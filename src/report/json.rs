@@ -17,7 +17,7 @@ use crate::trial::{Failure, OrderDependence, Outcome, OutputRecord, Status};
 /// The version of the document; it grows when a field changes its meaning or goes.
 pub const SCHEMA: &str = "replay/1";
 
-/// What `replay FIXTURE... --format json` writes; docs/schema.md explains the fields.
+/// The document that `replay FIXTURE... --format json` writes; docs/schema.md explains the fields.
 #[derive(Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[cfg_attr(test, schemars(title = "replay --format json"))]

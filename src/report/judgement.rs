@@ -246,7 +246,7 @@ fn percent(part: u64, whole: u64) -> String {
     format!("{} %", short(100.0 * part as f64 / whole as f64, 3))
 }
 
-/// The last line: what the comparison comes to.
+/// The last line: the result of the comparison.
 pub fn verdict_line(judgement: &Judgement) -> Line {
     let verdict = judgement.verdict;
     let reason = format!(": {}", verdict_reason(judgement));

@@ -67,7 +67,7 @@ pub struct Entry {
     pub gradients: Vec<GradientCheck>,
     /// Outputs that depend on the order of blocks and threads.
     pub orders: Vec<OrderDependence>,
-    /// What accesses to memory do that they must not, if they were checked.
+    /// The wrong accesses to memory, if accesses were checked.
     pub accesses: Option<Accesses>,
     /// The comparison with a trusted revision, if one was asked for.
     pub judgement: Option<Judgement>,
@@ -77,13 +77,13 @@ pub struct Entry {
     pub snapshot: Option<SnapshotCheck>,
 }
 
-/// Which commit made the difference.
+/// The commit that made the difference.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Blame {
     /// The commit; none where the search named none.
     pub commit: Option<Revision>,
-    /// What the search came to, in a line.
+    /// The result of the search, in a line.
     pub text: String,
 }
 
@@ -99,11 +99,11 @@ impl From<Commit> for Revision {
 pub struct Refused {
     /// The folder, as it was named.
     pub fixture: String,
-    /// What is wrong.
+    /// The error, in a sentence.
     pub message: String,
     /// The causes, outermost first.
     pub causes: Vec<String>,
-    /// What to do about it.
+    /// Advice to the user, if there is any.
     pub hint: Option<String>,
 }
 

@@ -58,7 +58,7 @@ fn ends(report: &Report, ends: [(&str, &u32); 2]) -> Line {
     ends.into_iter().fold(Line::new(), line)
 }
 
-/// What is wrong with the ends, and what to do about it.
+/// The problem with the ends, and advice.
 pub(super) fn refusal_words(
     report: &Report,
     refusal: &Refusal,

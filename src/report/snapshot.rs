@@ -16,7 +16,7 @@ use crate::snapshot::{SnapshotComparison, SnapshotVerdict};
 pub struct SnapshotCheck {
     /// The file of the accepted snapshot, whether or not it exists.
     pub path: PathBuf,
-    /// What was found.
+    /// The comparison.
     #[serde(flatten)]
     pub comparison: SnapshotComparison,
     /// The file that was written, if one was.

@@ -16,28 +16,29 @@ use crate::judge::{GradientCheck, GradientVerdict, Verdict};
 use crate::snapshot::SnapshotVerdict;
 use crate::trial::{Outcome, Status};
 
-/// The worst that is known of one replay; ordered from best to worst.
+/// The worst verdict on one replay; ordered from best to worst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Standing {
     /// Nothing is wrong; there was nothing to compare with.
     Completed,
-    /// The same bits as what it was compared with.
+    /// The same bits in every comparison.
     Identical,
     /// Other bits, within noise.
     Equivalent,
     /// No snapshot was accepted yet.
     New,
-    /// It could not be run, or what it is compared with could not be.
+    /// It could not be run, or the trusted side could not.
     Untestable,
     /// There is no accepted snapshot where there must be one.
     Missing,
-    /// The fixture is another one than that of the snapshot.
+    /// The snapshot is of other content of the fixture.
     Stale,
-    /// Beyond noise, or a gradient that is not that of its loss, or an output of chance.
+    /// An output is beyond noise, or depends on the order of blocks and threads; or a gradient does not
+    /// match its loss.
     Diverged,
-    /// It was run and something is wrong that needs no comparison.
+    /// It ran and failed, whatever a comparison says.
     Failed,
 }
 

@@ -37,7 +37,7 @@ pub enum CopyKind {
     DeviceToHost,
     /// Device to device.
     DeviceToDevice,
-    /// Whatever the pointers say.
+    /// As the pointers say.
     Default,
 }
 
@@ -153,7 +153,7 @@ pub trait Device: Send + Sync {
     }
     /// The writes outside of allocations, in words; called once, at the end.
     fn overruns(&self) -> Vec<String>;
-    /// What a checked replay found, and how many findings it left out; called once, at the end.
+    /// The findings of a checked replay, and how many it left out; called once, at the end.
     fn found(&self) -> (Vec<Found>, u64) {
         Default::default()
     }

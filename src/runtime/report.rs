@@ -23,16 +23,16 @@ pub struct LaunchRecord {
     pub shared_bytes: u64,
     /// `file:line` of the launch.
     pub site: String,
-    /// Why it did not happen, in CUDA's words; none if it did.
+    /// Why the launch was refused, in CUDA's words; none if it was not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
-/// What ended a replay before its time.
+/// An error of device or host code that ended a replay early.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Fault {
-    /// What happened: `out-of-bounds access`, `barrier never reached`, ...
+    /// The kind of error: `out-of-bounds access`, `barrier never reached`, ...
     pub what: String,
     /// Details in words: address and tensor, waiting groups, the text of an assertion.
     pub detail: String,
@@ -47,16 +47,16 @@ pub struct Fault {
     pub thread: Option<[u32; 3]>,
 }
 
-/// What a checked replay can find.
+/// The kind of a finding of a checked replay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub enum FoundKind {
     /// Two threads touch an address, one of them writes, and nothing orders them.
     Race,
-    /// The same, but every thread writes the same value.
+    /// A race of writes that do not change the value in memory.
     SameValue,
-    /// A kernel reads what nobody wrote.
+    /// A kernel reads memory that nobody wrote.
     Unwritten,
     /// A kernel touches memory beside an allocation.
     OutOfBounds,
@@ -82,11 +82,11 @@ pub struct FoundSpot {
     pub thread: Option<[u32; 3]>,
 }
 
-/// One finding of a checked replay: once for each pair of places in the sources.
+/// A finding of a checked replay, one for each pair of places in the sources.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Found {
-    /// What it is.
+    /// The kind.
     pub kind: FoundKind,
     /// The earlier access of a race.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -95,9 +95,9 @@ pub struct Found {
     pub second: FoundSpot,
     /// The memory's name: a tensor, or where it was allocated.
     pub memory: String,
-    /// The first byte concerned, from the begin of the memory.
+    /// The first byte of the access, counted from the beginning of the memory.
     pub offset: i64,
-    /// The element that it belongs to, where the memory is a tensor.
+    /// The element at that byte, if the memory is a tensor.
     #[serde(default)]
     pub index: Option<Vec<usize>>,
     /// Bytes of the access.
@@ -142,14 +142,14 @@ pub enum Report {
         /// The allocation or tensor, and where the write lies.
         detail: String,
     },
-    /// What a checked replay found.
+    /// The findings of a checked replay.
     Found {
         /// The findings, in the order in which they showed.
         findings: Vec<Found>,
         /// How many more there were.
         left_out: u64,
     },
-    /// What the device is, once it is known.
+    /// The device, once it is known.
     Device {
         /// A name for people, such as `NVIDIA H200, driver 13.0`.
         description: String,

@@ -1,4 +1,4 @@
-//! The conditions on the ends without which a search means nothing.
+//! The conditions that the ends of a search must meet.
 
 use std::collections::BTreeSet;
 

@@ -65,7 +65,7 @@ pub enum Conclusion {
     },
 }
 
-/// Something the user should know although the search goes on.
+/// A warning to the user; the search goes on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Warning {
     /// This merge base could not be tested; as in git, it is taken to be good.

@@ -10,7 +10,7 @@ use crate::numerics::constants::{NARROW_ROUNDING, NOISE_FACTOR};
 use crate::summary::{Checksum, Estimate, Number, estimate};
 use crate::trial::{Outcome, OutputNoise};
 
-/// What a snapshot says about a later outcome; ordered from best to worst.
+/// The verdict of a snapshot on a later outcome; ordered from best to worst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
@@ -23,9 +23,9 @@ pub enum SnapshotVerdict {
     New,
     /// There is no accepted snapshot where there must be one.
     Missing,
-    /// The fixture is not the one of the snapshot: nothing can be compared.
+    /// The snapshot is of other content of the fixture: nothing can be compared.
     Stale,
-    /// Beyond noise, or it ended otherwise.
+    /// Beyond noise, or another ending.
     Diverged,
 }
 
@@ -47,7 +47,7 @@ impl SnapshotVerdict {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct SnapshotComparison {
-    /// The worst of what was found.
+    /// The worst verdict.
     pub verdict: SnapshotVerdict,
     /// The outputs that changed, in the order of the harness.
     pub changes: Vec<OutputChange>,
@@ -75,7 +75,7 @@ pub struct OutputChange {
     /// The relative noise of both sides together.
     #[serde(with = "Number")]
     pub noise: f64,
-    /// What a reader should know, in a few words each.
+    /// Notes for the reader, a few words each.
     pub notes: Vec<String>,
 }
 

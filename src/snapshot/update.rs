@@ -1,4 +1,4 @@
-//! Which snapshots a run may write: `REPLAY_UPDATE` takes the words of insta's `INSTA_UPDATE`.
+//! The snapshots that a run may write: `REPLAY_UPDATE` takes the words of insta's `INSTA_UPDATE`.
 
 use std::str::FromStr;
 

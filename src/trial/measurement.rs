@@ -213,7 +213,8 @@ fn noise_modes(variant: &dyn Variant) -> Vec<(Moved, Mode)> {
     rounded.into_iter().chain(ordered).filter(|(_, mode)| abilities.allow(mode)).collect()
 }
 
-/// Converts the error of a computation on outputs that belong together: only room can be lacking.
+/// Converts the error of a computation on runs of one fixture: their outputs have equal shapes, so only
+/// scratch space can be missing.
 pub(crate) fn room<T>(made: Result<T, NumericsError>) -> Result<T, ReplayError> {
     made.map_err(|error| match error {
         NumericsError::Scratch(error) => error.into(),

@@ -243,7 +243,8 @@ impl Trial {
         Ok(made.as_ref().map_err(String::as_str))
     }
 
-    /// What a checked run finds; without one where the call of a plain run takes more processor time than `most`.
+    /// The findings of a checked run. No such run is made if the call of a plain run takes more processor
+    /// time than `most`.
     ///
     /// # Errors
     /// As [`Trial::measurement`].
@@ -251,8 +252,8 @@ impl Trial {
         self.checked.get(|| self.check_accesses(most))
     }
 
-    /// What the outcome is remembered by: what was made of the sources, the tensors, what the harness
-    /// says of them, and what this program and its backend make of all that.
+    /// The key of the outcome in the cache. It covers the compiled variant, the tensors, the harness's
+    /// declarations, this program and its backend.
     ///
     /// # Panics
     /// If the sources cannot be run.

@@ -26,11 +26,11 @@ use crate::worker::Run;
 pub struct OrderDependence {
     /// The output.
     pub output: String,
-    /// Its elements that do.
+    /// The number of its elements that depend on it.
     pub elements: u64,
-    /// All its elements.
+    /// The number of all its elements.
     pub count: u64,
-    /// The element that moved furthest in units of what rounding moves it by.
+    /// The element that moved furthest, in multiples of its rounding.
     pub index: Vec<usize>,
     /// Its value in the order of the indices.
     #[serde(with = "Number")]
@@ -41,7 +41,7 @@ pub struct OrderDependence {
     /// How far rounding alone moves it.
     #[serde(with = "Number")]
     pub rounding: f64,
-    /// Where the elements lie, in words.
+    /// The location of the elements, in words.
     pub place: Option<String>,
 }
 

@@ -59,7 +59,7 @@ pub enum Status {
     },
 }
 
-/// Something wrong with a replay that can be told without another one.
+/// Something wrong with a replay that shows without another revision.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case", tag = "kind")]
@@ -69,9 +69,9 @@ pub enum Failure {
         /// The launch, with CUDA's words.
         launch: LaunchRecord,
     },
-    /// Device or host code did what it must not.
+    /// Device or host code made an error that ends a replay.
     Fault {
-        /// What and where.
+        /// The error and its place.
         fault: Fault,
     },
     /// The code called `exit`.
@@ -79,24 +79,24 @@ pub enum Failure {
         /// The exit status.
         code: i32,
     },
-    /// A signal ended the process without an account.
+    /// A signal that the code brought about ended the process.
     Killed {
         /// The signal's number.
         signal: i32,
     },
-    /// It did not end within the limit.
+    /// The replay did not end within the limit.
     Timeout {
         /// The limit in seconds.
         seconds: f64,
-        /// Where it was.
+        /// The place that it had reached, if that is known.
         place: Option<Fault>,
     },
     /// Memory outside of an allocation was written.
     Overrun {
-        /// Where.
+        /// The allocation or tensor, and where the write lies.
         detail: String,
     },
-    /// NaN or infinity from finite inputs.
+    /// An output has NaN or infinity, from finite inputs.
     NonFinite {
         /// The output.
         output: String,
@@ -104,36 +104,36 @@ pub enum Failure {
         nan: u64,
         /// Elements that are infinite.
         inf: u64,
-        /// The first of them.
+        /// The index of the first of them, along each dimension.
         first: Vec<usize>,
     },
-    /// Elements that were never written.
+    /// Elements of an output were never written.
     Unwritten {
         /// The output.
         output: String,
-        /// How many.
+        /// The number of these elements.
         count: u64,
-        /// Of how many.
+        /// The number of all elements of the output.
         of: u64,
-        /// The first of them.
+        /// The index of the first of them, along each dimension.
         first: Vec<usize>,
     },
-    /// Elements that depend on memory that nobody wrote.
+    /// Elements of an output depend on memory that nobody wrote.
     PoisonDependent {
         /// The output.
         output: String,
-        /// How many.
+        /// The number of these elements.
         count: u64,
-        /// Of how many.
+        /// The number of all elements of the output.
         of: u64,
-        /// The first of them.
+        /// The index of the first of them, along each dimension.
         first: Vec<usize>,
     },
-    /// What compute-sanitizer found.
+    /// compute-sanitizer found an error.
     Sanitizer {
-        /// What it looked for.
+        /// The tool of compute-sanitizer.
         tool: Tool,
-        /// What it found.
+        /// The finding.
         finding: Finding,
     },
 }

@@ -93,8 +93,8 @@ impl Trial {
         both(false)
     }
 
-    /// `outcome`, with what the backend's checker finds in a run of its own. Remembered apart from
-    /// what replays without it gave.
+    /// `outcome` with the findings of the backend's checker, which has a run of its own. Cached apart
+    /// from outcomes without the checker.
     pub(super) fn sanitized(
         &self,
         variant: &dyn Variant,
@@ -233,7 +233,8 @@ fn record(declared: &Output, summary: Summary, slices: Vec<Slices>) -> OutputRec
     OutputRecord { name, dtype: declared.dtype, dims, summary, slices }
 }
 
-/// Whether an output depends on memory that nobody wrote, or on chance.
+/// Whether an output moves between two runs that differ in their poison: it depends on memory that
+/// nobody wrote, or the device moves it by itself.
 fn poison_shows(run: &Run, other: &Run) -> bool {
     run.outputs().any(|(output, view)| {
         let second = other.output(&output.name);

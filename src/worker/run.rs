@@ -59,7 +59,7 @@ pub struct Run {
     pub launch_count: u64,
     /// Descriptions of writes outside of allocations.
     pub overruns: Vec<String>,
-    /// What a checked replay found.
+    /// The findings of a checked replay.
     pub findings: Vec<Found>,
     /// Findings beyond those.
     pub findings_left_out: u64,

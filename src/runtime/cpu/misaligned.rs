@@ -69,7 +69,7 @@ mod x86 {
         Some((address(&mut rest, &opcode, registers)?, opcode.alignment))
     }
 
-    /// What stands before the operands of an instruction with a packed one.
+    /// The prefixes and the opcode of an instruction with a packed operand.
     struct Opcode {
         /// The upper bits of the register numbers: index and base.
         upper: (usize, usize),
