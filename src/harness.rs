@@ -96,6 +96,8 @@ pub struct OutputSpec {
     pub of: Option<String>,
     /// The input that is the gradient flowing into `of`; absent means one.
     pub upstream: Option<String>,
+    /// Whether elements may be NaN or infinite though all inputs are finite.
+    pub non_finite: bool,
 }
 
 /// Why `replay.toml` is refused.
@@ -376,7 +378,7 @@ fn input(name: &str, table: &Table<'_>) -> Result<InputSpec, HarnessError> {
     let spec = InputSpec {
         dtype: dtype(name, table)?,
         shape: shape(table)?,
-        optional: table.get("optional").map(|value| value.boolean()).transpose()?.unwrap_or(false),
+        optional: flag(table, "optional")?,
     };
     if spec.optional && spec.shape.is_empty() {
         let spot = table.spot().unwrap_or_else(|| table.document.spot(0..0));
@@ -386,14 +388,20 @@ fn input(name: &str, table: &Table<'_>) -> Result<InputSpec, HarnessError> {
 }
 
 fn output(name: &str, table: &Table<'_>) -> Result<OutputSpec, HarnessError> {
-    table.only(&["dtype", "shape", "gradient_of", "of", "upstream"])?;
+    table.only(&["dtype", "shape", "gradient_of", "of", "upstream", "non_finite"])?;
     Ok(OutputSpec {
         dtype: dtype(name, table)?,
         shape: shape(table)?,
         gradient_of: table.string("gradient_of")?,
         of: table.string("of")?,
         upstream: table.string("upstream")?,
+        non_finite: flag(table, "non_finite")?,
     })
+}
+
+/// The boolean at `key`; false where it is absent.
+fn flag(table: &Table<'_>, key: &str) -> Result<bool, HarnessError> {
+    Ok(table.get(key).map(|value| value.boolean()).transpose()?.unwrap_or(false))
 }
 
 fn dtype(tensor: &str, table: &Table<'_>) -> Result<DType, HarnessError> {

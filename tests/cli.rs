@@ -26,6 +26,8 @@ mod cli {
     mod interruptions;
     mod json;
     mod machine;
+    mod mathematics;
+    mod non_finite;
     mod odd;
     mod orders;
     mod races;

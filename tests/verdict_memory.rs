@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use replay::numerics::compare::{beyond_noise, compare};
 use replay::numerics::noise::{Moved, NoiseAccumulator, NoiseRef};
-use replay::numerics::oracle::{against_oracle, shadow_change};
+use replay::numerics::oracle::against_oracle;
+use replay::numerics::shadow::{Errors, Shadows};
 use replay::numerics::slices::{block_map, locate};
 use replay::numerics::zeros::zero_slices;
 use replay::scratch::Scratch;
@@ -72,7 +73,11 @@ fn judge(shape: &[usize], scratch: &Scratch) -> usize {
         zero_slices(&base, &got, &dims, scratch).unwrap();
         block_map(&beyond, shape);
         against_oracle(&got, &base, &both).unwrap();
-        shadow_change(&base, &got, DType::F32, &both).unwrap();
+        let shadows = Shadows::new(base, got, DType::F32, both, scratch).unwrap();
+        assert!(shadows.change().moved > 0);
+        shadows.moved(scratch).unwrap();
+        let (base_shadow, got_shadow, noise) = (base, base, both);
+        assert!(!Errors { base, got, base_shadow, got_shadow, noise }.are_alike());
     })
 }
 

@@ -17,7 +17,8 @@ pub enum On {
     /// An output beyond noise and not closer to the truth, or one that depends on the order of blocks
     /// and threads, or a failure.
     Wrong,
-    /// An output beyond noise, or one that depends on the order of blocks and threads, or a failure.
+    /// An output beyond noise, one whose float64 shadow changed, one that depends on the order of blocks
+    /// and threads, or a failure.
     Changed,
     /// An output with other bits, or a failure.
     Bits,
@@ -31,6 +32,13 @@ pub enum On {
 pub enum Symptom {
     /// An output went beyond the noise of the good side.
     Diverged {
+        /// The fixture.
+        fixture: String,
+        /// The output.
+        output: String,
+    },
+    /// The float64 shadow of an output changed by less than the output can hold.
+    Shifted {
         /// The fixture.
         fixture: String,
         /// The output.
@@ -63,6 +71,7 @@ impl fmt::Display for Symptom {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Symptom::Diverged { output, .. } => write!(f, "{output} diverged"),
+            Symptom::Shifted { output, .. } => write!(f, "the float64 shadow of {output} changed"),
             Symptom::Bits { output, .. } => write!(f, "{output} has other bits"),
             Symptom::Ordered { output, .. } => {
                 write!(f, "{output} depends on the order of blocks and threads")
@@ -116,8 +125,8 @@ pub(super) fn of_bits(fixture: &str, base: &Outcome, got: &Outcome) -> BTreeSet<
     other.map(|output| symptom(&output.name)).collect()
 }
 
-/// The outputs that `judgement` finds beyond noise in the order of the indices and, for
-/// [`On::Wrong`], no better than before.
+/// The outputs that `judgement` finds diverged in the order of the indices and, for [`On::Wrong`], no
+/// better than before; for [`On::Changed`] also those whose shadow changed.
 pub(super) fn of_judgement(fixture: &str, on: On, judgement: &Judgement) -> BTreeSet<Symptom> {
     let counts = |finding: Option<Finding>| match finding {
         Some(Finding::MoreAccurate | Finding::AsAccurate) => on != On::Wrong,
@@ -131,26 +140,36 @@ pub(super) fn of_judgement(fixture: &str, on: On, judgement: &Judgement) -> BTre
     }
     let by_value = |o: &&OutputJudgement| o.verdict == Verdict::Diverged && !o.by_order_alone();
     let diverged = judgement.outputs.iter().filter(by_value);
-    diverged.filter(|o| counts(o.finding)).map(|output| symptom(&output.name)).collect()
+    let diverged = diverged.filter(|o| counts(o.finding)).map(|output| symptom(&output.name));
+    let shifted = judgement.outputs.iter().filter(|o| on == On::Changed && o.shifted());
+    let shifted = shifted.map(|output| Symptom::Shifted {
+        fixture: fixture.to_owned(),
+        output: output.name.clone(),
+    });
+    diverged.chain(shifted).collect()
 }
 
-/// Whether all outputs of two completed replays have the same bits.
+/// Whether all outputs of two replays that can be compared have the same bits.
 pub(super) fn same_bits(one: &Outcome, other: &Outcome) -> bool {
-    one.status == Status::Completed
-        && other.status == Status::Completed
+    one.can_be_compared_with(other)
+        && other.can_be_compared_with(one)
         && one.outputs.len() == other.outputs.len()
         && of_bits("", one, other).is_empty()
 }
 
 /// The answer that the symptoms `found` give to a search for `wanted`. A dependence on the order of
-/// blocks and threads counts only if it is wanted: else not every commit is tested for one.
+/// blocks and threads counts only if it is wanted: else not every commit is tested for one. So does a
+/// shadow that changed by little, which is no other defect.
 pub(super) fn answer(
     found: &BTreeSet<Symptom>,
     untestable: bool,
     wanted: &BTreeSet<Symptom>,
 ) -> Answer {
-    let asked =
-        |symptom: &&Symptom| !matches!(symptom, Symptom::Ordered { .. }) || ask_for_orders(wanted);
+    let asked = |symptom: &&Symptom| match symptom {
+        Symptom::Ordered { .. } => ask_for_orders(wanted),
+        Symptom::Shifted { .. } => wanted.contains(symptom),
+        _ => true,
+    };
     let found: Vec<&Symptom> = found.iter().filter(asked).collect();
     if found.iter().any(|symptom| wanted.contains(symptom)) {
         Answer::Bad

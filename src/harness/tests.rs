@@ -206,7 +206,7 @@ fn unknown_keys_are_refused_at_every_level() {
     ");
     insta::assert_snapshot!(refused("gradient_of", "tolerance"), @"
     unknown key `outputs.grad_logits.tolerance` at kernels/replay.toml:20:1
-    hint: the keys known there are dtype, shape, gradient_of, of, upstream
+    hint: the keys known there are dtype, shape, gradient_of, of, upstream, non_finite
     ");
 }
 

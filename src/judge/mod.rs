@@ -19,7 +19,8 @@ use serde::{Deserialize, Serialize};
 use crate::backend::ReplayError;
 use crate::numerics::compare::{Agreement, Comparison};
 use crate::numerics::noise::NoiseSummary;
-use crate::numerics::oracle::{Accuracy, Finding, ShadowChange};
+use crate::numerics::oracle::{Accuracy, Finding};
+use crate::numerics::shadow::ShadowChange;
 use crate::numerics::slices::Location;
 use crate::tensor::{DType, Dim};
 use crate::trial::{Failure, Nondeterminism, OrderDependence, Outcome, Status, Trial, digest};
@@ -92,7 +93,7 @@ pub struct OutputJudgement {
     pub got_accuracy: Option<Accuracy>,
     /// How the float64 shadow changed.
     pub shadow: Option<ShadowChange>,
-    /// The location of the elements beyond noise.
+    /// The location of the elements beyond noise; of those whose shadow moved, where rounding hides it.
     pub location: Option<Location>,
     /// The location in words.
     pub place: Option<String>,
@@ -108,6 +109,21 @@ pub struct OutputJudgement {
 }
 
 impl OutputJudgement {
+    /// Whether the mathematics changed, and rounding hides it on this fixture.
+    pub fn is_hidden(&self) -> bool {
+        self.finding == Some(Finding::Wrong) && self.comparison.verdict == Agreement::Equivalent
+    }
+
+    /// Whether elements lie beyond noise, and yet both sides err alike around one shadow.
+    pub fn errs_alike(&self) -> bool {
+        self.verdict == Verdict::Equivalent && self.comparison.verdict == Agreement::Diverged
+    }
+
+    /// Whether the mathematics changed by less than the output can show.
+    pub fn shifted(&self) -> bool {
+        self.verdict == Verdict::Equivalent && self.shadow.is_some_and(|shadow| shadow.changed > 0)
+    }
+
     /// Whether its only defect is that it depends on the order of blocks and threads.
     pub fn by_order_alone(&self) -> bool {
         // An output that is only imprecise has a finding.
@@ -146,7 +162,7 @@ pub fn judge(base: &Trial, got: &Trial) -> Result<Judgement, ReplayError> {
     if judgement.base.is_late() || judgement.got.is_late() {
         return compared(judgement, base, got);
     }
-    let key = digest(["judged with orders", base.key()?, got.key()?]);
+    let key = digest(["judged by shadows", base.key()?, got.key()?]);
     base.lab().remember(&key, || compared(judgement, base, got))
 }
 
@@ -187,13 +203,15 @@ impl Judgement {
     /// The judgement that two outcomes allow without comparing elements.
     fn of_outcomes(base: Outcome, got: Outcome) -> Judgement {
         let verdict = match &got.status {
+            _ if got.can_be_compared_with(&base) && base.can_be_compared_with(&got) => {
+                Verdict::Identical
+            }
             Status::Untestable { .. } => Verdict::Untestable,
             Status::Failed(_) => Verdict::Failed,
             Status::Completed => match &base.status {
-                Status::Completed => Verdict::Identical,
                 Status::Untestable { .. } => Verdict::Untestable,
                 // Without outputs to compare, only the ending differs.
-                Status::Failed(_) => Verdict::Diverged,
+                _ => Verdict::Diverged,
             },
         };
         let launches = launches::changes(&base.launches, &got.launches);
@@ -220,6 +238,11 @@ impl Judgement {
             self.verdict = worst.unwrap_or(self.verdict);
         }
         Ok(self)
+    }
+
+    /// Whether both sides fail by values that are not finite, which are compared instead.
+    pub fn is_non_finite_on_both(&self) -> bool {
+        self.verdict < Verdict::Failed && matches!(self.got.status, Status::Failed(_))
     }
 
     /// The failures of `got` whose kinds `base` does not have.

@@ -5,17 +5,17 @@ use super::side::Side;
 use super::{OutputJudgement, Verdict};
 use crate::backend::ReplayError;
 use crate::fixture::Fixture;
+use crate::numerics::bitmap::Bitmap;
 use crate::numerics::compare::{Agreement, beyond_noise, compare};
 use crate::numerics::constants::{ERROR_RATIO, NARROW_ROUNDING};
 use crate::numerics::noise::{NoiseRef, NoiseSummary, Spread};
-use crate::numerics::oracle::{
-    Accuracy, Evidence, Finding, ShadowChange, against_oracle, finding, shadow_change,
-};
+use crate::numerics::oracle::{Accuracy, Evidence, Finding, against_oracle, finding};
+use crate::numerics::shadow::{Errors, ShadowChange, Shadows};
 use crate::numerics::slices::{Location, block_map, describe, has_shape, locate};
 use crate::numerics::zeros::zero_slices;
 use crate::scratch::Scratch;
 use crate::tensor::{Dim, TensorView};
-use crate::trial::room;
+use crate::trial::{both, room};
 
 /// One output of both sides, with everything known about them.
 pub(super) struct Pair<'a> {
@@ -37,33 +37,42 @@ impl Pair<'_> {
     /// Judges the output, which has `name` and `dims`.
     ///
     /// # Errors
-    /// [`ReplayError`] if there is no room for what is computed of every element.
+    /// [`ReplayError`] if the machine or the fixture is at fault.
     pub(super) fn judge(&self, name: &str, dims: &[Dim]) -> Result<OutputJudgement, ReplayError> {
-        let noise = NoiseRef {
-            base: self.base.measured.noise_of(name),
-            got: self.got.measured.noise_of(name),
-        };
+        let noise = self.noise(name);
         let comparison = compare(&self.base_view, &self.got_view, &noise)
             .expect("two runs of one fixture have outputs of one shape");
         let agreement = comparison.verdict;
-        let truth = (agreement != Agreement::Identical).then(|| self.truth(name)).flatten();
+        let shadows = match agreement {
+            Agreement::Identical => None,
+            _ => self.shadows(name, noise)?,
+        };
+        let shadows = self.shown(name, agreement, shadows)?;
+        let truth = match agreement {
+            Agreement::Identical => None,
+            _ => self.truth(name, &noise, agreement, shadows.as_ref()),
+        };
         let base_noise = self.base.measured.noise_summary(name);
         let imprecise = truth.as_ref().is_some_and(|truth| truth.is_imprecise(&base_noise));
+        let hidden = truth.as_ref().is_some_and(Truth::is_hidden);
+        let unmoved = shadows.as_ref().is_some_and(|shadows| shadows.change.moved == 0);
         let verdict = match agreement {
             Agreement::Identical => Verdict::Identical,
-            Agreement::Equivalent if imprecise => Verdict::Diverged,
+            Agreement::Equivalent if imprecise || hidden => Verdict::Diverged,
             Agreement::Equivalent => Verdict::Equivalent,
+            Agreement::Diverged if unmoved && self.errs_alike(name, noise) => Verdict::Equivalent,
             Agreement::Diverged => Verdict::Diverged,
         };
         let order = self.got.measured.ordered_of(name);
         // A dependence of both sides is no change.
         let new_order = order.is_some() && self.base.measured.ordered_of(name).is_none();
-        let verdict = if new_order { Verdict::Diverged } else { verdict };
+        // Within noise the order alone convicts: that it is as accurate as before says nothing.
+        let order_alone = new_order && verdict != Verdict::Diverged;
         let mut judged = OutputJudgement {
             name: name.to_owned(),
             dtype: self.base_view.dtype,
             dims: dims.to_vec(),
-            verdict,
+            verdict: if new_order { Verdict::Diverged } else { verdict },
             comparison,
             got_noise: self.got.measured.noise_summary(name),
             finding: None,
@@ -79,53 +88,111 @@ impl Pair<'_> {
             base_noise,
         };
         if let Some(truth) = truth {
-            // Within noise the order alone convicts: that it is as accurate as before says nothing.
-            let order_alone = new_order && agreement != Agreement::Diverged && !imprecise;
             judged.finding = (!order_alone).then(|| truth.finding(&judged.base_noise));
             judged.base_accuracy = Some(truth.base);
             judged.got_accuracy = Some(truth.got);
             judged.shadow = truth.shadow;
         }
-        if agreement == Agreement::Diverged || imprecise {
-            // An output that is only imprecise lies within the noise of both sides, not of the
-            // trusted one.
-            let noise = if imprecise { NoiseRef { got: None, ..noise } } else { noise };
-            self.find_place(&mut judged, &noise)?;
+        if verdict == Verdict::Diverged {
+            let elements = self.elements(&noise, agreement, imprecise, shadows.as_ref())?;
+            self.find_place(&mut judged, &elements)?;
         }
         Ok(judged)
     }
 
-    fn find_place(
+    /// How far rounding moves output `name` on both sides.
+    fn noise(&self, name: &str) -> NoiseRef<'_> {
+        NoiseRef { base: self.base.measured.noise_of(name), got: self.got.measured.noise_of(name) }
+    }
+
+    /// The shadows of output `name`, if both sides have one.
+    fn shadows<'s>(
+        &'s self,
+        name: &str,
+        noise: NoiseRef<'s>,
+    ) -> Result<Option<Shadows<'s>>, ReplayError> {
+        let (native, scratch) = (self.base_view.dtype, self.scratch);
+        let both = self.base.shadow_of(name).zip(self.got.shadow_of(name));
+        let Some((base, got)) = both.filter(|_| native.is_float()) else { return Ok(None) };
+        room(Shadows::new(base, got, native, noise, scratch)).map(Some)
+    }
+
+    /// `shadows` with their change. Where the native outputs agree and the shadows do not, rounding in
+    /// float64 is measured too: it may decide a tie.
+    fn shown<'s>(
+        &'s self,
+        name: &str,
+        agreement: Agreement,
+        shadows: Option<Shadows<'s>>,
+    ) -> Result<Option<Shown<'s>>, ReplayError> {
+        let Some(shadows) = shadows else { return Ok(None) };
+        let change = shadows.change();
+        if agreement != Agreement::Equivalent || change.moved == 0 {
+            return Ok(Some(Shown { shadows, change }));
+        }
+        let (base, got) =
+            both(|| self.base.trial.shadow_noise(name), || self.got.trial.shadow_noise(name));
+        let own = NoiseRef { base: base?, got: got? };
+        let shadows = shadows.with_noise(own).expect("a shadow has the shape of its output");
+        let change = shadows.change();
+        Ok(Some(Shown { shadows, change }))
+    }
+
+    /// Whether both sides err alike, each around its own shadow.
+    fn errs_alike(&self, name: &str, noise: NoiseRef) -> bool {
+        let both = self.base.shadow_of(name).zip(self.got.shadow_of(name));
+        both.is_some_and(|(base_shadow, got_shadow)| {
+            let (base, got) = (self.base_view, self.got_view);
+            Errors { base, got, base_shadow, got_shadow, noise }.are_alike()
+        })
+    }
+
+    /// The elements that make the output diverge.
+    fn elements(
         &self,
-        judged: &mut OutputJudgement,
         noise: &NoiseRef,
-    ) -> Result<(), ReplayError> {
+        agreement: Agreement,
+        imprecise: bool,
+        shadows: Option<&Shown>,
+    ) -> Result<Bitmap, ReplayError> {
         let (base, got, scratch) = (&self.base_view, &self.got_view, self.scratch);
-        let beyond = room(beyond_noise(base, got, noise, scratch))?;
+        match shadows {
+            Some(shown) if agreement == Agreement::Equivalent && !imprecise => {
+                room(shown.shadows.moved(scratch))
+            }
+            _ => {
+                // An output that is only imprecise lies within the noise of both sides, not of the
+                // trusted one.
+                let noise = if imprecise { NoiseRef { got: None, ..*noise } } else { *noise };
+                room(beyond_noise(base, got, &noise, scratch))
+            }
+        }
+    }
+
+    fn find_place(&self, judged: &mut OutputJudgement, of: &Bitmap) -> Result<(), ReplayError> {
+        let (base, got, scratch) = (&self.base_view, &self.got_view, self.scratch);
         let masks = Masks::of(self.fixture, &judged.dims);
-        judged.location = locate(&beyond, &judged.dims, &masks.as_masks(), scratch)?;
+        judged.location = locate(of, &judged.dims, &masks.as_masks(), scratch)?;
         judged.place = judged.location.as_ref().map(describe);
         judged.zero_slices = zero_slices(base, got, &judged.dims, scratch)?;
         let told = judged.location.as_ref().is_none_or(Location::is_exact);
         if judged.dims.len() >= 2 && !told {
-            judged.map = Some(block_map(&beyond, base.shape)).filter(|map| has_shape(map));
+            judged.map = Some(block_map(of, base.shape)).filter(|map| has_shape(map));
         }
         Ok(())
     }
 
     /// How far both sides lie from the captured output, else from the trusted side's shadow.
-    fn truth(&self, name: &str) -> Option<Truth> {
-        let native = self.base_view.dtype;
-        if !native.is_float() {
+    fn truth(
+        &self,
+        name: &str,
+        noise: &NoiseRef,
+        agreement: Agreement,
+        shadows: Option<&Shown>,
+    ) -> Option<Truth> {
+        if !self.base_view.dtype.is_float() {
             return None;
         }
-        let noise = NoiseRef {
-            base: self.base.measured.noise_of(name),
-            got: self.got.measured.noise_of(name),
-        };
-        let shadows = self.base.shadow_of(name).zip(self.got.shadow_of(name));
-        let shadow =
-            shadows.and_then(|(base, got)| shadow_change(&base, &got, native, &noise).ok());
         let expected = self.fixture.expected.iter().find(|expected| expected.name == name);
         let shape = expected.map(|expected| expected.shape());
         let oracle = match (expected, &shape) {
@@ -140,10 +207,17 @@ impl Pair<'_> {
         Some(Truth {
             base: against(&self.base_view, noise.base)?,
             got: against(&self.got_view, noise.base)?,
-            shadow,
+            shadow: shadows.map(|shown| shown.change),
+            agrees: agreement == Agreement::Equivalent,
             independent_oracle: expected.is_some(),
         })
     }
+}
+
+/// The shadows of both sides.
+struct Shown<'a> {
+    shadows: Shadows<'a>,
+    change: ShadowChange,
 }
 
 /// How far both sides lie from the oracle.
@@ -151,6 +225,8 @@ struct Truth {
     base: Accuracy,
     got: Accuracy,
     shadow: Option<ShadowChange>,
+    /// Whether the native outputs agree within noise.
+    agrees: bool,
     independent_oracle: bool,
 }
 
@@ -161,8 +237,14 @@ impl Truth {
             base_error: self.base.relative_l2,
             got_error: self.got.relative_l2,
             noise: base_noise.relative_l2,
+            hidden: self.is_hidden(),
             independent_oracle: self.independent_oracle,
         })
+    }
+
+    /// Whether the mathematics changed and the native outputs do not show it.
+    fn is_hidden(&self) -> bool {
+        self.agrees && self.shadow.is_some_and(|shadow| shadow.moved > 0)
     }
 
     /// Whether the other side lost more than arithmetic in float32 loses: it rounds to a narrow

@@ -72,7 +72,7 @@ fn raise<T: Cell>(noise: &mut [T], row: usize, sorted: usize) {
 }
 
 /// The upper median of `row`, by sorting a copy.
-fn sorted_median<T: Cell>(row: &[T]) -> T {
+pub(super) fn sorted_median<T: Cell>(row: &[T]) -> T {
     let mut sorted = row.to_vec();
     let middle = sorted.len() / 2;
     let (_, &mut median, _) = sorted.select_nth_unstable_by_key(middle, |noise| noise.rank());

@@ -141,9 +141,17 @@ pub fn beyond_noise(
     scratch: &Scratch,
 ) -> Result<Bitmap, NumericsError> {
     check(base, got, noise)?;
-    Ok(Bitmap::in_scratch(scratch, base.len(), |index| {
-        judge(base, got, noise, index).is_some_and(|element| element.is_beyond())
-    })?)
+    Ok(Bitmap::in_scratch(scratch, base.len(), |index| is_beyond(base, got, noise, index))?)
+}
+
+/// Whether element `index` is beyond noise, by the rules of [`compare`].
+pub(super) fn is_beyond(
+    base: &TensorView,
+    got: &TensorView,
+    noise: &NoiseRef,
+    index: usize,
+) -> bool {
+    judge(base, got, noise, index).is_some_and(|element| element.is_beyond())
 }
 
 fn check(base: &TensorView, got: &TensorView, noise: &NoiseRef) -> Result<(), CompareError> {

@@ -49,3 +49,11 @@ pub(crate) const ROW_SHARE: f64 = 0.5;
 
 /// Rows shorter than this have no median worth the name.
 pub(crate) const LEAST_ROW: usize = 8;
+
+/// A change of the shadow counts where it exceeds this share of the noise. Constants are written
+/// with nine digits or more, an error that reaches the output as the rounding of float32 does, times
+/// a sixtieth at most.
+pub(crate) const HIDDEN_SHARE: f64 = 1.0 / 64.0;
+
+/// Elements whose errors tell how far elements of their magnitude err.
+pub(crate) const LEAST_CLASS: u64 = 64;

@@ -12,6 +12,7 @@ pub(crate) mod derivative;
 mod measure;
 pub mod noise;
 pub mod oracle;
+pub mod shadow;
 pub mod slices;
 #[cfg(test)]
 mod tests;

@@ -2,12 +2,13 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::constants::{ERROR_RATIO, SHADOW_ABSOLUTE, SHADOW_FACTOR, SHADOW_RELATIVE};
+use super::constants::ERROR_RATIO;
 use super::measure::{Squares, distance, ulp};
 use super::noise::NoiseRef;
+use super::shadow::ShadowChange;
 use super::{CompareError, check_shapes};
 use crate::summary::Number;
-use crate::tensor::{DType, TensorView};
+use crate::tensor::TensorView;
 
 /// How far an output lies from its oracle.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -82,67 +83,6 @@ pub fn against_oracle(
     Ok(Accuracy { relative_l2, worst })
 }
 
-/// How two float64 shadows of one output differ.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct ShadowChange {
-    /// `||got - base|| / ||base||`.
-    #[serde(with = "Number")]
-    pub relative_l2: f64,
-    /// Elements that differ by more than rounding in float64 explains.
-    pub changed: u64,
-    /// The first of them by row-major index.
-    pub first: Option<u64>,
-}
-
-/// Compares two shadows element by element, to tell whether the mathematics changed.
-///
-/// The condition of the computation is the same in both, so rounding in float64 moves an element by
-/// as much as native rounding, scaled by the ratio of the precisions of float64 and float32. `noise`
-/// is that of the native outputs, of dtype `native`.
-///
-/// # Errors
-/// [`CompareError::Shape`] if the shapes differ, [`CompareError::Noise`] if the noise belongs to
-/// another tensor.
-pub fn shadow_change(
-    base: &TensorView,
-    got: &TensorView,
-    native: DType,
-    noise: &NoiseRef,
-) -> Result<ShadowChange, CompareError> {
-    check_shapes(base, got, false)?;
-    noise.check_len(base.len())?;
-    let (mut differences, mut truth) = (Squares::default(), Squares::default());
-    for index in 0..base.len() {
-        let (left, right) = (base.get_f64(index), got.get_f64(index));
-        if left.is_finite() {
-            truth.add(left);
-        }
-        differences.add(distance(left, right));
-    }
-    let root_mean_square = truth.root() / (base.len().max(1) as f64).sqrt();
-    // Noise is measured in float32 arithmetic at best, whatever the outputs are stored in.
-    let precision = ulp(DType::F64, 1.0) / ulp(DType::F32, 1.0);
-    let explained = |index: usize, left: f64, right: f64| {
-        let noise = noise.at(native, index, left, right);
-        let noise = if noise.is_finite() { noise } else { 0.0 };
-        SHADOW_FACTOR * precision * noise
-            + SHADOW_RELATIVE * left.abs().max(right.abs())
-            + SHADOW_ABSOLUTE * root_mean_square
-    };
-    let mut change =
-        ShadowChange { relative_l2: differences.relative_to(&truth), changed: 0, first: None };
-    for index in 0..base.len() {
-        let (left, right) = (base.get_f64(index), got.get_f64(index));
-        let apart = distance(left, right);
-        if apart.is_infinite() || (apart > 0.0 && apart > explained(index, left, right)) {
-            change.changed += 1;
-            change.first.get_or_insert(index as u64);
-        }
-    }
-    Ok(change)
-}
-
 /// What a change of an output means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
@@ -165,6 +105,8 @@ pub enum Finding {
 pub struct Evidence {
     /// How the shadow changed, where there are shadows of both sides.
     pub shadow: Option<ShadowChange>,
+    /// Whether the native outputs agree within noise.
+    pub hidden: bool,
     /// The trusted output's error against the oracle, relative, in L2.
     pub base_error: f64,
     /// The other output's error against the same oracle.
@@ -179,15 +121,16 @@ pub struct Evidence {
 ///
 /// An output that comes closer to an independent oracle is more accurate, even if its mathematics
 /// changed: so does a repair. Without such an oracle the trusted side's shadow is the truth, and a
-/// changed shadow is wrong.
+/// changed shadow is wrong; as it is where rounding hides the change from an oracle that was rounded
+/// itself.
 pub fn finding(evidence: &Evidence) -> Finding {
-    let Evidence { base_error, got_error, noise, .. } = *evidence;
+    let Evidence { base_error, got_error, noise, hidden, independent_oracle, .. } = *evidence;
     let closer = got_error * ERROR_RATIO < base_error && base_error > noise;
     let further_off = got_error.is_nan() || got_error > ERROR_RATIO * base_error.max(noise);
-    let changed = evidence.shadow.is_some_and(|shadow| shadow.changed > 0);
-    if closer && (evidence.independent_oracle || !changed) {
+    let changed = evidence.shadow.is_some_and(|shadow| shadow.moved > 0);
+    if closer && (independent_oracle || !changed) {
         Finding::MoreAccurate
-    } else if changed && (further_off || !evidence.independent_oracle) {
+    } else if changed && (further_off || hidden || !independent_oracle) {
         Finding::Wrong
     } else if further_off && evidence.shadow.is_none() {
         Finding::LessAccurate

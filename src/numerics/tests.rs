@@ -5,9 +5,10 @@ use half::bf16;
 use super::bitmap::Bitmap;
 use super::compare::{Agreement, Comparison, beyond_noise, compare};
 use super::noise::{Moved, Noise, NoiseAccumulator, NoiseRef, Spread};
-use super::oracle::{Evidence, Finding, ShadowChange, against_oracle, finding, shadow_change};
+use super::oracle::{Evidence, Finding, against_oracle, finding};
+use super::shadow::{Errors, ShadowChange, Shadows};
 use super::*;
-use crate::scratch::Scratch;
+use crate::scratch::{Numbers, Scratch};
 use crate::tensor::DType;
 
 struct Owned {
@@ -253,12 +254,86 @@ fn an_oracle_of_another_dtype_tells_the_error_in_ulps_of_the_output() {
     assert!(accuracy.relative_l2.is_infinite());
 }
 
+fn change_of(base: &Owned, got: &Owned, native: DType, noise: NoiseRef) -> ShadowChange {
+    Shadows::new(base.view(), got.view(), native, noise, &Scratch::heap()).unwrap().change()
+}
+
+#[test]
+fn a_shadow_moves_where_it_shifts_by_a_unit_roundoff_of_the_output() {
+    let base: Vec<f64> = (1..=32).map(|n| 0.25 * f64::from(n)).collect();
+    let scaled = |by: f64| Owned::f64(&base.iter().map(|x| x * by).collect::<Vec<_>>());
+    let base = Owned::f64(&base);
+    for (dtype, roundoff) in [(DType::F32, 2f64.powi(-24)), (DType::BF16, 2f64.powi(-8))] {
+        let more = change_of(&base, &scaled(1.0 + 3.0 * roundoff), dtype, NoiseRef::default());
+        assert!(more.moved > 16 && (more.moved_by / roundoff - 3.0).abs() < 0.1, "{more:?}");
+        let less = change_of(&base, &scaled(1.0 + 0.5 * roundoff), dtype, NoiseRef::default());
+        assert_eq!((less.moved, less.changed), (0, 32), "{dtype}");
+    }
+}
+
+#[test]
+fn a_small_element_moves_at_the_scale_of_its_row() {
+    let mut base: Vec<f64> = (1..=32).map(f64::from).collect();
+    base[7] = 1e-9;
+    let mut got = base.clone();
+    got[7] = 1.1e-9;
+    let (base, got) = (Owned::f64(&base), Owned::f64(&got));
+    let change = change_of(&base, &got, DType::F32, NoiseRef::default());
+    assert_eq!((change.changed, change.moved), (1, 0));
+}
+
+#[test]
+fn a_tie_that_rounding_in_float64_decides_does_not_move_a_shadow() {
+    let (base, got) = (Owned::f64(&[1.0, 3.0]), Owned::f64(&[1.0, 4.0]));
+    let scratch = Scratch::heap();
+    let shadows = || {
+        let none = NoiseRef::default();
+        Shadows::new(base.view(), got.view(), DType::F32, none, &scratch).unwrap()
+    };
+    assert_eq!(shadows().change().moved, 1);
+    let mut spread: Numbers<f64> = scratch.zeros(2).unwrap();
+    spread[1] = 1.0;
+    let spread = Spread::Double(spread);
+    let own = NoiseRef { base: None, got: Some(&spread) };
+    assert_eq!(shadows().with_noise(own).unwrap().change().moved, 0);
+}
+
+/// Whether errors around a shadow of ones and a cancelled element are alike; the trusted side errs by
+/// `base` there, the other one by `got`.
+fn errors_are_alike(base: impl Fn(usize) -> f64, got: impl Fn(usize) -> f64) -> bool {
+    let truth: Vec<f64> = (0..512).map(|n| if n % 2 == 0 { 1.0 } else { 1e-4 }).collect();
+    let off = |error: &dyn Fn(usize) -> f64| {
+        let values = truth.iter().enumerate().map(|(n, x)| (x + error(n)) as f32);
+        Owned::f32(&values.collect::<Vec<f32>>())
+    };
+    let (base, got, truth) = (off(&base), off(&got), Owned::f64(&truth));
+    let (base_shadow, got_shadow) = (truth.view(), truth.view());
+    let noise = NoiseRef::default();
+    Errors { base: base.view(), got: got.view(), base_shadow, got_shadow, noise }.are_alike()
+}
+
+#[test]
+fn a_cancelled_element_may_err_as_far_as_its_like() {
+    let waves = |n: usize| 1e-7 * ((n * 7 % 11) as f64 / 5.0 - 1.0);
+    let met = |n: usize| if n == 5 { 0.0 } else { waves(n) };
+    assert!(errors_are_alike(met, waves));
+    let far = |n: usize| if n == 5 { 3e-6 } else { waves(n) };
+    assert!(!errors_are_alike(met, far));
+}
+
+#[test]
+fn small_elements_that_become_zero_do_not_err_alike() {
+    let exact = |n: usize| if n % 2 == 0 { 6e-8 } else { 0.0 };
+    let flushed = |n: usize| if n % 2 == 0 { 6e-8 } else { -1e-4 };
+    assert!(!errors_are_alike(exact, flushed));
+}
+
 #[test]
 fn shadows_that_differ_by_rounding_are_the_same_mathematics() {
     let base = Owned::f64(&[1.0, 1e-3, 1e-17, f64::INFINITY]);
     let change = |values: [f64; 4]| {
         let got = Owned::f64(&values);
-        shadow_change(&base.view(), &got.view(), DType::F32, &NoiseRef::default()).unwrap()
+        change_of(&base, &got, DType::F32, NoiseRef::default())
     };
     assert_eq!(change([1.0 + 1e-15, 1e-3 + 1e-18, 0.0, f64::INFINITY]).changed, 0);
     let wrong = change([1.0, 1.001e-3, 1e-17, f64::INFINITY]);
@@ -268,12 +343,16 @@ fn shadows_that_differ_by_rounding_are_the_same_mathematics() {
 
 #[test]
 fn a_finding_tells_wrong_from_imprecise_from_more_accurate() {
-    let shadow = |changed| Some(ShadowChange { relative_l2: 0.1, changed, first: None });
+    let shadow = |changed| {
+        let (relative_l2, moved_by) = (0.1, 0.1);
+        Some(ShadowChange { relative_l2, changed, first: None, moved: changed, moved_by })
+    };
     let same = Evidence {
         shadow: shadow(0),
         base_error: 1e-7,
         got_error: 1e-7,
         noise: 1e-7,
+        hidden: false,
         independent_oracle: false,
     };
     assert_eq!(finding(&same), Finding::AsAccurate);
@@ -286,6 +365,9 @@ fn a_finding_tells_wrong_from_imprecise_from_more_accurate() {
     let repaired = Evidence { shadow: shadow(9), ..better };
     assert_eq!(finding(&repaired), Finding::Wrong);
     assert_eq!(finding(&Evidence { independent_oracle: true, ..repaired }), Finding::MoreAccurate);
+    let alike = Evidence { shadow: shadow(9), independent_oracle: true, ..same };
+    assert_eq!(finding(&alike), Finding::AsAccurate);
+    assert_eq!(finding(&Evidence { hidden: true, ..alike }), Finding::Wrong);
 }
 
 #[test]

@@ -57,7 +57,7 @@ fn observation_words(observation: &Observation) -> String {
         return format!("untestable: {reason}");
     }
     let status = observation.outcome.as_ref().map(|outcome| &outcome.status);
-    if let Some(Status::Failed(failures)) = status {
+    if let (Some(Status::Failed(failures)), Verdict::Failed) = (status, observation.verdict) {
         return format!("failed: {}", failures.first().map(failure).unwrap_or_default());
     }
     if let Some(comparison) = &observation.recorded {
@@ -211,7 +211,9 @@ fn evidence(out: &mut Text, observation: &Observation) {
 }
 
 fn judged(out: &mut Text, judgement: &Judgement) {
-    if let Status::Failed(failures) = &judgement.got.status {
+    if let Status::Failed(failures) = &judgement.got.status
+        && !judgement.is_non_finite_on_both()
+    {
         for found in failures {
             out.line(Line::from("  ").styled(RED, "failed").and(format!(": {}", failure(found))));
         }

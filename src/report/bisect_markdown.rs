@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use super::accesses::access_lines;
 use super::bisect::{Origin, acquittal, bisect, observation_line};
-use super::judgement::{finding_name, launch_change};
+use super::judgement::{finding_words, launch_change};
 use super::markdown::{Page, changed_row, escape, judged_row};
 use crate::bisect::{Culprit, Observation, Report};
 use crate::judge::Verdict;
@@ -83,7 +83,7 @@ fn lines(report: &Report, culprit: &Culprit) -> Vec<String> {
         for output in outputs.filter(|output| output.verdict == Verdict::Diverged) {
             let mut line = format!("{}: {}", observation.fixture, output.name);
             if let Some(finding) = output.finding {
-                let _ = write!(line, " is {}", finding_name(finding));
+                let _ = write!(line, " is {}", finding_words(output, finding));
             }
             if let Some(place) = &output.place {
                 let _ = write!(line, ", {place}");

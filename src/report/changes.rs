@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 
 use super::judgement::{
-    ORDER, difference, finding_name, launch_line, order_lines, verdict_line, verdict_name,
-    verdict_style,
+    HIDDEN, ORDER, difference, finding_words, launch_line, order_lines, shift, verdict_line,
+    verdict_name, verdict_style,
 };
 use super::numbers::{count, plural};
 use super::spans::{Line, Text};
@@ -111,6 +111,7 @@ fn change_lines(change: &Change) -> Vec<Line> {
                 _ => difference(output.dtype, &output.comparison),
             };
             lines.push(format!("{}: {words}", output.name).into());
+            lines.extend(shift(output).map(|words| format!("{}: {words}", output.name).into()));
         }
     }
     let settled = change.settled.iter();
@@ -162,10 +163,13 @@ fn diverged(change: &Change, judgement: &Judgement) -> Line {
     let words = |output: &OutputJudgement| {
         let name = &output.name;
         let meaning = match output.finding {
-            _ if change.mended.contains(name) => "matches its loss now",
-            _ if change.broken.contains(name) => "wrong",
-            Some(Finding::Wrong) => "the mathematics changed",
-            Some(finding) => finding_name(finding),
+            _ if change.mended.contains(name) => "matches its loss now".to_owned(),
+            _ if change.broken.contains(name) => "wrong".to_owned(),
+            Some(Finding::Wrong) if output.is_hidden() => {
+                format!("the mathematics changed, {HIDDEN}")
+            }
+            Some(Finding::Wrong) => "the mathematics changed".to_owned(),
+            Some(finding) => finding_words(output, finding),
             None if output.order.is_some() => return format!("{name} {ORDER}"),
             None => return name.clone(),
         };

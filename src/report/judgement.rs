@@ -37,7 +37,7 @@ pub fn verdict_style(verdict: Verdict) -> Style {
 }
 
 /// The word for a finding.
-pub fn finding_name(finding: Finding) -> &'static str {
+fn finding_name(finding: Finding) -> &'static str {
     match finding {
         Finding::Wrong => "wrong",
         Finding::Imprecise => "imprecise",
@@ -45,6 +45,12 @@ pub fn finding_name(finding: Finding) -> &'static str {
         Finding::MoreAccurate => "more accurate",
         Finding::AsAccurate => "as accurate",
     }
+}
+
+/// The same for `finding` on `output`, and whether the output shows it.
+pub(super) fn finding_words(output: &OutputJudgement, finding: Finding) -> String {
+    let name = finding_name(finding);
+    if output.is_hidden() { format!("{name}, {HIDDEN}") } else { name.to_owned() }
 }
 
 /// The differences between two revisions, a block for each output.
@@ -71,7 +77,7 @@ pub fn judgement(judgement: &Judgement) -> Text {
         }
     }
     // If the other side completed, the last line says how the trusted one ended.
-    if judgement.got.status != Status::Completed {
+    if judgement.got.status != Status::Completed && !judgement.is_non_finite_on_both() {
         let too = match &judgement.base.status {
             Status::Failed(failures) => {
                 Some(format!("the trusted side failed too: {}", failure(&failures[0])))
@@ -143,6 +149,7 @@ pub fn output_lines(output: &OutputJudgement) -> Vec<Line> {
         lines.extend(zeros);
         lines.extend(output.place.as_ref().map(|place| Line::from(at(place))));
     }
+    lines.extend(shift(output).map(Line::from));
     if compared.undecided > 0 {
         lines.push(format!("{} undecided: their noise is infinite", compared.undecided).into());
     }
@@ -210,6 +217,11 @@ fn nondeterminism(output: &OutputJudgement) -> Option<Line> {
 fn meaning(output: &OutputJudgement) -> String {
     let shadow = output.shadow.filter(|shadow| shadow.changed > 0);
     match (output.verdict, output.finding) {
+        (Verdict::Diverged, Some(Finding::Wrong)) if output.is_hidden() => {
+            let by =
+                shadow.map_or(String::new(), |shadow| format!(" by {}", share(shadow.moved_by)));
+            format!(": wrong, hidden by rounding on this fixture: the float64 shadow moves{by}")
+        }
         (Verdict::Diverged, Some(Finding::Wrong)) => {
             let rel = shadow.map_or(String::new(), |shadow| {
                 format!(" (rel. {})", short(shadow.relative_l2, 2))
@@ -231,11 +243,30 @@ fn meaning(output: &OutputJudgement) -> String {
         (Verdict::Diverged, None) if output.order.is_some() && output.comparison.beyond == 0 => {
             ": in the order of the indices it agrees, in others it does not".to_owned()
         }
+        (Verdict::Equivalent, _) if output.errs_alike() => {
+            ": as far as before from its float64 shadow, which is the same".to_owned()
+        }
         (Verdict::Equivalent, _) => {
             let ratio = output.comparison.worst.map_or(0.0, |worst| worst.ratio);
             format!(": within noise, at most {} x", short(ratio, 2))
         }
         _ => String::new(),
+    }
+}
+
+/// The shift of the shadow of an output that is equivalent, if its shadow changed at all.
+pub(super) fn shift(output: &OutputJudgement) -> Option<String> {
+    let shadow = output.shadow.filter(|_| output.shifted())?;
+    let by = short(shadow.relative_l2, 2);
+    let dtype = output.dtype;
+    Some(format!("the float64 shadow changed by rel. {by}, less than {dtype} can hold"))
+}
+
+/// A relative shift for people.
+fn share(shift: f64) -> String {
+    match shift {
+        1e-4..1.0 => format!("{} %", short(100.0 * shift, 2)),
+        _ => format!("rel. {}", short(shift, 2)),
     }
 }
 
@@ -256,6 +287,11 @@ pub fn verdict_line(judgement: &Judgement) -> Line {
 /// The reason for the verdict.
 pub(super) fn verdict_reason(judgement: &Judgement) -> String {
     match (&judgement.got.status, &judgement.base.status) {
+        _ if judgement.is_non_finite_on_both() => {
+            let outputs = of_outputs(&judgement.outputs, judgement.verdict);
+            let alike = judgement.verdict <= Verdict::Equivalent;
+            if alike { format!("{outputs}, {NON_FINITE}") } else { outputs }
+        }
         (Status::Failed(failures), _) => failure(&failures[0]),
         (Status::Untestable { reason, .. }, _) => reason.clone(),
         (_, Status::Failed(failures)) => {
@@ -274,7 +310,7 @@ fn of_outputs(outputs: &[OutputJudgement], verdict: Verdict) -> String {
         .filter(|output| output.verdict == verdict)
         .map(|output| match (verdict, output.finding) {
             (Verdict::Diverged, Some(finding)) => {
-                format!("{} ({})", output.name, finding_name(finding))
+                format!("{} ({})", output.name, finding_words(output, finding))
             }
             (Verdict::Diverged, None) if output.order.is_some() => {
                 format!("{} {ORDER}", output.name)
@@ -289,6 +325,12 @@ fn of_outputs(outputs: &[OutputJudgement], verdict: Verdict) -> String {
 pub(super) fn at(place: &str) -> String {
     if place == "everywhere" { place.to_owned() } else { format!("at {place}") }
 }
+
+/// The words for a replay that is not finite where the trusted side is not finite either.
+pub(super) const NON_FINITE: &str = "not finite where the trusted side is not either";
+
+/// The words for a change of the mathematics that the outputs do not show.
+pub(super) const HIDDEN: &str = "hidden by rounding";
 
 /// The words for an output with such a dependence, in every report.
 pub(super) const ORDER: &str = "depends on the order of blocks and threads";

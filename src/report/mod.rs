@@ -25,8 +25,8 @@ pub use changes::{log, log_json};
 pub use devices::devices;
 pub use json::{SCHEMA, json};
 pub use judgement::{
-    comparison, finding_name, gradient, gradients, judgement, launch_change, order_lines,
-    output_lines, verdict_line, verdict_name, verdict_style,
+    comparison, gradient, gradients, judgement, launch_change, order_lines, output_lines,
+    verdict_line, verdict_name, verdict_style,
 };
 pub use junit::junit;
 pub use markdown::{COMMENT_BYTES, SUMMARY_BYTES, markdown};

@@ -6,13 +6,13 @@ use std::cmp::Reverse;
 use anstyle::Style;
 
 use super::accesses::sentence;
-use super::judgement::{ORDER, at, gradient, order_lines, verdict_reason};
+use super::judgement::{NON_FINITE, ORDER, at, gradient, order_lines, verdict_reason};
 use super::numbers::count;
 use super::spans::Line;
 use super::style::{BOLD, GREEN, RED, YELLOW};
 use super::text::failure;
 use super::{Entry, captured};
-use crate::judge::{GradientCheck, GradientVerdict, Verdict};
+use crate::judge::{GradientCheck, GradientVerdict, Judgement, Verdict};
 use crate::snapshot::SnapshotVerdict;
 use crate::trial::{Outcome, Status};
 
@@ -183,6 +183,11 @@ fn stand(entry: &Entry) -> (Standing, Vec<Point>) {
 /// The finding of the replay by itself.
 fn own(entry: &Entry) -> Point {
     match &entry.outcome.status {
+        _ if is_non_finite_on_both(entry) => Point {
+            standing: Standing::Completed,
+            sentence: NON_FINITE.to_owned(),
+            reasons: Vec::new(),
+        },
         Status::Completed => Point {
             standing: Standing::Completed,
             sentence: completed(&entry.outcome, &entry.gradients),
@@ -203,11 +208,16 @@ fn own(entry: &Entry) -> Point {
     }
 }
 
+/// Whether its failure is no more than the trusted side's: values that are not finite.
+pub(super) fn is_non_finite_on_both(entry: &Entry) -> bool {
+    entry.judgement.as_ref().is_some_and(Judgement::is_non_finite_on_both)
+}
+
 fn completed(outcome: &Outcome, gradients: &[GradientCheck]) -> String {
     let all_finite = outcome.outputs.iter().all(|o| o.summary.nan + o.summary.inf == 0);
     let finite = match all_finite {
         true => " and finite",
-        false => ", not all finite, as the inputs are not",
+        false => ", not all finite, as inputs or harness allow",
     };
     let unchecked = gradients.iter().filter(|check| check.verdict == GradientVerdict::Unknown);
     let unchecked = match unchecked.count() as u64 {
@@ -221,7 +231,8 @@ fn completed(outcome: &Outcome, gradients: &[GradientCheck]) -> String {
 fn compared(entry: &Entry) -> Option<Point> {
     let judged = entry.judgement.as_ref()?;
     let mut point = Point::new(judged.verdict.into(), verdict_reason(judged));
-    if matches!(entry.outcome.status, Status::Failed(_) | Status::Untestable { .. }) {
+    let said = matches!(entry.outcome.status, Status::Failed(_) | Status::Untestable { .. });
+    if said && !judged.is_non_finite_on_both() {
         // The replay itself has said it.
         point.reasons.clear();
     }

@@ -142,7 +142,9 @@ fn printed(out: &mut Text, outcome: &Outcome) {
 
 fn verdict(out: &mut Text, entry: &Entry) {
     out.line(Line::new());
-    if let Status::Failed(failures) = &entry.outcome.status {
+    if let Status::Failed(failures) = &entry.outcome.status
+        && !standing::is_non_finite_on_both(entry)
+    {
         for other in failures.iter().skip(1) {
             out.line(format!("also: {}", failure(other)));
         }

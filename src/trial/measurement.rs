@@ -190,6 +190,27 @@ impl Trial {
         Ok(Around { accumulators, ordered })
     }
 
+    /// The noise of the shadow, by output: how far other roundings in float64 move it.
+    pub(super) fn measure_shadow(&self) -> Result<Vec<(String, Noise)>, ReplayError> {
+        let (Ok(shadow), Ok(centre)) = (self.shadow()?, self.shadow_run()?) else {
+            return Ok(Vec::new());
+        };
+        let _span = tracing::info_span!("shadow noise", message = self.fixture().name);
+        let mut modes = noise_modes(shadow);
+        modes.retain(|(moved, _)| *moved == Moved::Rounding);
+        let modes: Vec<Mode> = modes.into_iter().map(|(_, mode)| mode).collect();
+        let mut accumulators = self.accumulators(centre, |_| true)?;
+        shadow.run_each(&modes, shadow.at_once(Some(centre)), &mut |_, replay| {
+            accumulate(&mut accumulators, centre, &replay, Moved::Rounding);
+            Ok(())
+        })?;
+        let finished = accumulators.into_iter().filter_map(|(name, accumulator)| {
+            let view = centre.output(&name)?;
+            Some(room(accumulator.finish(&view, None)).map(|noise| (name, noise)))
+        });
+        finished.collect()
+    }
+
     /// An accumulator for each output of `run` that is `wanted`.
     pub(super) fn accumulators(
         &self,

@@ -34,6 +34,7 @@ use crate::cache::Kind;
 use crate::fixture::Fixture;
 use crate::frontend::Precision;
 use crate::history::SourceSet;
+use crate::numerics::noise::{Noise, Spread};
 use crate::summary::POISON_A;
 use crate::worker::{Ending, Run};
 
@@ -54,6 +55,8 @@ pub struct Trial {
     plain: Mutex<Option<Plain>>,
     measurement: Once<Measurement>,
     shadow_run: Once<Result<Run, String>>,
+    /// The noise of the shadow, by output.
+    shadow_noise: Once<Vec<(String, Noise)>>,
     /// The processor time that the call of a plain run took, once there was one.
     call: Once<Duration>,
     checked: Once<Checked>,
@@ -75,6 +78,7 @@ impl Trial {
             plain: Mutex::new(None),
             measurement: Once::default(),
             shadow_run: Once::default(),
+            shadow_noise: Once::default(),
             call: Once::default(),
             checked: Once::default(),
         }
@@ -241,6 +245,16 @@ impl Trial {
             })
         })?;
         Ok(made.as_ref().map_err(String::as_str))
+    }
+
+    /// How far rounding in float64 moves each element of the shadow of output `name`; none without a
+    /// shadow, or where it cannot round in another direction.
+    ///
+    /// # Errors
+    /// As [`Trial::measurement`].
+    pub fn shadow_noise(&self, name: &str) -> Result<Option<&Spread>, ReplayError> {
+        let noise = self.shadow_noise.get(|| self.measure_shadow())?;
+        Ok(noise.iter().find(|(of, _)| of == name).map(|(_, noise)| &noise.per_element))
     }
 
     /// The findings of a checked run. No such run is made if the call of a plain run takes more processor

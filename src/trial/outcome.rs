@@ -38,6 +38,23 @@ impl Outcome {
         let is_late = |failure: &Failure| matches!(failure, Failure::Timeout { .. });
         matches!(&self.status, Status::Failed(failures) if failures.iter().any(is_late))
     }
+
+    /// Whether it completed, or failed only by values that are not finite, in outputs where `base`
+    /// failed by such values too: elements then tell whether they lie in the same places.
+    pub fn can_be_compared_with(&self, base: &Outcome) -> bool {
+        let Status::Failed(failures) = &self.status else {
+            return self.status == Status::Completed;
+        };
+        let non_finite = |failure: &Failure| match failure {
+            Failure::NonFinite { output, .. } => Some(output.clone()),
+            _ => None,
+        };
+        let known: Vec<String> = match &base.status {
+            Status::Failed(failures) => failures.iter().filter_map(non_finite).collect(),
+            _ => Vec::new(),
+        };
+        failures.iter().all(|failure| non_finite(failure).is_some_and(|name| known.contains(&name)))
+    }
 }
 
 /// How a replay ended.

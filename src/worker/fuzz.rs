@@ -68,6 +68,7 @@ fn outputs() -> Vec<Output> {
         gradient_of: None,
         of: None,
         upstream: None,
+        non_finite: false,
     };
     vec![output("loss", &[]), output("grad", &[4, 5])]
 }

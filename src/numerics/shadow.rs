@@ -1,0 +1,279 @@
+//! The float64 shadows of one output at two revisions: whether the mathematics changed, and whether
+//! each side errs as far as the other.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::bitmap::Bitmap;
+use super::cells::sorted_median;
+use super::compare::is_beyond;
+use super::constants::{
+    ERROR_RATIO, HIDDEN_SHARE, LEAST_CLASS, LEAST_ROW, NOISE_FACTOR, SHADOW_ABSOLUTE,
+    SHADOW_FACTOR, SHADOW_RELATIVE,
+};
+use super::measure::{Squares, distance, ulp};
+use super::noise::NoiseRef;
+use super::{CompareError, NumericsError, check_shapes};
+use crate::scratch::{Numbers, Scratch};
+use crate::summary::Number;
+use crate::tensor::{DType, TensorView};
+
+/// How two float64 shadows of one output differ.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct ShadowChange {
+    /// `||got - base|| / ||base||`.
+    #[serde(with = "Number")]
+    pub relative_l2: f64,
+    /// Elements that differ by more than rounding in float64 explains.
+    pub changed: u64,
+    /// The first of them by row-major index.
+    pub first: Option<u64>,
+    /// Elements that moved by more than one unit roundoff of the output's dtype, at their own scale
+    /// or that of their row: the mathematics is another one.
+    pub moved: u64,
+    /// `||got - base|| / ||base||` over the elements that moved.
+    #[serde(with = "Number")]
+    pub moved_by: f64,
+}
+
+/// The shadows of one output at two revisions, both in float64.
+pub struct Shadows<'a> {
+    base: TensorView<'a>,
+    got: TensorView<'a>,
+    /// The dtype of the output.
+    native: DType,
+    /// How far rounding moves the native outputs.
+    noise: NoiseRef<'a>,
+    /// How far rounding moves the shadows, where it was measured.
+    own: Option<NoiseRef<'a>>,
+    /// The scale of each row.
+    rows: Numbers<f64>,
+    root_mean_square: f64,
+}
+
+/// Longer rows are sampled to find their median.
+const SAMPLED: usize = 1 << 16;
+
+impl<'a> Shadows<'a> {
+    /// The shadows `base` and `got` of an output of dtype `native`, whose values rounding moves by
+    /// `noise`. Scales of rows lie in `scratch`.
+    ///
+    /// # Errors
+    /// [`CompareError::Shape`] if the shapes differ, [`CompareError::Noise`] if the noise belongs to
+    /// another tensor; [`ScratchError`](crate::scratch::ScratchError) if there is no room.
+    pub fn new(
+        base: TensorView<'a>,
+        got: TensorView<'a>,
+        native: DType,
+        noise: NoiseRef<'a>,
+        scratch: &Scratch,
+    ) -> Result<Shadows<'a>, NumericsError> {
+        check_shapes(&base, &got, false)?;
+        noise.check_len(base.len())?;
+        let mut truth = Squares::default();
+        let finite = (0..base.len()).map(|index| base.get_f64(index)).filter(|x| x.is_finite());
+        finite.for_each(|value| truth.add(value));
+        let root_mean_square = truth.root() / (base.len().max(1) as f64).sqrt();
+        let row = row_of(&base);
+        let mut rows: Numbers<f64> = scratch.zeros(base.len().div_ceil(row))?;
+        if row >= LEAST_ROW {
+            rows.iter_mut().enumerate().for_each(|(at, scale)| *scale = median(&base, at, row));
+        }
+        Ok(Shadows { base, got, native, noise, own: None, rows, root_mean_square })
+    }
+
+    /// The same, where rounding in float64 is known to move the shadows by `own`: a tie that it
+    /// decides is no change.
+    ///
+    /// # Errors
+    /// [`CompareError::Noise`] if the noise belongs to another tensor.
+    pub fn with_noise(self, own: NoiseRef<'a>) -> Result<Shadows<'a>, CompareError> {
+        own.check_len(self.base.len())?;
+        Ok(Shadows { own: Some(own), ..self })
+    }
+
+    /// Compares the two element by element.
+    pub fn change(&self) -> ShadowChange {
+        let (mut differences, mut truth) = (Squares::default(), Squares::default());
+        let (mut moved_by, mut moved_from) = (Squares::default(), Squares::default());
+        let (mut changed, mut first, mut moved) = (0, None, 0);
+        for index in 0..self.base.len() {
+            let (left, right) = (self.base.get_f64(index), self.got.get_f64(index));
+            if left.is_finite() {
+                truth.add(left);
+            }
+            let apart = distance(left, right);
+            differences.add(apart);
+            if apart == 0.0 {
+                continue;
+            }
+            if apart.is_infinite() || apart > self.explained(index, left, right) {
+                changed += 1;
+                first.get_or_insert(index as u64);
+            }
+            if self.has_moved(index, self.rows[index / row_of(&self.base)]) {
+                moved += 1;
+                moved_by.add(apart);
+                moved_from.add(if left.is_finite() { left } else { 0.0 });
+            }
+        }
+        ShadowChange {
+            relative_l2: differences.relative_to(&truth),
+            changed,
+            first,
+            moved,
+            moved_by: moved_by.relative_to(&moved_from),
+        }
+    }
+
+    /// The elements that moved by more than one unit roundoff of their own magnitude, those of small
+    /// elements in large rows among them: where a change lies.
+    ///
+    /// # Errors
+    /// [`ScratchError`](crate::scratch::ScratchError) if there is no room.
+    pub fn moved(&self, scratch: &Scratch) -> Result<Bitmap, NumericsError> {
+        Ok(Bitmap::in_scratch(scratch, self.base.len(), |index| self.has_moved(index, 0.0))?)
+    }
+
+    /// How far rounding in float64 moves an element.
+    ///
+    /// The condition of the computation is the same in both precisions, so rounding in float64 moves
+    /// an element by as much as native rounding, scaled by the ratio of the precisions of float64 and
+    /// float32. Noise is measured in float32 arithmetic at best, whatever the outputs are stored in.
+    fn explained(&self, index: usize, left: f64, right: f64) -> f64 {
+        let precision = ulp(DType::F64, 1.0) / ulp(DType::F32, 1.0);
+        let noise = self.noise.at(self.native, index, left, right);
+        let noise = if noise.is_finite() { noise } else { 0.0 };
+        SHADOW_FACTOR * precision * noise
+            + SHADOW_RELATIVE * left.abs().max(right.abs())
+            + SHADOW_ABSOLUTE * self.root_mean_square
+    }
+
+    /// Whether an element moved by more than one unit roundoff of the output's dtype at its own
+    /// magnitude and at `row`, and by more than a share of its noise: constants are written to a
+    /// precision, too.
+    fn has_moved(&self, index: usize, row: f64) -> bool {
+        let (left, right) = (self.base.get_f64(index), self.got.get_f64(index));
+        let apart = distance(left, right);
+        if apart == 0.0 {
+            return false;
+        }
+        let own = self.own.map_or(0.0, |own| own.at(DType::F64, index, left, right));
+        let noise = self.noise.at(self.native, index, left, right);
+        if own.is_infinite() || noise.is_infinite() {
+            return false;
+        }
+        if apart.is_infinite() {
+            return true;
+        }
+        let scale = left.abs().max(right.abs()).max(row);
+        let roundoff = ulp(self.native, 1.0) / 2.0 * scale;
+        let least = roundoff.max(ulp(self.native, 0.0) / 2.0).max(noise * HIDDEN_SHARE);
+        apart > least && apart > self.explained(index, left, right) && apart > SHADOW_FACTOR * own
+    }
+}
+
+/// The elements of one row of `tensor`: those along its last dimension.
+fn row_of(tensor: &TensorView) -> usize {
+    tensor.shape.last().copied().unwrap_or(1).max(1)
+}
+
+/// The median magnitude of row `at` of `tensor`, over finite elements.
+fn median(tensor: &TensorView, at: usize, row: usize) -> f64 {
+    let every = row.div_ceil(SAMPLED);
+    let indices = (at * row..(at + 1) * row).step_by(every);
+    let magnitudes = indices.map(|index| tensor.get_f64(index).abs());
+    let magnitudes: Vec<f64> = magnitudes.filter(|magnitude| magnitude.is_finite()).collect();
+    if magnitudes.is_empty() { 0.0 } else { sorted_median(&magnitudes) }
+}
+
+/// One output at two revisions, both with their shadows.
+pub struct Errors<'a> {
+    /// The trusted output.
+    pub base: TensorView<'a>,
+    /// The other output.
+    pub got: TensorView<'a>,
+    /// The shadow of the trusted side.
+    pub base_shadow: TensorView<'a>,
+    /// The shadow of the other side.
+    pub got_shadow: TensorView<'a>,
+    /// How far rounding moves the outputs.
+    pub noise: NoiseRef<'a>,
+}
+
+/// The errors of the trusted side in elements of about one magnitude.
+#[derive(Default)]
+struct Class {
+    errors: Squares,
+    elements: u64,
+}
+
+impl Errors<'_> {
+    /// Whether the other output errs no further against its shadow than the trusted one does: all in
+    /// all, and in each element beyond noise, compared with the trusted side's elements of its
+    /// magnitude.
+    ///
+    /// Where a sum cancels, all replays of a side may meet one value by chance, and its neighbours
+    /// still tell how far it errs.
+    pub fn are_alike(&self) -> bool {
+        let (mut base, mut got) = (Squares::default(), Squares::default());
+        let mut classes: BTreeMap<u16, Class> = BTreeMap::new();
+        for index in 0..self.base.len() {
+            let (before, after) = (self.base_error(index), self.got_error(index));
+            if !before.is_finite() || !after.is_finite() {
+                return false;
+            }
+            base.add(before);
+            got.add(after);
+            let class = classes.entry(self.class(index)).or_default();
+            class.errors.add(before);
+            class.elements += 1;
+        }
+        if got.root() > ERROR_RATIO * base.root() {
+            return false;
+        }
+        let typical = typical(classes);
+        let excused =
+            |index: usize| self.got_error(index) <= NOISE_FACTOR * typical[&self.class(index)];
+        let beyond = |&index: &usize| is_beyond(&self.base, &self.got, &self.noise, index);
+        (0..self.base.len()).filter(beyond).all(excused)
+    }
+
+    fn base_error(&self, index: usize) -> f64 {
+        distance(self.base.get_f64(index), self.base_shadow.get_f64(index))
+    }
+
+    fn got_error(&self, index: usize) -> f64 {
+        distance(self.got.get_f64(index), self.got_shadow.get_f64(index))
+    }
+
+    /// The exponent of the truth.
+    fn class(&self, index: usize) -> u16 {
+        (self.base_shadow.get_f64(index).to_bits() >> 52) as u16 & 0x7FF
+    }
+}
+
+/// The root mean square of the errors of each class. One with few elements takes in those of the
+/// next larger magnitudes.
+fn typical(classes: BTreeMap<u16, Class>) -> BTreeMap<u16, f64> {
+    let mut typical = BTreeMap::new();
+    let mut waiting: Vec<u16> = Vec::new();
+    let mut sum = Class::default();
+    let mut last = 0.0;
+    for (exponent, class) in classes {
+        waiting.push(exponent);
+        sum.errors.merge(&class.errors);
+        sum.elements += class.elements;
+        if sum.elements >= LEAST_CLASS {
+            last = sum.errors.root() / (sum.elements as f64).sqrt();
+            typical.extend(waiting.drain(..).map(|exponent| (exponent, last)));
+            sum = Class::default();
+        }
+    }
+    // The largest elements may be few: they err at least as far as those below them.
+    let rest = sum.errors.root() / (sum.elements.max(1) as f64).sqrt();
+    typical.extend(waiting.into_iter().map(|exponent| (exponent, rest.max(last))));
+    typical
+}

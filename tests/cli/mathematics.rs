@@ -1,0 +1,104 @@
+//! Changes of the mathematics that rounding hides on a fixture.
+
+use serde_json::Value;
+
+use crate::env::TestEnv;
+use crate::schema;
+
+const CALL: &str = "scale<<<1, 32>>>(x, y, n);";
+
+fn scaled_by(factor: &str) -> String {
+    format!(
+        "__global__ void scale(const float* x, float* y, int n)\n\
+         {{\n    if (threadIdx.x < n) y[threadIdx.x] = x[threadIdx.x] * {factor};\n}}\n"
+    )
+}
+
+/// `HEAD~1` is scaled by 1, `HEAD` by `factor`.
+fn scaled(factor: &str) -> TestEnv {
+    let env = TestEnv::new().with_kernel(&scaled_by("1.0f"), CALL);
+    env.repo.commit_file("k.cu", &scaled_by(factor), "Scale it");
+    env
+}
+
+#[test]
+fn a_shadow_that_moves_by_more_than_a_unit_roundoff_is_wrong_within_noise() {
+    let env = scaled("1.0000003f");
+    let run = env.replay(&["diff", "fixtures/tiny", "HEAD~1", "HEAD"]);
+    assert_eq!(run.code, Some(1), "{}", run.text());
+    insta::assert_snapshot!(run.stdout.split_once("outputs\n").unwrap().1, @"
+      y  diverged: wrong, hidden by rounding on this fixture: the float64 shadow moves by rel. 3e-7
+         100 % of bits differ, rel. 3.5e-7, 0 elements beyond noise
+         worst at [2]: 3 -> 3.00000095, 2 x noise, 4 ulp
+         error against the oracle: 0 -> 3.5e-7
+         everywhere
+
+    diverged: y (wrong, hidden by rounding)
+    ");
+
+    let json = env.replay(&["fixtures/tiny", "--against", "HEAD~1", "--format", "json"]).stdout;
+    let document: Value = serde_json::from_str(&json).expect("a document");
+    assert_eq!(schema::problems(&document), [""; 0]);
+    let output = &document["replays"][0]["against"]["outputs"][0];
+    assert_eq!((&output["verdict"], &output["finding"]), (&"diverged".into(), &"wrong".into()));
+    assert_eq!(output["comparison"]["verdict"], "equivalent");
+    assert_eq!(output["shadow"]["moved"], 4);
+    let markdown =
+        env.replay(&["fixtures/tiny", "--against", "HEAD~1", "--format", "markdown"]).stdout;
+    assert!(markdown.contains("- diverged: y (wrong, hidden by rounding)\n"), "{markdown}");
+}
+
+#[test]
+fn a_search_names_the_commit_that_rounding_hides() {
+    let env = scaled("1.0000003f");
+    env.repo.commit_file("k.cu", &format!("// Scales.\n{}", scaled_by("1.0000003f")), "Comment");
+    let run = env.replay(&["bisect", "fixtures/tiny", "--good", "HEAD~2", "--bad", "HEAD"]);
+    assert_eq!(run.code, Some(0), "{}", run.text());
+    assert!(run.stdout.contains("is the first bad commit: Scale it"), "{}", run.text());
+    assert!(run.stdout.contains("wrong, hidden by rounding on this fixture"), "{}", run.text());
+    let log = env.replay(&["log", "fixtures/tiny", "HEAD~2..HEAD"]);
+    let line = "diverged: y (the mathematics changed, hidden by rounding)";
+    assert!(log.stdout.contains(line), "{}", log.text());
+}
+
+#[test]
+fn a_shadow_that_moves_by_less_is_equivalent_and_can_be_searched_for() {
+    let env = scaled("1.00000003f / 1.0f");
+    // In float32 the factor is 1; this adds a rounding of the last place.
+    env.repo.commit_file("k.cu", &scaled_by("1.00000003f * 0.99999994f"), "Round it");
+    let run = env.replay(&["diff", "fixtures/tiny", "HEAD~2", "HEAD"]);
+    assert_eq!(run.code, Some(0), "{}", run.text());
+    insta::assert_snapshot!(run.stdout.split_once("outputs\n").unwrap().1, @"
+      y  equivalent: within noise, at most 0.5 x
+         100 % of bits differ, rel. 6.6e-8, 0 elements beyond noise
+         worst at [2]: 3 -> 2.99999976, 0.5 x noise, 1 ulp
+         error against the oracle: 0 -> 6.6e-8
+         the float64 shadow changed by rel. 3e-8, less than f32 can hold
+
+    equivalent: y
+    ");
+    let ends = ["bisect", "fixtures/tiny", "--good", "HEAD~2", "--bad", "HEAD"];
+    let run = env.replay(&ends);
+    assert_ne!(run.code, Some(0), "{}", run.text());
+    let run = env.replay(&[&ends[..], &["--on", "changed"]].concat());
+    assert_eq!(run.code, Some(0), "{}", run.text());
+    assert!(run.stdout.contains("the float64 shadow of y changed"), "{}", run.text());
+}
+
+/// Rounds multiples of `x` to integers.
+fn quantised(multiple: &str) -> String {
+    format!(
+        "__global__ void scale(const float* x, float* y, int n)\n\
+         {{\n    int i = threadIdx.x;\n    if (i >= n) return;\n    float v = {multiple};\n\
+         \x20   y[i] = v - rintf(v);\n}}\n"
+    )
+}
+
+#[test]
+fn a_tie_that_float64_decides_by_rounding_is_no_change_of_the_mathematics() {
+    // For 3 it is 6.5. In float64 the first is a little more, and the second is not.
+    let env = TestEnv::new().with_kernel(&quantised("x[i] * 0.65f / 0.3f"), CALL);
+    env.repo.commit_file("k.cu", &quantised("x[i] * (1.0f / 0.3f) * 0.65f"), "Invert it");
+    let run = env.replay(&["diff", "fixtures/tiny", "HEAD~1", "HEAD"]);
+    assert_eq!((run.code, run.last_line()), (Some(0), "equivalent: y"), "{}", run.text());
+}
