@@ -18,6 +18,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::backend::ReplayError;
 use crate::numerics::compare::{Agreement, Comparison};
+use crate::numerics::drift::Drift;
 use crate::numerics::noise::NoiseSummary;
 use crate::numerics::oracle::{Accuracy, Finding};
 use crate::numerics::shadow::ShadowChange;
@@ -93,6 +94,8 @@ pub struct OutputJudgement {
     pub got_accuracy: Option<Accuracy>,
     /// How the float64 shadow changed.
     pub shadow: Option<ShadowChange>,
+    /// A shift of many elements that none of them shows, where there are no shadows of both sides.
+    pub drift: Option<Drift>,
     /// The location of the elements beyond noise; of those whose shadow moved, where rounding hides it.
     pub location: Option<Location>,
     /// The location in words.

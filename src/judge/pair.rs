@@ -8,6 +8,7 @@ use crate::fixture::Fixture;
 use crate::numerics::bitmap::Bitmap;
 use crate::numerics::compare::{Agreement, beyond_noise, compare};
 use crate::numerics::constants::{ERROR_RATIO, NARROW_ROUNDING};
+use crate::numerics::drift::{Drift, drift};
 use crate::numerics::noise::{NoiseRef, NoiseSummary, Spread};
 use crate::numerics::oracle::{Accuracy, Evidence, Finding, against_oracle, finding};
 use crate::numerics::shadow::{Errors, ShadowChange, Shadows};
@@ -43,26 +44,9 @@ impl Pair<'_> {
         let comparison = compare(&self.base_view, &self.got_view, &noise)
             .expect("two runs of one fixture have outputs of one shape");
         let agreement = comparison.verdict;
-        let shadows = match agreement {
-            Agreement::Identical => None,
-            _ => self.shadows(name, noise)?,
-        };
-        let shadows = self.shown(name, agreement, shadows)?;
-        let truth = match agreement {
-            Agreement::Identical => None,
-            _ => self.truth(name, &noise, agreement, shadows.as_ref()),
-        };
         let base_noise = self.base.measured.noise_summary(name);
-        let imprecise = truth.as_ref().is_some_and(|truth| truth.is_imprecise(&base_noise));
-        let hidden = truth.as_ref().is_some_and(Truth::is_hidden);
-        let unmoved = shadows.as_ref().is_some_and(|shadows| shadows.change.moved == 0);
-        let verdict = match agreement {
-            Agreement::Identical => Verdict::Identical,
-            Agreement::Equivalent if imprecise || hidden => Verdict::Diverged,
-            Agreement::Equivalent => Verdict::Equivalent,
-            Agreement::Diverged if unmoved && self.errs_alike(name, noise) => Verdict::Equivalent,
-            Agreement::Diverged => Verdict::Diverged,
-        };
+        let found = self.found(name, dims, agreement, &base_noise)?;
+        let verdict = found.verdict(agreement);
         let order = self.got.measured.ordered_of(name);
         // A dependence of both sides is no change.
         let new_order = order.is_some() && self.base.measured.ordered_of(name).is_none();
@@ -79,6 +63,7 @@ impl Pair<'_> {
             base_accuracy: None,
             got_accuracy: None,
             shadow: None,
+            drift: found.drift.clone(),
             location: None,
             place: None,
             zero_slices: Vec::new(),
@@ -87,17 +72,51 @@ impl Pair<'_> {
             order,
             base_noise,
         };
-        if let Some(truth) = truth {
+        if let Some(truth) = &found.truth {
             judged.finding = (!order_alone).then(|| truth.finding(&judged.base_noise));
-            judged.base_accuracy = Some(truth.base);
-            judged.got_accuracy = Some(truth.got);
+            judged.base_accuracy = Some(truth.base.clone());
+            judged.got_accuracy = Some(truth.got.clone());
             judged.shadow = truth.shadow;
         }
-        if verdict == Verdict::Diverged {
-            let elements = self.elements(&noise, agreement, imprecise, shadows.as_ref())?;
+        if let Some(drift) = &found.drift {
+            let slice = drift.slice.as_ref();
+            judged.place =
+                Some(slice.map_or("everywhere".to_owned(), |(dim, at)| format!("{dim} {at}")));
+        } else if verdict == Verdict::Diverged {
+            let elements = self.elements(&noise, agreement, &found)?;
             self.find_place(&mut judged, &elements)?;
         }
         Ok(judged)
+    }
+
+    /// All that tells how output `name` stands besides the comparison, which came to `agreement`.
+    fn found(
+        &self,
+        name: &str,
+        dims: &[Dim],
+        agreement: Agreement,
+        base_noise: &NoiseSummary,
+    ) -> Result<Found<'_>, ReplayError> {
+        if agreement == Agreement::Identical {
+            return Ok(Found::default());
+        }
+        let noise = self.noise(name);
+        let shadows = self.shown(name, agreement, self.shadows(name, noise)?)?;
+        let truth = self.truth(name, &noise, agreement, shadows.as_ref());
+        let drift = match agreement {
+            Agreement::Equivalent if shadows.is_none() => {
+                drift(&self.base_view, &self.got_view, &noise, dims)
+            }
+            _ => None,
+        };
+        let unmoved = shadows.as_ref().is_some_and(|shadows| shadows.change.moved == 0);
+        Ok(Found {
+            imprecise: truth.as_ref().is_some_and(|truth| truth.is_imprecise(base_noise)),
+            err_alike: agreement == Agreement::Diverged && unmoved && self.errs_alike(name, noise),
+            shadows,
+            truth,
+            drift,
+        })
     }
 
     /// How far rounding moves output `name` on both sides.
@@ -152,18 +171,17 @@ impl Pair<'_> {
         &self,
         noise: &NoiseRef,
         agreement: Agreement,
-        imprecise: bool,
-        shadows: Option<&Shown>,
+        found: &Found,
     ) -> Result<Bitmap, ReplayError> {
         let (base, got, scratch) = (&self.base_view, &self.got_view, self.scratch);
-        match shadows {
-            Some(shown) if agreement == Agreement::Equivalent && !imprecise => {
+        match &found.shadows {
+            Some(shown) if agreement == Agreement::Equivalent && !found.imprecise => {
                 room(shown.shadows.moved(scratch))
             }
             _ => {
                 // An output that is only imprecise lies within the noise of both sides, not of the
                 // trusted one.
-                let noise = if imprecise { NoiseRef { got: None, ..*noise } } else { *noise };
+                let noise = if found.imprecise { NoiseRef { got: None, ..*noise } } else { *noise };
                 room(beyond_noise(base, got, &noise, scratch))
             }
         }
@@ -211,6 +229,34 @@ impl Pair<'_> {
             agrees: agreement == Agreement::Equivalent,
             independent_oracle: expected.is_some(),
         })
+    }
+}
+
+/// The evidence on one output besides the comparison of its elements.
+#[derive(Default)]
+struct Found<'a> {
+    shadows: Option<Shown<'a>>,
+    truth: Option<Truth>,
+    drift: Option<Drift>,
+    /// Whether the other side rounds to a narrower format.
+    imprecise: bool,
+    /// Whether elements lie beyond noise, and both sides err alike around one shadow.
+    err_alike: bool,
+}
+
+impl Found<'_> {
+    /// The verdict on an output whose elements come to `agreement`.
+    fn verdict(&self, agreement: Agreement) -> Verdict {
+        let hidden = self.truth.as_ref().is_some_and(Truth::is_hidden);
+        match agreement {
+            Agreement::Identical => Verdict::Identical,
+            Agreement::Equivalent if self.imprecise || hidden || self.drift.is_some() => {
+                Verdict::Diverged
+            }
+            Agreement::Equivalent => Verdict::Equivalent,
+            Agreement::Diverged if self.err_alike => Verdict::Equivalent,
+            Agreement::Diverged => Verdict::Diverged,
+        }
     }
 }
 

@@ -57,3 +57,11 @@ pub(crate) const HIDDEN_SHARE: f64 = 1.0 / 64.0;
 
 /// Elements whose errors tell how far elements of their magnitude err.
 pub(crate) const LEAST_CLASS: u64 = 64;
+
+/// Elements below which chance decides the mean of their errors.
+pub(crate) const LEAST_SLICE: usize = 256;
+
+/// An output whose noise is at most this many units in the last place, in L2, is computed in a wider
+/// format than it is stored in. Each side's last rounding makes one; a share of the median of the row
+/// takes both to the root of five at most.
+pub(crate) const WIDER_NOISE: f64 = 2.5;

@@ -9,6 +9,7 @@ mod cells;
 pub mod compare;
 pub(crate) mod constants;
 pub(crate) mod derivative;
+pub mod drift;
 mod measure;
 pub mod noise;
 pub mod oracle;

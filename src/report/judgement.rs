@@ -215,6 +215,14 @@ fn nondeterminism(output: &OutputJudgement) -> Option<Line> {
 }
 
 fn meaning(output: &OutputJudgement) -> String {
+    if let Some(drift) = &output.drift {
+        let elements = count(drift.elements, "element");
+        let (factor, ratio) = (short(1.0 + drift.scale, 5), short(drift.ratio, 2));
+        return format!(
+            ": shifted as a whole, {HIDDEN}: {elements} scaled by {factor}, {ratio} x what \
+             rounding explains"
+        );
+    }
     let shadow = output.shadow.filter(|shadow| shadow.changed > 0);
     match (output.verdict, output.finding) {
         (Verdict::Diverged, Some(Finding::Wrong)) if output.is_hidden() => {
@@ -309,6 +317,9 @@ fn of_outputs(outputs: &[OutputJudgement], verdict: Verdict) -> String {
         .iter()
         .filter(|output| output.verdict == verdict)
         .map(|output| match (verdict, output.finding) {
+            (Verdict::Diverged, _) if output.drift.is_some() => {
+                format!("{} (shifted as a whole, {HIDDEN})", output.name)
+            }
             (Verdict::Diverged, Some(finding)) => {
                 format!("{} ({})", output.name, finding_words(output, finding))
             }

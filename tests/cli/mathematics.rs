@@ -1,5 +1,6 @@
 //! Changes of the mathematics that rounding hides on a fixture.
 
+use replay::tensor::DType;
 use serde_json::Value;
 
 use crate::env::TestEnv;
@@ -101,4 +102,57 @@ fn a_tie_that_float64_decides_by_rounding_is_no_change_of_the_mathematics() {
     env.repo.commit_file("k.cu", &quantised("x[i] * (1.0f / 0.3f) * 0.65f"), "Invert it");
     let run = env.replay(&["diff", "fixtures/tiny", "HEAD~1", "HEAD"]);
     assert_eq!((run.code, run.last_line()), (Some(0), "equivalent: y"), "{}", run.text());
+}
+
+/// Packs bits, which has no meaning in float64.
+fn packed(factor: &str) -> String {
+    format!(
+        "#include <cuda_bf16.h>\n\
+         __global__ void scale(const __nv_bfloat16* x, __nv_bfloat16* y, int n)\n{{\n\
+         \x20   int i = blockIdx.x * blockDim.x + threadIdx.x;\n\
+         \x20   if (2 * i >= n) return;\n\
+         \x20   int bits = reinterpret_cast<const int*>(x)[i];\n\
+         \x20   for (int half = 0; half < 2; half++)\n\
+         \x20       y[2 * i + half] = __float2bfloat16(\n\
+         \x20           __uint_as_float((unsigned)bits >> 16 * half << 16) * {factor});\n}}\n"
+    )
+}
+
+#[test]
+fn a_factor_that_no_element_shows_is_found_without_a_shadow() {
+    const HARNESS: &str = r#"
+        sources = ["k.cu"]
+        call = "scale<<<(n + 255) / 256, 128>>>(x, y, n);"
+        [inputs.x]
+        dtype = "bf16"
+        shape = ["n"]
+        [outputs.y]
+        dtype = "bf16"
+        shape = ["n"]
+    "#;
+    let env = TestEnv::new().with_kernel(&packed("1.0f"), "");
+    env.repo.commit_file("replay.toml", HARNESS, "Take more elements");
+    let bytes: Vec<u8> = (0..8192u32)
+        .flat_map(|n| {
+            ((n.wrapping_mul(2654435761) >> 16) as f32 / 65536.0 - 0.5).to_bits().to_le_bytes()
+        })
+        .collect();
+    let narrow: Vec<u8> = bytes.chunks(4).flat_map(|float| [float[2], float[3]]).collect();
+    env.write_fixture("many", &[("x", DType::BF16, &[8192], &narrow)]);
+    env.repo.commit_file("k.cu", &packed("1.01f"), "Scale by one per cent");
+    let run = env.replay(&["diff", "fixtures/many", "HEAD~1", "HEAD"]);
+    assert_eq!(run.code, Some(1), "{}", run.text());
+    let (_, told) = run.stdout.split_once("outputs\n").expect("outputs");
+    // The compiler says in its own words what the shadow lacks.
+    let (told, _) = told.split_once("\n\nwrong is not told from imprecise: ").expect("a reason");
+    insta::assert_snapshot!(told, @"
+      y  diverged: shifted as a whole, hidden by rounding: 8192 elements scaled by 1.0097, 3.8 x what rounding explains
+         100 % of bits differ, rel. 0.0098, 0 elements beyond noise
+         worst at [55]: 0.490234375 -> 0.49609375, 1.5 x noise, 3 ulp
+         everywhere
+    ");
+    assert_eq!(run.last_line(), "diverged: y (shifted as a whole, hidden by rounding)");
+    env.repo.commit_file("k.cu", &packed("1.01f * 1.0000002f"), "Round once more");
+    let run = env.replay(&["diff", "fixtures/many", "HEAD~1", "HEAD"]);
+    assert_eq!(run.code, Some(0), "{}", run.text());
 }
