@@ -20,7 +20,7 @@ use std::io;
 use std::sync::OnceLock;
 
 use self::abi::Thunk;
-use self::report::{Fault, Found, Report, Reporter};
+use self::report::{Fault, Findings, Report, Reporter};
 use crate::cuda::CudaError;
 use crate::process;
 use crate::summary::{Poison, Summary};
@@ -153,9 +153,9 @@ pub trait Device: Send + Sync {
     }
     /// The writes outside of allocations, in words; called once, at the end.
     fn overruns(&self) -> Vec<String>;
-    /// The findings of a checked replay, and how many it left out; called once, at the end.
-    fn found(&self) -> (Vec<Found>, u64) {
-        Default::default()
+    /// The findings of a checked replay; called once, at the end.
+    fn found(&self) -> Findings {
+        Findings::default()
     }
     /// An input of `bytes` was written to `tensor`.
     fn input(&self, _tensor: *const u8, _bytes: usize) {}

@@ -48,7 +48,7 @@ pub struct Fault {
 }
 
 /// The kind of a finding of a checked replay.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub enum FoundKind {
@@ -106,6 +106,24 @@ pub struct Found {
     pub count: u64,
 }
 
+/// The findings of a checked replay.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Findings {
+    /// The findings, in the order in which they showed.
+    pub found: Vec<Found>,
+    /// How many more there were.
+    pub left_out: u64,
+    /// The bytes of device memory that it would have taken, if there were not so many and it ended early.
+    pub refused: Option<u64>,
+}
+
+impl FoundSpot {
+    /// Who does it, and whether it writes.
+    fn part(&self) -> (&str, bool) {
+        (&self.name, self.writes)
+    }
+}
+
 impl Found {
     /// Whether the code is wrong, as opposed to a habit that does no harm.
     pub fn is_failure(&self) -> bool {
@@ -114,11 +132,19 @@ impl Found {
 
     /// Whether `other` is the same defect, of sources in which lines may have moved.
     pub fn is_like(&self, other: &Found) -> bool {
-        let names = |found: &Found| {
-            let first = found.first.as_ref().map(|first| (first.name.clone(), first.writes));
-            (first, found.second.name.clone(), found.second.writes, found.memory.clone())
-        };
+        fn names(found: &Found) -> (Option<(&str, bool)>, (&str, bool), &str) {
+            let first = found.first.as_ref().map(FoundSpot::part);
+            (first, found.second.part(), found.memory_without_line())
+        }
         self.kind == other.kind && names(self) == names(other)
+    }
+
+    /// The memory's name, which of an allocation tells the file and not the line: lines move.
+    pub fn memory_without_line(&self) -> &str {
+        match self.memory.rsplit_once(':') {
+            Some((name, line)) if line.bytes().all(|byte| byte.is_ascii_digit()) => name,
+            _ => &self.memory,
+        }
     }
 }
 
@@ -143,12 +169,7 @@ pub enum Report {
         detail: String,
     },
     /// The findings of a checked replay.
-    Found {
-        /// The findings, in the order in which they showed.
-        findings: Vec<Found>,
-        /// How many more there were.
-        left_out: u64,
-    },
+    Found(Findings),
     /// The device, once it is known.
     Device {
         /// A name for people, such as `NVIDIA H200, driver 13.0`.

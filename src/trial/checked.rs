@@ -9,7 +9,7 @@ use crate::backend::{Mode, ReplayError, Variant};
 use crate::cache::Kind;
 use crate::fixture::Fixture;
 use crate::frontend::Precision;
-use crate::runtime::report::Found;
+use crate::runtime::report::{Findings, Found};
 use crate::summary::POISON_A;
 use crate::tensor::{DType, unravel};
 use crate::worker::{Ending, Run};
@@ -114,6 +114,13 @@ impl Trial {
         };
         let _span = tracing::info_span!("check", message = self.fixture().name);
         let run = checked.run(&Mode::plain(POISON_A))?;
+        // What there is of memory is no property of the code, and not remembered.
+        if let Some(bytes) = run.findings.refused {
+            return Ok(Checked::not(format!(
+                "a check takes {} MiB of device memory, more than --memory allows",
+                bytes.div_ceil(1 << 20)
+            )));
+        }
         let found = match run.ending {
             Ending::Completed => self.found(run),
             Ending::TimedOut(..) => return Ok(Checked::not("the checked replay was out of time")),
@@ -142,7 +149,7 @@ impl Trial {
     }
 
     fn found(&self, run: Run) -> Checked {
-        let Run { mut findings, findings_left_out: left_out, .. } = run;
+        let Findings { found: mut findings, left_out, .. } = run.findings;
         for found in &mut findings {
             found.index = element(self.fixture(), found);
         }

@@ -17,7 +17,7 @@ use crate::process::{Pid, shield};
 use crate::runtime::artifact::{LoadError, LoadedArtifact};
 use crate::runtime::cpu::{Cpu, CpuSettings, Rounding};
 use crate::runtime::gpu::{self, Gpu, StartError};
-use crate::runtime::report::{Report, Reporter};
+use crate::runtime::report::{Findings, Report, Reporter};
 use crate::runtime::{self, CopyKind, Device, Runtime, api};
 use crate::summary::Poison;
 use crate::tensor::step::Scales;
@@ -182,9 +182,9 @@ impl Closing {
         for detail in device.overruns().into_iter().take(MOST_OVERRUNS) {
             reporter.send(&Report::Overrun { detail });
         }
-        let (findings, left_out) = device.found();
-        if !findings.is_empty() {
-            reporter.send(&Report::Found { findings, left_out });
+        let findings = device.found();
+        if findings != Findings::default() {
+            reporter.send(&Report::Found(findings));
         }
         self.write_outputs()?;
         let (launches, outputs_us) = (reporter.launches(), microseconds(begun));

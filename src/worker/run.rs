@@ -10,7 +10,7 @@ use super::error::{WorkerError, system};
 use crate::fixture::{Fixture, Output};
 use crate::process::tree::End;
 use crate::runtime::cpu::pages_of;
-use crate::runtime::report::{Fault, Found, LaunchRecord, Report};
+use crate::runtime::report::{Fault, Findings, LaunchRecord, Report};
 use crate::summary::Summary;
 use crate::tensor::{DType, TensorView};
 
@@ -60,9 +60,7 @@ pub struct Run {
     /// Descriptions of writes outside of allocations.
     pub overruns: Vec<String>,
     /// The findings of a checked replay.
-    pub findings: Vec<Found>,
-    /// Findings beyond those.
-    pub findings_left_out: u64,
+    pub findings: Findings,
     /// Summaries of the outputs that stayed on the device.
     pub summaries: Vec<(String, Summary)>,
     /// The number of launches that had begun when the watched output was last written.
@@ -264,9 +262,7 @@ impl Run {
             Report::Fault(found) => told.fault = told.fault.take().or(Some(found)),
             Report::Summary { output, summary } => self.summaries.push((output, *summary)),
             Report::Overrun { detail } => self.overruns.push(detail),
-            Report::Found { findings, left_out } => {
-                (self.findings, self.findings_left_out) = (findings, left_out);
-            }
+            Report::Found(findings) => self.findings = findings,
             Report::Device { description, class } => self.device = Some((description, class)),
             Report::Raised { signal } => told.raised = Some(signal),
             Report::Outside { signal } => {

@@ -80,3 +80,39 @@ fn a_race_on_both_sides_is_not_the_difference_and_a_new_one_is() {
     assert_eq!(same.code, Some(0), "{}", same.text());
     assert!(same.stdout.contains("  on both sides: race on"), "{}", same.text());
 }
+
+/// Host code that also has 1 MiB, which `touch` touches.
+fn beside_a_mebibyte(touch: &str) -> TestEnv {
+    let kernels = format!(
+        "{}__global__ void touch(char* s) {{ {touch} }}\n\
+         void run(const float* x, float* y, int n)\n{{\n    \
+         char* s;\n    cudaMalloc(&s, 1 << 20);\n    touch<<<1, 1>>>(s);\n    {CALL}\n}}\n",
+        repaired()
+    );
+    TestEnv::new().with_kernel(&kernels, "run(x, y, n);")
+}
+
+#[test]
+fn a_check_that_needs_more_memory_than_there_may_be_is_not_made_and_told() {
+    // What is remembered takes eight times the memory, and of single bytes 32 times.
+    for (touch, memory, told) in [
+        ("*(int*)s = 1;", "9M", Some("a check takes 10 MiB of device memory")),
+        ("*(int*)s = 1;", "10M", None),
+        ("s[1] = 1;", "10M", Some("a check takes 34 MiB of device memory")),
+        ("s[1] = 1;", "34M", None),
+    ] {
+        let env = beside_a_mebibyte(touch);
+        for check in ["auto", "always"] {
+            let run = env.replay(&["fixtures/tiny", "--check", check, "--memory", memory]);
+            assert_eq!(run.code, Some(0), "{}", run.text());
+            let said = told
+                .map(|told| format!("races are not looked for: {told}, more than --memory allows"));
+            match said {
+                Some(said) => {
+                    assert!(run.stdout.contains(&said), "{touch} {memory}: {}", run.text())
+                }
+                None => assert!(!run.stdout.contains("races"), "{touch} {memory}: {}", run.text()),
+            }
+        }
+    }
+}

@@ -47,7 +47,8 @@ fn found(case: &str) -> Vec<Found> {
     let mode = Mode::plain(POISON_A);
     let run = CHECKED.run_as(Precision::Checked, case, &mode, Machine::PLAIN);
     assert_eq!(run.ending, Ending::Completed, "{case}");
-    run.findings
+    assert_eq!(run.findings.refused, None, "{case}");
+    run.findings.found
 }
 
 fn cases(prefix: &str) -> impl Iterator<Item = &'static String> {

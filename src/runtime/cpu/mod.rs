@@ -54,7 +54,7 @@ use self::shared::SharedMemory;
 use self::traps::Argument;
 use self::waiting::WaitingGroup;
 use super::abi::{ArgumentKind, Site, ThreadPointers};
-use super::report::Found;
+use super::report::Findings;
 use super::{CopyKind, Device, Launch, end, finish_early, lack_of_memory, signals};
 use crate::cuda::CudaError;
 use crate::summary::Poison;
@@ -140,7 +140,7 @@ impl Cpu {
         let own = core();
         let mut threads = settings.threads;
         if let Some(artifact) = &settings.checked {
-            check::start(artifact, own.shared.range());
+            check::start(artifact, own.shared.range(), settings.memory_bytes);
             threads = 1;
         }
         CORE.set(Some(own));
@@ -370,7 +370,7 @@ impl Device for Cpu {
         self.memory.overruns()
     }
 
-    fn found(&self) -> (Vec<Found>, u64) {
+    fn found(&self) -> Findings {
         self.settings.checked.as_deref().map_or_else(Default::default, check::found)
     }
 

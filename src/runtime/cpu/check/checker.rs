@@ -10,7 +10,7 @@ use super::cells::{Access, Race, Stamp, Touch};
 use super::clocks::{Clocks, Moment};
 use super::packed::{Elsewhere, Origins, Packed, Past};
 use super::regions::{Found, Region, Regions};
-use super::state::State;
+use super::state::{Slot, State};
 use super::streams::Streams;
 use crate::runtime::cpu::shape::Shape;
 
@@ -110,16 +110,23 @@ pub struct Checker {
     pending: Option<Pending>,
     /// Findings beyond those that are kept.
     pub left_out: u64,
+    /// The most bytes of device memory, what is remembered of it included.
+    limit: usize,
+    /// How many it takes now.
+    held: usize,
+    /// How many it would have taken, where that was too many and nothing is checked any more.
+    pub refused: Option<usize>,
 }
 
 impl Checker {
-    /// A checker of an artifact that lies at `base`, of blocks whose shared memory is `bytes` at `begin`.
-    pub fn new(base: usize, begin: usize, bytes: usize) -> Checker {
+    /// A checker of an artifact that lies at `base`, of blocks whose shared memory is `shared`; what it
+    /// remembers and the device's memory take at most `limit` bytes.
+    pub fn new(base: usize, shared: Range<usize>, limit: usize) -> Checker {
         Checker {
             clocks: Clocks::default(),
             regions: Regions::default(),
             variables: Vec::new(),
-            shared: Region::new_shared(begin, bytes),
+            shared: Region::new_shared(shared.start, shared.len()),
             streams: Streams::default(),
             operation: 0,
             operations: Vec::new(),
@@ -131,6 +138,9 @@ impl Checker {
             known: HashMap::new(),
             pending: None,
             left_out: 0,
+            limit,
+            held: 0,
+            refused: None,
         }
     }
 
@@ -146,16 +156,37 @@ impl Checker {
         unsafe { self.state.as_mut() }
     }
 
-    /// Checks accesses to `region` from now on, and tells those of `reach` by it.
-    pub fn add(&mut self, region: Region, reach: std::ops::Range<usize>) {
-        self.regions.add(region, reach);
-        self.state().forget();
+    /// Checks accesses to `bytes` at `begin` from now on, and tells those of `reach` by it.
+    pub fn add(
+        &mut self,
+        begin: usize,
+        bytes: usize,
+        label: &str,
+        written: bool,
+        reach: Range<usize>,
+    ) {
+        if self.take(bytes + Region::cells_of(bytes)) {
+            self.regions.add(Region::new(begin, bytes, label.to_owned(), written), reach);
+            self.state().forget();
+        }
     }
 
     /// The memory that began at `begin` is freed.
     pub fn remove(&mut self, begin: usize) {
-        self.regions.remove(begin);
+        self.held -= self.regions.remove(begin).map_or(0, |region| region.held());
         self.state().forget();
+    }
+
+    /// Takes `bytes` more; if there are not so many, nothing is checked from now on.
+    fn take(&mut self, bytes: usize) -> bool {
+        let wanted = self.held + self.elsewhere.held() + bytes;
+        if wanted > self.limit && self.refused.is_none() {
+            self.refused = Some(wanted);
+            self.regions = Regions::default();
+            self.state().forget();
+        }
+        self.held += bytes;
+        self.refused.is_none()
     }
 
     /// An input of `bytes` lies at `address`.
@@ -176,6 +207,9 @@ impl Checker {
     ) {
         self.settle();
         self.begin_operation(name, None, stream);
+        if self.refused.is_some() {
+            return;
+        }
         let phase = self.clocks.begin_phase();
         let before = self.before(phase);
         self.origins.begin(phase, self.operation, 0);
@@ -198,6 +232,12 @@ impl Checker {
             };
             let splits = region.splits(first, bytes);
             is_split |= splits;
+            let growth = region.growth(first, bytes);
+            if self.held + growth > self.limit {
+                self.take(growth);
+                return;
+            }
+            self.held += growth;
             if !splits && region.whole_cells(first, bytes).iter_mut().all(alone) {
                 continue;
             }
@@ -329,6 +369,10 @@ impl Checker {
     pub fn access(&mut self, thread: u16, address: usize, bytes: usize, touch: Touch, site: usize) {
         self.settle();
         let Some(running) = self.running else { return };
+        if self.refused.is_some() {
+            self.state().learn(address, Slot::unchecked(address));
+            return;
+        }
         if bytes == 0 {
             return;
         }
@@ -379,6 +423,12 @@ impl Checker {
             false => Past { origins: &self.origins, floor: 0, before },
         };
         let is_split = region.splits(first, bytes);
+        let growth = region.growth(first, bytes);
+        if self.held + growth + self.elsewhere.held() > self.limit {
+            self.take(growth);
+            return;
+        }
+        self.held += growth;
         let cells = region.cells(first, bytes, &mut self.elsewhere);
         let (unwritten, race) = touched(region, cells, &access, &mut self.elsewhere, &past);
         let (slot, label) = (region.slot(), region.label.clone());

@@ -23,10 +23,9 @@ use std::path::Path;
 use self::cells::Touch;
 use self::checker::{Checker, Finding, Kind, Spot};
 use self::lines::Lines;
-use self::regions::Region;
 use super::block::running::linear_thread;
 use super::shape::Shape;
-use crate::runtime::report::{Found, FoundKind, FoundSpot};
+use crate::runtime::report::{Findings, Found, FoundKind, FoundSpot};
 
 thread_local! {
     static CHECKER: RefCell<Option<Box<Checker>>> = const { RefCell::new(None) };
@@ -43,20 +42,19 @@ fn with(work: impl FnOnce(&mut Checker)) {
 }
 
 /// Checks what this operating-system thread runs from now on: the artifact at `path`, whose blocks
-/// have the shared memory `shared`.
-pub fn start(path: &Path, shared: std::ops::Range<usize>) {
+/// have the shared memory `shared`; device memory and what is remembered of it take at most `limit` bytes.
+pub fn start(path: &Path, shared: std::ops::Range<usize>, limit: usize) {
     let base = image::base(path).unwrap_or(0);
-    let mut checker = Checker::new(base, shared.start, shared.len());
+    let mut checker = Checker::new(base, shared, limit);
     for (begin, end) in image::variables(path) {
-        let label = "a variable of the sources".to_owned();
-        checker.add(Region::new(begin, end - begin, label, true), 0..0);
+        checker.add(begin, end - begin, "a variable of the sources", true, 0..0);
     }
     CHECKER.set(Some(Box::new(checker)));
 }
 
 /// Device memory of `bytes` at `begin` is there; accesses to `reach` around it belong to it.
 pub fn allocated(begin: usize, bytes: usize, label: &str, reach: std::ops::Range<usize>) {
-    with(|checker| checker.add(Region::new(begin, bytes, label.to_owned(), false), reach));
+    with(|checker| checker.add(begin, bytes, label, false, reach));
 }
 
 /// The device memory at `begin` is freed.
@@ -171,16 +169,16 @@ pub unsafe extern "C" fn fence() {
     with(|checker| checker.fence(thread));
 }
 
-/// What was found in the artifact at `path`, with places in its sources, and how many findings were
-/// left out.
-pub fn found(path: &Path) -> (Vec<Found>, u64) {
-    let (mut found, mut left_out) = (Vec::new(), 0);
+/// What was found in the artifact at `path`, with places in its sources.
+pub fn found(path: &Path) -> Findings {
+    let mut all = Findings::default();
     with(|checker| {
         let lines = Lines::of(path);
-        found = joined(checker.findings().iter().map(|finding| told(finding, lines.as_ref())));
-        left_out = checker.left_out;
+        all.found = joined(checker.findings().iter().map(|finding| told(finding, lines.as_ref())));
+        all.left_out = checker.left_out;
+        all.refused = checker.refused.map(|bytes| bytes as u64);
     });
-    (found, left_out)
+    all
 }
 
 /// Findings of the same lines as one: a compiler that unrolls a loop makes several places of a line.

@@ -209,6 +209,11 @@ impl Packed {
 }
 
 impl Elsewhere {
+    /// Bytes that it takes.
+    pub fn held(&self) -> usize {
+        self.cells.capacity() * size_of::<Cell>()
+    }
+
     fn put(&mut self, cell: Cell) -> u64 {
         let number = match self.free.pop() {
             Some(number) => {

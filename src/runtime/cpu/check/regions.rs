@@ -61,6 +61,26 @@ impl Region {
         Slot { begin: self.begin, bytes: self.bytes, cells, shift: self.shift, flags }
     }
 
+    /// What checking `bytes` of memory takes to begin with.
+    pub fn cells_of(bytes: usize) -> usize {
+        Cells::bytes(bytes.div_ceil(1 << WIDEST))
+    }
+
+    /// Bytes that it takes, its memory and what is remembered of it; shared memory takes none of the
+    /// device's.
+    pub fn held(&self) -> usize {
+        if self.shared { 0 } else { self.bytes + Cells::bytes(self.cells.count) }
+    }
+
+    /// Bytes that it takes besides once an access of `bytes` at `offset` was checked.
+    pub fn growth(&self, offset: usize, bytes: usize) -> usize {
+        if self.shared || !self.splits(offset, bytes) {
+            return 0;
+        }
+        let cells = self.bytes.div_ceil(1 << narrowest(offset, bytes));
+        Cells::bytes(cells) - Cells::bytes(self.cells.count)
+    }
+
     /// The offset of an access of `bytes` whose last byte lies `distance` behind the end, or whose first
     /// one before the begin if `distance` is negative.
     pub fn outside(&self, distance: i64, bytes: usize) -> i64 {
@@ -145,8 +165,12 @@ struct Cells {
 
 #[allow(unsafe_code)]
 impl Cells {
+    fn bytes(count: usize) -> usize {
+        count.max(1) * size_of::<Packed>()
+    }
+
     fn new(count: usize) -> Cells {
-        let bytes = count.max(1) * size_of::<Packed>();
+        let bytes = Cells::bytes(count);
         // SAFETY: a new mapping at an address of the system's choice.
         let map = unsafe {
             libc::mmap(
@@ -175,7 +199,7 @@ impl Cells {
 impl Drop for Cells {
     fn drop(&mut self) {
         // SAFETY: mapped by `new`, so many bytes; nobody else has it.
-        unsafe { libc::munmap(self.map.cast(), self.count.max(1) * size_of::<Packed>()) };
+        unsafe { libc::munmap(self.map.cast(), Cells::bytes(self.count)) };
     }
 }
 
@@ -206,8 +230,8 @@ impl Regions {
     }
 
     /// Removes the region that begins at `begin`.
-    pub fn remove(&mut self, begin: usize) {
-        self.by_begin.remove(&begin);
+    pub fn remove(&mut self, begin: usize) -> Option<Region> {
+        self.by_begin.remove(&begin)
     }
 
     /// What lies in [`GRAIN`] bytes around `address`, for the hooks.
@@ -220,7 +244,7 @@ impl Regions {
             _ => {
                 let reach = self.reach.range(..begin + GRAIN).next_back();
                 let is_near = reach.is_some_and(|(_, &end)| end > begin);
-                (!is_near).then_some(Slot { begin, bytes: GRAIN, ..Slot::EMPTY })
+                (!is_near).then_some(Slot::unchecked(address))
             }
         }
     }
@@ -274,6 +298,21 @@ mod tests {
         assert_eq!(region.cells(9, 1, cells).collect::<Vec<_>>(), [9]);
         assert!(is_written(&mut region, 11) && !is_written(&mut region, 7));
         assert_eq!(region.cells(16384, 2, cells).collect::<Vec<_>>(), [16384, 16385]);
+    }
+
+    #[test]
+    fn what_a_region_takes_is_known_before_it_is_taken() {
+        let mut region = Region::new(0x1000, 4096, "x".into(), false);
+        assert_eq!(region.held(), 4096 + Region::cells_of(4096));
+        assert_eq!((Region::cells_of(4096), region.growth(8, 4)), (8 * 4096, 0));
+        for (offset, bytes, times) in [(2, 2, 16), (5, 1, 32)] {
+            let growth = region.growth(offset, bytes);
+            let before = region.held();
+            region.cells(offset, bytes, &mut Elsewhere::default()).for_each(drop);
+            assert_eq!(region.held(), before + growth);
+            assert_eq!(region.held(), 4096 * (1 + times));
+        }
+        assert_eq!(Region::new_shared(0x1000, 4096).growth(5, 1), 0);
     }
 
     #[test]

@@ -28,6 +28,11 @@ impl Slot {
     /// No memory at all.
     pub const EMPTY: Slot =
         Slot { begin: 0, bytes: 0, cells: std::ptr::null_mut(), shift: 0, flags: 0 };
+
+    /// The memory around `address`, in which nothing is checked.
+    pub fn unchecked(address: usize) -> Slot {
+        Slot { begin: address & !(GRAIN - 1), bytes: GRAIN, ..Slot::EMPTY }
+    }
 }
 
 /// `replay_rt::check_state` of `include/replay/check_definitions.h`.
