@@ -20,6 +20,8 @@ mod log;
 mod markdown;
 #[path = "bisect_cli/orders.rs"]
 mod orders;
+#[path = "bisect_cli/races.rs"]
+mod races;
 #[path = "bisect_cli/recorded.rs"]
 mod recorded;
 #[path = "bisect_cli/shapes.rs"]

@@ -7,17 +7,16 @@ use serde::Serialize;
 
 use super::probe::Sources;
 use super::range::Range;
-use super::symptom::same_bits;
+use super::replayed::{Replayed, accesses_agree, unchanged};
 use super::workers::{Planned, Workers};
-use super::{BisectError, Bisection, SearchTarget};
-use crate::backend::ReplayError;
+use super::{BisectError, Bisection, On, SearchTarget};
 use crate::history::{Commit, CommitId};
 use crate::judge::{
-    GradientVerdict, Judgement, OutputJudgement, Verdict, gradients, judge, orders,
+    Accesses, GradientVerdict, Judgement, OutputJudgement, Verdict, gradients, judge,
 };
 use crate::numerics::oracle::Finding;
 use crate::search::survey;
-use crate::trial::{Failure, Outcome, Status, Trial};
+use crate::trial::{Check, Checked, Trial};
 
 /// Where the outputs change in a range of commits.
 #[derive(Clone, Debug, Serialize)]
@@ -37,6 +36,9 @@ pub struct LogReport {
     pub acquitted: Vec<Commit>,
     /// Variants that could not be tested on any fixture.
     pub untested: usize,
+    /// Variants whose accesses to memory could not be checked, on each fixture, and why the first of them
+    /// could not.
+    pub unchecked: Option<(usize, String)>,
 }
 
 /// A commit that could not be tested on a fixture.
@@ -63,6 +65,8 @@ pub struct Change {
     pub skipped: Option<Commit>,
     /// The judgement on the change.
     pub judgement: Judgement,
+    /// What accesses to memory do that they must not, on both sides, if both were checked.
+    pub accesses: Option<Accesses>,
     /// Outputs that no longer depend on the order of blocks and threads.
     pub settled: Vec<String>,
     /// Outputs that are wrong now, by measures that do not trust `base`: gradients that no longer
@@ -72,6 +76,14 @@ pub struct Change {
     pub mended: Vec<String>,
     /// The earlier change that it takes back, if any.
     pub repair: Option<Repair>,
+}
+
+impl Change {
+    /// The verdict on outputs and accesses together.
+    pub fn verdict(&self) -> Verdict {
+        let new = self.accesses.as_ref().is_some_and(Accesses::has_new);
+        self.judgement.verdict.max(if new { Verdict::Failed } else { Verdict::Identical })
+    }
 }
 
 /// A change that takes an earlier one back.
@@ -101,7 +113,7 @@ pub fn survey_range(
     let commits = bisection.history.range(range)?;
     let commits: Vec<(CommitId, Vec<CommitId>)> =
         commits.into_iter().map(|commit| (commit.id, commit.parents)).collect();
-    report(bisection, &commits, progress)
+    report(bisection, bisection.check, &commits, progress)
 }
 
 /// Looks at the commits between the ends of a search.
@@ -112,11 +124,14 @@ pub(super) fn survey_between(planned: &Planned<'_>) -> Result<LogReport, BisectE
     let commits: Vec<(CommitId, Vec<CommitId>)> = (first..plan.ids.len())
         .map(|at| (plan.ids[at], plan.graph.parents(at as u32).iter().map(id).collect()))
         .collect();
-    report(planned.bisection, &commits, &mut |_, _, _| {})
+    // A search that is not for races has checked nothing yet.
+    let check = if planned.bisection.on == On::Race { Check::Always } else { Check::Off };
+    report(planned.bisection, check, &commits, &mut |_, _, _| {})
 }
 
 fn report(
     bisection: &Bisection<'_>,
+    check: Check,
     commits: &[(CommitId, Vec<CommitId>)],
     progress: &mut dyn FnMut(&Commit, usize, usize),
 ) -> Result<LogReport, BisectError> {
@@ -125,9 +140,11 @@ fn report(
     let work = survey(&range.graph, &include, &exclude, bisection.first_parent);
     let (mut changes, mut acquitted, mut untestable) = (Vec::new(), Vec::new(), Vec::new());
     let mut untested: BTreeSet<u32> = work.runs.iter().copied().collect();
+    let mut unchecked = Vec::new();
     for target in &bisection.targets {
         let mut view = View {
             bisection,
+            check,
             target,
             range: &range,
             sources: HashMap::new(),
@@ -146,6 +163,7 @@ fn report(
         untestable.extend(inside.map(|(_, found)| found));
         changes.extend(view.changes(&work.edges)?);
         acquitted.append(&mut view.acquitted);
+        unchecked.extend(work.runs.iter().filter_map(|&run| view.unchecked(run)));
     }
     let place: HashMap<CommitId, usize> = range.ids.iter().copied().zip(0..).collect();
     changes.sort_by_key(|change| place[&change.commit.id]);
@@ -160,43 +178,17 @@ fn report(
         changes,
         acquitted,
         untested: untested.len(),
+        unchecked: unchecked.first().cloned().map(|reason| (unchecked.len(), reason)),
     })
 }
 
 /// A commit that diverged, and the commit before it.
 type Step = (u32, u32);
 
-/// The replay of a variant.
-#[derive(Clone)]
-struct Replayed {
-    outcome: Outcome,
-    /// The outputs that depend on the order of blocks and threads.
-    ordered: Vec<String>,
-}
-
-impl Replayed {
-    /// Replays `trial`, in other orders too.
-    fn of(trial: &Trial) -> Result<Replayed, ReplayError> {
-        let ordered = orders(trial)?.into_iter().map(|found| found.output).collect();
-        Ok(Replayed { outcome: trial.outcome()?.clone(), ordered })
-    }
-
-    fn has_output(&self, name: &str) -> bool {
-        self.outcome.outputs.iter().any(|output| output.name == name)
-    }
-
-    /// Itself, or why it could not be tested.
-    fn if_testable(self) -> Result<Replayed, String> {
-        match &self.outcome.status {
-            Status::Untestable { reason, .. } => Err(reason.clone()),
-            _ => Ok(self),
-        }
-    }
-}
-
 /// One fixture in a range.
 struct View<'a> {
     bisection: &'a Bisection<'a>,
+    check: Check,
     target: &'a SearchTarget,
     range: &'a Range,
     sources: HashMap<u32, Sources>,
@@ -253,7 +245,8 @@ impl View<'_> {
             match self.sources(commit)? {
                 Ok(sources) => {
                     let trial = self.bisection.lab.trial(&self.target.subject, &sources);
-                    workers.start(commit, move || Replayed::of(&trial));
+                    let check = self.check;
+                    workers.start(commit, move || Replayed::of(&trial, check));
                 }
                 Err(reason) => self.keep(commit, Err(reason)),
             }
@@ -293,6 +286,14 @@ impl View<'_> {
         Ok(found)
     }
 
+    /// Why the accesses of `run` could not be checked, though they were to be.
+    fn unchecked(&self, run: u32) -> Option<String> {
+        match self.outcomes.get(&self.variant(run))?.as_ref()?.checked.as_ref()? {
+            Checked::Not { reason } => Some(reason.clone()),
+            Checked::Done { .. } => None,
+        }
+    }
+
     /// The outcome of `commit`, replayed if the survey did not.
     fn outcome(&mut self, commit: u32) -> Result<Option<Replayed>, BisectError> {
         let variant = self.variant(commit);
@@ -300,7 +301,7 @@ impl View<'_> {
             let replayed = match self.sources(commit)? {
                 Ok(sources) => {
                     let trial = self.bisection.lab.trial(&self.target.subject, &sources);
-                    Replayed::of(&trial)?.if_testable()
+                    Replayed::of(&trial, self.check)?.if_testable()
                 }
                 Err(reason) => Err(reason),
             };
@@ -349,19 +350,24 @@ impl View<'_> {
             return Ok(None);
         }
         let judgement = self.judge(base, commit)?;
+        let accesses = after.accesses(&before);
+        let has_new = accesses.as_ref().is_some_and(Accesses::has_new);
+        let is_mended = accesses.as_ref().is_some_and(Accesses::has_gone);
         let mut settled = before.ordered.clone();
         settled.retain(|name| after.has_output(name) && !after.ordered.contains(name));
         let (broken, mended) = self.known(base, commit, &judgement)?;
-        if judgement.verdict == Verdict::Failed || !broken.is_empty() || new_order(&judgement) {
+        let fails = judgement.verdict == Verdict::Failed || has_new;
+        if fails || !broken.is_empty() || new_order(&judgement) {
             self.defects.insert(commit);
         }
         let repair = match judgement.verdict {
             Verdict::Diverged | Verdict::Failed => self.repair(commit, trail)?,
-            _ if !settled.is_empty() => self.repair(commit, trail)?,
+            _ if !settled.is_empty() || is_mended => self.repair(commit, trail)?,
             _ => None,
         };
         // A change that mends a gradient is none that a later commit should take back.
-        if repair.is_none() && judgement.verdict >= Verdict::Diverged && mended.is_empty() {
+        let is_worse = judgement.verdict >= Verdict::Diverged || has_new;
+        if repair.is_none() && is_worse && mended.is_empty() {
             trail.push((commit, base));
         }
         Ok(Some(Change {
@@ -370,6 +376,7 @@ impl View<'_> {
             base: self.commit(base)?,
             skipped: if base == parent { None } else { Some(self.commit(parent)?) },
             judgement,
+            accesses,
             settled,
             broken,
             mended,
@@ -434,6 +441,7 @@ impl View<'_> {
             base: self.commit(parent)?,
             skipped: None,
             judgement: self.judge(parent, commit)?,
+            accesses: None,
             settled: Vec::new(),
             broken: Vec::new(),
             mended: Vec::new(),
@@ -474,6 +482,7 @@ impl View<'_> {
             let (of, like) = trail[at];
             let verdict = match (self.outcome(like)?, self.outcome(commit)?) {
                 (Some(before), Some(after)) if unchanged(&before, &after) => Verdict::Identical,
+                (Some(before), Some(after)) if !accesses_agree(&before, &after) => continue,
                 (Some(_), Some(_)) => self.judge(like, commit)?.verdict,
                 _ => continue,
             };
@@ -492,25 +501,4 @@ impl View<'_> {
 fn new_order(judgement: &Judgement) -> bool {
     let diverged = judgement.outputs.iter().filter(|o| o.verdict == Verdict::Diverged);
     diverged.into_iter().any(OutputJudgement::by_order_alone)
-}
-
-/// Whether two replays end alike, have the same bits, and depend on the order in the same outputs.
-fn unchanged(before: &Replayed, after: &Replayed) -> bool {
-    before.ordered == after.ordered && same_ending(&before.outcome, &after.outcome)
-}
-
-fn same_ending(before: &Outcome, after: &Outcome) -> bool {
-    let kinds = |outcome: &Outcome| -> BTreeSet<&'static str> {
-        match &outcome.status {
-            Status::Failed(failures) => failures.iter().map(Failure::kind).collect(),
-            _ => BTreeSet::new(),
-        }
-    };
-    let checksums = |outcome: &Outcome| -> Vec<_> {
-        outcome.outputs.iter().map(|o| (o.name.clone(), o.summary.checksum)).collect()
-    };
-    same_bits(before, after)
-        || (before.status != Status::Completed
-            && kinds(before) == kinds(after)
-            && checksums(before) == checksums(after))
 }

@@ -11,6 +11,7 @@ mod plan;
 mod probe;
 mod range;
 mod recorded;
+mod replayed;
 mod steady;
 mod symptom;
 mod workers;
@@ -57,7 +58,8 @@ pub struct Bisection<'h> {
     pub jobs: NonZeroUsize,
     /// Follow first parents only.
     pub first_parent: bool,
-    /// Whether accesses to memory of the culprit and of its parent are checked.
+    /// Whether accesses to memory of the culprit and of its parent are checked, or, in a log, those of all
+    /// commits. A search on [`On::Race`] checks all that it tests.
     pub check: Check,
 }
 

@@ -9,11 +9,12 @@ use super::recorded;
 use super::symptom::{self, On, Symptom};
 use crate::backend::ReplayError;
 use crate::history::SourceSet;
-use crate::judge::{Judgement, OutputJudgement, Verdict, judge, orders};
+use crate::judge::{Accesses, Judgement, OutputJudgement, Verdict, accesses, judge, orders};
+use crate::runtime::report::Found;
 use crate::search::Answer;
 use crate::snapshot::{Snapshot, SnapshotComparison};
 use crate::summary::Checksum;
-use crate::trial::{Failure, Lab, Outcome, Status, Subject, Trial};
+use crate::trial::{Check, Failure, Lab, Outcome, Status, Subject, Trial};
 
 /// The sources of a commit for one fixture, or why it has none.
 pub(super) type Sources = Result<Arc<SourceSet>, String>;
@@ -46,12 +47,23 @@ pub struct Observation {
     /// Outputs that depend on the order of blocks and threads, as they do at the good side.
     #[serde(skip)]
     pub ordered_alike: Vec<String>,
+    /// Its wrong accesses to memory beside those of the good side, where they are searched for.
+    #[serde(skip)]
+    pub accesses: Option<Accesses>,
     /// Its symptoms.
     pub symptoms: BTreeSet<Symptom>,
     /// Why it could not be tested.
     pub untestable: Option<String>,
     /// The verdict.
     pub verdict: Verdict,
+}
+
+impl Observation {
+    /// Its wrong accesses to memory that the good side makes too.
+    pub fn accesses_alike(&self) -> impl Iterator<Item = &Found> {
+        let found = self.accesses.iter().flat_map(Accesses::findings);
+        found.filter(|(found, known)| *known && found.is_failure()).map(|(found, _)| found)
+    }
 }
 
 impl Seen {
@@ -221,6 +233,7 @@ impl Probe {
             compared: false,
             orders: false,
             ordered_alike: Vec::new(),
+            accesses: None,
             symptoms,
             untestable: None,
             verdict,
@@ -236,6 +249,7 @@ impl Probe {
             compared: false,
             orders: false,
             ordered_alike: Vec::new(),
+            accesses: None,
             symptoms: BTreeSet::new(),
             untestable: Some(reason),
             verdict: Verdict::Untestable,
@@ -267,11 +281,37 @@ struct Test<'p> {
 impl Test<'_> {
     /// The observation, in other orders of blocks and threads too if `orders` is set.
     fn observation(&self, orders: bool) -> Result<Observation, ReplayError> {
-        let observation = self.values()?;
-        match orders && self.probe.on.minds_orders() {
-            true => self.ordered(Observation { orders, ..observation }),
-            false => Ok(Observation { orders, ..observation }),
+        let observation = Observation { orders, ..self.values()? };
+        match self.probe.on {
+            On::Race => self.accessed(observation),
+            on if orders && on.minds_orders() => self.ordered(observation),
+            _ => Ok(observation),
         }
+    }
+
+    /// Adds what accesses to memory do that they must not.
+    fn accessed(&self, mut observation: Observation) -> Result<Observation, ReplayError> {
+        let base = self.trusted.as_deref().ok();
+        let found = match observation.untestable {
+            None => accesses(&self.trial, base, Check::Always)?,
+            Some(_) => None,
+        };
+        // Without a call that returns there is nothing to check; its failure is a symptom already.
+        let Some(found) = found else { return Ok(observation) };
+        if let Some(reason) = found.reason() {
+            let reason = format!("its accesses cannot be checked: {reason}");
+            let orders = observation.orders;
+            let untestable = self.probe.untestable(observation.outcome, reason);
+            return Ok(Observation { orders, ..untestable });
+        }
+        let symptom = |found| symptom::of_access(self.probe.name(), found);
+        let symptoms: BTreeSet<Symptom> = found.failures().map(symptom).collect();
+        if !symptoms.is_empty() {
+            observation.verdict = Verdict::Failed;
+            observation.symptoms.extend(symptoms);
+        }
+        observation.accesses = Some(found);
+        Ok(observation)
     }
 
     /// The same, with a judgement wherever one can be made.
@@ -354,7 +394,7 @@ impl Test<'_> {
         } else if matches!(outcome.status, Status::Failed(_)) {
             let symptoms = symptom::of_failures(probe.name(), &outcome);
             (probe.observation(outcome, symptoms, Verdict::Failed), false)
-        } else if probe.on == On::Failed {
+        } else if !probe.on.minds_values() {
             (probe.observation(outcome, BTreeSet::new(), Verdict::Equivalent), false)
         } else {
             let comparison = crate::snapshot::matches(snapshot, &outcome, &self.trial.noise()?);
@@ -368,7 +408,7 @@ impl Test<'_> {
 
     fn completed(&self, outcome: Outcome) -> Result<Observation, ReplayError> {
         let probe = self.probe;
-        if probe.on == On::Failed {
+        if !probe.on.minds_values() {
             return Ok(probe.observation(outcome, BTreeSet::new(), Verdict::Equivalent));
         }
         let trusted = match &self.trusted {

@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use crate::judge::{Judgement, OutputJudgement, Verdict};
 use crate::numerics::oracle::Finding;
+use crate::runtime::report::{Found, FoundKind};
 use crate::search::Answer;
 use crate::trial::{OrderDependence, Outcome, Status};
 
@@ -22,6 +23,8 @@ pub enum On {
     Changed,
     /// An output with other bits, or a failure.
     Bits,
+    /// An access to memory that is wrong in a checked replay, or a failure.
+    Race,
     /// A failure.
     Failed,
 }
@@ -58,6 +61,15 @@ pub enum Symptom {
         /// The output.
         output: String,
     },
+    /// A checked replay finds a wrong access to memory, and does not at the good side.
+    Access {
+        /// The fixture.
+        fixture: String,
+        /// What is wrong.
+        finding: FoundKind,
+        /// The memory.
+        memory: String,
+    },
     /// The replay failed.
     Failed {
         /// The fixture.
@@ -76,6 +88,11 @@ impl fmt::Display for Symptom {
             Symptom::Ordered { output, .. } => {
                 write!(f, "{output} depends on the order of blocks and threads")
             }
+            Symptom::Access { finding, memory, .. } => match finding {
+                FoundKind::Race | FoundKind::SameValue => write!(f, "race on {memory}"),
+                FoundKind::Unwritten => write!(f, "reads what nobody wrote in {memory}"),
+                FoundKind::OutOfBounds => write!(f, "out of bounds of {memory}"),
+            },
             Symptom::Failed { kind, .. } => write!(f, "failed: {kind}"),
         }
     }
@@ -92,6 +109,11 @@ impl On {
     pub(super) fn minds_orders(self) -> bool {
         matches!(self, On::Wrong | On::Changed)
     }
+
+    /// Whether values count at all.
+    pub(super) fn minds_values(self) -> bool {
+        matches!(self, On::Wrong | On::Changed | On::Bits)
+    }
 }
 
 /// The outputs of `found` that are not among `known`, those that depend on the order at the good side.
@@ -104,6 +126,15 @@ pub(super) fn of_orders(
     let symptom =
         |output: &str| Symptom::Ordered { fixture: fixture.to_owned(), output: output.to_owned() };
     found.iter().filter(new).map(|one| symptom(&one.output)).collect()
+}
+
+/// What a checked replay found, as a symptom: the same one wherever the lines and the kernels have gone.
+pub(super) fn of_access(fixture: &str, found: &Found) -> Symptom {
+    Symptom::Access {
+        fixture: fixture.to_owned(),
+        finding: found.kind,
+        memory: found.memory_without_line().to_owned(),
+    }
 }
 
 /// The failures of `outcome`; none if it completed.

@@ -55,7 +55,8 @@ pub struct Args {
     /// The folder of accepted snapshots [default: the nearest `snapshots` above the fixture]
     #[arg(long, value_name = "DIR")]
     snapshots: Option<PathBuf>,
-    /// Whether accesses to memory of the culprit and of its parent are checked
+    /// Whether accesses to memory of the culprit and of its parent are checked; with --on race those of
+    /// every commit are, however long it takes
     #[arg(long, value_enum, default_value = "auto", value_name = "WHEN")]
     check: CheckArg,
     /// How the result is written; JSON is one event a line
@@ -84,6 +85,9 @@ enum OnArg {
     Changed,
     /// An output with other bits, or a failure
     Bits,
+    /// An access to memory that is wrong in a checked replay (a race, a read of what nobody wrote, an
+    /// access out of bounds) and not so at the good end, or a failure
+    Race,
     /// A failure
     Failed,
 }
@@ -94,6 +98,7 @@ impl From<OnArg> for On {
             OnArg::Wrong => On::Wrong,
             OnArg::Changed => On::Changed,
             OnArg::Bits => On::Bits,
+            OnArg::Race => On::Race,
             OnArg::Failed => On::Failed,
         }
     }
@@ -112,7 +117,7 @@ pub fn run(args: &Args, session: &SessionArgs) -> CliResult<u8> {
     let (mut good, bad) = (resolve(&revisions)?, resolve(&args.bad)?);
     let mut bisection =
         bisection(&history, targets, args.on.into(), args.jobs, args.first_parent, session)?;
-    bisection.check = args.check.into();
+    bisection.check = check(args)?;
     let mut origin = None;
     if !recorded.is_empty() {
         if let Some(folder) = &args.snapshots {
@@ -160,12 +165,25 @@ pub fn run(args: &Args, session: &SessionArgs) -> CliResult<u8> {
     })
 }
 
-/// The commit between `good` and `target` at which the outcome on the fixture at `path` changed.
+/// Whether accesses of the culprit are checked: a search for races has done so by then.
+fn check(args: &Args) -> CliResult<Check> {
+    match (On::from(args.on), args.check) {
+        (On::Race, CheckArg::Off) => {
+            Err(CommandError::new("--on race checks accesses to memory, and --check=off does not")
+                .with_hint("leave --check out"))
+        }
+        (On::Race, _) => Ok(Check::Always),
+        (_, check) => Ok(check.into()),
+    }
+}
+
+/// The commit between `good` and `target` that `on` calls bad on the fixture at `path`.
 pub fn blame(
     path: &Path,
     good: &str,
     target: &super::project::RequestedRevision,
     project: &Project,
+    on: On,
     session: &SessionArgs,
 ) -> CliResult<Blame> {
     let bad = match &target.commit {
@@ -181,7 +199,7 @@ pub fn blame(
     };
     let (history, targets) = open(&[path.to_owned()])?;
     let good = history.resolve(good)?;
-    let bisection = bisection(&history, targets, On::Changed, None, false, session)?;
+    let bisection = bisection(&history, targets, on, None, false, session)?;
     let report = bisection.search(&[good], &[bad], &mut |_| {})?;
     Ok(report::blame(&report))
 }

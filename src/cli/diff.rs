@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use ::replay::cache::Cache;
-use ::replay::judge::{Judgement, judge};
+use ::replay::judge::{Accesses, Judgement, Verdict, accesses_of_both, judge};
 use ::replay::report::{self, Line, Revision, Standing, Text};
 use ::replay::trial::{Lab, Trial};
 use serde_json::{Value, json};
@@ -15,7 +15,7 @@ use super::fixtures;
 use super::out::{print, println};
 use super::progress::Progress;
 use super::project::{Project, RequestedRevision};
-use super::replay::{Format, name, refused, summary};
+use super::replay::{CheckArg, Format, name, refused, summary};
 use super::session::{self, SessionArgs};
 
 /// The arguments of `replay diff`.
@@ -24,6 +24,9 @@ pub struct Args {
     /// Folders of captured tensors, then the revision that is trusted, then the other
     #[arg(required = true, num_args = 3.., value_names = ["FIXTURE", "REV", "REV"])]
     words: Vec<String>,
+    /// Whether accesses to memory are checked: races, reads of what nobody wrote, accesses out of bounds
+    #[arg(long, value_enum, default_value = "auto", value_name = "WHEN")]
+    check: CheckArg,
     /// How the result is written
     #[arg(short, long, value_enum, default_value = "text", value_name = "FORMAT")]
     format: Format,
@@ -41,9 +44,9 @@ pub fn run(args: &Args, session: &SessionArgs) -> CliResult<u8> {
     let (mut documents, mut errors, mut standings) = (Vec::new(), Vec::new(), Vec::new());
     for path in fixtures::expand(fixtures) {
         let path = path.as_path();
-        match one(path, [trusted, other], &lab, &cache) {
+        match one(path, [trusted, other], args.check, &lab, &cache) {
             Ok(compared) => {
-                standings.push(Standing::from(compared.judgement.verdict));
+                standings.push(Standing::from(compared.verdict()));
                 match args.format {
                     Format::Json => documents.push(document(&compared)),
                     Format::Text => {
@@ -76,11 +79,21 @@ struct Compared {
     base: Option<Revision>,
     got: Option<Revision>,
     judgement: Judgement,
+    accesses: Option<Accesses>,
+}
+
+impl Compared {
+    /// The verdict on outputs and accesses together.
+    fn verdict(&self) -> Verdict {
+        let new = self.accesses.as_ref().is_some_and(Accesses::has_new);
+        self.judgement.verdict.max(if new { Verdict::Failed } else { Verdict::Identical })
+    }
 }
 
 fn one(
     path: &Path,
     [trusted, other]: [&str; 2],
+    check: CheckArg,
     lab: &Arc<Lab>,
     cache: &Cache,
 ) -> CliResult<Compared> {
@@ -91,12 +104,15 @@ fn one(
     let (from, to) = (name(&base), name(&got));
     progress.say(format!("comparing {} at {from} and {to}", path.display()));
     let trial = |target: &RequestedRevision| lab.trial(&project.subject, &target.sources);
-    let judgement = judge(&trial(&base), &trial(&got))?;
+    let (before, after) = (trial(&base), trial(&got));
+    let judgement = judge(&before, &after)?;
+    let accesses = accesses_of_both(&after, &before, check.into())?;
     Ok(Compared {
         fixture: project.subject.fixture.name.clone(),
         base: base.commit.map(Revision::from),
         got: got.commit.map(Revision::from),
         judgement,
+        accesses,
     })
 }
 
@@ -107,27 +123,36 @@ pub fn against(project: &Project, trusted: &str, trial: &Trial) -> CliResult<Jud
 }
 
 fn text(compared: &Compared) -> Text {
-    let Compared { fixture, base, got, judgement } = compared;
+    let Compared { fixture, base, got, judgement, accesses } = compared;
     let mut text = Text::new();
     text.line(report::heading(fixture, base.as_ref()));
     text.line(report::heading(fixture, got.as_ref()));
     text.append(report::judgement(judgement));
+    if let Some(found) = accesses {
+        text.append(report::accesses_compared(found));
+    }
     text.line(Line::new());
-    text.line(report::verdict_line(judgement));
+    text.line(match accesses {
+        Some(found) if judgement.verdict < Verdict::Failed => {
+            report::new_access(found).unwrap_or_else(|| report::verdict_line(judgement))
+        }
+        _ => report::verdict_line(judgement),
+    });
     text
 }
 
 fn document(compared: &Compared) -> Value {
-    let Compared { fixture, base, got, judgement } = compared;
+    let Compared { fixture, base, got, judgement, accesses } = compared;
     json!({
         "fixture": fixture,
         "base": base,
         "got": got,
-        "verdict": judgement.verdict,
+        "verdict": compared.verdict(),
         "outputs": judgement.outputs,
         "launches_changed": judgement.launches,
         "without_shadow": judgement.without_shadow,
         "base_status": judgement.base.status,
         "got_status": judgement.got.status,
+        "accesses": accesses.as_ref().map(report::accesses_json),
     })
 }

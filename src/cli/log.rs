@@ -11,7 +11,7 @@ use super::exit;
 use super::fixtures;
 use super::out::{print, println};
 use super::progress::Progress;
-use super::replay::Format;
+use super::replay::{CheckArg, Format};
 use super::session::{SessionArgs, jobs};
 
 /// The arguments of `replay log`.
@@ -26,6 +26,9 @@ pub struct Args {
     /// Follow only the first parent of merges
     #[arg(long)]
     first_parent: bool,
+    /// Whether accesses to memory of every variant are checked: one more compilation for each
+    #[arg(long, value_enum, default_value = "off", value_name = "WHEN")]
+    check: CheckArg,
     /// How the result is written
     #[arg(short, long, value_enum, default_value = "text", value_name = "FORMAT")]
     format: Format,
@@ -41,8 +44,9 @@ pub fn run(args: &Args, session: &SessionArgs) -> CliResult<u8> {
     let progress = Progress::start();
     progress.say("reading the history");
     let (history, targets) = open(&fixtures)?;
-    let bisection =
+    let mut bisection =
         bisection(&history, targets, On::Changed, args.jobs, args.first_parent, session)?;
+    bisection.check = args.check.into();
     let found = survey_range(&bisection, range, &mut |commit, done, all| {
         progress.say(format!("replaying {}, {} of {all}", commit.short, done + 1));
     })?;

@@ -3,8 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use ::replay::bisect::On;
 use ::replay::cache::Cache;
-use ::replay::judge::{Verdict, accesses, captured, orders, outcome_and_gradients};
+use ::replay::judge::{
+    Accesses, Judgement, Verdict, accesses, captured, orders, outcome_and_gradients,
+};
 use ::replay::report::{self, Entry, Line, Refused, Revision, Standing, Text};
 use ::replay::trial::{Check, Lab};
 use clap::ValueEnum;
@@ -188,11 +191,11 @@ fn one(
         Some(trusted) => Some(super::diff::against(&project, trusted, &trial)?),
         None => None,
     };
-    let culprit = match &judgement {
-        Some(judged) if args.culprit && judged.verdict >= Verdict::Diverged => {
+    let culprit = match difference(judgement.as_ref(), found.as_ref()) {
+        Some(on) if args.culprit => {
             progress.say(format!("searching for what changed {}", path.display()));
             let trusted = args.against.as_deref().unwrap_or_default();
-            Some(super::bisect::blame(path, trusted, &target, &project, session)?)
+            Some(super::bisect::blame(path, trusted, &target, &project, on, session)?)
         }
         _ => None,
     };
@@ -214,6 +217,13 @@ fn one(
         culprit,
         snapshot,
     })
+}
+
+/// What tells the commit that made the difference to the trusted revision, if there is one.
+fn difference(judgement: Option<&Judgement>, accesses: Option<&Accesses>) -> Option<On> {
+    let has_diverged = judgement?.verdict >= Verdict::Diverged;
+    let races = accesses.is_some_and(Accesses::has_new).then_some(On::Race);
+    if has_diverged { Some(On::Changed) } else { races }
 }
 
 /// Turns "no such fixture" into advice where a command was meant.

@@ -28,6 +28,25 @@ impl Accesses {
             .map(|(found, _)| found)
     }
 
+    /// What speaks against the trusted side alone.
+    pub fn gone(&self) -> impl Iterator<Item = &Found> {
+        let own = self.checked.findings();
+        let base = self.base.iter().flat_map(Checked::findings);
+        let is_gone =
+            |found: &&Found| found.is_failure() && !own.iter().any(|other| other.is_like(found));
+        base.filter(is_gone)
+    }
+
+    /// Whether something speaks against the code.
+    pub fn has_new(&self) -> bool {
+        self.failures().next().is_some()
+    }
+
+    /// Whether something speaks against the trusted side alone.
+    pub fn has_gone(&self) -> bool {
+        self.gone().next().is_some()
+    }
+
     /// Why accesses were not checked, if so.
     pub fn reason(&self) -> Option<String> {
         let not = |checked: &Checked| match checked {
@@ -64,4 +83,17 @@ pub fn accesses(
         None => None,
     };
     Ok(Some(Accesses { checked, base }))
+}
+
+/// The same, with what the trusted side does even where `trial` does nothing wrong: to see what is gone.
+///
+/// # Errors
+/// [`ReplayError`] if the machine or the fixture is at fault.
+pub fn accesses_of_both(
+    trial: &Trial,
+    base: &Trial,
+    check: Check,
+) -> Result<Option<Accesses>, ReplayError> {
+    let Some(checked) = check.of(trial)? else { return Ok(None) };
+    Ok(Some(Accesses { checked, base: check.of(base)? }))
 }

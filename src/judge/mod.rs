@@ -26,7 +26,7 @@ use crate::numerics::slices::Location;
 use crate::tensor::{DType, Dim};
 use crate::trial::{Failure, Nondeterminism, OrderDependence, Outcome, Status, Trial, digest};
 
-pub use self::accesses::{Accesses, accesses};
+pub use self::accesses::{Accesses, accesses, accesses_of_both};
 pub use self::captured::{CapturedCheck, captured};
 pub use self::gradcheck::{GradientCheck, GradientPlace, GradientVerdict, gradients};
 pub use self::launches::{LaunchChange, changes as launch_changes};

@@ -1,8 +1,10 @@
 //! The findings of a checked replay, in words.
 
+use serde_json::{Value, json};
+
 use super::numbers::count;
 use super::spans::{Line, Text};
-use super::style::{DIM, RED, YELLOW};
+use super::style::{DIM, GREEN, RED, YELLOW};
 use crate::judge::Accesses;
 use crate::runtime::report::{Found, FoundKind, FoundSpot};
 
@@ -21,6 +23,17 @@ pub fn sentence(found: &Found) -> String {
         }
         FoundKind::Unwritten => format!("nobody has written {place}: {second}{times}"),
         FoundKind::OutOfBounds => format!("out of bounds: {second}, {place}{times}"),
+    }
+}
+
+/// What is wrong, in a few words: the memory, and no places.
+pub(super) fn wrong(found: &Found) -> String {
+    let memory = &found.memory;
+    match found.kind {
+        FoundKind::Race => format!("race on {memory}"),
+        FoundKind::SameValue => format!("the same value is written by several to {memory}"),
+        FoundKind::Unwritten => format!("reads what nobody wrote in {memory}"),
+        FoundKind::OutOfBounds => format!("out of bounds of {memory}"),
     }
 }
 
@@ -87,6 +100,37 @@ pub(super) fn accesses(found: &Accesses) -> Text {
     out
 }
 
+/// The same where both sides were checked in any case, with what is gone.
+pub fn accesses_compared(found: &Accesses) -> Text {
+    let mut out = accesses(found);
+    let gone: Vec<Line> = gone_lines(found).collect();
+    if out.is_empty() && !gone.is_empty() {
+        out.section("accesses");
+    }
+    gone.into_iter().for_each(|line| out.line(Line::from("  ").and(line)));
+    out
+}
+
+/// A line for each finding that the trusted side alone has.
+pub(super) fn gone_lines(found: &Accesses) -> impl Iterator<Item = Line> {
+    found.gone().map(|found| Line::of(GREEN, "no longer").and(format!(": {}", sentence(found))))
+}
+
+/// The verdict where accesses are wrong that are not at the trusted side; none where none are.
+pub fn new_access(found: &Accesses) -> Option<Line> {
+    let first = found.failures().next()?;
+    Some(Line::of(RED, "failed").and(format!(": {}", sentence(first))))
+}
+
+/// What was found, and what is gone, for a document.
+pub fn accesses_json(found: &Accesses) -> Value {
+    let gone = found.gone().map(|found| json!({ "text": sentence(found), "finding": found }));
+    let gone: Vec<Value> = gone.collect();
+    let mut told = json!(super::json::accesses(found));
+    told["gone"] = gone.into();
+    told
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -148,6 +192,9 @@ mod tests {
         let against = |base| Accesses { checked: done(vec![race(FoundKind::Race)]), base };
         assert_eq!(against(None).failures().count(), 1);
         assert_eq!(against(Some(done(Vec::new()))).failures().count(), 1);
+        let elsewhere = |memory: &str| Found { memory: memory.to_owned(), ..race(FoundKind::Race) };
+        assert!(elsewhere("cudaMalloc at a.cu:7").is_like(&elsewhere("cudaMalloc at a.cu:9")));
+        assert!(!elsewhere("cudaMalloc at a.cu:7").is_like(&elsewhere("cudaMalloc at b.cu:7")));
         let alike = against(Some(done(vec![moved("src/a.cu:99")])));
         assert_eq!(alike.failures().count(), 0);
         assert!(accesses(&alike).words().join("\n").contains("on both sides"));

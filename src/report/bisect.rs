@@ -3,7 +3,7 @@
 use anstyle::Style;
 use serde_json::{Value, json};
 
-use super::accesses::access_lines;
+use super::accesses::{access_lines, wrong};
 use super::judgement::{
     ORDER, launch_line, output_lines, verdict_line, verdict_name, verdict_style,
 };
@@ -44,8 +44,9 @@ pub(crate) fn observation_line(seen: &Seen) -> String {
     let one = |observation: &Observation| {
         let name = if several { format!("{}: ", observation.fixture) } else { String::new() };
         let what = observation_words(observation);
-        match observation.ordered_alike.first() {
-            Some(output) => format!("{name}{what}; {output} {ORDER}, as at the good end"),
+        let order = observation.ordered_alike.first().map(|output| format!("{output} {ORDER}"));
+        match order.or_else(|| observation.accesses_alike().next().map(wrong)) {
+            Some(alike) => format!("{name}{what}; {alike}, as at the good end"),
             None => format!("{name}{what}"),
         }
     };
@@ -69,7 +70,7 @@ fn observation_words(observation: &Observation) -> String {
             && observation.verdict == Verdict::Equivalent
             && !observation.compared =>
         {
-            "completed".to_owned()
+            not_compared(observation)
         }
         None if observation.symptoms.is_empty() => verdict_name(observation.verdict).to_owned(),
         None => {
@@ -78,6 +79,15 @@ fn observation_words(observation: &Observation) -> String {
             symptoms.join(", ")
         }
     }
+}
+
+/// What is said of an innocent commit whose values were not compared.
+fn not_compared(observation: &Observation) -> String {
+    match &observation.accesses {
+        Some(found) if !found.has_new() => "completed, without a new race",
+        _ => "completed",
+    }
+    .to_owned()
 }
 
 /// An answered test, in a line.
@@ -259,7 +269,7 @@ pub(super) fn acquittal(seen: &Seen) -> String {
     match seen.observations.as_slice() {
         [observation] if observation.untestable.is_none() && verdict <= Verdict::Equivalent => {
             match !observation.compared && verdict == Verdict::Equivalent {
-                true => "completed".to_owned(),
+                true => not_compared(observation),
                 false => verdict_name(verdict).to_owned(),
             }
         }

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use super::accesses::{accesses_json, gone_lines, sentence, wrong};
 use super::judgement::{
     HIDDEN, ORDER, difference, finding_words, launch_line, order_lines, shift, verdict_line,
     verdict_name, verdict_style,
@@ -40,6 +41,10 @@ pub fn log(report: &LogReport) -> Text {
         out.line(Line::new());
     }
     untestable(&mut out, report);
+    if let Some((number, reason)) = &report.unchecked {
+        let variants = count(*number as u64, "variant");
+        out.line(Line::of(YELLOW, format!("races are not looked for in {variants}: {reason}")));
+    }
     out.line(summary(report));
     out
 }
@@ -116,6 +121,10 @@ fn change_lines(change: &Change) -> Vec<Line> {
     }
     let settled = change.settled.iter();
     lines.extend(settled.map(|name| format!("{name} no longer {ORDER}").into()));
+    if let Some(found) = &change.accesses {
+        lines.extend(found.failures().map(|found| sentence(found).into()));
+        lines.extend(gone_lines(found));
+    }
     // A commit that could not be run launched nothing; that is no change of its code.
     if judgement.verdict != Verdict::Untestable {
         lines.extend(judgement.launches.iter().map(|change| launch_line(change).into()));
@@ -142,6 +151,13 @@ fn verdict(change: &Change) -> Line {
         return Line::of(GREEN, word).and(words);
     }
     match (&judgement.base.status, &judgement.got.status) {
+        _ if change.verdict() > judgement.verdict => {
+            let new = change.accesses.iter().flat_map(|found| found.failures()).map(wrong);
+            let mut new: Vec<String> = new.collect();
+            new.dedup();
+            Line::of(verdict_style(Verdict::Failed), verdict_name(Verdict::Failed))
+                .and(format!(": {}", new.join(", ")))
+        }
         // There is nothing to compare with.
         (Status::Failed(failures), Status::Completed) => {
             let short = &change.base.short;
@@ -197,11 +213,12 @@ pub fn log_json(report: &LogReport) -> Value {
             "commit": Revision::from(change.commit.clone()),
             "base": Revision::from(change.base.clone()),
             "untestable_parent": change.skipped.clone().map(Revision::from),
-            "verdict": verdict_name(judgement.verdict),
+            "verdict": verdict_name(change.verdict()),
             "untestable": untestable,
             "reason": reason,
             "outputs": judgement.outputs,
             "launches_changed": judgement.launches,
+            "accesses": change.accesses.as_ref().map(accesses_json),
             "no_longer_order_dependent": change.settled,
             "broken": change.broken,
             "mended": change.mended,
@@ -226,6 +243,7 @@ pub fn log_json(report: &LogReport) -> Value {
         "commits": report.commits,
         "variants": report.variants,
         "variants_untestable": report.untested,
+        "variants_not_checked": report.unchecked.as_ref().map_or(0, |(number, _)| *number),
         "untestable": report.untestable.iter().map(untestable).collect::<Vec<_>>(),
         "changes": report.changes.iter().map(change).collect::<Vec<_>>(),
         "changed_nothing": report.acquitted.iter().cloned().map(Revision::from).collect::<Vec<_>>(),

@@ -19,6 +19,7 @@ mod standing;
 mod style;
 mod text;
 
+pub use accesses::{accesses_compared, accesses_json, new_access};
 pub use bisect::{Origin, bisect, bisect_json, blame, event_json, recorded_json, tested_line};
 pub use bisect_markdown::bisect_markdown;
 pub use changes::{log, log_json};

@@ -3,7 +3,7 @@
 use super::bisect::{observation_line, shown};
 use super::spans::{Line, Text};
 use super::style::{DIM, RED};
-use crate::bisect::{On, Report, Seen};
+use crate::bisect::{Observation, On, Report, Seen};
 use crate::judge::Verdict;
 use crate::search::Refusal;
 
@@ -162,6 +162,9 @@ fn disagreement(
         _ if report.on == On::Failed => {
             "it does not fail: without `--on failed` its outputs are compared with the good end's"
         }
+        _ if report.on == On::Race => {
+            "its accesses to memory are in order: capture inputs on which the race shows"
+        }
         _ if report.on == On::Bits => {
             "its bits are those of the good end: capture inputs on which they differ"
         }
@@ -172,7 +175,10 @@ fn disagreement(
         Some(Verdict::Equivalent) => {
             "they differ within noise only: --on bits finds where the bits change"
         }
-        _ => "on this fixture nothing is wrong there: capture inputs on which the defect shows",
+        _ => {
+            "on this fixture nothing is wrong there: capture inputs on which the defect shows, or \
+             search for races that move no number with --on race"
+        }
     };
     (what, advice.to_owned())
 }
@@ -182,7 +188,10 @@ fn fails(report: &Report, commit: u32) -> bool {
 }
 
 fn depends_alike(seen: &Seen) -> bool {
-    seen.observations.iter().any(|observation| !observation.ordered_alike.is_empty())
+    let alike = |seen: &Observation| {
+        !seen.ordered_alike.is_empty() || seen.accesses_alike().next().is_some()
+    };
+    seen.observations.iter().any(alike)
 }
 
 fn end_line(report: &Report, end: u32, claim: &str) -> Line {

@@ -44,7 +44,7 @@ fn a_good_end_that_shows_what_the_bad_one_shows_is_refused() {
 fn a_bad_end_that_is_like_the_good_one_is_refused() {
     insta::assert_snapshot!(refusal(&wrong_and_right_again(), 1, 4), @r"
     refused: [C4] was said to be bad: identical
-    hint: on this fixture nothing is wrong there: capture inputs on which the defect shows
+    hint: on this fixture nothing is wrong there: capture inputs on which the defect shows, or search for races that move no number with --on race
     ");
 }
 

@@ -62,7 +62,7 @@ fn a_refusal_is_quoted() {
 
     ```text
     refused: [C1] was said to be bad: identical
-    hint: on this fixture nothing is wrong there: capture inputs on which the defect shows
+    hint: on this fixture nothing is wrong there: capture inputs on which the defect shows, or search for races that move no number with --on race
     ```
     ");
 }

@@ -48,7 +48,7 @@ fn a_missing_barrier_is_found_at_one_revision_alone() {
 fn the_commit_that_lost_the_barrier_diverges_and_the_one_that_puts_it_back_does_not() {
     let env = TestEnv::new().with_kernel(&repaired(), CALL);
     env.repo.commit_file("k.cu", RACE, "Lose the barrier");
-    let lost = env.replay(&["diff", "fixtures/tiny", "HEAD~1", "HEAD"]);
+    let lost = env.replay(&["diff", "fixtures/tiny", "HEAD~1", "HEAD", "--check", "off"]);
     assert_eq!(lost.code, Some(1), "{}", lost.text());
     insta::assert_snapshot!(lost.stdout.split_once("outputs\n").unwrap().1, @"
       y  diverged: in the order of the indices it agrees, in others it does not
@@ -58,11 +58,11 @@ fn the_commit_that_lost_the_barrier_diverges_and_the_one_that_puts_it_back_does_
 
     diverged: y depends on the order of blocks and threads
     ");
-    let back = env.replay(&["diff", "fixtures/tiny", "HEAD", "HEAD~1"]);
+    let back = env.replay(&["diff", "fixtures/tiny", "HEAD", "HEAD~1", "--check", "off"]);
     assert_eq!((back.code, back.last_line()), (Some(0), "identical: y"), "{}", back.text());
     // What both sides depend on is no change.
     env.repo.commit_file("k.cu", &format!("// A sum.\n{RACE}"), "Comment on it");
-    let same = env.replay(&["diff", "fixtures/tiny", "HEAD~1", "HEAD"]);
+    let same = env.replay(&["diff", "fixtures/tiny", "HEAD~1", "HEAD", "--check", "off"]);
     assert_eq!(same.code, Some(0), "{}", same.text());
     assert!(same.stdout.contains("depends on the order"), "{}", same.text());
 }
