@@ -9,6 +9,8 @@
 mod block_form;
 #[path = "corpus/mod.rs"]
 mod corpus;
+#[path = "corpus/races.rs"]
+mod races;
 
 use std::collections::{BTreeSet, HashMap};
 use std::path::PathBuf;

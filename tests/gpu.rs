@@ -4,6 +4,8 @@
 mod lab;
 #[path = "gpu/nvrtc.rs"]
 mod nvrtc;
+#[path = "gpu/races.rs"]
+mod races;
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;

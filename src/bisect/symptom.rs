@@ -88,11 +88,7 @@ impl fmt::Display for Symptom {
             Symptom::Ordered { output, .. } => {
                 write!(f, "{output} depends on the order of blocks and threads")
             }
-            Symptom::Access { finding, memory, .. } => match finding {
-                FoundKind::Race | FoundKind::SameValue => write!(f, "race on {memory}"),
-                FoundKind::Unwritten => write!(f, "reads what nobody wrote in {memory}"),
-                FoundKind::OutOfBounds => write!(f, "out of bounds of {memory}"),
-            },
+            Symptom::Access { finding, memory, .. } => f.write_str(&finding.words(memory)),
             Symptom::Failed { kind, .. } => write!(f, "failed: {kind}"),
         }
     }

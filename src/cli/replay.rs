@@ -371,7 +371,18 @@ mod tests {
         };
         let (memory, index) = ("y".to_owned(), Some(vec![0]));
         let first = Some(second.clone());
-        let found = Found { kind, first, second, memory, offset: 0, index, bytes: 4, count: 1 };
+        let (between_streams, count) = (false, 1);
+        let found = Found {
+            kind,
+            between_streams,
+            first,
+            second,
+            memory,
+            offset: 0,
+            index,
+            bytes: 4,
+            count,
+        };
         let checked = Checked::Done { findings: vec![found], left_out: 0 };
         Accesses { checked, base: None }
     }

@@ -17,24 +17,28 @@ pub fn sentence(found: &Found) -> String {
         n => format!(" ({n} times)"),
     };
     match found.kind {
-        FoundKind::Race => format!("race on {place}: {first}; {second}{times}"),
+        FoundKind::Race => {
+            let between = if found.between_streams { " between streams" } else { "" };
+            format!("race{between} on {place}: {first}; {second}{times}")
+        }
         FoundKind::SameValue => {
             format!("the same value is written by several to {place}: {first}; {second}{times}")
         }
         FoundKind::Unwritten => format!("nobody has written {place}: {second}{times}"),
         FoundKind::OutOfBounds => format!("out of bounds: {second}, {place}{times}"),
+        FoundKind::UndefinedLane | FoundKind::UnusedLane => {
+            format!("{}: {second}{times}", found.kind.words(&found.memory))
+        }
+        FoundKind::HostAccess => format!("host access to device memory: {second}, {place}{times}"),
+        FoundKind::DeviceAccess => {
+            format!("device access to host memory: {second}, {}{times}", found.memory)
+        }
     }
 }
 
 /// What is wrong, in a few words: the memory, and no places.
 pub(super) fn wrong(found: &Found) -> String {
-    let memory = &found.memory;
-    match found.kind {
-        FoundKind::Race => format!("race on {memory}"),
-        FoundKind::SameValue => format!("the same value is written by several to {memory}"),
-        FoundKind::Unwritten => format!("reads what nobody wrote in {memory}"),
-        FoundKind::OutOfBounds => format!("out of bounds of {memory}"),
-    }
+    found.kind.words(found.memory_without_line())
 }
 
 /// Such as `src/a.cu:7 writes in sum, block (0, 0, 0), thread (3, 0, 0)`.
@@ -147,6 +151,7 @@ mod tests {
         };
         Found {
             kind,
+            between_streams: false,
             first: Some(spot(7, true, 3)),
             second: spot(9, false, 4),
             memory: "dx".to_owned(),
@@ -178,6 +183,8 @@ mod tests {
         insta::assert_snapshot!(stray(400, "x"), @"out of bounds: src/a.cu:9 reads in sum, block (0, 0, 0), thread (4, 0, 0), 4 bytes at byte 400 of x");
         insta::assert_snapshot!(stray(-4, "x"), @"out of bounds: src/a.cu:9 reads in sum, block (0, 0, 0), thread (4, 0, 0), 4 bytes from 4 bytes before x");
         insta::assert_snapshot!(stray(0, "shared memory"), @"out of bounds: src/a.cu:9 reads in sum, block (0, 0, 0), thread (4, 0, 0), 4 bytes of shared memory beside every variable");
+        let apart = Found { between_streams: true, ..race(FoundKind::Race) };
+        assert!(sentence(&apart).starts_with("race between streams on dx[0, 7]: "));
         let unwritten = Found { first: None, ..race(FoundKind::Unwritten) };
         insta::assert_snapshot!(sentence(&unwritten), @"nobody has written dx[0, 7]: src/a.cu:9 reads in sum, block (0, 0, 0), thread (4, 0, 0) (12 times)");
     }

@@ -47,6 +47,11 @@ pub struct Fault {
     pub thread: Option<[u32; 3]>,
 }
 
+/// The failure of host code that touches device memory.
+pub const HOST_ACCESS: &str = "host access to device memory";
+/// The failure of a kernel that touches host memory.
+pub const DEVICE_ACCESS: &str = "device access to host memory";
+
 /// The kind of a finding of a checked replay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -60,6 +65,32 @@ pub enum FoundKind {
     Unwritten,
     /// A kernel touches memory beside an allocation.
     OutOfBounds,
+    /// A shuffle reads a lane that has ended or is not in its mask, and an output depends on what it gets.
+    UndefinedLane,
+    /// The same, and no output does.
+    UnusedLane,
+    /// Host code touches device memory.
+    HostAccess,
+    /// A kernel touches memory of the host.
+    DeviceAccess,
+}
+
+impl FoundKind {
+    /// What is wrong with `memory`, in a few words without places.
+    pub fn words(self, memory: &str) -> String {
+        match self {
+            FoundKind::Race => format!("race on {memory}"),
+            FoundKind::SameValue => format!("the same value is written by several to {memory}"),
+            FoundKind::Unwritten => format!("reads what nobody wrote in {memory}"),
+            FoundKind::OutOfBounds => format!("out of bounds of {memory}"),
+            FoundKind::UndefinedLane => format!("a shuffle reads {memory}"),
+            FoundKind::UnusedLane => {
+                format!("a shuffle reads {memory}, and no output depends on it")
+            }
+            FoundKind::HostAccess => format!("host access to {memory}"),
+            FoundKind::DeviceAccess => "device access to host memory".to_owned(),
+        }
+    }
 }
 
 /// One access of a finding.
@@ -88,12 +119,16 @@ pub struct FoundSpot {
 pub struct Found {
     /// The kind.
     pub kind: FoundKind,
+    /// Whether a race is between launches or copies of different streams, which nothing orders.
+    #[serde(default)]
+    pub between_streams: bool,
     /// The earlier access of a race.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first: Option<FoundSpot>,
     /// The access at which it showed.
     pub second: FoundSpot,
-    /// The memory's name: a tensor, or where it was allocated.
+    /// The memory's name: a tensor, or where it was allocated; of a shuffle the lane, and of an access to the
+    /// host's memory how the kernel came to it.
     pub memory: String,
     /// The first byte of the access, counted from the beginning of the memory.
     pub offset: i64,
@@ -127,7 +162,7 @@ impl FoundSpot {
 impl Found {
     /// Whether the code is wrong, as opposed to a habit that does no harm.
     pub fn is_failure(&self) -> bool {
-        self.kind != FoundKind::SameValue
+        !matches!(self.kind, FoundKind::SameValue | FoundKind::UnusedLane)
     }
 
     /// Whether `other` is the same defect, of sources in which lines may have moved.
@@ -139,8 +174,12 @@ impl Found {
         self.kind == other.kind && names(self) == names(other)
     }
 
-    /// The memory's name, which of an allocation tells the file and not the line: lines move.
+    /// The memory's name, which of an allocation tells the file and not the line, and of a lane not which
+    /// it is: these move.
     pub fn memory_without_line(&self) -> &str {
+        if matches!(self.kind, FoundKind::UndefinedLane | FoundKind::UnusedLane) {
+            return "a lane that takes no part";
+        }
         match self.memory.rsplit_once(':') {
             Some((name, line)) if line.bytes().all(|byte| byte.is_ascii_digit()) => name,
             _ => &self.memory,

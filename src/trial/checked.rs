@@ -9,7 +9,7 @@ use crate::backend::{Mode, ReplayError, Variant};
 use crate::cache::Kind;
 use crate::fixture::Fixture;
 use crate::frontend::Precision;
-use crate::runtime::report::{Findings, Found};
+use crate::runtime::report::{DEVICE_ACCESS, Findings, Found, FoundKind, HOST_ACCESS};
 use crate::summary::POISON_A;
 use crate::tensor::{DType, unravel};
 use crate::worker::{Ending, Run};
@@ -39,10 +39,12 @@ impl Check {
             Check::Auto => Some(Check::AUTO),
             Check::Always => None,
         };
-        match trial.comes_to_its_end()? {
-            true => trial.checked(most).cloned().map(Some),
-            false => Ok(None),
+        let ends = trial.comes_to_its_end()?;
+        if !ends && !trial.crosses()? {
+            return Ok(None);
         }
+        let checked = trial.checked(most)?;
+        Ok(Some(checked.clone()).filter(|checked| ends || !checked.findings().is_empty()))
     }
 }
 
@@ -86,7 +88,7 @@ impl Trial {
         let Some(variant) = self.variant()? else {
             return Ok(Checked::not("the sources cannot be run"));
         };
-        if !self.comes_to_its_end()? {
+        if !self.comes_to_its_end()? && !self.crosses()? {
             return Ok(Checked::not("the replay does not run to its end"));
         }
         let key = self.key_of(CHECKED)?;
@@ -122,7 +124,9 @@ impl Trial {
             )));
         }
         let found = match run.ending {
-            Ending::Completed => self.found(run),
+            Ending::Completed => self.found(run, variant)?,
+            // What was found before is so all the same.
+            Ending::Fault(..) if !run.findings.found.is_empty() => self.found(run, variant)?,
             Ending::TimedOut(..) => return Ok(Checked::not("the checked replay was out of time")),
             _ => Checked::not("the checked replay does not run to its end"),
         };
@@ -148,12 +152,30 @@ impl Trial {
         })
     }
 
-    fn found(&self, run: Run) -> Checked {
-        let Findings { found: mut findings, left_out, .. } = run.findings;
+    /// Whether what ended the call is an access of one side to the memory of the other, whose line a checked
+    /// replay tells.
+    fn crosses(&self) -> Result<bool, ReplayError> {
+        let crosses = |failure: &Failure| {
+            let Failure::Fault { fault } = failure else { return false };
+            [HOST_ACCESS, DEVICE_ACCESS].contains(&fault.what.as_str())
+        };
+        let status = &self.outcome()?.status;
+        Ok(matches!(status, Status::Failed(failures) if failures.iter().any(crosses)))
+    }
+
+    fn found(&self, mut run: Run, plain: &dyn Variant) -> Result<Checked, ReplayError> {
+        let Findings { found: mut findings, left_out, .. } = std::mem::take(&mut run.findings);
+        let is_stray = |found: &Found| found.kind == FoundKind::UndefinedLane;
+        // Lanes that read one which takes no part have got something else than in a plain replay.
+        let is_unused = findings.iter().any(is_stray)
+            && run.gives_the_bits_of(&plain.for_noise().run(&Mode::plain(POISON_A))?);
         for found in &mut findings {
             found.index = element(self.fixture(), found);
+            if is_unused && is_stray(found) {
+                found.kind = FoundKind::UnusedLane;
+            }
         }
-        Checked::Done { findings, left_out }
+        Ok(Checked::Done { findings, left_out })
     }
 }
 

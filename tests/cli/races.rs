@@ -116,3 +116,63 @@ fn a_check_that_needs_more_memory_than_there_may_be_is_not_made_and_told() {
         }
     }
 }
+
+/// A sum over half a warp; the lanes above 7 get values of lanes that take no part.
+fn half_warp(used: &str) -> TestEnv {
+    let kernel = format!(
+        "\
+__global__ void half(const float* x, float* y, int n)
+{{
+    float v = threadIdx.x < n ? x[threadIdx.x] : (float)threadIdx.x;
+    if (threadIdx.x < 16)
+        for (int o = 8; o > 0; o /= 2) v += __shfl_down_sync(0xffff, v, o);
+    if ({used}) y[threadIdx.x % n] = v;
+    if (threadIdx.x > 0 && threadIdx.x < n) y[threadIdx.x] = 0.0f;
+}}
+"
+    );
+    TestEnv::new().with_kernel(&kernel, "half<<<1, 32>>>(x, y, n);")
+}
+
+#[test]
+fn a_shuffle_from_a_lane_that_takes_no_part_matters_where_an_output_depends_on_it() {
+    let unused = half_warp("threadIdx.x == 0").replay(&CHECKED);
+    assert_eq!(unused.code, Some(0), "{}", unused.text());
+    let told = unused.stdout.split_once("accesses\n").expect("a note").1;
+    insta::assert_snapshot!(told, @"
+      note: a shuffle reads lane 16, which is not in the mask 0x0000ffff, and no output depends on it: k.cu:5 reads in half, block (0, 0, 0), thread (8, 0, 0) (15 times)
+
+    completed: every output is written and finite
+    ");
+    let used = half_warp("threadIdx.x == 12").replay(&CHECKED);
+    assert_eq!(used.code, Some(1), "{}", used.text());
+    insta::assert_snapshot!(used.last_line(), @"failed: a shuffle reads lane 16, which is not in the mask 0x0000ffff: k.cu:5 reads in half, block (0, 0, 0), thread (8, 0, 0) (15 times)");
+}
+
+#[test]
+fn accesses_of_one_side_to_the_memory_of_the_other_name_their_line() {
+    let host = |body: &str| {
+        let text = format!(
+            "{}void run(const float* x, float* y, int n)\n{{\n    {body}\n}}\n",
+            repaired()
+        );
+        TestEnv::new().with_kernel(&text, "run(x, y, n);")
+    };
+    let run = host(&format!("{CALL} y[1] = 1.0f;")).replay(&CHECKED);
+    assert_eq!(run.code, Some(1), "{}", run.text());
+    insta::assert_snapshot!(run.stdout.split_once("accesses\n").expect("a finding").1, @"
+      host access to device memory: k.cu:11 writes in host code, y[1]
+
+    failed: host access to device memory in host code: byte 4 of y (16 bytes): host code cannot touch it on a GPU; copy it by cudaMemcpy
+    ");
+    let run = host("float v[4] = {}; last<<<1, 32>>>(v, y, n);").replay(&CHECKED);
+    assert_eq!(run.code, Some(1), "{}", run.text());
+    insta::assert_snapshot!(run.stdout.split_once("accesses\n").expect("a finding").1, @"
+      device access to host memory: k.cu:4 reads in last, block (0, 0, 0), thread (0, 0, 0), argument 1 points to a variable on the stack of host code, which a GPU cannot reach
+
+    failed: device access to host memory in last, block (0, 0, 0), thread (0, 0, 0): argument 1 points to a variable on the stack of host code, which a GPU cannot reach
+    ");
+    let off = ["fixtures/tiny", "--check", "off"];
+    let run = host(&format!("{CALL} y[1] = 1.0f;")).replay(&off);
+    assert!(!run.stdout.contains("accesses"), "{}", run.text());
+}

@@ -1,12 +1,15 @@
 //! Checked replays: what races is found, with both places; what CUDA orders is not.
 
+#[path = "../common/checked_cases.rs"]
+mod checked_cases;
+
 use std::sync::LazyLock;
 
 use replay::backend::Mode;
 use replay::frontend::Precision;
 use replay::runtime::report::{Found, FoundKind};
 use replay::summary::POISON_A;
-use replay::worker::Ending;
+use replay::worker::{Ending, Run};
 
 use super::project::{Machine, Project};
 
@@ -14,38 +17,15 @@ static CHECKED: LazyLock<Project> = LazyLock::new(|| {
     let tables = "[inputs.x]\ndtype = \"f32\"\nshape = [\"n\"]\n\
                   [outputs.out]\ndtype = \"f32\"\nshape = [\"n\"]\n";
     let input: Vec<f32> = (0..4096).map(|n| n as f32).collect();
-    let text: String = include_str!("checked.cases").lines().map(expanded).collect();
-    Project::new(&text, "x, out", tables, &input)
+    Project::new(&checked_cases::source(), "x, out", tables, &input)
 });
 
-/// A line of the cases, with what stands for a case made one.
-fn expanded(line: &str) -> String {
-    let case = |list: &str, zero: bool| {
-        let mut words = list.trim_end_matches(')').split(", ");
-        let mut word = || words.next().expect("a name, a grid and a block");
-        let (name, grid, block) = (word(), word(), word());
-        format!(
-            "static void case_{name}(const float* x, float* out) {{ \
-             {name}_kernel<<<{grid}, {block}>>>(x, out, scratch(8192, {zero})); }}\n"
-        )
-    };
-    if let Some(list) = line.strip_prefix("RUN(") {
-        return case(list, true);
-    }
-    if let Some(list) = line.strip_prefix("RAW(") {
-        return case(list, false);
-    }
-    match line.strip_prefix("KERNEL(").and_then(|rest| rest.split_once(')')) {
-        Some((name, rest)) => {
-            format!("__global__ void {name}_kernel(const float* x, float* out, float* s){rest}\n")
-        }
-        None => format!("{line}\n"),
-    }
+fn run(case: &str) -> Run {
+    CHECKED.run_as(Precision::Checked, case, &Mode::plain(POISON_A), Machine::PLAIN)
 }
 
 fn found(case: &str) -> Vec<Found> {
-    let mode = Mode::plain(POISON_A);
-    let run = CHECKED.run_as(Precision::Checked, case, &mode, Machine::PLAIN);
+    let run = run(case);
     assert_eq!(run.ending, Ending::Completed, "{case}");
     assert_eq!(run.findings.refused, None, "{case}");
     run.findings.found
@@ -101,9 +81,68 @@ fn threads_that_write_the_same_value_are_told_apart() {
 }
 
 #[test]
+fn shuffles_that_read_lanes_which_take_no_part_are_found() {
+    assert_eq!(missed("stray_", FoundKind::UndefinedLane).join("\n"), "");
+}
+
+/// The line of the cases that `src/cases.cu:N` names.
+fn line(site: &str) -> &'static str {
+    let number = site.strip_prefix("src/cases.cu:").and_then(|line| line.parse::<usize>().ok());
+    let line = number.and_then(|line| checked_cases::TEXT.lines().nth(line - 1));
+    line.unwrap_or_else(|| panic!("no line: {site:?}")).trim()
+}
+
+/// What a case shows that may end with the access itself.
+fn crossings(prefix: &str, kind: FoundKind) -> String {
+    let told = cases(prefix).map(|case| {
+        let run = run(case);
+        let [found] = run.findings.found.as_slice() else { panic!("{case}: {run:?}") };
+        assert_eq!(found.kind, kind, "{case}");
+        let line = line(&found.second.site);
+        let ends = if run.ending == Ending::Completed { "goes on" } else { "ends" };
+        let Found { second, memory, offset, .. } = found;
+        let at = (second.block, second.thread);
+        format!("{case} {ends}: {} {at:?}, byte {offset} of {memory}: {line}\n", second.name)
+    });
+    told.collect()
+}
+
+#[test]
+fn host_code_that_touches_device_memory_is_found_with_its_line_on_every_page() {
+    insta::assert_snapshot!(crossings("host_", FoundKind::HostAccess), @"
+    host_reads_inside_of_a_large_allocation goes on: host code (None, None), byte 2097152 of cudaMalloc at src/cases.cu:12: float v = ((volatile float*)s)[1 << 19];
+    host_writes_inside_of_a_large_allocation goes on: host code (None, None), byte 2097152 of cudaMalloc at src/cases.cu:12: s[1 << 19] = 1;
+    host_reads_the_result ends: host code (None, None), byte 12 of out: float v = ((volatile float*)out)[3];
+    ");
+}
+
+#[test]
+fn kernels_that_touch_memory_of_the_host_are_found_with_their_line() {
+    insta::assert_snapshot!(crossings("device_", FoundKind::DeviceAccess), @"
+    device_reads_a_variable_of_the_host ends: get_kernel (Some([0, 0, 0]), Some([0, 0, 0])), byte 0 of argument 3 points to a variable on the stack of host code, which a GPU cannot reach: KERNEL(get) { out[threadIdx.x] = s[blockDim.x - 1 - threadIdx.x]; }
+    device_writes_to_the_heap ends: set_kernel (Some([0, 0, 0]), Some([0, 0, 0])), byte 0 of argument 3 points to memory that host code allocated, which a GPU cannot reach: KERNEL(set) { s[threadIdx.x] = x[threadIdx.x]; }
+    ");
+}
+
+#[test]
+fn work_of_two_streams_without_an_event_races_whichever_comes_first() {
+    for case in ["race_two_streams", "race_two_streams_reader_first"] {
+        let found = found(case);
+        let [race] = found.as_slice() else { panic!("{case}: {found:?}") };
+        let first = race.first.as_ref().expect("a race has two sides");
+        let mut names = [first.name.as_str(), race.second.name.as_str()];
+        names.sort_unstable();
+        assert!(race.between_streams, "{case}: {race:?}");
+        assert_eq!(names, ["get_kernel", "set_kernel"], "{case}");
+    }
+    let within = found("race_first_thread_broadcasts");
+    assert!(within.iter().all(|found| !found.between_streams));
+}
+
+#[test]
 fn a_finding_names_both_places_and_the_element() {
     let kernel = "KERNEL(race_first_thread_broadcasts)";
-    let at = include_str!("checked.cases").lines().position(|line| line.starts_with(kernel));
+    let at = checked_cases::TEXT.lines().position(|line| line.starts_with(kernel));
     let line = |behind: usize| format!("src/cases.cu:{}", at.expect("the kernel") + 1 + behind);
     let found = found("race_first_thread_broadcasts");
     let [race] = found.as_slice() else { panic!("{found:?}") };
@@ -121,6 +160,7 @@ fn a_thread_is_never_told_to_race_with_itself() {
             let Some(first) = &found.first else { return false };
             let second = &found.second;
             first.block.is_some()
+                && !found.between_streams
                 && (&first.name, first.block, first.thread)
                     == (&second.name, second.block, second.thread)
         };

@@ -347,13 +347,40 @@ impl BlockRunner {
     /// Lets the lanes go on whose collective `offer` completes, and returns them.
     fn complete(&mut self, warp: usize, offer: Offer) -> u32 {
         let freed = self.warps[warp].complete(offer);
-        if freed != 0 && WarpOp::from_number(offer.op) == WarpOp::Sync {
-            check::warp_sync(warp, freed);
+        if freed != 0 {
+            match WarpOp::from_number(offer.op) {
+                WarpOp::Sync => check::warp_sync(warp, freed),
+                WarpOp::Shuffle if self.warps[warp].strays != 0 => self.tell_strays(warp, freed),
+                _ => {}
+            }
         }
         for lane in bits(freed) {
             self.ready.insert(usize::from(self.position_of[warp * LANES + lane]));
         }
         freed
+    }
+
+    /// Tells a checked replay of lanes that read one which takes no part. They get the value of another
+    /// lane than in a plain replay: whether it matters shows in the outputs.
+    #[cold]
+    fn tell_strays(&mut self, warp: usize, members: u32) {
+        for lane in bits(self.warps[warp].strays) {
+            let linear = warp * LANES + lane;
+            let Lanes { live, offers, .. } = &self.warps[warp];
+            let source = offers[lane].argument as usize % LANES;
+            let why = match (warp * LANES + source < self.thread_count, live >> source & 1 == 1) {
+                (false, _) => "which no thread is".to_owned(),
+                (true, false) => "which has ended".to_owned(),
+                (true, true) => format!("which is not in the mask {:#010x}", offers[lane].mask),
+            };
+            let next = (lane + 1..lane + LANES).map(|lane| lane % LANES);
+            let other = next.into_iter().find(|&lane| members >> lane & 1 == 1);
+            let value = offers[other.unwrap_or(lane)].value;
+            let site = self.threads[usize::from(self.position_of[linear])].site;
+            if check::stray_lane(linear as u16, &format!("lane {source}, {why}"), site) {
+                self.warps[warp].results[lane] = value;
+            }
+        }
     }
 
     fn collective_result(&self) -> u64 {

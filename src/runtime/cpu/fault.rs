@@ -12,7 +12,7 @@ use super::block::running;
 use super::memory::Memory;
 use super::{grid, host_stack, misaligned, protection, shared, traps, watch};
 use crate::runtime::Place;
-use crate::runtime::report::LastWord;
+use crate::runtime::report::{DEVICE_ACCESS, HOST_ACCESS, LastWord};
 use crate::runtime::signals::{self, Sender, end_if_from_outside, handle_by};
 
 static MEMORY: OnceLock<&'static Memory> = OnceLock::new();
@@ -132,8 +132,8 @@ impl Access {
         match self {
             Access::Stack | Access::HostStack(_) => "stack overflow",
             Access::Misaligned { .. } => "misaligned access",
-            Access::ByHost => "host access to device memory",
-            Access::Trap => "device access to host memory",
+            Access::ByHost => HOST_ACCESS,
+            Access::Trap => DEVICE_ACCESS,
             Access::Nowhere | Access::Shared | Access::Outside => "out-of-bounds access",
         }
     }

@@ -255,8 +255,7 @@ impl Device for Cpu {
 
     fn malloc_managed(&self, bytes: usize, label: String) -> Result<*mut u8, CudaError> {
         let pointer = self.scratch(bytes, label)?;
-        // Nobody tells what host code writes there.
-        check::input(pointer as usize, bytes);
+        check::managed(pointer as usize, bytes);
         Ok(self.protect(pointer, true))
     }
 

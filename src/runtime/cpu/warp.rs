@@ -16,6 +16,8 @@ pub struct Lanes {
     pub offers: [Offer; 32],
     /// The result of each lane's last collective.
     pub results: [u64; 32],
+    /// The lanes that read a lane which takes no part, in the last shuffle.
+    pub strays: u32,
 }
 
 /// One lane's part in a collective.
@@ -77,12 +79,16 @@ impl Lanes {
             WarpOp::ReduceOr => words().fold(0, |a, b| a | b).into(),
             WarpOp::ReduceXor => words().fold(0, |a, b| a ^ b).into(),
         };
+        self.strays = 0;
         for lane in bits(members) {
             self.results[lane] = match op {
                 WarpOp::Shuffle => {
                     // A lane outside the mask has no defined value; the caller's own stands in.
-                    let source = self.offers[lane].argument & 31;
-                    let source = if members >> source & 1 == 1 { source as usize } else { lane };
+                    let mut source = self.offers[lane].argument as usize % LANES;
+                    if members >> source & 1 == 0 {
+                        self.strays |= 1 << lane;
+                        source = lane;
+                    }
                     self.offers[source].value
                 }
                 WarpOp::MatchAny => bits(members)
@@ -116,5 +122,6 @@ mod tests {
         }
         lanes.combine(WarpOp::Shuffle, 0xf);
         assert_eq!(lanes.results[..4], [1, 2, 3, 3]);
+        assert_eq!(lanes.strays, 1 << 3);
     }
 }

@@ -161,6 +161,18 @@ impl Cell {
         Touch::ALL.iter().any(|&touch| touch.writes() && self.last[touch as usize].is_there())
     }
 
+    /// Forgets the last read, if it is of `moment`'s thread alone and no others have read since.
+    pub fn forget_read(&mut self, operation: u32, moment: &Moment) {
+        let read = &mut self.last[Touch::Read as usize];
+        let is_own = read.scope == Scope::Warp
+            && read.operation == operation
+            && (read.moment.block, read.moment.thread) == (moment.block, moment.thread)
+            && read.lanes == 1 << (moment.thread % 32);
+        if is_own {
+            *read = Stamp::default();
+        }
+    }
+
     /// Remembers `access` and tells with what it races.
     pub fn touch(&mut self, access: &Access<'_>) -> Option<Race> {
         let race = Touch::ALL
@@ -269,6 +281,23 @@ mod tests {
         machine.touch(40, Read);
         machine.clocks.barrier();
         assert_eq!(machine.touch(7, Write), None);
+    }
+
+    #[test]
+    fn a_read_that_is_forgotten_races_with_nobody_and_those_of_others_do() {
+        let mut machine = Machine::new();
+        machine.touch(0, Read);
+        machine.cell.forget_read(1, &machine.clocks.now(40));
+        assert_eq!(machine.touch(40, AtomicWrite), Some(Read));
+        let mut machine = Machine::new();
+        machine.touch(0, Read);
+        machine.cell.forget_read(1, &machine.clocks.now(0));
+        assert_eq!(machine.touch(40, AtomicWrite), None);
+        let mut machine = Machine::new();
+        machine.touch(0, Read);
+        machine.touch(1, Read);
+        machine.cell.forget_read(1, &machine.clocks.now(1));
+        assert_eq!(machine.touch(1, AtomicWrite), Some(Read));
     }
 
     #[test]

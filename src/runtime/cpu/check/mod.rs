@@ -21,11 +21,13 @@ use std::ffi::c_void;
 use std::path::Path;
 
 use self::cells::Touch;
-use self::checker::{Checker, Finding, Kind, Spot};
+use self::checker::Checker;
+use self::checker::findings::{At, Finding, Kind, Spot};
 use self::lines::Lines;
-use super::block::running::linear_thread;
+use super::block::running::{linear_thread, place};
 use super::shape::Shape;
-use crate::runtime::report::{Findings, Found, FoundKind, FoundSpot};
+use crate::runtime::abi::Site;
+use crate::runtime::report::{Findings, Found, FoundKind, FoundSpot, Report};
 
 thread_local! {
     static CHECKER: RefCell<Option<Box<Checker>>> = const { RefCell::new(None) };
@@ -45,9 +47,11 @@ fn with(work: impl FnOnce(&mut Checker)) {
 /// have the shared memory `shared`; device memory and what is remembered of it take at most `limit` bytes.
 pub fn start(path: &Path, shared: std::ops::Range<usize>, limit: usize) {
     let base = image::base(path).unwrap_or(0);
-    let mut checker = Checker::new(base, shared, limit);
+    let mut checker = Checker::new(path, base, shared, limit);
     for (begin, end) in image::variables(path) {
         checker.add(begin, end - begin, "a variable of the sources", true, 0..0);
+        // The host's own are among them.
+        checker.managed(begin, end - begin);
     }
     CHECKER.set(Some(Box::new(checker)));
 }
@@ -60,6 +64,11 @@ pub fn allocated(begin: usize, bytes: usize, label: &str, reach: std::ops::Range
 /// The device memory at `begin` is freed.
 pub fn freed(begin: usize) {
     with(|checker| checker.remove(begin));
+}
+
+/// Host code may touch the memory at `address` too, and nobody tells what it writes there.
+pub fn managed(address: usize, bytes: usize) {
+    with(|checker| checker.managed(address, bytes));
 }
 
 /// An input of `bytes` lies at `address`.
@@ -135,6 +144,17 @@ pub fn warp_sync(warp: usize, members: u32) {
     with(|checker| checker.warp_sync(warp, members));
 }
 
+/// `thread` of the block that runs reads by the shuffle at `site` what no lane passes: `lane` says why.
+/// False where nothing is checked.
+pub fn stray_lane(thread: u16, lane: &str, site: Site) -> bool {
+    let mut runs = false;
+    with(|checker| {
+        checker.stray_lane(thread, lane, site);
+        runs = true;
+    });
+    runs
+}
+
 /// What the hooks of a checked build look at for themselves; null where nothing is checked.
 pub extern "C" fn check_state() -> *mut c_void {
     CHECKER.with_borrow(|checker| {
@@ -145,7 +165,7 @@ pub extern "C" fn check_state() -> *mut c_void {
 /// Told by a checked build of every access that its hooks cannot tell to be in order.
 ///
 /// # Safety
-/// Must be called from a thread of a kernel that runs, before the access.
+/// Must be called before the access, from host code or a thread of a kernel that runs.
 pub unsafe extern "C" fn access(
     address: *const c_void,
     bytes: usize,
@@ -153,10 +173,33 @@ pub unsafe extern "C" fn access(
     site: *const c_void,
 ) {
     const TOUCHES: [Touch; 4] = [Touch::Read, Touch::Write, Touch::AtomicRead, Touch::AtomicWrite];
-    // SAFETY: passed on to the caller.
-    let thread = unsafe { linear_thread() };
-    let touch = TOUCHES[touch as usize % TOUCHES.len()];
-    with(|checker| checker.access(thread, address as usize, bytes, touch, site as usize));
+    let (address, site) = (address as usize, site as usize);
+    let mut crosses = false;
+    let Some(&touch) = TOUCHES.get(touch as usize) else {
+        // SAFETY: only kernels tell of what is no access.
+        let thread = unsafe { linear_thread() };
+        return with(|checker| checker.before_swap(thread, address, bytes));
+    };
+    if place().is_none() {
+        with(|checker| crosses = checker.host_access(address, bytes, touch, site));
+    } else {
+        // SAFETY: a kernel runs.
+        let thread = unsafe { linear_thread() };
+        with(|checker| crosses = checker.access(thread, address, bytes, touch, site));
+    }
+    if crosses {
+        tell_now();
+    }
+}
+
+/// Tells what was found so far: the access that is about to be made may end the replay.
+#[cold]
+fn tell_now() {
+    let mut artifact = None;
+    with(|checker| artifact = Some(checker.artifact.clone()));
+    if let (Some(artifact), Some(reporter)) = (artifact, crate::runtime::reporter()) {
+        reporter.send(&Report::Found(found(&artifact)));
+    }
 }
 
 /// Told of every memory fence by a checked build.
@@ -174,8 +217,9 @@ pub fn found(path: &Path) -> Findings {
     let mut all = Findings::default();
     with(|checker| {
         let lines = Lines::of(path);
-        all.found = joined(checker.findings().iter().map(|finding| told(finding, lines.as_ref())));
-        all.left_out = checker.left_out;
+        let findings = checker.findings();
+        all.found = joined(findings.kept.iter().map(|finding| told(finding, lines.as_ref())));
+        all.left_out = findings.left_out;
         all.refused = checker.refused.map(|bytes| bytes as u64);
     });
     all
@@ -204,7 +248,10 @@ fn told(finding: &Finding, lines: Option<&Lines>) -> Found {
     let spot = |spot: &Spot| FoundSpot {
         writes: spot.touch.writes(),
         atomic: spot.touch.is_atomic(),
-        site: lines.and_then(|lines| lines.site(spot.site)).unwrap_or_default(),
+        site: match spot.site {
+            At::Code(address) => lines.and_then(|lines| lines.site(address)).unwrap_or_default(),
+            At::Line(site) => site.describe(),
+        },
         name: spot.name.to_owned(),
         block: spot.place.map(|(block, _)| block),
         thread: spot.place.map(|(_, thread)| thread),
@@ -215,7 +262,11 @@ fn told(finding: &Finding, lines: Option<&Lines>) -> Found {
             Kind::SameValue => FoundKind::SameValue,
             Kind::Unwritten => FoundKind::Unwritten,
             Kind::OutOfBounds => FoundKind::OutOfBounds,
+            Kind::StrayLane => FoundKind::UndefinedLane,
+            Kind::HostAccess => FoundKind::HostAccess,
+            Kind::DeviceAccess => FoundKind::DeviceAccess,
         },
+        between_streams: finding.between_streams,
         first: finding.first.as_ref().map(spot),
         second: spot(&finding.second),
         memory: finding.memory.clone(),

@@ -24,6 +24,8 @@ pub struct Region {
     written: bool,
     /// Whether each block has its own.
     pub shared: bool,
+    /// Whether host code may touch it too.
+    pub managed: bool,
     /// Bytes of a cell, as a power of two: as few as the narrowest access so far needed.
     shift: u32,
     cells: Cells,
@@ -33,7 +35,8 @@ impl Region {
     /// `bytes` at `begin`, of which `written` says whether they hold something.
     pub fn new(begin: usize, bytes: usize, label: String, written: bool) -> Region {
         let cells = Cells::new(bytes.div_ceil(1 << WIDEST));
-        Region { begin, bytes, label, written, shared: false, shift: WIDEST, cells }
+        let shift = WIDEST;
+        Region { begin, bytes, label, written, shared: false, managed: false, shift, cells }
     }
 
     /// Shared memory, none of which is a variable yet.

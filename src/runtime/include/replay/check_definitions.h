@@ -230,9 +230,20 @@ static __attribute__((noinline)) void ask(const volatile void* address, size_t b
   abi->access(address, bytes, touch, site);
 }
 
+/// An access of host code: looked at unless it is known to be far from all device memory.
+static __attribute__((noinline)) void tell_host(const volatile void* address, size_t bytes,
+                                                uint32_t touch, const void* site) {
+  if (!abi || (uintptr_t)address - (uintptr_t)__builtin_frame_address(0) < CHECK_STACK) return;
+  if (check) {
+    const check_slot* slot = &check->slots[((uintptr_t)address >> 16) & 4095];
+    if (!slot->cells && (uintptr_t)address - slot->begin < slot->bytes) return;
+  }
+  ask(address, bytes, touch, site);
+}
+
 template <replay_touch TOUCH>
 REPLAY_INLINE void tell(const volatile void* address, size_t bytes, const void* site) {
-  if (!block.in_kernel) return;
+  if (!block.in_kernel) return tell_host(address, bytes, TOUCH, site);
   if (TOUCH != REPLAY_ATOMIC_READ && is_in_order<TOUCH>(address, bytes, site)) return;
   ask(address, bytes, TOUCH, site);
 }
@@ -240,6 +251,10 @@ REPLAY_INLINE void tell(const volatile void* address, size_t bytes, const void* 
 void tell_atomic(const volatile void* address, size_t bytes) {
   const void* site = __builtin_return_address(0);
   tell<REPLAY_ATOMIC_WRITE>(address, bytes, site);
+}
+
+void before_swap(const volatile void* address, size_t bytes) {
+  if (block.in_kernel) ask(address, bytes, REPLAY_BEFORE_SWAP, nullptr);
 }
 }  // namespace replay_rt
 
@@ -280,6 +295,7 @@ void tell_atomic(const volatile void* address, size_t bytes) {
   REPLAY_ATOMIC_CAS(bits, T, compare_exchange_strong, false)                                      \
   REPLAY_ATOMIC_CAS(bits, T, compare_exchange_weak, true)                                         \
   T __tsan_atomic##bits##_compare_exchange_val(volatile T* a, T expected, T v, int, int) {        \
+    replay_rt::before_swap(a, sizeof(T));                                                         \
     replay_rt::tell<REPLAY_ATOMIC_WRITE>(a, sizeof(T), REPLAY_CALLER);                            \
     __atomic_compare_exchange_n(a, &expected, v, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);      \
     return expected;                                                                              \
@@ -291,6 +307,7 @@ void tell_atomic(const volatile void* address, size_t bytes) {
   }
 #define REPLAY_ATOMIC_CAS(bits, T, name, weak)                                                 \
   int __tsan_atomic##bits##_##name(volatile T* a, T* expected, T v, int, int) {                \
+    replay_rt::before_swap(a, sizeof(T));                                                      \
     replay_rt::tell<REPLAY_ATOMIC_WRITE>(a, sizeof(T), REPLAY_CALLER);                         \
     return __atomic_compare_exchange_n(a, expected, v, weak, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST); \
   }

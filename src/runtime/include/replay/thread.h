@@ -32,6 +32,8 @@ extern REPLAY_TLS block_state block;
 #ifdef REPLAY_CHECKED
 /// Tells the engine of an atomic that changes `bytes` at `address`.
 void tell_atomic(const volatile void* address, size_t bytes);
+/// Tells it that a compare-and-swap of `bytes` at `address` comes next.
+void before_swap(const volatile void* address, size_t bytes);
 #endif
 
 /// The lane of the current thread in its warp, 0 to 31.

@@ -2,10 +2,16 @@
 //!
 //! Pure but for the memory that it is told to read when it tells benign writes apart.
 
-use std::collections::HashMap;
+pub mod findings;
+
+mod borders;
+mod swaps;
+
 use std::ops::Range;
+use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
 
+use self::findings::{At, Finding, Findings, Kind, Spot};
 use super::cells::{Access, Race, Stamp, Touch};
 use super::clocks::{Clocks, Moment};
 use super::packed::{Elsewhere, Origins, Packed, Past};
@@ -13,35 +19,6 @@ use super::regions::{Found, Region, Regions};
 use super::state::{Slot, State};
 use super::streams::Streams;
 use crate::runtime::cpu::shape::Shape;
-
-/// Findings of one replay that are kept; more are counted.
-const MAX_FINDINGS: usize = 64;
-
-/// What is wrong.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Kind {
-    /// Two threads touch an address, one of them writes, and nothing orders them.
-    Race,
-    /// The same, and the other thread writes what is there already.
-    SameValue,
-    /// A kernel reads what nobody wrote.
-    Unwritten,
-    /// A kernel touches memory beside an allocation.
-    OutOfBounds,
-}
-
-/// One side of a finding.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Spot {
-    /// What it does.
-    pub touch: Touch,
-    /// The address behind the call of the hook.
-    pub site: usize,
-    /// The kernel, or what else it is.
-    pub name: &'static str,
-    /// Block and thread of a kernel.
-    pub place: Option<([u32; 3], [u32; 3])>,
-}
 
 /// An access that may be wrong.
 struct Accessed {
@@ -54,30 +31,19 @@ struct Accessed {
     bytes: usize,
 }
 
-/// Something wrong, once for each pair of places in the code.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Finding {
-    /// What it is.
-    pub kind: Kind,
-    /// The earlier access of a race.
-    pub first: Option<Spot>,
-    /// The access at which it showed.
-    pub second: Spot,
-    /// The memory's name.
-    pub memory: String,
-    /// The first byte of it that is concerned; beyond its end or negative if outside.
-    pub offset: i64,
-    /// Bytes of the access.
-    pub bytes: usize,
-    /// How often it happened.
-    pub count: u64,
-}
-
 /// A write that raced with another one, and what was there before it.
 struct Pending {
     finding: usize,
     address: usize,
     before: Vec<u8>,
+}
+
+/// A read that raced with an atomic: what it gives is checked again if a compare-and-swap comes next.
+struct Unsure {
+    race: Race,
+    access: Accessed,
+    offset: usize,
+    thread: u16,
 }
 
 /// The kernel that runs.
@@ -91,6 +57,8 @@ struct Running {
 
 /// The state of a checked replay.
 pub struct Checker {
+    /// The file of the artifact.
+    pub artifact: PathBuf,
     clocks: Clocks,
     regions: Regions,
     shared: Region,
@@ -105,11 +73,9 @@ pub struct Checker {
     origins: Origins,
     elsewhere: Elsewhere,
     state: NonNull<State>,
-    findings: Vec<Finding>,
-    known: HashMap<(Kind, u32, u32), usize>,
+    findings: Findings,
     pending: Option<Pending>,
-    /// Findings beyond those that are kept.
-    pub left_out: u64,
+    unsure: Option<Unsure>,
     /// The most bytes of device memory, what is remembered of it included.
     limit: usize,
     /// How many it takes now.
@@ -119,10 +85,11 @@ pub struct Checker {
 }
 
 impl Checker {
-    /// A checker of an artifact that lies at `base`, of blocks whose shared memory is `shared`; what it
+    /// A checker of the `artifact` that lies at `base`, of blocks whose shared memory is `shared`; what it
     /// remembers and the device's memory take at most `limit` bytes.
-    pub fn new(base: usize, shared: Range<usize>, limit: usize) -> Checker {
+    pub fn new(artifact: &Path, base: usize, shared: Range<usize>, limit: usize) -> Checker {
         Checker {
+            artifact: artifact.to_owned(),
             clocks: Clocks::default(),
             regions: Regions::default(),
             variables: Vec::new(),
@@ -134,10 +101,9 @@ impl Checker {
             origins: Origins::default(),
             elsewhere: Elsewhere::default(),
             state: NonNull::from(Box::leak(State::new(base))),
-            findings: Vec::new(),
-            known: HashMap::new(),
+            findings: Findings::default(),
             pending: None,
-            left_out: 0,
+            unsure: None,
             limit,
             held: 0,
             refused: None,
@@ -251,7 +217,7 @@ impl Checker {
             }
             let label = region.label.clone();
             if let Some((offset, race)) = race {
-                let spot = Spot { touch, site: 0, name, place: None };
+                let spot = Spot { touch, site: At::Code(0), name, place: None };
                 self.race(&race, &Accessed { spot, number: 0, label, address, bytes }, offset);
             }
         }
@@ -327,7 +293,8 @@ impl Checker {
     /// Tells the hooks what has changed.
     fn follow_clocks(&mut self) {
         let (phase, learned) = (self.clocks.phase(), self.clocks.has_learned());
-        let (fenced, slow) = (self.clocks.has_fenced, self.pending.is_some());
+        let (fenced, slow) =
+            (self.clocks.has_fenced, self.pending.is_some() || self.unsure.is_some());
         let state = self.state();
         state.phase = phase;
         state.learned = learned.into();
@@ -359,22 +326,30 @@ impl Checker {
         self.follow_clocks();
     }
 
-    /// What was found, in the order in which it showed.
-    pub fn findings(&mut self) -> &[Finding] {
+    /// What was found.
+    pub fn findings(&mut self) -> &Findings {
         self.settle();
         &self.findings
     }
 
-    /// `thread` of the block that runs touches `bytes` at `address` from the code at `site`.
-    pub fn access(&mut self, thread: u16, address: usize, bytes: usize, touch: Touch, site: usize) {
+    /// `thread` of the block that runs touches `bytes` at `address` from the code at `site`: whether it is
+    /// the host's memory.
+    pub fn access(
+        &mut self,
+        thread: u16,
+        address: usize,
+        bytes: usize,
+        touch: Touch,
+        site: usize,
+    ) -> bool {
         self.settle();
-        let Some(running) = self.running else { return };
+        let Some(running) = self.running else { return false };
         if self.refused.is_some() {
             self.state().learn(address, Slot::unchecked(address));
-            return;
+            return false;
         }
         if bytes == 0 {
-            return;
+            return false;
         }
         if touch.is_atomic() {
             // A volatile load publishes nothing, and a store learns nothing.
@@ -382,7 +357,7 @@ impl Checker {
             self.follow_clocks();
         }
         let number = site.wrapping_sub(self.state().base) as u32;
-        let spot = spot_of(&running, thread, touch, site);
+        let spot = spot_of(&running, thread, touch, At::Code(site));
         let in_shared = self.shared.range().contains(&address);
         let found = match in_shared {
             true if self.in_variable(address, bytes) => Found::Inside(&mut self.shared),
@@ -391,18 +366,14 @@ impl Checker {
         };
         let region = match found {
             Found::Inside(region) => region,
-            Found::Elsewhere => {
-                if let Some(slot) = self.regions.slot(address) {
-                    self.state().learn(address, slot);
-                }
-                return;
-            }
+            Found::Elsewhere => return self.elsewhere(address, bytes, spot, number),
             Found::Beside(region, distance) => {
                 // The variables of shared memory are not told apart by name.
                 let offset = if in_shared { 0 } else { region.outside(distance, bytes) };
                 let label = region.label.clone();
-                self.note(Kind::OutOfBounds, None, spot, [number, 0], label, offset, bytes);
-                return;
+                let finding = Finding::new(Kind::OutOfBounds, spot, label, offset, bytes);
+                self.findings.note(finding, [number, 0]);
+                return false;
             }
         };
         let first = region.offset(address);
@@ -426,19 +397,20 @@ impl Checker {
         let growth = region.growth(first, bytes);
         if self.held + growth + self.elsewhere.held() > self.limit {
             self.take(growth);
-            return;
+            return false;
         }
         self.held += growth;
         let cells = region.cells(first, bytes, &mut self.elsewhere);
         let (unwritten, race) = touched(region, cells, &access, &mut self.elsewhere, &past);
         let (slot, label) = (region.slot(), region.label.clone());
         if unwritten.is_some() || race.is_some() {
-            self.tell(&Accessed { spot, number, label, address, bytes }, unwritten, race);
+            self.tell(Accessed { spot, number, label, address, bytes }, unwritten, race, thread);
         }
         if is_split {
             self.state().forget();
         }
         self.state().learn(address, slot);
+        false
     }
 
     /// Whether the bytes lie in one variable of shared memory.
@@ -447,14 +419,25 @@ impl Checker {
         self.variables.iter().any(holds)
     }
 
-    /// Notes what an access showed at offsets of its memory.
-    fn tell(&mut self, access: &Accessed, unwritten: Option<usize>, race: Option<(usize, Race)>) {
+    /// Notes what an access of `thread` showed at offsets of its memory.
+    fn tell(
+        &mut self,
+        access: Accessed,
+        unwritten: Option<usize>,
+        race: Option<(usize, Race)>,
+        thread: u16,
+    ) {
         if let Some(offset) = unwritten {
-            let (key, label) = ([access.number, 0], access.label.clone());
-            self.note(Kind::Unwritten, None, access.spot, key, label, offset as i64, access.bytes);
+            let Accessed { spot, number, label, bytes, .. } = &access;
+            let (label, offset) = (label.clone(), offset as i64);
+            let finding = Finding::new(Kind::Unwritten, *spot, label, offset, *bytes);
+            self.findings.note(finding, [*number, 0]);
         }
         if let Some((offset, race)) = race {
-            self.race(&race, access, offset);
+            match access.spot.touch == Touch::Read && race.touch == Touch::AtomicWrite {
+                true => self.unsure = Some(Unsure { race, access, offset, thread }),
+                false => self.race(&race, &access, offset),
+            }
             self.follow_clocks();
         }
     }
@@ -476,8 +459,10 @@ impl Checker {
         }
         let first = Spot { touch: race.touch, site: self.site(site), name, place };
         let key = [number, site.wrapping_add(1)];
-        let (memory, offset) = (label.clone(), offset as i64);
-        let at = self.note(Kind::Race, Some(first), second, key, memory, offset, bytes);
+        let finding = Finding::new(Kind::Race, second, label.clone(), offset as i64, bytes);
+        let between_streams = operation != self.operation;
+        let finding = Finding { first: Some(first), between_streams, ..finding };
+        let at = self.findings.note(finding, key);
         let both_write = race.touch.writes() && second.touch == Touch::Write;
         if let Some(finding) = at.filter(|_| both_write && second.place.is_some()) {
             // SAFETY: the access is about to be made to these bytes by the code that runs.
@@ -489,12 +474,16 @@ impl Checker {
 
     /// Looks at what the last racing write has left: the value that was there is benign.
     fn settle(&mut self) {
+        if let Some(Unsure { race, access, offset, .. }) = self.unsure.take() {
+            self.race(&race, &access, offset);
+            self.follow_clocks();
+        }
         let Some(Pending { finding, address, before }) = self.pending.take() else { return };
         self.state().slow = 0;
         // SAFETY: the bytes were written since, by the access that is pending.
         #[allow(unsafe_code)]
         let now = unsafe { std::slice::from_raw_parts(address as *const u8, before.len()) };
-        let found = &mut self.findings[finding];
+        let found = &mut self.findings.kept[finding];
         if now == before.as_slice() {
             if found.count == 1 {
                 found.kind = Kind::SameValue;
@@ -504,34 +493,9 @@ impl Checker {
         }
     }
 
-    /// Counts a finding, and keeps it if it is new; the place of one that is kept.
-    #[allow(clippy::too_many_arguments)]
-    fn note(
-        &mut self,
-        kind: Kind,
-        first: Option<Spot>,
-        second: Spot,
-        [site, other]: [u32; 2],
-        memory: String,
-        offset: i64,
-        bytes: usize,
-    ) -> Option<usize> {
-        if let Some(&at) = self.known.get(&(kind, site, other)) {
-            self.findings[at].count += 1;
-            return Some(at);
-        }
-        if self.findings.len() == MAX_FINDINGS {
-            self.left_out += 1;
-            return None;
-        }
-        self.known.insert((kind, site, other), self.findings.len());
-        self.findings.push(Finding { kind, first, second, memory, offset, bytes, count: 1 });
-        Some(self.findings.len() - 1)
-    }
-
     /// Where in memory the code stands that is `offset` behind the begin of the artifact.
-    fn site(&mut self, offset: u32) -> usize {
-        if offset == 0 { 0 } else { self.state().base + offset as usize }
+    fn site(&mut self, offset: u32) -> At {
+        At::Code(if offset == 0 { 0 } else { self.state().base + offset as usize })
     }
 }
 
@@ -557,7 +521,7 @@ fn touched(
     (unwritten, race)
 }
 
-fn spot_of(running: &Running, thread: u16, touch: Touch, site: usize) -> Spot {
+fn spot_of(running: &Running, thread: u16, touch: Touch, site: At) -> Spot {
     let thread = running.shape.thread_index(thread.into());
     Spot { touch, site, name: running.kernel, place: Some((running.block_index, thread)) }
 }

@@ -1,0 +1,108 @@
+//! What is wrong, once for each pair of places in the code.
+
+use std::collections::HashMap;
+
+use super::super::cells::Touch;
+use crate::runtime::abi::Site;
+
+/// Findings of one replay that are kept; more are counted.
+const MAX_FINDINGS: usize = 64;
+
+/// What is wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// Two threads touch an address, one of them writes, and nothing orders them.
+    Race,
+    /// The same, and the other thread writes what is there already.
+    SameValue,
+    /// A kernel reads what nobody wrote.
+    Unwritten,
+    /// A kernel touches memory beside an allocation.
+    OutOfBounds,
+    /// A shuffle reads a lane that takes no part.
+    StrayLane,
+    /// Host code touches device memory.
+    HostAccess,
+    /// A kernel touches memory of the host.
+    DeviceAccess,
+}
+
+/// Where something stands.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum At {
+    /// The code that returns to this address.
+    Code(usize),
+    /// A line of the sources.
+    Line(Site),
+}
+
+/// One side of a finding.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Spot {
+    /// What it does.
+    pub touch: Touch,
+    /// Where it stands.
+    pub site: At,
+    /// The kernel, or what else it is.
+    pub name: &'static str,
+    /// Block and thread of a kernel.
+    pub place: Option<([u32; 3], [u32; 3])>,
+}
+
+/// Something wrong, once for each pair of places in the code.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Finding {
+    /// What it is.
+    pub kind: Kind,
+    /// Whether a race is between two launches, or a launch and a copy.
+    pub between_streams: bool,
+    /// The earlier access of a race.
+    pub first: Option<Spot>,
+    /// The access at which it showed.
+    pub second: Spot,
+    /// The memory's name.
+    pub memory: String,
+    /// The first byte of it that is concerned; beyond its end or negative if outside.
+    pub offset: i64,
+    /// Bytes of the access.
+    pub bytes: usize,
+    /// How often it happened.
+    pub count: u64,
+}
+
+impl Finding {
+    /// One that was seen once, at `second`.
+    pub fn new(kind: Kind, second: Spot, memory: String, offset: i64, bytes: usize) -> Finding {
+        let between_streams = false;
+        Finding { kind, between_streams, first: None, second, memory, offset, bytes, count: 1 }
+    }
+}
+
+/// What was found in a replay.
+#[derive(Default)]
+pub struct Findings {
+    /// In the order in which they showed.
+    pub kept: Vec<Finding>,
+    /// By kind and places.
+    known: HashMap<(Kind, [u32; 2]), usize>,
+    /// Findings beyond those that are kept.
+    pub left_out: u64,
+}
+
+impl Findings {
+    /// Counts `finding`, which stands at `places`, and keeps it if it is new; the place of one that is kept.
+    pub fn note(&mut self, finding: Finding, places: [u32; 2]) -> Option<usize> {
+        let key = (finding.kind, places);
+        if let Some(&at) = self.known.get(&key) {
+            self.kept[at].count += 1;
+            return Some(at);
+        }
+        if self.kept.len() == MAX_FINDINGS {
+            self.left_out += 1;
+            return None;
+        }
+        self.known.insert(key, self.kept.len());
+        self.kept.push(finding);
+        Some(self.kept.len() - 1)
+    }
+}
