@@ -53,7 +53,7 @@ fn main() -> Result<ExitCode> {
         let spec = SourceSpec {
             sources: harness.sources.clone(),
             include: harness.include.clone(),
-            prefix: String::new(),
+            ..SourceSpec::default()
         };
         let bundle = root.join("kernels").join(kernels).join("history.bundle");
         let history = History::open_with_cache(&bundle, cache.root())?;

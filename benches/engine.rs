@@ -77,7 +77,7 @@ fn lay_out_project(folder: &Path) -> Result<()> {
     let spec = SourceSpec {
         sources: vec!["src/loss.cu".to_owned()],
         include: vec!["include".to_owned()],
-        prefix: String::new(),
+        ..SourceSpec::default()
     };
     let cache = cache()?;
     let history =
@@ -164,7 +164,7 @@ fn engine_us(cpu: &Cpu, folder: &Path, row: &Row) -> Result<(f64, f64)> {
     let spec = SourceSpec {
         sources: fixture.harness.sources.clone(),
         include: fixture.harness.include.clone(),
-        prefix: String::new(),
+        ..SourceSpec::default()
     };
     let sources = source_set_from_dir(folder, &spec)?;
     let variant = cpu.prepare(&fixture, &sources, Precision::Native, &|| ())?;

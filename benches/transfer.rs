@@ -47,7 +47,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let spec = SourceSpec {
         sources: fixture.harness.sources.clone(),
         include: Vec::new(),
-        prefix: String::new(),
+        ..SourceSpec::default()
     };
     let sources = Arc::new(source_set_from_dir(folder.path(), &spec)?);
     let subject = Arc::new(Subject::new(fixture));

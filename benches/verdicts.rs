@@ -118,7 +118,7 @@ fn times(fixture: &str, base: &str, got: &str, threads: usize) -> Result<(Time, 
     let spec = SourceSpec {
         sources: harness.sources.clone(),
         include: harness.include.clone(),
-        prefix: String::new(),
+        ..SourceSpec::default()
     };
     let repository = harness.repository.as_ref().ok_or("a demonstration has a history")?;
     let history = History::open_with_cache(repository, cache()?.root())?;

@@ -6,6 +6,8 @@
 
 mod cleaning;
 
+pub(crate) use cleaning::{TREES, make_removable};
+
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;

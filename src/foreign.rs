@@ -7,6 +7,7 @@
 
 mod keeper;
 
+use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read};
@@ -26,8 +27,10 @@ pub use self::keeper::run as run_keeper;
 /// The argument with which the program starts itself as a keeper; not for users.
 pub const KEEPER_ARGUMENT: &str = "--replay-keeper";
 
-/// The bytes that are kept of each stream of a program.
+/// The bytes that are kept of the beginning of each stream of a program.
 const KEPT_OUTPUT: usize = 1 << 20;
+/// The bytes that are kept of its end, where it is longer.
+const KEPT_TAIL: usize = 64 << 10;
 /// How long a keeper may take to end processes whose time is over.
 const GRACE: Duration = Duration::from_secs(10);
 
@@ -219,21 +222,26 @@ fn reports(text: &[u8]) -> impl Iterator<Item = Report> {
     text.split(|&byte| byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok())
 }
 
-/// The beginning of a text of any length.
+/// The beginning and the end of a text of any length.
 struct Bounded {
     head: Vec<u8>,
+    /// The end of what is beyond the head, where programs say why they failed.
+    tail: VecDeque<u8>,
     dropped: u64,
 }
 
 impl Bounded {
     const fn new() -> Bounded {
-        Bounded { head: Vec::new(), dropped: 0 }
+        Bounded { head: Vec::new(), tail: VecDeque::new(), dropped: 0 }
     }
 
     fn push(&mut self, bytes: &[u8]) {
         let room = (KEPT_OUTPUT - self.head.len()).min(bytes.len());
         self.head.extend_from_slice(&bytes[..room]);
-        self.dropped += (bytes.len() - room) as u64;
+        self.tail.extend(&bytes[room..]);
+        let excess = self.tail.len().saturating_sub(KEPT_TAIL);
+        self.tail.drain(..excess);
+        self.dropped += excess as u64;
     }
 
     fn bytes(mut self) -> Vec<u8> {
@@ -241,6 +249,7 @@ impl Bounded {
             self.head
                 .extend_from_slice(format!("\n[{} bytes left out]\n", self.dropped).as_bytes());
         }
+        self.head.extend(self.tail);
         self.head
     }
 }

@@ -1,4 +1,5 @@
-//! Reads `replay.toml`: how to call the kernels of one project, whatever the revision.
+//! Reads `replay.toml`: how to call the kernels of one project, or which program runs them, whatever the
+//! revision.
 //!
 //! Validates and resolves the content of the file; opens no repository and no tensor.
 //! `docs/harness.md` describes the keys.
@@ -6,6 +7,7 @@
 mod gradients;
 mod names;
 mod paths;
+mod program;
 mod spot;
 mod table;
 
@@ -20,6 +22,7 @@ use crate::tensor::DType;
 
 pub use paths::PathFault;
 pub(crate) use paths::joined;
+pub use program::ProgramSpec;
 pub use spot::Spot;
 pub(crate) use spot::excerpt;
 pub use table::TomlError;
@@ -34,7 +37,8 @@ pub struct Harness {
     ///
     /// `None` means the repository around the file.
     pub repository: Option<PathBuf>,
-    /// Files of a revision that are compiled; relative, inside the repository, never empty.
+    /// Files of a revision that are compiled; relative, inside the repository. Empty where a program
+    /// runs the revision, and only there.
     pub sources: Vec<String>,
     /// Folders of a revision in which headers are found; `.` is the root of the repository.
     pub include: Vec<String>,
@@ -44,8 +48,11 @@ pub struct Harness {
     pub inputs: IndexMap<String, InputSpec>,
     /// The tensors that `call` writes, in the order of the file; never empty.
     pub outputs: IndexMap<String, OutputSpec>,
-    /// The calls; the first that compiles at a revision is used. Never empty.
+    /// The calls; the first that compiles at a revision is used. Empty where a program runs the
+    /// revision, and only there.
     pub calls: Vec<Call>,
+    /// The program that runs a revision, if it is not compiled and called here.
+    pub program: Option<ProgramSpec>,
 }
 
 /// CUDA C++ statements, and where they stand in the file.
@@ -199,6 +206,46 @@ pub enum HarnessError {
         /// The value as written.
         value: String,
     },
+    /// A key for kernels beside `program`.
+    #[error("`{key}` at {spot} is for kernels, and this harness has a `program`")]
+    BothKinds {
+        /// The key.
+        spot: Box<Spot>,
+        /// The key.
+        key: String,
+    },
+    /// A key for programs without `program`.
+    #[error("`{key}` at {spot} goes with `program`, which this harness does not have")]
+    WithoutProgram {
+        /// The key.
+        spot: Box<Spot>,
+        /// The key.
+        key: String,
+    },
+    /// A word or a value that no program can be given.
+    #[error("the text at {spot} holds a zero byte")]
+    ZeroByte {
+        /// The text.
+        spot: Box<Spot>,
+    },
+    /// Something that cannot be loaded by its name.
+    #[error("`{}` in `preload` at {spot} is not a name", .name.escape_debug())]
+    BadPreload {
+        /// The value.
+        spot: Box<Spot>,
+        /// The value as written.
+        name: String,
+    },
+    /// An environment variable that the harness cannot set.
+    #[error("`{}` in `env` at {spot}: {reason}", .name.escape_debug())]
+    BadVariable {
+        /// The name.
+        spot: Box<Spot>,
+        /// The name.
+        name: String,
+        /// The fault of the name.
+        reason: &'static str,
+    },
     /// `gradient_of`, `of` and `upstream` do not fit together.
     #[error("output `{output}` at {spot}: {problem}{}", did_you_mean(.nearest))]
     Gradient {
@@ -231,6 +278,17 @@ impl HarnessError {
             HarnessError::BadPath { reason: PathFault::Pattern, .. } => {
                 Some("name each file, or the folder they lie in".to_owned())
             }
+            HarnessError::BothKinds { .. } => Some(
+                "a harness either compiles `sources` and makes a `call`, or starts a `program` for \
+                 the files in `tree`"
+                    .to_owned(),
+            ),
+            HarnessError::WithoutProgram { .. } => {
+                Some("name the program that runs a revision: program = [\"./step.sh\"]".to_owned())
+            }
+            HarnessError::BadPreload { .. } => {
+                Some("name modules, one a string: preload = [\"numpy\", \"jax\"]".to_owned())
+            }
             HarnessError::BadPath { .. } => {
                 Some("paths are relative to the root of the repository and stay inside it".into())
             }
@@ -249,6 +307,11 @@ impl HarnessError {
             | HarnessError::BadPath { spot, .. }
             | HarnessError::BadDefine { spot, .. }
             | HarnessError::HugeExtent { spot, .. }
+            | HarnessError::BothKinds { spot, .. }
+            | HarnessError::WithoutProgram { spot, .. }
+            | HarnessError::ZeroByte { spot }
+            | HarnessError::BadPreload { spot, .. }
+            | HarnessError::BadVariable { spot, .. }
             | HarnessError::Clash { spot, .. }
             | HarnessError::UnknownSize { spot, .. }
             | HarnessError::Gradient { spot, .. } => Some(spot),
@@ -273,9 +336,15 @@ impl Harness {
         let document = Document { path, text };
         let parsed = document.parse()?;
         let root = document.root(&parsed);
-        root.only(&["repository", "sources", "include", "defines", "inputs", "outputs", "call"])?;
+        let known: Vec<&str> = ["repository", "inputs", "outputs", "program"]
+            .into_iter()
+            .chain(program::KERNEL_KEYS)
+            .chain(program::KEYS)
+            .collect();
+        root.only(&known)?;
+        let program = program::program(&root)?;
         let sources = paths(&root, "sources")?;
-        if sources.is_empty() {
+        if sources.is_empty() && program.is_none() {
             let key = root.require("sources")?;
             return Err(empty(&key));
         }
@@ -288,7 +357,11 @@ impl Harness {
             defines: defines(&root)?,
             inputs: specs(&root, "inputs", input)?,
             outputs: specs(&root, "outputs", output)?,
-            calls: calls(&root.require("call")?)?,
+            calls: match &program {
+                None => calls(&root.require("call")?)?,
+                Some(_) => Vec::new(),
+            },
+            program,
         };
         if harness.outputs.is_empty() {
             return Err(root.require("outputs").map_or_else(Into::into, |value| empty(&value)));
@@ -475,7 +548,7 @@ fn paths(root: &Table<'_>, key: &str) -> Result<Vec<String>, HarnessError> {
             value: shown(&value),
             reason,
         };
-        let path = repository_path(&value, key == "include").map_err(bad)?;
+        let path = repository_path(&value, key != "sources").map_err(bad)?;
         if !paths.insert(path) {
             return Err(bad(PathFault::Twice));
         }

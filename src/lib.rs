@@ -23,6 +23,7 @@ pub mod history;
 pub mod judge;
 pub mod numerics;
 mod process;
+pub mod program;
 pub mod report;
 pub mod runtime;
 pub mod scratch;

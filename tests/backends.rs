@@ -275,6 +275,7 @@ suite!(
     cpu(),
     Abilities {
         poison: true,
+        surroundings: false,
         rounding: true,
         order: true,
         step: false,
@@ -290,6 +291,7 @@ suite!(
     lab::cuda(&shared_cache(), cpu()),
     Abilities {
         poison: true,
+        surroundings: false,
         rounding: false,
         order: false,
         step: false,

@@ -45,7 +45,7 @@ impl Demo {
         let spec = SourceSpec {
             sources: harness.sources.clone(),
             include: harness.include.clone(),
-            prefix: String::new(),
+            ..SourceSpec::default()
         };
         Demo { subject: Subject::new(fixture).into(), history, spec }
     }

@@ -22,7 +22,7 @@ use repo::TestRepo;
 
 fn spec(sources: &[&str], include: &[&str]) -> SourceSpec {
     let owned = |paths: &[&str]| paths.iter().map(|path| path.to_string()).collect();
-    SourceSpec { sources: owned(sources), include: owned(include), prefix: String::new() }
+    SourceSpec { sources: owned(sources), include: owned(include), ..SourceSpec::default() }
 }
 
 fn kernels() -> SourceSpec {

@@ -99,7 +99,7 @@ fn replay(subject: &Subject, revision: &str) -> Run {
     let spec = SourceSpec {
         sources: harness.sources.clone(),
         include: harness.include.clone(),
-        prefix: String::new(),
+        ..SourceSpec::default()
     };
     let sources = history.source_set(&commit, &spec).unwrap();
 

@@ -72,7 +72,7 @@ pub fn child(repository: &Path) -> Result<()> {
     let spec = SourceSpec {
         sources: vec!["src/loss.cu".to_owned()],
         include: vec!["include".to_owned()],
-        prefix: String::new(),
+        ..SourceSpec::default()
     };
     let good = [history.resolve("first")?];
     let bad = [history.resolve("main")?];

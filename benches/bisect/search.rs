@@ -189,7 +189,7 @@ fn write_history(repository: &Path, here: &Path) -> Result<()> {
     let spec = SourceSpec {
         sources: vec!["src/loss.cu".to_owned()],
         include: vec!["include".to_owned()],
-        prefix: String::new(),
+        ..SourceSpec::default()
     };
     let files = bundle.source_set(&bundle.resolve("main")?, &spec)?.files;
     let texts: Vec<(String, String)> = files

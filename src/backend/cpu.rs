@@ -166,6 +166,7 @@ impl Variant for CpuVariant {
         let step = self.precision == Precision::Shadow;
         Abilities {
             poison: true,
+            surroundings: false,
             rounding: true,
             order: true,
             step,

@@ -6,6 +6,7 @@ use crate::cache::CacheError;
 use crate::compile::CompileError;
 use crate::cuda::sanitizer::SanitizerError;
 use crate::fixture::FixtureError;
+use crate::program::{Fault, ProgramError};
 use crate::scratch::ScratchError;
 use crate::worker::WorkerError;
 
@@ -28,6 +29,9 @@ pub enum ReplayError {
     /// compute-sanitizer does not work here.
     #[error(transparent)]
     Sanitizer(#[from] SanitizerError),
+    /// A program cannot be run, or a revision by it.
+    #[error(transparent)]
+    Program(#[from] ProgramError),
     /// There is no room for per-element results.
     #[error(transparent)]
     Scratch(#[from] ScratchError),
@@ -49,16 +53,23 @@ pub struct Refusal {
 impl ReplayError {
     /// The fault of the sources, if they are to blame.
     pub fn refusal(&self) -> Option<Refusal> {
-        let ReplayError::Compile(error) = self else { return None };
-        let causes = std::iter::successors(Error::source(error), |cause| Error::source(*cause));
-        let first_error = match error {
-            CompileError::Refused { first_error, .. } => Some(first_error.clone()),
-            _ => None,
+        let (is_revision_fault, hint, first_error) = match self {
+            ReplayError::Compile(error) => {
+                let first_error = match error {
+                    CompileError::Refused { first_error, .. } => Some(first_error.clone()),
+                    _ => None,
+                };
+                (error.is_revision_fault(), error.hint(), first_error)
+            }
+            ReplayError::Program(error) => (error.is_revision_fault(), error.hint(), None),
+            _ => return None,
         };
-        error.is_revision_fault().then(|| Refusal {
-            reason: error.to_string(),
+        // The error itself says what its variant holds.
+        let causes = std::iter::successors(Error::source(self), |cause| Error::source(*cause));
+        is_revision_fault.then(|| Refusal {
+            reason: self.to_string(),
             causes: causes.map(ToString::to_string).collect(),
-            hint: error.hint(),
+            hint,
             first_error,
         })
     }
@@ -71,7 +82,19 @@ impl ReplayError {
             ReplayError::Cache(error) => error.hint(),
             ReplayError::Worker(error) => error.hint(),
             ReplayError::Sanitizer(error) => error.hint(),
+            ReplayError::Program(error) => error.hint(),
             ReplayError::Scratch(error) => error.hint(),
+        }
+    }
+}
+
+impl From<Fault> for ReplayError {
+    fn from(fault: Fault) -> ReplayError {
+        match fault {
+            Fault::Program(error) => error.into(),
+            Fault::Fixture(error) => error.into(),
+            Fault::Cache(error) => error.into(),
+            Fault::Worker(error) => error.into(),
         }
     }
 }

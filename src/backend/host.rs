@@ -98,7 +98,7 @@ impl Host {
     }
 
     /// `run`, after it was noted if it ran out of time.
-    fn counted(&self, run: Run) -> Run {
+    pub(super) fn counted(&self, run: Run) -> Run {
         if matches!(run.ending, Ending::TimedOut(..)) {
             self.timeouts.fetch_add(1, Ordering::SeqCst);
         }

@@ -1,8 +1,8 @@
 //! Runs kernels. A [`Backend`] makes variants of source sets. A [`Variant`] states its abilities and
 //! makes one run under a [`Mode`].
 //!
-//! There are two implementations: [`cpu`], the reference machine, and [`cuda`], GPUs. Callers ask a
-//! variant for its [`Abilities`], never for the name of a backend.
+//! There are three implementations: [`cpu`], the reference machine, [`cuda`], GPUs, and [`program`],
+//! programs of any framework. Callers ask a variant for its [`Abilities`], never for the name of a backend.
 
 pub mod cpu;
 pub mod cuda;
@@ -10,6 +10,7 @@ mod error;
 mod host;
 mod in_order;
 mod mode;
+pub mod program;
 
 use std::fmt;
 use std::sync::Arc;
@@ -19,10 +20,12 @@ pub use self::cuda::Cuda;
 pub use self::error::{Refusal, ReplayError};
 pub use self::host::Host;
 pub use self::mode::{Abilities, Mode};
+pub use self::program::Programs;
 
 use crate::cuda::sanitizer::{Finding, Tool};
 use crate::fixture::Fixture;
 use crate::frontend::Precision;
+use crate::harness::Harness;
 use crate::history::SourceSet;
 use crate::worker::Run;
 
@@ -49,6 +52,14 @@ pub trait Backend: fmt::Debug + Send + Sync {
     /// Identifies everything that a run depends on besides its variant, its fixture and its mode:
     /// the device, the limits, the compiler and this program.
     fn identity(&self) -> String;
+
+    /// Identifies what runs of `harness` depend on besides that: a program that it names.
+    ///
+    /// # Errors
+    /// [`ReplayError`] if the program is not there.
+    fn identity_with(&self, _harness: &Harness) -> Result<String, ReplayError> {
+        Ok(String::new())
+    }
 
     /// Whether it has given up preparing a variant in this process. Judgements may then differ from
     /// those on a faster machine.

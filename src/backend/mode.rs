@@ -35,6 +35,9 @@ impl Mode {
 pub struct Abilities {
     /// Memory can hold any pattern before it is written.
     pub poison: bool,
+    /// The pattern lies around tensors, not in memory that the code has to write: what moves with it was
+    /// read outside of its tensors.
+    pub surroundings: bool,
     /// Operations can round in another direction.
     pub rounding: bool,
     /// Blocks and threads can run in another order.
@@ -92,6 +95,7 @@ mod tests {
         ];
         let able = |which: usize| Abilities {
             poison: which == 0,
+            surroundings: false,
             rounding: which == 1,
             order: which == 2,
             step: which == 3,

@@ -338,9 +338,11 @@ fn all_sources(planned: &Planned<'_>) -> SourceSpec {
     let mut all = SourceSpec::default();
     for target in &planned.bisection.targets {
         all.prefix.clone_from(&target.spec.prefix);
-        for (from, to) in
-            [(&target.spec.sources, &mut all.sources), (&target.spec.include, &mut all.include)]
-        {
+        for (from, to) in [
+            (&target.spec.sources, &mut all.sources),
+            (&target.spec.include, &mut all.include),
+            (&target.spec.tree, &mut all.tree),
+        ] {
             for path in from.iter().filter(|path| !to.contains(path)).cloned().collect::<Vec<_>>() {
                 to.push(path);
             }

@@ -194,6 +194,7 @@ impl<'a> Planned<'a> {
             let harness = &probe.subject().fixture.harness;
             hasher.update(format!("{:?}", (&harness.sources, &harness.defines)).as_bytes());
             hasher.update(format!("{:?}", harness.include).as_bytes());
+            hasher.update(backend.identity_with(harness).ok()?.as_bytes());
         }
         let base = match &self.bisection.trusted {
             Trusted::GoodEnd => self.plan.keys(self.plan.good[0])?,

@@ -2,6 +2,7 @@
 //! their type (file or folder). Links are not followed.
 
 use std::fs::{self, Metadata, TryLockError};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -15,6 +16,8 @@ const WITHOUT_LOCKS: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The folder with unpacked bundles.
 const BUNDLES: &str = "bundles";
+/// The folder with the trees that programs see.
+pub(crate) const TREES: &str = "trees";
 
 impl Cache {
     /// The space that each kind of entry takes.
@@ -47,6 +50,12 @@ impl Cache {
                 }
             }
         }
+        for (path, metadata) in own_files(&self.root.join(TREES), is_tree)? {
+            if is_old(&metadata, age) {
+                remove(&path, &metadata)?;
+                removed.entries += 1;
+            }
+        }
         for (path, metadata) in self.left_behind()? {
             remove(&path, &metadata)?;
         }
@@ -71,13 +80,15 @@ impl Cache {
     pub fn clear(&self) -> Result<(), CacheError> {
         let mut all = self.left_behind()?;
         all.extend(own_files(&self.root.join(BUNDLES), is_bundle)?);
+        all.extend(own_files(&self.root.join(TREES), is_tree)?);
         for kind in Kind::ALL {
             all.extend(self.entries(kind)?);
         }
         for (path, metadata) in all {
             remove(&path, &metadata)?;
         }
-        let folders = Kind::ALL.iter().map(|kind| kind.name()).chain([super::TEMPORARY, BUNDLES]);
+        let folders =
+            Kind::ALL.iter().map(|kind| kind.name()).chain([super::TEMPORARY, BUNDLES, TREES]);
         for folder in folders {
             // A folder with somebody else's files stays, as does a link.
             let _ = fs::remove_dir(self.root.join(folder));
@@ -143,19 +154,44 @@ fn is_bundle(name: &str, metadata: &Metadata) -> bool {
     metadata.is_dir() && (is_key(name) || name.starts_with(".new-") || name.starts_with(".old-"))
 }
 
+/// Whether a tree may have this name.
+fn is_tree(name: &str, metadata: &Metadata) -> bool {
+    metadata.is_dir() && is_key(name)
+}
+
 fn is_old(metadata: &Metadata, age: Duration) -> bool {
     let modified = metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH);
     SystemTime::now().duration_since(modified).is_ok_and(|since| since >= age)
 }
 
 fn remove(path: &Path, metadata: &Metadata) -> Result<(), CacheError> {
-    let removed = if metadata.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) };
+    let removed = match metadata.is_dir() {
+        true => {
+            make_removable(path);
+            fs::remove_dir_all(path)
+        }
+        false => fs::remove_file(path),
+    };
     match removed {
         // Another process was faster.
         Err(source) if source.kind() != std::io::ErrorKind::NotFound => {
             Err(failed("remove", path, source))
         }
         _ => Ok(()),
+    }
+}
+
+/// Gives back the permission to remove what is in the folders at and below `path`: trees are
+/// read-only.
+pub(crate) fn make_removable(path: &Path) {
+    let Ok(found) = fs::symlink_metadata(path) else { return };
+    if !found.is_dir() {
+        return;
+    }
+    // What still cannot be removed is told of when that is tried.
+    let _ = fs::set_permissions(path, fs::Permissions::from_mode(0o755));
+    for entry in fs::read_dir(path).into_iter().flatten().flatten() {
+        make_removable(&entry.path());
     }
 }
 

@@ -5,6 +5,7 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
 use ::replay::bisect::{Bisection, Event, On, SearchEnd, SearchTarget, Trusted};
+use ::replay::harness::Harness;
 use ::replay::history::{Commit, History};
 use ::replay::report::{self, Blame, Line};
 use ::replay::trial::Check;
@@ -243,8 +244,10 @@ pub fn bisection<'h>(
     let cores = session.threads();
     let jobs = jobs.or(NonZeroUsize::new(cores.clamp(1, MOST_JOBS))).unwrap_or(NonZeroUsize::MIN);
     let threads = (cores / jobs).max(1);
-    let lab = session.lab_with(threads, session.fresh)?;
-    let repeater = session.lab_with(threads, true)?;
+    let harnesses: Vec<&Harness> =
+        targets.iter().map(|target| &target.subject.fixture.harness).collect();
+    let lab = session.lab_with(&harnesses, threads, session.fresh)?;
+    let repeater = session.lab_with(&harnesses, threads, true)?;
     let trusted = Trusted::GoodEnd;
     let check = Check::Off;
     Ok(Bisection { history, targets, lab, repeater, on, trusted, jobs, first_parent, check })

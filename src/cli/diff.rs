@@ -1,12 +1,11 @@
 //! `replay diff FIXTURE... REV REV`: two revisions side by side.
 
 use std::path::Path;
-use std::sync::Arc;
 
 use ::replay::cache::Cache;
 use ::replay::judge::{Accesses, Judgement, Verdict, accesses_of_both, judge};
 use ::replay::report::{self, Line, Revision, Standing, Text};
-use ::replay::trial::{Lab, Trial};
+use ::replay::trial::Trial;
 use serde_json::{Value, json};
 
 use super::error::{CliResult, CommandError};
@@ -16,7 +15,7 @@ use super::out::{print, println};
 use super::progress::Progress;
 use super::project::{Project, RequestedRevision};
 use super::replay::{CheckArg, Format, name, refused, summary};
-use super::session::{self, SessionArgs};
+use super::session::{self, Labs, SessionArgs};
 
 /// The arguments of `replay diff`.
 #[derive(Debug, clap::Args)]
@@ -38,13 +37,14 @@ pub fn run(args: &Args, session: &SessionArgs) -> CliResult<u8> {
     let [fixtures @ .., trusted, other] = args.words.as_slice() else {
         return Err(CommandError::new("diff needs two revisions"));
     };
-    let lab = session.lab()?;
+    let fixtures = fixtures::expand(fixtures);
+    let labs = session.labs_on_one(&fixtures)?;
     let cache = session::cache()?;
     let mut code = exit::SUCCESS;
     let (mut documents, mut errors, mut standings) = (Vec::new(), Vec::new(), Vec::new());
-    for path in fixtures::expand(fixtures) {
+    for path in fixtures {
         let path = path.as_path();
-        match one(path, [trusted, other], args.check, &lab, &cache) {
+        match one(path, [trusted, other], args.check, &labs, &cache) {
             Ok(compared) => {
                 standings.push(Standing::from(compared.verdict()));
                 match args.format {
@@ -94,11 +94,12 @@ fn one(
     path: &Path,
     [trusted, other]: [&str; 2],
     check: CheckArg,
-    lab: &Arc<Lab>,
+    labs: &Labs,
     cache: &Cache,
 ) -> CliResult<Compared> {
     let progress = Progress::start();
     let project = Project::open(path, cache)?;
+    let lab = labs.one_of(&project.subject.fixture.harness);
     let base = project.target(Some(trusted))?;
     let got = project.target(Some(other))?;
     let (from, to) = (name(&base), name(&got));

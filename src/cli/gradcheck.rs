@@ -1,13 +1,12 @@
 //! `replay gradcheck FIXTURE... [--rev REV]`: does the gradient match the loss?
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use ::replay::cache::Cache;
 use ::replay::fixture::Fixture;
 use ::replay::judge::{GradientCheck, GradientVerdict, gradients};
 use ::replay::report::{self, Line, Revision, Standing, Text};
-use ::replay::trial::{Lab, Outcome, Status};
+use ::replay::trial::{Outcome, Status};
 use serde_json::{Value, json};
 
 use super::error::{CliResult, CommandError};
@@ -17,7 +16,7 @@ use super::out::{print, println};
 use super::progress::Progress;
 use super::project::Project;
 use super::replay::{Format, name, refused, summary};
-use super::session::{self, SessionArgs};
+use super::session::{self, Labs, SessionArgs};
 
 /// The arguments of `replay gradcheck`.
 #[derive(Debug, clap::Args)]
@@ -35,12 +34,13 @@ pub struct Args {
 
 /// Checks every gradient of every fixture. A fixture that cannot be checked does not stop the others.
 pub fn run(args: &Args, session: &SessionArgs) -> CliResult<u8> {
-    let lab = session.lab()?;
+    let fixtures = fixtures::expand(&args.fixtures);
+    let labs = session.labs_on_one(&fixtures)?;
     let cache = session::cache()?;
     let mut code = exit::SUCCESS;
     let (mut documents, mut errors, mut standings) = (Vec::new(), Vec::new(), Vec::new());
-    for path in &fixtures::expand(&args.fixtures) {
-        match one(path, args.rev.as_deref(), &lab, &cache) {
+    for path in &fixtures {
+        match one(path, args.rev.as_deref(), &labs, &cache) {
             Ok(checked) => {
                 standings.push(checked.standing());
                 match args.format {
@@ -92,10 +92,11 @@ impl Checked {
     }
 }
 
-fn one(path: &Path, rev: Option<&str>, lab: &Arc<Lab>, cache: &Cache) -> CliResult<Checked> {
+fn one(path: &Path, rev: Option<&str>, labs: &Labs, cache: &Cache) -> CliResult<Checked> {
     let progress = Progress::start();
     let project = Project::open(path, cache)?;
     has_something_to_check(path, &project.subject.fixture)?;
+    let lab = labs.one_of(&project.subject.fixture.harness);
     let target = project.target(rev)?;
     progress.say(format!("checking {} at {}", path.display(), name(&target)));
     let trial = lab.trial(&project.subject, &target.sources);

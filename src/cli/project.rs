@@ -42,6 +42,7 @@ impl Project {
         let spec = SourceSpec {
             sources: harness.sources.clone(),
             include: harness.include.clone(),
+            tree: harness.tree().to_vec(),
             prefix: String::new(),
         };
         // Beside a bundle the files of its tip may lie, next to the harness.

@@ -101,14 +101,18 @@ pub enum Format {
 /// Replays every fixture; the worst result decides about the exit code. A fixture that cannot be
 /// replayed does not stop the others.
 pub fn run(args: &Args, session: &SessionArgs) -> CliResult<u8> {
-    let labs = session.labs()?;
+    let fixtures = fixtures::expand(&args.fixtures);
+    let labs = session.labs(&fixtures)?;
     let cache = session::cache()?;
     let snapshots = SnapshotSettings::from_environment(args.snapshots.clone())?;
     let mut code = exit::SUCCESS;
     let (mut entries, mut errors, mut standings) = (Vec::new(), Vec::new(), Vec::new());
-    for path in &fixtures::expand(&args.fixtures) {
-        let on_devices = labs.iter().map(|lab| one(path, args, session, lab, &cache, &snapshots));
-        match on_devices.collect::<CliResult<Vec<Entry>>>() {
+    for path in &fixtures {
+        let on_each = |project: Project| -> CliResult<Vec<Entry>> {
+            let labs = labs.of(&project.subject.fixture.harness).iter();
+            labs.map(|lab| one(path, &project, args, session, lab, &snapshots)).collect()
+        };
+        match load(path, &cache).and_then(on_each) {
             Ok(on_devices) => {
                 if args.format == OutcomeFormat::Text {
                     let gap = if entries.is_empty() { "" } else { "\n" };
@@ -163,17 +167,22 @@ pub fn summary(standings: &[Standing], refused: usize) {
     }
 }
 
+/// The fixture at `path`, with its history.
+fn load(path: &Path, cache: &Cache) -> CliResult<Project> {
+    let progress = Progress::start();
+    progress.say(format!("loading {}", path.display()));
+    Project::open(path, cache).map_err(|error| misspelt_command(path, error))
+}
+
 fn one(
     path: &Path,
+    project: &Project,
     args: &Args,
     session: &SessionArgs,
     lab: &Arc<Lab>,
-    cache: &Cache,
     snapshots: &SnapshotSettings,
 ) -> CliResult<Entry> {
     let progress = Progress::start();
-    progress.say(format!("loading {}", path.display()));
-    let project = Project::open(path, cache).map_err(|error| misspelt_command(path, error))?;
     let target = project.target(args.rev.as_deref())?;
     progress.say(format!("replaying {} at {}", path.display(), name(&target)));
     let trial = lab.trial(&project.subject, &target.sources);
@@ -188,14 +197,14 @@ fn one(
     // Against a trusted revision only a new dependence counts.
     let orders = if args.against.is_none() { orders(&trial)? } else { Vec::new() };
     let judgement = match &args.against {
-        Some(trusted) => Some(super::diff::against(&project, trusted, &trial)?),
+        Some(trusted) => Some(super::diff::against(project, trusted, &trial)?),
         None => None,
     };
     let culprit = match difference(judgement.as_ref(), found.as_ref()) {
         Some(on) if args.culprit => {
             progress.say(format!("searching for what changed {}", path.display()));
             let trusted = args.against.as_deref().unwrap_or_default();
-            Some(super::bisect::blame(path, trusted, &target, &project, on, session)?)
+            Some(super::bisect::blame(path, trusted, &target, project, on, session)?)
         }
         _ => None,
     };

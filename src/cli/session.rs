@@ -1,16 +1,20 @@
 //! Cache, compiler and limits, from options and environment, for every command that replays.
 
 use std::num::NonZeroUsize;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use ::replay::backend::{Backend, Cpu, Cuda, Host};
+use ::replay::backend::cuda::DeviceError;
+use ::replay::backend::{Backend, Cpu, Cuda, DeviceName, Host, Programs};
 use ::replay::cache::Cache;
 use ::replay::compile::{Compiler, Toolchain};
-use ::replay::cuda::SearchPath;
 use ::replay::cuda::sanitizer::{Sanitizer, Tool};
+use ::replay::cuda::{self, SearchPath};
+use ::replay::fixture::Fixture;
 use ::replay::foreign::Keeper;
+use ::replay::harness::Harness;
+use ::replay::program::{self, Runner};
 use ::replay::trial::Lab;
 use ::replay::worker::Limits;
 use clap::{Args, ValueEnum};
@@ -174,30 +178,99 @@ impl SessionArgs {
         self.threads.map_or_else(cores, NonZeroUsize::get)
     }
 
-    /// Everything that trials need, on the one device.
-    pub fn lab(&self) -> CliResult<Arc<Lab>> {
-        self.lab_with(self.threads(), self.fresh)
+    /// Everything that trials of `fixtures` need, on the one device.
+    pub fn labs_on_one(&self, fixtures: &[PathBuf]) -> CliResult<Labs> {
+        self.one_device()?;
+        self.labs(fixtures)
     }
 
-    /// The same with a share of the cores, and with or without what the cache knows.
-    pub fn lab_with(&self, threads: usize, fresh: bool) -> CliResult<Arc<Lab>> {
+    /// The same for every device that was named.
+    pub fn labs(&self, fixtures: &[PathBuf]) -> CliResult<Labs> {
+        let (programs, kernels) = fixtures.iter().partition::<Vec<_>, _>(|path| is_program(path));
+        let on_each = |kind| -> CliResult<Vec<Arc<Lab>>> {
+            let all = self.backend.iter();
+            all.map(|&device| self.lab_on(kind, device, self.threads(), self.fresh)).collect()
+        };
+        Ok(Labs {
+            kernels: if kernels.is_empty() { Vec::new() } else { on_each(Kind::Kernels)? },
+            programs: if programs.is_empty() { Vec::new() } else { on_each(Kind::Program)? },
+        })
+    }
+
+    /// What trials of `harnesses` need, with a share of the cores, and with or without what the cache
+    /// knows.
+    pub fn lab_with(
+        &self,
+        harnesses: &[&Harness],
+        threads: usize,
+        fresh: bool,
+    ) -> CliResult<Arc<Lab>> {
+        let device = self.one_device()?;
+        let kind = Kind::of(harnesses.first().expect("a search has a fixture"));
+        match harnesses.iter().find(|harness| Kind::of(harness) != kind) {
+            None => self.lab_on(kind, device, threads, fresh),
+            Some(other) => Err(CommandError::new(format!(
+                "{} and {} cannot be searched together: one starts a program, the other makes a call",
+                harnesses[0].path.display(),
+                other.path.display()
+            ))
+            .with_hint("search each of them by itself")),
+        }
+    }
+
+    fn one_device(&self) -> CliResult<Device> {
         match self.backend.as_slice() {
-            &[device] => self.lab_on(device, threads, fresh),
+            &[device] => Ok(device),
             _ => Err(CommandError::new("this command takes one --backend")
                 .with_hint("`replay FIXTURE --backend cpu,cuda` compares devices")),
         }
     }
 
-    /// The same for every device that was named.
-    pub fn labs(&self) -> CliResult<Vec<Arc<Lab>>> {
-        let all = self.backend.iter();
-        all.map(|&device| self.lab_on(device, self.threads(), self.fresh)).collect()
+    fn lab_on(
+        &self,
+        kind: Kind,
+        device: Device,
+        threads: usize,
+        fresh: bool,
+    ) -> CliResult<Arc<Lab>> {
+        let cache = cache()?;
+        let backend = match kind {
+            Kind::Kernels => self.backend_on(device, threads, &cache)?,
+            Kind::Program => self.programs_on(device, threads, &cache)?,
+        };
+        Ok(Lab::new(backend, cache, fresh))
     }
 
-    fn lab_on(&self, device: Device, threads: usize, fresh: bool) -> CliResult<Arc<Lab>> {
-        let cache = cache()?;
-        let backend = self.backend_on(device, threads, &cache)?;
-        Ok(Lab::new(backend, cache, fresh))
+    /// Programs, which compute on `device`.
+    fn programs_on(
+        &self,
+        device: Device,
+        threads: usize,
+        cache: &Cache,
+    ) -> CliResult<Arc<dyn Backend>> {
+        if self.sanitize.is_some() {
+            return Err(CommandError::new("--sanitize is for kernels that replay launches itself")
+                .with_hint("this harness starts a program: run it under compute-sanitizer"));
+        }
+        let (place, name) = match device {
+            Device::Cpu => {
+                let (class, description) = ("cpu".to_owned(), "CPU".to_owned());
+                (program::Device::Cpu, DeviceName { class, description })
+            }
+            Device::Cuda(ordinal) => {
+                let found = cuda::device(ordinal.unwrap_or(0)).map_err(DeviceError::from)?;
+                let (class, description) = (found.architecture.clone(), found.describe());
+                (program::Device::Cuda(ordinal), DeviceName { class, description })
+            }
+        };
+        let setting = program::Setting {
+            device: place,
+            limits: self.limits(),
+            environment: std::env::vars_os().collect(),
+        };
+        let runner = Runner::new(Keeper::new(&own_file()?), cache.clone(), setting);
+        let host = Host::new(own_file()?, self.limits(), threads, cache.temporary());
+        Ok(Arc::new(Programs::new(runner, host, name)))
     }
 
     fn backend_on(
@@ -213,7 +286,7 @@ impl SessionArgs {
         }
         let compiler =
             compiler(Some(cache))?.with_timeout(self.timeout.saturating_mul(COMPILER_SHARE));
-        let host = Host::new(program()?, self.limits(), threads, cache.temporary());
+        let host = Host::new(own_file()?, self.limits(), threads, cache.temporary());
         let cpu = Cpu::new(Toolchain::new(compiler, cache), host);
         let Device::Cuda(ordinal) = device else { return Ok(Arc::new(cpu)) };
         let search = search_path();
@@ -222,6 +295,49 @@ impl SessionArgs {
             Some(tool) => cuda.sanitized(Sanitizer::find(&folders("PATH"), &search, tool.into())?),
             None => cuda,
         }))
+    }
+}
+
+/// What runs the revisions of a harness.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// A call of kernels that are compiled here.
+    Kernels,
+    /// A program of the user's own.
+    Program,
+}
+
+impl Kind {
+    fn of(harness: &Harness) -> Kind {
+        if harness.program.is_some() { Kind::Program } else { Kind::Kernels }
+    }
+}
+
+/// Whether the harness of the fixture at `path` names a program. What is wrong with either is told when
+/// the fixture is loaded.
+fn is_program(path: &Path) -> bool {
+    let harness = Fixture::harness_path(path).ok();
+    harness.and_then(|path| Harness::load(&path).ok()).is_some_and(|h| h.program.is_some())
+}
+
+/// A lab on each device, for each kind of harness that is there.
+pub struct Labs {
+    kernels: Vec<Arc<Lab>>,
+    programs: Vec<Arc<Lab>>,
+}
+
+impl Labs {
+    /// Those for `harness`.
+    pub fn of(&self, harness: &Harness) -> &[Arc<Lab>] {
+        match Kind::of(harness) {
+            Kind::Kernels => &self.kernels,
+            Kind::Program => &self.programs,
+        }
+    }
+
+    /// The one for `harness`, of a command that takes one device.
+    pub fn one_of(&self, harness: &Harness) -> &Arc<Lab> {
+        self.of(harness).first().expect("a fixture of this kind was looked at")
     }
 }
 
@@ -263,11 +379,11 @@ pub fn compiler(cache: Option<&Cache>) -> CliResult<Compiler> {
 
 /// The same for `cxx` as the value of `CXX`.
 pub fn compiler_named(cxx: Option<&str>, cache: Option<&Cache>) -> CliResult<Compiler> {
-    Ok(Compiler::find_known(cxx, &Keeper::new(&program()?), cache)?)
+    Ok(Compiler::find_known(cxx, &Keeper::new(&own_file()?), cache)?)
 }
 
 /// This program's own file.
-fn program() -> CliResult<PathBuf> {
+fn own_file() -> CliResult<PathBuf> {
     std::env::current_exe().context(|| "cannot find this program's own file")
 }
 

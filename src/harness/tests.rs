@@ -198,7 +198,7 @@ fn a_name_without_end_is_refused_at_once() {
 fn unknown_keys_are_refused_at_every_level() {
     insta::assert_snapshot!(refused("sources =", "souces ="), @"
     unknown key `souces` at kernels/replay.toml:3:1, did you mean `sources`?
-    hint: the keys known there are repository, sources, include, defines, inputs, outputs, call
+    hint: the keys known there are repository, inputs, outputs, program, sources, include, defines, call, tree, preload, env, build, identity
     ");
     insta::assert_snapshot!(refused("optional", "optinal"), @"
     unknown key `inputs.mask.optinal` at kernels/replay.toml:15:1, did you mean `optional`?
@@ -337,4 +337,117 @@ fn the_example_of_the_documentation_is_valid() {
     let harness = parse(example).unwrap();
     assert_eq!(harness.size_names().collect::<Vec<_>>(), ["batch", "seq", "vocab"]);
     assert_eq!(harness.outputs["grad_logits"].gradient_of.as_deref(), Some("logits"));
+}
+
+/// A harness with these keys of a program.
+fn program(keys: &str) -> Result<Harness, HarnessError> {
+    let tensors = "[outputs.loss]\ndtype = \"f32\"\nshape = []\n";
+    parse(&format!("{keys}\n{tensors}"))
+}
+
+#[test]
+fn a_program_takes_the_place_of_sources_and_call() {
+    let keys = "program = [\"python3\", \"step.py\"]\npreload = [\"numpy\", \"jax.numpy\"]\n\
+                tree = [\"src\", \"./pyproject.toml\"]\nenv = { JAX_PLATFORMS = \"cpu\" }\n\
+                build = [\"make\"]\nidentity = [\"python3\", \"-V\"]";
+    let harness = program(keys).unwrap();
+    assert!(harness.sources.is_empty() && harness.calls.is_empty());
+    assert_eq!(harness.tree(), ["src", "pyproject.toml"]);
+    let found = harness.program.unwrap();
+    assert_eq!(found.words, ["python3", "step.py"]);
+    assert_eq!(found.preload.unwrap(), ["numpy", "jax.numpy"]);
+    assert_eq!(found.env["JAX_PLATFORMS"], "cpu");
+    assert_eq!((found.build.unwrap(), found.identity.unwrap().len()), (vec!["make".to_owned()], 2));
+    let plain = program("program = [\"./step.sh\"]").unwrap();
+    assert_eq!(plain.tree(), ["."]);
+    assert_eq!(plain.program.unwrap().preload, None);
+}
+
+#[test]
+fn keys_of_a_program_that_cannot_be_used_are_refused() {
+    let told = |keys: &str| {
+        let error = program(keys).expect_err("the harness is refused");
+        let at = error.spot().map_or("", |spot| spot.excerpt()).to_owned();
+        error.hint().map_or(format!("{error}\n{at}"), |hint| format!("{error}\n{at}hint: {hint}\n"))
+    };
+    let named = |more: &str| told(&format!("program = [\"./step.sh\"]\n{more}"));
+    let all = [
+        told("program = []"),
+        told("program = [\" \"]"),
+        told("program = \"./step.sh\""),
+        told("program = [\"a\\u0000\"]"),
+        told("tree = [\"src\"]"),
+        named("sources = [\"k.cu\"]"),
+        named("call = \"f();\""),
+        named("tree = []"),
+        named("tree = [\"../src\"]"),
+        named("preload = [\"a,b\"]"),
+        named("env = { REPLAY_TREE = \"x\" }"),
+        named("env = { \"A=B\" = \"x\" }"),
+        named("env = { A = 1 }"),
+        named("build = []"),
+    ];
+    insta::assert_snapshot!(all.join("\n"), @r#"
+    `program` at kernels/replay.toml:1:11 is empty
+      |
+    1 | program = []
+      |           ^^
+    `program` at kernels/replay.toml:1:11 is empty
+      |
+    1 | program = [" "]
+      |           ^^^^^
+    `program` at kernels/replay.toml:1:11 must be a list of strings, not a string
+      |
+    1 | program = "./step.sh"
+      |           ^^^^^^^^^^^
+    the text at kernels/replay.toml:1:12 holds a zero byte
+      |
+    1 | program = ["a\u0000"]
+      |            ^^^^^^^^^
+    `tree` at kernels/replay.toml:1:1 goes with `program`, which this harness does not have
+      |
+    1 | tree = ["src"]
+      | ^^^^hint: name the program that runs a revision: program = ["./step.sh"]
+
+    `sources` at kernels/replay.toml:2:1 is for kernels, and this harness has a `program`
+      |
+    2 | sources = ["k.cu"]
+      | ^^^^^^^hint: a harness either compiles `sources` and makes a `call`, or starts a `program` for the files in `tree`
+
+    `call` at kernels/replay.toml:2:1 is for kernels, and this harness has a `program`
+      |
+    2 | call = "f();"
+      | ^^^^hint: a harness either compiles `sources` and makes a `call`, or starts a `program` for the files in `tree`
+
+    `tree` at kernels/replay.toml:2:8 is empty
+      |
+    2 | tree = []
+      |        ^^
+    `../src` in `tree` at kernels/replay.toml:2:9 leads outside with `..`
+      |
+    2 | tree = ["../src"]
+      |         ^^^^^^^^hint: paths are relative to the root of the repository and stay inside it
+
+    `a,b` in `preload` at kernels/replay.toml:2:12 is not a name
+      |
+    2 | preload = ["a,b"]
+      |            ^^^^^hint: name modules, one a string: preload = ["numpy", "jax"]
+
+    `REPLAY_TREE` in `env` at kernels/replay.toml:2:9: replay itself sets the variables that begin with REPLAY_
+      |
+    2 | env = { REPLAY_TREE = "x" }
+      |         ^^^^^^^^^^^
+    `A=B` in `env` at kernels/replay.toml:2:9: no variable can have this name
+      |
+    2 | env = { "A=B" = "x" }
+      |         ^^^^^
+    `env.A` at kernels/replay.toml:2:13 must be a string, not an integer
+      |
+    2 | env = { A = 1 }
+      |             ^
+    `build` at kernels/replay.toml:2:9 is empty
+      |
+    2 | build = []
+      |         ^^
+    "#);
 }

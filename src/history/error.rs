@@ -352,7 +352,7 @@ impl HistoryError {
             HistoryError::LfsPointer { .. } => Some("fetch the bundle: git lfs pull".into()),
             HistoryError::NoWorkingTree { .. } => Some("name a revision with --rev".into()),
             HistoryError::TooManyFiles { .. } => {
-                Some("name the kernels' own folders in `sources` and `include`".into())
+                Some("name the kernels' own folders in `sources` and `include`, or in `tree`".into())
             }
             HistoryError::Unusable { fault, place } => fault.hint(place),
             HistoryError::NoRepositoryAround { .. } => Some(

@@ -13,7 +13,7 @@ use std::{
 use git2::Oid;
 
 use super::{
-    CommitId, History, HistoryError, SourceKey, SourceSpec,
+    CommitId, History, HistoryError, Role, SourceKey, SourceSpec,
     objects::Entry,
     source_set::{Named, hash_bytes},
     tree::{GitTree, Node, Stop, node_of},
@@ -187,6 +187,13 @@ impl History {
     ) -> Result<(), Stop> {
         let (real, node) = walk.resolve(&named.path)?;
         match node {
+            // As it is: symlinks are not followed, and git's ids cover modes.
+            Node::Folder(id) | Node::File(id) if named.role == Role::Tree => {
+                hasher.update(id.as_bytes());
+            }
+            Node::Executable(id) if named.role == Role::Tree => {
+                hasher.update(b"executable").update(id.as_bytes());
+            }
             Node::Folder(id) if !self.has_links(id, 0)? => {
                 hasher.update(id.as_bytes());
             }
@@ -218,7 +225,7 @@ impl History {
             found |= match node_of(&entry) {
                 Node::Link(_) => true,
                 Node::Folder(id) => self.has_links(id, depth + 1)?,
-                Node::File(_) | Node::Submodule | Node::Other(_) => false,
+                Node::File(_) | Node::Executable(_) | Node::Submodule | Node::Other(_) => false,
             };
         }
         self.keys.borrow_mut().links_below.insert(folder, found);

@@ -20,6 +20,7 @@ mod source_set;
 mod suggest;
 mod tree;
 mod walk;
+mod whole;
 
 use std::{
     cell::RefCell,
@@ -36,7 +37,9 @@ use crate::files;
 pub use elsewhere::Elsewhere;
 pub use error::{Candidate, Fault, GitCause, HistoryError, Place};
 pub use graph::{CommitGraph, GraphNode};
-pub use source_set::{Role, SourceFile, SourceKey, SourceSet, SourceSpec, source_set_from_dir};
+pub use source_set::{
+    FileKind, Role, SourceFile, SourceKey, SourceSet, SourceSpec, source_set_from_dir,
+};
 
 /// The full id of a commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

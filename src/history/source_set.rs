@@ -8,6 +8,7 @@ use super::{
     Commit, CommitId, Fault, History, HistoryError, Place, suggest,
     tree::{DiskTree, GitTree, Node, Stop, Tree},
     walk::{Found, Walk},
+    whole,
 };
 use crate::files;
 
@@ -18,6 +19,9 @@ pub struct SourceSpec {
     pub sources: Vec<String>,
     /// Files or folders with headers, relative to `prefix`.
     pub include: Vec<String>,
+    /// Files or folders that are wanted as they are: with their modes, and with symlinks that are
+    /// not followed; relative to `prefix`.
+    pub tree: Vec<String>,
     /// The project's folder, relative to the repository's root; empty for the root itself.
     pub prefix: String,
 }
@@ -29,6 +33,21 @@ pub enum Role {
     Source,
     /// Below `include` only.
     Include,
+    /// Below `tree`.
+    Tree,
+}
+
+/// What lies at a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum FileKind {
+    /// A file. Below `sources` and `include` every file is one, and what a symlink leads to.
+    Plain,
+    /// A file that can be run as a program.
+    Executable,
+    /// A symlink; the content is its target.
+    Link,
+    /// A submodule, whose files are in another repository: an empty folder.
+    Submodule,
 }
 
 /// One file of a source set.
@@ -41,7 +60,9 @@ pub struct SourceFile {
     pub path: String,
     /// The purpose for which the harness named it.
     pub role: Role,
-    /// Its bytes; for a symlink, those of its target.
+    /// What it is.
+    pub kind: FileKind,
+    /// Its bytes; for a symlink that was followed, those of the file it leads to.
     pub content: Arc<[u8]>,
 }
 
@@ -50,7 +71,7 @@ pub struct SourceFile {
 pub struct SourceSet {
     /// Sorted by path, each path once.
     pub files: Vec<SourceFile>,
-    /// blake3 over role, path and content of all files; file modes do not matter.
+    /// blake3 over role, path and content of all files, and over their kinds below `tree`.
     pub id: [u8; 32],
 }
 
@@ -82,8 +103,10 @@ impl SourceSpec {
     pub(super) fn named(&self) -> Result<Vec<Named>, HistoryError> {
         let sources = self.sources.iter().map(|path| (Role::Source, path));
         let include = self.include.iter().map(|path| (Role::Include, path));
+        let tree = self.tree.iter().map(|path| (Role::Tree, path));
         sources
             .chain(include)
+            .chain(tree)
             .map(|(role, path)| Ok(Named { role, path: from_root(&self.prefix, path)? }))
             .collect()
     }
@@ -107,7 +130,7 @@ fn from_root(prefix: &str, path: &str) -> Result<String, HistoryError> {
 }
 
 /// `path`, which is relative to the root, as seen from the folder `prefix`.
-fn from_prefix(prefix: &str, path: &str) -> String {
+pub(super) fn from_prefix(prefix: &str, path: &str) -> String {
     let prefix: Vec<&str> = prefix.split('/').filter(|part| !part.is_empty()).collect();
     let parts: Vec<&str> = path.split('/').collect();
     let common = prefix.iter().zip(&parts).take_while(|(a, b)| a == b).count();
@@ -227,6 +250,10 @@ fn read_files(tree: &impl Tree, named: &[Named], prefix: &str) -> Result<Vec<Sou
     let mut files = Vec::new();
     for named in named {
         let (real, node) = walk.resolve(&named.path)?;
+        if named.role == Role::Tree {
+            files.extend(whole::files(tree, &named.path, &real, node, prefix)?);
+            continue;
+        }
         for found in walk.files(&named.path, real, node)? {
             files.push(read_file(tree, named.role, prefix, &found)?);
         }
@@ -244,7 +271,8 @@ fn read_file(
     if content.starts_with(files::LFS_SIGNATURE) {
         return Err(Fault::LfsPointer { path: found.path.clone() }.into());
     }
-    Ok(SourceFile { path: from_prefix(prefix, &found.path), role, content: content.into() })
+    let (path, kind) = (from_prefix(prefix, &found.path), FileKind::Plain);
+    Ok(SourceFile { path, role, kind, content: content.into() })
 }
 
 impl SourceSet {
@@ -255,6 +283,9 @@ impl SourceSet {
         let mut hasher = blake3::Hasher::new();
         for file in &files {
             hasher.update(&[file.role as u8]);
+            if file.role == Role::Tree {
+                hasher.update(&[file.kind as u8]);
+            }
             hash_bytes(&mut hasher, file.path.as_bytes());
             hash_bytes(&mut hasher, &file.content);
         }

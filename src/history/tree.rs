@@ -6,6 +6,7 @@ use std::{
     cell::RefCell,
     collections::HashMap,
     fs, io,
+    os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
 };
 
@@ -21,6 +22,8 @@ const LONGEST_NAME: usize = 255;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Node {
     File(Oid),
+    /// A file that can be run as a program.
+    Executable(Oid),
     Folder(Oid),
     Link(Oid),
     Submodule,
@@ -109,7 +112,8 @@ impl Tree for GitTree<'_> {
     }
 
     fn read(&self, path: &str, node: Node) -> Result<Vec<u8>, Stop> {
-        let (Node::File(id) | Node::Link(id) | Node::Folder(id)) = node else {
+        let (Node::File(id) | Node::Executable(id) | Node::Link(id) | Node::Folder(id)) = node
+        else {
             return Err(Fault::Submodule { path: path.to_owned() }.into());
         };
         let blob = self.repo.find_blob(id).map_err(read_error(path))?;
@@ -125,10 +129,12 @@ impl Tree for GitTree<'_> {
 
 pub(super) fn node_of(entry: &git2::TreeEntry<'_>) -> Node {
     const LINK: i32 = 0o120000;
+    const RUN_BY_OWNER: i32 = 0o100;
     match entry.kind() {
         Some(ObjectType::Tree) => Node::Folder(entry.id()),
         Some(ObjectType::Commit) => Node::Submodule,
         _ if entry.filemode() == LINK => Node::Link(entry.id()),
+        _ if entry.filemode() & RUN_BY_OWNER != 0 => Node::Executable(entry.id()),
         _ => Node::File(entry.id()),
     }
 }
@@ -186,6 +192,8 @@ impl<'r> DiskTree<'r> {
             Some(Node::Submodule)
         } else if metadata.is_dir() {
             Some(Node::Folder(Oid::ZERO_SHA1))
+        } else if metadata.is_file() && metadata.permissions().mode() & 0o100 != 0 {
+            Some(Node::Executable(Oid::ZERO_SHA1))
         } else if metadata.is_file() {
             Some(Node::File(Oid::ZERO_SHA1))
         } else {

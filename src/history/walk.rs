@@ -14,7 +14,7 @@ use super::{
 /// As many as Linux follows in one path.
 const MAX_LINKS: usize = 40;
 /// No kernel project has more files; a web of symlinks could make any number of them.
-const MAX_FILES: usize = 100_000;
+pub(super) const MAX_FILES: usize = 100_000;
 /// No project has deeper folders; a handmade tree can have any depth.
 pub(super) const MAX_DEPTH: usize = 128;
 /// `include/project -> .` is customary; a second turn through it shows nothing new.
@@ -116,7 +116,7 @@ impl<'t, T: Tree> Walk<'t, T> {
             return Err(Stop::TooManyFiles(MAX_FILES));
         }
         match node {
-            Node::File(id) => found.push(Found { path, real, id }),
+            Node::File(id) | Node::Executable(id) => found.push(Found { path, real, id }),
             Node::Submodule => return Err(Fault::Submodule { path }.into()),
             Node::Other(kind) => return Err(Fault::NotAFile { path, kind }.into()),
             Node::Link(_) => {

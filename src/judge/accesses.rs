@@ -67,7 +67,7 @@ impl Accesses {
 }
 
 /// The wrong accesses of `trial` beside those of `base`, which is trusted. None if accesses are not to
-/// be checked, or the call does not return.
+/// be checked, if there are no threads whose accesses could be told, or if the call does not return.
 ///
 /// # Errors
 /// [`ReplayError`] if the machine or the fixture is at fault.
@@ -76,6 +76,9 @@ pub fn accesses(
     base: Option<&Trial>,
     check: Check,
 ) -> Result<Option<Accesses>, ReplayError> {
+    if trial.variant()?.is_some_and(|variant| !variant.for_noise().abilities().order) {
+        return Ok(None);
+    }
     let Some(checked) = check.of(trial)? else { return Ok(None) };
     // Where nothing was found there is nothing to hold beside.
     let base = match base.filter(|_| !checked.findings().is_empty()) {

@@ -183,8 +183,9 @@ impl Check<'_> {
         let check = blank(self.output);
         let Some(of) = &self.output.of else { return Ok(check.cannot(NO_LOSS)) };
         let input = fixture.inputs.iter().find(|i| i.name == check.gradient_of && i.present);
-        let (Some(input), Some(gradient)) = (input, base.output(&self.output.name)) else {
-            return Ok(check.cannot("the input is absent"));
+        let Some(input) = input else { return Ok(check.cannot("the input is absent")) };
+        let (Some(gradient), Some(_)) = (base.output(&self.output.name), base.output(of)) else {
+            return Ok(check.cannot("it is not computed in float64 when the inputs are"));
         };
         if gradient.is_empty() {
             return Ok(check.cannot("it has no elements"));

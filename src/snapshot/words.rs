@@ -25,6 +25,11 @@ pub(super) fn failure_line(found: &Failure) -> String {
         Failure::Exit { code } => {
             format!("exit: the code called exit({code}) before the call returned")
         }
+        Failure::Status { code } => format!("exit: the program ended with exit status {code}"),
+        Failure::Outputs { problem } => format!("outputs: {problem}"),
+        Failure::OutsideRead { output, count, of, first } => format!(
+            "reads outside its tensors: {count} of {of} elements of {output}, first at {first:?}"
+        ),
         Failure::Killed { signal } => format!("killed: signal {signal}"),
         Failure::Timeout { seconds, place } => {
             let kernel = place.as_ref().and_then(|fault| fault.kernel.as_deref());
@@ -144,6 +149,9 @@ mod tests {
             Failure::NonFinite { output: output(), nan: 1, inf: 2, first: vec![0, 3] },
             Failure::Unwritten { output: output(), count: 1, of: 4, first: vec![2] },
             Failure::PoisonDependent { output: output(), count: 1, of: 4, first: vec![2] },
+            Failure::Status { code: 3 },
+            Failure::OutsideRead { output: output(), count: 1, of: 4, first: vec![2] },
+            Failure::Outputs { problem: "output `y` is missing".to_owned() },
             Failure::Sanitizer { tool: Tool::Memcheck, finding },
         ];
         let lines: Vec<String> = all.iter().map(failure_line).collect();
@@ -157,6 +165,9 @@ mod tests {
         non-finite: y has 1 NaN and 2 Inf from finite inputs, first at [0, 3]
         unwritten: 1 of 4 elements of y, first at [2]
         depends on unwritten memory: 1 of 4 elements of y, first at [2]
+        exit: the program ended with exit status 3
+        reads outside its tensors: 1 of 4 elements of y, first at [2]
+        outputs: output `y` is missing
         memcheck: Invalid write in k
         ");
     }

@@ -141,6 +141,8 @@ impl Trial {
                 failure,
                 Failure::Fault { .. }
                     | Failure::Exit { .. }
+                    | Failure::Status { .. }
+                    | Failure::Outputs { .. }
                     | Failure::Killed { .. }
                     | Failure::Timeout { .. }
             )

@@ -96,6 +96,11 @@ pub enum Failure {
         /// The exit status.
         code: i32,
     },
+    /// The program that ran the revision ended with this status.
+    Status {
+        /// The exit status.
+        code: i32,
+    },
     /// A signal that the code brought about ended the process.
     Killed {
         /// The signal's number.
@@ -146,6 +151,22 @@ pub enum Failure {
         /// The index of the first of them, along each dimension.
         first: Vec<usize>,
     },
+    /// Elements that depend on what lies around the tensors that were given.
+    OutsideRead {
+        /// The output.
+        output: String,
+        /// The number of these elements.
+        count: u64,
+        /// The number of all elements of the output.
+        of: u64,
+        /// The index of the first of them, along each dimension.
+        first: Vec<usize>,
+    },
+    /// It left something else than the outputs that the harness declares.
+    Outputs {
+        /// What is wrong, in words.
+        problem: String,
+    },
     /// compute-sanitizer found an error.
     Sanitizer {
         /// The tool of compute-sanitizer.
@@ -161,13 +182,15 @@ impl Failure {
         match self {
             Failure::Launch { .. } => "launch error",
             Failure::Fault { .. } => "fault",
-            Failure::Exit { .. } => "exit",
+            Failure::Exit { .. } | Failure::Status { .. } => "exit",
             Failure::Killed { .. } => "killed",
             Failure::Timeout { .. } => "timeout",
             Failure::Overrun { .. } => "overrun",
             Failure::NonFinite { .. } => "non-finite",
             Failure::Unwritten { .. } => "unwritten",
             Failure::PoisonDependent { .. } => "depends on unwritten memory",
+            Failure::OutsideRead { .. } => "reads outside its tensors",
+            Failure::Outputs { .. } => "outputs",
             Failure::Sanitizer { tool, .. } => tool.name(),
         }
     }
@@ -218,7 +241,9 @@ pub(super) fn failure_of(ending: &Ending) -> Option<Failure> {
         Ending::Completed => None,
         Ending::Fault(fault) => Some(Failure::Fault { fault: fault.clone() }),
         Ending::Exited(code) => Some(Failure::Exit { code: *code }),
+        Ending::Status(code) => Some(Failure::Status { code: *code }),
         Ending::Killed(signal) => Some(Failure::Killed { signal: *signal }),
+        Ending::Unfit(problem) => Some(Failure::Outputs { problem: problem.clone() }),
         Ending::TimedOut(limit, place) => {
             Some(Failure::Timeout { seconds: limit.as_secs_f64(), place: place.clone() })
         }
@@ -229,6 +254,7 @@ pub(super) fn memory_failures(
     name: &str,
     view: &TensorView,
     written: &crate::summary::Written,
+    is_around: bool,
 ) -> Vec<Failure> {
     let of = view.len() as u64;
     let output = || name.to_owned();
@@ -242,8 +268,11 @@ pub(super) fn memory_failures(
     }
     if written.poison_dependent > 0 {
         let first = index(&written.first_poison_dependent);
-        let count = written.poison_dependent;
-        failures.push(Failure::PoisonDependent { output: output(), count, of, first });
+        let (output, count) = (output(), written.poison_dependent);
+        failures.push(match is_around {
+            true => Failure::OutsideRead { output, count, of, first },
+            false => Failure::PoisonDependent { output, count, of, first },
+        });
     }
     failures
 }

@@ -56,7 +56,9 @@ impl Trial {
         }
         let outcome = self.outcome_of(variant, &runs)?;
         self.keep_outcome(key, &outcome)?;
-        if variant.abilities().repeats && runs.first.output_bytes() <= KEPT_BYTES {
+        // A device that gives other bits by itself is measured by runs of its own.
+        let can_stand = variant.abilities().repeats || variant.reference().is_none();
+        if can_stand && runs.first.output_bytes() <= KEPT_BYTES {
             let repeats = runs.first.gives_the_bits_of(&runs.second);
             let plain = Plain { run: runs.first, repeats };
             *self.plain.lock().unwrap_or_else(PoisonError::into_inner) = Some(plain);
@@ -195,7 +197,8 @@ impl Trial {
                 summary.nan = summary.nan.saturating_sub(written.unwritten);
             }
             poison_dependent = written.poison_dependent;
-            failures = memory_failures(name, view, &written);
+            let is_around = variant.abilities().surroundings;
+            failures = memory_failures(name, view, &written, is_around);
         }
         if summary.nan + summary.inf > 0
             && summary.unwritten == 0

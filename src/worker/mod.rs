@@ -44,6 +44,7 @@ use crate::tensor::step::Step;
 pub use self::error::WorkerError;
 pub use self::lane::Workers;
 pub use self::limits::Limits;
+pub(crate) use self::printed::shortened;
 pub use self::run::{Ending, OutputTensor, Run};
 pub use self::series::Series;
 

@@ -36,6 +36,13 @@ impl Printed {
     }
 }
 
+/// The head and the tail of a text that is there.
+pub(crate) fn shortened(text: &[u8]) -> String {
+    let mut printed = Printed::default();
+    printed.push(text);
+    printed.text()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

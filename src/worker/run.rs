@@ -2,11 +2,14 @@
 #![allow(unsafe_code)]
 
 use std::fs::File;
+use std::io::Write;
+use std::path::Path;
 use std::time::Duration;
 
 use memmap2::Mmap;
 
 use super::error::{WorkerError, system};
+use super::memory;
 use crate::fixture::{Fixture, Output};
 use crate::process::tree::End;
 use crate::runtime::cpu::pages_of;
@@ -27,10 +30,14 @@ pub enum Ending {
     Fault(Fault),
     /// The code called `exit`.
     Exited(i32),
+    /// A program of its own ended with this status.
+    Status(i32),
     /// A signal ended it without a report.
     Killed(i32),
     /// It was still running when its time was over.
     TimedOut(Duration, Option<Fault>),
+    /// It left something else than the outputs that the harness declares; what is wrong, in words.
+    Unfit(String),
 }
 
 /// One output of a completed run.
@@ -105,6 +112,51 @@ impl Run {
             other.output(&output.name).is_some_and(|other| other.bytes == view.bytes)
         };
         self.ending == Ending::Completed && other.ending == self.ending && self.outputs().all(same)
+    }
+
+    /// A run without outputs, which ended so.
+    pub(crate) fn without_outputs(ending: Ending) -> Run {
+        Run { ending, ..Run::default() }
+    }
+
+    /// A completed run whose outputs lie in `bytes`, each with name, element type, shape and place.
+    /// Floats become float64 if `is_wide`. Large outputs are copied to a file in `folder`.
+    pub(crate) fn of_bytes(
+        bytes: &[u8],
+        tensors: impl Iterator<Item = (String, DType, Vec<usize>, std::ops::Range<usize>)>,
+        is_wide: bool,
+        folder: &Path,
+    ) -> Result<Run, WorkerError> {
+        let (mut outputs, mut packed) = (Vec::new(), Vec::new());
+        for (name, stored, shape, range) in tensors {
+            let (dtype, begin) = (memory_dtype(stored, is_wide), packed.len());
+            let view = TensorView { dtype: stored, shape: &shape, bytes: &bytes[range] };
+            match dtype == stored {
+                true => packed.extend_from_slice(view.bytes),
+                false => packed
+                    .extend((0..view.len()).flat_map(|index| view.get_f64(index).to_le_bytes())),
+            }
+            let bytes = packed.len() - begin;
+            packed.resize(packed.len().next_multiple_of(DType::F64.size()), 0);
+            outputs.push(OutputTensor { name, dtype, shape, pages: begin, begin, bytes });
+        }
+        let file = memory::for_outputs(packed.len(), folder)?;
+        (&file).write_all(&packed).map_err(system("keep the outputs"))?;
+        let memory = match packed.is_empty() {
+            true => None,
+            // SAFETY: nobody else has the file, whose size does not change.
+            false => Some(unsafe { Mmap::map(&file) }.map_err(system("map the outputs"))?),
+        };
+        Ok(Run { outputs, memory, ..Run::default() })
+    }
+
+    /// Takes the outputs back, because of `problem`.
+    pub(crate) fn refuse(&mut self, problem: String) {
+        self.outputs.clear();
+        self.ending = match std::mem::take(&mut self.ending) {
+            Ending::Completed => Ending::Unfit(problem),
+            ending => ending,
+        };
     }
 
     fn view<'a>(&'a self, output: &'a OutputTensor) -> TensorView<'a> {

@@ -113,7 +113,7 @@ fn block_form_changes_no_bit_of_the_demonstrations() {
             let spec = SourceSpec {
                 sources: harness.sources.clone(),
                 include: harness.include.clone(),
-                prefix: String::new(),
+                ..SourceSpec::default()
             };
             let commit = history.resolve(revision).expect("a revision");
             let sources = history.source_set(&commit, &spec).expect("sources");

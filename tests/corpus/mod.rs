@@ -147,7 +147,7 @@ pub fn source_set(family: &str, file: &str) -> Arc<SourceSet> {
     let spec = SourceSpec {
         sources: vec![file.to_owned()],
         include: vec!["include".to_owned()],
-        prefix: String::new(),
+        ..SourceSpec::default()
     };
     source_set_from_dir(&folder(family), &spec).expect("the files of a variant").into()
 }

@@ -47,7 +47,7 @@ fn checksums(compiler: &str, threads: usize) -> Vec<String> {
     let spec = SourceSpec {
         sources: harness.sources.clone(),
         include: harness.include.clone(),
-        prefix: String::new(),
+        ..SourceSpec::default()
     };
     let lab = lab(compiler, Machine { threads, ..Machine::PLAIN });
     let mut checksums = Vec::new();

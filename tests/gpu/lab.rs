@@ -179,7 +179,7 @@ impl Small {
         let spec = SourceSpec {
             sources: fixture.harness.sources.clone(),
             include: Vec::new(),
-            prefix: String::new(),
+            ..SourceSpec::default()
         };
         let sources = source_set_from_dir(root, &spec).unwrap().into();
         Small { _folder: folder, subject: Subject::new(fixture).into(), sources }

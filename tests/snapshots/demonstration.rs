@@ -71,7 +71,7 @@ fn every_commit_of_every_demonstration_gives_the_recorded_bits() {
         let spec = SourceSpec {
             sources: harness.sources.clone(),
             include: harness.include.clone(),
-            prefix: String::new(),
+            ..SourceSpec::default()
         };
         let subject = Arc::new(Subject::new(fixture));
         for variant in variants(&history, &spec) {

@@ -93,6 +93,7 @@ impl Variant for CudaVariant {
     fn abilities(&self) -> Abilities {
         Abilities {
             poison: true,
+            surroundings: false,
             rounding: false,
             order: false,
             step: false,

@@ -1,0 +1,169 @@
+//! Programs of any framework: one process a replay, in which a program of the user's own runs the files
+//! of a revision.
+
+use std::sync::Arc;
+
+use super::in_order::in_order;
+use super::{Abilities, Backend, DeviceName, Host, Mode, ReplayError, Take, Variant};
+use crate::fixture::Fixture;
+use crate::frontend::Precision;
+use crate::harness::Harness;
+use crate::history::SourceSet;
+use crate::program::{self, Project, Replay, Request, Runner, Surroundings};
+use crate::summary::POISON_A;
+use crate::worker::{Ending, Run};
+
+/// The most bytes of outputs that are held at a time, over all replays.
+const BYTES_AT_ONCE: usize = 128 << 20;
+/// The exit status by which a program says that it cannot be run.
+const CANNOT: i32 = 125;
+
+/// Programs on this machine.
+#[derive(Clone, Debug)]
+pub struct Programs {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    runner: Runner,
+    host: Host,
+    device: DeviceName,
+    /// Replays on a GPU share its memory: they follow one another.
+    at_once: usize,
+}
+
+impl Programs {
+    /// Programs that `runner` runs and that compute on `device`; replays on the CPU share `host`.
+    pub fn new(runner: Runner, host: Host, device: DeviceName) -> Programs {
+        let at_once = if device.class == "cpu" { host.threads.max(1) } else { 1 };
+        Programs { shared: Arc::new(Shared { runner, host, device, at_once }) }
+    }
+}
+
+impl Backend for Programs {
+    fn device(&self) -> DeviceName {
+        self.shared.device.clone()
+    }
+
+    fn compiler(&self) -> &str {
+        "a program"
+    }
+
+    fn identity(&self) -> String {
+        format!("{:?} {}", self.shared.device, self.shared.host.identity())
+    }
+
+    fn timeouts(&self) -> u64 {
+        self.shared.host.timeouts()
+    }
+
+    fn identity_with(&self, harness: &Harness) -> Result<String, ReplayError> {
+        Ok(self.shared.runner.project(harness)?.identity().to_owned())
+    }
+
+    fn prepare(
+        &self,
+        fixture: &Arc<Fixture>,
+        sources: &SourceSet,
+        precision: Precision,
+        _meanwhile: &(dyn Fn() + Sync),
+    ) -> Result<Arc<dyn Variant>, ReplayError> {
+        let project = self.shared.runner.project(&fixture.harness)?;
+        let (shared, fixture, sources) = (self.shared.clone(), fixture.clone(), sources.clone());
+        let is_wide = precision == Precision::Shadow;
+        Ok(Arc::new(ProgramVariant { shared, project, fixture, sources, is_wide }))
+    }
+}
+
+/// A revision's files, the program that runs them, and the fixture.
+struct ProgramVariant {
+    shared: Arc<Shared>,
+    project: Arc<Project>,
+    fixture: Arc<Fixture>,
+    sources: SourceSet,
+    /// Whether it computes in float64.
+    is_wide: bool,
+}
+
+impl ProgramVariant {
+    /// Whether `mode` is one that the revision is answerable for: whatever goes wrong in another says
+    /// only that the program cannot be asked for it.
+    fn is_plain(&self, mode: &Mode) -> bool {
+        !self.is_wide && *mode == Mode { poison: mode.poison, ..Mode::plain(POISON_A) }
+    }
+
+    fn made(&self, mode: &Mode) -> Result<Run, program::Fault> {
+        let request = Request {
+            is_wide: self.is_wide,
+            rounding: mode.rounding,
+            surroundings: match mode.poison == POISON_A {
+                true => Surroundings::Zero,
+                false => Surroundings::Nan,
+            },
+        };
+        self.shared.runner.run(&Replay {
+            project: &self.project,
+            fixture: &self.fixture,
+            sources: &self.sources,
+            request: &request,
+            step: mode.step.as_ref(),
+        })
+    }
+}
+
+impl Variant for ProgramVariant {
+    fn key(&self) -> String {
+        let mut hasher = blake3::Hasher::new_derive_key("replay program variant 1");
+        hasher.update(self.project.identity().as_bytes());
+        hasher.update(&self.sources.id);
+        hasher.update(&[u8::from(self.is_wide)]);
+        hasher.finalize().to_hex()[..40].to_owned()
+    }
+
+    fn call(&self) -> usize {
+        0
+    }
+
+    fn abilities(&self) -> Abilities {
+        Abilities {
+            poison: true,
+            surroundings: true,
+            rounding: true,
+            order: false,
+            step: self.is_wide,
+            part: false,
+            summary: false,
+            check: false,
+            repeats: false,
+        }
+    }
+
+    fn run(&self, mode: &Mode) -> Result<Run, ReplayError> {
+        debug_assert!(self.abilities().allow(mode), "{mode:?}");
+        let mut run = match self.made(mode) {
+            Err(program::Fault::Program(_)) if !self.is_plain(mode) => {
+                Run::without_outputs(Ending::Status(CANNOT))
+            }
+            made => made?,
+        };
+        let DeviceName { class, description } = self.shared.device.clone();
+        run.device = Some((description, class));
+        Ok(self.shared.host.counted(run))
+    }
+
+    fn at_once(&self, like: Option<&Run>) -> usize {
+        let bytes = like.map_or(1, |run| run.output_bytes().max(1));
+        (BYTES_AT_ONCE / bytes).clamp(1, self.shared.at_once)
+    }
+
+    fn run_each(
+        &self,
+        modes: &[Mode],
+        at_once: usize,
+        take: &mut Take<'_>,
+    ) -> Result<(), ReplayError> {
+        let at_once = at_once.min(modes.len()).min(self.shared.at_once);
+        in_order(modes.len(), at_once, |index| self.run(&modes[index]), take)
+    }
+}

@@ -1,0 +1,125 @@
+//! The keys of a harness whose revisions are run by a program of the user's own.
+
+use indexmap::IndexMap;
+use serde::{Deserialize, Serialize};
+
+use super::table::{Table, Value};
+use super::{Harness, HarnessError, empty, paths};
+
+/// How a program runs a revision's files on captured inputs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProgramSpec {
+    /// The program and its arguments, started in the folder of `replay.toml`; never empty.
+    pub words: Vec<String>,
+    /// Files and folders of a revision that are laid out for it; `.` is all of it.
+    pub tree: Vec<String>,
+    /// What the program loads once, before it copies itself for each replay; none for a program that
+    /// is started for each.
+    pub preload: Option<Vec<String>>,
+    /// Environment variables that the program gets besides the user's.
+    pub env: IndexMap<String, String>,
+    /// The command that builds a tree, once for each.
+    pub build: Option<Vec<String>>,
+    /// The command whose output says what the program is made of.
+    pub identity: Option<Vec<String>>,
+}
+
+/// The keys that go with `program` alone.
+pub(super) const KEYS: [&str; 5] = ["tree", "preload", "env", "build", "identity"];
+/// The keys of kernels, which do not go with `program`.
+pub(super) const KERNEL_KEYS: [&str; 4] = ["sources", "include", "defines", "call"];
+/// Variables with this beginning are how replay speaks to the program.
+const OWN_PREFIX: &str = "REPLAY_";
+
+/// The program that the harness names; none in a harness of kernels.
+pub(super) fn program(root: &Table<'_>) -> Result<Option<ProgramSpec>, HarnessError> {
+    let Some(program) = root.get("program") else {
+        return match KEYS.iter().find_map(|key| root.get(key)) {
+            Some(alone) => Err(HarnessError::WithoutProgram {
+                spot: alone.key_spot(),
+                key: alone.name.to_owned(),
+            }),
+            None => Ok(None),
+        };
+    };
+    if let Some(kernel) = KERNEL_KEYS.iter().find_map(|key| root.get(key)) {
+        return Err(HarnessError::BothKinds {
+            spot: kernel.key_spot(),
+            key: kernel.name.to_owned(),
+        });
+    }
+    let tree = match root.get("tree") {
+        None => vec![".".to_owned()],
+        Some(value) => match paths(root, "tree")? {
+            listed if listed.is_empty() => return Err(empty(&value)),
+            listed => listed,
+        },
+    };
+    let command = |name| root.get(name).map(|value| words(&value)).transpose();
+    Ok(Some(ProgramSpec {
+        words: words(&program)?,
+        tree,
+        preload: preload(root)?,
+        env: environment(root)?,
+        build: command("build")?,
+        identity: command("identity")?,
+    }))
+}
+
+/// The words of a command, of which the first names a program.
+fn words(value: &Value<'_>) -> Result<Vec<String>, HarnessError> {
+    let items = value.list("a list of strings")?;
+    let words: Vec<String> = items.iter().map(Value::string).collect::<Result<_, _>>()?;
+    if words.first().is_none_or(|first| first.trim().is_empty()) {
+        return Err(empty(value));
+    }
+    match items.iter().zip(&words).find(|(_, word)| word.contains('\0')) {
+        Some((item, _)) => Err(HarnessError::ZeroByte { spot: item.spot() }),
+        None => Ok(words),
+    }
+}
+
+/// The names of what is loaded once: they go to the program in one list, apart by commas.
+fn preload(root: &Table<'_>) -> Result<Option<Vec<String>>, HarnessError> {
+    if root.get("preload").is_none() {
+        return Ok(None);
+    }
+    let one = |item: &Value<'_>| {
+        let name = item.string()?;
+        match name.is_empty() || name.contains([',', '\0']) || name.contains(char::is_whitespace) {
+            true => Err(HarnessError::BadPreload { spot: item.spot(), name }),
+            false => Ok(name),
+        }
+    };
+    root.strings("preload")?.iter().map(one).collect::<Result<_, _>>().map(Some)
+}
+
+fn environment(root: &Table<'_>) -> Result<IndexMap<String, String>, HarnessError> {
+    let Some(table) = root.get("env") else { return Ok(IndexMap::new()) };
+    let one = |entry: Value<'_>| {
+        let (name, value) = (entry.name.to_owned(), entry.string()?);
+        let bad = |reason| HarnessError::BadVariable {
+            spot: entry.key_spot(),
+            name: entry.name.to_owned(),
+            reason,
+        };
+        if name.is_empty() || name.contains(['=', '\0']) {
+            return Err(bad("no variable can have this name"));
+        }
+        if name.starts_with(OWN_PREFIX) {
+            return Err(bad("replay itself sets the variables that begin with REPLAY_"));
+        }
+        match value.contains('\0') {
+            true => Err(HarnessError::ZeroByte { spot: entry.spot() }),
+            false => Ok((name, value)),
+        }
+    };
+    table.table()?.entries().map(one).collect()
+}
+
+impl Harness {
+    /// The files and folders of a revision that take part, for a program; none for kernels.
+    pub fn tree(&self) -> &[String] {
+        self.program.as_ref().map_or(&[], |program| &program.tree)
+    }
+}

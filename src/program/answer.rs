@@ -1,0 +1,89 @@
+//! What a program says of a replay besides its outputs.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use serde::Deserialize;
+
+use super::ProgramError;
+use super::error::Told;
+use crate::files;
+
+/// The most that an answer may have.
+const MOST_BYTES: u64 = 4 << 20;
+
+/// The content of `answer.json`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Answer {
+    pub error: Option<Complaint>,
+    /// Whether another rounding was in effect while the function ran.
+    pub rounding: Option<Effect>,
+    /// Whether tensors were surrounded as asked.
+    pub surroundings: Option<Effect>,
+    /// By output, whether wider inputs widened its computation.
+    pub twins: HashMap<String, bool>,
+    pub notes: Vec<String>,
+}
+
+/// What became of something that was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Effect {
+    Applied,
+    Reset,
+    Unsupported,
+}
+
+/// Why there are no outputs.
+#[derive(Debug, Deserialize)]
+pub(super) struct Complaint {
+    pub fault: Fault,
+    #[serde(default)]
+    pub message: String,
+    #[serde(default)]
+    pub traceback: String,
+    pub hint: Option<String>,
+}
+
+/// Whose fault it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Fault {
+    Revision,
+    Environment,
+    Program,
+}
+
+impl Answer {
+    /// The answer at `path`; an empty one if the program wrote none.
+    pub fn read(path: &Path) -> Result<Answer, ProgramError> {
+        if std::fs::symlink_metadata(path).is_err() {
+            return Ok(Answer::default());
+        }
+        let wrong = |message: String| ProgramError::Mistake { message, source: None, hint: None };
+        let bytes = files::read(path, MOST_BYTES)
+            .map_err(|error| wrong(format!("its answer cannot be read: {error}")))?;
+        serde_json::from_slice(&bytes)
+            .map_err(|error| wrong(format!("its answer is not as the protocol says: {error}")))
+    }
+}
+
+impl Complaint {
+    /// The error that it means; `lacks` is what the tree of the revision lacks.
+    pub fn error(self, lacks: Option<String>) -> ProgramError {
+        let message = match self.message.lines().next().map(str::trim) {
+            Some(line) if !line.is_empty() => line.to_owned(),
+            _ => super::error::last_line(&self.traceback)
+                .unwrap_or_else(|| "it does not say why".to_owned()),
+        };
+        let source = Told::beside(Some(&message), &self.traceback);
+        match self.fault {
+            Fault::Revision => {
+                ProgramError::Revision { message, source, hint: self.hint.or(lacks) }
+            }
+            Fault::Environment => ProgramError::Environment { message, source, hint: self.hint },
+            Fault::Program => ProgramError::Mistake { message, source, hint: self.hint },
+        }
+    }
+}

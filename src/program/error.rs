@@ -1,0 +1,187 @@
+//! Errors of programs, and whose fault they are.
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+
+/// Lines of what a program printed that are shown of it.
+const LINES: usize = 12;
+/// Characters of a line that are shown.
+const LINE_LENGTH: usize = 240;
+
+/// Why a program gave no result that is an outcome.
+#[derive(Debug, thiserror::Error)]
+pub enum ProgramError {
+    /// A file that the harness's program consists of is not there.
+    #[error("the program's file `{}` does not exist", path.display())]
+    NoFile {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A file that the harness's program consists of cannot be read.
+    #[error("failed to read the program's file `{}`", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// The program is neither a file nor found in the folders of `PATH`.
+    #[error("there is no program `{program}`{}", where_looked(.looked))]
+    NotFound {
+        /// Its name or path.
+        program: String,
+        /// The folders that were looked in; none for a path.
+        looked: Option<String>,
+    },
+    /// The system refuses to start it.
+    #[error("cannot start `{program}`")]
+    Start {
+        /// Its name or path.
+        program: String,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// The system refuses something besides.
+    #[error("cannot {doing} for the program")]
+    System {
+        /// The action that failed.
+        doing: &'static str,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// The revision's code cannot be run.
+    #[error("{message}")]
+    Revision {
+        /// In a line.
+        message: String,
+        /// What the program told of it.
+        source: Option<Told>,
+        /// What the program advises, or what the revision's tree lacks.
+        hint: Option<String>,
+    },
+    /// The revision cannot be built.
+    #[error("`{command}` {how}")]
+    Build {
+        /// The command of the harness.
+        command: String,
+        /// How it ended.
+        how: String,
+        /// What it printed.
+        source: Option<Told>,
+        /// What the program advises, or what the revision's tree lacks.
+        hint: Option<String>,
+    },
+    /// Something that the program needs is missing on this machine.
+    #[error("the program's environment: {message}")]
+    Environment {
+        /// In a line.
+        message: String,
+        /// What the program told of it.
+        source: Option<Told>,
+        /// What the program advises.
+        hint: Option<String>,
+    },
+    /// The program itself is wrong.
+    #[error("the program that the harness names fails by itself: {message}")]
+    Mistake {
+        /// In a line.
+        message: String,
+        /// What the program told of it.
+        source: Option<Told>,
+        /// What the program advises.
+        hint: Option<String>,
+    },
+}
+
+/// The last lines of what a program printed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Told(String);
+
+impl Told {
+    /// The last lines of `text`; none if it has no words.
+    pub fn last(text: &str) -> Option<Told> {
+        let lines: Vec<String> =
+            text.lines().filter(|line| !line.trim().is_empty()).map(cut).collect();
+        let from = lines.len().saturating_sub(LINES);
+        (!lines.is_empty()).then(|| Told(lines[from..].join("\n")))
+    }
+
+    /// The same; none if `message` says it all.
+    pub fn beside(message: Option<&str>, text: &str) -> Option<Told> {
+        Told::last(text).filter(|told| Some(told.0.trim()) != message)
+    }
+}
+
+impl fmt::Display for Told {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Told {}
+
+/// The last line of `text` that has words, as far as it is shown.
+pub(super) fn last_line(text: &str) -> Option<String> {
+    text.lines().rev().find(|line| !line.trim().is_empty()).map(|line| cut(line.trim()))
+}
+
+fn cut(line: &str) -> String {
+    match line.char_indices().nth(LINE_LENGTH) {
+        Some((at, _)) => format!("{}...", &line[..at]),
+        None => line.to_owned(),
+    }
+}
+
+fn where_looked(looked: &Option<String>) -> String {
+    looked.as_ref().map_or(String::new(), |folders| format!(" in {folders}"))
+}
+
+impl ProgramError {
+    /// Whether the revision is at fault, rather than the machine or the user.
+    pub fn is_revision_fault(&self) -> bool {
+        matches!(self, ProgramError::Revision { .. } | ProgramError::Build { .. })
+    }
+
+    /// Advice to the user, if there is any.
+    pub fn hint(&self) -> Option<String> {
+        let said = match self {
+            ProgramError::NoFile { .. } => {
+                "files that `program` in replay.toml names lie beside it, not in a revision"
+            }
+            ProgramError::NotFound { .. } => {
+                "install it, or name it by its path in `program` of replay.toml"
+            }
+            ProgramError::Start { source, .. }
+                if source.kind() == io::ErrorKind::PermissionDenied =>
+            {
+                "make it executable: chmod +x"
+            }
+            ProgramError::Revision { hint, .. } | ProgramError::Build { hint, .. } => {
+                return hint.clone();
+            }
+            ProgramError::Environment { hint: Some(hint), .. }
+            | ProgramError::Mistake { hint: Some(hint), .. } => hint,
+            ProgramError::Environment { .. } => {
+                "this says nothing about the revision: install what is missing, and replay it again"
+            }
+            ProgramError::Mistake { .. } => {
+                "it lies beside replay.toml and is not of the revision: mend it there"
+            }
+            ProgramError::System { source, .. } if source.kind() == io::ErrorKind::StorageFull => {
+                "there is no room: `replay cache gc` frees what was not used for long"
+            }
+            ProgramError::File { .. }
+            | ProgramError::Start { .. }
+            | ProgramError::System { .. } => {
+                return None;
+            }
+        };
+        Some(said.to_owned())
+    }
+}
+
+/// Makes the error for `doing` from the system's reason.
+pub(super) fn system(doing: &'static str) -> impl FnOnce(io::Error) -> ProgramError {
+    move |source| ProgramError::System { doing, source }
+}

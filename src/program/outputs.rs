@@ -1,0 +1,127 @@
+//! Reads what a program answers: doubted until its names, dtypes, shapes and bytes are what the harness
+//! declares.
+
+use std::collections::HashMap;
+use std::error::Error;
+use std::ops::Range;
+use std::path::Path;
+
+use half::{bf16, f16};
+
+use crate::fixture::{AnswerFile, Fixture, Output};
+use crate::tensor::{DType, TensorView};
+
+/// One output that is as the harness declares it.
+#[derive(Debug)]
+pub(super) struct Found {
+    pub name: String,
+    /// The element type in the file; that of the harness, or a wider float where one was asked for.
+    pub dtype: DType,
+    pub shape: Vec<usize>,
+    /// Its bytes in the file.
+    pub range: Range<usize>,
+}
+
+/// The outputs at `path`, or everything that is wrong with them, in words.
+pub(super) fn read(
+    path: &Path,
+    fixture: &Fixture,
+    is_wide: bool,
+) -> Result<(AnswerFile, Vec<Found>), String> {
+    if std::fs::symlink_metadata(path).is_err() {
+        return Err("it ended without an error and wrote no outputs".to_owned());
+    }
+    let file = AnswerFile::open(path).map_err(|error| {
+        let causes = std::iter::successors(error.source(), |cause| (*cause).source());
+        let text = causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"));
+        // The folder is gone when the message is read.
+        text.replace(&path.display().to_string(), "the file with its outputs")
+    })?;
+    let (mut found, mut wrong) = (Vec::new(), Vec::new());
+    for output in &fixture.outputs {
+        match one(&file, output, is_wide) {
+            Ok(one) => found.push(one),
+            Err(problem) => wrong.push(problem),
+        }
+    }
+    let declared = |name: &str| fixture.outputs.iter().any(|output| output.name == name);
+    let extra = file.tensors().filter(|(name, ..)| !declared(name));
+    wrong.extend(extra.map(|(name, ..)| format!("output `{name}` is not one of the harness's")));
+    if wrong.is_empty() { Ok((file, found)) } else { Err(wrong.join("; ")) }
+}
+
+fn one(file: &AnswerFile, output: &Output, is_wide: bool) -> Result<Found, String> {
+    let name = &output.name;
+    let stored = file.tensors().find(|(stored, ..)| stored == name);
+    let Some((_, dtype, shape, range)) = stored else {
+        return Err(format!("output `{name}` is missing"));
+    };
+    if shape != output.shape() {
+        let expected = output.shape();
+        return Err(format!("output `{name}` has the shape {shape:?} instead of {expected:?}"));
+    }
+    let may_differ = is_wide && output.dtype.is_float() && dtype.is_float();
+    if dtype != output.dtype && !may_differ {
+        return Err(format!("output `{name}` has the dtype {dtype} instead of {}", output.dtype));
+    }
+    if dtype == DType::Bool && file.bytes()[range.clone()].iter().any(|&byte| byte > 1) {
+        return Err(format!("output `{name}` is bool and holds bytes other than 0 and 1"));
+    }
+    Ok(Found { name: name.clone(), dtype, shape: shape.to_vec(), range })
+}
+
+/// Whether an output of the wide computation is a twin of the native one: computed in more than the
+/// native precision. `told` is what the program says. Numbers that use up most of the narrow format, and
+/// no more than it, betray that they went through it; simple ones say nothing.
+pub(super) fn is_twin(
+    view: &TensorView,
+    native: DType,
+    told: &HashMap<String, bool>,
+    name: &str,
+) -> bool {
+    if told.get(name) == Some(&false) {
+        return false;
+    }
+    let (narrowed, digits): (fn(f64) -> f64, u32) = match native {
+        DType::F32 => (|x| f64::from(x as f32), f32::MANTISSA_DIGITS),
+        DType::F16 => (|x| f16::from_f64(x).to_f64(), f16::MANTISSA_DIGITS),
+        DType::BF16 => (|x| bf16::from_f64(x).to_f64(), bf16::MANTISSA_DIGITS),
+        // Integers have no precision, and float64 has no wider twin: the same computation is its own.
+        _ => return true,
+    };
+    if view.dtype.size() <= native.size() {
+        return false;
+    }
+    let finite = || (0..view.len()).map(|index| view.get_f64(index)).filter(|x| x.is_finite());
+    finite().any(|x| narrowed(x) != x) || finite().all(|x| digits_of(x) <= digits / 2)
+}
+
+/// How many binary digits `x` has, from the first to the last that is not zero.
+fn digits_of(x: f64) -> u32 {
+    let fraction = x.to_bits() & ((1 << (f64::MANTISSA_DIGITS - 1)) - 1);
+    match fraction {
+        0 => 1,
+        _ => f64::MANTISSA_DIGITS - fraction.trailing_zeros(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_fits_the_narrow_format_was_computed_in_it() {
+        let twin = |values: &[f64], native| {
+            let bytes: Vec<u8> = values.iter().flat_map(|x| x.to_le_bytes()).collect();
+            let shape = [values.len()];
+            let view = TensorView { dtype: DType::F64, shape: &shape, bytes: &bytes };
+            is_twin(&view, native, &HashMap::new(), "y")
+        };
+        assert!(twin(&[1.0, 1.0 / 3.0], DType::F32));
+        assert!(!twin(&[1.0, f64::from(1.0f32 / 3.0)], DType::F32));
+        assert!(twin(&[f64::from(1.0f32 / 3.0)], DType::BF16));
+        assert!(!twin(&[f64::from(f16::from_f32(1.0 / 3.0)), f64::NAN], DType::F16));
+        assert!(twin(&[5.0, 0.0, -0.75], DType::F32), "simple numbers say nothing");
+        assert!(twin(&[0.5], DType::F64) && twin(&[2.0], DType::I32));
+    }
+}

@@ -1,0 +1,204 @@
+//! A harness's program as it is on this machine.
+
+use std::ffi::OsString;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use super::error::{Told, last_line};
+use super::request::{Device, environment};
+use super::{ProgramError, find};
+use crate::files;
+use crate::foreign::{Bounds, Finished, Keeper, KeeperError, Program, ProgramEnd};
+use crate::harness::{Harness, ProgramSpec};
+use crate::process::tree::End;
+
+/// The most that a file of a program may have.
+const FILE_BYTES: u64 = 256 << 20;
+/// The user's variables that decide what a program computes begin with one of these.
+const DECIDING: [&str; 12] = [
+    "PYTHON",
+    "VIRTUAL_ENV",
+    "CONDA_",
+    "LD_",
+    "CUDA_",
+    "NVIDIA_",
+    "JAX_",
+    "XLA_",
+    "TORCH",
+    "TRITON_",
+    "OMP_",
+    "MKL_",
+];
+
+/// A harness's program: where it is, what it is made of, and in which environment it runs.
+#[derive(Debug)]
+pub struct Project {
+    /// What the harness says.
+    pub spec: ProgramSpec,
+    /// The harness's folder, in which commands run.
+    pub(super) folder: PathBuf,
+    /// The program and its arguments; the first is a path.
+    pub(super) words: Vec<OsString>,
+    pub(super) environment: Vec<(OsString, OsString)>,
+    pub(super) identity: String,
+}
+
+impl Project {
+    /// Resolves the program of `harness`, and asks it who it is if the harness says how.
+    pub(super) fn open(
+        harness: &Harness,
+        device: Device,
+        user: &[(OsString, OsString)],
+        (keeper, bounds): (&Keeper, &Bounds),
+    ) -> Result<Project, ProgramError> {
+        let spec = harness.program.clone().expect("the harness names a program");
+        let folder = folder_of(&harness.path).map_err(super::error::system("find the folder"))?;
+        let environment = environment(user, spec.env.iter(), device);
+        let words = resolved(&spec.words, &folder, &environment)?;
+        let mut project = Project { spec, folder, words, environment, identity: String::new() };
+        project.identity = project.identify(user, device, keeper, bounds)?;
+        Ok(project)
+    }
+
+    /// A hash of all that results depend on besides tree and inputs.
+    pub fn identity(&self) -> &str {
+        &self.identity
+    }
+
+    fn identify(
+        &self,
+        user: &[(OsString, OsString)],
+        device: Device,
+        keeper: &Keeper,
+        bounds: &Bounds,
+    ) -> Result<String, ProgramError> {
+        let mut hasher = blake3::Hasher::new_derive_key("replay program 1");
+        let mut add = |bytes: &[u8]| {
+            hasher.update(&(bytes.len() as u64).to_le_bytes());
+            hasher.update(bytes);
+        };
+        add(format!("{:?} {}", self.spec, device.name()).as_bytes());
+        add(state_of(Path::new(&self.words[0])).as_bytes());
+        for file in find::files(&self.spec.words, &self.folder)? {
+            let content = files::read(&file, FILE_BYTES)
+                .map_err(|source| ProgramError::File { path: file.clone(), source })?;
+            add(file.strip_prefix(&self.folder).unwrap_or(&file).as_os_str().as_encoded_bytes());
+            add(&content);
+        }
+        let decides = |name: &OsString| {
+            let name = name.to_string_lossy();
+            DECIDING.iter().any(|beginning| name.starts_with(beginning))
+        };
+        let mut deciding: Vec<_> = user.iter().filter(|(name, _)| decides(name)).collect();
+        deciding.sort();
+        for (name, value) in deciding {
+            add(name.as_encoded_bytes());
+            add(value.as_encoded_bytes());
+        }
+        if let Some(command) = &self.spec.identity {
+            add(&self.ask(command, keeper, bounds)?);
+        }
+        Ok(hasher.finalize().to_hex().to_string())
+    }
+
+    /// What the command `identity` prints.
+    fn ask(
+        &self,
+        command: &[String],
+        keeper: &Keeper,
+        bounds: &Bounds,
+    ) -> Result<Vec<u8>, ProgramError> {
+        let words = resolved(command, &self.folder, &self.environment)?;
+        let finished = run(keeper, bounds, self.command(words, None, &[]))?;
+        if finished.success() {
+            return Ok(finished.stdout);
+        }
+        let told = String::from_utf8_lossy(&finished.stderr).into_owned();
+        let message = match finished.ending {
+            ProgramEnd::TimedOut => "`identity` does not end".to_owned(),
+            ProgramEnd::Ended(_) => last_line(&told)
+                .map_or("`identity` fails".to_owned(), |line| format!("`identity` fails: {line}")),
+        };
+        Err(ProgramError::Environment { message, source: Told::last(&told), hint: None })
+    }
+
+    /// A command of the harness, in `folder` or in the harness's own, with `more` variables.
+    pub(super) fn command(
+        &self,
+        words: Vec<OsString>,
+        folder: Option<&Path>,
+        more: &[(OsString, OsString)],
+    ) -> Program {
+        let is_said = |name: &OsString| more.iter().any(|(known, _)| known == name);
+        let kept = self.environment.iter().filter(|(name, _)| !is_said(name));
+        Program {
+            words,
+            environment: kept.chain(more).cloned().collect(),
+            folder: Some(folder.unwrap_or(&self.folder).to_owned()),
+            folder_is_temporary: false,
+        }
+    }
+
+    /// The words of the harness's command `build`, which runs in `tree`, if it has one.
+    pub(super) fn build_words(&self, tree: &Path) -> Option<Result<Vec<OsString>, ProgramError>> {
+        let words = self.spec.build.as_ref()?;
+        let file = find::executable(&words[0], tree, path_of(&self.environment));
+        Some(file.map(|file| with_file(file, words)))
+    }
+}
+
+/// Runs `program` to its end.
+pub(super) fn run(
+    keeper: &Keeper,
+    bounds: &Bounds,
+    program: Program,
+) -> Result<Finished, ProgramError> {
+    let name = || program.words[0].to_string_lossy().into_owned();
+    keeper.run(&program, bounds).map_err(|error| match error {
+        KeeperError::Keeper(source) => {
+            ProgramError::System { doing: "start a process that watches over it", source }
+        }
+        KeeperError::Program(source) => ProgramError::Start { program: name(), source },
+    })
+}
+
+/// Whether a command ended as shells do that do not find or cannot run a program.
+pub(super) fn is_lacking(end: End) -> bool {
+    matches!(end, End::Exited(126 | 127))
+}
+
+/// The folder of the harness at `path`.
+fn folder_of(path: &Path) -> std::io::Result<PathBuf> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    folder.unwrap_or(Path::new(".")).canonicalize()
+}
+
+/// `words`, the first as the file that it means.
+fn resolved(
+    words: &[String],
+    folder: &Path,
+    environment: &[(OsString, OsString)],
+) -> Result<Vec<OsString>, ProgramError> {
+    let file = find::executable(&words[0], folder, path_of(environment))?;
+    // Scripts that are missing would look like a failure of each revision.
+    find::files(words, folder)?;
+    Ok(with_file(file, words))
+}
+
+/// `words` with `file` in the place of the first.
+fn with_file(file: PathBuf, words: &[String]) -> Vec<OsString> {
+    let rest = words[1..].iter().map(OsString::from);
+    std::iter::once(file.into_os_string()).chain(rest).collect()
+}
+
+fn path_of(environment: &[(OsString, OsString)]) -> Option<&std::ffi::OsStr> {
+    environment.iter().find(|(name, _)| name == "PATH").map(|(_, value)| value.as_os_str())
+}
+
+/// The path of an executable, the file it leads to, and the state of that.
+fn state_of(file: &Path) -> String {
+    let real = file.canonicalize().unwrap_or_else(|_| file.to_owned());
+    let state = std::fs::metadata(&real);
+    let state = state.map(|found| (found.len(), found.mtime(), found.mtime_nsec())).ok();
+    format!("{} {} {state:?}", file.display(), real.display())
+}

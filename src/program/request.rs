@@ -1,0 +1,159 @@
+//! What is asked of a program, and the variables that say it.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use crate::runtime::cpu::Rounding;
+
+/// The version of the protocol.
+pub(super) const PROTOCOL: &str = "1";
+/// What libraries take as the number of their threads. One thread for each replay gives the same bits
+/// on every machine, and replays run side by side instead.
+const THREADS: &str = "1";
+/// The variables that libraries read it from.
+const THREAD_VARIABLES: [&str; 3] = ["OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"];
+
+/// Where a program computes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Device {
+    /// The CPU.
+    Cpu,
+    /// A GPU: the one with this number, or the first.
+    Cuda(Option<usize>),
+}
+
+impl Device {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Device::Cpu => "cpu",
+            Device::Cuda(_) => "cuda",
+        }
+    }
+}
+
+/// What lies around each tensor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Surroundings {
+    /// Zeros.
+    Zero,
+    /// NaN.
+    Nan,
+}
+
+impl Surroundings {
+    fn name(self) -> &'static str {
+        match self {
+            Surroundings::Zero => "zero",
+            Surroundings::Nan => "nan",
+        }
+    }
+}
+
+/// One replay.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// Whether floating-point inputs are float64 and the computation is wanted so.
+    pub is_wide: bool,
+    /// How operations round.
+    pub rounding: Rounding,
+    /// What lies around each tensor.
+    pub surroundings: Surroundings,
+}
+
+impl Request {
+    pub(super) fn precision(&self) -> &'static str {
+        if self.is_wide { "float64" } else { "native" }
+    }
+
+    pub(super) fn rounding(&self) -> &'static str {
+        match self.rounding {
+            Rounding::Nearest => "nearest",
+            Rounding::Down => "down",
+            Rounding::Up => "up",
+            Rounding::TowardZero => "zero",
+        }
+    }
+
+    pub(super) fn surroundings(&self) -> &'static str {
+        self.surroundings.name()
+    }
+}
+
+/// The files of one replay.
+#[derive(Clone, Debug)]
+pub(super) struct Places {
+    pub inputs: PathBuf,
+    pub tree: PathBuf,
+    pub outputs: PathBuf,
+    pub answer: PathBuf,
+    pub temporary: PathBuf,
+}
+
+/// The variables of a program that is started for one replay.
+pub(super) fn variables(request: &Request, places: &Places) -> Vec<(OsString, OsString)> {
+    let path = |path: &Path| path.as_os_str().to_owned();
+    let said = [
+        ("REPLAY_PROTOCOL", PROTOCOL.into()),
+        ("REPLAY_INPUTS", path(&places.inputs)),
+        ("REPLAY_OUTPUTS", path(&places.outputs)),
+        ("REPLAY_ANSWER", path(&places.answer)),
+        ("REPLAY_TREE", path(&places.tree)),
+        ("REPLAY_PRECISION", request.precision().into()),
+        ("REPLAY_ROUNDING", request.rounding().into()),
+        ("REPLAY_SURROUNDINGS", request.surroundings().into()),
+        ("TMPDIR", path(&places.temporary)),
+    ];
+    said.into_iter().map(|(name, value)| (OsString::from(name), value)).collect()
+}
+
+/// The environment of every command of a harness: that of the user with what the harness says, and
+/// what keeps results apart from the machine and from earlier runs.
+pub(super) fn environment<'e>(
+    user: &[(OsString, OsString)],
+    own: impl Iterator<Item = (&'e String, &'e String)>,
+    device: Device,
+) -> Vec<(OsString, OsString)> {
+    let mut all: Vec<(OsString, OsString)> = user
+        .iter()
+        .filter(|(name, _)| !name.as_encoded_bytes().starts_with(b"REPLAY_"))
+        .cloned()
+        .collect();
+    let mut set = |name: &str, value: &str, replace: bool| match all
+        .iter_mut()
+        .find(|(known, _)| known.as_os_str() == name)
+    {
+        Some((_, known)) if replace => *known = value.into(),
+        Some(_) => {}
+        None => all.push((name.into(), value.into())),
+    };
+    set("PYTHONDONTWRITEBYTECODE", "1", true);
+    set("PYTHONHASHSEED", "0", true);
+    if let Device::Cuda(Some(number)) = device {
+        set("CUDA_VISIBLE_DEVICES", &number.to_string(), true);
+    }
+    own.for_each(|(name, value)| set(name, value, true));
+    THREAD_VARIABLES.iter().for_each(|name| set(name, THREADS, false));
+    set("REPLAY_THREADS", THREADS, true);
+    set("REPLAY_DEVICE", device.name(), true);
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_harness_has_the_last_word_on_its_environment() {
+        let pair = |name: &str, value: &str| (OsString::from(name), OsString::from(value));
+        let user = [pair("OMP_NUM_THREADS", "3"), pair("REPLAY_TREE", "/x"), pair("A", "user")];
+        let own = [("A".to_owned(), "own".to_owned())];
+        let own = own.iter().map(|(name, value)| (name, value));
+        let all = environment(&user, own, Device::Cuda(Some(2)));
+        let value = |name: &str| all.iter().find(|(known, _)| known == name).map(|(_, v)| v);
+        assert_eq!(value("A"), Some(&"own".into()));
+        assert_eq!(value("OMP_NUM_THREADS"), Some(&"3".into()));
+        assert_eq!(value("MKL_NUM_THREADS"), Some(&"1".into()));
+        assert_eq!(value("CUDA_VISIBLE_DEVICES"), Some(&"2".into()));
+        assert_eq!(value("REPLAY_TREE"), None);
+    }
+}

@@ -1,0 +1,304 @@
+//! Makes replays: starts a program within limits, and tells how it ended.
+
+use std::collections::HashMap;
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::ProgramError;
+use super::answer::Answer;
+use super::error::{Told, last_line, system};
+use super::inputs::{self, Change};
+use super::outputs::{self, Found};
+use super::project::{self, Project, is_lacking};
+use super::request::{Device, Places, Request, variables};
+use super::tree::{Tree, lacks};
+use crate::cache::{Cache, CacheError};
+use crate::fixture::{Fixture, FixtureError};
+use crate::foreign::{Bounds, Finished, Keeper, ProgramEnd};
+use crate::harness::Harness;
+use crate::history::SourceSet;
+use crate::process::tree::End;
+use crate::runtime::report;
+use crate::worker::{Ending, Limits, Run, Stepped, WorkerError};
+
+/// How many times as long as a replay a build may take.
+const BUILD_SHARE: u32 = 10;
+/// How long the command `identity` may take.
+const IDENTITY_TIME: Duration = Duration::from_secs(60);
+/// The most bytes of a file that a program writes: its outputs, and the caches of compilers.
+const FILE_BYTES: u64 = 64 << 30;
+
+/// Where and within which limits programs run.
+#[derive(Debug)]
+pub struct Setting {
+    /// Where they compute.
+    pub device: Device,
+    /// Limits of time and memory.
+    pub limits: Limits,
+    /// The user's environment.
+    pub environment: Vec<(OsString, OsString)>,
+}
+
+/// Runs programs.
+#[derive(Debug)]
+pub struct Runner {
+    pub(super) keeper: Keeper,
+    pub(super) cache: Cache,
+    setting: Setting,
+    projects: Mutex<HashMap<PathBuf, Arc<Project>>>,
+    /// Trees that were found whole, by key.
+    pub(super) trees: Mutex<HashMap<String, Tree>>,
+}
+
+/// Why there is no run.
+#[derive(Debug)]
+pub enum Fault {
+    /// The program, its environment or the revision.
+    Program(ProgramError),
+    /// The fixture cannot be read.
+    Fixture(FixtureError),
+    /// The cache cannot be used.
+    Cache(CacheError),
+    /// The machine.
+    Worker(WorkerError),
+}
+
+macro_rules! from {
+    ($($error:ident as $variant:ident),*) => {
+        $(impl From<$error> for Fault {
+            fn from(error: $error) -> Fault {
+                Fault::$variant(error)
+            }
+        })*
+    };
+}
+
+from!(ProgramError as Program, FixtureError as Fixture, CacheError as Cache, WorkerError as Worker);
+
+/// One replay of a revision on a fixture.
+pub struct Replay<'r> {
+    /// The program.
+    pub project: &'r Project,
+    /// The inputs.
+    pub fixture: &'r Fixture,
+    /// The revision's files.
+    pub sources: &'r SourceSet,
+    /// What is asked of the program.
+    pub request: &'r Request,
+    /// A change of one input.
+    pub step: Option<&'r Stepped>,
+}
+
+/// How a replay ended, and what the program told.
+struct Ended {
+    finished: Finished,
+    answer: Answer,
+}
+
+impl Runner {
+    /// Runs programs by `keeper`, in `setting`; trees and temporary files lie in `cache`.
+    pub fn new(keeper: Keeper, cache: Cache, setting: Setting) -> Runner {
+        let (projects, trees) = Default::default();
+        Runner { keeper, cache, setting, projects, trees }
+    }
+
+    /// The program of `harness`, resolved once.
+    ///
+    /// # Errors
+    /// [`ProgramError`] if it is not there or does not say who it is.
+    pub fn project(&self, harness: &Harness) -> Result<Arc<Project>, ProgramError> {
+        let mut known = self.projects.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(project) = known.get(&harness.path) {
+            return Ok(project.clone());
+        }
+        let Setting { device, environment, .. } = &self.setting;
+        let bounds = Bounds { timeout: IDENTITY_TIME, ..self.bounds() };
+        let made = Project::open(harness, *device, environment, (&self.keeper, &bounds))?;
+        let made = Arc::new(made);
+        known.insert(harness.path.clone(), made.clone());
+        Ok(made)
+    }
+
+    fn bounds(&self) -> Bounds {
+        let limits = &self.setting.limits;
+        let memory_bytes = match self.setting.device {
+            Device::Cpu => limits.address_space_bytes(1),
+            // Drivers reserve far more addresses than there is memory.
+            Device::Cuda(_) => u64::MAX,
+        };
+        Bounds { timeout: limits.timeout, memory_bytes, file_bytes: FILE_BYTES }
+    }
+
+    pub(super) fn build_bounds(&self) -> Bounds {
+        let timeout = self.setting.limits.timeout.saturating_mul(BUILD_SHARE);
+        Bounds { timeout, ..self.bounds() }
+    }
+
+    /// Makes `replay`.
+    ///
+    /// # Errors
+    /// [`Fault`] if there is no outcome: the revision cannot be run, or something else is at fault.
+    pub fn run(&self, replay: &Replay<'_>) -> Result<Run, Fault> {
+        let tree = self.tree(replay.project, replay.sources)?;
+        let work = self.cache.scratch()?;
+        let place = |name: &str| work.path().join(name);
+        let places = Places {
+            inputs: place("inputs.safetensors"),
+            tree: tree.path(),
+            outputs: place("outputs.safetensors"),
+            answer: place("answer.json"),
+            temporary: place("tmp"),
+        };
+        std::fs::create_dir(&places.temporary).map_err(system("make a folder"))?;
+        let change =
+            replay.step.map(|stepped| Change { input: &stepped.input, step: &stepped.step });
+        inputs::write(&places.inputs, replay.fixture, replay.request.is_wide, change)?;
+        let begun = Instant::now();
+        let ended = self.start(replay, &places)?;
+        let call = begun.elapsed();
+        let mut run = self.run_of(replay, ended, &places)?;
+        (run.call, run.call_cpu) = (call, call);
+        if let Some(path) = tree.changed() {
+            tree.discard();
+            run.refuse(format!("it changed the revision's tree, at `{path}`"));
+        }
+        Ok(run)
+    }
+
+    /// Starts the program for one replay, and waits for its end.
+    fn start(&self, replay: &Replay<'_>, places: &Places) -> Result<Ended, Fault> {
+        let project = replay.project;
+        let more = variables(replay.request, places);
+        let program = project.command(project.words.clone(), None, &more);
+        let finished = project::run(&self.keeper, &self.bounds(), program)?;
+        let answer = match finished.ending {
+            ProgramEnd::TimedOut | ProgramEnd::Ended(End::Killed(_)) => Answer::default(),
+            ProgramEnd::Ended(End::Exited(_)) => Answer::read(&places.answer)?,
+        };
+        Ok(Ended { finished, answer })
+    }
+
+    /// The run that ended so.
+    fn run_of(&self, replay: &Replay<'_>, ended: Ended, places: &Places) -> Result<Run, Fault> {
+        let Ended { finished, answer } = ended;
+        let printed = printed(&finished, &answer.notes);
+        let ending = match finished.ending {
+            ProgramEnd::TimedOut => {
+                Ending::TimedOut(self.setting.limits.timeout, Some(still_running()))
+            }
+            ProgramEnd::Ended(End::Killed(libc::SIGKILL)) => {
+                let (signal, memory_ran_out) = (libc::SIGKILL, false);
+                return Err(WorkerError::Killed { signal, memory_ran_out }.into());
+            }
+            ProgramEnd::Ended(End::Killed(signal)) => Ending::Killed(signal),
+            ProgramEnd::Ended(End::Exited(code)) => {
+                match self.told(replay, code, &finished, answer)? {
+                    Ok(answer) => return self.completed(replay, &answer, places, printed),
+                    Err(ending) => ending,
+                }
+            }
+        };
+        let mut run = Run::without_outputs(ending);
+        run.printed = printed;
+        Ok(run)
+    }
+
+    /// What a program says that exited with `code`: an answer with outputs, or another ending.
+    fn told(
+        &self,
+        replay: &Replay<'_>,
+        code: i32,
+        finished: &Finished,
+        mut answer: Answer,
+    ) -> Result<Result<Answer, Ending>, ProgramError> {
+        if let Some(complaint) = answer.error.take() {
+            return Err(complaint.error(lacks(replay.sources)));
+        }
+        let stderr = String::from_utf8_lossy(&finished.stderr);
+        let message = last_line(&stderr);
+        let source = Told::beside(message.as_deref(), &stderr);
+        match code {
+            0 => Ok(Ok(answer)),
+            125 => Err(ProgramError::Revision {
+                message: message
+                    .unwrap_or_else(|| "the program says that it cannot be run".to_owned()),
+                source,
+                hint: lacks(replay.sources),
+            }),
+            _ if is_lacking(End::Exited(code)) => Err(ProgramError::Environment {
+                message: message
+                    .unwrap_or_else(|| format!("the program ended with exit status {code}")),
+                source,
+                hint: None,
+            }),
+            _ => Ok(Err(Ending::Status(code))),
+        }
+    }
+
+    fn completed(
+        &self,
+        replay: &Replay<'_>,
+        answer: &Answer,
+        places: &Places,
+        printed: String,
+    ) -> Result<Run, Fault> {
+        let wide = replay.request.is_wide;
+        let (file, mut found) = match outputs::read(&places.outputs, replay.fixture, wide) {
+            Ok(read) => read,
+            Err(problem) => {
+                let mut run = Run::without_outputs(Ending::Unfit(problem));
+                run.printed = printed;
+                return Ok(run);
+            }
+        };
+        // Beside the captured inputs nothing is held against the native outputs.
+        if wide && replay.step.is_none() {
+            found.retain(|one| is_twin(&file, one, replay.fixture, answer));
+        }
+        let tensors = found.into_iter().map(|one| (one.name, one.dtype, one.shape, one.range));
+        let mut run = Run::of_bytes(file.bytes(), tensors, wide, &self.cache.temporary())?;
+        run.printed = printed;
+        Ok(run)
+    }
+}
+
+fn is_twin(
+    file: &crate::fixture::AnswerFile,
+    one: &Found,
+    fixture: &Fixture,
+    answer: &Answer,
+) -> bool {
+    let declared = fixture.outputs.iter().find(|output| output.name == one.name);
+    let bytes = &file.bytes()[one.range.clone()];
+    let view = crate::tensor::TensorView { dtype: one.dtype, shape: &one.shape, bytes };
+    declared
+        .is_some_and(|declared| outputs::is_twin(&view, declared.dtype, &answer.twins, &one.name))
+}
+
+/// Where a program was when its time was over: nobody knows more.
+fn still_running() -> report::Fault {
+    report::Fault {
+        what: "still running".to_owned(),
+        detail: String::new(),
+        kernel: Some("the program".to_owned()),
+        block: None,
+        thread: None,
+    }
+}
+
+/// What a program printed, its notes last.
+fn printed(finished: &Finished, notes: &[String]) -> String {
+    let mut text = String::new();
+    for stream in [&finished.stdout, &finished.stderr] {
+        text.push_str(&crate::worker::shortened(stream));
+        if !text.is_empty() && !text.ends_with('\n') {
+            text.push('\n');
+        }
+    }
+    for note in notes {
+        text.push_str(&format!("note: {note}\n"));
+    }
+    text
+}

@@ -1,0 +1,304 @@
+//! The trees that programs see: files of a revision, laid out read-only in the cache, once for each
+//! content, and built there if the harness says how.
+//!
+//! A tree lies beside a manifest of the state of each of its files. A tree that somebody changed is
+//! laid out anew.
+
+use std::fmt::Write as _;
+use std::fs::{self, Permissions};
+use std::io;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use super::error::{Told, last_line};
+use super::project::{self, Project, is_lacking};
+use super::{ProgramError, Runner};
+use crate::cache::{TREES, make_removable};
+use crate::files;
+use crate::foreign::{Finished, ProgramEnd};
+use crate::history::{FileKind, SourceFile, SourceSet};
+use crate::process::tree::End;
+
+/// The files of a tree, in its folder.
+const FILES: &str = "tree";
+const MANIFEST: &str = "manifest";
+/// Paths that are named of what a tree lacks.
+const NAMED: usize = 3;
+/// Nothing may be written to a tree.
+const READ_ONLY: u32 = 0o222;
+
+/// A tree that is laid out.
+#[derive(Clone, Debug)]
+pub(super) struct Tree {
+    home: PathBuf,
+    manifest: String,
+}
+
+impl Tree {
+    /// The folder with the files.
+    pub fn path(&self) -> PathBuf {
+        self.home.join(FILES)
+    }
+
+    /// A path that changed since the tree was laid out.
+    pub fn changed(&self) -> Option<String> {
+        let now = match manifest(&self.path()) {
+            Ok(now) if now == self.manifest => return None,
+            Ok(now) => now,
+            Err(error) => return Some(error.to_string()),
+        };
+        let known: std::collections::HashSet<&str> = self.manifest.lines().collect();
+        let found: std::collections::HashSet<&str> = now.lines().collect();
+        let name = |line: &str| line.split_once('\t').map_or("", |(path, _)| path).to_owned();
+        // A file says more than the folder that it was put into, which changed as well.
+        let changed = now.lines().filter(|line| !known.contains(line));
+        let mut changed: Vec<String> = changed
+            .chain(self.manifest.lines().filter(|line| !found.contains(line)))
+            .map(name)
+            .collect();
+        changed.sort_by_key(|path| std::cmp::Reverse(path.len()));
+        changed.into_iter().next()
+    }
+
+    /// Forgets the tree: the next that wants it lays it out again.
+    pub fn discard(&self) {
+        // One that cannot be removed is found to be changed.
+        let _ = fs::remove_file(self.home.join(MANIFEST));
+    }
+}
+
+impl Runner {
+    /// The tree of `sources`, built for `project` if that says how.
+    pub(super) fn tree(
+        &self,
+        project: &Project,
+        sources: &SourceSet,
+    ) -> Result<Tree, ProgramError> {
+        let plain = hex(&sources.id);
+        let key = match &project.spec.build {
+            None => plain,
+            Some(_) => {
+                let built = format!("built {plain} {}", project.identity);
+                blake3::hash(built.as_bytes()).to_hex().to_string()
+            }
+        };
+        let home = self.shelf().join(&key);
+        // One at a time: lanes that want the same tree wait for it.
+        let mut open = self.trees.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if let Some(tree) = open.get(&key).filter(|tree| tree.home.join(MANIFEST).exists()) {
+            return Ok(tree.clone());
+        }
+        let tree = match known(&home) {
+            Some(tree) => tree,
+            None => self.lay_out(project, sources, &home)?,
+        };
+        open.insert(key, tree.clone());
+        Ok(tree)
+    }
+
+    fn shelf(&self) -> PathBuf {
+        self.cache.root().join(TREES)
+    }
+
+    fn lay_out(
+        &self,
+        project: &Project,
+        sources: &SourceSet,
+        home: &Path,
+    ) -> Result<Tree, ProgramError> {
+        let _span = tracing::info_span!("lay out", message = %home.display());
+        let failed = |source| ProgramError::System { doing: "lay out the revision's tree", source };
+        let work = self.cache.scratch().map_err(|error| failed(io::Error::other(error)))?;
+        let fresh = work.path().join("new");
+        let tree = fresh.join(FILES);
+        fs::create_dir_all(&tree).map_err(failed)?;
+        sources.files.iter().try_for_each(|file| put(&tree, file)).map_err(failed)?;
+        self.build(project, sources, &tree, work.path())?;
+        protect(&tree).map_err(failed)?;
+        let manifest = manifest(&tree).map_err(failed)?;
+        fs::write(fresh.join(MANIFEST), &manifest).map_err(failed)?;
+        fs::create_dir_all(self.shelf()).map_err(failed)?;
+        install(&fresh, home, work.path()).map_err(failed)?;
+        known(home).ok_or_else(|| failed(io::Error::other("somebody else changes it")))
+    }
+
+    /// Builds the tree in `folder`, if the harness says how.
+    fn build(
+        &self,
+        project: &Project,
+        sources: &SourceSet,
+        folder: &Path,
+        work: &Path,
+    ) -> Result<(), ProgramError> {
+        let Some(words) = project.build_words(folder) else { return Ok(()) };
+        let command = project.spec.build.iter().flatten().map(String::as_str).collect::<Vec<_>>();
+        let command = command.join(" ");
+        let _span = tracing::info_span!("build", message = command);
+        let temporary = work.join("tmp");
+        fs::create_dir(&temporary).map_err(super::error::system("make a folder"))?;
+        let more = [
+            ("TMPDIR".into(), temporary.into_os_string()),
+            ("REPLAY_TREE".into(), folder.as_os_str().to_owned()),
+        ];
+        let program = project.command(words?, Some(folder), &more);
+        let finished = project::run(&self.keeper, &self.build_bounds(), program)?;
+        if finished.success() {
+            return Ok(());
+        }
+        Err(build_error(command, &finished, lacks(sources)))
+    }
+}
+
+fn build_error(command: String, finished: &Finished, lacks: Option<String>) -> ProgramError {
+    let (stdout, stderr) =
+        (String::from_utf8_lossy(&finished.stdout), String::from_utf8_lossy(&finished.stderr));
+    let told = if stderr.trim().is_empty() { stdout } else { stderr };
+    let said = last_line(&told);
+    let source = Told::last(&told);
+    let how = match finished.ending {
+        ProgramEnd::TimedOut => "does not end in time".to_owned(),
+        ProgramEnd::Ended(end) if is_lacking(end) => {
+            let source = Told::beside(said.as_deref(), &told);
+            let message = said.unwrap_or_else(|| format!("`{command}` cannot be run"));
+            return ProgramError::Environment { message, source, hint: lacks };
+        }
+        ProgramEnd::Ended(End::Exited(code)) => format!("fails with exit status {code}"),
+        ProgramEnd::Ended(End::Killed(signal)) => format!("was ended by signal {signal}"),
+    };
+    ProgramError::Build { command, how, source, hint: lacks }
+}
+
+/// What a checkout would have and `sources` have not, in words: submodules, and files that Git LFS
+/// keeps elsewhere.
+pub(super) fn lacks(sources: &SourceSet) -> Option<String> {
+    let is_pointer = |file: &&SourceFile| file.content.starts_with(files::LFS_SIGNATURE);
+    let submodules = sources.files.iter().filter(|file| file.kind == FileKind::Submodule);
+    let parts = [
+        named("the files of the submodule", submodules.collect()),
+        named(
+            "the file that Git LFS keeps elsewhere at",
+            sources.files.iter().filter(is_pointer).collect(),
+        ),
+    ];
+    let parts: Vec<String> = parts.into_iter().flatten().collect();
+    (!parts.is_empty()).then(|| {
+        format!(
+            "the revision's tree, which is laid out of git's objects, lacks {}",
+            parts.join(", and ")
+        )
+    })
+}
+
+fn named(what: &str, files: Vec<&SourceFile>) -> Option<String> {
+    let paths: Vec<String> =
+        files.iter().take(NAMED).map(|file| format!("`{}`", file.path)).collect();
+    let more = match files.len().saturating_sub(NAMED) {
+        0 => String::new(),
+        more => format!(" and {more} more like it"),
+    };
+    (!paths.is_empty()).then(|| format!("{what} {}{more}", paths.join(", ")))
+}
+
+/// Puts one file of a revision below `tree`.
+fn put(tree: &Path, file: &SourceFile) -> io::Result<()> {
+    // Paths of a revision lead neither up nor through links: those are put as they are.
+    let path = tree.join(&file.path);
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder)?;
+    }
+    match file.kind {
+        FileKind::Plain => fs::write(&path, &file.content),
+        FileKind::Executable => {
+            fs::write(&path, &file.content)?;
+            fs::set_permissions(&path, Permissions::from_mode(0o755))
+        }
+        FileKind::Link => {
+            let target = std::ffi::OsString::from(String::from_utf8_lossy(&file.content).as_ref());
+            symlink(target, &path)
+        }
+        FileKind::Submodule => fs::create_dir_all(&path),
+    }
+}
+
+/// Takes the permission to write from everything below `folder`, and from itself.
+fn protect(folder: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        let kind = entry.file_type()?;
+        if kind.is_dir() {
+            protect(&entry.path())?;
+        } else if kind.is_file() {
+            forbid_writing(&entry.path())?;
+        }
+    }
+    forbid_writing(folder)
+}
+
+fn forbid_writing(path: &Path) -> io::Result<()> {
+    let mode = fs::symlink_metadata(path)?.permissions().mode();
+    fs::set_permissions(path, Permissions::from_mode(mode & 0o777 & !READ_ONLY))
+}
+
+/// Puts the tree at `fresh` in the place `home`; one that lies there and is no longer whole goes.
+fn install(fresh: &Path, home: &Path, work: &Path) -> io::Result<()> {
+    if fs::rename(fresh, home).is_ok() || known(home).is_some() {
+        return Ok(());
+    }
+    // The folder of work in progress takes it along when it goes.
+    fs::rename(home, work.join("old"))?;
+    make_removable(&work.join("old"));
+    fs::rename(fresh, home)
+}
+
+/// The tree at `home`, if it is as it was laid out.
+fn known(home: &Path) -> Option<Tree> {
+    let manifest = fs::read_to_string(home.join(MANIFEST)).ok()?;
+    let tree = Tree { home: home.to_owned(), manifest };
+    if tree.changed().is_some() {
+        return None;
+    }
+    // `cache gc` goes by the time.
+    let _ = fs::File::open(home).and_then(|folder| folder.set_modified(SystemTime::now()));
+    Some(tree)
+}
+
+/// A line for each file and folder below `root`, and for itself, with its state.
+fn manifest(root: &Path) -> io::Result<String> {
+    let mut text = String::new();
+    describe(root, "", &mut text)?;
+    Ok(text)
+}
+
+fn describe(root: &Path, path: &str, text: &mut String) -> io::Result<()> {
+    let full = root.join(path);
+    let state = fs::symlink_metadata(&full)?;
+    let _ = writeln!(
+        text,
+        "{}\t{:o} {} {} {}.{:09} {}.{:09}",
+        path.escape_debug(),
+        state.mode(),
+        state.ino(),
+        state.len(),
+        state.mtime(),
+        state.mtime_nsec(),
+        state.ctime(),
+        state.ctime_nsec()
+    );
+    if !state.is_dir() {
+        return Ok(());
+    }
+    let mut names: Vec<String> = fs::read_dir(&full)?
+        .map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()))
+        .collect::<io::Result<_>>()?;
+    names.sort();
+    for name in names {
+        let below = if path.is_empty() { name } else { format!("{path}/{name}") };
+        describe(root, &below, text)?;
+    }
+    Ok(())
+}
+
+fn hex(id: &[u8; 32]) -> String {
+    blake3::Hash::from_bytes(*id).to_hex().to_string()
+}

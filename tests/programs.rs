@@ -1,0 +1,150 @@
+//! Revisions that a program of the user's own runs, as a user replays them. The program here is in C++
+//! (`programs/speaker.cpp`) and does what the revision's `kernel.txt` says.
+
+#[path = "common/env.rs"]
+mod env;
+#[path = "common/repo.rs"]
+mod repo;
+
+#[path = "programs/faults.rs"]
+mod faults;
+#[path = "programs/searches.rs"]
+mod searches;
+#[path = "programs/trees.rs"]
+mod trees;
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+use crate::env::{Run, TestEnv};
+
+/// The program, compiled once.
+fn speaker() -> &'static Path {
+    static SPEAKER: OnceLock<PathBuf> = OnceLock::new();
+    SPEAKER.get_or_init(|| {
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/speaker.cpp");
+        let new = folder.join(format!("speaker-{}", std::process::id()));
+        let cxx = std::env::var("CXX").unwrap_or("g++".to_owned());
+        let mut words = cxx.split_whitespace();
+        let mut command = Command::new(words.next().expect("a compiler"));
+        command.args(words).args(["-std=c++17", "-O1", "-frounding-math", "-o"]).arg(&new);
+        assert!(command.arg(source).status().expect("a compiler").success());
+        let path = folder.join("speaker");
+        fs::rename(new, &path).expect("a program");
+        path
+    })
+}
+
+/// What the harness says besides the program's own keys.
+const TENSORS: &str = "\
+[inputs.x]\ndtype = \"f32\"\nshape = [\"n\"]\n\
+[outputs.loss]\ndtype = \"f32\"\nshape = []\n\
+[outputs.dx]\ndtype = \"f32\"\nshape = [\"n\"]\n";
+/// That `dx` is a gradient: its check takes many replays.
+const GRADIENT: &str = "gradient_of = \"x\"\n";
+
+impl TestEnv {
+    /// With a harness of these keys, the fixture `tiny`, and the program as `speaker` beside them.
+    fn with_program(self, keys: &str, gradient: &str) -> TestEnv {
+        symlink(speaker(), self.path("speaker")).expect("a link");
+        self.repo.write("replay.toml", format!("{keys}\n{TENSORS}{gradient}"));
+        self.repo.write(".gitignore", "fixtures\nspeaker\nreplay.toml\n");
+        self.write_tiny();
+        self
+    }
+
+    fn with_speaker() -> TestEnv {
+        TestEnv::isolated().with_program("program = [\"./speaker\"]", "")
+    }
+
+    /// Commits the kernel with these words.
+    fn kernel(&self, words: &str) -> String {
+        self.repo.commit_file("kernel.txt", words, &format!("Make it {words}"))
+    }
+
+    /// The replay of a new commit with these words.
+    fn replay_kernel(&self, words: &str, more: &[&str]) -> Run {
+        let commit = self.kernel(words);
+        self.replay(&[&["fixtures/tiny", "--rev", &commit], more].concat())
+    }
+}
+
+#[test]
+fn a_revision_is_replayed_by_its_program() {
+    let env = TestEnv::isolated().with_program("program = [\"./speaker\"]", GRADIENT);
+    insta::assert_snapshot!(env.replay_kernel("divide 3", &[]).text(), @"
+    exit code 0
+    --- stdout
+    tiny at 39854f8 Make it divide 3
+    CPU, a program
+
+    outputs
+      loss  f32 scalar  3cd4abad2c2adcb4ac53e5234225d5a4
+            norm 5  min 5  max 5  mean 5  zeros 0  NaN 0  Inf 0  unwritten 0
+      dx    f32 [n 4]   c52cb310da734984726d68ab0489b50a
+            norm 1.82574  min 0.333333  max 1.33333  mean 0.833333  zeros 0  NaN 0  Inf 0  unwritten 0
+
+    gradients
+      dx  matches d loss / d x: 8 directional derivatives, worst rel. 1.5e-11 (noise 1.8e-11)
+
+    completed: every output is written and finite
+    ");
+}
+
+#[test]
+fn the_files_of_the_working_tree_are_replayed_without_a_revision() {
+    let env = TestEnv::with_speaker();
+    env.kernel("divide 3");
+    env.repo.write("kernel.txt", "exit 7");
+    insta::assert_snapshot!(env.replay(&["fixtures/tiny"]).last_line(), @"failed: exit: the program ended with exit status 7");
+}
+
+#[test]
+fn a_wrong_gradient_is_told_from_the_loss() {
+    let env = TestEnv::isolated().with_program("program = [\"./speaker\"]", GRADIENT);
+    env.kernel("divide 3\nscale 2");
+    let checked = env.replay(&["gradcheck", "fixtures/tiny"]);
+    insta::assert_snapshot!(checked.text(), @"
+    exit code 1
+    --- stdout
+    tiny at the working tree
+
+    gradients
+      dx  does not match d loss / d x: 8 directional derivatives, worst rel. 0.68 (noise 1.2e-11), at [3] 2.66667 instead of 1.33333
+    ");
+}
+
+#[test]
+fn a_snapshot_is_kept_of_what_a_program_gives() {
+    let env = TestEnv::with_speaker();
+    env.kernel("divide 3");
+    let fixture = env.path("fixtures/tiny/fixture.toml");
+    fs::write(&fixture, "harness = \"../../replay.toml\"\nsnapshot = true\n").unwrap();
+    let pending = env.replay(&["fixtures/tiny"]);
+    assert_eq!(env.replay(&["accept"]).code, Some(0), "{}", pending.text());
+    let same = env.replay(&["fixtures/tiny"]);
+    env.repo.write("kernel.txt", "divide 5");
+    let changed = env.replay(&["fixtures/tiny"]);
+    assert_eq!((same.code, changed.code), (Some(0), Some(1)), "{}", changed.text());
+}
+
+#[test]
+fn a_replay_that_is_known_starts_no_program() {
+    let env = TestEnv::with_speaker();
+    let commit = env.kernel("divide 3\nsay once");
+    let first = env.replay(&["fixtures/tiny", "--rev", &commit]);
+    // The harness still names it, and its state is part of what is known: only its doing is not.
+    let trees = env.cache().join("trees");
+    let listed = || fs::read_dir(&trees).map(|entries| entries.count()).unwrap_or_default();
+    assert_eq!(listed(), 1);
+    for tree in fs::read_dir(&trees).unwrap().flatten() {
+        fs::rename(tree.path(), env.repo.beside("tree")).unwrap();
+    }
+    let second = env.replay(&["fixtures/tiny", "--rev", &commit]);
+    assert_eq!(first.text(), second.text());
+    assert_eq!(listed(), 0, "nothing was laid out");
+}

@@ -1,0 +1,212 @@
+//! Programs that do what they should not: each is an outcome, or an error that says whose fault it is.
+
+use std::fs;
+
+use crate::env::{Run, TestEnv};
+
+/// The exit code and the lines that say what is wrong.
+fn told(run: &Run) -> String {
+    let says = |line: &&str| {
+        let line = line.trim_start();
+        let beginnings = ["error:", "caused by:", "hint:", "untestable:", "failed", "completed"];
+        beginnings.iter().any(|beginning| line.starts_with(beginning)) || line.starts_with("  ")
+    };
+    let all = format!("{}{}", run.stdout, run.stderr);
+    let lines: Vec<&str> = all.lines().filter(says).collect();
+    let code = run.code.map_or("a signal".to_owned(), |code| code.to_string());
+    format!("{code}: {}", lines.join("\n   "))
+}
+
+/// What replays of kernels with these words tell, each in a paragraph.
+fn all_told(env: &TestEnv, kernels: &[&str], more: &[&str]) -> String {
+    let one = |words: &&str| {
+        env.kernel(words);
+        let run = env.replay(&[&["fixtures/tiny"], more].concat());
+        format!("[{}]\n{}\n", words.replace('\n', ", "), told(&run))
+    };
+    kernels.iter().map(one).collect()
+}
+
+#[test]
+fn outputs_that_are_not_as_declared_are_failures_that_name_them() {
+    let env = TestEnv::with_speaker();
+    let kernels = ["nothing", "omit", "extra", "double", "flat", "half", "nan"];
+    insta::assert_snapshot!(all_told(&env, &kernels, &[]), @"
+    [nothing]
+    1: failed: outputs: it ended without an error and wrote no outputs
+    [omit]
+    1: failed: outputs: output `dx` is missing
+    [extra]
+    1: failed: outputs: output `more` is not one of the harness's
+    [double]
+    1: failed: outputs: output `dx` has the dtype f64 instead of f32
+    [flat]
+    1: failed: outputs: output `dx` has the shape [4, 1] instead of [4]
+    [half]
+    1: failed: outputs: the file with its outputs is truncated: tensor `dx` ends at byte 139, the file at byte 129
+    [nan]
+    1: failed: non-finite: dx has 1 NaN and 0 Inf from finite inputs, first at [1]
+    ");
+}
+
+#[test]
+fn endings_of_the_program_are_failures_of_the_revision() {
+    let env = TestEnv::with_speaker();
+    insta::assert_snapshot!(all_told(&env, &["exit 3", "signal 6", "signal 11"], &[]), @"
+    [exit 3]
+    1: failed: exit: the program ended with exit status 3
+    [signal 6]
+    1: failed: killed: signal 6 (SIGABRT)
+    [signal 11]
+    1: failed: killed: signal 11 (SIGSEGV)
+    ");
+    insta::assert_snapshot!(all_told(&env, &["hang"], &["--timeout", "1"]), @"
+    [hang]
+    1: failed: timeout: still running in the program after 1 s
+    ");
+}
+
+#[test]
+fn whoever_is_at_fault_is_blamed() {
+    let env = TestEnv::with_speaker();
+    let kernels = [
+        "fault revision",
+        "fault environment",
+        "fault program",
+        "garbage",
+        "exit 125\nsay the last words",
+        "exit 126\nsay a module is missing",
+        "exit 127",
+        "signal 9",
+    ];
+    insta::assert_snapshot!(all_told(&env, &kernels, &[]), @"
+    [fault revision]
+    125: untestable: it says so
+       caused by: line 1
+    [fault environment]
+    128: error: the program's environment: it says so
+       caused by: line 1
+       hint: this says nothing about the revision: install what is missing, and replay it again
+    [fault program]
+    128: error: the program that the harness names fails by itself: it says so
+       caused by: line 1
+       hint: it lies beside replay.toml and is not of the revision: mend it there
+    [garbage]
+    128: error: the program that the harness names fails by itself: its answer is not as the protocol says: invalid type: integer `3`, expected struct Complaint at line 1 column 11
+       hint: it lies beside replay.toml and is not of the revision: mend it there
+    [exit 125, say the last words]
+    125: untestable: the last words
+    [exit 126, say a module is missing]
+    128: error: the program's environment: a module is missing
+       hint: this says nothing about the revision: install what is missing, and replay it again
+    [exit 127]
+    128: error: the program's environment: the program ended with exit status 127
+       hint: this says nothing about the revision: install what is missing, and replay it again
+    [signal 9]
+    128: error: the replay was killed from outside (signal 9)
+       hint: this says nothing about the code, and nothing of it is remembered: replay it again
+    ");
+}
+
+#[test]
+fn what_a_program_does_besides_changes_nothing() {
+    let env = TestEnv::with_speaker();
+    let plain = env.replay_kernel("divide 3", &["--format", "json"]);
+    let bits = |run: &Run| {
+        let document: serde_json::Value = serde_json::from_str(&run.stdout).unwrap();
+        document["entries"][0]["outputs"].to_string()
+    };
+    for words in ["read", "spoil", "print 3000000", "note beware"] {
+        let run = env.replay_kernel(words, &["--format", "json"]);
+        assert_eq!(run.code, Some(0), "{words}: {}", run.text());
+        assert_eq!(bits(&run), bits(&plain), "{words}");
+        assert!(run.stdout.len() < 300_000, "{words}: {}", run.stdout.len());
+    }
+    let noted = env.replay_kernel("note beware\nsay hello", &[]);
+    assert!(noted.stdout.contains("note: beware"), "{}", noted.text());
+}
+
+#[test]
+fn a_process_that_is_left_behind_ends_with_the_replay() {
+    let env = TestEnv::with_speaker();
+    let left = env.repo.beside("left");
+    let run = env.replay_kernel(&format!("leave {}", left.display()), &[]);
+    assert_eq!(run.code, Some(0), "{}", run.text());
+    let process = fs::read_to_string(left).unwrap();
+    assert!(!std::path::Path::new(&format!("/proc/{process}/stat")).exists(), "{process}");
+}
+
+#[test]
+fn an_output_that_moves_with_what_lies_around_tensors_was_read_outside_of_them() {
+    let env = TestEnv::with_speaker();
+    insta::assert_snapshot!(all_told(&env, &["outside 2"], &[]), @"
+    [outside 2]
+    1: failed: reads outside its tensors: 1 of 4 elements of dx, first at [2]
+    ");
+}
+
+#[test]
+fn chance_is_not_taken_for_what_lies_around_tensors() {
+    let env = TestEnv::with_speaker();
+    let run = env.replay_kernel("random", &[]);
+    assert_eq!(run.code, Some(0), "{}", run.text());
+}
+
+#[test]
+fn a_program_that_is_not_there_is_nobody_s_fault_but_the_machine_s() {
+    let replayed = |program: &str| {
+        let env = TestEnv::isolated().with_program(program, "");
+        env.kernel("divide 3");
+        env.replay(&["fixtures/tiny"]).text()
+    };
+    insta::assert_snapshot!(replayed("program = [\"no-such-program\"]").replace(
+        &std::env::var("PATH").unwrap(), "[PATH]"), @"
+    exit code 128
+    --- stderr
+    error: there is no program `no-such-program` in [PATH]
+    hint: install it, or name it by its path in `program` of replay.toml
+    ");
+    insta::assert_snapshot!(replayed("program = [\"./absent\"]"), @"
+    exit code 128
+    --- stderr
+    error: there is no program `./absent`
+    hint: install it, or name it by its path in `program` of replay.toml
+    ");
+    insta::assert_snapshot!(replayed("program = [\"sh\", \"absent.sh\"]"), @"
+    exit code 128
+    --- stderr
+    error: the program's file `[ROOT]/absent.sh` does not exist
+    hint: files that `program` in replay.toml names lie beside it, not in a revision
+    ");
+    insta::assert_snapshot!(replayed("program = [\"./replay.toml\"]"), @"
+    exit code 128
+    --- stderr
+    error: cannot start `[ROOT]/./replay.toml`
+    caused by: Permission denied (os error 13)
+    hint: make it executable: chmod +x
+    ");
+}
+
+#[test]
+fn what_identifies_a_program_is_part_of_what_is_known() {
+    let env = TestEnv::isolated();
+    let keys = "program = [\"./speaker\"]\nidentity = [\"cat\", \"version\"]";
+    let env = env.with_program(keys, "");
+    env.repo.write(".gitignore", "fixtures\nspeaker\nreplay.toml\nversion\n");
+    fs::write(env.path("version"), "1").unwrap();
+    let commit = env.kernel("divide 3");
+    let replay = || env.replay(&["fixtures/tiny", "--rev", &commit]);
+    assert_eq!(replay().code, Some(0));
+    assert_eq!(env.cached("outcomes").len(), 1);
+    fs::write(env.path("version"), "2").unwrap();
+    assert_eq!(replay().code, Some(0));
+    assert_eq!(env.cached("outcomes").len(), 2);
+    fs::remove_file(env.path("version")).unwrap();
+    insta::assert_snapshot!(replay().text(), @"
+    exit code 128
+    --- stderr
+    error: the program's environment: `identity` fails: /usr/bin/cat: version: No such file or directory
+    caused by: /usr/bin/cat: version: No such file or directory
+    hint: this says nothing about the revision: install what is missing, and replay it again
+    ");
+}

@@ -1,0 +1,115 @@
+//! Searches over revisions that a program runs.
+
+use crate::env::TestEnv;
+
+#[test]
+fn a_bisect_names_the_commit_among_those_that_cannot_be_run() {
+    let env =
+        TestEnv::isolated().with_program("program = [\"./speaker\"]\ntree = [\"kernel.txt\"]", "");
+    let good = env.kernel("divide 3");
+    env.repo.commit_file("README", "no code", "Say what it is");
+    env.kernel("divide 3\nfault revision");
+    env.kernel("divide 3\nexit 125\nsay no module named sympy");
+    env.kernel("divide 3\nsay again");
+    env.kernel("divide 3\nscale 2");
+    env.repo.commit_file("README", "no code either", "Say more");
+    let bad = env.kernel("divide 3\nscale 2\nsay more");
+    let found = env.replay(&["bisect", "fixtures/tiny", "--good", &good, "--bad", &bad]);
+    insta::assert_snapshot!(found.stdout, @r#"
+    0789e24 is the first bad commit: Make it divide 3 scale 2
+      dx diverged: wrong, not imprecise: the float64 shadow changed too (rel. 1)
+         100 % of bits differ, rel. 1, 4 elements beyond noise
+         worst at [0]: 0.333333343 -> 0.666666687, 3728270 x noise, 1.12e7 ulp
+         error against the oracle: 2.5e-8 -> 1
+         everywhere
+      e93e301, its parent, was tested: identical
+
+    diff --git a/kernel.txt b/kernel.txt
+    index 0222502..e519c82 100644
+    --- a/kernel.txt
+    +++ b/kernel.txt
+    @@ -1,2 +1,2 @@
+     divide 3
+    -say again
+    \ No newline at end of file
+    +scale 2
+    \ No newline at end of file
+    "#);
+    let log = env.replay(&["log", "fixtures/tiny", &format!("{good}..{bad}")]);
+    insta::assert_snapshot!(log.stdout, @"
+    70e105c Make it divide 3 fault revision
+      untestable: it says so
+      against 4ffc4ea
+
+    0789e24 Make it divide 3 scale 2
+      diverged: dx (the mathematics changed)
+      dx: 100 % of bits differ, rel. 1, 4 elements beyond noise
+      against e93e301
+
+    changed sources and no output:
+      e93e301 Make it divide 3 say again
+      8209969 Make it divide 3 scale 2 say more
+
+    could not be tested:
+      1a01d23 Make it divide 3 exit 125 say no module named sympy
+        no module named sympy
+
+    2 changes at 2 commits of 7 commits, 4 variants replayed, 2 could not be tested
+    ");
+}
+
+#[test]
+fn two_revisions_are_compared_tensor_by_tensor() {
+    let env = TestEnv::with_speaker();
+    let (before, after) = (env.kernel("divide 3"), env.kernel("divide 3.0001"));
+    insta::assert_snapshot!(env.replay(&["diff", "fixtures/tiny", &before, &after]).text(), @"
+    exit code 1
+    --- stdout
+    tiny at 39854f8 Make it divide 3
+    tiny at e02d5b3 Make it divide 3.0001
+
+    outputs
+      loss  diverged: wrong, not imprecise: the float64 shadow changed too (rel. 3.3e-5)
+            100 % of bits differ, rel. 3.3e-5, 1 element beyond noise
+            worst: 5 -> 4.99983358, 174 x noise, 349 ulp
+            error against the oracle: 0 -> 3.3e-5
+            everywhere
+      dx    diverged: wrong, not imprecise: the float64 shadow changed too (rel. 3.3e-5)
+            100 % of bits differ, rel. 3.3e-5, 4 elements beyond noise
+            worst at [0]: 0.333333343 -> 0.333322227, 186 x noise, 373 ulp
+            error against the oracle: 2.5e-8 -> 3.3e-5
+            everywhere
+
+    diverged: loss (wrong), dx (wrong)
+    ");
+}
+
+#[test]
+fn a_search_whose_good_end_cannot_be_run_believes_no_other() {
+    let env = TestEnv::with_speaker();
+    let good = env.kernel("exit 125\nsay no module named sympy");
+    env.kernel("exit 125\nsay nor here");
+    let bad = env.kernel("exit 125\nsay no module named sympy, again");
+    let found = env.replay(&["bisect", "fixtures/tiny", "--good", &good, "--bad", &bad]);
+    insta::assert_snapshot!(found.text(), @"
+    exit code 1
+    --- stdout
+    refused: 1be287c is neither good nor bad: untestable: no module named sympy
+             6c4edd7 is neither good nor bad: untestable: no module named sympy, again
+    hint: name other ends; `replay FIXTURE --rev REV` shows one commit in detail
+    --- stderr
+    2 of 2 commits change a kernel, 2 tested at a time
+    6c4edd7 untestable: no module named sympy, again
+    1be287c untestable: no module named sympy
+    ");
+}
+
+#[test]
+fn a_broken_environment_ends_a_search() {
+    let env = TestEnv::with_speaker();
+    let good = env.kernel("divide 3");
+    env.kernel("divide 3\nfault environment");
+    let bad = env.kernel("divide 4");
+    let found = env.replay(&["bisect", "fixtures/tiny", "--good", &good, "--bad", &bad]);
+    assert_eq!(found.code, Some(128), "{}", found.text());
+}

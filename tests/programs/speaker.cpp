@@ -1,0 +1,247 @@
+// A program that speaks replay's protocol, in both of its forms, for the tests. The "code" of a
+// revision is the file kernel.txt of its tree: one word and its argument in a line.
+//
+// It computes loss = sum(x * x) / (2 * D) and dx = x / D, in float, or in double where it is asked for
+// float64. Other words make it do what programs should not.
+#include <cfenv>
+#include <chrono>
+#include <cmath>
+#include <csignal>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <iostream>
+#include <map>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+using Words = std::multimap<std::string, std::string>;
+
+static std::string text_of(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) return "";
+  std::stringstream all;
+  all << file.rdbuf();
+  return all.str();
+}
+
+// The value of `key` in a flat JSON object without escapes.
+static std::string field(const std::string& json, const std::string& key) {
+  size_t at = json.find("\"" + key + "\"");
+  if (at == std::string::npos) return "";
+  at = json.find_first_not_of(" :", at + key.size() + 2);
+  if (json[at] == '"') return json.substr(at + 1, json.find('"', at + 1) - at - 1);
+  return json.substr(at, json.find_first_of(",}]", at) - at);
+}
+
+static Words kernel(const std::string& tree) {
+  Words words;
+  std::istringstream lines(text_of(tree + "/kernel.txt"));
+  for (std::string line; std::getline(lines, line);) {
+    size_t space = line.find(' ');
+    if (!line.empty())
+      words.insert({line.substr(0, space), space == std::string::npos ? "" : line.substr(space + 1)});
+  }
+  return words;
+}
+
+// The input x, as double.
+static std::vector<double> input(const std::string& path) {
+  std::string file = text_of(path);
+  uint64_t length;
+  std::memcpy(&length, file.data(), 8);
+  std::string header = file.substr(8, length);
+  size_t at = header.find("\"x\"");
+  std::string entry = header.substr(at, header.find('}', at) - at);
+  std::string offsets = entry.substr(entry.find('[', entry.find("data_offsets")) + 1);
+  size_t begin = std::stoul(offsets), end = std::stoul(offsets.substr(offsets.find(',') + 1));
+  bool wide = entry.find("\"F64\"") != std::string::npos;
+  std::vector<double> x((end - begin) / (wide ? 8 : 4));
+  for (size_t i = 0; i < x.size(); i++) {
+    const char* place = file.data() + 8 + length + begin + i * (wide ? 8 : 4);
+    float narrow;
+    if (wide) std::memcpy(&x[i], place, 8);
+    else std::memcpy(&narrow, place, 4), x[i] = narrow;
+  }
+  return x;
+}
+
+struct Tensor {
+  std::string name, dtype, shape;
+  std::string bytes;
+};
+
+template <class T>
+static Tensor tensor(const char* name, const std::vector<T>& values, const std::string& shape) {
+  std::string bytes(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T));
+  return {name, sizeof(T) == 8 ? "F64" : "F32", shape, bytes};
+}
+
+static void write(const std::string& path, const std::vector<Tensor>& tensors, bool half) {
+  std::string header = "{", data;
+  for (const Tensor& one : tensors) {
+    size_t begin = data.size();
+    data += one.bytes;
+    header += (header.size() > 1 ? ",\"" : "\"") + one.name + "\":{\"dtype\":\"" + one.dtype +
+              "\",\"shape\":" + one.shape + ",\"data_offsets\":[" + std::to_string(begin) + "," +
+              std::to_string(data.size()) + "]}";
+  }
+  header += "}";
+  uint64_t length = header.size();
+  std::string all(reinterpret_cast<const char*>(&length), 8);
+  all += header + data;
+  if (half) all.resize(all.size() - data.size() / 2);
+  std::ofstream(path + ".part", std::ios::binary) << all;
+  std::rename((path + ".part").c_str(), path.c_str());
+}
+
+struct Request {
+  std::string inputs, outputs, answer, tree, precision, rounding, surroundings;
+};
+
+template <class T>
+static std::vector<Tensor> compute(const Words& words, const Request& request) {
+  auto number = [&](const char* word, double otherwise) {
+    auto found = words.find(word);
+    return found == words.end() ? otherwise : std::stod(found->second);
+  };
+  std::vector<double> x = input(request.inputs);
+  volatile T divisor = T(number("divide", 3));
+  T scale = T(number("scale", 1));
+  std::vector<T> dx, loss{0};
+  for (double value : x) {
+    volatile T element = T(value);
+    volatile T quotient = element / divisor;
+    volatile T product = element * quotient;
+    loss[0] = loss[0] + product / T(2);
+    dx.push_back(quotient * scale);
+  }
+  if (words.count("narrow"))
+    for (T& value : dx) value = T(float(value));
+  if (words.count("nan")) dx[1] = NAN;
+  if (words.count("outside") && request.surroundings == "nan") dx[size_t(number("outside", 0))] = NAN;
+  if (words.count("random"))
+    dx[0] += T(std::chrono::steady_clock::now().time_since_epoch().count() % 1000);
+  std::string shape = "[" + std::to_string(dx.size()) + "]";
+  if (words.count("flat")) shape = "[" + std::to_string(dx.size()) + ",1]";
+  return {tensor("loss", loss, "[]"), tensor("dx", dx, shape)};
+}
+
+// The exit status of one replay.
+static int replay(const Request& request) {
+  Words words = kernel(request.tree);
+  auto has = [&](const char* word) { return words.count(word) > 0; };
+  auto argument = [&](const char* word) { return words.find(word)->second; };
+  if (words.empty()) {
+    std::cerr << "this revision has no kernel.txt\n";
+    return 125;
+  }
+  for (auto [word, said] : words)
+    if (word == "print") std::cout << std::string(std::stoul(said), 'x') << std::endl;
+  if (has("say")) std::cerr << argument("say") << std::endl;
+  std::string answer;
+  if (has("fault"))
+    answer = "{\"error\":{\"fault\":\"" + argument("fault") +
+             "\",\"message\":\"it says so\",\"traceback\":\"line 1\\nline 2\\n\"}}";
+  if (has("note")) answer = "{\"notes\":[\"" + argument("note") + "\"]}";
+  if (has("reset") && request.rounding != "nearest") answer = "{\"rounding\":\"reset\"}";
+  if (has("garbage")) answer = "{\"error\": 3";
+  if (!answer.empty()) std::ofstream(request.answer) << answer;
+  if (has("fault")) return 126;
+  if (has("exit")) return std::stoi(argument("exit"));
+  if (has("signal")) std::signal(std::stoi(argument("signal")), SIG_DFL), raise(std::stoi(argument("signal")));
+  if (has("hang")) for (;;) pause();
+  if (has("read")) std::cout << "read " << (std::cin.get() == EOF ? "nothing" : "something") << std::endl;
+  if (has("leave") && fork() == 0) {
+    std::ofstream(argument("leave")) << getpid();
+    for (;;) pause();
+  }
+  if (has("litter")) {
+    chmod((request.tree + "/kernel.txt").c_str(), 0644);
+    std::ofstream(request.tree + "/kernel.txt", std::ios::app) << "\n";
+  }
+  bool wide = request.precision == "float64" && !has("float");
+  if (!has("reset")) {
+    std::map<std::string, int> modes = {{"nearest", FE_TONEAREST}, {"down", FE_DOWNWARD}, {"up", FE_UPWARD}, {"zero", FE_TOWARDZERO}};
+    fesetround(modes[request.rounding]);
+  }
+  std::vector<Tensor> tensors = wide ? compute<double>(words, request) : compute<float>(words, request);
+  fesetround(FE_TONEAREST);
+  if (has("spoil")) std::ofstream(request.inputs) << "spoilt";
+  if (has("nothing")) return 0;
+  if (has("omit")) tensors.pop_back();
+  if (has("extra")) tensors.push_back(tensor("more", std::vector<float>{1}, "[1]"));
+  if (has("double")) tensors[1] = tensor("dx", std::vector<double>(tensors[1].bytes.size() / 4), "[" + std::to_string(tensors[1].bytes.size() / 4) + "]");
+  write(request.outputs, tensors, has("half"));
+  return 0;
+}
+
+static std::string variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value ? value : "";
+}
+
+static void send(int socket, const std::string& line) {
+  std::string text = line + "\n";
+  if (::write(socket, text.data(), text.size()) < 0) std::exit(1);
+}
+
+// Replays what `socket` asks for, each in a copy of this process.
+static int serve(int socket) {
+  std::string behaviour = variable("SPEAKER");
+  if (behaviour == "broken") {
+    send(socket, "{\"hello\":1,\"error\":{\"fault\":\"environment\",\"message\":\"no module named nompy\",\"traceback\":\"\",\"hint\":\"pip install nompy\"}}");
+    return 0;
+  }
+  if (behaviour == "dies") return 3;
+  send(socket, "{\"hello\":1,\"identity\":\"speaker " + variable("REPLAY_PRELOAD") + "\",\"notes\":[]}");
+  std::string pending;
+  for (char buffer[4096];;) {
+    ssize_t count = read(socket, buffer, sizeof buffer);
+    if (count <= 0) return 0;
+    pending.append(buffer, size_t(count));
+    for (size_t end; (end = pending.find('\n')) != std::string::npos; pending.erase(0, end + 1)) {
+      std::string line = pending.substr(0, end), id = field(line, "id");
+      bool may_fork = field(line, "fork") != "false";
+      if (behaviour == "alone" && may_fork) {
+        send(socket, "{\"cannot_fork\":" + id + ",\"why\":\"it has a device\"}");
+        continue;
+      }
+      pid_t child = may_fork ? fork() : 0;
+      if (child == 0) {
+        int own = socket;
+        if (may_fork) setpgid(0, 0), close(socket);
+        else send(own, "{\"started\":" + id + ",\"pid\":" + std::to_string(getpid()) + "}");
+        dup2(open("/dev/null", O_RDONLY), 0);
+        dup2(open(field(line, "stdout").c_str(), O_WRONLY | O_CREAT | O_APPEND, 0644), 1);
+        dup2(open(field(line, "stderr").c_str(), O_WRONLY | O_CREAT | O_APPEND, 0644), 2);
+        int status = replay({field(line, "inputs"), field(line, "outputs"), field(line, "answer"), field(line, "tree"),
+                             field(line, "precision"), field(line, "rounding"), field(line, "surroundings")});
+        std::cout.flush();
+        if (may_fork) _exit(status);
+        send(own, "{\"done\":" + id + ",\"exit\":" + std::to_string(status) + "}");
+        return 0;
+      }
+      send(socket, "{\"started\":" + id + ",\"pid\":" + std::to_string(child) + "}");
+      int status;
+      waitpid(child, &status, 0);
+      send(socket, "{\"done\":" + id + (WIFEXITED(status) ? ",\"exit\":" + std::to_string(WEXITSTATUS(status))
+                                                          : ",\"signal\":" + std::to_string(WTERMSIG(status))) + "}");
+    }
+  }
+}
+
+int main() {
+  if (!variable("REPLAY_SOCKET").empty()) return serve(std::stoi(variable("REPLAY_SOCKET")));
+  if (variable("REPLAY_PROTOCOL") != "1") return 2;
+  return replay({variable("REPLAY_INPUTS"), variable("REPLAY_OUTPUTS"), variable("REPLAY_ANSWER"), variable("REPLAY_TREE"),
+                 variable("REPLAY_PRECISION"), variable("REPLAY_ROUNDING"), variable("REPLAY_SURROUNDINGS")});
+}
