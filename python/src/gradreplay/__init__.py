@@ -1,1 +1,30 @@
-"""The Python end of replay."""
+"""The Python end of replay: a harness for a step in NumPy, PyTorch, JAX or Triton.
+
+import gradreplay as replay
+
+@replay.harness(framework="jax")
+def step(logits, targets):
+    from mymodel.losses import fused_loss  # of the revision
+    ...
+    return {"loss": loss, "dlogits": dlogits}
+
+replay.main()
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+if sys.version_info < (3, 10):  # noqa: UP036
+    # A folder on PYTHONPATH, which pip did not check.
+    sys.stderr.write(f"error: gradreplay needs Python 3.10, this is {sys.version.split()[0]}\n")
+    sys.exit(126)
+
+from .harness import harness, main, watch
+from .notes import note
+
+__all__ = ["harness", "main", "note"]
+
+if "REPLAY_PROTOCOL" in os.environ:
+    watch(os.environ)

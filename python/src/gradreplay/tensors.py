@@ -443,18 +443,17 @@ def _strided(
 
 
 def _arena(name: str, tensor: Tensor, surroundings: Surroundings) -> tuple[npt.NDArray[Any], int]:
-    """The memory that a tensor lies in, as integers of its elements' size, and where it begins."""
+    """The memory that a tensor lies in, as integers of its elements' size, and where it begins.
+
+    What lies around it is zero where nothing is asked for, too: a read outside gives the same each time."""
     item = tensor.dtype.itemsize
     layout = tensor.layout or Layout(packed_strides(tensor.shape), tensor.count)
     extent = layout.offset + layout.storage
-    guard = 0
-    if surroundings != "none":
-        guard = min(max(extent * item, _GUARD_LEAST), _GUARD_MOST)
-        guard = -(-guard // _ALIGNMENT) * _ALIGNMENT // item
-    # At least one element: frameworks have their own ideas of buffers without any.
-    arena = _aligned(max(extent + 2 * guard, 1), tensor.dtype.bits)
-    fill = tensor.dtype.poison if surroundings == "nan" else bytes(item)
-    arena[...] = np.frombuffer(fill, tensor.dtype.bits)[0]
+    guard = min(max(extent * item, _GUARD_LEAST), _GUARD_MOST)
+    guard = -(-guard // _ALIGNMENT) * _ALIGNMENT // item
+    arena = _aligned(extent + 2 * guard, tensor.dtype.bits)
+    if surroundings == "nan":
+        arena[...] = np.frombuffer(tensor.dtype.poison, tensor.dtype.bits)[0]
     first = guard + layout.offset
     packed = tensor.data.view(tensor.dtype.bits).reshape(tensor.shape)
     placed = _strided(arena[first:], tensor.shape, layout.strides)
@@ -467,6 +466,7 @@ def _arena(name: str, tensor: Tensor, surroundings: Surroundings) -> tuple[npt.N
 
 
 def _aligned(count: int, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
-    raw = np.empty(count * dtype.itemsize + _ALIGNMENT, np.uint8)
+    # Pages of zeros that nobody touches cost nothing.
+    raw = np.zeros(count * dtype.itemsize + _ALIGNMENT, np.uint8)
     shift = -raw.ctypes.data % _ALIGNMENT
     return raw[shift : shift + count * dtype.itemsize].view(dtype)

@@ -1,0 +1,89 @@
+"""The interpreter and its packages: what identifies them, what is set before frameworks are
+imported, and whether children can be forked."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+import random
+import sys
+from collections.abc import MutableMapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .rounding import jax_has_run
+
+
+def identity() -> str:
+    """Interpreter and installed distributions with their versions, one a line."""
+    found = {
+        (str(item.metadata["Name"]).lower(), item.version)
+        for item in importlib.metadata.distributions()
+        if item.metadata["Name"]
+    }
+    lines = [
+        f"{platform.python_implementation()} {platform.python_version()}",
+        f"{platform.system()} {platform.machine()}",
+        *(f"{name} {version}" for name, version in sorted(found)),
+    ]
+    return "\n".join(lines)
+
+
+def prepare(environment: MutableMapping[str, str]) -> None:
+    """Sets what frameworks read when they are imported, unless the user has set it.
+
+    On the CPU Triton interprets and JAX looks for no other device. JAX keeps what it has compiled, in
+    replay's cache, and has no more threads than replay allows."""
+    if environment.get("REPLAY_DEVICE") == "cpu":
+        environment.setdefault("TRITON_INTERPRET", "1")
+        environment.setdefault("JAX_PLATFORMS", "cpu")
+    if "REPLAY_THREADS" in environment:
+        # What XLA takes for the number of processors.
+        environment.setdefault("NPROC", environment["REPLAY_THREADS"])
+    if "JAX_COMPILATION_CACHE_DIR" not in environment:
+        environment["JAX_COMPILATION_CACHE_DIR"] = os.fspath(cache_folder(environment) / "jax")
+        environment.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
+        environment.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
+
+
+def cache_folder(environment: MutableMapping[str, str]) -> Path:
+    """The folder of replay's cache."""
+    for variable in ("REPLAY_CACHE_DIR", "XDG_CACHE_HOME"):
+        if environment.get(variable):
+            return Path(environment[variable]) / "replay"
+    return Path(environment.get("HOME", "/")) / ".cache" / "replay"
+
+
+def reseed() -> None:
+    """Gives a forked child the random numbers of a fresh process: other ones each time."""
+    random.seed()
+    np.random.seed()
+
+
+# Forks
+
+
+def native_threads() -> int:
+    """How many threads the process has, those of libraries included."""
+    try:
+        return len(os.listdir("/proc/self/task"))
+    except OSError:
+        return 1
+
+
+def why_not_fork(threads_before: int) -> str | None:
+    """Why a child of this process could not work, or None if it can.
+
+    `threads_before` are those of NumPy's own library, which starts them again in a child."""
+    torch: Any = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_initialized():
+        return "a CUDA context of PyTorch is there already"
+    if jax_has_run():
+        return "JAX has started a device already"
+    started = native_threads() - threads_before
+    if started > 0:
+        return f"{started} thread{'s run' if started > 1 else ' runs'} that an imported module has started"
+    return None

@@ -1,0 +1,207 @@
+"""Whose fault an exception is: the revision's, the environment's or the harness program's.
+
+A bisect may step over a revision that cannot be tested, and must not believe a machine that
+cannot test any. So an exception is judged by where it was raised and, for an import that failed, by
+where the module would have been. What cannot be told apart counts as the revision's: a bisect proves
+the program on a revision that works before it believes that.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+Party = Literal["revision", "environment", "program"]
+
+# The lines of a traceback that are handed on: its last ones, which say what happened.
+_TRACEBACK_LINES = 40
+_PACKAGE = os.path.dirname(os.path.realpath(__file__))
+
+
+@dataclass(frozen=True)
+class Fault:
+    """Who is to blame, in one line, with the traceback's last lines and what can be done."""
+
+    party: Party
+    message: str
+    traceback: str = ""
+    hint: str | None = None
+
+    @property
+    def exit_code(self) -> int:
+        """125: the revision cannot be tested. 126: no revision can."""
+        return 125 if self.party == "revision" else 126
+
+
+class Blame(Exception):
+    """An error that gradreplay itself found, with its fault."""
+
+    def __init__(self, party: Party, message: str, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.party: Party = party
+        self.hint = hint
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where files lie: `roots` are the folders of the tree that modules are imported from."""
+
+    tree: Path | None = None
+    roots: Sequence[Path] = ()
+    program: Path | None = None
+
+    def in_tree(self, file: str | None) -> bool:
+        """Whether a file is one of the revision's."""
+        if self.tree is None or not file:
+            return False
+        return Path(os.path.realpath(file)).is_relative_to(os.path.realpath(self.tree))
+
+    def in_program(self, file: str | None) -> bool:
+        """Whether a file is the harness program."""
+        return bool(file and self.program) and os.path.realpath(file or "") == os.path.realpath(
+            self.program or ""
+        )
+
+    def offers(self, module: str) -> bool:
+        """Whether the tree has a top-level module or package of this name."""
+        for root in self.roots:
+            if (root / module).is_dir() or (root / f"{module}.py").is_file():
+                return True
+            if next(root.glob(f"{module}.*.so"), None) or (root / f"{module}.so").is_file():
+                return True
+        return False
+
+    def was_imported(self) -> bool:
+        """Whether any module of the tree has been imported."""
+        return any(
+            self.in_tree(getattr(module, "__file__", None)) for module in list(sys.modules.values())
+        )
+
+    def without_tree(self, text: str) -> str:
+        """A text in which the tree's files are told as they are in the revision."""
+        for folder in (os.path.realpath(self.tree), os.fspath(self.tree)) if self.tree else ():
+            text = text.replace(folder + os.sep, "")
+        return text
+
+    def shown(self, file: str) -> str:
+        """A file's name, relative to the tree if it lies there."""
+        if self.in_tree(file):
+            return os.path.relpath(os.path.realpath(file), os.path.realpath(self.tree or ""))
+        return os.path.basename(file) if self.in_program(file) else file
+
+
+def judge(error: BaseException, place: Place) -> Fault:
+    """Says whose fault an exception is that came out of the harness's function, or out of an import."""
+    text = _traceback(error)
+    # Frameworks wrap what a kernel raises.
+    blame = next((cause for cause in _causes(error) if isinstance(cause, Blame)), None)
+    if blame is not None:
+        return Fault(blame.party, str(blame), text, blame.hint)
+    if isinstance(error, SyntaxError):
+        party: Party = "environment"
+        if place.in_tree(error.filename):
+            party = "revision"
+        elif place.in_program(error.filename):
+            party = "program"
+        return Fault(party, _message(error, place), text)
+    if isinstance(error, ImportError):
+        return _judge_import(error, place, text)
+    return Fault(_judge_raised(error, place), _message(error, place), text)
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """An exception, what it was raised from, and so on."""
+    seen: set[int] = set()
+    cause: BaseException | None = error
+    while cause is not None and id(cause) not in seen:
+        seen.add(id(cause))
+        yield cause
+        cause = cause.__cause__ or cause.__context__
+
+
+def _judge_raised(error: BaseException, place: Place) -> Party:
+    frames = _frames(error)
+    if any(place.in_tree(frame) for frame in frames):
+        return "revision"
+    if not place.was_imported():
+        # Nothing of the revision took part: the program fails at every revision.
+        return "program" if any(place.in_program(frame) for frame in frames) else "environment"
+    if isinstance(error, NameError) and frames and place.in_program(frames[-1]):
+        return "program"
+    return "revision"
+
+
+def _judge_import(error: ImportError, place: Place, text: str) -> Fault:
+    message = _message(error, place)
+    top = (error.name or "").partition(".")[0]
+    frames = _frames(error)
+    importer = frames[-1] if frames else ""
+    if (top and place.offers(top)) or place.in_tree(error.path):
+        return Fault("revision", message, text)
+    if not isinstance(error, ModuleNotFoundError) or not top:
+        # A name that a package outside of the tree lacks, or that the revision itself misses.
+        raised = not top and place.in_tree(importer)
+        return Fault("revision" if raised else "environment", message, text)
+    if place.tree is not None and place.in_program(importer):
+        message = f"neither the revision nor {sys.executable} has a module `{top}`"
+        return Fault("revision", message, text)
+    hint = f"install the package of `{top}` for {sys.executable}"
+    return Fault("environment", message, text, hint)
+
+
+def _frames(error: BaseException) -> list[str]:
+    """The files of the calls that led to an exception, innermost last, without the import system."""
+    return [
+        frame.f_code.co_filename
+        for frame, _ in traceback.walk_tb(error.__traceback__)
+        if not frame.f_code.co_filename.startswith("<frozen ")
+        and os.path.dirname(os.path.realpath(frame.f_code.co_filename)) != _PACKAGE
+    ]
+
+
+def _message(error: BaseException, place: Place) -> str:
+    """One line: the exception, and the innermost line of the revision or the program."""
+    told = place.without_tree(f"{type(error).__name__}: {first_line(error)}".rstrip(": "))
+    if isinstance(error, SyntaxError) and error.filename:
+        told = f"{type(error).__name__}: {error.msg}"
+        return f"{place.shown(error.filename)}:{error.lineno}: {told}"
+    for file, line in reversed(list(_lines(error))):
+        if place.in_tree(file) or place.in_program(file):
+            return f"{place.shown(file)}:{line}: {told}"
+    return told
+
+
+def _lines(error: BaseException) -> Iterator[tuple[str, int]]:
+    for frame, line in traceback.walk_tb(error.__traceback__):
+        yield frame.f_code.co_filename, line
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of an exception's text, which may itself fail to be made."""
+    try:
+        lines = str(error).strip().splitlines()
+    except Exception:
+        return "(its text cannot be made)"
+    return lines[0] if lines else ""
+
+
+def _traceback(error: BaseException) -> str:
+    # The frames of this package tell nothing about the revision.
+    told = traceback.TracebackException.from_exception(error)
+    told.stack = traceback.StackSummary.from_list(
+        [
+            frame
+            for frame in told.stack
+            if os.path.dirname(os.path.realpath(frame.filename)) != _PACKAGE
+        ]
+    )
+    try:
+        text = "".join(told.format())
+    except Exception:
+        text = f"{type(error).__name__}\n"
+    return "\n".join(text.splitlines()[-_TRACEBACK_LINES:])

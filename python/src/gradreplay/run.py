@@ -1,0 +1,253 @@
+"""One replay: tensors in, the harness's function called on the revision's code, tensors out.
+
+Everything here happens in a process that ends with the replay.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import os
+import site
+import sys
+import sysconfig
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from . import tensors, triton_interpreter
+from .faults import Blame, Fault, Place, judge
+from .notes import note, said
+from .protocol import Answer, Request
+from .rounding import directed
+from .tensors import Framework, MissingPackage, Tensor, TensorError
+
+
+@dataclass(frozen=True)
+class Harness:
+    """A function that replays a step, and how it wants to be called."""
+
+    function: Callable[..., Any]
+    framework: Framework = "numpy"
+    path: tuple[str, ...] = ()
+    twins: Mapping[str, bool] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """The function's name."""
+        return getattr(self.function, "__name__", "the function")
+
+
+def replay(harness: Harness, request: Request, program: Path | None) -> int:
+    """Makes one replay, writes outputs and answer, and returns the exit code of the process."""
+    answer = Answer(twins=dict(harness.twins))
+    place = Place(request.tree, roots(request.tree, harness.path), program)
+    code = 0
+    try:
+        outputs = _outputs(harness, request, place, answer)
+        tensors.write(request.outputs, outputs)
+    except SystemExit as left:
+        code = _exit_code(left)
+    except Exception as error:
+        answer.error = _fault(error, place)
+        code = answer.error.exit_code
+        sys.stderr.write(f"{answer.error.traceback or answer.error.message}\n")
+    answer.notes = said()
+    if request.answer is not None:
+        answer.write(request.answer)
+    return code
+
+
+def _outputs(harness: Harness, request: Request, place: Place, answer: Answer) -> dict[str, Tensor]:
+    given = tensors.read(request.inputs)
+    _check_device(harness.framework, request)
+    _set_precision(harness.framework, request, given)
+    if request.surroundings != "none":
+        answer.surroundings = "unsupported" if harness.framework == "jax" else "applied"
+    arrays = {
+        name: tensors.place(name, tensor, harness.framework, request.device, request.surroundings)
+        for name, tensor in given.items()
+    }
+    arguments = _arguments(harness, arrays, request)
+    enter_tree(place)
+    before = set(sys.modules)
+    triton_interpreter.guard()
+    triton_interpreter.check_versions()
+    with directed(request.rounding, harness.framework, request.device) as rounding:
+        try:
+            result = harness.function(**arguments)
+            _finish(harness.framework, request.device, result)
+        finally:
+            # What the revision imported may be what made it fail.
+            triton_interpreter.check_versions()
+    if request.rounding != "nearest":
+        answer.rounding = rounding.obeyed
+    _tell_strangers(place, set(sys.modules) - before)
+    return _taken(harness, result)
+
+
+def _fault(error: Exception, place: Place) -> Fault:
+    if isinstance(error, MissingPackage):
+        return Fault("environment", str(error), hint=error.hint)
+    if isinstance(error, TensorError):
+        # Raised by this package alone, about what the program gave or was given.
+        return Fault("program", str(error), hint=error.hint)
+    return judge(error, place)
+
+
+def _exit_code(left: SystemExit) -> int:
+    if left.code is None:
+        return 0
+    if isinstance(left.code, int):
+        return left.code & 0xFF
+    sys.stderr.write(f"{left.code}\n")
+    return 1
+
+
+# Frameworks
+
+
+def _check_device(framework: Framework, request: Request) -> None:
+    """Refuses a device that is not there."""
+    if framework == "numpy":
+        return
+    module: Any = importlib.import_module(framework)
+    if framework == "torch":
+        if request.device == "cuda" and not module.cuda.is_available():
+            raise Blame("environment", f"torch {module.__version__} sees no GPU")
+        if request.threads:
+            module.set_num_threads(request.threads)
+        return
+    if request.device == "cpu" and "JAX_PLATFORMS" not in os.environ:
+        module.config.update("jax_platforms", "cpu")
+    try:
+        module.devices("gpu" if request.device == "cuda" else "cpu")
+    except RuntimeError as error:
+        raise Blame(
+            "environment", f"jax {module.__version__} has no {request.device}: {error}"
+        ) from error
+
+
+def _set_precision(framework: Framework, request: Request, given: Mapping[str, Tensor]) -> None:
+    """Lets a framework keep 64-bit elements, and twins their precision."""
+    if framework == "jax":
+        jax: Any = importlib.import_module("jax")
+        if any(tensor.dtype.itemsize == 8 for tensor in given.values()):
+            jax.config.update("jax_enable_x64", True)
+        if request.precision != "native":
+            jax.config.update("jax_default_matmul_precision", "highest")
+    elif framework == "torch" and request.precision != "native":
+        torch: Any = importlib.import_module("torch")
+        torch.backends.cuda.matmul.allow_tf32 = False
+        torch.backends.cudnn.allow_tf32 = False
+
+
+def _finish(framework: Framework, device: str, result: object) -> None:
+    """Waits for the device, so that what fails there fails here."""
+    if framework == "jax":
+        importlib.import_module("jax").block_until_ready(result)
+    elif framework == "torch" and device == "cuda":
+        importlib.import_module("torch").cuda.synchronize()
+
+
+# The call
+
+
+def _arguments(harness: Harness, arrays: Mapping[str, Any], request: Request) -> dict[str, Any]:
+    """Keyword arguments of the function: the inputs, and of `precision` and `device` what it takes."""
+    parameters = inspect.signature(harness.function).parameters.values()
+    takes_all = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
+    named = {
+        parameter.name: parameter
+        for parameter in parameters
+        if parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
+    }
+    unknown = sorted(set(arrays) - set(named))
+    if unknown and not takes_all:
+        raise Blame(
+            "program",
+            f"`{harness.name}` does not take the input `{unknown[0]}` of replay.toml",
+            f"give it a parameter `{unknown[0]}`, or `**_` for all that it does not need",
+        )
+    arguments = dict(arrays)
+    for name, value in (("precision", request.precision), ("device", request.device)):
+        if name in named and name not in arrays:
+            arguments[name] = value
+    for name, parameter in named.items():
+        if name not in arguments and parameter.default is parameter.empty:
+            raise Blame(
+                "program",
+                f"`{harness.name}` takes `{name}`, which is not among the inputs",
+                f"an input that is optional needs a default: {name}=None",
+            )
+    return arguments
+
+
+def _taken(harness: Harness, result: object) -> dict[str, Tensor]:
+    """The outputs as tensors; those that are None are absent."""
+    if not isinstance(result, Mapping):
+        raise Blame(
+            "program",
+            f"`{harness.name}` returned a {type(result).__name__}, not a dict of outputs by name",
+        )
+    outputs = {}
+    for name, value in result.items():
+        if not isinstance(name, str):
+            raise Blame("program", f"`{harness.name}` named an output {name!r}, not with a string")
+        if value is not None:
+            outputs[name] = tensors.take(name, value)
+    return outputs
+
+
+# The tree
+
+
+def roots(tree: Path, path: Iterable[str] = ()) -> tuple[Path, ...]:
+    """The folders of a tree that modules are imported from: those asked for, `src`, and the tree."""
+    folders = [tree / folder for folder in path]
+    source = tree / "src"
+    if source.is_dir() and not (source / "__init__.py").exists():
+        folders.append(source)
+    folders.append(tree)
+    return tuple(dict.fromkeys(folders))
+
+
+def enter_tree(place: Place) -> None:
+    """Lets imports find the revision first, and nothing of it beside the program.
+
+    Raises :class:`Blame` if a module of the revision was imported from elsewhere before."""
+    for module in list(sys.modules.values()):
+        _refuse_early(module, place)
+    beside = {os.path.realpath(""), os.path.realpath(place.program.parent if place.program else "")}
+    kept = [entry for entry in sys.path if os.path.realpath(entry) not in beside]
+    sys.path[:] = [os.fspath(root) for root in place.roots] + kept
+    importlib.invalidate_caches()
+
+
+def _refuse_early(module: Any, place: Place) -> None:
+    name = getattr(module, "__name__", "")
+    file = getattr(module, "__file__", None)
+    if not file or "." in name or name in sys.stdlib_module_names:
+        return
+    if name in ("__main__", "gradreplay") or place.in_tree(file) or not place.offers(name):
+        return
+    raise Blame(
+        "program",
+        f"`{name}` was imported from {file} before the revision was there: "
+        "every revision would replay the same code",
+        f"import it inside of the harness's function, and take `{name}` out of `preload`",
+    )
+
+
+def _tell_strangers(place: Place, imported: Iterable[str]) -> None:
+    """Notes modules that came neither from the revision nor from the interpreter's packages."""
+    known = {sys.prefix, sys.base_prefix, sys.exec_prefix, *sysconfig.get_paths().values()}
+    known |= {*site.getsitepackages(), site.getusersitepackages()}
+    folders = tuple(os.path.realpath(folder) + os.sep for folder in known)
+    for name in sorted(imported):
+        file = getattr(sys.modules.get(name), "__file__", None)
+        if "." in name or not file or place.in_tree(file):
+            continue
+        if not os.path.realpath(file).startswith(folders):
+            note(f"`{name}` was imported from {file}, which is not of the revision")

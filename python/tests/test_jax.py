@@ -1,0 +1,136 @@
+"""JAX: forks before its devices, its compilation cache, its own rounding, 64 bits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from conftest import need
+from replay import Project, Server
+
+from gradreplay import tensors
+from gradreplay.tensors import DTYPES
+
+OPTIONS = "(framework='jax')"
+STEP = """
+def step(x):
+    import jax
+    return {"y": jax.jit(lambda x: jax.numpy.exp(x) / 3)(x)}
+"""
+X = np.linspace(-1, 1, 64, dtype=np.float32)
+
+
+@pytest.fixture(autouse=True)
+def jax() -> Any:
+    need("jax")
+    import jax
+
+    return jax
+
+
+def test_every_dtype_goes_through_unchanged(project: Project) -> None:
+    # 64-bit inputs are kept: JAX would narrow them.
+    project.write_program("def step(**inputs):\n    return inputs", options=OPTIONS)
+    values = np.arange(6).reshape(2, 3) % 2
+    given = {
+        f"x{name}": tensors.take("x", values.astype(dtype.numpy()))
+        for name, dtype in DTYPES.items()
+    }
+    given["scalar"] = tensors.take("x", np.float32(1))
+    given["empty"] = tensors.take("x", np.zeros((3, 0), np.float32))
+    done = project.run(given)
+    assert done.code == 0, done.stderr
+    assert done.outputs is not None
+    for name, tensor in given.items():
+        assert done.outputs[name].dtype == tensor.dtype
+        assert done.outputs[name].shape == tensor.shape
+        assert done.outputs[name].data.tobytes() == tensor.data.tobytes()
+
+
+def test_a_preloaded_jax_forks_and_gives_the_bits_of_a_fresh_process(
+    project: Project, servers: list[Server]
+) -> None:
+    project.write_program(STEP, options=OPTIONS)
+    servers.append(Server(project, "jax,jax.numpy"))
+    given = project.inputs(x=X)
+    alone, *forked = project.run(given), servers[0].run(given), servers[0].run(given)
+    assert [done.code for done in (alone, *forked)] == [0, 0, 0], alone.stderr
+    assert {done.array("y").tobytes() for done in (alone, *forked)} == {alone.array("y").tobytes()}
+
+
+def test_what_jax_compiled_is_kept_in_replays_cache(project: Project) -> None:
+    project.write_program(STEP, options=OPTIONS)
+    given = project.inputs(x=X)
+    first = project.run(given)
+    kept = sorted((project.root / "cache" / "replay" / "jax").iterdir())
+    assert [path for path in kept if "lambda" in path.name]
+    second = project.run(given)
+    assert first.array("y").tobytes() == second.array("y").tobytes()
+
+
+def test_jax_sets_the_rounding_mode_back_which_is_detected(project: Project) -> None:
+    project.write_program(STEP, options=OPTIONS)
+    given = project.inputs(x=X)
+    up, nearest = project.run(given, rounding="up"), project.run(given)
+    assert up.answer == {"rounding": "reset"}, up.stderr
+    assert up.array("y").tobytes() == nearest.array("y").tobytes()
+
+
+def test_a_harness_of_numpy_that_calls_jax_is_told_that_the_mode_was_set_back(
+    project: Project,
+) -> None:
+    body = "def step(x):\n    import jax\n    return {'y': jax.numpy.exp(x)}"
+    project.write_program(body)
+    assert project.run(project.inputs(x=X), rounding="up").answer == {"rounding": "reset"}
+
+
+def test_arrays_of_jax_have_no_surroundings(project: Project) -> None:
+    project.write_program(STEP, options=OPTIONS)
+    done = project.run(project.inputs(x=X), surroundings="nan")
+    assert done.answer == {"surroundings": "unsupported"}
+
+
+def test_a_twin_computes_in_64_bits(project: Project) -> None:
+    project.write_program(STEP, options=OPTIONS)
+    done = project.run(project.inputs(x=X.astype(np.float64)), precision="float64")
+    assert done.array("y").dtype == np.float64
+    np.testing.assert_allclose(done.array("y"), np.exp(X.astype(np.float64)) / 3, rtol=1e-15)
+
+
+def test_a_device_that_was_started_before_prevents_a_fork(
+    project: Project, servers: list[Server]
+) -> None:
+    project.write_program(STEP, options=OPTIONS, top="import jax\njax.numpy.zeros(1)\n")
+    servers.append(Server(project))
+    servers[0].start(project.inputs(x=X))
+    assert servers[0].receive() == {"cannot_fork": 1, "why": "JAX has started a device already"}
+    done = servers[0].run(project.inputs(x=X), fork=False)
+    assert done.code == 0
+
+
+def test_a_tracer_that_is_returned_is_told(project: Project) -> None:
+    project.write_program(
+        """
+        def step(x):
+            import jax
+            kept = []
+            jax.jit(lambda x: kept.append(x) or x)(x)
+            return {"y": kept[0]}
+        """,
+        options=OPTIONS,
+    )
+    done = project.run(project.inputs(x=X))
+    assert done.code == 126
+    assert "`y` has no elements to read" in done.error["message"]
+
+
+def test_an_error_in_a_traced_function_of_the_revision_is_its_fault(project: Project) -> None:
+    tree = project.tree(model="def loss(x):\n    return x.reshape(3, 3)\n")
+    project.write_program(
+        "def step(x):\n    import jax\n    from model import loss\n    return {'y': jax.jit(loss)(x)}",
+        options=OPTIONS,
+    )
+    done = project.run(project.inputs(x=X), tree)
+    assert (done.code, done.error["fault"]) == (125, "revision")
+    assert done.error["message"].startswith("model.py:2: TypeError: ")

@@ -1,0 +1,161 @@
+"""PyTorch: true strides, dtypes, surroundings and rounding of its arrays."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from conftest import need
+from replay import Project, Server
+
+from gradreplay import tensors
+from gradreplay.tensors import DTYPES, Layout, Tensor
+
+OPTIONS = "(framework='torch')"
+
+
+@pytest.fixture(autouse=True)
+def torch() -> Any:
+    need("torch")
+    import torch
+
+    return torch
+
+
+def test_tensors_of_every_dtype_are_taken_and_placed_with_their_bits(torch: Any) -> None:
+    for dtype in DTYPES.values():
+        values = (np.arange(6) % 2).reshape(2, 3).astype(dtype.numpy())
+        tensor = tensors.take("x", values)
+        for surroundings in ("none", "nan"):
+            placed = tensors.place("x", tensor, "torch", surroundings=surroundings)
+            assert placed.dtype == getattr(torch, dtype.torch_name)
+            taken = tensors.take("x", placed)
+            assert (taken.dtype, taken.shape) == (dtype, (2, 3))
+            assert taken.data.tobytes() == tensor.data.tobytes()
+
+
+@pytest.mark.parametrize("shape", [(), (0,), (3, 0)])
+def test_scalars_and_empty_tensors_are_taken_and_placed(torch: Any, shape: tuple[int, ...]) -> None:
+    tensor = tensors.take("x", np.zeros(shape, np.float32))
+    placed = tensors.place("x", tensor, "torch")
+    assert tuple(placed.shape) == shape
+    assert tensors.take("x", placed).data.tobytes() == tensor.data.tobytes()
+
+
+def test_layouts_of_views_are_those_of_torch(torch: Any) -> None:
+    base = torch.arange(24, dtype=torch.float32).reshape(2, 3, 4)
+    for view, layout in [
+        (base, None),
+        (base.transpose(0, 2), Layout((1, 4, 12), 24)),
+        (base[:, 1:], Layout((12, 4, 1), 20, offset=4)),
+        (base.sum().expand(2, 3), Layout((0, 0), 1)),
+        (base[:1], Layout((12, 4, 1), 24)),
+    ]:
+        taken = tensors.take("x", view)
+        assert taken.layout == layout
+        placed = tensors.place("x", taken, "torch")
+        assert torch.equal(placed, view)
+        assert placed.stride() == view.stride() or layout is None
+
+
+def test_a_parameter_and_a_negated_view_are_taken(torch: Any) -> None:
+    parameter = torch.nn.Parameter(torch.ones(3))
+    assert tensors.take("x", parameter).array().tolist() == [1, 1, 1]
+    negated = torch.ones(3, dtype=torch.complex64).conj().imag
+    assert tensors.take("x", negated).array().tolist() == [0, 0, 0]
+
+
+def test_what_has_no_elements_is_an_error(torch: Any) -> None:
+    with pytest.raises(tensors.TensorError, match="layout torch.sparse_coo"):
+        tensors.take("x", torch.ones(2, 2).to_sparse())
+    with pytest.raises(tensors.TensorError, match="on device `meta`"):
+        tensors.take("x", torch.ones(2, device="meta"))
+    with pytest.raises(tensors.TensorError, match="complex64, which is not supported"):
+        tensors.take("x", torch.ones(2, dtype=torch.complex64))
+
+
+def test_a_harness_of_torch_sees_strides_and_takes_gradients(project: Project) -> None:
+    project.write_program(
+        """
+        def step(x, dout):
+            print(x.stride(), dout.stride())
+            x.requires_grad_()
+            out = (x * x).transpose(0, 1)
+            return {"dx": torch.autograd.grad(out, x, dout)[0]}
+        """,
+        options=OPTIONS,
+        top="import torch\n",
+    )
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    expanded = Tensor(
+        DTYPES["F32"], (3, 2), np.ones(6, np.float32).view(np.uint8), Layout((0, 0), 1)
+    )
+    done = project.run({"x": tensors.take("x", x), "dout": expanded})
+    assert done.stdout == "(3, 1) (0, 0)\n", done.stderr
+    np.testing.assert_array_equal(done.array("dx"), 2 * x)
+
+
+def test_a_read_outside_of_a_torch_tensor_shows(project: Project, servers: list[Server]) -> None:
+    project.write_program(
+        """
+        def step(x):
+            return {"y": x.as_strided((4, 4), (16, 4), x.storage_offset()).sum()}
+        """,
+        options=OPTIONS,
+    )
+    servers.append(Server(project, "torch"))
+    given = project.inputs(x=np.ones((4, 4), np.float32))
+    found = [servers[0].run(given, surroundings=mode) for mode in ("none", "zero", "nan")]
+    assert [done.answer for done in found] == [{}] + [{"surroundings": "applied"}] * 2
+    assert [float(done.array("y")) for done in found[:2]] == [4, 4]
+    assert np.isnan(float(found[2].array("y")))
+
+
+def test_torch_rounds_as_asked_in_a_forked_child(project: Project, servers: list[Server]) -> None:
+    project.write_program(
+        "def step(x):\n    return {'y': x / 3, 'm': (x @ x.T).exp()}", options=OPTIONS
+    )
+    servers.append(Server(project, "torch"))
+    given = project.inputs(x=np.linspace(-1, 1, 4096, dtype=np.float32).reshape(64, 64))
+    up, down = (servers[0].run(given, rounding=mode) for mode in ("up", "down"))
+    assert up.answer == down.answer == {"rounding": "applied"}
+    assert (up.array("y") >= down.array("y")).all() and (up.array("y") > down.array("y")).any()
+    assert up.array("m").tobytes() != down.array("m").tobytes()
+
+
+def test_a_gpu_that_is_not_there_is_the_environments_fault(project: Project, torch: Any) -> None:
+    if torch.cuda.is_available():
+        pytest.skip("there is a GPU")
+    project.write_program("def step(x):\n    return {'y': x}", options=OPTIONS)
+    done = project.run(project.inputs(x=np.float32(1)), device="cuda")
+    assert (done.code, done.error["fault"]) == (126, "environment")
+    assert done.error["message"] == f"torch {torch.__version__} sees no GPU"
+
+
+def test_a_backward_function_of_the_revision_that_raises_is_its_fault(project: Project) -> None:
+    tree = project.tree(
+        model="""
+        import torch
+        class Loss(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x):
+                return x.sum()
+            @staticmethod
+            def backward(ctx, dloss):
+                raise ValueError("odd")
+        """
+    )
+    project.write_program(
+        """
+        def step(x):
+            import torch
+            from model import Loss
+            x.requires_grad_()
+            return {"dx": torch.autograd.grad(Loss.apply(x), x)[0]}
+        """,
+        options=OPTIONS,
+    )
+    done = project.run(project.inputs(x=np.ones(3, np.float32)), tree)
+    assert (done.code, done.error["fault"]) == (125, "revision")
+    assert done.error["message"] == "model.py:9: ValueError: odd"
