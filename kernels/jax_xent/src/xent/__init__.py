@@ -1,0 +1,1 @@
+"""Cross-entropy of a language model's unembedding."""
