@@ -59,11 +59,11 @@ def test_a_preloaded_jax_forks_and_gives_the_bits_of_a_fresh_process(
     assert {done.array("y").tobytes() for done in (alone, *forked)} == {alone.array("y").tobytes()}
 
 
-def test_what_jax_compiled_is_kept_in_replays_cache(project: Project) -> None:
+def test_what_jax_compiled_is_kept(project: Project) -> None:
     project.write_program(STEP, options=OPTIONS)
     given = project.inputs(x=X)
     first = project.run(given)
-    kept = sorted((project.root / "cache" / "replay" / "jax").iterdir())
+    kept = sorted((project.root / "cache" / "gradreplay" / "jax").iterdir())
     assert [path for path in kept if "lambda" in path.name]
     second = project.run(given)
     assert first.array("y").tobytes() == second.array("y").tobytes()

@@ -303,7 +303,7 @@ def test_variables_that_frameworks_read_are_set_unless_the_user_did(project: Pro
         NAMES = ["TRITON_INTERPRET", "JAX_PLATFORMS", "NPROC", "JAX_COMPILATION_CACHE_DIR"]
         """,
     )
-    cache = project.root / "cache" / "replay" / "jax"
+    cache = project.root / "cache" / "gradreplay" / "jax"
     assert project.run(project.inputs(**ONE), threads="3").stdout == f"1 cpu 3 {cache}\n"
     project.environment = {
         "TRITON_INTERPRET": "0",

@@ -35,8 +35,8 @@ def identity() -> str:
 def prepare(environment: MutableMapping[str, str]) -> None:
     """Sets what frameworks read when they are imported, unless the user has set it.
 
-    On the CPU Triton interprets and JAX looks for no other device. JAX keeps what it has compiled, in
-    replay's cache, and has no more threads than replay allows."""
+    On the CPU Triton interprets and JAX looks for no other device. JAX keeps what it has compiled,
+    and has no more threads than replay allows."""
     if environment.get("REPLAY_DEVICE") == "cpu":
         environment.setdefault("TRITON_INTERPRET", "1")
         environment.setdefault("JAX_PLATFORMS", "cpu")
@@ -50,11 +50,11 @@ def prepare(environment: MutableMapping[str, str]) -> None:
 
 
 def cache_folder(environment: MutableMapping[str, str]) -> Path:
-    """The folder of replay's cache."""
+    """What is kept between replays, beside replay's own cache, which holds files of replay alone."""
     for variable in ("REPLAY_CACHE_DIR", "XDG_CACHE_HOME"):
         if environment.get(variable):
-            return Path(environment[variable]) / "replay"
-    return Path(environment.get("HOME", "/")) / ".cache" / "replay"
+            return Path(environment[variable]) / "gradreplay"
+    return Path(environment.get("HOME", "/")) / ".cache" / "gradreplay"
 
 
 def reseed() -> None:
