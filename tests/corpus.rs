@@ -11,6 +11,8 @@ mod block_form;
 mod corpus;
 #[path = "corpus/races.rs"]
 mod races;
+#[path = "corpus/sized/mod.rs"]
+mod sized;
 
 use std::collections::{BTreeSet, HashMap};
 use std::path::PathBuf;

@@ -84,10 +84,11 @@ impl Tensor {
 }
 
 /// SplitMix64 (Steele, Lea and Flood 2014).
-struct Random(u64);
+pub struct Random(pub u64);
 
 impl Random {
-    fn next(&mut self) -> u64 {
+    /// 64 bits.
+    pub fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -97,13 +98,14 @@ impl Random {
 
     /// Bell-shaped with mean 0 and deviation 1: a sum of four uniform numbers, for which no
     /// function of the platform's is needed.
-    fn bell(&mut self) -> f64 {
+    pub fn bell(&mut self) -> f64 {
         let unit = |x: u64| (x >> 11) as f64 / (1u64 << 53) as f64;
         let sum: f64 = (0..4).map(|_| unit(self.next())).sum();
         (sum - 2.0) * 3f64.sqrt()
     }
 
-    fn below(&mut self, bound: usize) -> usize {
+    /// An index below `bound`.
+    pub fn below(&mut self, bound: usize) -> usize {
         (self.next() % bound as u64) as usize
     }
 }

@@ -85,7 +85,7 @@ pub const FAMILIES: [&str; 7] =
     ["lm_loss", "linear_loss", "softmax", "layernorm", "matmul_bias", "embedding", "attention"];
 
 /// Where this package is: the tests may run on another machine than the one that built them.
-fn folder(family: &str) -> PathBuf {
+pub fn folder(family: &str) -> PathBuf {
     let root = std::env::var_os("REPLAY_TEST_ROOT");
     let root = root.map_or(env!("CARGO_MANIFEST_DIR").into(), PathBuf::from);
     root.join("tests/corpus").join(family)
