@@ -19,10 +19,13 @@ pub enum Kind {
     Coarse,
     /// Denormals of float32, or nearly.
     Tiny,
+    /// On the jumps and kinks of a family that has some: ties of a rounding, the bound of a clamp,
+    /// the corner of a rectifier. Rounding decides there, in float64 too.
+    Tie,
 }
 
 impl Kind {
-    pub const ALL: [Kind; 7] = [
+    pub const ALL: [Kind; 8] = [
         Kind::Ordinary,
         Kind::Confident,
         Kind::Outlier,
@@ -30,6 +33,7 @@ impl Kind {
         Kind::Padded,
         Kind::Coarse,
         Kind::Tiny,
+        Kind::Tie,
     ];
 }
 
@@ -70,7 +74,7 @@ impl Draw {
     pub fn side(&mut self, count: usize, deviation: f64) -> Vec<f64> {
         let mut values = self.bell(count, deviation);
         match self.kind {
-            Kind::Coarse => {
+            Kind::Coarse | Kind::Tie => {
                 values.iter_mut().for_each(|value| *value = (*value * 8.0).round() / 8.0)
             }
             Kind::Padded => values.iter_mut().step_by(5).for_each(|value| *value = 0.0),
@@ -88,7 +92,9 @@ impl Draw {
             Kind::Outlier => self.outliers(&mut values),
             Kind::Edge => self.rows_of_one_value(&mut values, columns),
             Kind::Padded => self.padding(&mut values, columns),
-            Kind::Coarse => values.iter_mut().for_each(|x| *x = (*x * 8.0).round() / 8.0),
+            Kind::Coarse | Kind::Tie => {
+                values.iter_mut().for_each(|x| *x = (*x * 8.0).round() / 8.0)
+            }
             Kind::Tiny => values.iter_mut().for_each(|x| *x = single(*x * 1e-38)),
         }
         values
@@ -103,7 +109,9 @@ impl Draw {
             Kind::Outlier => self.outliers(&mut values),
             Kind::Edge => self.masks(&mut values, columns),
             Kind::Padded => self.padding(&mut values, columns),
-            Kind::Coarse => values.iter_mut().for_each(|x| *x = (*x * 8.0).round() / 8.0),
+            Kind::Coarse | Kind::Tie => {
+                values.iter_mut().for_each(|x| *x = (*x * 8.0).round() / 8.0)
+            }
             Kind::Tiny => values.iter_mut().for_each(|x| *x = single(*x * 1e-38)),
         }
         values

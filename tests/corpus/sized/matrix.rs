@@ -7,15 +7,21 @@ use replay::judge::{OutputJudgement, Verdict};
 use replay::numerics::oracle::Finding;
 use replay::tensor::DType;
 
-/// The upper ends of the classes of shifts, in units of roundoff; the last has none.
-const ENDS: [(f64, &str); 6] = [
+/// The upper ends of the classes of shifts, in units of roundoff. The last class is of shifts that only
+/// show where the result vanishes.
+const ENDS: [(f64, &str); 7] = [
     (1.0, "below 1"),
     (4.0, "1 to 4"),
     (16.0, "4 to 16"),
     (100.0, "16 to 100"),
     (10_000.0, "100 to 10,000"),
-    (f64::INFINITY, "above"),
+    (f64::MAX, "above"),
+    (f64::INFINITY, "of nothing"),
 ];
+
+/// A row vanishes if its median is this much below the root mean square of the whole: what remains
+/// of terms that cancel, in float32.
+const VANISHES: f64 = 1.0 / (1 << 24) as f64;
 
 /// The unit roundoff of `dtype`, and its least normal number.
 fn format_of(dtype: DType) -> (f64, f64) {
@@ -32,7 +38,8 @@ fn format_of(dtype: DType) -> (f64, f64) {
 pub struct Shift {
     /// In units of roundoff at the element.
     pub by_element: f64,
-    /// In units of roundoff at the element, or at the median of its row if that is larger.
+    /// In units of roundoff at the element, or at the median of its row if that is larger. Rows that
+    /// vanish are left out; infinite if only they move.
     pub by_row: f64,
 }
 
@@ -40,21 +47,33 @@ impl Shift {
     /// The shift from `base` to `got`, in rows of `columns`.
     pub fn of(base: &[f64], got: &[f64], columns: usize, dtype: DType) -> Shift {
         let (roundoff, least) = format_of(dtype);
-        let mut shift = Shift::default();
+        let finite = base.iter().filter(|x| x.is_finite());
+        let mean_square = finite.map(|x| x * x).sum::<f64>() / base.len() as f64;
+        let (mut shift, mut of_nothing) = (Shift::default(), 0.0);
         for (base, got) in base.chunks(columns).zip(got.chunks(columns)) {
-            let mut magnitudes: Vec<f64> =
-                base.iter().map(|x| x.abs()).filter(|x| x.is_finite()).collect();
-            magnitudes.sort_by(f64::total_cmp);
-            let median = magnitudes.get(magnitudes.len() / 2).copied().unwrap_or(0.0);
+            let median = median_magnitude(base);
             for (&left, &right) in base.iter().zip(got).filter(|(left, right)| left != right) {
                 let own = left.abs().max(least);
                 let far = (right - left).abs() / roundoff;
                 shift.by_element = shift.by_element.max(far / own);
-                shift.by_row = shift.by_row.max(far / own.max(median));
+                let far = far / own.max(median);
+                match left.abs().max(median) <= VANISHES * mean_square.sqrt() {
+                    true => of_nothing = f64::max(of_nothing, far),
+                    false => shift.by_row = shift.by_row.max(far),
+                }
             }
+        }
+        if shift.by_row < 1.0 && of_nothing >= 1.0 {
+            shift.by_row = f64::INFINITY;
         }
         shift
     }
+}
+
+fn median_magnitude(row: &[f64]) -> f64 {
+    let mut magnitudes: Vec<f64> = row.iter().map(|x| x.abs()).filter(|x| x.is_finite()).collect();
+    magnitudes.sort_by(f64::total_cmp);
+    magnitudes.get(magnitudes.len() / 2).copied().unwrap_or(0.0)
 }
 
 /// What the judge said of one output.

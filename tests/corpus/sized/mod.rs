@@ -110,7 +110,7 @@ struct Family {
     sites: &'static [Site],
     /// The ways to write the formula.
     ways: i32,
-    /// Whether the result jumps, so that another order can give another truth.
+    /// Whether the result jumps somewhere: rounding then decides on [`Kind::Tie`].
     jumps: bool,
     /// Sizes for a problem.
     shape: fn(&mut Draw) -> Vec<usize>,

@@ -149,10 +149,19 @@ static QUANTISED: Family = Family {
     jumps: true,
     shape: table,
     draw: |draw, sizes| {
-        let mut x = draw.rows(sizes.get("rows"), sizes.get("cols"), 0.5);
-        if draw.kind == Kind::Tiny {
+        let (rows, cols) = (sizes.get("rows"), sizes.get("cols"));
+        let mut x = draw.rows(rows, cols, 0.5);
+        match draw.kind {
             // The reciprocal of a denormal step would be infinite.
-            x.iter_mut().for_each(|x| *x = single(*x * 1e8));
+            Kind::Tiny => x.iter_mut().for_each(|x| *x = single(*x * 1e8)),
+            Kind::Tie => {
+                for row in x.chunks_mut(cols) {
+                    let step = draw.one_of(&[3.0, 5.0, 7.0, 11.0]) / 64.0;
+                    row.fill_with(|| (draw.below(200) as f64 - 99.5) * step);
+                    row[0] = 127.0 * step;
+                }
+            }
+            _ => {}
         }
         vec![x]
     },

@@ -134,11 +134,16 @@ static RECTIFIED: Family = Family {
     shape: |draw| draw.one_of(&[[5, 17, 9], [8, 8, 8], [3, 30, 12]]).to_vec(),
     draw: |draw, sizes| {
         let [rows, inner, cols] = ["rows", "inner", "cols"].map(|name| sizes.get(name));
-        let x = draw.rows(rows, inner, 0.5);
-        let weight = draw.side(inner * cols, 0.25);
-        // A bias begins at zero: a row of padding then lies on the kink.
+        let mut x = draw.rows(rows, inner, 0.5);
+        let mut weight = draw.side(inner * cols, 0.25);
+        if draw.kind == Kind::Tie {
+            // Sums of few values of one size often cancel.
+            x.iter_mut().for_each(|x| *x = x.signum());
+            weight.iter_mut().for_each(|x| *x = x.signum() / 4.0);
+        }
+        // A bias begins at zero: a row of padding then lies on the corner.
         let bias = match draw.kind {
-            Kind::Padded | Kind::Edge => vec![0.0; cols],
+            Kind::Padded | Kind::Edge | Kind::Tie => vec![0.0; cols],
             _ => draw.side(cols, 0.5),
         };
         vec![x, weight, bias, draw.side(rows * cols, 0.5)]

@@ -1,5 +1,6 @@
 //! Families around softmax.
 
+use super::draw::single;
 use super::{
     Change, Draw, Extent, Family, Kind, Problem, Sizes, backward, floats, gradient, integers,
     output, site,
@@ -37,7 +38,7 @@ static SOFTMAX: Family = Family {
         site(4, Extent::Elements, TABLE),
         backward(5, Extent::Elements, TABLE),
     ],
-    ways: 4,
+    ways: 5,
     jumps: false,
     shape: table,
     draw: |draw, sizes| {
@@ -93,7 +94,7 @@ static LM_LOSS: Family = Family {
         site(5, Extent::Scalar, TABLE),
         backward(6, Extent::Elements, TABLE),
     ],
-    ways: 4,
+    ways: 5,
     jumps: false,
     shape: table,
     draw: |draw, sizes| {
@@ -161,7 +162,7 @@ static ATTENTION: Family = Family {
         backward(6, Extent::Elements, ["heads*length", "length"]),
         backward(7, Extent::Rows, ["heads", "length"]),
     ],
-    ways: 4,
+    ways: 5,
     jumps: false,
     shape: |draw| draw.one_of(&[[2, 9], [3, 6], [1, 17]]).to_vec(),
     draw: |draw, sizes| {
@@ -171,7 +172,7 @@ static ATTENTION: Family = Family {
         scores.iter_mut().step_by(length).for_each(|x| *x = if *x < -1e8 { 0.5 } else { *x });
         // Minus infinity times 0 has no gradient with respect to tau.
         scores.iter_mut().for_each(|x| *x = x.max(-1e9));
-        let tau = draw.bell(heads, 0.2).into_iter().map(|tau| super::draw::single(1.0 + tau));
+        let tau = draw.bell(heads, 0.2).into_iter().map(|tau| single(1.0 + tau));
         vec![scores, tau.collect(), draw.side(heads * length * length, 1.0)]
     },
     truth: attention,
@@ -228,7 +229,7 @@ static LINEAR_LOSS: Family = Family {
         backward(5, Extent::Elements, ["vocab", "dim"]),
         site(6, Extent::Rows, ["rows", "dim"]),
     ],
-    ways: 4,
+    ways: 5,
     jumps: false,
     shape: |draw| draw.one_of(&[[6, 8, 11], [4, 5, 33], [9, 3, 7]]).to_vec(),
     draw: |draw, sizes| {
@@ -297,19 +298,36 @@ static RATIO: Family = Family {
         site(4, Extent::Rows, TABLE),
         backward(5, Extent::Elements, TABLE),
     ],
-    ways: 4,
+    ways: 5,
     jumps: true,
     shape: table,
     draw: |draw, sizes| {
         let (rows, cols) = (sizes.get("rows"), sizes.get("cols"));
         let logits = draw.logits(rows, cols);
         let moved = draw.side(rows * cols, 0.1);
-        let old = logits.iter().zip(moved).map(|(x, by)| super::draw::single(x + by)).collect();
+        let old = logits.iter().zip(moved).map(|(x, by)| single(x + by));
+        let mut old: Vec<f64> = old.collect();
         let targets = draw.targets(&logits, cols);
+        if draw.kind == Kind::Tie {
+            // Ratios on the bound, as nearly as float32 can say.
+            for row in (0..rows).step_by(4) {
+                let new = &logits[row * cols..][..cols];
+                move_to_bound(new, &mut old[row * cols..][..cols], targets[row] as usize);
+            }
+        }
         vec![logits, old, targets, draw.side(rows, 1.0), draw.bell(rows, 1.0)]
     },
     truth: ratio,
 };
+
+/// Changes one old logit so that the target is 1.25 times as probable as it was.
+fn move_to_bound(new: &[f64], old: &mut [f64], target: usize) {
+    let (max, sum) = statistics(new);
+    let before = (new[target] - max).exp() / sum / 1.25;
+    let others = old.iter().enumerate().filter(|(i, _)| *i != target);
+    let others: f64 = others.map(|(_, x)| x.exp()).sum();
+    old[target] = single((before / (1.0 - before)).ln() + others.ln());
+}
 
 fn ratio(problem: &Problem, change: &Change) -> Vec<Vec<f64>> {
     let cols = problem.size("cols");

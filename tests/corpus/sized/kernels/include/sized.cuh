@@ -90,11 +90,15 @@ static __device__ float total(Change change, int n, Term term)
 }
 
 // The ways in which softmax is written.
-constexpr int EXP = 0, EXP2 = 1, ONLINE = 2, EXP_OF_LOG = 3;
+constexpr int EXP = 0, EXP2 = 1, ONLINE = 2, EXP_OF_LOG = 3, EXP2_SCALED = 4;
 
-static __device__ float exponential(int way, float x)
+// The exponential of a logit below the maximum.
+static __device__ float exponential(int way, float logit, float max)
 {
-    return way == EXP2 ? exp2f(x * 1.44269504f) : expf(x);
+    if (way == EXP2_SCALED) {
+        return exp2f(fmaf(logit, 1.44269504f, -(max * 1.44269504f)));
+    }
+    return way == EXP2 ? exp2f((logit - max) * 1.44269504f) : expf(logit - max);
 }
 
 // What softmax needs of a row.
@@ -125,7 +129,7 @@ static __device__ Row statistics(Change change, int n, Logit logit)
     if (max == -INFINITY) {
         return {max, 0.0f};
     }
-    float sum = total(change, n, [&](int i) { return exponential(way, logit(i) - max); });
+    float sum = total(change, n, [&](int i) { return exponential(way, logit(i), max); });
     return {max, sum};
 }
 
@@ -139,5 +143,5 @@ static __device__ float probability(Change change, Row row, float logit)
     if (way == EXP_OF_LOG) {
         return expf((logit - row.max) - logf(row.sum));
     }
-    return exponential(way, logit - row.max) / row.sum;
+    return exponential(way, logit, row.max) / row.sum;
 }
