@@ -101,7 +101,7 @@ def test_folders_that_the_harness_names_come_before_all(project: Project) -> Non
     tree = project.tree(python__model="scale = 7\n", model="scale = 5\n")
     project.write_program(
         "def step(x):\n    from model import scale\n    return {'y': x * np.float32(scale)}",
-        options="(path=['python'])",
+        options="(path=['python', 'not_there_yet'])",
         top="import numpy as np\n",
     )
     assert project.run(project.inputs(**ONE), tree).array("y").tolist() == [0, 7, 14, 21]
@@ -132,6 +132,24 @@ def test_a_module_of_the_revision_that_came_from_elsewhere_is_the_programs_fault
     assert done.code == 126
     assert done.error["fault"] == "program"
     assert "every revision would replay the same code" in done.error["message"]
+
+
+def test_a_folder_of_the_revision_may_be_called_as_a_package_is(project: Project) -> None:
+    tree = project.tree(numpy__kernels="", safetensors__tests="")
+    project.write_program("def step(x):\n    return {'y': x}")
+    assert project.run(project.inputs(**ONE), tree).code == 0
+
+
+def test_a_submodule_of_the_revision_that_came_from_elsewhere_is_the_programs_fault(
+    project: Project,
+) -> None:
+    (project.root / "harness" / "model").mkdir()
+    (project.root / "harness" / "model" / "losses.py").write_text("")
+    tree = project.tree(src__model__losses="")
+    project.write_program("def step(x):\n    return {'y': x}", top="import model.losses\n")
+    done = project.run(project.inputs(**ONE), tree)
+    assert (done.code, done.error["fault"]) == (126, "program")
+    assert done.error["message"].startswith("`model.losses` was imported from ")
 
 
 def test_a_module_from_some_other_folder_is_noted(project: Project, tmp_path: Path) -> None:
@@ -242,6 +260,7 @@ def test_outputs_that_cannot_be_written_are_an_error_that_names_the_file(project
     project.write_program("def step(x):\n    return {'y': x}")
     done = project.run(project.inputs(**ONE), outputs=str(project.root / "nowhere" / "outputs"))
     assert done.code == 126
+    assert done.error["fault"] == "environment"
     assert "cannot write" in done.error["message"] and "nowhere" in done.error["message"]
 
 

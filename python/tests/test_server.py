@@ -286,6 +286,17 @@ def test_threads_that_were_started_before_prevent_a_fork(serve: Any, project: Pr
     }
 
 
+def test_threads_that_the_program_itself_starts_prevent_a_fork(
+    serve: Any, project: Project
+) -> None:
+    server = serve(
+        top="import threading, time\n"
+        "threading.Thread(target=time.sleep, args=(1000,), daemon=True).start()\n"
+    )
+    server.start(project.inputs(**ONE))
+    assert server.receive()["cannot_fork"] == 1
+
+
 def test_a_server_that_may_not_fork_makes_the_run_itself_and_ends(
     serve: Any, project: Project
 ) -> None:

@@ -74,16 +74,18 @@ def native_threads() -> int:
         return 1
 
 
-def why_not_fork(threads_before: int) -> str | None:
-    """Why a child of this process could not work, or None if it can.
+# Those of NumPy's own library, which starts them again in a child.
+_threads_of_numpy = native_threads()
 
-    `threads_before` are those of NumPy's own library, which starts them again in a child."""
+
+def why_not_fork() -> str | None:
+    """Why a child of this process could not work, or None if it can."""
     torch: Any = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_initialized():
         return "a CUDA context of PyTorch is there already"
     if jax_has_run():
         return "JAX has started a device already"
-    started = native_threads() - threads_before
+    started = native_threads() - _threads_of_numpy
     if started > 0:
         return f"{started} thread{'s run' if started > 1 else ' runs'} that an imported module has started"
     return None

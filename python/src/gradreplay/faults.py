@@ -76,6 +76,14 @@ class Place:
                 return True
         return False
 
+    def holds(self, name: str) -> bool:
+        """Whether the tree has the file of a module, named with its packages."""
+        path = name.replace(".", "/")
+        return any(
+            (root / f"{path}.py").is_file() or (root / path / "__init__.py").is_file()
+            for root in self.roots
+        )
+
     def was_imported(self) -> bool:
         """Whether any module of the tree has been imported."""
         return any(

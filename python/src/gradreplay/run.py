@@ -21,7 +21,7 @@ from .faults import Blame, Fault, Place, judge
 from .notes import note, said
 from .protocol import Answer, Request
 from .rounding import directed
-from .tensors import Framework, MissingPackage, Tensor, TensorError
+from .tensors import Framework, MissingPackage, Tensor, TensorError, TensorFileError
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ def replay(harness: Harness, request: Request, program: Path | None) -> int:
 
 def _outputs(harness: Harness, request: Request, place: Place, answer: Answer) -> dict[str, Tensor]:
     given = tensors.read(request.inputs)
-    _check_device(harness.framework, request)
+    _use_device(harness.framework, request)
     _set_precision(harness.framework, request, given)
     if request.surroundings != "none":
         answer.surroundings = "unsupported" if harness.framework == "jax" else "applied"
@@ -90,6 +90,8 @@ def _outputs(harness: Harness, request: Request, place: Place, answer: Answer) -
 def _fault(error: Exception, place: Place) -> Fault:
     if isinstance(error, MissingPackage):
         return Fault("environment", str(error), hint=error.hint)
+    if isinstance(error, TensorFileError):
+        return Fault("environment", str(error), hint=error.hint)
     if isinstance(error, TensorError):
         # Raised by this package alone, about what the program gave or was given.
         return Fault("program", str(error), hint=error.hint)
@@ -108,8 +110,8 @@ def _exit_code(left: SystemExit) -> int:
 # Frameworks
 
 
-def _check_device(framework: Framework, request: Request) -> None:
-    """Refuses a device that is not there."""
+def _use_device(framework: Framework, request: Request) -> None:
+    """Tells a framework its device and threads, and refuses a device that is not there."""
     if framework == "numpy":
         return
     module: Any = importlib.import_module(framework)
@@ -205,7 +207,8 @@ def _taken(harness: Harness, result: object) -> dict[str, Tensor]:
 
 def roots(tree: Path, path: Iterable[str] = ()) -> tuple[Path, ...]:
     """The folders of a tree that modules are imported from: those asked for, `src`, and the tree."""
-    folders = [tree / folder for folder in path]
+    # An older revision may not have all of them yet.
+    folders = [tree / folder for folder in path if (tree / folder).is_dir()]
     source = tree / "src"
     if source.is_dir() and not (source / "__init__.py").exists():
         folders.append(source)
@@ -217,27 +220,29 @@ def enter_tree(place: Place) -> None:
     """Lets imports find the revision first, and nothing of it beside the program.
 
     Raises :class:`Blame` if a module of the revision was imported from elsewhere before."""
-    for module in list(sys.modules.values()):
-        _refuse_early(module, place)
+    _refuse_early(place)
     beside = {os.path.realpath(""), os.path.realpath(place.program.parent if place.program else "")}
     kept = [entry for entry in sys.path if os.path.realpath(entry) not in beside]
     sys.path[:] = [os.fspath(root) for root in place.roots] + kept
     importlib.invalidate_caches()
 
 
-def _refuse_early(module: Any, place: Place) -> None:
-    name = getattr(module, "__name__", "")
-    file = getattr(module, "__file__", None)
-    if not file or "." in name or name in sys.stdlib_module_names:
-        return
-    if name in ("__main__", "gradreplay") or place.in_tree(file) or not place.offers(name):
-        return
-    raise Blame(
-        "program",
-        f"`{name}` was imported from {file} before the revision was there: "
-        "every revision would replay the same code",
-        f"import it inside of the harness's function, and take `{name}` out of `preload`",
-    )
+def _refuse_early(place: Place) -> None:
+    # A folder of the tree may be called as a package is that was imported, such as `jax`; only a
+    # file that the import would have found makes them the same module.
+    offered = {name.partition(".")[0] for root in place.roots for name in os.listdir(root)}
+    offered -= {*sys.stdlib_module_names, "gradreplay"}
+    for name, module in list(sys.modules.items()):
+        file = getattr(module, "__file__", None)
+        if not file or name.partition(".")[0] not in offered or place.in_tree(file):
+            continue
+        if place.holds(name):
+            raise Blame(
+                "program",
+                f"`{name}` was imported from {file} before the revision was there: "
+                "every revision would replay the same code",
+                f"import it inside of the harness's function, and take `{name}` out of `preload`",
+            )
 
 
 def _tell_strangers(place: Place, imported: Iterable[str]) -> None:

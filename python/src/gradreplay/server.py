@@ -42,13 +42,12 @@ def serve(harness: Harness, program: Path | None, variables: Mapping[str, str]) 
     """Imports what is to be preloaded, greets replay and makes its replays until the socket closes."""
     connection = socket.socket(fileno=descriptor(variables))
     connection.set_inheritable(False)
-    threads = environment.native_threads()
     fault = preload(variables.get("REPLAY_PRELOAD", ""), variables)
     if fault is not None:
         greet_with_fault(connection, fault)
         sys.exit(fault.exit_code)
     send(connection, hello=VERSION, identity=environment.identity(), notes=said())
-    why_not = environment.why_not_fork(threads)
+    why_not = environment.why_not_fork()
     # What is there now is shared by all children; collecting it would copy it.
     gc.collect()
     gc.freeze()

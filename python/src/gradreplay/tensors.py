@@ -42,6 +42,10 @@ class TensorError(Exception):
         self.hint = hint
 
 
+class TensorFileError(TensorError):
+    """A file of tensors that cannot be read or written."""
+
+
 class MissingPackage(TensorError):
     """A tensor needs a package that this interpreter does not have."""
 
@@ -169,7 +173,7 @@ def read(path: str | os.PathLike[str]) -> dict[str, Tensor]:
         with safe_open(os.fspath(path), framework="np") as checked:
             metadata = checked.metadata() or {}
     except (OSError, SafetensorError) as error:
-        raise TensorError(f"cannot read {os.fspath(path)}: {error}") from error
+        raise TensorFileError(f"cannot read {os.fspath(path)}: {error}") from error
     # safetensors has checked the header: sizes, order and that no byte is left over.
     content = np.memmap(path, dtype=np.uint8, mode="r")
     length = int.from_bytes(content[:8].tobytes(), "little")
@@ -252,7 +256,7 @@ def write(
         os.replace(temporary, target)
     except OSError as error:
         temporary.unlink(missing_ok=True)
-        raise TensorError(f"cannot write {target}: {error.strerror or error}") from error
+        raise TensorFileError(f"cannot write {target}: {error.strerror or error}") from error
     if sync:
         _sync_folder(target.parent)
 
