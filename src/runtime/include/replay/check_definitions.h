@@ -111,16 +111,27 @@ REPLAY_INLINE uint64_t join(const check_moment& m, uint64_t word, uint32_t* lane
   return m.now;
 }
 
+/// Whether several threads have read each of the cells since it was written: one more makes no difference.
+REPLAY_INLINE bool are_read_by_several(const check_state* c, const check_cell* cell,
+                                       const check_cell* end) {
+  constexpr uint64_t marks = CHECK_SCOPE | CHECK_CARE | CHECK_STALE;
+  constexpr uint64_t phase = ~(uint64_t)0 << 32;
+  uint64_t in_block = (uint64_t)c->phase << 32 | CHECK_BLOCK;
+  uint64_t launch = (uint64_t)c->launch_first << 32;
+  for (; cell != end; ++cell) {
+    uint64_t read = cell->read;
+    if (((read ^ in_block) & (phase | marks)) == 0) continue;
+    if ((read & marks) != CHECK_GRID || read < launch) return false;
+  }
+  return true;
+}
+
 /// A plain read; false if the engine has to look at it.
 REPLAY_INLINE bool read_cell(const check_moment& m, check_cell* cell) {
   uint64_t read = cell->read;
   if (read == m.now) return true;
   uint64_t write = cell->write;
   if (write & CHECK_ELSEWHERE) return false;
-  uint32_t then = (uint32_t)(read >> 32);
-  if (!(read & (CHECK_CARE | CHECK_STALE)) && read & CHECK_SCOPE &&
-      then >= (read & CHECK_GRID ? m.launch_first : m.phase) && then >= m.floor)
-    return true;
   uint32_t written = (uint32_t)(write >> 32);
   if (written == 0 || written < m.floor) {
     if (!m.written) return false;
@@ -185,20 +196,12 @@ REPLAY_INLINE bool atomic_cell(const check_moment& m, check_cell* cell) {
   return true;
 }
 
-/// Looks at an access; false if the engine has to. `TOUCH` is not an atomic read.
+/// Looks at the cells of an access; false if the engine has to. Out of line, so that the accesses that need
+/// only what comes before save no registers.
 template <uint32_t TOUCH>
-REPLAY_INLINE bool is_in_order(const volatile void* address, size_t bytes, const void* site) {
-  // A thread's own stack: all memory that is checked is further away.
-  if ((uintptr_t)address - (uintptr_t)__builtin_frame_address(0) < CHECK_STACK) return true;
-  check_state* c = check;
-  if (!c || c->slow) return false;
-  const check_slot* slot = &c->slots[((uintptr_t)address >> 16) & 4095];
-  size_t offset = (uintptr_t)address - slot->begin;
-  if (offset >= slot->bytes || slot->bytes - offset < bytes) return false;
-  if (!slot->cells) return true;
-  uint32_t shift = slot->shift;
-  if ((offset | bytes) & ((1u << shift) - 1)) return false;
-  if (TOUCH == REPLAY_ATOMIC_WRITE && c->fenced) return false;
+static __attribute__((noinline)) bool are_in_order(const check_state* c, const check_slot* slot,
+                                                   check_cell* cell, const check_cell* end,
+                                                   const void* site) {
   uint32_t thread = block.linear_thread;
   bool shared = slot->flags & 2;
   check_moment m;
@@ -212,8 +215,6 @@ REPLAY_INLINE bool is_in_order(const volatile void* address, size_t bytes, const
   m.written = slot->flags & 1;
   m.warps = c->warps;
   m.now = (uint64_t)m.phase << 32 | thread << 22 | c->ticks[thread] << 4;
-  check_cell* cell = slot->cells + (offset >> shift);
-  check_cell* end = cell + (bytes >> shift);
   for (; cell != end; ++cell) {
     bool done = TOUCH == REPLAY_READ    ? read_cell(m, cell)
                 : TOUCH == REPLAY_WRITE ? write_cell(m, cell)
@@ -221,6 +222,26 @@ REPLAY_INLINE bool is_in_order(const volatile void* address, size_t bytes, const
     if (!done) return false;
   }
   return true;
+}
+
+/// Looks at an access; false if the engine has to. `TOUCH` is not an atomic read.
+template <uint32_t TOUCH>
+REPLAY_INLINE bool is_in_order(const volatile void* address, size_t bytes, const void* site) {
+  // A thread's own stack: all memory that is checked is further away.
+  if ((uintptr_t)address - (uintptr_t)__builtin_frame_address(0) < CHECK_STACK) return true;
+  const check_state* c = check;
+  if (!c || c->slow) return false;
+  const check_slot* slot = &c->slots[((uintptr_t)address >> 16) & 4095];
+  size_t offset = (uintptr_t)address - slot->begin;
+  if (offset >= slot->bytes || slot->bytes - offset < bytes) return false;
+  if (!slot->cells) return true;
+  uint32_t shift = slot->shift;
+  if ((offset | bytes) & ((1u << shift) - 1)) return false;
+  if (TOUCH == REPLAY_ATOMIC_WRITE && c->fenced) return false;
+  check_cell* cell = slot->cells + (offset >> shift);
+  check_cell* end = cell + (bytes >> shift);
+  if (TOUCH == REPLAY_READ && are_read_by_several(c, cell, end)) return true;
+  return are_in_order<TOUCH>(c, slot, cell, end, site);
 }
 
 /// Tells the engine of an access by the code that returns to `site`.
