@@ -22,8 +22,9 @@ const FOUND_FROM: f64 = 16.0;
 const SHADOW_CONVICTS: bool = true;
 
 /// Families with a false alarm now and then, though their shadow is the same: one element of a
-/// coarse grid on which all replays agree by chance.
-const KNOWN_ALARMS: [&str; 1] = ["ratio"];
+/// coarse grid on which all replays agree by chance, and ties that the native arithmetic of a form
+/// decides otherwise.
+const KNOWN_ALARMS: [&str; 2] = ["ratio", "quantised"];
 
 /// The families of the quick share.
 pub const QUICK: [&str; 6] = ["softmax", "ratio", "layernorm", "quantised", "gated", "matmul_bias"];
@@ -36,6 +37,8 @@ const PRINTED: usize = 60;
 struct Effort {
     /// Sets of problems for each family.
     batches: u64,
+    /// Problems of each kind in a set.
+    copies: usize,
     /// Equal forms on each.
     forms: usize,
     /// Defects on each.
@@ -45,11 +48,15 @@ struct Effort {
 /// A quick share, or as much as `REPLAY_TEST_CORPUS=all` stands for; `REPLAY_TEST_CASES` says how many
 /// sets of problems.
 fn effort() -> Effort {
-    let asked = std::env::var("REPLAY_TEST_CASES").ok().and_then(|cases| cases.parse().ok());
     match is_whole() {
-        true => Effort { batches: asked.unwrap_or(6), forms: 6, defects: 14 },
-        false => Effort { batches: asked.unwrap_or(1), forms: 2, defects: 2 },
+        true => Effort { batches: cases().unwrap_or(6), copies: 2, forms: 3, defects: 5 },
+        false => Effort { batches: cases().unwrap_or(1), copies: 1, forms: 2, defects: 2 },
     }
+}
+
+/// How many sets of problems are asked for.
+pub fn cases() -> Option<u64> {
+    std::env::var("REPLAY_TEST_CASES").ok().and_then(|cases| cases.parse().ok())
 }
 
 /// Whether all is asked for, not only a quick share.
@@ -85,7 +92,7 @@ impl Seen {
         self.by_row.count(dtype, shift.by_row, said);
         self.by_element.count(dtype, shift.by_element, said);
         if !said.found() && shift.by_row >= FOUND_FROM && shift.by_row.is_finite() {
-            self.missed.push(format!("{:.1} units, {said:?} {}", shift.by_row, what()));
+            self.missed.push(format!("{:.1e} units, {said:?} {}", shift.by_row, what()));
         }
     }
 
@@ -94,7 +101,7 @@ impl Seen {
     }
 }
 
-/// One set of problems of a family: a problem of each kind.
+/// One set of problems of a family, of each kind as many.
 struct Job {
     family: &'static Family,
     seed: u64,
@@ -106,8 +113,11 @@ impl Job {
         let seed = self.family.seed(self.seed);
         let mut draw = Draw::new(Kind::Ordinary, seed);
         let sizes = Sizes::draw(self.family, &mut draw);
-        let problem = |&kind| Problem::of(self.family, kind, &sizes, seed ^ (1 + kind as u64));
-        let problems = Kind::ALL.iter().map(problem).collect();
+        let problem = |number: usize| {
+            let kind = Kind::ALL[number % Kind::ALL.len()];
+            Problem::of(self.family, kind, &sizes, seed ^ (1 + number as u64))
+        };
+        let problems = (0..self.effort.copies * Kind::ALL.len()).map(problem).collect();
         let batch = Batch::new(bench, self.family, problems, &self.seed.to_string());
         let base = batch.trial(&Change::NONE, 0);
         self.hold_against_truth(&batch, &base, &Change::NONE);
@@ -195,15 +205,16 @@ impl Job {
             for (output, truth) in self.family.outputs.iter().zip(&truth) {
                 let name = name_of(output, DType::F32, problem);
                 let shadow = run.output(&name).expect("the shadow has every output");
-                let scale = truth.iter().fold(0.0, |most, x| f64::max(most, x.abs()));
-                for (index, truth) in truth.iter().enumerate() {
-                    let far = (shadow.get_f64(index) - truth).abs();
+                let finite = truth.iter().filter(|x| x.is_finite());
+                let scale = finite.fold(0.0, |most, x| f64::max(most, x.abs()));
+                for (index, &truth) in truth.iter().enumerate() {
+                    let got = shadow.get_f64(index);
+                    let same = got == truth || got.is_nan() && truth.is_nan();
                     assert!(
-                        far <= 1e-7 * scale || shadow.get_f64(index) == *truth,
-                        "{} {:?} {name}[{index}]: {} is not {truth}, {change:?}, seed {}",
+                        same || (got - truth).abs() <= 1e-7 * scale,
+                        "{} {:?} {name}[{index}]: {got} is not {truth}, {change:?}, seed {}",
                         self.family.name,
                         of.kind,
-                        shadow.get_f64(index),
                         self.seed
                     );
                 }
@@ -242,37 +253,48 @@ pub fn in_parallel<J: Sync>(jobs: &[J], run: impl Fn(&J) + Sync) {
             run(job);
         }
     };
-    // Threads of their own: a judge may not be called by work that rayon schedules.
+    // Threads of their own: a judge may not be called by work that rayon schedules. Twice as many as
+    // there are processors: most of the time they wait for workers.
     std::thread::scope(|scope| {
-        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        let threads = 2 * std::thread::available_parallelism().map_or(1, usize::from);
         (0..threads).for_each(|_| drop(scope.spawn(take)));
     });
 }
 
-fn compare_all() -> Seen {
-    let (bench, seen, effort) = (Bench::new(), Mutex::new(Seen::default()), effort());
+/// Compares all families on the set of problems number `seed`.
+fn compare_all(bench: &Bench, effort: Effort, seed: u64, seen: &Mutex<Seen>) {
     let wanted = |family: &&Family| is_whole() || QUICK.contains(&family.name);
-    let jobs: Vec<Job> = (first_seed()..first_seed() + effort.batches)
-        .flat_map(|seed| {
-            let families = families().into_iter().filter(wanted);
-            families.map(move |family| Job { family, seed, effort })
-        })
-        .collect();
-    in_parallel(&jobs, |job| job.run(&bench, &seen));
-    seen.into_inner().expect("no comparison panics")
+    let families = families().into_iter().filter(wanted);
+    let jobs: Vec<Job> = families.map(|family| Job { family, seed, effort }).collect();
+    in_parallel(&jobs, |job| job.run(bench, seen));
+}
+
+impl Seen {
+    fn print(&self) {
+        println!(
+            "{} comparisons of equal forms, {} false alarms",
+            self.compared(),
+            self.alarms.len()
+        );
+        self.benign.iter().for_each(|(what, count)| println!("{what:<20}{count:>8}"));
+        println!("\nby the scale of the element or its row\n{}", self.by_row);
+        println!("\nby the scale of the element\n{}", self.by_element);
+        println!("\n{} comparisons in which a defect has no effect", self.without_effect);
+        self.alarms.iter().for_each(|(_, alarm)| println!("false alarm: {alarm}"));
+        println!("{} shifts of {FOUND_FROM} units and more were missed", self.missed.len());
+        self.missed.iter().take(PRINTED).for_each(|missed| println!("missed: {missed}"));
+    }
 }
 
 #[test]
 fn equal_forms_are_never_called_diverged_and_shifts_of_many_units_always_are() {
-    let seen = compare_all();
-    println!("{} comparisons of equal forms, {} false alarms", seen.compared(), seen.alarms.len());
-    seen.benign.iter().for_each(|(what, count)| println!("{what:<20}{count:>8}"));
-    println!("\nby the scale of the element or its row\n{}", seen.by_row);
-    println!("\nby the scale of the element\n{}", seen.by_element);
-    println!("\n{} comparisons in which a defect has no effect", seen.without_effect);
-    seen.alarms.iter().for_each(|(_, alarm)| println!("false alarm: {alarm}"));
-    println!("{} shifts of {FOUND_FROM} units and more were missed", seen.missed.len());
-    seen.missed.iter().take(PRINTED).for_each(|missed| println!("missed: {missed}"));
+    let (bench, mut seen, effort) = (Bench::new(), Mutex::new(Seen::default()), effort());
+    for seed in first_seed()..first_seed() + effort.batches {
+        compare_all(&bench, effort, seed, &seen);
+        println!("\ncomparisons up to seed {seed}");
+        seen.get_mut().expect("no comparison panics").print();
+    }
+    let seen = seen.into_inner().expect("no comparison panics");
     let new = |(family, _): &&(&str, String)| SHADOW_CONVICTS || !KNOWN_ALARMS.contains(family);
     let alarms: Vec<&str> = seen.alarms.iter().filter(new).map(|(_, alarm)| &alarm[..]).collect();
     assert!(alarms.is_empty(), "{}", alarms.join("\n"));

@@ -52,7 +52,13 @@ impl Shift {
         let (mut shift, mut of_nothing) = (Shift::default(), 0.0);
         for (base, got) in base.chunks(columns).zip(got.chunks(columns)) {
             let median = median_magnitude(base);
-            for (&left, &right) in base.iter().zip(got).filter(|(left, right)| left != right) {
+            let differ =
+                |(left, right): &(&f64, &f64)| left != right && !(left.is_nan() && right.is_nan());
+            for (&left, &right) in base.iter().zip(got).filter(differ) {
+                if !(left.is_finite() && right.is_finite()) {
+                    shift = Shift { by_element: f64::MAX, by_row: f64::MAX };
+                    continue;
+                }
                 let own = left.abs().max(least);
                 let far = (right - left).abs() / roundoff;
                 shift.by_element = shift.by_element.max(far / own);
@@ -116,7 +122,7 @@ pub struct Matrix {
 
 impl Matrix {
     pub fn count(&mut self, dtype: DType, shift: f64, said: Said) {
-        let class = ENDS.iter().position(|(end, _)| shift < *end).unwrap_or(ENDS.len() - 1);
+        let class = ENDS.iter().position(|(end, _)| shift <= *end).unwrap_or(ENDS.len() - 1);
         self.counts.entry((dtype, class)).or_default()[said.column()] += 1;
     }
 

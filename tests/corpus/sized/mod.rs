@@ -124,7 +124,7 @@ impl Family {
     /// A seed of its own for the set of problems number `number`.
     fn seed(&self, number: u64) -> u64 {
         let mix = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-        self.name.bytes().chain(number.to_le_bytes()).fold(0xcbf2_9ce4_8422_2325, mix) << 4
+        self.name.bytes().chain(number.to_le_bytes()).fold(0xcbf2_9ce4_8422_2325, mix) << 5
     }
 
     fn has_gradients(&self) -> bool {
