@@ -11,6 +11,7 @@ mod draw;
 mod elements;
 mod gradients;
 mod matrix;
+mod non_finite;
 mod norms;
 mod products;
 mod shares;
