@@ -11,7 +11,7 @@ use crate::numerics::constants::{ERROR_RATIO, NARROW_ROUNDING};
 use crate::numerics::drift::{Drift, drift};
 use crate::numerics::noise::{NoiseRef, NoiseSummary, Spread};
 use crate::numerics::oracle::{Accuracy, Evidence, Finding, against_oracle, finding};
-use crate::numerics::shadow::{Errors, ShadowChange, Shadows};
+use crate::numerics::shadow::{Errors, ShadowChange, Shadows, error_without_ties};
 use crate::numerics::slices::{Location, block_map, describe, has_shape, locate};
 use crate::numerics::zeros::zero_slices;
 use crate::scratch::Scratch;
@@ -110,8 +110,15 @@ impl Pair<'_> {
             _ => None,
         };
         let unmoved = shadows.as_ref().is_some_and(|shadows| shadows.change.moved == 0);
+        let imprecise = match &truth {
+            Some(truth) if truth.is_imprecise(truth.got.relative_l2, base_noise) => {
+                let error = self.error_without_ties(name, agreement)?;
+                error.is_none_or(|error| truth.is_imprecise(error, base_noise))
+            }
+            _ => false,
+        };
         Ok(Found {
-            imprecise: truth.as_ref().is_some_and(|truth| truth.is_imprecise(base_noise)),
+            imprecise,
             err_alike: agreement == Agreement::Diverged && unmoved && self.errs_alike(name, noise),
             shadows,
             truth,
@@ -149,12 +156,33 @@ impl Pair<'_> {
         if agreement != Agreement::Equivalent || change.moved == 0 {
             return Ok(Some(Shown { shadows, change }));
         }
-        let (base, got) =
-            both(|| self.base.trial.shadow_noise(name), || self.got.trial.shadow_noise(name));
-        let own = NoiseRef { base: base?, got: got? };
+        let own = self.shadow_noise(name)?;
         let shadows = shadows.with_noise(own).expect("a shadow has the shape of its output");
         let change = shadows.change();
         Ok(Some(Shown { shadows, change }))
+    }
+
+    /// How far rounding in float64 moves the shadows of output `name`.
+    fn shadow_noise(&self, name: &str) -> Result<NoiseRef<'_>, ReplayError> {
+        let (base, got) =
+            both(|| self.base.trial.shadow_noise(name), || self.got.trial.shadow_noise(name));
+        Ok(NoiseRef { base: base?, got: got? })
+    }
+
+    /// The error of the other side against its shadow, but for ties, where outputs that agree within
+    /// noise have shadows.
+    fn error_without_ties(
+        &self,
+        name: &str,
+        agreement: Agreement,
+    ) -> Result<Option<f64>, ReplayError> {
+        match self.got.shadow_of(name) {
+            Some(shadow) if agreement == Agreement::Equivalent => {
+                let own = self.shadow_noise(name)?;
+                Ok(error_without_ties(&self.got_view, &shadow, &own).ok())
+            }
+            _ => Ok(None),
+        }
     }
 
     /// Whether both sides err alike, each around its own shadow.
@@ -296,8 +324,8 @@ impl Truth {
     /// Whether the other side lost more than arithmetic in float32 loses: it rounds to a narrow
     /// format where the trusted side does not. Its own noise is then as large as its error, and
     /// would excuse it.
-    fn is_imprecise(&self, base_noise: &NoiseSummary) -> bool {
+    fn is_imprecise(&self, got_error: f64, base_noise: &NoiseSummary) -> bool {
         let before = self.base.relative_l2.max(base_noise.relative_l2);
-        self.got.relative_l2 > NARROW_ROUNDING && self.got.relative_l2 > ERROR_RATIO * before
+        got_error > NARROW_ROUNDING && got_error > ERROR_RATIO * before
     }
 }

@@ -189,6 +189,33 @@ fn median(tensor: &TensorView, at: usize, row: usize) -> f64 {
     if magnitudes.is_empty() { 0.0 } else { sorted_median(&magnitudes) }
 }
 
+/// The error of an output against its shadow, relative, in L2, over the elements that rounding in
+/// float64 does not move as far itself by `own`: a tie says nothing of the precision of the rest.
+///
+/// # Errors
+/// [`CompareError::Shape`] if the shapes differ, [`CompareError::Noise`] if the noise belongs to
+/// another tensor.
+pub fn error_without_ties(
+    output: &TensorView,
+    shadow: &TensorView,
+    own: &NoiseRef,
+) -> Result<f64, CompareError> {
+    check_shapes(shadow, output, false)?;
+    own.check_len(shadow.len())?;
+    let (mut errors, mut truth) = (Squares::default(), Squares::default());
+    for index in 0..shadow.len() {
+        let (target, value) = (shadow.get_f64(index), output.get_f64(index));
+        let error = distance(target, value);
+        if target.is_finite() {
+            truth.add(target);
+        }
+        if error > SHADOW_FACTOR * own.at(DType::F64, index, target, value) {
+            errors.add(error);
+        }
+    }
+    Ok(errors.relative_to(&truth))
+}
+
 /// One output at two revisions, both with their shadows.
 pub struct Errors<'a> {
     /// The trusted output.
