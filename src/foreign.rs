@@ -6,6 +6,7 @@
 //! Output of the program is kept up to a limit.
 
 mod keeper;
+mod served;
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
@@ -23,6 +24,7 @@ use crate::process::tree::{self, End};
 use crate::process::{self, Pid};
 
 pub use self::keeper::run as run_keeper;
+pub(crate) use self::served::Served;
 
 /// The argument with which the program starts itself as a keeper; not for users.
 pub const KEEPER_ARGUMENT: &str = "--replay-keeper";
@@ -103,6 +105,8 @@ enum Report {
     Refused(i32),
     /// It ended, and so did all that it started.
     Ended(ProgramEnd),
+    /// What a program that stays has left behind has ended.
+    Swept,
 }
 
 /// Starts programs.
@@ -223,16 +227,19 @@ fn reports(text: &[u8]) -> impl Iterator<Item = Report> {
 }
 
 /// The beginning and the end of a text of any length.
+#[derive(Debug, Default)]
 struct Bounded {
     head: Vec<u8>,
     /// The end of what is beyond the head, where programs say why they failed.
     tail: VecDeque<u8>,
     dropped: u64,
+    /// Whether there will be no more.
+    closed: bool,
 }
 
 impl Bounded {
     const fn new() -> Bounded {
-        Bounded { head: Vec::new(), tail: VecDeque::new(), dropped: 0 }
+        Bounded { head: Vec::new(), tail: VecDeque::new(), dropped: 0, closed: false }
     }
 
     fn push(&mut self, bytes: &[u8]) {
@@ -242,6 +249,10 @@ impl Bounded {
         let excess = self.tail.len().saturating_sub(KEPT_TAIL);
         self.tail.drain(..excess);
         self.dropped += excess as u64;
+    }
+
+    fn close(&mut self) {
+        self.closed = true;
     }
 
     fn bytes(mut self) -> Vec<u8> {

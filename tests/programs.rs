@@ -8,13 +8,17 @@ mod repo;
 
 #[path = "programs/faults.rs"]
 mod faults;
+#[path = "programs/probes.rs"]
+mod probes;
 #[path = "programs/searches.rs"]
 mod searches;
+#[path = "programs/servers.rs"]
+mod servers;
 #[path = "programs/trees.rs"]
 mod trees;
 
 use std::fs;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
@@ -115,6 +119,55 @@ fn a_wrong_gradient_is_told_from_the_loss() {
 
     gradients
       dx  does not match d loss / d x: 8 directional derivatives, worst rel. 0.68 (noise 1.2e-11), at [3] 2.66667 instead of 1.33333
+    ");
+}
+
+#[test]
+fn the_shell_example_of_the_documentation_works() {
+    let page = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/programs.md"));
+    let page = page.expect("the page");
+    let block = |language: &str| {
+        let (_, rest) = page.split_once(&format!("```{language}\n")).expect("a block");
+        rest.split("```").next().expect("its end").to_owned()
+    };
+    let env = TestEnv::isolated();
+    env.repo.write("replay.toml", block("toml"));
+    env.repo.write("step.sh", block("sh"));
+    fs::set_permissions(env.path("step.sh"), fs::Permissions::from_mode(0o755)).unwrap();
+    env.repo.write(".gitignore", "fixtures\n");
+    env.write_tiny();
+    let good = env.repo.commit_file("filter", "cat", "Copy");
+    env.repo.commit_file("filter", "cat -", "Copy with a word");
+    env.repo.commit_file("filter", "dd conv=swab 2>/dev/null", "Swap bytes");
+    let bad = env.repo.commit_file("filter", "dd conv=swab 2>/dev/null #", "Say nothing");
+    let run = env.replay(&["fixtures/tiny", "--rev", &good]);
+    assert_eq!(run.code, Some(0), "{}", run.text());
+    let found = env.replay(&["bisect", "fixtures/tiny", "--good", &good, "--bad", &bad]);
+    assert!(found.stdout.contains("is the first bad commit: Swap bytes"), "{}", found.text());
+}
+
+#[test]
+fn doctor_says_whether_the_program_answers() {
+    let told = |keys: &str| {
+        let env = TestEnv::isolated().with_program(keys, "");
+        let run = env.replay(&["doctor"]);
+        let lines: Vec<&str> =
+            run.stdout.lines().skip_while(|l| !l.contains("program  ")).collect();
+        format!("{}: {}", run.code.unwrap(), lines.join("\n"))
+    };
+    let all = [
+        told("program = [\"./speaker\"]"),
+        told("program = [\"./speaker\"]\npreload = []"),
+        told("program = [\"./absent\"]"),
+        told("program = [\"./speaker\"]\npreload = []\nenv = { SPEAKER = \"broken\" }"),
+    ];
+    insta::assert_snapshot!(all.join("\n"), @"
+    0: ok      program       ./speaker is here; it is started for each replay
+    0: ok      program       ./speaker answers
+    128: missing program       there is no program `./absent`
+                          install it, or name it by its path in `program` of replay.toml
+    128: missing program       the program's environment: no module named nompy
+                          pip install nompy
     ");
 }
 

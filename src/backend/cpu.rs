@@ -170,6 +170,7 @@ impl Variant for CpuVariant {
             rounding: true,
             order: true,
             step,
+            nudge: false,
             part: true,
             summary: false,
             check: self.precision == Precision::Checked,

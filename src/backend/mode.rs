@@ -15,6 +15,8 @@ pub struct Mode {
     pub order: u64,
     /// A change of one input.
     pub step: Option<Stepped>,
+    /// Moves a tenth of the elements of all inputs by a unit in the last place; the seed draws them.
+    pub nudge: Option<u64>,
     /// The part of the call that is run.
     pub part: Part,
     /// Whether outputs may stay on the device, summarised there.
@@ -25,7 +27,7 @@ impl Mode {
     /// The device's own mode, on memory that holds `poison`.
     pub fn plain(poison: Poison) -> Mode {
         let (rounding, part) = (Rounding::Nearest, Part::Whole);
-        Mode { poison, rounding, order: 0, step: None, part, summarized: false }
+        Mode { poison, rounding, order: 0, step: None, nudge: None, part, summarized: false }
     }
 }
 
@@ -44,6 +46,8 @@ pub struct Abilities {
     pub order: bool,
     /// An input can be changed by a step.
     pub step: bool,
+    /// Inputs can be moved by a unit in the last place: for those that other roundings do not reach.
+    pub nudge: bool,
     /// A part of the call can be run, and an output can be watched.
     pub part: bool,
     /// Outputs can be summarised where they are computed.
@@ -62,6 +66,7 @@ impl Abilities {
             && (self.rounding || mode.rounding == Rounding::Nearest)
             && (self.order || mode.order == 0)
             && (self.step || mode.step.is_none())
+            && (self.nudge || mode.nudge.is_none())
             && (self.part || mode.part == Part::Whole)
             && (self.summary || !mode.summarized)
     }
@@ -92,6 +97,7 @@ mod tests {
             Mode { step: Some(step), ..plain.clone() },
             Mode { part: Part::Watched("loss".to_owned()), ..plain.clone() },
             Mode { summarized: true, ..plain.clone() },
+            Mode { nudge: Some(1), ..plain.clone() },
         ];
         let able = |which: usize| Abilities {
             poison: which == 0,
@@ -99,6 +105,7 @@ mod tests {
             rounding: which == 1,
             order: which == 2,
             step: which == 3,
+            nudge: which == 6,
             part: which == 4,
             summary: which == 5,
             check: false,

@@ -9,14 +9,12 @@ use crate::fixture::Fixture;
 use crate::frontend::Precision;
 use crate::harness::Harness;
 use crate::history::SourceSet;
-use crate::program::{self, Project, Replay, Request, Runner, Surroundings};
+use crate::program::{self, CANNOT, Project, Replay, Request, Runner, Surroundings};
 use crate::summary::POISON_A;
 use crate::worker::{Ending, Run};
 
 /// The most bytes of outputs that are held at a time, over all replays.
 const BYTES_AT_ONCE: usize = 128 << 20;
-/// The exit status by which a program says that it cannot be run.
-const CANNOT: i32 = 125;
 
 /// Programs on this machine.
 #[derive(Clone, Debug)]
@@ -97,6 +95,7 @@ impl ProgramVariant {
         let request = Request {
             is_wide: self.is_wide,
             rounding: mode.rounding,
+            device: self.shared.runner.device(),
             surroundings: match mode.poison == POISON_A {
                 true => Surroundings::Zero,
                 false => Surroundings::Nan,
@@ -108,6 +107,7 @@ impl ProgramVariant {
             sources: &self.sources,
             request: &request,
             step: mode.step.as_ref(),
+            nudge: mode.nudge,
         })
     }
 }
@@ -132,6 +132,7 @@ impl Variant for ProgramVariant {
             rounding: true,
             order: false,
             step: self.is_wide,
+            nudge: !self.is_wide,
             part: false,
             summary: false,
             check: false,

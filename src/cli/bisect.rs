@@ -246,8 +246,7 @@ pub fn bisection<'h>(
     let threads = (cores / jobs).max(1);
     let harnesses: Vec<&Harness> =
         targets.iter().map(|target| &target.subject.fixture.harness).collect();
-    let lab = session.lab_with(&harnesses, threads, session.fresh)?;
-    let repeater = session.lab_with(&harnesses, threads, true)?;
+    let [lab, repeater] = session.search_labs(&harnesses, threads)?;
     let trusted = Trusted::GoodEnd;
     let check = Check::Off;
     Ok(Bisection { history, targets, lab, repeater, on, trusted, jobs, first_parent, check })

@@ -1,8 +1,13 @@
 //! `replay doctor`: compilers, cache, memory; what works here and what to do about the rest.
 
+use std::path::Path;
+
+use ::replay::backend::ReplayError;
 use ::replay::cache::Cache;
 use ::replay::cuda::sanitizer::{Sanitizer, Tool};
 use ::replay::cuda::{self, Nvrtc, SearchPath};
+use ::replay::harness::Harness;
+use ::replay::program;
 use ::replay::report::Line;
 use ::replay::worker::Limits;
 use anstyle::{AnsiColor, Color, Style};
@@ -11,7 +16,10 @@ use super::cache::size;
 use super::error::{CliResult, CommandError};
 use super::exit;
 use super::out::println;
-use super::session::{cache_folder, compiler, compiler_named, cores, folders, search_path};
+use super::session::{cache_folder, compiler, compiler_named, cores, folders, runner, search_path};
+
+/// The harness whose program is asked for.
+const HARNESS: &str = "replay.toml";
 
 /// The arguments of `replay doctor`: none.
 #[derive(Debug, clap::Args)]
@@ -44,6 +52,7 @@ pub fn run(_args: &Args) -> CliResult<u8> {
     let search = search_path();
     findings.extend(device_compiler(&search));
     findings.push(sanitizer(&search));
+    findings.extend(own_program());
     for finding in &findings {
         print(finding);
     }
@@ -159,6 +168,24 @@ fn sanitizer(search: &SearchPath) -> Finding {
         }
     };
     Finding { what: "sanitizer", works, needed: false, detail, advice }
+}
+
+/// The program that the harness in this folder names, if there is one.
+fn own_program() -> Option<Finding> {
+    let harness = Harness::load(Path::new(HARNESS)).ok()?;
+    let spec = harness.program.as_ref()?;
+    let asked = || -> CliResult<()> {
+        let cache = Cache::open(&cache_folder()?)?;
+        let runner = runner(program::Device::Cpu, Limits::default(), 1, &cache)?;
+        Ok(runner.answers(&harness).map_err(ReplayError::from)?)
+    };
+    let words = spec.words.join(" ");
+    let (works, detail, advice) = match asked() {
+        Ok(()) if spec.preload.is_some() => (true, format!("{words} answers"), None),
+        Ok(()) => (true, format!("{words} is here; it is started for each replay"), None),
+        Err(error) => (false, error.in_a_line(), advice(&error)),
+    };
+    Some(Finding { what: "program", works, needed: true, detail, advice })
 }
 
 fn processor() -> Finding {

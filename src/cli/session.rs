@@ -197,24 +197,31 @@ impl SessionArgs {
         })
     }
 
-    /// What trials of `harnesses` need, with a share of the cores, and with or without what the cache
-    /// knows.
-    pub fn lab_with(
-        &self,
-        harnesses: &[&Harness],
-        threads: usize,
-        fresh: bool,
-    ) -> CliResult<Arc<Lab>> {
+    /// What a search over trials of `harnesses` needs, with a share of the cores: a lab, and one that
+    /// passes over what the cache knows.
+    pub fn search_labs(&self, harnesses: &[&Harness], threads: usize) -> CliResult<[Arc<Lab>; 2]> {
         let device = self.one_device()?;
         let kind = Kind::of(harnesses.first().expect("a search has a fixture"));
-        match harnesses.iter().find(|harness| Kind::of(harness) != kind) {
-            None => self.lab_on(kind, device, threads, fresh),
-            Some(other) => Err(CommandError::new(format!(
-                "{} and {} cannot be searched together: one starts a program, the other makes a call",
-                harnesses[0].path.display(),
-                other.path.display()
+        if let Some(other) = harnesses.iter().find(|harness| Kind::of(harness) != kind) {
+            let (first, other) = (harnesses[0].path.display(), other.path.display());
+            return Err(CommandError::new(format!(
+                "{first} and {other} cannot be searched together: one starts a program, the other \
+                 makes a call"
             ))
-            .with_hint("search each of them by itself")),
+            .with_hint("search each of them by itself"));
+        }
+        match kind {
+            Kind::Kernels => Ok([
+                self.lab_on(kind, device, threads, self.fresh)?,
+                self.lab_on(kind, device, threads, true)?,
+            ]),
+            Kind::Program => {
+                let cache = cache()?;
+                // One for both: what a program has loaded serves either.
+                let backend = self.programs_on(device, threads, &cache)?;
+                let lab = |fresh| Lab::new(backend.clone(), cache.clone(), fresh);
+                Ok([lab(self.fresh), lab(true)])
+            }
         }
     }
 
@@ -263,12 +270,7 @@ impl SessionArgs {
                 (program::Device::Cuda(ordinal), DeviceName { class, description })
             }
         };
-        let setting = program::Setting {
-            device: place,
-            limits: self.limits(),
-            environment: std::env::vars_os().collect(),
-        };
-        let runner = Runner::new(Keeper::new(&own_file()?), cache.clone(), setting);
+        let runner = runner(place, self.limits(), self.threads(), cache)?;
         let host = Host::new(own_file()?, self.limits(), threads, cache.temporary());
         Ok(Arc::new(Programs::new(runner, host, name)))
     }
@@ -339,6 +341,19 @@ impl Labs {
     pub fn one_of(&self, harness: &Harness) -> &Arc<Lab> {
         self.of(harness).first().expect("a fixture of this kind was looked at")
     }
+}
+
+/// What starts programs that compute on `device`, in the user's environment.
+/// At most `processes` of each stay.
+pub fn runner(
+    device: program::Device,
+    limits: Limits,
+    processes: usize,
+    cache: &Cache,
+) -> CliResult<Runner> {
+    let environment = std::env::vars_os().collect();
+    let setting = program::Setting { device, limits, environment, processes };
+    Ok(Runner::new(Keeper::new(&own_file()?), cache.clone(), setting))
 }
 
 /// The cache, made if it does not exist.

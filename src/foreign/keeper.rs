@@ -3,7 +3,7 @@
 
 use std::ffi::OsString;
 use std::io::{self, Read, Write};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
@@ -25,16 +25,20 @@ pub fn run() -> u8 {
     let parent = UnixStream::from(parent);
     let mut words = std::env::args_os().skip(2);
     let bounds = words.next().and_then(|text| serde_json::from_str(text.to_str()?).ok());
-    let temporary = words.next().is_some_and(|word| word == "temporary");
+    let manner = words.next().unwrap_or_default().to_string_lossy().into_owned();
+    let served = manner.strip_prefix("serving ");
     let words: Vec<OsString> = words.collect();
     let (Some(bounds), Some(_)) = (bounds, words.first()) else { return 1 };
     // If orphans cannot be adopted, those whose parents end are left behind.
     let _ = tree::take_root();
     let _ = rustix::thread::set_name(c"keeper");
     process::go_first(GO_FIRST);
-    let started = Deaths::watch().and_then(|deaths| Ok((start(&words, &bounds)?, deaths)));
+    let started = Deaths::watch().and_then(|deaths| Ok((start(&words, &bounds, served)?, deaths)));
     match started {
-        Ok((child, deaths)) => Keeping { parent, child, deaths, bounds, temporary }.keep(),
+        Ok((child, deaths)) => {
+            let temporary = manner == "temporary";
+            Keeping { parent, child, deaths, bounds, temporary }.keep();
+        }
         Err(error) => {
             let number = error.raw_os_error().unwrap_or(libc::EINVAL);
             tell(&parent, &Report::Refused(number));
@@ -43,9 +47,20 @@ pub fn run() -> u8 {
     0
 }
 
-fn start(words: &[OsString], bounds: &Bounds) -> io::Result<Pid> {
+/// Starts a program. One that is `served` gets this process's standard output, which is a socket, under
+/// another number, and the variable of this name says which.
+fn start(words: &[OsString], bounds: &Bounds, served: Option<&str>) -> io::Result<Pid> {
     let mut command = Command::new(&words[0]);
     command.args(&words[1..]).stdin(Stdio::null()).process_group(0);
+    let given =
+        served.map(|variable| Ok::<_, io::Error>((variable, rustix::io::dup(io::stdout())?)));
+    let given = given.transpose()?;
+    if let Some((variable, socket)) = &given {
+        command.env(variable, socket.as_raw_fd().to_string());
+        command.stdout(io::stderr().as_fd().try_clone_to_owned()?);
+        // Only the program keeps it, so that its end is heard.
+        rustix::stdio::dup2_stdout(io::stderr())?;
+    }
     let limits = [
         (Resource::As, bounds.memory_bytes),
         (Resource::Fsize, bounds.file_bytes),
@@ -116,10 +131,18 @@ impl Keeping {
                 return Reason::TimedOut;
             }
             let waited = self.deaths.wait(&self.parent, Some(left));
-            // The parent never writes: the socket becomes readable when the parent has ended.
+            // The parent writes to have what was left behind ended; otherwise it has gone.
             let gone = || matches!((&self.parent).read(&mut [0]), Ok(0) | Err(_));
-            if waited.map_or(true, |(called, _)| called && gone()) {
-                return Reason::ParentGone;
+            match waited {
+                Ok((true, _)) if !gone() => {
+                    // A program that stays has ended a task: what it left behind goes.
+                    if tree::end_all_but(&[self.child], GOING).contains(&self.child) {
+                        return Reason::Ended(End::Killed(libc::SIGKILL));
+                    }
+                    tell(&self.parent, &Report::Swept);
+                }
+                Ok((false, _)) => {}
+                Ok((true, _)) | Err(_) => return Reason::ParentGone,
             }
         }
     }

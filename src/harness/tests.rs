@@ -368,7 +368,7 @@ fn keys_of_a_program_that_cannot_be_used_are_refused() {
     let told = |keys: &str| {
         let error = program(keys).expect_err("the harness is refused");
         let at = error.spot().map_or("", |spot| spot.excerpt()).to_owned();
-        error.hint().map_or(format!("{error}\n{at}"), |hint| format!("{error}\n{at}hint: {hint}\n"))
+        error.hint().map_or(format!("{error}\n{at}"), |hint| format!("{error}\n{at}\nhint: {hint}"))
     };
     let named = |more: &str| told(&format!("program = [\"./step.sh\"]\n{more}"));
     let all = [
@@ -407,18 +407,18 @@ fn keys_of_a_program_that_cannot_be_used_are_refused() {
     `tree` at kernels/replay.toml:1:1 goes with `program`, which this harness does not have
       |
     1 | tree = ["src"]
-      | ^^^^hint: name the program that runs a revision: program = ["./step.sh"]
-
+      | ^^^^
+    hint: name the program that runs a revision: program = ["./step.sh"]
     `sources` at kernels/replay.toml:2:1 is for kernels, and this harness has a `program`
       |
     2 | sources = ["k.cu"]
-      | ^^^^^^^hint: a harness either compiles `sources` and makes a `call`, or starts a `program` for the files in `tree`
-
+      | ^^^^^^^
+    hint: a harness either compiles `sources` and makes a `call`, or starts a `program` for the files in `tree`
     `call` at kernels/replay.toml:2:1 is for kernels, and this harness has a `program`
       |
     2 | call = "f();"
-      | ^^^^hint: a harness either compiles `sources` and makes a `call`, or starts a `program` for the files in `tree`
-
+      | ^^^^
+    hint: a harness either compiles `sources` and makes a `call`, or starts a `program` for the files in `tree`
     `tree` at kernels/replay.toml:2:8 is empty
       |
     2 | tree = []
@@ -426,13 +426,13 @@ fn keys_of_a_program_that_cannot_be_used_are_refused() {
     `../src` in `tree` at kernels/replay.toml:2:9 leads outside with `..`
       |
     2 | tree = ["../src"]
-      |         ^^^^^^^^hint: paths are relative to the root of the repository and stay inside it
-
+      |         ^^^^^^^^
+    hint: paths are relative to the root of the repository and stay inside it
     `a,b` in `preload` at kernels/replay.toml:2:12 is not a name
       |
     2 | preload = ["a,b"]
-      |            ^^^^^hint: name modules, one a string: preload = ["numpy", "jax"]
-
+      |            ^^^^^
+    hint: name modules, one a string: preload = ["numpy", "jax"]
     `REPLAY_TREE` in `env` at kernels/replay.toml:2:9: replay itself sets the variables that begin with REPLAY_
       |
     2 | env = { REPLAY_TREE = "x" }

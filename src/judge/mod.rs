@@ -24,7 +24,9 @@ use crate::numerics::oracle::{Accuracy, Finding};
 use crate::numerics::shadow::ShadowChange;
 use crate::numerics::slices::Location;
 use crate::tensor::{DType, Dim};
-use crate::trial::{Failure, Nondeterminism, OrderDependence, Outcome, Status, Trial, digest};
+use crate::trial::{
+    Failure, Nondeterminism, OrderDependence, Outcome, Probe, Status, Trial, digest,
+};
 
 pub use self::accesses::{Accesses, accesses, accesses_of_both};
 pub use self::captured::{CapturedCheck, captured};
@@ -107,6 +109,9 @@ pub struct OutputJudgement {
     pub map: Option<String>,
     /// How two identical replays of the other side differ, if they do.
     pub nondeterminism: Option<Nondeterminism>,
+    /// What moved it on either side, and so told its noise.
+    #[serde(default)]
+    pub probes: Vec<Probe>,
     /// How the other side depends on the order of blocks and threads, if it does.
     pub order: Option<OrderDependence>,
 }

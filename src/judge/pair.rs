@@ -1,5 +1,7 @@
 //! Judges one output of one revision by the same output of a trusted one.
 
+use std::collections::BTreeSet;
+
 use super::masks::Masks;
 use super::side::Side;
 use super::{OutputJudgement, Verdict};
@@ -16,7 +18,7 @@ use crate::numerics::slices::{Location, block_map, describe, has_shape, locate};
 use crate::numerics::zeros::zero_slices;
 use crate::scratch::Scratch;
 use crate::tensor::{Dim, TensorView};
-use crate::trial::{both, room};
+use crate::trial::{Probe, both, room};
 
 /// One output of both sides, with everything known about them.
 pub(super) struct Pair<'a> {
@@ -68,6 +70,7 @@ impl Pair<'_> {
             place: None,
             zero_slices: Vec::new(),
             map: None,
+            probes: self.probes(name),
             nondeterminism: self.got.measured.nondeterminism_of(name),
             order,
             base_noise,
@@ -87,6 +90,13 @@ impl Pair<'_> {
             self.find_place(&mut judged, &elements)?;
         }
         Ok(judged)
+    }
+
+    /// What moved the output on either side.
+    fn probes(&self, name: &str) -> Vec<Probe> {
+        let sides = [self.base, self.got].map(|side| side.measured.probes_of(name));
+        let both: BTreeSet<Probe> = sides.concat().into_iter().collect();
+        both.into_iter().collect()
     }
 
     /// All that tells how output `name` stands besides the comparison, which came to `agreement`.

@@ -223,6 +223,24 @@ impl NoiseAccumulator {
         Ok(())
     }
 
+    /// Whether a replay that differed so from the base moved any element.
+    pub fn has_moved(&self, moved: Moved) -> bool {
+        fn any<T: Cell>(all: &[[T; 4]], moved: Moved) -> bool {
+            let of = |kept: &[T; 4]| {
+                let kept = Deviation::kept(kept);
+                match moved {
+                    Moved::Rounding => kept.rounding.get(),
+                    Moved::Order => kept.order.get(),
+                }
+            };
+            all.iter().any(|kept| of(kept) != 0.0)
+        }
+        match &self.deviations {
+            Deviations::Single(all) => any(all, moved),
+            Deviations::Double(all) => any(all, moved),
+        }
+    }
+
     /// How far rounding alone moves each element, at least one unit in the last place and a share
     /// of the median of its row.
     ///

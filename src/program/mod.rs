@@ -13,9 +13,11 @@ mod outputs;
 mod project;
 mod request;
 mod runner;
+mod server;
 mod tree;
 
 pub use self::error::ProgramError;
 pub use self::project::Project;
 pub use self::request::{Device, Request, Surroundings};
+pub(crate) use self::runner::CANNOT;
 pub use self::runner::{Fault, Replay, Runner, Setting};

@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 
 use super::error::{Told, last_line};
 use super::request::{Device, environment};
+use super::runner::Setting;
+use super::server::Servers;
 use super::{ProgramError, find};
 use crate::files;
 use crate::foreign::{Bounds, Finished, Keeper, KeeperError, Program, ProgramEnd};
@@ -41,23 +43,32 @@ pub struct Project {
     pub(super) words: Vec<OsString>,
     pub(super) environment: Vec<(OsString, OsString)>,
     pub(super) identity: String,
+    /// The processes that stay, if the harness wants them.
+    pub(super) servers: Servers,
 }
 
 impl Project {
     /// Resolves the program of `harness`, and asks it who it is if the harness says how.
     pub(super) fn open(
         harness: &Harness,
-        device: Device,
-        user: &[(OsString, OsString)],
+        Setting { device, environment: user, processes, .. }: &Setting,
         (keeper, bounds): (&Keeper, &Bounds),
     ) -> Result<Project, ProgramError> {
+        let (device, processes) = (*device, *processes);
         let spec = harness.program.clone().expect("the harness names a program");
         let folder = folder_of(&harness.path).map_err(super::error::system("find the folder"))?;
         let environment = environment(user, spec.env.iter(), device);
         let words = resolved(&spec.words, &folder, &environment)?;
-        let mut project = Project { spec, folder, words, environment, identity: String::new() };
+        let (identity, servers) = (String::new(), Servers::new(processes));
+        let mut project = Project { spec, folder, words, environment, identity, servers };
         project.identity = project.identify(user, device, keeper, bounds)?;
         Ok(project)
+    }
+
+    /// Adds what the program says of itself to its identity.
+    pub(super) fn extend_identity(&mut self, told: &str) {
+        let both = format!("{} {told}", self.identity);
+        self.identity = blake3::hash(both.as_bytes()).to_hex().to_string();
     }
 
     /// A hash of all that results depend on besides tree and inputs.

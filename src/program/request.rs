@@ -58,6 +58,8 @@ pub struct Request {
     pub rounding: Rounding,
     /// What lies around each tensor.
     pub surroundings: Surroundings,
+    /// Where it computes.
+    pub device: Device,
 }
 
 impl Request {
@@ -115,7 +117,10 @@ pub(super) fn environment<'e>(
 ) -> Vec<(OsString, OsString)> {
     let mut all: Vec<(OsString, OsString)> = user
         .iter()
-        .filter(|(name, _)| !name.as_encoded_bytes().starts_with(b"REPLAY_"))
+        .filter(|(name, _)| {
+            // Programs may keep a cache of their own beside.
+            name == "REPLAY_CACHE_DIR" || !name.as_encoded_bytes().starts_with(b"REPLAY_")
+        })
         .cloned()
         .collect();
     let mut set = |name: &str, value: &str, replace: bool| match all

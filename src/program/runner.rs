@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::ProgramError;
-use super::answer::Answer;
+use super::answer::{Answer, Effect};
 use super::error::{Told, last_line, system};
 use super::inputs::{self, Change};
 use super::outputs::{self, Found};
@@ -20,11 +20,14 @@ use crate::foreign::{Bounds, Finished, Keeper, ProgramEnd};
 use crate::harness::Harness;
 use crate::history::SourceSet;
 use crate::process::tree::End;
+use crate::runtime::cpu::Rounding;
 use crate::runtime::report;
 use crate::worker::{Ending, Limits, Run, Stepped, WorkerError};
 
 /// How many times as long as a replay a build may take.
 const BUILD_SHARE: u32 = 10;
+/// The exit status by which a program says that it cannot do what it was asked for.
+pub(crate) const CANNOT: i32 = 125;
 /// How long the command `identity` may take.
 const IDENTITY_TIME: Duration = Duration::from_secs(60);
 /// The most bytes of a file that a program writes: its outputs, and the caches of compilers.
@@ -39,6 +42,8 @@ pub struct Setting {
     pub limits: Limits,
     /// The user's environment.
     pub environment: Vec<(OsString, OsString)>,
+    /// The most processes of one program that stay.
+    pub processes: usize,
 }
 
 /// Runs programs.
@@ -89,6 +94,8 @@ pub struct Replay<'r> {
     pub request: &'r Request,
     /// A change of one input.
     pub step: Option<&'r Stepped>,
+    /// Moves a tenth of the elements of all inputs by a unit in the last place.
+    pub nudge: Option<u64>,
 }
 
 /// How a replay ended, and what the program told.
@@ -113,12 +120,32 @@ impl Runner {
         if let Some(project) = known.get(&harness.path) {
             return Ok(project.clone());
         }
-        let Setting { device, environment, .. } = &self.setting;
         let bounds = Bounds { timeout: IDENTITY_TIME, ..self.bounds() };
-        let made = Project::open(harness, *device, environment, (&self.keeper, &bounds))?;
+        let mut made = Project::open(harness, &self.setting, (&self.keeper, &bounds))?;
+        if made.spec.preload.is_some() && made.spec.identity.is_none() {
+            let told = made.servers.identity(&made, &self.keeper, &self.bounds())?;
+            made.extend_identity(&told);
+        }
         let made = Arc::new(made);
         known.insert(harness.path.clone(), made.clone());
         Ok(made)
+    }
+
+    /// Finds the program of `harness`, and waits for its first word if it is one that stays.
+    ///
+    /// # Errors
+    /// [`ProgramError`] if it is not there or does not answer.
+    pub fn answers(&self, harness: &Harness) -> Result<(), ProgramError> {
+        let project = self.project(harness)?;
+        match project.spec.preload {
+            Some(_) => project.servers.identity(&project, &self.keeper, &self.bounds()).map(drop),
+            None => Ok(()),
+        }
+    }
+
+    /// Where programs compute.
+    pub fn device(&self) -> Device {
+        self.setting.device
     }
 
     fn bounds(&self) -> Bounds {
@@ -152,8 +179,8 @@ impl Runner {
             temporary: place("tmp"),
         };
         std::fs::create_dir(&places.temporary).map_err(system("make a folder"))?;
-        let change =
-            replay.step.map(|stepped| Change { input: &stepped.input, step: &stepped.step });
+        let step = replay.step.map(|stepped| Change::Step(&stepped.input, &stepped.step));
+        let change = step.or(replay.nudge.map(Change::Nudge));
         inputs::write(&places.inputs, replay.fixture, replay.request.is_wide, change)?;
         let begun = Instant::now();
         let ended = self.start(replay, &places)?;
@@ -170,13 +197,23 @@ impl Runner {
     /// Starts the program for one replay, and waits for its end.
     fn start(&self, replay: &Replay<'_>, places: &Places) -> Result<Ended, Fault> {
         let project = replay.project;
-        let more = variables(replay.request, places);
-        let program = project.command(project.words.clone(), None, &more);
-        let finished = project::run(&self.keeper, &self.bounds(), program)?;
-        let answer = match finished.ending {
+        let bounds = self.bounds();
+        let (finished, notes) = match project.spec.preload {
+            Some(_) => {
+                let terms = (&self.keeper, &bounds);
+                project.servers.run(project, terms, replay.request, places)?
+            }
+            None => {
+                let more = variables(replay.request, places);
+                let program = project.command(project.words.clone(), None, &more);
+                (project::run(&self.keeper, &bounds, program)?, Vec::new())
+            }
+        };
+        let mut answer = match finished.ending {
             ProgramEnd::TimedOut | ProgramEnd::Ended(End::Killed(_)) => Answer::default(),
             ProgramEnd::Ended(End::Exited(_)) => Answer::read(&places.answer)?,
         };
+        answer.notes.splice(0..0, notes);
         Ok(Ended { finished, answer })
     }
 
@@ -220,8 +257,14 @@ impl Runner {
         let message = last_line(&stderr);
         let source = Told::beside(message.as_deref(), &stderr);
         match code {
+            // What was computed in the usual rounding tells nothing of another.
+            0 if replay.request.rounding != Rounding::Nearest
+                && answer.rounding.is_some_and(|effect| effect != Effect::Applied) =>
+            {
+                Ok(Err(Ending::Status(CANNOT)))
+            }
             0 => Ok(Ok(answer)),
-            125 => Err(ProgramError::Revision {
+            CANNOT => Err(ProgramError::Revision {
                 message: message
                     .unwrap_or_else(|| "the program says that it cannot be run".to_owned()),
                 source,

@@ -14,7 +14,7 @@ use crate::numerics::compare::Comparison;
 use crate::numerics::oracle::Finding;
 use crate::runtime::report::LaunchRecord;
 use crate::tensor::{DType, Dim, unravel};
-use crate::trial::{OrderDependence, Outcome, Status};
+use crate::trial::{OrderDependence, Outcome, Probe, Status};
 
 /// The word for a verdict.
 pub fn verdict_name(verdict: Verdict) -> &'static str {
@@ -152,6 +152,11 @@ pub fn output_lines(output: &OutputJudgement) -> Vec<Line> {
     lines.extend(shift(output).map(Line::from));
     if compared.undecided > 0 {
         lines.push(format!("{} undecided: their noise is infinite", compared.undecided).into());
+    }
+    if output.probes.contains(&Probe::Inputs) {
+        lines.push(
+            "noise by inputs moved a unit in the last place: other roundings leave it".into(),
+        );
     }
     let flips = output.base_noise.flips + output.got_noise.flips;
     if flips > 0 {

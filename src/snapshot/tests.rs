@@ -56,7 +56,7 @@ fn moved(part: f32) -> Vec<f32> {
 
 fn noise(relative_l2: f64) -> Vec<OutputNoise> {
     let noise = NoiseSummary { relative_l2, ..NoiseSummary::default() };
-    vec![OutputNoise { name: "grad".to_owned(), noise, order: None }]
+    vec![OutputNoise { name: "grad".to_owned(), noise, order: None, probes: Vec::new() }]
 }
 
 fn content() -> String {

@@ -23,6 +23,22 @@ use crate::worker::{Ending, Run};
 /// The orders in which blocks and threads are replayed, besides that of the indices.
 pub(crate) const ORDERS: [u64; 3] = [0x5eed_0001, 0x5eed_0002, 0x5eed_0003];
 
+/// Replays that are made on other inputs where other roundings do not move an output.
+const NUDGES: [u64; 4] = [0x5eed_1001, 0x5eed_1002, 0x5eed_1003, 0x5eed_1004];
+
+/// What moved an output, and so told how far it may lie from the mathematics of its sources.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum Probe {
+    /// Operations that round in another direction.
+    Rounding,
+    /// Another order of blocks and threads, or a repetition that came out otherwise.
+    Order,
+    /// Inputs that were moved by a unit in the last place.
+    Inputs,
+}
+
 /// Two identical replays of one revision that differ.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
@@ -43,6 +59,9 @@ pub struct OutputNoise {
     pub noise: NoiseSummary,
     /// How it depends on the order of blocks and threads, if it does.
     pub order: Option<OrderDependence>,
+    /// What moved it.
+    #[serde(default)]
+    pub probes: Vec<Probe>,
 }
 
 /// The plain run of a trial, and the measurements around it.
@@ -54,9 +73,17 @@ pub struct Measurement {
     nondeterminism: Vec<(String, Nondeterminism)>,
     /// The outputs that depend on the order of blocks and threads.
     ordered: Vec<OrderDependence>,
+    /// By output.
+    probes: Vec<(String, Vec<Probe>)>,
 }
 
 impl Measurement {
+    /// What moved output `name`.
+    pub fn probes_of(&self, name: &str) -> &[Probe] {
+        let found = self.probes.iter().find(|(of, _)| of == name);
+        found.map_or(&[], |(_, probes)| probes)
+    }
+
     /// The noise of output `name`, per element.
     pub fn noise_of(&self, name: &str) -> Option<&Spread> {
         self.noise.iter().find(|(of, _)| of == name).map(|(_, noise)| &noise.per_element)
@@ -96,6 +123,7 @@ impl Measurement {
             name: name.clone(),
             noise: noise.summary.clone(),
             order: self.ordered_of(name),
+            probes: self.probes_of(name).to_vec(),
         };
         self.noise.iter().map(one).collect()
     }
@@ -105,6 +133,8 @@ impl Measurement {
 struct Around {
     accumulators: Vec<(String, NoiseAccumulator)>,
     ordered: Vec<(Ordered, OrderDependence)>,
+    /// The outputs that only other inputs moved.
+    nudged: Vec<String>,
 }
 
 impl Around {
@@ -115,6 +145,7 @@ impl Around {
         nondeterminism: Vec<(String, Nondeterminism)>,
         factor: f64,
     ) -> Result<Measurement, ReplayError> {
+        let probes = self.probes();
         let (mut noise, mut ordered) = (Vec::new(), Vec::new());
         for (name, accumulator) in self.accumulators {
             let Some(view) = run.output(&name) else { continue };
@@ -124,7 +155,21 @@ impl Around {
             noise.push((name, finished.scaled(factor)));
             ordered.extend(told);
         }
-        Ok(Measurement { run, noise, nondeterminism, ordered })
+        Ok(Measurement { run, noise, nondeterminism, ordered, probes })
+    }
+
+    /// What moved each output.
+    fn probes(&self) -> Vec<(String, Vec<Probe>)> {
+        let one = |(name, accumulator): &(String, NoiseAccumulator)| {
+            let by_rounding = match self.nudged.contains(name) {
+                true => Probe::Inputs,
+                false => Probe::Rounding,
+            };
+            let moved = [(by_rounding, Moved::Rounding), (Probe::Order, Moved::Order)];
+            let spoke = moved.into_iter().filter(|(_, moved)| accumulator.has_moved(*moved));
+            (name.clone(), spoke.map(|(probe, _)| probe).collect())
+        };
+        self.accumulators.iter().map(one).collect()
     }
 }
 
@@ -186,8 +231,39 @@ impl Trial {
             accumulate(&mut accumulators, centre, &replay, moved[index]);
             Ok(())
         })?;
+        let nudged = self.nudge(variant, centre, &mut accumulators)?;
         let ordered = self.ordered(variant, centre, &accumulators)?;
-        Ok(Around { accumulators, ordered })
+        Ok(Around { accumulators, ordered, nudged })
+    }
+
+    /// Moves the inputs where no other rounding has moved an output: it may not reach the code. Returns
+    /// those outputs.
+    fn nudge(
+        &self,
+        variant: &dyn Variant,
+        centre: &Run,
+        accumulators: &mut [(String, NoiseAccumulator)],
+    ) -> Result<Vec<String>, ReplayError> {
+        let still = |(name, accumulator): &&mut (String, NoiseAccumulator)| {
+            let is_float = centre.output(name).is_some_and(|view| view.dtype.is_float());
+            is_float && !accumulator.has_moved(Moved::Rounding)
+        };
+        let mut still: Vec<_> = accumulators.iter_mut().filter(still).collect();
+        if still.is_empty() || !variant.abilities().nudge {
+            return Ok(Vec::new());
+        }
+        let modes = NUDGES.map(|seed| Mode { nudge: Some(seed), ..Mode::plain(POISON_A) });
+        variant.run_each(&modes, variant.at_once(Some(centre)), &mut |_, replay| {
+            for (name, accumulator) in still.iter_mut().map(|one| &mut **one) {
+                let pair = centre.output(name).zip(replay.output(name));
+                if let (Ending::Completed, Some((base, view))) = (&replay.ending, pair) {
+                    let moved = Moved::Rounding;
+                    accumulator.add(&base, &view, moved).expect("two runs of one variant");
+                }
+            }
+            Ok(())
+        })?;
+        Ok(still.into_iter().map(|(name, _)| name.clone()).collect())
     }
 
     /// The noise of the shadow, by output: how far other roundings in float64 move it.

@@ -21,7 +21,7 @@ use std::time::Duration;
 
 pub use self::checked::{Check, Checked};
 pub use self::lab::Lab;
-pub use self::measurement::{Measurement, Nondeterminism, OutputNoise};
+pub use self::measurement::{Measurement, Nondeterminism, OutputNoise, Probe};
 pub(crate) use self::measurement::{ORDERS, room};
 pub use self::order::OrderDependence;
 pub use self::outcome::{Failure, Outcome, OutputRecord, Slices, Status};

@@ -201,6 +201,7 @@ static int serve(int socket) {
     send(socket, "{\"hello\":1,\"error\":{\"fault\":\"environment\",\"message\":\"no module named nompy\",\"traceback\":\"\",\"hint\":\"pip install nompy\"}}");
     return 0;
   }
+  if (!variable("SPEAKER_LOG").empty()) std::ofstream(variable("SPEAKER_LOG"), std::ios::app) << getpid() << "\n";
   if (behaviour == "dies") return 3;
   send(socket, "{\"hello\":1,\"identity\":\"speaker " + variable("REPLAY_PRELOAD") + "\",\"notes\":[]}");
   std::string pending;

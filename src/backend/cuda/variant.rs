@@ -97,6 +97,7 @@ impl Variant for CudaVariant {
             rounding: false,
             order: false,
             step: false,
+            nudge: false,
             part: false,
             summary: true,
             check: false,

@@ -1,0 +1,173 @@
+//! A program that stays and answers: it inherits one end of a socket, and its keeper ends it with the
+//! rest of what it has started when this process lets it go.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use super::{
+    Bounded, Bounds, KEEPER_ARGUMENT, Keeper, KeeperError, Program, ProgramEnd, Report, reports,
+};
+use crate::process;
+
+/// How long a keeper may take to end processes that are left of one request.
+const SWEEPING: Duration = Duration::from_secs(10);
+
+/// A program at work, with its keeper.
+#[derive(Debug)]
+pub(crate) struct Served {
+    keeper: Child,
+    /// The keeper's messages.
+    control: UnixStream,
+    told: Vec<u8>,
+    /// The other end of the program's socket.
+    socket: UnixStream,
+    /// What the program itself prints.
+    printing: File,
+    printed: Bounded,
+}
+
+impl Keeper {
+    /// Starts `program` with a connected socket: the variable `variable` tells it the number of the
+    /// descriptor.
+    pub(crate) fn serve(
+        &self,
+        program: &Program,
+        bounds: &Bounds,
+        variable: &str,
+    ) -> io::Result<Served> {
+        let (control, theirs) = UnixStream::pair()?;
+        let (socket, given) = UnixStream::pair()?;
+        let mut command = Command::new(self.file());
+        let bounds = serde_json::to_string(bounds).expect("bounds are plain data");
+        command.arg(KEEPER_ARGUMENT).arg(bounds).arg(format!("serving {variable}"));
+        command.args(&program.words).env_clear().envs(program.environment.iter().cloned());
+        if let Some(folder) = &program.folder {
+            command.current_dir(folder);
+        }
+        command.stdin(Stdio::from(OwnedFd::from(theirs)));
+        command.stdout(Stdio::from(OwnedFd::from(given))).stderr(Stdio::piped());
+        let mut keeper = command.spawn()?;
+        let printing = File::from(OwnedFd::from(keeper.stderr.take().expect("stderr is piped")));
+        socket.set_nonblocking(true)?;
+        let (told, printed) = (Vec::new(), Bounded::new());
+        Ok(Served { keeper, control, told, socket, printing, printed })
+    }
+
+    fn file(&self) -> &Path {
+        &self.program
+    }
+}
+
+impl Served {
+    /// Sends `bytes` to the program.
+    pub fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.socket.set_nonblocking(false)?;
+        let sent = self.socket.write_all(bytes);
+        self.socket.set_nonblocking(true)?;
+        sent
+    }
+
+    /// Waits until the program sends something, one of `others` can be read, or `timeout` is over; adds
+    /// what it sent to `received`. False once it will send no more.
+    pub fn receive(
+        &mut self,
+        received: &mut Vec<u8>,
+        others: [Option<BorrowedFd<'_>>; 2],
+        timeout: Duration,
+    ) -> io::Result<bool> {
+        let [first, second] = others;
+        let files = [
+            Some(self.socket.as_fd()),
+            self.printed_more().then(|| self.printing.as_fd()),
+            first,
+            second,
+        ];
+        let ready = process::wait_for(files, Some(timeout))?;
+        let mut buffer = [0; 16 << 10];
+        if ready[1] {
+            match self.printing.read(&mut buffer) {
+                Ok(count) if count > 0 => self.printed.push(&buffer[..count]),
+                _ => self.printed.close(),
+            }
+        }
+        if !ready[0] {
+            return Ok(true);
+        }
+        match self.socket.read(&mut buffer) {
+            Ok(0) => Ok(false),
+            Ok(count) => {
+                received.extend_from_slice(&buffer[..count]);
+                Ok(true)
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(true),
+            Err(_) => Ok(false),
+        }
+    }
+
+    fn printed_more(&self) -> bool {
+        !self.printed.closed
+    }
+
+    /// Ends everything that the program has left behind but the program itself. False if it has ended.
+    pub fn sweep(&mut self) -> bool {
+        let swept = |report: &Report| matches!(report, Report::Swept);
+        (&self.control).write_all(b"s").is_ok() && self.hear(swept).is_some()
+    }
+
+    /// Waits for the end of a program that is about to end.
+    pub fn ended(mut self) -> Result<(ProgramEnd, Vec<u8>), KeeperError> {
+        let end = |report: &Report| matches!(report, Report::Ended(_) | Report::Refused(_));
+        let heard = self.hear(end);
+        let _ = self.keeper.kill();
+        let _ = self.keeper.wait();
+        let mut rest = Vec::new();
+        if self.printed_more() && self.printing.read_to_end(&mut rest).is_ok() {
+            self.printed.push(&rest);
+        }
+        match heard {
+            Some(Report::Ended(end)) => Ok((end, std::mem::take(&mut self.printed).bytes())),
+            Some(Report::Refused(number)) => {
+                Err(KeeperError::Program(io::Error::from_raw_os_error(number)))
+            }
+            _ => Err(KeeperError::Keeper(io::Error::other("it does not answer"))),
+        }
+    }
+
+    /// The keeper's next message that is `wanted`, or that the program has ended.
+    fn hear(&mut self, wanted: impl Fn(&Report) -> bool) -> Option<Report> {
+        let begun = Instant::now();
+        loop {
+            if let Some(end) = self.told.iter().position(|&byte| byte == b'\n') {
+                let line: Vec<u8> = self.told.drain(..=end).collect();
+                match reports(&line).next() {
+                    Some(report) if wanted(&report) => return Some(report),
+                    Some(Report::Ended(_) | Report::Refused(_)) => return None,
+                    _ => continue,
+                }
+            }
+            let left = SWEEPING.saturating_sub(begun.elapsed());
+            let files = [Some(self.control.as_fd())];
+            if left.is_zero() || !process::wait_for(files, Some(left)).is_ok_and(|ready| ready[0]) {
+                return None;
+            }
+            let mut buffer = [0; 4096];
+            match self.control.read(&mut buffer) {
+                Ok(count) if count > 0 => self.told.extend_from_slice(&buffer[..count]),
+                _ => return None,
+            }
+        }
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        // The keeper ends all when its socket closes; this process only has to collect it.
+        let _ = self.control.shutdown(std::net::Shutdown::Both);
+        let _ = self.keeper.wait();
+    }
+}

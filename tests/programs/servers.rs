@@ -1,0 +1,120 @@
+//! Programs that stay and copy themselves for each replay.
+
+use std::fs;
+
+use crate::GRADIENT;
+use crate::env::TestEnv;
+
+/// With a program that stays, does what `behaviour` says, and notes each of its processes in a file.
+fn serving(behaviour: &str, gradient: &str) -> TestEnv {
+    let env = TestEnv::isolated();
+    let log = env.repo.beside("log");
+    let keys = format!(
+        "program = [\"./speaker\"]\npreload = [\"a\", \"b\"]\n\
+         env = {{ SPEAKER = \"{behaviour}\", SPEAKER_LOG = {log:?} }}"
+    );
+    env.with_program(&keys, gradient)
+}
+
+/// How many processes have said hello.
+fn started(env: &TestEnv) -> usize {
+    fs::read_to_string(env.repo.beside("log")).unwrap_or_default().lines().count()
+}
+
+#[test]
+fn copies_of_one_process_make_all_replays() {
+    let (staying, alone) = (serving("", GRADIENT), TestEnv::isolated());
+    let alone = alone.with_program("program = [\"./speaker\"]", GRADIENT);
+    let one = staying.replay_kernel("divide 3", &[]);
+    let other = alone.replay_kernel("divide 3", &[]);
+    assert_eq!(one.text(), other.text());
+    let lanes = std::thread::available_parallelism().unwrap().get();
+    assert!((1..=lanes).contains(&started(&staying)), "{} of {lanes}", started(&staying));
+}
+
+#[test]
+fn a_copy_ends_as_a_program_of_its_own_does() {
+    let env = serving("", "");
+    for (words, code, told) in [
+        ("exit 3", 1, "failed: exit: the program ended with exit status 3"),
+        ("signal 6", 1, "failed: killed: signal 6 (SIGABRT)"),
+        ("half", 1, "truncated"),
+        ("fault revision", 125, "untestable: it says so"),
+        ("fault environment", 128, "the program's environment: it says so"),
+        ("exit 125\nsay last words", 125, "untestable: last words"),
+        ("print 3000000", 0, "completed"),
+        ("read", 0, "read nothing"),
+        ("outside 1", 1, "reads outside its tensors"),
+        ("signal 9", 128, "killed from outside"),
+    ] {
+        let run = env.replay_kernel(words, &[]);
+        assert_eq!(run.code, Some(code), "{words}: {}", run.text());
+        let all = format!("{}{}", run.stdout, run.stderr);
+        assert!(all.contains(told), "{words}: {}", run.text());
+    }
+}
+
+#[test]
+fn a_copy_that_does_not_end_takes_its_process_along() {
+    let env = serving("", "");
+    let run = env.replay_kernel("hang", &["--timeout", "1"]);
+    assert_eq!(run.last_line(), "failed: timeout: still running in the program after 1 s");
+    for process in fs::read_to_string(env.repo.beside("log")).unwrap().lines() {
+        assert!(!std::path::Path::new(&format!("/proc/{process}")).exists(), "{process}");
+    }
+}
+
+#[test]
+fn what_a_copy_leaves_behind_ends_with_its_replay() {
+    let env = serving("", "");
+    let left = env.repo.beside("left");
+    let run = env.replay_kernel(&format!("leave {}", left.display()), &[]);
+    assert_eq!(run.code, Some(0), "{}", run.text());
+    let process = fs::read_to_string(left).unwrap();
+    assert!(!std::path::Path::new(&format!("/proc/{process}/stat")).exists(), "{process}");
+}
+
+#[test]
+fn a_program_that_cannot_copy_itself_is_started_for_each_replay() {
+    let env = serving("alone", "");
+    let run = env.replay_kernel("divide 3", &[]);
+    assert_eq!(run.code, Some(0), "{}", run.text());
+    assert!(started(&env) >= 2, "{}", started(&env));
+    let failed = env.replay_kernel("exit 3", &[]);
+    assert_eq!(failed.last_line(), "failed: exit: the program ended with exit status 3");
+    let killed = env.replay_kernel("signal 11", &[]);
+    assert_eq!(killed.last_line(), "failed: killed: signal 11 (SIGSEGV)");
+}
+
+#[test]
+fn a_preload_that_fails_is_told_with_its_advice() {
+    let told = |behaviour: &str| serving(behaviour, "").replay_kernel("divide 3", &[]).text();
+    insta::assert_snapshot!(told("broken"), @"
+    exit code 128
+    --- stderr
+    error: the program's environment: no module named nompy
+    hint: pip install nompy
+    ");
+    insta::assert_snapshot!(told("dies"), @"
+    exit code 128
+    --- stderr
+    error: the program that the harness names fails by itself: it ended with exit status 3 instead of answering
+    hint: it lies beside replay.toml and is not of the revision: mend it there
+    ");
+}
+
+#[test]
+fn a_search_loads_once_for_each_commit_that_is_tested_at_a_time() {
+    let env = serving("", "");
+    let good = env.kernel("divide 3");
+    for number in 0..6 {
+        env.kernel(&format!("divide 3\nsay {number}"));
+    }
+    env.kernel("divide 4");
+    let bad = env.kernel("divide 4\nsay more");
+    let found =
+        env.replay(&["bisect", "fixtures/tiny", "--good", &good, "--bad", &bad, "--jobs", "1"]);
+    assert!(found.stdout.contains("is the first bad commit: Make it divide 4"), "{}", found.text());
+    let lanes = std::thread::available_parallelism().unwrap().get();
+    assert!(started(&env) <= lanes, "{}", started(&env));
+}
