@@ -1,0 +1,134 @@
+"""What capturing costs: while it is off, and in a captured step against writing its bytes.
+
+    python3 python/benches/capture_overhead.py
+
+Each figure is the median of rounds that take turns, so that a busy machine disturbs all alike.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from gradreplay import capture, tensors
+
+ROUNDS = 15
+
+
+def seconds(act: Callable[[], object]) -> float:
+    """How long one call takes."""
+    start = time.perf_counter()
+    act()
+    return time.perf_counter() - start
+
+
+def take_turns(*acts: Callable[[], object], rounds: int = ROUNDS) -> list[float]:
+    """The median time of each, measured one after the other in every round."""
+    times: list[list[float]] = [[] for _ in acts]
+    for _ in range(rounds):
+        for act, measured in zip(acts, times, strict=True):
+            measured.append(seconds(act))
+    return [statistics.median(measured) for measured in times]
+
+
+def off() -> None:
+    """A training of small steps with captured functions, none of which is captured, and without."""
+    rng = np.random.default_rng(0)
+    x, w = rng.standard_normal((64, 256)), rng.standard_normal((256, 256))
+
+    def layer(x: np.ndarray, w: np.ndarray) -> np.ndarray:
+        return np.tanh(x @ w)
+
+    wrapped = capture.function(layer)
+    calls = 400
+
+    def plain() -> None:
+        for _ in range(calls):
+            layer(x, w)
+
+    def watched() -> None:
+        for step in range(calls):
+            with capture.step("none/step{step}", step=step, when=capture.every(10**9)):
+                wrapped(x, w)
+
+    # The first step is one of every billion.
+    with capture.step("none/step{step}", step=0, when=capture.every(10**9)):
+        pass
+    without, with_it = take_turns(plain, watched)
+
+    def nothing() -> None:
+        for step in range(calls):
+            with capture.step("none/step{step}", step=step, when=capture.every(10**9)):
+                pass
+
+    def bare(x: np.ndarray, w: np.ndarray) -> None:
+        return None
+
+    touched = capture.function(bare)
+
+    def called() -> None:
+        for _ in range(calls):
+            touched(x, w)
+
+    def uncalled() -> None:
+        for _ in range(calls):
+            bare(x, w)
+
+    entered, through, around = (
+        value / calls * 1e6 for value in take_turns(nothing, called, uncalled)
+    )
+    step_us = without / calls * 1e6
+    cost = entered + through - around
+    print(
+        f"off: a step of {step_us:.0f} us; {entered:.2f} us for its context, {through - around:.2f} a call:"
+    )
+    print(
+        f"     {100 * cost / step_us:.2f} % of it (whole loops: {100 * (with_it / without - 1):+.1f} %)"
+    )
+
+
+def captured(megabytes: int) -> None:
+    """A captured call against writing its bytes."""
+    folder = Path(tempfile.mkdtemp(dir=os.environ.get("TMPDIR")))
+    x = np.random.default_rng(0).standard_normal(megabytes << 17)
+    identity = capture.function(
+        lambda x: x, name=f"identity_{megabytes}", import_as="losses:identity"
+    )
+    taken = {"x": tensors.take("x", x)}
+    steps = iter(range(10**6))
+
+    def write() -> None:
+        home = folder / f"plain{next(steps)}"
+        home.mkdir()
+        tensors.write(home / "inputs.safetensors", taken, sync=True)
+        tensors.write(home / "expected.safetensors", taken, sync=True)
+        shutil.rmtree(home)
+
+    def step() -> None:
+        number = next(steps)
+        with capture.step(
+            str(folder / "step{step}"), step=number, when=capture.every(1), strict=True
+        ):
+            identity(x)
+        capture.flush()
+        for fixture in folder.glob(f"step{number}*"):
+            shutil.rmtree(fixture)
+
+    step()
+    written, whole = take_turns(write, step, rounds=9)
+    shutil.rmtree(folder)
+    ratio = whole / written
+    print(f"on: {2 * megabytes} MB in {whole * 1e3:.0f} ms, {ratio:.2f} times writing them")
+
+
+if __name__ == "__main__":
+    off()
+    for size in (1, 16, 128):
+        captured(size)

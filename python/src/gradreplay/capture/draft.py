@@ -1,0 +1,198 @@
+"""Drafts the harness of a captured function: `replay.toml` and the script that it runs.
+
+A harness is drafted once and is then the user's: a file that is there stays, unless it was drafted before
+the function had returned. Calls that need another harness get one beside it, with a number.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from .errors import CaptureError
+
+Shape = tuple[str | int, ...]
+
+
+@dataclass(frozen=True)
+class Input:
+    """An `[inputs.NAME]`."""
+
+    name: str
+    dtype: str
+    shape: Shape
+    optional: bool = False
+
+
+@dataclass(frozen=True)
+class Output:
+    """An `[outputs.NAME]`."""
+
+    name: str
+    dtype: str
+    shape: Shape
+    gradient_of: str | None = None
+    of: str | None = None
+    upstream: str | None = None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A harness to be drafted."""
+
+    title: str
+    framework: str
+    repository: Path | None
+    # What the call is told and holds; a harness fits only calls of which this is the same.
+    call: str
+    inputs: tuple[Input, ...]
+    upstream: tuple[Input, ...]
+    outputs: tuple[Output, ...]
+    script: str
+    # Whether the function has returned, so that its outputs are known.
+    returned: bool
+
+    def head(self) -> str:
+        """The first line of the drafted file, which says what it fits."""
+        call = _digest(repr((self.call, self.inputs)))
+        results = _digest(repr((self.upstream, self.outputs))) if self.returned else _UNKNOWN
+        return f"# Drafted for call {call}, results {results}. It is yours now."
+
+
+_UNKNOWN = "unknown"
+_HEAD = re.compile(r"# Drafted for call (\w+), results (\w+)\.")
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def place(folder: Path, name: str, plan: Plan) -> Path:
+    """The harness of `plan` among those called `name` in `folder`: found there, or written.
+
+    Raises :class:`OSError` where it cannot be written."""
+    number = 1
+    while True:
+        home = folder / (f"harness-{name}" if number == 1 else f"harness-{name}-{number}")
+        path = home / "replay.toml"
+        fit = _fits(path, plan)
+        if fit == "write":
+            _write(home, plan)
+        if fit != "other":
+            return path
+        number += 1
+
+
+def _fits(path: Path, plan: Plan) -> str:
+    """Whether the harness at `path` is as planned (`keep`), may be written (`write`), or is an `other`."""
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            found = _HEAD.match(file.readline())
+    except FileNotFoundError:
+        return "write"
+    wanted = _HEAD.match(plan.head())
+    if found is None or wanted is None or found[1] != wanted[1]:
+        return "other"
+    if wanted[2] in (_UNKNOWN, found[2]):
+        return "keep"
+    return "write" if found[2] == _UNKNOWN else "other"
+
+
+def _write(home: Path, plan: Plan) -> None:
+    home.mkdir(parents=True, exist_ok=True)
+    replace(home / "replay_step.py", plan.script.encode())
+    replace(home / "replay.toml", toml(plan, home).encode())
+
+
+def replace(path: Path, content: bytes) -> None:
+    """Writes a file that is on the disk before its name is."""
+    descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fchmod(file.fileno(), 0o666 & ~_umask())
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+    sync_folder(path.parent)
+
+
+def _umask() -> int:
+    # Linux tells it without setting it, which other threads would notice.
+    try:
+        with open("/proc/self/status", encoding="ascii", errors="replace") as file:
+            for line in file:
+                if line.startswith("Umask:"):
+                    return int(line.split()[1], 8)
+    except OSError:
+        pass
+    return 0o022
+
+
+def sync_folder(folder: Path) -> None:
+    """Puts the names in a folder on the disk."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def text(value: str) -> str:
+    """A text as TOML writes it."""
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def toml(plan: Plan, home: Path) -> str:
+    """The text of `replay.toml` in the folder `home`."""
+    lines = [plan.head(), f"# {plan.title}"]
+    if not plan.returned:
+        lines.append(
+            "# The function had not returned, so that its outputs are not known: name them below."
+        )
+    if plan.repository is None:
+        lines.append("# The function lies in no git repository: name the one to search, as in")
+        lines.append('# repository = "../../project"')
+    else:
+        relative = os.path.relpath(plan.repository.resolve(), home.resolve())
+        lines.append(f"repository = {text(relative)}")
+    lines.append('program = ["python3", "replay_step.py"]')
+    if plan.framework in ("torch", "jax"):
+        lines.append(f"preload = [{text(plan.framework)}]")
+    for tensor in plan.inputs + plan.upstream:
+        lines += ["", f"[inputs.{tensor.name}]", f"dtype = {text(tensor.dtype)}"]
+        lines.append(f"shape = {_shape(tensor.shape)}")
+        if tensor.optional:
+            lines.append("optional = true")
+    for output in plan.outputs:
+        lines += ["", f"[outputs.{output.name}]", f"dtype = {text(output.dtype)}"]
+        lines.append(f"shape = {_shape(output.shape)}")
+        for key in ("gradient_of", "of", "upstream"):
+            value = getattr(output, key)
+            if value is not None:
+                lines.append(f"{key} = {text(value)}")
+    return "\n".join(lines) + "\n"
+
+
+def _shape(shape: Shape) -> str:
+    return f"[{', '.join(text(size) if isinstance(size, str) else str(size) for size in shape)}]"
+
+
+def names_of(given: str | tuple[str | int, ...] | list[str | int], tensor: str) -> Shape:
+    """The sizes that a user names, as in `"batch seq"` or `("batch", "seq")`."""
+    parts = given.split() if isinstance(given, str) else list(given)
+    sizes = [int(part) if isinstance(part, str) and part.isdecimal() else part for part in parts]
+    for size in sizes:
+        if isinstance(size, str) and not size.isidentifier():
+            raise CaptureError(
+                f"shapes names a size `{size}` of `{tensor}`, which is no identifier"
+            )
+    return tuple(sizes)

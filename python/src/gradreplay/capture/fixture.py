@@ -1,0 +1,133 @@
+"""A fixture's folder, written so that it is whole whenever `fixture.toml` is there.
+
+Every file is written beside its place, put on the disk, and then renamed; `fixture.toml` comes after the
+files that it names. A process that dies leaves a fixture of all inputs, or none.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from .. import tensors
+from .draft import replace, sync_folder, text
+from .errors import CaptureError
+from .provenance import Fact
+
+MANIFEST = "fixture.toml"
+INPUTS = "inputs.safetensors"
+EXPECTED = "expected.safetensors"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A `[[files]]` of a fixture."""
+
+    path: str
+    blake3: str | None = None
+    axis: str | None = None
+    order: int | None = None
+
+
+@dataclass
+class Folder:
+    """One fixture that is being written."""
+
+    path: Path
+    description: str
+    facts: Mapping[str, Fact]
+    harness: Path | None = None
+    entries: list[Entry] = field(default_factory=list)
+    _published: str = ""
+
+    def begin(self) -> None:
+        """Makes the folder.
+
+        Raises :class:`CaptureError` if a fixture is there, :class:`OSError` if it cannot be made."""
+        if (self.path / MANIFEST).exists():
+            raise CaptureError(
+                f"{self.path} holds a fixture already, which stays as it is",
+                "delete it, or name the steps of this run differently",
+            )
+        if not self.path.is_dir():
+            make_folder(self.path)
+            return
+        # What a process left that died before its inputs were whole.
+        for name in (INPUTS, EXPECTED):
+            (self.path / name).unlink(missing_ok=True)
+
+    def add(
+        self, name: str, content: Mapping[str, tensors.Tensor], metadata: Mapping[str, str]
+    ) -> None:
+        """Writes a file of inputs, which is part of the fixture at the next :meth:`publish`."""
+        tensors.write(self.path / name, content, metadata, sync=True)
+        self.entries.append(Entry(name, blake3(self.path / name)))
+
+    def expect(self, content: Mapping[str, tensors.Tensor], metadata: Mapping[str, str]) -> None:
+        """Writes what the function returned."""
+        tensors.write(self.path / EXPECTED, content, metadata, sync=True)
+
+    def publish(self, harness: Path) -> None:
+        """Writes `fixture.toml`, with the files added so far."""
+        self.harness = harness
+        relative = os.path.relpath(harness.resolve(), self.path.resolve())
+        lines = [
+            f"harness = {text(relative)}",
+            f"description = {text(self.description)}",
+            "",
+            "[provenance]",
+        ]
+        for key, fact in self.facts.items():
+            lines.append(f"{key} = {fact if isinstance(fact, int) else text(fact)}")
+        for entry in self.entries:
+            lines += ["", "[[files]]", f"path = {text(entry.path)}"]
+            if entry.blake3 is not None:
+                lines.append(f"blake3 = {text(entry.blake3)}")
+            if entry.axis is not None:
+                lines += [f"axis = {text(entry.axis)}", f"order = {entry.order}"]
+        content = "\n".join(lines) + "\n"
+        if content != self._published:
+            replace(self.path / MANIFEST, content.encode())
+            self._published = content
+
+    def discard(self) -> None:
+        """Deletes the fixture, which is none from the first moment on, and nothing else in its folder."""
+        for name in (MANIFEST, EXPECTED, *(entry.path for entry in self.entries)):
+            (self.path / name).unlink(missing_ok=True)
+        # What others have put into the folder stays.
+        with contextlib.suppress(OSError):
+            self.path.rmdir()
+
+
+def make_folder(path: Path) -> None:
+    """Makes a folder and those above it, and puts their names on the disk."""
+    missing = [folder for folder in (path, *path.parents) if not folder.exists()]
+    path.mkdir(parents=True, exist_ok=True)
+    for folder in missing:
+        sync_folder(folder.parent)
+
+
+def blake3(path: Path) -> str | None:
+    """The hash of a file, where the package blake3 is installed."""
+    make = _hasher()
+    if make is None:
+        return None
+    hasher: Any = make()
+    with open(path, "rb") as file:
+        while chunk := file.read(1 << 22):
+            hasher.update(chunk)
+    return str(hasher.hexdigest())
+
+
+def _hasher() -> Callable[[], Any] | None:
+    try:
+        module: Any = importlib.import_module("blake3")
+    except ImportError:
+        return None
+    make: Callable[[], Any] = module.blake3
+    return make

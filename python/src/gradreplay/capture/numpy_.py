@@ -1,0 +1,89 @@
+"""Captures functions of NumPy's arrays, and of JAX's where nothing is traced: inputs and outputs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .. import tensors
+from . import arguments, host
+from .arguments import Arguments
+from .provenance import rank
+from .record import Function, Record
+from .scripts import Lines, results, script
+from .session import Step
+from .writer import Writer
+
+
+class Call:
+    """One call."""
+
+    def __init__(self, step: Step, function: Function, given: Arguments) -> None:
+        self.step = step
+        self.function = function
+        self.given = given
+        self.record: Record
+        self.writer: Writer | None = None
+        self._before: dict[str, tensors.Bytes] = {}
+
+    def begin(self) -> dict[str, Any]:
+        """Captures the inputs; returns the arrays to call the function with."""
+        given = self.given
+        inputs = {name: host.take(name, value) for name, value in given.arrays.items()}
+        inputs |= {name: host.number(value) for name, value in given.numbers.items()}
+        if not self.step.durable:
+            inputs = {name: taken.owned() for name, taken in inputs.items()}
+        self.record = Record(
+            function=self.function,
+            names=given.names,
+            text=given.text,
+            inputs=inputs,
+            differentiated=(),
+            device="cpu",
+            script=_script,
+        )
+        self.writer = self.step.begin(self.record, self.function, rank())
+        if self.writer is not None:
+            # A function may write to NumPy's arrays, and then its inputs are outputs, too.
+            self._before = self.writer.kept_inputs()
+            if self.step.durable:
+                self.record.forget_inputs(check=self.step.when.waits)
+        return given.arrays
+
+    def returned(self, value: Any) -> None:
+        """Captures the outputs."""
+        record = self.record
+        if self.writer is None:
+            return
+        changed = [
+            name for name, array in self.given.arrays.items() if self._is_written(name, array)
+        ]
+        found = arguments.Results({}, {})
+        if not changed or arguments.holds_array(value):
+            found = arguments.read_results(value, self.function.outputs, record.names)
+        for name in changed:
+            after = record.names.give(f"{name}_after")
+            found.arrays[after], found.texts[after] = self.given.arrays[name], name
+        outputs: dict[str, host.Taken] = {}
+        for name, array in found.arrays.items():
+            record.keep(outputs, name, array)
+        size = sum(taken.tensor.data.nbytes for taken in outputs.values())
+        self.step.check_size(record, size)
+        self.step.bytes += size
+        record.result_texts = found.texts
+        record.outputs, record.returned = outputs, True
+
+    def _is_written(self, name: str, array: Any) -> bool:
+        return not host.same(host.take(name, array).tensor.data, self._before[name])
+
+
+def _script(record: Record) -> str:
+    body = []
+    imports = ["import numpy as np"]
+    for name, taken in record.inputs.items():
+        if taken.view:
+            imports = ["import ml_dtypes", "import numpy as np"]
+            body.append(f"{name} = {name}.view(ml_dtypes.{taken.view})")
+    body += [f"result = {record.function.target.expression}({record.text})", *results(record)]
+    viewed = [name for name, taken in (record.outputs or {}).items() if taken.view]
+    body += [f'results["{name}"] = results["{name}"].view(np.uint8)' for name in viewed]
+    return script(record, Lines(imports, [*body, "return results"]))

@@ -1,0 +1,158 @@
+"""Where captured tensors come from: step, seed, commit, command, device and versions."""
+
+from __future__ import annotations
+
+import functools
+import importlib.metadata
+import os
+import platform
+import shlex
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+Fact = str | int
+
+
+@dataclass(frozen=True)
+class Repository:
+    """The git repository that a program lies in."""
+
+    root: Path
+    commit: str | None
+    dirty: bool
+
+
+@functools.cache
+def repository(folder: Path) -> Repository | None:
+    """The repository around `folder`, asked for once; `None` without one, or without git."""
+    root = _git(folder, "rev-parse", "--show-toplevel")
+    if not root:
+        return None
+    commit = _git(folder, "rev-parse", "--verify", "-q", "HEAD")
+    status = _git(folder, "status", "--porcelain", "--untracked-files=no")
+    return Repository(Path(root), commit or None, bool(status))
+
+
+def _git(folder: Path, *arguments: str) -> str | None:
+    command = ["git", "-C", str(folder), *arguments]
+    try:
+        done = subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=20
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None
+
+
+@functools.cache
+def command_line() -> str:
+    """The command of this process, as a shell would read it."""
+    return shlex.join(getattr(sys, "orig_argv", None) or [sys.executable, *sys.argv])
+
+
+def versions(framework: str) -> dict[str, str]:
+    """The versions of Python, the framework and what lies below it."""
+    packages = {
+        "torch": ["torch", "triton", "numpy"],
+        "jax": ["jax", "jaxlib", "numpy"],
+    }.get(framework, ["numpy"])
+    known = {"python": platform.python_version()}
+    for package in packages:
+        version = _version(package)
+        if version is not None:
+            known[package] = version
+    return known
+
+
+@functools.cache
+def _version(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def device_name(framework: str, device: str) -> str:
+    """What a device is: the name of a GPU, the machine's processor for `cpu`."""
+    if device.startswith("cuda"):
+        torch: Any = sys.modules.get("torch")
+        if framework == "torch" and torch is not None:
+            return f"{torch.cuda.get_device_name(device)} ({device})"
+        return device
+    return _processor() if device == "cpu" else device
+
+
+@functools.cache
+def _processor() -> str:
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as file:
+            for line in file:
+                if line.startswith("model name"):
+                    return f"{line.partition(':')[2].strip()} (cpu)"
+    except OSError:
+        pass
+    return f"{platform.machine()} (cpu)"
+
+
+def seed(framework: str) -> int | None:
+    """The seed that the framework's generator was given, where it tells."""
+    torch: Any = sys.modules.get("torch")
+    return int(torch.initial_seed()) if framework == "torch" and torch is not None else None
+
+
+def rank() -> int:
+    """The number of this process among those of the training."""
+    torch: Any = sys.modules.get("torch")
+    if (
+        torch is not None
+        and torch.distributed.is_available()
+        and torch.distributed.is_initialized()
+    ):
+        return int(torch.distributed.get_rank())
+    jax: Any = sys.modules.get("jax")
+    if jax is not None and _jax_is_distributed(jax):
+        return int(jax.process_index())
+    text = os.environ.get("RANK", "0")
+    return int(text) if text.isdecimal() else 0
+
+
+def world() -> int:
+    """How many processes train together."""
+    torch: Any = sys.modules.get("torch")
+    if (
+        torch is not None
+        and torch.distributed.is_available()
+        and torch.distributed.is_initialized()
+    ):
+        return int(torch.distributed.get_world_size())
+    jax: Any = sys.modules.get("jax")
+    if jax is not None and _jax_is_distributed(jax):
+        return int(jax.process_count())
+    text = os.environ.get("WORLD_SIZE", "1")
+    return max(int(text), 1) if text.isdecimal() else 1
+
+
+def _jax_is_distributed(jax: Any) -> bool:
+    # `process_index` starts the backend, which a program may not have wanted yet.
+    distributed = getattr(jax, "distributed", None)
+    asks = getattr(distributed, "is_initialized", None)
+    return bool(asks and asks())
+
+
+def facts(framework: str, device: str, step: int, given_seed: int | None) -> dict[str, Fact]:
+    """The `[provenance]` of a fixture."""
+    known: dict[str, Fact] = {"step": step}
+    number = given_seed if given_seed is not None else seed(framework)
+    if number is not None:
+        # TOML's integers have 64 bits, and a sign.
+        known["seed"] = number if number < 2**63 else str(number)
+    where = repository(Path.cwd())
+    if where is not None and where.commit is not None:
+        known["commit"] = where.commit + (" with uncommitted changes" if where.dirty else "")
+    known["command"] = command_line()
+    listed = ", ".join(f"{name} {version}" for name, version in versions(framework).items())
+    known["device"] = f"{device_name(framework, device)}, {listed}"
+    return known

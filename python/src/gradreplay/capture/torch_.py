@@ -1,0 +1,274 @@
+"""Captures functions, modules and autograd functions of PyTorch.
+
+Inputs whose gradients are wanted go into the function through an alias: a view with the same memory,
+strides and offset, whose gradient is what this call alone contributes.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from . import arguments, host
+from .arguments import Arguments, Names
+from .errors import CaptureError, tell
+from .host import Taken
+from .provenance import rank
+from .record import Function, Record
+from .scripts import Lines, results, script
+from .session import Step
+from .writer import Writer
+
+
+class Call:
+    """One call, from its arguments to its gradients."""
+
+    def __init__(
+        self, step: Step, function: Function, given: Arguments, writes: Sequence[str]
+    ) -> None:
+        self.step = step
+        self.function = function
+        self.given = given
+        self._writes = writes
+        self._versions = {name: _version(value) for name, value in given.arrays.items()}
+        self.record: Record
+        self.writer: Writer | None = None
+
+    def begin(self, module: Module | None = None) -> dict[str, Any]:
+        """Captures the inputs; returns the arrays to call the function with."""
+        torch: Any = importlib.import_module("torch")
+        parameters = module.parameters(self.given.names) if module else {}
+        arrays = {**self.given.arrays, **parameters}
+        check(torch, arrays)
+        inputs = {name: host.take(name, value) for name, value in arrays.items()}
+        inputs |= {name: host.number(value) for name, value in self.given.numbers.items()}
+        if not self.step.durable:
+            inputs = {name: taken.owned() for name, taken in inputs.items()}
+        self.record = Record(
+            function=self.function,
+            names=self.given.names,
+            text=self.given.text,
+            inputs=inputs,
+            differentiated=tuple(
+                name for name, value in arrays.items() if _is_wanted(torch, value)
+            ),
+            device=device(arrays),
+            script=functools.partial(_script, module=module),
+            variant=module.variant() if module else "",
+        )
+        self.writer = self.step.begin(self.record, self.function, rank())
+        if self.writer is None:
+            return arrays
+        if self.step.durable:
+            self.record.forget_inputs(check=self.step.when.waits)
+        return {name: self._alias(torch, name, value) for name, value in arrays.items()}
+
+    def returned(self, value: Any) -> None:
+        """Captures the outputs, and waits for gradients."""
+        record, arrays = self.record, self.given.arrays
+        if self.writer is None:
+            return
+        changed = [name for name in arrays if self._is_written(name, arrays[name])]
+        found = arguments.Results({}, {})
+        if not changed or arguments.holds_array(value):
+            found = arguments.read_results(value, self.function.outputs, record.names)
+        flowing = [name for name, array in found.arrays.items() if array.requires_grad]
+        for name in changed:
+            after = record.names.give(f"{name}_after")
+            found.arrays[after], found.texts[after] = arrays[name], name
+        size = sum(array.numel() * array.element_size() for array in found.arrays.values())
+        self.step.check_size(record, size)
+        self.step.bytes += size
+        record.differentiable = tuple(flowing) if record.differentiated else ()
+        record.result_texts = found.texts
+        record.name_gradients()
+        outputs: dict[str, Taken] = {}
+        for name, array in found.arrays.items():
+            record.keep(outputs, name, array)
+        record.outputs, record.returned = outputs, True
+        for name in record.differentiable:
+            found.arrays[name].register_hook(functools.partial(self._flows, name))
+
+    def _alias(self, torch: Any, name: str, value: Any) -> Any:
+        if name not in self.record.differentiated:
+            return value
+        alias = torch.ops.aten.alias.default(value)
+        alias.register_hook(functools.partial(self._arrives, name))
+        return alias
+
+    def _is_written(self, name: str, value: Any) -> bool:
+        return name in self._writes or _version(value) != self._versions[name]
+
+    def _flows(self, name: str, gradient: Any) -> None:
+        """Notes the upstream gradient of an output, before anything is computed from it."""
+        if self.record.closed or name in self.record.upstream:
+            return
+        try:
+            self.record.upstream[name] = host.take(name, gradient).owned()
+            if self.writer is not None and self.step.durable:
+                self.writer.write_upstream()
+        except Exception as error:
+            self._delay(error)
+
+    def _arrives(self, name: str, gradient: Any) -> None:
+        """Notes the gradient with respect to an input."""
+        if self.record.closed or name in self.record.gradients:
+            return
+        try:
+            self.record.keep(self.record.gradients, name, gradient)
+        except Exception as error:
+            self._delay(error)
+
+    def _delay(self, error: Exception) -> None:
+        # An exception in a hook would end the backward pass.
+        self.step.delayed.append(error)
+        tell(error, strict=False)
+
+
+class Module:
+    """A module whose parameters are inputs, and the statement that builds it anew."""
+
+    def __init__(self, module: Any, build: str, problem: str | None) -> None:
+        self.module = module
+        self.build = build
+        # What a user has to mend in the statement.
+        self.problem = problem
+        # By their names in the module.
+        self.names: dict[str, str] = {}
+
+    def parameters(self, names: Names) -> dict[str, Any]:
+        """Parameters and buffers, by names that no argument has."""
+        found = {**dict(self.module.named_parameters()), **dict(self.module.named_buffers())}
+        self.names = {name: names.give(name) for name in found}
+        return {self.names[name]: value for name, value in found.items()}
+
+    def variant(self) -> str:
+        """What of the module a script depends on."""
+        return repr((self.build, self.names, self.module.training))
+
+    def call(self, forward: Callable[..., Any], arrays: Mapping[str, Any], given: Arguments) -> Any:
+        """Runs the module with `arrays` in the place of its parameters."""
+        stateless: Any = importlib.import_module("torch.nn.utils.stateless")
+        kept = dict(self.module.named_parameters())
+        own = {name: arrays[self.names[name]] for name in kept}
+        args, kwargs = given.rebuild(arrays)
+        with stateless._reparametrize_module(self.module, own):
+            return forward(*args, **kwargs)
+
+
+def built(module: Any, import_as: str | None) -> tuple[str, str | None]:
+    """The expression that builds a module like this one, and what is not known of it."""
+    if import_as is not None:
+        return f"{import_as.partition(':')[2]}()", None
+    kind = type(module)
+    texts: list[str] = []
+    for name, parameter in list(inspect.signature(kind.__init__).parameters.items())[1:]:
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD) or name in (
+            "device",
+            "dtype",
+        ):
+            continue
+        value = getattr(module, name, parameter.default)
+        if name == "bias" and not isinstance(value, bool):
+            value = value is not None
+        if isinstance(value, (bool, int, float, str, tuple, type(None))):
+            texts.append(f"{name}={value!r}")
+        elif parameter.default is parameter.empty:
+            return (
+                f"{kind.__qualname__}({', '.join(texts)})",
+                f"`{name}` of {kind.__qualname__} is not known",
+            )
+    return f"{kind.__qualname__}({', '.join(texts)})", None
+
+
+def check(torch: Any, arrays: Mapping[str, Any]) -> None:
+    """Refuses what has no elements to write: tensors of tracers and transformations; several devices."""
+    tensors = {name: value for name, value in arrays.items() if isinstance(value, torch.Tensor)}
+    functorch = getattr(torch._C, "_functorch", None)
+    for name, value in tensors.items():
+        if functorch is not None and functorch.is_functorch_wrapped_tensor(value):
+            raise CaptureError(
+                f"`{name}` is a tensor inside a transformation of torch.func, and has no elements of its own",
+                "capture the function that calls torch.func, not one that it transforms",
+            )
+        if type(value).__name__ in ("FakeTensor", "FunctionalTensor"):
+            raise CaptureError(
+                f"`{name}` is a {type(value).__name__}: the function is traced, not run"
+            )
+    if torch.jit.is_tracing():
+        raise CaptureError(
+            "the function is traced by torch.jit, not run", "capture it where it runs"
+        )
+    places = {str(value.device): name for name, value in tensors.items() if value.dim()}
+    if len(places) > 1:
+        told = ", ".join(f"`{name}` on {place}" for place, name in places.items())
+        raise CaptureError(f"the tensors lie on several devices: {told}", "a replay has one device")
+
+
+def device(arrays: Mapping[str, Any]) -> str:
+    """The device of the first tensor with dimensions, or of the first tensor."""
+    places = [(not value.shape, str(getattr(value, "device", "cpu"))) for value in arrays.values()]
+    return min(places, default=(True, "cpu"), key=lambda place: place[0])[1]
+
+
+def _version(value: Any) -> int:
+    try:
+        return int(value._version)
+    except (AttributeError, RuntimeError):
+        # NumPy's arrays, and tensors of inference mode, count no changes.
+        return 0
+
+
+def _is_wanted(torch: Any, value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.requires_grad and torch.is_grad_enabled()
+
+
+def _script(record: Record, module: Module | None) -> str:
+    target = record.function.target
+    body = [
+        f"{name} = {_viewed(name, taken)}" for name, taken in record.inputs.items() if taken.view
+    ]
+    body += [f"{name}.requires_grad_()" for name in record.differentiated]
+    if module is None:
+        body.append(f"result = {target.expression}({record.text})")
+    else:
+        own = ", ".join(f'"{name}": {given}' for name, given in module.names.items())
+        body.append(f"module = {module.build}.train({module.module.training})")
+        body.append(f"parameters = {{{own}}}")
+        body.append(
+            "call = lambda *args, **kwargs: functional_call(module, parameters, args, kwargs)"
+        )
+        body.append(f"result = call({record.text})")
+    body += results(record)
+    body += _gradient_lines(record)
+    viewed = [name for name, taken in (record.outputs or {}).items() if taken.view]
+    body += [f'results["{name}"] = results["{name}"].view(torch.uint8)' for name in viewed]
+    imports = ["import torch"] + (["from torch.func import functional_call"] if module else [])
+    return script(record, Lines(imports, [*body, "return results"]))
+
+
+def _viewed(name: str, taken: Taken) -> str:
+    return f"{name}.view(torch.{taken.view})"
+
+
+def _gradient_lines(record: Record) -> list[str]:
+    flowing, wanted = record.flowing(), record.returned_gradients()
+    if not flowing or not wanted:
+        return []
+    lines = ["upstream = ["]
+    for name in flowing:
+        given = record.upstream_names[name]
+        lines.append(f'    {given} if {given} is not None else torch.ones_like(results["{name}"]),')
+    of = ", ".join(f'results["{name}"]' for name in flowing)
+    names = ", ".join(f'"{record.gradient_names[name]}"' for name in wanted)
+    return [
+        *lines,
+        "]",
+        f"inputs = [{', '.join(wanted)}]",
+        f"gradients = torch.autograd.grad([{of}], inputs, upstream, allow_unused=True)",
+        f"names = [{names}]",
+        "results |= {name: one for name, one in zip(names, gradients) if one is not None}",
+    ]

@@ -1,0 +1,98 @@
+"""Writes one call as one fixture: its inputs first, then what flows into it, then what it gave."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from .. import tensors
+from ..tensors import Tensor
+from . import draft
+from .fixture import INPUTS, Folder
+from .host import Taken
+from .provenance import Fact
+from .record import Record
+
+
+class Writer:
+    """The fixture of one call."""
+
+    def __init__(
+        self, record: Record, base: Path, path: Path, facts: Mapping[str, Fact], part: bool = False
+    ) -> None:
+        self.record = record
+        self.base = base
+        # A part has no outputs of its own: those of the whole need not be made of them.
+        self._part = part
+        name = record.function.target.expression
+        text = f"a call of {name} in step {facts['step']}"
+        self.folder = Folder(path, text, facts)
+        # Whether its inputs are on the disk, and nothing has gone wrong since.
+        self.written = False
+        self._upstream: set[str] = set()
+
+    def write_inputs(self) -> None:
+        """Puts the inputs on the disk; from then on the fixture can be replayed.
+
+        Raises :class:`CaptureError` or :class:`OSError` if it cannot."""
+        self.folder.begin()
+        self._add(INPUTS, self.record.inputs)
+        self._publish()
+        self.written = True
+
+    def kept_inputs(self) -> dict[str, tensors.Bytes]:
+        """The bytes of the inputs as they were before the call: on the disk, or in memory."""
+        if self.written:
+            found = tensors.read(self.folder.path / INPUTS)
+            return {name: tensor.data for name, tensor in found.items()}
+        return {name: taken.tensor.data for name, taken in self.record.inputs.items()}
+
+    def write_upstream(self) -> None:
+        """Puts the upstream gradients that have come on the disk, before anything is made of them."""
+        for output, taken in self.record.upstream.items():
+            if output in self._upstream or not self.written:
+                continue
+            self._upstream.add(output)
+            name = self.record.upstream_names[output]
+            self._add(f"{name}.safetensors", {name: taken})
+            self._publish()
+
+    def finish(self) -> None:
+        """Writes outputs and gradients, where the inputs are on the disk."""
+        if not self.written:
+            return
+        self.write_upstream()
+        self._publish()
+        expected = self.record.expected()
+        if expected and not self._part:
+            self.folder.expect(_tensors(expected), _metadata(expected))
+
+    def write_whole(self) -> None:
+        """Writes the whole call at once."""
+        self.write_inputs()
+        self.finish()
+
+    def discard(self) -> None:
+        """Deletes the fixture, as far as it was written."""
+        if self.written:
+            self.folder.discard()
+
+    def _add(self, name: str, taken: Mapping[str, Taken]) -> None:
+        self.folder.add(name, _tensors(taken), _metadata(taken))
+
+    def _publish(self) -> None:
+        self.folder.publish(harness_of(self.record, self.base))
+
+
+def harness_of(record: Record, base: Path) -> Path:
+    """The harness that a call fits: the user's, or one that is drafted in `base`."""
+    function = record.function
+    return function.harness or draft.place(base, function.name, record.plan())
+
+
+def _tensors(taken: Mapping[str, Taken]) -> dict[str, Tensor]:
+    return {name: one.tensor for name, one in taken.items()}
+
+
+def _metadata(taken: Mapping[str, Taken]) -> dict[str, str]:
+    return {key: value for name, one in taken.items() for key, value in one.metadata(name).items()}

@@ -1,0 +1,315 @@
+"""PyTorch: layouts, dtypes, gradients, and what is wrapped."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from written import array, header, names
+
+from gradreplay import capture, tensors
+
+torch = pytest.importorskip("torch")
+
+
+def take(x: Any) -> Any:
+    """A function of one tensor that any dtype goes through."""
+    return x.clone()
+
+
+def captured(function: Any, *args: Any, **options: Any) -> Any:
+    """Calls `function` in a captured step."""
+    wrapped = capture.function(function, name="f", **options)
+    with capture.step("fixtures/step{step}", step=0, strict=True):
+        result = wrapped(*args)
+    capture.flush()
+    return result
+
+
+def layout(name: str, path: str = "fixtures/step0/inputs.safetensors") -> dict[str, Any]:
+    """What the metadata say of a tensor's layout."""
+    _, metadata = header(path)
+    keys = ("strides", "storage", "offset")
+    return {key: metadata[f"{name}.{key}"] for key in keys if f"{name}.{key}" in metadata}
+
+
+BASE = torch.arange(24.0).reshape(4, 6)
+
+VIEWS = {
+    "packed": (BASE, {}),
+    "transposed": (BASE.t(), {"strides": "[1, 6]"}),
+    "columns": (BASE[:, 1:4], {"strides": "[6, 1]", "storage": "23", "offset": "1"}),
+    "rows": (BASE[2:], {"strides": "[6, 1]", "offset": "12"}),
+    "every_second": (BASE[::2, ::3], {"strides": "[12, 3]", "storage": "24"}),
+    "expanded": (torch.tensor(2.5).expand(4, 6), {"strides": "[0, 0]"}),
+    "expanded_rows": (BASE[1].expand(3, 6), {"strides": "[0, 1]", "storage": "18", "offset": "6"}),
+    "shape_of_one": (BASE[:1], {"strides": "[6, 1]", "storage": "24"}),
+    "start_of_a_buffer": (BASE.reshape(-1)[:4], {"strides": "[1]", "storage": "24"}),
+    "overlapping": (
+        BASE.reshape(-1).as_strided((5, 4), (2, 1)),
+        {"strides": "[2, 1]", "storage": "24"},
+    ),
+}
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_strides_storage_and_offset_come_back_exactly(view: str) -> None:
+    tensor, expected = VIEWS[view]
+    captured(take, tensor)
+    assert layout("x") == expected
+    read = tensors.read("fixtures/step0/inputs.safetensors")["x"]
+    again = tensors.place("x", read, "torch")
+    assert torch.equal(again, tensor)
+    if expected:
+        assert again.stride() == tensor.stride()
+
+
+@pytest.mark.parametrize(
+    "dtype",
+    "float64 float32 float16 bfloat16 int64 int32 int16 int8 uint8 uint16 uint32 uint64 bool".split(),
+)
+@pytest.mark.parametrize("shape", [(3, 2), (), (0, 5)])
+def test_every_dtype_and_rank_comes_back_bit_for_bit(dtype: str, shape: tuple[int, ...]) -> None:
+    tensor = (torch.randn(shape) * 100).to(torch.float32).abs().to(getattr(torch, dtype))
+    captured(take, tensor)
+    read = tensors.read("fixtures/step0/inputs.safetensors")["x"]
+    assert read.shape == shape and read.dtype.torch_name == dtype
+    assert (
+        read.data.tobytes() == tensor.contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
+    )
+
+
+@pytest.mark.parametrize(
+    "dtype", ["float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz"]
+)
+def test_float8_is_kept_as_bytes_that_the_script_views(dtype: str) -> None:
+    tensor = torch.randn(3, 4).to(getattr(torch, dtype)).t()
+    captured(take, tensor)
+    entries, metadata = header("fixtures/step0/inputs.safetensors")
+    assert entries["x"]["dtype"] == "U8" and metadata["x.view"] == dtype
+    assert layout("x") == {"strides": "[1, 4]"}
+    assert (
+        array("fixtures/step0/inputs.safetensors", "x").tolist()
+        == tensor.view(torch.uint8).tolist()
+    )
+    script = Path("fixtures/harness-f/replay_step.py").read_text()
+    assert f"x = x.view(torch.{dtype})" in script
+    assert 'results["out"] = results["out"].view(torch.uint8)' in script
+
+
+def test_the_upstream_gradient_of_a_sum_has_strides_of_zero() -> None:
+    x = torch.randn(3, 4, requires_grad=True)
+    wrapped = capture.function(torch.tanh, name="f")
+    with capture.step("fixtures/step{step}", step=0, strict=True):
+        wrapped(x).sum().backward()
+    capture.flush()
+    assert layout("grad_out", "fixtures/step0/grad_out.safetensors") == {"strides": "[0, 0]"}
+    assert (array("fixtures/step0/grad_out.safetensors", "grad_out") == 1).all()
+
+
+def test_the_upstream_gradient_keeps_a_transposed_layout() -> None:
+    x = torch.randn(3, 4, requires_grad=True)
+    wrapped = capture.function(torch.tanh, name="f")
+    weights = torch.randn(4, 3)
+    with capture.step("fixtures/step{step}", step=0, strict=True):
+        (wrapped(x).t() * weights).sum().backward()
+    capture.flush()
+    assert layout("grad_out", "fixtures/step0/grad_out.safetensors") == {"strides": "[1, 3]"}
+    assert np.array_equal(
+        array("fixtures/step0/grad_out.safetensors", "grad_out"), weights.t().numpy()
+    )
+
+
+def test_the_upstream_gradient_is_on_the_disk_before_the_backward_pass_of_the_function() -> None:
+    seen = []
+
+    class Look(torch.autograd.Function):  # type: ignore[misc]
+        @staticmethod
+        def forward(ctx: Any, x: Any) -> Any:
+            return x * 1
+
+        @staticmethod
+        def backward(ctx: Any, gradient: Any) -> Any:
+            seen.append(Path("fixtures/step0/grad_loss.safetensors").exists())
+            return gradient
+
+    look = capture.function(Look, name="f", import_as="losses:Look.apply", outputs=["loss"])
+    x = torch.randn((), requires_grad=True)
+    with capture.step("fixtures/step{step}", step=0, strict=True):
+        look.apply(x).backward()
+    assert seen == [True]
+
+
+def test_gradients_are_those_of_the_call_and_not_of_the_tensor() -> None:
+    x = torch.randn(3, requires_grad=True)
+    wrapped = capture.function(torch.square, name="f", parameters=["x"])
+    with capture.step("fixtures/step{step}", step=0, strict=True):
+        loss = wrapped(x).sum() + (1000 * x).sum()
+        loss.backward()
+    capture.flush()
+    got = array("fixtures/step0/expected.safetensors", "grad_x")
+    assert np.array_equal(got, (2 * x.detach()).numpy())
+    assert torch.equal(x.grad, 2 * x.detach() + 1000)
+
+
+def test_captured_steps_give_the_same_bits_as_others() -> None:
+    def train(on: bool) -> list[bytes]:
+        torch.manual_seed(5)
+        layer = torch.nn.Linear(8, 8)
+        if on:
+            layer = capture.function(layer, name="layer")
+        loss = torch.nn.functional.cross_entropy
+        if on:
+            loss = capture.function(loss, name="loss")
+        x, target = torch.randn(4, 8), torch.randint(0, 8, (4,))
+        with capture.step("fixtures/step{step}", step=0, strict=True):
+            loss(layer(x), target).backward()
+        return [p.grad.numpy().tobytes() for p in layer.parameters()]
+
+    assert train(True) == train(False)
+    assert names() == ["step0-layer", "step0-loss"]
+
+
+def test_a_tensor_that_is_passed_twice_is_written_once() -> None:
+    x = torch.randn(5)
+    captured(torch.dot, x, x, parameters=["a", "b"])
+    entries, _ = header("fixtures/step0/inputs.safetensors")
+    assert list(entries) == ["a"]
+    assert "(a, a)" in Path("fixtures/harness-f/replay_step.py").read_text()
+
+
+def test_outputs_that_are_not_contiguous_are_kept_with_their_strides() -> None:
+    captured(lambda x: x.t(), torch.arange(6.0).reshape(2, 3), import_as="losses:f")
+    assert array("fixtures/step0/expected.safetensors", "out").tolist() == [[0, 3], [1, 4], [2, 5]]
+    assert layout("out", "fixtures/step0/expected.safetensors") == {"strides": "[1, 3]"}
+
+
+def test_a_tensor_that_the_function_writes_to_is_an_input_and_an_output() -> None:
+    def add(out: Any, x: Any) -> None:
+        out += x
+
+    captured(add, torch.ones(2), torch.full((2,), 3.0), import_as="losses:add")
+    assert array("fixtures/step0/inputs.safetensors", "out").tolist() == [1, 1]
+    assert array("fixtures/step0/expected.safetensors", "out_after").tolist() == [4, 4]
+
+
+def test_a_write_that_pytorch_does_not_count_is_named() -> None:
+    def add(out: Any) -> None:
+        out.numpy()[...] = 7
+
+    captured(add, torch.ones(2), import_as="losses:add", writes=["out"])
+    assert array("fixtures/step0/inputs.safetensors", "out").tolist() == [1, 1]
+    assert array("fixtures/step0/expected.safetensors", "out_after").tolist() == [7, 7]
+
+
+def test_numbers_are_inputs_and_texts_stand_in_the_script() -> None:
+    def scaled(x: Any, scale: float, times: int, mode: str, mask: Any = None) -> Any:
+        return x * scale * times
+
+    captured(scaled, torch.ones(2), 0.5, 3, "mean", import_as="losses:scaled")
+    entries, _ = header("fixtures/step0/inputs.safetensors")
+    assert {name: entry["dtype"] for name, entry in entries.items()} == {
+        "x": "F32", "scale": "F64", "times": "I64",
+    }  # fmt: skip
+    assert (
+        "(x, float(scale), int(times), 'mean')"
+        in Path("fixtures/harness-f/replay_step.py").read_text()
+    )
+
+
+def test_arguments_in_lists_and_dicts_are_found() -> None:
+    def total(items: Any, more: Any) -> Any:
+        return items[0] + items[1] + more["z"]
+
+    captured(total, [torch.ones(2), torch.ones(2)], {"z": torch.ones(2)}, import_as="losses:total")
+    entries, _ = header("fixtures/step0/inputs.safetensors")
+    assert sorted(entries) == ["items_0", "items_1", "more_z"]
+    text = Path("fixtures/harness-f/replay_step.py").read_text()
+    assert "total([items_0, items_1], {'z': more_z})" in text
+
+
+def test_parameters_of_a_module_are_inputs_by_their_names() -> None:
+    layer = capture.function(
+        torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.BatchNorm1d(2)), name="f"
+    )
+    with capture.step("fixtures/step{step}", step=0, strict=True):
+        layer(torch.randn(4, 3)).sum().backward()
+    capture.flush()
+    entries, _ = header("fixtures/step0/inputs.safetensors")
+    assert {"input", "x0_weight", "x0_bias", "x1_weight", "x1_running_mean"} <= set(entries)
+    expected, _ = header("fixtures/step0/expected.safetensors")
+    assert {"out", "grad_x0_weight", "grad_x1_bias"} <= set(expected)
+    assert layer[0].weight.grad is not None
+
+
+def test_an_operator_of_torch_library_is_captured() -> None:
+    library = torch.library.Library("gradreplay_tests", "FRAGMENT")
+    library.define("scaled(Tensor x, float by) -> Tensor")
+    library.impl("scaled", lambda x, by: x * by, "CPU")
+    captured(torch.ops.gradreplay_tests.scaled, torch.ones(3), 2.0)
+    assert array("fixtures/step0/expected.safetensors", "out").tolist() == [2, 2, 2]
+    script = Path("fixtures/harness-f/replay_step.py").read_text()
+    assert "torch.ops.gradreplay_tests.scaled(x, float(by))" in script
+
+
+def test_compiled_models_are_captured_and_compiled_no_more_often() -> None:
+    testing = pytest.importorskip("torch._dynamo.testing")
+    counter = testing.CompileCounter()
+    inner = capture.function(torch.nn.functional.silu, name="f", parameters=["x"])
+    model = torch.compile(lambda x: inner(x * 2).sum(), backend=counter)
+    x = torch.randn(4, requires_grad=True)
+    for step in range(4):
+        with capture.step("fixtures/step{step}", step=step, when=capture.every(2), strict=True):
+            model(x).backward()
+    assert names() == ["step0", "step2"]
+    assert np.array_equal(array("fixtures/step2/inputs.safetensors", "x"), (x * 2).detach().numpy())
+    # One graph for steps that are not captured, two around the call for those that are.
+    assert counter.frame_count <= 3
+
+
+def test_a_function_inside_a_transformation_is_an_error_that_stops_nothing(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    wrapped = capture.function(torch.sin, name="f", parameters=["x"])
+    with caplog.at_level(logging.WARNING):
+        for step in range(2):
+            with capture.step("fixtures/step{step}", step=step, when=capture.every(1)):
+                result = torch.func.vmap(wrapped)(torch.zeros(3))
+    assert torch.equal(result, torch.zeros(3))
+    assert names() == []
+    assert [record.getMessage() for record in caplog.records] == [
+        "not captured: `x` is a tensor inside a transformation of torch.func, and has no elements of its "
+        "own (hint: capture the function that calls torch.func, not one that it transforms)"
+    ]
+
+
+def test_tensors_on_several_devices_are_an_error_that_stops_nothing(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def first(a: Any, b: Any) -> Any:
+        return a + 1
+
+    wrapped = capture.function(first, import_as="losses:first")
+    with capture.step("fixtures/step{step}", step=0):
+        wrapped(torch.ones(2), torch.ones(2, device="meta"))
+    assert names() == []
+    assert "the tensors lie on several devices: `a` on cpu, `b` on meta" in caplog.text
+
+
+def test_what_changes_after_the_call_does_not_change_the_fixture() -> None:
+    x = torch.ones(3)
+    wrapped = capture.function(torch.exp, name="f", parameters=["x"])
+    for when, path in [(capture.first(1), "early"), (capture.nonfinite(), "late")]:
+        with pytest.raises(KeyError):
+            with capture.step(path + "/step{step}", step=0, when=when, strict=True):
+                result = wrapped(x)
+                before = result.clone()
+                result.zero_()
+                x.add_(1)
+                raise KeyError
+        capture.flush()
+        assert np.array_equal(array(f"{path}/step0/expected.safetensors", "out"), before.numpy())
+        assert np.array_equal(array(f"{path}/step0/inputs.safetensors", "x"), (x - 1).numpy())
