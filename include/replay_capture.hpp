@@ -1,0 +1,799 @@
+// Captures a step of a C++ or CUDA program as a fixture that `replay` reads. C++17, POSIX.
+//
+//     replay::capture c("fixtures/step0");
+//     c.function("lm_loss_gradient").sources({"src/loss.cu"}).step(step);
+//     c.input("logits", d_logits, {{"batch", 8}, {"seq", 32}, {"vocab", 34}});
+//     c.input("targets", d_targets, {{"batch", 8}, {"seq", 32}});
+//     c.ready();                                   // the inputs are on the disk
+//     lm_loss_gradient(d_logits, d_targets, d_grad, 8, 32, 34);
+//     c.gradient("grad_logits", "logits", d_grad, {{"batch", 8}, {"seq", 32}, {"vocab", 34}});
+//
+// Pointers may be of the host. Where nvcc or clang compiles for CUDA, or REPLAY_CAPTURE_CUDA is defined, they
+// may be of a device, too; the device is then synchronised before each copy.
+//
+// Nothing here stops the program: errors are told once on stderr, unless strict(true) asks for exceptions.
+// An object is used by one thread. docs/capture.md describes what is written.
+#ifndef REPLAY_CAPTURE_HPP
+#define REPLAY_CAPTURE_HPP
+
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <initializer_list>
+#include <mutex>
+#include <set>
+#include <stdexcept>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#if defined(__CUDACC__) && !defined(REPLAY_CAPTURE_CUDA)
+#define REPLAY_CAPTURE_CUDA
+#endif
+#ifdef REPLAY_CAPTURE_CUDA
+#include <cuda_runtime_api.h>
+#endif
+
+// CUDA's own types, which are known by name alone where its headers are not included.
+struct __half;
+struct __nv_bfloat16;
+
+namespace replay {
+
+// The type of an element.
+enum class dtype { f64, f32, f16, bf16, i64, i32, i16, i8, u64, u32, u16, u8, boolean };
+
+// A dimension: a size with a name, or a number that never changes.
+struct dim {
+  std::string name;
+  std::uint64_t size;
+
+  template <class Size, class = std::enable_if_t<std::is_integral<Size>::value>>
+  dim(std::string given, Size number) : name(std::move(given)), size(static_cast<std::uint64_t>(number)) {}
+  template <class Size, class = std::enable_if_t<std::is_integral<Size>::value>>
+  dim(Size number) : size(static_cast<std::uint64_t>(number)) {}
+};
+
+// The dimensions of a tensor, outermost first; none for a scalar.
+using shape = std::vector<dim>;
+
+// Elements between neighbours along each dimension; none for a packed tensor.
+using strides = std::vector<std::uint64_t>;
+
+namespace detail {
+
+struct dtype_facts {
+  std::size_t size;
+  const char* harness;
+  const char* file;
+};
+
+inline dtype_facts facts(dtype type) {
+  switch (type) {
+    case dtype::f64: return {8, "f64", "F64"};
+    case dtype::f32: return {4, "f32", "F32"};
+    case dtype::f16: return {2, "f16", "F16"};
+    case dtype::bf16: return {2, "bf16", "BF16"};
+    case dtype::i64: return {8, "i64", "I64"};
+    case dtype::i32: return {4, "i32", "I32"};
+    case dtype::i16: return {2, "i16", "I16"};
+    case dtype::i8: return {1, "i8", "I8"};
+    case dtype::u64: return {8, "u64", "U64"};
+    case dtype::u32: return {4, "u32", "U32"};
+    case dtype::u16: return {2, "u16", "U16"};
+    case dtype::u8: return {1, "u8", "U8"};
+    case dtype::boolean: break;
+  }
+  return {1, "bool", "BOOL"};
+}
+
+// The dtype of a C++ type. A type that has none does not compile.
+template <class T>
+constexpr dtype dtype_of() {
+  using U = std::remove_cv_t<T>;
+  if constexpr (std::is_same<U, double>::value) {
+    return dtype::f64;
+  } else if constexpr (std::is_same<U, float>::value) {
+    return dtype::f32;
+  } else if constexpr (std::is_same<U, __half>::value) {
+    return dtype::f16;
+  } else if constexpr (std::is_same<U, __nv_bfloat16>::value) {
+    return dtype::bf16;
+  } else if constexpr (std::is_same<U, bool>::value) {
+    return dtype::boolean;
+  } else {
+    static_assert(std::is_integral<U>::value, "this type has no dtype: pass a pointer to void and a dtype");
+    constexpr bool is_signed = std::is_signed<U>::value;
+    switch (sizeof(U)) {
+      case 1: return is_signed ? dtype::i8 : dtype::u8;
+      case 2: return is_signed ? dtype::i16 : dtype::u16;
+      case 4: return is_signed ? dtype::i32 : dtype::u32;
+      default: return is_signed ? dtype::i64 : dtype::u64;
+    }
+  }
+}
+
+struct tensor {
+  std::string name;
+  dtype type;
+  shape dims;
+  strides steps;
+  std::uint64_t storage;
+  std::string packed;
+  std::string gradient_of;
+};
+
+// What cannot be captured; its text says why.
+struct failure : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+[[noreturn]] inline void fail_with_errno(const std::string& what, const std::string& path) {
+  throw failure("failed to " + what + " " + path + ": " + std::strerror(errno));
+}
+
+// Tells an error on stderr, once.
+inline void tell(const std::string& text) {
+  static std::mutex mutex;
+  static std::set<std::string> told;
+  std::lock_guard<std::mutex> guard(mutex);
+  if (told.insert(text).second) std::fprintf(stderr, "replay: not captured: %s\n", text.c_str());
+}
+
+// Files
+
+// A descriptor that is closed.
+class descriptor {
+ public:
+  explicit descriptor(int number) : number_(number) {}
+  descriptor(const descriptor&) = delete;
+  descriptor& operator=(const descriptor&) = delete;
+  ~descriptor() {
+    if (number_ >= 0) ::close(number_);
+  }
+  int number() const { return number_; }
+
+ private:
+  int number_;
+};
+
+inline std::string parent(const std::string& path) {
+  std::size_t slash = path.find_last_of('/');
+  if (slash == std::string::npos) return ".";
+  return slash == 0 ? "/" : path.substr(0, slash);
+}
+
+inline std::string leaf(const std::string& path) {
+  std::size_t slash = path.find_last_of('/');
+  return slash == std::string::npos ? path : path.substr(slash + 1);
+}
+
+inline bool exists(const std::string& path) {
+  struct stat status;
+  return ::stat(path.c_str(), &status) == 0;
+}
+
+// Puts the names in a folder on the disk.
+inline void sync_folder(const std::string& path) {
+  descriptor folder(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (folder.number() < 0 || ::fsync(folder.number()) != 0) fail_with_errno("write the folder", path);
+}
+
+inline void make_folder(const std::string& path) {
+  if (exists(path)) return;
+  std::string above = parent(path);
+  if (above != path) make_folder(above);
+  if (::mkdir(path.c_str(), 0777) != 0 && errno != EEXIST) fail_with_errno("make the folder", path);
+  sync_folder(above);
+}
+
+inline void write_all(int file, const std::string& bytes, const std::string& path) {
+  std::size_t done = 0;
+  while (done < bytes.size()) {
+    ssize_t written = ::write(file, bytes.data() + done, bytes.size() - done);
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) fail_with_errno("write", path);
+    done += static_cast<std::size_t>(written);
+  }
+}
+
+// Writes a file that is on the disk before its name is.
+inline void replace_file(const std::string& path, const std::vector<const std::string*>& parts) {
+  std::string beside = parent(path) + "/." + leaf(path) + "." + std::to_string(::getpid()) + ".part";
+  try {
+    descriptor file(::open(beside.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+    if (file.number() < 0) fail_with_errno("write", path);
+    for (const std::string* part : parts) write_all(file.number(), *part, path);
+    if (::fsync(file.number()) != 0) fail_with_errno("write", path);
+    if (::rename(beside.c_str(), path.c_str()) != 0) fail_with_errno("write", path);
+  } catch (...) {
+    ::unlink(beside.c_str());
+    throw;
+  }
+  sync_folder(parent(path));
+}
+
+// The first `limit` bytes of a file, or what there is of it.
+inline std::string read_file(const std::string& path, std::size_t limit) {
+  descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  std::string text(limit, '\0');
+  ssize_t count = file.number() < 0 ? 0 : ::read(file.number(), &text[0], limit);
+  text.resize(count < 0 ? 0 : static_cast<std::size_t>(count));
+  return text;
+}
+
+// The real path of a file or folder that exists, else the path itself.
+inline std::string real(const std::string& path) {
+  char* found = ::realpath(path.c_str(), nullptr);
+  std::string text = found != nullptr ? found : path;
+  std::free(found);
+  return text;
+}
+
+// The path from one existing folder to another.
+inline std::string relative(const std::string& to, const std::string& from) {
+  std::string target = real(to) + "/", start = real(from) + "/";
+  std::size_t common = 0;
+  for (std::size_t i = 0; i < target.size() && i < start.size() && target[i] == start[i]; i++) {
+    if (target[i] == '/') common = i + 1;
+  }
+  std::string path;
+  for (std::size_t i = common; i < start.size(); i++) {
+    if (start[i] == '/') path += "../";
+  }
+  path += target.substr(common);
+  if (!path.empty()) path.pop_back();
+  return path.empty() ? "." : path;
+}
+
+// The first line that a command prints, or nothing.
+inline std::string first_line(const std::string& command) {
+  std::string text;
+  if (FILE* pipe = ::popen(command.c_str(), "r")) {
+    char buffer[4096];
+    if (std::fgets(buffer, sizeof buffer, pipe) != nullptr) text = buffer;
+    while (std::fgets(buffer, sizeof buffer, pipe) != nullptr) {
+    }
+    ::pclose(pipe);
+  }
+  while (!text.empty() && text.back() == '\n') text.pop_back();
+  return text;
+}
+
+inline std::string shell_quoted(const std::string& text) {
+  std::string quoted = "'";
+  for (char c : text) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return quoted + "'";
+}
+
+// A text as TOML and JSON write it.
+inline std::string quoted(const std::string& text) {
+  std::string out = "\"";
+  for (char c : text) {
+    unsigned char byte = static_cast<unsigned char>(c);
+    if (c == '"' || c == '\\') {
+      out += '\\';
+      out += c;
+    } else if (byte < 0x20 || byte == 0x7f) {
+      char code[8];
+      std::snprintf(code, sizeof code, "\\u%04x", byte);
+      out += code;
+    } else {
+      out += c;
+    }
+  }
+  return out + "\"";
+}
+
+inline std::string digest(const std::string& text) {
+  // FNV-1a, 64 bits.
+  std::uint64_t hash = 0xcbf29ce484222325u;
+  for (char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
+  char out[17];
+  std::snprintf(out, sizeof out, "%016llx", static_cast<unsigned long long>(hash));
+  return std::string(out, 12);
+}
+
+// Tensors
+
+inline bool is_identifier(const std::string& name) {
+  if (name.empty() || (name[0] >= '0' && name[0] <= '9')) return false;
+  for (char c : name) {
+    bool known = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
+    if (!known) return false;
+  }
+  return true;
+}
+
+// Copies memory of the host, or of a device.
+inline void copy(void* to, const void* from, std::size_t bytes, const std::string& name) {
+  if (bytes == 0) return;
+  if (from == nullptr) throw failure("`" + name + "` is a null pointer");
+#ifdef REPLAY_CAPTURE_CUDA
+  cudaError_t status = cudaDeviceSynchronize();
+  if (status == cudaSuccess) status = cudaMemcpy(to, from, bytes, cudaMemcpyDefault);
+  if (status != cudaSuccess) {
+    throw failure("failed to copy `" + name + "` from the device: " + cudaGetErrorString(status));
+  }
+#else
+  std::memcpy(to, from, bytes);
+#endif
+}
+
+inline std::uint64_t product(const std::string& name, const shape& dims) {
+  std::uint64_t count = 1;
+  for (const dim& one : dims) {
+    if (one.size != 0 && count > (std::uint64_t(1) << 62) / one.size) {
+      throw failure("`" + name + "` has more elements than memory has addresses");
+    }
+    count *= one.size;
+  }
+  return count;
+}
+
+// How many elements a tensor reaches, from its first to its last.
+inline std::uint64_t reach(const shape& dims, const strides& steps) {
+  std::uint64_t last = 0;
+  for (std::size_t i = 0; i < dims.size(); i++) {
+    if (dims[i].size == 0) return 0;
+    last += (dims[i].size - 1) * steps[i];
+  }
+  return last + 1;
+}
+
+// Packs elements that lie at `steps` from each other.
+inline std::string pack(const std::string& storage, const shape& dims, const strides& steps, std::size_t size) {
+  std::string packed;
+  std::vector<std::uint64_t> index(dims.size(), 0);
+  for (bool more = reach(dims, steps) > 0; more;) {
+    std::uint64_t place = 0;
+    for (std::size_t i = 0; i < dims.size(); i++) place += index[i] * steps[i];
+    packed.append(storage, place * size, size);
+    more = false;
+    for (std::size_t i = dims.size(); i-- > 0 && !more;) {
+      more = ++index[i] < dims[i].size;
+      if (!more) index[i] = 0;
+    }
+  }
+  return packed;
+}
+
+inline tensor read(const std::string& name, const void* data, dtype type, const shape& dims, const strides& steps) {
+  if (!is_identifier(name)) throw failure("`" + name + "` is not an identifier of C++, as names of tensors are");
+  for (const dim& one : dims) {
+    if (!one.name.empty() && !is_identifier(one.name)) {
+      throw failure("`" + name + "` has a size `" + one.name + "`, which is not an identifier of C++");
+    }
+  }
+  if (!steps.empty() && steps.size() != dims.size()) {
+    throw failure("`" + name + "` has " + std::to_string(steps.size()) + " strides for " +
+                  std::to_string(dims.size()) + " dimensions");
+  }
+  std::size_t size = facts(type).size;
+  tensor made{name, type, dims, steps, 0, "", ""};
+  std::uint64_t count = product(name, dims);
+  made.storage = steps.empty() ? count : reach(dims, steps);
+  std::string bytes(made.storage * size, '\0');
+  copy(&bytes[0], data, bytes.size(), name);
+  made.packed = steps.empty() ? std::move(bytes) : pack(bytes, dims, steps, size);
+  return made;
+}
+
+template <class Number>
+std::string list(const std::vector<Number>& numbers) {
+  std::string text = "[";
+  for (const Number& number : numbers) text += (text.size() > 1 ? "," : "") + std::to_string(number);
+  return text + "]";
+}
+
+// Writes tensors as a safetensors file.
+inline void write_tensors(const std::string& path, const std::vector<tensor>& tensors) {
+  // Wide elements first, so that every tensor is aligned.
+  std::vector<const tensor*> order;
+  for (std::size_t size : {8, 4, 2, 1}) {
+    for (const tensor& one : tensors) {
+      if (facts(one.type).size == size) order.push_back(&one);
+    }
+  }
+  std::string entries, metadata;
+  std::uint64_t end = 0;
+  for (const tensor* one : order) {
+    std::vector<std::uint64_t> sizes;
+    for (const dim& dimension : one->dims) sizes.push_back(dimension.size);
+    std::uint64_t start = end;
+    end += one->packed.size();
+    entries += std::string(entries.empty() ? "" : ",") + quoted(one->name) + ":{\"dtype\":\"" +
+               facts(one->type).file + "\",\"shape\":" + list(sizes) +
+               ",\"data_offsets\":" + list(std::vector<std::uint64_t>{start, end}) + "}";
+    if (!one->steps.empty()) {
+      metadata += std::string(metadata.empty() ? "" : ",") + quoted(one->name + ".strides") + ":" +
+                  quoted(list(one->steps)) + "," + quoted(one->name + ".storage") + ":" +
+                  quoted(std::to_string(one->storage));
+    }
+  }
+  std::string header = "{" + (metadata.empty() ? "" : "\"__metadata__\":{" + metadata + "},") + entries + "}";
+  if (entries.empty()) header = "{}";
+  header.resize((header.size() + 7) / 8 * 8, ' ');
+  std::string length(8, '\0');
+  for (std::size_t i = 0; i < 8; i++) length[i] = static_cast<char>(header.size() >> (8 * i));
+  std::vector<const std::string*> parts{&length, &header};
+  for (const tensor* one : order) parts.push_back(&one->packed);
+  replace_file(path, parts);
+}
+
+}  // namespace detail
+
+// A step that is captured into a folder; nothing if `on` is false.
+class capture {
+ public:
+  explicit capture(std::string path, bool on = true, const char* file = __builtin_FILE(),
+                   const char* function = __builtin_FUNCTION())
+      : path_(std::move(path)), on_(on), file_(file), function_(function) {}
+  capture(const capture&) = delete;
+  capture& operator=(const capture&) = delete;
+
+  // Writes what has not been written yet.
+  ~capture() {
+    strict_ = false;
+    finish();
+  }
+
+  // What stands in the fixture's provenance.
+  capture& step(long long number) { return set("step", std::to_string(number)); }
+  capture& seed(long long number) { return set("seed", std::to_string(number)); }
+  capture& model(const std::string& text) { return set("model", detail::quoted(text)); }
+
+  // What `replay inspect` shows of the fixture.
+  capture& description(std::string text) {
+    description_ = std::move(text);
+    return *this;
+  }
+
+  // A replay.toml that the fixture fits; without one it is drafted, from what follows.
+  capture& harness(std::string path) {
+    harness_ = std::move(path);
+    return *this;
+  }
+  // The function to be called, else the one that this object was made in.
+  capture& function(std::string name) {
+    function_ = std::move(name);
+    return *this;
+  }
+  // The statements to be compiled, else a call of the function: inputs, outputs, sizes.
+  capture& call(std::string statements) {
+    call_ = std::move(statements);
+    return *this;
+  }
+  // Sources from the repository's root, else the file that this object was made in.
+  capture& sources(std::vector<std::string> paths) {
+    sources_ = std::move(paths);
+    return *this;
+  }
+  // Folders of headers from the repository's root.
+  capture& include(std::vector<std::string> paths) {
+    include_ = std::move(paths);
+    return *this;
+  }
+
+  // Whether errors are thrown, as std::runtime_error.
+  capture& strict(bool on) {
+    strict_ = on;
+    return *this;
+  }
+
+  // Captures an input; all of them come before the function is called.
+  template <class T, class = std::enable_if_t<!std::is_void<T>::value>>
+  capture& input(const std::string& name, const T* data, const shape& dims, const strides& steps = {}) {
+    return input(name, data, detail::dtype_of<T>(), dims, steps);
+  }
+  template <class T, class = std::enable_if_t<std::is_arithmetic<T>::value>>
+  capture& input(const std::string& name, T scalar) {
+    return input_scalar(name, &scalar, detail::dtype_of<T>());
+  }
+  capture& input(const std::string& name, const void* data, dtype type, const shape& dims,
+                 const strides& steps = {}) {
+    guarded([&] {
+      if (ready_) throw detail::failure("input `" + name + "` comes after ready() or an output");
+      add(inputs_, detail::read(name, data, type, dims, steps));
+    });
+    return *this;
+  }
+
+  // Puts the inputs on the disk, so that a crash of what follows can be replayed.
+  bool ready() {
+    if (!on_ || failed_ || ready_) return ready_;
+    guarded([&] { write_inputs(); });
+    return ready_;
+  }
+
+  // Captures an output, once the function has returned.
+  template <class T, class = std::enable_if_t<!std::is_void<T>::value>>
+  capture& output(const std::string& name, const T* data, const shape& dims) {
+    return output(name, data, detail::dtype_of<T>(), dims);
+  }
+  template <class T, class = std::enable_if_t<std::is_arithmetic<T>::value>>
+  capture& output(const std::string& name, T scalar) {
+    return add_output(name, "", &scalar, detail::dtype_of<T>(), {}, true);
+  }
+  capture& output(const std::string& name, const void* data, dtype type, const shape& dims) {
+    return add_output(name, "", data, type, dims, false);
+  }
+
+  // Captures an output that is the gradient with respect to the input `of`.
+  template <class T, class = std::enable_if_t<!std::is_void<T>::value>>
+  capture& gradient(const std::string& name, const std::string& of, const T* data, const shape& dims) {
+    return gradient(name, of, data, detail::dtype_of<T>(), dims);
+  }
+  capture& gradient(const std::string& name, const std::string& of, const void* data, dtype type,
+                    const shape& dims) {
+    return add_output(name, of, data, type, dims, false);
+  }
+
+  // Writes the outputs; nothing can be added afterwards.
+  bool finish() {
+    if (!on_ || failed_ || finished_ || inputs_.empty()) return finished_;
+    ready();
+    guarded([&] {
+      if (!outputs_.empty()) {
+        write_manifest();
+        detail::write_tensors(path_ + "/expected.safetensors", outputs_);
+      }
+      finished_ = true;
+    });
+    return finished_;
+  }
+
+  // Why the step was not captured, or nothing.
+  const std::string& error() const { return error_; }
+
+ private:
+  template <class Act>
+  void guarded(Act act) {
+    if (!on_ || failed_ || finished_) return;
+    try {
+      act();
+    } catch (const std::exception& failure) {
+      failed_ = true;
+      error_ = failure.what();
+      if (strict_) throw std::runtime_error(error_);
+      detail::tell(error_);
+    }
+  }
+
+  capture& set(const char* key, std::string value) {
+    provenance_.emplace_back(key, std::move(value));
+    return *this;
+  }
+
+  // Scalars lie on the host, whatever the program is compiled for.
+  static detail::tensor scalar(const std::string& name, const void* data, dtype type) {
+    static const char nothing = 0;
+    detail::tensor made = detail::read(name, &nothing, type, {dim(0)}, {});
+    made.dims.clear();
+    made.storage = 1;
+    made.packed.assign(static_cast<const char*>(data), detail::facts(type).size);
+    return made;
+  }
+
+  capture& input_scalar(const std::string& name, const void* data, dtype type) {
+    guarded([&] {
+      if (ready_) throw detail::failure("input `" + name + "` comes after ready() or an output");
+      add(inputs_, scalar(name, data, type));
+    });
+    return *this;
+  }
+
+  capture& add_output(const std::string& name, const std::string& of, const void* data, dtype type,
+                      const shape& dims, bool on_host) {
+    ready();
+    guarded([&] {
+      detail::tensor made = on_host ? scalar(name, data, type) : detail::read(name, data, type, dims, {});
+      if (!of.empty() && !known(inputs_, of)) {
+        throw detail::failure("`" + name + "` is the gradient of `" + of + "`, which is not an input");
+      }
+      made.gradient_of = of;
+      add(outputs_, std::move(made));
+    });
+    return *this;
+  }
+
+  static bool known(const std::vector<detail::tensor>& tensors, const std::string& name) {
+    for (const detail::tensor& one : tensors) {
+      if (one.name == name) return true;
+    }
+    return false;
+  }
+
+  void add(std::vector<detail::tensor>& tensors, detail::tensor made) {
+    if (known(inputs_, made.name) || known(outputs_, made.name)) {
+      throw detail::failure("two tensors are called `" + made.name + "`");
+    }
+    for (const dim& one : made.dims) {
+      if (!one.name.empty()) agree(one, made.name);
+    }
+    tensors.push_back(std::move(made));
+  }
+
+  void agree(const dim& one, const std::string& name) {
+    for (const dim& size : sizes_) {
+      if (size.name != one.name) continue;
+      if (size.size == one.size) return;
+      throw detail::failure(one.name + " is " + std::to_string(size.size) + ", but " + std::to_string(one.size) +
+                            " by `" + name + "`");
+    }
+    sizes_.push_back(one);
+  }
+
+  void write_inputs() {
+    if (inputs_.empty()) throw detail::failure(path_ + " has no inputs");
+    if (detail::exists(path_ + "/fixture.toml")) {
+      throw detail::failure(path_ + " holds a fixture already, which stays as it is");
+    }
+    detail::make_folder(path_);
+    ::unlink((path_ + "/expected.safetensors").c_str());
+    detail::write_tensors(path_ + "/inputs.safetensors", inputs_);
+    write_manifest();
+    ready_ = true;
+    for (detail::tensor& one : inputs_) std::string().swap(one.packed);
+  }
+
+  void write_manifest() {
+    std::string harness = harness_.empty() ? place_harness() : harness_;
+    std::string way = detail::relative(detail::parent(harness), path_);
+    std::string text = "harness = " + detail::quoted(way + "/" + detail::leaf(harness)) + "\n";
+    std::string about = description_.empty() ? "a call of " + function_ : description_;
+    text += "description = " + detail::quoted(about) + "\n\n[provenance]\n";
+    for (const auto& fact : provenance_) text += fact.first + " = " + fact.second + "\n";
+    text += facts_text() + "\n[[files]]\npath = \"inputs.safetensors\"\n";
+    detail::replace_file(path_ + "/fixture.toml", {&text});
+  }
+
+  std::string facts_text() const {
+    std::string git = "git -C " + detail::shell_quoted(root()) + " ";
+    std::string text, commit = detail::first_line(git + "rev-parse --verify -q HEAD 2>/dev/null");
+    if (!commit.empty()) {
+      bool dirty = !detail::first_line(git + "status --porcelain --untracked-files=no 2>/dev/null").empty();
+      text += "commit = " + detail::quoted(commit + (dirty ? " with uncommitted changes" : "")) + "\n";
+    }
+    std::string command = detail::read_file("/proc/self/cmdline", 1 << 16);
+    while (!command.empty() && command.back() == '\0') command.pop_back();
+    for (char& c : command) c = c == '\0' ? ' ' : c;
+    if (!command.empty()) text += "command = " + detail::quoted(command) + "\n";
+    return text + "device = " + detail::quoted(device()) + "\n";
+  }
+
+  static std::string device() {
+    std::string compiler = std::string(", compiled by ") + __VERSION__;
+#ifdef REPLAY_CAPTURE_CUDA
+    int number = 0;
+    cudaDeviceProp properties;
+    if (cudaGetDevice(&number) == cudaSuccess && cudaGetDeviceProperties(&properties, number) == cudaSuccess) {
+      return properties.name + compiler;
+    }
+#endif
+    return "cpu" + compiler;
+  }
+
+  // The folder that the source lies in, if it is on this machine, else the working directory.
+  std::string home() const { return detail::exists(file_) ? detail::parent(file_) : "."; }
+
+  // The root of the repository around it, or itself.
+  std::string root() const {
+    std::string start = detail::real(home());
+    for (std::string at = start; at.size() > 1; at = detail::parent(at)) {
+      if (detail::exists(at + "/.git")) return at;
+    }
+    return start;
+  }
+
+  // The drafted harness
+
+  static std::string shape_text(const detail::tensor& one) {
+    std::string text;
+    for (const dim& size : one.dims) {
+      text += text.empty() ? "" : ", ";
+      text += size.name.empty() ? std::to_string(size.size) : detail::quoted(size.name);
+    }
+    return "[" + text + "]";
+  }
+
+  static std::string table(const char* kind, const detail::tensor& one) {
+    std::string text = std::string("\n[") + kind + "." + one.name + "]\n";
+    text += std::string("dtype = \"") + detail::facts(one.type).harness + "\"\n";
+    text += "shape = " + shape_text(one) + "\n";
+    if (!one.gradient_of.empty()) text += "gradient_of = " + detail::quoted(one.gradient_of) + "\n";
+    return text;
+  }
+
+  // A call with inputs, outputs and sizes in the order in which they were captured.
+  std::string call_text() const {
+    if (!call_.empty()) return call_;
+    std::string arguments, result;
+    auto pass = [&](const std::string& text) { arguments += (arguments.empty() ? "" : ", ") + text; };
+    for (const detail::tensor& one : inputs_) pass(one.name);
+    for (const detail::tensor& one : outputs_) {
+      if (one.dims.empty() && result.empty()) {
+        result = one.name + " = ";
+      } else {
+        pass(one.dims.empty() ? "&" + one.name : one.name);
+      }
+    }
+    for (const dim& size : sizes_) pass(size.name);
+    return result + function_ + "(" + arguments + ");";
+  }
+
+  static std::string list_text(const std::vector<std::string>& items) {
+    std::string text;
+    for (const std::string& item : items) text += (text.empty() ? "" : ", ") + detail::quoted(item);
+    return "[" + text + "]";
+  }
+
+  std::string source_of_this() const {
+    std::string folder = detail::relative(home(), root());
+    return folder == "." ? detail::leaf(file_) : folder + "/" + detail::leaf(file_);
+  }
+
+  std::string harness_text(const std::string& head, const std::string& folder) const {
+    std::string text = head + "\n";
+    if (outputs_.empty()) text += "# The function had not returned, so that its outputs are not known: name them below.\n";
+    if (call_.empty()) text += "# The call is a guess: inputs, outputs and sizes in the order of the capture.\n";
+    if (detail::exists(root() + "/.git")) {
+      text += "repository = " + detail::quoted(detail::relative(root(), folder)) + "\n";
+    }
+    text += "sources = " + list_text(sources_.empty() ? std::vector<std::string>{source_of_this()} : sources_) + "\n";
+    if (!include_.empty()) text += "include = " + list_text(include_) + "\n";
+    text += "call = " + detail::quoted(call_text()) + "\n";
+    for (const detail::tensor& one : inputs_) text += table("inputs", one);
+    for (const detail::tensor& one : outputs_) text += table("outputs", one);
+    if (outputs_.empty()) text += "\n[outputs.not_known_yet]\ndtype = \"f32\"\nshape = []\n";
+    return text;
+  }
+
+  // The harness beside the fixture that fits it: found there, or drafted.
+  std::string place_harness() const {
+    std::string inputs, outputs;
+    for (const detail::tensor& one : inputs_) inputs += table("inputs", one);
+    for (const detail::tensor& one : outputs_) outputs += table("outputs", one);
+    std::string call = "# Drafted for call " + detail::digest(function_ + call_ + inputs) + ", results ";
+    std::string results = outputs_.empty() ? "unknown" : detail::digest(outputs);
+    std::string name = detail::is_identifier(function_) ? function_ : "function";
+    for (int number = 1;; number++) {
+      std::string folder = detail::parent(path_) + "/harness-" + name;
+      if (number > 1) folder += "-" + std::to_string(number);
+      std::string path = folder + "/replay.toml", head = detail::read_file(path, 256);
+      head = head.substr(0, head.find('\n'));
+      bool fits = head.compare(0, call.size(), call) == 0;
+      std::string found = fits ? head.substr(call.size(), head.find('.', call.size()) - call.size()) : "";
+      if (fits && (outputs_.empty() || found == results)) return path;
+      if (detail::exists(path) && found != "unknown") continue;
+      detail::make_folder(folder);
+      std::string text = harness_text(call + results + ". It is yours now.", folder);
+      detail::replace_file(path, {&text});
+      return path;
+    }
+  }
+
+  std::string path_;
+  bool on_;
+  std::string file_;
+  std::string function_;
+  std::string description_, harness_, call_;
+  std::vector<std::string> sources_, include_;
+  std::vector<std::pair<std::string, std::string>> provenance_;
+  std::vector<detail::tensor> inputs_, outputs_;
+  std::vector<dim> sizes_;
+  std::string error_;
+  bool strict_ = false, ready_ = false, finished_ = false, failed_ = false;
+};
+
+}  // namespace replay
+
+#endif  // REPLAY_CAPTURE_HPP

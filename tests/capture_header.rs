@@ -1,0 +1,350 @@
+//! include/replay_capture.hpp: what a C++ program captures with it, the library reads as a fixture.
+
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use replay::fixture::Fixture;
+use tempfile::TempDir;
+
+/// What every program of these tests begins with.
+const HEAD: &str = r#"
+#include <replay_capture.hpp>
+inline void scaled(const float* x, float scale, double* out, int n) {
+  for (int i = 0; i < n; i++) out[i] = x[i] * scale;
+}
+"#;
+
+/// The compilers of this machine: `CXX` alone if it is set.
+fn compilers() -> Vec<String> {
+    if let Ok(cxx) = std::env::var("CXX") {
+        return vec![cxx];
+    }
+    let known = ["g++", "clang++"].map(str::to_owned).into_iter();
+    let found: Vec<String> = known.filter(|name| runs(name)).collect();
+    assert!(!found.is_empty(), "neither g++ nor clang++ is in PATH");
+    found
+}
+
+fn runs(program: &str) -> bool {
+    let mut command = Command::new(program);
+    let output = command.arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
+    output.is_ok_and(|status| status.success())
+}
+
+/// Compiles `main` after [`HEAD`], in `folder`; every warning is an error.
+fn compile(cxx: &str, folder: &Path, main: &str, options: &[&str]) -> PathBuf {
+    let (source, program) = (folder.join("training.cpp"), folder.join("training"));
+    std::fs::write(&source, format!("{HEAD}{main}")).expect("a source");
+    let mut words = cxx.split_whitespace();
+    let output = Command::new(words.next().expect("a compiler"))
+        .args(words)
+        .args(["-std=c++17", "-Wall", "-Wextra", "-Wpedantic", "-Wshadow", "-Werror"])
+        .arg(format!("-I{}/include", env!("CARGO_MANIFEST_DIR")))
+        .args(options)
+        .arg("-o")
+        .arg(&program)
+        .arg(&source)
+        .output()
+        .expect("a compiler");
+    assert!(output.status.success(), "{cxx}: {}", String::from_utf8_lossy(&output.stderr));
+    program
+}
+
+/// What a program prints on stderr; it must end well.
+fn run(program: &Path, folder: &Path) -> String {
+    let output = Command::new(program).current_dir(folder).output().expect("a program");
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{:?}: {told}", output.status);
+    told
+}
+
+/// A program's stderr, compiled by the first compiler.
+fn told(main: &str) -> (TempDir, String) {
+    let folder = TempDir::new().expect("a folder");
+    let program = compile(&compilers()[0], folder.path(), main, &[]);
+    let told = run(&program, folder.path());
+    (folder, told)
+}
+
+fn load(folder: &Path, name: &str) -> Fixture {
+    Fixture::load(&folder.join(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
+}
+
+fn floats(fixture: &Fixture, name: &str) -> Vec<f32> {
+    let input = fixture.inputs.iter().find(|input| input.name == name).expect(name);
+    let packed = input.packed().expect("elements");
+    packed.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect()
+}
+
+#[test]
+fn a_captured_step_is_a_fixture_with_all_its_tensors_and_a_drafted_harness() {
+    let main = r#"
+int main() {
+  float x[6] = {1, 2, 3, 4, 5, 6};
+  double out[6];
+  bool flags[2] = {true, false};
+  unsigned short halves[2] = {0x3c00, 0xbc00};
+  replay::capture c("fixtures/step3");
+  c.function("scaled").sources({"src/loss.cu"}).include({"include"}).step(3).seed(7).model("a \"model\"");
+  c.strict(true).input("x", x, {{"n", 6}}).input("scale", 0.5f).input("flags", flags, {2});
+  c.input("turned", x, {{"columns", 2}, {"rows", 3}}, {1, 2});
+  c.input("halves", halves, replay::dtype::f16, {2});
+  if (!c.ready()) return 1;
+  scaled(x, 0.5f, out, 6);
+  c.output("loss", 2.5).output("out", out, {{"n", 6}});
+  c.gradient("dx", "x", x, {{"n", 6}});
+  return c.finish() ? 0 : 1;
+}
+"#;
+    for cxx in compilers() {
+        let folder = TempDir::new().expect("a folder");
+        let program = compile(&cxx, folder.path(), main, &[]);
+        assert_eq!(run(&program, folder.path()), "", "{cxx}");
+        let fixture = load(folder.path(), "fixtures/step3");
+        assert_eq!(floats(&fixture, "x"), [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
+        assert_eq!(floats(&fixture, "turned"), [1.0, 3.0, 5.0, 2.0, 4.0, 6.0]);
+        let turned = fixture.inputs.iter().find(|input| input.name == "turned").expect("it");
+        assert_eq!(turned.strides.as_deref(), Some(&[1, 2][..]));
+        assert_eq!(floats(&fixture, "scale"), [0.5]);
+        let facts: Vec<_> = fixture.provenance.entries().collect();
+        assert!(facts.contains(&("step", "3")) && facts.contains(&("seed", "7")), "{facts:?}");
+        assert!(facts.contains(&("model", "a \"model\"")), "{facts:?}");
+        let expected: Vec<&str> = fixture.expected.iter().map(|one| one.name.as_str()).collect();
+        assert_eq!(expected, ["loss", "out", "dx"]);
+        let harness = std::fs::read_to_string(&fixture.harness.path).expect("the harness");
+        insta::allow_duplicates! { insta::assert_snapshot!(harness, @r#"
+        # Drafted for call 3d7b1f2751a0, results fb14f408a0c4. It is yours now.
+        # The call is a guess: inputs, outputs and sizes in the order of the capture.
+        sources = ["src/loss.cu"]
+        include = ["include"]
+        call = "loss = scaled(x, scale, flags, turned, halves, out, dx, n, columns, rows);"
+
+        [inputs.x]
+        dtype = "f32"
+        shape = ["n"]
+
+        [inputs.scale]
+        dtype = "f32"
+        shape = []
+
+        [inputs.flags]
+        dtype = "bool"
+        shape = [2]
+
+        [inputs.turned]
+        dtype = "f32"
+        shape = ["columns", "rows"]
+
+        [inputs.halves]
+        dtype = "f16"
+        shape = [2]
+
+        [outputs.loss]
+        dtype = "f64"
+        shape = []
+
+        [outputs.out]
+        dtype = "f64"
+        shape = ["n"]
+
+        [outputs.dx]
+        dtype = "f32"
+        shape = ["n"]
+        gradient_of = "x"
+        "#) }
+    }
+}
+
+#[test]
+fn a_crash_leaves_a_fixture_of_the_inputs_and_steps_share_a_harness() {
+    let main = r#"
+int main() {
+  float x[2] = {1, 2};
+  double out[2];
+  for (int step = 0; step < 3; step++) {
+    replay::capture c("fixtures/step" + std::to_string(step));
+    c.function("scaled").strict(true).input("x", x, {{"n", 2}}).ready();
+    if (step == 2) _exit(0);
+    scaled(x, 1, out, 2);
+    c.output("out", out, {{"n", 2}});
+  }
+}
+"#;
+    let (folder, stderr) = told(main);
+    assert_eq!(stderr, "");
+    for (step, outputs) in [("step0", 1), ("step1", 1), ("step2", 0)] {
+        let fixture = load(folder.path(), &format!("fixtures/{step}"));
+        assert_eq!(floats(&fixture, "x"), [1.0, 2.0]);
+        assert_eq!(fixture.expected.len(), outputs, "{step}");
+        assert!(fixture.harness.path.ends_with("harness-scaled/replay.toml"));
+    }
+}
+
+#[test]
+fn what_is_off_writes_and_reads_nothing() {
+    let main = r#"
+int main() {
+  replay::capture c("fixtures/step0", false);
+  const float* nowhere = nullptr;
+  c.strict(true).input("x", nowhere, {{"n", 6}}).ready();
+  c.output("out", nowhere, {{"n", 6}});
+}
+"#;
+    let (folder, stderr) = told(main);
+    assert_eq!(stderr, "");
+    assert!(!folder.path().join("fixtures").exists());
+}
+
+#[test]
+fn errors_are_told_once_and_stop_nothing() {
+    let main = r#"
+int main() {
+  float x[4] = {1, 2, 3, 4};
+  const float* nowhere = nullptr;
+  std::FILE* file = std::fopen("file", "w");
+  std::fclose(file);
+  for (int again = 0; again < 2; again++) {
+    replay::capture("a").input("x", x, {{"n", 4}}).input("x", x, {{"n", 4}});
+    replay::capture("b").input("x", x, {{"n", 4}}).input("y", x, {{"n", 3}});
+    replay::capture("c").input("x", nowhere, {{"n", 4}});
+    replay::capture("d").input("my x", x, {{"n", 4}});
+    replay::capture("e").input("x", x, {{"n", 2}, {"m", 2}}, {1});
+    replay::capture("f").input("x", x, {4}).gradient("dy", "y", x, {4});
+    replay::capture("file/step0").input("x", x, {4}).ready();
+    replay::capture late("g");
+    late.input("x", x, {4}).ready();
+    late.input("y", x, {4});
+    replay::capture("g").input("x", x, {4}).ready();
+    replay::capture("h").ready();
+  }
+  try {
+    replay::capture("i").strict(true).input("", x, {4});
+  } catch (const std::runtime_error& error) {
+    std::fprintf(stderr, "thrown: %s\n", error.what());
+  }
+}
+"#;
+    let (_folder, stderr) = told(main);
+    insta::assert_snapshot!(stderr, @"
+    replay: not captured: two tensors are called `x`
+    replay: not captured: n is 4, but 3 by `y`
+    replay: not captured: `x` is a null pointer
+    replay: not captured: `my x` is not an identifier of C++, as names of tensors are
+    replay: not captured: `x` has 1 strides for 2 dimensions
+    replay: not captured: `dy` is the gradient of `y`, which is not an input
+    replay: not captured: failed to make the folder file/step0: Not a directory
+    replay: not captured: input `y` comes after ready() or an output
+    replay: not captured: g holds a fixture already, which stays as it is
+    replay: not captured: h has no inputs
+    replay: not captured: f holds a fixture already, which stays as it is
+    thrown: `` is not an identifier of C++, as names of tensors are
+    ");
+}
+
+#[test]
+fn device_pointers_are_copied_by_the_cuda_runtime() {
+    // Memory of this device lies a megabyte away from where its pointers point.
+    let runtime = r#"
+#pragma once
+#include <cstring>
+enum cudaError_t { cudaSuccess, cudaErrorInvalidValue };
+enum cudaMemcpyKind { cudaMemcpyDefault = 4 };
+struct cudaDeviceProp { char name[256]; };
+static int synchronised = 0;
+inline cudaError_t cudaDeviceSynchronize() { synchronised++; return cudaSuccess; }
+inline cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind) {
+  if (kind != cudaMemcpyDefault || synchronised == 0) return cudaErrorInvalidValue;
+  std::memcpy(to, static_cast<const char*>(from) + (1 << 20), bytes);
+  return cudaSuccess;
+}
+inline cudaError_t cudaGetDevice(int* number) { *number = 0; return cudaSuccess; }
+inline cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
+  std::strcpy(properties->name, "a device of this test");
+  return cudaSuccess;
+}
+inline const char* cudaGetErrorString(cudaError_t) { return "invalid value"; }
+"#;
+    let main = r#"
+int main() {
+  static float memory[(1 << 18) + 2] = {};
+  memory[1 << 18] = 5;
+  memory[(1 << 18) + 1] = 6;
+  double out[2];
+  replay::capture c("fixtures/step0");
+  c.strict(true).input("x", memory, {{"n", 2}}).input("scale", 2.0f);
+  scaled(memory, 2, out, 2);
+  return c.output("loss", 1.0f).finish() ? 0 : 1;
+}
+"#;
+    let folder = TempDir::new().expect("a folder");
+    std::fs::write(folder.path().join("cuda_runtime_api.h"), runtime).expect("a header");
+    let include = format!("-I{}", folder.path().display());
+    let options = ["-DREPLAY_CAPTURE_CUDA", &include];
+    let program = compile(&compilers()[0], folder.path(), main, &options);
+    assert_eq!(run(&program, folder.path()), "");
+    let fixture = load(folder.path(), "fixtures/step0");
+    assert_eq!(floats(&fixture, "x"), [5.0, 6.0]);
+    assert_eq!(floats(&fixture, "scale"), [2.0]);
+    let device = fixture.provenance.device.as_deref().expect("a device");
+    assert!(device.starts_with("a device of this test, compiled by "), "{device}");
+}
+
+#[test]
+fn kills_leave_no_half_fixture_that_can_be_loaded() {
+    let main = r#"
+#include <vector>
+int main() {
+  const int n = 30000;
+  std::puts("ready");
+  std::fflush(stdout);
+  for (int step = 0;; step++) {
+    std::vector<float> x(n, step);
+    std::vector<double> out(n);
+    replay::capture c("fixtures/" + std::to_string(step));
+    c.strict(true).function("scaled").input("x", x.data(), {{"n", n}}).input("step", step).ready();
+    scaled(x.data(), 2, out.data(), n);
+    c.output("out", out.data(), {{"n", n}});
+  }
+}
+"#;
+    let folder = TempDir::new().expect("a folder");
+    let program = compile(&compilers()[0], folder.path(), main, &[]);
+    let (mut whole, mut half) = (0, 0);
+    for kill in 0..30u64 {
+        let home = folder.path().join(format!("run{kill}"));
+        std::fs::create_dir(&home).expect("a folder");
+        let mut command = Command::new(&program);
+        let mut training =
+            command.current_dir(&home).stdout(Stdio::piped()).spawn().expect("a program");
+        let mut line = String::new();
+        BufReader::new(training.stdout.take().expect("a pipe"))
+            .read_line(&mut line)
+            .expect("a line");
+        // Moments that no step's duration divides.
+        std::thread::sleep(Duration::from_micros(kill * 7919 % 200_000));
+        training.kill().expect("a training that runs");
+        training.wait().expect("its end");
+        for entry in std::fs::read_dir(home.join("fixtures")).into_iter().flatten().flatten() {
+            let path = entry.path();
+            let name = entry.file_name().to_string_lossy().into_owned();
+            let Ok(step) = name.parse::<u32>() else { continue };
+            let fixture = match Fixture::load(&path) {
+                Ok(fixture) => fixture,
+                Err(error) => {
+                    assert!(!path.join("fixture.toml").exists(), "{}: {error}", path.display());
+                    half += 1;
+                    continue;
+                }
+            };
+            whole += 1;
+            assert_eq!(floats(&fixture, "x"), vec![step as f32; 30_000]);
+            for expected in &fixture.expected {
+                let value = f64::from(2 * step).to_le_bytes();
+                assert!(expected.bytes().as_chunks().0.iter().all(|one| *one == value));
+            }
+        }
+    }
+    assert!(whole > 0, "every kill came before the first step; {half} were refused");
+}
