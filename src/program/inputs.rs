@@ -98,7 +98,7 @@ fn nudge(input: &Input, seed: u64, packed: &mut [u8]) {
             }
         };
         let drawn = mixed(seed ^ name, place as u64);
-        if drawn % NUDGED == 0 {
+        if drawn.is_multiple_of(NUDGED) {
             beside(element, input.dtype, drawn >> 63 == 0);
         }
     }
