@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Makes PyTorch's CUDA build importable on a machine without CUDA.
 
-    ci/torch-without-cuda FOLDER/site-packages/torch/lib
+    python/tools/torch_without_cuda.py FOLDER/site-packages/torch/lib
 
 There is no PyTorch for x86-64 Linux on PyPI that needs no CUDA: its libraries name 15 of NVIDIA's,
 which are 3 GB, to be loaded at all. For each that is missing, a stand-in is written beside them: a shared
