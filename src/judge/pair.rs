@@ -11,6 +11,7 @@ use crate::numerics::bitmap::Bitmap;
 use crate::numerics::compare::{Agreement, beyond_noise, compare};
 use crate::numerics::constants::{ERROR_RATIO, NARROW_ROUNDING};
 use crate::numerics::drift::{Drift, drift};
+use crate::numerics::measure::ulp;
 use crate::numerics::noise::{NoiseRef, NoiseSummary, Spread};
 use crate::numerics::oracle::{Accuracy, Evidence, Finding, against_oracle, finding};
 use crate::numerics::shadow::{Errors, ShadowChange, Shadows, error_without_ties};
@@ -47,7 +48,8 @@ impl Pair<'_> {
             .expect("two runs of one fixture have outputs of one shape");
         let agreement = comparison.verdict;
         let base_noise = self.base.measured.noise_summary(name);
-        let found = self.found(name, dims, agreement, &base_noise)?;
+        let rounding = self.rounding(name, &base_noise);
+        let found = self.found(name, dims, agreement, rounding)?;
         let verdict = found.verdict(agreement);
         let order = self.got.measured.ordered_of(name);
         // A dependence of both sides is no change.
@@ -76,7 +78,7 @@ impl Pair<'_> {
             base_noise,
         };
         if let Some(truth) = &found.truth {
-            judged.finding = (!order_alone).then(|| truth.finding(&judged.base_noise));
+            judged.finding = (!order_alone).then(|| truth.finding(rounding));
             judged.base_accuracy = Some(truth.base.clone());
             judged.got_accuracy = Some(truth.got.clone());
             judged.shadow = truth.shadow;
@@ -105,7 +107,7 @@ impl Pair<'_> {
         name: &str,
         dims: &[Dim],
         agreement: Agreement,
-        base_noise: &NoiseSummary,
+        rounding: f64,
     ) -> Result<Found<'_>, ReplayError> {
         if agreement == Agreement::Identical {
             return Ok(Found::default());
@@ -121,9 +123,9 @@ impl Pair<'_> {
         };
         let unmoved = shadows.as_ref().is_some_and(|shadows| shadows.change.moved == 0);
         let imprecise = match &truth {
-            Some(truth) if truth.is_imprecise(truth.got.relative_l2, base_noise) => {
+            Some(truth) if truth.is_imprecise(truth.got.relative_l2, rounding) => {
                 let error = self.error_without_ties(name, agreement)?;
-                error.is_none_or(|error| truth.is_imprecise(error, base_noise))
+                error.is_none_or(|error| truth.is_imprecise(error, rounding))
             }
             _ => false,
         };
@@ -134,6 +136,16 @@ impl Pair<'_> {
             truth,
             drift,
         })
+    }
+
+    /// How far rounding moves output `name` of the trusted side, relative, in L2. Inputs moved by a unit
+    /// in the last place tell that only by their condition; the error against the shadow then tells it
+    /// better, and rounds once at least.
+    fn rounding(&self, name: &str, base_noise: &NoiseSummary) -> f64 {
+        match self.base.measured.probes_of(name) {
+            [Probe::Inputs] => ulp(self.base_view.dtype, 1.0),
+            _ => base_noise.relative_l2,
+        }
     }
 
     /// How far rounding moves output `name` on both sides.
@@ -315,12 +327,12 @@ struct Truth {
 }
 
 impl Truth {
-    fn finding(&self, base_noise: &NoiseSummary) -> Finding {
+    fn finding(&self, rounding: f64) -> Finding {
         finding(&Evidence {
             shadow: self.shadow,
             base_error: self.base.relative_l2,
             got_error: self.got.relative_l2,
-            noise: base_noise.relative_l2,
+            noise: rounding,
             hidden: self.is_hidden(),
             independent_oracle: self.independent_oracle,
         })
@@ -334,8 +346,8 @@ impl Truth {
     /// Whether the other side lost more than arithmetic in float32 loses: it rounds to a narrow
     /// format where the trusted side does not. Its own noise is then as large as its error, and
     /// would excuse it.
-    fn is_imprecise(&self, got_error: f64, base_noise: &NoiseSummary) -> bool {
-        let before = self.base.relative_l2.max(base_noise.relative_l2);
+    fn is_imprecise(&self, got_error: f64, rounding: f64) -> bool {
+        let before = self.base.relative_l2.max(rounding);
         got_error > NARROW_ROUNDING && got_error > ERROR_RATIO * before
     }
 }

@@ -4,7 +4,7 @@ use crate::tensor::DType;
 
 /// The distance between neighbouring numbers of `dtype` at the magnitude of `value`; 0 for
 /// integers, and where `value` is not finite.
-pub(super) fn ulp(dtype: DType, value: f64) -> f64 {
+pub(crate) fn ulp(dtype: DType, value: f64) -> f64 {
     let (digits, least_exponent) = match dtype {
         DType::F64 => (53, -1022),
         DType::F32 => (24, -126),

@@ -10,7 +10,7 @@ pub mod compare;
 pub(crate) mod constants;
 pub(crate) mod derivative;
 pub mod drift;
-mod measure;
+pub(crate) mod measure;
 pub mod noise;
 pub mod oracle;
 pub mod shadow;
