@@ -4,8 +4,8 @@
 //! keeps signals away from the processes above.
 #![allow(unsafe_code)]
 
-pub mod shield;
-pub mod tree;
+pub(crate) mod shield;
+pub(crate) mod tree;
 
 use std::fs;
 use std::fs::File;
@@ -17,10 +17,10 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 use rustix::process::{Rlimit, getrlimit, setpgid, setrlimit};
 
-pub use rustix::process::Resource;
+pub(crate) use rustix::process::Resource;
 
 /// The number of a process.
-pub type Pid = libc::pid_t;
+pub(crate) type Pid = libc::pid_t;
 
 /// A wait for something takes at least this long, unless it happens.
 const LEAST_WAIT: Duration = Duration::from_millis(1);
@@ -28,12 +28,12 @@ const LEAST_WAIT: Duration = Duration::from_millis(1);
 const MOST_ANCESTORS: usize = 32;
 
 /// This process.
-pub fn this() -> Pid {
+pub(crate) fn this() -> Pid {
     std::process::id() as Pid
 }
 
 /// Gives this process a group of its own, of the same number: signals of the terminal do not reach it.
-pub fn lead_group() {
+pub(crate) fn lead_group() {
     // Fails only for the leader of a session, which has a group of its own. The session stays the
     // same: some systems share the processor among sessions, whatever priority their processes
     // have.
@@ -44,7 +44,7 @@ pub fn lead_group() {
 ///
 /// # Errors
 /// Where the system has no room for another process.
-pub fn fork() -> io::Result<Option<Pid>> {
+pub(crate) fn fork() -> io::Result<Option<Pid>> {
     // SAFETY: with one thread nothing is lacking in the copy.
     match unsafe { libc::fork() } {
         0 => Ok(None),
@@ -124,7 +124,7 @@ fn signals_of_children() -> io::Result<File> {
 }
 
 /// Unblocks every signal, as in a process that was started normally. May be called between fork and exec.
-pub fn unblock_signals() {
+pub(crate) fn unblock_signals() {
     // SAFETY: the set is a variable.
     unsafe {
         let mut none: libc::sigset_t = std::mem::zeroed();
@@ -138,7 +138,7 @@ pub fn unblock_signals() {
 ///
 /// # Errors
 /// Where the system refuses to wait.
-pub fn wait_for<const N: usize>(
+pub(crate) fn wait_for<const N: usize>(
     files: [Option<BorrowedFd<'_>>; N],
     timeout: Option<Duration>,
 ) -> io::Result<[bool; N]> {
@@ -160,7 +160,7 @@ pub fn wait_for<const N: usize>(
 ///
 /// # Errors
 /// Where the system refuses.
-pub fn lower_limit(resource: Resource, most: u64) -> io::Result<()> {
+pub(crate) fn lower_limit(resource: Resource, most: u64) -> io::Result<()> {
     let Rlimit { current, maximum } = getrlimit(resource);
     let lower = |limit: Option<u64>| Some(limit.map_or(most, |limit| limit.min(most)));
     Ok(setrlimit(resource, Rlimit { current: lower(current), maximum: lower(maximum) })?)
@@ -170,22 +170,22 @@ pub fn lower_limit(resource: Resource, most: u64) -> io::Result<()> {
 ///
 /// # Errors
 /// Where a lower limit was set for all that this process starts.
-pub fn limit_memory(bytes: u64) -> io::Result<()> {
+pub(crate) fn limit_memory(bytes: u64) -> io::Result<()> {
     Ok(setrlimit(Resource::As, Rlimit { current: Some(bytes), maximum: Some(bytes) })?)
 }
 
 /// The address space that this process may have.
-pub fn memory_limit() -> u64 {
+pub(crate) fn memory_limit() -> u64 {
     getrlimit(Resource::As).current.unwrap_or(libc::RLIM_INFINITY)
 }
 
 /// The bytes that a file may have which this process writes.
-pub fn file_limit() -> u64 {
+pub(crate) fn file_limit() -> u64 {
     getrlimit(Resource::Fsize).current.unwrap_or(libc::RLIM_INFINITY)
 }
 
 /// Makes the system end this process before others where memory runs out: 1000 before all, 0 as others.
-pub fn go_first(score: u16) {
+pub(crate) fn go_first(score: u16) {
     // A system without this setting chooses by itself which process to end.
     let _ = fs::write("/proc/self/oom_score_adj", score.to_string());
 }
@@ -197,7 +197,7 @@ pub(crate) fn memory_kills() -> Option<u64> {
 }
 
 /// Ends this process at once: nothing is written out, and no handler of its exit is called.
-pub fn leave(status: i32) -> ! {
+pub(crate) fn leave(status: i32) -> ! {
     // SAFETY: the process is gone with it.
     unsafe { libc::_exit(status) }
 }

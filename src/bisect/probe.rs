@@ -145,14 +145,14 @@ struct Known {
 
 impl Probe {
     /// Tests against `base`, whose trial `lab` makes.
-    pub fn new(lab: &Arc<Lab>, subject: Arc<Subject>, on: On, base: Base) -> Probe {
+    pub(super) fn new(lab: &Arc<Lab>, subject: Arc<Subject>, on: On, base: Base) -> Probe {
         let trusted = trusted_trial(lab, &subject, &base);
         Probe { subject, on, base, trusted, known: Mutex::default() }
     }
 
     /// Tests `sources`; compares elements only where the bits leave the verdict open, and replays
     /// in other orders of blocks and threads only if `orders` says so.
-    pub fn test(
+    pub(super) fn test(
         &self,
         lab: &Arc<Lab>,
         sources: &Sources,
@@ -165,7 +165,7 @@ impl Probe {
     }
 
     /// Tests `sources` and compares elements in any case.
-    pub fn judge(
+    pub(super) fn judge(
         &self,
         lab: &Arc<Lab>,
         sources: &Sources,
@@ -178,7 +178,7 @@ impl Probe {
     }
 
     /// Whether replaying `sources` again, with `repeater`, gives what `observation` shows.
-    pub fn comes_out_the_same(
+    pub(super) fn comes_out_the_same(
         &self,
         repeater: &Arc<Lab>,
         sources: &Sources,
@@ -200,7 +200,7 @@ impl Probe {
         Ok(again.symptoms == observation.symptoms)
     }
 
-    pub fn subject(&self) -> &Arc<Subject> {
+    pub(super) fn subject(&self) -> &Arc<Subject> {
         &self.subject
     }
 

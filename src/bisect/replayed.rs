@@ -19,23 +19,23 @@ pub(super) struct Replayed {
 
 impl Replayed {
     /// Replays `trial`, in other orders too, and checks its accesses if `check` says so.
-    pub fn of(trial: &Trial, check: Check) -> Result<Replayed, ReplayError> {
+    pub(super) fn of(trial: &Trial, check: Check) -> Result<Replayed, ReplayError> {
         let ordered = orders(trial)?.into_iter().map(|found| found.output).collect();
         Ok(Replayed { outcome: trial.outcome()?.clone(), ordered, checked: check.of(trial)? })
     }
 
     /// What its accesses do beside those of `base`, if both were checked.
-    pub fn accesses(&self, base: &Replayed) -> Option<Accesses> {
+    pub(super) fn accesses(&self, base: &Replayed) -> Option<Accesses> {
         let found = Accesses { checked: self.checked.clone()?, base: Some(base.checked.clone()?) };
         found.reason().is_none().then_some(found)
     }
 
-    pub fn has_output(&self, name: &str) -> bool {
+    pub(super) fn has_output(&self, name: &str) -> bool {
         self.outcome.outputs.iter().any(|output| output.name == name)
     }
 
     /// Itself, or why it could not be tested.
-    pub fn if_testable(self) -> Result<Replayed, String> {
+    pub(super) fn if_testable(self) -> Result<Replayed, String> {
         match &self.outcome.status {
             Status::Untestable { reason, .. } => Err(reason.clone()),
             _ => Ok(self),

@@ -27,17 +27,17 @@ pub(super) struct Workers<T> {
 }
 
 impl<T: Send + 'static> Workers<T> {
-    pub fn new() -> Workers<T> {
+    pub(super) fn new() -> Workers<T> {
         let (sender, receiver) = channel();
         Workers { sender, receiver, running: 0 }
     }
 
-    pub fn running(&self) -> usize {
+    pub(super) fn running(&self) -> usize {
         self.running
     }
 
     /// Does `work` for `commit` on a thread of its own.
-    pub fn start(
+    pub(super) fn start(
         &mut self,
         commit: u32,
         work: impl FnOnce() -> Result<T, ReplayError> + Send + 'static,
@@ -62,7 +62,7 @@ impl<T: Send + 'static> Workers<T> {
     }
 
     /// Waits for the next result; none if nothing runs.
-    pub fn wait(&mut self) -> Result<Option<(u32, T)>, ReplayError> {
+    pub(super) fn wait(&mut self) -> Result<Option<(u32, T)>, ReplayError> {
         if self.running == 0 {
             return Ok(None);
         }
@@ -85,7 +85,10 @@ pub(super) struct Planned<'a> {
 }
 
 impl<'a> Planned<'a> {
-    pub fn new(bisection: &'a Bisection<'a>, plan: Plan) -> Result<Planned<'a>, BisectError> {
+    pub(super) fn new(
+        bisection: &'a Bisection<'a>,
+        plan: Plan,
+    ) -> Result<Planned<'a>, BisectError> {
         let mut planned = Planned {
             bisection,
             plan,
@@ -113,7 +116,7 @@ impl<'a> Planned<'a> {
     }
 
     /// The commit that has number `commit`, as reports show it.
-    pub fn commit(&self, commit: u32) -> Result<Commit, BisectError> {
+    pub(super) fn commit(&self, commit: u32) -> Result<Commit, BisectError> {
         if let Some(known) = self.commits.borrow().get(&commit) {
             return Ok(known.clone());
         }
@@ -123,7 +126,7 @@ impl<'a> Planned<'a> {
     }
 
     /// The sources of commit number `commit`, one for each fixture.
-    pub fn sources(&self, commit: u32) -> Result<Vec<Sources>, BisectError> {
+    pub(super) fn sources(&self, commit: u32) -> Result<Vec<Sources>, BisectError> {
         let id = self.plan.ids[commit as usize];
         let sources = self.bisection.targets.iter().map(|target| {
             match self.bisection.history.source_set(id, &target.spec) {
@@ -136,12 +139,12 @@ impl<'a> Planned<'a> {
     }
 
     /// The variant of a commit of the graph.
-    pub fn variant(&self, commit: u32) -> u32 {
+    pub(super) fn variant(&self, commit: u32) -> u32 {
         self.plan.graph.variant(commit).unwrap_or(commit)
     }
 
     /// Tests `commit` on every fixture in `lab`.
-    pub fn test(
+    pub(super) fn test(
         &self,
         commit: u32,
         lab: &Arc<Lab>,
@@ -157,7 +160,7 @@ impl<'a> Planned<'a> {
     }
 
     /// Whether `what` was noted of the variant of `commit`, now or in an earlier search.
-    pub fn is_marked(&self, what: &'static str, commit: u32) -> bool {
+    pub(super) fn is_marked(&self, what: &'static str, commit: u32) -> bool {
         let variant = self.variant(commit);
         if let Some(known) = self.marked.borrow().get(&(what, variant)) {
             return *known;
@@ -170,7 +173,7 @@ impl<'a> Planned<'a> {
     }
 
     /// Notes `what` of the variant of `commit`.
-    pub fn mark(&self, what: &'static str, commit: u32) -> Result<(), BisectError> {
+    pub(super) fn mark(&self, what: &'static str, commit: u32) -> Result<(), BisectError> {
         if let Some(key) = self.mark_key(what, commit) {
             let cache = self.bisection.lab.cache();
             cache.write(Kind::Fact, &key, what.as_bytes()).map_err(ReplayError::from)?;

@@ -6,7 +6,7 @@ use crate::syntax::lexer::{Kind, Tokens};
 
 /// The kind of declaration that a simple statement is.
 #[derive(Debug)]
-pub enum Declared {
+pub(super) enum Declared {
     /// Nothing: it is an expression.
     Nothing,
     /// Variables of one type.
@@ -17,7 +17,7 @@ pub enum Declared {
 
 /// `const T *a = 1, b[2];`
 #[derive(Debug)]
-pub struct Declaration {
+pub(super) struct Declaration {
     /// The tokens of the type that all declarators share.
     pub base: Range<usize>,
     pub declarators: Vec<Declarator>,
@@ -25,7 +25,7 @@ pub struct Declaration {
 
 /// One of the declared names.
 #[derive(Debug)]
-pub struct Declarator {
+pub(super) struct Declarator {
     /// Asterisks and their qualifiers.
     pub pointer: Range<usize>,
     pub name: usize,
@@ -76,7 +76,7 @@ const TRIVIAL: [&str; 26] = [
 ];
 
 /// Whether a jump may pass a variable of a type made of `words` without initialising it.
-pub fn is_trivial<'t>(words: impl Iterator<Item = &'t str>) -> bool {
+pub(super) fn is_trivial<'t>(words: impl Iterator<Item = &'t str>) -> bool {
     let mut any = false;
     for word in words {
         any |= word != "const";
@@ -88,7 +88,7 @@ pub fn is_trivial<'t>(words: impl Iterator<Item = &'t str>) -> bool {
 }
 
 /// The declaration in the tokens of `range`, which ends before the semicolon.
-pub fn declared(text: &str, tokens: &Tokens, range: Range<usize>) -> Declared {
+pub(super) fn declared(text: &str, tokens: &Tokens, range: Range<usize>) -> Declared {
     let reader = Reader { text, tokens, end: range.end };
     reader.declared(range.start)
 }

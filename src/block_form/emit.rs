@@ -15,7 +15,7 @@ use crate::syntax::source::Source;
 const STORES_BYTES: usize = 256 << 10;
 
 /// Writes the kernel of `plan`.
-pub fn emit(source: &Source, tokens: &Tokens, plan: &Plan, edits: &mut Edits) {
+pub(super) fn emit(source: &Source, tokens: &Tokens, plan: &Plan, edits: &mut Edits) {
     let mut writer = Writer { source, tokens, plan, edits };
     writer.frame();
     for range in &plan.hoisted {

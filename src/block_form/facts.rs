@@ -164,7 +164,7 @@ fn is_keyword(word: &str) -> bool {
 
 impl Facts {
     /// Adds the definitions of `source`.
-    pub fn add(&mut self, source: &Source) {
+    pub(crate) fn add(&mut self, source: &Source) {
         let directives = source.tokens.iter().filter(|token| token.kind == Kind::Directive);
         for &directive in directives {
             if let Some(defined) = macros::definition(source.text, directive) {
@@ -181,7 +181,7 @@ impl Facts {
     }
 
     /// Follows the names; to be called once all sources have been added.
-    pub fn finish(&mut self) {
+    pub(crate) fn finish(&mut self) {
         self.waiting = self.reaching(waits);
         self.asking = self.reaching(|word| word == THREAD_INDEX);
     }
@@ -265,49 +265,49 @@ impl Facts {
     }
 
     /// Whether a kernel that mentions `word` may wait elsewhere than at its barriers.
-    pub fn waits(&self, word: &str) -> bool {
+    pub(crate) fn waits(&self, word: &str) -> bool {
         waits(word) || self.waiting.contains(word)
     }
 
     /// Whether a kernel that mentions `word` may ask for its thread's index there.
-    pub fn asks_index(&self, word: &str) -> bool {
+    pub(crate) fn asks_index(&self, word: &str) -> bool {
         word == THREAD_INDEX || self.asking.contains(word) || self.asking.contains(OPERATOR)
     }
 
     /// Whether an operator that the sources define may wait; its use cannot be seen.
-    pub fn operators_wait(&self) -> bool {
+    pub(crate) fn operators_wait(&self) -> bool {
         self.waiting.contains(OPERATOR)
     }
 
     /// Whether `word` is a macro of the sources.
-    pub fn is_macro(&self, word: &str) -> bool {
+    pub(crate) fn is_macro(&self, word: &str) -> bool {
         self.macros.contains_key(word)
     }
 
     /// Whether the sources define or declare something of this name.
-    pub fn is_defined(&self, word: &str) -> bool {
+    pub(crate) fn is_defined(&self, word: &str) -> bool {
         self.mentions.contains_key(word)
             || self.by_value.contains(word)
             || self.by_reference.contains(word)
     }
 
     /// Whether `word` is a function of the sources that takes all arguments by value.
-    pub fn takes_values(&self, word: &str) -> bool {
+    pub(crate) fn takes_values(&self, word: &str) -> bool {
         !self.reference_types && self.by_value.contains(word) && !self.by_reference.contains(word)
     }
 
     /// Whether `word` may be a variable that kernels share.
-    pub fn is_device_variable(&self, word: &str) -> bool {
+    pub(crate) fn is_device_variable(&self, word: &str) -> bool {
         self.variables.contains(word)
     }
 
     /// Whether class `word` has a destructor.
-    pub fn is_destroyed(&self, word: &str) -> bool {
+    pub(crate) fn is_destroyed(&self, word: &str) -> bool {
         self.destroyed.contains(word)
     }
 
     /// Every word to which the macro `name` may expand, itself included.
-    pub fn expansion(&self, name: &str) -> BTreeSet<&str> {
+    pub(crate) fn expansion(&self, name: &str) -> BTreeSet<&str> {
         let mut found = BTreeSet::new();
         let mut open = vec![name];
         while let Some(word) = open.pop() {

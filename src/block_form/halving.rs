@@ -14,7 +14,7 @@ use crate::syntax::lexer::Kind;
 
 /// A loop as it is to be written.
 #[derive(Debug)]
-pub struct Halving {
+pub(super) struct Halving {
     /// The first token of its barrier.
     pub barrier: usize,
     /// The variable that is halved.
@@ -51,7 +51,11 @@ pub(super) fn find(planner: &Planner, statements: &[Statement]) -> Vec<Halving> 
 impl Halving {
     /// The code behind the place to which threads return at the barrier. `text` returns the tokens
     /// of a range as they are written.
-    pub fn code(&self, variables: &[Variable], text: impl Fn(Range<usize>) -> String) -> String {
+    pub(super) fn code(
+        &self,
+        variables: &[Variable],
+        text: impl Fn(Range<usize>) -> String,
+    ) -> String {
         let (level, k) = (&variables[self.level].name, self.level);
         let index = match self.index {
             Some(index) => format!(", &replay_frame_t::v{index}"),

@@ -89,7 +89,7 @@ pub(super) struct Writer<'p, 't> {
 
 impl<'p, 't> Writer<'p, 't> {
     /// A writer for the body of a loop over `index`.
-    pub fn new(
+    pub(super) fn new(
         planner: &'p Planner<'t>,
         known: &'p BTreeMap<&'t str, Known>,
         index: &'t str,
@@ -99,7 +99,7 @@ impl<'p, 't> Writer<'p, 't> {
     }
 
     /// Translates `statements`, without their semicolons; none if one is not understood.
-    pub fn write(mut self, statements: &[Range<usize>]) -> Option<Body> {
+    pub(super) fn write(mut self, statements: &[Range<usize>]) -> Option<Body> {
         let own = self.declared_in(statements);
         statements.iter().for_each(|range| self.note_change(range, &own));
         for range in statements {

@@ -22,7 +22,7 @@ use crate::syntax::outline::Item;
 
 /// A kernel as it is to be written.
 #[derive(Debug)]
-pub struct Plan {
+pub(super) struct Plan {
     /// The tokens of the body, braces included.
     pub body: Range<usize>,
     pub variables: Vec<Variable>,
@@ -43,7 +43,7 @@ pub struct Plan {
 
 /// A declaration that a thread's return to a barrier jumps over.
 #[derive(Debug)]
-pub struct Placed {
+pub(super) struct Placed {
     pub declaration: Declaration,
     /// The variable of each declarator.
     pub variables: Vec<usize>,
@@ -53,7 +53,7 @@ pub struct Placed {
 
 /// A variable that is more than a plain local one.
 #[derive(Debug)]
-pub struct Variable {
+pub(super) struct Variable {
     pub name: String,
     /// The tokens of its type before and behind the name.
     pub base: Range<usize>,
@@ -71,7 +71,7 @@ pub struct Variable {
 
 /// Where a variable lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Home {
+pub(super) enum Home {
     /// In a local variable; its value goes to the frame once, when it is initialised.
     Constant,
     /// In a local variable whose value goes to the frame at every barrier.
@@ -82,14 +82,14 @@ pub enum Home {
 
 /// A `__syncthreads();`
 #[derive(Debug)]
-pub struct Barrier {
+pub(super) struct Barrier {
     pub tokens: Range<usize>,
     /// The variables that are needed afterwards and live in local variables.
     pub kept: Vec<usize>,
 }
 
 /// Plans the kernel `item`; with `lanes` some loops run for several threads at once.
-pub fn plan(
+pub(super) fn plan(
     text: &str,
     tokens: &Tokens,
     facts: &Facts,

@@ -8,7 +8,7 @@ use crate::syntax::lexer::{Kind, Tokens};
 
 /// One statement.
 #[derive(Debug)]
-pub struct Statement {
+pub(super) struct Statement {
     /// Its tokens, up to its semicolon or closing brace.
     pub tokens: Range<usize>,
     pub form: Form,
@@ -18,7 +18,7 @@ pub struct Statement {
 
 /// The kind of a statement.
 #[derive(Debug)]
-pub enum Form {
+pub(super) enum Form {
     /// `{ ... }`
     List(Vec<Statement>),
     /// `if` with its branches; the tokens in its parentheses.
@@ -46,7 +46,7 @@ const STRUCTURE: [&str; 20] = [
 ];
 
 /// The statements between the braces of the body that opens at token `open`.
-pub fn body(text: &str, tokens: &Tokens, open: usize) -> Result<Vec<Statement>, Refusal> {
+pub(super) fn body(text: &str, tokens: &Tokens, open: usize) -> Result<Vec<Statement>, Refusal> {
     let depth = Cell::new(0);
     Parser { text, tokens, depth }.list(open).map(|(list, _)| list)
 }

@@ -18,7 +18,7 @@ use crate::syntax::lexer::Kind;
 
 /// A loop as it is to be written.
 #[derive(Debug)]
-pub struct Strided {
+pub(super) struct Strided {
     /// Its tokens.
     pub tokens: Range<usize>,
     /// The tokens of its start, its end and its step.
@@ -49,7 +49,7 @@ pub(super) fn find(planner: &Planner, statements: &[Statement]) -> Vec<Strided> 
 /// The code around a loop.
 impl Strided {
     /// The class of the loop, for in front of the loop over the threads.
-    pub fn declaration(&self, number: usize) -> String {
+    pub(super) fn declaration(&self, number: usize) -> String {
         let Body { values, reads, writes, changes, code, .. } = &self.body;
         let (values, reads) = (values.len(), reads.len());
         let (writes, changes) = (writes.len(), changes.len());
@@ -63,7 +63,7 @@ impl Strided {
 
     /// The code in front of the loop, and behind it. `text` returns the tokens of a range as they
     /// are written.
-    pub fn around(
+    pub(super) fn around(
         &self,
         number: usize,
         text: impl Fn(Range<usize>) -> String,
@@ -90,7 +90,7 @@ impl Strided {
     }
 
     /// Whether it stores anything.
-    pub fn stores(&self) -> bool {
+    pub(super) fn stores(&self) -> bool {
         !self.body.writes.is_empty()
     }
 }

@@ -6,7 +6,7 @@ use crate::syntax::lexer::{Kind, Tokens};
 
 /// The effect of a mention, from the harmless to the worst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Use {
+pub(super) enum Use {
     /// Its value is read.
     Read,
     /// It is given a value, here and now.
@@ -84,7 +84,7 @@ const KEYWORDS: [&str; 19] = [
 ];
 
 /// Judges the mention at token `at`.
-pub fn judge(text: &str, tokens: &Tokens, facts: &Facts, at: usize) -> Use {
+pub(super) fn judge(text: &str, tokens: &Tokens, facts: &Facts, at: usize) -> Use {
     Mention { text, tokens, facts }.judge(at)
 }
 

@@ -1,7 +1,7 @@
 //! The options that decide about bits, for everything in an artifact; `build.rs` uses them too.
 
 /// Options that decide about bits, and about what the sources see, except for [`PRELUDE`].
-pub const FLAGS: [&str; 17] = [
+pub(crate) const FLAGS: [&str; 17] = [
     "-std=c++17",
     "-O2",
     "-x",

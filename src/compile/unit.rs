@@ -9,7 +9,7 @@ use crate::harness::{Call, Harness};
 use crate::tensor::DType;
 
 /// How messages of the compiler name the harness's call.
-pub const CALL: &str = "call in ";
+pub(super) const CALL: &str = "call in ";
 
 /// The properties of a fixture that decide about an artifact: the parameters of the call and the size
 /// of the tensors, but no data.
@@ -64,12 +64,12 @@ impl Signature {
 }
 
 /// How messages of the compiler name the file of the call.
-pub fn origin(harness: &Harness) -> String {
+pub(super) fn origin(harness: &Harness) -> String {
     format!("{CALL}{}", file_name(harness))
 }
 
 /// The harness's file, without its folder.
-pub fn file_name(harness: &Harness) -> String {
+pub(super) fn file_name(harness: &Harness) -> String {
     let path = &harness.path;
     path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
 }
@@ -81,7 +81,7 @@ fn placed(call: &Call) -> String {
 }
 
 /// The text that the compiler sees of the call in `unit`, from the first line of the harness on.
-pub fn statements<'u>(unit: &'u str, harness: &Harness) -> Option<&'u str> {
+pub(super) fn statements<'u>(unit: &'u str, harness: &Harness) -> Option<&'u str> {
     unit.split_once(&format!("#line 1 \"{}\"\n", origin(harness))).map(|(_, rest)| rest)
 }
 
@@ -94,7 +94,7 @@ fn type_name(dtype: DType, precision: Precision) -> &'static str {
 }
 
 /// The text behind the user's sources: the entry point, with call number `call`.
-pub fn text(
+pub(super) fn text(
     harness: &Harness,
     signature: &Signature,
     symbols: &Symbols,

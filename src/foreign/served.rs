@@ -65,7 +65,7 @@ impl Keeper {
 
 impl Served {
     /// Sends `bytes` to the program.
-    pub fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
+    pub(crate) fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.socket.set_nonblocking(false)?;
         let sent = self.socket.write_all(bytes);
         self.socket.set_nonblocking(true)?;
@@ -74,7 +74,7 @@ impl Served {
 
     /// Waits until the program sends something, one of `others` can be read, or `timeout` is over; adds
     /// what it sent to `received`. False once it will send no more.
-    pub fn receive(
+    pub(crate) fn receive(
         &mut self,
         received: &mut Vec<u8>,
         others: [Option<BorrowedFd<'_>>; 2],
@@ -114,13 +114,13 @@ impl Served {
     }
 
     /// Ends everything that the program has left behind but the program itself. False if it has ended.
-    pub fn sweep(&mut self) -> bool {
+    pub(crate) fn sweep(&mut self) -> bool {
         let swept = |report: &Report| matches!(report, Report::Swept);
         (&self.control).write_all(b"s").is_ok() && self.hear(swept).is_some()
     }
 
     /// Waits for the end of a program that is about to end.
-    pub fn ended(mut self) -> Result<(ProgramEnd, Vec<u8>), KeeperError> {
+    pub(crate) fn ended(mut self) -> Result<(ProgramEnd, Vec<u8>), KeeperError> {
         let end = |report: &Report| matches!(report, Report::Ended(_) | Report::Refused(_));
         let heard = self.hear(end);
         let _ = self.keeper.kill();

@@ -37,7 +37,7 @@ pub(super) struct Context<'s, 'a> {
 
 impl Context<'_, '_> {
     /// The function in whose body byte `at` lies.
-    pub fn function(&self, at: usize) -> Option<&Item> {
+    pub(super) fn function(&self, at: usize) -> Option<&Item> {
         // They come in order and do not nest, so the last that starts before is the one.
         let start = |item: &&Item| self.tokens[item.body.start].start;
         let after = self.functions.partition_point(|item| start(&item) <= at);

@@ -33,7 +33,7 @@ impl Declaration {
     /// Takes apart the declaration of the kernel whose name is token `name` and whose template
     /// head, if it has one, begins at token `head`. None where a part has no name to repeat, where
     /// the end is not seen, and for a specialisation.
-    pub fn of(
+    pub(super) fn of(
         text: &str,
         tokens: &Tokens,
         name: usize,
@@ -70,7 +70,7 @@ impl Declaration {
     }
 
     /// The companion's declaration, with `edits` made in the parts that it repeats.
-    pub fn companion(&self, text: &str, edits: &Edits) -> String {
+    pub(super) fn companion(&self, text: &str, edits: &Edits) -> String {
         let first = self.head.first().or(self.parameters.first());
         let edits = &edits.within(&(first.map_or(self.end, |token| token.start)..self.end));
         let repeated = |tokens: &[Token]| repeated(text, tokens, edits);
@@ -81,7 +81,7 @@ impl Declaration {
 
     /// The instance of the kernel that its own template parameters name, with `edits` made in its
     /// parameters.
-    pub fn instance(&self, text: &str, edits: &Edits) -> String {
+    pub(super) fn instance(&self, text: &str, edits: &Edits) -> String {
         let types = self.types.iter().map(|tokens| repeated(text, tokens, edits));
         let types: Vec<String> = types.collect();
         let (types, name) = (types.join(", "), &self.name);

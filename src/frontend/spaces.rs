@@ -56,7 +56,7 @@ const MARKS: [&str; 7] = [
 
 impl Spaces {
     /// Collects the declarations of `sources`.
-    pub fn of(sources: &[Source]) -> Spaces {
+    pub(super) fn of(sources: &[Source]) -> Spaces {
         let mut spaces = Spaces::default();
         let directives = |source: &Source| source.tokens.clone().into_iter();
         for source in sources {
@@ -75,24 +75,24 @@ impl Spaces {
     }
 
     /// Where the function `name` may be called; none if the sources declare none.
-    pub fn function(&self, name: &str) -> Option<Space> {
+    pub(super) fn function(&self, name: &str) -> Option<Space> {
         self.functions.get(name).copied().filter(|_| !self.is_macro(name))
     }
 
     /// Where the variable `name` lies; none if the sources declare none.
-    pub fn variable(&self, name: &str) -> Option<Place> {
+    pub(super) fn variable(&self, name: &str) -> Option<Place> {
         self.variables.get(name).copied().filter(|_| !self.is_macro(name))
     }
 
     /// Whether the sources declare `name` themselves.
-    pub fn declares(&self, name: &str) -> bool {
+    pub(super) fn declares(&self, name: &str) -> bool {
         self.functions.contains_key(name)
             || self.variables.contains_key(name)
             || self.is_macro(name)
     }
 
     /// Whether a host function of the sources calls a function `name`.
-    pub fn is_called_by_host(&self, name: &str) -> bool {
+    pub(super) fn is_called_by_host(&self, name: &str) -> bool {
         self.called_by_host.contains(name)
     }
 
@@ -191,7 +191,7 @@ impl Spaces {
     }
 
     /// Where the body of the function `item` runs.
-    pub fn runs_on(&self, text: &str, tokens: &Tokens, item: &Item) -> Space {
+    pub(super) fn runs_on(&self, text: &str, tokens: &Tokens, item: &Item) -> Space {
         let Some(marks) = self.marks(text, tokens, item.tokens.start..item.name_at) else {
             return Space::Anywhere;
         };

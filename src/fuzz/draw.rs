@@ -7,12 +7,12 @@ pub(crate) struct Draw<'a> {
 
 impl<'a> Draw<'a> {
     /// Takes from `bytes`.
-    pub fn new(bytes: &'a [u8]) -> Draw<'a> {
+    pub(crate) fn new(bytes: &'a [u8]) -> Draw<'a> {
         Draw { bytes }
     }
 
     /// One byte.
-    pub fn byte(&mut self) -> u8 {
+    pub(crate) fn byte(&mut self) -> u8 {
         match self.bytes.split_first() {
             Some((&first, rest)) => {
                 self.bytes = rest;
@@ -23,22 +23,22 @@ impl<'a> Draw<'a> {
     }
 
     /// One bit, of a byte.
-    pub fn flag(&mut self) -> bool {
+    pub(crate) fn flag(&mut self) -> bool {
         self.byte() & 1 == 1
     }
 
     /// A number of four bytes.
-    pub fn number(&mut self) -> u32 {
+    pub(crate) fn number(&mut self) -> u32 {
         u32::from_le_bytes(std::array::from_fn(|_| self.byte()))
     }
 
     /// A number below `limit`, which is at most 256.
-    pub fn below(&mut self, limit: usize) -> usize {
+    pub(crate) fn below(&mut self, limit: usize) -> usize {
         usize::from(self.byte()) % limit
     }
 
     /// At most `most` bytes, as many as the next byte says.
-    pub fn bytes(&mut self, most: usize) -> &'a [u8] {
+    pub(crate) fn bytes(&mut self, most: usize) -> &'a [u8] {
         let count = usize::from(self.byte()).min(most).min(self.bytes.len());
         let (taken, rest) = self.bytes.split_at(count);
         self.bytes = rest;
@@ -46,12 +46,12 @@ impl<'a> Draw<'a> {
     }
 
     /// Text of at most `most` bytes before those that are not UTF-8 are replaced.
-    pub fn text(&mut self, most: usize) -> String {
+    pub(crate) fn text(&mut self, most: usize) -> String {
         String::from_utf8_lossy(self.bytes(most)).into_owned()
     }
 
     /// Everything that is left.
-    pub fn rest(self) -> &'a [u8] {
+    pub(crate) fn rest(self) -> &'a [u8] {
         self.bytes
     }
 }

@@ -27,7 +27,7 @@ pub(super) struct Header {
 
 impl Header {
     /// Reads up to and including the empty line before the pack.
-    pub fn read(path: &Path, reader: &mut impl BufRead) -> Result<Header, HistoryError> {
+    pub(super) fn read(path: &Path, reader: &mut impl BufRead) -> Result<Header, HistoryError> {
         let mut lines = Lines { path, reader, number: 0, size_bytes: 0 };
         let has_capabilities = read_version(&mut lines)?;
         let (mut references, mut missing) = (Vec::new(), Vec::new());

@@ -75,7 +75,7 @@ pub(super) struct GitTree<'r> {
 }
 
 impl<'r> GitTree<'r> {
-    pub fn new(repo: &'r Repository, root: Oid) -> Self {
+    pub(super) fn new(repo: &'r Repository, root: Oid) -> Self {
         let folders = RefCell::new(HashMap::from([(String::new(), root)]));
         GitTree { repo, root, folders }
     }
@@ -170,7 +170,7 @@ pub(super) struct DiskTree<'r> {
 }
 
 impl<'r> DiskTree<'r> {
-    pub fn new(root: &Path, repo: Option<&'r Repository>) -> Self {
+    pub(super) fn new(root: &Path, repo: Option<&'r Repository>) -> Self {
         DiskTree { root: root.to_owned(), repo }
     }
 

@@ -37,7 +37,7 @@ pub(super) struct Walk<'t, T> {
 }
 
 impl<'t, T: Tree> Walk<'t, T> {
-    pub fn new(tree: &'t T) -> Self {
+    pub(super) fn new(tree: &'t T) -> Self {
         Walk { tree, entries: Cell::new(0), met_link: Cell::new(false) }
     }
 
@@ -47,7 +47,7 @@ impl<'t, T: Tree> Walk<'t, T> {
     }
 
     /// The real path of `path`, and its node: a file or a folder.
-    pub fn resolve(&self, path: &str) -> Result<(String, Node), Stop> {
+    pub(super) fn resolve(&self, path: &str) -> Result<(String, Node), Stop> {
         let mut left: VecDeque<String> = path.split('/').map(str::to_owned).collect();
         let mut passed: Vec<(String, Node)> = vec![(String::new(), self.tree.root())];
         let mut last_link = None;
@@ -97,7 +97,7 @@ impl<'t, T: Tree> Walk<'t, T> {
     }
 
     /// All files at or below `real`, under the names they have below `path`.
-    pub fn files(&self, path: &str, real: String, node: Node) -> Result<Vec<Found>, Stop> {
+    pub(super) fn files(&self, path: &str, real: String, node: Node) -> Result<Vec<Found>, Stop> {
         let mut found = Vec::new();
         self.collect(path.to_owned(), real, node, &mut Vec::new(), &mut found)?;
         Ok(found)

@@ -18,14 +18,14 @@ pub(super) struct Side<'t> {
 impl<'t> Side<'t> {
     /// Measures everything about `trial`, the noise while the shadow runs; none where the sources
     /// cannot be run.
-    pub fn of(trial: &'t Trial) -> Result<Option<Side<'t>>, ReplayError> {
+    pub(super) fn of(trial: &'t Trial) -> Result<Option<Side<'t>>, ReplayError> {
         let (shadow, measured) = both(|| trial.shadow_run(), || trial.measurement());
         let Some(measured) = measured? else { return Ok(None) };
         Ok(Some(Side { trial, measured, shadow: shadow? }))
     }
 
     /// The float64 shadow of output `name`.
-    pub fn shadow_of(&self, name: &str) -> Option<TensorView<'t>> {
+    pub(super) fn shadow_of(&self, name: &str) -> Option<TensorView<'t>> {
         self.shadow.ok()?.output(name)
     }
 }

@@ -301,7 +301,8 @@ fn a_tie_that_rounding_in_float64_decides_does_not_move_a_shadow() {
 /// Whether errors around a shadow of ones and a cancelled element are alike; the trusted side errs by
 /// `base` there, the other one by `got`.
 fn errors_are_alike(base: impl Fn(usize) -> f64, got: impl Fn(usize) -> f64) -> bool {
-    let truth: Vec<f64> = (0..512).map(|n| if n % 2 == 0 { 1.0 } else { 1e-4 }).collect();
+    let truth: Vec<f64> =
+        (0..512usize).map(|n| if n.is_multiple_of(2) { 1.0 } else { 1e-4 }).collect();
     let off = |error: &dyn Fn(usize) -> f64| {
         let values = truth.iter().enumerate().map(|(n, x)| (x + error(n)) as f32);
         Owned::f32(&values.collect::<Vec<f32>>())
@@ -323,8 +324,8 @@ fn a_cancelled_element_may_err_as_far_as_its_like() {
 
 #[test]
 fn small_elements_that_become_zero_do_not_err_alike() {
-    let exact = |n: usize| if n % 2 == 0 { 6e-8 } else { 0.0 };
-    let flushed = |n: usize| if n % 2 == 0 { 6e-8 } else { -1e-4 };
+    let exact = |n: usize| if n.is_multiple_of(2) { 6e-8 } else { 0.0 };
+    let flushed = |n: usize| if n.is_multiple_of(2) { 6e-8 } else { -1e-4 };
     assert!(!errors_are_alike(exact, flushed));
 }
 

@@ -66,7 +66,7 @@ const CALLS: [Calls; 4] = [
 ///
 /// # Errors
 /// If the system has no such filters. At most `no_new_privs` has changed then.
-pub fn raise(above: &[Pid]) -> io::Result<()> {
+pub(crate) fn raise(above: &[Pid]) -> io::Result<()> {
     let program = program(above, super::this());
     let program = libc::sock_fprog {
         len: program.len() as libc::c_ushort,

@@ -32,21 +32,21 @@ pub enum End {
 ///
 /// # Errors
 /// If the system does not support that. Descendants whose parents end are then left behind.
-pub fn take_root() -> io::Result<()> {
+pub(crate) fn take_root() -> io::Result<()> {
     super::lead_group();
     Ok(set_child_subreaper(Some(getpid()))?)
 }
 
 /// Kills this process when `parent` ends; false if that has happened already. May be called between fork
 /// and exec.
-pub fn end_with(parent: Pid) -> bool {
+pub(crate) fn end_with(parent: Pid) -> bool {
     // A parent that went before sends no signal.
     set_parent_process_death_signal(Some(Signal::KILL)).is_ok() && parent_id() as Pid == parent
 }
 
 /// Sends `signal` to `process`, which must be a child that was not waited for: its number cannot be
 /// reused before that.
-pub fn signal(process: Pid, signal: i32) {
+pub(crate) fn signal(process: Pid, signal: i32) {
     if let (Some(process), Some(signal)) = (number(process), Signal::from_named_raw(signal)) {
         // One that has ended needs none.
         let _ = kill_process(process, signal);
@@ -55,7 +55,7 @@ pub fn signal(process: Pid, signal: i32) {
 
 /// Sends `signal` to the group of `leader`. The leader must be a child that was not waited for, or its
 /// group must have other members.
-pub fn signal_group(leader: Pid, signal: i32) {
+pub(crate) fn signal_group(leader: Pid, signal: i32) {
     if let (Some(leader), Some(signal)) = (number(leader), Signal::from_named_raw(signal)) {
         // A group that is empty needs none.
         let _ = kill_process_group(leader, signal);
@@ -67,7 +67,7 @@ fn number(process: Pid) -> Option<rustix::process::Pid> {
 }
 
 /// Reaps a child that has ended, and returns how it ended; none if no child has.
-pub fn ended() -> Option<(Pid, End)> {
+pub(crate) fn ended() -> Option<(Pid, End)> {
     let of_any_kind = WaitOptions::from_bits_retain(libc::__WALL as u32);
     let (process, status) = rustix::process::wait(WaitOptions::NOHANG | of_any_kind).ok()??;
     let end = match status.terminating_signal() {
@@ -80,7 +80,7 @@ pub fn ended() -> Option<(Pid, End)> {
 /// Ends every child of this process but `kept`, and everything that they have started: this process
 /// adopts their orphans, if it can, and ends them next. Those that have not ended when `patience` is
 /// over are left. Returns the processes of `kept` that have ended by themselves.
-pub fn end_all_but(kept: &[Pid], patience: Duration) -> Vec<Pid> {
+pub(crate) fn end_all_but(kept: &[Pid], patience: Duration) -> Vec<Pid> {
     let (begun, mut dead) = (Instant::now(), Vec::new());
     loop {
         while let Some((process, _)) = ended() {
@@ -101,7 +101,7 @@ pub fn end_all_but(kept: &[Pid], patience: Duration) -> Vec<Pid> {
 }
 
 /// Whether this process has no children, not even ended ones.
-pub fn is_childless() -> bool {
+pub(crate) fn is_childless() -> bool {
     let asking = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
     matches!(rustix::process::waitid(WaitId::All, asking), Err(Errno::CHILD))
 }
@@ -117,7 +117,7 @@ fn children() -> Vec<Pid> {
 }
 
 /// Tells when a child of this process has ended.
-pub struct Deaths(File);
+pub(crate) struct Deaths(File);
 
 impl Deaths {
     /// Begins to watch; from here on, deaths of children are reported only in this way. Processes that
@@ -125,7 +125,7 @@ impl Deaths {
     ///
     /// # Errors
     /// Where the system gives no descriptor.
-    pub fn watch() -> io::Result<Deaths> {
+    pub(crate) fn watch() -> io::Result<Deaths> {
         super::signals_of_children().map(Deaths)
     }
 
@@ -134,7 +134,7 @@ impl Deaths {
     ///
     /// # Errors
     /// Where the system refuses to wait.
-    pub fn wait(
+    pub(crate) fn wait(
         &mut self,
         parent: impl AsFd,
         timeout: Option<Duration>,

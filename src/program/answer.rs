@@ -57,7 +57,7 @@ pub(super) enum Fault {
 
 impl Answer {
     /// The answer at `path`; an empty one if the program wrote none.
-    pub fn read(path: &Path) -> Result<Answer, ProgramError> {
+    pub(super) fn read(path: &Path) -> Result<Answer, ProgramError> {
         if std::fs::symlink_metadata(path).is_err() {
             return Ok(Answer::default());
         }
@@ -71,7 +71,7 @@ impl Answer {
 
 impl Complaint {
     /// The error that it means; `lacks` is what the tree of the revision lacks.
-    pub fn error(self, lacks: Option<String>) -> ProgramError {
+    pub(super) fn error(self, lacks: Option<String>) -> ProgramError {
         let message = match self.message.lines().next().map(str::trim) {
             Some(line) if !line.is_empty() => line.to_owned(),
             _ => super::error::last_line(&self.traceback)

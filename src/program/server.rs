@@ -106,7 +106,7 @@ enum Reply {
 
 impl Servers {
     /// None yet, and never more than `most`.
-    pub fn new(most: usize) -> Servers {
+    pub(super) fn new(most: usize) -> Servers {
         let (here, freed, alone, last_id) = Default::default();
         Servers { here, freed, most: most.max(1), alone, last_id }
     }
@@ -129,7 +129,7 @@ impl Servers {
     }
 
     /// What a process says of itself, which is kept for the first replay.
-    pub fn identity(
+    pub(super) fn identity(
         &self,
         project: &Project,
         keeper: &Keeper,
@@ -146,7 +146,7 @@ impl Servers {
     }
 
     /// Makes one replay, in a copy of a process that is ready, or in one of its own.
-    pub fn run(
+    pub(super) fn run(
         &self,
         project: &Project,
         (keeper, bounds): (&Keeper, &Bounds),
@@ -198,7 +198,7 @@ impl Servers {
 
 impl Server {
     /// Starts a process, and waits until it has loaded what `preload` names.
-    pub fn start(
+    pub(super) fn start(
         project: &Project,
         keeper: &Keeper,
         bounds: &Bounds,

@@ -37,12 +37,12 @@ pub(super) struct Tree {
 
 impl Tree {
     /// The folder with the files.
-    pub fn path(&self) -> PathBuf {
+    pub(super) fn path(&self) -> PathBuf {
         self.home.join(FILES)
     }
 
     /// A path that changed since the tree was laid out.
-    pub fn changed(&self) -> Option<String> {
+    pub(super) fn changed(&self) -> Option<String> {
         let now = match manifest(&self.path()) {
             Ok(now) if now == self.manifest => return None,
             Ok(now) => now,
@@ -62,7 +62,7 @@ impl Tree {
     }
 
     /// Forgets the tree: the next that wants it lays it out again.
-    pub fn discard(&self) {
+    pub(super) fn discard(&self) {
         // One that cannot be removed is found to be changed.
         let _ = fs::remove_file(self.home.join(MANIFEST));
     }

@@ -9,7 +9,7 @@ use crate::judge::Accesses;
 use crate::runtime::report::{Found, FoundKind, FoundSpot};
 
 /// The finding in a line, which begins with the word for its kind.
-pub fn sentence(found: &Found) -> String {
+pub(super) fn sentence(found: &Found) -> String {
     let second = spot(&found.second);
     let (first, place) = (found.first.as_ref().map(spot).unwrap_or_default(), place(found));
     let times = match found.count {

@@ -248,7 +248,7 @@ fn is_wrong(check: &GradientCheck) -> bool {
 }
 
 /// How `entry` stands and why, in a line that begins with the word for it.
-pub fn verdict(entry: &Entry) -> Line {
+pub(super) fn verdict(entry: &Entry) -> Line {
     let (worst, points) = stand(entry);
     let why = points.into_iter().find(|point| point.standing == worst);
     let why = why.map_or(String::new(), |point| format!(": {}", point.sentence));
@@ -265,7 +265,7 @@ pub(crate) fn reasons(entry: &Entry) -> Vec<String> {
 }
 
 /// The checks of `entry` that could not be made, and why: silence would pass for a check.
-pub fn unchecked(entry: &Entry) -> Vec<String> {
+pub(super) fn unchecked(entry: &Entry) -> Vec<String> {
     let gradients = entry.gradients.iter().filter(|g| g.verdict == GradientVerdict::Unknown);
     let mut lines: Vec<String> =
         gradients.map(|check| format!("{} {}", check.output, gradient(check).words())).collect();
@@ -284,7 +284,7 @@ pub fn unchecked(entry: &Entry) -> Vec<String> {
 }
 
 /// The title of the entry where several stand side by side.
-pub fn title(entry: &Entry) -> String {
+pub(super) fn title(entry: &Entry) -> String {
     let revision = entry.revision.as_ref().map_or("working tree", |revision| &revision.short);
     format!("{} at {revision} on {}", entry.fixture, entry.outcome.device)
 }

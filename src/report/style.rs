@@ -7,7 +7,7 @@ const fn bold(colour: AnsiColor) -> Style {
 }
 
 /// Names and headings.
-pub const BOLD: Style = Style::new().bold();
+pub(super) const BOLD: Style = Style::new().bold();
 /// Details that are rarely needed.
 pub(crate) const DIM: Style = Style::new().dimmed();
 /// Good results.
@@ -17,4 +17,4 @@ pub(crate) const RED: Style = bold(AnsiColor::Red);
 /// Matters that need attention.
 pub(crate) const YELLOW: Style = bold(AnsiColor::Yellow);
 /// Commit ids.
-pub const COMMIT: Style = Style::new().fg_color(Some(Color::Ansi(AnsiColor::Yellow)));
+pub(super) const COMMIT: Style = Style::new().fg_color(Some(Color::Ansi(AnsiColor::Yellow)));

@@ -33,7 +33,7 @@ static F2: [fn(f32, f32) -> f32; 3] = [core_math::atan2f, core_math::hypotf, cor
 /// In the order of `replay_math2`.
 static D2: [fn(f64, f64) -> f64; 3] = [core_math::atan2, core_math::hypot, core_math::pow];
 
-pub unsafe extern "C" fn f1(function: u32, x: f32) -> f32 {
+pub(super) unsafe extern "C" fn f1(function: u32, x: f32) -> f32 {
     F1[function as usize](x)
 }
 pub(crate) unsafe extern "C" fn d1(function: u32, x: f64) -> f64 {

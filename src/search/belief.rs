@@ -93,7 +93,7 @@ pub(super) struct Belief {
 
 impl Belief {
     /// Starts with every candidate equally likely.
-    pub fn new(candidates: usize, false_alarm: Rate, detection: Rate) -> Self {
+    pub(super) fn new(candidates: usize, false_alarm: Rate, detection: Rate) -> Self {
         Self {
             false_alarm,
             detection,
@@ -171,7 +171,7 @@ impl Belief {
 
     /// The tests that promise most information besides those `in_flight`: a free candidate, or
     /// `None` for a good end.
-    pub fn picks(
+    pub(super) fn picks(
         &self,
         reach: &Reach,
         free: &[bool],

@@ -31,7 +31,7 @@ pub(super) struct Candidates {
 
 impl Candidates {
     /// Keeps the commits reachable from `bad` and not from `good`.
-    pub fn new(graph: &Graph, good: &[u32], bad: &[u32], options: &Options) -> Self {
+    pub(super) fn new(graph: &Graph, good: &[u32], bad: &[u32], options: &Options) -> Self {
         let mut simplify = Simplify {
             graph,
             excluded: graph.ancestors(good, false),

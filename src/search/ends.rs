@@ -61,7 +61,7 @@ pub(super) struct Ends {
 }
 
 impl Ends {
-    pub fn new(graph: &Graph, good: &[u32], bad: &[u32], options: &Options) -> Self {
+    pub(super) fn new(graph: &Graph, good: &[u32], bad: &[u32], options: &Options) -> Self {
         let behind_good = graph.ancestors(good, false);
         let mut bases = BTreeSet::new();
         for &end in bad {
@@ -85,13 +85,13 @@ impl Ends {
     }
 
     /// Good and bad ends.
-    pub fn both(&self) -> impl Iterator<Item = u32> {
+    pub(super) fn both(&self) -> impl Iterator<Item = u32> {
         self.good.iter().chain(&self.bad).copied()
     }
 
     /// The refusal that follows from what is known so far. Wrong ends are reported together, once
     /// all of them have an answer.
-    pub fn refusal(&self, known: impl Fn(u32) -> Option<Answer>) -> Option<Refusal> {
+    pub(super) fn refusal(&self, known: impl Fn(u32) -> Option<Answer>) -> Option<Refusal> {
         if self.refusal.is_some() {
             return self.refusal.clone();
         }

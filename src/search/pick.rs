@@ -30,7 +30,7 @@ pub(super) struct Field<'a> {
 
 impl Field<'_> {
     /// Up to `slots` candidates to test besides those `in_flight`.
-    pub fn choose(&self, in_flight: &[u32], slots: usize) -> Vec<u32> {
+    pub(super) fn choose(&self, in_flight: &[u32], slots: usize) -> Vec<u32> {
         let mut fixed = in_flight.to_vec();
         let mut picks = Vec::new();
         if slots > 0

@@ -28,7 +28,7 @@ pub(super) struct Reach {
 
 impl Reach {
     /// Keeps the nodes marked in `keep` and the edges between them.
-    pub fn new(parents: &[Vec<u32>], keep: &[bool]) -> Self {
+    pub(super) fn new(parents: &[Vec<u32>], keep: &[bool]) -> Self {
         let mut out = Self { offsets: vec![0], linear: true, ..Self::default() };
         let mut local = vec![u32::MAX; parents.len()];
         for node in (0..parents.len()).filter(|&node| keep[node]) {
@@ -44,12 +44,12 @@ impl Reach {
     }
 
     /// How many nodes there are.
-    pub fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.nodes.len()
     }
 
     /// The local index of `node`, if it is here.
-    pub fn local(&self, node: u32) -> Option<u32> {
+    pub(super) fn local(&self, node: u32) -> Option<u32> {
         self.nodes.binary_search(&node).ok().map(|index| index as u32)
     }
 
@@ -58,7 +58,7 @@ impl Reach {
     }
 
     /// Marks the nodes that `tip` reaches, itself included.
-    pub fn from(&self, tip: u32) -> Vec<bool> {
+    pub(super) fn from(&self, tip: u32) -> Vec<bool> {
         let mut marked = vec![false; self.len()];
         marked[tip as usize] = true;
         for local in (0..=tip as usize).rev() {
@@ -72,7 +72,7 @@ impl Reach {
     }
 
     /// For each node, the sum of `measure` over the `members` it reaches, itself included.
-    pub fn sums(&self, members: &[u32], measure: Measure) -> Vec<f64> {
+    pub(super) fn sums(&self, members: &[u32], measure: Measure) -> Vec<f64> {
         let mut total = vec![0.0; self.len()];
         for chunk in members.chunks(if self.linear { members.len().max(1) } else { COLUMNS }) {
             self.add_chunk(chunk, measure, &mut total);

@@ -30,7 +30,7 @@ pub(crate) fn steady(x: f64, noise: f64, least: i32) -> String {
 }
 
 /// `x` in at most `digits` significant digits, in the shorter of the two notations.
-pub fn short(x: f64, digits: usize) -> String {
+pub(super) fn short(x: f64, digits: usize) -> String {
     if x == 0.0 || !x.is_finite() {
         return format!("{x}");
     }
@@ -65,7 +65,7 @@ fn exponent(x: f64) -> i32 {
 
 /// The projections as `1e-9 * 12 -7 ...`, in a unit far below `noise`, which has the units of the
 /// projections.
-pub fn sketch(sketch: &Sketch, noise: f64) -> String {
+pub(super) fn sketch(sketch: &Sketch, noise: f64) -> String {
     let part = noise * SKETCH_PART;
     let unit = if part.is_normal() { format!("1e{}", exponent(part)) } else { "1".to_owned() };
     let size: f64 = unit.parse().expect("a number that was just written");

@@ -10,7 +10,7 @@ use crate::tensor::{DType, Dim};
 use crate::trial::Slices;
 
 /// Reads the text of the file `path`; its first line is line `first` of the file.
-pub fn parse(text: &str, path: &Path, first: usize) -> Result<Snapshot, SnapshotError> {
+pub(super) fn parse(text: &str, path: &Path, first: usize) -> Result<Snapshot, SnapshotError> {
     Parser { path, lines: text.lines().collect(), at: 0, first }.snapshot()
 }
 

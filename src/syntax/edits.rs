@@ -10,25 +10,25 @@ pub(crate) struct Edits {
 
 impl Edits {
     /// Puts `text` before byte `at`, after earlier insertions there.
-    pub fn insert(&mut self, at: usize, text: impl Into<String>) {
+    pub(crate) fn insert(&mut self, at: usize, text: impl Into<String>) {
         self.list.push((at..at, text.into()));
     }
 
     /// Replaces the bytes of `range`, which has as many line breaks as `text`.
-    pub fn replace(&mut self, range: Range<usize>, text: impl Into<String>) {
+    pub(crate) fn replace(&mut self, range: Range<usize>, text: impl Into<String>) {
         self.list.push((range, text.into()));
     }
 
     /// Removes `range` of `text`; its line breaks stay, with the backslash of those that continue a
     /// line.
-    pub fn remove(&mut self, text: &str, range: Range<usize>) {
+    pub(crate) fn remove(&mut self, text: &str, range: Range<usize>) {
         let ends = text[range.clone()].split_inclusive('\n').filter(|piece| piece.ends_with('\n'));
         let kept: String = ends.map(line_end).collect();
         self.replace(range, kept);
     }
 
     /// Replaces everything but line breaks in `range` by spaces.
-    pub fn blank(&mut self, text: &str, range: Range<usize>) {
+    pub(crate) fn blank(&mut self, text: &str, range: Range<usize>) {
         let mut at = range.start;
         for piece in text[range].split_inclusive('\n') {
             let length = piece.trim_end_matches(['\n', '\r']).len();
@@ -40,12 +40,12 @@ impl Edits {
     }
 
     /// The replacements that lie in `range`.
-    pub fn within(&self, range: &Range<usize>) -> Edits {
+    pub(crate) fn within(&self, range: &Range<usize>) -> Edits {
         Edits { list: self.list.iter().filter(|edit| lies_in(edit, range)).cloned().collect() }
     }
 
     /// The text of `range` with the replacements made that lie in it.
-    pub fn applied(&self, text: &str, range: Range<usize>) -> String {
+    pub(crate) fn applied(&self, text: &str, range: Range<usize>) -> String {
         let shifted = |(place, with): &(Range<usize>, String)| {
             (place.start - range.start..place.end - range.start, with.clone())
         };
@@ -55,7 +55,7 @@ impl Edits {
 
     /// `text` with all edits made. Of edits that overlap, the one that starts first counts, and
     /// of those the longest.
-    pub fn apply(mut self, text: &str) -> String {
+    pub(crate) fn apply(mut self, text: &str) -> String {
         // Insertions come before a replacement at the same place; the sort keeps their order.
         self.list.sort_by_key(|(range, _)| {
             (range.start, !range.is_empty(), std::cmp::Reverse(range.end))

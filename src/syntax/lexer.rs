@@ -26,19 +26,19 @@ pub(crate) struct Token {
 
 impl Token {
     /// The token's text in `text`, the text it was cut from.
-    pub fn text<'t>(&self, text: &'t str) -> &'t str {
+    pub(crate) fn text<'t>(&self, text: &'t str) -> &'t str {
         &text[self.start..self.end]
     }
 
     /// Whether this is code spelled exactly `spelling`.
-    pub fn is(&self, text: &str, spelling: &str) -> bool {
+    pub(crate) fn is(&self, text: &str, spelling: &str) -> bool {
         matches!(self.kind, Kind::Ident | Kind::Punct) && self.text(text) == spelling
     }
 }
 
 /// No template argument list has more tokens; the limit keeps hostile text from taking quadratic
 /// time.
-pub const MOST_ARGUMENTS: usize = 1024;
+pub(crate) const MOST_ARGUMENTS: usize = 1024;
 
 /// Every token of `text`, comments left out.
 pub(crate) fn lex(text: &str) -> Vec<Token> {
@@ -71,7 +71,7 @@ impl std::ops::Deref for Tokens {
 
 impl Tokens {
     /// Matches the brackets of `list`, tokens of `text`.
-    pub fn new(text: &str, list: Vec<Token>) -> Self {
+    pub(crate) fn new(text: &str, list: Vec<Token>) -> Self {
         let mut partners = vec![None; list.len()];
         let mut open = Vec::new();
         for (index, token) in list.iter().enumerate().filter(|(_, t)| t.kind == Kind::Punct) {
@@ -91,18 +91,18 @@ impl Tokens {
 
     /// The index after the group that opens at `open`, or `None` if nothing opens there or it
     /// never closes.
-    pub fn skip_group(&self, open: usize) -> Option<usize> {
+    pub(crate) fn skip_group(&self, open: usize) -> Option<usize> {
         let close = self.partners.get(open).copied().flatten();
         close.filter(|&close| close > open).map(|close| close + 1)
     }
 
     /// The index of the bracket that `close` closes, or `None` if it closes none.
-    pub fn group_start(&self, close: usize) -> Option<usize> {
+    pub(crate) fn group_start(&self, close: usize) -> Option<usize> {
         self.partners.get(close).copied().flatten().filter(|&open| open < close)
     }
 
     /// The index after the template argument list that opens at `open` (`<`), or `None`.
-    pub fn skip_angles(&self, text: &str, open: usize) -> Option<usize> {
+    pub(crate) fn skip_angles(&self, text: &str, open: usize) -> Option<usize> {
         let mut depth = 0usize;
         let mut index = open;
         while index < self.list.len().min(open + MOST_ARGUMENTS) {
@@ -126,7 +126,7 @@ impl Tokens {
     }
 
     /// Whether the token at `at` is code spelled exactly `spelling`.
-    pub fn is(&self, text: &str, at: usize, spelling: &str) -> bool {
+    pub(crate) fn is(&self, text: &str, at: usize, spelling: &str) -> bool {
         self.list.get(at).is_some_and(|token| token.is(text, spelling))
     }
 }

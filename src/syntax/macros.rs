@@ -37,7 +37,7 @@ pub(crate) fn definition<'t>(text: &'t str, directive: Token) -> Option<Macro<'t
 
 impl Macro<'_> {
     /// Whether `word` is one of the parameters.
-    pub fn is_parameter(&self, word: &str) -> bool {
+    pub(crate) fn is_parameter(&self, word: &str) -> bool {
         self.parameters.as_ref().is_some_and(|names| names.contains(&word))
     }
 }

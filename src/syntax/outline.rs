@@ -38,13 +38,13 @@ pub(crate) enum ItemKind {
 
 impl Item {
     /// Whether `word` stands among the specifiers before the function's parameters.
-    pub fn has(&self, text: &str, tokens: &[Token], word: &str) -> bool {
+    pub(crate) fn has(&self, text: &str, tokens: &[Token], word: &str) -> bool {
         let head = self.tokens.start..self.name_at.max(self.tokens.start);
         tokens[head].iter().any(|token| token.is(text, word))
     }
 
     /// Whether the function runs on the device.
-    pub fn on_device(&self, text: &str, tokens: &[Token]) -> bool {
+    pub(crate) fn on_device(&self, text: &str, tokens: &[Token]) -> bool {
         self.has(text, tokens, "__global__") || self.has(text, tokens, "__device__")
     }
 }

@@ -39,7 +39,7 @@ struct Group {
 }
 
 impl<'a> Source<'a> {
-    pub fn new(unit: &Unit<'a>) -> Self {
+    pub(crate) fn new(unit: &Unit<'a>) -> Self {
         let text = unit.text.strip_prefix('\u{feff}').unwrap_or(unit.text);
         let lines = text.match_indices('\n').map(|(at, _)| at).collect();
         let mut source = Source {
@@ -56,25 +56,25 @@ impl<'a> Source<'a> {
     }
 
     /// The 1-based line of byte `at`.
-    pub fn line(&self, at: usize) -> usize {
+    pub(crate) fn line(&self, at: usize) -> usize {
         1 + self.lines.partition_point(|&newline| newline < at)
     }
 
     /// Whether a condition on `__CUDA_ARCH__` decides about the token at byte `at`.
-    pub fn by_arch(&self, at: usize) -> bool {
+    pub(crate) fn by_arch(&self, at: usize) -> bool {
         let index = self.tokens.partition_point(|token| token.start < at);
         self.by_arch.get(index).copied().unwrap_or(false)
     }
 
     /// The tokens with one branch chosen of every conditional whose branches differ in brackets.
-    pub fn view(&self, first: bool) -> Tokens {
+    pub(crate) fn view(&self, first: bool) -> Tokens {
         let hidden = if first { Branch::Later } else { Branch::First };
         let kept = self.tokens.iter().zip(&self.branch).filter(|(_, branch)| **branch != hidden);
         Tokens::new(self.text, kept.map(|(token, _)| *token).collect())
     }
 
     /// Whether any conditional's branches differ in brackets.
-    pub fn has_alternatives(&self) -> bool {
+    pub(crate) fn has_alternatives(&self) -> bool {
         self.branch.contains(&Branch::Later)
     }
 

@@ -19,12 +19,12 @@ impl<T> Default for Once<T> {
 
 impl<T> Once<T> {
     /// The value, if it was made.
-    pub fn known(&self) -> Option<&T> {
+    pub(super) fn known(&self) -> Option<&T> {
         self.value.get()
     }
 
     /// The value; `make` makes it if nobody did.
-    pub fn get<E>(&self, make: impl FnOnce() -> Result<T, E>) -> Result<&T, E> {
+    pub(super) fn get<E>(&self, make: impl FnOnce() -> Result<T, E>) -> Result<&T, E> {
         if let Some(known) = self.value.get() {
             return Ok(known);
         }

@@ -28,7 +28,10 @@ impl Name {
 }
 
 /// Writes one.
-pub fn serialize<S: Serializer>(path: &impl AsRef<OsStr>, out: S) -> Result<S::Ok, S::Error> {
+pub(super) fn serialize<S: Serializer>(
+    path: &impl AsRef<OsStr>,
+    out: S,
+) -> Result<S::Ok, S::Error> {
     Name::of(path.as_ref()).serialize(out)
 }
 
@@ -40,11 +43,11 @@ pub(crate) fn deserialize<'d, P: From<OsString>, D: Deserializer<'d>>(
 }
 
 /// Several of them.
-pub mod all {
+pub(super) mod all {
     use super::*;
 
     /// Writes them.
-    pub fn serialize<S: Serializer>(names: &[OsString], out: S) -> Result<S::Ok, S::Error> {
+    pub(crate) fn serialize<S: Serializer>(names: &[OsString], out: S) -> Result<S::Ok, S::Error> {
         out.collect_seq(names.iter().map(|name| Name::of(name)))
     }
 
@@ -55,14 +58,17 @@ pub mod all {
 }
 
 /// One for each of some dtypes.
-pub mod by_dtype {
+pub(super) mod by_dtype {
     use std::path::PathBuf;
 
     use super::*;
     use crate::tensor::DType;
 
     /// Writes them.
-    pub fn serialize<S: Serializer>(all: &[(DType, PathBuf)], out: S) -> Result<S::Ok, S::Error> {
+    pub(crate) fn serialize<S: Serializer>(
+        all: &[(DType, PathBuf)],
+        out: S,
+    ) -> Result<S::Ok, S::Error> {
         out.collect_seq(all.iter().map(|(dtype, path)| (*dtype, Name::of(path.as_os_str()))))
     }
 

@@ -15,7 +15,7 @@ pub(super) struct Printed {
 
 impl Printed {
     /// Adds the next bytes of the text.
-    pub fn push(&mut self, bytes: &[u8]) {
+    pub(super) fn push(&mut self, bytes: &[u8]) {
         let room = (KEPT - self.head.len()).min(bytes.len());
         self.head.extend_from_slice(&bytes[..room]);
         self.tail.extend(&bytes[room..]);
@@ -25,7 +25,7 @@ impl Printed {
     }
 
     /// The text, with a remark in the place of the dropped part.
-    pub fn text(self) -> String {
+    pub(super) fn text(self) -> String {
         let mut text = String::from_utf8_lossy(&self.head).into_owned();
         if self.dropped > 0 {
             text.push_str(&format!("\n[{} bytes left out]\n", self.dropped));

@@ -20,23 +20,23 @@ pub(super) struct Lease<'p> {
 
 impl Pool {
     /// A pool of at least one device.
-    pub fn new(ordinals: Vec<usize>) -> Pool {
+    pub(super) fn new(ordinals: Vec<usize>) -> Pool {
         let running = Mutex::new(vec![0; ordinals.len()]);
         Pool { ordinals, running }
     }
 
     /// How many devices there are.
-    pub fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.ordinals.len()
     }
 
     /// How many devices run nothing.
-    pub fn idle(&self) -> usize {
+    pub(super) fn idle(&self) -> usize {
         self.running().iter().filter(|&&running| running == 0).count()
     }
 
     /// The device with the fewest replays, of several the first.
-    pub fn take(&self) -> Lease<'_> {
+    pub(super) fn take(&self) -> Lease<'_> {
         let mut running = self.running();
         let place = (0..running.len()).min_by_key(|&place| running[place]).unwrap_or(0);
         running[place] += 1;
@@ -50,7 +50,7 @@ impl Pool {
 
 impl Lease<'_> {
     /// The device's number.
-    pub fn ordinal(&self) -> usize {
+    pub(super) fn ordinal(&self) -> usize {
         self.pool.ordinals[self.place]
     }
 }

@@ -45,7 +45,7 @@ impl Code<'_> {
     }
 
     /// Refuses the identifier at `at` if it may not stand in this code.
-    pub fn check(&self, at: usize) -> Result<(), FrontendError> {
+    pub(super) fn check(&self, at: usize) -> Result<(), FrontendError> {
         let file = self.file;
         if self.runs_on_device() {
             self.check_language(at)?;

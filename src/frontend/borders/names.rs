@@ -261,17 +261,17 @@ const ATOMICS: [&str; 11] =
     ["Add", "Sub", "Exch", "Min", "Max", "Inc", "Dec", "CAS", "And", "Or", "Xor"];
 
 /// Whether `name` is a function of the C library or of the runtime API that no device has.
-pub fn is_host_function(name: &str) -> bool {
+pub(super) fn is_host_function(name: &str) -> bool {
     C_LIBRARY.contains(&name) || RUNTIME.contains(&name)
 }
 
 /// Whether `std::name` is nothing that device code can use.
-pub fn is_host_std(name: &str) -> bool {
+pub(super) fn is_host_std(name: &str) -> bool {
     CPP_LIBRARY.contains(&name) || C_LIBRARY.contains(&name)
 }
 
 /// Whether `name` is a function that CUDA has for device code alone.
-pub fn is_device_function(name: &str) -> bool {
+pub(super) fn is_device_function(name: &str) -> bool {
     let atomic = |rest: &str| {
         let rest = rest.trim_end_matches("_block").trim_end_matches("_system");
         ATOMICS.contains(&rest)
@@ -282,13 +282,13 @@ pub fn is_device_function(name: &str) -> bool {
 }
 
 /// Whether `name` is a variable that CUDA sets for device code alone.
-pub fn is_device_variable(name: &str) -> bool {
+pub(super) fn is_device_variable(name: &str) -> bool {
     ["threadIdx", "blockIdx", "blockDim", "gridDim"].contains(&name)
 }
 
 /// Whether CUDA's headers or the C++ library overload `name`, so that a call may mean another
 /// function than that of the sources.
-pub fn is_shared(name: &str) -> bool {
+pub(super) fn is_shared(name: &str) -> bool {
     const NAMES: [&str; 46] = [
         "abs", "acos", "asin", "atan", "atan2", "begin", "cbrt", "ceil", "clamp", "copysign",
         "cos", "cosh", "data", "div", "end", "erf", "erfc", "exp", "exp2", "expm1", "fabs",

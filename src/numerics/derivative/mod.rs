@@ -32,7 +32,7 @@ const ROUNDS: usize = 4;
 const SEED: u64 = 0x6772_6164;
 
 /// A loss and its declared gradient.
-pub struct Question<'a> {
+pub(crate) struct Question<'a> {
     /// The input that is stepped.
     pub input: TensorView<'a>,
     /// The declared gradient with respect to the input, of the same length.
@@ -49,7 +49,7 @@ pub struct Question<'a> {
 
 /// The result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Answer {
+pub(crate) enum Answer {
     /// It is the gradient of the loss.
     Agrees,
     /// It is not.
@@ -62,7 +62,7 @@ pub enum Answer {
 
 /// The gradient against the loss.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Found {
+pub(crate) struct Found {
     /// Whether it is the gradient.
     pub answer: Answer,
     /// Directions that count: those along which the loss is smooth.
@@ -81,7 +81,7 @@ pub struct Found {
 
 /// Elements whose gradient differs from the slope of the loss.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Place {
+pub(crate) struct Place {
     /// Their row-major indices. More than one where a single one cannot be resolved.
     pub elements: Range<usize>,
     /// The slope that the gradient predicts for a step of length 1 along them.
@@ -95,7 +95,7 @@ pub struct Place {
 ///
 /// # Errors
 /// Those of `ask`.
-pub fn answer<E>(
+pub(crate) fn answer<E>(
     question: &Question,
     ask: impl FnMut(&[Step]) -> Result<Vec<Option<f64>>, E>,
 ) -> Result<Found, E> {

@@ -9,7 +9,7 @@ use super::{Question, SMOOTH};
 /// The step lengths to try, in the scales of the elements. The first leaves a cancellation error near
 /// 1e-11. The two behind it cross fewer kinks. The fourth changes no sign. The last resolves
 /// derivatives that are small beside the loss.
-pub const LADDER: [(Unit, f64); 5] = [
+pub(super) const LADDER: [(Unit, f64); 5] = [
     (Unit::Row, 1.0 / (1 << 17) as f64),
     (Unit::Row, 1.0 / (1 << 20) as f64),
     (Unit::Row, 1.0 / (1 << 23) as f64),
@@ -18,17 +18,17 @@ pub const LADDER: [(Unit, f64); 5] = [
 ];
 
 /// The rung with the longest steps, which rounding matters least to.
-pub const LONGEST: usize = LADDER.len() - 1;
+pub(super) const LONGEST: usize = LADDER.len() - 1;
 
 /// Values of the loss that make one slope.
-pub const VALUES: usize = 4;
+pub(super) const VALUES: usize = 4;
 
 /// A cancellation error may be this many times the rounding of the loss alone.
 const CANCELLATION: f64 = 8.0;
 
 /// Elements, a direction and a length.
 #[derive(Clone, Debug)]
-pub struct Probe {
+pub(super) struct Probe {
     /// The seed of the direction.
     pub seed: u64,
     /// The elements that move.
@@ -45,14 +45,14 @@ pub struct Probe {
 
 impl Probe {
     /// The steps after which the loss is asked for.
-    pub fn steps(&self) -> [Step; VALUES] {
+    pub(super) fn steps(&self) -> [Step; VALUES] {
         let length = LADDER[self.rung].1;
         let lengths = [length, -length, length / 2.0, -length / 2.0];
         lengths.map(|length| Step { length, ..self.unit_step() })
     }
 
     /// A step of length 1, however long it is.
-    pub fn unit_step(&self) -> Step {
+    pub(super) fn unit_step(&self) -> Step {
         Step {
             seed: self.seed,
             class: self.class,
@@ -66,7 +66,7 @@ impl Probe {
 
 /// The derivative of the loss along a direction, by differences and by the gradient.
 #[derive(Clone, Debug)]
-pub struct Slope {
+pub(super) struct Slope {
     /// The probe that was made.
     pub probe: Probe,
     /// By differences.
@@ -84,7 +84,7 @@ pub struct Slope {
 
 /// The gradient along a direction.
 #[derive(Clone, Copy)]
-pub struct Along {
+pub(super) struct Along {
     /// Its inner product with the direction.
     pub expected: f64,
     /// Its norm over the elements that move, in their scales.
@@ -94,7 +94,7 @@ pub struct Along {
 }
 
 /// The gradient along the direction of `probe`.
-pub fn along(question: &Question, scales: &Scales, probe: &Probe) -> Along {
+pub(super) fn along(question: &Question, scales: &Scales, probe: &Probe) -> Along {
     let one = probe.unit_step();
     let (mut expected, mut squares, mut elements) = (0.0, 0.0, 0);
     for index in probe.among.clone() {
@@ -112,7 +112,12 @@ pub fn along(question: &Question, scales: &Scales, probe: &Probe) -> Along {
 
 impl Slope {
     /// The slope that `values` tell, the losses after the probe's steps.
-    pub fn of(question: &Question, scales: &Scales, probe: Probe, values: &[Option<f64>]) -> Slope {
+    pub(super) fn of(
+        question: &Question,
+        scales: &Scales,
+        probe: Probe,
+        values: &[Option<f64>],
+    ) -> Slope {
         let Along { expected, norm, .. } = along(question, scales, &probe);
         let (base, length) = (question.loss, LADDER[probe.rung].1);
         let rounding = probe.rounding / length;
@@ -143,33 +148,33 @@ impl Slope {
     }
 
     /// The rounding error of the loss that would explain the whole error.
-    pub fn rounding_seen(&self) -> f64 {
+    pub(super) fn rounding_seen(&self) -> f64 {
         self.error * LADDER[self.probe.rung].1
     }
 
     /// The scale that mismatches are relative to.
-    pub fn size(&self) -> f64 {
+    pub(super) fn size(&self) -> f64 {
         // A NaN of the gradient counts as a mismatch, not here.
         self.norm.max(self.derivative.abs())
     }
 
     /// The difference of derivative and gradient.
-    pub fn mismatch(&self) -> f64 {
+    pub(super) fn mismatch(&self) -> f64 {
         (self.derivative - self.expected).abs()
     }
 
     /// Whether the steps cross no kink.
-    pub fn is_smooth(&self) -> bool {
+    pub(super) fn is_smooth(&self) -> bool {
         self.is_smooth_within(SMOOTH * self.size())
     }
 
     /// Whether sides and lengths agree up to `tolerance`.
-    pub fn is_smooth_within(&self, tolerance: f64) -> bool {
+    pub(super) fn is_smooth_within(&self, tolerance: f64) -> bool {
         self.error <= tolerance.max(CANCELLATION * self.rounding)
     }
 
     /// Whether it is more precise than `other`, a slope along the same elements.
-    pub fn is_better(&self, other: &Slope) -> bool {
+    pub(super) fn is_better(&self, other: &Slope) -> bool {
         let relative = |slope: &Slope| slope.error / slope.size();
         self.is_smooth() || relative(self) < relative(other)
     }

@@ -33,7 +33,7 @@ const LEAST_STACKS: usize = 256;
 
 /// A kernel with its arguments.
 #[derive(Clone, Copy)]
-pub struct Kernel {
+pub(super) struct Kernel {
     /// Its name, a literal of the artifact.
     pub name: &'static str,
     /// Runs one thread of it.
@@ -73,10 +73,10 @@ struct Handover {
 }
 
 /// Ends the replay because some threads of a block wait for others that never come.
-pub type Deadlock = fn(&[WaitingGroup]) -> !;
+pub(super) type Deadlock = fn(&[WaitingGroup]) -> !;
 
 /// One operating-system thread's machinery for running blocks.
-pub struct BlockRunner {
+pub(super) struct BlockRunner {
     // Hot: read and written at every barrier.
     position: usize,
     words: usize,
@@ -143,7 +143,7 @@ extern "C" fn run_threads() -> ! {
 
 impl BlockRunner {
     /// A runner for the operating-system thread whose built-in variables are at `pointers`.
-    pub fn new(pointers: ThreadPointers, deadlock: Deadlock) -> BlockRunner {
+    pub(super) fn new(pointers: ThreadPointers, deadlock: Deadlock) -> BlockRunner {
         const UNUSED: Thread = Thread {
             context: 0,
             site: Site { file: std::ptr::null(), line: 0 },
@@ -179,7 +179,7 @@ impl BlockRunner {
     }
 
     /// The engine's state for device code on this operating-system thread.
-    pub fn state(&mut self) -> &mut BlockState {
+    pub(super) fn state(&mut self) -> &mut BlockState {
         // SAFETY: thread-local storage of the artifact, alive as long as the process.
         unsafe { &mut *self.pointers.block }
     }
@@ -226,7 +226,7 @@ impl BlockRunner {
     }
 
     /// Runs the block with index `block` to its end.
-    pub fn run(&mut self, block: [u32; 3]) {
+    pub(super) fn run(&mut self, block: [u32; 3]) {
         // SAFETY: thread-local storage of the artifact.
         unsafe { *self.pointers.block_idx = block };
         self.live.fill(self.thread_count);

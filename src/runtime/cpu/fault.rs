@@ -22,7 +22,7 @@ static CODE_RUNS: AtomicBool = AtomicBool::new(false);
 
 /// Installs the handlers for the whole process; each operating-system thread that runs device
 /// code calls [`signals::use_own_stack`] as well.
-pub fn install(memory: &'static Memory) {
+pub(super) fn install(memory: &'static Memory) {
     if MEMORY.set(memory).is_err() {
         return;
     }

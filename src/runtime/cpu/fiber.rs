@@ -21,7 +21,7 @@ const SHIFT_PERIOD: usize = 4096;
 
 /// A slab of stacks, each with a guard below it. A kernel in block form needs only one, so a stack
 /// becomes accessible when it is first prepared.
-pub struct Stacks {
+pub(super) struct Stacks {
     base: *mut u8,
     slot: usize,
     count: usize,
@@ -34,7 +34,7 @@ unsafe impl Send for Stacks {}
 
 impl Stacks {
     /// Reserves `count` stacks; their pages are committed when they are first touched.
-    pub fn new(count: usize) -> io::Result<Stacks> {
+    pub(super) fn new(count: usize) -> io::Result<Stacks> {
         let slot = STACK_BYTES + guard_bytes();
         // SAFETY: an anonymous mapping at an address of the kernel's choice.
         let base = unsafe {
@@ -54,7 +54,7 @@ impl Stacks {
     }
 
     /// The number of stacks.
-    pub fn count(&self) -> usize {
+    pub(super) fn count(&self) -> usize {
         self.count
     }
 
@@ -121,7 +121,7 @@ pub(crate) fn page_bytes() -> usize {
     unsafe { libc::sysconf(libc::_SC_PAGESIZE) as usize }
 }
 
-pub use arch::switch;
+pub(super) use arch::switch;
 
 #[cfg(target_arch = "x86_64")]
 mod arch {
@@ -135,7 +135,7 @@ mod arch {
     /// # Safety
     /// `to` must come from `Stacks::prepare` or from a `save` that has not been continued since.
     #[inline(always)]
-    pub unsafe fn switch(save: *mut usize, to: usize) {
+    pub(crate) unsafe fn switch(save: *mut usize, to: usize) {
         // SAFETY: every register that the compiler may hold values in is saved here or named as
         // changed; the stack is the context's own again when it continues.
         unsafe {

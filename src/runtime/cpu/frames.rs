@@ -14,14 +14,14 @@ struct Piece {
 
 /// Memory that grows to the largest block and is then used again.
 #[derive(Default)]
-pub struct Frames {
+pub(super) struct Frames {
     pieces: Vec<Piece>,
 }
 
 impl Frames {
     /// At least `bytes` bytes, aligned to [`ALIGNMENT`], or none if there is no memory. Their
     /// content is left over from earlier use. They stay in place until more are asked for.
-    pub fn of(&mut self, bytes: usize) -> Option<*mut c_void> {
+    pub(super) fn of(&mut self, bytes: usize) -> Option<*mut c_void> {
         let count = bytes.div_ceil(size_of::<Piece>());
         let missing = count.saturating_sub(self.pieces.len());
         self.pieces.try_reserve_exact(missing).ok()?;

@@ -25,7 +25,7 @@ const PARALLEL_THREADS: u64 = 2048;
 
 /// One launch, as every operating-system thread needs it.
 #[derive(Clone, Copy)]
-pub struct Job {
+pub(super) struct Job {
     /// Grid and block.
     pub shape: Shape,
     /// The order of blocks and threads.
@@ -78,7 +78,7 @@ impl Progress {
 }
 
 /// The state that one operating-system thread needs to run blocks.
-pub struct Core {
+pub(super) struct Core {
     /// Runs one block after the other.
     pub runner: BlockRunner,
     /// The shared memory of the block that runs.
@@ -158,7 +158,7 @@ fn run_blocks(core: &mut Core, job: &Job, progress: &Progress, thread: usize) {
 }
 
 /// The operating-system threads that run blocks; the one that launches is the first of them.
-pub struct Pool {
+pub(super) struct Pool {
     shared: Arc<Shared>,
     helpers: usize,
 }
@@ -178,7 +178,7 @@ struct Work {
 
 impl Pool {
     /// A pool of `threads`, the caller included; `core` makes what each of them needs, on it.
-    pub fn new(threads: usize, core: impl Fn() -> Core + Send + Sync + 'static) -> Pool {
+    pub(super) fn new(threads: usize, core: impl Fn() -> Core + Send + Sync + 'static) -> Pool {
         let work = Work { job: None, number: 0, running: 0 };
         let shared = Arc::new(Shared {
             work: Mutex::new(work),
@@ -198,7 +198,7 @@ impl Pool {
     }
 
     /// Runs all blocks of `job`; `core` is the calling thread's.
-    pub fn run(&self, core: &mut Core, job: &Job) {
+    pub(super) fn run(&self, core: &mut Core, job: &Job) {
         let threads = job.shape.blocks().saturating_mul(job.shape.threads() as u64);
         if self.helpers == 0 || job.shape.blocks() == 1 || threads < PARALLEL_THREADS {
             return run_blocks(core, job, &Progress::new(1), 0);

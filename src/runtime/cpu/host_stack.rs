@@ -10,7 +10,7 @@ const NEAR_BYTES: usize = 1 << 20;
 static STACK: OnceLock<(usize, usize)> = OnceLock::new();
 
 /// Notes the stack of the calling thread, which runs host code.
-pub fn note() {
+pub(super) fn note() {
     // SAFETY: the attributes are a variable, which is initialised first and destroyed last.
     let stack = unsafe {
         let mut attributes: libc::pthread_attr_t = std::mem::zeroed();

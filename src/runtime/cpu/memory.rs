@@ -73,7 +73,7 @@ impl Allocation {
 }
 
 /// All allocations of one replay.
-pub struct Memory {
+pub(super) struct Memory {
     poison: Poison,
     limit: usize,
     state: Mutex<State>,
@@ -95,7 +95,7 @@ struct State {
 
 impl Memory {
     /// Memory of `limit` bytes that starts as `poison`.
-    pub fn new(poison: Poison, limit: usize) -> Memory {
+    pub(super) fn new(poison: Poison, limit: usize) -> Memory {
         Memory { poison, limit, state: Mutex::default() }
     }
 
@@ -108,7 +108,7 @@ impl Memory {
     /// # Errors
     /// [`CudaError::MEMORY_ALLOCATION`] beyond the limits of the replay. If the system has no
     /// memory, the replay ends.
-    pub fn allocate(&self, bytes: usize, label: String) -> Result<*mut u8, CudaError> {
+    pub(super) fn allocate(&self, bytes: usize, label: String) -> Result<*mut u8, CudaError> {
         self.allocate_in(None, bytes, label)
     }
 
@@ -117,7 +117,7 @@ impl Memory {
     ///
     /// # Errors
     /// As [`Memory::allocate`].
-    pub fn allocate_in(
+    pub(super) fn allocate_in(
         &self,
         file: Option<(&File, usize)>,
         bytes: usize,
@@ -181,7 +181,7 @@ impl Memory {
     ///
     /// # Errors
     /// [`CudaError::INVALID_VALUE`] if there is none, or it was freed before.
-    pub fn free(&self, pointer: *mut u8) -> Result<(), CudaError> {
+    pub(super) fn free(&self, pointer: *mut u8) -> Result<(), CudaError> {
         let mut state = self.lock();
         let State { allocations, used, freed, overruns, .. } = &mut *state;
         let allocation = allocations
@@ -217,7 +217,7 @@ impl Memory {
     }
 
     /// Makes a `__device__` variable, which lies in the artifact, count as device memory.
-    pub fn add_symbol(&self, address: usize, bytes: usize) {
+    pub(super) fn add_symbol(&self, address: usize, bytes: usize) {
         let symbol = (address, address + bytes);
         let symbols = &mut self.lock().symbols;
         if !symbols.contains(&symbol) {
@@ -226,7 +226,7 @@ impl Memory {
     }
 
     /// Whether all of `bytes` at `address` lie in one allocation or variable.
-    pub fn contains(&self, address: usize, bytes: usize) -> bool {
+    pub(super) fn contains(&self, address: usize, bytes: usize) -> bool {
         let state = self.lock();
         let holds = |&(begin, end): &(usize, usize)| {
             address >= begin && bytes <= end.saturating_sub(address)
@@ -241,7 +241,7 @@ impl Memory {
     }
 
     /// The pages of the allocation that begins at `address`: where they begin, and their bytes.
-    pub fn pages(&self, address: usize) -> Option<(usize, usize)> {
+    pub(super) fn pages(&self, address: usize) -> Option<(usize, usize)> {
         let state = self.lock();
         let (_, allocation) = state.allocations.range(..=address).next_back()?;
         let (pages, end) = allocation.pages();
@@ -249,13 +249,13 @@ impl Memory {
     }
 
     /// Bytes allocated, and the most that can be.
-    pub fn usage(&self) -> (usize, usize) {
+    pub(super) fn usage(&self) -> (usize, usize) {
         (self.lock().used, self.limit)
     }
 
     /// The overruns between the ends of allocations and their guard pages, in the order of
     /// allocation. Those found when memory was freed come first.
-    pub fn overruns(&self) -> Vec<String> {
+    pub(super) fn overruns(&self) -> Vec<String> {
         let state = self.lock();
         let live = state.allocations.values().filter(|allocation| !allocation.freed);
         let mut live: Vec<&Allocation> = live.collect();
@@ -266,7 +266,7 @@ impl Memory {
 
     /// Says in words which byte of which allocation lies at `address`, followed by a colon; writes
     /// nothing if none does. Called from a signal handler: neither waits nor allocates.
-    pub fn describe_inside(&self, address: usize, out: &mut dyn Write) {
+    pub(super) fn describe_inside(&self, address: usize, out: &mut dyn Write) {
         let Ok(state) = self.state.try_lock() else { return };
         let found = state.allocations.range(..=address).next_back();
         let Some((_, Allocation { label, bytes, begin, .. })) = found else { return };
@@ -276,7 +276,7 @@ impl Memory {
     }
 
     /// Whether `address` may be touched. Called from a signal handler: neither waits nor allocates.
-    pub fn holds(&self, address: usize) -> bool {
+    pub(super) fn holds(&self, address: usize) -> bool {
         let Ok(state) = self.state.try_lock() else { return false };
         let found = state.allocations.range(..=address).next_back();
         found.is_some_and(|(_, found)| {
@@ -287,7 +287,7 @@ impl Memory {
 
     /// Says in words where `address` lies relative to the nearest allocation, in the same words in
     /// every run. Called from a signal handler: neither waits nor allocates.
-    pub fn describe(&self, address: usize, out: &mut dyn Write) {
+    pub(super) fn describe(&self, address: usize, out: &mut dyn Write) {
         let Ok(state) = self.state.try_lock() else {
             return;
         };
@@ -325,7 +325,7 @@ fn refused(label: &str, bytes: usize) -> CudaError {
 }
 
 /// The bytes of the pages that an allocation of `bytes` has, and where on them it begins.
-pub fn pages_of(bytes: usize) -> (usize, usize) {
+pub(crate) fn pages_of(bytes: usize) -> (usize, usize) {
     let body = bytes.next_multiple_of(page_bytes());
     (body, body - bytes.next_multiple_of(ALIGNMENT).min(body))
 }
@@ -343,7 +343,7 @@ fn first_change(poison: Poison, begin: usize, end: usize, phase: usize) -> Optio
 ///
 /// # Safety
 /// The memory must be mapped, and nobody else may use it.
-pub unsafe fn fill(poison: Poison, address: usize, bytes: usize) {
+pub(super) unsafe fn fill(poison: Poison, address: usize, bytes: usize) {
     // SAFETY: promised by the caller.
     poison.fill(unsafe { std::slice::from_raw_parts_mut(address as *mut u8, bytes) });
 }

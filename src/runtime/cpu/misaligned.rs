@@ -8,7 +8,7 @@
 /// # Safety
 /// `context` must be what the system passes to the handler of the signal.
 #[cfg(target_arch = "x86_64")]
-pub unsafe fn address(context: *const libc::c_void) -> Option<(usize, usize)> {
+pub(super) unsafe fn address(context: *const libc::c_void) -> Option<(usize, usize)> {
     // SAFETY: promised by the caller; the code that ran can be read.
     unsafe {
         let registers = &(*context.cast::<libc::ucontext_t>()).uc_mcontext.gregs;

@@ -6,23 +6,23 @@ const WORDS: usize = MAX_THREADS / 64;
 
 /// A set of positions in the order in which a block runs its threads.
 #[derive(Clone, Copy, Default)]
-pub struct Positions(pub [u64; WORDS]);
+pub(super) struct Positions(pub [u64; WORDS]);
 
 impl Positions {
     /// Makes the first `count` positions the members.
-    pub fn fill(&mut self, count: usize) {
+    pub(super) fn fill(&mut self, count: usize) {
         for (word, bits) in self.0[..count.div_ceil(64)].iter_mut().enumerate() {
             *bits = u64::MAX >> (64 - (count - word * 64).min(64));
         }
     }
 
     /// Adds one.
-    pub fn insert(&mut self, position: usize) {
+    pub(super) fn insert(&mut self, position: usize) {
         self.0[position / 64 % WORDS] |= 1 << (position % 64);
     }
 
     /// Takes one out.
-    pub fn remove(&mut self, position: usize) {
+    pub(super) fn remove(&mut self, position: usize) {
         self.0[position / 64 % WORDS] &= !(1 << (position % 64));
     }
 

@@ -35,7 +35,7 @@ struct State {
 
 /// The device memory that may be touched now.
 #[derive(Default)]
-pub struct Protection {
+pub(super) struct Protection {
     state: Mutex<State>,
 }
 
@@ -115,7 +115,7 @@ impl Protection {
     }
 
     /// Adds the pages of `bytes` at `begin`, which host code may touch if `shared`.
-    pub fn add(&self, begin: usize, bytes: usize, shared: bool) {
+    pub(super) fn add(&self, begin: usize, bytes: usize, shared: bool) {
         let mut state = self.lock();
         let region = Region { bytes, shared, uses: 0 };
         if state.shuts(&region) {
@@ -125,7 +125,7 @@ impl Protection {
     }
 
     /// Forgets the pages that hold `address`.
-    pub fn remove(&self, address: usize) {
+    pub(super) fn remove(&self, address: usize) {
         let mut state = self.lock();
         if let Some((begin, _)) = state.at(address) {
             state.regions.remove(&begin);
@@ -133,7 +133,7 @@ impl Protection {
     }
 
     /// Lets host code touch the pages that hold `address`.
-    pub fn share(&self, address: usize) {
+    pub(super) fn share(&self, address: usize) {
         let mut state = self.lock();
         if let Some((begin, _)) = state.at(address) {
             state.change(begin, |region| region.shared = true);
@@ -141,7 +141,7 @@ impl Protection {
     }
 
     /// Whether `address` lies in device memory, or just behind it.
-    pub fn knows(&self, address: usize) -> bool {
+    pub(super) fn knows(&self, address: usize) -> bool {
         self.lock().at(address).is_some()
     }
 
@@ -157,7 +157,7 @@ impl Protection {
     }
 
     /// Opens the allocations that hold one of `addresses`, for a call of the runtime API.
-    pub fn open<const N: usize>(&'static self, addresses: [usize; N]) -> Opened {
+    pub(super) fn open<const N: usize>(&'static self, addresses: [usize; N]) -> Opened {
         let mut state = self.lock();
         let found =
             addresses.iter().filter_map(|&it| state.at(it).map(|(begin, _)| begin)).collect();
@@ -169,7 +169,7 @@ impl Protection {
 }
 
 /// Device memory that may be touched until this is dropped.
-pub struct Opened {
+pub(super) struct Opened {
     protection: &'static Protection,
     /// The regions; none for all.
     regions: Option<Vec<usize>>,

@@ -40,7 +40,7 @@ pub(crate) extern "C" fn new_slot() -> u32 {
 }
 
 /// The shared memory of one operating-system thread.
-pub struct SharedMemory {
+pub(super) struct SharedMemory {
     map: *mut u8,
     slots: Box<[*mut c_void; MAX_SLOTS]>,
     poison: Poison,
@@ -60,7 +60,10 @@ impl SharedMemory {
     ///
     /// # Errors
     /// If the system has no memory.
-    pub fn new(poison: Poison, too_large: fn(usize, usize) -> !) -> io::Result<SharedMemory> {
+    pub(super) fn new(
+        poison: Poison,
+        too_large: fn(usize, usize) -> !,
+    ) -> io::Result<SharedMemory> {
         let page = page_bytes();
         // SAFETY: an anonymous mapping; the last page is made a guard.
         let map = unsafe {
@@ -119,14 +122,14 @@ impl SharedMemory {
     }
 
     /// Where the dynamic part lies.
-    pub fn dynamic(&self) -> std::ops::Range<usize> {
+    pub(super) fn dynamic(&self) -> std::ops::Range<usize> {
         let begin =
             self.map as usize + 2 * AREA_BYTES - self.dynamic_bytes.next_multiple_of(ALIGNMENT);
         begin..begin + self.dynamic_bytes
     }
 
     /// Both areas.
-    pub fn range(&self) -> std::ops::Range<usize> {
+    pub(super) fn range(&self) -> std::ops::Range<usize> {
         self.map as usize..self.map as usize + 2 * AREA_BYTES
     }
 

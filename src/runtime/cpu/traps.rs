@@ -11,7 +11,7 @@ use crate::runtime::abi::ArgumentKind;
 
 /// One argument of a launch.
 #[derive(Clone, Copy, Debug)]
-pub struct Argument {
+pub(super) struct Argument {
     /// Its entry in the launch's list of argument addresses.
     pub place: *mut *mut c_void,
     /// Its size in bytes.
@@ -68,7 +68,7 @@ fn base() -> Option<usize> {
 ///
 /// # Safety
 /// The arguments must be as large as they say, and belong to this launch alone.
-pub unsafe fn set(arguments: &[Argument], is_device: impl Fn(usize) -> bool) {
+pub(super) unsafe fn set(arguments: &[Argument], is_device: impl Fn(usize) -> bool) {
     TRAPS.iter().for_each(|trap| trap.store(0, Ordering::Relaxed));
     let mut maps = None;
     let mut used = 0;
@@ -115,7 +115,7 @@ pub unsafe fn set(arguments: &[Argument], is_device: impl Fn(usize) -> bool) {
 
 /// Says which argument the trap at `address` stands for, if there is one. Called from a signal handler:
 /// neither waits nor allocates.
-pub fn describe(address: usize, out: &mut dyn Write) -> bool {
+pub(super) fn describe(address: usize, out: &mut dyn Write) -> bool {
     let Some(base) = BASE.get().copied().flatten() else { return false };
     let Some(trap) = address.checked_sub(base).and_then(|offset| TRAPS.get(offset / BYTES)) else {
         return false;

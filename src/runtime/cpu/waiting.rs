@@ -2,7 +2,7 @@
 
 /// Threads of a block that wait at the same place, or have ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct WaitingGroup {
+pub(super) struct WaitingGroup {
     /// Linear thread indices as ranges, `0..16, 32..48`.
     pub threads: String,
     /// Where and for what they wait, with file and line.
@@ -10,7 +10,7 @@ pub struct WaitingGroup {
 }
 
 /// Groups the threads of a block, whose places come in their order.
-pub fn group(places: impl Iterator<Item = String>) -> Vec<WaitingGroup> {
+pub(super) fn group(places: impl Iterator<Item = String>) -> Vec<WaitingGroup> {
     let mut groups: Vec<(String, Vec<usize>)> = Vec::new();
     for (linear, place) in places.enumerate() {
         match groups.iter_mut().find(|(known, _)| *known == place) {

@@ -7,7 +7,7 @@ pub(crate) const LANES: usize = 32;
 
 /// The state of the collectives of one warp.
 #[derive(Clone, Copy, Default)]
-pub struct Lanes {
+pub(super) struct Lanes {
     /// The lanes whose thread exists and has not ended.
     pub live: u32,
     /// The lanes that wait in a collective.
@@ -22,7 +22,7 @@ pub struct Lanes {
 
 /// One lane's part in a collective.
 #[derive(Clone, Copy, Default)]
-pub struct Offer {
+pub(super) struct Offer {
     /// The number of a [`WarpOp`].
     pub op: u32,
     /// The lanes that the caller names.
@@ -35,14 +35,14 @@ pub struct Offer {
 
 impl Lanes {
     /// A warp of which the first `count` lanes have a thread.
-    pub fn reset(&mut self, count: usize) {
+    pub(super) fn reset(&mut self, count: usize) {
         self.live = u32::MAX >> (LANES - count.min(LANES));
         self.arrived = 0;
     }
 
     /// Completes the collective of `offer` if every live lane of its mask has come with the same
     /// operation and mask, and returns the lanes that can go on.
-    pub fn complete(&mut self, offer: Offer) -> u32 {
+    pub(super) fn complete(&mut self, offer: Offer) -> u32 {
         let members = offer.mask & self.live;
         let complete = members & !self.arrived == 0
             && bits(members).all(|lane| {
@@ -101,7 +101,7 @@ impl Lanes {
 }
 
 /// The positions of the bits that are set.
-pub fn bits(mut set: u32) -> impl Iterator<Item = usize> + Clone {
+pub(super) fn bits(mut set: u32) -> impl Iterator<Item = usize> + Clone {
     std::iter::from_fn(move || {
         let bit = set.checked_ilog2().map(|_| set.trailing_zeros() as usize)?;
         set &= set - 1;

@@ -27,7 +27,7 @@ impl Watch {
 }
 
 /// Watches the pages of `bytes` at `begin` from here on; only the first call of a process counts.
-pub fn start(begin: usize, bytes: usize) {
+pub(super) fn start(begin: usize, bytes: usize) {
     let (open, launches, written) = (AtomicBool::new(true), AtomicU64::new(0), AtomicU64::new(0));
     if WATCH.set(Watch { begin, bytes, open, launches, written }).is_ok() {
         begin_launches(0);
@@ -56,6 +56,6 @@ pub(crate) fn let_in(address: usize) -> bool {
 }
 
 /// The launches that had begun when the tensor was last written; none if it never was.
-pub fn last_write() -> Option<u64> {
+pub(super) fn last_write() -> Option<u64> {
     WATCH.get()?.written.load(Ordering::SeqCst).checked_sub(1)
 }

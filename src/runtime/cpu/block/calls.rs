@@ -14,7 +14,7 @@ use crate::runtime::cpu::warp::Offer;
 ///
 /// # Safety
 /// Must be called from a thread of a kernel that runs.
-pub unsafe extern "C" fn barrier(op: u32, predicate: u32, site: Site) -> u32 {
+pub(crate) unsafe extern "C" fn barrier(op: u32, predicate: u32, site: Site) -> u32 {
     // SAFETY: passed on to the caller; the two references do not live across the switch.
     unsafe {
         if let Some(Handover { save, to }) = current().arrive_at_barrier(predicate, site) {

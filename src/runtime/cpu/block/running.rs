@@ -32,14 +32,14 @@ pub(super) unsafe fn current<'a>() -> &'a mut BlockRunner {
 ///
 /// # Safety
 /// Must be called from a thread of a kernel that runs, on a stack of its own.
-pub unsafe fn linear_thread() -> u16 {
+pub(crate) unsafe fn linear_thread() -> u16 {
     // SAFETY: passed on to the caller.
     let runner = unsafe { current() };
     runner.threads[runner.position].linear as u16
 }
 
 /// The kernel, block and thread that run on this operating-system thread, if one does.
-pub fn place() -> Option<Place> {
+pub(crate) fn place() -> Option<Place> {
     place_of(CURRENT.get())
 }
 

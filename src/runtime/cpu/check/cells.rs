@@ -9,7 +9,7 @@ use super::clocks::Moment;
 /// How an access touches memory. Atomics and volatiles are one here: two of them never race. One
 /// that reads and writes counts as a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Touch {
+pub(super) enum Touch {
     /// A plain load.
     Read,
     /// A plain store.
@@ -25,12 +25,12 @@ impl Touch {
     const ALL: [Touch; 4] = [Touch::Read, Touch::Write, Touch::AtomicRead, Touch::AtomicWrite];
 
     /// Whether it changes memory.
-    pub fn writes(self) -> bool {
+    pub(super) fn writes(self) -> bool {
         matches!(self, Touch::Write | Touch::AtomicWrite)
     }
 
     /// Whether it is an atomic or a volatile.
-    pub fn is_atomic(self) -> bool {
+    pub(super) fn is_atomic(self) -> bool {
         matches!(self, Touch::AtomicRead | Touch::AtomicWrite)
     }
 
@@ -56,7 +56,7 @@ pub(super) enum Scope {
 
 /// One or more like accesses to an address that are not ordered among themselves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Stamp {
+pub(super) struct Stamp {
     /// Which threads.
     pub(super) scope: Scope,
     /// The operation, from 1: a launch, a copy, a fill; 0 for nobody.
@@ -81,12 +81,12 @@ impl Stamp {
     }
 
     /// Whether anybody touched it.
-    pub fn is_there(&self) -> bool {
+    pub(super) fn is_there(&self) -> bool {
         self.scope != Scope::Nobody
     }
 
     /// A thread that it stands for besides the last one, where it is known which.
-    pub fn another_lane(&self) -> Option<u16> {
+    pub(super) fn another_lane(&self) -> Option<u16> {
         let Moment { thread, .. } = self.moment;
         let others = self.lanes & !(1 << (thread % 32));
         (self.scope == Scope::Warp && others != 0)
@@ -124,7 +124,7 @@ impl Stamp {
 }
 
 /// One access, and what its thread knows.
-pub struct Access<'a> {
+pub(super) struct Access<'a> {
     /// What it does.
     pub touch: Touch,
     /// The launch.
@@ -141,14 +141,14 @@ pub struct Access<'a> {
 
 /// The state of one address: the last accesses of each [`Touch`].
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Cell {
+pub(super) struct Cell {
     /// By [`Touch`].
     pub(super) last: [Stamp; 4],
 }
 
 /// The earlier one of two accesses that are not ordered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Race {
+pub(super) struct Race {
     /// What it did.
     pub touch: Touch,
     /// Which threads did it, and when.
@@ -157,12 +157,12 @@ pub struct Race {
 
 impl Cell {
     /// Whether anybody wrote here.
-    pub fn is_written(&self) -> bool {
+    pub(super) fn is_written(&self) -> bool {
         Touch::ALL.iter().any(|&touch| touch.writes() && self.last[touch as usize].is_there())
     }
 
     /// Forgets the last read, if it is of `moment`'s thread alone and no others have read since.
-    pub fn forget_read(&mut self, operation: u32, moment: &Moment) {
+    pub(super) fn forget_read(&mut self, operation: u32, moment: &Moment) {
         let read = &mut self.last[Touch::Read as usize];
         let is_own = read.scope == Scope::Warp
             && read.operation == operation
@@ -174,7 +174,7 @@ impl Cell {
     }
 
     /// Remembers `access` and tells with what it races.
-    pub fn touch(&mut self, access: &Access<'_>) -> Option<Race> {
+    pub(super) fn touch(&mut self, access: &Access<'_>) -> Option<Race> {
         let race = Touch::ALL
             .into_iter()
             .filter(|touch| touch.conflicts_with(access.touch))

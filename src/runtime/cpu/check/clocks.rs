@@ -11,7 +11,7 @@ use super::super::warp::{LANES, bits};
 
 /// When a thread did something: enough to tell later whether another thread knows of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Moment {
+pub(super) struct Moment {
     /// The linear index of the block.
     pub block: u32,
     /// The linear index of the thread in its block.
@@ -24,14 +24,14 @@ pub struct Moment {
 }
 
 /// A lane knows of so many warp synchronisations in one phase.
-pub const MAX_TICK: u32 = (1 << 18) - 1;
+pub(super) const MAX_TICK: u32 = (1 << 18) - 1;
 
 /// What a block has made known of itself: everything before this epoch.
 type Known = HashMap<u32, u32>;
 
 /// The clocks of the block that runs, and of the atomics of the launch.
 #[derive(Default)]
-pub struct Clocks {
+pub(super) struct Clocks {
     block: u32,
     epoch: u32,
     warps: Vec<Warp>,
@@ -55,7 +55,7 @@ pub struct Clocks {
 /// `include/replay/check_definitions.h`.
 #[repr(C)]
 #[derive(Clone)]
-pub struct Warp {
+pub(super) struct Warp {
     tick: u32,
     /// By lane: up to which tick it knows of each other lane.
     of: [[u32; LANES]; LANES],
@@ -63,40 +63,40 @@ pub struct Warp {
 
 impl Clocks {
     /// A launch begins: nothing of an earlier one matters.
-    pub fn begin_launch(&mut self) {
+    pub(super) fn begin_launch(&mut self) {
         self.published.clear();
         self.has_fenced = false;
     }
 
     /// Begins another phase, and returns its number.
-    pub fn begin_phase(&mut self) -> u32 {
+    pub(super) fn begin_phase(&mut self) -> u32 {
         self.epoch += 1;
         self.epoch
     }
 
     /// The phase that has begun last.
-    pub fn phase(&self) -> u32 {
+    pub(super) fn phase(&self) -> u32 {
         self.epoch
     }
 
     /// By thread: the synchronisations of its warp that it knows of. The memory stays where it is while a
     /// block runs.
-    pub fn ticks(&self) -> &[u32] {
+    pub(super) fn ticks(&self) -> &[u32] {
         &self.ticks
     }
 
     /// What the lanes of each warp know of each other. The memory stays where it is, as that of the ticks.
-    pub fn warps(&self) -> &[Warp] {
+    pub(super) fn warps(&self) -> &[Warp] {
         &self.warps
     }
 
     /// Whether the block that runs knows of what others did in this launch.
-    pub fn has_learned(&self) -> bool {
+    pub(super) fn has_learned(&self) -> bool {
         !self.known.is_empty() || !self.learned.is_empty()
     }
 
     /// Block `block` of `threads` threads begins.
-    pub fn begin_block(&mut self, block: u32, threads: usize) {
+    pub(super) fn begin_block(&mut self, block: u32, threads: usize) {
         self.block = block;
         self.begin_phase();
         self.forget_ticks();
@@ -112,7 +112,7 @@ impl Clocks {
     }
 
     /// Every thread of the block that has not ended has come to a barrier.
-    pub fn barrier(&mut self) {
+    pub(super) fn barrier(&mut self) {
         if !self.fenced.is_empty() {
             self.fenced.clear();
             self.fenced_before = self.epoch + 1;
@@ -134,7 +134,7 @@ impl Clocks {
     }
 
     /// The lanes `members` of `warp` have synchronised their memory.
-    pub fn warp_sync(&mut self, number: usize, members: u32) {
+    pub(super) fn warp_sync(&mut self, number: usize, members: u32) {
         if self.warps[number].tick == MAX_TICK {
             // Beyond what is counted the whole block counts as in order: nothing is told that is not so.
             self.barrier();
@@ -157,7 +157,7 @@ impl Clocks {
     }
 
     /// `thread` has fenced: what it and, before the last barrier, its block did is there to be seen.
-    pub fn fence(&mut self, thread: u16) {
+    pub(super) fn fence(&mut self, thread: u16) {
         self.has_fenced = true;
         if !self.fenced.contains(&thread) {
             self.fenced.push(thread);
@@ -165,7 +165,7 @@ impl Clocks {
     }
 
     /// `thread` changes or reads the word at `address` atomically, or as a volatile.
-    pub fn atomic(&mut self, thread: u16, address: usize, reads: bool, writes: bool) {
+    pub(super) fn atomic(&mut self, thread: u16, address: usize, reads: bool, writes: bool) {
         if !self.has_fenced {
             return;
         }
@@ -195,7 +195,7 @@ impl Clocks {
     }
 
     /// The moment at which `thread` is.
-    pub fn now(&self, thread: u16) -> Moment {
+    pub(super) fn now(&self, thread: u16) -> Moment {
         let (warp, lane) = (usize::from(thread) / LANES, usize::from(thread) % LANES);
         let tick = self.warps[warp].of[lane][lane];
         Moment { block: self.block, thread, epoch: self.epoch, tick }
@@ -203,7 +203,7 @@ impl Clocks {
 
     /// Whether what `lanes` of the warp of `then` did at `then` is ordered before what `thread` of
     /// the block that runs does now.
-    pub fn ordered(&self, then: &Moment, lanes: u32, thread: u16) -> bool {
+    pub(super) fn ordered(&self, then: &Moment, lanes: u32, thread: u16) -> bool {
         if then.block != self.block {
             let upto =
                 |known: &Known| known.get(&then.block).is_some_and(|&upto| then.epoch < upto);

@@ -13,12 +13,12 @@ struct Search<'p> {
 }
 
 /// What is added to an address in the file of the artifact at `path`.
-pub fn base(path: &Path) -> Option<usize> {
+pub(super) fn base(path: &Path) -> Option<usize> {
     search(path).base
 }
 
 /// The variables of the artifact at `path`: begin and end of each piece of memory.
-pub fn variables(path: &Path) -> Vec<(usize, usize)> {
+pub(super) fn variables(path: &Path) -> Vec<(usize, usize)> {
     search(path).writable
 }
 

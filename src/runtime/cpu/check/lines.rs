@@ -7,20 +7,20 @@ use addr2line::Loader;
 use super::image;
 
 /// The tables of one artifact.
-pub struct Lines {
+pub(super) struct Lines {
     loader: Loader,
     base: usize,
 }
 
 impl Lines {
     /// Those of the artifact at `path`, which is loaded.
-    pub fn of(path: &Path) -> Option<Lines> {
+    pub(super) fn of(path: &Path) -> Option<Lines> {
         let base = image::base(path)?;
         Some(Lines { loader: Loader::new(path).ok()?, base })
     }
 
     /// `file:line` of the call that returns to `address`: the innermost of the user's functions.
-    pub fn site(&self, address: usize) -> Option<String> {
+    pub(super) fn site(&self, address: usize) -> Option<String> {
         // The call ends before the address that it returns to.
         let probe = address.checked_sub(1)?.checked_sub(self.base)? as u64;
         let mut frames = self.loader.find_frames(probe).ok()?;

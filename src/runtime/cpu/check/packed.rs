@@ -10,7 +10,7 @@ use super::clocks::Moment;
 /// `replay_rt::cell` of `include/replay/check_definitions.h`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Packed {
+pub(super) struct Packed {
     write: u64,
     read: u64,
     write_site: u32,
@@ -39,7 +39,7 @@ const PADDING: u64 = u64::MAX;
 
 /// What is needed to unpack, or to pack again.
 #[derive(Clone, Copy)]
-pub struct Past<'o> {
+pub(super) struct Past<'o> {
     /// Where phases belong.
     pub origins: &'o Origins,
     /// Phases before this one count for nothing.
@@ -56,14 +56,14 @@ impl Past<'_> {
 
 /// To which operation and block each phase belongs.
 #[derive(Default)]
-pub struct Origins {
+pub(super) struct Origins {
     /// The first phase of each, its operation and block.
     blocks: Vec<[u32; 3]>,
 }
 
 impl Origins {
     /// From `phase` on `block` of `operation` runs.
-    pub fn begin(&mut self, phase: u32, operation: u32, block: u32) {
+    pub(super) fn begin(&mut self, phase: u32, operation: u32, block: u32) {
         self.blocks.push([phase, operation, block]);
     }
 
@@ -84,14 +84,14 @@ impl Origins {
 
 /// Cells that do not fit.
 #[derive(Default)]
-pub struct Elsewhere {
+pub(super) struct Elsewhere {
     cells: Vec<Cell>,
     free: Vec<u32>,
 }
 
 impl Packed {
     /// Memory beside variables.
-    pub const PADDING: Packed = Packed {
+    pub(super) const PADDING: Packed = Packed {
         write: PADDING,
         read: 0,
         write_site: 0,
@@ -101,7 +101,7 @@ impl Packed {
     };
 
     /// The same for a copy that is to stand apart.
-    pub fn duplicate(&self, elsewhere: &mut Elsewhere) -> Packed {
+    pub(super) fn duplicate(&self, elsewhere: &mut Elsewhere) -> Packed {
         match self.number() {
             Some(number) => {
                 let cell = elsewhere.cells[number];
@@ -112,7 +112,7 @@ impl Packed {
     }
 
     /// Forgets what it knows.
-    pub fn clear(&mut self, elsewhere: &mut Elsewhere) {
+    pub(super) fn clear(&mut self, elsewhere: &mut Elsewhere) {
         if let Some(number) = self.number() {
             elsewhere.free.push(number as u32);
         }
@@ -125,7 +125,7 @@ impl Packed {
     }
 
     /// What it knows.
-    pub fn unpack(&self, elsewhere: &Elsewhere, past: &Past<'_>) -> Cell {
+    pub(super) fn unpack(&self, elsewhere: &Elsewhere, past: &Past<'_>) -> Cell {
         let mut cell = Cell::default();
         if self.write == PADDING {
             return cell;
@@ -146,7 +146,13 @@ impl Packed {
     }
 
     /// Keeps `cell` after `touch`.
-    pub fn pack(&mut self, cell: &Cell, touch: Touch, elsewhere: &mut Elsewhere, past: &Past<'_>) {
+    pub(super) fn pack(
+        &mut self,
+        cell: &Cell,
+        touch: Touch,
+        elsewhere: &mut Elsewhere,
+        past: &Past<'_>,
+    ) {
         let [read, mut write, mut atomic_read, mut atomic] = cell.last;
         // What is over need not be told apart.
         if past.is_over(&atomic_read) && (atomic.is_there() || write.is_there()) {
@@ -187,7 +193,7 @@ impl Packed {
 
     /// An operation without threads writes here, in the phase of its own; false where that has to be held
     /// against what came before.
-    pub fn write_alone(&mut self, phase: u32, before: u32) -> bool {
+    pub(super) fn write_alone(&mut self, phase: u32, before: u32) -> bool {
         let is_over = |word: u64| word >> PHASE == 0 || ((word >> PHASE) as u32) < before;
         if self.write & ELSEWHERE != 0 || !is_over(self.write) || !is_over(self.read) {
             return false;
@@ -198,7 +204,7 @@ impl Packed {
     }
 
     /// The same for one that reads.
-    pub fn read_alone(&mut self, phase: u32, before: u32) -> bool {
+    pub(super) fn read_alone(&mut self, phase: u32, before: u32) -> bool {
         let is_over = |word: u64| word >> PHASE == 0 || ((word >> PHASE) as u32) < before;
         if self.write & ELSEWHERE != 0 || !is_over(self.write) || !is_over(self.read) {
             return false;
@@ -210,7 +216,7 @@ impl Packed {
 
 impl Elsewhere {
     /// Bytes that it takes.
-    pub fn held(&self) -> usize {
+    pub(super) fn held(&self) -> usize {
         self.cells.capacity() * size_of::<Cell>()
     }
 

@@ -15,7 +15,7 @@ const WIDEST: u32 = 2;
 const NEAR_BYTES: usize = 1 << 20;
 
 /// One piece of memory.
-pub struct Region {
+pub(super) struct Region {
     begin: usize,
     bytes: usize,
     /// What it is called in messages.
@@ -33,14 +33,14 @@ pub struct Region {
 
 impl Region {
     /// `bytes` at `begin`, of which `written` says whether they hold something.
-    pub fn new(begin: usize, bytes: usize, label: String, written: bool) -> Region {
+    pub(super) fn new(begin: usize, bytes: usize, label: String, written: bool) -> Region {
         let cells = Cells::new(bytes.div_ceil(1 << WIDEST));
         let shift = WIDEST;
         Region { begin, bytes, label, written, shared: false, managed: false, shift, cells }
     }
 
     /// Shared memory, none of which is a variable yet.
-    pub fn new_shared(begin: usize, bytes: usize) -> Region {
+    pub(super) fn new_shared(begin: usize, bytes: usize) -> Region {
         let mut region = Region::new(begin, bytes, "shared memory".to_owned(), false);
         region.shared = true;
         region.cells.all().fill(Packed::PADDING);
@@ -48,35 +48,35 @@ impl Region {
     }
 
     /// All of it is written.
-    pub fn holds_input(&mut self) {
+    pub(super) fn holds_input(&mut self) {
         self.written = true;
     }
 
     /// Its addresses.
-    pub fn range(&self) -> std::ops::Range<usize> {
+    pub(super) fn range(&self) -> std::ops::Range<usize> {
         self.begin..self.begin + self.bytes
     }
 
     /// What the hooks need of it.
-    pub fn slot(&mut self) -> Slot {
+    pub(super) fn slot(&mut self) -> Slot {
         let cells = self.cells.all().as_mut_ptr();
         let flags = u32::from(self.written) | u32::from(self.shared) << 1;
         Slot { begin: self.begin, bytes: self.bytes, cells, shift: self.shift, flags }
     }
 
     /// What checking `bytes` of memory takes to begin with.
-    pub fn cells_of(bytes: usize) -> usize {
+    pub(super) fn cells_of(bytes: usize) -> usize {
         Cells::bytes(bytes.div_ceil(1 << WIDEST))
     }
 
     /// Bytes that it takes, its memory and what is remembered of it; shared memory takes none of the
     /// device's.
-    pub fn held(&self) -> usize {
+    pub(super) fn held(&self) -> usize {
         if self.shared { 0 } else { self.bytes + Cells::bytes(self.cells.count) }
     }
 
     /// Bytes that it takes besides once an access of `bytes` at `offset` was checked.
-    pub fn growth(&self, offset: usize, bytes: usize) -> usize {
+    pub(super) fn growth(&self, offset: usize, bytes: usize) -> usize {
         if self.shared || !self.splits(offset, bytes) {
             return 0;
         }
@@ -86,7 +86,7 @@ impl Region {
 
     /// The offset of an access of `bytes` whose last byte lies `distance` behind the end, or whose first
     /// one before the begin if `distance` is negative.
-    pub fn outside(&self, distance: i64, bytes: usize) -> i64 {
+    pub(super) fn outside(&self, distance: i64, bytes: usize) -> i64 {
         match distance {
             ..0 => distance,
             _ => self.bytes as i64 + distance - bytes as i64,
@@ -94,22 +94,22 @@ impl Region {
     }
 
     /// The offset of `address`.
-    pub fn offset(&self, address: usize) -> usize {
+    pub(super) fn offset(&self, address: usize) -> usize {
         address - self.begin
     }
 
     /// Whether an address whose cell `is_written` or not holds something.
-    pub fn is_written(&self, is_written: bool) -> bool {
+    pub(super) fn is_written(&self, is_written: bool) -> bool {
         self.written || is_written
     }
 
     /// Whether cells are made narrower for an access of `bytes` at `offset`.
-    pub fn splits(&self, offset: usize, bytes: usize) -> bool {
+    pub(super) fn splits(&self, offset: usize, bytes: usize) -> bool {
         narrowest(offset, bytes) < self.shift
     }
 
     /// The cells of `bytes` at `offset`, each with the offset of its first byte.
-    pub fn cells(
+    pub(super) fn cells(
         &mut self,
         offset: usize,
         bytes: usize,
@@ -123,14 +123,14 @@ impl Region {
     }
 
     /// The cells that lie in `bytes` at `offset`, all of each.
-    pub fn whole_cells(&mut self, offset: usize, bytes: usize) -> &mut [Packed] {
+    pub(super) fn whole_cells(&mut self, offset: usize, bytes: usize) -> &mut [Packed] {
         let shift = self.shift;
         let range = offset.div_ceil(1 << shift)..(offset + bytes) >> shift;
         self.cells.all().get_mut(range).unwrap_or_default()
     }
 
     /// The cell of the byte at `offset`.
-    pub fn cell(&mut self, offset: usize) -> &mut Packed {
+    pub(super) fn cell(&mut self, offset: usize) -> &mut Packed {
         let index = offset >> self.shift;
         &mut self.cells.all()[index]
     }
@@ -207,7 +207,7 @@ impl Drop for Cells {
 }
 
 /// Where an address lies.
-pub enum Found<'r> {
+pub(super) enum Found<'r> {
     /// All of the access in one region.
     Inside(&'r mut Region),
     /// Not all of it, but near to one: a byte of it lies this far behind the end, or, if negative,
@@ -219,7 +219,7 @@ pub enum Found<'r> {
 
 /// All regions but shared memory, which each block has its own.
 #[derive(Default)]
-pub struct Regions {
+pub(super) struct Regions {
     by_begin: BTreeMap<usize, Region>,
     /// Where memory ends whose every access belongs to the region that begins there: its guards.
     reach: BTreeMap<usize, usize>,
@@ -227,18 +227,18 @@ pub struct Regions {
 
 impl Regions {
     /// Adds a region, whose surroundings up to `reach` belong to it.
-    pub fn add(&mut self, region: Region, reach: std::ops::Range<usize>) {
+    pub(super) fn add(&mut self, region: Region, reach: std::ops::Range<usize>) {
         self.reach.insert(reach.start, reach.end);
         self.by_begin.insert(region.begin, region);
     }
 
     /// Removes the region that begins at `begin`.
-    pub fn remove(&mut self, begin: usize) -> Option<Region> {
+    pub(super) fn remove(&mut self, begin: usize) -> Option<Region> {
         self.by_begin.remove(&begin)
     }
 
     /// What lies in [`GRAIN`] bytes around `address`, for the hooks.
-    pub fn slot(&mut self, address: usize) -> Option<Slot> {
+    pub(super) fn slot(&mut self, address: usize) -> Option<Slot> {
         let begin = address & !(GRAIN - 1);
         let before = self.by_begin.range_mut(..begin + GRAIN).next_back();
         match before {
@@ -253,7 +253,7 @@ impl Regions {
     }
 
     /// Where `bytes` at `address` lie.
-    pub fn find(&mut self, address: usize, bytes: usize) -> Found<'_> {
+    pub(super) fn find(&mut self, address: usize, bytes: usize) -> Found<'_> {
         let reach = self.reach.range(..=address).next_back();
         let is_near = reach.is_some_and(|(_, &end)| address < end);
         let before = self.by_begin.range(..=address).next_back();

@@ -4,14 +4,14 @@ use super::clocks::Warp;
 use super::packed::Packed;
 
 /// All memory in so many bytes of addresses belongs to one region at most: guards are as wide.
-pub const GRAIN: usize = 1 << 16;
+pub(super) const GRAIN: usize = 1 << 16;
 
 const SLOTS: usize = 4096;
 
 /// `replay_rt::check_slot` of `include/replay/check_definitions.h`: a region.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
-pub struct Slot {
+pub(super) struct Slot {
     /// Its first address.
     pub begin: usize,
     /// Its bytes.
@@ -26,18 +26,18 @@ pub struct Slot {
 
 impl Slot {
     /// No memory at all.
-    pub const EMPTY: Slot =
+    pub(super) const EMPTY: Slot =
         Slot { begin: 0, bytes: 0, cells: std::ptr::null_mut(), shift: 0, flags: 0 };
 
     /// The memory around `address`, in which nothing is checked.
-    pub fn unchecked(address: usize) -> Slot {
+    pub(super) fn unchecked(address: usize) -> Slot {
         Slot { begin: address & !(GRAIN - 1), bytes: GRAIN, ..Slot::EMPTY }
     }
 }
 
 /// `replay_rt::check_state` of `include/replay/check_definitions.h`.
 #[repr(C)]
-pub struct State {
+pub(super) struct State {
     /// The phase that runs.
     pub phase: u32,
     /// The first one of the block that runs.
@@ -66,7 +66,7 @@ pub struct State {
 
 impl State {
     /// The state before the first launch of an artifact that lies at `base`.
-    pub fn new(base: usize) -> Box<State> {
+    pub(super) fn new(base: usize) -> Box<State> {
         Box::new(State {
             phase: 0,
             block_first: 0,
@@ -84,7 +84,7 @@ impl State {
     }
 
     /// Learns what lies around `address`.
-    pub fn learn(&mut self, address: usize, slot: Slot) {
+    pub(super) fn learn(&mut self, address: usize, slot: Slot) {
         let index = address / GRAIN % SLOTS;
         if self.slots[index].bytes == 0 {
             self.known.push(index);
@@ -93,7 +93,7 @@ impl State {
     }
 
     /// Forgets what lies where.
-    pub fn forget(&mut self) {
+    pub(super) fn forget(&mut self) {
         for index in self.known.drain(..) {
             self.slots[index] = Slot::EMPTY;
         }

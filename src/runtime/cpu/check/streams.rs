@@ -14,7 +14,7 @@ const DEFAULT: usize = 0;
 
 /// The order of everything that host code has asked for.
 #[derive(Default)]
-pub struct Streams {
+pub(super) struct Streams {
     /// By operation, from 1: its stream and its number in it.
     operations: Vec<(usize, u32)>,
     /// By stream: what its next operation comes after.
@@ -29,12 +29,12 @@ pub struct Streams {
 
 impl Streams {
     /// `stream` neither waits for the default stream nor that for it.
-    pub fn set_non_blocking(&mut self, stream: usize) {
+    pub(super) fn set_non_blocking(&mut self, stream: usize) {
         self.non_blocking.push(stream);
     }
 
     /// The next operation, in `stream`: its number, from 1.
-    pub fn begin(&mut self, stream: usize) -> u32 {
+    pub(super) fn begin(&mut self, stream: usize) -> u32 {
         let mut known = self.known(stream);
         join(&mut known, &self.host);
         if stream == DEFAULT {
@@ -53,7 +53,7 @@ impl Streams {
     }
 
     /// Whether operation `earlier` is done before the one that runs begins.
-    pub fn follows(&self, earlier: u32) -> bool {
+    pub(super) fn follows(&self, earlier: u32) -> bool {
         let Some(&(stream, number)) = self.operations.get((earlier as usize).wrapping_sub(1))
         else {
             return true;
@@ -62,7 +62,7 @@ impl Streams {
     }
 
     /// Whether every earlier operation is done before the one that runs begins.
-    pub fn follows_all(&self) -> bool {
+    pub(super) fn follows_all(&self) -> bool {
         let own = self.operations.last().map(|&(stream, _)| stream);
         self.streams.iter().all(|(stream, known)| {
             let last = known.get(stream).copied().unwrap_or(0) - u32::from(own == Some(*stream));
@@ -71,7 +71,7 @@ impl Streams {
     }
 
     /// The host waits for `stream`, or for everything.
-    pub fn synchronize(&mut self, stream: Option<usize>) {
+    pub(super) fn synchronize(&mut self, stream: Option<usize>) {
         let waited: Vec<usize> = match stream {
             Some(stream) => vec![stream],
             None => self.streams.keys().copied().collect(),
@@ -83,7 +83,7 @@ impl Streams {
     }
 
     /// `event` stands for everything that `stream` was asked for so far.
-    pub fn record(&mut self, event: usize, stream: usize) {
+    pub(super) fn record(&mut self, event: usize, stream: usize) {
         let mut known = self.known(stream);
         if stream == DEFAULT {
             // Recorded in the default stream it waits for all that block.
@@ -95,13 +95,13 @@ impl Streams {
     }
 
     /// What `stream` is asked for from now on comes after `event`.
-    pub fn wait(&mut self, stream: usize, event: usize) {
+    pub(super) fn wait(&mut self, stream: usize, event: usize) {
         let known = self.events.get(&event).cloned().unwrap_or_default();
         join(self.streams.entry(stream).or_default(), &known);
     }
 
     /// The host waits for `event`.
-    pub fn wait_on_host(&mut self, event: usize) {
+    pub(super) fn wait_on_host(&mut self, event: usize) {
         let known = self.events.get(&event).cloned().unwrap_or_default();
         join(&mut self.host, &known);
     }

@@ -10,7 +10,7 @@ use crate::runtime::cpu::traps;
 
 impl Checker {
     /// Host code may touch the memory at `address` too.
-    pub fn managed(&mut self, address: usize, bytes: usize) {
+    pub(crate) fn managed(&mut self, address: usize, bytes: usize) {
         if let Found::Inside(region) = self.regions.find(address, bytes) {
             region.managed = true;
         }
@@ -18,7 +18,13 @@ impl Checker {
     }
 
     /// Host code touches `bytes` at `address` from the code at `site`: whether it must not.
-    pub fn host_access(&mut self, address: usize, bytes: usize, touch: Touch, site: usize) -> bool {
+    pub(crate) fn host_access(
+        &mut self,
+        address: usize,
+        bytes: usize,
+        touch: Touch,
+        site: usize,
+    ) -> bool {
         self.settle();
         let (label, offset) = match self.regions.find(address, bytes) {
             Found::Inside(region) if !region.managed => {
@@ -40,7 +46,7 @@ impl Checker {
     }
 
     /// `thread` of the block that runs gets by the shuffle at `site` what no lane passes.
-    pub fn stray_lane(&mut self, thread: u16, lane: &str, site: Site) {
+    pub(crate) fn stray_lane(&mut self, thread: u16, lane: &str, site: Site) {
         self.settle();
         let Some(running) = self.running else { return };
         let spot = spot_of(&running, thread, Touch::Read, At::Line(site));

@@ -10,7 +10,7 @@ const MAX_FINDINGS: usize = 64;
 
 /// What is wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Kind {
+pub(crate) enum Kind {
     /// Two threads touch an address, one of them writes, and nothing orders them.
     Race,
     /// The same, and the other thread writes what is there already.
@@ -29,7 +29,7 @@ pub enum Kind {
 
 /// Where something stands.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum At {
+pub(crate) enum At {
     /// The code that returns to this address.
     Code(usize),
     /// A line of the sources.
@@ -38,7 +38,7 @@ pub enum At {
 
 /// One side of a finding.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Spot {
+pub(crate) struct Spot {
     /// What it does.
     pub touch: Touch,
     /// Where it stands.
@@ -51,7 +51,7 @@ pub struct Spot {
 
 /// Something wrong, once for each pair of places in the code.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Finding {
+pub(crate) struct Finding {
     /// What it is.
     pub kind: Kind,
     /// Whether a race is between two launches, or a launch and a copy.
@@ -72,7 +72,13 @@ pub struct Finding {
 
 impl Finding {
     /// One that was seen once, at `second`.
-    pub fn new(kind: Kind, second: Spot, memory: String, offset: i64, bytes: usize) -> Finding {
+    pub(crate) fn new(
+        kind: Kind,
+        second: Spot,
+        memory: String,
+        offset: i64,
+        bytes: usize,
+    ) -> Finding {
         let between_streams = false;
         Finding { kind, between_streams, first: None, second, memory, offset, bytes, count: 1 }
     }
@@ -80,7 +86,7 @@ impl Finding {
 
 /// What was found in a replay.
 #[derive(Default)]
-pub struct Findings {
+pub(crate) struct Findings {
     /// In the order in which they showed.
     pub kept: Vec<Finding>,
     /// By kind and places.
@@ -91,7 +97,7 @@ pub struct Findings {
 
 impl Findings {
     /// Counts `finding`, which stands at `places`, and keeps it if it is new; the place of one that is kept.
-    pub fn note(&mut self, finding: Finding, places: [u32; 2]) -> Option<usize> {
+    pub(crate) fn note(&mut self, finding: Finding, places: [u32; 2]) -> Option<usize> {
         let key = (finding.kind, places);
         if let Some(&at) = self.known.get(&key) {
             self.kept[at].count += 1;

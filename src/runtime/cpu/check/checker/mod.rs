@@ -2,7 +2,7 @@
 //!
 //! Pure but for the memory that it is told to read when it tells benign writes apart.
 
-pub mod findings;
+pub(super) mod findings;
 
 mod borders;
 mod swaps;
@@ -56,7 +56,7 @@ struct Running {
 }
 
 /// The state of a checked replay.
-pub struct Checker {
+pub(super) struct Checker {
     /// The file of the artifact.
     pub artifact: PathBuf,
     clocks: Clocks,
@@ -87,7 +87,7 @@ pub struct Checker {
 impl Checker {
     /// A checker of the `artifact` that lies at `base`, of blocks whose shared memory is `shared`; what it
     /// remembers and the device's memory take at most `limit` bytes.
-    pub fn new(artifact: &Path, base: usize, shared: Range<usize>, limit: usize) -> Checker {
+    pub(super) fn new(artifact: &Path, base: usize, shared: Range<usize>, limit: usize) -> Checker {
         Checker {
             artifact: artifact.to_owned(),
             clocks: Clocks::default(),
@@ -111,7 +111,7 @@ impl Checker {
     }
 
     /// What the hooks look at.
-    pub fn state_for_hooks(&self) -> *mut State {
+    pub(super) fn state_for_hooks(&self) -> *mut State {
         self.state.as_ptr()
     }
 
@@ -123,7 +123,7 @@ impl Checker {
     }
 
     /// Checks accesses to `bytes` at `begin` from now on, and tells those of `reach` by it.
-    pub fn add(
+    pub(super) fn add(
         &mut self,
         begin: usize,
         bytes: usize,
@@ -138,7 +138,7 @@ impl Checker {
     }
 
     /// The memory that began at `begin` is freed.
-    pub fn remove(&mut self, begin: usize) {
+    pub(super) fn remove(&mut self, begin: usize) {
         self.held -= self.regions.remove(begin).map_or(0, |region| region.held());
         self.state().forget();
     }
@@ -156,7 +156,7 @@ impl Checker {
     }
 
     /// An input of `bytes` lies at `address`.
-    pub fn input(&mut self, address: usize, bytes: usize) {
+    pub(super) fn input(&mut self, address: usize, bytes: usize) {
         if let Found::Inside(region) = self.regions.find(address, bytes) {
             region.holds_input();
         }
@@ -164,7 +164,7 @@ impl Checker {
     }
 
     /// A copy or a fill, called `name`, touches `bytes` at each address, in the order of `stream`.
-    pub fn transfer(
+    pub(super) fn transfer(
         &mut self,
         name: &'static str,
         stream: usize,
@@ -240,7 +240,7 @@ impl Checker {
     }
 
     /// A launch begins.
-    pub fn begin_launch(&mut self, kernel: &'static str, shape: Shape, stream: usize) {
+    pub(super) fn begin_launch(&mut self, kernel: &'static str, shape: Shape, stream: usize) {
         self.begin_operation(kernel, Some(shape), stream);
         self.clocks.begin_launch();
         self.running = Some(Running { kernel, shape, block: 0, block_index: [0; 3] });
@@ -250,7 +250,7 @@ impl Checker {
     }
 
     /// The block with linear index `block` begins.
-    pub fn begin_block(&mut self, block: u32, index: [u32; 3], dynamic: Range<usize>) {
+    pub(super) fn begin_block(&mut self, block: u32, index: [u32; 3], dynamic: Range<usize>) {
         self.settle();
         let Some(running) = &mut self.running else { return };
         (running.block, running.block_index) = (block, index);
@@ -275,7 +275,7 @@ impl Checker {
     }
 
     /// The block that runs may use `range` of shared memory.
-    pub fn share(&mut self, range: Range<usize>) {
+    pub(super) fn share(&mut self, range: Range<usize>) {
         self.variables.push(range);
         self.set_shared(self.variables.len() - 1, Packed::default());
     }
@@ -303,38 +303,38 @@ impl Checker {
     }
 
     /// The launch has ended.
-    pub fn end_launch(&mut self) {
+    pub(super) fn end_launch(&mut self) {
         self.settle();
         self.running = None;
     }
 
     /// Every thread of the block has come to a barrier.
-    pub fn barrier(&mut self) {
+    pub(super) fn barrier(&mut self) {
         self.clocks.barrier();
         self.follow_clocks();
     }
 
     /// The lanes `members` of `warp` have synchronised.
-    pub fn warp_sync(&mut self, warp: usize, members: u32) {
+    pub(super) fn warp_sync(&mut self, warp: usize, members: u32) {
         self.clocks.warp_sync(warp, members);
         self.follow_clocks();
     }
 
     /// `thread` has fenced.
-    pub fn fence(&mut self, thread: u16) {
+    pub(super) fn fence(&mut self, thread: u16) {
         self.clocks.fence(thread);
         self.follow_clocks();
     }
 
     /// What was found.
-    pub fn findings(&mut self) -> &Findings {
+    pub(super) fn findings(&mut self) -> &Findings {
         self.settle();
         &self.findings
     }
 
     /// `thread` of the block that runs touches `bytes` at `address` from the code at `site`: whether it is
     /// the host's memory.
-    pub fn access(
+    pub(super) fn access(
         &mut self,
         thread: u16,
         address: usize,

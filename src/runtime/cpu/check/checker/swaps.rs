@@ -10,7 +10,7 @@ impl Checker {
     /// `thread` is about to compare what it has read at `address` with what is there, and to change it only
     /// if that is the same: that it was read without an atomic does no harm (CUDA C++ Programming Guide,
     /// "Atomic Functions", makes atomics so).
-    pub fn before_swap(&mut self, thread: u16, address: usize, bytes: usize) {
+    pub(crate) fn before_swap(&mut self, thread: u16, address: usize, bytes: usize) {
         let is_it = |unsure: &Unsure| {
             let Accessed { address: at, bytes: read, .. } = unsure.access;
             (unsure.thread, at, read) == (thread, address, bytes)
