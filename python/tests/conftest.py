@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -27,11 +25,3 @@ def servers() -> Iterator[list[Server]]:
         server.file.close()
         server.socket.close()
         server.process.wait()
-
-
-def need(module: str) -> None:
-    """Skips where a framework is missing; fails if all of them are said to be there."""
-    if importlib.util.find_spec(module) is None:
-        if os.environ.get("GRADREPLAY_ALL_FRAMEWORKS"):
-            pytest.fail(f"{module} is missing")
-        pytest.skip(f"{module} is not installed")

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import need
+from frameworks import need
 from replay import Project, Server
 
 from gradreplay import tensors, triton_interpreter
