@@ -76,7 +76,7 @@ pub fn accesses(
     base: Option<&Trial>,
     check: Check,
 ) -> Result<Option<Accesses>, ReplayError> {
-    if trial.variant()?.is_some_and(|variant| !variant.for_noise().abilities().order) {
+    if !has_threads(trial)? {
         return Ok(None);
     }
     let Some(checked) = check.of(trial)? else { return Ok(None) };
@@ -97,6 +97,14 @@ pub fn accesses_of_both(
     base: &Trial,
     check: Check,
 ) -> Result<Option<Accesses>, ReplayError> {
+    if !has_threads(trial)? {
+        return Ok(None);
+    }
     let Some(checked) = check.of(trial)? else { return Ok(None) };
     Ok(Some(Accesses { checked, base: check.of(base)? }))
+}
+
+/// Whether `trial` runs threads whose accesses can be told.
+fn has_threads(trial: &Trial) -> Result<bool, ReplayError> {
+    Ok(trial.variant()?.is_none_or(|variant| variant.for_noise().abilities().order))
 }

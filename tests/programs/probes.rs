@@ -21,14 +21,14 @@ fn diff(words: [&str; 2]) -> Value {
 fn a_rounding_that_reaches_the_code_is_its_noise() {
     let found = diff(["divide 3", "divide 3\nscale 1.0000001"]);
     assert_eq!(found["probes"], serde_json::json!(["rounding"]), "{found}");
-    assert_eq!(found["verdict"], "equivalent", "{found}");
+    assert_eq!(found["comparison"]["verdict"], "equivalent", "{found}");
 }
 
 #[test]
 fn where_rounding_is_set_back_inputs_are_nudged() {
     let found = diff(["divide 3\nreset", "divide 3\nreset\nscale 1.0000001"]);
     assert_eq!(found["probes"], serde_json::json!(["inputs"]), "{found}");
-    assert_eq!(found["verdict"], "equivalent", "{found}");
+    assert_eq!(found["comparison"]["verdict"], "equivalent", "{found}");
     let wrong = diff(["divide 3\nreset", "divide 3\nreset\nscale 1.001"]);
     assert_eq!((&wrong["verdict"], &wrong["finding"]), (&"diverged".into(), &"wrong".into()));
 }

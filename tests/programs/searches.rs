@@ -91,7 +91,8 @@ fn a_search_whose_good_end_cannot_be_run_believes_no_other() {
     let good = env.kernel("exit 125\nsay no module named sympy");
     env.kernel("exit 125\nsay nor here");
     let bad = env.kernel("exit 125\nsay no module named sympy, again");
-    let found = env.replay(&["bisect", "fixtures/tiny", "--good", &good, "--bad", &bad]);
+    let ends = ["bisect", "fixtures/tiny", "--good", &good, "--bad", &bad];
+    let found = env.replay(&[&ends[..], &["--jobs", "1"]].concat());
     insta::assert_snapshot!(found.text(), @"
     exit code 1
     --- stdout
@@ -99,7 +100,7 @@ fn a_search_whose_good_end_cannot_be_run_believes_no_other() {
              6c4edd7 is neither good nor bad: untestable: no module named sympy, again
     hint: name other ends; `replay FIXTURE --rev REV` shows one commit in detail
     --- stderr
-    2 of 2 commits change a kernel, 2 tested at a time
+    2 of 2 commits change a kernel, 1 tested at a time
     1be287c untestable: no module named sympy
     6c4edd7 untestable: no module named sympy, again
     ");

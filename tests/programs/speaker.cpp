@@ -130,6 +130,8 @@ static std::vector<Tensor> compute(const Words& words, const Request& request) {
   if (words.count("outside") && request.surroundings == "nan") dx[size_t(number("outside", 0))] = NAN;
   if (words.count("random"))
     dx[0] += T(std::chrono::steady_clock::now().time_since_epoch().count() % 1000);
+  if (words.count("clock"))
+    dx[0] += T(std::fmod(std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(), 1000.0));
   std::string shape = "[" + std::to_string(dx.size()) + "]";
   if (words.count("flat")) shape = "[" + std::to_string(dx.size()) + ",1]";
   return {tensor("loss", loss, "[]"), tensor("dx", dx, shape)};
@@ -160,9 +162,10 @@ static int replay(const Request& request) {
   if (has("signal")) std::signal(std::stoi(argument("signal")), SIG_DFL), raise(std::stoi(argument("signal")));
   if (has("hang")) for (;;) pause();
   if (has("read")) std::cout << "read " << (std::cin.get() == EOF ? "nothing" : "something") << std::endl;
-  if (has("leave") && fork() == 0) {
-    std::ofstream(argument("leave")) << getpid();
-    for (;;) pause();
+  if (has("leave")) {
+    pid_t child = fork();
+    if (child == 0) for (;;) pause();
+    std::ofstream(argument("leave")) << child;
   }
   if (has("litter")) {
     chmod((request.tree + "/kernel.txt").c_str(), 0644);
