@@ -177,56 +177,68 @@ impl Checker {
             return;
         }
         let phase = self.clocks.begin_phase();
-        let before = self.before(phase);
         self.origins.begin(phase, self.operation, 0);
-        let mut is_split = false;
         for &(address, touch) in touched {
-            let Found::Inside(region) = self.regions.find(address, bytes) else { continue };
-            let access = Access {
-                touch,
-                operation: self.operation,
-                moment: Moment { epoch: phase, ..Moment::default() },
-                site: 0,
-                ordered: &|_, _| true,
-                follows: &|earlier| self.streams.follows(earlier),
-            };
-            let past = Past { origins: &self.origins, floor: 0, before };
-            let first = region.offset(address);
-            let alone = |cell: &mut Packed| match touch.writes() {
-                true => cell.write_alone(phase, before),
-                false => cell.read_alone(phase, before),
-            };
-            let splits = region.splits(first, bytes);
-            is_split |= splits;
-            let growth = region.growth(first, bytes);
-            if self.held + growth > self.limit {
-                self.take(growth);
+            if !self.transfer_at(name, phase, address, bytes, touch) {
                 return;
             }
-            self.held += growth;
-            if !splits && region.whole_cells(first, bytes).iter_mut().all(alone) {
-                continue;
-            }
-            let mut race = None;
-            for offset in region.cells(first, bytes, &mut self.elsewhere) {
-                let packed = region.cell(offset);
-                let mut cell = packed.unpack(&self.elsewhere, &past);
-                let found = cell.touch(&access);
-                packed.pack(&cell, touch, &mut self.elsewhere, &past);
-                race = race.or(found.map(|race| (offset, race)));
-            }
-            let label = region.label.clone();
-            if let Some((offset, race)) = race {
-                let spot = Spot { touch, site: At::Code(0), name, place: None };
-                self.race(&race, &Accessed { spot, number: 0, label, address, bytes }, offset);
-            }
-        }
-        if is_split {
-            self.state().forget();
         }
         if stream == 0 {
             self.streams.synchronize(Some(stream));
         }
+    }
+
+    /// The copy or fill that is `phase` touches `bytes` at `address`: whether there is room to remember it.
+    fn transfer_at(
+        &mut self,
+        name: &'static str,
+        phase: u32,
+        address: usize,
+        bytes: usize,
+        touch: Touch,
+    ) -> bool {
+        let before = self.before(phase);
+        let Found::Inside(region) = self.regions.find(address, bytes) else { return true };
+        let access = Access {
+            touch,
+            operation: self.operation,
+            moment: Moment { epoch: phase, ..Moment::default() },
+            site: 0,
+            ordered: &|_, _| true,
+            follows: &|earlier| self.streams.follows(earlier),
+        };
+        let past = Past { origins: &self.origins, floor: 0, before };
+        let first = region.offset(address);
+        let alone = |cell: &mut Packed| match touch.writes() {
+            true => cell.write_alone(phase, before),
+            false => cell.read_alone(phase, before),
+        };
+        let is_split = region.splits(first, bytes);
+        let growth = region.growth(first, bytes);
+        if self.held + growth > self.limit {
+            return self.take(growth);
+        }
+        self.held += growth;
+        if !is_split && region.whole_cells(first, bytes).iter_mut().all(alone) {
+            return true;
+        }
+        let mut race = None;
+        for offset in region.cells(first, bytes, &mut self.elsewhere) {
+            let packed = region.cell(offset);
+            let mut cell = packed.unpack(&self.elsewhere, &past);
+            let found = cell.touch(&access);
+            packed.pack(&cell, touch, &mut self.elsewhere, &past);
+            race = race.or(found.map(|race| (offset, race)));
+        }
+        let label = region.label.clone();
+        if let Some((offset, race)) = race {
+            let spot = Spot { touch, site: At::Code(0), name, place: None };
+            self.race(&race, &Accessed { spot, number: 0, label, address, bytes }, offset);
+        }
+        if is_split {
+            self.state().forget();
+        }
+        true
     }
 
     fn begin_operation(&mut self, name: &'static str, shape: Option<Shape>, stream: usize) {
@@ -342,23 +354,10 @@ impl Checker {
         touch: Touch,
         site: usize,
     ) -> bool {
-        self.settle();
-        let Some(running) = self.running else { return false };
-        if self.refused.is_some() {
-            self.state().learn(address, Slot::unchecked(address));
-            return false;
-        }
-        if bytes == 0 {
-            return false;
-        }
-        if touch.is_atomic() {
-            // A volatile load publishes nothing, and a store learns nothing.
-            self.clocks.atomic(thread, address, true, touch.writes());
-            self.follow_clocks();
-        }
+        let Some(running) = self.checked(thread, address, bytes, touch) else { return false };
         let number = site.wrapping_sub(self.state().base) as u32;
         let spot = spot_of(&running, thread, touch, At::Code(site));
-        let in_shared = self.shared.range().contains(&address);
+        let (in_shared, floor, before) = self.horizon(address);
         let found = match in_shared {
             true if self.in_variable(address, bytes) => Found::Inside(&mut self.shared),
             true => Found::Beside(&self.shared, 0),
@@ -370,16 +369,13 @@ impl Checker {
             Found::Beside(region, distance) => {
                 // The variables of shared memory are not told apart by name.
                 let offset = if in_shared { 0 } else { region.outside(distance, bytes) };
-                let label = region.label.clone();
-                let finding = Finding::new(Kind::OutOfBounds, spot, label, offset, bytes);
+                let finding =
+                    Finding::new(Kind::OutOfBounds, spot, region.label.clone(), offset, bytes);
                 self.findings.note(finding, [number, 0]);
                 return false;
             }
         };
         let first = region.offset(address);
-        // SAFETY: as in `state`.
-        #[allow(unsafe_code)]
-        let State { block_first, before, .. } = *unsafe { self.state.as_ref() };
         let clocks = &self.clocks;
         let access = Access {
             touch,
@@ -389,10 +385,7 @@ impl Checker {
             ordered: &|then, lanes| clocks.ordered(then, lanes, thread),
             follows: &|earlier| self.streams.follows(earlier),
         };
-        let past = match region.shared {
-            true => Past { origins: &self.origins, floor: block_first, before: clocks.phase() },
-            false => Past { origins: &self.origins, floor: 0, before },
-        };
+        let past = Past { origins: &self.origins, floor, before };
         let is_split = region.splits(first, bytes);
         let growth = region.growth(first, bytes);
         if self.held + growth + self.elsewhere.held() > self.limit {
@@ -411,6 +404,40 @@ impl Checker {
         }
         self.state().learn(address, slot);
         false
+    }
+
+    /// The kernel that runs, if an access of its is to be checked. What was left open by the one before
+    /// is settled, and what an atomic makes known is known.
+    fn checked(
+        &mut self,
+        thread: u16,
+        address: usize,
+        bytes: usize,
+        touch: Touch,
+    ) -> Option<Running> {
+        self.settle();
+        let running = self.running?;
+        if self.refused.is_some() {
+            self.state().learn(address, Slot::unchecked(address));
+            return None;
+        }
+        if bytes > 0 && touch.is_atomic() {
+            // A volatile load publishes nothing, and a store learns nothing.
+            self.clocks.atomic(thread, address, true, touch.writes());
+            self.follow_clocks();
+        }
+        (bytes > 0).then_some(running)
+    }
+
+    /// Whether `address` is in shared memory; the first phase that its memory remembers, and the first
+    /// that is not ordered before the one that runs.
+    fn horizon(&mut self, address: usize) -> (bool, u32, u32) {
+        let (in_shared, phase) = (self.shared.range().contains(&address), self.clocks.phase());
+        let state = self.state();
+        match in_shared {
+            true => (true, state.block_first, phase),
+            false => (false, 0, state.before),
+        }
     }
 
     /// Whether the bytes lie in one variable of shared memory.
