@@ -27,7 +27,7 @@ mod recorded;
 #[path = "bisect_cli/shapes.rs"]
 mod shapes;
 
-use crate::env::TestEnv;
+use crate::env::{Run, TestEnv};
 
 /// How the kernels of these histories are called.
 const CALL: &str = "run(x, y, n);";
@@ -43,13 +43,35 @@ fn kernel(factor: &str, host: &str, note: &str) -> String {
 
 /// A history of one commit for each (factor, host code), subjects `c0`, `c1` and so on.
 fn history(env: TestEnv, versions: &[(&str, &str)]) -> (TestEnv, Vec<String>) {
-    let env = env.with_kernel(&kernel(versions[0].0, versions[0].1, "0"), CALL);
+    let text = |(number, (factor, host)): (usize, &(&str, &str))| {
+        kernel(factor, host, &number.to_string())
+    };
+    committed(env, CALL, &versions.iter().enumerate().map(text).collect::<Vec<_>>())
+}
+
+/// A history of one commit for each version of a kernel that is called by `call`.
+fn committed(env: TestEnv, call: &str, versions: &[String]) -> (TestEnv, Vec<String>) {
+    let env = env.with_kernel(&versions[0], call);
     let mut ids = vec![env.repo.git(&["rev-parse", "HEAD"])];
-    for (number, (factor, host)) in versions.iter().enumerate().skip(1) {
-        let text = kernel(factor, host, &number.to_string());
-        ids.push(env.repo.commit_file("k.cu", &text, &format!("c{number}")));
+    for (number, text) in versions.iter().enumerate().skip(1) {
+        ids.push(env.repo.commit_file("k.cu", text, &format!("c{number}")));
     }
     (env, ids)
+}
+
+/// `text` with numbers in place of short ids.
+fn masked(text: &str, ids: &[String]) -> String {
+    let mut text = text.to_owned();
+    for (number, id) in ids.iter().enumerate() {
+        text = text.replace(&id[..7], &format!("[C{number}]"));
+    }
+    text
+}
+
+/// A search on the fixture of these histories.
+fn search(env: &TestEnv, words: &str) -> Run {
+    let words: Vec<&str> = words.split(' ').collect();
+    env.replay(&[&["bisect", "fixtures/tiny"], words.as_slice()].concat())
 }
 
 /// With an empty cache.

@@ -225,25 +225,19 @@ impl Probe {
         symptoms: BTreeSet<Symptom>,
         verdict: Verdict,
     ) -> Observation {
-        Observation {
-            fixture: self.name().to_owned(),
-            outcome: Some(outcome),
-            judgement: None,
-            recorded: None,
-            compared: false,
-            orders: false,
-            ordered_alike: Vec::new(),
-            accesses: None,
-            symptoms,
-            untestable: None,
-            verdict,
-        }
+        Observation { outcome: Some(outcome), symptoms, ..self.bare(verdict) }
     }
 
     fn untestable(&self, outcome: Option<Outcome>, reason: String) -> Observation {
+        let untestable = Some(reason);
+        Observation { outcome, untestable, ..self.bare(Verdict::Untestable) }
+    }
+
+    /// An observation of nothing but `verdict`.
+    fn bare(&self, verdict: Verdict) -> Observation {
         Observation {
             fixture: self.name().to_owned(),
-            outcome,
+            outcome: None,
             judgement: None,
             recorded: None,
             compared: false,
@@ -251,8 +245,8 @@ impl Probe {
             ordered_alike: Vec::new(),
             accesses: None,
             symptoms: BTreeSet::new(),
-            untestable: Some(reason),
-            verdict: Verdict::Untestable,
+            untestable: None,
+            verdict,
         }
     }
 }

@@ -76,16 +76,8 @@ pub fn accesses(
     base: Option<&Trial>,
     check: Check,
 ) -> Result<Option<Accesses>, ReplayError> {
-    if !has_threads(trial)? {
-        return Ok(None);
-    }
-    let Some(checked) = check.of(trial)? else { return Ok(None) };
     // Where nothing was found there is nothing to hold beside.
-    let base = match base.filter(|_| !checked.findings().is_empty()) {
-        Some(base) => check.of(base)?,
-        None => None,
-    };
-    Ok(Some(Accesses { checked, base }))
+    beside(trial, base, check, |checked| !checked.findings().is_empty())
 }
 
 /// The same, with what the trusted side does even where `trial` does nothing wrong: to see what is gone.
@@ -97,14 +89,24 @@ pub fn accesses_of_both(
     base: &Trial,
     check: Check,
 ) -> Result<Option<Accesses>, ReplayError> {
-    if !has_threads(trial)? {
+    beside(trial, Some(base), check, |_| true)
+}
+
+/// The wrong accesses of `trial`, beside those of `base` if what was found wants them.
+fn beside(
+    trial: &Trial,
+    base: Option<&Trial>,
+    check: Check,
+    wants_base: impl Fn(&Checked) -> bool,
+) -> Result<Option<Accesses>, ReplayError> {
+    // Without threads there are no accesses that could be told.
+    if trial.variant()?.is_some_and(|variant| !variant.for_noise().abilities().order) {
         return Ok(None);
     }
     let Some(checked) = check.of(trial)? else { return Ok(None) };
-    Ok(Some(Accesses { checked, base: check.of(base)? }))
-}
-
-/// Whether `trial` runs threads whose accesses can be told.
-fn has_threads(trial: &Trial) -> Result<bool, ReplayError> {
-    Ok(trial.variant()?.is_none_or(|variant| variant.for_noise().abilities().order))
+    let base = match base.filter(|_| wants_base(&checked)) {
+        Some(base) => check.of(base)?,
+        None => None,
+    };
+    Ok(Some(Accesses { checked, base }))
 }

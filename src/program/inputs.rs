@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use std::path::Path;
 
 use crate::fixture::{self, Fixture, FixtureError, Input};
-use crate::tensor::step::{Scales, Step};
+use crate::tensor::step::{Scales, Step, drawn};
 use crate::tensor::{DType, TensorView, unravel};
 
 /// A change of the inputs.
@@ -97,9 +97,9 @@ fn nudge(input: &Input, seed: u64, packed: &mut [u8]) {
                 unravel(index, &shape).iter().zip(strides).map(|(at, stride)| at * stride).sum()
             }
         };
-        let drawn = mixed(seed ^ name, place as u64);
-        if drawn.is_multiple_of(NUDGED) {
-            beside(element, input.dtype, drawn >> 63 == 0);
+        let draw = drawn(seed ^ name, place as u64);
+        if draw.is_multiple_of(NUDGED) {
+            beside(element, input.dtype, draw >> 63 == 0);
         }
     }
 }
@@ -122,14 +122,6 @@ fn beside(element: &mut [u8], dtype: DType, larger: bool) {
     if (TensorView { dtype, shape: &[], bytes: &new }).get_f64(0).is_finite() {
         element.copy_from_slice(&new);
     }
-}
-
-/// A number drawn from `seed` for `index`.
-fn mixed(seed: u64, index: u64) -> u64 {
-    let mut x = seed.wrapping_add(index.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    x ^ (x >> 31)
 }
 
 #[cfg(test)]

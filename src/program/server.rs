@@ -115,17 +115,30 @@ impl Servers {
         self.here.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A process that has nothing to do, or the right to start one; waits for either.
-    fn take(&self) -> (Lease<'_>, Option<Server>) {
+    /// A process that has nothing to do, or a new one; waits for either if there are as many as may be.
+    fn take(
+        &self,
+        project: &Project,
+        keeper: &Keeper,
+        bounds: &Bounds,
+    ) -> Result<(Lease<'_>, Server), ProgramError> {
         let mut here = self.lock();
-        loop {
+        let idle = loop {
             let idle = here.idle.pop();
             if idle.is_some() || here.count < self.most {
                 here.count += usize::from(idle.is_none());
-                return (Lease { servers: self, is_kept: false }, idle);
+                break idle;
             }
             here = self.freed.wait(here).unwrap_or_else(PoisonError::into_inner);
-        }
+        };
+        drop(here);
+        // The place is given back if no process can be started.
+        let lease = Lease { servers: self, is_kept: false };
+        let server = match idle {
+            Some(server) => server,
+            None => Server::start(project, keeper, bounds)?,
+        };
+        Ok((lease, server))
     }
 
     /// What a process says of itself, which is kept for the first replay.
@@ -135,11 +148,7 @@ impl Servers {
         keeper: &Keeper,
         bounds: &Bounds,
     ) -> Result<String, ProgramError> {
-        let (lease, idle) = self.take();
-        let server = match idle {
-            Some(server) => server,
-            None => Server::start(project, keeper, bounds)?,
-        };
+        let (lease, server) = self.take(project, keeper, bounds)?;
         let identity = server.identity.clone();
         lease.keep(server);
         Ok(identity)
@@ -154,11 +163,7 @@ impl Servers {
         places: &Places,
     ) -> Result<(Finished, Vec<String>), ProgramError> {
         loop {
-            let (lease, idle) = self.take();
-            let mut server = match idle {
-                Some(server) => server,
-                None => Server::start(project, keeper, bounds)?,
-            };
+            let (lease, mut server) = self.take(project, keeper, bounds)?;
             let fork = !self.alone.load(Ordering::SeqCst);
             let id = self.last_id.fetch_add(1, Ordering::SeqCst) + 1;
             let mut streams = [
@@ -216,7 +221,7 @@ impl Server {
         let (received, identity, notes) = Default::default();
         let mut server = Server { served, received, identity, notes };
         let deadline = Instant::now() + bounds.timeout;
-        let hello = server.next(deadline, [None, None])?;
+        let hello = server.next(deadline, &mut [])?;
         match hello {
             Some(Message { error: Some(complaint), .. }) => Err(complaint.error(None)),
             Some(Message { hello: Some(1), identity, notes, .. }) => {
@@ -242,7 +247,7 @@ impl Server {
     ) -> Result<Reply, ProgramError> {
         let deadline = Instant::now() + timeout;
         loop {
-            let Some(message) = self.next_while(deadline, streams)? else {
+            let Some(message) = self.next(deadline, streams)? else {
                 return Ok(if Instant::now() >= deadline { Reply::Late } else { Reply::Gone });
             };
             let end = match message {
@@ -257,31 +262,18 @@ impl Server {
         }
     }
 
-    fn next_while(
-        &mut self,
-        deadline: Instant,
-        streams: &mut [Stream; 2],
-    ) -> Result<Option<Message>, ProgramError> {
-        loop {
-            let [out, err] = &*streams;
-            let files = [Some(out.pipe.as_fd()), Some(err.pipe.as_fd())];
-            let found = self.step(deadline, files)?;
-            streams.iter_mut().for_each(Stream::drain);
-            match found {
-                Step::Message(message) => return Ok(Some(*message)),
-                Step::Nothing => {}
-                Step::Over => return Ok(None),
-            }
-        }
-    }
-
+    /// The next message, or none once the time is over or the process has gone; copies what `streams`
+    /// hold meanwhile.
     fn next(
         &mut self,
         deadline: Instant,
-        files: [Option<std::os::fd::BorrowedFd<'_>>; 2],
+        streams: &mut [Stream],
     ) -> Result<Option<Message>, ProgramError> {
         loop {
-            match self.step(deadline, files)? {
+            let pipe = |at: usize| streams.get(at).map(|stream| stream.pipe.as_fd());
+            let found = self.step(deadline, [pipe(0), pipe(1)])?;
+            streams.iter_mut().for_each(Stream::drain);
+            match found {
                 Step::Message(message) => return Ok(Some(*message)),
                 Step::Nothing => {}
                 Step::Over => return Ok(None),

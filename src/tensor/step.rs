@@ -154,10 +154,15 @@ fn power_of_two(x: f64) -> f64 {
 
 /// The sign, +1 or -1, of element `index` in the direction drawn from `seed`.
 pub fn sign(seed: u64, index: u64) -> f64 {
+    if (drawn(seed, index) >> 63) == 0 { 1.0 } else { -1.0 }
+}
+
+/// A number drawn from `seed` for `index`.
+pub(crate) fn drawn(seed: u64, index: u64) -> u64 {
     let mut x = seed.wrapping_add(index.wrapping_mul(0x9e37_79b9_7f4a_7c15));
     x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    if (x >> 63) == 0 { 1.0 } else { -1.0 }
+    x ^ (x >> 31)
 }
 
 #[cfg(test)]

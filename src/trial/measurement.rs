@@ -254,13 +254,8 @@ impl Trial {
         }
         let modes = NUDGES.map(|seed| Mode { nudge: Some(seed), ..Mode::plain(POISON_A) });
         variant.run_each(&modes, variant.at_once(Some(centre)), &mut |_, replay| {
-            for (name, accumulator) in still.iter_mut().map(|one| &mut **one) {
-                let pair = centre.output(name).zip(replay.output(name));
-                if let (Ending::Completed, Some((base, view))) = (&replay.ending, pair) {
-                    let moved = Moved::Rounding;
-                    accumulator.add(&base, &view, moved).expect("two runs of one variant");
-                }
-            }
+            let still = still.iter_mut().map(|one| &mut **one);
+            accumulate(still, centre, &replay, Moved::Rounding);
             Ok(())
         })?;
         Ok(still.into_iter().map(|(name, _)| name.clone()).collect())
@@ -320,8 +315,8 @@ pub(crate) fn room<T>(made: Result<T, NumericsError>) -> Result<T, ReplayError> 
 }
 
 /// Adds the deviation of each output of `replay` from that of `centre`.
-pub(super) fn accumulate(
-    accumulators: &mut [(String, NoiseAccumulator)],
+pub(super) fn accumulate<'a>(
+    accumulators: impl IntoIterator<Item = &'a mut (String, NoiseAccumulator)>,
     centre: &Run,
     replay: &Run,
     moved: Moved,

@@ -6,11 +6,7 @@ use crate::env::{Run, TestEnv};
 use crate::{BROKEN, RIGHT, WRONG, history, kernel};
 
 fn masked(run: &Run, ids: &[String]) -> String {
-    let mut text = run.stdout.clone();
-    for (number, id) in ids.iter().enumerate() {
-        text = text.replace(&id[..7], &format!("[C{number}]"));
-    }
-    text
+    crate::masked(&run.stdout, ids)
 }
 
 #[test]

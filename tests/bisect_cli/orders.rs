@@ -3,7 +3,8 @@
 
 use serde_json::Value;
 
-use crate::env::{Run, TestEnv};
+use crate::env::TestEnv;
+use crate::{committed, masked, search};
 
 /// A value that the first thread shares; `after` says what keeps the others from reading too early.
 fn share(scale: &str, after: &str, note: &str) -> String {
@@ -66,35 +67,13 @@ __global__ void share(const float* x, float* y, int n)
 
 const BARRIER: &str = "__syncthreads();";
 
-fn history(env: TestEnv, call: &str, versions: &[String]) -> (TestEnv, Vec<String>) {
-    let env = env.with_kernel(&versions[0], call);
-    let mut ids = vec![env.repo.git(&["rev-parse", "HEAD"])];
-    for (number, text) in versions.iter().enumerate().skip(1) {
-        ids.push(env.repo.commit_file("k.cu", text, &format!("c{number}")));
-    }
-    (env, ids)
-}
-
 const ONE_BLOCK: &str = "share<<<1, 32>>>(x, y, n);";
 
 /// c3 loses the barrier; in the order of the indices all have the same bits.
 fn lost_barrier(env: TestEnv) -> (TestEnv, Vec<String>) {
     let after = [BARRIER, BARRIER, BARRIER, "", "", ""];
     let text = |(number, after): (usize, &&str)| share("/ scale", after, &format!("{number}"));
-    history(env, ONE_BLOCK, &after.iter().enumerate().map(text).collect::<Vec<_>>())
-}
-
-fn masked(text: &str, ids: &[String]) -> String {
-    let mut text = text.to_owned();
-    for (number, id) in ids.iter().enumerate() {
-        text = text.replace(&id[..7], &format!("[C{number}]"));
-    }
-    text
-}
-
-fn search(env: &TestEnv, words: &str) -> Run {
-    let words: Vec<&str> = words.split(' ').collect();
-    env.replay(&[&["bisect", "fixtures/tiny"], words.as_slice()].concat())
+    committed(env, ONE_BLOCK, &after.iter().enumerate().map(text).collect::<Vec<_>>())
 }
 
 #[test]
@@ -150,7 +129,7 @@ fn a_lost_barrier_whose_bits_change_is_found_past_a_commit_that_rounds_otherwise
         tree("", "3"),
         tree("", "4"),
     ];
-    let (env, ids) = history(TestEnv::new(), ONE_BLOCK, &versions);
+    let (env, ids) = committed(TestEnv::new(), ONE_BLOCK, &versions);
     let run = search(&env, "--good main~4 --bad main --jobs 1");
     assert_eq!(run.code, Some(0), "{}", run.text());
     let told = run.stdout.split_once("\n\n").expect("a diff").0;
@@ -179,7 +158,7 @@ fn the_bits_of_a_commit_that_was_compared_do_not_acquit_one_that_lost_a_barrier(
             share(scale, if number < 4 { BARRIER } else { "" }, &number.to_string())
         })
         .collect();
-    let (env, ids) = history(TestEnv::new(), ONE_BLOCK, &versions);
+    let (env, ids) = committed(TestEnv::new(), ONE_BLOCK, &versions);
     for jobs in ["1", "2"] {
         let run = search(&env, &format!("--good main~6 --bad main --jobs {jobs}"));
         assert_eq!(run.code, Some(0), "{}", run.text());
@@ -193,7 +172,7 @@ fn a_sum_over_blocks_that_no_longer_waits_for_all_of_them_is_found() {
     let (waits, does_not) = ("before == gridDim.x - 1", "blockIdx.x == gridDim.x - 1");
     let versions =
         [blocks(waits, "0"), blocks(waits, "1"), blocks(does_not, "2"), blocks(does_not, "3")];
-    let (env, ids) = history(TestEnv::new(), "share<<<4, 1>>>(x, y, n);", &versions);
+    let (env, ids) = committed(TestEnv::new(), "share<<<4, 1>>>(x, y, n);", &versions);
     let run = search(&env, "--good main~3 --bad main --jobs 1");
     assert_eq!(run.code, Some(0), "{}", run.text());
     let told = run.stdout.split_once("\n\n").expect("a diff").0;
@@ -216,7 +195,7 @@ fn a_plain_sum_that_was_atomic_is_seen_in_no_order_of_the_cpu_and_refused() {
         text.replacen(BARRIER, &added, 1)
     };
     let versions = [add("atomicAdd(&sum, x[threadIdx.x])"), add("sum += x[threadIdx.x]")];
-    let (env, ids) = history(TestEnv::new(), ONE_BLOCK, &versions);
+    let (env, ids) = committed(TestEnv::new(), ONE_BLOCK, &versions);
     let run = search(&env, "--good main~1 --bad main");
     assert_eq!(run.code, Some(1), "{}", run.text());
     insta::assert_snapshot!(masked(&run.stdout, &ids), @"
@@ -228,7 +207,7 @@ fn a_plain_sum_that_was_atomic_is_seen_in_no_order_of_the_cpu_and_refused() {
 #[test]
 fn what_the_good_end_depends_on_too_is_not_searched_for() {
     let versions = ["0", "1", "2"].map(|note| share("/ scale", "", note));
-    let (env, ids) = history(TestEnv::new(), ONE_BLOCK, &versions);
+    let (env, ids) = committed(TestEnv::new(), ONE_BLOCK, &versions);
     let run = search(&env, "--good main~2 --bad main");
     assert_eq!(run.code, Some(1), "{}", run.text());
     insta::assert_snapshot!(masked(&run.stdout, &ids), @"
@@ -246,7 +225,7 @@ fn a_search_for_a_value_passes_over_an_order_that_was_put_right() {
         share("/ scale", BARRIER, "2"),
         share("* scale", BARRIER, "3"),
     ];
-    let (env, ids) = history(TestEnv::new(), ONE_BLOCK, &versions);
+    let (env, ids) = committed(TestEnv::new(), ONE_BLOCK, &versions);
     for jobs in ["1", "4"] {
         let run = search(&env, &format!("--good main~3 --bad main --jobs {jobs}"));
         assert_eq!(run.code, Some(0), "{}", run.text());
@@ -256,7 +235,7 @@ fn a_search_for_a_value_passes_over_an_order_that_was_put_right() {
 
 #[test]
 fn a_snapshot_is_left_by_the_commit_that_lost_the_barrier() {
-    let (env, _) = history(TestEnv::new(), ONE_BLOCK, &[share("/ scale", BARRIER, "0")]);
+    let (env, _) = committed(TestEnv::new(), ONE_BLOCK, &[share("/ scale", BARRIER, "0")]);
     let mut command = env.command(&["fixtures/tiny"]);
     let accepted = env.finish(command.env("REPLAY_UPDATE", "always"));
     assert_eq!(accepted.code, Some(0), "{}", accepted.text());
@@ -280,8 +259,11 @@ fn a_snapshot_is_left_by_the_commit_that_lost_the_barrier() {
 fn the_log_shows_where_the_order_begins_to_matter_and_where_it_stops() {
     let after = [BARRIER, "", "", BARRIER];
     let text = |(number, after): (usize, &&str)| share("/ scale", after, &format!("{number}"));
-    let (env, ids) =
-        history(TestEnv::new(), ONE_BLOCK, &after.iter().enumerate().map(text).collect::<Vec<_>>());
+    let (env, ids) = committed(
+        TestEnv::new(),
+        ONE_BLOCK,
+        &after.iter().enumerate().map(text).collect::<Vec<_>>(),
+    );
     let run = env.replay(&["log", "fixtures/tiny", "main~3..main"]);
     insta::assert_snapshot!(masked(&run.stdout, &ids), @"
     [C1] c1

@@ -2,7 +2,8 @@
 
 use serde_json::Value;
 
-use crate::env::{Run, TestEnv};
+use crate::env::TestEnv;
+use crate::{committed, masked, search};
 
 /// A sum over the block. Plain adds lose nothing on a CPU, whose threads run one after the other.
 fn sum(add: &str, note: &str) -> String {
@@ -26,32 +27,10 @@ const ATOMIC: &str = "atomicAdd(&sum, x[threadIdx.x])";
 const PLAIN: &str = "sum += x[threadIdx.x]";
 const CALL: &str = "total<<<1, 32>>>(x, y, n);";
 
-fn history(env: TestEnv, versions: &[String]) -> (TestEnv, Vec<String>) {
-    let env = env.with_kernel(&versions[0], CALL);
-    let mut ids = vec![env.repo.git(&["rev-parse", "HEAD"])];
-    for (number, text) in versions.iter().enumerate().skip(1) {
-        ids.push(env.repo.commit_file("k.cu", text, &format!("c{number}")));
-    }
-    (env, ids)
-}
-
 /// Each of `adds` in a commit of its own; in the order of the indices all of them have the same bits.
 fn adds(env: TestEnv, adds: &[&str]) -> (TestEnv, Vec<String>) {
     let text = |(number, add): (usize, &&str)| sum(add, &format!("{number}"));
-    history(env, &adds.iter().enumerate().map(text).collect::<Vec<_>>())
-}
-
-fn masked(text: &str, ids: &[String]) -> String {
-    let mut text = text.to_owned();
-    for (number, id) in ids.iter().enumerate() {
-        text = text.replace(&id[..7], &format!("[C{number}]"));
-    }
-    text
-}
-
-fn search(env: &TestEnv, words: &str) -> Run {
-    let words: Vec<&str> = words.split(' ').collect();
-    env.replay(&[&["bisect", "fixtures/tiny"], words.as_slice()].concat())
+    committed(env, CALL, &adds.iter().enumerate().map(text).collect::<Vec<_>>())
 }
 
 #[test]
@@ -111,7 +90,7 @@ fn a_race_of_the_good_end_is_passed_over_wherever_its_lines_and_kernels_go() {
     };
     let zero = "sum = 0.0f;";
     let versions = [share(zero, "0"), share(zero, "one"), share(";", "three"), share(";", "3")];
-    let (env, ids) = history(TestEnv::new(), &versions);
+    let (env, ids) = committed(TestEnv::new(), CALL, &versions);
     let run = search(&env, "--good main~3 --bad main --on race");
     assert_eq!(run.code, Some(0), "{}", run.text());
     let told = run.stdout.split_once("\n\n").expect("a diff").0;
