@@ -3,14 +3,16 @@
 #[path = "../common/checked_cases.rs"]
 mod checked_cases;
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
+use replay::cache::Cache;
 use replay::cuda::sanitizer::{Sanitizer, Tool};
 use replay::fixture::{self, Fixture};
 use replay::history::{SourceSet, SourceSpec, source_set_from_dir};
-use replay::runtime::report::Found;
+use replay::runtime::report::Found as Access;
 use replay::tensor::DType;
 use replay::trial::{Check, Failure, Lab, Status, Subject};
 
@@ -81,13 +83,91 @@ impl Cases {
 }
 
 /// Who found a case.
-#[derive(Default)]
-struct Tally {
-    cases: usize,
-    checked: Vec<String>,
-    sanitizer: Vec<String>,
-    /// Cases of which the sanitizer has no result, with the reason.
-    silent: Vec<String>,
+struct Found {
+    kind: &'static str,
+    name: String,
+    checked: bool,
+    /// None where the sanitizer has no result.
+    sanitizer: Option<bool>,
+    /// Why it has none, or how the case ends.
+    note: String,
+}
+
+/// Cases that are run at a time: most of what one takes is the sanitizer's start.
+const AT_ONCE: usize = 12;
+
+/// How long a replay may take: some cases wait for ever on a GPU.
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// The machines that look at the cases.
+struct Machines {
+    own: Arc<Lab>,
+    gpus: Vec<(Tool, Arc<Lab>)>,
+}
+
+impl Machines {
+    fn new(cache: &Cache) -> Machines {
+        let path: Vec<PathBuf> =
+            std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()).collect();
+        let with = |tool: Tool| {
+            let sanitizer = Sanitizer::find(&path, &search(), tool).unwrap();
+            let cuda = cuda(cache, cpu(cache, &program(), LIMIT)).sanitized(sanitizer);
+            (tool, Lab::new(Arc::new(cuda), cache.clone(), false))
+        };
+        let tools = [Tool::Racecheck, Tool::Initcheck, Tool::Memcheck, Tool::Synccheck];
+        Machines { own: remembering(cache, Device::Cpu, LIMIT), gpus: tools.map(with).to_vec() }
+    }
+
+    /// Looks at case `number` of `cases`, which is of `kind`.
+    fn look(&self, cases: &Cases, kind: &'static str, tool: Tool, number: usize) -> Found {
+        let name = cases.names[number].clone();
+        let subject = cases.subject(number, &name);
+        let own = self.own.trial(&subject, &cases.sources);
+        let found = Check::Always.of(&own).unwrap();
+        let checked = found.is_some_and(|found| found.findings().iter().any(Access::is_failure));
+        // What nobody orders ends a replay by itself, checked or not.
+        let strays = own.outcome().unwrap().status != Status::Completed;
+        let (_, gpu) = self.gpus.iter().find(|(of, _)| *of == tool).expect("every tool has a lab");
+        let outcome = gpu.trial(&subject, &cases.sources).outcome().cloned();
+        let by_tool = |failure: &Failure| matches!(failure, Failure::Sanitizer { .. });
+        let (sanitizer, note) = match outcome.map(|outcome| outcome.status) {
+            Ok(Status::Failed(failures)) => {
+                let kinds: Vec<&str> = failures.iter().map(Failure::kind).collect();
+                (Some(failures.iter().any(by_tool)), kinds.join(", "))
+            }
+            Ok(status) => (Some(false), format!("{status:?}")),
+            Err(error) => (None, error.to_string()),
+        };
+        Found { kind, name, checked: checked || strays, sanitizer, note }
+    }
+}
+
+/// Looks at every case. What waits for ever comes first, and one case is looked at alone, so that
+/// everything is compiled once.
+fn look_at_all(cases: &Cases, machines: &Machines) -> Vec<Found> {
+    let of = |&(kind, tool): &(&'static str, Tool)| {
+        cases.of(kind).map(|(number, _)| (kind, tool, number)).collect::<Vec<_>>()
+    };
+    let mut jobs: Vec<(&str, Tool, usize)> = KINDS.iter().rev().flat_map(of).collect();
+    let first = jobs.pop().expect("there are cases");
+    let look = |(kind, tool, number)| machines.look(cases, kind, tool, number);
+    let seen = Mutex::new(vec![look(first)]);
+    let next = AtomicUsize::new(0);
+    let take = || {
+        while let Some(&job) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let found = look(job);
+            println!("{}: {} {:?} {}", found.name, found.checked, found.sanitizer, found.note);
+            seen.lock().unwrap().push(found);
+        }
+    };
+    std::thread::scope(|scope| (0..AT_ONCE).for_each(|_| drop(scope.spawn(take))));
+    seen.into_inner().unwrap()
+}
+
+/// The names in `found` that are `wanted`.
+fn names(found: &[&Found], wanted: impl Fn(&Found) -> bool) -> String {
+    let names = found.iter().filter(|found| wanted(found)).map(|found| &found.name[..]);
+    names.collect::<Vec<_>>().join(", ")
 }
 
 #[test]
@@ -95,52 +175,34 @@ struct Tally {
 fn a_checked_replay_finds_what_a_sanitizer_finds_of_races_and_more() {
     let (_folder, cache) = cache();
     let cases = Cases::new();
-    let own = remembering(&cache, Device::Cpu, MINUTE);
-    let path: Vec<PathBuf> =
-        std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()).collect();
-    let mut table: BTreeMap<&str, Tally> = BTreeMap::new();
+    let mut all = look_at_all(&cases, &Machines::new(&cache));
+    all.sort_by(|a, b| a.name.cmp(&b.name));
+    let of = |kind: &str| all.iter().filter(|found| found.kind == kind).collect::<Vec<_>>();
+    println!("| kind | cases | checked replay | compute-sanitizer | no result | tool |");
+    println!("| --- | ---: | ---: | ---: | ---: | --- |");
     for (kind, tool) in KINDS {
-        let sanitizer = Sanitizer::find(&path, &search(), tool).unwrap();
-        let cuda = cuda(&cache, cpu(&cache, &program(), MINUTE)).sanitized(sanitizer);
-        let gpu = Lab::new(Arc::new(cuda), cache.clone(), false);
-        let tally = table.entry(kind).or_default();
-        for (number, name) in cases.of(kind) {
-            let subject = cases.subject(number, name);
-            tally.cases += 1;
-            let checked = Check::Always.of(&own.trial(&subject, &cases.sources)).unwrap();
-            if checked.is_some_and(|checked| checked.findings().iter().any(Found::is_failure)) {
-                tally.checked.push(name.clone());
-            }
-            match gpu.trial(&subject, &cases.sources).outcome() {
-                Ok(outcome) => {
-                    let Status::Failed(failures) = &outcome.status else { continue };
-                    let by_tool = |failure: &Failure| matches!(failure, Failure::Sanitizer { .. });
-                    if failures.iter().any(by_tool) {
-                        tally.sanitizer.push(name.clone());
-                    }
-                }
-                Err(error) => tally.silent.push(format!("{name}: {error}")),
-            }
-        }
+        let found = of(kind);
+        let count = |wanted: fn(&&&Found) -> bool| found.iter().filter(wanted).count();
+        println!(
+            "| {kind} | {} | {} | {} | {} | {tool:?} |",
+            found.len(),
+            count(|found| found.checked),
+            count(|found| found.sanitizer == Some(true)),
+            count(|found| found.sanitizer.is_none()),
+        );
     }
-    println!("| kind | cases | checked replay | compute-sanitizer | tool |");
-    println!("| --- | ---: | ---: | ---: | --- |");
-    for (kind, tool) in KINDS {
-        let Tally { cases, checked, sanitizer, .. } = &table[kind];
-        println!("| {kind} | {cases} | {} | {} | {tool:?} |", checked.len(), sanitizer.len());
+    for (kind, _) in KINDS {
+        let found = of(kind);
+        let alone = names(&found, |found| found.checked && found.sanitizer == Some(false));
+        println!("{kind}: the checked replay alone: {alone}");
+        let alone = names(&found, |found| !found.checked && found.sanitizer == Some(true));
+        println!("{kind}: the sanitizer alone: {alone}");
+        println!("{kind}: neither: {}", names(&found, |f| !f.checked && f.sanitizer != Some(true)));
     }
-    for (kind, Tally { checked, sanitizer, silent, .. }) in &table {
-        let missing = |of: &Vec<String>, from: &Vec<String>| {
-            from.iter().filter(|name| !of.contains(name)).cloned().collect::<Vec<_>>().join(", ")
-        };
-        println!("{kind}: the checked replay alone: {}", missing(sanitizer, checked));
-        println!("{kind}: the sanitizer alone: {}", missing(checked, sanitizer));
-        println!("{kind}: no result of the sanitizer: {}", silent.join(", "));
-    }
-    for kind in ["race", "unwritten", "bounds"] {
-        assert_eq!(table[kind].checked.len(), table[kind].cases, "{kind}");
+    for kind in ["race", "unwritten", "bounds", "stray"] {
+        assert_eq!(names(&of(kind), |found| !found.checked), "", "{kind}");
     }
     for kind in ["good", "same"] {
-        assert_eq!(table[kind].checked, [""; 0], "{kind}");
+        assert_eq!(names(&of(kind), |found| found.checked), "", "{kind}");
     }
 }
