@@ -115,7 +115,7 @@ pub fn outcome(bytes: &[u8]) {
     let kept = serde_json::to_vec(&outcome).expect("an outcome is plain data");
     let read: Outcome = serde_json::from_slice(&kept).expect("what was just written");
     assert_eq!(serde_json::to_vec(&read).expect("an outcome is plain data"), kept);
-    let snapshot = Snapshot::of(&outcome, "step0", &"0".repeat(64), &[], None);
+    let snapshot = Snapshot::of(&outcome, "step0", &"0".repeat(64), &[], &[], None);
     let entry = Entry {
         fixture: "step0".to_owned(),
         revision: None,

@@ -23,8 +23,8 @@ pub use checksum::{Checksum, NotAChecksum};
 pub use estimate::Estimate;
 pub(crate) use estimate::estimate;
 pub use poison::{POISON_A, POISON_B, Poison, PoisonMismatch, Written, written};
-pub(crate) use sketch::PROJECTIONS;
 pub use sketch::Sketch;
+pub(crate) use sketch::{PROJECTIONS, splitmix64};
 
 pub(crate) use number::{Number, OptionalNumber};
 

@@ -391,7 +391,10 @@ impl Test<'_> {
         } else if !probe.on.minds_values() {
             (probe.observation(outcome, BTreeSet::new(), Verdict::Equivalent), false)
         } else {
-            let comparison = crate::snapshot::matches(snapshot, &outcome, &self.trial.noise()?);
+            let noise = self.trial.noise()?;
+            let shadows =
+                if snapshot.knows_shadows() { self.trial.imprints()? } else { Vec::new() };
+            let comparison = crate::snapshot::matches(snapshot, &outcome, &noise, &shadows);
             let symptoms = recorded::symptoms(probe.name(), probe.on, &comparison, &outcome);
             let verdict = recorded::verdict(&comparison);
             let observation = probe.observation(outcome, symptoms, verdict);

@@ -1,11 +1,11 @@
-//! The meaning of a comparison with a recorded snapshot to a search. A snapshot holds no float64
-//! truth, so that an output that came closer to the truth counts as changed.
+//! The meaning of a comparison with a recorded snapshot to a search. A snapshot tells whether the float64
+//! shadow moved, but not whether an output came closer to it: that counts as changed.
 
 use std::collections::BTreeSet;
 
 use super::symptom::{On, Symptom};
 use crate::judge::Verdict;
-use crate::snapshot::{SnapshotComparison, SnapshotVerdict};
+use crate::snapshot::{OutputChange, SnapshotComparison, SnapshotVerdict};
 use crate::trial::Outcome;
 
 /// The verdict, in the terms of a comparison of two revisions.
@@ -38,7 +38,15 @@ pub(super) fn symptoms(
     if comparison.ending.is_some() {
         return outcome.outputs.iter().map(|output| symptom(&output.name)).collect();
     }
+    let shifted = |change: &&OutputChange| {
+        let is_less = change.verdict == SnapshotVerdict::Equivalent;
+        on == On::Changed && is_less && change.shadow.is_some_and(|shadow| shadow.changed)
+    };
     let counts = |verdict| on == On::Bits || verdict == SnapshotVerdict::Diverged;
     let changes = comparison.changes.iter().filter(|change| counts(change.verdict));
-    changes.map(|change| symptom(&change.name)).collect()
+    let shifts = comparison.changes.iter().filter(shifted).map(|change| Symptom::Shifted {
+        fixture: fixture.to_owned(),
+        output: change.name.clone(),
+    });
+    changes.map(|change| symptom(&change.name)).chain(shifts).collect()
 }

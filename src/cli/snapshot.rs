@@ -62,13 +62,14 @@ impl SnapshotSettings {
             return Err(SnapshotError::Edited { path, found }.into());
         }
         let how = self.update.write(accepted.is_some(), self.ci);
-        // Noise takes a few replays more: it is measured only where it says something.
-        let noise = if same_bits || (accepted.is_none() && how == Write::Nothing) {
-            Vec::new()
+        // Noise and shadows take a few replays more: they are measured only where they say something.
+        let (noise, shadows) = if same_bits || (accepted.is_none() && how == Write::Nothing) {
+            (Vec::new(), Vec::new())
         } else {
-            trial.noise()?
+            (trial.noise()?, trial.imprints()?)
         };
-        let got = Snapshot::of(outcome, &fixture.name, content, &noise, accepted.as_ref());
+        let name = &fixture.name;
+        let got = Snapshot::of(outcome, name, content, &noise, &shadows, accepted.as_ref());
         // In CI nobody reviews: a snapshot that is not there must not pass for one that agrees.
         let needed = self.ci && !matches!(how, Write::Accepted { .. });
         let comparison = match &accepted {

@@ -10,6 +10,7 @@ pub mod compare;
 pub(crate) mod constants;
 pub(crate) mod derivative;
 pub mod drift;
+pub mod imprint;
 pub(crate) mod measure;
 pub mod noise;
 pub mod oracle;

@@ -176,12 +176,12 @@ impl<'a> Shadows<'a> {
 }
 
 /// The elements of one row of `tensor`: those along its last dimension.
-fn row_of(tensor: &TensorView) -> usize {
+pub(super) fn row_of(tensor: &TensorView) -> usize {
     tensor.shape.last().copied().unwrap_or(1).max(1)
 }
 
 /// The median magnitude of row `at` of `tensor`, over finite elements.
-fn median(tensor: &TensorView, at: usize, row: usize) -> f64 {
+pub(super) fn median(tensor: &TensorView, at: usize, row: usize) -> f64 {
     let every = row.div_ceil(SAMPLED);
     let indices = (at * row..(at + 1) * row).step_by(every);
     let magnitudes = indices.map(|index| tensor.get_f64(index).abs());

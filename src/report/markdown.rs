@@ -322,6 +322,7 @@ mod tests {
             after: None,
             distance: None,
             noise: 0.0,
+            shadow: None,
             notes: vec!["is new".to_owned()],
         };
         let changes = if verdict == SnapshotVerdict::Matches { vec![] } else { vec![change] };

@@ -5,10 +5,10 @@ use std::fmt::Write;
 use serde::Serialize;
 
 use super::number::short;
-use super::{OutputSnapshot, Snapshot};
+use super::{OutputSnapshot, ShadowChanged, Snapshot};
 use crate::numerics::constants::{NARROW_ROUNDING, NOISE_FACTOR};
 use crate::summary::{Checksum, Estimate, Number, estimate};
-use crate::trial::{Outcome, OutputNoise};
+use crate::trial::{Outcome, OutputImprint, OutputNoise};
 
 /// The verdict of a snapshot on a later outcome; ordered from best to worst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -75,18 +75,22 @@ pub struct OutputChange {
     /// The relative noise of both sides together.
     #[serde(with = "Number")]
     pub noise: f64,
+    /// What became of its float64 shadow, where both sides tell.
+    pub shadow: Option<ShadowChanged>,
     /// Notes for the reader, a few words each.
     pub notes: Vec<String>,
 }
 
-/// Compares `outcome`, whose noise is `noise`, with an accepted snapshot of the same fixture.
+/// Compares `outcome`, whose noise is `noise` and whose shadows are `shadows`, with an accepted snapshot of the
+/// same fixture.
 pub fn matches(
     accepted: &Snapshot,
     outcome: &Outcome,
     noise: &[OutputNoise],
+    shadows: &[OutputImprint],
 ) -> SnapshotComparison {
     let Snapshot { fixture, content, .. } = accepted;
-    compare(accepted, &Snapshot::of(outcome, fixture, content, noise, None))
+    compare(accepted, &Snapshot::of(outcome, fixture, content, noise, shadows, None))
 }
 
 /// Compares `got` with an accepted snapshot.
@@ -190,6 +194,7 @@ fn change(old: &OutputSnapshot, got: Option<&OutputSnapshot>) -> Option<OutputCh
         after: got.map(|got| got.summary.checksum),
         distance: None,
         noise: old.noise,
+        shadow: None,
         notes: Vec::new(),
     };
     let Some(got) = got else {
@@ -206,10 +211,13 @@ fn change(old: &OutputSnapshot, got: Option<&OutputSnapshot>) -> Option<OutputCh
     let distance = estimate(&got.summary, &old.summary);
     change.distance = Some(distance);
     change.noise = (old.noise + got.noise).max(0.0);
-    if is_within(distance, old, got) {
+    change.shadow = ShadowChanged::of(old, got);
+    let within = is_within(distance, old, got);
+    if within && !change.shadow.is_some_and(|shadow| shadow.moved) {
         change.verdict = SnapshotVerdict::Equivalent;
     }
     change.notes = notes(old, got);
+    change.notes.extend(shadow_note(old, got, change.shadow, within));
     Some(change)
 }
 
@@ -225,6 +233,21 @@ fn is_within(distance: Estimate, old: &OutputSnapshot, got: &OutputSnapshot) -> 
     let narrowed =
         distance.relative > NARROW_ROUNDING && distance.relative > NOISE_FACTOR * old.noise;
     !narrowed && distance.high <= NOISE_FACTOR * (old.noise + got.noise)
+}
+
+/// What the shadows say of an output that is `within` noise, or that they say nothing.
+fn shadow_note(
+    old: &OutputSnapshot,
+    got: &OutputSnapshot,
+    shadow: Option<ShadowChanged>,
+    within: bool,
+) -> Option<String> {
+    match shadow {
+        Some(shadow) => Some(shadow.note(within)),
+        None if got.shadow.is_some() => Some("the snapshot has no float64 shadow".to_owned()),
+        None if old.shadow.is_some() => Some("there is no float64 shadow now".to_owned()),
+        None => None,
+    }
 }
 
 fn notes(old: &OutputSnapshot, got: &OutputSnapshot) -> Vec<String> {
@@ -262,6 +285,7 @@ fn appeared(new: &OutputSnapshot) -> OutputChange {
         after: Some(new.summary.checksum),
         distance: None,
         noise: new.noise,
+        shadow: None,
         notes: vec!["is new".to_owned()],
     }
 }

@@ -10,6 +10,7 @@ mod file;
 mod number;
 mod parse;
 mod render;
+mod shadow;
 mod store;
 mod update;
 mod words;
@@ -18,17 +19,22 @@ pub use audit::{Contradiction, contradiction};
 pub use compare::{OutputChange, SnapshotComparison, SnapshotVerdict, compare, matches};
 pub use error::SnapshotError;
 pub use file::{Meta, SnapshotFile};
+pub use shadow::ShadowChanged;
 pub use store::{Before, Pending, Store, accept, discard, nearest, open, pending, reject, write};
 pub use update::{Update, Write};
 
+use crate::numerics::imprint::{Imprint, ShadowMove};
 use crate::summary::Summary;
 use crate::tensor::{DType, Dim};
-use crate::trial::{Outcome, OutputNoise, OutputRecord, Slices, Status};
+use crate::trial::{Outcome, OutputImprint, OutputNoise, OutputRecord, Slices, Status};
 
 use self::words::{failure_line, launch_lines, one_line};
 
 /// The version of the text.
-pub const FORMAT: u32 = 1;
+pub const FORMAT: u32 = 2;
+
+/// The version of a text that tells of no shadow: all texts before shadows were told.
+const WITHOUT_SHADOWS: u32 = 1;
 
 /// The device whose outcomes are the same on every machine.
 const REFERENCE_DEVICE: &str = "cpu";
@@ -76,25 +82,30 @@ pub struct OutputSnapshot {
     pub noise: f64,
     /// The norms of the slices along small named dimensions.
     pub slices: Vec<Slices>,
+    /// The float64 shadow, where it is known.
+    pub shadow: Option<Imprint>,
 }
 
 impl Snapshot {
     /// The snapshot of `outcome`, on a fixture whose content has the hash `content`.
     ///
     /// `accepted` is the snapshot that this one will be read beside: noise similar to its noise is
-    /// recorded as equal, so that numbers stand still. An output without noise, in `noise` and in
-    /// `accepted`, is taken as exact.
+    /// recorded as equal, and so is a shadow that did not change, so that numbers stand still. An output
+    /// without noise, in `noise` and in `accepted`, is taken as exact.
     pub fn of(
         outcome: &Outcome,
         fixture: &str,
         content: &str,
         noise: &[OutputNoise],
+        shadows: &[OutputImprint],
         accepted: Option<&Snapshot>,
     ) -> Snapshot {
         let output = |record: &OutputRecord| {
             let fresh = noise.iter().find(|noise| noise.name == record.name);
             let fresh = fresh.map(|noise| noise.noise.relative_l2);
             let known = accepted.and_then(|accepted| accepted.output(&record.name));
+            let shadow = shadows.iter().find(|shadow| shadow.name == record.name);
+            let shadow = shadow.map(|shadow| &shadow.imprint);
             OutputSnapshot {
                 name: record.name.clone(),
                 dtype: record.dtype,
@@ -102,6 +113,7 @@ impl Snapshot {
                 summary: record.summary.clone(),
                 noise: settle(fresh, known.map(|known| known.noise)),
                 slices: record.slices.clone(),
+                shadow: settle_shadow(record, shadow, known),
             }
         };
         let (status, failures) = status(outcome);
@@ -119,6 +131,17 @@ impl Snapshot {
             launches: launch_lines(outcome),
             outputs: outcome.outputs.iter().map(output).collect(),
         }
+    }
+
+    /// The version of its text.
+    fn format(&self) -> u32 {
+        let has_shadow = self.outputs.iter().any(|output| output.shadow.is_some());
+        if has_shadow { FORMAT } else { WITHOUT_SHADOWS }
+    }
+
+    /// Whether it tells of the float64 shadow of an output.
+    pub fn knows_shadows(&self) -> bool {
+        self.format() == FORMAT
     }
 
     /// The output called `name`.
@@ -160,6 +183,28 @@ fn settle(fresh: Option<f64>, known: Option<f64>) -> f64 {
         }
         (Some(fresh), _) => number::two_digits(fresh),
         (None, known) => known.unwrap_or(0.0),
+    }
+}
+
+/// The shadow to record for the output `record`: the known one if the fresh one is the same, or if bits
+/// that are the same left none to be measured.
+fn settle_shadow(
+    record: &OutputRecord,
+    fresh: Option<&Imprint>,
+    known: Option<&OutputSnapshot>,
+) -> Option<Imprint> {
+    let same_kind =
+        |known: &&OutputSnapshot| (known.dtype, &known.dims) == (record.dtype, &record.dims);
+    let same_bits = known.is_some_and(|known| known.summary.checksum == record.summary.checksum);
+    let known = known.filter(same_kind).and_then(|known| known.shadow.as_ref());
+    match (fresh, known) {
+        (Some(fresh), Some(known)) if known.compare(fresh, record.dtype) == ShadowMove::Same => {
+            Some(known.clone())
+        }
+        (Some(fresh), _) => {
+            Some(Imprint { rounding: number::two_digits(fresh.rounding), ..fresh.clone() })
+        }
+        (None, known) => known.filter(|_| same_bits).cloned(),
     }
 }
 

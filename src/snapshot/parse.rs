@@ -4,14 +4,15 @@ use std::collections::HashSet;
 use std::path::Path;
 
 use super::number::{parse_sketch, short, unit_fits};
-use super::{FORMAT, OutputSnapshot, Snapshot, SnapshotError};
+use super::{FORMAT, OutputSnapshot, Snapshot, SnapshotError, WITHOUT_SHADOWS, shadow};
+use crate::numerics::imprint::Imprint;
 use crate::summary::{Checksum, Summary};
 use crate::tensor::{DType, Dim};
 use crate::trial::Slices;
 
 /// Reads the text of the file `path`; its first line is line `first` of the file.
 pub(super) fn parse(text: &str, path: &Path, first: usize) -> Result<Snapshot, SnapshotError> {
-    Parser { path, lines: text.lines().collect(), at: 0, first }.snapshot()
+    Parser { path, lines: text.lines().collect(), at: 0, first, has_shadows: false }.snapshot()
 }
 
 struct Parser<'a> {
@@ -19,6 +20,8 @@ struct Parser<'a> {
     lines: Vec<&'a str>,
     at: usize,
     first: usize,
+    /// Whether outputs tell of their shadows.
+    has_shadows: bool,
 }
 
 type Parsed<T> = Result<T, SnapshotError>;
@@ -26,7 +29,8 @@ type Parsed<T> = Result<T, SnapshotError>;
 impl<'a> Parser<'a> {
     fn snapshot(mut self) -> Parsed<Snapshot> {
         let format = self.field("format: ")?;
-        if format != FORMAT.to_string() {
+        self.has_shadows = format == FORMAT.to_string();
+        if !self.has_shadows && format != WITHOUT_SHADOWS.to_string() {
             return Err(SnapshotError::Version {
                 path: self.path.to_owned(),
                 line: self.first + self.at - 1,
@@ -125,7 +129,29 @@ impl<'a> Parser<'a> {
         let summary = Summary {
             checksum, count, norm, min, max, mean, max_abs, zeros, nan, inf, unwritten, sketch,
         };
-        Ok(OutputSnapshot { name, dtype, dims, summary, noise, slices })
+        let shadow = if self.has_shadows { self.shadow(&name)? } else { None };
+        Ok(OutputSnapshot { name, dtype, dims, summary, noise, slices, shadow })
+    }
+
+    /// The shadow of the output `name`.
+    fn shadow(&mut self, name: &str) -> Parsed<Option<Imprint>> {
+        if self.peek() == Some("  shadow none") {
+            self.at += 1;
+            return Ok(None);
+        }
+        let head = self.at;
+        let (rounding, seal) =
+            self.value("  shadow ", "a rounding and a seal", shadow::parse_head)?;
+        let words = "16 words of 8 hexadecimal digits";
+        let signed = self.value("  shadow signed ", words, shadow::parse_words)?;
+        let weighted = self.value("  shadow weighted ", words, shadow::parse_words)?;
+        let imprint = Imprint { rounding, signed, weighted };
+        let [sealed, ..] = shadow::lines(&imprint, name);
+        if !sealed.ends_with(&format!(", seal {seal}")) {
+            self.at = head;
+            return Err(self.wrong("the seal of a shadow that belongs to the output", &seal));
+        }
+        Ok(Some(imprint))
     }
 
     fn peek(&self) -> Option<&'a str> {

@@ -3,12 +3,12 @@
 use std::fmt::{self, Display, Formatter};
 
 use super::number::{short, sketch, steady};
-use super::{FORMAT, OutputSnapshot, Snapshot};
+use super::{OutputSnapshot, Snapshot, shadow};
 use crate::tensor::Dim;
 
 impl Display for Snapshot {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        writeln!(f, "format: {FORMAT}")?;
+        writeln!(f, "format: {}", self.format())?;
         writeln!(f, "fixture: {}", self.fixture)?;
         writeln!(f, "content: {}", self.content)?;
         writeln!(f, "device: {}", self.device)?;
@@ -23,7 +23,10 @@ impl Display for Snapshot {
         writeln!(f, "launches: {}", self.launch_count)?;
         list(f, &self.launches)?;
         writeln!(f, "outputs: {}", self.outputs.len())?;
-        self.outputs.iter().try_for_each(|output| write!(f, "\n{output}"))
+        self.outputs.iter().try_for_each(|output| {
+            write!(f, "\n{output}")?;
+            if self.knows_shadows() { output.write_shadow(f) } else { Ok(()) }
+        })
     }
 }
 
@@ -55,6 +58,14 @@ impl Display for OutputSnapshot {
             writeln!(f, "  norm by {}: {}", slices.dim, norms.join(" "))?;
         }
         writeln!(f, "  sketch {}", sketch(&summary.sketch, noise))
+    }
+}
+
+impl OutputSnapshot {
+    fn write_shadow(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let Some(shadow) = &self.shadow else { return writeln!(f, "  shadow none") };
+        let mut lines = shadow::lines(shadow, &self.name).into_iter();
+        lines.try_for_each(|line| writeln!(f, "  shadow {line}"))
     }
 }
 

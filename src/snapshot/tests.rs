@@ -3,11 +3,12 @@
 use std::path::Path;
 
 use super::*;
-use crate::numerics::noise::NoiseSummary;
+use crate::numerics::imprint::Imprint;
+use crate::numerics::noise::{NoiseRef, NoiseSummary};
 use crate::runtime::report::LaunchRecord;
 use crate::summary::{POISON_A, summarize};
 use crate::tensor::TensorView;
-use crate::trial::{Failure, OutputNoise};
+use crate::trial::{Failure, OutputImprint, OutputNoise};
 
 const ROWS: usize = 4;
 const COLUMNS: usize = 500;
@@ -64,7 +65,21 @@ fn content() -> String {
 }
 
 fn of(values: &[f32], relative_noise: f64) -> Snapshot {
-    Snapshot::of(&outcome(values), "tiny", &content(), &noise(relative_noise), None)
+    Snapshot::of(&outcome(values), "tiny", &content(), &noise(relative_noise), &[], None)
+}
+
+/// A shadow of the values, scaled by `factor`.
+fn shadows(factor: f64) -> Vec<OutputImprint> {
+    let scaled = values().into_iter().map(|x| f64::from(x) * factor);
+    let bytes: Vec<u8> = scaled.flat_map(f64::to_le_bytes).collect();
+    let view = TensorView { dtype: DType::F64, shape: &[ROWS, COLUMNS], bytes: &bytes };
+    let none = NoiseRef { base: None, got: None };
+    let imprint = Imprint::of(&view, DType::F32, &none, &none).expect("there is no noise");
+    vec![OutputImprint { name: "grad".to_owned(), imprint }]
+}
+
+fn with_shadow(factor: f64) -> Snapshot {
+    Snapshot::of(&outcome(&values()), "tiny", &content(), &noise(6e-8), &shadows(factor), None)
 }
 
 /// The snapshot as it comes back from its file.
@@ -74,7 +89,7 @@ fn filed(snapshot: Snapshot) -> Snapshot {
 }
 
 fn verdict(base: &Snapshot, values: &[f32], relative_noise: f64) -> SnapshotVerdict {
-    matches(base, &outcome(values), &noise(relative_noise)).verdict
+    matches(base, &outcome(values), &noise(relative_noise), &[]).verdict
 }
 
 #[test]
@@ -85,6 +100,78 @@ fn a_text_that_was_read_is_written_the_same() {
         assert_eq!(read.to_string(), snapshot.to_string(), "{relative_noise}");
         assert!(read.is_exactly(&outcome(&values())));
     }
+}
+
+#[test]
+fn a_shadow_survives_its_text_and_stands_there_until_it_changes() {
+    let base = with_shadow(1.0);
+    assert!(base.to_string().starts_with("format: 2\n"));
+    let read = filed(base.clone());
+    assert_eq!(read.to_string(), base.to_string());
+    let again = |shadows: &[OutputImprint]| {
+        let outcome = outcome(&moved(6e-8));
+        let got = Snapshot::of(&outcome, "tiny", &content(), &noise(6e-8), shadows, Some(&read));
+        got.outputs[0].shadow.clone()
+    };
+    assert_eq!(again(&shadows(1.0 + 1e-13)), read.outputs[0].shadow);
+    assert_eq!(again(&shadows(1.01)), filed(with_shadow(1.01)).outputs[0].shadow);
+    assert_eq!(again(&[]), None);
+    let same = Snapshot::of(&outcome(&values()), "tiny", &content(), &[], &[], Some(&read));
+    assert_eq!(same.to_string(), read.to_string());
+}
+
+#[test]
+fn a_shadow_that_moved_diverges_within_noise_and_a_smaller_change_is_a_note() {
+    let base = filed(with_shadow(1.0));
+    let told = |base: &Snapshot, values: &[f32], shadows: &[OutputImprint]| {
+        matches(base, &outcome(values), &noise(6e-8), shadows).sentence()
+    };
+    let near = moved(6e-8);
+    insta::assert_snapshot!(told(&base, &near, &shadows(1.0 + 1e-6)), @"diverged: grad moved by rel. 8.3e-8 (noise 1.2e-7), hidden by rounding on this fixture: the float64 shadow moves by about rel. 1.5e-6");
+    insta::assert_snapshot!(told(&base, &near, &shadows(1.0 + 2e-8)), @"equivalent: grad moved by rel. 8.3e-8 (noise 1.2e-7), the float64 shadow changed by about rel. 2.9e-8, less than the output can hold");
+    insta::assert_snapshot!(told(&base, &near, &shadows(1.0)), @"equivalent: grad moved by rel. 8.3e-8 (noise 1.2e-7), the float64 shadow is the same");
+    insta::assert_snapshot!(told(&base, &moved(1e-4), &shadows(1.0)), @"diverged: grad moved by rel. 8.5e-5 (noise 1.2e-7), the float64 shadow did not move");
+    insta::assert_snapshot!(told(&base, &moved(1e-4), &shadows(1.02)), @"diverged: grad moved by rel. 8.5e-5 (noise 1.2e-7), the float64 shadow moves too");
+    insta::assert_snapshot!(told(&base, &near, &[]), @"equivalent: grad moved by rel. 8.3e-8 (noise 1.2e-7), there is no float64 shadow now");
+    assert_eq!(told(&base, &values(), &shadows(1.02)), "matches");
+    let old = filed(of(&values(), 6e-8));
+    assert!(old.to_string().starts_with("format: 1\n"));
+    insta::assert_snapshot!(told(&old, &near, &shadows(1.02)), @"equivalent: grad moved by rel. 8.3e-8 (noise 1.2e-7), the snapshot has no float64 shadow");
+    insta::assert_snapshot!(told(&old, &near, &[]), @"equivalent: grad moved by rel. 8.3e-8 (noise 1.2e-7)");
+}
+
+#[test]
+fn a_shadow_that_was_edited_or_is_of_another_output_is_refused() {
+    let text = SnapshotFile { meta: Meta::default(), snapshot: with_shadow(1.0) }.to_string();
+    let at = text.find("shadow rounding ").expect("it has a shadow");
+    let (before, shadow) = text.split_at(at);
+    let rounding = shadow.split([' ', ',']).nth(2).expect("a number");
+    let (_, words) = shadow.split_once("signed ").expect("it has words");
+    let edited = [
+        format!("{before}{}", shadow.replacen(rounding, "inf", 1)),
+        format!(
+            "{before}{}",
+            shadow.replacen("signed ", "signed 00000000 ", 1).replacen(&words[..9], "", 1)
+        ),
+        text.replacen("output grad", "output gate", 1),
+    ];
+    for edited in edited {
+        assert_ne!(edited, text);
+        let error = SnapshotFile::parse(&edited, Path::new("x.cpu.snap")).unwrap_err();
+        assert!(error.to_string().contains("the seal of a shadow"), "{error}");
+    }
+    insta::assert_snapshot!(
+        SnapshotFile::parse(&text.replacen("output grad", "output gate", 1), Path::new("x.snap")).unwrap_err(),
+        @"x.snap:24: the seal of a shadow that belongs to the output is expected, not `c223446e`"
+    );
+    let none = text[..at].to_owned() + "shadow none\n";
+    let read = SnapshotFile::parse(&none, Path::new("x.cpu.snap")).expect("a snapshot").snapshot;
+    assert!(read.outputs[0].shadow.is_none());
+    let absent = text[..at].trim_end().to_owned() + "\n";
+    assert!(SnapshotFile::parse(&absent, Path::new("x.cpu.snap")).is_err());
+    let newer = text.replacen("format: 2", "format: 3", 1);
+    let error = SnapshotFile::parse(&newer, Path::new("x.cpu.snap")).unwrap_err();
+    assert_eq!(error.to_string(), "x.cpu.snap:5: format 3 is not known");
 }
 
 #[test]
@@ -112,7 +199,7 @@ fn rounding_is_equivalent_and_more_than_that_is_not() {
 #[test]
 fn the_estimate_is_that_of_the_tensors() {
     let base = filed(of(&values(), 6e-8));
-    let got = matches(&base, &outcome(&moved(1e-4)), &noise(6e-8));
+    let got = matches(&base, &outcome(&moved(1e-4)), &noise(6e-8), &[]);
     let distance = got.changes[0].distance.expect("dtype and shape are the same");
     assert!((0.5e-4..2e-4).contains(&distance.relative), "{distance:?}");
     assert!(distance.low < 1e-4 && 1e-4 < distance.high, "{distance:?}");
@@ -140,7 +227,7 @@ fn heads_that_became_zero_are_named() {
     let base = filed(of(&values(), 6e-8));
     let mut got = values();
     got[COLUMNS..].fill(0.0);
-    let found = matches(&base, &outcome(&got), &noise(6e-8));
+    let found = matches(&base, &outcome(&got), &noise(6e-8), &[]);
     insta::assert_snapshot!(
         found.sentence(),
         @"diverged: grad moved by rel. 0.76 (noise 1.2e-7), now all zero at head 1, 2, 3"
@@ -153,7 +240,7 @@ fn another_ending_diverges_whatever_the_bits() {
     let mut got = outcome(&values());
     got.status = Status::Failed(vec![Failure::Exit { code: 3 }]);
     insta::assert_snapshot!(
-        matches(&base, &got, &noise(6e-8)).sentence(),
+        matches(&base, &got, &noise(6e-8), &[]).sentence(),
         @"diverged: completed became failed (exit: the code called exit(3) before the call returned)"
     );
 }
@@ -164,13 +251,13 @@ fn outputs_that_come_and_go_diverge() {
     let mut got = outcome(&values());
     got.outputs[0].name = "other".to_owned();
     insta::assert_snapshot!(
-        matches(&base, &got, &noise(6e-8)).sentence(),
+        matches(&base, &got, &noise(6e-8), &[]).sentence(),
         @"diverged: grad is gone; other is new"
     );
     let mut got = outcome(&values());
     got.outputs[0].dtype = DType::I32;
     insta::assert_snapshot!(
-        matches(&base, &got, &noise(6e-8)).sentence(),
+        matches(&base, &got, &noise(6e-8), &[]).sentence(),
         @"diverged: grad has another dtype or shape"
     );
 }
@@ -188,7 +275,7 @@ fn launches_with_other_shapes_are_told_and_do_not_diverge() {
     let base = filed(of(&values(), 6e-8));
     let mut got = outcome(&values());
     got.launches[1] = launch("k", 64);
-    let found = matches(&base, &got, &[]);
+    let found = matches(&base, &got, &[], &[]);
     assert_eq!(found.sentence(), "matches: launches changed");
     assert!(base.has_bits_of(&got) && !base.is_exactly(&got));
 }
@@ -196,9 +283,10 @@ fn launches_with_other_shapes_are_told_and_do_not_diverge() {
 #[test]
 fn noise_of_the_same_size_is_told_as_before() {
     let base = filed(of(&values(), 6e-8));
-    let near = Snapshot::of(&outcome(&values()), "tiny", &content(), &noise(2e-7), Some(&base));
+    let near =
+        Snapshot::of(&outcome(&values()), "tiny", &content(), &noise(2e-7), &[], Some(&base));
     assert_eq!(near.to_string(), base.to_string());
-    let far = Snapshot::of(&outcome(&values()), "tiny", &content(), &noise(2e-6), Some(&base));
+    let far = Snapshot::of(&outcome(&values()), "tiny", &content(), &noise(2e-6), &[], Some(&base));
     assert_eq!(far.outputs[0].noise, 2e-6);
 }
 
@@ -206,7 +294,7 @@ fn noise_of_the_same_size_is_told_as_before() {
 fn hostile_names_stay_on_their_line() {
     let mut hostile = outcome(&values());
     hostile.launches[0].kernel = "k\nformat: 2\r<<<<<<< HEAD".to_owned();
-    let snapshot = Snapshot::of(&hostile, "a\n---\nb", &content(), &noise(6e-8), None);
+    let snapshot = Snapshot::of(&hostile, "a\n---\nb", &content(), &noise(6e-8), &[], None);
     let read = filed(snapshot.clone());
     assert_eq!(read, filed(read.clone()));
     assert_eq!(read.launches[0], "k format: 2 <<<<<<< HEAD<<<1, 32>>>");
@@ -216,7 +304,7 @@ fn hostile_names_stay_on_their_line() {
 #[test]
 fn a_text_that_ends_anywhere_is_refused() {
     let meta = Meta { source: "a/b".into(), description: None, expression: "replay a/b".into() };
-    let file = SnapshotFile { meta, snapshot: of(&values(), 6e-8) };
+    let file = SnapshotFile { meta, snapshot: with_shadow(1.0) };
     let text = file.to_string();
     for end in 0..text.len() {
         let read = SnapshotFile::parse(&text[..end], Path::new("x.cpu.snap"));
@@ -227,7 +315,7 @@ fn a_text_that_ends_anywhere_is_refused() {
 
 #[test]
 fn a_line_that_is_lost_or_twice_is_refused() {
-    let file = SnapshotFile { meta: Meta::default(), snapshot: of(&values(), 6e-8) };
+    let file = SnapshotFile { meta: Meta::default(), snapshot: with_shadow(1.0) };
     let text = file.to_string();
     let lines: Vec<&str> = text.lines().collect();
     // The front matter is insta's; launches and norms by slice are lists of any length.
@@ -385,6 +473,7 @@ fn infinite_noise_of_a_change_is_a_word_in_json() {
         after: None,
         distance: None,
         noise: f64::INFINITY,
+        shadow: None,
         notes: Vec::new(),
     };
     assert_eq!(serde_json::to_value(change).unwrap()["noise"], "inf");

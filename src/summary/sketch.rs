@@ -80,7 +80,7 @@ impl Draw {
 /// Output `n`, from 0, of SplitMix64 with seed 0 (Steele, Lea, Flood: "Fast splittable
 /// pseudorandom number generators", OOPSLA 2014, figure 17).
 #[inline(always)]
-fn splitmix64(n: u64) -> u64 {
+pub(crate) fn splitmix64(n: u64) -> u64 {
     let z = n.wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     let z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     let z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);

@@ -6,6 +6,7 @@
 
 mod both;
 mod checked;
+mod imprints;
 mod lab;
 mod measurement;
 mod once;
@@ -20,6 +21,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 pub use self::checked::{Check, Checked};
+pub use self::imprints::OutputImprint;
 pub use self::lab::Lab;
 pub use self::measurement::{Measurement, Nondeterminism, OutputNoise, Probe};
 pub(crate) use self::measurement::{ORDERS, room};

@@ -23,14 +23,20 @@ fn recorded() -> (TestEnv, Vec<String>) {
 }
 
 fn masked(run: &Run, ids: &[String]) -> String {
-    let mut text = run.text();
-    for (number, id) in ids.iter().enumerate() {
-        text = text.replace(&id[..7], &format!("[C{number}]"));
-    }
-    // The diff has a test of its own.
+    without_diff(&crate::masked(&run.text(), ids))
+}
+
+/// What a search that found its commit says; which others it tested on the way depends on what was known.
+fn told(run: &Run, ids: &[String]) -> String {
+    assert_eq!(run.code, Some(0), "{}", run.text());
+    without_diff(&crate::masked(&run.stdout, ids))
+}
+
+/// The diff has a test of its own.
+fn without_diff(text: &str) -> String {
     match (text.find("\n\ndiff "), text.find("\ngood is ")) {
         (Some(begin), Some(end)) => text[..begin].to_owned() + &text[end..],
-        _ => text,
+        _ => text.to_owned(),
     }
 }
 
@@ -43,16 +49,16 @@ fn the_commit_that_left_the_snapshot_is_found() {
     exit code 0
     --- stdout
     [C3] is the first bad commit: c3
-      diverged: y moved by rel. 17 (noise 1.8e-7)
+      diverged: y moved by rel. 17 (noise 1.8e-7), the float64 shadow moves too
       [C2], its parent, was tested: equivalent
     good is snapshots/tiny.cpu.snap; searched back to [C5], which last touched snapshots/tiny.cpu.snap
     --- stderr
     4 of 4 commits change a kernel, 1 tested at a time
     [C5] good: identical
-    [C4] bad: diverged: y moved by rel. 17 (noise 1.8e-7)
+    [C4] bad: diverged: y moved by rel. 17 (noise 1.8e-7), the float64 shadow moves too
     [C1] good: identical
-    [C2] good: equivalent: y moved by rel. 3.5e-8 (noise 2.2e-7)
-    [C3] bad: diverged: y moved by rel. 17 (noise 1.8e-7)
+    [C2] good: equivalent: y moved by rel. 3.5e-8 (noise 2.2e-7), the float64 shadow is the same
+    [C3] bad: diverged: y moved by rel. 17 (noise 1.8e-7), the float64 shadow moves too
     ");
     let json = env.replay(&[words.as_slice(), &["--format", "json"]].concat());
     let first: serde_json::Value =
@@ -63,6 +69,33 @@ fn the_commit_that_left_the_snapshot_is_found() {
     assert_eq!(again.stdout, run.stdout);
     let bits = env.replay(&[words.as_slice(), &["--on", "bits"]].concat());
     assert!(bits.stdout.starts_with(&ids[2][..7]), "{}", bits.text());
+}
+
+#[test]
+fn a_commit_whose_change_rounding_hides_has_left_the_snapshot_and_a_smaller_one_has_changed() {
+    let (env, mut ids) = recorded();
+    env.repo.git(&["reset", "-q", "--hard", &ids[2]]);
+    for factor in ["(1.0f / 6.9999998f)", "(1.0f / 6.999996f)"] {
+        let text = kernel(&format!("x[i] * {factor}"), "", factor);
+        ids.push(env.repo.commit_file("k.cu", &text, &format!("By {factor}")));
+    }
+    let words = ["bisect", "fixtures/tiny", "--good", "snapshot", "--bad", "main", "--jobs", "1"];
+    insta::assert_snapshot!(told(&env.replay(&words), &ids), @"
+    [C7] is the first bad commit: By (1.0f / 6.999996f)
+      diverged: y moved by rel. 5.3e-7 (noise 2.2e-7), hidden by rounding on this fixture: the float64 shadow moves by about rel. 6.4e-7
+      [C6], its parent, was tested: equivalent
+      [C2] was tested: equivalent (c2)
+    good is snapshots/tiny.cpu.snap; searched back to [C5], which last touched snapshots/tiny.cpu.snap
+    ");
+    let less =
+        ["bisect", "fixtures/tiny", "--good", "snapshot", "--bad", "main~1", "--on", "changed"];
+    let changed = env.replay(&[less.as_slice(), &["--jobs", "1"]].concat());
+    insta::assert_snapshot!(told(&changed, &ids), @"
+    [C6] is the first bad commit: By (1.0f / 6.9999998f)
+      equivalent: y moved by rel. 3.5e-8 (noise 2.2e-7), the float64 shadow changed by about rel. 3.3e-8, less than the output can hold
+      [C2], its parent, was tested: equivalent
+    good is snapshots/tiny.cpu.snap; searched back to [C5], which last touched snapshots/tiny.cpu.snap
+    ");
 }
 
 #[test]
@@ -98,13 +131,13 @@ fn a_snapshot_that_its_own_commit_does_not_match_is_refused() {
     insta::assert_snapshot!(masked(&env.replay(&words), &ids), @"
     exit code 1
     --- stdout
-    refused: [C6] does not agree with the snapshot: diverged: y moved by rel. 17 (noise 1.8e-7)
+    refused: [C6] does not agree with the snapshot: diverged: y moved by rel. 17 (noise 1.8e-7), the float64 shadow moves too
     hint: accept the snapshot anew if it is out of date, or go back to a commit that agrees with it: `--good snapshot REV`
     good is snapshots/tiny.cpu.snap; searched back to [C6], which last touched snapshots/tiny.cpu.snap
     --- stderr
     1 of 1 commits change a kernel, 1 tested at a time
-    [C6] bad: diverged: y moved by rel. 17 (noise 1.8e-7)
-    [C7] bad: diverged: y moved by rel. 17 (noise 1.8e-7)
+    [C6] bad: diverged: y moved by rel. 17 (noise 1.8e-7), the float64 shadow moves too
+    [C7] bad: diverged: y moved by rel. 17 (noise 1.8e-7), the float64 shadow moves too
     ");
 }
 

@@ -2,8 +2,8 @@
 
 use crate::env::TestEnv;
 use crate::snapshots::project::{
-    BENIGN, DEFECT, KERNEL, ORIGINAL, accepted, pending, project, replay, replay_with, rewrite,
-    snap, text,
+    BENIGN, DEFECT, KERNEL, ORIGINAL, accepted, pending, project, replay, replay_with, review,
+    rewrite, snap, text,
 };
 
 /// Lines that only one of both texts has.
@@ -48,7 +48,7 @@ fn the_first_snapshot_is_pending_until_it_is_accepted() {
     description: "the first: it \"works\""
     expression: replay fixtures/tiny
     ---
-    format: 1
+    format: 2
     fixture: tiny
     content: 34187d69a95e79b6cee35a5aa15d1c969891b4222c56cd8bcc9bf5910beed6fa
     device: cpu
@@ -66,6 +66,9 @@ fn the_first_snapshot_is_pending_until_it_is_accepted() {
       mean 3.85
       zeros 0, NaN 0, Inf 0, unwritten 0
       sketch 1e-7 * 59999999 59999999 -59999999 -59999999 1 1 -1 -1 153999997 153999997 -153999997 -153999997 29999999 29999999 -29999999 -29999999
+      shadow rounding 0.022, seal 78903959
+      shadow signed a3fd813a 3a1a023a 39c01660 18d66c2a 3b18d490 aef2ed2a e72993d6 db1388ac 18d66c2a fcfc0538 19305804 ed0fbc82 71f6bd0c 87c92e6e 0303fac8 dab99cd2
+      shadow weighted 6d9baa68 16d66f82 81847fa9 76dae2ae 9075b59b db811be1 1e1596e1 739d4e4e dfd5560c 504c7814 66f0ace4 fa4b94c1 634daa71 938356ff 18242892 711af1a0
     "#);
     assert!(!pending(&env).exists());
     let run = replay(&env);
@@ -95,7 +98,7 @@ fn a_defect_diverges_and_the_accepted_snapshot_stays() {
     rewrite(&env, DEFECT);
     let run = replay(&env);
     assert_eq!(run.code, Some(1), "{}", run.text());
-    insta::assert_snapshot!(run.last_line(), @"diverged: y moved by rel. 2.4e-5 (noise 1.7e-7)");
+    insta::assert_snapshot!(run.last_line(), @"diverged: y moved by rel. 2.4e-5 (noise 1.7e-7), the float64 shadow moves too");
     assert_eq!(text(snap(&env)), before);
     assert!(pending(&env).exists());
     insta::assert_snapshot!(env.replay(&["reject", "tiny.*"]).text(), @"
@@ -105,6 +108,37 @@ fn a_defect_diverges_and_the_accepted_snapshot_stays() {
     ");
     assert!(!pending(&env).exists());
     assert_eq!(text(snap(&env)), before);
+}
+
+#[test]
+fn what_rounding_hides_diverges_from_a_snapshot_with_a_shadow() {
+    let env = accepted();
+    rewrite(&env, "y[i] = x[i] * 1.5000005f + 0.1f;");
+    let run = replay(&env);
+    assert_eq!(run.code, Some(1), "{}", run.text());
+    insta::assert_snapshot!(run.last_line(), @"diverged: y moved by rel. 3.1e-7 (noise 1.7e-7), hidden by rounding on this fixture: the float64 shadow moves by about rel. 2.4e-7");
+    let json = env.replay(&["fixtures/tiny", "--format", "json"]).stdout;
+    let document: serde_json::Value = serde_json::from_str(&json).expect("a document");
+    let shadow = &document["replays"][0]["snapshot"]["changes"][0]["shadow"];
+    assert_eq!((&shadow["changed"], &shadow["moved"]), (&true.into(), &true.into()));
+    let markdown = env.replay(&["fixtures/tiny", "--format", "markdown"]).stdout;
+    assert!(markdown.contains("hidden by rounding on this fixture"), "{markdown}");
+    let review = review(&env, "s\n");
+    assert!(review.stdout.contains("hidden by rounding on this fixture"), "{}", review.text());
+}
+
+#[test]
+fn a_snapshot_of_the_first_format_stays_valid_and_says_what_it_lacks() {
+    let env = accepted();
+    let whole = text(snap(&env)).replace("format: 2", "format: 1");
+    let old: Vec<&str> = whole.lines().filter(|line| !line.starts_with("  shadow ")).collect();
+    std::fs::write(snap(&env), old.join("\n") + "\n").expect("a file");
+    assert!(replay(&env).stdout.contains("tiny.cpu.snap  matches\n"));
+    assert!(!pending(&env).exists());
+    rewrite(&env, BENIGN);
+    let run = replay(&env);
+    assert_eq!(run.code, Some(0), "{}", run.text());
+    insta::assert_snapshot!(run.last_line(), @"equivalent: y moved by rel. 1.7e-8 (noise 1.7e-7), the snapshot has no float64 shadow");
 }
 
 #[test]
@@ -193,10 +227,10 @@ fn reports_for_servers_say_what_changed() {
 
     | fixture | output | verdict | checksum | distance | beyond noise | worst element |
     | --- | --- | --- | --- | --- | --- | --- |
-    | tiny | y | diverged | b3073c7b → 424bbbfe | about rel. 2.4e-5 (noise 1.7e-7) |  |  |
+    | tiny | y | diverged | b3073c7b → 424bbbfe | about rel. 2.4e-5 (noise 1.7e-7) |  | the float64 shadow moves too |
 
     **diverged** tiny at working tree on cpu
-    - snapshot diverged: y moved by rel. 2.4e-5 (noise 1.7e-7)
+    - snapshot diverged: y moved by rel. 2.4e-5 (noise 1.7e-7), the float64 shadow moves too
     ");
     let junit = env.replay(&["fixtures/tiny", "fixtures/none", "--format", "junit"]);
     insta::assert_snapshot!(junit.stdout, @r#"
@@ -204,7 +238,7 @@ fn reports_for_servers_say_what_changed() {
     <testsuites name="replay" tests="2" skipped="0" failures="1" errors="1">
         <testsuite name="replay" tests="2" skipped="0" errors="1" failures="1">
             <testcase name="tiny at working tree on cpu" classname="replay">
-                <failure message="snapshot diverged: y moved by rel. 2.4e-5 (noise 1.7e-7)" type="diverged">snapshot diverged: y moved by rel. 2.4e-5 (noise 1.7e-7)</failure>
+                <failure message="snapshot diverged: y moved by rel. 2.4e-5 (noise 1.7e-7), the float64 shadow moves too" type="diverged">snapshot diverged: y moved by rel. 2.4e-5 (noise 1.7e-7), the float64 shadow moves too</failure>
             </testcase>
             <testcase name="fixtures/none" classname="replay">
                 <error message="there is no fixture folder fixtures/none" type="refused">there is no fixture folder fixtures/none

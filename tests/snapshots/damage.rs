@@ -21,7 +21,7 @@ fn damaged_snapshots_are_named_with_their_line() {
         ("an output too few", whole.replace("outputs: 1", "outputs: 2")),
         ("truncated", half.to_owned()),
         ("cut within a line", whole[..whole.len() - 4].to_owned()),
-        ("newer", whole.replace("format: 1", "format: 2")),
+        ("newer", whole.replace("format: 2", "format: 3")),
         ("another device", whole.replace("device: cpu", "device: sm_90")),
         ("foreign", "hello\n".to_owned()),
         ("insta's", "---\nsource: src/lib.rs\nexpression: x\n---\nhello\n".to_owned()),
@@ -60,7 +60,7 @@ fn damaged_snapshots_are_named_with_their_line() {
     hint: snapshots are not edited by hand: take the last committed version (`git checkout -- FILE`), or remove the file, replay and review the new one
 
     an output too few
-    error: [ROOT]/snapshots/tiny.cpu.snap:23: the file ends where another output is expected
+    error: [ROOT]/snapshots/tiny.cpu.snap:26: the file ends where another output is expected
     hint: take the last committed version (`git checkout -- FILE`), or remove the file, replay and review the new one
 
     truncated
@@ -68,11 +68,11 @@ fn damaged_snapshots_are_named_with_their_line() {
     hint: take the last committed version (`git checkout -- FILE`), or remove the file, replay and review the new one
 
     cut within a line
-    error: [ROOT]/snapshots/tiny.cpu.snap:22: the file ends where the end of the line is expected
+    error: [ROOT]/snapshots/tiny.cpu.snap:25: the file ends where the end of the line is expected
     hint: take the last committed version (`git checkout -- FILE`), or remove the file, replay and review the new one
 
     newer
-    error: [ROOT]/snapshots/tiny.cpu.snap:5: format 2 is not known
+    error: [ROOT]/snapshots/tiny.cpu.snap:5: format 3 is not known
     hint: a newer replay wrote it; use that one, or remove the file, replay and review
 
     another device
@@ -120,7 +120,7 @@ fn a_damaged_pending_snapshot_replaces_nothing() {
     let run = env.replay(&["accept"]);
     assert_eq!(run.code, Some(128), "{}", run.text());
     insta::assert_snapshot!(run.stderr, @"
-    error: [ROOT]/snapshots/tiny.cpu.snap.new:15: the file ends where the end of the line is expected
+    error: [ROOT]/snapshots/tiny.cpu.snap.new:22: the file ends where the end of the line is expected
     hint: `replay reject` removes it; the next replay makes it anew
     ");
     assert_eq!(text(snap(&env)), before);

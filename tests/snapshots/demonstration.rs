@@ -90,7 +90,7 @@ fn every_commit_of_every_demonstration_gives_the_recorded_bits() {
             let noise = trial.noise().expect("the machine can replay");
             let content = trial.content().expect("a hash");
             let name = &subject.fixture.name;
-            let snapshot = Snapshot::of(outcome, name, content, &noise, None);
+            let snapshot = Snapshot::of(outcome, name, content, &noise, &[], None);
             held.insert(hold(&subject, &variant, &snapshot));
         }
     }

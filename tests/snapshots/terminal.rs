@@ -63,7 +63,7 @@ fn one_key_decides_and_the_reason_is_a_line() {
     terminal.expect("b.cpu.snap");
     terminal.expect("uit > ");
     terminal.press("d");
-    terminal.expect("format: 1");
+    terminal.expect("format: 2");
     terminal.expect("uit > ");
     terminal.press("r");
     terminal.expect("c.cpu.snap");

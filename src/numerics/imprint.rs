@@ -1,0 +1,395 @@
+//! The float64 shadow of an output in 32 words, which tell a later shadow from it.
+//!
+//! Each element is a position in units of roundoff of the output's dtype, on a scale that is linear up to
+//! the magnitude of the element's row and nearly logarithmic beyond. The magnitude of each row has a
+//! position as well, as otherwise what scales a row as a whole would not be seen. Two sets of sixteen sums
+//! over all positions are kept, modulo 2^32: differences are what counts. `docs/snapshots.md` describes them. All
+//! but the division by a row's scale is in integers, so the words do not depend on threads or machines.
+
+use rayon::prelude::*;
+use serde::{Deserialize, Serialize};
+
+use super::CompareError;
+use super::constants::{HIDDEN_SHARE, LEAST_ROW, SHADOW_ABSOLUTE, SHADOW_FACTOR, SHADOW_RELATIVE};
+use super::measure::{Squares, ulp};
+use super::noise::NoiseRef;
+use super::shadow::{median, row_of};
+use crate::summary::{Number, splitmix64};
+use crate::tensor::{DType, TensorView};
+
+/// The sums of one kind.
+pub(crate) const SUMS: usize = 16;
+
+/// The parts of a unit that positions are rounded to. An odd number: a factor of two moves an element by a
+/// power of two of units, which must not be 0 modulo 2^32.
+const STEPS: f64 = 251.0;
+
+/// The share of the tensor's root mean square that the scale of a row is at least.
+const LEAST_SCALE: f64 = 1.0 / 1024.0;
+
+/// The least change that is told, in units: several steps of positions, or of constants of nine digits in
+/// float32.
+const LEAST_CHANGE: f64 = 1.0 / 16.0;
+
+/// The finest unit, relative: two shadows of one mathematics may lie apart by half of it
+/// (`SHADOW_RELATIVE`), whatever the output holds.
+const LEAST_UNIT: f64 = 1.0 / (1u64 << 29) as f64;
+
+/// Where values stand that are not finite, in steps: far from all others.
+const INFINITE: i64 = (1 << 48) + 0x3333_3333;
+const NAN: i64 = (1 << 48) + 0x5555_5555;
+
+/// The place of the scale of the first row, behind all elements.
+const SCALES: usize = 1 << 60;
+
+/// A weight is `WEIGHT` over an equally distributed number of `1..=DRAWN`.
+const WEIGHT: u64 = 1 << 24;
+const DRAWN_BITS: u32 = 20;
+/// The bits that are cut off a weighted sum.
+const CUT: u32 = 8;
+/// The median magnitude of a weighted sum over that of what it sums: 2 for one element, `pi / 2` for
+/// many.
+const WEIGHTED_MEDIAN: f64 = 1.75;
+
+/// A shadow, as far as another one can be told from it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Imprint {
+    /// How far rounding may move it, in units of roundoff: the mean over what is moved, weighted with
+    /// itself. Infinite where nothing can be told.
+    #[serde(with = "Number")]
+    pub rounding: f64,
+    /// Sums of all positions, each with a sign, in steps.
+    pub signed: [u32; SUMS],
+    /// The same with weights of a heavy tail.
+    pub weighted: [u32; SUMS],
+}
+
+/// What became of a shadow.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum ShadowMove {
+    /// It is the same, up to rounding in float64.
+    Same,
+    /// It changed by less than the output can hold. The change in units of roundoff.
+    Changed(f64),
+    /// It moved by more. The change in units of roundoff.
+    Moved(f64),
+}
+
+/// The unit of positions for an output of dtype `native`, relative.
+pub fn unit(native: DType) -> f64 {
+    (ulp(native, 1.0) / 2.0).max(LEAST_UNIT)
+}
+
+impl Imprint {
+    /// The imprint of `shadow`, the shadow of an output of dtype `native`. Rounding moves the output by
+    /// `noise` and, in float64, the shadow by `own`.
+    ///
+    /// # Errors
+    /// [`CompareError::Noise`] if a noise belongs to another tensor.
+    pub fn of(
+        shadow: &TensorView,
+        native: DType,
+        noise: &NoiseRef,
+        own: &NoiseRef,
+    ) -> Result<Imprint, CompareError> {
+        noise.check_len(shadow.len())?;
+        own.check_len(shadow.len())?;
+        let mut squares = Squares::default();
+        let finite = (0..shadow.len()).map(|i| shadow.get_f64(i)).filter(|x| x.is_finite());
+        finite.for_each(|value| squares.add(value));
+        let root_mean_square = squares.root() / (shadow.len().max(1) as f64).sqrt();
+        let row = row_of(shadow);
+        let whole = Tensor { shadow, native, noise, own, root_mean_square };
+        let rows = (0..shadow.len().div_ceil(row)).into_par_iter();
+        let sums = rows.map(|at| whole.row(at, row)).collect::<Vec<Sums>>();
+        Ok(sums.into_iter().fold(Sums::default(), Sums::merge).finish())
+    }
+
+    /// What became of the shadow of an output of dtype `native` where `got` is its imprint now.
+    pub fn compare(&self, got: &Imprint, native: DType) -> ShadowMove {
+        let rounding = self.rounding + got.rounding;
+        let by = self.reach(got);
+        // What rounding in float64 moves, and constants of nine digits.
+        let precision = ulp(DType::F64, 1.0) / ulp(DType::F32, 1.0);
+        let same = (rounding / HIDDEN_SHARE * SHADOW_FACTOR * precision)
+            .max(LEAST_CHANGE)
+            .max(SHADOW_RELATIVE / unit(native) * 4.0);
+        match by {
+            _ if by > rounding.max(1.0) => ShadowMove::Moved(by),
+            _ if by > same => ShadowMove::Changed(by),
+            _ => ShadowMove::Same,
+        }
+    }
+
+    /// How far the elements that moved did, in units: the mean, weighted with itself, which is no more
+    /// than the furthest. It is the sum of squares over the sum of magnitudes.
+    ///
+    /// The signed sums have the variance of the sum of squares. Weighted ones approach a Cauchy
+    /// distribution, whose median is the sum of magnitudes (Indyk, "Stable distributions, pseudorandom
+    /// generators, embeddings, and data stream computation", J. ACM 53, 2006).
+    fn reach(&self, got: &Imprint) -> f64 {
+        let apart = |a: &[u32; SUMS], b: &[u32; SUMS]| -> Vec<f64> {
+            a.iter().zip(b).map(|(a, b)| f64::from(a.wrapping_sub(*b) as i32).abs()).collect()
+        };
+        let signed = apart(&self.signed, &got.signed);
+        let squares = signed.iter().map(|x| x * x).sum::<f64>() / SUMS as f64;
+        let mut weighted = apart(&self.weighted, &got.weighted);
+        weighted.sort_by(f64::total_cmp);
+        let middle = (weighted[SUMS / 2 - 1] + weighted[SUMS / 2]) / 2.0;
+        let kept = (1u64 << CUT) as f64 * (1u64 << DRAWN_BITS) as f64 / WEIGHT as f64;
+        let magnitudes = middle * kept / WEIGHTED_MEDIAN;
+        // A root of squares is never above a sum of magnitudes.
+        let most = squares.sqrt();
+        if most == 0.0 { 0.0 } else { squares / magnitudes.max(most) / STEPS }
+    }
+}
+
+/// A shadow and what is known of it.
+struct Tensor<'a> {
+    shadow: &'a TensorView<'a>,
+    native: DType,
+    noise: &'a NoiseRef<'a>,
+    own: &'a NoiseRef<'a>,
+    root_mean_square: f64,
+}
+
+impl Tensor<'_> {
+    /// The sums over the elements of row `at`, which has `row` elements.
+    fn row(&self, at: usize, row: usize) -> Sums {
+        let typical = if row >= LEAST_ROW { median(self.shadow, at, row) } else { 0.0 };
+        let unit = unit(self.native);
+        let least = ulp(self.native, 0.0) / ulp(self.native, 1.0);
+        let scale = typical.max(self.root_mean_square * LEAST_SCALE).max(least);
+        let mut sums = Sums::default();
+        sums.add(SCALES + at, in_steps(logarithm(scale), unit));
+        for index in at * row..((at + 1) * row).min(self.shadow.len()) {
+            let value = self.shadow.get_f64(index);
+            sums.add(index, steps(value, scale, unit));
+            let rounding = self.rounding(index, value) / (value.abs().max(scale) * unit);
+            if value.is_finite() {
+                sums.squares += rounding * rounding;
+                sums.magnitudes += rounding;
+            }
+        }
+        sums
+    }
+
+    /// How far an element may move though the mathematics is the same.
+    fn rounding(&self, index: usize, value: f64) -> f64 {
+        let noise = self.noise.at(self.native, index, value, value);
+        let own = self.own.at(DType::F64, index, value, value);
+        let constants = SHADOW_RELATIVE * value.abs() + SHADOW_ABSOLUTE * self.root_mean_square;
+        (noise * HIDDEN_SHARE).max(own * SHADOW_FACTOR).max(constants)
+    }
+}
+
+/// The position of `value` in a row of magnitude `scale`, in steps.
+fn steps(value: f64, scale: f64, unit: f64) -> i64 {
+    if value.is_nan() {
+        return NAN;
+    }
+    let at = value.abs() / scale;
+    let steps = match at {
+        f64::INFINITY => INFINITE,
+        ..1.0 => in_steps(at, unit),
+        _ => in_steps(logarithm(at), unit),
+    };
+    if value < 0.0 { -steps } else { steps }
+}
+
+fn in_steps(position: f64, unit: f64) -> i64 {
+    (position / unit * STEPS).round() as i64
+}
+
+/// The exponent of `x` and what is left of `x` without it: 1 at 1, continuous, with a slope between `1 / x`
+/// and `2 / x`.
+fn logarithm(x: f64) -> f64 {
+    let exponent = (x.to_bits() >> 52) as i32 - 1023;
+    f64::from(exponent) + x / 2f64.powi(exponent)
+}
+
+/// Sums over elements, modulo 2^64.
+#[derive(Default)]
+struct Sums {
+    signed: [u64; SUMS],
+    weighted: [u64; SUMS],
+    squares: f64,
+    magnitudes: f64,
+}
+
+impl Sums {
+    fn add(&mut self, index: usize, steps: i64) {
+        /// Words that are drawn for an element: one of signs, six of three weights each.
+        const WORDS: u64 = 7;
+        const MASK: u64 = (1 << DRAWN_BITS) - 1;
+        if steps == 0 {
+            return;
+        }
+        let word = |number: u64| splitmix64((index as u64).wrapping_mul(WORDS) + number);
+        let signs = word(0);
+        let signed = |negative: bool| if negative { steps.wrapping_neg() } else { steps } as u64;
+        for (at, sum) in self.signed.iter_mut().enumerate() {
+            *sum = sum.wrapping_add(signed(signs >> at & 1 == 1));
+        }
+        for (three, sums) in self.weighted.chunks_mut(3).enumerate() {
+            let mut drawn = word(1 + three as u64);
+            for sum in sums {
+                let weight = WEIGHT / ((drawn & MASK) + 1);
+                let negative = drawn >> DRAWN_BITS & 1 == 1;
+                *sum = sum.wrapping_add(signed(negative).wrapping_mul(weight));
+                drawn >>= DRAWN_BITS + 1;
+            }
+        }
+    }
+
+    fn merge(mut self, other: Sums) -> Sums {
+        let add = |sum: &mut u64, more: u64| *sum = sum.wrapping_add(more);
+        self.signed.iter_mut().zip(other.signed).for_each(|(sum, more)| add(sum, more));
+        self.weighted.iter_mut().zip(other.weighted).for_each(|(sum, more)| add(sum, more));
+        self.squares += other.squares;
+        self.magnitudes += other.magnitudes;
+        self
+    }
+
+    fn finish(self) -> Imprint {
+        let rounding = self.squares / self.magnitudes;
+        Imprint {
+            rounding: match self.magnitudes {
+                0.0 => 0.0,
+                _ if rounding.is_nan() => f64::INFINITY,
+                _ => rounding,
+            },
+            signed: self.signed.map(|sum| sum as u32),
+            weighted: self.weighted.map(|sum| (sum >> CUT) as u32),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ROWS: usize = 64;
+    const COLUMNS: usize = 256;
+
+    /// Values of several magnitudes, without a pattern.
+    fn values() -> Vec<f64> {
+        let value = |i: usize| {
+            let word = splitmix64(i as u64 + 77);
+            let mantissa = (word >> 11) as f64 / (1u64 << 53) as f64 - 0.5;
+            mantissa * 10f64.powi((i / COLUMNS % 5) as i32 - 2)
+        };
+        (0..ROWS * COLUMNS).map(value).collect()
+    }
+
+    fn imprint(values: &[f64], native: DType) -> Imprint {
+        let bytes: Vec<u8> = values.iter().flat_map(|x| x.to_le_bytes()).collect();
+        let shape = [values.len() / COLUMNS, COLUMNS];
+        let shadow = TensorView { dtype: DType::F64, shape: &shape, bytes: &bytes };
+        let none = NoiseRef { base: None, got: None };
+        Imprint::of(&shadow, native, &none, &none).expect("there is no noise")
+    }
+
+    /// What became of the values where `chosen` are moved by `units` of float32.
+    fn moved(units: f64, chosen: impl Fn(usize) -> bool) -> ShadowMove {
+        let values = values();
+        let row = |i: usize| {
+            let mut row: Vec<f64> =
+                values[i / COLUMNS * COLUMNS..][..COLUMNS].iter().map(|x| x.abs()).collect();
+            row.sort_by(f64::total_cmp);
+            row[COLUMNS / 2]
+        };
+        let scales: Vec<f64> = (0..ROWS).map(|at| row(at * COLUMNS)).collect();
+        let by = |i: usize| values[i].abs().max(scales[i / COLUMNS]) * units * 2f64.powi(-24);
+        let one = |i: usize| if chosen(i) { values[i] + by(i) } else { values[i] };
+        let got: Vec<f64> = (0..values.len()).map(one).collect();
+        imprint(&values, DType::F32).compare(&imprint(&got, DType::F32), DType::F32)
+    }
+
+    #[test]
+    fn what_moves_by_several_units_has_moved_whatever_share_of_the_tensor_it_is() {
+        let shares: [(&str, fn(usize) -> bool); 6] = [
+            ("one", |i| i == 4711),
+            ("a row", |i| i / COLUMNS == 17),
+            ("a column", |i| i % COLUMNS == 5),
+            ("every seventh", |i| i.is_multiple_of(7)),
+            ("half", |i| i < ROWS * COLUMNS / 2),
+            ("all", |_| true),
+        ];
+        for (name, share) in shares {
+            for units in [6.0, 100.0, 1e4, 1e6] {
+                let found = moved(units, share);
+                let ShadowMove::Moved(by) = found else { panic!("{name} {units}: {found:?}") };
+                // Sums that came round tell no more than that it is far.
+                let told = units.min(1e5) / 6.0..units * 8.0;
+                assert!(told.contains(&by), "{name} {units}: {by}");
+            }
+            for units in [0.25, 0.3] {
+                assert!(
+                    matches!(moved(units, share), ShadowMove::Changed(_)),
+                    "{name} {units}: {:?}",
+                    moved(units, share)
+                );
+            }
+            for units in [0.0, 1e-9 * 2f64.powi(24) / 2.0, 2f64.powi(-12)] {
+                assert_eq!(moved(units, share), ShadowMove::Same, "{name} {units}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_change_of_sign_or_of_what_is_finite_is_a_move() {
+        let base = values();
+        for value in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 0.0, -base[9], 2.0 * base[9]] {
+            let mut got = base.clone();
+            got[9] = value;
+            let found =
+                imprint(&base, DType::BF16).compare(&imprint(&got, DType::BF16), DType::BF16);
+            assert!(matches!(found, ShadowMove::Moved(_)), "{value}: {found:?}");
+            assert_eq!(imprint(&got, DType::BF16), imprint(&got, DType::BF16));
+        }
+    }
+
+    #[test]
+    fn two_percent_are_more_than_bfloat16_holds_and_a_thousandth_is_not() {
+        let scaled = |by: f64| -> Vec<f64> { values().iter().map(|x| x * by).collect() };
+        let of = |by| {
+            imprint(&values(), DType::BF16).compare(&imprint(&scaled(by), DType::BF16), DType::BF16)
+        };
+        assert!(matches!(of(1.02), ShadowMove::Moved(_)), "{:?}", of(1.02));
+        assert!(matches!(of(1.001), ShadowMove::Changed(_)), "{:?}", of(1.001));
+        assert_eq!(of(1.0 + 1e-9), ShadowMove::Same);
+    }
+
+    #[test]
+    fn rounding_that_reaches_as_far_excuses_a_change() {
+        let base = imprint(&values(), DType::F32);
+        let all: Vec<f64> = values().iter().map(|x| x * (1.0 + 6.0 * 2f64.powi(-24))).collect();
+        let got = imprint(&all, DType::F32);
+        let found = base.compare(&got, DType::F32);
+        assert!(matches!(found, ShadowMove::Moved(_)), "{found:?} {}", base.rounding);
+        for rounding in [1e3, f64::INFINITY] {
+            let noisy = Imprint { rounding, ..base.clone() };
+            assert!(!matches!(noisy.compare(&got, DType::F32), ShadowMove::Moved(_)));
+        }
+        assert!(base.rounding > 1.0 / 64.0 && base.rounding < 0.1, "{}", base.rounding);
+    }
+
+    #[test]
+    fn scalars_rows_of_a_few_and_empty_tensors_have_imprints() {
+        let of = |values: &[f64], shape: &[usize]| {
+            let bytes: Vec<u8> = values.iter().flat_map(|x| x.to_le_bytes()).collect();
+            let shadow = TensorView { dtype: DType::F64, shape, bytes: &bytes };
+            let none = NoiseRef { base: None, got: None };
+            Imprint::of(&shadow, DType::F32, &none, &none).expect("there is no noise")
+        };
+        let apart = |a: &Imprint, b: &Imprint| a.compare(b, DType::F32);
+        assert_eq!(apart(&of(&[], &[0, 4]), &of(&[], &[0, 4])), ShadowMove::Same);
+        let (one, other) = (of(&[2.5], &[]), of(&[2.500002], &[]));
+        assert!(matches!(apart(&one, &other), ShadowMove::Moved(_)), "{one:?} {other:?}");
+        assert_eq!(apart(&of(&[2.5], &[]), &of(&[2.5 + 1e-12], &[])), ShadowMove::Same);
+        let (one, other) = (of(&[1.0, 1e-3, 0.0], &[3]), of(&[1.0, 1.001e-3, 0.0], &[3]));
+        assert!(matches!(apart(&one, &other), ShadowMove::Moved(_)));
+        assert!(matches!(apart(&of(&[0.0; 4], &[4]), &of(&[1e-3; 4], &[4])), ShadowMove::Moved(_)));
+    }
+}

@@ -1,0 +1,104 @@
+//! The float64 shadow of an output in a snapshot: its text, and what is told of a change. Pure.
+
+use serde::Serialize;
+
+use super::OutputSnapshot;
+use super::number::short;
+use crate::numerics::imprint::{Imprint, ShadowMove, unit};
+use crate::summary::Number;
+
+/// The shadow of an output that changed.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct ShadowChanged {
+    /// Whether it changed by more than rounding in float64 explains.
+    pub changed: bool,
+    /// Whether it moved by more than one unit roundoff of the output's dtype: the mathematics is another
+    /// one.
+    pub moved: bool,
+    /// How far elements moved, relative to their own magnitude or that of their row.
+    #[serde(with = "Number")]
+    pub relative: f64,
+}
+
+impl ShadowChanged {
+    /// What became of the shadow from `old` to `got`, if both are known.
+    pub(super) fn of(old: &OutputSnapshot, got: &OutputSnapshot) -> Option<ShadowChanged> {
+        let (before, now) = (old.shadow.as_ref()?, got.shadow.as_ref()?);
+        let relative = |units: f64| units * unit(old.dtype);
+        Some(match before.compare(now, old.dtype) {
+            ShadowMove::Same => ShadowChanged { changed: false, moved: false, relative: 0.0 },
+            ShadowMove::Changed(by) => {
+                ShadowChanged { changed: true, moved: false, relative: relative(by) }
+            }
+            ShadowMove::Moved(by) => {
+                ShadowChanged { changed: true, moved: true, relative: relative(by) }
+            }
+        })
+    }
+
+    /// What it says of an output that is within noise, or beyond it.
+    pub(super) fn note(&self, within: bool) -> String {
+        let by = share(self.relative);
+        match (within, self.moved, self.changed) {
+            (true, true, _) => {
+                format!(
+                    "hidden by rounding on this fixture: the float64 shadow moves by about {by}"
+                )
+            }
+            (true, false, true) => {
+                format!("the float64 shadow changed by about {by}, less than the output can hold")
+            }
+            (true, false, false) => "the float64 shadow is the same".to_owned(),
+            (false, true, _) => "the float64 shadow moves too".to_owned(),
+            (false, false, _) => "the float64 shadow did not move".to_owned(),
+        }
+    }
+}
+
+/// A share in percent, or in the notation of small numbers.
+fn share(relative: f64) -> String {
+    match relative {
+        1e-4.. => format!("{} %", short(100.0 * relative, 2)),
+        _ => format!("rel. {}", short(relative, 2)),
+    }
+}
+
+/// The lines of a shadow, which belong to the output `name`.
+pub(super) fn lines(imprint: &Imprint, name: &str) -> [String; 3] {
+    let words =
+        |all: &[u32]| all.iter().map(|word| format!("{word:08x}")).collect::<Vec<_>>().join(" ");
+    let (signed, weighted) = (words(&imprint.signed), words(&imprint.weighted));
+    let rounding = short(imprint.rounding, 2);
+    let seal = seal([name, &rounding, &signed, &weighted]);
+    [
+        format!("rounding {rounding}, seal {seal}"),
+        format!("signed {signed}"),
+        format!("weighted {weighted}"),
+    ]
+}
+
+/// Eight digits over the parts: nobody takes a shadow from another output, or raises its rounding, by
+/// mistake.
+fn seal(parts: [&str; 4]) -> String {
+    let mut hasher = blake3::Hasher::new();
+    for part in parts {
+        hasher.update(part.as_bytes());
+        hasher.update(&[0]);
+    }
+    hasher.finalize().to_hex()[..8].to_owned()
+}
+
+/// The numbers in the first line of a shadow: its rounding, and the seal.
+pub(super) fn parse_head(text: &str) -> Option<(f64, String)> {
+    let (rounding, seal) = text.strip_prefix("rounding ")?.split_once(", seal ")?;
+    let rounding: f64 = rounding.parse().ok()?;
+    (rounding >= 0.0).then(|| (rounding, seal.to_owned()))
+}
+
+/// The words in one of the other lines.
+pub(super) fn parse_words<const N: usize>(text: &str) -> Option<[u32; N]> {
+    let word = |text: &str| (text.len() == 8).then(|| u32::from_str_radix(text, 16).ok()).flatten();
+    let words: Option<Vec<u32>> = text.split(' ').map(word).collect();
+    words?.try_into().ok()
+}
