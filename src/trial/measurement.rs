@@ -10,15 +10,19 @@ use super::both::both;
 use super::order::OrderDependence;
 use super::plain::Plain;
 use crate::backend::{Mode, ReplayError, Variant};
+use crate::fixture::Input;
 use crate::numerics::NumericsError;
 use crate::numerics::compare::compare;
+use crate::numerics::measure::ulp;
 use crate::numerics::noise::{
     Moved, Noise, NoiseAccumulator, NoiseRef, NoiseSummary, Ordered, Spread,
 };
 use crate::runtime::cpu::Rounding;
 use crate::scratch::Scratch;
 use crate::summary::{Number, POISON_A};
-use crate::worker::{Ending, Run};
+use crate::tensor::DType;
+use crate::tensor::step::{Class, Step, Unit};
+use crate::worker::{Ending, Run, Stepped};
 
 /// The orders in which blocks and threads are replayed, besides that of the indices.
 pub(crate) const ORDERS: [u64; 3] = [0x5eed_0001, 0x5eed_0002, 0x5eed_0003];
@@ -259,6 +263,41 @@ impl Trial {
             Ok(())
         })?;
         Ok(still.into_iter().map(|(name, _)| name.clone()).collect())
+    }
+
+    /// How far output `name` of `shadow` moves from `centre`, its plain run, where the elements of an input
+    /// move by a unit in the last place of float32. None where no input can be moved.
+    pub(crate) fn condition(
+        &self,
+        shadow: &dyn Variant,
+        centre: &Run,
+        name: &str,
+    ) -> Result<Option<Noise>, ReplayError> {
+        let is_float = |input: &&Input| input.present && input.dtype.is_float();
+        let moved = |(input, class): (&Input, Class)| Stepped {
+            input: input.name.clone(),
+            step: Step {
+                seed: NUDGES[0],
+                class,
+                among: 0..input.shape().iter().product(),
+                without: Vec::new(),
+                unit: Unit::Own,
+                length: ulp(DType::F32, 1.0),
+            },
+        };
+        let inputs = self.fixture().inputs.iter().filter(is_float);
+        // A zero may lie on a kink that rounding does not leave.
+        let classes = [Class::Ordinary, Class::Outlier];
+        let each = inputs.flat_map(|input| classes.map(|class| (input, class)));
+        let mode = |stepped| Mode { step: Some(stepped), ..Mode::plain(POISON_A) };
+        let modes: Vec<Mode> = each.map(moved).map(mode).collect();
+        let mut accumulators = self.accumulators(centre, |output| output == name)?;
+        shadow.run_each(&modes, shadow.at_once(Some(centre)), &mut |_, replay| {
+            accumulate(&mut accumulators, centre, &replay, Moved::Rounding);
+            Ok(())
+        })?;
+        let of = accumulators.pop().zip(centre.output(name));
+        of.map(|((_, accumulator), view)| room(accumulator.finish(&view, None))).transpose()
     }
 
     /// The noise of the shadow, by output: how far other roundings in float64 move it.
