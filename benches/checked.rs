@@ -4,7 +4,7 @@
 //! core: a checked replay does, and the ratio is not to depend on the machine.
 
 use std::error::Error;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,12 +36,18 @@ const FIXTURES: [(&str, &str); 6] = [
 ];
 
 fn main() -> Result<ExitCode> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let keeper = Keeper::new(Path::new(env!("CARGO_BIN_EXE_replay")));
+    // The benchmark may run on another machine than the one that built it.
+    let carried = |name: &str, built: &str| {
+        std::env::var_os(name).map_or_else(|| PathBuf::from(built), PathBuf::from)
+    };
+    let root = carried("REPLAY_TEST_ROOT", env!("CARGO_MANIFEST_DIR"));
+    let program = carried("REPLAY_TEST_PROGRAM", env!("CARGO_BIN_EXE_replay"));
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
+    let folder = if folder.is_dir() { folder } else { std::env::temp_dir() };
+    let keeper = Keeper::new(&program);
     let compiler = Compiler::find(std::env::var("CXX").ok().as_deref(), &keeper)?;
-    let cache = Cache::open(&Path::new(env!("CARGO_TARGET_TMPDIR")).join("bench-cache"))?;
+    let cache = Cache::open(&folder.join("bench-cache"))?;
     let limits = Limits { timeout: Duration::from_secs(300), ..Limits::default() };
-    let program = PathBuf::from(env!("CARGO_BIN_EXE_replay"));
     let host = Host::new(program, limits, 1, cache.temporary());
     println!("checked replays against plain ones, one core: {}", compiler.version());
     println!("{:>20} {:>10} {:>10} {:>7}", "fixture", "plain us", "checked us", "ratio");
