@@ -308,7 +308,8 @@ mod tests {
 
     #[test]
     fn what_moves_by_several_units_has_moved_whatever_share_of_the_tensor_it_is() {
-        let shares: [(&str, fn(usize) -> bool); 6] = [
+        type Share = fn(usize) -> bool;
+        let shares: [(&str, Share); 6] = [
             ("one", |i| i == 4711),
             ("a row", |i| i / COLUMNS == 17),
             ("a column", |i| i % COLUMNS == 5),

@@ -228,10 +228,13 @@ fn is_within(distance: Estimate, old: &OutputSnapshot, got: &OutputSnapshot) -> 
     if !old.dtype.is_float() || old.summary.unwritten != got.summary.unwritten {
         return false;
     }
+    // A tie that rounding decides even in float64 is no loss of precision.
+    let tied = ShadowChanged::of(old, got).is_some_and(|shadow| !shadow.changed && shadow.tied);
     // A side that newly rounds to a narrow format has noise as large as its error, which would
     // excuse it.
-    let narrowed =
-        distance.relative > NARROW_ROUNDING && distance.relative > NOISE_FACTOR * old.noise;
+    let narrowed = !tied
+        && distance.relative > NARROW_ROUNDING
+        && distance.relative > NOISE_FACTOR * old.noise;
     !narrowed && distance.high <= NOISE_FACTOR * (old.noise + got.noise)
 }
 

@@ -19,22 +19,23 @@ pub struct ShadowChanged {
     /// How far elements moved, relative to their own magnitude or that of their row.
     #[serde(with = "Number")]
     pub relative: f64,
+    /// Whether rounding in float64 may move it by more than itself: a tie.
+    #[serde(skip)]
+    pub(super) tied: bool,
 }
 
 impl ShadowChanged {
     /// What became of the shadow from `old` to `got`, if both are known.
     pub(super) fn of(old: &OutputSnapshot, got: &OutputSnapshot) -> Option<ShadowChanged> {
         let (before, now) = (old.shadow.as_ref()?, got.shadow.as_ref()?);
-        let relative = |units: f64| units * unit(old.dtype);
-        Some(match before.compare(now, old.dtype) {
-            ShadowMove::Same => ShadowChanged { changed: false, moved: false, relative: 0.0 },
-            ShadowMove::Changed(by) => {
-                ShadowChanged { changed: true, moved: false, relative: relative(by) }
-            }
-            ShadowMove::Moved(by) => {
-                ShadowChanged { changed: true, moved: true, relative: relative(by) }
-            }
-        })
+        let (changed, moved, by) = match before.compare(now, old.dtype) {
+            ShadowMove::Same => (false, false, 0.0),
+            ShadowMove::Changed(by) => (true, false, by),
+            ShadowMove::Moved(by) => (true, true, by),
+        };
+        let unit = unit(old.dtype);
+        let tied = before.rounding.max(now.rounding) * unit > 1.0;
+        Some(ShadowChanged { changed, moved, relative: by * unit, tied })
     }
 
     /// What it says of an output that is within noise, or beyond it.

@@ -141,6 +141,21 @@ fn a_shadow_that_moved_diverges_within_noise_and_a_smaller_change_is_a_note() {
 }
 
 #[test]
+fn ties_that_rounding_decides_in_float64_are_no_loss_of_precision() {
+    let tied = |rounding: f64| {
+        let mut snapshot = with_shadow(1.0);
+        let shadow = snapshot.outputs[0].shadow.as_mut().expect("it has a shadow");
+        shadow.rounding = rounding;
+        filed(snapshot)
+    };
+    let mut got = of(&moved(2e-3), 4e-3);
+    got.outputs[0].shadow = with_shadow(1.0).outputs[0].shadow.clone();
+    let verdict = |rounding: f64| compare(&tied(rounding), &got).verdict;
+    assert_eq!(verdict(1e9), SnapshotVerdict::Equivalent);
+    assert_eq!(verdict(1e3), SnapshotVerdict::Diverged);
+}
+
+#[test]
 fn a_shadow_that_was_edited_or_is_of_another_output_is_refused() {
     let text = SnapshotFile { meta: Meta::default(), snapshot: with_shadow(1.0) }.to_string();
     let at = text.find("shadow rounding ").expect("it has a shadow");

@@ -5,6 +5,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use replay::judge::{OutputJudgement, judge};
+use replay::snapshot::{Snapshot, SnapshotComparison, matches};
 use replay::tensor::DType;
 use replay::trial::Trial;
 
@@ -75,6 +76,10 @@ struct Seen {
     alarms: Vec<(&'static str, String)>,
     by_row: Matrix,
     by_element: Matrix,
+    /// What snapshots of the first form say, by the scale of the row.
+    by_snapshot: Matrix,
+    /// False alarms of snapshots.
+    snapshot_alarms: Vec<String>,
     missed: Vec<String>,
 }
 
@@ -116,14 +121,16 @@ impl Job {
         let batch = Batch::new(bench, self.family, problems, &self.seed.to_string());
         let base = batch.trial(&Change::NONE, 0);
         self.hold_against_truth(&batch, &base, &Change::NONE);
+        let accepted = is_whole().then(|| snapshot(&base));
         for (id, change) in self.changes(&sizes, &mut draw).iter().enumerate() {
             let got = batch.trial(change, id + 1);
             self.hold_against_truth(&batch, &got, change);
             let judgement = judge(&base, &got).expect("the machine can replay");
             let outputs = &judgement.outputs;
             assert_eq!(outputs.len(), batch.outputs().count(), "{}: {change:?}", self.family.name);
+            let compared = accepted.as_ref().map(|accepted| beside(accepted, &got));
             let mut seen = seen.lock().expect("no comparison panics");
-            self.note(&batch, change, outputs, &mut seen);
+            self.note(&batch, change, (outputs, compared.as_ref()), &mut seen);
         }
         batch.clear();
     }
@@ -141,10 +148,18 @@ impl Job {
         changes
     }
 
-    fn note(&self, batch: &Batch, change: &Change, outputs: &[OutputJudgement], seen: &mut Seen) {
+    fn note(
+        &self,
+        batch: &Batch,
+        change: &Change,
+        (outputs, compared): (&[OutputJudgement], Option<&SnapshotComparison>),
+        seen: &mut Seen,
+    ) {
         for (problem, of) in batch.problems.iter().enumerate() {
             let truth = |change: &Change| (self.family.truth)(of, change);
             let (base, got) = (truth(&Change::NONE), truth(change));
+            // Any change at all decides a tie.
+            let decides_ties = self.family.jumps && of.kind == Kind::Tie;
             for (at, output) in self.family.outputs.iter().enumerate() {
                 let columns = output.shape.last().map_or(1, |size| of.size(size));
                 for dtype in super::batch::DTYPES {
@@ -155,11 +170,19 @@ impl Job {
                     let said = Said::of(judged);
                     let what = || self.told(of, change, judged);
                     let no_effect = shift.by_element == 0.0;
+                    if let Some(compared) = compared {
+                        let said = Said::of_snapshot(compared, &name);
+                        if !no_effect && !decides_ties {
+                            seen.by_snapshot.count(dtype, shift.by_row, said);
+                        } else if no_effect && said.found() {
+                            let told = compared.reason().unwrap_or_default();
+                            seen.snapshot_alarms.push(format!("{} {told}", what()));
+                        }
+                    }
                     match change.site {
                         0 => seen.benign(dtype, said),
                         _ if no_effect => seen.without_effect += 1,
-                        // Any change at all decides a tie.
-                        _ if self.family.jumps && of.kind == Kind::Tie => {}
+                        _ if decides_ties => {}
                         _ => seen.defect(dtype, shift, said, what),
                     }
                     if no_effect && said.found() {
@@ -218,6 +241,23 @@ impl Job {
     }
 }
 
+/// What is accepted of `trial`.
+fn snapshot(trial: &Trial) -> Snapshot {
+    let (outcome, noise) = (trial.outcome(), trial.noise());
+    let imprints = trial.imprints().expect("the machine can replay");
+    let outcome = outcome.expect("the machine can replay");
+    let noise = noise.expect("the machine can replay");
+    Snapshot::of(outcome, "sized", &"0".repeat(64), &noise, &imprints, None)
+}
+
+/// What a snapshot says of `trial`.
+fn beside(accepted: &Snapshot, trial: &Trial) -> SnapshotComparison {
+    let (outcome, noise) = (trial.outcome(), trial.noise());
+    let imprints = trial.imprints().expect("the machine can replay");
+    let noise = noise.expect("the machine can replay");
+    matches(accepted, outcome.expect("the machine can replay"), &noise, &imprints)
+}
+
 /// A defect at `site`, somewhere: of a relative size between 1e-7 and 0.3, of either sign, or a value
 /// that is left out or counted twice.
 pub fn defect(site: &Site, sizes: &Sizes, draw: &mut Draw) -> Change {
@@ -274,6 +314,9 @@ impl Seen {
         self.benign.iter().for_each(|(what, count)| println!("{what:<20}{count:>8}"));
         println!("\nby the scale of the element or its row\n{}", self.by_row);
         println!("\nby the scale of the element\n{}", self.by_element);
+        println!("\nby snapshots, at the scale of the element or its row\n{}", self.by_snapshot);
+        println!("{} false alarms of snapshots", self.snapshot_alarms.len());
+        self.snapshot_alarms.iter().for_each(|alarm| println!("snapshot alarm: {alarm}"));
         println!("\n{} comparisons in which a defect has no effect", self.without_effect);
         self.alarms.iter().for_each(|(_, alarm)| println!("false alarm: {alarm}"));
         println!("{} shifts of {FOUND_FROM} units and more were missed", self.missed.len());
@@ -292,6 +335,7 @@ fn equal_forms_are_never_called_diverged_and_shifts_of_many_units_always_are() {
     let seen = seen.into_inner().expect("no comparison panics");
     let alarms: Vec<&str> = seen.alarms.iter().map(|(_, alarm)| &alarm[..]).collect();
     assert!(alarms.is_empty(), "{}", alarms.join("\n"));
+    assert!(seen.snapshot_alarms.is_empty(), "{}", seen.snapshot_alarms.join("\n"));
     for (least, share) in [FOUND_FROM, 1.0].into_iter().zip(FOUND) {
         let (found, all) = seen.by_row.found(least, f64::MAX);
         let missed = seen.missed.join("\n");

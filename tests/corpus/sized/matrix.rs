@@ -5,6 +5,7 @@ use std::fmt;
 
 use replay::judge::{OutputJudgement, Verdict};
 use replay::numerics::oracle::Finding;
+use replay::snapshot::{SnapshotComparison, SnapshotVerdict};
 use replay::tensor::DType;
 
 /// The upper ends of the classes of shifts, in units of roundoff. The last class is of shifts that only
@@ -92,6 +93,20 @@ pub struct Said {
 impl Said {
     pub fn of(judged: &OutputJudgement) -> Said {
         Said { verdict: judged.verdict, finding: judged.finding }
+    }
+
+    /// What a snapshot said of the output `name`.
+    pub fn of_snapshot(compared: &SnapshotComparison, name: &str) -> Said {
+        let change = compared.changes.iter().find(|change| change.name == name);
+        let Some(change) = change else {
+            return Said { verdict: Verdict::Identical, finding: None };
+        };
+        let verdict = match change.verdict {
+            SnapshotVerdict::Diverged => Verdict::Diverged,
+            _ => Verdict::Equivalent,
+        };
+        let moved = change.shadow.is_some_and(|shadow| shadow.moved);
+        Said { verdict, finding: moved.then_some(Finding::Wrong) }
     }
 
     pub fn found(self) -> bool {
