@@ -53,6 +53,9 @@ fn a_folder_of_fixtures_is_all_of_them_by_name() {
     }
     fs::create_dir(env.path("fixtures/notes")).unwrap();
     fs::create_dir(env.path("fixtures/.cache")).unwrap();
+    // Capturing drafts harnesses beside the steps that fit them.
+    fs::create_dir(env.path("fixtures/harness-loss")).unwrap();
+    fs::write(env.path("fixtures/harness-loss/replay.toml"), "").unwrap();
     fs::write(env.path("fixtures/README.md"), "").unwrap();
     let run = env.replay(&["fixtures/"]);
     let headings = run.stdout.lines().filter(|line| line.ends_with("at the working tree"));
