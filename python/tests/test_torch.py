@@ -54,9 +54,11 @@ def test_layouts_of_views_are_those_of_torch(torch: Any) -> None:
     ]:
         taken = tensors.take("x", view)
         assert taken.layout == layout
-        placed = tensors.place("x", taken, "torch")
-        assert torch.equal(placed, view)
-        assert placed.stride() == view.stride() or layout is None
+        for surroundings in ("none", "nan"):
+            placed = tensors.place("x", taken, "torch", surroundings=surroundings)
+            assert torch.equal(placed, view)
+            assert placed.stride() == view.stride() or layout is None
+            assert placed.storage_offset() == view.storage_offset()
 
 
 def test_a_parameter_and_a_negated_view_are_taken(torch: Any) -> None:

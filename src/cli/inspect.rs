@@ -155,10 +155,12 @@ fn notes(input: &Input) -> Vec<String> {
         notes.push(format!("kept as f32, narrowed to {} without loss", input.dtype));
     }
     if let Some(strides) = &input.strides {
-        notes.push(format!(
-            "strides {strides:?} in a buffer of {} elements",
-            input.storage_elements()
-        ));
+        let before = match input.offset {
+            0 => String::new(),
+            offset => format!(", after {offset} others"),
+        };
+        let elements = input.storage_elements();
+        notes.push(format!("strides {strides:?} in a buffer of {elements} elements{before}"));
     }
     if let Some(shards) = &input.shards {
         let how = match &shards.axis {

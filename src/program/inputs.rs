@@ -49,6 +49,7 @@ pub(super) fn write(
             metadata.push((format!("{}.strides", input.name), format!("{strides:?}")));
             let storage = input.storage_elements().to_string();
             metadata.push((format!("{}.storage", input.name), storage));
+            metadata.push((format!("{}.offset", input.name), input.offset.to_string()));
         }
     }
     let tensors: Vec<_> = tensors

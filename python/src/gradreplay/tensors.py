@@ -11,6 +11,7 @@ Neither torch, jax nor ml_dtypes is imported unless a tensor needs it.
 from __future__ import annotations
 
 import importlib
+import itertools
 import json
 import os
 import sys
@@ -244,7 +245,8 @@ def write(
 ) -> None:
     """Writes a safetensors file beside `path` and renames it, so that a file that is there is whole.
 
-    Layouts go into the metadata. With `sync` the bytes are on the disk before the name is."""
+    Layouts go into the metadata. With `sync` the bytes are on the disk before the file has its name; that
+    the name is there, too, is known when the folder has been synchronised."""
     target = Path(path)
     temporary = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:
@@ -257,40 +259,40 @@ def write(
     except OSError as error:
         temporary.unlink(missing_ok=True)
         raise TensorFileError(f"cannot write {target}: {error.strerror or error}") from error
-    if sync:
-        _sync_folder(target.parent)
 
 
 def _write_to(file: BinaryIO, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> None:
     # Wide elements first, as safetensors itself writes them: every tensor is aligned.
     order = sorted(tensors, key=lambda name: (-tensors[name].dtype.itemsize, name))
-    texts = dict(metadata)
-    for name in order:
-        texts.update(layout_metadata(name, tensors[name]))
-    header: dict[str, Any] = {"__metadata__": texts} if texts else {}
-    end = 0
-    for name in order:
-        tensor = tensors[name]
-        start, end = end, end + tensor.data.nbytes
-        header[name] = {
-            "dtype": tensor.dtype.name,
-            "shape": list(tensor.shape),
-            "data_offsets": [start, end],
-        }
-    text = json.dumps(header, separators=(",", ":")).encode()
-    text += b" " * (-len(text) % 8)
-    file.write(len(text).to_bytes(8, "little"))
-    file.write(text)
+    ends = list(itertools.accumulate(tensors[name].data.nbytes for name in order))
+    places = dict(zip(order, zip([0, *ends], ends, strict=False), strict=True))
+    file.write(header({name: tensors[name] for name in order}, places, metadata))
     for name in order:
         file.write(tensors[name].data.data)
 
 
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+def header(
+    tensors: Mapping[str, Tensor],
+    places: Mapping[str, tuple[int, int]],
+    metadata: Mapping[str, str],
+    least: int = 0,
+) -> bytes:
+    """What a safetensors file begins with: `least` bytes, or as many as it takes.
+
+    `places` are where the elements of each tensor begin and end behind it, layouts go into the metadata."""
+    texts = dict(metadata)
+    for name, tensor in tensors.items():
+        texts.update(layout_metadata(name, tensor))
+    entries: dict[str, Any] = {"__metadata__": texts} if texts else {}
+    for name, tensor in tensors.items():
+        entries[name] = {
+            "dtype": tensor.dtype.name,
+            "shape": list(tensor.shape),
+            "data_offsets": list(places[name]),
+        }
+    text = json.dumps(entries, separators=(",", ":")).encode()
+    text += b" " * max(-len(text) % 8, least - 8 - len(text))
+    return len(text).to_bytes(8, "little") + text
 
 
 # From arrays
@@ -425,11 +427,23 @@ def place(
     arena, first = _arena(name, tensor, surroundings)
     strides = tensor.layout.strides if tensor.layout else packed_strides(tensor.shape)
     if framework == "torch":
-        torch: Any = importlib.import_module("torch")
-        whole = torch.from_numpy(arena.view(np.uint8)).view(getattr(torch, tensor.dtype.torch_name))
-        return torch.as_strided(whole.to(device), tensor.shape, strides, first)
+        return _place_torch(tensor, arena, strides, first, device)
     typed = arena.view(tensor.dtype.numpy())[first:]
     return _strided(typed, tensor.shape, strides)
+
+
+def _place_torch(
+    tensor: Tensor, arena: npt.NDArray[Any], strides: tuple[int, ...], first: int, device: str
+) -> Any:
+    """The tensor in a storage that begins inside the arena, so that its offset is the captured one."""
+    torch: Any = importlib.import_module("torch")
+    offset = tensor.layout.offset if tensor.layout else 0
+    whole = torch.from_numpy(arena.view(np.uint8)).to(device)
+    # What comes by DLPack is a storage that begins with its first element. It ends with the arena: what a
+    # revision reads behind its tensor is to show.
+    storage = torch.from_dlpack(whole[(first - offset) * tensor.dtype.itemsize :])
+    typed = storage.view(getattr(torch, tensor.dtype.torch_name))
+    return torch.as_strided(typed, tensor.shape, strides, offset)
 
 
 def _place_jax(tensor: Tensor, device: str) -> Any:
