@@ -304,13 +304,77 @@ inline std::string digest(const std::string& text) {
 
 // Tensors
 
+inline bool is_word(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
+}
+
 inline bool is_identifier(const std::string& name) {
   if (name.empty() || (name[0] >= '0' && name[0] <= '9')) return false;
   for (char c : name) {
-    bool known = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
-    if (!known) return false;
+    if (!is_word(c)) return false;
   }
   return true;
+}
+
+// C++ without its comments.
+inline std::string without_comments(const std::string& text) {
+  std::string out;
+  for (std::size_t i = 0; i < text.size(); i++) {
+    bool line = text.compare(i, 2, "//") == 0;
+    if (!line && text.compare(i, 2, "/*") != 0) {
+      out += text[i];
+      continue;
+    }
+    std::size_t end = text.find(line ? "\n" : "*/", i + 2);
+    if (end == std::string::npos) break;
+    i = line ? end : end + 1;
+    out += ' ';
+  }
+  return out;
+}
+
+// The name of a parameter, as in `const float* x[] = nullptr`.
+inline std::string parameter_name(std::string text) {
+  text = text.substr(0, text.find('='));
+  text = text.substr(0, text.find('['));
+  while (!text.empty() && !is_word(text.back())) text.pop_back();
+  std::size_t start = text.size();
+  while (start > 0 && is_word(text[start - 1])) start--;
+  return text.substr(start);
+}
+
+// The names between brackets that begin at `open`, and where the brackets end.
+inline std::vector<std::string> names_between(const std::string& text, std::size_t open, std::size_t& close) {
+  std::vector<std::string> names;
+  std::string one;
+  int depth = 0;
+  for (close = open; close < text.size(); close++) {
+    char c = text[close];
+    if (c == '(' || c == '<' || c == '[' || c == '{') depth++;
+    if (c == ')' || c == '>' || c == ']' || c == '}') depth--;
+    if (depth == 0 || (depth == 1 && c == ',')) {
+      if (!parameter_name(one).empty()) names.push_back(parameter_name(one));
+      one.clear();
+      if (depth == 0) break;
+    } else if (close > open) {
+      one += c;
+    }
+  }
+  return names;
+}
+
+// The names of the parameters of a function that `text` defines; none if it does not.
+inline std::vector<std::string> parameters(const std::string& text, const std::string& function) {
+  std::string code = without_comments(text);
+  for (std::size_t at = code.find(function); at != std::string::npos; at = code.find(function, at + 1)) {
+    std::size_t open = code.find_first_not_of(" \t\n", at + function.size()), close = 0;
+    bool whole = at > 0 && !is_word(code[at - 1]) && open != std::string::npos && code[open] == '(';
+    if (!whole) continue;
+    std::vector<std::string> names = names_between(code, open, close);
+    std::size_t next = code.find_first_not_of(" \t\n", close + 1);
+    if (next != std::string::npos && code[next] == '{') return names;
+  }
+  return {};
 }
 
 // Copies memory of the host, or of a device.
@@ -661,26 +725,38 @@ class capture {
     std::string text, commit = detail::first_line(git + "rev-parse --verify -q HEAD 2>/dev/null");
     if (!commit.empty()) {
       bool dirty = !detail::first_line(git + "status --porcelain --untracked-files=no 2>/dev/null").empty();
-      text += "commit = " + detail::quoted(commit + (dirty ? " with uncommitted changes" : "")) + "\n";
+      text += "commit = " + detail::quoted(commit) + "\ndirty = " + (dirty ? "true" : "false") + "\n";
     }
     std::string command = detail::read_file("/proc/self/cmdline", 1 << 16);
     while (!command.empty() && command.back() == '\0') command.pop_back();
     for (char& c : command) c = c == '\0' ? ' ' : c;
     if (!command.empty()) text += "command = " + detail::quoted(command) + "\n";
-    return text + "device = " + detail::quoted(device()) + "\n";
+    return text + device_text();
   }
 
-  static std::string device() {
-    std::string compiler = std::string(", compiled by ") + __VERSION__;
+  static std::string device_text() {
+    std::string framework = "C++", device = "cpu", versions = "compiler = " + detail::quoted(__VERSION__);
 #ifdef REPLAY_CAPTURE_CUDA
-    int number = 0;
+    framework = "CUDA";
+    int number = 0, runtime = 0, driver = 0;
     cudaDeviceProp properties;
     if (cudaGetDevice(&number) == cudaSuccess && cudaGetDeviceProperties(&properties, number) == cudaSuccess) {
-      return properties.name + compiler;
+      device = properties.name;
+    }
+    if (cudaRuntimeGetVersion(&runtime) == cudaSuccess && cudaDriverGetVersion(&driver) == cudaSuccess) {
+      versions += ", cuda = " + version_text(runtime) + ", driver_cuda = " + version_text(driver);
     }
 #endif
-    return "cpu" + compiler;
+    return "framework = " + detail::quoted(framework) + "\ndevice = " + detail::quoted(device) + "\nversions = { " +
+           versions + " }\n";
   }
+
+#ifdef REPLAY_CAPTURE_CUDA
+  // A version of CUDA: 13000 is 13.0.
+  static std::string version_text(int number) {
+    return detail::quoted(std::to_string(number / 1000) + "." + std::to_string(number % 1000 / 10));
+  }
+#endif
 
   // The folder that the source lies in, if it is on this machine, else the working directory.
   std::string home() const { return detail::exists(file_) ? detail::parent(file_) : "."; }
@@ -713,9 +789,61 @@ class capture {
     return text;
   }
 
-  // A call with inputs, outputs and sizes in the order in which they were captured.
+  // The parameters of the function, where they are known by name and take all that was captured.
+  std::vector<std::string> signature() const {
+    for (const std::string& source : sources_.empty() ? std::vector<std::string>{source_of_this()} : sources_) {
+      std::vector<std::string> names = detail::parameters(detail::read_file(root() + "/" + source, 1 << 22), function_);
+      std::set<std::string> taken(names.begin(), names.end());
+      bool all = !names.empty();
+      for (const detail::tensor& one : inputs_) all = all && taken.count(one.name) == 1;
+      int returned = 0;
+      for (const detail::tensor& one : outputs_) {
+        bool is_result = one.dims.empty() && taken.count(one.name) == 0;
+        all = all && (is_result ? ++returned == 1 : taken.count(one.name) == 1);
+      }
+      for (const std::string& name : names) all = all && is_known(name);
+      if (all) return names;
+    }
+    return {};
+  }
+
+  // Whether this is a tensor or a size.
+  bool is_known(const std::string& name) const {
+    for (const dim& size : sizes_) {
+      if (size.name == name) return true;
+    }
+    return known(inputs_, name) || known(outputs_, name);
+  }
+
+  // A call of the function by its signature.
+  std::string call_of(const std::vector<std::string>& names) const {
+    std::string arguments, result;
+    for (const std::string& name : names) arguments += (arguments.empty() ? "" : ", ") + reference(name);
+    for (const detail::tensor& one : outputs_) {
+      bool is_passed = false;
+      for (const std::string& name : names) is_passed = is_passed || name == one.name;
+      if (!is_passed) result = one.name + " = ";
+    }
+    return result + function_ + "(" + arguments + ");";
+  }
+
+  // An argument: outputs without dimensions are variables of the call.
+  std::string reference(const std::string& name) const {
+    for (const detail::tensor& one : outputs_) {
+      if (one.name == name && one.dims.empty()) return "&" + name;
+    }
+    return name;
+  }
+
+  // The statements of the harness: the user's, a call by the function's signature, or a guess.
   std::string call_text() const {
     if (!call_.empty()) return call_;
+    std::vector<std::string> names = signature();
+    return names.empty() ? guessed_call() : call_of(names);
+  }
+
+  // A call with inputs, outputs and sizes in the order in which they were captured.
+  std::string guessed_call() const {
     std::string arguments, result;
     auto pass = [&](const std::string& text) { arguments += (arguments.empty() ? "" : ", ") + text; };
     for (const detail::tensor& one : inputs_) pass(one.name);
@@ -744,7 +872,9 @@ class capture {
   std::string harness_text(const std::string& head, const std::string& folder) const {
     std::string text = head + "\n";
     if (outputs_.empty()) text += "# The function had not returned, so that its outputs are not known: name them below.\n";
-    if (call_.empty()) text += "# The call is a guess: inputs, outputs and sizes in the order of the capture.\n";
+    if (call_.empty() && signature().empty()) {
+      text += "# The call is a guess: inputs, outputs and sizes in the order of the capture.\n";
+    }
     if (detail::exists(root() + "/.git")) {
       text += "repository = " + detail::quoted(detail::relative(root(), folder)) + "\n";
     }

@@ -158,6 +158,139 @@ int main() {
 }
 
 #[test]
+fn a_drafted_call_has_the_order_of_the_function_s_parameters() {
+    let source = r#"
+// scaled(wrong, order) {
+float scaled(const float* __restrict__ x, int n, /* of x, too */ const long shape[], double* out = nullptr);
+float scaled(const float* __restrict__ x, int n, const long* shape, float scale, double* out,
+             double* best)
+{
+}
+"#;
+    let main = r#"
+int main() {
+  float x[2] = {1, 2};
+  long shape[1] = {2};
+  double out[2] = {1, 2}, best = 2;
+  replay::capture c("fixtures/step0");
+  c.function("scaled").sources({"src/no.cu", "src/loss.cu"}).strict(true);
+  c.input("scale", 2.0f).input("x", x, {{"n", 2}}).input("shape", shape, {1}).ready();
+  c.output("best", best).output("loss", 1.0f).output("out", out, {{"n", 2}});
+}
+"#;
+    let folder = TempDir::new().expect("a folder");
+    std::fs::create_dir(folder.path().join("src")).expect("a folder");
+    std::fs::write(folder.path().join("src/loss.cu"), source).expect("a source");
+    let program = compile(&compilers()[0], folder.path(), main, &[]);
+    assert_eq!(run(&program, folder.path()), "");
+    let harness = load(folder.path(), "fixtures/step0").harness.path;
+    let text = std::fs::read_to_string(harness).expect("the harness");
+    let call = text.lines().find(|line| line.starts_with("call"));
+    insta::assert_snapshot!(call.expect("a call"), @r#"call = "loss = scaled(x, n, shape, scale, out, &best);""#);
+    assert!(!text.contains("guess"), "{text}");
+}
+
+/// A training of a repository of its own, and what it compiles.
+const TRAINING: &str = r#"
+#include "kernel.cu"
+int main() {
+  const int rows = 3, columns = 4;
+  float weights[rows * columns], gradient[rows * columns], losses[rows];
+  int targets[rows] = {2, 0, 3};
+  for (int i = 0; i < rows * columns; i++) weights[i] = 0.1f * static_cast<float>(i * 7 % 5);
+  for (int step = 0; step < 3; step++) {
+    replay::capture c("fixtures/step" + std::to_string(step), step > 0, __FILE__);
+    c.function("square_loss").sources({"src/kernel.cu"}).step(step).strict(true);
+    c.input("x", weights, {{"rows", rows}, {"columns", columns}});
+    c.input("target", targets, {{"rows", rows}}).ready();
+    square_loss(weights, targets, losses, gradient, rows, columns);
+    c.output("losses", losses, {{"rows", rows}});
+    c.gradient("grad_x", "x", gradient, {{"rows", rows}, {"columns", columns}});
+    for (int i = 0; i < rows * columns; i++) weights[i] -= 0.2f * gradient[i];
+  }
+}
+"#;
+
+/// A kernel that is a loop where nothing compiles for CUDA. Its bits are those of any compiler.
+const KERNEL: &str = r#"
+#ifdef __CUDACC__
+#define SHARED __host__ __device__
+#else
+#define SHARED
+#endif
+SHARED inline void row_loss(const float* x, const int* target, float* losses, float* grad_x, int row, int columns) {
+  float sum = 0;
+  for (int i = 0; i < columns; i++) {
+    float off = x[row * columns + i] - (i == target[row] ? 1.0f : 0.0f);
+    sum += off * off;
+    grad_x[row * columns + i] = 2 * off;
+  }
+  losses[row] = sum;
+}
+#ifdef __CUDACC__
+__global__ void loss_kernel(const float* x, const int* target, float* losses, float* grad_x, int columns) {
+  row_loss(x, target, losses, grad_x, threadIdx.x, columns);
+}
+#endif
+void square_loss(const float* x, const int* target, float* losses, float* grad_x, int rows, int columns) {
+#ifdef __CUDACC__
+  loss_kernel<<<1, rows>>>(x, target, losses, grad_x, columns);
+#else
+  for (int row = 0; row < rows; row++) row_loss(x, target, losses, grad_x, row, columns);
+#endif
+}
+"#;
+
+#[test]
+fn a_captured_loop_gives_its_own_bits_and_then_finds_a_defect() {
+    let folder = TempDir::new().expect("a folder");
+    let source = folder.path().join("src");
+    std::fs::create_dir(&source).expect("a folder");
+    let commit = |kernel: &str, subject: &str| {
+        std::fs::write(source.join("kernel.cu"), kernel).expect("a source");
+        git(folder.path(), &["add", "src"]);
+        git(folder.path(), &["commit", "--quiet", "-m", subject]);
+        git(folder.path(), &["rev-parse", "--short=7", "HEAD"])
+    };
+    git(folder.path(), &["init", "--quiet", "."]);
+    let good = commit(KERNEL, "add the loss");
+    let program = compile(&compilers()[0], &source, TRAINING, &["-ffp-contract=off"]);
+    assert_eq!(run(&program, folder.path()), "");
+
+    let replay = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_replay"));
+        command.current_dir(folder.path()).args(arguments);
+        let output = command.env("REPLAY_CACHE_DIR", folder.path().join("cache")).output();
+        let output = output.expect("replay");
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        (output.status.code(), text(&output.stdout), text(&output.stderr))
+    };
+    let (code, told, errors) = replay(&["fixtures/"]);
+    assert_eq!((code, errors.as_str()), (Some(0), ""), "{told}");
+    assert_eq!(told.matches("identical: losses, grad_x are as captured").count(), 2, "{told}");
+
+    commit(&KERNEL.replace("= 2 * off;", "= off + off;"), "add instead");
+    let culprit = commit(&KERNEL.replace("= 2 * off;", "= 1.99f * off;"), "scale the gradient");
+    git(folder.path(), &["commit", "--quiet", "--allow-empty", "-m", "end"]);
+    let (code, found, errors) =
+        replay(&["bisect", "fixtures/step2", "--good", &good, "--bad", "HEAD"]);
+    assert_eq!(code, Some(0), "{found}{errors}");
+    assert!(
+        found.contains(&format!("{culprit} is the first bad commit: scale the gradient")),
+        "{found}"
+    );
+    assert!(found.contains("grad_x diverged: wrong"), "{found}");
+}
+
+fn git(folder: &Path, arguments: &[&str]) -> String {
+    let mut command = Command::new("git");
+    command.args(["-c", "user.name=a", "-c", "user.email=a@b"]).args(arguments);
+    let output = command.current_dir(folder).output().expect("git");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8_lossy(&output.stdout).trim().to_owned()
+}
+
+#[test]
 fn a_crash_leaves_a_fixture_of_the_inputs_and_steps_share_a_harness() {
     let main = r#"
 int main() {
@@ -264,6 +397,8 @@ inline cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
   std::strcpy(properties->name, "a device of this test");
   return cudaSuccess;
 }
+inline cudaError_t cudaRuntimeGetVersion(int* version) { *version = 13000; return cudaSuccess; }
+inline cudaError_t cudaDriverGetVersion(int* version) { *version = 13020; return cudaSuccess; }
 inline const char* cudaGetErrorString(cudaError_t) { return "invalid value"; }
 "#;
     let main = r#"
@@ -287,8 +422,11 @@ int main() {
     let fixture = load(folder.path(), "fixtures/step0");
     assert_eq!(floats(&fixture, "x"), [5.0, 6.0]);
     assert_eq!(floats(&fixture, "scale"), [2.0]);
-    let device = fixture.provenance.device.as_deref().expect("a device");
-    assert!(device.starts_with("a device of this test, compiled by "), "{device}");
+    let told = |key| fixture.provenance.entries().find(|(name, _)| *name == key).expect(key).1;
+    assert_eq!((told("framework"), told("device")), ("CUDA", "a device of this test"));
+    let versions = told("versions");
+    assert!(versions.starts_with("compiler "), "{versions}");
+    assert!(versions.ends_with(", cuda 13.0, driver_cuda 13.2"), "{versions}");
 }
 
 #[test]

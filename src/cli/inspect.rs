@@ -58,7 +58,9 @@ fn text(fixture: &Fixture) -> CliResult<Text> {
     out.line(Line::of(BOLD, &fixture.name));
     fixture.description.iter().flat_map(|text| text.lines()).for_each(|line| out.line(line));
     out.line(Line::new());
-    let named = |name: &str, value: &str| Line::new().column(BOLD, name, 8).and(" ").and(value);
+    let widest = fixture.provenance.entries().map(|(key, _)| key.len()).max().unwrap_or(0).max(8);
+    let named =
+        |name: &str, value: &str| Line::new().column(BOLD, name, widest).and(" ").and(value);
     out.line(named("harness", &display_path(&fixture.harness.path)));
     let sizes: Vec<String> =
         fixture.sizes.iter().map(|(name, size)| format!("{name} {size}")).collect();

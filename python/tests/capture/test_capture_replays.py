@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import subprocess
 import sys
 from pathlib import Path
@@ -192,14 +193,16 @@ def test_provenance_names_step_seed_commit_command_and_versions() -> None:
     ).stdout.strip()
     python("train.py")
     text = Path("fixtures/step0/fixture.toml").read_text()
-    assert f'step = 0\nseed = 11\ncommit = "{commit}"\n' in text
-    assert "train.py" in text and f"numpy {np.__version__}" in text
+    assert f'step = 0\nseed = 11\ncommit = "{commit}"\ndirty = false\n' in text
+    assert "train.py" in text and 'framework = "numpy"' in text and '(cpu)"' in text
+    version = platform.python_version()
+    assert f'versions = {{ python = "{version}", numpy = "{np.__version__}" }}' in text
     harness = Path("fixtures/harness-softmax/replay.toml").read_text()
     assert 'repository = "../.."' in harness
     Path("losses.py").write_text(LOSSES["numpy"] + "# changed\n")
     Path("fixtures/step0").rename("fixtures/old")
     python("train.py")
     text = Path("fixtures/step0/fixture.toml").read_text()
-    assert f'commit = "{commit} with uncommitted changes"' in text
+    assert f'commit = "{commit}"\ndirty = true\n' in text
     entries, _ = header("fixtures/step0/inputs.safetensors")
     assert set(entries) == {"x", "axis"}

@@ -82,8 +82,7 @@ class Folder:
             "",
             "[provenance]",
         ]
-        for key, fact in self.facts.items():
-            lines.append(f"{key} = {fact if isinstance(fact, int) else text(fact)}")
+        lines += _facts(self.facts)
         for entry in self.entries:
             lines += ["", "[[files]]", f"path = {text(entry.path)}"]
             if entry.blake3 is not None:
@@ -102,6 +101,20 @@ class Folder:
         # What others have put into the folder stays.
         with contextlib.suppress(OSError):
             self.path.rmdir()
+
+
+def _facts(facts: Mapping[str, Fact]) -> list[str]:
+    """The lines of `[provenance]`, tables as one line each."""
+    lines = []
+    for key, fact in facts.items():
+        if isinstance(fact, Mapping):
+            entries = ", ".join(f"{name} = {text(value)}" for name, value in fact.items())
+            lines.append(f"{key} = {{ {entries} }}")
+        elif isinstance(fact, bool):
+            lines.append(f"{key} = {str(fact).lower()}")
+        else:
+            lines.append(f"{key} = {fact if isinstance(fact, int) else text(fact)}")
+    return lines
 
 
 def make_folder(path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Where captured tensors come from: step, seed, commit, command, device and versions."""
+"""Where captured tensors come from: step, seed, commit, command, framework, device and versions."""
 
 from __future__ import annotations
 
@@ -6,14 +6,17 @@ import functools
 import importlib.metadata
 import os
 import platform
+import re
 import shlex
 import subprocess
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-Fact = str | int
+# The value of a key; of `versions`, a table.
+Fact = str | int | bool | Mapping[str, str]
 
 
 @dataclass(frozen=True)
@@ -53,8 +56,8 @@ def command_line() -> str:
     return shlex.join(getattr(sys, "orig_argv", None) or [sys.executable, *sys.argv])
 
 
-def versions(framework: str) -> dict[str, str]:
-    """The versions of Python, the framework and what lies below it."""
+def versions(framework: str, device: str) -> dict[str, str]:
+    """The versions of Python, the framework and what lies below it, down to the driver of a GPU."""
     packages = {
         "torch": ["torch", "triton", "numpy"],
         "jax": ["jax", "jaxlib", "numpy"],
@@ -64,7 +67,35 @@ def versions(framework: str) -> dict[str, str]:
         version = _version(package)
         if version is not None:
             known[package] = version
+    if not device.endswith("cpu"):
+        below = {"cuda": _cuda(framework), "driver": _driver()}
+        known |= {name: version for name, version in below.items() if version is not None}
     return known
+
+
+def _cuda(framework: str) -> str | None:
+    """The version of CUDA that a framework was built for."""
+    if framework == "torch":
+        return getattr(getattr(sys.modules.get("torch"), "version", None), "cuda", None)
+    jax: Any = sys.modules.get("jax")
+    try:
+        told = jax.devices()[0].client.platform_version
+    except (AttributeError, IndexError, RuntimeError):
+        return None
+    found = re.search(r"cuda (\d+)", told)
+    # 12090 is 12.9.
+    return f"{int(found[1]) // 1000}.{int(found[1]) % 1000 // 10}" if found else None
+
+
+@functools.cache
+def _driver() -> str | None:
+    """The version of NVIDIA's driver."""
+    try:
+        with open("/proc/driver/nvidia/version", encoding="utf-8", errors="replace") as file:
+            found = re.search(r"Kernel Module.*?\s(\d+\.[\d.]+)", file.read())
+    except OSError:
+        return None
+    return found[1] if found else None
 
 
 @functools.cache
@@ -151,8 +182,10 @@ def facts(framework: str, device: str, step: int, given_seed: int | None) -> dic
         known["seed"] = number if number < 2**63 else str(number)
     where = repository(Path.cwd())
     if where is not None and where.commit is not None:
-        known["commit"] = where.commit + (" with uncommitted changes" if where.dirty else "")
+        known["commit"] = where.commit
+        known["dirty"] = where.dirty
     known["command"] = command_line()
-    listed = ", ".join(f"{name} {version}" for name, version in versions(framework).items())
-    known["device"] = f"{device_name(framework, device)}, {listed}"
+    known["framework"] = framework
+    known["device"] = device_name(framework, device)
+    known["versions"] = versions(framework, device)
     return known
