@@ -19,16 +19,17 @@ KERNELS = """
 import triton, triton.language as tl
 
 @triton.jit
-def add(x, y, out, n, y_stride, scale, BLOCK: tl.constexpr):
+def add(x, y, out, n, y_stride, scale, ACC: tl.constexpr, BLOCK: tl.constexpr):
     places = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     inside = places < n
     value = tl.load(x + places, mask=inside) + scale * tl.load(y + y_stride * places, mask=inside)
+    value = value.to(ACC)
     tl.store(out + places, value, mask=inside)
 
 """
 
 TRAINING = """
-import torch, triton, kernels
+import torch, triton, triton.language as tl, kernels
 from gradreplay import capture
 capture.triton(kernels.add)
 x, y = torch.arange(10.), torch.ones(20)[::2]
@@ -36,7 +37,7 @@ for step in range(3):
     out = torch.zeros(10)
     with capture.step("fixtures/step{step}", step=step, when=capture.first(2), strict=True):
         grid = lambda meta: (triton.cdiv(10, meta["BLOCK"]),)
-        kernels.add[grid](x, y, out, 10, 2, 0.5, BLOCK=4, num_warps=2)
+        kernels.add[grid](x, y, out, 10, 2, 0.5, tl.float32, BLOCK=tl.constexpr(4), num_warps=2)
     assert out.tolist() == (x + 0.5 * torch.ones(10)).tolist()
 """
 
@@ -68,7 +69,8 @@ def test_a_launch_is_a_fixture_that_the_drafted_script_replays() -> None:
     assert after.tolist() == [x + 0.5 for x in range(10)]
     script = Path("fixtures/harness-add/replay_step.py").read_text()
     numbers = "n=int(n), y_stride=int(y_stride), scale=float(scale)"
-    assert f"add[(3,)](x=x, y=y, out=out, {numbers}, BLOCK=4, num_warps=2)" in script
+    constants = "ACC=triton.language.float32, BLOCK=4"
+    assert f"add[(3,)](x=x, y=y, out=out, {numbers}, {constants}, num_warps=2)" in script
     python(
         "fixtures/harness-add/replay_step.py",
         REPLAY_PROTOCOL="1",

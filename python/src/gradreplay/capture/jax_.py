@@ -407,7 +407,19 @@ def _script(record: Record) -> str:
         if taken.view:
             body.append(f'results["{name}"] = results["{name}"].view(jnp.uint8)')
     imports = ["import jax", "import jax.numpy as jnp"]
-    return script(record, Lines(imports, [*body, "return results"]))
+    if not _computes_in_32_bits(record):
+        return script(record, Lines(imports, [*body, "return results"]))
+    # Numbers of Python are inputs of 64 bits, which would change what JAX makes of others.
+    narrow = ['if precision == "native":', '    jax.config.update("jax_enable_x64", False)']
+    return script(record, Lines(imports, [*narrow, *body, "return results"], ["precision"]))
+
+
+def _computes_in_32_bits(record: Record) -> bool:
+    """Whether there are inputs of 64 bits in a training whose arrays have 32 at most."""
+    jax: Any = sys.modules["jax"]
+    wide = [name for name, taken in record.inputs.items() if taken.tensor.dtype.itemsize == 8]
+    numbers = all(f"({name})" in record.text for name in wide)
+    return bool(wide) and numbers and not jax.config.jax_enable_x64
 
 
 def _forward(record: Record, texts: Mapping[str, str], flowing: Sequence[str]) -> list[str]:

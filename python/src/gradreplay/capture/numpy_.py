@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from .. import tensors
@@ -38,7 +39,7 @@ class Call:
             text=given.text,
             inputs=inputs,
             differentiated=(),
-            device="cpu",
+            device=_device(given.arrays),
             script=_script,
         )
         self.writer = self.step.begin(self.record, self.function, rank())
@@ -74,6 +75,16 @@ class Call:
 
     def _is_written(self, name: str, array: Any) -> bool:
         return not host.same(host.take(name, array).tensor.data, self._before[name])
+
+
+def _device(arrays: Mapping[str, Any]) -> str:
+    """The device of the first array that has one: those of NumPy are the processor's."""
+    for value in arrays.values():
+        if tensors.is_jax(value):
+            device = min(value.devices(), key=lambda device: int(device.id))
+            kind, platform = device.device_kind, device.platform
+            return "cpu" if platform == "cpu" else f"{kind} ({platform})"
+    return "cpu"
 
 
 def _script(record: Record) -> str:

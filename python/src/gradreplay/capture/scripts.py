@@ -14,6 +14,8 @@ class Lines:
 
     imports: Sequence[str]
     body: Sequence[str]
+    # What the function is told besides its inputs.
+    parameters: Sequence[str] = ()
 
 
 def script(record: Record, lines: Lines) -> str:
@@ -22,6 +24,7 @@ def script(record: Record, lines: Lines) -> str:
     target = function.target
     arguments = [*record.inputs]
     arguments += [f"{record.upstream_names[name]}=None" for name in record.flowing()]
+    arguments += ["*", *lines.parameters] if lines.parameters else []
     options = [f'framework="{function.framework}"']
     if target.folder not in (None, ".", "src"):
         options.append(f'path=["{target.folder}"]')

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -157,7 +158,7 @@ class Launch:
         for after, name in record.result_texts.items():
             viewed = ".view(torch.uint8)" if record.outputs and record.outputs[after].view else ""
             body.append(f'    "{after}": {name}{viewed},')
-        return script(record, Lines(["import torch"], [*body, "}"]))
+        return script(record, Lines(["import torch", "import triton"], [*body, "}"]))
 
 
 def _constants(signature: Callable[..., Any]) -> set[str]:
@@ -184,8 +185,30 @@ def _read(
     given = arguments.read(None, signature, (), plain)
     texts = [given.text] if given.text else []
     # Constants, and options of the launch such as num_warps.
-    texts += [f"{name}={value!r}" for name, value in named.items() if name not in plain]
+    told = {name: value for name, value in named.items() if name not in plain}
+    texts += [f"{name}={_text(name, value)}" for name, value in told.items()]
     return given, ", ".join(texts)
+
+
+def _text(name: str, value: Any) -> str:
+    """A constant as the script writes it."""
+    language: Any = importlib.import_module("triton.language")
+    if isinstance(value, language.constexpr):
+        return _text(name, value.value)
+    if isinstance(value, language.dtype):
+        return next(
+            f"triton.language.{one}" for one, known in vars(language).items() if known is value
+        )
+    if isinstance(value, float) and not math.isfinite(value):
+        return f'float("{value}")'
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return repr(value)
+    if isinstance(value, (tuple, list)):
+        return f"({''.join(f'{_text(name, item)}, ' for item in value)})"
+    raise CaptureError(
+        f"constant `{name}` of the kernel is a {type(value).__qualname__}, which no script can write",
+        "capture what calls the kernel",
+    )
 
 
 def _grid(
