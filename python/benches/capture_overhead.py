@@ -18,6 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from gradreplay import capture, tensors
+from gradreplay.capture.draft import sync_folder
 
 ROUNDS = 15
 
@@ -107,8 +108,9 @@ def captured(megabytes: int) -> None:
     def write() -> None:
         home = folder / f"plain{next(steps)}"
         home.mkdir()
-        tensors.write(home / "inputs.safetensors", taken, sync=True)
-        tensors.write(home / "expected.safetensors", taken, sync=True)
+        for name in ("inputs", "expected"):
+            tensors.write(home / f"{name}.safetensors", taken, sync=True)
+            sync_folder(home)
         shutil.rmtree(home)
 
     def step() -> None:

@@ -15,10 +15,10 @@ import itertools
 import json
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, Literal, cast
+from typing import Any, Literal, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -242,16 +242,21 @@ def write(
     metadata: Mapping[str, str] | None = None,
     *,
     sync: bool = False,
+    told: Callable[[Any], object] | None = None,
 ) -> None:
     """Writes a safetensors file beside `path` and renames it, so that a file that is there is whole.
 
     Layouts go into the metadata. With `sync` the bytes are on the disk before the file has its name; that
-    the name is there, too, is known when the folder has been synchronised."""
+    the name is there, too, is known when the folder has been synchronised. `told` is called with all that
+    is written, piece by piece."""
     target = Path(path)
     temporary = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:
         with open(temporary, "wb") as file:
-            _write_to(file, tensors, metadata or {})
+            for piece in _pieces(tensors, metadata or {}):
+                file.write(piece)
+                if told is not None:
+                    told(piece)
             file.flush()
             if sync:
                 os.fsync(file.fileno())
@@ -261,14 +266,15 @@ def write(
         raise TensorFileError(f"cannot write {target}: {error.strerror or error}") from error
 
 
-def _write_to(file: BinaryIO, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> None:
+def _pieces(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> Iterator[Any]:
+    """The bytes of a file: its header, and the elements of each tensor."""
     # Wide elements first, as safetensors itself writes them: every tensor is aligned.
     order = sorted(tensors, key=lambda name: (-tensors[name].dtype.itemsize, name))
     ends = list(itertools.accumulate(tensors[name].data.nbytes for name in order))
     places = dict(zip(order, zip([0, *ends], ends, strict=False), strict=True))
-    file.write(header({name: tensors[name] for name in order}, places, metadata))
+    yield header({name: tensors[name] for name in order}, places, metadata)
     for name in order:
-        file.write(tensors[name].data.data)
+        yield tensors[name].data.data
 
 
 def header(

@@ -7,6 +7,7 @@ files that it names. A process that dies leaves a fixture of all inputs, or none
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib
 import os
 from collections.abc import Callable, Mapping
@@ -41,9 +42,11 @@ class Folder:
     path: Path
     description: str
     facts: Mapping[str, Fact]
-    harness: Path | None = None
     entries: list[Entry] = field(default_factory=list)
-    _published: str = ""
+    # The harness and the number of files that `fixture.toml` names.
+    _published: tuple[Path, int] | None = None
+    # Folders with names that are not on the disk yet.
+    _unsynced: list[Path] = field(default_factory=list)
 
     def begin(self) -> None:
         """Makes the folder.
@@ -55,26 +58,27 @@ class Folder:
                 "delete it, or name the steps of this run differently",
             )
         if not self.path.is_dir():
-            make_folder(self.path)
+            self._unsynced = make_folder(self.path)
             return
         # What a process left that died before its inputs were whole.
-        for name in (INPUTS, EXPECTED):
-            (self.path / name).unlink(missing_ok=True)
+        for left in (self.path / INPUTS, self.path / EXPECTED, *self.path.glob(".*.part")):
+            left.unlink(missing_ok=True)
 
     def add(
         self, name: str, content: Mapping[str, tensors.Tensor], metadata: Mapping[str, str]
     ) -> None:
-        """Writes a file of inputs, which is part of the fixture at the next :meth:`publish`."""
-        tensors.write(self.path / name, content, metadata, sync=True)
-        self.entries.append(Entry(name, blake3(self.path / name)))
-
-    def expect(self, content: Mapping[str, tensors.Tensor], metadata: Mapping[str, str]) -> None:
-        """Writes what the function returned."""
-        tensors.write(self.path / EXPECTED, content, metadata, sync=True)
+        """Writes a file of inputs, which is part of the fixture, and has its name, at the next
+        :meth:`publish`."""
+        make = _hasher()
+        hasher: Any = make() if make is not None else None
+        told = hasher.update if hasher is not None else None
+        tensors.write(self.path / name, content, metadata, sync=True, told=told)
+        self.entries.append(Entry(name, hasher and str(hasher.hexdigest())))
 
     def publish(self, harness: Path) -> None:
-        """Writes `fixture.toml`, with the files added so far."""
-        self.harness = harness
+        """Writes `fixture.toml`, with the files added so far, unless it says so already."""
+        if (harness, len(self.entries)) == self._published:
+            return
         relative = os.path.relpath(harness.resolve(), self.path.resolve())
         lines = [
             f"harness = {text(relative)}",
@@ -89,10 +93,10 @@ class Folder:
                 lines.append(f"blake3 = {text(entry.blake3)}")
             if entry.axis is not None:
                 lines += [f"axis = {text(entry.axis)}", f"order = {entry.order}"]
-        content = "\n".join(lines) + "\n"
-        if content != self._published:
-            replace(self.path / MANIFEST, content.encode())
-            self._published = content
+        replace(self.path / MANIFEST, ("\n".join(lines) + "\n").encode())
+        while self._unsynced:
+            sync_folder(self._unsynced.pop())
+        self._published = harness, len(self.entries)
 
     def discard(self) -> None:
         """Deletes the fixture, which is none from the first moment on, and nothing else in its folder."""
@@ -117,12 +121,13 @@ def _facts(facts: Mapping[str, Fact]) -> list[str]:
     return lines
 
 
-def make_folder(path: Path) -> None:
-    """Makes a folder and those above it, and puts their names on the disk."""
+def make_folder(path: Path) -> list[Path]:
+    """Makes a folder and those above it; the folders returned hold names that are not on the disk yet.
+
+    That is left for later, as it costs little once the files in it are synchronised."""
     missing = [folder for folder in (path, *path.parents) if not folder.exists()]
     path.mkdir(parents=True, exist_ok=True)
-    for folder in missing:
-        sync_folder(folder.parent)
+    return [folder.parent for folder in missing]
 
 
 def blake3(path: Path) -> str | None:
@@ -137,6 +142,7 @@ def blake3(path: Path) -> str | None:
     return str(hasher.hexdigest())
 
 
+@functools.cache
 def _hasher() -> Callable[[], Any] | None:
     try:
         module: Any = importlib.import_module("blake3")

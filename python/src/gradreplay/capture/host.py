@@ -12,6 +12,7 @@ import numpy as np
 from .. import tensors
 from ..tensors import DTYPES, Tensor
 from .errors import CaptureError
+from .staged import Place
 
 # The harness's name of each dtype. Float8 has none: its bytes are kept, and the script views them.
 _HARNESS = {
@@ -27,6 +28,8 @@ class Taken:
     tensor: Tensor
     # The dtype that its bytes stand for, if harnesses have none like it.
     view: str | None = None
+    # Where its elements lie in a file, if they are there already and no longer here.
+    place: Place | None = None
 
     @property
     def dtype(self) -> str:
@@ -87,7 +90,9 @@ def same(left: tensors.Bytes, right: tensors.Bytes) -> bool:
     """Whether two tensors' bytes are the same, without a copy of either."""
     if left.size != right.size:
         return False
-    stretch = 1 << 20
+    if left.size % 8 == 0:
+        left, right = left.view("<u8"), right.view("<u8")
+    stretch = 1 << 17
     starts = range(0, left.size, stretch)
     return all(np.array_equal(left[at : at + stretch], right[at : at + stretch]) for at in starts)
 
@@ -106,6 +111,20 @@ def number(value: np.ndarray[Any, Any]) -> Taken:
     return Taken(Tensor(DTYPES[dtype], (), data))
 
 
+def is_here(value: Any) -> bool:
+    """Whether the elements of an array lie in this process's memory, where they can be read at once."""
+    return not (tensors.is_torch(value) and value.device.type == "cuda")
+
+
+def copied(name: str, value: Any) -> Taken:
+    """The elements of an array in memory that nobody else writes to.
+
+    Raises :class:`CaptureError` as :func:`take` does."""
+    taken = take(name, value)
+    # What comes from a device is a copy already.
+    return taken.owned() if is_here(value) else taken
+
+
 Wait = Callable[[], Taken]
 
 
@@ -114,9 +133,9 @@ def later(name: str, value: Any) -> tuple[Taken, Wait | None]:
 
     In the second case there are no elements yet, and what is returned with it waits for them.
     Raises :class:`CaptureError` as :func:`take` does."""
-    if tensors.is_torch(value) and value.device.type == "cuda":
-        return _from_cuda(name, value)
-    return take(name, value).owned(), None
+    if is_here(value):
+        return copied(name, value), None
+    return _from_cuda(name, value)
 
 
 def without_elements(taken: Taken) -> Taken:

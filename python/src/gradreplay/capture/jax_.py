@@ -277,7 +277,8 @@ class Traced:
         step = state.step
         if step is None:
             return
-        inputs = {name: host.take(name, arrays[name]).owned() for name in self.given.arrays}
+        take = host.take if step.durable else host.copied
+        inputs = {name: take(name, arrays[name]) for name in self.given.arrays}
         inputs |= {name: host.number(value) for name, value in self.given.numbers.items()}
         record = Record(
             function=self.tap.function,
@@ -292,6 +293,8 @@ class Traced:
             self._foresee(record)
         writer = step.begin(record, self.tap.function, index)
         if writer is not None:
+            if step.durable:
+                record.forget_inputs(check=step.looks)
             _calls[number] = (step, record, writer)
 
     def _foresee(self, record: Record) -> None:
@@ -322,10 +325,12 @@ class Traced:
         same = {name: np.asarray(value) for name, value in gradients.items()}
 
         def note(step: Step, record: Record, writer: Writer) -> None:
-            for name, value in same.items():
-                record.upstream[name] = host.take(name, value).owned()
+            take = host.take if step.durable else host.copied
+            record.upstream |= {name: take(name, value) for name, value in same.items()}
             if step.durable:
                 writer.write_upstream()
+                for name in same:
+                    record.forget_upstream(name, check=step.looks)
 
         self._of(number, note)
         return same

@@ -29,10 +29,9 @@ class Call:
     def begin(self) -> dict[str, Any]:
         """Captures the inputs; returns the arrays to call the function with."""
         given = self.given
-        inputs = {name: host.take(name, value) for name, value in given.arrays.items()}
+        take = host.take if self.step.durable else host.copied
+        inputs = {name: take(name, value) for name, value in given.arrays.items()}
         inputs |= {name: host.number(value) for name, value in given.numbers.items()}
-        if not self.step.durable:
-            inputs = {name: taken.owned() for name, taken in inputs.items()}
         self.record = Record(
             function=self.function,
             names=given.names,
@@ -47,7 +46,7 @@ class Call:
             # A function may write to NumPy's arrays, and then its inputs are outputs, too.
             self._before = self.writer.kept_inputs()
             if self.step.durable:
-                self.record.forget_inputs(check=self.step.when.waits)
+                self.record.forget_inputs(check=self.step.looks)
         return given.arrays
 
     def returned(self, value: Any) -> None:
@@ -64,12 +63,12 @@ class Call:
         for name in changed:
             after = record.names.give(f"{name}_after")
             found.arrays[after], found.texts[after] = self.given.arrays[name], name
+        size = sum(int(array.nbytes) for array in found.arrays.values())
+        self.step.check_size(record, size)
+        self.step.bytes += size
         outputs: dict[str, host.Taken] = {}
         for name, array in found.arrays.items():
             record.keep(outputs, name, array)
-        size = sum(taken.tensor.data.nbytes for taken in outputs.values())
-        self.step.check_size(record, size)
-        self.step.bytes += size
         record.result_texts = found.texts
         record.outputs, record.returned = outputs, True
 

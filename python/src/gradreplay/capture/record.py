@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from .arguments import Names
 from .draft import Input, Output, Plan, Shape
 from .errors import CaptureError
 from .host import Taken
+from .staged import Staged
 from .target import Target
 
 ShapeNames = Mapping[str, str | tuple[str | int, ...]]
@@ -67,6 +68,8 @@ class Record:
     # The bytes of the inputs, and whether one of them holds a NaN or an infinity.
     size: int = 0
     nonfinite: bool = False
+    # Where outputs go as they come; `None` while nobody knows whether they are wanted.
+    staged: Staged | None = None
     _waiting: list[tuple[dict[str, Taken], str, host.Wait]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -83,7 +86,13 @@ class Record:
         return self.names.give(self.function.rename.get(wanted, wanted))
 
     def keep(self, group: dict[str, Taken], name: str, value: Any) -> None:
-        """Copies an array into one of the groups of this record, at once or while training goes on."""
+        """Puts an array into one of the groups of this record: into the file, or a copy of it, which a device
+        makes while training goes on."""
+        if self.staged is not None and host.is_here(value):
+            taken = host.take(name, value)
+            place = self.staged.add(taken.tensor)
+            group[name] = replace(host.without_elements(taken), place=place)
+            return
         group[name], wait = host.later(name, value)
         if wait is not None:
             self._waiting.append((group, name, wait))
@@ -98,6 +107,12 @@ class Record:
         """Lets go of the inputs' elements, which are on the disk; checks them first if asked to."""
         self.nonfinite = check and not all(taken.finite() for taken in self.inputs.values())
         self.inputs = {name: host.without_elements(taken) for name, taken in self.inputs.items()}
+
+    def forget_upstream(self, name: str, check: bool) -> None:
+        """Lets go of the elements of an upstream gradient that is on the disk, as of inputs."""
+        taken = self.upstream[name]
+        self.nonfinite = self.nonfinite or (check and not taken.finite())
+        self.upstream[name] = host.without_elements(taken)
 
     def expected(self) -> dict[str, Taken]:
         """Outputs and gradients, by the harness's names."""

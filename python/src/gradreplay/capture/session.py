@@ -187,7 +187,14 @@ class Step:
         self.writers.append(writer)
         if self.durable:
             writer.write_inputs()
+        if self.early:
+            writer.stage()
         return writer
+
+    @property
+    def looks(self) -> bool:
+        """Whether it counts if a tensor holds a NaN or an infinity."""
+        return self.when.waits and not self.early
 
     def check_size(self, record: Record, size: int) -> None:
         """Refuses `size` bytes more if the step would have too many."""
@@ -222,11 +229,11 @@ class Step:
     def _end(self, failed: bool) -> None:
         for writer in self.writers:
             writer.record.closed = True
-        late = self.when.waits or self.when.guards
-        outcome = Outcome(self.metrics, self._nonfinite() if self.when.waits else False, failed)
-        fired = self.early or (late and self.when.late(self._run.history, outcome))
         # An exception ends a step before anybody can tell what would have become of it.
-        fired = fired or failed
+        fired = self.early or failed
+        if not fired:
+            outcome = Outcome(self.metrics, self.looks and self._nonfinite(), failed)
+            fired = self.when.late(self._run.history, outcome)
         if self.durable:
             self._end_durable(fired)
         elif fired:

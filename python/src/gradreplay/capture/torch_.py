@@ -43,10 +43,9 @@ class Call:
         parameters = module.parameters(self.given.names) if module else {}
         arrays = {**self.given.arrays, **parameters}
         check(torch, arrays)
-        inputs = {name: host.take(name, value) for name, value in arrays.items()}
+        take = host.take if self.step.durable else host.copied
+        inputs = {name: take(name, value) for name, value in arrays.items()}
         inputs |= {name: host.number(value) for name, value in self.given.numbers.items()}
-        if not self.step.durable:
-            inputs = {name: taken.owned() for name, taken in inputs.items()}
         self.record = Record(
             function=self.function,
             names=self.given.names,
@@ -63,7 +62,7 @@ class Call:
         if self.writer is None:
             return arrays
         if self.step.durable:
-            self.record.forget_inputs(check=self.step.when.waits)
+            self.record.forget_inputs(check=self.step.looks)
         return {name: self._alias(torch, name, value) for name, value in arrays.items()}
 
     def returned(self, value: Any) -> None:
@@ -107,9 +106,11 @@ class Call:
         if self.record.closed or name in self.record.upstream:
             return
         try:
-            self.record.upstream[name] = host.take(name, gradient).owned()
+            take = host.take if self.step.durable else host.copied
+            self.record.upstream[name] = take(name, gradient)
             if self.writer is not None and self.step.durable:
                 self.writer.write_upstream()
+                self.record.forget_upstream(name, check=self.step.looks)
         except Exception as error:
             self._delay(error)
 

@@ -115,8 +115,8 @@ class Launch:
         torch: Any = importlib.import_module("torch")
         arrays = self.given.arrays
         torch_.check(torch, arrays)
-        # Copies: what the launch has changed shows in comparison with them.
-        inputs = {name: host.take(name, value).owned() for name, value in arrays.items()}
+        take = host.take if self.step.durable else host.copied
+        inputs = {name: take(name, value) for name, value in arrays.items()}
         inputs |= {name: host.number(value) for name, value in self.given.numbers.items()}
         self.record = Record(
             function=self.function,
@@ -128,26 +128,36 @@ class Launch:
             script=self._script,
             variant=repr(self._grid),
         )
-        self._before = dict(inputs)
         self.writer = self.step.begin(self.record, self.function, rank())
+        if self.writer is not None:
+            # What the launch has changed shows in comparison with them.
+            self._before = self.writer.kept_inputs()
+            if self.step.durable:
+                self.record.forget_inputs(check=self.step.looks)
 
     def returned(self) -> None:
         """Captures what the kernel has changed."""
         if self.writer is None:
             return
-        record, outputs = self.record, {}
-        for name, value in self.given.arrays.items():
-            taken = host.take(name, value)
-            if not host.same(taken.tensor.data, self._before[name].tensor.data):
-                after = record.names.give(f"{name}_after")
-                outputs[after] = taken.owned()
-                record.result_texts[after] = name
-        if not outputs:
+        record, outputs = self.record, dict[str, host.Taken]()
+        changed = {
+            name: value
+            for name, value in self.given.arrays.items()
+            if self._is_written(name, value)
+        }
+        if not changed:
             raise CaptureError(f"a launch of `{self.function.name}` changed none of its tensors")
-        size = sum(taken.tensor.data.nbytes for taken in outputs.values())
+        size = sum(value.numel() * value.element_size() for value in changed.values())
         self.step.check_size(record, size)
         self.step.bytes += size
+        for name, value in changed.items():
+            after = record.names.give(f"{name}_after")
+            record.keep(outputs, after, value)
+            record.result_texts[after] = name
         record.outputs, record.returned = outputs, True
+
+    def _is_written(self, name: str, value: Any) -> bool:
+        return not host.same(host.take(name, value).tensor.data, self._before[name])
 
     def _script(self, record: Record) -> str:
         expression = record.function.target.expression

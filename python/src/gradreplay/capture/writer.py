@@ -8,10 +8,11 @@ from pathlib import Path
 from .. import tensors
 from ..tensors import Tensor
 from . import draft
-from .fixture import INPUTS, Folder
+from .fixture import EXPECTED, INPUTS, Folder
 from .host import Taken
 from .provenance import Fact
 from .record import Record
+from .staged import Staged
 
 
 class Writer:
@@ -65,7 +66,18 @@ class Writer:
         self._publish()
         expected = self.record.expected()
         if expected and not self._part:
-            self.folder.expect(_tensors(expected), _metadata(expected))
+            self._expect(expected)
+
+    def stage(self) -> None:
+        """Has outputs written as they come, since the step is wanted whatever becomes of it."""
+        if not self._part:
+            self.record.staged = Staged(self.folder.path / EXPECTED, len(self.record.inputs))
+
+    def _expect(self, expected: Mapping[str, Taken]) -> None:
+        staged = self.record.staged or Staged(self.folder.path / EXPECTED, len(expected))
+        places = {name: one.place or staged.add(one.tensor) for name, one in expected.items()}
+        staged.finish(_tensors(expected), places, _metadata(expected))
+        draft.sync_folder(self.folder.path)
 
     def write_whole(self) -> None:
         """Writes the whole call at once."""
@@ -74,6 +86,8 @@ class Writer:
 
     def discard(self) -> None:
         """Deletes the fixture, as far as it was written."""
+        if self.record.staged is not None:
+            self.record.staged.discard()
         if self.written:
             self.folder.discard()
 

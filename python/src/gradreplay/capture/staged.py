@@ -1,0 +1,101 @@
+"""A safetensors file whose tensors come one after the other: elements first, the header at the end.
+
+What a function returns goes from the framework's memory into the file's pages, without a copy in between. The
+header has room before the elements; a longer one moves them.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+from .. import tensors
+from ..tensors import Tensor, TensorFileError
+
+Place = tuple[int, int]
+
+_BLOCK = 4096
+# What one tensor takes of a header, by and large.
+_ENTRY = 256
+
+
+class Staged:
+    """A file that is written beside its place, and renamed when it is whole.
+
+    It is open only while something is written: a step may have more calls than a process may have files."""
+
+    def __init__(self, path: Path, count: int) -> None:
+        """The file at `path`, of about `count` tensors."""
+        self.path = path
+        self._beside = path.with_name(f".{path.name}.{os.getpid()}.part")
+        # A multiple of the elements' alignment.
+        self._room = -(-(_ENTRY * (count + 2)) // _BLOCK) * _BLOCK
+        self._end = 0
+        self._begun = False
+        # Whether elements are missing: the file is then never finished.
+        self._broken = False
+
+    def add(self, tensor: Tensor) -> Place:
+        """Writes the elements of a tensor, and returns where they lie.
+
+        Raises :class:`TensorFileError` if it cannot."""
+        try:
+            with open(self._beside, "r+b" if self._begun else "wb", buffering=0) as file:
+                self._begun = True
+                file.seek(self._room + self._end)
+                rest = tensor.data.data
+                while rest:
+                    rest = rest[file.write(rest) :]
+        except OSError as error:
+            self._broken = True
+            self.discard()
+            raise self._failed(error) from error
+        start, self._end = self._end, self._end + tensor.data.nbytes
+        return start, self._end
+
+    def finish(
+        self,
+        content: Mapping[str, Tensor],
+        places: Mapping[str, Place],
+        metadata: Mapping[str, str],
+    ) -> None:
+        """Names the tensors of which elements were added; then the file is on the disk, under its name.
+
+        Raises :class:`TensorFileError` if it cannot."""
+        if self._broken or not self._begun:
+            return
+        order = sorted(content, key=lambda name: places[name])
+        header = tensors.header(
+            {name: content[name] for name in order}, places, metadata, self._room
+        )
+        try:
+            if len(header) > self._room:
+                self._make_room(len(header))
+            with open(self._beside, "r+b", buffering=0) as file:
+                # A file ends where its tensors do, though the last may have no elements.
+                file.truncate(len(header) + self._end)
+                file.write(header)
+                os.fsync(file.fileno())
+            os.replace(self._beside, self.path)
+        except OSError as error:
+            self.discard()
+            raise self._failed(error) from error
+
+    def _make_room(self, room: int) -> None:
+        """Moves the elements behind a longer header."""
+        wide = self._beside.with_suffix(".wide.part")
+        with open(self._beside, "rb") as source, open(wide, "wb") as target:
+            source.seek(self._room)
+            target.seek(room)
+            shutil.copyfileobj(source, target, 1 << 24)
+        os.replace(wide, self._beside)
+
+    def _failed(self, error: OSError) -> TensorFileError:
+        return TensorFileError(f"cannot write {self.path}: {error.strerror or error}")
+
+    def discard(self) -> None:
+        """Deletes what has been written."""
+        if self._begun:
+            self._beside.unlink(missing_ok=True)
