@@ -375,8 +375,14 @@ def _varying(jax: Any, arrays: Mapping[str, Any], like: Mapping[str, Any]) -> di
     typed = {}
     for name, value in arrays.items():
         missing = tuple(_axes(jax.typeof(like[name])) - _axes(jax.typeof(value)))
-        typed[name] = jax.lax.pcast(value, missing, to="varying") if missing else value
+        typed[name] = _cast(jax, value, missing) if missing else value
     return typed
+
+
+def _cast(jax: Any, value: Any, axes: tuple[str, ...]) -> Any:
+    cast = getattr(jax.lax, "pcast", None)
+    # Its name before JAX 0.7.
+    return jax.lax.pvary(value, axes) if cast is None else cast(value, axes, to="varying")
 
 
 def _axes(kind: Any) -> frozenset[str]:
