@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
-from written import array, names
+from written import array, inspect, names
 
 from gradreplay import capture
 from gradreplay.capture.when import When
@@ -135,6 +138,52 @@ def test_other_ranks_are_not_captured_unless_all_are(monkeypatch: pytest.MonkeyP
     with capture.step("all/step{step}", step=0, rank="all", strict=True):
         doubled(np.zeros(3))
     assert names("all") == ["step0-other-rank1"]
+
+
+RANK = """
+import sys
+import numpy as np
+from gradreplay import capture
+
+def gradient(logits, scale):
+    return logits * scale
+
+rank = int(sys.argv[1])
+logits = np.arange(24.0, dtype=np.float32).reshape(8, 3)
+captured = capture.function(
+    gradient, shapes={"logits": "tokens vocab"}, axis="tokens", import_as="losses:gradient"
+)
+with capture.step("fixtures/step{step}", step=4, rank="all", strict=True):
+    for number in range(2):
+        begin = 4 * rank + 2 * number
+        captured(logits[begin : begin + 2], 0.5)
+    if rank == 1:
+        capture.whole("gradient", logits=logits)
+"""
+
+
+def test_processes_make_one_fixture_of_their_parts(replay: str) -> None:
+    variables = os.environ | {"WORLD_SIZE": "2"}
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", RANK, str(rank)],
+            env=variables | {"RANK": str(rank)},
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in (1, 0)
+    ]
+    for process in processes:
+        _, told = process.communicate(timeout=120)
+        assert (process.returncode, told) == (0, "")
+    assert [path.name for path in Path("fixtures").iterdir() if "step" in path.name] == ["step4"]
+    told = inspect(replay, "fixtures/step4")
+    assert told.returncode == 0, told.stderr
+    assert "put together from 4 parts along tokens, equal to the whole bit for bit" in told.stdout
+    parts = [f"part{rank}-call{call}.safetensors" for rank in (0, 1) for call in (0, 1)]
+    for order, name in enumerate(parts):
+        assert f"{name}  " in told.stdout
+        assert array(f"fixtures/step4/{name}", "logits")[0, 0] == 6.0 * order
 
 
 def test_a_condition_on_no_step_is_refused() -> None:
