@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from written import array, header, names
+from written import array, header, inspect, names
 
 from gradreplay import capture, tensors
 
@@ -48,9 +48,9 @@ VIEWS = {
     "expanded_rows": (BASE[1].expand(3, 6), {"strides": "[0, 1]", "storage": "18", "offset": "6"}),
     "shape_of_one": (BASE[:1], {"strides": "[6, 1]", "storage": "24"}),
     "start_of_a_buffer": (BASE.reshape(-1)[:4], {"strides": "[1]", "storage": "24"}),
-    "overlapping": (
-        BASE.reshape(-1).as_strided((5, 4), (2, 1)),
-        {"strides": "[2, 1]", "storage": "24"},
+    "interleaved": (
+        BASE.reshape(-1).as_strided((2, 3), (1, 2)),
+        {"strides": "[1, 2]", "storage": "24"},
     ),
 }
 
@@ -268,6 +268,36 @@ def test_compiled_models_are_captured_and_compiled_no_more_often() -> None:
     assert np.array_equal(array("fixtures/step2/inputs.safetensors", "x"), (x * 2).detach().numpy())
     # One graph for steps that are not captured, two around the call for those that are.
     assert counter.frame_count <= 3
+
+
+def test_a_graph_that_must_be_one_is_an_error_that_stops_nothing(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    inner = capture.function(torch.nn.functional.silu, name="f", parameters=["x"])
+    model = torch.compile(lambda x: inner(x * 2).sum(), backend="eager", fullgraph=True)
+    whole = capture.function(model, name="whole", parameters=["x"], import_as="losses:model")
+    x = torch.randn(4)
+    expected = torch.nn.functional.silu(x * 2).sum()
+    with caplog.at_level(logging.WARNING):
+        for step in range(3):
+            with capture.step("fixtures/step{step}", step=step, when=capture.every(2)):
+                assert torch.equal(whole(x), expected)
+    assert names() == ["step0-whole", "step2-whole"]
+    assert [record.getMessage() for record in caplog.records] == [
+        "not captured: torch.compile makes one graph of what calls `f`, by fullgraph=True "
+        "(hint: capture the function that is compiled, or compile without fullgraph)"
+    ]
+
+
+def test_elements_that_share_their_places_are_packed(
+    caplog: pytest.LogCaptureFixture, replay: str
+) -> None:
+    windows = torch.arange(6.0).unfold(0, 3, 1)
+    captured(torch.sum, windows, import_as="losses:total", parameters=["x"])
+    assert array("fixtures/step0/inputs.safetensors", "x").tolist() == windows.tolist()
+    assert "`x` has elements that share their places, as unfold makes them" in caplog.text
+    told = inspect(replay, "fixtures/step0")
+    assert told.returncode == 0, told.stderr
 
 
 def test_a_function_inside_a_transformation_is_an_error_that_stops_nothing(

@@ -122,9 +122,10 @@ def _wrap(
     call: Callable[..., Any], named: Any, options: Options, signature: Any
 ) -> Callable[..., Any]:
     captured = _undisturbed(functools.partial(_captured, call, named, options, signature))
+    is_sealed = _sealed(options)
 
     def wrapper(*args: Any, **kwargs: Any) -> Any:
-        if not state.on:
+        if not state.on or is_sealed():
             return call(*args, **kwargs)
         return captured(*args, **kwargs)
 
@@ -147,6 +148,37 @@ def _undisturbed(captured: Callable[..., Any]) -> Callable[..., Any]:
 
     disabled: Callable[..., Any] = compiler.disable(run)
     return disabled
+
+
+def _sealed(options: Options) -> Callable[[], bool]:
+    """Tells whether torch.compile makes one graph of what calls the function, where nothing is captured."""
+    torch: Any = sys.modules.get("torch")
+    compiler = getattr(torch, "compiler", None)
+    if compiler is None:
+        return lambda: False
+
+    def ask() -> bool:
+        return _in_one_graph(options)
+
+    # Compilers call this while they trace, and take what it returns for a constant.
+    asked = compiler.assume_constant_result(ask)
+    return lambda: compiler.is_compiling() and asked()
+
+
+def _in_one_graph(options: Options) -> bool:
+    convert: Any = sys.modules.get("torch._dynamo.symbolic_convert")
+    try:
+        tracer = convert.InstructionTranslator.current_tx()
+        whole = bool(tracer.one_graph or getattr(tracer, "error_on_graph_break", False))
+    except (AttributeError, RuntimeError):
+        # Another compiler, or a version that says it elsewhere.
+        return False
+    if whole:
+        problem = f"torch.compile makes one graph of what calls `{options.name}`, by fullgraph=True"
+        hint = "capture the function that is compiled, or compile without fullgraph"
+        # While a compiler traces nothing can be raised.
+        tell(CaptureError(problem, hint), strict=False)
+    return whole
 
 
 def _captured(
@@ -261,9 +293,10 @@ def _forward(function: Any) -> Callable[..., Any]:
 def _wrap_module(module: Any, options: Options) -> Any:
     forward = module.forward
     captured = _undisturbed(functools.partial(_captured_module, module, forward, options))
+    is_sealed = _sealed(options)
 
     def wrapper(*args: Any, **kwargs: Any) -> Any:
-        if not state.on:
+        if not state.on or is_sealed():
             return forward(*args, **kwargs)
         return captured(*args, **kwargs)
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from .. import tensors
 from ..tensors import DTYPES, Tensor
-from .errors import CaptureError
+from .errors import CaptureError, tell
 from .staged import Place
 
 # The harness's name of each dtype. Float8 has none: its bytes are kept, and the script views them.
@@ -83,7 +83,24 @@ def take(name: str, value: Any) -> Taken:
     if taken.layout is not None and (not taken.shape or 0 in taken.shape):
         # A scalar has no strides, and those of nothing say nothing.
         taken = replace(taken, layout=None)
+    if taken.layout is not None and _overlaps(taken.shape, taken.layout.strides):
+        text = f"`{name}` has elements that share their places, as unfold makes them: it is packed"
+        tell(CaptureError(text), strict=False)
+        taken = replace(taken, layout=None)
     return Taken(taken, kind)
+
+
+def _overlaps(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
+    """Whether elements share a place, but for those along a stride of 0."""
+    steps = sorted((stride, size) for size, stride in zip(shape, strides, strict=True))
+    reach = 0
+    for stride, size in steps:
+        if stride == 0 or size == 1:
+            continue
+        if stride <= reach:
+            return True
+        reach += stride * (size - 1)
+    return False
 
 
 def same(left: tensors.Bytes, right: tensors.Bytes) -> bool:
