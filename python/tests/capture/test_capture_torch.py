@@ -181,6 +181,16 @@ def test_a_tensor_that_is_passed_twice_is_written_once() -> None:
     assert "(a, a)" in Path("fixtures/harness-f/replay_step.py").read_text()
 
 
+def test_equal_views_of_a_storage_are_written_once_and_others_are_not() -> None:
+    x = torch.randn(5)
+    views = [x[1:], x[1:], x[:4], x[1:].requires_grad_()]
+    captured(torch.stack, views, parameters=["x"])
+    entries, _ = header("fixtures/step0/inputs.safetensors")
+    assert len(entries) == 3
+    script = Path("fixtures/harness-f/replay_step.py").read_text()
+    assert "([x_0, x_0, x_2, x_3])" in script
+
+
 def test_outputs_that_are_not_contiguous_are_kept_with_their_strides() -> None:
     captured(lambda x: x.t(), torch.arange(6.0).reshape(2, 3), import_as="losses:f")
     assert array("fixtures/step0/expected.safetensors", "out").tolist() == [[0, 3], [1, 4], [2, 5]]

@@ -10,7 +10,7 @@ import inspect
 import keyword
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -97,7 +97,7 @@ class _Reader:
         self.arrays: dict[str, Any] = {}
         self.numbers: dict[str, np.ndarray[Any, Any]] = {}
         self.names = Names()
-        self._met: dict[int, str] = {}
+        self._met: dict[Hashable, str] = {}
 
     def read(self, value: Any, name: str) -> tuple[str, Make]:
         """How a script writes `value`, and how to make it again from other arrays."""
@@ -122,10 +122,11 @@ class _Reader:
         )
 
     def _array(self, value: Any, name: str) -> tuple[str, Make]:
-        given = self._met.get(id(value))
+        same = _identity(value)
+        given = self._met.get(same)
         if given is None:
             given = self.names.give(name)
-            self._met[id(value)] = given
+            self._met[same] = given
             self.arrays[given] = value
         return given, lambda arrays: arrays[given]
 
@@ -152,6 +153,23 @@ class _Reader:
         text = ", ".join(f"{key!r}: {text}" for key, (text, _) in read.items())
         makes = {key: make for key, (_, make) in read.items()}
         return f"{{{text}}}", lambda arrays: {key: make(arrays) for key, make in makes.items()}
+
+
+def _identity(value: Any) -> Hashable:
+    """What two arrays have in common that are the same elements in the same places."""
+    try:
+        if isinstance(value, np.ndarray):
+            place = value.__array_interface__["data"][0]
+            return place, value.shape, value.strides, str(value.dtype)
+        # A tensor with a gradient is one of its own.
+        if tensors.is_torch(value) and not value.requires_grad:
+            bits = value.is_conj(), value.is_neg()
+            place = value.data_ptr(), str(value.device)
+            return place, tuple(value.shape), tuple(value.stride()), str(value.dtype), bits
+    except (AttributeError, RuntimeError):
+        # Tensors of tracers lie nowhere.
+        pass
+    return id(value)
 
 
 def _is_plain(value: Any) -> bool:
