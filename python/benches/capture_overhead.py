@@ -7,6 +7,7 @@ Each figure is the median of rounds that take turns, so that a busy machine dist
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import shutil
 import statistics
@@ -14,6 +15,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -95,21 +97,23 @@ def off() -> None:
     )
 
 
-def captured(megabytes: int) -> None:
-    """A captured call against writing its bytes."""
+def captured(framework: str, megabytes: int) -> None:
+    """A captured call against the call and writing its bytes."""
     folder = Path(tempfile.mkdtemp(dir=os.environ.get("TMPDIR")))
-    x = np.random.default_rng(0).standard_normal(megabytes << 17)
-    identity = capture.function(
-        lambda x: x, name=f"identity_{megabytes}", import_as="losses:identity"
+    x, function, call, files = CALLS[framework](megabytes)
+    wrapped = capture.function(
+        function, name=f"{framework}_{megabytes}", import_as="losses:f", parameters=["x"]
     )
-    taken = {"x": tensors.take("x", x)}
+    taken = tensors.take("x", x)
     steps = iter(range(10**6))
 
     def write() -> None:
+        call(function)
         home = folder / f"plain{next(steps)}"
         home.mkdir()
-        for name in ("inputs", "expected"):
-            tensors.write(home / f"{name}.safetensors", taken, sync=True)
+        for name, count in files.items():
+            content = {f"x{number}": taken for number in range(count)}
+            tensors.write(home / f"{name}.safetensors", content, sync=True)
             sync_folder(home)
         shutil.rmtree(home)
 
@@ -118,7 +122,7 @@ def captured(megabytes: int) -> None:
         with capture.step(
             str(folder / "step{step}"), step=number, when=capture.every(1), strict=True
         ):
-            identity(x)
+            call(wrapped)
         capture.flush()
         for fixture in folder.glob(f"step{number}*"):
             shutil.rmtree(fixture)
@@ -127,10 +131,38 @@ def captured(megabytes: int) -> None:
     written, whole = take_turns(write, step, rounds=9)
     shutil.rmtree(folder)
     ratio = whole / written
-    print(f"on: {2 * megabytes} MB in {whole * 1e3:.0f} ms, {ratio:.2f} times writing them")
+    size = megabytes * sum(files.values())
+    print(f"on: {framework}, {size} MB in {whole * 1e3:.0f} ms, {ratio:.2f} times writing them")
+
+
+# An array, a function, how it is called, and how many arrays like it each file of a fixture holds.
+Case = tuple[Any, Callable[..., Any], Callable[[Callable[..., Any]], object], dict[str, int]]
+
+
+def with_numpy(megabytes: int) -> Case:
+    """A function that returns what it is given."""
+    x = np.random.default_rng(0).standard_normal(megabytes << 17)
+    return x, lambda x: x, lambda function: function(x), {"inputs": 1, "expected": 1}
+
+
+def with_torch(megabytes: int) -> Case:
+    """A function with a gradient."""
+    import torch
+
+    x = torch.randn(megabytes << 18, requires_grad=True)
+    upstream = torch.randn(megabytes << 18)
+
+    def call(function: Callable[..., Any]) -> None:
+        torch.autograd.grad(function(x), x, upstream)
+
+    return x, lambda x: x * 2, call, {"inputs": 1, "grad_out": 1, "expected": 2}
+
+
+CALLS: dict[str, Callable[[int], Case]] = {"numpy": with_numpy, "torch": with_torch}
 
 
 if __name__ == "__main__":
     off()
-    for size in (1, 16, 128):
-        captured(size)
+    for framework in CALLS if importlib.util.find_spec("torch") else ("numpy",):
+        for megabytes in (1, 16, 128):
+            captured(framework, megabytes)
