@@ -38,10 +38,19 @@ _THIRDS: dict[tuple[int, int], Mode] = {
 
 
 class Rounding:
-    """How a call went whose rounding was directed: `obeyed` holds once the call has ended."""
+    """How a call went whose rounding was directed: `obeyed` holds once the call has ended, or before it
+    where the framework does not obey."""
 
-    def __init__(self) -> None:
-        self.obeyed: Obeyed = "unsupported"
+    def __init__(self, obeyed: Obeyed = "unsupported") -> None:
+        self.obeyed: Obeyed = obeyed
+        self.is_known = False
+
+    @classmethod
+    def ignored(cls, obeyed: Obeyed) -> Rounding:
+        """A call that would round as usual."""
+        rounding = cls(obeyed)
+        rounding.is_known = True
+        return rounding
 
 
 @contextmanager
@@ -51,16 +60,20 @@ def directed(mode: Mode, framework: str, device: str) -> Iterator[Rounding]:
     The block's work must be complete when it ends. A GPU rounds as its instructions say: nothing is
     set for one."""
     rounding = Rounding()
-    functions = None if mode == "nearest" or device != "cpu" else _functions()
-    if functions is None:
+    if mode == "nearest":
         yield rounding
+        return
+    functions = None if device != "cpu" else _functions()
+    constants = _CONSTANTS.get(platform.machine(), {})
+    if functions is None or functions[0](constants[mode]) != 0:
+        yield Rounding.ignored("unsupported")
         return
     set_mode, get_mode = functions
-    constants = _CONSTANTS[platform.machine()]
-    if set_mode(constants[mode]) != 0:
-        yield rounding
-        return
     try:
+        if mode_of(framework) != mode:
+            yield Rounding.ignored("reset")
+            return
+        set_mode(constants[mode])
         yield rounding
         kept = get_mode() == constants[mode]
         # Set again, so that the framework's own answer counts and not what the call left behind.
