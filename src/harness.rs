@@ -236,6 +236,14 @@ pub enum HarnessError {
         /// The value as written.
         name: String,
     },
+    /// A precision that twins cannot have.
+    #[error("`precision` at {spot} is `{}`, not `float64` or `float32`", .name.escape_debug())]
+    BadPrecision {
+        /// The value.
+        spot: Box<Spot>,
+        /// The value as written.
+        name: String,
+    },
     /// An environment variable that the harness cannot set.
     #[error("`{}` in `env` at {spot}: {reason}", .name.escape_debug())]
     BadVariable {
@@ -311,6 +319,7 @@ impl HarnessError {
             | HarnessError::WithoutProgram { spot, .. }
             | HarnessError::ZeroByte { spot }
             | HarnessError::BadPreload { spot, .. }
+            | HarnessError::BadPrecision { spot, .. }
             | HarnessError::BadVariable { spot, .. }
             | HarnessError::Clash { spot, .. }
             | HarnessError::UnknownSize { spot, .. }

@@ -171,6 +171,7 @@ impl Variant for CpuVariant {
             order: true,
             step,
             nudge: false,
+            along: false,
             part: true,
             summary: false,
             check: self.precision == Precision::Checked,

@@ -2,6 +2,7 @@
 
 use crate::runtime::cpu::Rounding;
 use crate::summary::{POISON_A, Poison};
+use crate::tensor::step::Along;
 use crate::worker::{Part, Stepped};
 
 /// One way to run a variant; the plain one is [`Mode::plain`].
@@ -17,6 +18,8 @@ pub struct Mode {
     pub step: Option<Stepped>,
     /// Moves a tenth of the elements of all inputs by a unit in the last place; the seed draws them.
     pub nudge: Option<u64>,
+    /// A small move of all inputs along one line.
+    pub along: Option<Along>,
     /// The part of the call that is run.
     pub part: Part,
     /// Whether outputs may stay on the device, summarised there.
@@ -27,7 +30,8 @@ impl Mode {
     /// The device's own mode, on memory that holds `poison`.
     pub fn plain(poison: Poison) -> Mode {
         let (rounding, part) = (Rounding::Nearest, Part::Whole);
-        Mode { poison, rounding, order: 0, step: None, nudge: None, part, summarized: false }
+        let (step, nudge, along) = (None, None, None);
+        Mode { poison, rounding, order: 0, step, nudge, along, part, summarized: false }
     }
 }
 
@@ -48,6 +52,8 @@ pub struct Abilities {
     pub step: bool,
     /// Inputs can be moved by a unit in the last place: for those that other roundings do not reach.
     pub nudge: bool,
+    /// Inputs can be moved along a line.
+    pub along: bool,
     /// A part of the call can be run, and an output can be watched.
     pub part: bool,
     /// Outputs can be summarised where they are computed.
@@ -67,6 +73,7 @@ impl Abilities {
             && (self.order || mode.order == 0)
             && (self.step || mode.step.is_none())
             && (self.nudge || mode.nudge.is_none())
+            && (self.along || mode.along.is_none())
             && (self.part || mode.part == Part::Whole)
             && (self.summary || !mode.summarized)
     }
@@ -98,6 +105,7 @@ mod tests {
             Mode { part: Part::Watched("loss".to_owned()), ..plain.clone() },
             Mode { summarized: true, ..plain.clone() },
             Mode { nudge: Some(1), ..plain.clone() },
+            Mode { along: Some(Along { by: 1, exponent: 20 }), ..plain.clone() },
         ];
         let able = |which: usize| Abilities {
             poison: which == 0,
@@ -106,6 +114,7 @@ mod tests {
             order: which == 2,
             step: which == 3,
             nudge: which == 6,
+            along: which == 7,
             part: which == 4,
             summary: which == 5,
             check: false,

@@ -11,6 +11,7 @@ use crate::harness::Harness;
 use crate::history::SourceSet;
 use crate::program::{self, CANNOT, Project, Replay, Request, Runner, Surroundings};
 use crate::summary::POISON_A;
+use crate::tensor::DType;
 use crate::worker::{Ending, Run};
 
 /// The most bytes of outputs that are held at a time, over all replays.
@@ -69,8 +70,8 @@ impl Backend for Programs {
     ) -> Result<Arc<dyn Variant>, ReplayError> {
         let project = self.shared.runner.project(&fixture.harness)?;
         let (shared, fixture, sources) = (self.shared.clone(), fixture.clone(), sources.clone());
-        let is_wide = precision == Precision::Shadow;
-        Ok(Arc::new(ProgramVariant { shared, project, fixture, sources, is_wide }))
+        let wide = (precision == Precision::Shadow).then_some(project.spec.precision);
+        Ok(Arc::new(ProgramVariant { shared, project, fixture, sources, wide }))
     }
 }
 
@@ -80,20 +81,20 @@ struct ProgramVariant {
     project: Arc<Project>,
     fixture: Arc<Fixture>,
     sources: SourceSet,
-    /// Whether it computes in float64.
-    is_wide: bool,
+    /// What it computes in, if that is not what the harness declares: float64 or float32.
+    wide: Option<DType>,
 }
 
 impl ProgramVariant {
     /// Whether `mode` is one that the revision is answerable for: whatever goes wrong in another says
     /// only that the program cannot be asked for it.
     fn is_plain(&self, mode: &Mode) -> bool {
-        !self.is_wide && *mode == Mode { poison: mode.poison, ..Mode::plain(POISON_A) }
+        self.wide.is_none() && *mode == Mode { poison: mode.poison, ..Mode::plain(POISON_A) }
     }
 
     fn made(&self, mode: &Mode) -> Result<Run, program::Fault> {
         let request = Request {
-            is_wide: self.is_wide,
+            wide: self.wide,
             rounding: mode.rounding,
             device: self.shared.runner.device(),
             surroundings: match mode.poison == POISON_A {
@@ -108,6 +109,7 @@ impl ProgramVariant {
             request: &request,
             step: mode.step.as_ref(),
             nudge: mode.nudge,
+            along: mode.along,
         })
     }
 }
@@ -117,7 +119,7 @@ impl Variant for ProgramVariant {
         let mut hasher = blake3::Hasher::new_derive_key("replay program variant 1");
         hasher.update(self.project.identity().as_bytes());
         hasher.update(&self.sources.id);
-        hasher.update(&[u8::from(self.is_wide)]);
+        hasher.update(self.wide.map_or("", DType::name).as_bytes());
         hasher.finalize().to_hex()[..40].to_owned()
     }
 
@@ -131,8 +133,10 @@ impl Variant for ProgramVariant {
             surroundings: true,
             rounding: true,
             order: false,
-            step: self.is_wide,
-            nudge: !self.is_wide,
+            // Differences need more digits than float32 has.
+            step: self.wide == Some(DType::F64),
+            nudge: self.wide.is_none(),
+            along: self.wide.is_some(),
             part: false,
             summary: false,
             check: false,

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::table::{Table, Value};
 use super::{Harness, HarnessError, empty, paths};
+use crate::tensor::DType;
 
 /// How a program runs a revision's files on captured inputs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -18,6 +19,8 @@ pub struct ProgramSpec {
     pub preload: Option<Vec<String>>,
     /// Environment variables that the program gets besides the user's.
     pub env: IndexMap<String, String>,
+    /// What its twin computes in: float64 or float32.
+    pub precision: DType,
     /// The command that builds a tree, once for each.
     pub build: Option<Vec<String>>,
     /// The command whose output says what the program is made of.
@@ -25,7 +28,7 @@ pub struct ProgramSpec {
 }
 
 /// The keys that go with `program` alone.
-pub(super) const KEYS: [&str; 5] = ["tree", "preload", "env", "build", "identity"];
+pub(super) const KEYS: [&str; 6] = ["tree", "preload", "env", "precision", "build", "identity"];
 /// The keys of kernels, which do not go with `program`.
 pub(super) const KERNEL_KEYS: [&str; 4] = ["sources", "include", "defines", "call"];
 /// Variables with this beginning are how replay speaks to the program.
@@ -61,6 +64,7 @@ pub(super) fn program(root: &Table<'_>) -> Result<Option<ProgramSpec>, HarnessEr
         tree,
         preload: preload(root)?,
         env: environment(root)?,
+        precision: precision(root)?,
         build: command("build")?,
         identity: command("identity")?,
     }))
@@ -92,6 +96,16 @@ fn preload(root: &Table<'_>) -> Result<Option<Vec<String>>, HarnessError> {
         }
     };
     root.strings("preload")?.iter().map(one).collect::<Result<_, _>>().map(Some)
+}
+
+/// The precision of twins.
+fn precision(root: &Table<'_>) -> Result<DType, HarnessError> {
+    let Some(value) = root.get("precision") else { return Ok(DType::F64) };
+    match value.string()?.as_str() {
+        "float64" => Ok(DType::F64),
+        "float32" => Ok(DType::F32),
+        other => Err(HarnessError::BadPrecision { spot: value.spot(), name: other.to_owned() }),
+    }
 }
 
 fn environment(root: &Table<'_>) -> Result<IndexMap<String, String>, HarnessError> {

@@ -117,7 +117,7 @@ pub fn gradients(trial: &Trial) -> Result<Vec<GradientCheck>, ReplayError> {
     }
     let found = match trial.shadow()? {
         Ok(shadow) if shadow.abilities().step => check_all(trial, shadow)?,
-        Ok(_) => Ok(unknown(fixture, "the inputs of its float64 shadow cannot be changed")),
+        Ok(_) => Ok(unknown(fixture, "it has no float64 shadow whose inputs can be changed")),
         Err(reason) => Ok(unknown(fixture, reason)),
     };
     let found = match found {

@@ -19,7 +19,7 @@ use crate::numerics::slices::{Location, block_map, describe, has_shape, locate};
 use crate::numerics::zeros::zero_slices;
 use crate::scratch::Scratch;
 use crate::tensor::{Dim, TensorView};
-use crate::trial::{Probe, both, room};
+use crate::trial::{Probe, Reach, both, room};
 
 /// One output of both sides, with everything known about them.
 pub(super) struct Pair<'a> {
@@ -121,6 +121,7 @@ impl Pair<'_> {
             }
             _ => None,
         };
+        let rounded = shadows.as_ref().is_some_and(|shadows| shadows.change.rounded);
         let unmoved = shadows.as_ref().is_some_and(|shadows| shadows.change.moved == 0);
         let imprecise = match &truth {
             Some(truth) if truth.is_imprecise(truth.got.relative_l2, rounding) => {
@@ -131,7 +132,9 @@ impl Pair<'_> {
         };
         Ok(Found {
             imprecise,
-            err_alike: agreement == Agreement::Diverged && unmoved && self.errs_alike(name, noise),
+            err_alike: agreement == Agreement::Diverged
+                && unmoved
+                && self.errs_alike(name, noise, rounded),
             shadows,
             truth,
             drift,
@@ -166,7 +169,8 @@ impl Pair<'_> {
     }
 
     /// `shadows` with their change. Where the native outputs agree and the shadows do not, rounding in
-    /// float64 is measured too: it may decide a tie.
+    /// float64 is measured too: it may decide a tie. So is how far they step, where they may be rounded on
+    /// the way.
     fn shown<'s>(
         &'s self,
         name: &str,
@@ -174,14 +178,41 @@ impl Pair<'_> {
         shadows: Option<Shadows<'s>>,
     ) -> Result<Option<Shown<'s>>, ReplayError> {
         let Some(shadows) = shadows else { return Ok(None) };
+        const SHAPE: &str = "a shadow has the shape of its output";
         let change = shadows.change();
-        if agreement != Agreement::Equivalent || change.moved == 0 {
-            return Ok(Some(Shown { shadows, change }));
+        let shown = match agreement == Agreement::Equivalent && change.moved > 0 {
+            true => {
+                let shadows = shadows.with_noise(self.shadow_noise(name)?).expect(SHAPE);
+                let change = shadows.change();
+                Shown { shadows, change }
+            }
+            false => Shown { shadows, change },
+        };
+        // One in float32 errs by its own rounding wherever it differs.
+        let may_step =
+            shown.change.moved > 0 || shown.change.changed > 0 && !shown.shadows.is_wide();
+        if !may_step {
+            return Ok(Some(shown));
         }
-        let own = self.shadow_noise(name)?;
-        let shadows = shadows.with_noise(own).expect("a shadow has the shape of its output");
-        let change = shadows.change();
+        let reach = Reach::of(shown.change.moved_by);
+        let shadows = shown.shadows.with_steps(self.shadow_steps(name, reach)?).expect(SHAPE);
+        let mut change = shadows.change();
+        let before = shown.change.moved;
+        change.rounded = before > 0 && change.moved == 0;
+        // Where the outputs show a change, all that is left to say is what it means.
+        if agreement == Agreement::Diverged && before > 0 && shadows.mostly_step(before) {
+            (change.moved, change.moved_by, change.rounded) = (0, 0.0, true);
+        }
         Ok(Some(Shown { shadows, change }))
+    }
+
+    /// How far the shadows of output `name` step as their inputs move.
+    fn shadow_steps(&self, name: &str, reach: Reach) -> Result<NoiseRef<'_>, ReplayError> {
+        let (base, got) = both(
+            || self.base.trial.shadow_steps(name, reach),
+            || self.got.trial.shadow_steps(name, reach),
+        );
+        Ok(NoiseRef { base: base?, got: got? })
     }
 
     /// How far rounding in float64 moves the shadows of output `name`.
@@ -207,10 +238,12 @@ impl Pair<'_> {
         }
     }
 
-    /// Whether both sides err alike, each around its own shadow.
-    fn errs_alike(&self, name: &str, noise: NoiseRef) -> bool {
+    /// Whether both sides err alike, each around its own shadow; around the trusted one where the other
+    /// is `rounded` as the output is.
+    fn errs_alike(&self, name: &str, noise: NoiseRef, rounded: bool) -> bool {
         let both = self.base.shadow_of(name).zip(self.got.shadow_of(name));
         both.is_some_and(|(base_shadow, got_shadow)| {
+            let got_shadow = if rounded { base_shadow } else { got_shadow };
             let (base, got) = (self.base_view, self.got_view);
             Errors { base, got, base_shadow, got_shadow, noise }.are_alike()
         })

@@ -63,12 +63,20 @@ fn raise<T: Cell>(noise: &mut [T], row: usize, sorted: usize) {
         return;
     }
     noise.par_chunks_mut(row).for_each(|row| {
-        let median = if row.len() <= sorted { sorted_median(row) } else { counted_median(row) };
-        let least = ROW_SHARE * median.get();
+        let least = ROW_SHARE * median(row, sorted).get();
         if least.is_finite() {
             row.iter_mut().for_each(|noise| *noise = T::of(noise.get().max(least)));
         }
     });
+}
+
+/// The upper median of `row`, which is not empty.
+pub(super) fn median_of<T: Cell>(row: &[T]) -> T {
+    median(row, SORTED)
+}
+
+fn median<T: Cell>(row: &[T], sorted: usize) -> T {
+    if row.len() <= sorted { sorted_median(row) } else { counted_median(row) }
 }
 
 /// The upper median of `row`, by sorting a copy.

@@ -16,6 +16,7 @@ pub mod noise;
 pub mod oracle;
 pub mod shadow;
 pub mod slices;
+pub mod steps;
 #[cfg(test)]
 mod tests;
 pub mod zeros;

@@ -1,4 +1,4 @@
-//! The float64 shadows of one output at two revisions: whether the mathematics changed, and whether
+//! The shadows of one output at two revisions, in float64 or, of programs, in float32: whether the mathematics changed, and whether
 //! each side errs as far as the other.
 
 use std::collections::BTreeMap;
@@ -19,14 +19,14 @@ use crate::scratch::{Numbers, Scratch};
 use crate::summary::Number;
 use crate::tensor::{DType, TensorView};
 
-/// How two float64 shadows of one output differ.
+/// How two shadows of one output differ.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct ShadowChange {
     /// `||got - base|| / ||base||`.
     #[serde(with = "Number")]
     pub relative_l2: f64,
-    /// Elements that differ by more than rounding in float64 explains.
+    /// Elements that differ by more than rounding in their own format explains.
     pub changed: u64,
     /// The first of them by row-major index.
     pub first: Option<u64>,
@@ -36,9 +36,14 @@ pub struct ShadowChange {
     /// `||got - base|| / ||base||` over the elements that moved.
     #[serde(with = "Number")]
     pub moved_by: f64,
+    /// What the shadows are in.
+    pub dtype: DType,
+    /// Whether elements would have moved, if a shadow were not rounded on the way to a format of fewer
+    /// digits by itself.
+    pub rounded: bool,
 }
 
-/// The shadows of one output at two revisions, both in float64.
+/// The shadows of one output at two revisions.
 pub struct Shadows<'a> {
     base: TensorView<'a>,
     got: TensorView<'a>,
@@ -48,11 +53,15 @@ pub struct Shadows<'a> {
     noise: NoiseRef<'a>,
     /// How far rounding moves the shadows, where it was measured.
     own: Option<NoiseRef<'a>>,
+    /// How far the shadows step as their inputs move, where it was measured.
+    steps: Option<NoiseRef<'a>>,
     /// The scale of each row.
     rows: Numbers<f64>,
     root_mean_square: f64,
 }
 
+/// Of so many elements that moved, steps may leave one unexplained.
+const LEFT_OVER: f64 = 4.0;
 /// Longer rows are sampled to find their median.
 const SAMPLED: usize = 1 << 16;
 
@@ -81,7 +90,8 @@ impl<'a> Shadows<'a> {
         if row >= LEAST_ROW {
             rows.iter_mut().enumerate().for_each(|(at, scale)| *scale = median(&base, at, row));
         }
-        Ok(Shadows { base, got, native, noise, own: None, rows, root_mean_square })
+        let (own, steps) = (None, None);
+        Ok(Shadows { base, got, native, noise, own, steps, rows, root_mean_square })
     }
 
     /// The same, where rounding in float64 is known to move the shadows by `own`: a tie that it
@@ -92,6 +102,36 @@ impl<'a> Shadows<'a> {
     pub fn with_noise(self, own: NoiseRef<'a>) -> Result<Shadows<'a>, CompareError> {
         own.check_len(self.base.len())?;
         Ok(Shadows { own: Some(own), ..self })
+    }
+
+    /// The same, where the shadows are known to move by `steps` as their inputs move along a line: what
+    /// is rounded on the way to a format of fewer digits is known no better.
+    ///
+    /// # Errors
+    /// [`CompareError::Noise`] if the steps belong to another tensor.
+    pub fn with_steps(self, steps: NoiseRef<'a>) -> Result<Shadows<'a>, CompareError> {
+        steps.check_len(self.base.len())?;
+        Ok(Shadows { steps: Some(steps), ..self })
+    }
+
+    /// Whether steps explain a shift that `moved` so many elements: few are left, and they carry
+    /// three quarters of it at most. Where a narrow format holds nothing of an element, it does not step.
+    pub fn mostly_step(&self, moved: u64) -> bool {
+        let (mut all, mut left, mut count) = (0.0, 0.0, 0);
+        for index in 0..self.base.len() {
+            let apart = distance(self.base.get_f64(index), self.got.get_f64(index));
+            all += apart * apart;
+            if self.has_moved(index, self.rows[index / row_of(&self.base)]) {
+                left += apart * apart;
+                count += 1;
+            }
+        }
+        all.is_finite() && LEFT_OVER * count as f64 <= moved as f64 && left <= 0.75 * all
+    }
+
+    /// Whether they are in float64, and not in float32.
+    pub fn is_wide(&self) -> bool {
+        self.base.dtype == DType::F64
     }
 
     /// Compares the two element by element.
@@ -125,6 +165,8 @@ impl<'a> Shadows<'a> {
             first,
             moved,
             moved_by: moved_by.relative_to(&moved_from),
+            dtype: self.base.dtype,
+            rounded: false,
         }
     }
 
@@ -137,18 +179,24 @@ impl<'a> Shadows<'a> {
         Ok(Bitmap::in_scratch(scratch, self.base.len(), |index| self.has_moved(index, 0.0))?)
     }
 
-    /// How far rounding in float64 moves an element.
+    /// How far rounding in the shadows' own format moves an element, and that to narrower ones on the way.
     ///
     /// The condition of the computation is the same in both precisions, so rounding in float64 moves
     /// an element by as much as native rounding, scaled by the ratio of the precisions of float64 and
     /// float32. Noise is measured in float32 arithmetic at best, whatever the outputs are stored in.
     fn explained(&self, index: usize, left: f64, right: f64) -> f64 {
+        let steps = self.steps.map_or(0.0, |steps| steps.at(self.base.dtype, index, left, right));
+        let steps = NOISE_FACTOR * steps;
+        if self.base.dtype != DType::F64 {
+            return steps.max(NOISE_FACTOR * ulp(self.base.dtype, left.abs().max(right.abs())));
+        }
         let precision = ulp(DType::F64, 1.0) / ulp(DType::F32, 1.0);
         let noise = self.noise.at(self.native, index, left, right);
         let noise = if noise.is_finite() { noise } else { 0.0 };
         SHADOW_FACTOR * precision * noise
             + SHADOW_RELATIVE * left.abs().max(right.abs())
             + SHADOW_ABSOLUTE * self.root_mean_square
+            + steps
     }
 
     /// Whether an element moved by more than one unit roundoff of the output's dtype at its own

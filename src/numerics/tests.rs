@@ -272,6 +272,40 @@ fn a_shadow_moves_where_it_shifts_by_a_unit_roundoff_of_the_output() {
 }
 
 #[test]
+fn a_shadow_in_float32_moves_by_more_than_its_own_rounding() {
+    let base: Vec<f64> = (1..=32).map(|n| 0.25 * f64::from(n)).collect();
+    let single = |by: f64| {
+        let bytes = base.iter().flat_map(|x| ((x * by) as f32).to_le_bytes()).collect();
+        Owned { dtype: DType::F32, shape: vec![32], bytes }
+    };
+    let steps = |by: f64| {
+        let mut spread = Scratch::heap().zeros(32).unwrap();
+        spread.iter_mut().zip(&base).for_each(|(step, x): (&mut f64, _)| *step = by * x);
+        Spread::Double(spread)
+    };
+    let change = |by, native, step: Option<f64>| {
+        let (base, got) = (single(1.0), single(by));
+        let scratch = Scratch::heap();
+        let noise = NoiseRef::default();
+        let shadows = Shadows::new(base.view(), got.view(), native, noise, &scratch).unwrap();
+        assert!(!shadows.is_wide());
+        let Some(step) = step else { return shadows.change() };
+        let steps = steps(step);
+        shadows.with_steps(NoiseRef { base: Some(&steps), got: None }).unwrap().change()
+    };
+    let same = change(1.0 + 2f64.powi(-22), DType::BF16, None);
+    assert_eq!((same.moved, same.changed, same.dtype), (0, 0, DType::F32));
+    let shifted = change(1.0 + 2f64.powi(-16), DType::BF16, None);
+    assert_eq!((shifted.moved, shifted.changed), (0, 32));
+    let excused = change(1.0 + 2f64.powi(-16), DType::BF16, Some(2f64.powi(-18)));
+    assert_eq!((excused.moved, excused.changed), (0, 0));
+    let wrong = change(1.02, DType::BF16, Some(2f64.powi(-18)));
+    assert!(wrong.moved > 16 && wrong.changed == 32, "{wrong:?}");
+    let narrow = change(1.02, DType::BF16, Some(2f64.powi(-8)));
+    assert_eq!(narrow.moved, 0, "it is rounded on the way");
+}
+
+#[test]
 fn a_small_element_moves_at_the_scale_of_its_row() {
     let mut base: Vec<f64> = (1..=32).map(f64::from).collect();
     base[7] = 1e-9;
@@ -346,7 +380,8 @@ fn shadows_that_differ_by_rounding_are_the_same_mathematics() {
 fn a_finding_tells_wrong_from_imprecise_from_more_accurate() {
     let shadow = |changed| {
         let (relative_l2, moved_by) = (0.1, 0.1);
-        Some(ShadowChange { relative_l2, changed, first: None, moved: changed, moved_by })
+        let (dtype, rounded, first, moved) = (DType::F64, false, None, changed);
+        Some(ShadowChange { relative_l2, changed, first, moved, moved_by, dtype, rounded })
     };
     let same = Evidence {
         shadow: shadow(0),

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use std::path::Path;
 
 use crate::fixture::{self, Fixture, FixtureError, Input};
-use crate::tensor::step::{Scales, Step, drawn};
+use crate::tensor::step::{Along, Scales, Step, drawn, sign};
 use crate::tensor::{DType, TensorView, unravel};
 
 /// A change of the inputs.
@@ -15,17 +15,22 @@ pub(super) enum Change<'c> {
     Step(&'c str, &'c Step),
     /// A tenth of the elements of each is moved by a unit in the last place; the seed draws them.
     Nudge(u64),
+    /// All of them are moved along a line.
+    Along(Along),
 }
 
 /// One of so many elements is nudged.
 const NUDGED: u64 = 10;
 
-/// Writes the inputs of `fixture` to `path`; floating-point ones as float64 if `is_wide`, after
-/// `change`.
+/// The seed of the directions in which elements are moved along a line.
+const LINE: u64 = 0x5eed_2001;
+
+/// Writes the inputs of `fixture` to `path`, after `change`; floating-point ones that are narrower
+/// than `wide` become such.
 pub(super) fn write(
     path: &Path,
     fixture: &Fixture,
-    is_wide: bool,
+    wide: Option<DType>,
     change: Option<Change<'_>>,
 ) -> Result<(), FixtureError> {
     let present: Vec<&Input> = fixture.inputs.iter().filter(|input| input.present).collect();
@@ -35,9 +40,16 @@ pub(super) fn write(
             Some(Change::Step(of, step)) if of == input.name => Some(step),
             _ => None,
         };
-        let wide = is_wide && input.dtype.is_float();
-        let dtype = if wide { DType::F64 } else { input.dtype };
-        let mut elements = elements(input, wide, step)?;
+        let is_narrower = |wide: &DType| input.dtype.is_float() && input.dtype.size() < wide.size();
+        let dtype = wide.filter(is_narrower).unwrap_or(input.dtype);
+        let along = match change {
+            Some(Change::Along(along)) if input.dtype.is_float() => Some(along),
+            _ => None,
+        };
+        let mut elements = match dtype == input.dtype && step.is_none() && along.is_none() {
+            true => input.packed()?,
+            false => Cow::Owned(moved(input, dtype, step, along)?),
+        };
         if let Some(Change::Nudge(seed)) = change {
             nudge(input, seed, elements.to_mut());
         }
@@ -61,44 +73,55 @@ pub(super) fn write(
     fixture::write_for_a_while(path, &tensors, &metadata)
 }
 
-fn elements<'i>(
-    input: &'i Input,
-    is_wide: bool,
+/// The elements of `input` as `dtype`, which is float64 or float32, after a step or a move along a line.
+fn moved(
+    input: &Input,
+    dtype: DType,
     step: Option<&Step>,
-) -> Result<Cow<'i, [u8]>, FixtureError> {
+    along: Option<Along>,
+) -> Result<Vec<u8>, FixtureError> {
     let packed = input.packed()?;
-    if !is_wide {
-        return Ok(packed);
-    }
     let shape = input.shape();
     let view = TensorView { dtype: input.dtype, shape: &shape, bytes: &packed };
     let step = step.map(|step| (step, Scales::of(&view)));
-    let element = |index: usize| {
+    let seed = LINE ^ seed_of(input);
+    let mut bytes = Vec::with_capacity(view.len() * dtype.size());
+    for index in 0..view.len() {
         let x = view.get_f64(index);
-        let moved = step.as_ref().map_or(0.0, |(step, scales)| step.of(scales, index, x));
-        (x + moved).to_le_bytes()
-    };
-    Ok(Cow::Owned((0..view.len()).flat_map(element).collect()))
+        let mut new = x + step.as_ref().map_or(0.0, |(step, scales)| step.of(scales, index, x));
+        if let Some(along) = along {
+            let share = f64::from(along.by) * (-f64::from(along.exponent)).exp2();
+            new += new * sign(seed, place(input, index) as u64) * share;
+        }
+        match dtype {
+            DType::F32 => bytes.extend((new as f32).to_le_bytes()),
+            _ => bytes.extend(new.to_le_bytes()),
+        }
+    }
+    Ok(bytes)
 }
 
-/// Moves a tenth of the floating-point elements of `input`, which are `packed`. Elements in one place move
-/// alike. Zeros, which often mean that something is left out, and numbers that are not finite stay.
+/// Where element `index` of `input` lies in memory: elements in one place move alike.
+fn place(input: &Input, index: usize) -> usize {
+    let Some(strides) = &input.strides else { return index };
+    unravel(index, &input.shape()).iter().zip(strides).map(|(at, stride)| at * stride).sum()
+}
+
+/// What tells the draws of inputs apart.
+fn seed_of(input: &Input) -> u64 {
+    let name = blake3::hash(input.name.as_bytes());
+    u64::from_le_bytes(name.as_bytes()[..8].try_into().expect("eight bytes"))
+}
+
+/// Moves a tenth of the floating-point elements of `input`, which are `packed`. Zeros, which often mean
+/// that something is left out, and numbers that are not finite stay.
 fn nudge(input: &Input, seed: u64, packed: &mut [u8]) {
     if !input.dtype.is_float() {
         return;
     }
-    let size = input.dtype.size();
-    let shape = input.shape();
-    let name = blake3::hash(input.name.as_bytes());
-    let name = u64::from_le_bytes(name.as_bytes()[..8].try_into().expect("eight bytes"));
+    let (size, seed) = (input.dtype.size(), seed ^ seed_of(input));
     for (index, element) in packed.chunks_exact_mut(size).enumerate() {
-        let place = match &input.strides {
-            None => index,
-            Some(strides) => {
-                unravel(index, &shape).iter().zip(strides).map(|(at, stride)| at * stride).sum()
-            }
-        };
-        let draw = drawn(seed ^ name, place as u64);
+        let draw = drawn(seed, place(input, index) as u64);
         if draw.is_multiple_of(NUDGED) {
             beside(element, input.dtype, draw >> 63 == 0);
         }

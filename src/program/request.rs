@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use crate::runtime::cpu::Rounding;
+use crate::tensor::DType;
 
 /// The version of the protocol.
 pub(super) const PROTOCOL: &str = "1";
@@ -52,8 +53,8 @@ impl Surroundings {
 /// One replay.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// Whether floating-point inputs are float64 and the computation is wanted so.
-    pub is_wide: bool,
+    /// What narrower floating-point inputs become, and the computation is wanted in: float64 or float32.
+    pub wide: Option<DType>,
     /// How operations round.
     pub rounding: Rounding,
     /// What lies around each tensor.
@@ -64,7 +65,11 @@ pub struct Request {
 
 impl Request {
     pub(super) fn precision(&self) -> &'static str {
-        if self.is_wide { "float64" } else { "native" }
+        match self.wide {
+            None => "native",
+            Some(DType::F32) => "float32",
+            Some(_) => "float64",
+        }
     }
 
     pub(super) fn rounding(&self) -> &'static str {

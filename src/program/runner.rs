@@ -15,15 +15,19 @@ use super::project::{self, Project, is_lacking};
 use super::request::{Device, Places, Request, variables};
 use super::tree::{Tree, lacks};
 use crate::cache::{Cache, CacheError};
-use crate::fixture::{Fixture, FixtureError};
+use crate::fixture::{AnswerFile, Fixture, FixtureError};
 use crate::foreign::{Bounds, Finished, Keeper, ProgramEnd};
 use crate::harness::Harness;
 use crate::history::SourceSet;
 use crate::process::tree::End;
 use crate::runtime::cpu::Rounding;
 use crate::runtime::report;
+use crate::tensor::step::Along;
+use crate::tensor::{DType, TensorView};
 use crate::worker::{Ending, Limits, Run, Stepped, WorkerError};
 
+/// A move of inputs by digits that no native format of 32 bits or fewer holds.
+const BESIDE: Along = Along { by: 1, exponent: 30 };
 /// How many times as long as a replay a build may take.
 const BUILD_SHARE: u32 = 10;
 /// The exit status by which a program says that it cannot do what it was asked for.
@@ -96,6 +100,8 @@ pub struct Replay<'r> {
     pub step: Option<&'r Stepped>,
     /// Moves a tenth of the elements of all inputs by a unit in the last place.
     pub nudge: Option<u64>,
+    /// Moves all inputs along a line.
+    pub along: Option<Along>,
 }
 
 /// How a replay ended, and what the program told.
@@ -180,8 +186,8 @@ impl Runner {
         };
         std::fs::create_dir(&places.temporary).map_err(system("make a folder"))?;
         let step = replay.step.map(|stepped| Change::Step(&stepped.input, &stepped.step));
-        let change = step.or(replay.nudge.map(Change::Nudge));
-        inputs::write(&places.inputs, replay.fixture, replay.request.is_wide, change)?;
+        let change = step.or(replay.nudge.map(Change::Nudge)).or(replay.along.map(Change::Along));
+        inputs::write(&places.inputs, replay.fixture, replay.request.wide, change)?;
         let begun = Instant::now();
         let ended = self.start(replay, &places)?;
         let call = begun.elapsed();
@@ -280,6 +286,30 @@ impl Runner {
         }
     }
 
+    /// The outputs of a wide replay that were computed in their native formats. Numbers that fit these may
+    /// be copies of inputs: beside the captured inputs, copies fit no longer.
+    fn doubted(
+        &self,
+        replay: &Replay<'_>,
+        file: &AnswerFile,
+        found: &[Found],
+    ) -> Result<Vec<String>, Fault> {
+        let fits = |name: &str, view: &TensorView| {
+            declared(replay.fixture, name).is_none_or(|native| outputs::fits(view, native))
+        };
+        let fitting = found.iter().filter(|one| {
+            let bytes = &file.bytes()[one.range.clone()];
+            fits(&one.name, &TensorView { dtype: one.dtype, shape: &one.shape, bytes })
+        });
+        let mut doubted: Vec<String> = fitting.map(|one| one.name.clone()).collect();
+        if doubted.is_empty() {
+            return Ok(doubted);
+        }
+        let beside = self.run(&Replay { along: Some(BESIDE), ..*replay })?;
+        doubted.retain(|name| beside.output(name).is_none_or(|view| fits(name, &view)));
+        Ok(doubted)
+    }
+
     fn completed(
         &self,
         replay: &Replay<'_>,
@@ -287,8 +317,9 @@ impl Runner {
         places: &Places,
         printed: String,
     ) -> Result<Run, Fault> {
-        let wide = replay.request.is_wide;
-        let (file, mut found) = match outputs::read(&places.outputs, replay.fixture, wide) {
+        let wide = replay.request.wide;
+        let (file, mut found) = match outputs::read(&places.outputs, replay.fixture, wide.is_some())
+        {
             Ok(read) => read,
             Err(problem) => {
                 let mut run = Run::without_outputs(Ending::Unfit(problem));
@@ -297,8 +328,10 @@ impl Runner {
             }
         };
         // Beside the captured inputs nothing is held against the native outputs.
-        if wide && replay.step.is_none() {
-            found.retain(|one| is_twin(&file, one, replay.fixture, answer));
+        if wide.is_some() && replay.step.is_none() && replay.along.is_none() {
+            let doubted = self.doubted(replay, &file, &found)?;
+            let is_false = |name: &str| answer.twins.get(name) == Some(&false);
+            found.retain(|one| !is_false(&one.name) && !doubted.contains(&one.name));
         }
         let tensors = found.into_iter().map(|one| (one.name, one.dtype, one.shape, one.range));
         let mut run = Run::of_bytes(file.bytes(), tensors, wide, &self.cache.temporary())?;
@@ -307,17 +340,9 @@ impl Runner {
     }
 }
 
-fn is_twin(
-    file: &crate::fixture::AnswerFile,
-    one: &Found,
-    fixture: &Fixture,
-    answer: &Answer,
-) -> bool {
-    let declared = fixture.outputs.iter().find(|output| output.name == one.name);
-    let bytes = &file.bytes()[one.range.clone()];
-    let view = crate::tensor::TensorView { dtype: one.dtype, shape: &one.shape, bytes };
-    declared
-        .is_some_and(|declared| outputs::is_twin(&view, declared.dtype, &answer.twins, &one.name))
+/// The dtype that `fixture` declares for output `name`.
+fn declared(fixture: &Fixture, name: &str) -> Option<DType> {
+    fixture.outputs.iter().find(|output| output.name == name).map(|output| output.dtype)
 }
 
 /// Where a program was when its time was over: nobody knows more.

@@ -228,21 +228,26 @@ fn meaning(output: &OutputJudgement) -> String {
              rounding explains"
         );
     }
+    let is_rounded = output.shadow.is_some_and(|shadow| shadow.rounded);
+    let name = shadow_name(output);
     let shadow = output.shadow.filter(|shadow| shadow.changed > 0);
     match (output.verdict, output.finding) {
         (Verdict::Diverged, Some(Finding::Wrong)) if output.is_hidden() => {
             let by =
                 shadow.map_or(String::new(), |shadow| format!(" by {}", share(shadow.moved_by)));
-            format!(": wrong, hidden by rounding on this fixture: the float64 shadow moves{by}")
+            format!(": wrong, hidden by rounding on this fixture: the {name} moves{by}")
         }
         (Verdict::Diverged, Some(Finding::Wrong)) => {
             let rel = shadow.map_or(String::new(), |shadow| {
                 format!(" (rel. {})", short(shadow.relative_l2, 2))
             });
-            format!(": wrong, not imprecise: the float64 shadow changed too{rel}")
+            format!(": wrong, not imprecise: the {name} changed too{rel}")
+        }
+        (Verdict::Diverged, Some(Finding::Imprecise)) if is_rounded => {
+            format!(": imprecise: the {name} is rounded on the way to fewer digits, too")
         }
         (Verdict::Diverged, Some(Finding::Imprecise)) => {
-            ": imprecise, not wrong: the float64 shadow is the same".to_owned()
+            format!(": imprecise, not wrong: the {name} is the same")
         }
         (Verdict::Diverged, Some(Finding::LessAccurate)) => {
             ": less accurate; whether wrong or imprecise is not known".to_owned()
@@ -257,7 +262,7 @@ fn meaning(output: &OutputJudgement) -> String {
             ": in the order of the indices it agrees, in others it does not".to_owned()
         }
         (Verdict::Equivalent, _) if output.errs_alike() => {
-            ": as far as before from its float64 shadow, which is the same".to_owned()
+            format!(": as far as before from its {name}, which is the same")
         }
         (Verdict::Equivalent, _) => {
             let ratio = output.comparison.worst.map_or(0.0, |worst| worst.ratio);
@@ -272,7 +277,16 @@ pub(super) fn shift(output: &OutputJudgement) -> Option<String> {
     let shadow = output.shadow.filter(|_| output.shifted())?;
     let by = short(shadow.relative_l2, 2);
     let dtype = output.dtype;
-    Some(format!("the float64 shadow changed by rel. {by}, less than {dtype} can hold"))
+    let name = shadow_name(output);
+    Some(format!("the {name} changed by rel. {by}, less than {dtype} can hold"))
+}
+
+/// What is held against the native output.
+fn shadow_name(output: &OutputJudgement) -> &'static str {
+    match output.shadow.map(|shadow| shadow.dtype) {
+        Some(DType::F32) => "float32 twin",
+        _ => "float64 shadow",
+    }
 }
 
 /// A relative shift for people.

@@ -41,6 +41,16 @@ pub enum Unit {
     Own,
 }
 
+/// `x * (1 + by * 2^-exponent * sign)` for all floating-point elements of all inputs, whose signs are
+/// drawn once: points of one line, at equal distances.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Along {
+    /// Which point of the line; 0 is the input itself.
+    pub by: i8,
+    /// How near they lie.
+    pub exponent: u8,
+}
+
 /// `x + length * scale(x) * sign` for the elements of one class in a range, where each sign is drawn.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Step {

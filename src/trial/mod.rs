@@ -13,6 +13,7 @@ mod once;
 mod order;
 mod outcome;
 mod plain;
+mod steps;
 mod subject;
 mod unsteady;
 
@@ -27,6 +28,7 @@ pub use self::measurement::{Measurement, Nondeterminism, OutputNoise, Probe};
 pub(crate) use self::measurement::{ORDERS, room};
 pub use self::order::OrderDependence;
 pub use self::outcome::{Failure, Outcome, OutputRecord, Slices, Status};
+pub(crate) use self::steps::Reach;
 pub use self::subject::Subject;
 
 use self::once::Once;
@@ -59,6 +61,8 @@ pub struct Trial {
     shadow_run: Once<Result<Run, String>>,
     /// The noise of the shadow, by output.
     shadow_noise: Once<Vec<(String, Noise)>>,
+    /// The steps of the shadow at the distances of [`Reach`], by output.
+    shadow_steps: [Once<Vec<(String, Spread)>>; 2],
     /// The processor time that the call of a plain run took, once there was one.
     call: Once<Duration>,
     checked: Once<Checked>,
@@ -81,6 +85,7 @@ impl Trial {
             measurement: Once::default(),
             shadow_run: Once::default(),
             shadow_noise: Once::default(),
+            shadow_steps: Default::default(),
             call: Once::default(),
             checked: Once::default(),
         }

@@ -120,19 +120,24 @@ impl Run {
     }
 
     /// A completed run whose outputs lie in `bytes`, each with name, element type, shape and place.
-    /// Floats become float64 if `is_wide`. Large outputs are copied to a file in `folder`.
+    /// Floats that are narrower become `wide`. Large outputs are copied to a file in `folder`.
     pub(crate) fn of_bytes(
         bytes: &[u8],
         tensors: impl Iterator<Item = (String, DType, Vec<usize>, std::ops::Range<usize>)>,
-        is_wide: bool,
+        wide: Option<DType>,
         folder: &Path,
     ) -> Result<Run, WorkerError> {
         let (mut outputs, mut packed) = (Vec::new(), Vec::new());
         for (name, stored, shape, range) in tensors {
-            let (dtype, begin) = (memory_dtype(stored, is_wide), packed.len());
+            let is_narrower = |wide: &DType| stored.is_float() && stored.size() < wide.size();
+            let dtype = wide.filter(is_narrower).unwrap_or(stored);
+            let begin = packed.len();
             let view = TensorView { dtype: stored, shape: &shape, bytes: &bytes[range] };
             match dtype == stored {
                 true => packed.extend_from_slice(view.bytes),
+                false if dtype == DType::F32 => packed.extend(
+                    (0..view.len()).flat_map(|index| (view.get_f64(index) as f32).to_le_bytes()),
+                ),
                 false => packed
                     .extend((0..view.len()).flat_map(|index| view.get_f64(index).to_le_bytes())),
             }

@@ -98,6 +98,7 @@ impl Variant for CudaVariant {
             order: false,
             step: false,
             nudge: false,
+            along: false,
             part: false,
             summary: true,
             check: false,

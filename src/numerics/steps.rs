@@ -1,0 +1,195 @@
+//! Whether an output moves in steps as its inputs move along a line: it is rounded on the way to a
+//! format with fewer digits than it has itself.
+//!
+//! Five values at equal distances on a smooth curve have a fourth difference of next to nothing, and at
+//! twice the distance one that is sixteen times as large. Rounding on the way errs by itself in each of
+//! them, however near they are. So do ties, which fall one way or the other.
+
+use super::cells::median_of;
+use super::constants::LEAST_ROW;
+use super::noise::Spread;
+use super::{CompareError, NumericsError, check_shapes};
+use crate::scratch::{Numbers, Scratch};
+use crate::tensor::TensorView;
+
+/// The points beside the middle one.
+pub const POINTS: [i8; 6] = [-4, -2, -1, 1, 2, 4];
+/// The weights of a point in the fourth differences at the distance of one and of two.
+fn weights(point: i8) -> [f64; 2] {
+    let of = |distance: i8| match (point / distance).abs() {
+        _ if point % distance != 0 => 0.0,
+        0 => 6.0,
+        1 => -4.0,
+        2 => 1.0,
+        _ => 0.0,
+    };
+    [of(1), of(2)]
+}
+/// The root of the sum of the squared weights: how far five errors that are independent of each other
+/// add up.
+const WEIGHT: f64 = 8.366_600_265_340_756;
+/// How many times as large a smooth curve's fourth difference is at twice the distance.
+const GROWTH: f64 = 16.0;
+/// The share of elements that tell how far most are off: ties are few.
+const MOST: f64 = 0.9;
+
+/// Adds up the fourth differences of each element of an output.
+pub struct Steps {
+    near: Numbers<f64>,
+    far: Numbers<f64>,
+    scratch: Scratch,
+}
+
+impl Steps {
+    /// The output `middle`, in the middle of the line.
+    ///
+    /// # Errors
+    /// [`ScratchError`](crate::scratch::ScratchError) if there is no room.
+    pub fn new(middle: &TensorView, scratch: &Scratch) -> Result<Steps, NumericsError> {
+        let zeros = || scratch.zeros(middle.len());
+        let mut steps = Steps { near: zeros()?, far: zeros()?, scratch: scratch.clone() };
+        steps.sum(middle, 0);
+        Ok(steps)
+    }
+
+    /// Takes the output at `point`.
+    ///
+    /// # Errors
+    /// [`CompareError::Shape`] if the shapes differ.
+    pub fn add(
+        &mut self,
+        middle: &TensorView,
+        view: &TensorView,
+        point: i8,
+    ) -> Result<(), CompareError> {
+        check_shapes(middle, view, true)?;
+        self.sum(view, point);
+        Ok(())
+    }
+
+    fn sum(&mut self, view: &TensorView, point: i8) {
+        let [near, far] = weights(point);
+        for index in 0..view.len() {
+            let value = view.get_f64(index);
+            self.near[index] += near * value;
+            self.far[index] += far * value;
+        }
+    }
+
+    /// How far each element is off by rounding on the way: as its own difference tells, as half of its
+    /// row's do, or as those of most elements do at its magnitude and that of its row. Elements that are
+    /// not finite do not move.
+    ///
+    /// # Errors
+    /// [`ScratchError`](crate::scratch::ScratchError) if there is no room.
+    pub fn finish(self, middle: &TensorView) -> Result<Spread, NumericsError> {
+        let Steps { mut near, mut far, scratch } = self;
+        let row = middle.shape.last().copied().unwrap_or(1).max(1);
+        let magnitude = |index: usize| {
+            let magnitude = middle.get_f64(index).abs();
+            if magnitude.is_finite() { magnitude } else { 0.0 }
+        };
+        let mut values: Numbers<f64> = scratch.zeros(middle.len())?;
+        values.iter_mut().enumerate().for_each(|(index, value)| *value = magnitude(index));
+        let mut rows: Numbers<f64> = scratch.zeros(middle.len().div_ceil(row))?;
+        rows.iter_mut().zip(values.chunks(row)).for_each(|(scale, row)| *scale = median_of(row));
+        let scale = |index: usize| magnitude(index).max(rows[index / row]);
+        for difference in near.iter_mut().chain(far.iter_mut()) {
+            *difference = if difference.is_finite() { difference.abs() / WEIGHT } else { 0.0 };
+        }
+        let mut usual = |differences: &[f64]| {
+            let mut count = 0;
+            for (index, difference) in differences.iter().enumerate() {
+                if scale(index) > 0.0 {
+                    values[count] = difference / scale(index);
+                    count += 1;
+                }
+            }
+            of_most(&mut values[..count])
+        };
+        let (close, wide) = (usual(&near), usual(&far));
+        // What grows with the distance is the curve, the rest is rounding.
+        let rounded = (GROWTH * close).powi(2) - wide * wide;
+        let rounded = (rounded.max(0.0) / (GROWTH * GROWTH - 1.0)).sqrt();
+        let part = if close > 0.0 { rounded / close } else { 1.0 };
+        near.iter_mut().for_each(|difference| *difference *= part.min(1.0));
+        for (at, differences) in near.chunks_mut(row).enumerate() {
+            let neighbours = if row < LEAST_ROW { 0.0 } else { median_of(differences) };
+            for (index, difference) in (at * row..).zip(differences) {
+                *difference = difference.max(neighbours).max(rounded * scale(index));
+            }
+        }
+        Ok(Spread::Double(near))
+    }
+}
+
+/// The root mean square of most of `values`, the smallest; puts them in order.
+fn of_most(values: &mut [f64]) -> f64 {
+    let most = (values.len() as f64 * MOST).ceil() as usize;
+    if most == 0 {
+        return 0.0;
+    }
+    values.sort_unstable_by(f64::total_cmp);
+    let squares: f64 = values[..most].iter().map(|value| value * value).sum();
+    (squares / most as f64).sqrt()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tensor::DType;
+
+    fn seen<'v>(shape: &'v [usize], bytes: &'v [u8]) -> TensorView<'v> {
+        TensorView { dtype: DType::F64, shape, bytes }
+    }
+
+    /// How far the elements `f` of 64 inputs step, relative to the largest, at inputs this near.
+    fn stepped(f: impl Fn(f64) -> f64, near: f64) -> f64 {
+        let values = |by: f64| -> Vec<u8> {
+            let x = |at: i32| (1.0 + f64::from(at) / 40.0) * (1.0 + by * near);
+            (0..64).flat_map(|at| f(x(at)).to_le_bytes()).collect()
+        };
+        let middle = values(0.0);
+        let mut steps = Steps::new(&seen(&[8, 8], &middle), &Scratch::heap()).unwrap();
+        for by in POINTS {
+            let values = values(f64::from(by));
+            steps.add(&seen(&[8, 8], &middle), &seen(&[8, 8], &values), by).unwrap();
+        }
+        let found = steps.finish(&seen(&[8, 8], &middle)).unwrap();
+        let largest = f(2.6).abs();
+        (0..64).map(|index| found.at(index) / largest).fold(0.0, f64::max)
+    }
+
+    #[test]
+    fn a_smooth_function_has_no_steps() {
+        assert!(stepped(f64::exp, 1.0 / 1024.0) < 1e-10);
+        assert!(stepped(|x| (20.0 * x).sin() + 2.0, 1.0 / 1024.0) < 1e-6);
+        assert!(stepped(f64::sqrt, 2f64.powi(-20)) < 1e-15);
+    }
+
+    #[test]
+    fn rounding_on_the_way_shows_in_most_elements() {
+        let narrow = |x: f64| f64::from(half::bf16::from_f64(x.sqrt()).to_f32()) * 3.0;
+        let found = stepped(narrow, 1.0 / 1024.0);
+        assert!((2f64.powi(-11)..2f64.powi(-6)).contains(&found), "{found}");
+        let single = |x: f64| f64::from(x.exp() as f32) + 1e-9;
+        let found = stepped(single, 2f64.powi(-20));
+        assert!((2f64.powi(-27)..2f64.powi(-22)).contains(&found), "{found}");
+    }
+
+    #[test]
+    fn a_kink_excuses_its_own_elements_alone() {
+        let kink = |x: f64| (x - 1.5).max(0.0) + 1.0;
+        assert!(stepped(kink, 1.0 / 1024.0) < 1e-3);
+        let bytes: Vec<u8> = [1.0f64; 16].iter().flat_map(|x| x.to_le_bytes()).collect();
+        let mut other = bytes.clone();
+        other[..8].copy_from_slice(&2f64.to_le_bytes());
+        let mut steps = Steps::new(&seen(&[16], &bytes), &Scratch::heap()).unwrap();
+        for by in POINTS {
+            let at = if by == 2 { &other } else { &bytes };
+            steps.add(&seen(&[16], &bytes), &seen(&[16], at), by).unwrap();
+        }
+        let found = steps.finish(&seen(&[16], &bytes)).unwrap();
+        assert!(found.at(0) > 0.1 && (1..16).all(|index| found.at(index) == 0.0));
+    }
+}
