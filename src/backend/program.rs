@@ -9,13 +9,17 @@ use crate::fixture::Fixture;
 use crate::frontend::Precision;
 use crate::harness::Harness;
 use crate::history::SourceSet;
-use crate::program::{self, CANNOT, Project, Replay, Request, Runner, Surroundings};
+use crate::program::{self, CANNOT, Device, Project, Replay, Request, Runner, Surroundings};
 use crate::summary::POISON_A;
 use crate::tensor::DType;
 use crate::worker::{Ending, Run};
 
 /// The most bytes of outputs that are held at a time, over all replays.
 const BYTES_AT_ONCE: usize = 128 << 20;
+/// Replays that share a GPU: most of the time of one goes into setting the GPU up.
+const GPU_AT_ONCE: usize = 4;
+/// The most bytes of inputs and outputs of replays that share a GPU and its memory.
+const GPU_BYTES_AT_ONCE: usize = 32 << 20;
 
 /// Programs on this machine.
 #[derive(Clone, Debug)]
@@ -28,14 +32,17 @@ struct Shared {
     runner: Runner,
     host: Host,
     device: DeviceName,
-    /// Replays on a GPU share its memory: they follow one another.
+    /// How many replays there are at a time.
     at_once: usize,
 }
 
 impl Programs {
     /// Programs that `runner` runs and that compute on `device`; replays on the CPU share `host`.
     pub fn new(runner: Runner, host: Host, device: DeviceName) -> Programs {
-        let at_once = if device.class == "cpu" { host.threads.max(1) } else { 1 };
+        let at_once = match runner.device() {
+            Device::Cpu => host.threads.max(1),
+            Device::Cuda(_) => GPU_AT_ONCE,
+        };
         Programs { shared: Arc::new(Shared { runner, host, device, at_once }) }
     }
 }
@@ -92,6 +99,11 @@ impl ProgramVariant {
         self.wide.is_none() && *mode == Mode { poison: mode.poison, ..Mode::plain(POISON_A) }
     }
 
+    fn input_bytes(&self) -> usize {
+        let present = self.fixture.inputs.iter().filter(|input| input.present);
+        present.map(|input| input.storage_elements() * input.dtype.size()).sum()
+    }
+
     fn made(&self, mode: &Mode) -> Result<Run, program::Fault> {
         let request = Request {
             wide: self.wide,
@@ -131,7 +143,8 @@ impl Variant for ProgramVariant {
         Abilities {
             poison: true,
             surroundings: true,
-            rounding: true,
+            // A GPU rounds as its instructions say.
+            rounding: self.shared.runner.device() == Device::Cpu,
             order: false,
             // Differences need more digits than float32 has.
             step: self.wide == Some(DType::F64),
@@ -158,8 +171,13 @@ impl Variant for ProgramVariant {
     }
 
     fn at_once(&self, like: Option<&Run>) -> usize {
-        let bytes = like.map_or(1, |run| run.output_bytes().max(1));
-        (BYTES_AT_ONCE / bytes).clamp(1, self.shared.at_once)
+        let outputs = like.map_or(1, |run| run.output_bytes().max(1));
+        match self.shared.runner.device() {
+            Device::Cpu => (BYTES_AT_ONCE / outputs).clamp(1, self.shared.at_once),
+            Device::Cuda(_) => {
+                (GPU_BYTES_AT_ONCE / (outputs + self.input_bytes())).clamp(1, self.shared.at_once)
+            }
+        }
     }
 
     fn run_each(

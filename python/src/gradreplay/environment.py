@@ -40,6 +40,9 @@ def prepare(environment: MutableMapping[str, str]) -> None:
     if environment.get("REPLAY_DEVICE") == "cpu":
         environment.setdefault("TRITON_INTERPRET", "1")
         environment.setdefault("JAX_PLATFORMS", "cpu")
+    else:
+        # Replays share a GPU: none takes all of its memory.
+        environment.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
     if "REPLAY_THREADS" in environment:
         # What XLA takes for the number of processors.
         environment.setdefault("NPROC", environment["REPLAY_THREADS"])
