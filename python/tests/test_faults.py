@@ -117,6 +117,13 @@ def test_a_long_traceback_keeps_its_last_lines(project: Project) -> None:
     assert (len(lines), lines[-1]) == (40, "end")
 
 
+def test_memory_that_there_is_not_comes_with_its_limit(project: Project) -> None:
+    done = call(project, "import numpy\ndef loss(x):\n    return numpy.ones(10**15)")
+    code, fault, message = blamed(done)
+    assert (code, fault) == (125, "revision") and "Unable to allocate" in message
+    assert "replay --memory" in done.error["hint"]
+
+
 def test_an_exception_whose_text_fails_is_told(project: Project) -> None:
     losses = """
     class Odd(Exception):

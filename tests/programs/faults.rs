@@ -50,6 +50,22 @@ fn outputs_that_are_not_as_declared_are_failures_that_name_them() {
 }
 
 #[test]
+fn a_program_that_takes_more_memory_than_it_may_fails() {
+    for keys in ["program = [\"./speaker\"]", "program = [\"./speaker\"]\npreload = []"] {
+        let env = TestEnv::isolated().with_program(keys, "");
+        let kernels = ["take 1000000\ndivide 3", "take 8000000000\ndivide 3"];
+        insta::allow_duplicates! {
+            insta::assert_snapshot!(all_told(&env, &kernels, &["--memory", "1G"]), @"
+            [take 1000000, divide 3]
+            0: completed: every output is written and finite
+            [take 8000000000, divide 3]
+            1: failed: killed: signal 6 (SIGABRT)
+            ");
+        }
+    }
+}
+
+#[test]
 fn endings_of_the_program_are_failures_of_the_revision() {
     let env = TestEnv::with_speaker();
     insta::assert_snapshot!(all_told(&env, &["exit 3", "signal 6", "signal 11"], &[]), @"

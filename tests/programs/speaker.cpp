@@ -161,6 +161,11 @@ static int replay(const Request& request) {
   if (has("exit")) return std::stoi(argument("exit"));
   if (has("signal")) std::signal(std::stoi(argument("signal")), SIG_DFL), raise(std::stoi(argument("signal")));
   if (has("hang")) for (;;) pause();
+  if (has("take")) {
+    // More than the limit allows throws, and nothing catches it.
+    std::vector<char> taken(std::stoul(argument("take")), 1);
+    std::cout << "took " << taken.size() << std::endl;
+  }
   if (has("read")) std::cout << "read " << (std::cin.get() == EOF ? "nothing" : "something") << std::endl;
   if (has("leave")) {
     pid_t child = fork();

@@ -103,6 +103,9 @@ class Place:
         return os.path.basename(file) if self.in_program(file) else file
 
 
+_MEMORY_HINT = "a replay has as much memory as `replay --memory` says"
+
+
 def judge(error: BaseException, place: Place) -> Fault:
     """Says whose fault an exception is that came out of the harness's function, or out of an import."""
     text = _traceback(error)
@@ -119,7 +122,8 @@ def judge(error: BaseException, place: Place) -> Fault:
         return Fault(party, _message(error, place), text)
     if isinstance(error, ImportError):
         return _judge_import(error, place, text)
-    return Fault(_judge_raised(error, place), _message(error, place), text)
+    hint = _MEMORY_HINT if isinstance(error, MemoryError) else None
+    return Fault(_judge_raised(error, place), _message(error, place), text, hint)
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
