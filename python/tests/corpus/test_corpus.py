@@ -1,0 +1,143 @@
+"""Programs with known truth: no benign change diverges, no defect of the mathematics is missed."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from corpus import Array, Bench, Family, Judged, Variant
+from frameworks import need
+from jax_families import FAMILIES as JAX
+from numpy_families import FAMILIES as NUMPY
+from triton_families import FAMILIES as TRITON
+
+FAMILIES = [*NUMPY, *JAX, *TRITON]
+# The largest relative error in L2 that float32 arithmetic makes here, of the native outputs.
+PRECISE = 2.0**-15
+# A unit in the last place of float32.
+UNIT = 2.0**-23
+
+MODULES = {"numpy": ["ml_dtypes"], "jax": ["jax"], "torch": ["torch", "triton"]}
+
+table: Counter[tuple[str, str, str]] = Counter()
+
+
+def named(family: Family) -> str:
+    return f"{family.framework}-{family.name}"
+
+
+@pytest.fixture(scope="session")
+def replay() -> Path:
+    path = os.environ.get("REPLAY")
+    if path is None:
+        pytest.skip("REPLAY does not name the replay program: its verdicts are not tested")
+    return Path(path)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def printed() -> Iterator[None]:
+    """The table, printed when all has been judged."""
+    yield
+    verdicts = ("identical", "equivalent", "diverged", "failed")
+    print("\n| framework | truth |", " | ".join(verdicts), "|")
+    for framework in ("numpy", "jax", "torch"):
+        for truth in ("benign", "wrong", "imprecise", "between"):
+            counts = [table[framework, truth, verdict] for verdict in verdicts]
+            print(f"| {framework} | {truth} |", " | ".join(map(str, counts)), "|")
+
+
+@pytest.mark.parametrize("family", FAMILIES, ids=named)
+def test_replay_tells_rounding_from_defects(family: Family, tmp_path: Path, replay: Path) -> None:
+    for framework in MODULES[family.framework]:
+        need(framework)
+    bench = Bench(family, tmp_path, replay)
+    missed = []
+    with ThreadPoolExecutor(2) as pool:
+        judgements = list(pool.map(bench.judge, family.variants))
+    for variant, judged in zip(family.variants, judgements, strict=True):
+        truths = truth_of(family, variant)
+        for kind, judgement in judged.items():
+            truth = truths[kind]
+            table[family.framework, truth, judgement.verdict] += 1
+            if (problem := mistake(truth, judgement)) is not None:
+                missed.append(f"{truth} `{variant.name}` on {kind}: {problem}")
+    assert not missed, "\n".join(missed)
+
+
+def mistake(truth: str, judgement: Judged) -> str | None:
+    """In what a judgement is not the truth."""
+    seen = f"{judgement.verdict}, {judgement.outputs}"
+    if truth == "benign":
+        return None if judgement.verdict in ("identical", "equivalent") else seen
+    if truth == "wrong" and judgement.verdict == "failed":
+        # It is a fault by itself, such as a number that is not finite.
+        return None
+    # Without a twin of its own, replay says so instead of telling imprecise from wrong.
+    told = {truth, "less-accurate"} if truth == "imprecise" else {truth}
+    return None if told & judgement.findings or truth == "between" else seen
+
+
+@pytest.mark.parametrize("family", NUMPY, ids=named)
+def test_versions_are_what_they_are_said_to_be(family: Family) -> None:
+    for variant in family.variants:
+        found = set(truth_of(family, variant).values())
+        if variant.truth == "benign":
+            assert found == {"benign"}, f"{family.name}, {variant.name}: {found}"
+        else:
+            # Some data do not show it.
+            assert variant.truth in found, f"{family.name}, {variant.name}: {found}"
+
+
+# The truth, computed without replay
+
+
+def truth_of(family: Family, variant: Variant) -> dict[str, str]:
+    """What a version is on each kind of data. In extended precision benign and imprecise versions
+    agree with the first one; the errors of native outputs against it tell these apart."""
+    kinds = family.data()
+    if family.framework != "numpy":
+        return {kind: variant.truth for kind in kinds}
+    return {kind: truth_on(family, variant, data) for kind, data in kinds.items()}
+
+
+def truth_on(family: Family, variant: Variant, data: dict[str, Array]) -> str:
+    text = family.text(variant)
+    truth = computed(family.text(), data, wide=True)
+    errors = relative(computed(family.text(), data, wide=False), truth)
+    with np.errstate(all="ignore"):
+        apart = relative(computed(text, data, wide=True), truth)
+        own = relative(computed(text, data, wide=False), truth)
+    # Imprecise versions round to a narrow type in extended precision, too.
+    if variant.truth == "wrong":
+        # Less than float32 can hold is no defect here.
+        return "wrong" if any(not x < UNIT for x in apart.values()) else "between"
+    if variant.truth == "benign":
+        close = all(own[name] <= 4 * errors[name] + 1e-6 for name in own)
+        return "benign" if close and max(apart.values()) < 1e-9 else "between"
+    worse = any(own[name] > max(PRECISE, 8 * errors[name]) for name in own)
+    return "imprecise" if worse else "between"
+
+
+def computed(text: str, data: dict[str, Array], *, wide: bool) -> dict[str, Array]:
+    """The outputs of a program on data whose floats are wide, or as they are."""
+    module: dict[str, Any] = {}
+    exec(text, module)
+    is_float = {name: array.dtype.kind not in "biu" for name, array in data.items()}
+    inputs = {
+        name: array.astype(np.longdouble) if wide and is_float[name] else array.copy(order="K")
+        for name, array in data.items()
+    }
+    outputs: dict[str, Array] = module["step"](**inputs)
+    return {name: np.asarray(array).astype(np.longdouble) for name, array in outputs.items()}
+
+
+def relative(got: dict[str, Array], truth: dict[str, Array]) -> dict[str, float]:
+    """How far outputs lie from the truth, relative, in L2."""
+    far = {name: np.linalg.norm((got[name] - truth[name]).ravel()) for name in truth}
+    return {name: float(far[name] / np.linalg.norm(truth[name].ravel())) for name in truth}
