@@ -195,7 +195,13 @@ impl Pair<'_> {
             return Ok(Some(shown));
         }
         let reach = Reach::of(shown.change.moved_by);
-        let shadows = shown.shadows.with_steps(self.shadow_steps(name, reach)?).expect(SHAPE);
+        let steps = self.shadow_steps(name, reach)?;
+        // Kinks and ties that both have explain no change that shows.
+        if agreement == Agreement::Diverged && reach == Reach::Narrow && steps.base_has_its_share()
+        {
+            return Ok(Some(shown));
+        }
+        let shadows = shown.shadows.with_steps(steps).expect(SHAPE);
         let mut change = shadows.change();
         let before = shown.change.moved;
         change.rounded = before > 0 && change.moved == 0;

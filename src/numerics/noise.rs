@@ -413,6 +413,18 @@ impl NoiseRef<'_> {
         (side(self.base) + side(self.got)).max(floor)
     }
 
+    /// Whether the trusted side has at least a quarter of the other side's, in L2.
+    pub(crate) fn base_has_its_share(&self) -> bool {
+        let all = |side: Option<&Spread>| {
+            let mut squares = Squares::default();
+            let each = side.into_iter().flat_map(|side| (0..side.len()).map(|at| side.at(at)));
+            each.for_each(|noise| squares.add(noise));
+            squares.root()
+        };
+        let (base, got) = (all(self.base), all(self.got));
+        base > 0.0 && 4.0 * base >= got
+    }
+
     pub(super) fn check_len(&self, tensor: usize) -> Result<(), CompareError> {
         for noise in [self.base, self.got].into_iter().flatten() {
             if noise.len() != tensor {
