@@ -53,6 +53,7 @@ class Variant:
     name: str
     truth: Truth
     edits: tuple[tuple[str, str], ...]
+    may_be_called_wrong: bool = False
 
 
 def benign(name: str, *edits: tuple[str, str]) -> Variant:
@@ -70,6 +71,12 @@ def imprecise(name: str, *edits: tuple[str, str]) -> Variant:
     return Variant(name, "imprecise", edits)
 
 
+def imprecise_or_wrong(name: str, *edits: tuple[str, str]) -> Variant:
+    """A loss of precision in a format that the code names, and of which replay may say `wrong`: a sum that
+    swallows its later terms, or rounding between kinks or where the mathematics is steep."""
+    return Variant(name, "imprecise", edits, may_be_called_wrong=True)
+
+
 @dataclass(frozen=True)
 class Family:
     """A program with its versions, and data to replay them on by kind."""
@@ -80,6 +87,8 @@ class Family:
     inputs: Callable[[np.random.Generator], dict[str, dict[str, Array]]]
     variants: Sequence[Variant]
     framework: str = "numpy"
+    # What twins compute in; float64 if the harness does not say.
+    precision: str | None = None
 
     def text(self, variant: Variant | None = None) -> str:
         """The program's text in a version; the first without one."""
@@ -131,6 +140,8 @@ class Bench:
             "tree = ['kernel.py']",
             f"preload = {PRELOAD[self.family.framework]}",
         ]
+        if self.family.precision is not None:
+            lines.append(f"precision = {json.dumps(self.family.precision)}")
         named = {name: f"{name}{{}}" for name in some}
         for name, array in some.items():
             dims = [f"{named[name].format(axis)}" for axis in range(array.ndim)]
@@ -172,9 +183,8 @@ class Bench:
         parents = ["-p", parent] if parent else []
         return self._git("commit-tree", *parents, "-m", "A version", tree)
 
-    def judge(self, variant: Variant) -> dict[str, Judged]:
-        """What replay says of a version, compared with the first, by kind of data."""
-        kinds = list(self.family.data())
+    def judge(self, variant: Variant, kinds: Sequence[str]) -> dict[str, Judged]:
+        """What replay says of a version, compared with the first, on these kinds of data."""
         environment = {
             "REPLAY_CACHE_DIR": str(self.root / "cache"),
             "PYTHONPATH": str(PACKAGE),

@@ -4,9 +4,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import ml_dtypes
 import numpy as np
-from corpus import Array, Family, Out, benign, imprecise, wrong
+from corpus import Array, Family, Out, benign, imprecise, imprecise_or_wrong, wrong
 
 HEAD = """import numpy as np
 
@@ -567,12 +569,12 @@ REDUCTIONS = Family(
             "one element in 500 is left out",
             ("x.mean(axis=1)", "x[:, :-1].sum(axis=1) / x.shape[1]"),
         ),
-        imprecise(
+        imprecise_or_wrong(
             "sums in bfloat16",
             (HEAD, HEAD + NARROW_SUM),
             ("(x * x).sum(axis=1)", "narrow_sum(x * x, 1)"),
         ),
-        imprecise(
+        imprecise_or_wrong(
             "runs in float16",
             ("np.cumsum(x, axis=1)", "np.cumsum(x, axis=1, dtype=np.float16).astype(x.dtype)"),
         ),
@@ -718,7 +720,7 @@ def step(fresh, stale, advantage):
             ("np.where((free <= held) | inside, advantage * ratio, 0)", "advantage * ratio"),
         ),
         wrong("the ratio is left out of the gradient", ("advantage * ratio, 0", "advantage, 0")),
-        imprecise(
+        imprecise_or_wrong(
             "the ratio in bfloat16",
             (HEAD, HEAD + NARROW_SUM),
             (
@@ -783,6 +785,9 @@ GATED = Family(
         ),
     ),
 )
+
+# The same with twins in float32: outputs in float32 have none.
+GATED_SINGLE = replace(GATED, name="gated_bf16_single", precision="float32")
 
 
 def quantised_data(rng: np.random.Generator) -> dict[str, dict[str, Array]]:
@@ -956,7 +961,7 @@ def step(a, b):
             "an epsilon of 1e-3",
             ("(x * x).sum(axis=1, keepdims=True)", "(x * x).sum(axis=1, keepdims=True) + 1e-3"),
         ),
-        imprecise(
+        imprecise_or_wrong(
             "similarities in bfloat16",
             (HEAD, HEAD + NARROW_SUM),
             (
@@ -1020,6 +1025,7 @@ FAMILIES = [
     ADAM,
     CLIPPED,
     GATED,
+    GATED_SINGLE,
     QUANTISED,
     SCAN,
     CONTRASTIVE,
