@@ -194,6 +194,39 @@ impl TensorView<'_> {
     }
 }
 
+impl TensorView<'_> {
+    /// The elements from `first` on as float64, as [`TensorView::get_f64`] has them; as many as `out` holds.
+    ///
+    /// # Panics
+    /// If there are not so many.
+    pub(crate) fn read(&self, first: usize, out: &mut [f64]) {
+        let size = self.dtype.size();
+        let bytes = &self.bytes[first * size..(first + out.len()) * size];
+        macro_rules! read {
+            ($bits:ty, $value:expr) => {{
+                let elements = bytes.as_chunks::<{ size_of::<$bits>() }>().0;
+                for (out, element) in out.iter_mut().zip(elements) {
+                    *out = $value(<$bits>::from_le_bytes(*element));
+                }
+            }};
+        }
+        match self.dtype {
+            DType::F64 => read!(u64, f64::from_bits),
+            DType::F32 => read!(u32, |bits| f64::from(f32::from_bits(bits))),
+            DType::F16 => read!(u16, |bits| f64::from(f16::from_bits(bits))),
+            DType::BF16 => read!(u16, |bits| f64::from(bf16::from_bits(bits))),
+            DType::I64 => read!(i64, |x| x as f64),
+            DType::I32 => read!(i32, f64::from),
+            DType::I16 => read!(i16, f64::from),
+            DType::I8 => read!(i8, f64::from),
+            DType::U64 => read!(u64, |x| x as f64),
+            DType::U32 => read!(u32, f64::from),
+            DType::U16 => read!(u16, f64::from),
+            DType::U8 | DType::Bool => read!(u8, f64::from),
+        }
+    }
+}
+
 /// The index of element `linear` (row-major) along every dimension of `shape`.
 ///
 /// # Panics

@@ -65,6 +65,8 @@ pub enum Moved {
 #[derive(Debug)]
 pub struct NoiseAccumulator {
     deviations: Deviations,
+    /// Whether a replay in another rounding moved any element, and one in another order.
+    moved: [bool; 2],
     replays: u32,
     scratch: Scratch,
 }
@@ -199,7 +201,7 @@ impl NoiseAccumulator {
             DType::F64 => Deviations::Double(scratch.zeros(base.len())?),
             _ => Deviations::Single(scratch.zeros(base.len())?),
         };
-        Ok(NoiseAccumulator { deviations, replays: 0, scratch: scratch.clone() })
+        Ok(NoiseAccumulator { deviations, moved: [false; 2], replays: 0, scratch: scratch.clone() })
     }
 
     /// Takes the output of another replay of the same inputs. `moved` says how it differed from
@@ -215,30 +217,18 @@ impl NoiseAccumulator {
     ) -> Result<(), CompareError> {
         check_shapes(base, replay, true)?;
         self.check_len(base)?;
-        match &mut self.deviations {
+        let has_moved = match &mut self.deviations {
             Deviations::Single(all) => add_all(all, base, replay, moved),
             Deviations::Double(all) => add_all(all, base, replay, moved),
-        }
+        };
+        self.moved[moved as usize] |= has_moved;
         self.replays += 1;
         Ok(())
     }
 
     /// Whether a replay that differed so from the base moved any element.
     pub fn has_moved(&self, moved: Moved) -> bool {
-        fn any<T: Cell>(all: &[[T; 4]], moved: Moved) -> bool {
-            let of = |kept: &[T; 4]| {
-                let kept = Deviation::kept(kept);
-                match moved {
-                    Moved::Rounding => kept.rounding.get(),
-                    Moved::Order => kept.order.get(),
-                }
-            };
-            all.iter().any(|kept| of(kept) != 0.0)
-        }
-        match &self.deviations {
-            Deviations::Single(all) => any(all, moved),
-            Deviations::Double(all) => any(all, moved),
-        }
+        self.moved[moved as usize]
     }
 
     /// How far rounding alone moves each element, at least one unit in the last place and a share
@@ -263,7 +253,7 @@ impl NoiseAccumulator {
             Deviations::Single(all) => Deviation::kept(&all[index]).order.get(),
             Deviations::Double(all) => Deviation::kept(&all[index]).order,
         };
-        if !base.dtype.is_float() || (0..base.len()).all(|index| order(index) == 0.0) {
+        if !base.dtype.is_float() || !self.has_moved(Moved::Order) {
             return Ok(None);
         }
         let rounding = self.rounding(base)?;
@@ -334,12 +324,40 @@ impl Of {
     }
 }
 
-fn add_all<T: Cell>(all: &mut [[T; 4]], base: &TensorView, replay: &TensorView, moved: Moved) {
-    all.par_iter_mut().with_min_len(4096).enumerate().for_each(|(i, kept)| {
-        let mut deviation = Deviation::kept(kept);
-        deviation.add(distance(base.get_f64(i), replay.get_f64(i)), moved);
-        *kept = deviation.keep();
-    });
+/// Elements that are compared at a time.
+const BLOCK: usize = 1 << 12;
+
+/// Whether an element moved.
+fn add_all<T: Cell>(
+    all: &mut [[T; 4]],
+    base: &TensorView,
+    replay: &TensorView,
+    moved: Moved,
+) -> bool {
+    let bytes = BLOCK * base.dtype.size();
+    let pairs = base.bytes.par_chunks(bytes).zip(replay.bytes.par_chunks(bytes));
+    let blocks = all.par_chunks_mut(BLOCK).zip(pairs).enumerate();
+    let add = |block: usize, all: &mut [[T; 4]], one: &[u8], other: &[u8]| {
+        // Most replays move few elements, and what did not move has no deviation.
+        if one == other {
+            return false;
+        }
+        let (mut values, mut others) = ([0.0; BLOCK], [0.0; BLOCK]);
+        let (values, others) = (&mut values[..all.len()], &mut others[..all.len()]);
+        base.read(block * BLOCK, values);
+        replay.read(block * BLOCK, others);
+        let mut has_moved = false;
+        for ((&value, &other), kept) in values.iter().zip(others.iter()).zip(all) {
+            let deviation = distance(value, other);
+            let mut known = Deviation::kept(kept);
+            known.add(deviation, moved);
+            *kept = known.keep();
+            has_moved |= T::of(deviation).get() > 0.0;
+        }
+        has_moved
+    };
+    let each = blocks.map(|(block, (all, (one, other)))| add(block, all, one, other));
+    each.reduce(|| false, |one, other| one | other)
 }
 
 /// The deviations that `of` selects, raised to one unit in the last place and to a share of the
@@ -351,9 +369,14 @@ fn floored<T: Cell>(
     scratch: &Scratch,
 ) -> Result<Numbers<T>, ScratchError> {
     let mut spread: Numbers<T> = scratch.zeros(all.len())?;
-    let pairs = spread.par_iter_mut().zip(all).with_min_len(4096).enumerate();
-    pairs.for_each(|(i, (noise, kept))| {
-        *noise = T::of(of.deviation(kept).max(ulp(base.dtype, base.get_f64(i))));
+    let blocks = spread.par_chunks_mut(BLOCK).zip(all.par_chunks(BLOCK)).enumerate();
+    blocks.for_each(|(block, (spread, all))| {
+        let mut values = [0.0; BLOCK];
+        let values = &mut values[..all.len()];
+        base.read(block * BLOCK, values);
+        for ((noise, kept), &value) in spread.iter_mut().zip(all).zip(values.iter()) {
+            *noise = T::of(of.deviation(kept).max(ulp(base.dtype, value)));
+        }
     });
     if base.dtype.is_float() {
         raise_to_neighbours(&mut spread, base.shape.last().copied().unwrap_or(1));
@@ -361,32 +384,77 @@ fn floored<T: Cell>(
     Ok(spread)
 }
 
+/// Elements whose squares are added up in their order.
+const PART: usize = 1 << 20;
+
 /// Sums the noise up, before it is raised to that of neighbours.
 fn summarize<T: Cell>(all: &[[T; 4]], base: &TensorView, of: Of, replays: u32) -> NoiseSummary {
-    let mut summary = NoiseSummary { replays, ..NoiseSummary::default() };
-    let (mut noise_squares, mut base_squares) = (Squares::default(), Squares::default());
-    for (i, kept) in all.iter().enumerate() {
-        let value = base.get_f64(i);
-        let floor = ulp(base.dtype, value);
-        let first = of.deviation(kept);
-        if first.is_infinite() {
-            count(&mut summary.unstable, &mut summary.first_unstable, i);
-            continue;
-        }
-        let jumps = first > FLIP_FACTOR * Deviation::kept(kept).third.get().max(floor);
-        if base.dtype.is_float() && replays >= FLIP_REPLAYS && jumps {
-            count(&mut summary.flips, &mut summary.first_flips, i);
-        }
-        if value.is_finite() {
-            noise_squares.add(first.max(floor));
-            base_squares.add(value);
-        }
+    let parts = all.par_chunks(PART).enumerate();
+    let parts: Vec<Part> =
+        parts.map(|(part, all)| Part::of(all, base, part * PART, of, replays)).collect();
+    let whole = parts.into_iter().reduce(Part::followed_by).unwrap_or_default();
+    NoiseSummary {
+        replays,
+        relative_l2: whole.noise.relative_to(&whole.base),
+        flips: whole.flips.0,
+        first_flips: whole.flips.1,
+        unstable: whole.unstable.0,
+        first_unstable: whole.unstable.1,
     }
-    summary.relative_l2 = noise_squares.relative_to(&base_squares);
-    summary
 }
 
-fn count(total: &mut u64, first: &mut Vec<u64>, index: usize) {
+/// What a [`NoiseSummary`] says of some elements.
+#[derive(Default)]
+struct Part {
+    noise: Squares,
+    base: Squares,
+    /// How many there are, and the first of them.
+    flips: (u64, Vec<u64>),
+    unstable: (u64, Vec<u64>),
+}
+
+impl Part {
+    /// The elements `all`, from `first` on.
+    fn of<T: Cell>(all: &[[T; 4]], base: &TensorView, first: usize, of: Of, replays: u32) -> Part {
+        let mut part = Part::default();
+        let finds_flips = base.dtype.is_float() && replays >= FLIP_REPLAYS;
+        let mut values = [0.0; BLOCK];
+        for (start, all) in (first..).step_by(BLOCK).zip(all.chunks(BLOCK)) {
+            let values = &mut values[..all.len()];
+            base.read(start, values);
+            for ((index, kept), &value) in (start..).zip(all).zip(values.iter()) {
+                let floor = ulp(base.dtype, value);
+                let deviation = of.deviation(kept);
+                if deviation.is_infinite() {
+                    count(&mut part.unstable, index);
+                    continue;
+                }
+                let third = || Deviation::kept(kept).third.get();
+                if finds_flips && deviation > FLIP_FACTOR * third().max(floor) {
+                    count(&mut part.flips, index);
+                }
+                if value.is_finite() {
+                    part.noise.add(deviation.max(floor));
+                    part.base.add(value);
+                }
+            }
+        }
+        part
+    }
+
+    fn followed_by(mut self, next: Part) -> Part {
+        self.noise.merge(&next.noise);
+        self.base.merge(&next.base);
+        for (own, next) in [(&mut self.flips, next.flips), (&mut self.unstable, next.unstable)] {
+            own.0 += next.0;
+            own.1.extend(next.1);
+            own.1.truncate(LISTED);
+        }
+        self
+    }
+}
+
+fn count((total, first): &mut (u64, Vec<u64>), index: usize) {
     *total += 1;
     if first.len() < LISTED {
         first.push(index as u64);

@@ -1,5 +1,8 @@
 //! How far outputs lie from the float64 truth, and the meaning of a change in that distance.
 
+use std::ops::Range;
+
+use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use super::constants::ERROR_RATIO;
@@ -53,34 +56,79 @@ pub fn against_oracle(
 ) -> Result<Accuracy, CompareError> {
     check_shapes(oracle, got, false)?;
     noise.check_len(got.len())?;
-    let (mut errors, mut truth) = (Squares::default(), Squares::default());
-    let mut infinite = false;
-    let mut worst: Option<WorstError> = None;
-    for index in 0..got.len() {
-        let (value, target) = (got.get_f64(index), oracle.get_f64(index));
-        let error = distance(value, target);
-        if target.is_finite() {
-            truth.add(target);
+    let parts: Vec<Part> = (0..got.len().div_ceil(PART))
+        .into_par_iter()
+        .map(|part| Part::of(got, oracle, noise, part * PART..got.len().min((part + 1) * PART)))
+        .collect();
+    let whole = parts.into_iter().reduce(Part::followed_by).unwrap_or_default();
+    let relative_l2 = match whole.infinite {
+        true => f64::INFINITY,
+        false => whole.errors.relative_to(&whole.truth),
+    };
+    Ok(Accuracy { relative_l2, worst: whole.worst })
+}
+
+/// Elements whose squares are added up in their order.
+const PART: usize = 1 << 20;
+/// Elements that are read at a time.
+const BLOCK: usize = 1 << 10;
+
+/// What an [`Accuracy`] says of some elements.
+#[derive(Default)]
+struct Part {
+    errors: Squares,
+    truth: Squares,
+    infinite: bool,
+    worst: Option<WorstError>,
+}
+
+impl Part {
+    fn of(got: &TensorView, oracle: &TensorView, noise: &NoiseRef, range: Range<usize>) -> Part {
+        let mut part = Part::default();
+        let (mut values, mut targets) = ([0.0; BLOCK], [0.0; BLOCK]);
+        for index in range.clone() {
+            let at = (index - range.start) % BLOCK;
+            if at == 0 {
+                let count = BLOCK.min(range.end - index);
+                got.read(index, &mut values[..count]);
+                oracle.read(index, &mut targets[..count]);
+            }
+            let (value, target) = (values[at], targets[at]);
+            let error = distance(value, target);
+            if target.is_finite() {
+                part.truth.add(target);
+            }
+            if error == 0.0 {
+                continue;
+            }
+            part.infinite |= error.is_infinite();
+            if error.is_finite() {
+                part.errors.add(error);
+            }
+            let unit = ulp(got.dtype, target);
+            let noise = noise.at(got.dtype, index, target, value);
+            let ratio =
+                if noise > 0.0 && noise.is_finite() { error / noise } else { f64::INFINITY };
+            let ratio = if noise.is_infinite() { 0.0 } else { ratio };
+            if part.worst.is_none_or(|worst| ratio > worst.ratio) {
+                let ulps = if unit > 0.0 { error / unit } else { error };
+                let (index, oracle) = (index as u64, target);
+                part.worst = Some(WorstError { index, oracle, got: value, ulps, ratio });
+            }
         }
-        if error == 0.0 {
-            continue;
-        }
-        infinite |= error.is_infinite();
-        if error.is_finite() {
-            errors.add(error);
-        }
-        let unit = ulp(got.dtype, target);
-        let noise = noise.at(got.dtype, index, target, value);
-        let ratio = if noise > 0.0 && noise.is_finite() { error / noise } else { f64::INFINITY };
-        let ratio = if noise.is_infinite() { 0.0 } else { ratio };
-        if worst.is_none_or(|worst| ratio > worst.ratio) {
-            let ulps = if unit > 0.0 { error / unit } else { error };
-            worst =
-                Some(WorstError { index: index as u64, oracle: target, got: value, ulps, ratio });
-        }
+        part
     }
-    let relative_l2 = if infinite { f64::INFINITY } else { errors.relative_to(&truth) };
-    Ok(Accuracy { relative_l2, worst })
+
+    fn followed_by(mut self, next: Part) -> Part {
+        self.errors.merge(&next.errors);
+        self.truth.merge(&next.truth);
+        self.infinite |= next.infinite;
+        let known = self.worst.map_or(f64::NEG_INFINITY, |worst| worst.ratio);
+        if next.worst.is_some_and(|worst| worst.ratio > known) {
+            self.worst = next.worst;
+        }
+        self
+    }
 }
 
 /// What a change of an output means.
