@@ -1,8 +1,8 @@
-//! Memory for per-element numbers: on the heap while they are few, else in unnamed mapped files,
+//! Memory for per-element numbers: this process's while there is enough, else unnamed mapped files,
 //! whose pages the system can write out and reclaim.
 //!
-//! The space in a file is reserved before use, so that a full disk is an error here and not a
-//! signal later.
+//! A [`Budget`] counts the memory. The space in a file is reserved before use, so that a full disk is an
+//! error here and not a signal later.
 #![allow(unsafe_code)]
 
 use std::fmt;
@@ -12,13 +12,19 @@ use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
-use memmap2::MmapMut;
+use memmap2::{Advice, MmapMut};
 
-/// The most heap bytes for the numbers of one scratch.
-pub(crate) const HEAP_BYTES: usize = 128 << 20;
+use crate::process;
+
+/// What fits into memory on any machine.
+const LEAST_MEMORY: usize = 128 << 20;
+/// The part of the memory that is free at first which numbers and outputs may take.
+const SHARE: usize = 2;
+/// Memory of this size is mapped, in large pages where the system has them.
+const LARGE: usize = 4 << 20;
 
 /// The error for memory that the machine lacks.
 #[derive(Debug, thiserror::Error)]
@@ -45,33 +51,77 @@ impl ScratchError {
     }
 }
 
-/// Where numbers are kept.
-#[derive(Clone, Debug)]
-pub struct Scratch {
-    shared: Arc<Shared>,
-}
-
+/// Bytes of memory that may be taken, and those that are.
 #[derive(Debug)]
-struct Shared {
-    /// None where all numbers lie on the heap.
-    folder: Option<PathBuf>,
-    heap_bytes: usize,
+pub struct Budget {
+    most: usize,
     used: AtomicUsize,
 }
 
+impl Budget {
+    /// A budget of `most` bytes.
+    pub fn new(most: usize) -> Arc<Budget> {
+        Arc::new(Budget { most, used: AtomicUsize::new(0) })
+    }
+
+    /// That of this process: half of what the machine has free when it is first asked for.
+    pub fn of_process() -> Arc<Budget> {
+        static BUDGET: OnceLock<Arc<Budget>> = OnceLock::new();
+        let made = || {
+            let free = process::free_memory().unwrap_or_default() / SHARE as u64;
+            Budget::new(usize::try_from(free).unwrap_or(usize::MAX).max(LEAST_MEMORY))
+        };
+        BUDGET.get_or_init(made).clone()
+    }
+
+    /// Takes that many bytes, if there are so many.
+    pub fn take(self: &Arc<Budget>, bytes: usize) -> Option<Taken> {
+        let fits = |used: usize| used.checked_add(bytes).filter(|&used| used <= self.most);
+        self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).ok()?;
+        Some(Taken { bytes, budget: self.clone() })
+    }
+
+    /// The bytes that are left.
+    pub fn left(&self) -> usize {
+        self.most.saturating_sub(self.used.load(Ordering::Relaxed))
+    }
+}
+
+/// A part of a [`Budget`], given back when dropped.
+#[derive(Debug)]
+pub struct Taken {
+    bytes: usize,
+    budget: Arc<Budget>,
+}
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        self.budget.used.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
+/// Where numbers are kept.
+#[derive(Clone, Debug)]
+pub struct Scratch {
+    /// None where all numbers lie in memory.
+    folder: Option<Arc<Path>>,
+    budget: Arc<Budget>,
+}
+
 impl Scratch {
-    /// All numbers on the heap, however many.
+    /// All numbers in memory, however many.
     pub fn heap() -> Scratch {
-        Scratch::new(None, usize::MAX)
+        Scratch { folder: None, budget: Budget::new(usize::MAX) }
     }
 
-    /// Up to `heap_bytes` on the heap, the others in files in `folder`.
-    pub fn in_folder(folder: &Path, heap_bytes: usize) -> Scratch {
-        Scratch::new(Some(folder.to_owned()), heap_bytes)
+    /// Up to `memory_bytes` in memory, the others in files in `folder`.
+    pub fn in_folder(folder: &Path, memory_bytes: usize) -> Scratch {
+        Scratch { folder: Some(folder.into()), budget: Budget::new(memory_bytes) }
     }
 
-    fn new(folder: Option<PathBuf>, heap_bytes: usize) -> Scratch {
-        Scratch { shared: Arc::new(Shared { folder, heap_bytes, used: AtomicUsize::new(0) }) }
+    /// As many in memory as this process may have, the others in files in `folder`.
+    pub fn of_process(folder: &Path) -> Scratch {
+        Scratch { folder: Some(folder.into()), budget: Budget::of_process() }
     }
 
     /// `len` zeros.
@@ -80,23 +130,24 @@ impl Scratch {
     /// [`ScratchError`] if they need a file, and the folder has no room for it.
     pub fn zeros<T: Number>(&self, len: usize) -> Result<Numbers<T>, ScratchError> {
         let bytes = len.saturating_mul(size_of::<T>());
-        let memory = match &self.shared.folder {
-            Some(folder) if !self.shared.take(bytes) => Memory::File(mapped(folder, bytes)?),
-            // SAFETY: all bits zero are a number.
-            Some(_) => Memory::Heap(vec![unsafe { std::mem::zeroed() }; len], self.shared.clone()),
-            // SAFETY: as above.
-            None => Memory::Free(vec![unsafe { std::mem::zeroed() }; len]),
+        let memory = match (self.budget.take(bytes), &self.folder) {
+            (None, Some(folder)) => Memory::File(mapped(folder, bytes)?),
+            (taken, _) => match (bytes >= LARGE).then(|| pages(bytes)).flatten() {
+                Some(map) => Memory::Pages(map, taken),
+                // SAFETY: all bits zero are a number.
+                None => Memory::Heap(vec![unsafe { std::mem::zeroed() }; len], taken),
+            },
         };
         Ok(Numbers { memory, len, of: PhantomData })
     }
 }
 
-impl Shared {
-    /// Whether that many more bytes may lie on the heap; if so, counts them.
-    fn take(&self, bytes: usize) -> bool {
-        let fits = |used: usize| used.checked_add(bytes).filter(|&used| used <= self.heap_bytes);
-        self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).is_ok()
-    }
+/// Memory of that many bytes by itself, in large pages if the system has them; none if it has no room.
+fn pages(bytes: usize) -> Option<MmapMut> {
+    let map = MmapMut::map_anon(bytes).ok()?;
+    // Without large pages it is as good, if slower to fill.
+    let _ = map.advise(Advice::HugePage);
+    Some(map)
 }
 
 /// Makes an unnamed file of that many bytes in `folder`, with the space reserved.
@@ -157,19 +208,11 @@ pub struct Numbers<T: Number> {
 }
 
 enum Memory<T> {
-    /// On the heap, and nobody counts.
-    Free(Vec<T>),
-    /// On the heap, counted there.
-    Heap(Vec<T>, Arc<Shared>),
+    /// On the heap; none is counted where nobody counts.
+    Heap(Vec<T>, #[expect(dead_code, reason = "held until the numbers go")] Option<Taken>),
+    /// The same in pages of its own.
+    Pages(MmapMut, #[expect(dead_code, reason = "held until the numbers go")] Option<Taken>),
     File(MmapMut),
-}
-
-impl<T> Drop for Memory<T> {
-    fn drop(&mut self) {
-        if let Memory::Heap(numbers, shared) = self {
-            shared.used.fetch_sub(numbers.len() * size_of::<T>(), Ordering::Relaxed);
-        }
-    }
 }
 
 impl<T: Number> Deref for Numbers<T> {
@@ -177,10 +220,10 @@ impl<T: Number> Deref for Numbers<T> {
 
     fn deref(&self) -> &[T] {
         match &self.memory {
-            Memory::Free(numbers) | Memory::Heap(numbers, _) => numbers,
+            Memory::Heap(numbers, _) => numbers,
             // SAFETY: the map begins at a page, holds that many, and all its bits were zero or
             // were written as numbers.
-            Memory::File(map) => unsafe {
+            Memory::File(map) | Memory::Pages(map, _) => unsafe {
                 std::slice::from_raw_parts(map.as_ptr().cast(), self.len)
             },
         }
@@ -190,9 +233,9 @@ impl<T: Number> Deref for Numbers<T> {
 impl<T: Number> DerefMut for Numbers<T> {
     fn deref_mut(&mut self) -> &mut [T] {
         match &mut self.memory {
-            Memory::Free(numbers) | Memory::Heap(numbers, _) => numbers,
+            Memory::Heap(numbers, _) => numbers,
             // SAFETY: as above, and the map is borrowed mutably.
-            Memory::File(map) => unsafe {
+            Memory::File(map) | Memory::Pages(map, _) => unsafe {
                 std::slice::from_raw_parts_mut(map.as_mut_ptr().cast(), self.len)
             },
         }
@@ -201,7 +244,7 @@ impl<T: Number> DerefMut for Numbers<T> {
 
 impl<T: Number> From<Vec<T>> for Numbers<T> {
     fn from(numbers: Vec<T>) -> Numbers<T> {
-        Numbers { len: numbers.len(), memory: Memory::Free(numbers), of: PhantomData }
+        Numbers { len: numbers.len(), memory: Memory::Heap(numbers, None), of: PhantomData }
     }
 }
 
@@ -224,7 +267,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_does_not_fit_on_the_heap_lies_in_a_file_without_a_name() {
+    fn what_does_not_fit_in_memory_lies_in_a_file_without_a_name() {
         let folder = tempfile::tempdir().unwrap();
         let scratch = Scratch::in_folder(folder.path(), 64);
         let few = scratch.zeros::<u64>(8).unwrap();
@@ -238,6 +281,25 @@ mod tests {
         assert!(matches!(scratch.zeros::<f32>(1).unwrap().memory, Memory::File(_)));
         drop(few);
         assert!(matches!(scratch.zeros::<[f32; 4]>(4).unwrap().memory, Memory::Heap(..)));
+    }
+
+    #[test]
+    fn many_numbers_lie_in_pages_of_their_own_and_are_counted() {
+        let folder = tempfile::tempdir().unwrap();
+        let scratch = Scratch::in_folder(folder.path(), LARGE);
+        let mut numbers = scratch.zeros::<f64>(LARGE / 8).unwrap();
+        assert!(matches!(numbers.memory, Memory::Pages(..)));
+        assert!(numbers.iter().all(|&number| number == 0.0));
+        numbers[LARGE / 8 - 1] = 1.0;
+        assert!(matches!(scratch.zeros::<f32>(1).unwrap().memory, Memory::File(_)));
+        drop(numbers);
+        assert!(matches!(scratch.zeros::<f32>(1).unwrap().memory, Memory::Heap(..)));
+    }
+
+    #[test]
+    fn a_machine_has_some_memory_free() {
+        assert!(Budget::of_process().left() > 0);
+        assert!(Arc::ptr_eq(&Budget::of_process(), &Budget::of_process()));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //!
 //! Nothing here reads files, knows of devices, or judges numbers.
 
+pub(crate) mod parts;
 pub mod step;
 
 use std::fmt;

@@ -16,8 +16,8 @@ use replay::frontend::Precision;
 use replay::history::{SourceSet, SourceSpec, source_set_from_dir};
 use replay::runtime::cpu::Rounding;
 use replay::summary::{POISON_A, POISON_B, Poison, summarize};
-use replay::tensor::DType;
-use replay::tensor::step::{Class, Step, Unit, sign};
+use replay::tensor::step::{Class, Scales, Step, Unit, sign};
+use replay::tensor::{DType, TensorView};
 use replay::worker::{Ending, Part, Run, Stepped};
 
 const N: usize = 64;
@@ -166,7 +166,9 @@ fn a_shadow_computes_in_float64_beside_inputs_that_were_stepped(backend: &dyn Ba
         unit: Unit::Own,
         length: (2f64).powi(-40),
     };
-    let stepped = Stepped { input: "x".to_owned(), step };
+    let x: Vec<u8> = (0..N).flat_map(|index| (1.0 + index as f32).to_le_bytes()).collect();
+    let scales = Scales::of(&TensorView { dtype: DType::F32, shape: &[N], bytes: &x }, 1);
+    let stepped = Stepped { input: "x".to_owned(), step, scales: Arc::new(scales) };
     let run = shadow.run(&Mode { step: Some(stepped), ..Mode::plain(POISON_A) }).unwrap();
     for index in 0..N {
         let x = 1.0 + index as f64;

@@ -8,16 +8,20 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::in_order::in_order;
 use super::{Abilities, Backend, DeviceName, Host, Mode, ReplayError, Take, Variant};
 use crate::compile::{Artifact, Signature, Toolchain};
-use crate::fixture::Fixture;
+use crate::fixture::{Fixture, Input};
 use crate::frontend::Precision;
 use crate::history::SourceSet;
+use crate::scratch::Budget;
 use crate::summary::POISON_A;
+use crate::tensor::DType;
 use crate::worker::{DeviceJob, Job, Run, Series};
 
 /// Templates that wait for further runs: those of two revisions with their shadows.
 const TEMPLATES: usize = 4;
-/// The most bytes of outputs that are held at a time, over all replays.
+/// Replays whose tensors together take no more bytes than this run at a time on any machine.
 const BYTES_AT_ONCE: usize = 128 << 20;
+/// The part of the memory that is free for numbers and outputs which replays at a time may take.
+const SHARE_AT_ONCE: usize = 2;
 /// The least number of replays at a time: on one core, the next one is prepared meanwhile.
 const LEAST_AT_ONCE: usize = 2;
 
@@ -130,6 +134,16 @@ impl CpuVariant {
         host.job(device, host.limits.memory_bytes, &self.fixture, variant, mode)
     }
 
+    /// The bytes that `input` takes in a run.
+    fn bytes_of(&self, input: &Input) -> usize {
+        match self.precision {
+            Precision::Shadow if input.dtype.is_float() => {
+                input.storage_elements() * DType::F64.size()
+            }
+            _ => input.storage_bytes(),
+        }
+    }
+
     /// A series of runs, made anew if it has not been used for long.
     fn series(&self) -> Arc<Series> {
         let (host, artifact, fixture) = (&self.shared.host, &self.artifact, &self.fixture);
@@ -197,7 +211,9 @@ impl Variant for CpuVariant {
         if run.call.saturating_mul(2 * threads as u32) > limits.timeout {
             return 1;
         }
-        (BYTES_AT_ONCE / run.output_bytes().max(1)).clamp(1, most)
+        let inputs: usize = self.fixture.inputs.iter().map(|input| self.bytes_of(input)).sum();
+        let bytes = BYTES_AT_ONCE.max(Budget::of_process().left() / SHARE_AT_ONCE);
+        (bytes / (inputs + run.output_bytes()).max(1)).clamp(1, most)
     }
 
     fn run_each(

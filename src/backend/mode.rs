@@ -81,6 +81,8 @@ impl Abilities {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
     use crate::summary::POISON_B;
     use crate::tensor::step::{Class, Step, Unit};
@@ -96,7 +98,7 @@ mod tests {
             unit: Unit::Row,
             length: 0.5,
         };
-        let step = Stepped { input: "x".to_owned(), step };
+        let step = Stepped { input: "x".to_owned(), step, scales: Arc::default() };
         let modes = [
             Mode::plain(POISON_B),
             Mode { rounding: Rounding::Up, ..plain.clone() },

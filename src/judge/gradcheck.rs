@@ -3,6 +3,7 @@
 //! gradient of the native sources is then compared with its shadow.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
@@ -14,7 +15,7 @@ use crate::numerics::derivative::{self, Answer, Found, Place, Question};
 use crate::numerics::noise::{NoiseRef, Spread};
 use crate::numerics::oracle::{Accuracy, against_oracle};
 use crate::summary::{Number, POISON_A};
-use crate::tensor::step::Step;
+use crate::tensor::step::{Scales, Step};
 use crate::tensor::{DType, TensorView, unravel};
 use crate::trial::{Measurement, Trial, both};
 use crate::worker::{Ending, Part, Run, Stepped};
@@ -168,6 +169,12 @@ fn check_all(
     Ok(Ok(found))
 }
 
+/// The input that is moved.
+struct Moved<'m> {
+    input: &'m str,
+    scales: &'m Arc<Scales>,
+}
+
 /// The check of one gradient.
 struct Check<'c> {
     trial: &'c Trial,
@@ -203,8 +210,10 @@ impl Check<'_> {
         let terms = || base.output(of).into_iter().flat_map(|of| weighted(of, weights));
         let &(_, directions, budget) =
             EFFORT.iter().find(|(most, ..)| input.len() <= *most).expect("the last takes any");
+        let scales = Arc::new(Scales::of(&input, derivative::threads()));
         let question = Question {
             input,
+            scales: &scales,
             gradient,
             loss: terms().sum(),
             magnitude: terms().map(f64::abs).sum(),
@@ -213,21 +222,26 @@ impl Check<'_> {
         };
         let mut timed_out = false;
         let found = derivative::answer(&question, |steps| {
-            self.losses(of, &check.gradient_of, steps, weights, &mut timed_out)
+            let moved = Moved { input: &check.gradient_of, scales: &scales };
+            self.losses(of, &moved, steps, weights, &mut timed_out)
         })?;
         Ok(check.told(&found, &input, timed_out))
     }
 
-    /// The loss `of` after each of `steps` of `input`.
+    /// The loss `of` after each of `steps`.
     fn losses(
         &self,
         of: &str,
-        input: &str,
+        moved: &Moved,
         steps: &[Step],
         weights: Option<TensorView>,
         timed_out: &mut bool,
     ) -> Result<Vec<Option<f64>>, ReplayError> {
-        let stepped = |step: &Step| Stepped { input: input.to_owned(), step: step.clone() };
+        let stepped = |step: &Step| Stepped {
+            input: moved.input.to_owned(),
+            step: step.clone(),
+            scales: moved.scales.clone(),
+        };
         let mode = |step| Mode {
             step: Some(stepped(step)),
             part: self.part.clone(),

@@ -5,14 +5,15 @@ use std::borrow::Cow;
 use std::path::Path;
 
 use crate::fixture::{self, Fixture, FixtureError, Input};
-use crate::tensor::step::{Along, Scales, Step, drawn, sign};
+use crate::tensor::step::{self, Along, drawn, sign};
 use crate::tensor::{DType, TensorView, unravel};
+use crate::worker::Stepped;
 
 /// A change of the inputs.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Change<'c> {
-    /// One of them, which has this name, is moved so.
-    Step(&'c str, &'c Step),
+    /// One of them is moved.
+    Step(&'c Stepped),
     /// A tenth of the elements of each is moved by a unit in the last place; the seed draws them.
     Nudge(u64),
     /// All of them are moved along a line.
@@ -37,7 +38,7 @@ pub(super) fn write(
     let mut tensors = Vec::new();
     for input in &present {
         let step = match change {
-            Some(Change::Step(of, step)) if of == input.name => Some(step),
+            Some(Change::Step(stepped)) if stepped.input == input.name => Some(stepped),
             _ => None,
         };
         let is_narrower = |wide: &DType| input.dtype.is_float() && input.dtype.size() < wide.size();
@@ -77,28 +78,30 @@ pub(super) fn write(
 fn moved(
     input: &Input,
     dtype: DType,
-    step: Option<&Step>,
+    step: Option<&Stepped>,
     along: Option<Along>,
 ) -> Result<Vec<u8>, FixtureError> {
     let packed = input.packed()?;
     let shape = input.shape();
     let view = TensorView { dtype: input.dtype, shape: &shape, bytes: &packed };
-    let step = step.map(|step| (step, Scales::of(&view)));
+    let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let mut wide = vec![0; view.len() * DType::F64.size()];
+    let step = step.map(|stepped| (&stepped.step, &*stepped.scales));
+    step::widen(&view, step, threads, &mut wide);
     let seed = LINE ^ seed_of(input);
-    let mut bytes = Vec::with_capacity(view.len() * dtype.size());
-    for index in 0..view.len() {
-        let x = view.get_f64(index);
-        let mut new = x + step.as_ref().map_or(0.0, |(step, scales)| step.of(scales, index, x));
-        if let Some(along) = along {
+    let values = wide.as_chunks().0.iter().map(|x| f64::from_le_bytes(*x)).enumerate();
+    let values = values.map(|(index, x)| match along {
+        None => x,
+        Some(along) => {
             let share = f64::from(along.by) * (-f64::from(along.exponent)).exp2();
-            new += new * sign(seed, place(input, index) as u64) * share;
+            x + x * sign(seed, place(input, index) as u64) * share
         }
-        match dtype {
-            DType::F32 => bytes.extend((new as f32).to_le_bytes()),
-            _ => bytes.extend(new.to_le_bytes()),
-        }
-    }
-    Ok(bytes)
+    });
+    Ok(match dtype {
+        DType::F32 => values.flat_map(|x| (x as f32).to_le_bytes()).collect(),
+        _ if along.is_none() => wide,
+        _ => values.flat_map(f64::to_le_bytes).collect(),
+    })
 }
 
 /// Where element `index` of `input` lies in memory: elements in one place move alike.

@@ -185,7 +185,7 @@ impl Runner {
             temporary: place("tmp"),
         };
         std::fs::create_dir(&places.temporary).map_err(system("make a folder"))?;
-        let step = replay.step.map(|stepped| Change::Step(&stepped.input, &stepped.step));
+        let step = replay.step.map(Change::Step);
         let change = step.or(replay.nudge.map(Change::Nudge)).or(replay.along.map(Change::Along));
         inputs::write(&places.inputs, replay.fixture, replay.request.wide, change)?;
         let begun = Instant::now();

@@ -104,6 +104,21 @@ pub trait Device: Send + Sync {
     ) -> Result<*mut u8, CudaError> {
         self.malloc(bytes, label)
     }
+    /// Memory for an input: in a file, from an offset on, if there is a place and the device's memory is
+    /// this process's. `all` if every byte of it is written next, so that it may hold anything.
+    fn malloc_input(
+        &self,
+        bytes: usize,
+        _place: Option<(&File, usize)>,
+        _all: bool,
+        label: String,
+    ) -> Result<*mut u8, CudaError> {
+        self.malloc(bytes, label)
+    }
+    /// Memory for an output that nobody reads afterwards.
+    fn malloc_unread(&self, bytes: usize, label: String) -> Result<*mut u8, CudaError> {
+        self.malloc(bytes, label)
+    }
     /// Memory that the code itself asks for.
     fn malloc_scratch(&self, bytes: usize, label: String) -> Result<*mut u8, CudaError> {
         self.malloc(bytes, label)

@@ -46,9 +46,9 @@ pub struct PoisonMismatch {
 impl Poison {
     /// Fills `buffer` with the pattern.
     pub fn fill(&self, buffer: &mut [u8]) {
-        for chunk in buffer.chunks_mut(8) {
-            chunk.copy_from_slice(&self.pattern[..chunk.len()]);
-        }
+        let (words, rest) = buffer.as_chunks_mut::<8>();
+        words.fill(self.pattern);
+        rest.copy_from_slice(&self.pattern[..rest.len()]);
     }
 
     /// Whether element `index` of size `size`, with these bytes, still holds the pattern.

@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
-use super::TensorView;
+use super::{DType, TensorView, parts};
 
 /// An element beyond this many times the scale of its row is an outlier.
 const OUTLIER: f64 = 64.0;
@@ -77,6 +77,93 @@ impl Step {
         self.length * scales.scale(index, x, self.unit) * sign(self.seed, index as u64)
     }
 
+    /// Moves `values`, the elements of `scales` from `first` on.
+    pub fn add_to(&self, scales: &Scales, first: usize, values: &mut [f64]) {
+        self.each(scales, first, values, |x, distance| *x += distance);
+    }
+
+    /// Replaces `values`, the elements of `scales` from `first` on, by how far they move.
+    pub fn distances(&self, scales: &Scales, first: usize, values: &mut [f64]) {
+        self.each(scales, first, values, |x, distance| *x = distance);
+    }
+
+    /// Gives each of `values` to `take`, with how far it moves.
+    #[inline(always)]
+    fn each(
+        &self,
+        scales: &Scales,
+        first: usize,
+        values: &mut [f64],
+        take: impl Fn(&mut f64, f64),
+    ) {
+        let end = first + values.len();
+        let mut at = first;
+        while at < end {
+            // Elements of one row that all may move, or all stay.
+            let until = end.min(self.next_border(at)).min(scales.row_end(at));
+            let part = &mut values[at - first..until - first];
+            let row = scales.row(at);
+            match (self.class, self.unit) {
+                _ if !self.moves(at) => part.iter_mut().for_each(|x| take(x, 0.0)),
+                // What nearly all elements are, without a jump that depends on one.
+                (Class::Ordinary, Unit::Row) => {
+                    for (index, x) in (at as u64..).zip(part) {
+                        let own = f64::from_bits(x.to_bits() & EXPONENT);
+                        let moves =
+                            (*x != 0.0) & (x.abs() <= OUTLIER * row) & (x.abs() < f64::INFINITY);
+                        let distance = self.length * if own > row { own } else { row };
+                        let distance = distance.to_bits() ^ (drawn(self.seed, index) & SIGN);
+                        let mask = u64::from(moves).wrapping_neg();
+                        take(x, f64::from_bits(distance & mask));
+                    }
+                }
+                _ => {
+                    for (index, x) in (at as u64..).zip(part) {
+                        let moves = class(*x, row) == Some(self.class);
+                        let distance = scale(*x, row, self.unit) * sign(self.seed, index);
+                        take(x, if moves { self.length * distance } else { 0.0 });
+                    }
+                }
+            }
+            at = until;
+        }
+    }
+
+    /// Gives each of `values`, the elements of `scales` from `first` on, to `take`: its offset, its class, and how
+    /// far it would move if that were the class of the step. Elements of no class are left out.
+    pub fn distances_of_all(
+        &self,
+        scales: &Scales,
+        first: usize,
+        values: &[f64],
+        mut take: impl FnMut(usize, Class, f64),
+    ) {
+        let end = first + values.len();
+        let mut at = first;
+        while at < end {
+            let until = end.min(self.next_border(at)).min(scales.row_end(at));
+            if self.moves(at) {
+                let row = scales.row(at);
+                for index in at..until {
+                    let x = values[index - first];
+                    if let Some(class) = class(x, row) {
+                        let distance = scale(x, row, self.unit) * sign(self.seed, index as u64);
+                        take(index - first, class, self.length * distance);
+                    }
+                }
+            }
+            at = until;
+        }
+    }
+
+    /// The first index after `index` that may move where `index` stays, or stay where it moves.
+    fn next_border(&self, index: usize) -> usize {
+        let after = self.without.partition_point(|range| range.end <= index);
+        let out = self.without.get(after).map_or([usize::MAX; 2], |out| [out.start, out.end]);
+        let borders = [self.among.start, self.among.end].into_iter().chain(out);
+        borders.filter(|&border| border > index).min().unwrap_or(usize::MAX)
+    }
+
     /// Whether `index` is one of those that the step may move.
     pub fn moves(&self, index: usize) -> bool {
         let after = self.without.partition_point(|range| range.end <= index);
@@ -86,7 +173,7 @@ impl Step {
 }
 
 /// The scale of each row of a tensor.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Scales {
     /// Powers of two.
     rows: Vec<f64>,
@@ -95,79 +182,174 @@ pub struct Scales {
 }
 
 impl Scales {
-    /// The scales of the rows of `tensor`, along its last dimension. A row's scale is the median of its
-    /// distinct magnitudes other than zero, so that a mask that fills most of it counts once. A row of zeros
-    /// has the median of all rows, or 1 if there is none.
-    pub fn of(tensor: &TensorView) -> Scales {
+    /// The scales of the rows of `tensor`, along its last dimension, found by up to `threads` threads. A
+    /// row's scale is the median of its distinct magnitudes other than zero, so that a mask that fills most
+    /// of it counts once. A row of zeros has the median of all rows, or 1 if there is none.
+    pub fn of(tensor: &TensorView, threads: usize) -> Scales {
         let columns = tensor.shape.last().copied().unwrap_or(1).max(1);
-        let mut magnitudes = Vec::new();
-        let mut rows: Vec<f64> = (0..tensor.len())
-            .step_by(columns)
-            .map(|start| {
-                let row =
-                    (start..tensor.len().min(start + columns)).map(|i| tensor.get_f64(i).abs());
-                magnitudes.clear();
-                magnitudes.extend(row.filter(|&x| x > 0.0 && x.is_finite()));
-                median_of_distinct(&mut magnitudes)
-            })
-            .collect();
+        let mut rows = vec![0.0; tensor.len().div_ceil(columns)];
+        parts::fill(threads, &mut rows, 1, columns, |first, rows| {
+            let mut distinct = Distinct::default();
+            for (number, scale) in rows.iter_mut().enumerate() {
+                let start = (first + number) * columns;
+                let row = start..tensor.len().min(start + columns);
+                *scale = distinct.median_power(row.map(|index| tensor.get_f64(index).abs()));
+            }
+        });
         let mut scaled: Vec<f64> = rows.iter().copied().filter(|&scale| scale > 0.0).collect();
         scaled.sort_unstable_by(f64::total_cmp);
         let common = if scaled.is_empty() { 1.0 } else { scaled[(scaled.len() - 1) / 2] };
-        for scale in &mut rows {
-            *scale = power_of_two(if *scale > 0.0 { *scale } else { common });
-        }
+        rows.iter_mut().filter(|scale| **scale == 0.0).for_each(|scale| *scale = common);
         Scales { rows, columns }
+    }
+
+    /// The bytes of the scales of a tensor of this shape.
+    pub(crate) fn bytes_of(shape: &[usize]) -> usize {
+        let (last, elements) = (shape.last().copied().unwrap_or(1).max(1), shape.iter().product());
+        usize::div_ceil(elements, last) * size_of::<f64>()
+    }
+
+    /// The scales in bytes, for another process.
+    pub(crate) fn bytes(&self) -> Vec<u8> {
+        self.rows.iter().flat_map(|scale| scale.to_le_bytes()).collect()
+    }
+
+    /// The scales that [`Scales::bytes`] gave, of a tensor of this shape.
+    pub(crate) fn read(shape: &[usize], bytes: &[u8]) -> Scales {
+        let rows = bytes.as_chunks().0.iter().map(|scale| f64::from_le_bytes(*scale)).collect();
+        Scales { rows, columns: shape.last().copied().unwrap_or(1).max(1) }
     }
 
     /// The class of element `index` with the value `x`; none if it cannot be moved.
     pub fn class(&self, index: usize, x: f64) -> Option<Class> {
-        match x {
-            _ if !x.is_finite() => None,
-            0.0 => Some(Class::Zero),
-            _ if x.abs() > OUTLIER * self.row(index) => Some(Class::Outlier),
-            _ => Some(Class::Ordinary),
-        }
+        class(x, self.row(index))
     }
 
     /// How far element `index` with the finite value `x` moves in a step of length 1. The distance is a
     /// power of two, so adding it to an element of few bits does not round.
     pub fn scale(&self, index: usize, x: f64, unit: Unit) -> f64 {
-        match unit {
-            _ if x == 0.0 => self.row(index),
-            Unit::Row => power_of_two(x.abs()).max(self.row(index)),
-            Unit::Own => power_of_two(x.abs()),
-        }
+        scale(x, self.row(index), unit)
     }
 
+    /// The scale of the row of element `index`.
     fn row(&self, index: usize) -> f64 {
         self.rows[index / self.columns]
     }
-}
 
-/// The lower median of the distinct values, 0 if there is none.
-fn median_of_distinct(values: &mut Vec<f64>) -> f64 {
-    values.sort_unstable_by(f64::total_cmp);
-    values.dedup();
-    match values.len() {
-        0 => 0.0,
-        count => values[(count - 1) / 2],
+    /// The index behind the last element of the row of element `index`.
+    fn row_end(&self, index: usize) -> usize {
+        (index / self.columns + 1) * self.columns
     }
 }
 
+/// The class of an element with the value `x` in a row of scale `row`.
+fn class(x: f64, row: f64) -> Option<Class> {
+    match x {
+        _ if !x.is_finite() => None,
+        0.0 => Some(Class::Zero),
+        _ if x.abs() > OUTLIER * row => Some(Class::Outlier),
+        _ => Some(Class::Ordinary),
+    }
+}
+
+/// How far an element with the value `x` in a row of scale `row` moves in a step of length 1.
+fn scale(x: f64, row: f64, unit: Unit) -> f64 {
+    match unit {
+        _ if x == 0.0 => row,
+        Unit::Row => power_of_two(x.abs()).max(row),
+        Unit::Own => power_of_two(x.abs()),
+    }
+}
+
+/// Elements that are widened at a time.
+const BLOCK: usize = 1 << 10;
+
+/// Writes the elements of `tensor` as float64 to `out`, packed, moved by `step` if there is one, by up to
+/// `threads` threads.
+///
+/// # Panics
+/// If `out` has not eight bytes for each element.
+pub fn widen(tensor: &TensorView, step: Option<(&Step, &Scales)>, threads: usize, out: &mut [u8]) {
+    const SIZE: usize = DType::F64.size();
+    assert_eq!(out.len(), tensor.len() * SIZE, "eight bytes for each element");
+    parts::fill(threads, out, BLOCK * SIZE, 1, |block, out| {
+        let mut values = [0.0; BLOCK];
+        for (number, out) in out.chunks_mut(BLOCK * SIZE).enumerate() {
+            let first = (block + number) * BLOCK;
+            let values = &mut values[..out.len() / SIZE];
+            tensor.read(first, values);
+            match step {
+                Some((step, scales)) => step.add_to(scales, first, values),
+                None => values.iter_mut().for_each(|x| *x += 0.0),
+            }
+            let places = out.as_chunks_mut::<SIZE>().0;
+            places.iter_mut().zip(values).for_each(|(place, x)| *place = x.to_le_bytes());
+        }
+    });
+}
+
+/// Counts the distinct values of one row after the other.
+#[derive(Default)]
+struct Distinct {
+    /// The bits of the values that were seen, each at the first free place from its own on; 0 is free.
+    seen: Vec<u64>,
+    /// How many distinct values have each exponent.
+    exponents: Vec<u32>,
+}
+
+impl Distinct {
+    /// The power of two of the lower median of the distinct values that are positive and finite; 0 if
+    /// there is none. None is negative.
+    fn median_power(&mut self, values: impl ExactSizeIterator<Item = f64>) -> f64 {
+        let places = (2 * values.len()).next_power_of_two();
+        self.seen.clear();
+        self.seen.resize(places, 0);
+        self.exponents.clear();
+        self.exponents.resize(1 << 11, 0);
+        let mut count = 0u32;
+        for bits in values.filter(|&x| x > 0.0 && x.is_finite()).map(f64::to_bits) {
+            let mut place =
+                bits.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(32) as usize % places;
+            while self.seen[place] != 0 && self.seen[place] != bits {
+                place = (place + 1) % places;
+            }
+            let is_new = u32::from(self.seen[place] == 0);
+            self.seen[place] = bits;
+            self.exponents[(bits >> 52) as usize] += is_new;
+            count += is_new;
+        }
+        if count == 0 {
+            return 0.0;
+        }
+        let mut after = (count - 1) / 2;
+        let holds = |&(_, &among): &(usize, &u32)| {
+            let is_here = after < among;
+            after = after.saturating_sub(among);
+            is_here
+        };
+        let found = self.exponents.iter().enumerate().find(holds);
+        let (exponent, _) = found.expect("the exponents count all values");
+        power_of_two(f64::from_bits((exponent as u64) << 52))
+    }
+}
+
+/// The sign of a number.
+const SIGN: u64 = 1 << 63;
+/// The exponent of a number.
+const EXPONENT: u64 = 0x7ff << 52;
+
 /// The largest power of two that `x`, which is positive, is not below.
 fn power_of_two(x: f64) -> f64 {
-    const MANTISSA: u64 = (1 << 52) - 1;
-    let power = f64::from_bits(x.to_bits() & !MANTISSA);
+    let power = f64::from_bits(x.to_bits() & EXPONENT);
     if power > 0.0 { power } else { f64::MIN_POSITIVE }
 }
 
 /// The sign, +1 or -1, of element `index` in the direction drawn from `seed`.
 pub fn sign(seed: u64, index: u64) -> f64 {
-    if (drawn(seed, index) >> 63) == 0 { 1.0 } else { -1.0 }
+    if drawn(seed, index) & SIGN == 0 { 1.0 } else { -1.0 }
 }
 
-/// A number drawn from `seed` for `index`.
+/// A number drawn for element `index` from `seed`; its highest bit decides about the sign.
 pub(crate) fn drawn(seed: u64, index: u64) -> u64 {
     let mut x = seed.wrapping_add(index.wrapping_mul(0x9e37_79b9_7f4a_7c15));
     x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -178,11 +360,11 @@ pub(crate) fn drawn(seed: u64, index: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tensor::DType;
+    use proptest::prelude::*;
 
     fn scales(shape: &[usize], values: &[f64]) -> Scales {
         let bytes: Vec<u8> = values.iter().flat_map(|x| x.to_le_bytes()).collect();
-        Scales::of(&TensorView { dtype: DType::F64, shape, bytes: &bytes })
+        Scales::of(&TensorView { dtype: DType::F64, shape, bytes: &bytes }, 2)
     }
 
     #[test]
@@ -210,6 +392,17 @@ mod tests {
     }
 
     #[test]
+    fn scales_are_the_same_in_another_process() {
+        for (shape, values) in
+            [(&[2, 2][..], &[1.0, 3.0, 0.0, 9.0][..]), (&[], &[5.0]), (&[0, 3], &[])]
+        {
+            let scales = scales(shape, values);
+            assert_eq!(scales.bytes().len(), Scales::bytes_of(shape));
+            assert_eq!(Scales::read(shape, &scales.bytes()), scales);
+        }
+    }
+
+    #[test]
     fn a_step_moves_its_class_within_its_range_alone() {
         let values = [1.0, 0.0, 1.0, 1.0, 1e3, 1.0];
         let scales = scales(&[6], &values);
@@ -229,5 +422,74 @@ mod tests {
         assert_eq!(moved(Class::Ordinary), [0.25, 0.0, 0.0, 0.25, 0.0, 0.0]);
         assert_eq!(moved(Class::Zero), [0.0, 0.25, 0.0, 0.0, 0.0, 0.0]);
         assert_eq!(moved(Class::Outlier), [0.0, 0.0, 0.0, 0.0, 128.0, 0.0]);
+    }
+
+    /// The power of two of the lower median of the distinct positive numbers among `values`, by sorting.
+    fn sorted(values: &[f64]) -> f64 {
+        let mut known: Vec<f64> =
+            values.iter().copied().filter(|x| *x > 0.0 && x.is_finite()).collect();
+        known.sort_unstable_by(f64::total_cmp);
+        known.dedup();
+        known.get(known.len().saturating_sub(1) / 2).map_or(0.0, |&median| power_of_two(median))
+    }
+
+    proptest! {
+        #[test]
+        fn a_median_counts_each_value_once(
+            rows in prop::collection::vec(
+                prop::collection::vec(prop_oneof![
+                    Just(0.0),
+                    Just(1e9),
+                    Just(f64::INFINITY),
+                    (0u8..5).prop_map(f64::from),
+                    any::<f64>().prop_map(f64::abs),
+                ], 0..60),
+                1..4,
+            ),
+        ) {
+            let mut distinct = Distinct::default();
+            for row in rows {
+                prop_assert_eq!(distinct.median_power(row.iter().copied()), sorted(&row));
+            }
+        }
+
+        #[test]
+        fn all_elements_are_moved_as_each_is(
+            values in prop::collection::vec(prop_oneof![
+                Just(0.0), Just(-0.0), Just(-1e9), Just(f64::NAN), any::<f32>().prop_map(f64::from)
+            ], 1..90),
+            columns in 1usize..30,
+            among in (0usize..90, 0usize..90),
+            out in (0usize..90, 0usize..20, 0usize..9, 0usize..20),
+            class in 0usize..3,
+            is_own in any::<bool>(),
+        ) {
+            let rows = values.len().div_ceil(columns);
+            let mut values = values;
+            values.resize(rows * columns, 1.0);
+            let scales = scales(&[rows, columns], &values);
+            let between = out.0 + out.1 + 1 + out.2;
+            let step = Step {
+                seed: 3,
+                class: Class::ALL[class],
+                among: among.0.min(among.1)..among.0.max(among.1),
+                without: vec![out.0..out.0 + out.1 + 1, between..between + out.3],
+                unit: if is_own { Unit::Own } else { Unit::Row },
+                length: 0.5,
+            };
+            let mut bytes = vec![0u8; values.len() * 8];
+            let stored: Vec<u8> = values.iter().flat_map(|x| x.to_le_bytes()).collect();
+            let shape = [rows, columns];
+            let tensor = TensorView { dtype: DType::F64, shape: &shape, bytes: &stored };
+            widen(&tensor, Some((&step, &scales)), 3, &mut bytes);
+            for (index, (&x, got)) in values.iter().zip(bytes.as_chunks::<8>().0).enumerate() {
+                let expected = x + step.of(&scales, index, x);
+                let got = f64::from_le_bytes(*got);
+                prop_assert!(
+                    got.to_bits() == expected.to_bits() || got.is_nan() && expected.is_nan(),
+                    "element {}: {} and {}", index, got, expected
+                );
+            }
+        }
     }
 }

@@ -9,7 +9,7 @@ use super::{Subject, Trial};
 use crate::backend::{Backend, ReplayError};
 use crate::cache::{Cache, Kind};
 use crate::history::SourceSet;
-use crate::scratch::{HEAP_BYTES, Scratch};
+use crate::scratch::Scratch;
 
 /// A backend, a cache, and room for numbers.
 pub struct Lab {
@@ -23,7 +23,7 @@ impl Lab {
     /// A lab that runs trials on `backend` and remembers in `cache`. With `fresh` it ignores the
     /// outcomes, noise and judgements in the cache.
     pub fn new(backend: Arc<dyn Backend>, cache: Cache, fresh: bool) -> Arc<Lab> {
-        let scratch = Scratch::in_folder(&cache.temporary(), HEAP_BYTES);
+        let scratch = Scratch::of_process(&cache.temporary());
         Arc::new(Lab { backend, cache, fresh, scratch })
     }
 

@@ -1,7 +1,7 @@
 //! The measurements around the plain run of one trial: its noise, and the differences of a
 //! repetition.
 
-use std::sync::PoisonError;
+use std::sync::{Arc, PoisonError};
 
 use serde::{Deserialize, Serialize};
 
@@ -13,6 +13,7 @@ use crate::backend::{Mode, ReplayError, Variant};
 use crate::fixture::Input;
 use crate::numerics::NumericsError;
 use crate::numerics::compare::compare;
+use crate::numerics::derivative;
 use crate::numerics::measure::ulp;
 use crate::numerics::noise::{
     Moved, Noise, NoiseAccumulator, NoiseRef, NoiseSummary, Ordered, Spread,
@@ -20,8 +21,8 @@ use crate::numerics::noise::{
 use crate::runtime::cpu::Rounding;
 use crate::scratch::Scratch;
 use crate::summary::{Number, POISON_A};
-use crate::tensor::DType;
-use crate::tensor::step::{Class, Step, Unit};
+use crate::tensor::step::{Class, Scales, Step, Unit};
+use crate::tensor::{DType, TensorView};
 use crate::worker::{Ending, Run, Stepped};
 
 /// The orders in which blocks and threads are replayed, besides that of the indices.
@@ -274,23 +275,26 @@ impl Trial {
         name: &str,
     ) -> Result<Option<Noise>, ReplayError> {
         let is_float = |input: &&Input| input.present && input.dtype.is_float();
-        let moved = |(input, class): (&Input, Class)| Stepped {
-            input: input.name.clone(),
-            step: Step {
-                seed: NUDGES[0],
-                class,
-                among: 0..input.shape().iter().product(),
-                without: Vec::new(),
-                unit: Unit::Own,
-                length: ulp(DType::F32, 1.0),
-            },
+        let step = |class, count| Step {
+            seed: NUDGES[0],
+            class,
+            among: 0..count,
+            without: Vec::new(),
+            unit: Unit::Own,
+            length: ulp(DType::F32, 1.0),
         };
-        let inputs = self.fixture().inputs.iter().filter(is_float);
-        // A zero may lie on a kink that rounding does not leave.
-        let classes = [Class::Ordinary, Class::Outlier];
-        let each = inputs.flat_map(|input| classes.map(|class| (input, class)));
-        let mode = |stepped| Mode { step: Some(stepped), ..Mode::plain(POISON_A) };
-        let modes: Vec<Mode> = each.map(moved).map(mode).collect();
+        let mut modes = Vec::new();
+        for input in self.fixture().inputs.iter().filter(is_float) {
+            let (packed, shape) = (input.packed()?, input.shape());
+            let view = TensorView { dtype: input.dtype, shape: &shape, bytes: &packed };
+            let scales = Arc::new(Scales::of(&view, derivative::threads()));
+            // A zero may lie on a kink that rounding does not leave.
+            for class in [Class::Ordinary, Class::Outlier] {
+                let (input, scales) = (input.name.clone(), scales.clone());
+                let stepped = Stepped { input, step: step(class, view.len()), scales };
+                modes.push(Mode { step: Some(stepped), ..Mode::plain(POISON_A) });
+            }
+        }
         let mut accumulators = self.accumulators(centre, |output| output == name)?;
         shadow.run_each(&modes, shadow.at_once(Some(centre)), &mut |_, replay| {
             accumulate(&mut accumulators, centre, &replay, Moved::Rounding);

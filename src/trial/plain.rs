@@ -12,14 +12,17 @@ use crate::backend::{Mode, Refusal, ReplayError, Variant};
 use crate::cache::Kind;
 use crate::cuda::sanitizer::{Finding, Tool};
 use crate::fixture::Output;
+use crate::scratch::Budget;
 use crate::summary::{POISON_A, POISON_B, Summary, summarize, written};
 use crate::tensor::TensorView;
 use crate::worker::Run;
 
 /// Outputs that are larger than this in all are summarised on their device, where it can.
 const SUMMARIZED_BYTES: usize = 64 << 20;
-/// Outputs that are larger than this in all are made again instead of kept.
+/// Outputs up to this size in all are kept on any machine; larger ones are made again where memory is short.
 const KEPT_BYTES: usize = 256 << 20;
+/// The part of the memory that is free for numbers and outputs which kept outputs may take.
+const SHARE_KEPT: usize = 4;
 
 /// The plain run behind an outcome.
 pub(super) struct Plain {
@@ -58,7 +61,8 @@ impl Trial {
         self.keep_outcome(key, &outcome)?;
         // A device that gives other bits by itself is measured by runs of its own.
         let can_stand = variant.abilities().repeats || variant.reference().is_none();
-        if can_stand && runs.first.output_bytes() <= KEPT_BYTES {
+        let most = KEPT_BYTES.max(Budget::of_process().left() / SHARE_KEPT);
+        if can_stand && runs.first.output_bytes() <= most {
             let repeats = runs.first.gives_the_bits_of(&runs.second);
             let plain = Plain { run: runs.first, repeats };
             *self.plain.lock().unwrap_or_else(PoisonError::into_inner) = Some(plain);

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use memmap2::{MmapOptions, MmapRaw};
 
-use super::run::{Layout, OutputTensor};
-use super::{DeviceJob, Job, Part, Stepped};
+use super::run::{Declared, OutputTensor, bytes_of};
+use super::{DeviceJob, Job, Part};
 use crate::cuda::CudaError;
 use crate::cuda::sanitizer::Tool;
 use crate::fixture::{Fixture, FixtureError, Input};
@@ -20,7 +20,7 @@ use crate::runtime::gpu::{self, Gpu, StartError};
 use crate::runtime::report::{Findings, Report, Reporter};
 use crate::runtime::{self, CopyKind, Device, Runtime, api};
 use crate::summary::Poison;
-use crate::tensor::step::Scales;
+use crate::tensor::step::{self, Scales};
 use crate::tensor::{DType, TensorView};
 
 /// Errors that keep the call from being made; the parent shows them to the user.
@@ -112,14 +112,23 @@ fn replay(
     }
 
     let begun = Instant::now();
-    let layout = Layout::of(fixture, job.shadow);
-    let mut tensors = Tensors::new(&memory, layout.bytes)?;
+    // Those that nobody hears of have a place to be written to, too.
+    let declared = Declared::of(fixture, job);
+    let all = declared.layout(&Part::Whole).outputs;
+    let told = declared.layout(&job.part);
+    let scales = scales(job, fixture, &memory, told.end())?;
+    let mut tensors = Tensors::new(&memory, told.bytes)?;
     for input in &fixture.inputs {
-        tensors.add_input(&*runtime.device, input, job)?;
+        let place = told.inputs.iter().find(|(name, _)| *name == input.name);
+        let place = place.map(|(_, pages)| (&memory, *pages));
+        tensors.add_input(&*runtime.device, input, place, job, scales.as_ref())?;
     }
-    let outputs = layout.outputs;
-    for output in &outputs {
-        tensors.add_output(&*runtime.device, output, &memory, job)?;
+    let mut outputs = Vec::new();
+    for output in all {
+        let told = told.outputs.iter().find(|told| told.name == output.name);
+        let place = told.map(|told| (&memory, told.pages()));
+        tensors.add_output(&*runtime.device, &output, place, job)?;
+        outputs.extend(told.map(|told| (told.clone(), tensors.pointers.len() - 1)));
     }
     // Replayed code finds no descriptor to change its size by.
     drop(memory);
@@ -130,8 +139,8 @@ fn replay(
 
     let begun = Instant::now();
     let begun_cpu = processor_time();
-    let (poison, part) = (job.poison, job.part.clone());
-    let end = Closing { runtime, tensors, outputs, poison, part, inputs_us, begun, begun_cpu };
+    let poison = job.poison;
+    let end = Closing { runtime, tensors, outputs, poison, inputs_us, begun, begun_cpu };
     if let Part::Before { .. } = job.part {
         let end = end.clone();
         runtime::on_early_end(move || {
@@ -156,9 +165,9 @@ const MOST_OVERRUNS: usize = 64;
 struct Closing {
     runtime: &'static Runtime,
     tensors: &'static Tensors,
-    outputs: Vec<OutputTensor>,
+    /// The outputs that are told of, each with its number among the arguments.
+    outputs: Vec<(OutputTensor, usize)>,
     poison: Poison,
-    part: Part,
     inputs_us: u64,
     /// When the call was made.
     begun: Instant,
@@ -199,14 +208,12 @@ impl Closing {
         Ok(())
     }
 
-    /// Writes the wanted outputs, except those that lie in the shared memory already and those that
+    /// Writes the outputs, except those that lie in the shared memory already and those that
     /// the device summarises.
     fn write_outputs(&self) -> Result<(), ChildError> {
-        let first = self.tensors.pointers.len() - self.outputs.len();
-        let pointers = &self.tensors.pointers[first..];
-        let wanted = self.outputs.iter().zip(pointers);
+        let wanted = self.outputs.iter().filter(|(output, _)| !output.range().is_empty());
         wanted
-            .filter(|(output, _)| self.part.tells_of(&output.name) && !output.range().is_empty())
+            .map(|(output, place)| (output, self.tensors.pointers[*place]))
             .try_for_each(|(output, pointer)| self.write(output, pointer.cast()))
     }
 
@@ -315,7 +322,9 @@ impl Tensors {
         &mut self,
         device: &dyn Device,
         input: &Input,
+        place: Option<(&File, usize)>,
         job: &Job,
+        scales: Option<&Scales>,
     ) -> Result<(), ChildError> {
         let strides = input.strides.iter().flatten().map(|&stride| stride as i64).collect();
         self.strides.push(strides);
@@ -324,15 +333,16 @@ impl Tensors {
             return Ok(());
         }
         let widen = job.shadow && input.dtype.is_float();
-        let bytes = if widen { input.storage_elements() * 8 } else { input.storage_bytes() };
+        let bytes = bytes_of(input, job.shadow);
         if input.dims.is_empty() {
             let mut value = [0u8; 8];
-            fill(input, widen, job.step.as_ref(), &mut value[..bytes])?;
+            fill(input, job, scales, &mut value[..bytes])?;
             self.add_scalar(u64::from_ne_bytes(value));
             return Ok(());
         }
+        let is_packed = input.strides.is_none();
         let pointer = device
-            .malloc(bytes, input.name.clone())
+            .malloc_input(bytes, place, is_packed, input.name.clone())
             .map_err(|error| ChildError::Memory { tensor: input.name.clone(), bytes, error })?;
         self.pointers.push(pointer.cast());
         if bytes == 0 {
@@ -341,14 +351,14 @@ impl Tensors {
         if device.is_host() {
             // SAFETY: the device's memory is this process's, and was allocated just now.
             let memory = unsafe { std::slice::from_raw_parts_mut(pointer, bytes) };
-            fill(input, widen, job.step.as_ref(), memory)?;
+            fill(input, job, scales, memory)?;
             device.input(pointer, bytes);
             return Ok(());
         }
         let staging = if widen || input.strides.is_some() {
             let mut staging = vec![0u8; bytes];
             job.poison.fill(&mut staging);
-            fill(input, widen, job.step.as_ref(), &mut staging)?;
+            fill(input, job, scales, &mut staging)?;
             Cow::Owned(staging)
         } else {
             input.packed()?
@@ -363,7 +373,7 @@ impl Tensors {
         &mut self,
         device: &dyn Device,
         output: &OutputTensor,
-        memory: &File,
+        place: Option<(&File, usize)>,
         job: &Job,
     ) -> Result<(), ChildError> {
         self.strides.push(Vec::new());
@@ -374,9 +384,10 @@ impl Tensors {
             return Ok(());
         }
         let name = output.name.clone();
-        let pointer = match output.shape.is_empty() {
-            true => device.malloc(bytes, name),
-            false => device.malloc_in(memory, output.pages(), bytes, name),
+        let pointer = match place {
+            _ if output.shape.is_empty() => device.malloc(bytes, name),
+            Some((memory, pages)) => device.malloc_in(memory, pages, bytes, name),
+            None => device.malloc_unread(bytes, name),
         };
         let pointer = pointer.map_err(|error| ChildError::Memory {
             tensor: output.name.clone(),
@@ -397,33 +408,49 @@ impl Tensors {
     }
 }
 
-/// Writes the elements of `input` to `out`, as float64 if they are to be widened.
+/// Writes the elements of `input` to `out` as `job` wants them: as float64 in a shadow, moved by a step.
+/// `scales` are those of the input that is moved.
 fn fill(
     input: &Input,
-    widen: bool,
-    stepped: Option<&Stepped>,
+    job: &Job,
+    scales: Option<&Scales>,
     out: &mut [u8],
 ) -> Result<(), ChildError> {
-    if !widen {
+    if !(job.shadow && input.dtype.is_float()) {
         return Ok(input.copy_to(out)?);
     }
+    let threads = job.device.threads();
     let packed = input.packed()?;
     let shape = input.shape();
     let view = TensorView { dtype: input.dtype, shape: &shape, bytes: &packed };
-    let stepped = stepped.filter(|stepped| stepped.input == input.name);
-    let step = stepped.map(|stepped| (&stepped.step, Scales::of(&view)));
-    let element = |index: usize| {
-        let x = view.get_f64(index);
-        let moved = step.as_ref().map_or(0.0, |(step, scales)| step.of(scales, index, x));
-        (x + moved).to_le_bytes()
-    };
+    let stepped = job.step.as_ref().filter(|stepped| stepped.input == input.name);
+    let step = stepped.map(|stepped| &stepped.step).zip(scales);
     if input.strides.is_none() {
         // Straight into place: a copy of all would be as large as the tensor.
-        let places = out.chunks_exact_mut(DType::F64.size()).enumerate();
-        places.for_each(|(index, place)| place.copy_from_slice(&element(index)));
+        step::widen(&view, step, threads, out);
     } else {
-        let widened: Vec<u8> = (0..view.len()).flat_map(element).collect();
+        let mut widened = vec![0; view.len() * DType::F64.size()];
+        step::widen(&view, step, threads, &mut widened);
         input.lay_out(DType::F64.size(), &widened, out);
     }
     Ok(())
+}
+
+/// The scales of the input of `fixture` that `job` moves, if it moves one. The parent has put them into
+/// `memory`, from `begin` on.
+fn scales(
+    job: &Job,
+    fixture: &Fixture,
+    memory: &File,
+    begin: usize,
+) -> Result<Option<Scales>, ChildError> {
+    let moved = |input: &&Input| job.step.as_ref().is_some_and(|step| step.input == input.name);
+    let Some(input) = fixture.inputs.iter().find(moved) else { return Ok(None) };
+    let (shape, bytes) = (input.shape(), Scales::bytes_of(&input.shape()));
+    if bytes == 0 {
+        return Ok(None);
+    }
+    // SAFETY: the parent wrote it before it asked for this process, and nobody has changed it.
+    let map = unsafe { MmapOptions::new().offset(begin as u64).len(bytes).map(memory) };
+    Ok(Some(Scales::read(&shape, &map.map_err(ChildError::Map)?)))
 }

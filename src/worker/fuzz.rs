@@ -2,10 +2,13 @@
 
 use std::fs::File;
 use std::io::Write;
+use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
-use super::WorkerError;
-use super::run::{Account, Ending, Layout, finish};
+use super::memory::OutputMemory;
+use super::run::{Account, Declared, Ending, finish};
+use super::{Part, WorkerError};
 use crate::fixture::Output;
 use crate::fuzz::{Draw, told};
 use crate::process::tree::End;
@@ -26,9 +29,10 @@ pub fn child_report(bytes: &[u8]) {
     let printed = String::from_utf8_lossy(&said[..said.len().min(256)]).into_owned();
     let account = Account { entries, printed, timed_out, end, has_begun, is_wrapped: false };
     read_journal(said);
-    let layout = Layout::of_outputs(&outputs(), false);
-    let memory = memory(layout.bytes, &[]);
-    let run = match finish(account, &layout, &memory) {
+    let layout = Declared::outputs(outputs()).layout(&Part::Whole);
+    let nowhere = Path::new("/nonexistent");
+    let memory = OutputMemory::new(layout.bytes, nowhere).expect("memory for a few numbers");
+    let run = match finish(account, &layout, memory, &Arc::default()) {
         Ok(run) => run,
         // In the child's words, if it has any.
         Err(WorkerError::Refused { .. }) => return,

@@ -4,14 +4,16 @@
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::error::{WorkerError, system};
+use super::memory::Spares;
 use super::printed::Printed;
-use super::run::{Account, Layout, Run, finish};
+use super::run::{Account, Declared, Layout, Run, finish};
 use super::{ALONE, memory, nursery, socket};
 use super::{Answer, CHILD_ARGUMENT, DeviceJob, Job, Limits, Order, Request, Wrapping};
 use crate::cuda::sanitizer::Wrapper;
@@ -32,6 +34,7 @@ pub struct Workers {
     nursery: Mutex<Option<Nursery>>,
     /// How many processes the system had ended for lack of memory.
     memory_kills: Option<u64>,
+    spares: Arc<Spares>,
 }
 
 struct Nursery {
@@ -57,7 +60,8 @@ pub(super) struct Terms<'a> {
 impl Workers {
     /// Processes of `program`, which is this one. They are started on demand.
     pub fn new(program: PathBuf) -> Workers {
-        Workers { program, nursery: Mutex::default(), memory_kills: process::memory_kills() }
+        let memory_kills = process::memory_kills();
+        Workers { program, nursery: Mutex::default(), memory_kills, spares: Arc::default() }
     }
 
     /// Makes the replay of `job`, which `wrapper` starts if there is one, and waits for its end.
@@ -73,7 +77,7 @@ impl Workers {
         wrapper: Option<&Wrapper>,
     ) -> Result<Run, WorkerError> {
         let _span = job.span();
-        let layout = Layout::of(fixture, job.shadow);
+        let layout = Declared::of(fixture, job).layout(&job.part);
         let address_space = address_space(job, limits);
         let terms = Terms { layout: &layout, limits, address_space, series: false, wrapper };
         Ok(self.run_on(&self.lane()?, job, terms)?.0)
@@ -103,7 +107,11 @@ impl Workers {
         terms: Terms,
     ) -> Result<(Run, bool), WorkerError> {
         let begun = Instant::now();
-        let outputs = memory::for_outputs(terms.layout.bytes, &job.folder)?;
+        let scales = job.step.as_ref().map(|stepped| stepped.scales.bytes()).unwrap_or_default();
+        let end = terms.layout.end();
+        let outputs = self.spares.take(end + scales.len(), &job.folder)?;
+        let written = outputs.file().write_all_at(&scales, end as u64);
+        written.map_err(system("hand over the scales"))?;
         let journal = memory::for_journal()?;
         let (printed, printed_there) = memory::pipe().map_err(system("make a pipe"))?;
         let order = Order {
@@ -114,7 +122,7 @@ impl Workers {
             wrapper: terms.wrapper.map(|wrapper| self.wrapping(wrapper)),
         };
         let key = order.key;
-        let files = [printed_there.as_fd(), journal.as_fd(), outputs.as_fd()];
+        let files = [printed_there.as_fd(), journal.as_fd(), outputs.file().as_fd()];
         let sent = lane.send(&Request::Run(Box::new(order)), &files);
         if let Err(error) = sent {
             return Err(match error.kind() {
@@ -146,7 +154,8 @@ impl Workers {
             timed_out: heard.timed_out.then_some(terms.limits.timeout),
             is_wrapped: terms.wrapper.is_some(),
         };
-        let run = finish(account, terms.layout, &outputs).map_err(|error| match error {
+        let run = finish(account, terms.layout, outputs, &self.spares);
+        let run = run.map_err(|error| match error {
             WorkerError::Killed { signal, .. } => {
                 WorkerError::Killed { signal, memory_ran_out: self.memory_ran_out() }
             }

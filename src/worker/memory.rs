@@ -1,28 +1,152 @@
 //! Memory and pipes that two processes share.
+#![allow(unsafe_code)]
 
 use std::fs::File;
 use std::io;
 use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
 
+use memmap2::{Mmap, MmapOptions};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 
 use super::error::{WorkerError, system};
 use crate::process;
 use crate::runtime::journal;
-use crate::scratch;
+use crate::scratch::{self, Budget, Taken};
 
-/// Outputs of one replay that take this many bytes lie in a file, whose pages the system can write
-/// out, rather than in memory.
+/// The tensors of one replay that take this many bytes are counted as memory. Where there is not enough of it
+/// they lie in a file, whose pages the system can write out.
 const LARGE_OUTPUTS: usize = 64 << 20;
+/// Such memory is kept for another replay from this size on: to have it anew takes time.
+pub(super) const REUSED: usize = 4 << 20;
+/// How many such are kept at most.
+const SPARES: usize = 3;
+/// Large memory has a multiple of this size, so that it serves replays that differ a little in theirs.
+const UNIT: usize = 32 << 20;
 
 /// The size of a journal is a multiple of this.
 const PAGE: usize = 64 << 10;
 
-/// Returns the file for the child's outputs: memory, or a file on disk if they are large.
-pub(super) fn for_outputs(bytes: usize, folder: &Path) -> Result<File, WorkerError> {
-    match bytes {
-        LARGE_OUTPUTS.. => Ok(scratch::file(folder, bytes)?),
-        _ => shared(bytes, SealFlags::SEAL).map_err(system("make shared memory")),
+/// Memory that one replay writes its outputs to, and lays large inputs into.
+#[derive(Debug)]
+pub(super) struct OutputMemory {
+    file: File,
+    bytes: usize,
+    taken: Option<Taken>,
+    /// What this process reads it by, once it has.
+    map: Option<Mmap>,
+}
+
+impl OutputMemory {
+    /// New memory of that many bytes, or a file in `folder` where memory is short.
+    pub(super) fn new(bytes: usize, folder: &Path) -> Result<OutputMemory, WorkerError> {
+        let budget = (bytes >= LARGE_OUTPUTS).then(Budget::of_process);
+        let taken = budget.as_ref().and_then(|budget| budget.take(bytes));
+        let file = match budget.is_some() && taken.is_none() {
+            true => scratch::file(folder, bytes)?,
+            false => shared(bytes, SealFlags::SEAL).map_err(system("make shared memory"))?,
+        };
+        Ok(OutputMemory { file, bytes, taken, map: None })
+    }
+
+    /// The file that a child maps.
+    pub(super) fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// Makes what the child has written readable here.
+    ///
+    /// # Safety
+    /// Every process that could write to the memory must have ended.
+    pub(super) unsafe fn open(&mut self) -> Result<(), WorkerError> {
+        if self.map.is_none() && self.bytes > 0 {
+            let mut options = MmapOptions::new();
+            if self.taken.is_some() {
+                options.populate();
+            }
+            // SAFETY: as the caller promises; no process can shorten it.
+            let map = unsafe { options.map(&self.file) };
+            self.map = Some(map.map_err(system("map the outputs"))?);
+        }
+        Ok(())
+    }
+
+    /// The bytes; none before they were opened.
+    pub(super) fn bytes(&self) -> &[u8] {
+        self.map.as_deref().unwrap_or_default()
+    }
+}
+
+/// Memory for outputs that nobody uses at the moment.
+#[derive(Debug, Default)]
+pub(super) struct Spares {
+    memory: Mutex<Vec<OutputMemory>>,
+}
+
+impl Spares {
+    /// Memory of that many bytes, which may hold anything.
+    pub(super) fn take(&self, bytes: usize, folder: &Path) -> Result<OutputMemory, WorkerError> {
+        let mut memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
+        let rounded = bytes.next_multiple_of(UNIT);
+        let is_rounded = bytes >= LARGE_OUTPUTS && rounded as u64 <= process::file_limit();
+        let bytes = if is_rounded { rounded } else { bytes };
+        if let Some(place) = memory.iter().position(|spare| spare.bytes == bytes) {
+            return Ok(memory.remove(place));
+        }
+        if bytes >= LARGE_OUTPUTS && Budget::of_process().left() < bytes {
+            memory.clear();
+        }
+        drop(memory);
+        OutputMemory::new(bytes, folder)
+    }
+
+    /// Keeps `memory` for another replay.
+    fn give(&self, memory: OutputMemory) {
+        let mut spares = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_cheap = memory.taken.is_none() || memory.bytes <= Budget::of_process().left() / 4;
+        if memory.bytes < REUSED || !is_cheap {
+            return;
+        }
+        // The one that was used longest ago makes room.
+        if spares.len() >= SPARES {
+            spares.remove(0);
+        }
+        spares.push(memory);
+    }
+}
+
+/// The outputs of a replay that has ended; their memory serves another one afterwards.
+#[derive(Debug)]
+pub(super) struct Outputs {
+    memory: Option<OutputMemory>,
+    spares: Arc<Spares>,
+}
+
+impl Outputs {
+    /// The outputs in `memory`.
+    ///
+    /// # Safety
+    /// As [`OutputMemory::open`].
+    pub(super) unsafe fn open(
+        mut memory: OutputMemory,
+        spares: &Arc<Spares>,
+    ) -> Result<Outputs, WorkerError> {
+        // SAFETY: as the caller promises.
+        unsafe { memory.open()? };
+        Ok(Outputs { memory: Some(memory), spares: spares.clone() })
+    }
+
+    /// Their bytes.
+    pub(super) fn bytes(&self) -> &[u8] {
+        self.memory.as_ref().map_or(&[], OutputMemory::bytes)
+    }
+}
+
+impl Drop for Outputs {
+    fn drop(&mut self) {
+        if let Some(memory) = self.memory.take() {
+            self.spares.give(memory);
+        }
     }
 }
 
@@ -66,6 +190,32 @@ mod tests {
         for bytes in [0, 99, 101] {
             assert_eq!(memory.set_len(bytes).unwrap_err().raw_os_error(), Some(libc::EPERM));
         }
+    }
+
+    #[test]
+    fn memory_for_outputs_serves_one_replay_after_the_other() {
+        use std::os::unix::fs::{FileExt, MetadataExt};
+        let (spares, folder) = (Arc::new(Spares::default()), tempfile::tempdir().unwrap());
+        let take = |bytes| spares.take(bytes, folder.path()).unwrap();
+        let number = |memory: &OutputMemory| memory.file().metadata().unwrap().ino();
+        let first = take(REUSED);
+        let known = number(&first);
+        first.file().write_all_at(b"one", 0).unwrap();
+        // SAFETY: nobody else has it.
+        let outputs = unsafe { Outputs::open(first, &spares) }.unwrap();
+        assert_eq!(outputs.bytes()[..3], *b"one");
+        assert_ne!(number(&take(REUSED)), known);
+        drop(outputs);
+        let second = take(REUSED);
+        assert_eq!(number(&second), known);
+        second.file().write_all_at(b"two", 0).unwrap();
+        // SAFETY: as above.
+        let outputs = unsafe { Outputs::open(second, &spares) }.unwrap();
+        assert_eq!(outputs.bytes()[..3], *b"two");
+        drop(outputs);
+        // Of another size it is of no use.
+        assert_ne!(number(&take(REUSED + 1)), known);
+        assert_eq!(number(&take(REUSED)), known);
     }
 
     #[test]

@@ -28,6 +28,7 @@ mod template;
 use std::ffi::OsString;
 use std::fmt;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -39,7 +40,7 @@ use crate::runtime::cpu::Rounding;
 use crate::runtime::journal::Key;
 use crate::summary::Poison;
 use crate::tensor::DType;
-use crate::tensor::step::Step;
+use crate::tensor::step::{Scales, Step};
 
 pub use self::error::WorkerError;
 pub use self::lane::Workers;
@@ -91,6 +92,16 @@ pub enum DeviceJob {
 impl DeviceJob {
     fn is_gpu(&self) -> bool {
         matches!(self, DeviceJob::Cuda { .. })
+    }
+
+    /// How many threads may get the replay ready.
+    fn threads(&self) -> usize {
+        match self {
+            DeviceJob::Cpu { threads, .. } => *threads,
+            DeviceJob::Cuda { .. } => {
+                std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
+            }
+        }
     }
 }
 
@@ -224,6 +235,9 @@ pub struct Stepped {
     pub input: String,
     /// How its elements move.
     pub step: Step,
+    /// The scales of its rows. They have a way of their own to the child.
+    #[serde(skip)]
+    pub scales: Arc<Scales>,
 }
 
 impl Job {
@@ -259,7 +273,7 @@ impl fmt::Display for Told<'_> {
             DeviceJob::Cuda { ordinal, .. } => write!(f, "cuda:{ordinal}")?,
         }
         write!(f, ", poison {:02x}", poison.pattern[0])?;
-        if let Some(Stepped { input, step }) = step {
+        if let Some(Stepped { input, step, .. }) = step {
             write!(f, ", {input} moved by {:.1e}", step.length)?;
         }
         part.end().map_or(Ok(()), |launch| write!(f, ", up to launch {launch}"))

@@ -1,24 +1,24 @@
 //! The result of one run: turns a child's account into readable outputs.
 #![allow(unsafe_code)]
 
-use std::fs::File;
 use std::io::Write;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
-use memmap2::Mmap;
-
 use super::error::{WorkerError, system};
-use super::memory;
-use crate::fixture::{Fixture, Output};
+use super::memory::{self, OutputMemory, Outputs, Spares};
+use super::{Job, Part};
+use crate::fixture::{Fixture, Input, Output};
+use crate::process;
 use crate::process::tree::End;
 use crate::runtime::cpu::pages_of;
 use crate::runtime::report::{Fault, Findings, LaunchRecord, Report};
 use crate::summary::Summary;
 use crate::tensor::{DType, TensorView};
 
-/// The pages of outputs begin at multiples of this in the shared memory: of every system's page.
-const OUTPUT_ALIGNMENT: usize = 64 << 10;
+/// The pages of tensors begin at multiples of this in the shared memory: of every system's page.
+const ALIGNMENT: usize = 64 << 10;
 
 /// How a child ended.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -87,7 +87,7 @@ pub struct Run {
     /// Time until the outputs were written, or summarised.
     pub outputs_time: Duration,
     outputs: Vec<OutputTensor>,
-    memory: Option<Mmap>,
+    memory: Option<Outputs>,
 }
 
 impl Run {
@@ -145,13 +145,10 @@ impl Run {
             packed.resize(packed.len().next_multiple_of(DType::F64.size()), 0);
             outputs.push(OutputTensor { name, dtype, shape, pages: begin, begin, bytes });
         }
-        let file = memory::for_outputs(packed.len(), folder)?;
-        (&file).write_all(&packed).map_err(system("keep the outputs"))?;
-        let memory = match packed.is_empty() {
-            true => None,
-            // SAFETY: nobody else has the file, whose size does not change.
-            false => Some(unsafe { Mmap::map(&file) }.map_err(system("map the outputs"))?),
-        };
+        let memory = OutputMemory::new(packed.len(), folder)?;
+        memory.file().write_all(&packed).map_err(system("keep the outputs"))?;
+        // SAFETY: nobody else has it.
+        let memory = Some(unsafe { Outputs::open(memory, &Arc::default()) }?);
         Ok(Run { outputs, memory, ..Run::default() })
     }
 
@@ -165,7 +162,7 @@ impl Run {
     }
 
     fn view<'a>(&'a self, output: &'a OutputTensor) -> TensorView<'a> {
-        let memory: &[u8] = self.memory.as_deref().unwrap_or(&[]);
+        let memory = self.memory.as_ref().map_or(&[][..], Outputs::bytes);
         TensorView {
             dtype: output.dtype,
             shape: &output.shape,
@@ -179,36 +176,80 @@ fn memory_dtype(dtype: DType, shadow: bool) -> DType {
     if shadow && dtype.is_float() { DType::F64 } else { dtype }
 }
 
-/// The places of the outputs in the shared memory, and its size.
+/// The places of tensors in the shared memory, and its size.
 #[derive(Clone, Debug)]
 pub(super) struct Layout {
     pub outputs: Vec<OutputTensor>,
+    /// Inputs by name, with the offsets of their pages.
+    pub inputs: Vec<(String, usize)>,
     /// Bytes of all of them, with their pages.
     pub bytes: usize,
 }
 
-impl Layout {
-    /// The outputs of `fixture`, of its float64 shadow if `shadow`.
-    pub(super) fn of(fixture: &Fixture, shadow: bool) -> Layout {
-        Layout::of_outputs(&fixture.outputs, shadow)
+/// The tensors of a fixture, as far as the shared memory is concerned.
+#[derive(Clone, Debug)]
+pub(super) struct Declared {
+    /// The large ones that lie there, with the bytes that they take.
+    inputs: Vec<(String, usize)>,
+    outputs: Vec<Output>,
+    shadow: bool,
+}
+
+impl Declared {
+    /// The tensors of `fixture` as `job` has them. A GPU's inputs lie on the GPU alone.
+    pub(super) fn of(fixture: &Fixture, job: &Job) -> Declared {
+        let is_here =
+            |input: &&Input| input.present && !input.dims.is_empty() && !job.device.is_gpu();
+        let inputs = fixture.inputs.iter().filter(is_here);
+        let inputs = inputs.map(|input| (input.name.clone(), bytes_of(input, job.shadow)));
+        let inputs = inputs.filter(|(_, bytes)| *bytes >= memory::REUSED).collect();
+        let declared = Declared { inputs, outputs: fixture.outputs.clone(), shadow: job.shadow };
+        // Shared memory is a file to this limit.
+        match declared.layout(&Part::Whole).bytes as u64 <= process::file_limit() {
+            true => declared,
+            false => Declared { inputs: Vec::new(), ..declared },
+        }
     }
 
-    /// The same for any outputs.
-    pub(super) fn of_outputs(declared: &[Output], shadow: bool) -> Layout {
+    /// Those outputs alone.
+    #[cfg(any(test, fuzzing))]
+    pub(super) fn outputs(outputs: Vec<Output>) -> Declared {
+        Declared { inputs: Vec::new(), outputs, shadow: false }
+    }
+
+    /// Where a replay of `part` of the call has those that it tells of.
+    pub(super) fn layout(&self, part: &Part) -> Layout {
         let mut bytes = 0usize;
-        let outputs = declared
-            .iter()
-            .map(|output| {
-                let dtype = memory_dtype(output.dtype, shadow);
-                let size = output.bytes() / output.dtype.size() * dtype.size();
-                let pages = bytes.next_multiple_of(OUTPUT_ALIGNMENT);
-                let (body, offset) = pages_of(size);
-                bytes = pages + body;
-                let (name, shape) = (output.name.clone(), output.shape());
-                OutputTensor { name, dtype, shape, pages, begin: pages + offset, bytes: size }
-            })
-            .collect();
-        Layout { outputs, bytes }
+        let mut place = |size: usize| {
+            let pages = bytes.next_multiple_of(ALIGNMENT);
+            let (body, offset) = pages_of(size);
+            bytes = pages + body;
+            (pages, pages + offset)
+        };
+        let outputs = self.outputs.iter().filter(|output| part.tells_of(&output.name));
+        let outputs = outputs.map(|output| {
+            let dtype = memory_dtype(output.dtype, self.shadow);
+            let size = output.bytes() / output.dtype.size() * dtype.size();
+            let (pages, begin) = place(size);
+            let (name, shape) = (output.name.clone(), output.shape());
+            OutputTensor { name, dtype, shape, pages, begin, bytes: size }
+        });
+        let outputs = outputs.collect();
+        let inputs = self.inputs.iter();
+        let inputs = inputs.map(|(name, size)| (name.clone(), place(*size).0)).collect();
+        Layout { outputs, inputs, bytes }
+    }
+}
+
+/// The bytes that `input` takes in a replay.
+pub(super) fn bytes_of(input: &Input, shadow: bool) -> usize {
+    memory_dtype(input.dtype, shadow).size() * input.storage_elements()
+}
+
+impl Layout {
+    /// The offset behind all of them, for what else the child has to know.
+    pub(super) fn end(&self) -> usize {
+        self.bytes.next_multiple_of(ALIGNMENT)
     }
 }
 
@@ -245,8 +286,14 @@ struct Told {
     raised: Option<i32>,
 }
 
-/// Makes a run from a child's account and the outputs in `memory`, which `layout` describes.
-pub(super) fn finish(account: Account, layout: &Layout, memory: &File) -> Result<Run, WorkerError> {
+/// Makes a run from a child's account and the outputs in `memory`, which `layout` describes and `spares` may
+/// keep for another replay.
+pub(super) fn finish(
+    account: Account,
+    layout: &Layout,
+    memory: OutputMemory,
+    spares: &Arc<Spares>,
+) -> Result<Run, WorkerError> {
     let mut run = Run { printed: account.printed, ..Run::default() };
     let mut told = Told::default();
     for entry in &account.entries {
@@ -264,12 +311,8 @@ pub(super) fn finish(account: Account, layout: &Layout, memory: &File) -> Result
         (None, end) => ending(told, end, account.has_begun || account.is_wrapped)?,
     };
     if run.ending == Ending::Completed {
-        if layout.bytes > 0 {
-            // SAFETY: every process that could write to the memory has ended, and none could shorten
-            // it.
-            let map = unsafe { Mmap::map(memory) }.map_err(system("map the outputs"))?;
-            run.memory = Some(map);
-        }
+        // SAFETY: every process that could write to the memory has ended.
+        run.memory = Some(unsafe { Outputs::open(memory, spares) }?);
         let summarised = |output: &&OutputTensor| {
             !run.summaries.iter().any(|(summarised, _)| *summarised == output.name)
         };
@@ -357,8 +400,9 @@ mod tests {
             timed_out: None,
             is_wrapped: false,
         };
-        let layout = Layout { outputs: Vec::new(), bytes: 0 };
-        match finish(account, &layout, &tempfile::tempfile().unwrap()) {
+        let layout = Declared::outputs(Vec::new()).layout(&Part::Whole);
+        let memory = OutputMemory::new(0, Path::new("/nonexistent")).unwrap();
+        match finish(account, &layout, memory, &Arc::default()) {
             Ok(run) => format!("{:?}", run.ending),
             Err(error) => error.to_string(),
         }

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::error::WorkerError;
 use super::lane::{Lane, Terms, Workers, address_space};
-use super::run::{Layout, Run};
+use super::run::{Declared, Run};
 use super::{Job, Limits};
 use crate::fixture::Fixture;
 
@@ -18,19 +18,19 @@ pub struct Series {
     workers: Arc<Workers>,
     limits: Limits,
     address_space: u64,
-    layout: Layout,
+    declared: Declared,
     /// Those that make no replay at the moment.
     idle: Mutex<Vec<Lane>>,
 }
 
 impl Series {
-    /// A series of runs that differ from `job` only in device, poison and step.
+    /// A series of runs that differ from `job` only in device, poison, step and part.
     pub fn new(workers: Arc<Workers>, job: &Job, fixture: &Fixture, limits: Limits) -> Series {
         Series {
             workers,
             limits,
             address_space: address_space(job, limits),
-            layout: Layout::of(fixture, job.shadow),
+            declared: Declared::of(fixture, job),
             idle: Mutex::default(),
         }
     }
@@ -41,8 +41,9 @@ impl Series {
     /// As [`Workers::run`].
     pub fn run(&self, job: &Job) -> Result<Run, WorkerError> {
         let _span = job.span();
+        let layout = self.declared.layout(&job.part);
         let terms = Terms {
-            layout: &self.layout,
+            layout: &layout,
             limits: self.limits,
             address_space: self.address_space,
             series: true,

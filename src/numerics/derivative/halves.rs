@@ -78,7 +78,7 @@ impl<E, F: FnMut(&[Step]) -> Result<Vec<Option<f64>>, E>> Search<'_, F> {
         let per_element = match one.among.len() {
             1 => {
                 let index = one.among.start;
-                one.of(&self.scales, index, self.question.input.get_f64(index))
+                one.of(self.question.scales, index, self.question.input.get_f64(index))
             }
             _ => 1.0,
         };

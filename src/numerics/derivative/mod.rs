@@ -11,6 +11,7 @@ mod slope;
 #[cfg(test)]
 mod tests;
 
+use std::num::NonZero;
 use std::ops::Range;
 
 use crate::tensor::TensorView;
@@ -35,6 +36,8 @@ const SEED: u64 = 0x6772_6164;
 pub(crate) struct Question<'a> {
     /// The input that is stepped.
     pub input: TensorView<'a>,
+    /// The scales of the input's rows.
+    pub scales: &'a Scales,
     /// The declared gradient with respect to the input, of the same length.
     pub gradient: TensorView<'a>,
     /// The loss at the input.
@@ -99,16 +102,19 @@ pub(crate) fn answer<E>(
     question: &Question,
     ask: impl FnMut(&[Step]) -> Result<Vec<Option<f64>>, E>,
 ) -> Result<Found, E> {
-    let scales = Scales::of(&question.input);
-    let mut search = Search { question, scales, ask, left: question.budget };
+    let mut search = Search { question, ask, left: question.budget };
     let mut classes = Vec::new();
-    for class in Class::ALL {
-        let whole = search.moved(class, &[]);
+    for (class, whole) in Class::ALL.into_iter().zip(search.moved_of_each()) {
         if whole.elements > 0 {
             classes.push(search.class(class, whole)?);
         }
     }
     Ok(joined(&classes))
+}
+
+/// The threads that may look at the elements.
+pub(crate) fn threads() -> usize {
+    std::thread::available_parallelism().map_or(1, NonZero::get)
 }
 
 /// The result for the elements of one class.
@@ -190,7 +196,6 @@ fn joined(classes: &[OfClass]) -> Found {
 /// Asks for slopes until the question is answered.
 struct Search<'q, F> {
     question: &'q Question<'q>,
-    scales: Scales,
     ask: F,
     /// Values of the loss that may still be asked for.
     left: usize,
@@ -251,12 +256,19 @@ impl<E, F: FnMut(&[Step]) -> Result<Vec<Option<f64>>, E>> Search<'_, F> {
         Ok(OfClass { is_lossless, ..found })
     }
 
+    /// The gradient along all of each class.
+    fn moved_of_each(&self) -> [Along; 3] {
+        slope::along_each(self.question, &self.all_but(Class::Ordinary, &[]))
+    }
+
     /// The gradient along all of `class` but `without`.
     fn moved(&self, class: Class, without: &[Range<usize>]) -> Along {
+        slope::along(self.question, &self.all_but(class, without))
+    }
+
+    fn all_but(&self, class: Class, without: &[Range<usize>]) -> Probe {
         let among = 0..self.question.input.len();
-        let without = without.to_vec();
-        let probe = Probe { seed: SEED, class, among, without, rung: 0, rounding: 0.0 };
-        slope::along(self.question, &self.scales, &probe)
+        Probe { seed: SEED, class, among, without: without.to_vec(), rung: 0, rounding: 0.0 }
     }
 
     /// A lower bound of the rounding error of the loss.
@@ -314,7 +326,7 @@ impl<E, F: FnMut(&[Step]) -> Result<Vec<Option<f64>>, E>> Search<'_, F> {
         self.left = self.left.saturating_sub(steps.len());
         let losses = (self.ask)(&steps)?;
         let values = losses.chunks_exact(slope::VALUES);
-        let slope = |(probe, values)| Slope::of(self.question, &self.scales, probe, values);
+        let slope = |(probe, values)| Slope::of(self.question, probe, values);
         Ok(probes.into_iter().zip(values).map(slope).collect())
     }
 }

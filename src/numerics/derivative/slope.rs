@@ -2,7 +2,8 @@
 
 use std::ops::Range;
 
-use crate::tensor::step::{Class, Scales, Step, Unit};
+use crate::tensor::parts;
+use crate::tensor::step::{Class, Step, Unit};
 
 use super::{Question, SMOOTH};
 
@@ -93,32 +94,108 @@ pub(super) struct Along {
     pub elements: usize,
 }
 
+/// Elements whose terms are added up by one thread, in their order.
+const PART: usize = 1 << 20;
+/// Elements that are read at a time.
+const BLOCK: usize = 1 << 10;
+
 /// The gradient along the direction of `probe`.
-pub(super) fn along(question: &Question, scales: &Scales, probe: &Probe) -> Along {
+pub(super) fn along(question: &Question, probe: &Probe) -> Along {
     let one = probe.unit_step();
-    let (mut expected, mut squares, mut elements) = (0.0, 0.0, 0);
-    for index in probe.among.clone() {
-        let moved = one.of(scales, index, question.input.get_f64(index));
+    let sums = each_part(&one.among, |range| [Sums::of(question, &one, range)]);
+    Along::of(sums.iter().map(|[sums]| sums))
+}
+
+/// The gradient along the direction of `probe` for each class, whichever the probe's is.
+pub(super) fn along_each(question: &Question, probe: &Probe) -> [Along; 3] {
+    let one = probe.unit_step();
+    let sums = each_part(&one.among, |range| Sums::of_all(question, &one, range));
+    [0, 1, 2].map(|class| Along::of(sums.iter().map(|sums| &sums[class])))
+}
+
+/// What `make` gives for each part of `among`.
+fn each_part<T: Clone + Default + Send>(
+    among: &Range<usize>,
+    make: impl Fn(Range<usize>) -> T + Sync,
+) -> Vec<T> {
+    let mut parts = vec![T::default(); among.len().div_ceil(PART)];
+    parts::fill(super::threads(), &mut parts, 1, PART, |first, parts| {
+        for (number, part) in parts.iter_mut().enumerate() {
+            let start = among.start + (first + number) * PART;
+            *part = make(start..among.end.min(start + PART));
+        }
+    });
+    parts
+}
+
+impl Along {
+    fn of<'s>(parts: impl Iterator<Item = &'s Sums>) -> Along {
+        let whole = parts.fold(Sums::default(), |whole, part| Sums {
+            expected: whole.expected + part.expected,
+            squares: whole.squares + part.squares,
+            elements: whole.elements + part.elements,
+        });
+        let Sums { expected, squares, elements } = whole;
+        Along { expected, norm: squares.sqrt(), elements }
+    }
+}
+
+/// The terms of an [`Along`] over some elements.
+#[derive(Clone, Copy, Default)]
+struct Sums {
+    expected: f64,
+    squares: f64,
+    elements: usize,
+}
+
+impl Sums {
+    fn of(question: &Question, one: &Step, range: Range<usize>) -> Sums {
+        let mut sums = Sums::default();
+        let (mut values, mut gradients) = ([0.0; BLOCK], [0.0; BLOCK]);
+        for start in range.clone().step_by(BLOCK) {
+            let count = BLOCK.min(range.end - start);
+            let (values, gradients) = (&mut values[..count], &mut gradients[..count]);
+            question.input.read(start, values);
+            question.gradient.read(start, gradients);
+            one.distances(question.scales, start, values);
+            for (&moved, &gradient) in values.iter().zip(gradients.iter()) {
+                sums.add(moved, gradient);
+            }
+        }
+        sums
+    }
+
+    /// The same for each class.
+    fn of_all(question: &Question, one: &Step, range: Range<usize>) -> [Sums; 3] {
+        let mut sums = [Sums::default(); 3];
+        let (mut values, mut gradients) = ([0.0; BLOCK], [0.0; BLOCK]);
+        for start in range.clone().step_by(BLOCK) {
+            let count = BLOCK.min(range.end - start);
+            let (values, gradients) = (&mut values[..count], &mut gradients[..count]);
+            question.input.read(start, values);
+            question.gradient.read(start, gradients);
+            one.distances_of_all(question.scales, start, values, |at, class, moved| {
+                sums[class as usize].add(moved, gradients[at]);
+            });
+        }
+        sums
+    }
+
+    fn add(&mut self, moved: f64, gradient: f64) {
         // Elements that do not move are not multiplied: their gradient may be infinite.
         if moved != 0.0 {
-            let term = moved * question.gradient.get_f64(index);
-            expected += term;
-            squares += term * term;
-            elements += 1;
+            let term = moved * gradient;
+            self.expected += term;
+            self.squares += term * term;
+            self.elements += 1;
         }
     }
-    Along { expected, norm: squares.sqrt(), elements }
 }
 
 impl Slope {
     /// The slope that `values` tell, the losses after the probe's steps.
-    pub(super) fn of(
-        question: &Question,
-        scales: &Scales,
-        probe: Probe,
-        values: &[Option<f64>],
-    ) -> Slope {
-        let Along { expected, norm, .. } = along(question, scales, &probe);
+    pub(super) fn of(question: &Question, probe: Probe, values: &[Option<f64>]) -> Slope {
+        let Along { expected, norm, .. } = along(question, &probe);
         let (base, length) = (question.loss, LADDER[probe.rung].1);
         let rounding = probe.rounding / length;
         let slope = |derivative, error| Slope {

@@ -55,9 +55,16 @@ fn check(case: &Case) -> Found {
     let input = TensorView { dtype: DType::F64, shape: &shape, bytes: &x };
     let gradient = TensorView { dtype: DType::F64, shape: &shape, bytes: &gradient };
     let loss = (case.loss)(&case.x);
-    let question =
-        Question { input, gradient, loss, magnitude: loss.abs(), directions: 8, budget: 1024 };
-    let scales = Scales::of(&input);
+    let scales = Scales::of(&input, 2);
+    let question = Question {
+        input,
+        scales: &scales,
+        gradient,
+        loss,
+        magnitude: loss.abs(),
+        directions: 8,
+        budget: 1024,
+    };
     let ask = |steps: &[Step]| -> Result<_, Infallible> {
         let after = |step: &Step| {
             let moved = case.x.iter().enumerate();

@@ -9,9 +9,11 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::fs::File;
-use std::io;
+use std::io::{self, Write as _};
 use std::os::fd::AsRawFd;
 use std::sync::Mutex;
+
+use rustix::fs::{MemfdFlags, fcntl_get_seals, memfd_create};
 
 use super::check;
 use super::fiber::page_bytes;
@@ -103,23 +105,43 @@ impl Memory {
         self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// Allocates `bytes`, aligned to 256, called `label` in messages; null for no bytes.
+    /// Allocates `bytes`, aligned to 256, called `label` in messages; null for no bytes. What lies around
+    /// them holds the poison.
     ///
     /// # Errors
     /// [`CudaError::MEMORY_ALLOCATION`] beyond the limits of the replay. If the system has no
     /// memory, the replay ends.
-    pub(super) fn allocate(&self, bytes: usize, label: String) -> Result<*mut u8, CudaError> {
-        self.allocate_in(None, bytes, label)
+    pub(super) fn allocate(
+        &self,
+        content: Body,
+        bytes: usize,
+        label: String,
+    ) -> Result<*mut u8, CudaError> {
+        let lay = |pages: usize, body: usize| content.lay(pages, body);
+        let begin = self.allocate_by(&lay, bytes, label)?;
+        if let (false, Some(fill)) = (begin.is_null(), content.fill) {
+            // SAFETY: allocated just now, and nobody else knows of it.
+            unsafe { self::fill(fill, begin as usize, bytes) };
+        }
+        Ok(begin)
     }
 
-    /// The same, with the pages of a file, from an offset on, instead of memory of its own: all
-    /// [`pages_of`] that many bytes.
+    /// The same, with the poison in pages that come into being when they are written.
     ///
     /// # Errors
     /// As [`Memory::allocate`].
-    pub(super) fn allocate_in(
+    pub(super) fn allocate_repeated(
         &self,
-        file: Option<(&File, usize)>,
+        bytes: usize,
+        label: String,
+    ) -> Result<*mut u8, CudaError> {
+        self.allocate_by(&|pages, body| repeat(pages, body, self.poison), bytes, label)
+    }
+
+    /// The same; `lay` puts memory at the pages of the body.
+    fn allocate_by(
+        &self,
+        lay: &dyn Fn(usize, usize) -> io::Result<()>,
         bytes: usize,
         label: String,
     ) -> Result<*mut u8, CudaError> {
@@ -133,43 +155,23 @@ impl Memory {
         let (body, offset) = pages_of(bytes);
         let guard = if state.allocations.len() < MANY { GUARD_BYTES } else { SMALL_GUARD_BYTES };
         let map_bytes = body + 2 * guard;
-        // SAFETY: an anonymous mapping at an address of the kernel's choice; the body is made
-        // accessible, the pages around it stay untouchable.
-        let map = unsafe {
-            let map = libc::mmap(
-                std::ptr::null_mut(),
-                map_bytes,
-                libc::PROT_NONE,
-                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
-                -1,
-                0,
-            );
-            if map == libc::MAP_FAILED {
-                return Err(refused(&label, bytes));
-            }
-            let pages = map.cast::<u8>().add(guard).cast();
-            let access = libc::PROT_READ | libc::PROT_WRITE;
-            let is_accessible = match file {
-                None => libc::mprotect(pages, body, access) == 0,
-                Some((file, offset)) => {
-                    let (flags, offset) = (libc::MAP_SHARED | libc::MAP_FIXED, offset as i64);
-                    libc::mmap(pages, body, access, flags, file.as_raw_fd(), offset) == pages
-                }
-            };
-            if !is_accessible {
-                let error = refused(&label, bytes);
-                libc::munmap(map, map_bytes);
-                return Err(error);
-            }
-            map as usize
-        };
+        let made = reserve(map_bytes, guard, body).and_then(|map| {
+            lay(map + guard, body).map(|()| map).inspect_err(|_| {
+                // SAFETY: mapped just now, and nobody else knows of it.
+                unsafe { libc::munmap(map as *mut libc::c_void, map_bytes) };
+            })
+        });
+        let map = made.map_err(|error| refused(&label, bytes, &error))?;
         let pages = map + guard;
         let begin = pages + offset;
         let number = state.made;
         let allocation =
             Allocation { begin, bytes, map, map_bytes, guard, number, label, freed: false };
         // SAFETY: the body was mapped just now.
-        unsafe { fill(self.poison, pages, body) };
+        unsafe {
+            fill_from(self.poison, pages, begin, 0);
+            fill_from(self.poison, begin + bytes, pages + body, bytes);
+        }
         check::allocated(begin, bytes, &allocation.label, map..map + map_bytes);
         state.used += bytes;
         state.made += 1;
@@ -314,12 +316,111 @@ impl Memory {
 /// No system lets a process have memory at addresses below this.
 const NULL_BYTES: usize = 4096;
 
-/// The error of an allocation that the system has just refused, if the replay has used up its
+/// The body of an allocation.
+#[derive(Clone, Copy)]
+pub(super) struct Body<'f> {
+    /// The file that it lies in, from an offset on: all [`pages_of`] the bytes. None for memory of its own.
+    pub place: Option<(&'f File, usize)>,
+    /// What it holds at first; none for anything.
+    pub fill: Option<Poison>,
+}
+
+impl Body<'_> {
+    /// Memory of its own that holds `poison`.
+    pub(super) fn filled(poison: Poison) -> Body<'static> {
+        Body { place: None, fill: Some(poison) }
+    }
+
+    /// Puts `body` bytes of memory at `pages`, which are reserved.
+    fn lay(self, pages: usize, body: usize) -> io::Result<()> {
+        let at = pages as *mut libc::c_void;
+        match self.place {
+            None => {
+                let access = libc::PROT_READ | libc::PROT_WRITE;
+                // SAFETY: the pages were reserved just now, and nobody else knows of them.
+                if unsafe { libc::mprotect(at, body, access) } != 0 {
+                    return Err(io::Error::last_os_error());
+                }
+            }
+            Some((file, offset)) => place(pages, body, file, offset, libc::MAP_SHARED)?,
+        }
+        if body < HUGE_PAGE {
+            return Ok(());
+        }
+        // SAFETY: as above. A system without large pages takes small ones.
+        unsafe { libc::madvise(at, body, libc::MADV_HUGEPAGE) };
+        // Memory has seals, files on a disk have none.
+        if self.place.is_some_and(|(file, _)| fcntl_get_seals(file).is_ok()) {
+            // All pages are written soon: one call for them takes less time than a fault for each.
+            // SAFETY: as above. A system that cannot do so has them fault.
+            unsafe { libc::madvise(at, body, libc::MADV_POPULATE_WRITE) };
+        }
+        Ok(())
+    }
+}
+
+/// The system's large pages, where it has them; content that begins at one needs the fewest pages.
+const HUGE_PAGE: usize = 2 << 20;
+
+/// Reserves `map_bytes` that cannot be touched. What comes behind a `guard` of so many bytes begins at a
+/// large page, if the `body` there is large.
+fn reserve(map_bytes: usize, guard: usize, body: usize) -> io::Result<usize> {
+    let spare = if body >= HUGE_PAGE { HUGE_PAGE } else { 0 };
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+    // SAFETY: an anonymous mapping at an address of the system's choice, whose ends are given back.
+    unsafe {
+        let all = map_bytes + spare;
+        let map = libc::mmap(std::ptr::null_mut(), all, libc::PROT_NONE, flags, -1, 0);
+        if map == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let begin = match spare {
+            0 => map as usize,
+            _ => (map as usize + guard).next_multiple_of(HUGE_PAGE) - guard,
+        };
+        let (before, behind) = (begin - map as usize, map as usize + spare - begin);
+        if before > 0 {
+            libc::munmap(map, before);
+        }
+        if behind > 0 {
+            libc::munmap((begin + map_bytes) as *mut libc::c_void, behind);
+        }
+        Ok(begin)
+    }
+}
+
+/// Maps `bytes` of `file` from `offset` on at `pages`, which are reserved.
+fn place(pages: usize, bytes: usize, file: &File, offset: usize, sharing: i32) -> io::Result<()> {
+    let (access, flags) = (libc::PROT_READ | libc::PROT_WRITE, sharing | libc::MAP_FIXED);
+    let (to, file) = (pages as *mut libc::c_void, file.as_raw_fd());
+    // SAFETY: replaces pages that were reserved for it, and that nobody uses yet.
+    match unsafe { libc::mmap(to, bytes, access, flags, file, offset as i64) } {
+        libc::MAP_FAILED => Err(io::Error::last_os_error()),
+        _ => Ok(()),
+    }
+}
+
+/// The most parts that [`repeat`] maps.
+const MOST_PARTS: usize = 256;
+
+/// Makes `body` bytes at `pages` show `poison`, by mapping the same few pages over and over. What is written
+/// to them is seen there alone.
+fn repeat(pages: usize, body: usize, poison: Poison) -> io::Result<()> {
+    let part = body.div_ceil(MOST_PARTS).next_multiple_of(HUGE_PAGE).min(body);
+    let mut file = File::from(memfd_create(c"poison", MemfdFlags::CLOEXEC)?);
+    let mut pattern = vec![0; part];
+    poison.fill(&mut pattern);
+    file.write_all(&pattern)?;
+    (0..body).step_by(part).try_for_each(|begin| {
+        place(pages + begin, part.min(body - begin), &file, 0, libc::MAP_PRIVATE)
+    })
+}
+
+/// The error of an allocation that the system has refused with `error`, if the replay has used up its
 /// limit. Otherwise the machine is at fault, and the replay ends.
-fn refused(label: &str, bytes: usize) -> CudaError {
-    let error = io::Error::last_os_error();
+fn refused(label: &str, bytes: usize, error: &io::Error) -> CudaError {
     if !limit_is_reached(bytes) {
-        lack_of_memory(label, bytes, &error);
+        lack_of_memory(label, bytes, error);
     }
     CudaError::MEMORY_ALLOCATION
 }
@@ -348,11 +449,24 @@ pub(super) unsafe fn fill(poison: Poison, address: usize, bytes: usize) {
     poison.fill(unsafe { std::slice::from_raw_parts_mut(address as *mut u8, bytes) });
 }
 
+/// Writes the pattern of `poison` from `begin` to `end`, the byte at `begin` being number `phase` of it.
+///
+/// # Safety
+/// As [`fill`].
+unsafe fn fill_from(poison: Poison, begin: usize, end: usize, phase: usize) {
+    // SAFETY: promised by the caller.
+    let bytes = unsafe { std::slice::from_raw_parts_mut(begin as *mut u8, end - begin) };
+    let pattern = poison.pattern.iter().cycle().skip(phase % poison.pattern.len());
+    bytes.iter_mut().zip(pattern).for_each(|(byte, &value)| *byte = value);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::summary::POISON_A;
+    use crate::summary::{POISON_A, POISON_B};
     use std::os::unix::fs::FileExt;
+
+    const FILLED: Body = Body { place: None, fill: Some(POISON_A) };
 
     fn memory() -> Memory {
         Memory::new(POISON_A, 1 << 20)
@@ -368,7 +482,7 @@ mod tests {
     fn an_allocation_is_aligned_and_poisoned() {
         let memory = memory();
         for bytes in [1, 255, 256, 4095, 4096, 4097, 100_000] {
-            let pointer = memory.allocate(bytes, "x".into()).unwrap();
+            let pointer = memory.allocate(FILLED, bytes, "x".into()).unwrap();
             assert_eq!(pointer as usize % ALIGNMENT, 0);
             // SAFETY: the allocation has that many bytes.
             let content = unsafe { std::slice::from_raw_parts(pointer, bytes) };
@@ -384,7 +498,13 @@ mod tests {
         let file = tempfile::tempfile().unwrap();
         file.set_len(3 * GUARD_BYTES as u64).unwrap();
         let memory = memory();
-        let pointer = memory.allocate_in(Some((&file, GUARD_BYTES)), 1000, "x".into()).unwrap();
+        let pointer = memory
+            .allocate(
+                Body { place: Some((&file, GUARD_BYTES)), fill: Some(POISON_A) },
+                1000,
+                "x".into(),
+            )
+            .unwrap();
         // SAFETY: the allocation has that many bytes.
         unsafe { pointer.add(999).write(42) };
         let (body, offset) = pages_of(1000);
@@ -395,9 +515,40 @@ mod tests {
     }
 
     #[test]
+    fn what_lies_around_an_allocation_is_poisoned_whatever_it_holds() {
+        let memory = Memory::new(POISON_A, usize::MAX);
+        let file = tempfile::tempfile().unwrap();
+        let (most, _) = pages_of(5 << 20);
+        file.set_len(most as u64).unwrap();
+        for bytes in [10, 4096, 100_001, (5 << 20) - 7] {
+            let places = [None, Some((&file, 0))];
+            let fills = [Some(POISON_A), Some(POISON_B), None];
+            let bodies = places
+                .into_iter()
+                .flat_map(|place| fills.into_iter().map(move |fill| Some(Body { place, fill })));
+            for body in bodies.chain([None]) {
+                let pointer = match body {
+                    Some(body) => memory.allocate(body, bytes, "x".into()),
+                    None => memory.allocate_repeated(bytes, "x".into()),
+                };
+                let pointer = pointer.unwrap();
+                // SAFETY: the allocation has that many bytes.
+                let content = unsafe { std::slice::from_raw_parts_mut(pointer, bytes) };
+                let holds = |poison: Poison| {
+                    content.iter().enumerate().all(|(k, &byte)| byte == poison.pattern[k % 8])
+                };
+                assert!(body.map_or(Some(POISON_A), |body| body.fill).is_none_or(holds), "{bytes}");
+                content.fill(1);
+                memory.free(pointer).unwrap();
+            }
+        }
+        assert!(memory.overruns().is_empty());
+    }
+
+    #[test]
     fn freeing_twice_is_an_invalid_value() {
         let memory = memory();
-        let pointer = memory.allocate(8, "x".into()).unwrap();
+        let pointer = memory.allocate(FILLED, 8, "x".into()).unwrap();
         memory.free(pointer).unwrap();
         assert_eq!(memory.free(pointer), Err(CudaError::INVALID_VALUE));
     }
@@ -405,17 +556,17 @@ mod tests {
     #[test]
     fn memory_beyond_the_limit_is_refused() {
         let memory = memory();
-        assert_eq!(memory.allocate(2 << 20, "x".into()), Err(CudaError::MEMORY_ALLOCATION));
-        let half = memory.allocate(1 << 19, "x".into()).unwrap();
-        assert!(memory.allocate((1 << 19) + 1, "x".into()).is_err());
+        assert_eq!(memory.allocate(FILLED, 2 << 20, "x".into()), Err(CudaError::MEMORY_ALLOCATION));
+        let half = memory.allocate(FILLED, 1 << 19, "x".into()).unwrap();
+        assert!(memory.allocate(FILLED, (1 << 19) + 1, "x".into()).is_err());
         memory.free(half).unwrap();
-        assert!(memory.allocate((1 << 19) + 1, "x".into()).is_ok());
+        assert!(memory.allocate(FILLED, (1 << 19) + 1, "x".into()).is_ok());
     }
 
     #[test]
     fn addresses_are_described_by_what_lies_there() {
         let memory = memory();
-        let pointer = memory.allocate(1000, "scores".into()).unwrap() as usize;
+        let pointer = memory.allocate(FILLED, 1000, "scores".into()).unwrap() as usize;
         assert_eq!(
             described(&memory, pointer + 1024),
             "24 bytes past the end of scores (1000 bytes)"
@@ -433,7 +584,7 @@ mod tests {
         let memory = memory();
         let names = ["a", "b", "c", "d", "e", "f"];
         for name in names {
-            let pointer = memory.allocate(1000, name.into()).unwrap();
+            let pointer = memory.allocate(FILLED, 1000, name.into()).unwrap();
             // SAFETY: the byte lies on the allocation's page, though outside of it.
             unsafe { pointer.sub(1).write(1) };
         }
@@ -444,7 +595,7 @@ mod tests {
     #[test]
     fn a_write_outside_is_found_when_it_is_freed() {
         let memory = memory();
-        let pointer = memory.allocate(1000, "x".into()).unwrap();
+        let pointer = memory.allocate(FILLED, 1000, "x".into()).unwrap();
         // SAFETY: the byte lies on the allocation's page, though outside of it.
         unsafe { pointer.sub(7).write(1) };
         memory.free(pointer).unwrap();
@@ -454,7 +605,7 @@ mod tests {
     #[test]
     fn a_write_into_the_slack_is_found() {
         let memory = memory();
-        let pointer = memory.allocate(10, "x".into()).unwrap();
+        let pointer = memory.allocate(FILLED, 10, "x".into()).unwrap();
         assert!(memory.overruns().is_empty());
         // SAFETY: byte 12 is inside the mapping, though outside of the allocation.
         unsafe { pointer.add(12).write(1) };

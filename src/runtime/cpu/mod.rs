@@ -46,7 +46,7 @@ pub(crate) use self::shared::{
 
 use self::block::{BlockRunner, Kernel};
 use self::grid::{Core, Job, Pool};
-use self::memory::Memory;
+use self::memory::{Body, Memory};
 use self::order::Order;
 use self::protection::Protection;
 use self::shape::Shape;
@@ -152,12 +152,9 @@ impl Cpu {
     }
 
     /// Allocates memory that the code itself asks for.
-    #[allow(unsafe_code)]
     fn scratch(&self, bytes: usize, label: String) -> Result<*mut u8, CudaError> {
-        let pointer = self.memory.allocate(bytes, label)?;
-        // SAFETY: allocated just now, and nobody else knows of it.
-        unsafe { memory::fill(scratch_poison(self.settings.poison), pointer as usize, bytes) };
-        Ok(pointer)
+        let fill = scratch_poison(self.settings.poison);
+        self.memory.allocate(Body::filled(fill), bytes, label)
     }
 
     /// Keeps host code off the allocation at `pointer`, unless `shared`.
@@ -235,7 +232,23 @@ impl Device for Cpu {
     }
 
     fn malloc(&self, bytes: usize, label: String) -> Result<*mut u8, CudaError> {
-        Ok(self.protect(self.memory.allocate(bytes, label)?, false))
+        let body = Body::filled(self.settings.poison);
+        Ok(self.protect(self.memory.allocate(body, bytes, label)?, false))
+    }
+
+    fn malloc_input(
+        &self,
+        bytes: usize,
+        place: Option<(&File, usize)>,
+        all: bool,
+        label: String,
+    ) -> Result<*mut u8, CudaError> {
+        let fill = (!all).then_some(self.settings.poison);
+        Ok(self.protect(self.memory.allocate(Body { place, fill }, bytes, label)?, false))
+    }
+
+    fn malloc_unread(&self, bytes: usize, label: String) -> Result<*mut u8, CudaError> {
+        Ok(self.protect(self.memory.allocate_repeated(bytes, label)?, false))
     }
 
     fn malloc_in(
@@ -245,7 +258,8 @@ impl Device for Cpu {
         bytes: usize,
         label: String,
     ) -> Result<*mut u8, CudaError> {
-        let pointer = self.memory.allocate_in(Some((file, offset)), bytes, label)?;
+        let body = Body { place: Some((file, offset)), fill: Some(self.settings.poison) };
+        let pointer = self.memory.allocate(body, bytes, label)?;
         Ok(self.protect(pointer, false))
     }
 
