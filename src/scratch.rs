@@ -81,6 +81,11 @@ impl Budget {
         Some(Taken { bytes, budget: self.clone() })
     }
 
+    /// All bytes.
+    pub fn most(&self) -> usize {
+        self.most
+    }
+
     /// The bytes that are left.
     pub fn left(&self) -> usize {
         self.most.saturating_sub(self.used.load(Ordering::Relaxed))

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::in_order::in_order;
-use super::{Abilities, Backend, DeviceName, Host, Mode, ReplayError, Take, Variant};
+use super::{Abilities, Backend, DeviceName, Host, Mode, NoRoom, ReplayError, Take, Variant};
 use crate::compile::{Artifact, Signature, Toolchain};
 use crate::fixture::{Fixture, Input};
 use crate::frontend::Precision;
@@ -96,6 +96,10 @@ impl Backend for Cpu {
 
     fn timeouts(&self) -> u64 {
         self.host().timeouts()
+    }
+
+    fn room(&self, fixture: &Fixture, precision: Precision) -> Result<(), NoRoom> {
+        self.host().room(fixture, precision)
     }
 
     fn expect_many(&self) {

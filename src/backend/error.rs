@@ -2,6 +2,7 @@
 
 use std::error::Error;
 
+use super::NoRoom;
 use crate::cache::CacheError;
 use crate::compile::CompileError;
 use crate::cuda::sanitizer::SanitizerError;
@@ -32,6 +33,9 @@ pub enum ReplayError {
     /// A program cannot be run, or a revision by it.
     #[error(transparent)]
     Program(#[from] ProgramError),
+    /// There is no room for the tensors.
+    #[error(transparent)]
+    Room(#[from] NoRoom),
     /// There is no room for per-element results.
     #[error(transparent)]
     Scratch(#[from] ScratchError),
@@ -83,6 +87,7 @@ impl ReplayError {
             ReplayError::Worker(error) => error.hint(),
             ReplayError::Sanitizer(error) => error.hint(),
             ReplayError::Program(error) => error.hint(),
+            ReplayError::Room(error) => error.hint(),
             ReplayError::Scratch(error) => error.hint(),
         }
     }

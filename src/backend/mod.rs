@@ -11,6 +11,7 @@ mod host;
 mod in_order;
 mod mode;
 pub mod program;
+mod room;
 
 use std::fmt;
 use std::sync::Arc;
@@ -21,6 +22,7 @@ pub use self::error::{Refusal, ReplayError};
 pub use self::host::Host;
 pub use self::mode::{Abilities, Mode};
 pub use self::program::Programs;
+pub use self::room::NoRoom;
 
 use crate::cuda::sanitizer::{Finding, Tool};
 use crate::fixture::Fixture;
@@ -76,6 +78,14 @@ pub trait Backend: fmt::Debug + Send + Sync {
     /// The name and version of the checker that every replay is repeated under, if any.
     fn checker(&self) -> Option<String> {
         None
+    }
+
+    /// Whether there is room for the tensors of `fixture`, as `precision` has them.
+    ///
+    /// # Errors
+    /// [`NoRoom`] if there is too little.
+    fn room(&self, _fixture: &Fixture, _precision: Precision) -> Result<(), NoRoom> {
+        Ok(())
     }
 
     /// Prepares for many variants.

@@ -178,6 +178,14 @@ impl Trial {
         meanwhile: &(dyn Fn() + Sync),
     ) -> Result<Result<Arc<dyn Variant>, Refusal>, ReplayError> {
         let backend = self.lab.backend();
+        match (backend.room(self.fixture(), precision), precision) {
+            (Ok(()), _) => {}
+            (Err(error), Precision::Native) => return Err(error.into()),
+            (Err(error), _) => {
+                let (reason, hint) = (error.to_string(), error.hint());
+                return Ok(Err(Refusal { reason, causes: Vec::new(), hint, first_error: None }));
+            }
+        }
         match backend.prepare(&self.subject.fixture, &self.sources, precision, meanwhile) {
             Ok(variant) => Ok(Ok(variant)),
             Err(error) => error.refusal().map(Err).ok_or(error),

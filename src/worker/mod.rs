@@ -46,6 +46,7 @@ pub use self::error::WorkerError;
 pub use self::lane::Workers;
 pub use self::limits::Limits;
 pub(crate) use self::printed::shortened;
+pub(crate) use self::run::tensor_bytes;
 pub use self::run::{Ending, OutputTensor, Run};
 pub use self::series::Series;
 

@@ -241,6 +241,16 @@ impl Declared {
     }
 }
 
+/// The bytes that all inputs of `fixture` take in a replay, and all outputs; in float64 if `shadow`.
+pub(crate) fn tensor_bytes(fixture: &Fixture, shadow: bool) -> (u64, u64) {
+    let inputs = fixture.inputs.iter().filter(|input| input.present);
+    let inputs = inputs.map(|input| bytes_of(input, shadow) as u64).sum();
+    let wide = |output: &Output| {
+        output.bytes() / output.dtype.size() * memory_dtype(output.dtype, shadow).size()
+    };
+    (inputs, fixture.outputs.iter().map(|output| wide(output) as u64).sum())
+}
+
 /// The bytes that `input` takes in a replay.
 pub(super) fn bytes_of(input: &Input, shadow: bool) -> usize {
     memory_dtype(input.dtype, shadow).size() * input.storage_elements()

@@ -148,6 +148,19 @@ fn memory_beyond_the_limit_is_refused_to_the_code_alone() {
 }
 
 #[test]
+fn tensors_that_do_not_fit_are_told_of_before_anything_is_compiled() {
+    let env = TestEnv::new().with_kernel("#error no compiler sees this\n", CALL);
+    let run = env.replay(&["fixtures/tiny", "--memory", "4"]);
+    assert_eq!(run.code, Some(128), "{}", run.text());
+    assert!(
+        run.stderr.contains("of device memory, and a replay may have 4 bytes"),
+        "{}",
+        run.text()
+    );
+    assert!(run.stderr.contains("hint: --memory 1G allows as much"), "{}", run.text());
+}
+
+#[test]
 fn paths_that_are_no_text_do_as_any_others() {
     use std::os::unix::ffi::OsStrExt;
     let odd = std::ffi::OsStr::from_bytes(b"caf\xe9");
