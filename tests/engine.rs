@@ -17,6 +17,8 @@ mod once;
 mod parts;
 #[path = "engine/project.rs"]
 mod project;
+#[path = "engine/public.rs"]
+mod public;
 #[path = "engine/same_bits.rs"]
 mod same_bits;
 #[path = "engine/series.rs"]

@@ -8,6 +8,7 @@ mod encoding;
 mod environment;
 mod flags;
 mod includes;
+mod joined;
 mod key;
 mod lanes;
 mod nvrtc;
@@ -34,7 +35,7 @@ use self::flags::{CHECKED, FLAGS, PRELUDE, SHADOW};
 use self::key::KeyHasher;
 use self::once::{Known, Once};
 use self::outside::{Outside, outside_of};
-use self::translation::{Translation, UNITS, lay_out, parent, translate};
+use self::translation::{Translation, UNITS, lay_out, parent, reserved, translate};
 use crate::cache::{Cache, CacheError, Kind};
 use crate::cuda::NvrtcError;
 use crate::foreign::Finished;
@@ -405,12 +406,10 @@ impl Toolchain {
         unit: &str,
         precision: Precision,
     ) -> Result<(), CompilerError> {
-        let includes: String =
-            translated.sources.iter().map(|path| format!("#include \"tree/{path}\"\n")).collect();
         let write = || -> io::Result<()> {
             headers::write(&folder.join(HEADERS))?;
             lay_out(folder, &translated.files)?;
-            std::fs::write(folder.join("unit.cpp"), format!("{includes}{unit}"))?;
+            std::fs::write(folder.join("unit.cpp"), format!("{}{unit}", translated.head))?;
             std::fs::write(folder.join("definitions.o"), definitions(precision))
         };
         write().map_err(scratch_failed(folder))
@@ -488,7 +487,7 @@ impl Toolchain {
         hasher.part(self.once.definitions_hash(precision).as_bytes());
         hasher.list(flags);
         hasher.list(LINK);
-        hasher.list(&translated.sources);
+        hasher.part(&translated.head);
         hasher.part(unit);
         for (path, text) in &translated.files {
             hasher.part(path);
@@ -569,7 +568,7 @@ fn flags(harness: &Harness, translated: &Translation, precision: Precision) -> V
     let mut flags = [strings(FLAGS), strings(PRELUDE)].concat();
     flags.extend(precision_flag(precision));
     flags.extend(translated.lanes.clone());
-    flags.extend(harness.defines.iter().map(|define| format!("-D{define}")));
+    flags.extend(reserved(&harness.defines).map(|define| format!("-D{define}")));
     let folders: BTreeSet<String> = harness
         .include
         .iter()

@@ -4,15 +4,17 @@ use std::io;
 use std::path::Path;
 
 use super::encoding::{Decoded, decode};
-use super::{CompileError, includes, lanes};
+use super::{CompileError, includes, joined, lanes};
 use crate::frontend::{self, Precision, Symbols, Threads, Unit};
-use crate::history::{Role, SourceSet};
+use crate::history::{Role, SourceFile, SourceSet};
 
 /// A source set as host C++.
 pub(super) struct Translation {
     pub files: Vec<(String, Vec<u8>)>,
     /// Those that make up the translation unit, in its order.
     pub sources: Vec<String>,
+    /// The begin of the translation unit: the harness's macros and the sources.
+    pub head: String,
     pub symbols: Symbols,
     pub shadow_obstacles: Vec<String>,
     /// The options for loops that run for several threads at once, if there are any.
@@ -22,11 +24,20 @@ pub(super) struct Translation {
 /// The sources that the front end reads, as text.
 pub(super) fn texts(sources: &SourceSet) -> Result<Vec<(&str, Decoded<'_>)>, CompileError> {
     let code = sources.files.iter().filter(|file| is_code(&file.path));
-    let texts: Vec<_> = code.map(|file| (file.path.as_str(), decode(&file.content))).collect();
+    let texts: Vec<_> = code.map(text).collect();
     for (path, decoded) in &texts {
         refuse_devices(path, &decoded.text)?;
     }
     Ok(texts)
+}
+
+/// The path and the text of one file.
+fn text(file: &SourceFile) -> (&str, Decoded<'_>) {
+    let mut decoded = decode(&file.content);
+    if let Some(text) = frontend::tightened(&decoded.text) {
+        decoded.text = text.into();
+    }
+    (file.path.as_str(), decoded)
 }
 
 /// As units of the front end.
@@ -118,7 +129,30 @@ pub(super) fn translate(
     }
     files.extend(others(sources));
     let lanes = lanes.filter(|_| strided).unwrap_or_default();
-    Ok(Translation { files, sources: unit_sources(sources)?, symbols, shadow_obstacles, lanes })
+    let sources = unit_sources(sources)?;
+    let head = head(defines, &joined::includes(&units, &sources));
+    Ok(Translation { files, sources, head, symbols, shadow_obstacles, lanes })
+}
+
+/// The harness's macros and `includes`. The headers of this program come before: no macro of a harness
+/// reaches them.
+fn head(defines: &[String], includes: &str) -> String {
+    let own: Vec<String> = defines.iter().filter(|define| !is_reserved(define)).cloned().collect();
+    let again = match own.iter().any(|define| define.split('=').next() == Some("NDEBUG")) {
+        true => "#include <assert.h>\n",
+        false => "",
+    };
+    as_directives(&own) + again + includes
+}
+
+/// The macros whose names are reserved: they are for the system's headers, and must be there before any
+/// of them is read.
+pub(super) fn reserved(defines: &[String]) -> impl Iterator<Item = &String> {
+    defines.iter().filter(|define| is_reserved(define))
+}
+
+fn is_reserved(define: &str) -> bool {
+    define.starts_with('_')
 }
 
 /// The macros of a command line, `NAME` or `NAME=VALUE`, as a source defines them.

@@ -107,6 +107,9 @@ const DEVICE_STD: [&str; 67] = [
 pub(super) fn translate(source: &Source, symbols: &Symbols) -> String {
     let mut edits = Edits::default();
     includes(source, &mut edits);
+    if let Some(main) = source.main.clone() {
+        edits.remove(source.text, main);
+    }
     for first in [true, false] {
         if first || source.has_alternatives() {
             let tokens = source.view(first);

@@ -72,6 +72,9 @@ pub(super) fn translate(
         Precision::Native | Precision::Checked => Vec::new(),
         Precision::Shadow => shadow::rewrite(&context, &mut edits),
     };
+    if let Some(main) = source.main.clone() {
+        edits.remove(source.text, main);
+    }
     bounds::rewrite(&context, &mut edits);
     add_companions(&context, &mut edits);
     let line = format!("#line 1 \"{}\"\n", escape(source.path));
@@ -138,7 +141,7 @@ fn rewrite_launches(
             name_companion(source.text, callee, edits);
         }
         let site = format!("\"{}\", {line}", escape(source.path));
-        write_launch(edits, launch, form, &format!("\"{}\"", escape(&name)), &site);
+        write_launch(edits, launch, form, "", &format!("\"{}\"", escape(&name)), &site);
         sites.insert(launch.open.start, LaunchSite { line, callee: name });
     }
     for defined in &context.macros {
@@ -156,7 +159,7 @@ fn rewrite_launches(
                 name_companion(source.text, callee, edits);
             }
             let name = spelled(source.text, defined, launches::unwrapped(source.text, callee));
-            write_launch(edits, &launch, form, &name, "__FILE__, __LINE__");
+            write_launch(edits, &launch, form, RESERVED, &name, "__FILE__, __LINE__");
             let line = source.line(launch.callee.start);
             let callee = folded(source.text, callee);
             sites.insert(launch.open.start, LaunchSite { line, callee });
@@ -198,22 +201,35 @@ impl Form {
     }
 }
 
-fn write_launch(edits: &mut Edits, launch: &Launch, form: Form, name: &str, site: &str) {
-    let (before, after) = match form {
-        Form::Kernel => ("::replay_rt::kernel<&", format!(">({name}, {site}).on(")),
+/// Begins the names that a launch in a macro's body uses: `kernel`, `on` and `run` may be parameters
+/// of the macro.
+const RESERVED: &str = "replay_";
+
+fn write_launch(
+    edits: &mut Edits,
+    launch: &Launch,
+    form: Form,
+    prefix: &str,
+    name: &str,
+    site: &str,
+) {
+    let (function, before, after) = match form {
+        Form::Kernel => ("kernel", "<&", format!(">({name}, {site})")),
         Form::Deduced => (
-            "::replay_rt::kernel_deduced([&](auto... replay_arguments) -> decltype(",
-            format!("(replay_arguments...)) {{ return {{}}; }}, {name}, {site}).on("),
+            "kernel_deduced",
+            "([&](auto... replay_arguments) -> decltype(",
+            format!("(replay_arguments...)) {{ return {{}}; }}, {name}, {site})"),
         ),
         Form::Passed => (
-            "::replay_rt::kernel_call([&](auto... replay_arguments) { ",
-            format!("(replay_arguments...); }}, {name}, {site}).on("),
+            "kernel_call",
+            "([&](auto... replay_arguments) { ",
+            format!("(replay_arguments...); }}, {name}, {site})"),
         ),
-        Form::Pointer => ("::replay_rt::kernel_at(", format!(", {name}, {site}).on(")),
+        Form::Pointer => ("kernel_at", "(", format!(", {name}, {site})")),
     };
-    edits.insert(launch.callee.start, before);
-    edits.replace(launch.open.clone(), after);
-    edits.replace(launch.close.clone(), ").run");
+    edits.insert(launch.callee.start, format!("::replay_rt::{prefix}{function}{before}"));
+    edits.replace(launch.open.clone(), format!("{after}.{prefix}on("));
+    edits.replace(launch.close.clone(), format!(").{prefix}run"));
 }
 
 /// Puts the companion's name into `callee` for the kernel's.

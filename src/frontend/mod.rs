@@ -13,11 +13,13 @@ mod host;
 mod includes;
 mod instances;
 mod launches;
+mod own;
 mod shadow;
 mod shared;
 mod signatures;
 mod spaces;
 mod symbols;
+mod tighten;
 mod unsupported;
 
 pub use error::FrontendError;
@@ -27,7 +29,7 @@ pub use symbols::{Symbols, scan};
 pub use crate::block_form::BlockForm;
 pub use crate::syntax::Unit;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::block_form;
 use crate::syntax::source::Source;
@@ -115,7 +117,8 @@ pub fn host(
     precision: Precision,
     threads: Threads,
 ) -> Result<Translated, FrontendError> {
-    let mut made = host::translate(&Source::new(unit), symbols, precision, host::Place::File)?;
+    let mut made =
+        host::translate(&Source::without_main(unit), symbols, precision, host::Place::File)?;
     if threads != Threads::Stacks {
         let lanes = threads == Threads::Lanes;
         (made.text, made.block_forms) =
@@ -151,7 +154,29 @@ pub fn call(
 /// # Errors
 /// None at present: NVRTC reports what it cannot compile.
 pub fn device(unit: &Unit, symbols: &Symbols) -> Result<String, FrontendError> {
-    Ok(device::translate(&Source::new(unit), symbols))
+    Ok(device::translate(&Source::without_main(unit), symbols))
+}
+
+/// The names that one file has for itself.
+#[derive(Clone, Debug, Default)]
+pub struct Own {
+    /// The functions, variables and types that it defines at namespace scope.
+    pub defined: BTreeSet<String>,
+    /// The macros that it defines, and whether they have a body.
+    pub macros: BTreeMap<String, bool>,
+    /// The identifiers in its code outside of preprocessor lines.
+    pub words: BTreeSet<String>,
+}
+
+/// The names that `unit` has for itself.
+pub fn own(unit: &Unit) -> Own {
+    own::of(&Source::without_main(unit))
+}
+
+/// `text` with launches written as `k << <g, b>> >(x)` closed up, if it has any; no byte moves beyond
+/// them.
+pub fn tightened(text: &str) -> Option<String> {
+    tighten::launches(text)
 }
 
 /// The identifiers in `unit`, each once; comments, literals and code under `#if 0` left out.

@@ -234,25 +234,7 @@ impl Spaces {
     /// The variables that `item` declares.
     fn declared(&self, text: &str, tokens: &Tokens, item: &Item) -> Vec<(String, Place)> {
         let range = item.tokens.start..item.tokens.end - 1;
-        let no_variable = [
-            "using",
-            "typedef",
-            "template",
-            "static_assert",
-            "friend",
-            "namespace",
-            "asm",
-            "struct",
-            "class",
-            "union",
-            "enum",
-            "operator",
-            "concept",
-        ];
         let words = || range.clone().map(|at| tokens[at].text(text));
-        if words().any(|word| no_variable.contains(&word)) {
-            return Vec::new();
-        }
         let marks = self.marks(text, tokens, range.clone());
         let has = |mark: &str| marks.as_ref().is_some_and(|marks| marks.contains(mark));
         let fixed = has("constexpr") || words().any(|word| word == "const");
@@ -265,8 +247,33 @@ impl Spaces {
         } else {
             Place::Host
         };
-        let found = declarators(text, tokens, range).into_iter();
+        let found = variables(text, tokens, item).into_iter();
         found.map(|name| (name.to_owned(), place)).collect()
+    }
+}
+
+/// The names of the variables that `item` declares.
+pub(super) fn variables<'t>(text: &'t str, tokens: &Tokens, item: &Item) -> Vec<&'t str> {
+    let range = item.tokens.start..item.tokens.end - 1;
+    let no_variable = [
+        "using",
+        "typedef",
+        "template",
+        "static_assert",
+        "friend",
+        "namespace",
+        "asm",
+        "struct",
+        "class",
+        "union",
+        "enum",
+        "operator",
+        "concept",
+    ];
+    let mut words = range.clone().map(|at| tokens[at].text(text));
+    match words.any(|word| no_variable.contains(&word)) {
+        true => Vec::new(),
+        false => declarators(text, tokens, range),
     }
 }
 

@@ -9,7 +9,7 @@ use super::lexer::{Kind, Tokens};
 use super::macros;
 use super::outline::is_attribute;
 use super::source::Source;
-use super::spaces::Spaces;
+use super::spaces::{Space, Spaces};
 use super::{Kernel, Unit};
 use crate::block_form::Facts;
 
@@ -27,8 +27,13 @@ pub struct Symbols {
 /// The facts about all kernels with one name.
 #[derive(Clone, Debug, Default)]
 struct Known {
-    /// How many template arguments have no default.
+    /// Whether it is a template.
+    template: bool,
+    /// How many template arguments a launch must give if it is to leave none without a default to be
+    /// deduced.
     required: usize,
+    /// How many functions of this name are kernels and no templates.
+    plain: usize,
     /// Declarations that have no companion, less those that have one.
     bare: isize,
     /// How many arguments a launch may leave out, and how many parameters there are in all.
@@ -42,15 +47,26 @@ impl Symbols {
         self.kernels.contains_key(name)
     }
 
-    /// Whether the kernel `name` with `given` template arguments leaves some to be deduced.
+    /// Whether the kernel `name` with `given` template arguments leaves some to be deduced, or a
+    /// function to be chosen among those of one name.
     pub(super) fn deduces(&self, name: &str, given: usize) -> bool {
-        self.kernels.get(name).is_some_and(|known| given < known.required)
+        self.kernels.get(name).is_some_and(|known| {
+            let is_left_open = given < known.required || (known.template && given == 0);
+            is_left_open || (given == 0 && self.is_overloaded(name, known))
+        })
     }
 
-    /// Whether a launch of `name` can leave template arguments to be deduced, and each of its
-    /// declarations can have a companion that tells which they are.
+    /// Whether a launch of `name` can leave it open which function is meant, and each of its
+    /// declarations can have a companion that tells it.
     pub(super) fn has_companions(&self, name: &str) -> bool {
-        self.kernels.get(name).is_some_and(|known| known.required > 0 && known.bare == 0)
+        self.kernels.get(name).is_some_and(|known| {
+            known.bare == 0 && (known.template || self.is_overloaded(name, known))
+        })
+    }
+
+    /// Whether `name` alone does not identify a kernel: there are several, or other functions too.
+    fn is_overloaded(&self, name: &str, known: &Known) -> bool {
+        known.plain > 1 || self.spaces.function(name).is_some_and(|space| space != Space::Kernel)
     }
 
     /// Whether a launch of the kernel `name` leaves some of its arguments to their defaults; `given`
@@ -65,6 +81,8 @@ impl Symbols {
     fn add(&mut self, kernel: Declared) {
         let known = self.kernels.entry(kernel.name).or_default();
         known.required = kernel.required.max(known.required);
+        known.template |= kernel.template;
+        known.plain += usize::from(kernel.defined && !kernel.template);
         if (1..=kernel.parameters).contains(&kernel.defaults) {
             (known.defaults, known.parameters) = (kernel.defaults, kernel.parameters);
         }
@@ -95,7 +113,7 @@ impl Symbols {
 
 /// Collects the names of the `__global__` functions that `units` declare or define.
 pub fn scan(units: &[Unit]) -> Symbols {
-    let sources: Vec<Source> = units.iter().map(Source::new).collect();
+    let sources: Vec<Source> = units.iter().map(Source::without_main).collect();
     let mut symbols = Symbols { spaces: Spaces::of(&sources), ..Symbols::default() };
     for source in &sources {
         symbols.block_facts.add(source);
@@ -128,7 +146,7 @@ struct Declared {
     name: String,
     at: usize,
     template: bool,
-    /// How many of its template parameters have no default.
+    /// As of [`Known`].
     required: usize,
     defined: bool,
     /// Its parameters, and how many of them have a default.
@@ -227,13 +245,12 @@ pub(super) fn template_head(text: &str, tokens: &Tokens, at: usize) -> Option<us
     None
 }
 
-/// How many parameters of the template head at `head` have no default.
+/// The number of the last parameter without a default of the template head at `head`, from 1.
 fn required(text: &str, tokens: &Tokens, head: usize) -> usize {
     let parameters = arguments(text, tokens, head + 1);
-    let plain = parameters
-        .iter()
-        .filter(|range| !tokens[range.start..range.end].iter().any(|token| token.is(text, "=")));
-    plain.count()
+    let is_plain =
+        |range: &Range<usize>| !tokens[range.clone()].iter().any(|token| token.is(text, "="));
+    parameters.iter().rposition(is_plain).map_or(0, |last| last + 1)
 }
 
 /// The arguments of the template list that opens at `open`, as ranges of tokens.

@@ -1,5 +1,9 @@
 //! The C++ headers that artifacts and modules are compiled against, embedded in the binary.
+//!
+//! A macro of the user's sources means nothing in them: every word that a header uses is undefined
+//! while the compiler reads it, unless it is a macro of these headers or of the system's.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::LazyLock;
 use std::{fs, io};
@@ -38,7 +42,98 @@ fn identity_of(dir: &Dir<'_>) -> blake3::Hash {
 /// # Errors
 /// The error of the file system.
 pub fn write(folder: &Path) -> io::Result<()> {
-    write_all(&INCLUDE, folder)
+    static GUARDED: LazyLock<Vec<(&Path, Vec<u8>)>> = LazyLock::new(guarded);
+    GUARDED.iter().try_for_each(|(path, content)| write_one(&folder.join(path), content))
+}
+
+/// The headers for the host compiler, each with the user's macros kept out.
+fn guarded() -> Vec<(&'static Path, Vec<u8>)> {
+    let mut files = Vec::new();
+    collect(&INCLUDE, &mut files);
+    let texts = || files.iter().map(|file| file.contents_utf8().unwrap_or_default());
+    let own: BTreeSet<&str> = texts().flat_map(macros).collect();
+    let shared: BTreeSet<&str> = texts().flat_map(definitions).flat_map(words).collect();
+    let whole = |text| guard(text, &own, &shared).into_bytes();
+    files.iter().zip(texts()).map(|(file, text)| (file.path(), whole(text))).collect()
+}
+
+fn collect<'d>(dir: &'d Dir<'d>, files: &mut Vec<&'d include_dir::File<'d>>) {
+    files.extend(dir.files());
+    dir.dirs().for_each(|dir| collect(dir, files));
+}
+
+/// Macros of the system's headers that the headers use, and operators, which no macro can be.
+const KEPT: [&str; 25] = [
+    "and",
+    "and_eq",
+    "bitand",
+    "bitor",
+    "compl",
+    "not",
+    "not_eq",
+    "or",
+    "or_eq",
+    "xor",
+    "xor_eq",
+    "CLOCKS_PER_SEC",
+    "CLOCK_PROCESS_CPUTIME_ID",
+    "INT32_MAX",
+    "NULL",
+    "assert",
+    "defined",
+    "errno",
+    "stderr",
+    "stdin",
+    "stdout",
+    "va_arg",
+    "va_copy",
+    "va_end",
+    "va_start",
+];
+
+/// The names of the macros that `text` defines.
+fn macros(text: &str) -> impl Iterator<Item = &str> {
+    text.lines().filter_map(defined).filter_map(|rest| words(rest).next())
+}
+
+/// The lines of the definitions of macros in `text`.
+fn definitions(text: &str) -> impl Iterator<Item = &str> {
+    let mut goes_on = false;
+    text.lines().filter(move |line| {
+        let is_part = goes_on || defined(line).is_some();
+        goes_on = is_part && line.ends_with('\\');
+        is_part
+    })
+}
+
+/// What the line defines, if it defines a macro.
+fn defined(line: &str) -> Option<&str> {
+    line.trim_start().strip_prefix('#')?.trim_start().strip_prefix("define ")
+}
+
+/// The words of `code`.
+fn words(code: &str) -> impl Iterator<Item = &str> {
+    let parts = code.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+    parts.filter(|word| word.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_'))
+}
+
+/// `text` between lines that undefine the words in it and in macros, `shared`, and lines that restore
+/// them. Names that begin like those of CUDA's, of these headers or of the compiler's stay as they are,
+/// and so do `own`.
+fn guard(text: &str, own: &BTreeSet<&str>, shared: &BTreeSet<&str>) -> String {
+    let code = text.lines().map(|line| line.split("//").next().unwrap_or_default());
+    let code = code.filter(|line| !line.trim_start().starts_with("#include"));
+    let is_reserved = |word: &str| {
+        let starts = |prefix: &str| word.starts_with(prefix);
+        starts("__") || starts("cu") || starts("CU") || starts("replay") || starts("REPLAY")
+    };
+    let is_free = |word: &&str| !is_reserved(word) && !own.contains(word) && !KEPT.contains(word);
+    let all = code.flat_map(words).chain(shared.iter().copied());
+    let names: BTreeSet<&str> = all.filter(is_free).collect();
+    let each = |line: &dyn Fn(&str) -> String| names.iter().map(|name| line(name)).collect();
+    let before: String = each(&|name| format!("#pragma push_macro(\"{name}\")\n#undef {name}\n"));
+    let after: String = each(&|name| format!("#pragma pop_macro(\"{name}\")\n"));
+    format!("{before}#line 1\n{text}\n{after}")
 }
 
 /// Writes the headers for NVRTC into `replay_nvrtc` in `folder`.
@@ -50,11 +145,12 @@ pub(crate) fn write_device(folder: &Path) -> io::Result<()> {
 }
 
 fn write_all(dir: &Dir<'_>, folder: &Path) -> io::Result<()> {
-    for_each(dir, &mut |path, content| {
-        let path = folder.join(path);
-        fs::create_dir_all(path.parent().expect("a header lies in a folder"))?;
-        fs::write(path, content)
-    })
+    for_each(dir, &mut |path, content| write_one(&folder.join(path), content))
+}
+
+fn write_one(path: &Path, content: &[u8]) -> io::Result<()> {
+    fs::create_dir_all(path.parent().expect("a header lies in a folder"))?;
+    fs::write(path, content)
 }
 
 fn for_each(
@@ -65,4 +161,44 @@ fn for_each(
         visit(file.path(), file.contents())?;
     }
     dir.dirs().try_for_each(|dir| for_each(dir, visit))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn macros_of_the_user_end_where_a_header_begins() {
+        let own = BTreeSet::from(["REAL"]);
+        let text =
+            "#include <stdio.h>\ntemplate <class T> REAL f(T x); // by hand\n__device__ int n;";
+        let shared = BTreeSet::from(["f", "REAL"]);
+        insta::assert_snapshot!(guard(text, &own, &shared), @r#"
+        #pragma push_macro("T")
+        #undef T
+        #pragma push_macro("class")
+        #undef class
+        #pragma push_macro("f")
+        #undef f
+        #pragma push_macro("int")
+        #undef int
+        #pragma push_macro("n")
+        #undef n
+        #pragma push_macro("template")
+        #undef template
+        #pragma push_macro("x")
+        #undef x
+        #line 1
+        #include <stdio.h>
+        template <class T> REAL f(T x); // by hand
+        __device__ int n;
+        #pragma pop_macro("T")
+        #pragma pop_macro("class")
+        #pragma pop_macro("f")
+        #pragma pop_macro("int")
+        #pragma pop_macro("n")
+        #pragma pop_macro("template")
+        #pragma pop_macro("x")
+        "#);
+    }
 }

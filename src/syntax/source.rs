@@ -1,5 +1,7 @@
 //! One file as tokens, with the code that the preprocessor certainly drops left out.
 
+use std::ops::Range;
+
 use super::Unit;
 use super::lexer::{Kind, Token, Tokens, lex, lex_directive};
 
@@ -18,6 +20,8 @@ pub(crate) struct Source<'a> {
     lines: Vec<usize>,
     /// For each token: how many more brackets open than close before it.
     depths: Vec<isize>,
+    /// The bytes of the program's own `main`, if its tokens are left out: nothing here runs it.
+    pub main: Option<Range<usize>>,
 }
 
 /// Where a token lies when alternatives of a conditional open or close brackets differently.
@@ -50,8 +54,16 @@ impl<'a> Source<'a> {
             branch: Vec::new(),
             lines,
             depths: Vec::new(),
+            main: None,
         };
         source.preprocess();
+        source
+    }
+
+    /// The same without the program's own `main`.
+    pub(crate) fn without_main(unit: &Unit<'a>) -> Self {
+        let mut source = Source::new(unit);
+        source.leave_out_main();
         source
     }
 
@@ -129,6 +141,30 @@ impl<'a> Source<'a> {
             }
             _ => {}
         }
+    }
+
+    /// Takes the definition of `main` out of the tokens, where one reads it without doubt.
+    fn leave_out_main(&mut self) {
+        let Some(found) = self.main_definition() else { return };
+        self.main = Some(self.tokens[found.start].start..self.tokens[found.end - 1].end);
+        self.tokens.drain(found.clone());
+        self.by_arch.drain(found.clone());
+        self.branch.drain(found.clone());
+        self.depths.drain(found);
+    }
+
+    /// The tokens of `int main(...) {...}` at namespace scope.
+    fn main_definition(&self) -> Option<Range<usize>> {
+        let is = |at: usize, word: &str| self.tokens.get(at).is_some_and(|t| t.is(self.text, word));
+        let begins = |&at: &usize| {
+            is(at + 1, "main") && is(at + 2, "(") && self.depths[at] == 0 && is(at, "int")
+        };
+        let start = (0..self.tokens.len()).find(begins)?;
+        let tokens = Tokens::new(self.text, self.tokens[start..].to_vec());
+        let body = tokens.skip_group(2).filter(|&body| tokens.is(self.text, body, "{"))?;
+        let range = start..start + tokens.skip_group(body)?;
+        let is_plain = self.branch[range.clone()].iter().all(|branch| *branch == Branch::Always);
+        (is_plain && !is(start.wrapping_sub(1), "extern")).then_some(range)
     }
 
     /// The value of a condition, if it is known without macros.

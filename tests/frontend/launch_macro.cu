@@ -17,3 +17,4 @@ void run(float* x, int n) {
   NESTED(x);
   CUDA_CHECK(cudaGetLastError());
 }
+#define BY_PARAMETER(kernel, on, run) kernel<<<1, on>>>(run)

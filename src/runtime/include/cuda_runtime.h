@@ -4,6 +4,18 @@
 
 #include "replay/qualifiers.h"
 
+#include "replay/math.h"
+
+// What nvcc's own header brings into every file.
+#include <assert.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <new>
+#include <utility>
+
 #include "vector_types.h"
 #include "vector_functions.h"
 
@@ -13,7 +25,6 @@
 #include "replay/launch.h"
 #include "replay/memory.h"
 
-#include "replay/math.h"
 #include "replay/fast_math.h"
 #include "replay/warp.h"
 #include "replay/atomics.h"

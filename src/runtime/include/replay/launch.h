@@ -84,6 +84,7 @@ class configured {
     launch_.stream = stream;
   }
 
+  void replay_run(P... arguments) { run(static_cast<P&&>(arguments)...); }
   // Not deduced from the call: arguments convert to the parameters here, as in any call.
   void run(P... arguments) {
     static_assert((parameter_bytes<P>::value + ... + 0) <= max_parameter_bytes,
@@ -132,6 +133,10 @@ struct launchable {
   const char* name;
   replay_site site;
 
+  configured<P...> replay_on(dim3 grid, dim3 block, size_t shared_bytes = 0,
+                             void* stream = nullptr) const {
+    return on(grid, block, shared_bytes, stream);
+  }
   configured<P...> on(dim3 grid, dim3 block, size_t shared_bytes = 0,
                       void* stream = nullptr) const {
     return {function, thunk, name, site, grid, block, shared_bytes, stream};
@@ -195,11 +200,18 @@ struct deduced_kernel {
           .run(arguments...);
     }
     template <class... A>
+    void replay_run(A... arguments) const {
+      run(arguments...);
+    }
+    template <class... A>
     void run(A... arguments) const {
       run_instance(deduced.find(arguments...), arguments...);
     }
   };
 
+  launch replay_on(dim3 grid, dim3 block, size_t shared_bytes = 0, void* stream = nullptr) const {
+    return on(grid, block, shared_bytes, stream);
+  }
   launch on(dim3 grid, dim3 block, size_t shared_bytes = 0, void* stream = nullptr) const {
     return {*this, grid, block, shared_bytes, stream};
   }
@@ -224,6 +236,10 @@ struct passed_kernel {
     size_t shared_bytes;
     void* stream;
 
+    template <class... A>
+    void replay_run(A... arguments) const {
+      run(arguments...);
+    }
     template <class... A>
     void run(A... arguments) const {
       // The call itself travels as the last argument.
@@ -255,6 +271,9 @@ struct passed_kernel {
     (*static_cast<Call*>(pointers[sizeof...(A)]))(*static_cast<A*>(pointers[I])...);
   }
 
+  launch replay_on(dim3 grid, dim3 block, size_t shared_bytes = 0, void* stream = nullptr) const {
+    return on(grid, block, shared_bytes, stream);
+  }
   launch on(dim3 grid, dim3 block, size_t shared_bytes = 0, void* stream = nullptr) const {
     return {*this, grid, block, shared_bytes, stream};
   }
@@ -263,6 +282,25 @@ struct passed_kernel {
 template <class Call>
 passed_kernel<Call> kernel_call(Call call, const char* name, const char* file, uint32_t line) {
   return {call, name, replay_site{file, line}};
+}
+
+// The same by names that are nobody's, for launches in macros: their parameters may have the names
+// above. So the members have second names too.
+template <auto Function>
+auto replay_kernel(const char* name, const char* file, uint32_t line) {
+  return kernel<Function>(name, file, line);
+}
+template <class F>
+auto replay_kernel_at(F function, const char* name, const char* file, uint32_t line) {
+  return kernel_at(function, name, file, line);
+}
+template <class Find>
+auto replay_kernel_deduced(Find find, const char* name, const char* file, uint32_t line) {
+  return kernel_deduced(find, name, file, line);
+}
+template <class Call>
+auto replay_kernel_call(Call call, const char* name, const char* file, uint32_t line) {
+  return kernel_call(call, name, file, line);
 }
 
 /// `extern __shared__ T name[]` in a function.
