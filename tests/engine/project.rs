@@ -71,7 +71,7 @@ pub fn cpu_in(folder: &Path, compiler: &str, machine: Machine) -> Cpu {
     cpu_with(&Cache::open(&folder.join("cache")).unwrap(), compiler, machine)
 }
 
-fn cpu_with(cache: &Cache, compiler: &str, machine: Machine) -> Cpu {
+pub fn cpu_with(cache: &Cache, compiler: &str, machine: Machine) -> Cpu {
     let keeper = Keeper::new(Path::new(env!("CARGO_BIN_EXE_replay")));
     let compiler = Some(compiler).filter(|name| !name.is_empty());
     let compiler = Compiler::find(compiler, &keeper).unwrap();

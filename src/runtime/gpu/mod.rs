@@ -181,6 +181,15 @@ fn read(module: &Path) -> Result<Module, StartError> {
     found.ok_or_else(|| StartError::Module { path: module.display().to_string() })
 }
 
+/// The report for a function of a library that only the CPU has.
+fn library(kernel: &str) -> Option<Report> {
+    let is_called = |rest: &str| rest.starts_with(|c: char| c.is_ascii_uppercase());
+    kernel.strip_prefix("cublas").is_some_and(is_called).then(|| Report::Refused {
+        message: format!("{kernel} was called, and cuBLAS is not connected to GPUs"),
+        hint: Some("replay with --backend cpu, which computes it".to_owned()),
+    })
+}
+
 /// Asks the parent for a module that holds `expression`.
 fn unresolved(expression: String) -> ! {
     end_with(&Report::Unresolved { expression })
@@ -309,6 +318,9 @@ impl Device for Gpu {
     }
 
     fn launch(&self, launch: &Launch) -> Result<(), CudaError> {
+        if let Some(refused) = library(launch.kernel) {
+            end_with(&refused);
+        }
         let function = self.function(launch)?;
         if launch.shared_bytes > cpu::DEFAULT_SHARED_BYTES {
             function.allow_shared(launch.shared_limit)?;
@@ -385,6 +397,16 @@ mod tests {
             assert_eq!(lost(of_the_kernel, &info()), None);
             assert!(sticky(of_the_kernel).is_some(), "{of_the_kernel}");
         }
+    }
+
+    #[test]
+    fn a_library_that_only_the_cpu_has_is_refused_by_name() {
+        let Some(Report::Refused { message, hint }) = library("cublasSgemm") else {
+            panic!("cuBLAS is not on GPUs");
+        };
+        insta::assert_snapshot!(message, @"cublasSgemm was called, and cuBLAS is not connected to GPUs");
+        insta::assert_snapshot!(hint.unwrap(), @"replay with --backend cpu, which computes it");
+        assert_eq!(library("cublas_epilogue_kernel"), None);
     }
 
     #[test]
