@@ -72,7 +72,13 @@ fn host_translations_are_as_reviewed() {
 
 #[test]
 fn shadow_translations_are_as_reviewed() {
-    for name in ["shadow.cu", "shared_static.cu", "launch_template.cu", "shadow_macros.cu"] {
+    for name in [
+        "shadow.cu",
+        "shadow_packs.cu",
+        "shared_static.cu",
+        "launch_template.cu",
+        "shadow_macros.cu",
+    ] {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/frontend").join(name);
         let text = std::fs::read_to_string(path).unwrap();
         snapshot("shadow", name, &rendered(&host(name, &text, Precision::Shadow)));

@@ -301,7 +301,7 @@ impl Toolchain {
             let unit = unit::text(harness, signature, &translated.symbols, call, precision)?;
             match self.compile_unit(harness, &translated, &unit, precision, meanwhile) {
                 Ok((path, key, fresh)) => {
-                    let shadow_obstacles = translated.shadow_obstacles;
+                    let shadow_obstacles = translated.shadow_obstacles(&harness.calls[call].text);
                     return Ok(Artifact { path, key, call, shadow_obstacles, fresh });
                 }
                 // Another call cannot mend an error outside of this one.

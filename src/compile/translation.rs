@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::encoding::{Decoded, decode};
 use super::{CompileError, includes, joined, lanes};
-use crate::frontend::{self, Precision, Symbols, Threads, Unit};
+use crate::frontend::{self, Obstacle, Precision, Symbols, Threads, Unit};
 use crate::history::{Role, SourceFile, SourceSet};
 
 /// A source set as host C++.
@@ -16,9 +16,25 @@ pub(super) struct Translation {
     /// The begin of the translation unit: the harness's macros and the sources.
     pub head: String,
     pub symbols: Symbols,
-    pub shadow_obstacles: Vec<String>,
+    shadow_obstacles: Vec<Hindrance>,
     /// The options for loops that run for several threads at once, if there are any.
     pub lanes: Vec<String>,
+}
+
+/// An obstacle to the shadow: the name that holds it, if it counts only where that is used, and words.
+type Hindrance = (Option<String>, String);
+
+impl Translation {
+    /// Why `float` meaning `double` may not mean the same to `call`.
+    pub(super) fn shadow_obstacles(&self, call: &str) -> Vec<String> {
+        if self.shadow_obstacles.is_empty() {
+            return Vec::new();
+        }
+        let reached = self.symbols.reached(call);
+        let counts =
+            |(within, _): &&Hindrance| within.as_ref().is_none_or(|it| reached.contains(it));
+        self.shadow_obstacles.iter().filter(counts).map(|(_, what)| what.clone()).collect()
+    }
 }
 
 /// The sources that the front end reads, as text.
@@ -122,9 +138,10 @@ pub(super) fn translate(
     for (unit, (_, decoded)) in units.iter().zip(&texts) {
         let translated = frontend::host(unit, &symbols, precision, threads)?;
         strided |= translated.block_forms.iter().any(|form| form.loops > 0);
-        let obstacles = translated.shadow_obstacles.iter();
-        shadow_obstacles
-            .extend(obstacles.map(|found| format!("{}:{}: {}", unit.path, found.line, found.what)));
+        let told = |found: Obstacle| {
+            (found.within, format!("{}:{}: {}", unit.path, found.line, found.what))
+        };
+        shadow_obstacles.extend(translated.shadow_obstacles.into_iter().map(told));
         files.push((unit.path.to_owned(), decoded.encode(translated.text)));
     }
     files.extend(others(sources));

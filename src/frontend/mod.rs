@@ -14,6 +14,8 @@ mod includes;
 mod instances;
 mod launches;
 mod own;
+mod packs;
+mod reach;
 mod shadow;
 mod shared;
 mod signatures;
@@ -100,6 +102,8 @@ pub struct Obstacle {
     pub line: usize,
     /// The construct, as written.
     pub what: String,
+    /// The function, class or macro that holds it. None if it counts wherever it stands.
+    pub within: Option<String>,
 }
 
 /// Translates one file for the host compiler.

@@ -7,6 +7,9 @@ use super::Obstacle;
 use super::edits::Edits;
 use super::host::Context;
 use super::lexer::{Kind, Token, Tokens, lex};
+use super::outline::outline;
+use super::packs::Packed;
+use super::reach::{holder, is_generic};
 
 /// C99's functions and CUDA's own that end in `f` on float and without it on double.
 const MATH: [&str; 84] = [
@@ -172,18 +175,30 @@ const FLOATS: [&str; 12] = [
 pub(super) fn rewrite(context: &Context, edits: &mut Edits) -> Vec<Obstacle> {
     let source = context.source;
     let code = Tokens::new(source.text, source.tokens.clone());
-    let lists = context.macros.iter().map(|defined| &defined.body).chain([&code]);
+    let bodies = context.macros.iter().map(|defined| (&defined.body, Some(defined.name)));
+    let items = outline(source.text, &context.tokens);
+    let packed = Packed::of(source.text, &source.tokens);
     let mut obstacles = Vec::new();
-    for tokens in lists {
+    for (tokens, name) in bodies.chain([(&code, None)]) {
         for (index, token) in tokens.iter().enumerate() {
             if let Some(text) = widened(*token, source.text) {
                 edits.replace(token.start..token.end, text);
             }
-            if let Some(end) = obstacle(context, tokens, index) {
-                let last = &tokens[end.min(tokens.len()) - 1];
-                let words = source.text[token.start..last.end].split_whitespace();
-                let what = words.collect::<Vec<_>>().join(" ");
-                obstacles.push(Obstacle { line: source.line(token.start), what });
+            let mut end = None;
+            if context.symbols.packs() {
+                let generic = is_generic(&context.tokens, &items, token.start);
+                packed.rewrite(tokens, index, generic, edits);
+                end = packed.look(tokens, index);
+            }
+            if !context.symbols.packs() || !packed.is_cast(tokens, index) {
+                end = end.or_else(|| obstacle(context, tokens, index));
+            }
+            if let Some(end) = end {
+                let within = match name {
+                    Some(name) => Some(name.to_owned()),
+                    None => holder(source.text, &context.tokens, &items, token.start),
+                };
+                obstacles.push(found(context, &tokens[index..end.min(tokens.len())], within));
             }
         }
     }
@@ -196,6 +211,14 @@ pub(super) fn rewrite(context: &Context, edits: &mut Edits) -> Vec<Obstacle> {
     }
     obstacles.sort_by_key(|obstacle| obstacle.line);
     obstacles
+}
+
+/// The obstacle made of `tokens`.
+fn found(context: &Context, tokens: &[Token], within: Option<String>) -> Obstacle {
+    let text = context.source.text;
+    let (start, end) = (tokens[0].start, tokens[tokens.len() - 1].end);
+    let what = text[start..end].split_whitespace().collect::<Vec<_>>().join(" ");
+    Obstacle { line: context.source.line(start), what, within }
 }
 
 /// `text` with every token widened, for code that is written a second time.

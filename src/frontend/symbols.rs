@@ -8,6 +8,8 @@ use super::instances;
 use super::lexer::{Kind, Tokens};
 use super::macros;
 use super::outline::is_attribute;
+use super::packs;
+use super::reach::Reach;
 use super::source::Source;
 use super::spaces::{Space, Spaces};
 use super::{Kernel, Unit};
@@ -22,6 +24,9 @@ pub struct Symbols {
     spaces: Spaces,
     /// The macros that stand for launch bounds.
     bounds: BTreeMap<String, Bounds>,
+    reach: Reach,
+    /// Whether numbers are moved as integers of 16 bytes anywhere.
+    packs: bool,
 }
 
 /// The facts about all kernels with one name.
@@ -78,6 +83,16 @@ impl Symbols {
         })
     }
 
+    /// The names of the sources that can be reached from `code`, its own included.
+    pub fn reached(&self, code: &str) -> BTreeSet<String> {
+        self.reach.from(code)
+    }
+
+    /// Whether numbers are moved as integers of 16 bytes anywhere.
+    pub(super) fn packs(&self) -> bool {
+        self.packs
+    }
+
     fn add(&mut self, kernel: Declared) {
         let known = self.kernels.entry(kernel.name).or_default();
         known.required = kernel.required.max(known.required);
@@ -117,6 +132,8 @@ pub fn scan(units: &[Unit]) -> Symbols {
     let mut symbols = Symbols { spaces: Spaces::of(&sources), ..Symbols::default() };
     for source in &sources {
         symbols.block_facts.add(source);
+        symbols.reach.add(source);
+        symbols.packs |= packs::any(source);
         symbols.bounds.extend(bounds::macros(source));
         let tokens = Tokens::new(source.text, source.tokens.clone());
         kernels(source.text, &tokens).into_iter().for_each(|kernel| symbols.add(kernel));

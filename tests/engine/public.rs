@@ -303,3 +303,84 @@ fn sums_of_cublas_follow_the_rounding_of_a_replay() {
     let (down, up) = (run(Rounding::Down), run(Rounding::Up));
     assert!(down.iter().zip(&up).all(|(down, up)| down < up), "{down:?}\n{up:?}");
 }
+
+/// The trainer of `tests/engine/public/trainer`: 6 rows of 64 numbers, and kernel `number` of the function
+/// that `call` names.
+fn trainer(call: &str, source: &str, defines: &str, number: usize) -> (Public, Vec<f32>) {
+    let harness = format!(
+        "sources = [\"src/{source}.cu\"]\ninclude = [\"src\"]\ndefines = [{defines}]\ncall = \"{call}\"\n\
+         [inputs.which]\ndtype = \"i32\"\nshape = []\n\
+         [inputs.inp]\ndtype = \"f32\"\nshape = [\"N\", \"C\"]\n\
+         [outputs.out]\ndtype = \"f32\"\nshape = [\"N\", \"C\"]\n"
+    );
+    let values = numbers(6 * 64, 5);
+    let tensors: [Tensor; 2] = [("which", &[number as f32], &[]), ("inp", &values, &[6, 64])];
+    (Public::new("trainer", &harness, &tensors), values)
+}
+
+#[test]
+fn numbers_packed_as_integers_are_as_many_in_the_shadow() {
+    for number in 1..=3 {
+        let call = "gelu_forward(which, out, inp, 1, N, C, 32);";
+        let (public, values) = trainer(call, "elementwise", "", number);
+        let expected: Vec<f64> = values.iter().map(|&x| gelu(f64::from(x))).collect();
+        public.assert_gives("out", &expected, 1e-6);
+    }
+}
+
+#[test]
+fn numbers_of_a_type_by_macro_are_packed_too() {
+    let call = "floatX *x, *y; cudaMalloc(&x, N * C * sizeof(floatX)); \
+                cudaMalloc(&y, N * C * sizeof(floatX)); narrow<<<N, C>>>(x, inp); \
+                gelu_forward(which, y, x, 1, N, C, 32); widen<<<N, C>>>(out, y);";
+    for number in 1..=2 {
+        let (public, values) = trainer(call, "elementwise", "\"ENABLE_BF16\"", number);
+        let narrow = |x: f32| half::bf16::from_f32(x).to_f64();
+        let expected: Vec<f64> = values.iter().map(|&x| narrow(gelu(narrow(x)) as f32)).collect();
+        let native = elements(&public.run(Precision::Native), "out", expected.len());
+        assert_close(&native, &expected, 1e-2, "native");
+        assert_eq!(public.compiled(Precision::Shadow).shadow_obstacles, [""; 0]);
+        let exact: Vec<f64> = values.iter().map(|&x| gelu(f64::from(x))).collect();
+        let shadow = elements(&public.run(Precision::Shadow), "out", expected.len());
+        assert_close(&shadow, &exact, 1e-12, "shadow");
+    }
+}
+
+#[test]
+fn an_obstacle_counts_only_where_it_is_used() {
+    let call = "gelu_sign_kernel<<<1, 64>>>((unsigned*)out, inp, 64);";
+    let (public, _) = trainer(call, "elementwise", "", 0);
+    let obstacles = public.compiled(Precision::Shadow).shadow_obstacles;
+    assert_eq!(obstacles, ["src/elementwise.cu:63: (const unsigned*)&"]);
+}
+
+#[test]
+fn the_versions_of_a_softmax_agree() {
+    for number in 1..=4 {
+        let (public, values) =
+            trainer("softmax_forward(which, out, inp, N, C, 64);", "rows", "", number);
+        let row = |row: &[f32]| {
+            let sum: f64 = row.iter().map(|&x| f64::from(x).exp()).sum();
+            row.iter().map(|&x| f64::from(x).exp() / sum).collect::<Vec<f64>>()
+        };
+        let expected: Vec<f64> = values.chunks(64).flat_map(row).collect();
+        public.assert_gives("out", &expected, 1e-6);
+    }
+}
+
+#[test]
+fn a_layer_norm_with_memory_of_its_own_is_right() {
+    let call = "layernorm_forward(out, inp, inp, inp + C, N, C);";
+    let (public, values) = trainer(call, "rows", "", 0);
+    let row = |row: &[f32]| {
+        let mean = row.iter().map(|&x| f64::from(x)).sum::<f64>() / 64.0;
+        let square = row.iter().map(|&x| (f64::from(x) - mean).powi(2)).sum::<f64>() / 64.0;
+        let scale = 1.0 / (square + 1e-5).sqrt();
+        let one = |(c, &x): (usize, &f32)| {
+            scale * (f64::from(x) - mean) * f64::from(values[c]) + f64::from(values[64 + c])
+        };
+        row.iter().enumerate().map(one).collect::<Vec<f64>>()
+    };
+    let expected: Vec<f64> = values.chunks(64).flat_map(row).collect();
+    public.assert_gives("out", &expected, 1e-5);
+}

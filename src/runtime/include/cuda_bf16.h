@@ -17,6 +17,13 @@
 #define REPLAY_BOTH __bfloat162bfloat162
 #include "replay/narrow_api.h"
 
+#ifdef REPLAY_SHADOW
+namespace replay_rt {
+template <> struct packed<__nv_bfloat16> { static constexpr pack_content value = packs_narrow; };
+template <> struct packed<__nv_bfloat162> : packed<__nv_bfloat16> {};
+}  // namespace replay_rt
+#endif
+
 using nv_bfloat16 = __nv_bfloat16;
 using nv_bfloat162 = __nv_bfloat162;
 

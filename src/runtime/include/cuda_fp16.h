@@ -17,6 +17,13 @@
 #define REPLAY_BOTH __half2half2
 #include "replay/narrow_api.h"
 
+#ifdef REPLAY_SHADOW
+namespace replay_rt {
+template <> struct packed<__half> { static constexpr pack_content value = packs_narrow; };
+template <> struct packed<__half2> : packed<__half> {};
+}  // namespace replay_rt
+#endif
+
 using half = __half;
 using half2 = __half2;
 using nv_half = __half;

@@ -92,7 +92,7 @@ inline Acc gemm_gelu_gradient(Acc x) {
   return (Acc)0.5 * ((Acc)1 + t) + (Acc)0.5 * x * ((Acc)1 - t * t) * inner;
 }
 
-constexpr int gemm_rows = 64, gemm_columns = 16, gemm_depth = 128;
+constexpr int gemm_rows = 64, gemm_columns = 16, gemm_depth = 64;
 
 /// The element of the result at `row` and `column` for the sum of products `sum`.
 template <class Acc>

@@ -5,6 +5,7 @@
 // function", "Breakpoint Function", "Address Space Predicate Functions".
 #pragma once
 
+#include "replay/packs.h"
 #include "replay/thread.h"
 
 #define REPLAY_LOAD(T)                                          \
@@ -50,7 +51,12 @@ REPLAY_CACHE_HINTS(float2)
 REPLAY_CACHE_HINTS(float4)
 REPLAY_CACHE_HINTS(double)
 REPLAY_CACHE_HINTS(double2)
-#ifndef REPLAY_SHADOW
+#ifdef REPLAY_SHADOW
+REPLAY_CACHE_HINTS(replay_rt::pack_int4)
+REPLAY_CACHE_HINTS(replay_rt::pack_uint4)
+REPLAY_CACHE_HINTS(replay_rt::pack_longlong2)
+REPLAY_CACHE_HINTS(replay_rt::pack_ulonglong2)
+#else
 REPLAY_CACHE_HINTS(float)
 #endif
 

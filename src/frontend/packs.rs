@@ -1,0 +1,153 @@
+//! Numbers that are moved as integers of 16 bytes, as in `*reinterpret_cast<const int4*>(x)`.
+//!
+//! In the shadow such an integer is a type of its own with room for as many numbers, and a cast to it asks
+//! the compiler what the numbers are (`replay/packs.h`). A look into it is an obstacle.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+
+use super::edits::Edits;
+use super::lexer::{Kind, Token, Tokens};
+use super::source::Source;
+
+/// Integer vectors of 16 bytes.
+const WIDE: [&str; 4] = ["int4", "uint4", "longlong2", "ulonglong2"];
+/// Vectors of floats, which the shadow widens to as many doubles.
+const VECTORS: [&str; 3] = ["float2", "float3", "float4"];
+const NARROW: [&str; 8] = [
+    "half",
+    "__half",
+    "half2",
+    "__half2",
+    "nv_bfloat16",
+    "__nv_bfloat16",
+    "nv_bfloat162",
+    "__nv_bfloat162",
+];
+
+/// Whether `source` casts to pointers to such integers.
+pub(super) fn any(source: &Source) -> bool {
+    let text = source.text;
+    let pointed = |token: &Token| {
+        let rest = text[token.end..].trim_start();
+        WIDE.contains(&token.text(text)) && rest.starts_with('*')
+    };
+    source.tokens.iter().any(|token| match token.kind {
+        Kind::Ident => pointed(token),
+        Kind::Directive => WIDE.iter().any(|wide| token.text(text).contains(wide)),
+        _ => false,
+    })
+}
+
+/// The type in the tokens `words` of a cast, if it is a pointer to such an integer and nothing else.
+fn is_wide(text: &str, words: &[Token]) -> bool {
+    let plain = |word: &str| matches!(word, "const" | "volatile" | "__restrict__" | "*");
+    let ends = words.last().is_some_and(|last| last.is(text, "*"));
+    let mut inner = words.iter().map(|word| word.text(text));
+    ends && words.iter().filter(|word| WIDE.contains(&word.text(text))).count() == 1
+        && inner.all(|word| plain(word) || WIDE.contains(&word))
+}
+
+/// The variables of a file whose value is such an integer, or a vector of floats.
+pub(super) struct Packed<'t> {
+    text: &'t str,
+    integers: BTreeSet<&'t str>,
+    floats: BTreeSet<&'t str>,
+}
+
+impl<'t> Packed<'t> {
+    pub(super) fn of(text: &'t str, tokens: &[Token]) -> Packed<'t> {
+        let (mut integers, mut floats) = (BTreeSet::new(), BTreeSet::new());
+        for (at, token) in tokens.iter().enumerate() {
+            let word = token.text(text);
+            let set = match token.kind {
+                // What `auto` stands for is not known.
+                Kind::Ident if WIDE.contains(&word) || word == "auto" => &mut integers,
+                Kind::Ident if VECTORS.contains(&word) => &mut floats,
+                _ => continue,
+            };
+            let between = |token: &&Token| matches!(token.text(text), "*" | "&" | "const" | ">");
+            let rest = tokens[at + 1..].iter().skip_while(between);
+            set.extend(rest.take(1).filter(|it| it.kind == Kind::Ident).map(|it| it.text(text)));
+        }
+        Packed { text, integers, floats }
+    }
+
+    fn word(&self, tokens: &Tokens, at: usize) -> &'t str {
+        tokens.get(at).map_or("", |token| token.text(self.text))
+    }
+
+    /// The tokens of the type of the cast that begins at `index`, and the index behind the cast.
+    fn cast(&self, tokens: &Tokens, index: usize) -> Option<(Range<usize>, usize)> {
+        match self.word(tokens, index) {
+            "reinterpret_cast" => {
+                let after = tokens.skip_angles(self.text, index + 1)?;
+                Some((index + 2..after - 1, after))
+            }
+            "(" => {
+                let after = tokens.skip_group(index)?;
+                let is_operand = matches!(self.word(tokens, after), "&" | "(")
+                    || tokens.get(after).is_some_and(|next| next.kind == Kind::Ident);
+                (is_operand && after > index + 2).then_some((index + 1..after - 1, after))
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether a cast to such integers begins at `index`.
+    pub(super) fn is_cast(&self, tokens: &Tokens, index: usize) -> bool {
+        let cast = self.cast(tokens, index);
+        cast.is_some_and(|(target, _)| is_wide(self.text, &tokens[target]))
+    }
+
+    /// Rewrites the token at `index`: the name of a type, or the begin of a cast. `generic` tells
+    /// whether it stands in a template.
+    pub(super) fn rewrite(&self, tokens: &Tokens, index: usize, generic: bool, edits: &mut Edits) {
+        let token = tokens[index];
+        if token.kind == Kind::Ident && WIDE.contains(&token.text(self.text)) {
+            edits.insert(token.start, "::replay_rt::pack_");
+        }
+        let Some((target, after)) = self.cast(tokens, index) else { return };
+        if !is_wide(self.text, &tokens[target]) {
+            return;
+        }
+        if token.kind == Kind::Ident {
+            edits.replace(token.start..token.end, "::replay_rt::pack_cast");
+            edits.insert(tokens[after - 1].start, format!(", {generic}"));
+        } else {
+            edits.replace(token.start..token.end, "::replay_rt::pack_caster<");
+            edits.replace(
+                tokens[after - 1].start..tokens[after - 1].end,
+                format!(", {generic}>()->*"),
+            );
+        }
+    }
+
+    /// The index after a look into an integer at `index`, or into floats for narrower numbers.
+    pub(super) fn look(&self, tokens: &Tokens, index: usize) -> Option<usize> {
+        if matches!(self.word(tokens, index), "." | "->") && index > 0 {
+            let member = matches!(self.word(tokens, index + 1), "x" | "y" | "z" | "w");
+            let is_integer = match self.word(tokens, index - 1) {
+                "]" | ")" => self.is_cast_before(tokens, index - 1),
+                name => self.integers.contains(name),
+            };
+            return (member && is_integer).then_some(index + 2);
+        }
+        let (target, mut after) = self.cast(tokens, index)?;
+        if self.word(tokens, index) == "reinterpret_cast" {
+            after += 1;
+        }
+        let is_narrow = tokens[target].iter().any(|word| NARROW.contains(&word.text(self.text)));
+        let operand = self.word(tokens, after + 1);
+        let is_taken = self.word(tokens, after) == "&"
+            && (self.integers.contains(operand) || self.floats.contains(operand));
+        (is_narrow && is_taken).then_some(after + 2)
+    }
+
+    /// Whether the expression that ends at `last` holds such an integer.
+    fn is_cast_before(&self, tokens: &Tokens, last: usize) -> bool {
+        let words = (0..=last).rev().take(64).map(|at| self.word(tokens, at));
+        let mut words = words.take_while(|word| !matches!(*word, ";" | "{" | "}" | "="));
+        words.any(|word| WIDE.contains(&word) || self.integers.contains(word))
+    }
+}
