@@ -384,3 +384,17 @@ fn a_layer_norm_with_memory_of_its_own_is_right() {
     let expected: Vec<f64> = values.chunks(64).flat_map(row).collect();
     public.assert_gives("out", &expected, 1e-5);
 }
+
+#[test]
+fn host_code_finds_the_runtime_functions_that_it_is_used_to() {
+    let harness = "call = \"run(in, out, n);\"\n\
+                   [inputs.in]\ndtype = \"f32\"\nshape = [\"n\"]\n\
+                   [outputs.out]\ndtype = \"f32\"\nshape = [14]\n";
+    let values = numbers(6, 6);
+    let public = Public::new("runtime", harness, &[("in", &values, &[6])]);
+    let mut expected: Vec<f64> = values.iter().map(|&x| f64::from(x)).collect();
+    expected.extend([0.0, 0.0]);
+    // Two launches lie between the events, whatever time they took.
+    expected.extend([13.0, 2.0, 1.0, 8.0 * 132.0, 1024.0, 12.5]);
+    public.assert_gives("out", &expected, 0.0);
+}

@@ -303,6 +303,11 @@ auto replay_kernel_call(Call call, const char* name, const char* file, uint32_t 
   return kernel_call(call, name, file, line);
 }
 
+template <class... P, int... I>
+void launch_by_pointers(configured<P...> launch, void** arguments, indices<I...>) {
+  launch.run(*static_cast<typename plain<P>::type*>(arguments[I])...);
+}
+
 /// `extern __shared__ T name[]` in a function.
 template <class T>
 auto dynamic_shared() {

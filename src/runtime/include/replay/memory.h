@@ -4,6 +4,7 @@
 #pragma once
 
 #include "replay/abi.h"
+#include "replay/launch.h"
 #include "replay/thread.h"
 
 enum cudaError {
@@ -112,6 +113,27 @@ struct cudaDeviceProp {
   size_t sharedMemPerBlockOptin;
   int cooperativeLaunch;
   int maxBlocksPerMultiProcessor;
+  int deviceOverlap;
+  int multiGpuBoardGroupID;
+  int isMultiGpuBoard;
+  int kernelExecTimeoutEnabled;
+  int asyncEngineCount;
+  int unifiedAddressing;
+  int pciBusID;
+  int pciDeviceID;
+  int pciDomainID;
+  int tccDriver;
+  int streamPrioritiesSupported;
+  int globalL1CacheSupported;
+  int localL1CacheSupported;
+  int pageableMemoryAccess;
+  int concurrentManagedAccess;
+  int computePreemptionSupported;
+  int persistingL2CacheMaxSize;
+  int accessPolicyMaxWindowSize;
+  size_t reservedSharedMemPerBlock;
+  size_t textureAlignment;
+  size_t surfaceAlignment;
 };
 
 struct cudaFuncAttributes {
@@ -208,7 +230,78 @@ inline cudaError_t cudaMemsetAsync(void* pointer, int value, size_t bytes,
 inline cudaError_t cudaMemset(void* pointer, int value, size_t bytes) {
   return cudaMemsetAsync(pointer, value, bytes);
 }
+// Two dimensions: row by row.
+inline cudaError_t cudaMemcpy2DAsync(void* to, size_t to_pitch, const void* from, size_t from_pitch,
+                                     size_t width, size_t height, cudaMemcpyKind kind,
+                                     cudaStream_t stream = nullptr) {
+  if (width > to_pitch || width > from_pitch) return cudaErrorInvalidValue;
+  for (size_t row = 0; row < height; row++) {
+    cudaError_t error = cudaMemcpyAsync(static_cast<char*>(to) + row * to_pitch,
+                                        static_cast<const char*>(from) + row * from_pitch, width,
+                                        kind, stream);
+    if (error != cudaSuccess) return error;
+  }
+  return cudaSuccess;
+}
+inline cudaError_t cudaMemcpy2D(void* to, size_t to_pitch, const void* from, size_t from_pitch,
+                                size_t width, size_t height, cudaMemcpyKind kind) {
+  return cudaMemcpy2DAsync(to, to_pitch, from, from_pitch, width, height, kind);
+}
+inline cudaError_t cudaMemset2DAsync(void* pointer, size_t pitch, int value, size_t width,
+                                     size_t height, cudaStream_t stream = nullptr) {
+  if (width > pitch) return cudaErrorInvalidValue;
+  for (size_t row = 0; row < height; row++) {
+    cudaError_t error =
+        cudaMemsetAsync(static_cast<char*>(pointer) + row * pitch, value, width, stream);
+    if (error != cudaSuccess) return error;
+  }
+  return cudaSuccess;
+}
+inline cudaError_t cudaMemset2D(void* pointer, size_t pitch, int value, size_t width,
+                                size_t height) {
+  return cudaMemset2DAsync(pointer, pitch, value, width, height);
+}
+/// Rows begin at multiples of 512 bytes, as on a device.
+template <class T>
+cudaError_t cudaMallocPitch(T** pointer, size_t* pitch, size_t width, size_t height,
+                            REPLAY_SITE_PARAMS) {
+  *pitch = (width + 511) / 512 * 512;
+  return cudaMalloc(reinterpret_cast<void**>(pointer), *pitch * height, file, line);
+}
+
+// Managed memory lies where both sides reach it: advice moves nothing.
+enum cudaMemoryAdvise {
+  cudaMemAdviseSetReadMostly = 1,
+  cudaMemAdviseUnsetReadMostly = 2,
+  cudaMemAdviseSetPreferredLocation = 3,
+  cudaMemAdviseUnsetPreferredLocation = 4,
+  cudaMemAdviseSetAccessedBy = 5,
+  cudaMemAdviseUnsetAccessedBy = 6,
+};
+enum cudaMemLocationType {
+  cudaMemLocationTypeInvalid = 0,
+  cudaMemLocationTypeDevice = 1,
+  cudaMemLocationTypeHost = 2,
+};
+struct cudaMemLocation {
+  cudaMemLocationType type;
+  int id;
+};
+#define cudaCpuDeviceId ((int)-1)
+#define cudaInvalidDeviceId ((int)-2)
+inline cudaError_t cudaMemAdvise(const void*, size_t, cudaMemoryAdvise, int) { return cudaSuccess; }
+inline cudaError_t cudaMemAdvise(const void*, size_t, cudaMemoryAdvise, cudaMemLocation) {
+  return cudaSuccess;
+}
 inline cudaError_t cudaMemPrefetchAsync(const void*, size_t, int, cudaStream_t = nullptr) {
+  return cudaSuccess;
+}
+inline cudaError_t cudaMemPrefetchAsync(const void*, size_t, cudaMemLocation, unsigned,
+                                        cudaStream_t = nullptr) {
+  return cudaSuccess;
+}
+inline cudaError_t cudaStreamAttachMemAsync(cudaStream_t, void*, size_t = 0,
+                                            unsigned = cudaMemAttachSingle) {
   return cudaSuccess;
 }
 
@@ -266,6 +359,17 @@ inline cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned f
 inline cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   return replay_rt::as_error(replay_rt::abi->stream_destroy(stream));
 }
+inline cudaError_t cudaStreamGetPriority(cudaStream_t, int* priority) {
+  return *priority = 0, cudaSuccess;
+}
+inline cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
+  return *least = *greatest = 0, cudaSuccess;
+}
+typedef void (*cudaHostFn_t)(void* data);
+/// All work before it is done, so it can run at once.
+inline cudaError_t cudaLaunchHostFunc(cudaStream_t, cudaHostFn_t function, void* data) {
+  return function(data), cudaSuccess;
+}
 inline cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   return replay_rt::as_error(replay_rt::abi->synchronize(stream));
 }
@@ -297,7 +401,50 @@ cudaError_t cudaEventElapsedTime(F* milliseconds, cudaEvent_t start, cudaEvent_t
   return replay_rt::as_error(code);
 }
 
+// What only changes speed on a device does nothing.
+enum cudaLimit {
+  cudaLimitStackSize = 0,
+  cudaLimitPrintfFifoSize = 1,
+  cudaLimitMallocHeapSize = 2,
+  cudaLimitPersistingL2CacheSize = 6,
+};
+enum cudaSharedMemConfig {
+  cudaSharedMemBankSizeDefault = 0,
+  cudaSharedMemBankSizeFourByte = 1,
+  cudaSharedMemBankSizeEightByte = 2,
+};
+#define cudaDeviceScheduleAuto 0x00
+#define cudaDeviceScheduleSpin 0x01
+#define cudaDeviceScheduleYield 0x02
+#define cudaDeviceScheduleBlockingSync 0x04
+#define cudaDeviceMapHost 0x08
+inline cudaError_t cudaDeviceSetLimit(cudaLimit, size_t) { return cudaSuccess; }
+inline cudaError_t cudaDeviceSetCacheConfig(cudaFuncCache) { return cudaSuccess; }
+inline cudaError_t cudaDeviceSetSharedMemConfig(cudaSharedMemConfig) { return cudaSuccess; }
+inline cudaError_t cudaSetDeviceFlags(unsigned) { return cudaSuccess; }
+inline cudaError_t cudaInitDevice(int device, unsigned, unsigned) { return cudaSetDevice(device); }
+inline cudaError_t cudaDeviceCanAccessPeer(int* can, int, int) { return *can = 0, cudaSuccess; }
+inline cudaError_t cudaRuntimeGetVersion(int* version) {
+  return *version = CUDART_VERSION, cudaSuccess;
+}
+inline cudaError_t cudaDriverGetVersion(int* version) {
+  return *version = CUDART_VERSION, cudaSuccess;
+}
+
 // Execution control and occupancy.
+template <class... P>
+cudaError_t cudaLaunchKernel(void (*function)(P...), dim3 grid, dim3 block, void** arguments,
+                             size_t shared_bytes = 0, cudaStream_t stream = nullptr,
+                             REPLAY_SITE_PARAMS) {
+  auto launch = replay_rt::kernel_at(function, "cudaLaunchKernel", file, line);
+  replay_rt::launch_by_pointers(launch.on(grid, block, shared_bytes, stream), arguments,
+                                typename replay_rt::make_indices<sizeof...(P)>::type{});
+  return replay_rt::as_error(replay_rt::abi->get_last_error(0));
+}
+REPLAY_UNSUPPORTED("cudaLaunchKernel of a pointer to void: name the kernel itself, so that its "
+                   "parameters are known")
+cudaError_t cudaLaunchKernel(const void* function, dim3 grid, dim3 block, void** arguments,
+                             size_t shared_bytes = 0, cudaStream_t stream = nullptr);
 template <class F>
 cudaError_t cudaFuncSetAttribute(F* function, cudaFuncAttribute attribute, int value) {
   return replay_rt::as_error(replay_rt::abi->func_set_attribute(
@@ -319,6 +466,25 @@ cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, F* functi
                                                           int block_size, size_t shared_bytes) {
   return replay_rt::as_error(replay_rt::abi->occupancy(
       blocks, reinterpret_cast<const void*>(function), block_size, shared_bytes));
+}
+template <class F>
+cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* blocks, F* function,
+                                                                   int block_size,
+                                                                   size_t shared_bytes, unsigned) {
+  return cudaOccupancyMaxActiveBlocksPerMultiprocessor(blocks, function, block_size, shared_bytes);
+}
+template <class F>
+cudaError_t cudaOccupancyAvailableDynamicSMemPerBlock(size_t* bytes, F*, int blocks, int) {
+  if (blocks < 1) return cudaErrorInvalidValue;
+  const size_t share = (228 << 10) / (size_t)blocks - 1024;
+  return *bytes = share < (227 << 10) ? share : (227 << 10), cudaSuccess;
+}
+template <class S, class F>
+cudaError_t cudaOccupancyMaxPotentialBlockSizeVariableSMem(int* grid_size, int* block_size, F*, S,
+                                                           int limit = 0) {
+  *block_size = limit > 0 && limit < 1024 ? limit : 1024;
+  *grid_size = 132 * (2048 / *block_size);
+  return cudaSuccess;
 }
 template <class F>
 cudaError_t cudaOccupancyMaxPotentialBlockSize(int* grid_size, int* block_size, F*, size_t = 0,

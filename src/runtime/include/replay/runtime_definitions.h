@@ -113,6 +113,12 @@ void fill_properties(cudaDeviceProp* properties) {
   properties->managedMemory = 1;
   properties->sharedMemPerBlockOptin = 227 << 10;
   properties->maxBlocksPerMultiProcessor = 32;
+  properties->asyncEngineCount = 3;
+  properties->unifiedAddressing = 1;
+  properties->globalL1CacheSupported = properties->localL1CacheSupported = 1;
+  properties->concurrentManagedAccess = properties->computePreemptionSupported = 1;
+  properties->reservedSharedMemPerBlock = 1024;
+  properties->textureAlignment = properties->surfaceAlignment = 512;
 }
 
 int device_attribute(cudaDeviceAttr attribute) {
