@@ -44,6 +44,8 @@ pub struct Harness {
     pub include: Vec<String>,
     /// Macros, as `NAME` or `NAME=VALUE`.
     pub defines: Vec<String>,
+    /// Macros of the compiler or of the runtime's headers that the sources are not to see.
+    pub undefine: Vec<String>,
     /// The tensors that a fixture must hold, in the order of the file.
     pub inputs: IndexMap<String, InputSpec>,
     /// The tensors that `call` writes, in the order of the file; never empty.
@@ -51,6 +53,8 @@ pub struct Harness {
     /// The calls; the first that compiles at a revision is used. Empty where a program runs the
     /// revision, and only there.
     pub calls: Vec<Call>,
+    /// Statements before the call; the call sees what they declare.
+    pub setup: Option<Call>,
     /// The program that runs a revision, if it is not compiled and called here.
     pub program: Option<ProgramSpec>,
 }
@@ -105,6 +109,17 @@ pub struct OutputSpec {
     pub upstream: Option<String>,
     /// Whether elements may be NaN or infinite though all inputs are finite.
     pub non_finite: bool,
+    /// What it holds before the call; none if the call writes all of it.
+    pub init: Option<Init>,
+}
+
+/// What an output holds before the call.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Init {
+    /// Zeros.
+    Zero,
+    /// A copy of this input.
+    Copy(String),
 }
 
 /// Why `replay.toml` is refused.
@@ -206,6 +221,26 @@ pub enum HarnessError {
         /// The value as written.
         value: String,
     },
+    /// Something that is not the name of a macro.
+    #[error("`{value}` in `undefine` at {spot} is not the name of a macro")]
+    BadUndefine {
+        /// The value.
+        spot: Box<Spot>,
+        /// The value as written.
+        value: String,
+    },
+    /// An `init` that cannot be.
+    #[error("`init` of output `{output}` at {spot} {problem}{}", did_you_mean(.nearest))]
+    Init {
+        /// The key, or the output.
+        spot: Box<Spot>,
+        /// The output.
+        output: String,
+        /// The conflict.
+        problem: String,
+        /// The input meant.
+        nearest: Option<String>,
+    },
     /// A key for kernels beside `program`.
     #[error("`{key}` at {spot} is for kernels, and this harness has a `program`")]
     BothKinds {
@@ -280,6 +315,11 @@ impl HarnessError {
                 "sizes are taken from the inputs; write a number, or add an input that has it"
                     .to_owned(),
             ),
+            HarnessError::Init { .. } => Some(
+                "an output begins with zeros, `init = 0`, or as a copy of an input of its dtype and \
+                 shape, `init = \"NAME\"`"
+                    .to_owned(),
+            ),
             HarnessError::BadPath { reason: PathFault::InGit, .. } => {
                 Some("name files that are committed".to_owned())
             }
@@ -323,6 +363,8 @@ impl HarnessError {
             | HarnessError::BadVariable { spot, .. }
             | HarnessError::Clash { spot, .. }
             | HarnessError::UnknownSize { spot, .. }
+            | HarnessError::Init { spot, .. }
+            | HarnessError::BadUndefine { spot, .. }
             | HarnessError::Gradient { spot, .. } => Some(spot),
         }
     }
@@ -364,12 +406,14 @@ impl Harness {
             sources,
             include: paths(&root, "include")?,
             defines: defines(&root)?,
+            undefine: undefine(&root)?,
             inputs: specs(&root, "inputs", input)?,
             outputs: specs(&root, "outputs", output)?,
             calls: match &program {
                 None => calls(&root.require("call")?)?,
                 Some(_) => Vec::new(),
             },
+            setup: root.get("setup").map(|value| call(&value)).transpose()?,
             program,
         };
         if harness.outputs.is_empty() {
@@ -378,6 +422,7 @@ impl Harness {
         let spot = |name: &str| declared(&root, name);
         harness.check_names(&spot)?;
         gradients::resolve(&mut harness, &spot)?;
+        harness.check_inits(&spot)?;
         Ok(harness)
     }
 
@@ -388,6 +433,36 @@ impl Harness {
             seen.extend(named(&spec.shape));
         }
         seen.into_iter()
+    }
+
+    /// Refuses outputs that begin as what they cannot be.
+    fn check_inits(&self, spot: &dyn Fn(&str) -> Box<Spot>) -> Result<(), HarnessError> {
+        for (output, spec) in &self.outputs {
+            let Some(init) = &spec.init else { continue };
+            let refused = |problem: String, nearest| {
+                let (spot, output) = (spot(output), output.clone());
+                Err(HarnessError::Init { spot, output, problem, nearest })
+            };
+            if self.program.is_some() {
+                return refused(
+                    "is for kernels, and this harness has a `program`".to_owned(),
+                    None,
+                );
+            }
+            let Init::Copy(name) = init else { continue };
+            let Some(input) = self.inputs.get(name) else {
+                let nearest = nearest(name, self.inputs.keys().map(String::as_str));
+                return refused(format!("names `{name}`, which is no input"), nearest);
+            };
+            if input.optional {
+                return refused(format!("names `{name}`, which is optional"), None);
+            }
+            if (input.dtype, &input.shape) != (spec.dtype, &spec.shape) {
+                let problem = format!("names `{name}`, which has another dtype or shape");
+                return refused(problem, None);
+            }
+        }
+        Ok(())
     }
 
     /// Refuses names that are used twice and output sizes that no input has. `spot` returns the
@@ -470,7 +545,7 @@ fn input(name: &str, table: &Table<'_>) -> Result<InputSpec, HarnessError> {
 }
 
 fn output(name: &str, table: &Table<'_>) -> Result<OutputSpec, HarnessError> {
-    table.only(&["dtype", "shape", "gradient_of", "of", "upstream", "non_finite"])?;
+    table.only(&["dtype", "shape", "gradient_of", "of", "upstream", "non_finite", "init"])?;
     Ok(OutputSpec {
         dtype: dtype(name, table)?,
         shape: shape(table)?,
@@ -478,7 +553,18 @@ fn output(name: &str, table: &Table<'_>) -> Result<OutputSpec, HarnessError> {
         of: table.string("of")?,
         upstream: table.string("upstream")?,
         non_finite: flag(table, "non_finite")?,
+        init: table.get("init").map(|value| init(&value)).transpose()?,
     })
+}
+
+fn init(value: &Value<'_>) -> Result<Init, HarnessError> {
+    if value.is_string() {
+        return Ok(Init::Copy(value.string()?));
+    }
+    match value.count() {
+        Ok(0) => Ok(Init::Zero),
+        _ => Err(value.wrong_type("0 or the name of an input").into()),
+    }
 }
 
 /// The boolean at `key`; false where it is absent.
@@ -584,6 +670,17 @@ fn defines(root: &Table<'_>) -> Result<Vec<String>, HarnessError> {
         Err(HarnessError::BadDefine { spot: item.spot(), value })
     };
     root.strings("defines")?.iter().map(define).collect()
+}
+
+fn undefine(root: &Table<'_>) -> Result<Vec<String>, HarnessError> {
+    let name = |item: &Value<'_>| {
+        let value = item.string()?;
+        match names::is_identifier(&value) {
+            true => Ok(value),
+            false => Err(HarnessError::BadUndefine { spot: item.spot(), value: shown(&value) }),
+        }
+    };
+    root.strings("undefine")?.iter().map(name).collect()
 }
 
 fn calls(value: &Value<'_>) -> Result<Vec<Call>, HarnessError> {

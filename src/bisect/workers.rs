@@ -195,7 +195,9 @@ impl<'a> Planned<'a> {
         for probe in self.probes.iter() {
             hasher.update(self.bisection.lab.identity_of(probe.subject()).ok()?.as_bytes());
             let harness = &probe.subject().fixture.harness;
-            hasher.update(format!("{:?}", (&harness.sources, &harness.defines)).as_bytes());
+            hasher.update(
+                format!("{:?}", (&harness.sources, &harness.defines, &harness.undefine)).as_bytes(),
+            );
             hasher.update(format!("{:?}", harness.include).as_bytes());
             hasher.update(backend.identity_with(harness).ok()?.as_bytes());
         }

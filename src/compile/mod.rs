@@ -295,13 +295,13 @@ impl Toolchain {
             _ => self.threads.unwrap_or(by_size),
         };
         self.translations.fetch_add(1, Ordering::Relaxed);
-        let translated = translate(sources, &harness.defines, precision, threads)?;
+        let translated = translate(sources, harness, precision, threads)?;
         let mut refusal = None;
         for call in 0..harness.calls.len() {
             let unit = unit::text(harness, signature, &translated.symbols, call, precision)?;
             match self.compile_unit(harness, &translated, &unit, precision, meanwhile) {
                 Ok((path, key, fresh)) => {
-                    let shadow_obstacles = translated.shadow_obstacles(&harness.calls[call].text);
+                    let shadow_obstacles = translated.shadow_obstacles(&statements(harness, call));
                     return Ok(Artifact { path, key, call, shadow_obstacles, fresh });
                 }
                 // Another call cannot mend an error outside of this one.
@@ -580,6 +580,13 @@ fn flags(harness: &Harness, translated: &Translation, precision: Precision) -> V
         .collect();
     flags.extend(folders);
     flags
+}
+
+/// All that the harness runs with call number `call`.
+fn statements(harness: &Harness, call: usize) -> String {
+    let setup = harness.setup.iter().map(|setup| setup.text.as_str());
+    let all: Vec<&str> = setup.chain([harness.calls[call].text.as_str()]).collect();
+    all.join("\n")
 }
 
 /// The first line that reports an error, of the compiler or of the linker.

@@ -143,6 +143,7 @@ impl DeviceToolchain {
             text: summary::device::SOURCE.to_owned(),
             files: Vec::new(),
             defines: vec![format!("ELEMENT={}", summary::device::element(dtype))],
+            undefine: Vec::new(),
             folders: Vec::new(),
             math_ulps: 1.0,
             atomics: false,
@@ -197,6 +198,7 @@ impl DeviceToolchain {
         if self.lines {
             options.push("--generate-line-info".to_owned());
         }
+        options.extend(unit.undefine.iter().map(|name| format!("--undefine-macro={name}")));
         options.extend(unit.defines.iter().map(|define| format!("--define-macro={define}")));
         let own = unit.folders.iter().map(|include| folder.join("tree").join(include));
         let headers = folder.join(HEADERS);
@@ -242,6 +244,7 @@ impl DeviceToolchain {
         hasher.part(format!("{} {major}.{minor} {}", self.architecture, self.lines));
         hasher.list(OPTIONS);
         hasher.list(self.include.iter().map(|folder| folder.as_os_str().as_encoded_bytes()));
+        hasher.list(&unit.undefine);
         hasher.list(&unit.defines);
         hasher.list(&unit.folders);
         hasher.part(&unit.text);
@@ -273,6 +276,7 @@ struct DeviceUnit {
     text: String,
     files: Vec<(String, Vec<u8>)>,
     defines: Vec<String>,
+    undefine: Vec<String>,
     /// The harness's `include` folders, relative to the tree.
     folders: Vec<String>,
     /// The result of [`DeviceModule::math_ulps`].
@@ -309,6 +313,7 @@ impl DeviceUnit {
             folders: folders.collect::<BTreeSet<_>>().into_iter().collect(),
             files,
             defines: harness.defines.clone(),
+            undefine: harness.undefine.clone(),
             math_ulps,
             atomics,
         })

@@ -6,6 +6,7 @@ use std::path::Path;
 use super::encoding::{Decoded, decode};
 use super::{CompileError, includes, joined, lanes};
 use crate::frontend::{self, Obstacle, Precision, Symbols, Threads, Unit};
+use crate::harness::Harness;
 use crate::history::{Role, SourceFile, SourceSet};
 
 /// A source set as host C++.
@@ -117,14 +118,14 @@ fn names(sources: &SourceSet) -> String {
 /// Translates `sources`.
 pub(super) fn translate(
     sources: &SourceSet,
-    defines: &[String],
+    harness: &Harness,
     precision: Precision,
     threads: Threads,
 ) -> Result<Translation, CompileError> {
     let _span = tracing::info_span!("translate", message = names(sources), ?precision);
     let texts = texts(sources)?;
     let units = units(&texts);
-    let macros = as_directives(defines);
+    let macros = as_directives(&harness.defines);
     let command_line = Unit { path: "defines", text: &macros };
     let symbols = frontend::scan(&[&units[..], &[command_line]].concat());
     let lanes = lanes::flags().filter(|_| threads == Threads::Lanes);
@@ -147,19 +148,21 @@ pub(super) fn translate(
     files.extend(others(sources));
     let lanes = lanes.filter(|_| strided).unwrap_or_default();
     let sources = unit_sources(sources)?;
-    let head = head(defines, &joined::includes(&units, &sources));
+    let head = head(harness, &joined::includes(&units, &sources));
     Ok(Translation { files, sources, head, symbols, shadow_obstacles, lanes })
 }
 
-/// The harness's macros and `includes`. The headers of this program come before: no macro of a harness
+/// The harness's changes of macros and `includes`. The headers of this program come before: no macro of a harness
 /// reaches them.
-fn head(defines: &[String], includes: &str) -> String {
+fn head(harness: &Harness, includes: &str) -> String {
+    let Harness { defines, undefine, .. } = harness;
+    let undefined: String = undefine.iter().map(|name| format!("#undef {name}\n")).collect();
     let own: Vec<String> = defines.iter().filter(|define| !is_reserved(define)).cloned().collect();
     let again = match own.iter().any(|define| define.split('=').next() == Some("NDEBUG")) {
         true => "#include <assert.h>\n",
         false => "",
     };
-    as_directives(&own) + again + includes
+    undefined + &as_directives(&own) + again + includes
 }
 
 /// The macros whose names are reserved: they are for the system's headers, and must be there before any
@@ -205,11 +208,14 @@ mod tests {
     fn an_include_of_a_device_or_a_folder_is_refused_before_anything_waits_for_it() {
         let folder = tempfile::tempdir().unwrap();
         let spec = SourceSpec { sources: vec!["k.cu".to_owned()], ..SourceSpec::default() };
+        let text =
+            "sources = [\"k.cu\"]\ncall = \"k();\"\n[outputs.x]\ndtype = \"f32\"\nshape = []\n";
+        let harness = Harness::parse(text, Path::new("replay.toml")).unwrap();
         let refused = |line: &str| {
             let text = [b"// \xe9\n", line.as_bytes(), b"\n"].concat();
             std::fs::write(folder.path().join("k.cu"), text).unwrap();
             let sources = source_set_from_dir(folder.path(), &spec).unwrap();
-            let done = translate(&sources, &[], Precision::Native, Threads::Blocks);
+            let done = translate(&sources, &harness, Precision::Native, Threads::Blocks);
             done.err().map(|error| format!("{error}; {}", error.hint().unwrap_or_default()))
         };
         insta::assert_snapshot!(refused("#include \"/dev/zero\"").unwrap(), @"k.cu:2 includes /dev/zero, which is no file; only files can be included");

@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use crate::fixture::Fixture;
 use crate::frontend::{self, FrontendError, Precision, Symbols};
-use crate::harness::{Call, Harness};
+use crate::harness::{Call, Extent, Harness, Init, OutputSpec};
 use crate::tensor::DType;
 
 /// How messages of the compiler name the harness's call.
@@ -82,7 +82,8 @@ fn placed(call: &Call) -> String {
 
 /// The text that the compiler sees of the call in `unit`, from the first line of the harness on.
 pub(super) fn statements<'u>(unit: &'u str, harness: &Harness) -> Option<&'u str> {
-    unit.split_once(&format!("#line 1 \"{}\"\n", origin(harness))).map(|(_, rest)| rest)
+    // What the harness sets up stands before.
+    unit.rsplit_once(&format!("#line 1 \"{}\"\n", origin(harness))).map(|(_, rest)| rest)
 }
 
 /// The C++ type of `dtype`; in a shadow every floating-point type holds a double.
@@ -142,7 +143,40 @@ pub(super) fn text(
         let ty = if *wide { "long long" } else { "int" };
         let _ = writeln!(text, "  const {ty} {name} = ({ty})replay_sizes[{index}]; (void){name};");
     }
+    for (name, spec) in &harness.outputs {
+        let strides = |input: &str| {
+            signature.tensors.iter().any(|known| known.name == input && known.strides)
+        };
+        text.push_str(&begin(name, spec, strides));
+    }
+    if let Some(setup) = &harness.setup {
+        text.push_str(&frontend::call(&placed(setup), &origin(harness), symbols, precision)?);
+        text.push_str("\n;\n");
+    }
     text.push_str(&statements);
     text.push_str("\n;}\n");
     Ok(text)
+}
+
+/// The statement that fills the output `name` before the call, if it begins as something. `has_strides`
+/// tells of inputs.
+fn begin(name: &str, spec: &OutputSpec, has_strides: impl Fn(&str) -> bool) -> String {
+    let extents = spec.shape.iter().map(|extent| match extent {
+        Extent::Fixed(size) => format!(" * {size}ull"),
+        Extent::Named(size) => format!(" * (unsigned long long){size}"),
+    });
+    let bytes = format!("sizeof(*{name}){}", extents.collect::<String>());
+    match &spec.init {
+        None => String::new(),
+        Some(Init::Zero) if spec.shape.is_empty() => format!("  {name} = 0;\n"),
+        Some(Init::Zero) => format!("  cudaMemset({name}, 0, {bytes});\n"),
+        Some(Init::Copy(input)) if spec.shape.is_empty() => format!("  {name} = {input};\n"),
+        Some(Init::Copy(input)) if has_strides(input) => format!(
+            "  static_assert(sizeof(*{name}) == 0, \"init of {name}: {input} has strides, and an output \
+             has none\");\n"
+        ),
+        Some(Init::Copy(input)) => {
+            format!("  cudaMemcpy({name}, {input}, {bytes}, cudaMemcpyDeviceToDevice);\n")
+        }
+    }
 }

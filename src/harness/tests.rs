@@ -198,7 +198,7 @@ fn a_name_without_end_is_refused_at_once() {
 fn unknown_keys_are_refused_at_every_level() {
     insta::assert_snapshot!(refused("sources =", "souces ="), @"
     unknown key `souces` at kernels/replay.toml:3:1, did you mean `sources`?
-    hint: the keys known there are repository, inputs, outputs, program, sources, include, defines, call, tree, preload, env, precision, build, identity
+    hint: the keys known there are repository, inputs, outputs, program, sources, include, defines, undefine, setup, call, tree, preload, env, precision, build, identity
     ");
     insta::assert_snapshot!(refused("optional", "optinal"), @"
     unknown key `inputs.mask.optinal` at kernels/replay.toml:15:1, did you mean `optional`?
@@ -206,7 +206,7 @@ fn unknown_keys_are_refused_at_every_level() {
     ");
     insta::assert_snapshot!(refused("gradient_of", "tolerance"), @"
     unknown key `outputs.grad_logits.tolerance` at kernels/replay.toml:20:1
-    hint: the keys known there are dtype, shape, gradient_of, of, upstream, non_finite
+    hint: the keys known there are dtype, shape, gradient_of, of, upstream, non_finite, init
     ");
 }
 
@@ -457,4 +457,43 @@ fn keys_of_a_program_that_cannot_be_used_are_refused() {
     2 | build = []
       |         ^^
     "#);
+}
+
+#[test]
+fn an_output_begins_as_zeros_or_as_an_input_like_it() {
+    let from = "gradient_of = \"logits\"\n";
+    let with = |line: &str| parse(&SMALL.replacen(from, &format!("{from}{line}\n"), 1));
+    let init = |line: &str| with(line).unwrap().outputs["grad_logits"].init.clone();
+    assert_eq!(init(""), None);
+    assert_eq!(init("init = 0"), Some(Init::Zero));
+    assert_eq!(init("init = \"logits\""), Some(Init::Copy("logits".to_owned())));
+    let refused = |line: &str| refused(from, &format!("{from}{line}\n"));
+    insta::assert_snapshot!(refused("init = 1"), @"`outputs.grad_logits.init` at kernels/replay.toml:21:8 must be 0 or the name of an input, not an integer");
+    insta::assert_snapshot!(refused("init = \"logit\""), @r#"
+    `init` of output `grad_logits` at kernels/replay.toml:17:10 names `logit`, which is no input, did you mean `logits`?
+    hint: an output begins with zeros, `init = 0`, or as a copy of an input of its dtype and shape, `init = "NAME"`
+    "#);
+    insta::assert_snapshot!(refused("init = \"mask\""), @r#"
+    `init` of output `grad_logits` at kernels/replay.toml:17:10 names `mask`, which is optional
+    hint: an output begins with zeros, `init = 0`, or as a copy of an input of its dtype and shape, `init = "NAME"`
+    "#);
+    let optional = SMALL.replace("optional = true", "");
+    let error =
+        parse(&optional.replacen(from, &format!("{from}init = \"mask\"\n"), 1)).unwrap_err();
+    insta::assert_snapshot!(error, @"`init` of output `grad_logits` at kernels/replay.toml:17:10 names `mask`, which has another dtype or shape");
+    let program = "program = [\"./p\"]\n[outputs.x]\ndtype = \"f32\"\nshape = []\ninit = 0\n";
+    let error = parse(program).unwrap_err();
+    insta::assert_snapshot!(error, @"`init` of output `x` at kernels/replay.toml:2:10 is for kernels, and this harness has a `program`");
+}
+
+#[test]
+fn what_is_set_up_and_undefined_is_read() {
+    let harness =
+        parse(&format!("setup = \"create(&handle);\"\nundefine = [\"__CUDACC__\"]\n{SMALL}"));
+    let harness = harness.unwrap();
+    assert_eq!(harness.setup.unwrap().text, "create(&handle);");
+    assert_eq!(harness.undefine, ["__CUDACC__"]);
+    let refused = |line: &str| parse(&format!("{line}\n{SMALL}")).unwrap_err();
+    insta::assert_snapshot!(refused("undefine = [\"A=1\"]"), @"`A=1` in `undefine` at kernels/replay.toml:1:13 is not the name of a macro");
+    insta::assert_snapshot!(refused("setup = \" \""), @"`setup` at kernels/replay.toml:1:9 is empty");
 }

@@ -19,6 +19,7 @@ impl Subject {
     pub fn new(fixture: Fixture) -> Subject {
         let harness = &fixture.harness;
         let calls: Vec<&str> = harness.calls.iter().map(|call| call.text.as_str()).collect();
+        let calls = (calls, harness.setup.as_ref().map(|setup| &setup.text));
         let said = (calls, &harness.inputs, &harness.outputs, &fixture.sizes);
         let declaration = blake3::hash(format!("{said:?}").as_bytes());
         Subject { fixture: Arc::new(fixture), declaration, content: OnceLock::new() }

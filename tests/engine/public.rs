@@ -398,3 +398,21 @@ fn host_code_finds_the_runtime_functions_that_it_is_used_to() {
     expected.extend([13.0, 2.0, 1.0, 8.0 * 132.0, 1024.0, 12.5]);
     public.assert_gives("out", &expected, 0.0);
 }
+
+#[test]
+fn a_harness_sets_up_and_begins_outputs_as_zeros_or_as_inputs() {
+    let harness = "sources = [\"src/update.cu\"]\ndefines = [\"STEP=2\"]\nundefine = [\"__CUDACC__\"]\n\
+                   setup = \"float* scratch; cudaMalloc(&scratch, 64 * sizeof(float));\"\n\
+                   call = \"update(params, sums, count, before, scratch, n);\"\n\
+                   [inputs.before]\ndtype = \"f32\"\nshape = [\"n\"]\n\
+                   [outputs.params]\ndtype = \"f32\"\nshape = [\"n\"]\ninit = \"before\"\n\
+                   [outputs.sums]\ndtype = \"f32\"\nshape = [\"n\", 2]\ninit = 0\n\
+                   [outputs.count]\ndtype = \"f32\"\nshape = []\ninit = 0\n";
+    let values = numbers(5, 7);
+    let public = Public::new("update", harness, &[("before", &values, &[5])]);
+    let expected: Vec<f64> = values.iter().map(|&x| f64::from(x) + 2.0).collect();
+    public.assert_gives("params", &expected, 1e-6);
+    let sums: Vec<f64> = values.iter().flat_map(|&x| [f64::from(x), 0.0]).collect();
+    public.assert_gives("sums", &sums, 1e-6);
+    public.assert_gives("count", &[5.0], 0.0);
+}
