@@ -1,0 +1,252 @@
+//! Why a harness is refused, what helps, and where in the file it is.
+
+use super::{PathFault, Spot, TomlError, did_you_mean};
+use crate::tensor::DType;
+
+/// Why `replay.toml` is refused.
+#[derive(Debug, thiserror::Error)]
+pub enum HarnessError {
+    /// Not readable, not TOML, or a key that is unknown, missing or of the wrong type.
+    #[error(transparent)]
+    Toml(#[from] TomlError),
+    /// A key with an empty value that must not be empty.
+    #[error("`{key}` at {spot} is empty")]
+    Empty {
+        /// The key.
+        spot: Box<Spot>,
+        /// The key.
+        key: String,
+    },
+    /// A dtype that does not exist.
+    #[error("unknown dtype `{dtype}` for `{tensor}` at {spot}{}", did_you_mean(.nearest))]
+    UnknownDtype {
+        /// The value.
+        spot: Box<Spot>,
+        /// The tensor.
+        tensor: String,
+        /// The dtype as written.
+        dtype: String,
+        /// The dtype meant.
+        nearest: Option<String>,
+    },
+    /// A tensor or size whose name cannot stand in `call`.
+    #[error("`{name}` at {spot} cannot name a tensor or a size: {reason}")]
+    BadName {
+        /// The name.
+        spot: Box<Spot>,
+        /// The name.
+        name: String,
+        /// The fault of the name.
+        reason: &'static str,
+    },
+    /// One name for two things.
+    #[error("`{name}` at {spot} names both {first} and {second}")]
+    Clash {
+        /// One of the two.
+        spot: Box<Spot>,
+        /// The name.
+        name: String,
+        /// One of the two.
+        first: &'static str,
+        /// The other.
+        second: &'static str,
+    },
+    /// An output's size that no input has, so that nothing says how large it is.
+    #[error(
+        "output `{output}` at {spot} has the size `{size}`, which no input has{}",
+        did_you_mean(.nearest)
+    )]
+    UnknownSize {
+        /// The output.
+        spot: Box<Spot>,
+        /// The output.
+        output: String,
+        /// The size.
+        size: String,
+        /// The size meant.
+        nearest: Option<String>,
+    },
+    /// An optional input that is a scalar, for which there is no null.
+    #[error("input `{input}` at {spot} is a scalar and cannot be optional")]
+    OptionalScalar {
+        /// The table.
+        spot: Box<Spot>,
+        /// The input.
+        input: String,
+    },
+    /// A number of elements of which no tensor can have as many.
+    #[error("`{size}` at {spot} is more elements than a tensor can have")]
+    HugeExtent {
+        /// The value.
+        spot: Box<Spot>,
+        /// The number as written.
+        size: usize,
+    },
+    /// A path that leads outside the repository, or nowhere.
+    #[error("`{value}` in `{key}` at {spot} {reason}")]
+    BadPath {
+        /// The value.
+        spot: Box<Spot>,
+        /// The key.
+        key: String,
+        /// The value as written.
+        value: String,
+        /// The fault of the path.
+        reason: PathFault,
+    },
+    /// Something that is not a macro definition.
+    #[error("`{value}` in `defines` at {spot} is neither NAME nor NAME=VALUE")]
+    BadDefine {
+        /// The value.
+        spot: Box<Spot>,
+        /// The value as written.
+        value: String,
+    },
+    /// Something that is not the name of a macro.
+    #[error("`{value}` in `undefine` at {spot} is not the name of a macro")]
+    BadUndefine {
+        /// The value.
+        spot: Box<Spot>,
+        /// The value as written.
+        value: String,
+    },
+    /// An `init` that cannot be.
+    #[error("`init` of output `{output}` at {spot} {problem}{}", did_you_mean(.nearest))]
+    Init {
+        /// The key, or the output.
+        spot: Box<Spot>,
+        /// The output.
+        output: String,
+        /// The conflict.
+        problem: String,
+        /// The input meant.
+        nearest: Option<String>,
+    },
+    /// A key for kernels beside `program`.
+    #[error("`{key}` at {spot} is for kernels, and this harness has a `program`")]
+    BothKinds {
+        /// The key.
+        spot: Box<Spot>,
+        /// The key.
+        key: String,
+    },
+    /// A key for programs without `program`.
+    #[error("`{key}` at {spot} goes with `program`, which this harness does not have")]
+    WithoutProgram {
+        /// The key.
+        spot: Box<Spot>,
+        /// The key.
+        key: String,
+    },
+    /// A word or a value that no program can be given.
+    #[error("the text at {spot} holds a zero byte")]
+    ZeroByte {
+        /// The text.
+        spot: Box<Spot>,
+    },
+    /// Something that cannot be loaded by its name.
+    #[error("`{}` in `preload` at {spot} is not a name", .name.escape_debug())]
+    BadPreload {
+        /// The value.
+        spot: Box<Spot>,
+        /// The value as written.
+        name: String,
+    },
+    /// A precision that twins cannot have.
+    #[error("`precision` at {spot} is `{}`, not `float64` or `float32`", .name.escape_debug())]
+    BadPrecision {
+        /// The value.
+        spot: Box<Spot>,
+        /// The value as written.
+        name: String,
+    },
+    /// An environment variable that the harness cannot set.
+    #[error("`{}` in `env` at {spot}: {reason}", .name.escape_debug())]
+    BadVariable {
+        /// The name.
+        spot: Box<Spot>,
+        /// The name.
+        name: String,
+        /// The fault of the name.
+        reason: &'static str,
+    },
+    /// `gradient_of`, `of` and `upstream` do not fit together.
+    #[error("output `{output}` at {spot}: {problem}{}", did_you_mean(.nearest))]
+    Gradient {
+        /// The output.
+        spot: Box<Spot>,
+        /// The output.
+        output: String,
+        /// The conflict.
+        problem: String,
+        /// The tensor meant.
+        nearest: Option<String>,
+    },
+}
+
+impl HarnessError {
+    /// Advice to the user, where the message does not imply it.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            HarnessError::Toml(error) => error.hint(),
+            HarnessError::UnknownDtype { .. } => {
+                Some(format!("the dtypes are {}", DType::ALL.map(DType::name).join(", ")))
+            }
+            HarnessError::UnknownSize { .. } => Some(
+                "sizes are taken from the inputs; write a number, or add an input that has it"
+                    .to_owned(),
+            ),
+            HarnessError::Init { .. } => Some(
+                "an output begins with zeros, `init = 0`, or as a copy of an input of its dtype and \
+                 shape, `init = \"NAME\"`"
+                    .to_owned(),
+            ),
+            HarnessError::BadPath { reason: PathFault::InGit, .. } => {
+                Some("name files that are committed".to_owned())
+            }
+            HarnessError::BadPath { reason: PathFault::Pattern, .. } => {
+                Some("name each file, or the folder they lie in".to_owned())
+            }
+            HarnessError::BothKinds { .. } => Some(
+                "a harness either compiles `sources` and makes a `call`, or starts a `program` for \
+                 the files in `tree`"
+                    .to_owned(),
+            ),
+            HarnessError::WithoutProgram { .. } => {
+                Some("name the program that runs a revision: program = [\"./step.sh\"]".to_owned())
+            }
+            HarnessError::BadPreload { .. } => {
+                Some("name modules, one a string: preload = [\"numpy\", \"jax\"]".to_owned())
+            }
+            HarnessError::BadPath { .. } => {
+                Some("paths are relative to the root of the repository and stay inside it".into())
+            }
+            _ => None,
+        }
+    }
+
+    /// Where in the file it is, if it is at one place.
+    pub fn spot(&self) -> Option<&Spot> {
+        match self {
+            HarnessError::Toml(error) => error.spot(),
+            HarnessError::Empty { spot, .. }
+            | HarnessError::UnknownDtype { spot, .. }
+            | HarnessError::BadName { spot, .. }
+            | HarnessError::OptionalScalar { spot, .. }
+            | HarnessError::BadPath { spot, .. }
+            | HarnessError::BadDefine { spot, .. }
+            | HarnessError::HugeExtent { spot, .. }
+            | HarnessError::BothKinds { spot, .. }
+            | HarnessError::WithoutProgram { spot, .. }
+            | HarnessError::ZeroByte { spot }
+            | HarnessError::BadPreload { spot, .. }
+            | HarnessError::BadPrecision { spot, .. }
+            | HarnessError::BadVariable { spot, .. }
+            | HarnessError::Clash { spot, .. }
+            | HarnessError::UnknownSize { spot, .. }
+            | HarnessError::Init { spot, .. }
+            | HarnessError::BadUndefine { spot, .. }
+            | HarnessError::Gradient { spot, .. } => Some(spot),
+        }
+    }
+}
