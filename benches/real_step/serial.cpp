@@ -8,6 +8,8 @@
 #include <cstdlib>
 #include <vector>
 
+#include "../engine/gradient.h"
+
 __attribute__((noinline)) static float loss(const float* logits, const int* targets, int positions,
                                             int vocab) {
   double total = 0.0;
@@ -20,23 +22,6 @@ __attribute__((noinline)) static float loss(const float* logits, const int* targ
     total += max_logit + logf(sum) - row[targets[p]];
   }
   return (float)(total / positions);
-}
-
-__attribute__((noinline)) static void gradient(const float* logits, const int* targets, float* grad,
-                                               int positions, int vocab, float scale) {
-  for (int p = 0; p < positions; p++) {
-    const float* row = logits + (size_t)p * vocab;
-    float* grad_row = grad + (size_t)p * vocab;
-    float max_logit = -INFINITY;
-    for (int i = 0; i < vocab; i++) max_logit = fmaxf(max_logit, row[i]);
-    float sum = 0.0f;
-    for (int i = 0; i < vocab; i++) sum += expf(row[i] - max_logit);
-    for (int i = 0; i < vocab; i++) {
-      float probability = expf(row[i] - max_logit) / sum;
-      float indicator = i == targets[p] ? 1.0f : 0.0f;
-      grad_row[i] = (probability - indicator) * scale;
-    }
-  }
 }
 
 int main(int, char** arguments) {
