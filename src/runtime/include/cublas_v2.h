@@ -214,13 +214,26 @@ void blas_each_kernel(blas_each what, int n, blas_scalar<T> alpha, T* x, int inc
     right = kept;
   }
 }
+/// Refuses vectors whose elements do not follow one another.
+inline void check_steps(int incx, int incy, replay_site site) {
+  if (incx < 1 || incy < 1)
+    not_in_library("cuBLAS vectors with steps below 1 are not supported", site);
+}
+/// What cuBLAS says of a matrix of m rows and n columns, and of two vectors.
+inline cublasStatus_t check_matrix(cublasHandle_t handle, int m, int n, int lda, int incx, int incy,
+                                   replay_site site) {
+  if (handle == nullptr) return CUBLAS_STATUS_NOT_INITIALIZED;
+  if (m < 0 || n < 0 || lda < (m > 1 ? m : 1) || incx == 0 || incy == 0)
+    return CUBLAS_STATUS_INVALID_VALUE;
+  check_steps(incx, incy, site);
+  return CUBLAS_STATUS_SUCCESS;
+}
 template <class T>
 cublasStatus_t run_each(blas_each what, cublasHandle_t handle, int n, const T* alpha, T* x,
                         int incx, T* y, int incy, const char* name, replay_site site) {
   static const T one = 1;
   if (handle == nullptr) return CUBLAS_STATUS_NOT_INITIALIZED;
-  if (incx < 1 || incy < 1)
-    not_in_library("cuBLAS vectors with steps below 1 are not supported", site);
+  check_steps(incx, incy, site);
   if (n <= 0) return CUBLAS_STATUS_SUCCESS;
   blas_scalar<T> scale(handle, alpha ? alpha : &one);
   if (alpha == nullptr) scale.pointer = nullptr, scale.value = one;
@@ -246,8 +259,7 @@ template <class T>
 cublasStatus_t run_sum(blas_sum what, cublasHandle_t handle, int n, const T* x, int incx,
                        const T* y, int incy, T* result, const char* name, replay_site site) {
   if (handle == nullptr) return CUBLAS_STATUS_NOT_INITIALIZED;
-  if (incx < 1 || incy < 1)
-    not_in_library("cuBLAS vectors with steps below 1 are not supported", site);
+  check_steps(incx, incy, site);
   const bool on_host = handle->pointer_mode == CUBLAS_POINTER_MODE_HOST;
   T* place = result;
   if (on_host && cudaMalloc(&place, sizeof(T)) != cudaSuccess) return CUBLAS_STATUS_ALLOC_FAILED;
@@ -308,12 +320,9 @@ cublasStatus_t run_sum(blas_sum what, cublasHandle_t handle, int n, const T* x, 
                                         int n, const TYPE* alpha, const TYPE* a, int lda,         \
                                         const TYPE* x, int incx, const TYPE* beta, TYPE* y,       \
                                         int incy, REPLAY_SITE_PARAMS) {                           \
-    if (handle == nullptr) return CUBLAS_STATUS_NOT_INITIALIZED;                                  \
-    if (m < 0 || n < 0 || lda < (m > 1 ? m : 1) || incx == 0 || incy == 0)                        \
-      return CUBLAS_STATUS_INVALID_VALUE;                                                         \
-    if (incx < 0 || incy < 0)                                                                     \
-      replay_rt::not_in_library("cuBLAS vectors with steps below 1 are not supported",            \
-                                {file, line});                                                    \
+    const cublasStatus_t status =                                                                 \
+        replay_rt::check_matrix(handle, m, n, lda, incx, incy, {file, line});                     \
+    if (status != CUBLAS_STATUS_SUCCESS) return status;                                           \
     const bool plain = trans == CUBLAS_OP_N;                                                      \
     replay_rt::gemm_problem p = {};                                                               \
     p.m = plain ? m : n, p.n = 1, p.k = plain ? n : m;                                            \
@@ -328,12 +337,9 @@ cublasStatus_t run_sum(blas_sum what, cublasHandle_t handle, int n, const T* x, 
   inline cublasStatus_t cublas##L##ger(cublasHandle_t handle, int m, int n, const TYPE* alpha,    \
                                        const TYPE* x, int incx, const TYPE* y, int incy, TYPE* a, \
                                        int lda, REPLAY_SITE_PARAMS) {                             \
-    if (handle == nullptr) return CUBLAS_STATUS_NOT_INITIALIZED;                                  \
-    if (m < 0 || n < 0 || lda < (m > 1 ? m : 1) || incx == 0 || incy == 0)                        \
-      return CUBLAS_STATUS_INVALID_VALUE;                                                         \
-    if (incx < 0 || incy < 0)                                                                     \
-      replay_rt::not_in_library("cuBLAS vectors with steps below 1 are not supported",            \
-                                {file, line});                                                    \
+    const cublasStatus_t status =                                                                 \
+        replay_rt::check_matrix(handle, m, n, lda, incx, incy, {file, line});                     \
+    if (status != CUBLAS_STATUS_SUCCESS) return status;                                           \
     replay_rt::gemm_problem p = {};                                                               \
     p.m = m, p.n = n, p.k = 1;                                                                    \
     p.a = {const_cast<TYPE*>(x), ELEMENT, incx, 0, 0, nullptr};                                   \
