@@ -13,8 +13,9 @@ use super::source::Source;
 /// Integer vectors of 16 bytes.
 const WIDE: [&str; 4] = ["int4", "uint4", "longlong2", "ulonglong2"];
 /// Vectors of floats, which the shadow widens to as many doubles.
-const VECTORS: [&str; 3] = ["float2", "float3", "float4"];
-const NARROW: [&str; 8] = [
+pub(super) const VECTORS: [&str; 3] = ["float2", "float3", "float4"];
+/// Half and bfloat16, and pairs of them.
+pub(super) const NARROW: [&str; 8] = [
     "half",
     "__half",
     "half2",

@@ -8,7 +8,7 @@ use super::edits::Edits;
 use super::host::Context;
 use super::lexer::{Kind, Token, Tokens, lex};
 use super::outline::outline;
-use super::packs::Packed;
+use super::packs::{NARROW, Packed, VECTORS};
 use super::reach::{holder, is_generic};
 
 /// C99's functions and CUDA's own that end in `f` on float and without it on double.
@@ -156,20 +156,7 @@ const INTEGERS: [&str; 28] = [
 ];
 
 /// Types that the shadow widens.
-const FLOATS: [&str; 12] = [
-    "float",
-    "float2",
-    "float3",
-    "float4",
-    "half",
-    "__half",
-    "half2",
-    "__half2",
-    "nv_bfloat16",
-    "__nv_bfloat16",
-    "nv_bfloat162",
-    "__nv_bfloat162",
-];
+const FLOATS: [&[&str]; 3] = [&["float"], &VECTORS, &NARROW];
 
 /// Edits every token that means float32, and lists constructs that the shadow cannot hold.
 pub(super) fn rewrite(context: &Context, edits: &mut Edits) -> Vec<Obstacle> {
@@ -270,8 +257,8 @@ fn obstacle(context: &Context, tokens: &Tokens, index: usize) -> Option<usize> {
             "union" => {
                 let open = (index + 1..index + 3).find(|&at| tokens.is(text, at, "{"))?;
                 let members = &tokens[open..tokens.skip_group(open)?];
-                let mixed =
-                    names_any(text, members, &INTEGERS) && names_any(text, members, &FLOATS);
+                let mixed = names_any(text, members, &INTEGERS)
+                    && FLOATS.iter().any(|floats| names_any(text, members, floats));
                 mixed.then_some(open)
             }
             _ => None,

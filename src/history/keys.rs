@@ -19,6 +19,7 @@ use super::{
     tree::{GitTree, Node, Stop, node_of},
     walk::{MAX_DEPTH, Walk},
 };
+use crate::tensor::parts;
 
 /// Trees below which keys are computed on one thread: opening a repository has its price.
 const TREES_PER_THREAD: usize = 500;
@@ -84,8 +85,7 @@ impl History {
         let mut met = HashSet::new();
         // In the order of the history: neighbours are stored as differences from each other.
         let distinct: Vec<Oid> = trees.iter().copied().filter(|tree| met.insert(*tree)).collect();
-        let cores = thread::available_parallelism().map_or(1, usize::from);
-        let threads = (distinct.len() / TREES_PER_THREAD).clamp(1, cores);
+        let threads = (distinct.len() / TREES_PER_THREAD).clamp(1, parts::cores());
         let keys = match threads {
             1 => self.keys_of(&distinct, specs)?,
             _ => self.keys_by_threads(&distinct, specs, threads)?,

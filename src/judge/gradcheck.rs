@@ -16,7 +16,7 @@ use crate::numerics::noise::{NoiseRef, Spread};
 use crate::numerics::oracle::{Accuracy, against_oracle};
 use crate::summary::{Number, POISON_A};
 use crate::tensor::step::{Scales, Step};
-use crate::tensor::{DType, TensorView, unravel};
+use crate::tensor::{DType, TensorView, parts, unravel};
 use crate::trial::{Measurement, Trial, both};
 use crate::worker::{Ending, Part, Run, Stepped};
 
@@ -210,7 +210,7 @@ impl Check<'_> {
         let terms = || base.output(of).into_iter().flat_map(|of| weighted(of, weights));
         let &(_, directions, budget) =
             EFFORT.iter().find(|(most, ..)| input.len() <= *most).expect("the last takes any");
-        let scales = Arc::new(Scales::of(&input, derivative::threads()));
+        let scales = Arc::new(Scales::of(&input, parts::cores()));
         let question = Question {
             input,
             scales: &scales,

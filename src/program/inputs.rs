@@ -6,7 +6,7 @@ use std::path::Path;
 
 use crate::fixture::{self, Fixture, FixtureError, Input};
 use crate::tensor::step::{self, Along, drawn, sign};
-use crate::tensor::{DType, TensorView, unravel};
+use crate::tensor::{DType, TensorView, parts, unravel};
 use crate::worker::Stepped;
 
 /// A change of the inputs.
@@ -84,10 +84,9 @@ fn moved(
     let packed = input.packed()?;
     let shape = input.shape();
     let view = TensorView { dtype: input.dtype, shape: &shape, bytes: &packed };
-    let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let mut wide = vec![0; view.len() * DType::F64.size()];
     let step = step.map(|stepped| (&stepped.step, &*stepped.scales));
-    step::widen(&view, step, threads, &mut wide);
+    step::widen(&view, step, parts::cores(), &mut wide);
     let seed = LINE ^ seed_of(input);
     let values = wide.as_chunks().0.iter().map(|x| f64::from_le_bytes(*x)).enumerate();
     let values = values.map(|(index, x)| match along {

@@ -5,6 +5,11 @@ use std::sync::{Mutex, PoisonError};
 /// Steps of a loop that take about as long as a thread takes to start.
 const LEAST: usize = 1 << 18;
 
+/// The cores of this machine that this process may use.
+pub(crate) fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
 /// Fills `out` by up to `threads` threads. Each calls `make` with the number of its first piece and with
 /// the pieces themselves, of `piece` elements each, but for the last one. An element takes about `steps` steps
 /// of a loop: small work is done by the calling thread alone, as is work for threads that the system refuses.

@@ -13,7 +13,6 @@ use crate::backend::{Mode, ReplayError, Variant};
 use crate::fixture::Input;
 use crate::numerics::NumericsError;
 use crate::numerics::compare::compare;
-use crate::numerics::derivative;
 use crate::numerics::measure::ulp;
 use crate::numerics::noise::{
     Moved, Noise, NoiseAccumulator, NoiseRef, NoiseSummary, Ordered, Spread,
@@ -22,7 +21,7 @@ use crate::runtime::cpu::Rounding;
 use crate::scratch::Scratch;
 use crate::summary::{Number, POISON_A};
 use crate::tensor::step::{Class, Scales, Step, Unit};
-use crate::tensor::{DType, TensorView};
+use crate::tensor::{DType, TensorView, parts};
 use crate::worker::{Ending, Run, Stepped};
 
 /// The orders in which blocks and threads are replayed, besides that of the indices.
@@ -287,7 +286,7 @@ impl Trial {
         for input in self.fixture().inputs.iter().filter(is_float) {
             let (packed, shape) = (input.packed()?, input.shape());
             let view = TensorView { dtype: input.dtype, shape: &shape, bytes: &packed };
-            let scales = Arc::new(Scales::of(&view, derivative::threads()));
+            let scales = Arc::new(Scales::of(&view, parts::cores()));
             // A zero may lie on a kink that rounding does not leave.
             for class in [Class::Ordinary, Class::Outlier] {
                 let (input, scales) = (input.name.clone(), scales.clone());

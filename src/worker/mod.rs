@@ -39,8 +39,8 @@ use crate::process::tree::End;
 use crate::runtime::cpu::Rounding;
 use crate::runtime::journal::Key;
 use crate::summary::Poison;
-use crate::tensor::DType;
 use crate::tensor::step::{Scales, Step};
+use crate::tensor::{DType, parts};
 
 pub use self::error::WorkerError;
 pub use self::lane::Workers;
@@ -99,9 +99,7 @@ impl DeviceJob {
     fn threads(&self) -> usize {
         match self {
             DeviceJob::Cpu { threads, .. } => *threads,
-            DeviceJob::Cuda { .. } => {
-                std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
-            }
+            DeviceJob::Cuda { .. } => parts::cores(),
         }
     }
 }

@@ -11,7 +11,6 @@ mod slope;
 #[cfg(test)]
 mod tests;
 
-use std::num::NonZero;
 use std::ops::Range;
 
 use crate::tensor::TensorView;
@@ -110,11 +109,6 @@ pub(crate) fn answer<E>(
         }
     }
     Ok(joined(&classes))
-}
-
-/// The threads that may look at the elements.
-pub(crate) fn threads() -> usize {
-    std::thread::available_parallelism().map_or(1, NonZero::get)
 }
 
 /// The result for the elements of one class.

@@ -119,7 +119,7 @@ fn each_part<T: Clone + Default + Send>(
     make: impl Fn(Range<usize>) -> T + Sync,
 ) -> Vec<T> {
     let mut parts = vec![T::default(); among.len().div_ceil(PART)];
-    parts::fill(super::threads(), &mut parts, 1, PART, |first, parts| {
+    parts::fill(parts::cores(), &mut parts, 1, PART, |first, parts| {
         for (number, part) in parts.iter_mut().enumerate() {
             let start = among.start + (first + number) * PART;
             *part = make(start..among.end.min(start + PART));
@@ -151,33 +151,23 @@ struct Sums {
 impl Sums {
     fn of(question: &Question, one: &Step, range: Range<usize>) -> Sums {
         let mut sums = Sums::default();
-        let (mut values, mut gradients) = ([0.0; BLOCK], [0.0; BLOCK]);
-        for start in range.clone().step_by(BLOCK) {
-            let count = BLOCK.min(range.end - start);
-            let (values, gradients) = (&mut values[..count], &mut gradients[..count]);
-            question.input.read(start, values);
-            question.gradient.read(start, gradients);
+        each_block(question, range, |start, values, gradients| {
             one.distances(question.scales, start, values);
-            for (&moved, &gradient) in values.iter().zip(gradients.iter()) {
+            for (&moved, &gradient) in values.iter().zip(gradients) {
                 sums.add(moved, gradient);
             }
-        }
+        });
         sums
     }
 
     /// The same for each class.
     fn of_all(question: &Question, one: &Step, range: Range<usize>) -> [Sums; 3] {
         let mut sums = [Sums::default(); 3];
-        let (mut values, mut gradients) = ([0.0; BLOCK], [0.0; BLOCK]);
-        for start in range.clone().step_by(BLOCK) {
-            let count = BLOCK.min(range.end - start);
-            let (values, gradients) = (&mut values[..count], &mut gradients[..count]);
-            question.input.read(start, values);
-            question.gradient.read(start, gradients);
+        each_block(question, range, |start, values, gradients| {
             one.distances_of_all(question.scales, start, values, |at, class, moved| {
                 sums[class as usize].add(moved, gradients[at]);
             });
-        }
+        });
         sums
     }
 
@@ -189,6 +179,23 @@ impl Sums {
             self.squares += term * term;
             self.elements += 1;
         }
+    }
+}
+
+/// Gives the elements of the input and of the gradient in `range` to `take`, a block at a time, with the
+/// index of the first.
+fn each_block(
+    question: &Question,
+    range: Range<usize>,
+    mut take: impl FnMut(usize, &mut [f64], &[f64]),
+) {
+    let (mut values, mut gradients) = ([0.0; BLOCK], [0.0; BLOCK]);
+    for start in range.clone().step_by(BLOCK) {
+        let count = BLOCK.min(range.end - start);
+        let (values, gradients) = (&mut values[..count], &mut gradients[..count]);
+        question.input.read(start, values);
+        question.gradient.read(start, gradients);
+        take(start, values, gradients);
     }
 }
 

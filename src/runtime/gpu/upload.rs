@@ -13,6 +13,7 @@ use cudarc::driver::sys;
 
 use crate::cuda::CudaError;
 use crate::cuda::driver::{Address, Context, checked};
+use crate::tensor::parts;
 
 /// Smaller copies are left to the driver.
 pub(super) const LARGE: usize = 64 << 20;
@@ -114,8 +115,7 @@ impl Uploader {
         bytes: &[u8],
     ) -> Result<(), CudaError> {
         let mut lanes = self.lanes.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        let cores = thread::available_parallelism().map_or(1, usize::from);
-        let threads = cores.clamp(1, THREADS);
+        let threads = parts::cores().clamp(1, THREADS);
         while lanes.len() < threads {
             lanes.push(Lane::new()?);
         }
