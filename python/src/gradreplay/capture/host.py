@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -126,6 +126,15 @@ def number(value: np.ndarray[Any, Any]) -> Taken:
     data = np.frombuffer(value.tobytes(), np.uint8)
     dtype = {"bool": "BOOL", "int64": "I64", "float64": "F64"}[value.dtype.name]
     return Taken(Tensor(DTYPES[dtype], (), data))
+
+
+def inputs(
+    arrays: Mapping[str, Any], numbers: Mapping[str, np.ndarray[Any, Any]], *, share: bool
+) -> dict[str, Taken]:
+    """The arguments of a call; the memory of arrays is shared or copied."""
+    taking = take if share else copied
+    taken = {name: taking(name, value) for name, value in arrays.items()}
+    return taken | {name: number(value) for name, value in numbers.items()}
 
 
 def is_here(value: Any) -> bool:

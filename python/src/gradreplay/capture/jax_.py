@@ -277,9 +277,8 @@ class Traced:
         step = state.step
         if step is None:
             return
-        take = host.take if step.durable else host.copied
-        inputs = {name: take(name, arrays[name]) for name in self.given.arrays}
-        inputs |= {name: host.number(value) for name, value in self.given.numbers.items()}
+        given = {name: arrays[name] for name in self.given.arrays}
+        inputs = host.inputs(given, self.given.numbers, share=step.durable)
         record = Record(
             function=self.tap.function,
             names=Names(set(self.names.taken)),

@@ -29,9 +29,7 @@ class Call:
     def begin(self) -> dict[str, Any]:
         """Captures the inputs; returns the arrays to call the function with."""
         given = self.given
-        take = host.take if self.step.durable else host.copied
-        inputs = {name: take(name, value) for name, value in given.arrays.items()}
-        inputs |= {name: host.number(value) for name, value in given.numbers.items()}
+        inputs = host.inputs(given.arrays, given.numbers, share=self.step.durable)
         self.record = Record(
             function=self.function,
             names=given.names,

@@ -136,34 +136,28 @@ def seed(framework: str) -> int | None:
 
 def rank() -> int:
     """The number of this process among those of the training."""
-    torch: Any = sys.modules.get("torch")
-    if (
-        torch is not None
-        and torch.distributed.is_available()
-        and torch.distributed.is_initialized()
-    ):
-        return int(torch.distributed.get_rank())
-    jax: Any = sys.modules.get("jax")
-    if jax is not None and _jax_is_distributed(jax):
-        return int(jax.process_index())
-    text = os.environ.get("RANK", "0")
-    return int(text) if text.isdecimal() else 0
+    return _of_processes("get_rank", "process_index", "RANK", 0)
 
 
 def world() -> int:
     """How many processes train together."""
+    return max(_of_processes("get_world_size", "process_count", "WORLD_SIZE", 1), 1)
+
+
+def _of_processes(in_torch: str, in_jax: str, variable: str, otherwise: int) -> int:
+    """What the framework that several processes train with says, else their environment."""
     torch: Any = sys.modules.get("torch")
     if (
         torch is not None
         and torch.distributed.is_available()
         and torch.distributed.is_initialized()
     ):
-        return int(torch.distributed.get_world_size())
+        return int(getattr(torch.distributed, in_torch)())
     jax: Any = sys.modules.get("jax")
     if jax is not None and _jax_is_distributed(jax):
-        return int(jax.process_count())
-    text = os.environ.get("WORLD_SIZE", "1")
-    return max(int(text), 1) if text.isdecimal() else 1
+        return int(getattr(jax, in_jax)())
+    text = os.environ.get(variable, "")
+    return int(text) if text.isdecimal() else otherwise
 
 
 def _jax_is_distributed(jax: Any) -> bool:

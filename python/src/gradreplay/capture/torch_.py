@@ -43,9 +43,7 @@ class Call:
         parameters = module.parameters(self.given.names) if module else {}
         arrays = {**self.given.arrays, **parameters}
         check(torch, arrays)
-        take = host.take if self.step.durable else host.copied
-        inputs = {name: take(name, value) for name, value in arrays.items()}
-        inputs |= {name: host.number(value) for name, value in self.given.numbers.items()}
+        inputs = host.inputs(arrays, self.given.numbers, share=self.step.durable)
         self.record = Record(
             function=self.function,
             names=self.given.names,

@@ -115,9 +115,7 @@ class Launch:
         torch: Any = importlib.import_module("torch")
         arrays = self.given.arrays
         torch_.check(torch, arrays)
-        take = host.take if self.step.durable else host.copied
-        inputs = {name: take(name, value) for name, value in arrays.items()}
-        inputs |= {name: host.number(value) for name, value in self.given.numbers.items()}
+        inputs = host.inputs(arrays, self.given.numbers, share=self.step.durable)
         self.record = Record(
             function=self.function,
             names=self.given.names,
