@@ -90,7 +90,7 @@ def test_an_unwritable_folder_is_an_error_that_names_the_file(tmp_path: Path) ->
 
 
 def test_nothing_but_the_file_is_left_beside_it(tmp_path: Path) -> None:
-    tensors.write(tmp_path / "a", {"x": sample("F32", (4,))}, {"note": "text"}, sync=True)
+    tensors.write(tmp_path / "a", {"x": sample("F32", (4,))}, {"note": "text"})
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
 
 

@@ -15,7 +15,7 @@ import itertools
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -240,34 +240,24 @@ def write(
     path: str | os.PathLike[str],
     tensors: Mapping[str, Tensor],
     metadata: Mapping[str, str] | None = None,
-    *,
-    sync: bool = False,
-    told: Callable[[Any], object] | None = None,
 ) -> None:
     """Writes a safetensors file beside `path` and renames it, so that a file that is there is whole.
 
-    Layouts go into the metadata. With `sync` the bytes are on the disk before the file has its name; that
-    the name is there, too, is known when the folder has been synchronised. `told` is called with all that
-    is written, piece by piece."""
+    Layouts go into the metadata."""
     target = Path(path)
     temporary = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:
         with open(temporary, "wb") as file:
-            for piece in _pieces(tensors, metadata or {}):
+            for piece in pieces(tensors, metadata or {}):
                 file.write(piece)
-                if told is not None:
-                    told(piece)
-            file.flush()
-            if sync:
-                os.fsync(file.fileno())
         os.replace(temporary, target)
     except OSError as error:
         temporary.unlink(missing_ok=True)
         raise TensorFileError(f"cannot write {target}: {error.strerror or error}") from error
 
 
-def _pieces(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> Iterator[Any]:
-    """The bytes of a file: its header, and the elements of each tensor."""
+def pieces(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> Iterator[Any]:
+    """The bytes of a file: its header, with layouts in the metadata, and the elements of each tensor."""
     # Wide elements first, as safetensors itself writes them: every tensor is aligned.
     order = sorted(tensors, key=lambda name: (-tensors[name].dtype.itemsize, name))
     ends = list(itertools.accumulate(tensors[name].data.nbytes for name in order))

@@ -181,7 +181,7 @@ def test_a_full_disk_leaves_whole_fixtures_only_and_the_training_goes_on(tmp_pat
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
         copy = capture.function(np.copy, name="f", parameters=["x"])
-        for step, count in enumerate([10, 100_000, 20]):
+        for step, count in enumerate([10, 100_000, 20, 90_000]):
             with capture.step("fixtures/step{step}", step=step, when=capture.every(1)):
                 copy(np.zeros(count))
         print("trained")
@@ -192,5 +192,6 @@ def test_a_full_disk_leaves_whole_fixtures_only_and_the_training_goes_on(tmp_pat
     assert done.stdout == "trained\n", done.stderr
     assert "File too large" in done.stderr and done.stderr.count("not captured") == 1
     assert names() == ["step0", "step2"]
+    assert "cannot write fixtures/step1/inputs.safetensors: File too large" in done.stderr
     leftovers = [path.name for path in Path("fixtures/step1").iterdir()]
     assert leftovers == []

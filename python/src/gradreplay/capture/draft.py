@@ -10,10 +10,10 @@ import hashlib
 import json
 import os
 import re
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from . import disk
 from .errors import CaptureError
 
 Shape = tuple[str | int, ...]
@@ -105,45 +105,8 @@ def _fits(path: Path, plan: Plan) -> str:
 
 def _write(home: Path, plan: Plan) -> None:
     home.mkdir(parents=True, exist_ok=True)
-    replace(home / "replay_step.py", plan.script.encode())
-    replace(home / "replay.toml", toml(plan, home).encode())
-
-
-def replace(path: Path, content: bytes) -> None:
-    """Writes a file that is on the disk before its name is."""
-    descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fchmod(file.fileno(), 0o666 & ~_umask())
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
-    sync_folder(path.parent)
-
-
-def _umask() -> int:
-    # Linux tells it without setting it, which other threads would notice.
-    try:
-        with open("/proc/self/status", encoding="ascii", errors="replace") as file:
-            for line in file:
-                if line.startswith("Umask:"):
-                    return int(line.split()[1], 8)
-    except OSError:
-        pass
-    return 0o022
-
-
-def sync_folder(folder: Path) -> None:
-    """Puts the names in a folder on the disk."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    script, harness = plan.script.encode(), toml(plan, home).encode()
+    disk.put(home, {"replay_step.py": [script], "replay.toml": [harness]}, above=[home.parent])
 
 
 def text(value: str) -> str:

@@ -7,6 +7,7 @@ it is logged, once, and the training goes on without that capture.
 from __future__ import annotations
 
 import logging
+import re
 
 log = logging.getLogger("gradreplay.capture")
 
@@ -22,13 +23,15 @@ class CaptureError(Exception):
 
 
 def tell(error: BaseException, *, strict: bool) -> None:
-    """Raises `error` if `strict`, else logs it unless its text was logged before."""
+    """Raises `error` if `strict`, else logs it unless its text was, whatever the numbers in it."""
     if strict:
         raise error
     text = str(error) if isinstance(error, CaptureError) else f"{type(error).__name__}: {error}"
-    if text in _told:
+    # What fails in every step says the same, but for the number of the step.
+    kind = re.sub(r"\d+", "0", text)
+    if kind in _told:
         return
-    _told.add(text)
+    _told.add(kind)
     hint = getattr(error, "hint", None)
     log.warning("not captured: %s%s", text, f" (hint: {hint})" if hint else "")
 

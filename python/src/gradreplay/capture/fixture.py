@@ -1,7 +1,7 @@
 """A fixture's folder, written so that it is whole whenever `fixture.toml` is there.
 
-Every file is written beside its place, put on the disk, and then renamed; `fixture.toml` comes after the
-files that it names. A process that dies leaves a fixture of all inputs, or none.
+Every file has its name once it is on the disk; `fixture.toml` comes after the files that it names. A process
+that dies leaves a fixture of all inputs, or none.
 """
 
 from __future__ import annotations
@@ -10,13 +10,14 @@ import contextlib
 import functools
 import importlib
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from .. import tensors
-from .draft import replace, sync_folder, text
+from . import disk
+from .draft import text
 from .errors import CaptureError
 from .provenance import Fact
 
@@ -43,8 +44,10 @@ class Folder:
     description: str
     facts: Mapping[str, Fact]
     entries: list[Entry] = field(default_factory=list)
-    # The harness and the number of files that `fixture.toml` names.
-    _published: tuple[Path, int] | None = None
+    # Files of the fixture that are not written yet, in pieces.
+    _added: dict[str, Iterable[Any]] = field(default_factory=dict)
+    # The harness that `fixture.toml` names.
+    _published: Path | None = None
     # Folders with names that are not on the disk yet.
     _unsynced: list[Path] = field(default_factory=list)
 
@@ -60,6 +63,7 @@ class Folder:
         if not self.path.is_dir():
             self._unsynced = make_folder(self.path)
             return
+        self._unsynced = [self.path.parent]
         # What a process left that died before its inputs were whole.
         for left in (self.path / INPUTS, self.path / EXPECTED, *self.path.glob(".*.part")):
             left.unlink(missing_ok=True)
@@ -67,18 +71,36 @@ class Folder:
     def add(
         self, name: str, content: Mapping[str, tensors.Tensor], metadata: Mapping[str, str]
     ) -> None:
-        """Writes a file of inputs, which is part of the fixture, and has its name, at the next
-        :meth:`publish`."""
+        """Makes a file of inputs part of the fixture; it is written by the next :meth:`publish`."""
+        self._added[name] = self._noted(name, tensors.pieces(content, metadata))
+
+    def _noted(self, name: str, pieces: Iterable[Any]) -> Iterator[Any]:
+        """Passes the pieces of a file on, and then notes it with its hash."""
         make = _hasher()
         hasher: Any = make() if make is not None else None
-        told = hasher.update if hasher is not None else None
-        tensors.write(self.path / name, content, metadata, sync=True, told=told)
+        for piece in pieces:
+            if hasher is not None:
+                hasher.update(piece)
+            yield piece
         self.entries.append(Entry(name, hasher and str(hasher.hexdigest())))
 
     def publish(self, harness: Path) -> None:
-        """Writes `fixture.toml`, with the files added so far, unless it says so already."""
-        if (harness, len(self.entries)) == self._published:
+        """Puts the files added so far and `fixture.toml` on the disk, unless they are there already.
+
+        Raises :class:`TensorFileError` or :class:`OSError` if it cannot; then they are no part of it."""
+        if harness == self._published and not self._added:
             return
+        known = list(self.entries)
+        files, self._added = {**self._added, MANIFEST: self._manifest(harness)}, {}
+        try:
+            disk.put(self.path, files, above=self._unsynced)
+        except BaseException:
+            self.entries = known
+            raise
+        self._unsynced, self._published = [], harness
+
+    def _manifest(self, harness: Path) -> Iterator[bytes]:
+        """The text of `fixture.toml`, made when the other files are written."""
         relative = os.path.relpath(harness.resolve(), self.path.resolve())
         lines = [
             f"harness = {text(relative)}",
@@ -93,10 +115,7 @@ class Folder:
                 lines.append(f"blake3 = {text(entry.blake3)}")
             if entry.axis is not None:
                 lines += [f"axis = {text(entry.axis)}", f"order = {entry.order}"]
-        replace(self.path / MANIFEST, ("\n".join(lines) + "\n").encode())
-        while self._unsynced:
-            sync_folder(self._unsynced.pop())
-        self._published = harness, len(self.entries)
+        yield ("\n".join(lines) + "\n").encode()
 
     def discard(self) -> None:
         """Deletes the fixture, which is none from the first moment on, and nothing else in its folder."""

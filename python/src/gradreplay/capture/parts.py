@@ -19,7 +19,7 @@ import numpy as np
 
 from .. import tensors
 from ..tensors import Tensor
-from . import draft, provenance
+from . import disk, draft, provenance
 from .errors import CaptureError
 from .fixture import INPUTS, Entry, Folder, blake3
 from .host import take
@@ -119,9 +119,9 @@ class Parts:
                 name: replace(take(name, value).tensor, layout=None)
                 for name, value in whole.items()
             }
-            tensors.write(self._home / "whole.safetensors", content, sync=True)
+            disk.put(self._home, {"whole.safetensors": tensors.pieces(content, {})})
         listed = json.dumps([[part.index, part.call] for part in mine])
-        draft.replace(self._home / f"rank{provenance.rank()}.json", listed.encode())
+        disk.put(self._home, {f"rank{provenance.rank()}.json": [listed.encode()]})
         parts = self._all_parts()
         if parts is not None and self._is_mine():
             self._join(parts)
@@ -160,7 +160,7 @@ class Parts:
         if whole.exists():
             os.replace(whole, self.path / whole.name)
             folder.entries.append(Entry(whole.name, blake3(self.path / whole.name)))
-        draft.sync_folder(self.path)
+        disk.sync_folder(self.path)
         writer = next(iter(self._writers.values()))
         folder.publish(harness_of(writer.record, self.base))
         self.discard()

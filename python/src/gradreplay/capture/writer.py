@@ -7,7 +7,7 @@ from pathlib import Path
 
 from .. import tensors
 from ..tensors import Tensor
-from . import draft
+from . import disk, draft
 from .fixture import EXPECTED, INPUTS, Folder
 from .host import Taken
 from .provenance import Fact
@@ -77,7 +77,7 @@ class Writer:
         staged = self.record.staged or Staged(self.folder.path / EXPECTED, len(expected))
         places = {name: one.place or staged.add(one.tensor) for name, one in expected.items()}
         staged.finish(_tensors(expected), places, _metadata(expected))
-        draft.sync_folder(self.folder.path)
+        disk.sync_folder(self.folder.path)
 
     def write_whole(self) -> None:
         """Writes the whole call at once."""
