@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import logging
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ import pytest
 from written import array, header, inspect, names
 
 from gradreplay import capture, tensors
+from gradreplay.capture.target import find
 
 torch = pytest.importorskip("torch")
 
@@ -263,6 +266,53 @@ def test_an_operator_of_torch_library_is_captured() -> None:
     assert array("fixtures/step0/expected.safetensors", "out").tolist() == [2, 2, 2]
     script = Path("fixtures/harness-f/replay_step.py").read_text()
     assert "torch.ops.gradreplay_tests.scaled(x, float(by))" in script
+
+
+def test_an_operator_that_custom_op_made_is_captured_by_its_module(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    source = """
+    import torch
+    @torch.library.custom_op("gradreplay_tests::thrice", mutates_args=())
+    def thrice(x: torch.Tensor, by: float) -> torch.Tensor:
+        return x * 3 * by
+    """
+    Path("operators_of_tests.py").write_text(textwrap.dedent(source))
+    monkeypatch.syspath_prepend(".")
+    module = importlib.import_module("operators_of_tests")
+    made = capture.function(module.thrice)
+    packet = capture.function(torch.ops.gradreplay_tests.thrice, name="packet")
+    with capture.step("fixtures/step{step}", step=0, strict=True):
+        assert made(torch.ones(2), 1.0).tolist() == packet(torch.ones(2), 1.0).tolist() == [3, 3]
+    assert names() == ["step0-packet", "step0-thrice"]
+    script = Path("fixtures/harness-thrice/replay_step.py").read_text()
+    assert "from operators_of_tests import thrice" in script
+    script = Path("fixtures/harness-packet/replay_step.py").read_text()
+    assert "import torch, operators_of_tests" in script
+    assert "torch.ops.gradreplay_tests.thrice(x, float(by))" in script
+
+
+@pytest.mark.parametrize(
+    ("function", "import_as", "statement"),
+    [
+        # Its own name is that of a class which PyTorch hides.
+        (torch.tanh, None, "from torch import tanh"),
+        (torch.nn.functional.silu, None, "from torch.nn.functional import silu"),
+        (torch.ops.aten.tanh, None, "import torch"),
+        (torch.ops.aten.tanh, "losses", "import torch, losses"),
+    ],
+)
+def test_a_drafted_script_imports_a_function_by_the_name_that_leads_to_it(
+    function: Any, import_as: str | None, statement: str
+) -> None:
+    target = find(function, import_as)
+    assert (target.statement, target.problem) == (statement, None)
+
+
+def test_a_function_without_a_name_is_one_to_mend_in_the_script() -> None:
+    target = find(lambda x: x, None)
+    assert target.problem is not None
+    assert target.problem.endswith("has no name that another process can import")
 
 
 def test_compiled_models_are_captured_and_compiled_no_more_often() -> None:

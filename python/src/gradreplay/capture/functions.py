@@ -109,12 +109,21 @@ def function(
 
 
 def _own_name(function: Any) -> str:
+    function = _defined(function)
     text = getattr(function, "__name__", None) or getattr(function, "_opname", None)
     return str(text or type(function).__name__).strip("<>")
 
 
+def _defined(function: Any) -> Any:
+    """The function that `torch.library.custom_op` made an operator of, or `function` itself."""
+    torch: Any = sys.modules.get("torch")
+    kind = getattr(getattr(torch, "library", None), "CustomOpDef", None)
+    return function._init_fn if kind is not None and isinstance(function, kind) else function
+
+
 def _without_defaults(function: Any) -> Any:
     """What `inspect` and :func:`find` are asked about."""
+    function = _defined(function)
     return inspect.unwrap(function) if hasattr(function, "__wrapped__") else function
 
 

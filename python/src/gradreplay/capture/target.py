@@ -25,28 +25,80 @@ class Target:
 
 
 def find(function: Any, import_as: str | None) -> Target:
-    """The way to `function`, or to `import_as` as in `package.module:name`."""
+    """The way to `function`, or to `import_as` as in `package.module:name`.
+
+    Of an operator `import_as` names the module that registers it."""
+    if type(function).__module__.startswith("torch._ops"):
+        return _operator(str(function), import_as)
     if import_as is not None:
         module, _, name = import_as.partition(":")
         return _of(module, name or getattr(function, "__name__", "function"), None)
-    text = str(function) if type(function).__module__.startswith("torch._ops") else ""
-    if text:
-        return _operator(text)
     module = str(getattr(function, "__module__", None) or type(function).__module__)
     qualname = str(getattr(function, "__qualname__", None) or getattr(function, "__name__", ""))
-    problem = None
+    if _leads_to(function, module, qualname):
+        return _of(module, qualname, None)
+    found = _variable(function)
+    if found is not None:
+        return _of(*found, None)
+    problem = f"`{qualname or function!r}` has no name that another process can import"
+    return _of(module, qualname.rpartition(".")[2].strip("<>") or "function", problem)
+
+
+def _leads_to(function: Any, module: str, qualname: str) -> bool:
+    """Whether a function has the name that it says it has.
+
+    The training may have put something else there, such as what captures it."""
     if "<" in qualname or not qualname:
-        problem = f"`{qualname or function!r}` has no name that another process can import"
-        qualname = qualname.rpartition(".")[2].strip("<>") or "function"
-    return _of(module, qualname, problem)
+        return False
+    found: Any = sys.modules.get(module)
+    for part in qualname.split("."):
+        found = getattr(found, part, None)
+    return found is not None and found is not type(function)
 
 
-def _operator(text: str) -> Target:
-    # An operator of torch.library: `ns.name`, or `ns.name.overload`.
+def _variable(function: Any) -> tuple[str, str] | None:
+    """The module and the name of a variable that holds a function whose own name leads nowhere, as of those
+    that compiled extensions hold, or that TorchScript and `functools.partial` make."""
+    found = []
+    for module, loaded in list(sys.modules.items()):
+        # The program's own variables may hold what they have from elsewhere.
+        own = module in ("__main__", "__mp_main__") or module.startswith("gradreplay")
+        if own or getattr(loaded, "__file__", None) is None:
+            continue
+        for name, value in list(vars(loaded).items()):
+            if value is function and not name.startswith("__"):
+                found.append((module, name))
+    return min(found, key=_obscurity, default=None)
+
+
+def _obscurity(variable: tuple[str, str]) -> tuple[bool, int, str]:
+    module, name = variable
+    hidden = any(part.startswith("_") for part in f"{module}.{name}".split("."))
+    return hidden, module.count("."), module
+
+
+def _operator(text: str, import_as: str | None) -> Target:
+    """The way to an operator of torch.library: `ns.name`, or `ns.name.overload`."""
     expression = f"torch.ops.{text}"
+    module = import_as.partition(":")[0] if import_as else _registering(text)
+    if module is not None:
+        name, file = _module(module)
+        where = _repository(file)
+        root = where.root if where else None
+        return Target(f"import torch, {name}", expression, _folder(name, file, where), root)
     where = repository(Path.cwd())
-    problem = "the module that registers the operator is not known: import it here"
+    problem = None
+    if not text.startswith(("aten.", "prims.", "prim.")):
+        problem = "the module that registers the operator is not known: import it here"
     return Target("import torch", expression, None, where.root if where else None, problem)
+
+
+def _registering(text: str) -> str | None:
+    """The module whose function an operator was made of by `torch.library.custom_op`."""
+    made: Any = getattr(sys.modules.get("torch._library.custom_ops"), "OPDEFS", {})
+    namespace, name = text.split(".")[:2]
+    definition = made.get(f"{namespace}::{name}")
+    return str(definition._init_fn.__module__) if definition is not None else None
 
 
 def _of(module: str, qualname: str, problem: str | None) -> Target:
