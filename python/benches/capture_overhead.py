@@ -44,13 +44,13 @@ def take_turns(*acts: Callable[[], object], rounds: int = ROUNDS) -> list[float]
 def off() -> None:
     """A training of small steps with captured functions, none of which is captured, and without."""
     rng = np.random.default_rng(0)
-    x, w = rng.standard_normal((64, 256)), rng.standard_normal((256, 256))
+    x, w = rng.standard_normal((256, 512)), rng.standard_normal((512, 512))
 
     def layer(x: np.ndarray, w: np.ndarray) -> np.ndarray:
         return np.tanh(x @ w)
 
     wrapped = capture.function(layer)
-    calls = 400
+    calls = 200
 
     def plain() -> None:
         for _ in range(calls):

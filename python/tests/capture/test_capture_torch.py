@@ -13,6 +13,7 @@ import pytest
 from written import array, header, inspect, names
 
 from gradreplay import capture, tensors
+from gradreplay.capture import host
 from gradreplay.capture.target import find
 
 torch = pytest.importorskip("torch")
@@ -387,6 +388,12 @@ def test_tensors_on_several_devices_are_an_error_that_stops_nothing(
         wrapped(torch.ones(2), torch.ones(2, device="meta"))
     assert names() == []
     assert "the tensors lie on several devices: `a` on cpu, `b` on meta" in caplog.text
+
+
+def test_a_default_device_of_the_training_is_not_that_of_copies_on_the_host() -> None:
+    with torch.device("meta"):
+        copy = host._pinned(torch, torch.empty(2, 3, dtype=torch.bfloat16))
+    assert (copy.device.type, copy.dtype, tuple(copy.shape)) == ("cpu", torch.bfloat16, (2, 3))
 
 
 def test_what_changes_after_the_call_does_not_change_the_fixture() -> None:

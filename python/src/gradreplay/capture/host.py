@@ -183,11 +183,11 @@ def _from_cuda(name: str, value: Any) -> tuple[Taken, Wait]:
     stream = torch.cuda.Stream(value.device)
     stream.wait_stream(torch.cuda.current_stream(value.device))
     with torch.cuda.stream(stream):
-        target = torch.empty(copy.shape, dtype=copy.dtype, pin_memory=True)
+        target = _pinned(torch, copy)
         target.copy_(copy, non_blocking=True)
         copy.record_stream(stream)
         done = stream.record_event()
-    empty = take(name, torch.empty(0, dtype=value.dtype))
+    empty = take(name, torch.empty(0, dtype=value.dtype, device="cpu"))
     known = replace(
         empty, tensor=replace(empty.tensor, shape=tuple(value.shape), layout=_layout(value))
     )
@@ -197,6 +197,12 @@ def _from_cuda(name: str, value: Any) -> tuple[Taken, Wait]:
         return replace(known, tensor=replace(known.tensor, data=take(name, target).tensor.data))
 
     return known, wait
+
+
+def _pinned(torch: Any, like: Any) -> Any:
+    """Memory of the host that a device copies to by itself; whatever the default device of the training."""
+    pinned = torch.cuda.is_available()
+    return torch.empty(like.shape, dtype=like.dtype, device="cpu", pin_memory=pinned)
 
 
 def _layout(value: Any) -> tensors.Layout | None:
