@@ -12,7 +12,7 @@
 // may be of a device, too; the device is then synchronised before each copy.
 //
 // Nothing here stops the program: errors are told once on stderr, unless strict(true) asks for exceptions.
-// An object is used by one thread. docs/capture.md describes what is written.
+// An object is used by one thread. docs/capture.md describes what is written. With glibc before 2.34 link by -pthread.
 #ifndef REPLAY_CAPTURE_HPP
 #define REPLAY_CAPTURE_HPP
 
@@ -23,15 +23,20 @@
 #include <cstdlib>
 #include <cstring>
 #include <initializer_list>
+#include <map>
+#include <memory>
 #include <mutex>
 #include <set>
 #include <stdexcept>
 #include <string>
+#include <system_error>
+#include <thread>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -121,31 +126,66 @@ constexpr dtype dtype_of() {
   }
 }
 
+// What cannot be captured; its text says why.
+struct failure : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+// Bytes of a tensor. Nothing is in them at first, and large ones lie in large pages, which cost a copy less.
+class elements {
+ public:
+  elements() = default;
+  explicit elements(std::size_t size) : size_(size), data_(allocate(size)) {}
+  char* data() { return data_.get(); }
+  const char* data() const { return data_.get(); }
+  std::size_t size() const { return size_; }
+
+ private:
+  struct release {
+    void operator()(char* data) const { std::free(data); }
+  };
+
+  static char* allocate(std::size_t size) {
+    const std::size_t page = std::size_t(2) << 20;
+    bool large = size >= 2 * page;
+    if (large && size > SIZE_MAX - page) throw failure("memory has not " + std::to_string(size) + " bytes");
+    void* found = large ? std::aligned_alloc(page, (size + page - 1) / page * page) : std::malloc(size + 1);
+    if (found == nullptr) throw failure("memory has not " + std::to_string(size) + " bytes");
+#ifdef MADV_HUGEPAGE
+    if (large) ::madvise(found, size, MADV_HUGEPAGE);
+#endif
+    return static_cast<char*>(found);
+  }
+
+  std::size_t size_ = 0;
+  std::unique_ptr<char, release> data_;
+};
+
 struct tensor {
   std::string name;
   dtype type;
   shape dims;
   strides steps;
   std::uint64_t storage;
-  std::string packed;
+  elements packed;
   std::string gradient_of;
-};
-
-// What cannot be captured; its text says why.
-struct failure : std::runtime_error {
-  using std::runtime_error::runtime_error;
 };
 
 [[noreturn]] inline void fail_with_errno(const std::string& what, const std::string& path) {
   throw failure("failed to " + what + " " + path + ": " + std::strerror(errno));
 }
 
-// Tells an error on stderr, once.
+// Tells an error on stderr, once: what fails in every step says the same, but for the number of the step.
 inline void tell(const std::string& text) {
   static std::mutex mutex;
   static std::set<std::string> told;
   std::lock_guard<std::mutex> guard(mutex);
-  if (told.insert(text).second) std::fprintf(stderr, "replay: not captured: %s\n", text.c_str());
+  std::string kind;
+  for (char c : text) {
+    bool digit = c >= '0' && c <= '9';
+    if (!digit || kind.empty() || kind.back() != '0') kind += digit ? '0' : c;
+  }
+  if (told.insert(kind).second) std::fprintf(stderr, "replay: not captured: %s\n", text.c_str());
 }
 
 // Files
@@ -187,38 +227,88 @@ inline void sync_folder(const std::string& path) {
   if (folder.number() < 0 || ::fsync(folder.number()) != 0) fail_with_errno("write the folder", path);
 }
 
-inline void make_folder(const std::string& path) {
+// Makes a folder and those above it; `above` gets those with names that are not on the disk yet.
+inline void make_folder(const std::string& path, std::vector<std::string>& above) {
   if (exists(path)) return;
-  std::string above = parent(path);
-  if (above != path) make_folder(above);
+  std::string home = parent(path);
+  if (home != path) make_folder(home, above);
   if (::mkdir(path.c_str(), 0777) != 0 && errno != EEXIST) fail_with_errno("make the folder", path);
-  sync_folder(above);
+  above.push_back(home);
 }
 
-inline void write_all(int file, const std::string& bytes, const std::string& path) {
+// Bytes that somebody else holds.
+struct span {
+  const char* data;
+  std::size_t size;
+};
+
+inline void write_all(int file, const span& bytes, const std::string& path) {
   std::size_t done = 0;
-  while (done < bytes.size()) {
-    ssize_t written = ::write(file, bytes.data() + done, bytes.size() - done);
+  while (done < bytes.size) {
+    ssize_t written = ::write(file, bytes.data + done, bytes.size - done);
     if (written < 0 && errno == EINTR) continue;
     if (written < 0) fail_with_errno("write", path);
     done += static_cast<std::size_t>(written);
   }
 }
 
-// Writes a file that is on the disk before its name is.
-inline void replace_file(const std::string& path, const std::vector<const std::string*>& parts) {
-  std::string beside = parent(path) + "/." + leaf(path) + "." + std::to_string(::getpid()) + ".part";
+// A file to be written: its path and its bytes.
+struct content {
+  std::string path;
+  std::vector<span> parts;
+};
+
+inline content text_file(std::string path, const std::string& text) {
+  return {std::move(path), {{text.data(), text.size()}}};
+}
+
+// Synchronises several files at a time: each waits for the disk however little there is to write.
+inline void sync_together(const std::vector<std::unique_ptr<descriptor>>& files, const std::string& path) {
+  std::vector<int> errors(files.size(), 0);
+  auto sync = [&](std::size_t i) { errors[i] = ::fsync(files[i]->number()) == 0 ? 0 : errno; };
+  std::vector<std::thread> threads;
+  threads.reserve(files.size());
+  for (std::size_t i = 1; i < files.size(); i++) {
+    try {
+      threads.emplace_back(sync, i);
+    } catch (const std::system_error&) {
+      sync(i);
+    }
+  }
+  if (!files.empty()) sync(0);
+  for (std::thread& one : threads) one.join();
+  for (int error : errors) {
+    errno = error;
+    if (error != 0) fail_with_errno("write", path);
+  }
+}
+
+// Writes files of one folder, and names in folders `above`. A file has its name once the bytes of all are on the
+// disk, and the names come in the order of the files.
+inline void replace_files(const std::vector<content>& files, const std::vector<std::string>& above) {
+  std::vector<std::string> beside;
   try {
-    descriptor file(::open(beside.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
-    if (file.number() < 0) fail_with_errno("write", path);
-    for (const std::string* part : parts) write_all(file.number(), *part, path);
-    if (::fsync(file.number()) != 0) fail_with_errno("write", path);
-    if (::rename(beside.c_str(), path.c_str()) != 0) fail_with_errno("write", path);
+    std::vector<std::unique_ptr<descriptor>> opened;
+    for (const content& one : files) {
+      beside.push_back(parent(one.path) + "/." + leaf(one.path) + "." + std::to_string(::getpid()) + ".part");
+      int file = ::open(beside.back().c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+      opened.push_back(std::make_unique<descriptor>(file));
+      if (opened.back()->number() < 0) fail_with_errno("write", one.path);
+      for (const span& part : one.parts) write_all(opened.back()->number(), part, one.path);
+    }
+    for (const std::string& folder : above) {
+      opened.push_back(std::make_unique<descriptor>(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)));
+      if (opened.back()->number() < 0) fail_with_errno("write the folder", folder);
+    }
+    sync_together(opened, files.back().path);
+    for (std::size_t i = 0; i < files.size(); i++) {
+      if (::rename(beside[i].c_str(), files[i].path.c_str()) != 0) fail_with_errno("write", files[i].path);
+    }
   } catch (...) {
-    ::unlink(beside.c_str());
+    for (const std::string& path : beside) ::unlink(path.c_str());
     throw;
   }
-  sync_folder(parent(path));
+  sync_folder(parent(files.back().path));
 }
 
 // The first `limit` bytes of a file, or what there is of it.
@@ -414,17 +504,17 @@ inline std::uint64_t reach(const shape& dims, const strides& steps) {
 }
 
 // Packs elements that lie at `steps` from each other.
-inline std::string pack(const std::string& storage, const shape& dims, const strides& steps, std::size_t size) {
-  std::string packed;
+inline elements pack(const elements& storage, const shape& dims, const strides& steps, std::size_t size,
+                     std::uint64_t count) {
+  elements packed(count * size);
   std::vector<std::uint64_t> index(dims.size(), 0);
-  for (bool more = reach(dims, steps) > 0; more;) {
+  for (std::uint64_t done = 0; done < count; done++) {
     std::uint64_t place = 0;
     for (std::size_t i = 0; i < dims.size(); i++) place += index[i] * steps[i];
-    packed.append(storage, place * size, size);
-    more = false;
-    for (std::size_t i = dims.size(); i-- > 0 && !more;) {
-      more = ++index[i] < dims[i].size;
-      if (!more) index[i] = 0;
+    std::memcpy(packed.data() + done * size, storage.data() + place * size, size);
+    for (std::size_t i = dims.size(); i-- > 0;) {
+      if (++index[i] < dims[i].size) break;
+      index[i] = 0;
     }
   }
   return packed;
@@ -442,12 +532,12 @@ inline tensor read(const std::string& name, const void* data, dtype type, const 
                   std::to_string(dims.size()) + " dimensions");
   }
   std::size_t size = facts(type).size;
-  tensor made{name, type, dims, steps, 0, "", ""};
+  tensor made{name, type, dims, steps, 0, {}, ""};
   std::uint64_t count = product(name, dims);
   made.storage = steps.empty() ? count : reach(dims, steps);
-  std::string bytes(made.storage * size, '\0');
-  copy(&bytes[0], data, bytes.size(), name);
-  made.packed = steps.empty() ? std::move(bytes) : pack(bytes, dims, steps, size);
+  elements bytes(made.storage * size);
+  copy(bytes.data(), data, bytes.size(), name);
+  made.packed = steps.empty() ? std::move(bytes) : pack(bytes, dims, steps, size, count);
   return made;
 }
 
@@ -458,8 +548,19 @@ std::string list(const std::vector<Number>& numbers) {
   return text + "]";
 }
 
-// Writes tensors as a safetensors file.
-inline void write_tensors(const std::string& path, const std::vector<tensor>& tensors) {
+// Tensors as a safetensors file: what lies before their elements, and the order in which they come.
+struct tensor_file {
+  std::string head;
+  std::vector<const tensor*> order;
+
+  content at(std::string path) const {
+    content made = text_file(std::move(path), head);
+    for (const tensor* one : order) made.parts.push_back({one->packed.data(), one->packed.size()});
+    return made;
+  }
+};
+
+inline tensor_file pack_file(const std::vector<tensor>& tensors) {
   // Wide elements first, so that every tensor is aligned.
   std::vector<const tensor*> order;
   for (std::size_t size : {8, 4, 2, 1}) {
@@ -488,9 +589,23 @@ inline void write_tensors(const std::string& path, const std::vector<tensor>& te
   header.resize((header.size() + 7) / 8 * 8, ' ');
   std::string length(8, '\0');
   for (std::size_t i = 0; i < 8; i++) length[i] = static_cast<char>(header.size() >> (8 * i));
-  std::vector<const std::string*> parts{&length, &header};
-  for (const tensor* one : order) parts.push_back(&one->packed);
-  replace_file(path, parts);
+  return {length + header, std::move(order)};
+}
+
+// The commit of the repository around a folder and whether its tree is dirty, as lines of TOML; asked for once.
+inline std::string git_facts(const std::string& root) {
+  static std::mutex mutex;
+  static std::map<std::string, std::string> known;
+  std::lock_guard<std::mutex> guard(mutex);
+  auto found = known.find(root);
+  if (found != known.end()) return found->second;
+  std::string git = "git -C " + shell_quoted(root) + " ";
+  std::string text, commit = first_line(git + "rev-parse --verify -q HEAD 2>/dev/null");
+  if (!commit.empty()) {
+    bool dirty = !first_line(git + "status --porcelain --untracked-files=no 2>/dev/null").empty();
+    text = "commit = " + quoted(commit) + "\ndirty = " + (dirty ? "true" : "false") + "\n";
+  }
+  return known[root] = text;
 }
 
 }  // namespace detail
@@ -607,8 +722,10 @@ class capture {
     ready();
     guarded([&] {
       if (!outputs_.empty()) {
-        write_manifest();
-        detail::write_tensors(path_ + "/expected.safetensors", outputs_);
+        std::string text = manifest();
+        if (text != manifest_) detail::replace_files({detail::text_file(path_ + "/fixture.toml", text)}, {});
+        detail::tensor_file packed = detail::pack_file(outputs_);
+        detail::replace_files({packed.at(path_ + "/expected.safetensors")}, {});
       }
       finished_ = true;
     });
@@ -643,7 +760,8 @@ class capture {
     detail::tensor made = detail::read(name, &nothing, type, {dim(0)}, {});
     made.dims.clear();
     made.storage = 1;
-    made.packed.assign(static_cast<const char*>(data), detail::facts(type).size);
+    made.packed = detail::elements(detail::facts(type).size);
+    std::memcpy(made.packed.data(), data, made.packed.size());
     return made;
   }
 
@@ -701,15 +819,20 @@ class capture {
     if (detail::exists(path_ + "/fixture.toml")) {
       throw detail::failure(path_ + " holds a fixture already, which stays as it is");
     }
-    detail::make_folder(path_);
+    std::vector<std::string> above;
+    detail::make_folder(path_, above);
     ::unlink((path_ + "/expected.safetensors").c_str());
-    detail::write_tensors(path_ + "/inputs.safetensors", inputs_);
-    write_manifest();
+    manifest_ = manifest();
+    detail::tensor_file packed = detail::pack_file(inputs_);
+    if (above.empty()) above.push_back(detail::parent(path_));
+    detail::content named = detail::text_file(path_ + "/fixture.toml", manifest_);
+    detail::replace_files({packed.at(path_ + "/inputs.safetensors"), named}, above);
     ready_ = true;
-    for (detail::tensor& one : inputs_) std::string().swap(one.packed);
+    for (detail::tensor& one : inputs_) one.packed = {};
   }
 
-  void write_manifest() {
+  // The text of fixture.toml; its harness is drafted if it is not there.
+  std::string manifest() const {
     std::string harness = harness_.empty() ? place_harness() : harness_;
     std::string way = detail::relative(detail::parent(harness), path_);
     std::string text = "harness = " + detail::quoted(way + "/" + detail::leaf(harness)) + "\n";
@@ -717,16 +840,11 @@ class capture {
     text += "description = " + detail::quoted(about) + "\n\n[provenance]\n";
     for (const auto& fact : provenance_) text += fact.first + " = " + fact.second + "\n";
     text += facts_text() + "\n[[files]]\npath = \"inputs.safetensors\"\n";
-    detail::replace_file(path_ + "/fixture.toml", {&text});
+    return text;
   }
 
   std::string facts_text() const {
-    std::string git = "git -C " + detail::shell_quoted(root()) + " ";
-    std::string text, commit = detail::first_line(git + "rev-parse --verify -q HEAD 2>/dev/null");
-    if (!commit.empty()) {
-      bool dirty = !detail::first_line(git + "status --porcelain --untracked-files=no 2>/dev/null").empty();
-      text += "commit = " + detail::quoted(commit) + "\ndirty = " + (dirty ? "true" : "false") + "\n";
-    }
+    std::string text = detail::git_facts(root());
     std::string command = detail::read_file("/proc/self/cmdline", 1 << 16);
     while (!command.empty() && command.back() == '\0') command.pop_back();
     for (char& c : command) c = c == '\0' ? ' ' : c;
@@ -904,9 +1022,10 @@ class capture {
       std::string found = fits ? head.substr(call.size(), head.find('.', call.size()) - call.size()) : "";
       if (fits && (outputs_.empty() || found == results)) return path;
       if (detail::exists(path) && found != "unknown") continue;
-      detail::make_folder(folder);
+      std::vector<std::string> above;
+      detail::make_folder(folder, above);
       std::string text = harness_text(call + results + ". It is yours now.", folder);
-      detail::replace_file(path, {&text});
+      detail::replace_files({detail::text_file(path, text)}, above);
       return path;
     }
   }
@@ -920,6 +1039,7 @@ class capture {
   std::vector<std::pair<std::string, std::string>> provenance_;
   std::vector<detail::tensor> inputs_, outputs_;
   std::vector<dim> sizes_;
+  std::string manifest_;
   std::string error_;
   bool strict_ = false, ready_ = false, finished_ = false, failed_ = false;
 };
