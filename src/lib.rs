@@ -10,6 +10,7 @@ pub mod backend;
 pub mod bisect;
 mod block_form;
 pub mod cache;
+pub mod cluster;
 pub mod compile;
 pub mod cuda;
 pub mod files;

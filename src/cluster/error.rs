@@ -1,0 +1,108 @@
+//! Why tasks cannot be made on other machines.
+
+use std::io;
+use std::path::PathBuf;
+
+/// An error of a cluster, never of what its tasks test.
+#[derive(Debug, thiserror::Error)]
+pub enum ClusterError {
+    /// A program of the scheduler's is not there.
+    #[error("cannot start `{program}`")]
+    Missing {
+        /// The program.
+        program: String,
+        /// The failure.
+        #[source]
+        source: io::Error,
+    },
+    /// The scheduler refuses an array.
+    #[error("{scheduler} refuses the tasks: {words}")]
+    Refused {
+        /// The scheduler.
+        scheduler: &'static str,
+        /// Its words.
+        words: String,
+    },
+    /// The scheduler does not answer.
+    #[error("{scheduler} does not answer: {words}")]
+    Silent {
+        /// The scheduler.
+        scheduler: &'static str,
+        /// Its words.
+        words: String,
+    },
+    /// A task ended without a result each time it was tried.
+    #[error(
+        "{what} is unavailable: {tries} tries ended without a result, the last one with {reason}"
+    )]
+    Unavailable {
+        /// The task, for people.
+        what: String,
+        /// How often it was tried.
+        tries: usize,
+        /// How the last try ended, in the scheduler's words.
+        reason: String,
+        /// The end of what the last try printed to standard error.
+        printed: String,
+    },
+    /// A task could not be made, for a reason that another node would not mend.
+    #[error("{what} could not be made on {node}: {message}")]
+    Failed {
+        /// The task, for people.
+        what: String,
+        /// The node.
+        node: String,
+        /// Why.
+        message: String,
+        /// Advice to the user.
+        hint: Option<String>,
+    },
+    /// Another process watches the same tasks.
+    #[error("another replay is at work on the same command: it holds {}", path.display())]
+    Watched {
+        /// The file that it has locked.
+        path: PathBuf,
+    },
+    /// The shared folder cannot be read or written.
+    #[error("cannot {doing} {}", path.display())]
+    Folder {
+        /// What was tried.
+        doing: &'static str,
+        /// The file or folder.
+        path: PathBuf,
+        /// The failure.
+        #[source]
+        source: io::Error,
+    },
+    /// The user wants it to end.
+    #[error("interrupted: what was under way on the cluster is cancelled, what was done is kept")]
+    Interrupted,
+}
+
+impl ClusterError {
+    /// Advice to the user on what to do about it.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            ClusterError::Missing { program, .. } => Some(format!(
+                "`{program}` is part of the scheduler: run this where jobs are submitted from"
+            )),
+            ClusterError::Silent { .. } => {
+                Some("run the same command again: it goes on where this one ended".to_owned())
+            }
+            ClusterError::Unavailable { printed, .. } if !printed.is_empty() => {
+                Some(format!("it printed: {printed}"))
+            }
+            ClusterError::Unavailable { .. } => Some(
+                "its nodes may not see the folder that --cluster-dir names, or may not start this \
+                 program; what was done is kept, and the same command goes on"
+                    .to_owned(),
+            ),
+            ClusterError::Failed { hint, .. } => hint.clone(),
+            ClusterError::Watched { .. } => Some("wait for it, or end it".to_owned()),
+            ClusterError::Folder { .. } => {
+                Some("--cluster-dir names a folder that all nodes can read and write".to_owned())
+            }
+            ClusterError::Refused { .. } | ClusterError::Interrupted => None,
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! Tasks on other machines: what a scheduler is asked, and what tasks leave in a folder that all machines share.
+//!
+//! A [`Crew`] hands tasks to a [`Scheduler`] as arrays, waits for their results and hands tasks that ended without
+//! one out again, elsewhere. A result is one file, written whole. A task without a result has failed for a reason of
+//! the machines': it is never taken for a finding.
+//!
+//! What is under way is in the folder: a crew that is opened where another ended goes on with its results and with
+//! its arrays.
+
+mod batch;
+mod crew;
+mod error;
+mod local;
+mod slurm;
+#[cfg(test)]
+mod tests;
+
+use std::ffi::OsString;
+use std::path::Path;
+use std::time::Duration;
+
+pub use batch::{Failed, Report, perform};
+pub use crew::{Crew, Done, Folder, Task};
+pub use error::ClusterError;
+pub use local::Local;
+pub use slurm::Slurm;
+
+/// An array of tasks as a scheduler is asked for it.
+#[derive(Debug)]
+pub struct Array<'a> {
+    /// Its name, by which it is found again.
+    pub name: &'a str,
+    /// Its folder, for what its tasks print.
+    pub folder: &'a Path,
+    /// The tasks, numbered from 0.
+    pub tasks: usize,
+    /// Tasks that may run at a time.
+    pub width: usize,
+    /// The program that makes a task, and its arguments; the task's number comes last.
+    pub worker: &'a [OsString],
+    /// Nodes that the tasks must not run on.
+    pub without: &'a [String],
+}
+
+/// How a task stands with its scheduler.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// It waits for its turn, for this reason.
+    Waiting {
+        /// The scheduler's word for why.
+        reason: String,
+    },
+    /// It runs.
+    Running {
+        /// The node.
+        node: String,
+    },
+    /// It has ended.
+    Ended {
+        /// The scheduler's word for how, such as `NODE_FAIL`.
+        state: String,
+        /// Why, in the scheduler's words; empty if it says nothing.
+        reason: String,
+        /// The node; empty if it never ran.
+        node: String,
+    },
+}
+
+/// What starts tasks on machines.
+pub trait Scheduler {
+    /// Its name.
+    fn name(&self) -> &'static str;
+
+    /// Starts an array, and returns its id.
+    ///
+    /// # Errors
+    /// If it refuses the array.
+    fn submit(&mut self, array: &Array<'_>) -> Result<String, ClusterError>;
+
+    /// The id of the array called `name` that it still knows, if there is one.
+    ///
+    /// # Errors
+    /// If it does not answer.
+    fn find(&mut self, name: &str) -> Result<Option<String>, ClusterError>;
+
+    /// How each of the `tasks` of the array `id` stands; none for a task that it has forgotten.
+    ///
+    /// # Errors
+    /// [`ClusterError::Silent`] if it does not answer now.
+    fn poll(&mut self, id: &str, tasks: usize) -> Result<Vec<Option<Standing>>, ClusterError>;
+
+    /// Ends tasks of the array `id`, as far as they have not ended.
+    ///
+    /// # Errors
+    /// If it does not answer.
+    fn cancel(&mut self, id: &str, tasks: &[usize]) -> Result<(), ClusterError>;
+
+    /// How long it may be left in peace between two questions.
+    fn interval(&self) -> Duration;
+
+    /// Lets time pass.
+    fn rest(&mut self, time: Duration) {
+        std::thread::sleep(time);
+    }
+}

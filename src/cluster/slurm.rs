@@ -1,0 +1,257 @@
+//! Slurm: arrays by `sbatch`, their state by `scontrol`, which needs no accounting.
+
+use std::collections::HashMap;
+use std::ffi::OsString;
+use std::io::Write;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use super::batch::log_of;
+use super::{Array, ClusterError, Scheduler, Standing};
+
+/// What arrays ask for.
+#[derive(Clone, Debug, Default)]
+pub struct Slurm {
+    /// `--partition`.
+    pub partition: Option<String>,
+    /// `--gres`.
+    pub gres: Option<String>,
+    /// Further options of `sbatch`, each one word.
+    pub arguments: Vec<String>,
+    /// How long the controller is left in peace between two questions.
+    pub interval: Duration,
+}
+
+const NAME: &str = "Slurm";
+
+impl Slurm {
+    /// The options of `sbatch` for `array`.
+    fn options(&self, array: &Array<'_>) -> Vec<OsString> {
+        let log = log_of(array.folder, 0).display().to_string();
+        let log = format!("{}%a.log", log.trim_end_matches("0.log"));
+        let last = array.tasks - 1;
+        let mut words = vec![
+            "--parsable".to_owned(),
+            "--requeue".to_owned(),
+            format!("--job-name={}", array.name),
+            format!("--array=0-{last}%{}", array.width),
+            "--ntasks=1".to_owned(),
+            format!("--output={log}"),
+            format!("--error={log}"),
+        ];
+        let option = |name: &str, value: &Option<String>| {
+            value.as_ref().map(|value| format!("--{name}={value}"))
+        };
+        words.extend(option("partition", &self.partition));
+        words.extend(option("gres", &self.gres));
+        if !array.without.is_empty() {
+            words.push(format!("--exclude={}", array.without.join(",")));
+        }
+        words.extend(self.arguments.iter().cloned());
+        words.into_iter().map(OsString::from).collect()
+    }
+}
+
+/// The script of an array's tasks.
+fn script(worker: &[OsString]) -> String {
+    let words: Vec<String> = worker
+        .iter()
+        .map(|word| {
+            let word = word.to_string_lossy().into_owned();
+            shlex::try_quote(&word).map_or(word.clone(), |quoted| quoted.into_owned())
+        })
+        .collect();
+    format!("#!/bin/sh\nexec {} \"$SLURM_ARRAY_TASK_ID\"\n", words.join(" "))
+}
+
+/// What a program of Slurm's has answered.
+struct Answer {
+    ok: bool,
+    stdout: String,
+    stderr: String,
+}
+
+fn asked(program: &str, words: &[OsString], input: &str) -> Result<Answer, ClusterError> {
+    let failed = |source| ClusterError::Missing { program: program.to_owned(), source };
+    let mut child = Command::new(program)
+        .args(words)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(failed)?;
+    if let Some(mut stdin) = child.stdin.take() {
+        // A program that does not read all of it says why.
+        let _ = stdin.write_all(input.as_bytes());
+    }
+    let output = child.wait_with_output().map_err(failed)?;
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
+    Ok(Answer {
+        ok: output.status.success(),
+        stdout: text(&output.stdout),
+        stderr: text(&output.stderr),
+    })
+}
+
+fn plain(words: &[&str]) -> Vec<OsString> {
+    words.iter().map(OsString::from).collect()
+}
+
+impl Scheduler for Slurm {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn submit(&mut self, array: &Array<'_>) -> Result<String, ClusterError> {
+        let answer = asked("sbatch", &self.options(array), &script(array.worker))?;
+        // On a federation the cluster's name follows the id.
+        let id = answer.stdout.split(';').next().unwrap_or_default().to_owned();
+        match answer.ok && !id.is_empty() {
+            true => Ok(id),
+            false => Err(ClusterError::Refused { scheduler: NAME, words: answer.stderr }),
+        }
+    }
+
+    fn find(&mut self, name: &str) -> Result<Option<String>, ClusterError> {
+        let name = format!("--name={name}");
+        let words = plain(&["--noheader", "--me", "--format=%F", &name]);
+        let answer = asked("squeue", &words, "")?;
+        if !answer.ok {
+            return Err(ClusterError::Silent { scheduler: NAME, words: answer.stderr });
+        }
+        Ok(answer.stdout.lines().next().map(|line| line.trim().to_owned()))
+    }
+
+    fn poll(&mut self, id: &str, tasks: usize) -> Result<Vec<Option<Standing>>, ClusterError> {
+        let answer = asked("scontrol", &plain(&["--oneliner", "show", "job", id]), "")?;
+        let words = format!("{} {}", answer.stdout, answer.stderr);
+        if !answer.ok && words.contains("Invalid job id") {
+            return Ok(vec![None; tasks]);
+        }
+        if !answer.ok {
+            return Err(ClusterError::Silent { scheduler: NAME, words: answer.stderr });
+        }
+        Ok(standings(&answer.stdout, tasks))
+    }
+
+    fn cancel(&mut self, id: &str, tasks: &[usize]) -> Result<(), ClusterError> {
+        let numbers: Vec<String> = tasks.iter().map(usize::to_string).collect();
+        let which = format!("{id}_[{}]", numbers.join(","));
+        let answer = asked("scancel", &plain(&["--quiet", &which]), "")?;
+        match answer.ok {
+            true => Ok(()),
+            false => Err(ClusterError::Silent { scheduler: NAME, words: answer.stderr }),
+        }
+    }
+
+    fn interval(&self) -> Duration {
+        self.interval
+    }
+}
+
+/// What `scontrol --oneliner show job` says of the tasks of an array: a line for each, or for many that wait.
+fn standings(text: &str, tasks: usize) -> Vec<Option<Standing>> {
+    let mut found = vec![None; tasks];
+    for line in text.lines() {
+        let fields: HashMap<&str, &str> =
+            line.split_whitespace().filter_map(|field| field.split_once('=')).collect();
+        let field = |name: &str| fields.get(name).copied().unwrap_or_default();
+        let standing = standing(field("JobState"), field("Reason"), field("NodeList"));
+        for number in numbers(field("ArrayTaskId")) {
+            if let Some(place) = found.get_mut(number) {
+                *place = Some(standing.clone());
+            }
+        }
+    }
+    found
+}
+
+/// The state names of `squeue`'s manual.
+fn standing(state: &str, reason: &str, node: &str) -> Standing {
+    let node = if node == "(null)" { "" } else { node }.to_owned();
+    let reason = reason.to_owned();
+    match state {
+        "PENDING" | "CONFIGURING" | "REQUEUED" | "REQUEUE_FED" | "REQUEUE_HOLD"
+        | "SPECIAL_EXIT" | "RESV_DEL_HOLD" => Standing::Waiting { reason },
+        "RUNNING" | "COMPLETING" | "SUSPENDED" | "STOPPED" | "SIGNALING" | "STAGE_OUT"
+        | "RESIZING" => Standing::Running { node },
+        state => Standing::Ended { state: state.to_owned(), reason, node },
+    }
+}
+
+/// The numbers in `3`, `0-4`, `1,3,5-7%2`.
+fn numbers(text: &str) -> Vec<usize> {
+    let text = text.split('%').next().unwrap_or_default();
+    let mut all = Vec::new();
+    for part in text.split(',') {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        if let (Ok(first), Ok(last)) = (first.parse::<usize>(), last.parse::<usize>()) {
+            all.extend(first..=last);
+        }
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    #[test]
+    fn an_array_asks_for_what_the_site_needs() {
+        let slurm = Slurm {
+            partition: Some("gpu".to_owned()),
+            gres: Some("gpu:1".to_owned()),
+            arguments: vec!["--account=physics".to_owned()],
+            interval: Duration::from_secs(5),
+        };
+        let worker = ["/opt/re play".into(), "--replay-task".into(), "/shared/x/array-0".into()];
+        let array = Array {
+            name: "replay-1a2b-0",
+            folder: Path::new("/shared/x/array-0"),
+            tasks: 16,
+            width: 4,
+            worker: &worker,
+            without: &["n1".to_owned(), "n7".to_owned()],
+        };
+        let words: Vec<String> =
+            slurm.options(&array).iter().map(|w| w.to_string_lossy().into_owned()).collect();
+        insta::assert_snapshot!(words.join("\n"), @r"
+        --parsable
+        --requeue
+        --job-name=replay-1a2b-0
+        --array=0-15%4
+        --ntasks=1
+        --output=/shared/x/array-0/%a.log
+        --error=/shared/x/array-0/%a.log
+        --partition=gpu
+        --gres=gpu:1
+        --exclude=n1,n7
+        --account=physics
+        ");
+        insta::assert_snapshot!(script(&worker), @r#"
+        #!/bin/sh
+        exec '/opt/re play' --replay-task /shared/x/array-0 "$SLURM_ARRAY_TASK_ID"
+        "#);
+    }
+
+    #[test]
+    fn each_state_of_a_task_is_read_from_its_line() {
+        let text = "JobId=9 ArrayJobId=7 ArrayTaskId=3-5%2 JobState=PENDING Reason=Resources NodeList=\n\
+                    JobId=8 ArrayJobId=7 ArrayTaskId=0 JobState=COMPLETED Reason=None NodeList=n1\n\
+                    JobId=10 ArrayJobId=7 ArrayTaskId=1 JobState=NODE_FAIL Reason=NodeDown NodeList=n2\n\
+                    JobId=11 ArrayJobId=7 ArrayTaskId=2 JobState=RUNNING Reason=None NodeList=n3";
+        let found = standings(text, 7);
+        let ended = |state: &str, reason: &str, node: &str| {
+            let own = str::to_owned;
+            Some(Standing::Ended { state: own(state), reason: own(reason), node: own(node) })
+        };
+        assert_eq!(found[0], ended("COMPLETED", "None", "n1"));
+        assert_eq!(found[1], ended("NODE_FAIL", "NodeDown", "n2"));
+        assert_eq!(found[2], Some(Standing::Running { node: "n3".to_owned() }));
+        let waiting = Some(Standing::Waiting { reason: "Resources".to_owned() });
+        assert_eq!(found[3..6], [waiting.clone(), waiting.clone(), waiting]);
+        assert_eq!(found[6], None, "the controller has forgotten it");
+    }
+}

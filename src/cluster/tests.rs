@@ -1,0 +1,321 @@
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::time::Duration;
+
+use super::*;
+
+/// What becomes of a try.
+#[derive(Clone, Copy)]
+enum Fate {
+    /// It is made on a device of this class.
+    Made(&'static str),
+    /// The node cannot make it.
+    Failed(&'static str),
+    /// It ends in this state, without a result.
+    Lost(&'static str, &'static str),
+    /// It never ends.
+    Endless,
+}
+
+/// A cluster in memory: time passes when somebody rests, and then whatever runs ends.
+#[derive(Default)]
+struct World {
+    nodes: Vec<String>,
+    /// By task: the fates of its tries, in turn; made on `cpu` where nothing is said.
+    fates: BTreeMap<String, Vec<Fate>>,
+    arrays: Vec<Jobs>,
+    /// How often each task was made.
+    made: BTreeMap<String, usize>,
+    polls: usize,
+    most: usize,
+    excluded: Vec<Vec<String>>,
+}
+
+struct Jobs {
+    name: String,
+    folder: PathBuf,
+    width: usize,
+    without: BTreeSet<String>,
+    tasks: Vec<Standing>,
+}
+
+impl World {
+    fn pass(&mut self) {
+        for array in 0..self.arrays.len() {
+            for number in 0..self.arrays[array].tasks.len() {
+                if let Standing::Running { node } = &self.arrays[array].tasks[number] {
+                    let node = node.clone();
+                    self.end(array, number, &node);
+                }
+            }
+            self.begin(array);
+        }
+    }
+
+    fn begin(&mut self, array: usize) {
+        let jobs = &mut self.arrays[array];
+        let free: Vec<&String> =
+            self.nodes.iter().filter(|node| !jobs.without.contains(*node)).collect();
+        let running = |s: &&Standing| matches!(s, Standing::Running { .. });
+        let mut running = jobs.tasks.iter().filter(running).count();
+        for (number, task) in jobs.tasks.iter_mut().enumerate() {
+            if running < jobs.width
+                && matches!(task, Standing::Waiting { .. })
+                && let Some(node) = free.get(number % free.len().max(1))
+            {
+                *task = Standing::Running { node: (*node).clone() };
+                running += 1;
+            }
+        }
+        self.most = self.most.max(running);
+    }
+
+    fn end(&mut self, array: usize, number: usize, node: &str) {
+        let (mut key, folder) = (String::new(), self.arrays[array].folder.clone());
+        let mut fate = Fate::Made("cpu");
+        let fates = &mut self.fates;
+        let made = perform(&folder, number, |work: String| {
+            key.clone_from(&work);
+            fate = match fates.get_mut(&work) {
+                Some(fates) if !fates.is_empty() => fates.remove(0),
+                _ => Fate::Made("cpu"),
+            };
+            let device = if let Fate::Made(device) = fate { device } else { "" };
+            let found = match fate {
+                Fate::Failed(message) => Err(Failed { message: message.to_owned(), hint: None }),
+                _ => Ok(format!("found {work}")),
+            };
+            Report { node: node.to_owned(), device: device.to_owned(), found }
+        });
+        made.unwrap();
+        let result = batch::result_of(&folder.parent().unwrap().join("results"), &key);
+        let (state, reason) = match fate {
+            Fate::Endless => {
+                std::fs::remove_file(&result).unwrap();
+                self.fates.get_mut(&key).unwrap().push(Fate::Endless);
+                return;
+            }
+            Fate::Lost(state, reason) => {
+                std::fs::remove_file(&result).unwrap();
+                (state, reason)
+            }
+            _ => ("COMPLETED", "None"),
+        };
+        *self.made.entry(key).or_default() += 1;
+        let (state, reason, node) = (state.to_owned(), reason.to_owned(), node.to_owned());
+        self.arrays[array].tasks[number] = Standing::Ended { state, reason, node };
+    }
+}
+
+struct Fake(Rc<RefCell<World>>);
+
+impl Scheduler for Fake {
+    fn name(&self) -> &'static str {
+        "fake"
+    }
+
+    fn submit(&mut self, array: &Array<'_>) -> Result<String, ClusterError> {
+        let mut world = self.0.borrow_mut();
+        if world.nodes.iter().all(|node| array.without.contains(node)) {
+            let words = "Requested node configuration is not available".to_owned();
+            return Err(ClusterError::Refused { scheduler: "fake", words });
+        }
+        let waiting = Standing::Waiting { reason: "Priority".to_owned() };
+        world.excluded.push(array.without.to_vec());
+        world.arrays.push(Jobs {
+            name: array.name.to_owned(),
+            folder: array.folder.to_owned(),
+            width: array.width,
+            without: array.without.iter().cloned().collect(),
+            tasks: vec![waiting; array.tasks],
+        });
+        Ok((world.arrays.len() - 1).to_string())
+    }
+
+    fn find(&mut self, name: &str) -> Result<Option<String>, ClusterError> {
+        let place = self.0.borrow().arrays.iter().position(|jobs| jobs.name == name);
+        Ok(place.map(|place| place.to_string()))
+    }
+
+    fn poll(&mut self, id: &str, _: usize) -> Result<Vec<Option<Standing>>, ClusterError> {
+        let mut world = self.0.borrow_mut();
+        world.polls += 1;
+        let jobs = id.parse::<usize>().ok().and_then(|id| world.arrays.get(id));
+        Ok(jobs.map(|jobs| jobs.tasks.iter().cloned().map(Some).collect()).unwrap_or_default())
+    }
+
+    fn cancel(&mut self, id: &str, tasks: &[usize]) -> Result<(), ClusterError> {
+        let mut world = self.0.borrow_mut();
+        let (state, reason, node) = ("CANCELLED".to_owned(), String::new(), String::new());
+        for &task in tasks {
+            let ended = Standing::Ended {
+                state: state.clone(),
+                reason: reason.clone(),
+                node: node.clone(),
+            };
+            world.arrays[id.parse::<usize>().unwrap()].tasks[task] = ended;
+        }
+        Ok(())
+    }
+
+    fn interval(&self) -> Duration {
+        Duration::ZERO
+    }
+
+    fn rest(&mut self, _: Duration) {
+        self.0.borrow_mut().pass();
+    }
+}
+
+fn world(nodes: usize) -> Rc<RefCell<World>> {
+    let nodes = (0..nodes).map(|number| format!("n{number}")).collect();
+    Rc::new(RefCell::new(World { nodes, ..World::default() }))
+}
+
+fn crew<'s>(
+    folder: &Path,
+    world: &Rc<RefCell<World>>,
+    width: usize,
+    interrupted: &'s dyn Fn() -> bool,
+) -> Crew<'s, String> {
+    let folder = Folder::open(&folder.join("replay-1")).unwrap();
+    let worker = vec![OsString::from("replay")];
+    Crew::open(folder, Box::new(Fake(world.clone())), worker, width, interrupted).unwrap()
+}
+
+fn task(key: &str) -> Task<String> {
+    Task { key: key.to_owned(), what: format!("the test of {key}"), work: key.to_owned() }
+}
+
+fn never() -> bool {
+    false
+}
+
+/// What all tasks that are waited for have found.
+fn all(crew: &mut Crew<'_, String>) -> Result<BTreeMap<String, String>, ClusterError> {
+    let mut found = BTreeMap::new();
+    while let Some(done) = crew.wait::<String>(&mut |_| {})? {
+        assert!(found.insert(done.key, done.found).is_none(), "each result is told once");
+    }
+    Ok(found)
+}
+
+#[test]
+fn a_thousand_workers_make_thousands_of_tasks_in_one_array_once_each() {
+    let (folder, world) = (tempfile::tempdir().unwrap(), world(1000));
+    let mut crew = crew(folder.path(), &world, 1000, &never);
+    let keys: Vec<String> = (0..2500).map(|number| format!("t{number}")).collect();
+    crew.start(keys.iter().map(|key| task(key)).collect()).unwrap();
+    let found = all(&mut crew).unwrap();
+    assert_eq!(found.len(), keys.len());
+    assert!(found.iter().all(|(key, found)| *found == format!("found {key}")));
+    let world = world.borrow();
+    assert_eq!((world.arrays.len(), world.most), (1, 1000));
+    assert!(world.made.values().all(|times| *times == 1));
+    assert!(world.polls <= 2500, "{} questions", world.polls);
+    crew.finish();
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "the folder goes");
+}
+
+#[test]
+fn a_task_whose_node_died_is_made_on_another_node() {
+    let (folder, world) = (tempfile::tempdir().unwrap(), world(2));
+    let lost = Fate::Lost("NODE_FAIL", "NodeDown");
+    world.borrow_mut().fates.insert("a".to_owned(), vec![lost, Fate::Failed("no space left")]);
+    let mut crew = crew(folder.path(), &world, 4, &never);
+    crew.start(vec![task("a"), task("b")]).unwrap();
+    let found = all(&mut crew).unwrap();
+    assert_eq!(found.into_values().collect::<Vec<_>>(), ["found a", "found b"]);
+    let own = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+    assert_eq!(world.borrow().excluded[..2], [own(&[]), own(&["n0"])]);
+}
+
+#[test]
+fn a_task_without_a_result_is_unavailable_and_never_a_finding() {
+    let (folder, world) = (tempfile::tempdir().unwrap(), world(5));
+    let lost = Fate::Lost("TIMEOUT", "TimeLimit");
+    world.borrow_mut().fates.insert("a".to_owned(), vec![lost; 3]);
+    let mut failing = crew(folder.path(), &world, 4, &never);
+    failing.start(vec![task("a")]).unwrap();
+    let error = all(&mut failing).unwrap_err();
+    insta::assert_snapshot!(error, @"the test of a is unavailable: 3 tries ended without a result, the last one with TIMEOUT (TimeLimit)");
+    insta::assert_snapshot!(error.hint().unwrap(), @"its nodes may not see the folder that --cluster-dir names, or may not start this program; what was done is kept, and the same command goes on");
+    drop(failing);
+    world.borrow_mut().fates.insert("b".to_owned(), vec![Fate::Failed("no compiler"); 3]);
+    let mut failing = crew(folder.path(), &world, 4, &never);
+    failing.start(vec![task("b")]).unwrap();
+    insta::assert_snapshot!(all(&mut failing).unwrap_err(), @"the test of b could not be made on n2: no compiler");
+}
+
+#[test]
+fn what_an_earlier_crew_has_started_is_not_started_again() {
+    let (folder, world) = (tempfile::tempdir().unwrap(), world(2));
+    let mut first = crew(folder.path(), &world, 2, &never);
+    let tasks = || ["a", "b", "c", "d"].map(task).to_vec();
+    first.start(tasks()).unwrap();
+    first.wait::<String>(&mut |_| {}).unwrap().unwrap();
+    drop(first);
+    // It was ended between submitting an array and writing down its id.
+    std::fs::remove_file(folder.path().join("replay-1/array-0/id.json")).unwrap();
+    let mut second = crew(folder.path(), &world, 2, &never);
+    second.start(tasks()).unwrap();
+    assert_eq!(all(&mut second).unwrap().len(), 4);
+    let world = world.borrow();
+    assert_eq!(world.arrays.len(), 1);
+    assert!(world.made.values().all(|times| *times == 1));
+}
+
+#[test]
+fn results_of_two_classes_of_devices_are_not_mixed() {
+    let (folder, world) = (tempfile::tempdir().unwrap(), world(3));
+    world.borrow_mut().fates.insert("a".to_owned(), vec![Fate::Made("sm_90")]);
+    world.borrow_mut().fates.insert("b".to_owned(), vec![Fate::Made("sm_80"), Fate::Made("sm_90")]);
+    let mut crew = crew(folder.path(), &world, 2, &never);
+    crew.start(vec![task("a"), task("b")]).unwrap();
+    assert_eq!(all(&mut crew).unwrap().len(), 2);
+    let world = world.borrow();
+    assert_eq!(world.made["b"], 2);
+    assert_eq!(world.excluded[1], ["n1"]);
+}
+
+#[test]
+fn an_interruption_cancels_what_is_under_way_and_keeps_what_was_done() {
+    let (folder, world) = (tempfile::tempdir().unwrap(), world(2));
+    world.borrow_mut().fates.insert("b".to_owned(), vec![Fate::Endless]);
+    let is_over = Cell::new(false);
+    let interrupted = || is_over.get();
+    let mut crew = crew(folder.path(), &world, 2, &interrupted);
+    crew.start(vec![task("a"), task("b")]).unwrap();
+    crew.wait::<String>(&mut |_| {}).unwrap().unwrap();
+    is_over.set(true);
+    let error = crew.wait::<String>(&mut |_| {}).unwrap_err();
+    insta::assert_snapshot!(error, @"interrupted: what was under way on the cluster is cancelled, what was done is kept");
+    let ended = |s: &Standing| matches!(s, Standing::Ended { .. });
+    assert!(world.borrow().arrays[0].tasks.iter().all(ended));
+    assert!(folder.path().join("replay-1/results/a.json").exists());
+}
+
+#[test]
+fn a_test_that_nobody_needs_any_more_is_cancelled() {
+    let (folder, world) = (tempfile::tempdir().unwrap(), world(2));
+    world.borrow_mut().fates.insert("b".to_owned(), vec![Fate::Endless]);
+    let mut crew = crew(folder.path(), &world, 2, &never);
+    crew.start(vec![task("a"), task("b")]).unwrap();
+    crew.wait::<String>(&mut |_| {}).unwrap().unwrap();
+    crew.cancel(&["b".to_owned()]);
+    assert!(crew.wait::<String>(&mut |_| {}).unwrap().is_none());
+    assert!(matches!(world.borrow().arrays[0].tasks[1], Standing::Ended { .. }));
+}
+
+#[test]
+fn two_processes_do_not_watch_the_same_tasks() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("replay-1");
+    let _first = Folder::open(&path).unwrap();
+    let error = Folder::open(&path).err().unwrap();
+    let text = error.to_string().replace(&folder.path().display().to_string(), "DIR");
+    insta::assert_snapshot!(text, @"another replay is at work on the same command: it holds DIR/replay-1/lock");
+}
