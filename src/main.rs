@@ -13,5 +13,8 @@ fn main() -> ExitCode {
     if cli::is_keeper() {
         return cli::keep();
     }
+    if cli::is_task() {
+        return cli::make_task();
+    }
     cli::run()
 }

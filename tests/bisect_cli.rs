@@ -8,6 +8,8 @@ mod repo;
 
 #[path = "bisect_cli/answers.rs"]
 mod answers;
+#[path = "bisect_cli/elsewhere.rs"]
+mod elsewhere;
 #[path = "bisect_cli/ends.rs"]
 mod ends;
 #[path = "bisect_cli/faults.rs"]

@@ -10,7 +10,7 @@ use super::range::Range;
 use super::replayed::{Replayed, accesses_agree, unchanged};
 use super::workers::{Planned, Workers};
 use super::{BisectError, Bisection, On, SearchTarget};
-use crate::history::{Commit, CommitId};
+use crate::history::{Commit, CommitId, History};
 use crate::judge::{
     Accesses, GradientVerdict, Judgement, OutputJudgement, Verdict, gradients, judge,
 };
@@ -180,6 +180,19 @@ fn report(
         untested: untested.len(),
         unchecked: unchecked.first().cloned().map(|reason| (unchecked.len(), reason)),
     })
+}
+
+/// A commit of each variant that a log of `commits` replays.
+pub(super) fn runs(
+    history: &History,
+    targets: &[SearchTarget],
+    commits: &[(CommitId, Vec<CommitId>)],
+    first_parent: bool,
+) -> Result<Vec<CommitId>, BisectError> {
+    let range = Range::new(history, targets, commits)?;
+    let (include, exclude) = range.ends();
+    let work = survey(&range.graph, &include, &exclude, first_parent);
+    Ok(work.runs.iter().map(|&run| range.ids[run as usize]).collect())
 }
 
 /// A commit that diverged, and the commit before it.

@@ -6,6 +6,7 @@
 
 mod changes;
 mod conclusion;
+mod elsewhere;
 mod flaky;
 mod plan;
 mod probe;
@@ -27,6 +28,7 @@ use crate::trial::{Check, Lab, Subject};
 
 pub use changes::{Change, LogReport, Repair, Untestable, survey_range};
 pub use conclusion::{Culprit, Report, SearchEnd, Tested};
+pub use elsewhere::{Between, Elsewhere, Findings, Look, narrow, variants_of};
 pub use plan::Plan;
 pub use probe::{Observation, Seen};
 pub use symptom::{On, Symptom};
@@ -127,4 +129,10 @@ pub enum BisectError {
     /// The ends are not in the history.
     #[error("cannot search between these ends")]
     Ends(#[from] SearchError),
+    /// A commit was to be tested that is not part of the search.
+    #[error("commit {commit} does not lie between the ends of the search")]
+    Outside {
+        /// The commit.
+        commit: String,
+    },
 }

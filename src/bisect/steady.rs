@@ -12,7 +12,7 @@ use crate::search::{Answer, Conclusion, Options, Phase, Refusal, Search};
 use crate::trial::Lab;
 
 /// The mark of a variant whose verdict is in the cache.
-const TESTED: &str = "tested";
+pub(super) const TESTED: &str = "tested";
 /// The mark of a variant that was replayed again and came out the same.
 const STEADY: &str = "steady";
 /// The mark of one that came out the same several times.

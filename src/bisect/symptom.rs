@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::judge::{Judgement, OutputJudgement, Verdict};
 use crate::numerics::oracle::Finding;
@@ -30,7 +30,7 @@ pub enum On {
 }
 
 /// A symptom of a defect; two commits that share one count as having the same defect.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "symptom")]
 pub enum Symptom {
     /// An output went beyond the noise of the good side.

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
-use ::replay::bisect::{Bisection, Event, On, SearchEnd, SearchTarget, Trusted};
+use ::replay::bisect::{Bisection, Event, Findings, Look, On, SearchEnd, SearchTarget, Trusted};
 use ::replay::harness::Harness;
 use ::replay::history::{Commit, History};
 use ::replay::report::{self, Blame, Line};
@@ -12,6 +12,7 @@ use ::replay::trial::Check;
 use clap::ValueEnum;
 
 use super::bisect_log;
+use super::cluster::{self, ClusterArgs};
 use super::error::{CliResult, CommandError};
 use super::exit;
 use super::fixtures;
@@ -63,6 +64,8 @@ pub struct Args {
     /// How the result is written; JSON is one event a line
     #[arg(short, long, value_enum, default_value = "text", value_name = "FORMAT")]
     format: SearchFormat,
+    #[command(flatten)]
+    cluster: ClusterArgs,
 }
 
 /// How the answer of a search is written.
@@ -110,37 +113,13 @@ pub fn run(args: &Args, session: &SessionArgs) -> CliResult<u8> {
     let progress = Progress::start();
     progress.say("reading the history");
     let (history, targets) = open(&fixtures::expand(&args.fixtures))?;
-    let resolve = |revs: &[String]| -> CliResult<Vec<Commit>> {
-        Ok(revs.iter().map(|rev| history.resolve(rev)).collect::<Result<_, _>>()?)
-    };
-    let (revisions, recorded): (Vec<String>, Vec<String>) =
-        args.good.iter().cloned().partition(|rev| rev != SNAPSHOT);
-    let (mut good, bad) = (resolve(&revisions)?, resolve(&args.bad)?);
-    let mut bisection =
-        bisection(&history, targets, args.on.into(), args.jobs, args.first_parent, session)?;
-    bisection.check = check(args)?;
-    let mut origin = None;
-    if !recorded.is_empty() {
-        if let Some(folder) = &args.snapshots {
-            must_be_there(folder)?;
-        }
-        let recorded =
-            Recorded::open(&bisection.targets, &bisection.lab, args.snapshots.as_deref())?;
-        let mut why = Vec::new();
-        if good.is_empty() {
-            for (end, reason) in recorded.lower_ends(&history, &bisection.targets, &bad)? {
-                why.push(format!("{}, {reason}", end.short));
-                good.push(end);
-            }
-        } else {
-            why.extend(good.iter().map(|end| end.short.clone()));
-        }
-        let (snapshot, back_to) = (recorded.names(), why.join("; "));
-        if args.format == SearchFormat::Json {
-            println!("{}", report::recorded_json(&snapshot, &good));
-        }
-        origin = Some(report::Origin { snapshot, back_to });
-        bisection.trusted = Trusted::Snapshots(recorded.snapshots);
+    if args.cluster.on_cluster.is_some() {
+        drop(progress);
+        return run_on_cluster(args, session, &history, &targets);
+    }
+    let Search { bisection, good, bad, origin } = search(args, session, &history, targets)?;
+    if let (Some(origin), SearchFormat::Json) = (&origin, args.format) {
+        println!("{}", report::recorded_json(&origin.snapshot, &good));
     }
     let mut watcher = Watcher { progress: &progress, format: args.format, busy: BTreeSet::new() };
     let report = bisection.search(&good, &bad, &mut |event| watcher.hear(&event))?;
@@ -164,6 +143,88 @@ pub fn run(args: &Args, session: &SessionArgs) -> CliResult<u8> {
         SearchEnd::Hidden => exit::UNTESTABLE,
         SearchEnd::Refused => exit::FAILED,
     })
+}
+
+/// A search as the command line asks for it.
+struct Search<'h> {
+    bisection: Bisection<'h>,
+    good: Vec<Commit>,
+    bad: Vec<Commit>,
+    /// Where it begins, if that is a snapshot.
+    origin: Option<report::Origin>,
+}
+
+/// The good and the bad ends that are revisions.
+fn ends(args: &Args, history: &History) -> CliResult<(Vec<Commit>, Vec<Commit>)> {
+    let resolve = |revs: &mut dyn Iterator<Item = &String>| -> CliResult<Vec<Commit>> {
+        Ok(revs.map(|rev| history.resolve(rev)).collect::<Result<_, _>>()?)
+    };
+    let good = resolve(&mut args.good.iter().filter(|rev| *rev != SNAPSHOT))?;
+    Ok((good, resolve(&mut args.bad.iter())?))
+}
+
+/// Whether commits are compared with accepted snapshots.
+fn is_recorded(args: &Args) -> bool {
+    args.good.iter().any(|rev| rev == SNAPSHOT)
+}
+
+fn search<'h>(
+    args: &Args,
+    session: &SessionArgs,
+    history: &'h History,
+    targets: Vec<SearchTarget>,
+) -> CliResult<Search<'h>> {
+    let (mut good, bad) = ends(args, history)?;
+    let mut bisection =
+        bisection(history, targets, args.on.into(), args.jobs, args.first_parent, session)?;
+    bisection.check = check(args)?;
+    let mut origin = None;
+    if is_recorded(args) {
+        if let Some(folder) = &args.snapshots {
+            must_be_there(folder)?;
+        }
+        let recorded =
+            Recorded::open(&bisection.targets, &bisection.lab, args.snapshots.as_deref())?;
+        let mut why = Vec::new();
+        if good.is_empty() {
+            for (end, reason) in recorded.lower_ends(history, &bisection.targets, &bad)? {
+                why.push(format!("{}, {reason}", end.short));
+                good.push(end);
+            }
+        } else {
+            why.extend(good.iter().map(|end| end.short.clone()));
+        }
+        let (snapshot, back_to) = (recorded.names(), why.join("; "));
+        origin = Some(report::Origin { snapshot, back_to });
+        bisection.trusted = Trusted::Snapshots(recorded.snapshots);
+    }
+    Ok(Search { bisection, good, bad, origin })
+}
+
+/// The same with tests on a cluster. Unless snapshots are compared with, this machine needs no device for it.
+fn run_on_cluster(
+    args: &Args,
+    session: &SessionArgs,
+    history: &History,
+    targets: &[SearchTarget],
+) -> CliResult<u8> {
+    check(args)?;
+    let (good, bad) = match is_recorded(args) {
+        true => {
+            let search = search(args, session, history, targets.to_vec())?;
+            (search.good, search.bad)
+        }
+        false => ends(args, history)?,
+    };
+    let jobs = args.jobs.map(NonZeroUsize::get);
+    cluster::bisect(&args.cluster, history, targets, (&good, &bad, args.first_parent), jobs)
+}
+
+/// Makes one test of the search.
+pub fn look(args: &Args, session: &SessionArgs, look: Look) -> CliResult<Findings> {
+    let (history, targets) = open(&fixtures::expand(&args.fixtures))?;
+    let Search { bisection, good, bad, .. } = search(args, session, &history, targets)?;
+    Ok(bisection.look(&good, &bad, look)?)
 }
 
 /// Whether accesses of the culprit are checked: a search for races has done so by then.

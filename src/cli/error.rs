@@ -11,6 +11,7 @@ use ::replay::backend::ReplayError;
 use ::replay::backend::cuda::DeviceError;
 use ::replay::bisect::BisectError;
 use ::replay::cache::CacheError;
+use ::replay::cluster::ClusterError;
 use ::replay::compile::CompilerError;
 use ::replay::cuda::sanitizer::SanitizerError;
 use ::replay::fixture::FixtureError;
@@ -31,6 +32,8 @@ pub type CliResult<T> = Result<T, CommandError>;
 pub enum Kind {
     /// The revision's, which cannot be tested.
     Revision,
+    /// The user's, who wants it to end.
+    User,
     /// Not the kernel's: usage, a bad fixture, no repository, the machine, a defect of this program.
     Elsewhere,
 }
@@ -110,10 +113,11 @@ impl CommandError {
         &self.hints
     }
 
-    /// 125 where the revision is at fault, 128 for everything else.
+    /// 125 where the revision is at fault, 130 where the user ended it, 128 for everything else.
     pub fn exit_code(&self) -> u8 {
         match self.kind {
             Kind::Revision => exit::UNTESTABLE,
+            Kind::User => exit::INTERRUPTED,
             Kind::Elsewhere => exit::NOT_ABOUT_THE_KERNEL,
         }
     }
@@ -238,12 +242,24 @@ impl From<ReplayError> for CommandError {
     }
 }
 
+impl From<ClusterError> for CommandError {
+    fn from(error: ClusterError) -> CommandError {
+        let kind = match error {
+            ClusterError::Interrupted => Kind::User,
+            _ => Kind::Elsewhere,
+        };
+        CommandError::of(&error).with_hints(error.hint()).of_kind(kind)
+    }
+}
+
 impl From<BisectError> for CommandError {
     fn from(error: BisectError) -> CommandError {
         match error {
             BisectError::History(error) => error.into(),
             BisectError::Replay(error) => error.into(),
-            BisectError::Graph(_) | BisectError::Ends(_) => CommandError::of(&error),
+            BisectError::Graph(_) | BisectError::Ends(_) | BisectError::Outside { .. } => {
+                CommandError::of(&error)
+            }
         }
     }
 }

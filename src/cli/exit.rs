@@ -1,5 +1,7 @@
 //! Exit codes as `git bisect run` understands them, and the ways to end the process early.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use super::out;
 
 use ::replay::report::Standing;
@@ -73,6 +75,30 @@ pub fn on_signals() {
         // A write beyond the size limit of a file fails, and does not end the process.
         libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
     }
+}
+
+/// Whether the user wants this process to end.
+static IS_INTERRUPTED: AtomicBool = AtomicBool::new(false);
+
+/// From now on Ctrl-C and SIGTERM are noted, and end the process only the second time: what was started on other machines
+/// has to be ended first.
+#[allow(unsafe_code)]
+pub fn note_interruptions() {
+    extern "C" fn noted(_: i32) {
+        if IS_INTERRUPTED.swap(true, Ordering::Relaxed) {
+            // SAFETY: _exit may be called from a signal handler.
+            unsafe { libc::_exit(INTERRUPTED.into()) };
+        }
+    }
+    for signal in [libc::SIGINT, libc::SIGTERM] {
+        // SAFETY: the handler does only what a signal handler may do.
+        unsafe { libc::signal(signal, noted as *const () as libc::sighandler_t) };
+    }
+}
+
+/// Whether an interruption was noted.
+pub fn is_interrupted() -> bool {
+    IS_INTERRUPTED.load(Ordering::Relaxed)
 }
 
 #[cfg(test)]

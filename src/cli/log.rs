@@ -1,11 +1,14 @@
 //! `replay log FIXTURE... RANGE`: every commit at which an output changes.
 
 use std::num::NonZeroUsize;
+use std::path::PathBuf;
 
 use ::replay::bisect::{On, survey_range};
+use ::replay::history::CommitId;
 use ::replay::report;
 
 use super::bisect::{bisection, open};
+use super::cluster::{self, ClusterArgs};
 use super::error::{CliResult, CommandError};
 use super::exit;
 use super::fixtures;
@@ -32,18 +35,46 @@ pub struct Args {
     /// How the result is written
     #[arg(short, long, value_enum, default_value = "text", value_name = "FORMAT")]
     format: Format,
+    #[command(flatten)]
+    cluster: ClusterArgs,
+}
+
+/// The fixtures and the range.
+fn words(args: &Args) -> CliResult<(Vec<PathBuf>, &str)> {
+    match args.words.as_slice() {
+        [fixtures @ .., range] => Ok((fixtures::expand(fixtures), range)),
+        [] => Err(CommandError::new("log needs a range")),
+    }
+}
+
+/// Makes one replay of a log: of `commit`, on the fixture with this number.
+pub fn replay_one(
+    args: &Args,
+    session: &SessionArgs,
+    fixture: usize,
+    commit: CommitId,
+) -> CliResult<()> {
+    let (history, targets) = open(&words(args)?.0)?;
+    let target = targets.get(fixture).cloned();
+    let target = target.ok_or_else(|| CommandError::new("there is no such fixture"))?;
+    let mut bisection =
+        bisection(&history, targets, On::Changed, args.jobs, args.first_parent, session)?;
+    bisection.check = args.check.into();
+    Ok(bisection.replay_for_log(&target, commit)?)
 }
 
 /// Replays every variant of the range. The exit code is 0 whatever it finds, for it is a report,
 /// unless nothing could be tested.
 pub fn run(args: &Args, session: &SessionArgs) -> CliResult<u8> {
-    let [fixtures @ .., range] = args.words.as_slice() else {
-        return Err(CommandError::new("log needs a range"));
-    };
-    let fixtures = fixtures::expand(fixtures);
+    let (fixtures, range) = words(args)?;
     let progress = Progress::start();
     progress.say("reading the history");
     let (history, targets) = open(&fixtures)?;
+    if args.cluster.on_cluster.is_some() {
+        drop(progress);
+        let jobs = args.jobs.map(NonZeroUsize::get);
+        return cluster::log(&args.cluster, &history, &targets, (range, args.first_parent), jobs);
+    }
     let mut bisection =
         bisection(&history, targets, On::Changed, args.jobs, args.first_parent, session)?;
     bisection.check = args.check.into();

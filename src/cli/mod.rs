@@ -6,6 +6,7 @@ mod bisect;
 mod bisect_log;
 mod cache;
 mod checkout;
+mod cluster;
 mod completions;
 mod defect;
 mod diff;
@@ -156,6 +157,18 @@ pub fn is_keeper() -> bool {
 
 fn is_first_argument(word: &str) -> bool {
     std::env::args_os().nth(1).is_some_and(|argument| argument == word)
+}
+
+/// Whether a scheduler started this process on a node, to make one task.
+pub fn is_task() -> bool {
+    is_first_argument(cluster::TASK_ARGUMENT)
+}
+
+/// Makes the task that the command line names.
+pub fn make_task() -> ExitCode {
+    exit::on_signals();
+    settle_threads();
+    cluster::work()
 }
 
 /// Makes the one replay that the parent process asks for.

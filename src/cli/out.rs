@@ -44,6 +44,11 @@ pub fn finish() {
     ended(io::stdout().flush());
 }
 
+/// Whether [`write`] keeps colours.
+pub fn is_coloured() -> bool {
+    anstream::AutoStream::choice(&io::stdout()) != anstream::ColorChoice::Never
+}
+
 /// Writes to standard error as far as that works.
 pub fn tell(text: Arguments<'_>) {
     let _ = anstream::stderr().lock().write_all(text.to_string().as_bytes());

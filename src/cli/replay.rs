@@ -12,6 +12,7 @@ use ::replay::report::{self, Entry, Line, Refused, Revision, Standing, Text};
 use ::replay::trial::{Check, Lab};
 use clap::ValueEnum;
 
+use super::cluster::{self, ClusterArgs};
 use super::error::{CliResult, CommandError};
 use super::exit;
 use super::fixtures;
@@ -25,7 +26,7 @@ use super::snapshot::SnapshotSettings;
 const COMPARISON: &str = "Comparisons";
 
 /// The arguments of `replay`.
-#[derive(Debug, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 pub struct Args {
     /// Folders of captured tensors, each with a fixture.toml; or a folder of such folders
     #[arg(required = true, value_name = "FIXTURE")]
@@ -51,6 +52,15 @@ pub struct Args {
     /// Compare with the accepted snapshot also where --rev names a revision; so does --snapshots
     #[arg(long, help_heading = COMPARISON)]
     snapshot: bool,
+    #[command(flatten)]
+    cluster: ClusterArgs,
+}
+
+impl Args {
+    /// The same for one fixture alone.
+    pub fn only(&self, fixture: &Path) -> Args {
+        Args { fixtures: vec![fixture.to_owned()], ..self.clone() }
+    }
 }
 
 /// When accesses to memory are checked.
@@ -102,8 +112,11 @@ pub enum Format {
 /// replayed does not stop the others.
 pub fn run(args: &Args, session: &SessionArgs) -> CliResult<u8> {
     let fixtures = fixtures::expand(&args.fixtures);
-    let labs = session.labs(&fixtures)?;
     let cache = session::cache()?;
+    if args.cluster.on_cluster.is_some() {
+        return cluster::replay(&args.cluster, &fixtures, &identities(args, &fixtures, &cache));
+    }
+    let labs = session.labs(&fixtures)?;
     let snapshots = SnapshotSettings::from_environment(args.snapshots.clone())?;
     let mut code = exit::SUCCESS;
     let (mut entries, mut errors, mut standings) = (Vec::new(), Vec::new(), Vec::new());
@@ -141,6 +154,17 @@ pub fn run(args: &Args, session: &SessionArgs) -> CliResult<u8> {
         OutcomeFormat::Junit => print!("{}", report::junit(&entries, &errors)),
     }
     Ok(code)
+}
+
+/// What the results on `fixtures` depend on besides the words of the command.
+fn identities(args: &Args, fixtures: &[PathBuf], cache: &Cache) -> Vec<String> {
+    let identity = |path: &PathBuf| -> CliResult<String> {
+        let project = Project::open(path, cache)?;
+        let target = project.target(args.rev.as_deref())?;
+        Ok(format!("{} {:?}", project.subject.identity(cache)?, target.sources.id))
+    };
+    let told = |path| identity(path).unwrap_or_else(|error| error.in_a_line());
+    fixtures.iter().map(told).collect()
 }
 
 /// One fixture on every device, and what the devices tell of each other.

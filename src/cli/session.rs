@@ -225,6 +225,17 @@ impl SessionArgs {
         }
     }
 
+    /// The classes of the devices that were named, as outcomes carry them.
+    pub fn device_classes(&self) -> CliResult<String> {
+        let class = |device: &Device| match device {
+            Device::Cpu => Ok("cpu".to_owned()),
+            Device::Cuda(ordinal) => {
+                Ok(cuda::device(ordinal.unwrap_or(0)).map_err(DeviceError::from)?.architecture)
+            }
+        };
+        Ok(self.backend.iter().map(class).collect::<CliResult<Vec<String>>>()?.join(","))
+    }
+
     fn one_device(&self) -> CliResult<Device> {
         match self.backend.as_slice() {
             &[device] => Ok(device),

@@ -27,6 +27,7 @@ use std::{
     collections::HashMap,
     fmt, fs, io,
     path::{Path, PathBuf},
+    str::FromStr,
 };
 
 use git2::{ErrorCode, Oid, Repository, RepositoryOpenFlags};
@@ -49,6 +50,18 @@ impl CommitId {
     /// The 20 bytes of the SHA-1.
     pub fn as_bytes(&self) -> &[u8] {
         self.0.as_bytes()
+    }
+}
+
+impl FromStr for CommitId {
+    type Err = git2::Error;
+
+    /// Reads the 40 digits of a commit's id.
+    fn from_str(digits: &str) -> Result<CommitId, git2::Error> {
+        match digits.len() {
+            40 => Oid::from_str(digits).map(CommitId),
+            _ => Err(git2::Error::from_str("not 40 digits")),
+        }
     }
 }
 

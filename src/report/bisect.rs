@@ -92,18 +92,26 @@ fn not_compared(observation: &Observation) -> String {
 
 /// An answered test, in a line.
 pub fn tested_line(commit: &Commit, answer: Answer, seen: &Seen) -> Line {
-    let style = match answer {
-        Answer::Good => GREEN,
-        Answer::Bad => RED,
-        Answer::Skip | Answer::Other => YELLOW,
-    };
     let words = match (answer, seen.observations.as_slice()) {
         // The answer already says that it is untestable.
         (Answer::Skip, [Observation { untestable: Some(reason), .. }]) => reason.clone(),
         _ => observation_line(seen),
     };
-    let answer = Line::of(COMMIT, &commit.short).and(" ").styled(style, answer_name(answer));
-    answer.and(format!(": {words}"))
+    answered(commit, answer).and(format!(": {words}"))
+}
+
+/// The answer of a test whose details are elsewhere.
+pub fn answered_line(commit: &Commit, answer: Answer) -> Line {
+    answered(commit, answer).and(format!(": {}", commit.subject))
+}
+
+fn answered(commit: &Commit, answer: Answer) -> Line {
+    let style = match answer {
+        Answer::Good => GREEN,
+        Answer::Bad => RED,
+        Answer::Skip | Answer::Other => YELLOW,
+    };
+    Line::of(COMMIT, &commit.short).and(" ").styled(style, answer_name(answer))
 }
 
 /// The short answer of a search whose ends are the two sides of a comparison.

@@ -20,7 +20,9 @@ mod style;
 mod text;
 
 pub use accesses::{accesses_compared, accesses_json, new_access};
-pub use bisect::{Origin, bisect, bisect_json, blame, event_json, recorded_json, tested_line};
+pub use bisect::{
+    Origin, answered_line, bisect, bisect_json, blame, event_json, recorded_json, tested_line,
+};
 pub use bisect_markdown::bisect_markdown;
 pub use changes::{log, log_json};
 pub use devices::devices;

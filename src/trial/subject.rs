@@ -29,7 +29,7 @@ impl Subject {
     ///
     /// # Errors
     /// [`ReplayError`] if the fixture or the cache cannot be read.
-    pub(crate) fn identity(&self, cache: &Cache) -> Result<String, ReplayError> {
+    pub fn identity(&self, cache: &Cache) -> Result<String, ReplayError> {
         Ok(format!("{} {}", self.content(cache)?, self.declaration.to_hex()))
     }
 

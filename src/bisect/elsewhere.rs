@@ -1,0 +1,235 @@
+//! A search whose commits are tested on other machines: which commits, and when it needs no more of them.
+//!
+//! What a test finds is remembered by content, in a cache that all machines share. A search here, over the
+//! findings alone, decides what is tested; the search that follows, on one machine, finds all of it in the cache
+//! and gives the answer with its evidence.
+
+use std::collections::{BTreeSet, HashMap};
+
+use serde::{Deserialize, Serialize};
+
+use super::changes::runs;
+use super::plan::Plan;
+use super::probe::Seen;
+use super::replayed::Replayed;
+use super::steady::TESTED;
+use super::symptom::{self, Symptom, ask_for_orders};
+use super::workers::Planned;
+use super::{BisectError, Bisection, SearchTarget};
+use crate::history::{Commit, CommitId, History};
+use crate::search::{Answer, Options, Search, State};
+
+/// What a search needs to know of a test.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Findings {
+    /// The symptoms on all fixtures.
+    pub symptoms: BTreeSet<Symptom>,
+    /// Whether it could not be tested on some fixture.
+    pub untestable: bool,
+}
+
+impl Findings {
+    fn of(seen: &Seen) -> Findings {
+        Findings { symptoms: seen.symptoms(), untestable: seen.untestable().is_some() }
+    }
+}
+
+/// A test to be made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Look {
+    /// The commit.
+    pub commit: CommitId,
+    /// Whether it is replayed in other orders of blocks and threads, where that matters.
+    pub orders: bool,
+}
+
+/// Machines that test commits.
+pub trait Elsewhere {
+    /// Why a test cannot be made at all.
+    type Error: From<BisectError>;
+
+    /// Starts these tests, all at once.
+    ///
+    /// # Errors
+    /// If they cannot be started.
+    fn start(&mut self, looks: &[Look]) -> Result<(), Self::Error>;
+
+    /// Waits for the findings of one of the tests that were started and not cancelled.
+    ///
+    /// # Errors
+    /// If there will be none.
+    fn wait(&mut self) -> Result<(CommitId, Findings), Self::Error>;
+
+    /// Ends these tests: nobody needs them any more.
+    fn cancel(&mut self, commits: &[CommitId]);
+
+    /// Hears of an answer.
+    fn told(&mut self, commit: &Commit, answer: Answer, state: &State);
+}
+
+/// The ends of a search, and how wide it is.
+#[derive(Clone, Copy, Debug)]
+pub struct Between<'a> {
+    /// The good ends.
+    pub good: &'a [Commit],
+    /// The bad ends.
+    pub bad: &'a [Commit],
+    /// Whether only first parents are followed.
+    pub first_parent: bool,
+    /// Tests that are made at a time.
+    pub width: usize,
+}
+
+/// Has `elsewhere` test commits until the search between two ends has its answer, in rounds: in each of them the
+/// commits that together divide what is left best. Returns the number of rounds.
+///
+/// # Errors
+/// Those of the history, of the ends and of `elsewhere`.
+pub fn narrow<E: Elsewhere>(
+    history: &History,
+    targets: &[SearchTarget],
+    between: Between<'_>,
+    elsewhere: &mut E,
+) -> Result<usize, E::Error> {
+    let plan = Plan::new(history, targets, between.good, between.bad)?;
+    let options = Options { first_parent: between.first_parent, ..Options::default() };
+    let search = Search::new(plan.graph.clone(), &plan.good, &plan.bad, options)
+        .map_err(BisectError::from)?;
+    let mut rounds = Rounds { history, plan, search, wanted: None, held: Vec::new() };
+    let mut made = 0;
+    while rounds.search.outcome().is_none() {
+        let picks = rounds.search.next(between.width, &|_| false);
+        if picks.is_empty() {
+            break;
+        }
+        made += 1;
+        rounds.make(&picks, elsewhere)?;
+    }
+    Ok(made)
+}
+
+/// A search under way.
+struct Rounds<'h> {
+    history: &'h History,
+    plan: Plan,
+    search: Search,
+    /// The symptoms that the bad ends show, once all of them were tested.
+    wanted: Option<BTreeSet<Symptom>>,
+    /// Findings that wait for them.
+    held: Vec<(u32, Findings)>,
+}
+
+impl Rounds<'_> {
+    /// Has `picks` tested, and takes their answers as they come.
+    fn make<E: Elsewhere>(&mut self, picks: &[u32], elsewhere: &mut E) -> Result<(), E::Error> {
+        let orders = self.wanted.as_ref().is_none_or(ask_for_orders);
+        let looks: Vec<Look> = picks
+            .iter()
+            .map(|&pick| Look { commit: self.plan.ids[pick as usize], orders })
+            .collect();
+        let numbers: HashMap<CommitId, u32> =
+            looks.iter().map(|look| look.commit).zip(picks.iter().copied()).collect();
+        let mut open: BTreeSet<u32> = picks.iter().copied().collect();
+        elsewhere.start(&looks)?;
+        while !open.is_empty() {
+            let (commit, findings) = elsewhere.wait()?;
+            let Some(&number) = numbers.get(&commit) else { continue };
+            if !open.remove(&number) {
+                continue;
+            }
+            self.held.push((number, findings));
+            self.take(elsewhere)?;
+            let needless: Vec<u32> =
+                self.search.obsolete().into_iter().filter(|commit| open.remove(commit)).collect();
+            if !needless.is_empty() {
+                let ids = needless.iter().map(|&commit| self.plan.ids[commit as usize]);
+                elsewhere.cancel(&ids.collect::<Vec<_>>());
+                needless.iter().for_each(|&commit| self.search.cancel(commit));
+            }
+        }
+        Ok(())
+    }
+
+    /// Answers what is held, once it is known what is searched for.
+    fn take<E: Elsewhere>(&mut self, elsewhere: &mut E) -> Result<(), E::Error> {
+        if self.wanted.is_none() {
+            let variant = |commit: u32| self.plan.graph.variant(commit).unwrap_or(commit);
+            let of_end = |end: &u32| {
+                let found = self.held.iter().find(|(commit, _)| variant(*commit) == variant(*end));
+                found.map(|(_, findings)| &findings.symptoms)
+            };
+            let ends: Option<Vec<_>> = self.plan.bad.iter().map(of_end).collect();
+            self.wanted = ends.map(|ends| ends.into_iter().flatten().cloned().collect());
+        }
+        let Some(wanted) = &self.wanted else { return Ok(()) };
+        for (commit, findings) in std::mem::take(&mut self.held) {
+            let answer = symptom::answer(&findings.symptoms, findings.untestable, wanted);
+            self.search.answer(commit, answer);
+            let id = self.plan.ids[commit as usize];
+            let told = self.history.commit(id).map_err(BisectError::from)?;
+            elsewhere.told(&told, answer, &self.search.state());
+        }
+        Ok(())
+    }
+}
+
+impl Bisection<'_> {
+    /// Tests one commit of a search between two ends, and leaves what it finds in the cache.
+    ///
+    /// # Errors
+    /// As [`Bisection::search`].
+    pub fn look(
+        &self,
+        good: &[Commit],
+        bad: &[Commit],
+        look: Look,
+    ) -> Result<Findings, BisectError> {
+        let plan = Plan::new(self.history, &self.targets, good, bad)?;
+        let planned = Planned::new(self, plan)?;
+        let number = planned.plan.ids.iter().position(|id| *id == look.commit);
+        let Some(number) = number else {
+            return Err(BisectError::Outside { commit: look.commit.to_string() });
+        };
+        planned.orders.set(look.orders);
+        let seen = planned.test(number as u32, &self.lab)?()?;
+        if !seen.timed_out() {
+            planned.mark(TESTED, number as u32)?;
+        }
+        Ok(Findings::of(&seen))
+    }
+
+    /// Replays one commit on one fixture as a log does, and leaves what it finds in the cache.
+    ///
+    /// # Errors
+    /// As [`survey_range`](super::survey_range).
+    pub fn replay_for_log(
+        &self,
+        target: &SearchTarget,
+        commit: CommitId,
+    ) -> Result<(), BisectError> {
+        match self.history.source_set(commit, &target.spec) {
+            Ok(sources) => {
+                let trial = self.lab.trial(&target.subject, &sources.into());
+                Replayed::of(&trial, self.check).map_err(BisectError::Replay)?;
+                Ok(())
+            }
+            Err(error) if error.is_revision_fault() => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+/// A commit of each variant that a log of `range` replays.
+///
+/// # Errors
+/// [`BisectError::History`] if the range cannot be read.
+pub fn variants_of(
+    history: &History,
+    targets: &[SearchTarget],
+    range: &str,
+    first_parent: bool,
+) -> Result<Vec<CommitId>, BisectError> {
+    let commits = history.range(range)?;
+    let commits: Vec<_> = commits.into_iter().map(|commit| (commit.id, commit.parents)).collect();
+    runs(history, targets, &commits, first_parent)
+}

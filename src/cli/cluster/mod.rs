@@ -1,0 +1,266 @@
+//! `--on-cluster`: the work of a command as tasks of a scheduler, and its answer from what they leave in the cache.
+//!
+//! Each task is this program, on a node, with the words of the command: it makes one test, one replay or one fixture
+//! and leaves what it finds in the cache that all nodes share. The last task is the command itself, which finds all of
+//! it there. Its output is the output.
+
+mod settings;
+mod task;
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use ::replay::bisect::{Between, Elsewhere, Findings, Look, narrow};
+use ::replay::bisect::{SearchTarget, variants_of};
+use ::replay::cluster::{ClusterError, Crew, Folder, Task};
+use ::replay::history::{Commit, CommitId, History};
+use ::replay::report;
+use ::replay::search::{Answer, State};
+use serde::{Deserialize, Serialize};
+
+use super::error::{CliResult, CommandError, Context};
+use super::exit;
+use super::out;
+use super::progress::Progress;
+use super::session;
+
+pub use self::settings::ClusterArgs;
+use self::settings::Settings;
+pub use self::task::work;
+
+/// The argument with which a node starts a task; not for users.
+pub const TASK_ARGUMENT: &str = "--replay-task";
+
+/// One task, as it is handed to a node.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Work {
+    /// The words of the command, without those about the cluster.
+    words: Vec<String>,
+    /// The folder that they are meant in.
+    folder: PathBuf,
+    what: What,
+}
+
+/// What a task does of a command.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+enum What {
+    /// A test of a search.
+    Test { commit: String, orders: bool },
+    /// A replay of a log, on the fixture with this number.
+    Variant { commit: String, fixture: usize },
+    /// The command on one of its fixtures.
+    Fixture { path: PathBuf },
+    /// The command; its output goes to two files.
+    Whole { stdout: PathBuf, stderr: PathBuf, colours: bool },
+}
+
+/// A command on a cluster.
+struct Site<'s> {
+    crew: Crew<'s, Work>,
+    words: Vec<String>,
+    folder: PathBuf,
+    progress: Progress,
+    /// What is being done, for people.
+    doing: String,
+}
+
+/// Whether the user wants it to end.
+fn interrupted() -> bool {
+    exit::is_interrupted()
+}
+
+impl Site<'_> {
+    /// Opens the folder of the tasks of this command, whose answer also depends on `parts`.
+    fn open(settings: &Settings, parts: &[String]) -> CliResult<Site<'static>> {
+        let words = settings::without_cluster(std::env::args_os().skip(1))?;
+        let here = std::env::current_dir().context(|| "cannot find the working directory")?;
+        let mut hasher = blake3::Hasher::new();
+        let all = words.iter().chain(parts).map(String::as_bytes);
+        for part in all.chain([here.as_os_str().as_encoded_bytes(), super::VERSION.as_bytes()]) {
+            hasher.update(&(part.len() as u64).to_le_bytes());
+            hasher.update(part);
+        }
+        let name = format!("replay-{}", &hasher.finalize().to_hex()[..16]);
+        let folder = Folder::open(&settings.folder.join(name))?;
+        let crew =
+            Crew::open(folder, settings.scheduler(), worker()?, settings.width, &interrupted)?;
+        exit::note_interruptions();
+        let doing = String::new();
+        Ok(Site { crew, words, folder: here, progress: Progress::start(), doing })
+    }
+
+    fn work(&self, what: What) -> Work {
+        Work { words: self.words.clone(), folder: self.folder.clone(), what }
+    }
+
+    /// Waits for the next result, and says how things stand meanwhile.
+    fn wait<R: serde::de::DeserializeOwned>(
+        &mut self,
+    ) -> Result<Option<(String, R)>, ClusterError> {
+        let Site { crew, progress, doing, .. } = self;
+        let done = crew.wait(&mut |crew| {
+            let (running, waiting, reason) = crew.standing();
+            let why = reason.filter(|why| *why != "None").map(|why| format!(" ({why})"));
+            let why = why.unwrap_or_default();
+            progress.say(format!("{doing}: {running} tasks run, {waiting} wait{why}"));
+        })?;
+        Ok(done.map(|done| (done.key, done.found)))
+    }
+
+    /// Runs the command itself on a node, prints what it prints, and returns its exit code.
+    fn answer(mut self) -> CliResult<u8> {
+        let folder = self.crew.folder().to_owned();
+        let (stdout, stderr) = (folder.join("stdout"), folder.join("stderr"));
+        let colours = out::is_coloured();
+        let what = What::Whole { stdout: stdout.clone(), stderr: stderr.clone(), colours };
+        let task =
+            Task { key: "whole".to_owned(), what: "the answer".to_owned(), work: self.work(what) };
+        self.doing = "the answer".to_owned();
+        self.crew.start(vec![task])?;
+        let found = self.wait::<u8>()?;
+        let (_, code) = found.ok_or_else(|| CommandError::new("the answer never came"))?;
+        drop(self.progress);
+        let read =
+            |path: &Path| std::fs::read(path).context(|| format!("cannot read {}", path.display()));
+        let (result, told) = (read(&stdout)?, read(&stderr)?);
+        out::tell(format_args!("{}", String::from_utf8_lossy(&told)));
+        out::write(format_args!("{}", String::from_utf8_lossy(&result)));
+        self.crew.finish();
+        Ok(code)
+    }
+}
+
+/// The words that start a task on a node. The cache is the one of this process.
+fn worker() -> CliResult<Vec<OsString>> {
+    let own = std::env::current_exe().context(|| "cannot find this program's own file")?;
+    let mut cache = OsString::from("REPLAY_CACHE_DIR=");
+    cache.push(session::cache_folder()?);
+    Ok(vec!["env".into(), cache, own.into(), TASK_ARGUMENT.into()])
+}
+
+/// What the results on `targets` depend on besides the words of the command.
+fn identities(targets: &[SearchTarget]) -> CliResult<Vec<String>> {
+    let cache = session::cache()?;
+    Ok(targets.iter().map(|target| target.subject.identity(&cache)).collect::<Result<_, _>>()?)
+}
+
+/// `replay bisect` on a cluster: rounds of tests, then the command itself.
+pub fn bisect(
+    args: &ClusterArgs,
+    history: &History,
+    targets: &[SearchTarget],
+    (good, bad, first_parent): (&[Commit], &[Commit], bool),
+    jobs: Option<usize>,
+) -> CliResult<u8> {
+    let settings = args.settings(jobs)?;
+    let mut parts = identities(targets)?;
+    parts.extend(good.iter().chain(bad).map(|end| end.id.to_string()));
+    let mut site = Site::open(&settings, &parts)?;
+    let between = Between { good, bad, first_parent, width: settings.width };
+    let rounds = narrow(history, targets, between, &mut site)?;
+    tracing::info!(rounds, "searched on the cluster");
+    site.answer()
+}
+
+impl Elsewhere for Site<'_> {
+    type Error = CommandError;
+
+    fn start(&mut self, looks: &[Look]) -> CliResult<()> {
+        let task = |look: &Look| {
+            let commit = look.commit.to_string();
+            let short = &commit[..7];
+            Task {
+                key: key_of(look.commit, look.orders),
+                what: format!("the test of {short}"),
+                work: self.work(What::Test { commit: commit.clone(), orders: look.orders }),
+            }
+        };
+        let tasks = looks.iter().map(task).collect();
+        self.doing = format!("testing {} commits", looks.len());
+        Ok(self.crew.start(tasks)?)
+    }
+
+    fn wait(&mut self) -> CliResult<(CommitId, Findings)> {
+        let found = Site::wait(self)?;
+        let (key, found) = found.ok_or_else(|| CommandError::new("no task is left to wait for"))?;
+        Ok((commit_of(&key)?, found))
+    }
+
+    fn cancel(&mut self, commits: &[CommitId]) {
+        let keys: Vec<String> =
+            commits.iter().flat_map(|id| [key_of(*id, true), key_of(*id, false)]).collect();
+        self.crew.cancel(&keys);
+    }
+
+    fn told(&mut self, commit: &Commit, answer: Answer, state: &State) {
+        self.progress.note(&report::answered_line(commit, answer));
+        self.doing = format!("{} commits left", state.candidates);
+    }
+}
+
+/// The key of a test, which begins with the commit's id.
+fn key_of(commit: CommitId, orders: bool) -> String {
+    format!("{commit}-{}", if orders { "orders" } else { "plain" })
+}
+
+fn commit_of(key: &str) -> CliResult<CommitId> {
+    let id = key.split('-').next().and_then(|id| id.parse().ok());
+    id.ok_or_else(|| CommandError::new(format!("`{key}` names no commit")))
+}
+
+/// `replay log` on a cluster: a task for each variant on each fixture, then the command itself.
+pub fn log(
+    args: &ClusterArgs,
+    history: &History,
+    targets: &[SearchTarget],
+    (range, first_parent): (&str, bool),
+    jobs: Option<usize>,
+) -> CliResult<u8> {
+    let settings = args.settings(jobs)?;
+    let commits = variants_of(history, targets, range, first_parent)?;
+    let mut parts = identities(targets)?;
+    parts.extend(commits.iter().map(CommitId::to_string));
+    let mut site = Site::open(&settings, &parts)?;
+    let mut tasks = Vec::new();
+    for (fixture, target) in targets.iter().enumerate() {
+        for commit in &commits {
+            let commit = commit.to_string();
+            let name = &target.subject.fixture.name;
+            tasks.push(Task {
+                key: format!("{commit}-{fixture}"),
+                what: format!("the replay of {name} at {}", &commit[..7]),
+                work: site.work(What::Variant { commit, fixture }),
+            });
+        }
+    }
+    site.all(tasks)?;
+    site.answer()
+}
+
+/// `replay FIXTURE...` on a cluster: a task for each fixture, then the command itself.
+pub fn replay(args: &ClusterArgs, fixtures: &[PathBuf], parts: &[String]) -> CliResult<u8> {
+    let settings = args.settings(None)?;
+    let mut site = Site::open(&settings, parts)?;
+    let task = |(number, path): (usize, &PathBuf)| Task {
+        key: format!("fixture-{number}"),
+        what: format!("the replay of {}", path.display()),
+        work: site.work(What::Fixture { path: path.clone() }),
+    };
+    let tasks = fixtures.iter().enumerate().map(task).collect();
+    site.all(tasks)?;
+    site.answer()
+}
+
+impl Site<'_> {
+    /// Makes all of `tasks`; what they find is in the cache.
+    fn all(&mut self, tasks: Vec<Task<Work>>) -> CliResult<()> {
+        let all = tasks.len();
+        self.crew.start(tasks)?;
+        loop {
+            self.doing = format!("{} of {all} replays are made", all - self.crew.waiting());
+            if self.wait::<()>()?.is_none() {
+                return Ok(());
+            }
+        }
+    }
+}

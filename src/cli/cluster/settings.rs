@@ -1,0 +1,180 @@
+//! Where tasks run and what they ask for: options, and `replay.cluster.toml` for what a team writes once.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use ::replay::cluster::{Local, Scheduler, Slurm};
+use ::replay::files;
+use clap::{Args, ValueEnum};
+use serde::Deserialize;
+
+use super::super::error::{CliResult, CommandError, Context};
+use super::super::session;
+
+/// The file of a team's settings, in this folder or one above it.
+const FILE: &str = "replay.cluster.toml";
+/// The most bytes of it.
+const LIMIT: u64 = 1 << 20;
+/// Tasks at a time, if nobody says otherwise.
+const WIDTH: usize = 16;
+/// Seconds between two questions to a scheduler.
+const INTERVAL: f64 = 5.0;
+
+/// The options of commands whose work can be spread over a cluster.
+#[derive(Clone, Debug, Default, Args)]
+#[command(next_help_heading = "Clusters")]
+pub struct ClusterArgs {
+    /// Make tests and replays as tasks of a scheduler; docs/cluster.md says what it needs
+    #[arg(long, value_enum, value_name = "ENGINE")]
+    pub on_cluster: Option<Engine>,
+    /// The partition of the tasks
+    #[arg(long, value_name = "NAME", requires = "on_cluster")]
+    partition: Option<String>,
+    /// What a task needs of a node, such as gpu:1
+    #[arg(long, value_name = "LIST", requires = "on_cluster")]
+    gres: Option<String>,
+    /// A further option for sbatch, as one word: --cluster-arg=--account=physics
+    #[arg(long, value_name = "OPTION", requires = "on_cluster", allow_hyphen_values = true)]
+    cluster_arg: Vec<String>,
+    /// The folder for tasks and their results, which all nodes share [default: in the cache]
+    #[arg(long, value_name = "DIR", requires = "on_cluster")]
+    cluster_dir: Option<PathBuf>,
+}
+
+/// What starts tasks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Engine {
+    /// Slurm: job arrays
+    Slurm,
+    /// Processes of this machine
+    Local,
+}
+
+/// The options that are about the cluster, each with a value.
+const OPTIONS: [&str; 5] =
+    ["--on-cluster", "--partition", "--gres", "--cluster-arg", "--cluster-dir"];
+
+/// The words of a command without those that are about the cluster.
+pub(super) fn without_cluster(words: impl Iterator<Item = OsString>) -> CliResult<Vec<String>> {
+    let (mut kept, mut words) = (Vec::new(), words);
+    while let Some(word) = words.next() {
+        let word = word.into_string().map_err(|word| {
+            CommandError::new(format!("{} is no text", word.display()))
+                .with_hint("tasks on a cluster are told their words in UTF-8")
+        })?;
+        match word.split_once('=') {
+            _ if OPTIONS.contains(&word.as_str()) => drop(words.next()),
+            Some((name, _)) if OPTIONS.contains(&name) => {}
+            _ => kept.push(word),
+        }
+    }
+    Ok(kept)
+}
+
+/// A team's settings.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    partition: Option<String>,
+    gres: Option<String>,
+    #[serde(default)]
+    arguments: Vec<String>,
+    folder: Option<PathBuf>,
+    jobs: Option<usize>,
+    interval: Option<f64>,
+}
+
+/// What counts, of options and file.
+pub(super) struct Settings {
+    engine: Engine,
+    slurm: Slurm,
+    pub folder: PathBuf,
+    pub width: usize,
+}
+
+impl ClusterArgs {
+    /// What these options and the team's file say; `jobs` is the width that the user asks for.
+    pub(super) fn settings(&self, jobs: Option<usize>) -> CliResult<Settings> {
+        let here = std::env::current_dir().context(|| "cannot find the working directory")?;
+        let file = match here.ancestors().map(|folder| folder.join(FILE)).find(|p| p.exists()) {
+            Some(path) => read(&path)?,
+            None => File::default(),
+        };
+        let folder = match (&self.cluster_dir, &file.folder) {
+            (Some(folder), _) | (None, Some(folder)) => folder.clone(),
+            (None, None) => session::cache_folder()?.join("cluster"),
+        };
+        let mut arguments = file.arguments;
+        arguments.extend(self.cluster_arg.iter().cloned());
+        Ok(Settings {
+            engine: self.on_cluster.unwrap_or(Engine::Local),
+            slurm: Slurm {
+                partition: self.partition.clone().or(file.partition),
+                gres: self.gres.clone().or(file.gres),
+                arguments,
+                interval: Duration::from_secs_f64(file.interval.unwrap_or(INTERVAL)),
+            },
+            folder: std::path::absolute(&folder)?,
+            width: jobs.or(file.jobs).unwrap_or(WIDTH),
+        })
+    }
+}
+
+impl Settings {
+    pub(super) fn scheduler(&self) -> Box<dyn Scheduler> {
+        match self.engine {
+            Engine::Slurm => Box::new(self.slurm.clone()),
+            Engine::Local => Box::new(Local::default()),
+        }
+    }
+}
+
+fn read(path: &Path) -> CliResult<File> {
+    let wrong = || format!("cannot use {}", path.display());
+    let text = files::read_text(path, LIMIT).context(wrong)?;
+    let file: File = toml::from_str(&text).map_err(|error: toml::de::Error| {
+        let line = error.span().map_or(1, |span| text[..span.start].lines().count().max(1));
+        CommandError::new(format!("{} at {}:{line}", error.message(), path.display()))
+            .with_hint("its keys are partition, gres, arguments, folder, jobs and interval")
+    })?;
+    let is_wrong = |wrong: bool, what: &str| match wrong {
+        true => Err(CommandError::new(format!("{what} in {}", path.display()))),
+        false => Ok(()),
+    };
+    is_wrong(file.jobs.is_some_and(|jobs| !(1..=1024).contains(&jobs)), "jobs is not 1 to 1024")?;
+    let interval = file.interval.unwrap_or(INTERVAL);
+    is_wrong(!(0.05..=3600.0).contains(&interval), "interval is not 0.05 to 3600 seconds")?;
+    Ok(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_task_hears_all_words_but_those_about_the_cluster() {
+        let words = "bisect fixtures/a --good x --on-cluster slurm --bad y --gres=gpu:1 \
+                     --cluster-arg --account=physics --jobs 4 --cluster-dir /shared";
+        let kept = without_cluster(words.split_whitespace().map(OsString::from)).unwrap();
+        assert_eq!(kept.join(" "), "bisect fixtures/a --good x --bad y --jobs 4");
+    }
+
+    #[test]
+    fn wrong_settings_are_refused_with_their_place() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(FILE);
+        let refused = |text: &str| {
+            std::fs::write(&path, text).unwrap();
+            let error = read(&path).unwrap_err();
+            let lines = [&[error.in_a_line()], error.hints()].concat();
+            lines.join("\nhint: ").replace(&path.display().to_string(), FILE)
+        };
+        insta::assert_snapshot!(refused("jobs = 4\npartitions = 'gpu'\n"), @r"
+        unknown field `partitions`, expected one of `partition`, `gres`, `arguments`, `folder`, `jobs`, `interval` at replay.cluster.toml:2
+        hint: its keys are partition, gres, arguments, folder, jobs and interval
+        ");
+        insta::assert_snapshot!(refused("jobs = 0"), @"jobs is not 1 to 1024 in replay.cluster.toml");
+        insta::assert_snapshot!(refused("interval = 0"), @"interval is not 0.05 to 3600 seconds in replay.cluster.toml");
+    }
+}

@@ -1,0 +1,390 @@
+//! Searches on a real Slurm: a controller and two nodes, all on this machine, started by the tests and ended
+//! with them. They wait for what happens, never for time to pass.
+
+#[path = "common/env.rs"]
+mod env;
+#[path = "common/repo.rs"]
+mod repo;
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use crate::env::{Run, TestEnv};
+
+/// One test at a time has the nodes: each finds them free.
+static TURN: Mutex<()> = Mutex::new(());
+
+/// A cluster of its own, in a folder of its own.
+struct Cluster {
+    folder: tempfile::TempDir,
+    port: u16,
+    _turn: MutexGuard<'static, ()>,
+}
+
+/// A port whose three successors are free, too.
+fn free_port() -> u16 {
+    for base in (20_000..32_000).step_by(10) {
+        let free = |port: u16| std::net::TcpListener::bind(("127.0.0.1", port)).is_ok();
+        if (base..base + 4).all(free) {
+            return base;
+        }
+    }
+    panic!("no free ports");
+}
+
+impl Cluster {
+    fn start() -> Cluster {
+        let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        let folder = tempfile::tempdir().expect("a folder");
+        let cluster = Cluster { folder, port: free_port(), _turn: turn };
+        for name in ["state", "n1", "n2"] {
+            fs::create_dir(cluster.path(name)).expect("a folder");
+        }
+        fs::write(cluster.path("slurm.conf"), cluster.configuration()).expect("a file");
+        cluster.daemon("slurmctld", &["-c"]);
+        cluster.node("n1");
+        cluster.node("n2");
+        cluster.wait_for("two idle nodes", || {
+            cluster.ask("sinfo", &["-h", "-N", "-p", "main", "-o", "%T"]).matches("idle").count()
+                == 2
+        });
+        cluster
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// As a container without systemd, munge and accounting can have it.
+    fn configuration(&self) -> String {
+        let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+        let host = host.split('.').next().expect("a name");
+        let (dir, port) = (self.folder.path().display(), self.port);
+        let user = self.user();
+        format!(
+            "ClusterName=replay\nSlurmctldHost={host}(127.0.0.1)\nSlurmctldPort={port}\n\
+             SlurmdPort={}\nAuthType=auth/none\nCredType=cred/none\nMpiDefault=none\n\
+             ProctrackType=proctrack/linuxproc\nTaskPlugin=task/none\nSwitchType=switch/none\n\
+             SelectType=select/cons_tres\nSelectTypeParameters=CR_Core\n\
+             SlurmUser={user}\nSlurmdUser={user}\nStateSaveLocation={dir}/state\n\
+             SlurmdSpoolDir={dir}/%n\nSlurmctldPidFile={dir}/slurmctld.pid\n\
+             SlurmdPidFile={dir}/%n.pid\nSlurmctldLogFile={dir}/slurmctld.log\n\
+             SlurmdLogFile={dir}/%n.log\nReturnToService=2\nSlurmdTimeout=5\nKillWait=1\n\
+             SchedulerParameters=sched_interval=1,bf_interval=1,sched_min_interval=1000\n\
+             PreemptType=preempt/partition_prio\nPreemptMode=REQUEUE\n\
+             NodeName=n1 NodeHostname={host} NodeAddr=127.0.0.1 Port={} CPUs=2 RealMemory=1000\n\
+             NodeName=n2 NodeHostname={host} NodeAddr=127.0.0.1 Port={} CPUs=2 RealMemory=1000\n\
+             PartitionName=main Nodes=n1,n2 Default=YES MaxTime=INFINITE State=UP PriorityTier=1\n\
+             PartitionName=urgent Nodes=n1,n2 MaxTime=INFINITE State=UP PriorityTier=9 PreemptMode=OFF\n",
+            port + 1,
+            port + 2,
+            port + 3,
+        )
+    }
+
+    fn user(&self) -> String {
+        let output = Command::new("id").arg("-un").output().expect("id runs");
+        String::from_utf8_lossy(&output.stdout).trim().to_owned()
+    }
+
+    fn daemon(&self, program: &str, words: &[&str]) {
+        let conf = self.path("slurm.conf");
+        let path = "/usr/sbin:/usr/bin:/sbin:/bin";
+        let mut command = Command::new(format!("/usr/sbin/{program}"));
+        command.arg("-f").arg(&conf).args(words).env("SLURM_CONF", &conf).env("PATH", path);
+        let output = command.output().expect("Slurm is installed");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+
+    fn node(&self, name: &str) {
+        self.daemon("slurmd", &["-N", name]);
+    }
+
+    /// The output of a program of Slurm's.
+    fn ask(&self, program: &str, words: &[&str]) -> String {
+        let mut command = Command::new(program);
+        command.args(words).env("SLURM_CONF", self.path("slurm.conf"));
+        let output = command.output().expect("Slurm is installed");
+        String::from_utf8_lossy(&output.stdout).trim().to_owned()
+    }
+
+    fn wait_for(&self, what: &str, mut is_there: impl FnMut() -> bool) {
+        let begun = Instant::now();
+        while !is_there() {
+            if begun.elapsed() > Duration::from_secs(180) {
+                let log = fs::read_to_string(self.path("slurmctld.log")).unwrap_or_default();
+                panic!("no {what}:\n{}\n{log}", self.ask("scontrol", &["show", "job"]));
+            }
+            sleep(Duration::from_millis(50));
+        }
+    }
+
+    /// The states of all tasks that Slurm knows, such as `RUNNING`, and their nodes.
+    fn tasks(&self) -> Vec<(String, String)> {
+        let text = self.ask("squeue", &["-h", "-r", "-t", "all", "-o", "%T %N"]);
+        let task = |line: &str| {
+            let (state, node) = line.split_once(' ').unwrap_or((line, ""));
+            (state.to_owned(), node.trim().to_owned())
+        };
+        text.lines().map(task).collect()
+    }
+
+    fn wait_until_running(&self, tasks: usize) {
+        self.wait_for("running tasks", || {
+            self.tasks().iter().filter(|(state, _)| state == "RUNNING").count() == tasks
+        });
+    }
+
+    /// Ends the daemon of a node and everything that it runs, at once.
+    fn kill(&self, node: &str) {
+        let pid = fs::read_to_string(self.path(&format!("{node}.pid"))).expect("a number");
+        let mut doomed = vec![pid.trim().to_owned()];
+        for process in fs::read_dir("/proc").expect("processes").flatten() {
+            let variables = fs::read(process.path().join("environ")).unwrap_or_default();
+            let wanted = format!("SLURMD_NODENAME={node}");
+            if variables.split(|byte| *byte == 0).any(|one| one == wanted.as_bytes()) {
+                doomed.push(process.file_name().to_string_lossy().into_owned());
+            }
+        }
+        let steps = Command::new("pgrep").args(["-P", pid.trim()]).output().expect("pgrep runs");
+        doomed.extend(String::from_utf8_lossy(&steps.stdout).lines().map(str::to_owned));
+        let _ = Command::new("kill").arg("-9").args(&doomed).stderr(Stdio::null()).status();
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        self.ask("scancel", &["--state=RUNNING", "--user", &self.user()]);
+        for name in ["n1", "n2", "slurmctld"] {
+            let pid = fs::read_to_string(self.path(&format!("{name}.pid"))).unwrap_or_default();
+            let _ = Command::new("kill").args(["-9", pid.trim()]).stderr(Stdio::null()).status();
+        }
+    }
+}
+
+/// A history of a kernel that goes wrong at c2, and a compiler that waits for a gate.
+struct Site {
+    env: TestEnv,
+    ids: Vec<String>,
+    gate: PathBuf,
+}
+
+impl Site {
+    fn new() -> Site {
+        let text = |number: usize, factor: &str| {
+            format!(
+                "__global__ void k(const float* x, float* y) {{ int i = threadIdx.x; y[i] = {factor}; }}\n\
+                 void run(const float* x, float* y, int n) {{ k<<<1, n>>>(x, y); }}\n// {number}\n"
+            )
+        };
+        let env = TestEnv::isolated().with_kernel(&text(0, "x[i] * 2"), "run(x, y, n);");
+        let mut ids = vec![env.repo.git(&["rev-parse", "HEAD"])];
+        for (number, factor) in ["x[i] * 2", "x[i] * 3", "x[i] * 3"].iter().enumerate() {
+            let message = format!("c{}", number + 1);
+            ids.push(env.repo.commit_file("k.cu", &text(number + 1, factor), &message));
+        }
+        let gate = env.repo.beside("gate");
+        let site = Site { env, ids, gate };
+        let compiler = std::env::var("CXX").unwrap_or_else(|_| "g++".to_owned());
+        // Only what compiles a kernel waits: the compiler is asked for its version, too.
+        let script = format!(
+            "#!/bin/sh\ncase \"$*\" in *-shared*) while [ -e {} ]; do sleep 0.1; done;; esac\n\
+             exec {compiler} \"$@\"\n",
+            site.gate.display()
+        );
+        let path = site.compiler();
+        fs::write(&path, script).expect("a file");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("permissions");
+        fs::write(site.env.path("replay.cluster.toml"), "interval = 0.2\n").expect("a file");
+        site
+    }
+
+    fn compiler(&self) -> PathBuf {
+        self.env.repo.beside("gated-compiler")
+    }
+
+    fn close(&self) {
+        fs::write(&self.gate, "").expect("a file");
+    }
+
+    fn open(&self) {
+        fs::remove_file(&self.gate).expect("a file");
+    }
+
+    fn words(&self) -> Vec<&str> {
+        vec!["bisect", "fixtures/tiny", "--good", &self.ids[0], "--bad", &self.ids[3]]
+    }
+
+    fn command(&self, cluster: &Cluster, words: &[&str], more: &[&str]) -> Command {
+        let mut command = self.env.command(&[words, more].concat());
+        command.env("SLURM_CONF", cluster.path("slurm.conf")).env("CXX", self.compiler());
+        command
+    }
+
+    /// The search, which goes on.
+    fn begin(&self, cluster: &Cluster, more: &[&str]) -> Child {
+        let more = [&["--on-cluster", "slurm"], more].concat();
+        let mut command = self.command(cluster, &self.words(), &more);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program runs")
+    }
+
+    fn end(&self, child: Child) -> Run {
+        self.env.read(&child.wait_with_output().expect("an end"))
+    }
+
+    /// The answer of one machine, from an empty cache.
+    fn answer(&self, words: &[&str]) -> Run {
+        let mut command = self.env.command(words);
+        command.env("CXX", self.compiler());
+        command.env("REPLAY_CACHE_DIR", self.env.repo.beside("another-cache"));
+        self.env.finish(&mut command)
+    }
+
+    fn expect_the_answer(&self, run: &Run) {
+        let here = self.answer(&self.words());
+        assert_eq!((run.code, &run.stdout), (here.code, &here.stdout), "{}", run.text());
+        let first = format!("{} is the first bad commit", &self.ids[2][..7]);
+        assert!(run.stdout.starts_with(&first), "{}", run.text());
+    }
+}
+
+#[test]
+#[ignore = "needs Slurm"]
+fn two_nodes_answer_byte_for_byte_as_one_machine_does() {
+    let (cluster, site) = (Cluster::start(), Site::new());
+    site.expect_the_answer(&site.end(site.begin(&cluster, &[])));
+    let range = format!("{}..{}", site.ids[0], site.ids[3]);
+    for words in [vec!["log", "fixtures/tiny", &range], vec!["fixtures", "--rev", &site.ids[1]]] {
+        let run = site.env.finish(&mut site.command(&cluster, &words, &["--on-cluster", "slurm"]));
+        let here = site.answer(&words);
+        assert_eq!((run.code, run.stdout), (here.code, here.stdout), "{}", run.stderr);
+    }
+}
+
+#[test]
+#[ignore = "needs Slurm"]
+fn the_tests_of_a_node_that_dies_are_made_on_another() {
+    let (cluster, site) = (Cluster::start(), Site::new());
+    site.close();
+    let search = site.begin(&cluster, &["--cluster-arg=--cpus-per-task=2"]);
+    cluster.wait_until_running(2);
+    cluster.kill("n1");
+    cluster.wait_for("a node that is down", || {
+        cluster.ask("sinfo", &["-h", "-N", "-n", "n1", "-o", "%T"]).contains("down")
+    });
+    site.open();
+    site.expect_the_answer(&site.end(search));
+}
+
+#[test]
+#[ignore = "needs Slurm"]
+fn a_preempted_test_waits_for_its_turn_and_is_no_finding() {
+    let (cluster, site) = (Cluster::start(), Site::new());
+    site.close();
+    let search = site.begin(&cluster, &[]);
+    cluster.wait_until_running(2);
+    let conf = cluster.path("slurm.conf");
+    let urgent = ["-p", "urgent", "-N2", "--exclusive", "--parsable", "--wrap", "sleep 600"];
+    let log = cluster.path("urgent.log").display().to_string();
+    let mut command = Command::new("sbatch");
+    command.args(urgent).args(["-o", &log]).env("SLURM_CONF", &conf);
+    let id = String::from_utf8(command.output().expect("sbatch runs").stdout).expect("a number");
+    cluster.wait_for("preempted tasks", || {
+        let shown = cluster.ask("scontrol", &["-o", "show", "job"]);
+        let requeued =
+            |line: &&str| line.contains("JobState=PENDING") && line.contains("Restarts=1");
+        shown.lines().filter(requeued).count() == 2
+    });
+    cluster.ask("scancel", &[id.trim()]);
+    site.open();
+    site.expect_the_answer(&site.end(search));
+}
+
+#[test]
+#[ignore = "needs Slurm"]
+fn a_driver_that_was_killed_is_followed_by_one_that_starts_nothing_anew() {
+    let (cluster, site) = (Cluster::start(), Site::new());
+    site.close();
+    let mut first = site.begin(&cluster, &[]);
+    cluster.wait_until_running(2);
+    first.kill().expect("it ends");
+    first.wait().expect("an end");
+    let second = site.begin(&cluster, &[]);
+    let folder = site.env.cache_parent().join("cluster");
+    let arrays = || {
+        let entries = fs::read_dir(&folder).into_iter().flatten().flatten();
+        let inside = entries.flat_map(|entry| fs::read_dir(entry.path()).into_iter().flatten());
+        let named = |name: &str| name.starts_with("array-");
+        inside.flatten().filter(|entry| named(&entry.file_name().to_string_lossy())).count()
+    };
+    cluster.wait_for("a driver that watches", || is_locked(&folder));
+    site.open();
+    cluster.wait_for("a second round", || arrays() == 2 || arrays() == 0);
+    site.expect_the_answer(&site.end(second));
+    // Two ends, then the commits between them, then the answer: five tasks, none of them twice.
+    assert_eq!(cluster.tasks().len(), 5, "{:?}", cluster.tasks());
+}
+
+/// Whether a process holds the lock of the only command in `folder`.
+fn is_locked(folder: &Path) -> bool {
+    let mut inside = fs::read_dir(folder).into_iter().flatten().flatten();
+    let lock = inside.next().map(|entry| entry.path().join("lock"));
+    let lock = lock.and_then(|path| fs::File::open(path).ok());
+    lock.is_some_and(|lock| lock.try_lock().is_err())
+}
+
+#[test]
+#[ignore = "needs Slurm"]
+fn an_interrupted_search_cancels_its_tasks_and_goes_on_later() {
+    let (cluster, site) = (Cluster::start(), Site::new());
+    site.close();
+    let search = site.begin(&cluster, &[]);
+    cluster.wait_until_running(2);
+    let id = search.id().to_string();
+    Command::new("kill").args(["-INT", &id]).status().expect("kill runs");
+    let run = site.end(search);
+    insta::assert_snapshot!(run.text(), @"
+    exit code 130
+    --- stderr
+    error: interrupted: what was under way on the cluster is cancelled, what was done is kept
+    ");
+    cluster.wait_for("no task", || cluster.tasks().iter().all(|(state, _)| state == "CANCELLED"));
+    site.open();
+    site.expect_the_answer(&site.end(site.begin(&cluster, &[])));
+}
+
+#[test]
+#[ignore = "needs Slurm"]
+fn results_that_a_full_folder_does_not_take_are_unavailable_until_there_is_room() {
+    let (cluster, site) = (Cluster::start(), Site::new());
+    let shared = site.env.repo.beside("shared");
+    fs::create_dir(&shared).expect("a folder");
+    let path = shared.display().to_string();
+    let mount = ["-t", "tmpfs", "-o", "size=256k", "tmpfs", &path];
+    let mounted = Command::new("mount").args(mount).status().expect("mount runs");
+    assert!(mounted.success(), "this test needs the right to mount a small file system");
+    site.close();
+    let search = site.begin(&cluster, &["--cluster-dir", &path]);
+    cluster.wait_until_running(2);
+    let filler = shared.join("filler");
+    // It takes what is left, and fails when there is nothing left.
+    assert!(fs::write(&filler, vec![0; 1 << 20]).is_err());
+    site.open();
+    let run = site.end(search);
+    assert_eq!(run.code, Some(128), "{}", run.text());
+    assert!(
+        run.stderr.contains("is unavailable") || run.stderr.contains("cannot"),
+        "{}",
+        run.stderr
+    );
+    assert!(run.stdout.is_empty(), "no verdict: {}", run.stdout);
+    fs::remove_file(&filler).expect("a file");
+    let run = site.end(site.begin(&cluster, &["--cluster-dir", &path]));
+    Command::new("umount").args(["-l", &path]).status().expect("umount runs");
+    site.expect_the_answer(&run);
+}
