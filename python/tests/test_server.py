@@ -199,6 +199,82 @@ def test_children_may_run_side_by_side(serve: Any, project: Project) -> None:
     assert [float(value) for value in found] == [1, 2]
 
 
+# Series
+
+
+def test_a_series_is_made_by_one_child_until_it_is_told_to_end(
+    serve: Any, project: Project
+) -> None:
+    server = serve(
+        """
+        def step(x):
+            import model
+            model.count += 1
+            print(tempfile.gettempdir(), len(sys.path))
+            return {"y": np.cumsum(x) / 3, "n": np.int32(model.count)}
+        """,
+        top="import sys, tempfile\nimport numpy as np\n",
+    )
+    tree = project.tree("tree", model="count = 0\n")
+    done = [server.run(project.inputs(x=ONE["x"] * by), tree, series=True) for by in (1, 2, 1)]
+    assert len({each.pid for each in done}) == 1
+    assert [int(each.array("n")) for each in done] == [1, 2, 3]
+    alone = project.run(project.inputs(**ONE), tree)
+    assert done[2].array("y").tobytes() == alone.array("y").tobytes()
+    folders = [project.root / "runs" / str(number) / "tmp" for number in (1, 2, 3)]
+    told = [each.stdout.split() for each in done]
+    assert [words[0] for words in told] == [str(folder) for folder in folders]
+    assert len({words[1] for words in told}) == 1, "sys.path grows"
+    server.send('{"end": 1}')
+    assert server.receive() == {"done": 1, "exit": 0}
+    assert gone(done[0].pid)
+    fresh = server.run(project.inputs(**ONE), tree)
+    assert int(fresh.array("n")) == 1
+    assert server.close() == 0
+
+
+def test_the_end_of_a_child_amid_a_series_is_told_by_its_first_run(
+    serve: Any, project: Project
+) -> None:
+    server = serve(
+        "def step(x):\n    return {'y': x} if x[1] < 3 else os.kill(os.getpid(), 11)",
+        top="import os\n",
+    )
+    good, bad = project.inputs(**ONE), project.inputs(x=ONE["x"] * 4)
+    pid = server.run(good, series=True).pid
+    server.start(bad, series=True)
+    assert server.receive() == {"started": 2, "pid": pid}
+    assert server.receive() == {"done": 1, "signal": signal.SIGSEGV}
+    server.send('{"end": 1}')
+    assert server.run(good).code == 0
+
+
+def test_a_run_of_a_series_that_raises_leaves_the_child_at_work(
+    serve: Any, project: Project
+) -> None:
+    server = serve("def step(x):\n    return {'y': x} if x[1] < 3 else 1 / 0")
+    good, bad = project.inputs(**ONE), project.inputs(x=ONE["x"] * 4)
+    done = [server.run(given, series=True) for given in (good, bad, good)]
+    assert [each.code for each in done] == [0, 126, 0]
+    assert [each.pid for each in done] == [done[0].pid] * 3
+
+
+def test_a_server_that_may_not_fork_makes_a_series_itself(serve: Any, project: Project) -> None:
+    server = serve()
+    done = [server.run(project.inputs(**ONE), fork=False, series=True) for _ in range(2)]
+    assert [each.pid for each in done] == [server.process.pid] * 2
+    server.send('{"end": 1}')
+    assert server.receive() == {"done": 1, "exit": 0}
+    assert server.process.wait(60) == 0
+
+
+def test_a_series_ends_with_its_socket(serve: Any, project: Project) -> None:
+    server = serve()
+    pid = server.run(project.inputs(**ONE), series=True).pid
+    assert server.close() == 0
+    assert gone(pid)
+
+
 # How a server ends
 
 

@@ -161,3 +161,23 @@ def test_a_backward_function_of_the_revision_that_raises_is_its_fault(project: P
     done = project.run(project.inputs(x=np.ones(3, np.float32)), tree)
     assert (done.code, done.error["fault"]) == (125, "revision")
     assert done.error["message"] == "model.py:9: ValueError: odd"
+
+
+@pytest.mark.parametrize("top", ["", "import torch\ntorch.manual_seed(3)\n"])
+def test_random_numbers_are_those_of_a_process_that_has_just_begun(
+    project: Project, servers: list[Server], top: str
+) -> None:
+    project.write_program(
+        """
+        def step(x):
+            import torch
+            return {"y": torch.rand(4)}
+        """,
+        options=OPTIONS,
+        top=top,
+    )
+    servers.append(Server(project, preload="torch"))
+    given = project.inputs(x=np.ones(1, np.float32))
+    done = [project.run(given), servers[0].run(given), servers[0].run(given)]
+    done += [servers[0].run(given, series=True) for _ in range(2)]
+    assert len({each.array("y").tobytes() for each in done}) == (1 if top else len(done))

@@ -1,8 +1,11 @@
 //! Programs of any framework: one process a replay, in which a program of the user's own runs the files
-//! of a revision.
+//! of a revision. Replays of a twin with moved inputs share a process where that shows in no bit.
+
+mod series;
 
 use std::sync::Arc;
 
+use self::series::{Begun, Series};
 use super::in_order::in_order;
 use super::{Abilities, Backend, DeviceName, Host, Mode, ReplayError, Take, Variant};
 use crate::fixture::Fixture;
@@ -78,7 +81,8 @@ impl Backend for Programs {
         let project = self.shared.runner.project(&fixture.harness)?;
         let (shared, fixture, sources) = (self.shared.clone(), fixture.clone(), sources.clone());
         let wide = (precision == Precision::Shadow).then_some(project.spec.precision);
-        Ok(Arc::new(ProgramVariant { shared, project, fixture, sources, wide }))
+        let series = wide.and_then(|_| project.name_series()).map(Series::new);
+        Ok(Arc::new(ProgramVariant { shared, project, fixture, sources, wide, series }))
     }
 }
 
@@ -90,6 +94,16 @@ struct ProgramVariant {
     sources: SourceSet,
     /// What it computes in, if that is not what the harness declares: float64 or float32.
     wide: Option<DType>,
+    /// The replays of a twin with moved inputs, if one process may make several.
+    series: Option<Series>,
+}
+
+impl Drop for ProgramVariant {
+    fn drop(&mut self) {
+        if let Some(series) = &self.series {
+            self.project.end_series(series.name());
+        }
+    }
 }
 
 impl ProgramVariant {
@@ -104,7 +118,8 @@ impl ProgramVariant {
         present.map(|input| input.storage_elements() * input.dtype.size()).sum()
     }
 
-    fn made(&self, mode: &Mode) -> Result<Run, program::Fault> {
+    /// The run under `mode`, in a process of its own or in one that makes replays of `series`.
+    fn made(&self, mode: &Mode, series: Option<u64>) -> Result<Run, program::Fault> {
         let request = Request {
             wide: self.wide,
             rounding: mode.rounding,
@@ -122,7 +137,27 @@ impl ProgramVariant {
             step: mode.step.as_ref(),
             nudge: mode.nudge,
             along: mode.along,
+            series,
         })
+    }
+
+    /// The run under `mode`, in a process of `series` if that completes it: what else happens there may
+    /// come of the replays before it.
+    fn run_in(&self, mode: &Mode, series: Option<u64>) -> Result<Run, ReplayError> {
+        let Some(series) = series else { return self.run(mode) };
+        match self.made(mode, Some(series)) {
+            Ok(run) if run.ending == Ending::Completed => Ok(self.finished(run)),
+            _ => {
+                self.project.end_series(series);
+                self.run(mode)
+            }
+        }
+    }
+
+    fn finished(&self, mut run: Run) -> Run {
+        let DeviceName { class, description } = self.shared.device.clone();
+        run.device = Some((description, class));
+        self.shared.host.counted(run)
     }
 }
 
@@ -159,15 +194,13 @@ impl Variant for ProgramVariant {
 
     fn run(&self, mode: &Mode) -> Result<Run, ReplayError> {
         debug_assert!(self.abilities().allow(mode), "{mode:?}");
-        let mut run = match self.made(mode) {
+        let run = match self.made(mode, None) {
             Err(program::Fault::Program(_)) if !self.is_plain(mode) => {
                 Run::without_outputs(Ending::Status(CANNOT))
             }
             made => made?,
         };
-        let DeviceName { class, description } = self.shared.device.clone();
-        run.device = Some((description, class));
-        Ok(self.shared.host.counted(run))
+        Ok(self.finished(run))
     }
 
     fn at_once(&self, like: Option<&Run>) -> usize {
@@ -187,6 +220,15 @@ impl Variant for ProgramVariant {
         take: &mut Take<'_>,
     ) -> Result<(), ReplayError> {
         let at_once = at_once.min(modes.len()).min(self.shared.at_once);
-        in_order(modes.len(), at_once, |index| self.run(&modes[index]), take)
+        let begun = match &self.series {
+            Some(series) => series.begin(modes, |mode, series| Ok(self.made(mode, series)?)),
+            None => Begun::default(),
+        };
+        let count = begun.runs.len();
+        let mut ready = begun.runs.into_iter().enumerate();
+        ready.try_for_each(|(index, run)| take(index, self.finished(run)))?;
+        let rest = &modes[count..];
+        let make = |index: usize| self.run_in(&rest[index], begun.series);
+        in_order(rest.len(), at_once, make, |index, run| take(count + index, run))
     }
 }

@@ -14,6 +14,7 @@ mod project;
 mod request;
 mod runner;
 mod server;
+mod stream;
 mod tree;
 
 pub use self::error::ProgramError;

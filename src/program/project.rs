@@ -71,6 +71,17 @@ impl Project {
         self.identity = blake3::hash(both.as_bytes()).to_hex().to_string();
     }
 
+    /// A name for a series of replays of one revision on one fixture, which one process may make after one
+    /// another; none if each has a process of its own.
+    pub fn name_series(&self) -> Option<u64> {
+        self.spec.preload.is_some().then(|| self.servers.name_series())
+    }
+
+    /// Ends the processes that stay for `series`.
+    pub fn end_series(&self, series: u64) {
+        self.servers.end_series(series);
+    }
+
     /// A hash of all that results depend on besides tree and inputs.
     pub fn identity(&self) -> &str {
         &self.identity

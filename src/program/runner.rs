@@ -102,6 +102,8 @@ pub struct Replay<'r> {
     pub nudge: Option<u64>,
     /// Moves all inputs along a line.
     pub along: Option<Along>,
+    /// The series of replays that it belongs to: those that one process may make after one another.
+    pub series: Option<u64>,
 }
 
 /// How a replay ended, and what the program told.
@@ -207,7 +209,7 @@ impl Runner {
         let (finished, notes) = match project.spec.preload {
             Some(_) => {
                 let terms = (&self.keeper, &bounds);
-                project.servers.run(project, terms, replay.request, places)?
+                project.servers.run(project, terms, (replay.request, replay.series), places)?
             }
             None => {
                 let more = variables(replay.request, places);

@@ -2,10 +2,7 @@
 //! itself for each.
 
 use std::ffi::OsString;
-use std::fs::{File, OpenOptions};
-use std::io::{self, Read};
 use std::os::fd::AsFd;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -17,6 +14,7 @@ use serde_json::json;
 use super::answer::Complaint;
 use super::error::{Told, last_line, system};
 use super::request::{Places, Request};
+use super::stream::Stream;
 use super::{ProgramError, Project};
 use crate::foreign::{Bounds, Finished, Keeper, KeeperError, ProgramEnd, Served};
 use crate::process::tree::End;
@@ -27,8 +25,8 @@ const SOCKET: &str = "REPLAY_SOCKET";
 const LIFETIME: Duration = Duration::from_secs(366 * 24 * 60 * 60);
 /// A line that is longer is no message.
 const MOST_BYTES: usize = 1 << 20;
-/// The bytes that are kept of each stream of a replay.
-const KEPT_OUTPUT: usize = 1 << 20;
+/// How long a copy that has stayed may take to go.
+const LEAVING: Duration = Duration::from_secs(10);
 
 /// A message of the program.
 #[derive(Debug, Default, Deserialize)]
@@ -38,6 +36,7 @@ struct Message {
     identity: String,
     error: Option<Complaint>,
     notes: Vec<String>,
+    made: Option<u64>,
     done: Option<u64>,
     exit: Option<i32>,
     signal: Option<i32>,
@@ -69,6 +68,20 @@ struct Lease<'s> {
     is_kept: bool,
 }
 
+impl Here {
+    /// A process that is idle: rather one that makes replays of `series` already, and least of all one
+    /// that makes those of another.
+    fn pick(&mut self, series: Option<u64>) -> Option<Server> {
+        let rank = |server: &Server| match &server.copy {
+            Some(copy) if Some(copy.series) == series => 0,
+            None => 1,
+            Some(_) => 2,
+        };
+        let best = (0..self.idle.len()).min_by_key(|&at| rank(&self.idle[at]))?;
+        Some(self.idle.swap_remove(best))
+    }
+}
+
 impl Lease<'_> {
     /// Keeps `server` for the next replay.
     fn keep(mut self, server: Server) {
@@ -93,11 +106,25 @@ pub(super) struct Server {
     received: Vec<u8>,
     identity: String,
     notes: Vec<String>,
+    /// The copy that has its socket.
+    copy: Option<Copy>,
+}
+
+/// A process that stays for the replays of a series: a copy of one that stays, or that one itself.
+#[derive(Clone, Debug)]
+struct Copy {
+    series: u64,
+    /// The request that it was made for.
+    begun: u64,
+    is_fork: bool,
 }
 
 /// What became of a request.
 enum Reply {
+    /// The replay has ended, and so has the process that made it.
     Done(ProgramEnd),
+    /// The replay has ended, and the process that made it waits for another.
+    Made(ProgramEnd),
     CannotFork,
     /// The process went before it answered.
     Gone,
@@ -119,12 +146,12 @@ impl Servers {
     fn take(
         &self,
         project: &Project,
-        keeper: &Keeper,
-        bounds: &Bounds,
+        (keeper, bounds): (&Keeper, &Bounds),
+        series: Option<u64>,
     ) -> Result<(Lease<'_>, Server), ProgramError> {
         let mut here = self.lock();
         let idle = loop {
-            let idle = here.idle.pop();
+            let idle = here.pick(series);
             if idle.is_some() || here.count < self.most {
                 here.count += usize::from(idle.is_none());
                 break idle;
@@ -148,32 +175,45 @@ impl Servers {
         keeper: &Keeper,
         bounds: &Bounds,
     ) -> Result<String, ProgramError> {
-        let (lease, server) = self.take(project, keeper, bounds)?;
+        let (lease, server) = self.take(project, (keeper, bounds), None)?;
         let identity = server.identity.clone();
         lease.keep(server);
         Ok(identity)
     }
 
-    /// Makes one replay, in a copy of a process that is ready, or in one of its own.
+    /// A name for a series of replays of one revision on one fixture.
+    pub(super) fn name_series(&self) -> u64 {
+        self.last_id.fetch_add(1, Ordering::SeqCst) + 1
+    }
+
+    /// Makes one replay, in a copy of a process that is ready, or in one of its own. The copy stays for
+    /// others of the same `series`.
     pub(super) fn run(
         &self,
         project: &Project,
-        (keeper, bounds): (&Keeper, &Bounds),
-        request: &Request,
+        terms: (&Keeper, &Bounds),
+        (request, series): (&Request, Option<u64>),
         places: &Places,
     ) -> Result<(Finished, Vec<String>), ProgramError> {
         loop {
-            let (lease, mut server) = self.take(project, keeper, bounds)?;
-            let fork = !self.alone.load(Ordering::SeqCst);
+            let (lease, mut server) = self.take(project, terms, series)?;
+            let is_other = |copy: &Copy| Some(copy.series) != series;
+            if server.copy.as_ref().is_some_and(is_other) && !server.end_copy() {
+                continue;
+            }
             let id = self.last_id.fetch_add(1, Ordering::SeqCst) + 1;
+            let fork = match &server.copy {
+                Some(copy) => copy.is_fork,
+                None => !self.alone.load(Ordering::SeqCst),
+            };
             let mut streams = [
                 Stream::new(&places.temporary, "stdout")?,
                 Stream::new(&places.temporary, "stderr")?,
             ];
-            let message = message(id, fork, request, places);
+            let message = message(id, (fork, series.is_some()), request, places);
             // One that has gone meanwhile says so when it is listened to.
             let _ = server.served.send(message.as_bytes());
-            let reply = server.reply(id, &mut streams, bounds.timeout)?;
+            let reply = server.reply(id, &mut streams, terms.1.timeout)?;
             let notes = server.notes.clone();
             let ending = match reply {
                 Reply::CannotFork => {
@@ -182,6 +222,12 @@ impl Servers {
                     continue;
                 }
                 Reply::Late => ProgramEnd::TimedOut,
+                Reply::Made(end) => {
+                    let series = series.unwrap_or_default();
+                    server.copy.get_or_insert(Copy { series, begun: id, is_fork: fork });
+                    lease.keep(server);
+                    end
+                }
                 Reply::Done(end) => {
                     if fork && server.served.sweep() {
                         lease.keep(server);
@@ -197,6 +243,19 @@ impl Servers {
             };
             let [stdout, stderr] = streams.map(Stream::text);
             return Ok((Finished { ending, stdout, stderr }, notes));
+        }
+    }
+
+    /// Ends the copies that stay for `series`.
+    pub(super) fn end_series(&self, series: u64) {
+        let is_of =
+            |server: &mut Server| server.copy.as_ref().is_some_and(|copy| copy.series == series);
+        let of: Vec<Server> = self.lock().idle.extract_if(.., is_of).collect();
+        for mut server in of {
+            let lease = Lease { servers: self, is_kept: false };
+            if server.end_copy() {
+                lease.keep(server);
+            }
         }
     }
 }
@@ -218,8 +277,8 @@ impl Server {
         let lasting = Bounds { timeout: LIFETIME, ..*bounds };
         let served = keeper.serve(&program, &lasting, SOCKET);
         let served = served.map_err(system("start a process that watches over it"))?;
-        let (received, identity, notes) = Default::default();
-        let mut server = Server { served, received, identity, notes };
+        let (received, identity, notes, copy) = Default::default();
+        let mut server = Server { served, received, identity, notes, copy };
         let deadline = Instant::now() + bounds.timeout;
         let hello = server.next(deadline, &mut [])?;
         match hello {
@@ -242,24 +301,43 @@ impl Server {
     fn reply(
         &mut self,
         id: u64,
-        streams: &mut [Stream; 2],
+        streams: &mut [Stream],
         timeout: Duration,
     ) -> Result<Reply, ProgramError> {
         let deadline = Instant::now() + timeout;
+        // The end of a copy is told by the request that it was made for.
+        let begun = self.copy.as_ref().map_or(id, |copy| copy.begun);
         loop {
             let Some(message) = self.next(deadline, streams)? else {
                 return Ok(if Instant::now() >= deadline { Reply::Late } else { Reply::Gone });
             };
+            if message.cannot_fork == Some(id) {
+                return Ok(Reply::CannotFork);
+            }
             let end = match message {
-                Message { done: Some(of), exit: Some(code), .. } if of == id => End::Exited(code),
-                Message { done: Some(of), signal: Some(signal), .. } if of == id => {
-                    End::Killed(signal)
-                }
-                Message { cannot_fork: Some(of), .. } if of == id => return Ok(Reply::CannotFork),
+                Message { exit: Some(code), .. } => End::Exited(code),
+                Message { signal: Some(signal), .. } => End::Killed(signal),
                 _ => continue,
             };
-            return Ok(Reply::Done(ProgramEnd::Ended(end)));
+            let end = ProgramEnd::Ended(end);
+            if message.made == Some(id) {
+                return Ok(Reply::Made(end));
+            }
+            if message.done == Some(begun) {
+                self.copy = None;
+                return Ok(Reply::Done(end));
+            }
         }
+    }
+
+    /// Ends the copy that has stayed, and what its replays have left behind. False if the process cannot be
+    /// used any more.
+    fn end_copy(&mut self) -> bool {
+        let Some(copy) = self.copy.clone() else { return true };
+        let message = format!("{}\n", json!({ "end": copy.begun }));
+        let _ = self.served.send(message.as_bytes());
+        let reply = copy.is_fork.then(|| self.reply(copy.begun, &mut [], LEAVING));
+        matches!(reply, Some(Ok(Reply::Done(_)))) && self.served.sweep()
     }
 
     /// The next message, or none once the time is over or the process has gone; copies what `streams`
@@ -316,52 +394,8 @@ enum Step {
     Over,
 }
 
-/// What a replay prints: a pipe with a name, which nothing can fill.
-struct Stream {
-    pipe: File,
-    kept: Vec<u8>,
-}
-
-impl Stream {
-    fn new(folder: &Path, name: &str) -> Result<Stream, ProgramError> {
-        let made = || -> io::Result<Stream> {
-            let path = folder.join(name);
-            let (kind, mode) = (rustix::fs::FileType::Fifo, rustix::fs::Mode::from_raw_mode(0o600));
-            match rustix::fs::mknodat(rustix::fs::CWD, &path, kind, mode, 0) {
-                Ok(()) | Err(rustix::io::Errno::EXIST) => {}
-                Err(error) => return Err(error.into()),
-            }
-            // Open for writing too, so that nobody who opens it waits, and that it never ends.
-            let mut options = OpenOptions::new();
-            let pipe = options.read(true).write(true).custom_flags(libc::O_NONBLOCK).open(path)?;
-            Ok(Stream { pipe, kept: Vec::new() })
-        };
-        made().map_err(system("make a pipe"))
-    }
-
-    /// Takes what is there.
-    fn drain(&mut self) {
-        let mut buffer = [0; 16 << 10];
-        while let Ok(count) = self.pipe.read(&mut buffer) {
-            if count == 0 {
-                return;
-            }
-            self.kept.extend_from_slice(&buffer[..count]);
-            if self.kept.len() > 2 * KEPT_OUTPUT {
-                // The head and the tail are shown.
-                self.kept.drain(KEPT_OUTPUT..self.kept.len() - KEPT_OUTPUT / 2);
-            }
-        }
-    }
-
-    fn text(mut self) -> Vec<u8> {
-        self.drain();
-        self.kept
-    }
-}
-
 /// The line that asks for one replay.
-fn message(id: u64, fork: bool, request: &Request, places: &Places) -> String {
+fn message(id: u64, (fork, series): (bool, bool), request: &Request, places: &Places) -> String {
     let path = |path: &Path| path.to_string_lossy().into_owned();
     let message = json!({"run": {
         "id": id,
@@ -377,6 +411,7 @@ fn message(id: u64, fork: bool, request: &Request, places: &Places) -> String {
         "stdout": path(&places.temporary.join("stdout")),
         "stderr": path(&places.temporary.join("stderr")),
         "fork": fork,
+        "series": series,
     }});
     format!("{message}\n")
 }

@@ -103,6 +103,54 @@ fn a_preload_that_fails_is_told_with_its_advice() {
     ");
 }
 
+/// What a gradient check says of a program that does what `words` say, and by how many processes how many
+/// replays were made.
+fn checked(behaviour: &str, words: &str, more: &[&str]) -> (String, usize, usize) {
+    let env = serving(behaviour, GRADIENT);
+    let trace = env.repo.beside("trace");
+    env.kernel(&format!("divide 3\ntrace {}\n{words}", trace.display()));
+    let text = env.replay(&[&["gradcheck", "fixtures/tiny"], more].concat()).text();
+    let traced = fs::read_to_string(trace).unwrap();
+    let mut processes: Vec<&str> = traced.lines().collect();
+    let replays = processes.len();
+    processes.sort_unstable();
+    processes.dedup();
+    (text, processes.len(), replays)
+}
+
+#[test]
+fn replays_with_moved_inputs_share_a_process_and_give_the_same() {
+    let (alone, processes, replays) = checked("simple", "", &[]);
+    assert!(alone.contains("dx  matches d loss / d x"), "{alone}");
+    assert_eq!(processes, replays);
+    for behaviour in ["", "alone"] {
+        let (shared, processes, replays) = checked(behaviour, "", &[]);
+        assert_eq!(shared, alone);
+        assert!(processes < 12 && replays > 16, "{processes} of {replays}");
+    }
+}
+
+#[test]
+fn a_program_that_keeps_something_of_a_replay_has_a_process_for_each() {
+    let (alone, ..) = checked("simple", "", &[]);
+    let (counted, processes, replays) = checked("", "count", &[]);
+    assert_eq!(counted, alone);
+    // Three show what it keeps.
+    assert!(processes + 2 == replays, "{processes} of {replays}");
+}
+
+#[test]
+fn what_ends_a_process_that_made_other_replays_is_tried_alone() {
+    let (alone, ..) = checked("simple", "", &[]);
+    for (words, more) in
+        [("last 2", &[][..]), ("last 4", &[]), ("refuse 4", &[]), ("stuck 4", &["--timeout", "3"])]
+    {
+        let (text, processes, replays) = checked("", words, more);
+        assert_eq!(text, alone, "{words}");
+        assert!(processes < replays, "{words}: {processes} of {replays}");
+    }
+}
+
 #[test]
 fn a_search_loads_once_for_each_commit_that_is_tested_at_a_time() {
     let env = serving("", "");

@@ -107,6 +107,9 @@ struct Request {
   std::string inputs, outputs, answer, tree, precision, rounding, surroundings;
 };
 
+// How many replays this process has made before.
+static int replays = 0;
+
 template <class T>
 static std::vector<Tensor> compute(const Words& words, const Request& request) {
   auto number = [&](const char* word, double otherwise) {
@@ -124,6 +127,7 @@ static std::vector<Tensor> compute(const Words& words, const Request& request) {
     loss[0] = loss[0] + product / T(2);
     dx.push_back(quotient * scale);
   }
+  if (words.count("count")) loss[0] += T(replays);
   if (words.count("narrow"))
     for (T& value : dx) value = T(float(value));
   if (words.count("nan")) dx[1] = NAN;
@@ -160,6 +164,10 @@ static int replay(const Request& request) {
   if (has("fault")) return 126;
   if (has("exit")) return std::stoi(argument("exit"));
   if (has("signal")) std::signal(std::stoi(argument("signal")), SIG_DFL), raise(std::stoi(argument("signal")));
+  if (has("last") && replays >= std::stoi(argument("last"))) raise(SIGSEGV);
+  if (has("refuse") && replays >= std::stoi(argument("refuse"))) return 3;
+  if (has("stuck") && replays >= std::stoi(argument("stuck"))) for (;;) pause();
+  if (has("trace")) std::ofstream(argument("trace"), std::ios::app) << getpid() << "\n";
   if (has("hang")) for (;;) pause();
   if (has("take")) {
     // More than the limit allows throws, and nothing catches it.
@@ -202,7 +210,30 @@ static void send(int socket, const std::string& line) {
   if (::write(socket, text.data(), text.size()) < 0) std::exit(1);
 }
 
-// Replays what `socket` asks for, each in a copy of this process.
+// The exit status of the replay that `line` asks for.
+static int replay_line(const std::string& line) {
+  dup2(open("/dev/null", O_RDONLY), 0);
+  dup2(open(field(line, "stdout").c_str(), O_WRONLY | O_CREAT | O_APPEND, 0644), 1);
+  dup2(open(field(line, "stderr").c_str(), O_WRONLY | O_CREAT | O_APPEND, 0644), 2);
+  int status = replay({field(line, "inputs"), field(line, "outputs"), field(line, "answer"), field(line, "tree"),
+                       field(line, "precision"), field(line, "rounding"), field(line, "surroundings")});
+  std::cout.flush();
+  return status;
+}
+
+// Makes a replay, and others until it is told to end. The exit status of the last.
+static int series(int socket, std::string line) {
+  for (;; replays++) {
+    send(socket, "{\"started\":" + field(line, "id") + ",\"pid\":" + std::to_string(getpid()) + "}");
+    int status = replay_line(line);
+    send(socket, "{\"made\":" + field(line, "id") + ",\"exit\":" + std::to_string(status) + "}");
+    line.clear();
+    for (char one; read(socket, &one, 1) == 1 && one != '\n';) line += one;
+    if (line.find("\"run\"") == std::string::npos) return status;
+  }
+}
+
+// Replays what `socket` asks for, each in a copy of this process, or a series of them in one.
 static int serve(int socket) {
   std::string behaviour = variable("SPEAKER");
   if (behaviour == "broken") {
@@ -220,26 +251,24 @@ static int serve(int socket) {
     for (size_t end; (end = pending.find('\n')) != std::string::npos; pending.erase(0, end + 1)) {
       std::string line = pending.substr(0, end), id = field(line, "id");
       bool may_fork = field(line, "fork") != "false";
+      bool in_series = field(line, "series") == "true" && behaviour != "simple";
+      if (line.find("\"run\"") == std::string::npos) continue;
       if (behaviour == "alone" && may_fork) {
         send(socket, "{\"cannot_fork\":" + id + ",\"why\":\"it has a device\"}");
         continue;
       }
       pid_t child = may_fork ? fork() : 0;
       if (child == 0) {
-        int own = socket;
-        if (may_fork) setpgid(0, 0), close(socket);
-        else send(own, "{\"started\":" + id + ",\"pid\":" + std::to_string(getpid()) + "}");
-        dup2(open("/dev/null", O_RDONLY), 0);
-        dup2(open(field(line, "stdout").c_str(), O_WRONLY | O_CREAT | O_APPEND, 0644), 1);
-        dup2(open(field(line, "stderr").c_str(), O_WRONLY | O_CREAT | O_APPEND, 0644), 2);
-        int status = replay({field(line, "inputs"), field(line, "outputs"), field(line, "answer"), field(line, "tree"),
-                             field(line, "precision"), field(line, "rounding"), field(line, "surroundings")});
-        std::cout.flush();
+        if (may_fork) setpgid(0, 0);
+        if (may_fork && !in_series) close(socket);
+        if (!may_fork && !in_series)
+          send(socket, "{\"started\":" + id + ",\"pid\":" + std::to_string(getpid()) + "}");
+        int status = in_series ? series(socket, line) : replay_line(line);
         if (may_fork) _exit(status);
-        send(own, "{\"done\":" + id + ",\"exit\":" + std::to_string(status) + "}");
+        send(socket, "{\"done\":" + id + ",\"exit\":" + std::to_string(status) + "}");
         return 0;
       }
-      send(socket, "{\"started\":" + id + ",\"pid\":" + std::to_string(child) + "}");
+      if (!in_series) send(socket, "{\"started\":" + id + ",\"pid\":" + std::to_string(child) + "}");
       int status;
       waitpid(child, &status, 0);
       send(socket, "{\"done\":" + id + (WIFEXITED(status) ? ",\"exit\":" + std::to_string(WEXITSTATUS(status))

@@ -60,10 +60,33 @@ def cache_folder(environment: MutableMapping[str, str]) -> Path:
     return Path(environment.get("HOME", "/")) / ".cache" / "gradreplay"
 
 
-def reseed() -> None:
-    """Gives a forked child the random numbers of a fresh process: other ones each time."""
-    random.seed()
-    np.random.seed()
+class Randomness:
+    """The random numbers of replays: each has those of a process that has just begun.
+
+    Made before modules are preloaded: one that imported PyTorch already may have seeded it."""
+
+    def __init__(self) -> None:
+        self._may_be_seeded = "torch" in sys.modules
+        self._state: Any = None
+
+    def begin(self) -> None:
+        """Those of Python and NumPy are others each time, and so are PyTorch's unless the program may
+        have seeded them."""
+        random.seed()
+        np.random.seed()
+        torch: Any = sys.modules.get("torch")
+        if torch is None:
+            return
+        if not self._may_be_seeded:
+            torch.default_generator.seed()
+            # Those of devices begin with the seed of every new generator.
+            torch.cuda.manual_seed_all(torch.Generator().initial_seed())
+        elif self._state is None:
+            self._state = torch.initial_seed(), torch.get_rng_state()
+        else:
+            seed, state = self._state
+            torch.manual_seed(seed)
+            torch.set_rng_state(state)
 
 
 # Forks

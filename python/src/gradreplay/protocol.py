@@ -57,7 +57,8 @@ class Request:
 
 @dataclass(frozen=True)
 class Run:
-    """A request to a server: who asks, where the child's streams go, and whether to fork."""
+    """A request to a server: who asks, where the child's streams go, whether to fork, and whether the
+    process that makes it waits for others of the same tree."""
 
     id: int
     request: Request
@@ -65,6 +66,7 @@ class Run:
     stderr: Path
     tmp: Path | None
     fork: bool
+    series: bool = False
 
 
 @dataclass
@@ -135,6 +137,7 @@ def from_message(message: Mapping[str, Any]) -> Run:
             stderr=Path(message["stderr"]),
             tmp=Path(message["tmp"]) if message.get("tmp") else None,
             fork=bool(message.get("fork", True)),
+            series=bool(message.get("series", False)),
         )
     except (KeyError, TypeError, ValueError) as error:
         raise Blame("environment", f"replay sent a run that is not one: {error!r}") from error

@@ -1,6 +1,6 @@
 """One replay: tensors in, the harness's function called on the revision's code, tensors out.
 
-Everything here happens in a process that ends with the replay.
+Everything here happens in a process that ends with the replay, or makes others of the same tree.
 """
 
 from __future__ import annotations
@@ -226,8 +226,11 @@ def enter_tree(place: Place) -> None:
     Raises :class:`Blame` if a module of the revision was imported from elsewhere before."""
     _refuse_early(place)
     beside = {os.path.realpath(""), os.path.realpath(place.program.parent if place.program else "")}
-    kept = [entry for entry in sys.path if os.path.realpath(entry) not in beside]
-    sys.path[:] = [os.fspath(root) for root in place.roots] + kept
+    first = [os.fspath(root) for root in place.roots]
+    kept = [
+        entry for entry in sys.path if os.path.realpath(entry) not in beside and entry not in first
+    ]
+    sys.path[:] = first + kept
     importlib.invalidate_caches()
 
 

@@ -1,7 +1,8 @@
 """A server that imports once and forks for each replay, over the socket that replay hands it.
 
 A child is forked before any device or thread pool is there, replays and ends: revisions share the
-preloaded modules and nothing else.
+preloaded modules and nothing else. For a series it takes the socket over, and makes replays of its tree
+until it is told to end.
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ def serve(harness: Harness, program: Path | None, variables: Mapping[str, str]) 
     """Imports what is to be preloaded, greets replay and makes its replays until the socket closes."""
     connection = socket.socket(fileno=descriptor(variables))
     connection.set_inheritable(False)
+    randomness = environment.Randomness()
     fault = preload(variables.get("REPLAY_PRELOAD", ""), variables)
     if fault is not None:
         greet_with_fault(connection, fault)
@@ -51,7 +53,7 @@ def serve(harness: Harness, program: Path | None, variables: Mapping[str, str]) 
     # What is there now is shared by all children; collecting it would copy it.
     gc.collect()
     gc.freeze()
-    _Server(connection, harness, program, why_not).run()
+    _Server(connection, harness, program, why_not, randomness).run()
     sys.exit(0)
 
 
@@ -95,16 +97,22 @@ class _Server:
     """The loop: messages in, children out, and word of each that ends."""
 
     def __init__(
-        self, connection: socket.socket, harness: Harness, program: Path | None, why_not: str | None
+        self,
+        connection: socket.socket,
+        harness: Harness,
+        program: Path | None,
+        why_not: str | None,
+        randomness: environment.Randomness,
     ) -> None:
         self._connection = connection
         self._harness = harness
         self._program = program
         self._why_not = why_not
+        self._randomness = randomness
         self._events = selectors.DefaultSelector()
         self._events.register(connection, selectors.EVENT_READ)
         # A child's end is a byte on a pipe that only the child holds open: no signals, no polling.
-        self._children: dict[int, tuple[int, int]] = {}
+        self._children: dict[int, tuple[Run, int]] = {}
         self._buffer = b""
 
     def run(self) -> None:
@@ -135,6 +143,9 @@ class _Server:
     def _work(self, line: bytes) -> None:
         try:
             message = json.loads(line)
+            if "end" in message:
+                # A child whose end crossed this message.
+                return
             run = from_message(message["run"])
         except (ValueError, TypeError, KeyError, Blame) as error:
             said = str(error) if isinstance(error, Blame) else line[:200].decode(errors="replace")
@@ -163,9 +174,13 @@ class _Server:
         except (PermissionError, ProcessLookupError):
             pass
         ended = os.pidfd_open(pid)
-        self._children[ended] = (run.id, pid)
+        self._children[ended] = (run, pid)
         self._events.register(ended, selectors.EVENT_READ)
-        send(self._connection, started=run.id, pid=pid)
+        if run.series:
+            # The child listens now, and says itself that it has started.
+            self._events.unregister(self._connection)
+        else:
+            send(self._connection, started=run.id, pid=pid)
 
     def _child(self, run: Run) -> NoReturn:
         code = 1
@@ -174,17 +189,46 @@ class _Server:
             for ended in self._children:
                 os.close(ended)
             self._events.close()
-            self._connection.close()
-            environment.reseed()
-            code = replay_run(self._harness, run, self._program)
+            if run.series:
+                code = self._make_series(run)
+            else:
+                self._connection.close()
+                self._randomness.begin()
+                code = replay_run(self._harness, run, self._program)
         except BaseException as error:
             # Nothing of the server's may run on in a child.
             sys.stderr.write(f"{error!r}\n")
         finally:
             leave(code)
 
+    def _make_series(self, run: Run | None) -> int:
+        """Makes replays until it is told to end, or replay goes away."""
+        code = 0
+        while run is not None:
+            self._randomness.begin()
+            send(self._connection, started=run.id, pid=os.getpid())
+            code = replay_run(self._harness, run, self._program)
+            flush()
+            send(self._connection, made=run.id, exit=code)
+            run = self._next_run()
+        return code
+
+    def _next_run(self) -> Run | None:
+        """The next replay of a series."""
+        while b"\n" not in self._buffer:
+            try:
+                received = self._connection.recv(65536)
+            except ConnectionResetError:
+                return None
+            if not received or len(self._buffer) > _LONGEST_LINE:
+                return None
+            self._buffer += received
+        line, _, self._buffer = self._buffer.partition(b"\n")
+        message = json.loads(line)
+        return from_message(message["run"]) if "run" in message else None
+
     def _reap(self, ended: int) -> None:
-        number, pid = self._children.pop(ended)
+        run, pid = self._children.pop(ended)
         self._events.unregister(ended)
         os.close(ended)
         # Not reaped yet, the child keeps its number: what it left in its group can be ended safely.
@@ -193,11 +237,17 @@ class _Server:
         _, status = os.waitpid(pid, 0)
         code = os.waitstatus_to_exitcode(status)
         if code < 0:
-            send(self._connection, done=number, signal=-code)
+            send(self._connection, done=run.id, signal=-code)
         else:
-            send(self._connection, done=number, exit=code)
+            send(self._connection, done=run.id, exit=code)
+        if run.series:
+            self._events.register(self._connection, selectors.EVENT_READ)
 
     def _replay_here(self, run: Run) -> NoReturn:
+        if run.series:
+            code = self._make_series(run)
+            send(self._connection, done=run.id, exit=code)
+            leave(0)
         send(self._connection, started=run.id, pid=os.getpid())
         code = replay_run(self._harness, run, self._program)
         flush()

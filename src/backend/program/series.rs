@@ -1,0 +1,97 @@
+//! Replays that one process makes after one another, once it was seen that none shows in the next.
+
+use std::sync::{Mutex, PoisonError};
+
+use super::{Mode, ReplayError};
+use crate::tensor::TensorView;
+use crate::worker::{Ending, Run};
+
+/// A repetition in a process that has made other replays may be so many times as far from the first as one in
+/// a process of its own.
+const AS_FAR: f64 = 8.0;
+
+/// The replays of one variant that may share processes.
+pub(super) struct Series {
+    name: u64,
+    /// Whether they may, once it is known.
+    proven: Mutex<Option<bool>>,
+}
+
+/// Where several runs are to be made.
+#[derive(Default)]
+pub(super) struct Begun {
+    /// The series whose processes make them; without one each has a process of its own.
+    pub series: Option<u64>,
+    /// The first of them, which are made already.
+    pub runs: Vec<Run>,
+}
+
+impl Series {
+    pub(super) fn new(name: u64) -> Series {
+        Series { name, proven: Mutex::new(None) }
+    }
+
+    pub(super) fn name(&self) -> u64 {
+        self.name
+    }
+
+    /// Where runs in `modes` are to be made. Before anything is believed of a process that makes several
+    /// replays, it repeats its first, and that has to give the same.
+    pub(super) fn begin(
+        &self,
+        modes: &[Mode],
+        make: impl Fn(&Mode, Option<u64>) -> Result<Run, ReplayError>,
+    ) -> Begun {
+        let is_moved = |mode: &Mode| mode.step.is_some() || mode.along.is_some();
+        let [first, second, ..] = modes else { return self.known(modes.iter().all(is_moved)) };
+        if !modes.iter().all(is_moved) {
+            return Begun::default();
+        }
+        let mut proven = self.proven.lock().unwrap_or_else(PoisonError::into_inner);
+        if proven.is_some() {
+            drop(proven);
+            return self.known(true);
+        }
+        let completed =
+            |mode| make(mode, Some(self.name)).ok().filter(|run| run.ending == Ending::Completed);
+        let mut runs = Vec::from_iter(completed(first));
+        let mut may = false;
+        if let [base] = &runs[..]
+            && let (Some(next), Some(again)) = (completed(second), completed(first))
+        {
+            may = base.gives_the_bits_of(&again)
+                || make(first, None).is_ok_and(|alone| is_as_near(base, &again, &alone));
+            runs.extend(Some(next).filter(|_| may));
+        }
+        *proven = Some(may);
+        Begun { series: may.then_some(self.name), runs }
+    }
+
+    /// What is known already; a series if it is `wanted`.
+    fn known(&self, wanted: bool) -> Begun {
+        let proven = *self.proven.lock().unwrap_or_else(PoisonError::into_inner);
+        let may = wanted && proven == Some(true);
+        Begun { series: may.then_some(self.name), runs: Vec::new() }
+    }
+}
+
+/// Whether `again` is about as near to `base` as `alone`, a repetition in a process of its own: a device may
+/// add in another order each time.
+fn is_as_near(base: &Run, again: &Run, alone: &Run) -> bool {
+    base.outputs().all(|(output, view)| {
+        let from = |run: &Run| run.output(&output.name).map(|other| distance(&view, &other));
+        let (Some(again), Some(alone)) = (from(again), from(alone)) else { return false };
+        again <= AS_FAR * alone
+    })
+}
+
+/// How far two tensors of one shape are apart, in L2. Infinite if one alone is NaN somewhere.
+fn distance(one: &TensorView, other: &TensorView) -> f64 {
+    let squares = (0..one.len()).map(|index| (one.get_f64(index), other.get_f64(index)));
+    let squares = squares.map(|(one, other)| match one.to_bits() == other.to_bits() {
+        true => 0.0,
+        false => (one - other).powi(2),
+    });
+    let sum: f64 = squares.sum();
+    if sum.is_nan() { f64::INFINITY } else { sum.sqrt() }
+}

@@ -1,0 +1,56 @@
+//! What a replay prints: pipes with names, of which the ends are kept.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use super::ProgramError;
+use super::error::system;
+
+/// The bytes that are kept of each stream of a replay.
+const KEPT_OUTPUT: usize = 1 << 20;
+
+/// What a replay prints: a pipe with a name, which nothing can fill.
+pub(super) struct Stream {
+    pub(super) pipe: File,
+    kept: Vec<u8>,
+}
+
+impl Stream {
+    pub(super) fn new(folder: &Path, name: &str) -> Result<Stream, ProgramError> {
+        let made = || -> io::Result<Stream> {
+            let path = folder.join(name);
+            let (kind, mode) = (rustix::fs::FileType::Fifo, rustix::fs::Mode::from_raw_mode(0o600));
+            match rustix::fs::mknodat(rustix::fs::CWD, &path, kind, mode, 0) {
+                Ok(()) | Err(rustix::io::Errno::EXIST) => {}
+                Err(error) => return Err(error.into()),
+            }
+            // Open for writing too, so that nobody who opens it waits, and that it never ends.
+            let mut options = OpenOptions::new();
+            let pipe = options.read(true).write(true).custom_flags(libc::O_NONBLOCK).open(path)?;
+            Ok(Stream { pipe, kept: Vec::new() })
+        };
+        made().map_err(system("make a pipe"))
+    }
+
+    /// Takes what is there.
+    pub(super) fn drain(&mut self) {
+        let mut buffer = [0; 16 << 10];
+        while let Ok(count) = self.pipe.read(&mut buffer) {
+            if count == 0 {
+                return;
+            }
+            self.kept.extend_from_slice(&buffer[..count]);
+            if self.kept.len() > 2 * KEPT_OUTPUT {
+                // The head and the tail are shown.
+                self.kept.drain(KEPT_OUTPUT..self.kept.len() - KEPT_OUTPUT / 2);
+            }
+        }
+    }
+
+    pub(super) fn text(mut self) -> Vec<u8> {
+        self.drain();
+        self.kept
+    }
+}
