@@ -1,14 +1,15 @@
 //! The trees that programs see: files of a revision, laid out read-only in the cache, once for each
 //! content, and built there if the harness says how.
 //!
-//! A tree lies beside a manifest of the state of each of its files. A tree that somebody changed is
-//! laid out anew.
+//! A tree lies beside a manifest of the state of each of its files and folders. A tree that somebody changed
+//! is laid out anew.
 
 use std::fmt::Write as _;
-use std::fs::{self, Permissions};
+use std::fs::{self, File, Permissions};
 use std::io;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use super::error::{Told, last_line};
@@ -32,7 +33,25 @@ const READ_ONLY: u32 = 0o222;
 #[derive(Clone, Debug)]
 pub(super) struct Tree {
     home: PathBuf,
-    manifest: String,
+    entries: Arc<[Entry]>,
+}
+
+/// A file or folder below a tree, or the tree's folder itself.
+#[derive(Debug)]
+struct Entry {
+    /// Its path below the tree.
+    path: PathBuf,
+    state: State,
+}
+
+/// What changes with a file, and with the names in a folder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct State {
+    mode: u32,
+    inode: u64,
+    bytes: u64,
+    modified: (i64, i64),
+    changed: (i64, i64),
 }
 
 impl Tree {
@@ -43,22 +62,35 @@ impl Tree {
 
     /// A path that changed since the tree was laid out.
     pub(super) fn changed(&self) -> Option<String> {
-        let now = match manifest(&self.path()) {
-            Ok(now) if now == self.manifest => return None,
-            Ok(now) => now,
+        if self.is_whole().unwrap_or(false) {
+            return None;
+        }
+        let now = match described(&self.path()) {
+            Ok(now) => manifest(&now),
             Err(error) => return Some(error.to_string()),
         };
-        let known: std::collections::HashSet<&str> = self.manifest.lines().collect();
+        let then = manifest(&self.entries);
+        let known: std::collections::HashSet<&str> = then.lines().collect();
         let found: std::collections::HashSet<&str> = now.lines().collect();
         let name = |line: &str| line.split_once('\t').map_or("", |(path, _)| path).to_owned();
         // A file says more than the folder that it was put into, which changed as well.
         let changed = now.lines().filter(|line| !known.contains(line));
-        let mut changed: Vec<String> = changed
-            .chain(self.manifest.lines().filter(|line| !found.contains(line)))
-            .map(name)
-            .collect();
+        let mut changed: Vec<String> =
+            changed.chain(then.lines().filter(|line| !found.contains(line))).map(name).collect();
         changed.sort_by_key(|path| std::cmp::Reverse(path.len()));
         changed.into_iter().next()
+    }
+
+    /// Whether everything is in the state that is known of it. A folder to which a name was added, or from
+    /// which one was taken, is in another.
+    fn is_whole(&self) -> io::Result<bool> {
+        let root = File::open(self.path())?;
+        for entry in &*self.entries {
+            if entry.state_below(&root)? != entry.state {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     /// Forgets the tree: the next that wants it lays it out again.
@@ -116,8 +148,8 @@ impl Runner {
         sources.files.iter().try_for_each(|file| put(&tree, file)).map_err(failed)?;
         self.build(project, sources, &tree, work.path())?;
         protect(&tree).map_err(failed)?;
-        let manifest = manifest(&tree).map_err(failed)?;
-        fs::write(fresh.join(MANIFEST), &manifest).map_err(failed)?;
+        let entries = described(&tree).map_err(failed)?;
+        fs::write(fresh.join(MANIFEST), manifest(&entries)).map_err(failed)?;
         fs::create_dir_all(self.shelf()).map_err(failed)?;
         install(&fresh, home, work.path()).map_err(failed)?;
         known(home).ok_or_else(|| failed(io::Error::other("somebody else changes it")))
@@ -253,52 +285,140 @@ fn install(fresh: &Path, home: &Path, work: &Path) -> io::Result<()> {
 
 /// The tree at `home`, if it is as it was laid out.
 fn known(home: &Path) -> Option<Tree> {
-    let manifest = fs::read_to_string(home.join(MANIFEST)).ok()?;
-    let tree = Tree { home: home.to_owned(), manifest };
-    if tree.changed().is_some() {
+    let then = fs::read_to_string(home.join(MANIFEST)).ok()?;
+    let entries = described(&home.join(FILES)).ok()?;
+    if manifest(&entries) != then {
         return None;
     }
     // `cache gc` goes by the time.
-    let _ = fs::File::open(home).and_then(|folder| folder.set_modified(SystemTime::now()));
-    Some(tree)
+    let _ = File::open(home).and_then(|folder| folder.set_modified(SystemTime::now()));
+    Some(Tree { home: home.to_owned(), entries: entries.into() })
 }
 
-/// A line for each file and folder below `root`, and for itself, with its state.
-fn manifest(root: &Path) -> io::Result<String> {
+/// A line for each of `entries`, with its state.
+fn manifest(entries: &[Entry]) -> String {
     let mut text = String::new();
-    describe(root, "", &mut text)?;
-    Ok(text)
+    for Entry { path, state } in entries {
+        let State { mode, inode, bytes, modified, changed } = state;
+        let _ = writeln!(
+            text,
+            "{}\t{mode:o} {inode} {bytes} {}.{:09} {}.{:09}",
+            path.to_string_lossy().escape_debug(),
+            modified.0,
+            modified.1,
+            changed.0,
+            changed.1
+        );
+    }
+    text
 }
 
-fn describe(root: &Path, path: &str, text: &mut String) -> io::Result<()> {
-    let full = root.join(path);
-    let state = fs::symlink_metadata(&full)?;
-    let _ = writeln!(
-        text,
-        "{}\t{:o} {} {} {}.{:09} {}.{:09}",
-        path.escape_debug(),
-        state.mode(),
-        state.ino(),
-        state.len(),
-        state.mtime(),
-        state.mtime_nsec(),
-        state.ctime(),
-        state.ctime_nsec()
-    );
-    if !state.is_dir() {
+/// Everything below `root` and itself, each folder before what it holds.
+fn described(root: &Path) -> io::Result<Vec<Entry>> {
+    let mut entries = Vec::new();
+    describe(root, PathBuf::new(), &mut entries)?;
+    Ok(entries)
+}
+
+fn describe(root: &Path, path: PathBuf, entries: &mut Vec<Entry>) -> io::Result<()> {
+    let full = root.join(&path);
+    let found = fs::symlink_metadata(&full)?;
+    let state = State {
+        mode: found.mode(),
+        inode: found.ino(),
+        bytes: found.len(),
+        modified: (found.mtime(), found.mtime_nsec()),
+        changed: (found.ctime(), found.ctime_nsec()),
+    };
+    entries.push(Entry { path: path.clone(), state });
+    if !found.is_dir() {
         return Ok(());
     }
-    let mut names: Vec<String> = fs::read_dir(&full)?
-        .map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()))
-        .collect::<io::Result<_>>()?;
+    let mut names =
+        fs::read_dir(&full)?.map(|entry| Ok(entry?.file_name())).collect::<io::Result<Vec<_>>>()?;
     names.sort();
-    for name in names {
-        let below = if path.is_empty() { name } else { format!("{path}/{name}") };
-        describe(root, &below, text)?;
+    names.into_iter().try_for_each(|name| describe(root, path.join(name), entries))
+}
+
+impl Entry {
+    /// Its state now, below the folder `root`.
+    fn state_below(&self, root: &File) -> io::Result<State> {
+        let found = if self.path.as_os_str().is_empty() {
+            rustix::fs::fstat(root)?
+        } else {
+            rustix::fs::statat(root, &self.path, rustix::fs::AtFlags::SYMLINK_NOFOLLOW)?
+        };
+        Ok(State {
+            mode: found.st_mode,
+            inode: found.st_ino,
+            bytes: found.st_size as u64,
+            modified: (found.st_mtime, found.st_mtime_nsec as i64),
+            changed: (found.st_ctime, found.st_ctime_nsec as i64),
+        })
     }
-    Ok(())
 }
 
 fn hex(id: &[u8; 32]) -> String {
     blake3::Hash::from_bytes(*id).to_hex().to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A tree in which `change` was made after it was laid out, and the path that shows it.
+    fn changed_by(change: impl Fn(&Path)) -> Option<String> {
+        let home = tempfile::tempdir().unwrap();
+        let files = home.path().join(FILES);
+        fs::create_dir_all(files.join("folder/empty")).unwrap();
+        fs::write(files.join("folder/file"), "text").unwrap();
+        symlink("file", files.join("folder/link")).unwrap();
+        let entries = described(&files).unwrap();
+        fs::write(home.path().join(MANIFEST), manifest(&entries)).unwrap();
+        let tree = known(home.path()).expect("nobody changed it");
+        assert_eq!(tree.changed(), None);
+        // States tell times apart that lie this far apart.
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        change(&files);
+        let changed = tree.changed();
+        assert_eq!(known(home.path()).is_none(), changed.is_some());
+        changed
+    }
+
+    #[test]
+    fn every_change_of_a_tree_is_seen_and_named() {
+        let named = |change: &dyn Fn(&Path)| changed_by(change).unwrap_or_default();
+        assert_eq!(named(&|_| ()), "");
+        let file = |root: &Path| root.join("folder/file");
+        assert_eq!(named(&|root| fs::write(file(root), "other").unwrap()), "folder/file");
+        assert_eq!(named(&|root| fs::write(file(root), "TEXT").unwrap()), "folder/file");
+        assert_eq!(
+            named(&|root| forbid_writing(&file(root)).unwrap()),
+            "folder/file",
+            "its mode alone"
+        );
+        assert_eq!(named(&|root| fs::remove_file(file(root)).unwrap()), "folder/file");
+        assert_eq!(
+            named(&|root| fs::write(root.join("folder/empty/new"), "").unwrap()),
+            "folder/empty/new"
+        );
+        let come_and_gone = |root: &Path| {
+            fs::write(root.join("folder/empty/new"), "").unwrap();
+            fs::remove_file(root.join("folder/empty/new")).unwrap();
+        };
+        assert_eq!(named(&come_and_gone), "folder/empty");
+        let replaced = |root: &Path| {
+            fs::remove_file(root.join("folder/link")).unwrap();
+            symlink("file", root.join("folder/link")).unwrap();
+        };
+        assert_eq!(named(&replaced), "folder/link");
+        let mended = |root: &Path| {
+            // Its content and time are what they were.
+            let modified = fs::metadata(file(root)).unwrap().modified().unwrap();
+            fs::write(file(root), "TEXT").unwrap();
+            let opened = File::options().write(true).open(file(root)).unwrap();
+            opened.set_modified(modified).unwrap();
+        };
+        assert_eq!(named(&mended), "folder/file");
+    }
 }
