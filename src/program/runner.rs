@@ -24,7 +24,7 @@ use crate::runtime::cpu::Rounding;
 use crate::runtime::report;
 use crate::tensor::step::Along;
 use crate::tensor::{DType, TensorView};
-use crate::worker::{Ending, Limits, Run, Stepped, WorkerError};
+use crate::worker::{Ending, Limits, NOTE, Run, Stepped, WorkerError};
 
 /// A move of inputs by digits that no native format of 32 bits or fewer holds.
 const BESIDE: Along = Along { by: 1, exponent: 30 };
@@ -221,6 +221,8 @@ impl Runner {
             ProgramEnd::TimedOut | ProgramEnd::Ended(End::Killed(_)) => Answer::default(),
             ProgramEnd::Ended(End::Exited(_)) => Answer::read(&places.answer)?,
         };
+        // A copy may say again what its process has said.
+        answer.notes.retain(|note| !notes.contains(note));
         answer.notes.splice(0..0, notes);
         Ok(Ended { finished, answer })
     }
@@ -368,7 +370,7 @@ fn printed(finished: &Finished, notes: &[String]) -> String {
         }
     }
     for note in notes {
-        text.push_str(&format!("note: {note}\n"));
+        text.push_str(&format!("{NOTE}{note}\n"));
     }
     text
 }

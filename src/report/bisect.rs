@@ -18,7 +18,7 @@ use crate::bisect::{Culprit, Event, Observation, Report, Seen, Tested};
 use crate::history::Commit;
 use crate::judge::{Judgement, Verdict};
 use crate::search::{Answer, Conclusion, Warning};
-use crate::trial::Status;
+use crate::trial::{Outcome, Status};
 
 /// The good side of a search that compares with a snapshot.
 pub struct Origin {
@@ -180,7 +180,23 @@ pub fn bisect(report: &Report) -> Text {
     for warning in &report.warnings {
         out.line(Line::of(YELLOW, "note:").and(" ").and(warning_words(report, warning)));
     }
+    for note in notes(report) {
+        out.line(Line::of(YELLOW, "note:").and(" ").and(note));
+    }
     out
+}
+
+/// What programs noted of the commits that were tested, each line once.
+fn notes(report: &Report) -> Vec<&str> {
+    let seen = report.tested.iter().filter_map(|tested| report.seen(tested.commit));
+    let outcomes = seen.flat_map(|seen| &seen.observations).filter_map(|one| one.outcome.as_ref());
+    let mut notes: Vec<&str> = Vec::new();
+    for note in outcomes.flat_map(Outcome::notes) {
+        if !notes.contains(&note) {
+            notes.push(note);
+        }
+    }
+    notes
 }
 
 impl Origin {

@@ -7,7 +7,7 @@ use crate::fixture::{Fixture, FixtureError};
 use crate::runtime::report::{Fault, LaunchRecord};
 use crate::summary::{Summary, slice_norms, summarize};
 use crate::tensor::{DType, Dim, TensorView, unravel};
-use crate::worker::Ending;
+use crate::worker::{Ending, NOTE};
 
 /// The outcome of one revision, as far as it shows without another revision.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -33,6 +33,11 @@ pub struct Outcome {
 }
 
 impl Outcome {
+    /// What a program noted, a line each.
+    pub(crate) fn notes(&self) -> impl Iterator<Item = &str> {
+        self.printed.lines().filter_map(|line| line.strip_prefix(NOTE))
+    }
+
     /// Whether its replay was out of time.
     pub(crate) fn is_late(&self) -> bool {
         let is_late = |failure: &Failure| matches!(failure, Failure::Timeout { .. });

@@ -46,8 +46,8 @@ pub use self::error::WorkerError;
 pub use self::lane::Workers;
 pub use self::limits::Limits;
 pub(crate) use self::printed::shortened;
-pub(crate) use self::run::tensor_bytes;
 pub use self::run::{Ending, OutputTensor, Run};
+pub(crate) use self::run::{NOTE, tensor_bytes};
 pub use self::series::Series;
 
 /// The argument with which the program starts itself as a child; not for users.

@@ -17,6 +17,8 @@ use crate::runtime::report::{Fault, Findings, LaunchRecord, Report};
 use crate::summary::Summary;
 use crate::tensor::{DType, TensorView};
 
+/// Lines of [`Run::printed`] that begin so are what a program notes of a replay.
+pub(crate) const NOTE: &str = "note: ";
 /// The pages of tensors begin at multiples of this in the shared memory: of every system's page.
 const ALIGNMENT: usize = 64 << 10;
 

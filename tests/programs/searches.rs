@@ -3,6 +3,18 @@
 use crate::env::TestEnv;
 
 #[test]
+fn what_a_program_notes_is_shown_once_a_search() {
+    let env = TestEnv::with_speaker();
+    let good = env.kernel("divide 3\nnote beware");
+    env.kernel("divide 3\nnote beware\nsay again");
+    env.kernel("divide 4\nnote beware");
+    let bad = env.kernel("divide 4\nnote beware\nsay more");
+    let found = env.replay(&["bisect", "fixtures/tiny", "--good", &good, "--bad", &bad]);
+    let noted = format!("{}{}", found.stdout, found.stderr);
+    assert_eq!(noted.matches("note: beware").count(), 1, "{}", found.text());
+}
+
+#[test]
 fn a_bisect_names_the_commit_among_those_that_cannot_be_run() {
     let env =
         TestEnv::isolated().with_program("program = [\"./speaker\"]\ntree = [\"kernel.txt\"]", "");
