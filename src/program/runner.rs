@@ -339,6 +339,7 @@ impl Runner {
         }
         let tensors = found.into_iter().map(|one| (one.name, one.dtype, one.shape, one.range));
         let mut run = Run::of_bytes(file.bytes(), tensors, wide, &self.cache.temporary())?;
+        run.is_unpoisoned = answer.surroundings.is_some_and(|effect| effect != Effect::Applied);
         run.printed = printed;
         Ok(run)
     }

@@ -21,6 +21,8 @@ use crate::worker::Run;
 const SUMMARIZED_BYTES: usize = 64 << 20;
 /// Outputs up to this size in all are kept on any machine; larger ones are made again where memory is short.
 const KEPT_BYTES: usize = 256 << 20;
+/// Pairs of runs that have to repeat what is blamed on what lies around tensors.
+const REPETITIONS: u32 = 3;
 /// The part of the memory that is free for numbers and outputs which kept outputs may take.
 const SHARE_KEPT: usize = 4;
 
@@ -36,8 +38,14 @@ struct Runs {
     first: Run,
     /// The same on other poison.
     second: Run,
-    /// A repetition of the first, where a device may give other bits by itself.
-    again: Option<Run>,
+    /// A repetition, where a device may give other bits by itself.
+    again: Option<Again>,
+}
+
+/// A repetition of the first run, or of the second.
+struct Again {
+    run: Run,
+    is_of_second: bool,
 }
 
 impl Trial {
@@ -73,7 +81,7 @@ impl Trial {
     fn runs(&self, variant: &dyn Variant) -> Result<Runs, ReplayError> {
         let (first, second) = self.run_twice(variant)?;
         let again = match !variant.abilities().repeats && poison_shows(&first, &second) {
-            true => Some(variant.run(&Mode::plain(POISON_A))?),
+            true => Some(repetition(variant, &first, &second)?),
             false => None,
         };
         Ok(Runs { first, second, again })
@@ -188,12 +196,17 @@ impl Trial {
     ) -> Result<(Summary, Vec<Failure>), ReplayError> {
         let mut summary = summarize(view, None);
         let mut failures = Vec::new();
-        let second = runs.second.output(name).filter(|_| variant.abilities().poison);
+        let is_poisoned = variant.abilities().poison && !runs.second.is_unpoisoned;
+        let second = runs.second.output(name).filter(|_| is_poisoned);
         let mut poison_dependent = 0;
         if let Some(second) = second {
             let mut written = written(view, &second).expect("two runs of one variant");
-            if let Some(again) = runs.again.as_ref().and_then(|again| again.output(name)) {
-                unsteady::excuse(&mut written, [view, &second, &again], variant.has_atomics());
+            if let Some(again) = &runs.again
+                && let Some(repeated) = again.run.output(name)
+            {
+                let (one, other) =
+                    if again.is_of_second { (&second, view) } else { (view, &second) };
+                unsteady::excuse(&mut written, [one, other, &repeated], variant.has_atomics());
             }
             summary.unwritten = written.unwritten;
             // The poison of the first run reads as NaN; nobody computed it.
@@ -246,14 +259,49 @@ fn record(declared: &Output, summary: Summary, slices: Vec<Slices>) -> OutputRec
     OutputRecord { name, dtype: declared.dtype, dims, summary, slices }
 }
 
+/// A repetition of one of two runs that differ in their poison: one that gives other bits, if any does.
+///
+/// Code may choose among a few algorithms by the clock: two runs may differ by chance, and one repetition
+/// may be as one of them by chance. NaN that the surroundings show is no such chance.
+fn repetition(variant: &dyn Variant, first: &Run, second: &Run) -> Result<Again, ReplayError> {
+    if !variant.abilities().surroundings || is_nan_where_it_moves(first, second) {
+        let run = variant.run(&Mode::plain(POISON_A))?;
+        return Ok(Again { run, is_of_second: false });
+    }
+    let mut round = 0;
+    loop {
+        round += 1;
+        let (one, other) = variant.run_pair([POISON_A, POISON_B].map(Mode::plain))?;
+        if !other.gives_the_bits_of(second) {
+            return Ok(Again { run: other, is_of_second: true });
+        }
+        if round == REPETITIONS || !one.gives_the_bits_of(first) {
+            return Ok(Again { run: one, is_of_second: false });
+        }
+    }
+}
+
+/// Whether elements that `second` has otherwise than `first` are NaN there, all of them.
+fn is_nan_where_it_moves(first: &Run, second: &Run) -> bool {
+    first.outputs().all(|(output, one)| {
+        second.output(&output.name).is_some_and(|other| {
+            (0..one.len()).all(|index| {
+                let (one, other) = (one.get_f64(index), other.get_f64(index));
+                other.is_nan() || one.to_bits() == other.to_bits()
+            })
+        })
+    })
+}
+
 /// Whether an output moves between two runs that differ in their poison: it depends on memory that
 /// nobody wrote, or the device moves it by itself.
 fn poison_shows(run: &Run, other: &Run) -> bool {
-    run.outputs().any(|(output, view)| {
-        let second = other.output(&output.name);
-        let told = second.and_then(|second| written(&view, &second).ok());
-        told.is_some_and(|told| told.poison_dependent > 0)
-    })
+    !other.is_unpoisoned
+        && run.outputs().any(|(output, view)| {
+            let second = other.output(&output.name);
+            let told = second.and_then(|second| written(&view, &second).ok());
+            told.is_some_and(|told| told.poison_dependent > 0)
+        })
 }
 
 /// Whether two runs that differ in their poison wrote the same finite elements, all of them.

@@ -78,6 +78,8 @@ pub struct Run {
     pub unresolved: Option<String>,
     /// The device's description and class.
     pub device: Option<(String, String)>,
+    /// Whether memory did not hold the poison that was asked for.
+    pub is_unpoisoned: bool,
     /// The text that the code printed.
     pub printed: String,
     /// Time until the inputs lay on the device, from when it was ready.

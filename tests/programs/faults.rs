@@ -159,6 +159,27 @@ fn an_output_that_moves_with_what_lies_around_tensors_was_read_outside_of_them()
     [outside 2]
     1: failed: reads outside its tensors: 1 of 4 elements of dx, first at [2]
     ");
+    insta::assert_snapshot!(all_told(&env, &["divide 3\naway"], &[]), @"
+    [divide 3, away]
+    1: failed: reads outside its tensors: 1 of 4 elements of dx, first at [0]
+    ");
+}
+
+#[test]
+fn a_choice_that_the_clock_makes_is_not_taken_for_what_lies_around_tensors() {
+    let env = TestEnv::with_speaker();
+    let mark = env.repo.beside("mark");
+    // Zeros around tensors give the same each time, and the first NaN around them another.
+    let run = env.replay_kernel(&format!("divide 3\nby-chance {}", mark.display()), &[]);
+    assert_eq!(run.code, Some(0), "{}", run.text());
+    assert!(mark.exists());
+}
+
+#[test]
+fn a_program_that_surrounds_nothing_reads_nothing_outside() {
+    let env = TestEnv::with_speaker();
+    let run = env.replay_kernel("divide 3\naway\nunsurrounded", &[]);
+    assert_eq!(run.code, Some(0), "{}", run.text());
 }
 
 #[test]

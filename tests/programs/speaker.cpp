@@ -132,6 +132,12 @@ static std::vector<Tensor> compute(const Words& words, const Request& request) {
     for (T& value : dx) value = T(float(value));
   if (words.count("nan")) dx[1] = NAN;
   if (words.count("outside") && request.surroundings == "nan") dx[size_t(number("outside", 0))] = NAN;
+  if (words.count("away") && request.surroundings == "nan") dx[0] += T(1);
+  if (words.count("by-chance") && request.surroundings == "nan") {
+    // Once, as a choice that the clock makes.
+    std::string mark = words.find("by-chance")->second;
+    if (text_of(mark).empty()) dx[0] += T(1), std::ofstream(mark) << "chosen";
+  }
   if (words.count("random"))
     dx[0] += T(std::chrono::steady_clock::now().time_since_epoch().count() % 1000);
   if (words.count("clock"))
@@ -158,6 +164,7 @@ static int replay(const Request& request) {
     answer = "{\"error\":{\"fault\":\"" + argument("fault") +
              "\",\"message\":\"it says so\",\"traceback\":\"line 1\\nline 2\\n\"}}";
   if (has("note")) answer = "{\"notes\":[\"" + argument("note") + "\"]}";
+  if (has("unsurrounded")) answer = "{\"surroundings\":\"unsupported\"}";
   if (has("reset") && request.rounding != "nearest") answer = "{\"rounding\":\"reset\"}";
   if (has("garbage")) answer = "{\"error\": 3";
   if (!answer.empty()) std::ofstream(request.answer) << answer;
