@@ -165,6 +165,24 @@ def test_a_module_from_some_other_folder_is_noted(project: Project, tmp_path: Pa
     assert line.startswith("`stray` was imported from ")
 
 
+def test_modules_that_triton_has_compiled_are_no_strangers(project: Project) -> None:
+    cache = project.root / "triton"
+    cache.mkdir()
+    (cache / "launcher.py").write_text("")
+    project.environment["TRITON_CACHE_DIR"] = str(cache)
+    project.write_program(
+        """
+        def step(x):
+            sys.path.append(os.environ["TRITON_CACHE_DIR"])
+            import launcher
+            return {"y": x}
+        """,
+        top="import os, sys\n",
+    )
+    done = project.run(project.inputs(x=np.ones(1, np.float32)))
+    assert (done.code, done.answer) == (0, {})
+
+
 def test_notes_are_handed_on_once(project: Project) -> None:
     project.write_program(
         "def step(x):\n    replay.note('a\\n line')\n    replay.note('a line')\n    return {'y': x}"

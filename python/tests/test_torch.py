@@ -181,3 +181,23 @@ def test_random_numbers_are_those_of_a_process_that_has_just_begun(
     done = [project.run(given), servers[0].run(given), servers[0].run(given)]
     done += [servers[0].run(given, series=True) for _ in range(2)]
     assert len({each.array("y").tobytes() for each in done}) == (1 if top else len(done))
+
+
+def test_what_torch_imports_to_differentiate_is_preloaded(
+    project: Project, servers: list[Server]
+) -> None:
+    project.write_program(
+        """
+        def step(x):
+            import torch
+            before = set(sys.modules)
+            x.requires_grad_()
+            dx, = torch.autograd.grad(x.square().sum(), x)
+            print(sorted(set(sys.modules) - before))
+            return {"dx": dx}
+        """,
+        options=OPTIONS,
+        top="import sys\n",
+    )
+    servers.append(Server(project, preload="torch"))
+    assert servers[0].run(project.inputs(x=np.ones(3, np.float32))).stdout == "[]\n"

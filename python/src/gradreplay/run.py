@@ -255,7 +255,7 @@ def _refuse_early(place: Place) -> None:
 def _tell_strangers(place: Place, imported: Iterable[str]) -> None:
     """Notes modules that came neither from the revision nor from the interpreter's packages."""
     known = {sys.prefix, sys.base_prefix, sys.exec_prefix, *sysconfig.get_paths().values()}
-    known |= {*site.getsitepackages(), site.getusersitepackages()}
+    known |= {*site.getsitepackages(), site.getusersitepackages(), triton_interpreter.cache()}
     folders = tuple(os.path.realpath(folder) + os.sep for folder in known)
     for name in sorted(imported):
         file = getattr(sys.modules.get(name), "__file__", None)

@@ -28,6 +28,11 @@ from .run import Harness, replay
 
 # Most of one message: far more than paths need, and no endless line fills the memory.
 _LONGEST_LINE = 1 << 20
+# What frameworks import when they first compute: each replay would do so again, PyTorch's in 0.7 s.
+_IMPORTED_LATE = {
+    "torch": "torch.fx.experimental.symbolic_shapes",
+    "triton": "triton.compiler.code_generator",
+}
 
 
 def descriptor(variables: Mapping[str, str]) -> int:
@@ -66,6 +71,7 @@ def preload(names: str, variables: Mapping[str, str]) -> Fault | None:
         for name in filter(None, (item.strip() for item in names.split(","))):
             importlib.import_module(name)
         triton_interpreter.check_versions()
+        _import_late_modules()
     except Exception as error:
         fault = judge(error, Place())
         if isinstance(error, Blame):
@@ -78,6 +84,17 @@ def preload(names: str, variables: Mapping[str, str]) -> Fault | None:
             "environment", f"cannot preload `{name}`: {fault.message}", fault.traceback, hint
         )
     return None
+
+
+def _import_late_modules() -> None:
+    for framework, module in _IMPORTED_LATE.items():
+        if framework not in sys.modules:
+            continue
+        try:
+            importlib.import_module(module)
+        except Exception:
+            # Another version may have no such module; a replay that lacks something tells what.
+            continue
 
 
 def greet_with_fault(connection: socket.socket, fault: Fault) -> None:

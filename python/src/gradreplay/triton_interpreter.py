@@ -40,6 +40,12 @@ def is_used() -> bool:
     return os.environ.get("TRITON_INTERPRET", "0").lower() in ("1", "true", "on", "yes", "y")
 
 
+def cache() -> str:
+    """The folder in which Triton keeps what it has compiled, modules for its launches included."""
+    home = os.environ.get("TRITON_HOME") or os.path.expanduser("~")
+    return os.environ.get("TRITON_CACHE_DIR") or os.path.join(home, ".triton", "cache")
+
+
 def check_versions() -> None:
     """Refuses an interpreter and a NumPy that do not work together, if Triton has been imported.
 
