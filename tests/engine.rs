@@ -25,6 +25,8 @@ mod same_bits;
 mod series;
 #[path = "engine/strided.rs"]
 mod strided;
+#[path = "engine/tensor.rs"]
+mod tensor;
 
 use std::sync::LazyLock;
 use std::time::Duration;

@@ -187,8 +187,20 @@ fn callee_and_configuration_are_told_from_what_stands_around_them() {
 #[test]
 fn what_a_cpu_cannot_do_is_refused() {
     insta::assert_snapshot!(
-        refused("__device__ int lane() {\n  int x;\n  asm(\"mov.u32 %0, %laneid;\" : \"=r\"(x));\n  return x;\n}\n"),
-        @"inline PTX in lane at src/loss.cu:3 is not supported on the CPU"
+        refused("__device__ void f() {\n  asm volatile(\"wgmma.fence.sync.aligned;\" ::: \"memory\");\n}\n"),
+        @"PTX (wgmma.fence.sync.aligned) in f at src/loss.cu:2 is not supported on the CPU"
+    );
+    insta::assert_snapshot!(
+        refused("__global__ void k(int n) { asm(\"@p bra L; L: mov.u32 %0, %%laneid;\" : \"=r\"(n)); }"),
+        @"PTX (bra) in k at src/loss.cu:1 is not supported on the CPU"
+    );
+    insta::assert_snapshot!(
+        refused("__global__ void k(int n) { asm(\"mov.u32 %0, %%clusterid.x;\" : \"=r\"(n)); }"),
+        @"PTX (mov.u32) in k at src/loss.cu:1 is not supported on the CPU"
+    );
+    insta::assert_snapshot!(
+        refused("__global__ void k(int n) { asm(\"mov\" SUFFIX \" %0, 1;\" : \"=r\"(n)); }"),
+        @"PTX (not a literal) in k at src/loss.cu:1 is not supported on the CPU"
     );
     insta::assert_snapshot!(
         refused("__global__ void k(cudaTextureObject_t t, float* x) { x[0] = tex2D<float>(t, 0, 0); }"),
@@ -209,6 +221,41 @@ fn what_a_cpu_cannot_do_is_refused() {
 }
 
 #[test]
+fn ptx_that_may_stay_unused_is_a_call_that_does_not_compile() {
+    let fence = "asm volatile(\"wgmma.fence.sync.aligned;\")";
+    for text in [
+        format!("#define FENCE() {fence}"),
+        format!("__device__ __forceinline__ void fence() {{ {fence}; }}"),
+        format!("template <int N> __device__ void fence() {{ {fence}; }}"),
+        format!("#if __CUDA_ARCH__ >= 900\n__device__ void fence() {{ {fence}; }}\n#endif"),
+    ] {
+        let made = host("a.cu", &text, Precision::Native).text;
+        let call =
+            "REPLAY_UNSUPPORTED(\"PTX (wgmma.fence.sync.aligned) is not supported on the CPU\")";
+        assert!(made.contains(call), "{made}");
+    }
+}
+
+#[test]
+fn ptx_becomes_calls_on_the_lines_where_it_stood() {
+    let text = "#define COPY(dst, src) asm volatile( \\\n  \"cp.async.ca.shared.global [%0], [%1], 4;\" \\\n  :: \"r\"(dst), \"l\"(src))\n\
+                __device__ void f(float* x) {\n  asm(\"{ .reg .pred p;\\n\"\n\"setp.lt.f32 p, %0, 0f00000000;\"\n\
+                \"@!p neg.f32 %0, %0; }\" // back\n : \"+f\"(*x));\n}";
+    insta::assert_snapshot!(host("a.cu", text, Precision::Native).text, @r#"
+    #line 1 "a.cu"
+    #define COPY(dst, src) do { const auto replay_ptx_0 = (dst); const auto replay_ptx_1 = (src); { ::replay_ptx::ptx_cp_async(::replay_ptx::ptx_at<::replay_ptx::ptx_shared>(replay_ptx_0, 0, __FILE__, __LINE__), ::replay_ptx::ptx_at<::replay_ptx::ptx_generic>(replay_ptx_1, 0, __FILE__, __LINE__), 4ll, 4ll, __FILE__, __LINE__); } } while (0)\
+    \
+
+    __device__ void f(float* x) {
+      do { auto&& replay_ptx_0 = (*x); { ::replay_ptx::ptx_pred replay_ptx_r_p = {}; { ::replay_ptx::ptx_put(replay_ptx_r_p, ::replay_ptx::ptx_lt<::replay_ptx::ptx_f32>(::replay_ptx::ptx_as<::replay_ptx::ptx_f32>(replay_ptx_0), ::replay_ptx::ptx_as<::replay_ptx::ptx_f32>(::replay_rt::bits<float>(0x0u)))); } if (!replay_ptx_r_p) { ::replay_ptx::ptx_put(replay_ptx_0, ::replay_ptx::ptx_neg<false>(::replay_ptx::ptx_as<::replay_ptx::ptx_f32>(replay_ptx_0))); } } } while (0)
+
+
+    ;
+    }
+    "#);
+}
+
+#[test]
 fn what_only_looks_unsupported_is_left_alone() {
     for text in [
         "// asm(\"mov\")\n__device__ void f() { const char* s = \"tex2D(t)\"; }",
@@ -216,6 +263,7 @@ fn what_only_looks_unsupported_is_left_alone() {
         "#ifdef __CUDA_ARCH__\n__device__ void f() { asm(\"mov\"); }\n#endif\n",
         "__device__ void f() { asm volatile(\"\" ::: \"memory\"); }",
         "void pause() { asm volatile(\"pause\"); }",
+        "#define PAUSE asm volatile(\"pause\")",
         "struct S { int tex2D; }; int f(S s) { return s.tex2D; }",
     ] {
         let made = host("a.cu", text, Precision::Native).text;

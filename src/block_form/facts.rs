@@ -38,7 +38,7 @@ const FORBIDDEN: &str = "volatile";
 
 /// Words that make a thread wait, or that others may wait for, or that leave the order of
 /// statements.
-const WAITING: [&str; 39] = [
+const WAITING: [&str; 43] = [
     "volatile",
     "asm",
     "__asm__",
@@ -78,6 +78,10 @@ const WAITING: [&str; 39] = [
     "pipeline",
     "cub",
     "nvcuda",
+    "wmma",
+    "mma_sync",
+    "thrust",
+    "replay_ptx",
 ];
 
 /// Prefixes of names that do the same.

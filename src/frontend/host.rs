@@ -10,7 +10,7 @@ use super::macros::{self, Macro};
 use super::outline::{Item, ItemKind, outline};
 use super::source::Source;
 use super::{FrontendError, LaunchSite, Precision, Symbols, Translated};
-use super::{borders, bounds, escape, shadow, shared, symbols, unsupported};
+use super::{borders, bounds, escape, ptx, shadow, shared, symbols, unsupported};
 
 /// The context in which a text stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,10 +68,15 @@ pub(super) fn translate(
     let launches = rewrite_launches(&context, &mut edits)?;
     shared::rewrite(&context, &mut edits)?;
     rename_noinline(&context, &mut edits);
-    let shadow_obstacles = match precision {
+    let mut shadow_obstacles = match precision {
         Precision::Native | Precision::Checked => Vec::new(),
         Precision::Shadow => shadow::rewrite(&context, &mut edits),
     };
+    let packed = ptx::rewrite(&context, &mut edits)?;
+    if precision == Precision::Shadow {
+        shadow_obstacles.extend(packed);
+        shadow_obstacles.sort_by_key(|obstacle| obstacle.line);
+    }
     if let Some(main) = source.main.clone() {
         edits.remove(source.text, main);
     }

@@ -15,6 +15,7 @@ mod instances;
 mod launches;
 mod own;
 mod packs;
+mod ptx;
 mod reach;
 mod shadow;
 mod shared;

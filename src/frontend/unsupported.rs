@@ -45,31 +45,11 @@ pub(super) fn check(context: &Context) -> Result<(), FrontendError> {
             Name::Exactly(name) => word == *name,
             Name::Call(prefix) => called && word.starts_with(prefix),
         });
-        let function = || context.function(token.start);
-        let what = if let Some((_, what)) = refused {
-            let place = function().map(|item| format!(" in {}", item.name)).unwrap_or_default();
-            format!("{what} {word}{place}")
-        } else if is_ptx(context, index) {
-            match function().filter(|item| item.on_device(text, tokens)) {
-                Some(item) => format!("inline PTX in {}", item.name),
-                None => continue,
-            }
-        } else {
-            continue;
-        };
+        let Some((_, what)) = refused else { continue };
+        let place = context.function(token.start).map(|item| format!(" in {}", item.name));
+        let what = format!("{what} {word}{}", place.unwrap_or_default());
         let (path, line) = (source.path.to_owned(), source.line(token.start));
         return Err(FrontendError::Unsupported { what, path, line });
     }
     Ok(())
-}
-
-/// Whether an `asm` statement with instructions starts at token `index`. One without is a
-/// barrier for the compiler, which any compiler understands.
-fn is_ptx(context: &Context, index: usize) -> bool {
-    let (text, tokens) = (context.source.text, &context.tokens);
-    if !matches!(tokens[index].text(text), "asm" | "__asm__" | "__asm") {
-        return false;
-    }
-    let literal = tokens[index + 1..].iter().take(4).find(|token| token.kind == Kind::Text);
-    literal.is_some_and(|literal| literal.text(text) != "\"\"")
 }

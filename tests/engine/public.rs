@@ -18,7 +18,7 @@ use replay::worker::Run;
 use super::project::{Machine, cache, cpu_with, elements};
 
 /// A fixture for a project of `tests/engine/public`.
-struct Public {
+pub(super) struct Public {
     /// Holds the fixture's files.
     _dir: tempfile::TempDir,
     fixture: Arc<Fixture>,
@@ -26,11 +26,11 @@ struct Public {
 }
 
 /// A tensor: name, values, shape.
-type Tensor<'t> = (&'t str, &'t [f32], &'t [usize]);
+pub(super) type Tensor<'t> = (&'t str, &'t [f32], &'t [usize]);
 
 impl Public {
     /// The project in the folder `name` with the harness `text`, which may leave out `sources`.
-    fn new(name: &str, harness: &str, tensors: &[Tensor]) -> Public {
+    pub(super) fn new(name: &str, harness: &str, tensors: &[Tensor]) -> Public {
         let dir = tempfile::tempdir().unwrap();
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/engine/public").join(name);
         fs::create_dir_all(dir.path().join("src")).unwrap();
@@ -60,7 +60,7 @@ impl Public {
         Public { _dir: dir, fixture, sources }
     }
 
-    fn run(&self, precision: Precision) -> Run {
+    pub(super) fn run(&self, precision: Precision) -> Run {
         self.run_in(precision, &Mode::plain(POISON_A))
     }
 
@@ -73,7 +73,7 @@ impl Public {
         variant.run(mode).unwrap()
     }
 
-    fn compiled(&self, precision: Precision) -> Artifact {
+    pub(super) fn compiled(&self, precision: Precision) -> Artifact {
         let cpu = cpu_with(&cache(), "", Machine::PLAIN);
         let (harness, signature) = (&self.fixture.harness, Signature::of(&self.fixture));
         cpu.toolchain().compile(harness, &signature, &self.sources, precision).unwrap()
@@ -81,7 +81,7 @@ impl Public {
 
     /// Holds `output` of the native replay and of the float64 shadow against `expected`; the first may
     /// be off by `tolerance`.
-    fn assert_gives(&self, output: &str, expected: &[f64], tolerance: f64) {
+    pub(super) fn assert_gives(&self, output: &str, expected: &[f64], tolerance: f64) {
         let native = elements(&self.run(Precision::Native), output, expected.len());
         assert_close(&native, expected, tolerance, "native");
         assert_eq!(self.compiled(Precision::Shadow).shadow_obstacles, [""; 0]);

@@ -30,3 +30,4 @@
 #include "replay/atomics.h"
 #include "replay/memory_hints.h"
 #include "replay/print.h"
+#include "replay/ptx.h"
