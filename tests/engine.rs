@@ -11,6 +11,8 @@ mod checked;
 mod exponentials;
 #[path = "engine/hostile.rs"]
 mod hostile;
+#[path = "engine/libraries.rs"]
+mod libraries;
 #[path = "engine/once.rs"]
 mod once;
 #[path = "engine/parts.rs"]

@@ -188,7 +188,22 @@ fn what_is_not_supported_does_not_compile_and_is_named() {
             "void f() { cooperative_groups::this_grid(); }",
             "cooperative_groups::this_grid: blocks of a grid do not run together",
         ),
-        ("cuda_fp8.h", "", "cuda_fp8.h is not supported"),
+        (
+            "mma.h",
+            "nvcuda::wmma::fragment<nvcuda::wmma::accumulator, 16, 16, 4, float> f;",
+            "wmma: no such shape for this type of element",
+        ),
+        (
+            "cuda_runtime.h",
+            "int f() { return cudaGraphAddKernelNode(0); }",
+            "cudaGraphAddKernelNode: graphs made node by node are not supported, capture a stream",
+        ),
+        (
+            "cuda_runtime.h",
+            "void f() REPLAY_UNSUPPORTED(\"PTX (wgmma) is not supported on the CPU\");\n\
+             void g() { f(); }",
+            "PTX (wgmma) is not supported on the CPU",
+        ),
     ];
     for (header, source, named) in cases {
         for compiler in compilers() {

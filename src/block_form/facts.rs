@@ -38,7 +38,7 @@ const FORBIDDEN: &str = "volatile";
 
 /// Words that make a thread wait, or that others may wait for, or that leave the order of
 /// statements.
-const WAITING: [&str; 43] = [
+const WAITING: [&str; 47] = [
     "volatile",
     "asm",
     "__asm__",
@@ -81,6 +81,10 @@ const WAITING: [&str; 43] = [
     "wmma",
     "mma_sync",
     "thrust",
+    "BlockReduce",
+    "BlockScan",
+    "WarpReduce",
+    "WarpScan",
     "replay_ptx",
 ];
 

@@ -12,7 +12,7 @@ enum Name {
 }
 
 /// Names that cannot be translated, and what to call them.
-const REFUSED: [(Name, &str); 14] = [
+const REFUSED: [(Name, &str); 13] = [
     (Name::Call("tex1D"), "the texture fetch"),
     (Name::Call("tex2D"), "the texture fetch"),
     (Name::Call("tex3D"), "the texture fetch"),
@@ -26,7 +26,6 @@ const REFUSED: [(Name, &str); 14] = [
     (Name::Exactly("cudaCreateSurfaceObject"), "the surface object"),
     (Name::Exactly("cudaLaunchCooperativeKernel"), "the cooperative launch"),
     (Name::Exactly("cudaLaunchCooperativeKernelMultiDevice"), "the cooperative launch"),
-    (Name::Exactly("cudaGraphLaunch"), "the graph launch"),
 ];
 
 /// Refuses features that the CPU does not have.

@@ -32,8 +32,9 @@ impl State {
         self.work.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// A handle that is no other's; small numbers are names of the default streams.
     fn new_handle(&self) -> usize {
-        self.handles.fetch_add(1, Ordering::Relaxed) + 1
+        self.handles.fetch_add(1, Ordering::Relaxed) + 0x10
     }
 }
 

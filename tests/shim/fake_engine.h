@@ -10,6 +10,7 @@
 
 #include "replay/abi.h"
 #include "replay/atomics.h"
+#include "replay/capture.h"
 #include "replay/math.h"
 #include "replay/memory_hints.h"
 #include "replay/print.h"
@@ -103,6 +104,7 @@ namespace replay_rt {
 const replay_abi* abi;
 int rounding = 0;
 REPLAY_TLS block_state block;
+stream_capture* capture;
 }  // namespace replay_rt
 REPLAY_TLS uint3 threadIdx;
 REPLAY_TLS uint3 blockIdx;

@@ -184,8 +184,16 @@ fn read(module: &Path) -> Result<Module, StartError> {
 /// The report for a function of a library that only the CPU has.
 fn library(kernel: &str) -> Option<Report> {
     let is_called = |rest: &str| rest.starts_with(|c: char| c.is_ascii_uppercase());
-    kernel.strip_prefix("cublas").is_some_and(is_called).then(|| Report::Refused {
-        message: format!("{kernel} was called, and cuBLAS is not connected to GPUs"),
+    let is_scoped = |rest: &str| rest.starts_with("::");
+    let library = match kernel {
+        _ if kernel.strip_prefix("cublas").is_some_and(is_called) => "cuBLAS",
+        _ if kernel.strip_prefix("curand").is_some_and(is_called) => "cuRAND",
+        _ if kernel.strip_prefix("cub").is_some_and(is_scoped) => "CUB's device-wide part",
+        _ if kernel.strip_prefix("thrust").is_some_and(is_scoped) => "Thrust",
+        _ => return None,
+    };
+    Some(Report::Refused {
+        message: format!("{kernel} was called, and {library} is not connected to GPUs"),
         hint: Some("replay with --backend cpu, which computes it".to_owned()),
     })
 }
@@ -406,7 +414,21 @@ mod tests {
         };
         insta::assert_snapshot!(message, @"cublasSgemm was called, and cuBLAS is not connected to GPUs");
         insta::assert_snapshot!(hint.unwrap(), @"replay with --backend cpu, which computes it");
-        assert_eq!(library("cublas_epilogue_kernel"), None);
+        let told =
+            ["curandGenerateUniform", "cub::DeviceReduce::Sum", "thrust::sort"].map(|kernel| {
+                match library(kernel) {
+                    Some(Report::Refused { message, .. }) => message,
+                    _ => panic!("{kernel} is not on GPUs"),
+                }
+            });
+        insta::assert_snapshot!(told.join("\n"), @r"
+        curandGenerateUniform was called, and cuRAND is not connected to GPUs
+        cub::DeviceReduce::Sum was called, and CUB's device-wide part is not connected to GPUs
+        thrust::sort was called, and Thrust is not connected to GPUs
+        ");
+        for of_the_user in ["cublas_epilogue_kernel", "cub_sum", "thrust_step", "curandom"] {
+            assert_eq!(library(of_the_user), None, "{of_the_user}");
+        }
     }
 
     #[test]

@@ -24,6 +24,9 @@
 #include "replay/whole_block.h"
 #include "replay/launch.h"
 #include "replay/memory.h"
+#include "replay/graphs.h"
+#include "replay/launch_config.h"
+#include "replay/pools.h"
 
 #include "replay/fast_math.h"
 #include "replay/warp.h"

@@ -5,6 +5,7 @@
 #include <typeinfo>
 
 #include "replay/abi.h"
+#include "replay/capture.h"
 #include "replay/thread.h"
 
 namespace replay_rt {
@@ -104,7 +105,7 @@ class configured {
       launch_.max_threads = bounds->threads;
       for (int i = 0; i < 3; i++) launch_.cluster[i] = bounds->cluster[i];
     }
-    abi->launch(&launch_);
+    submit(launch_);
   }
 
  private:
@@ -249,7 +250,12 @@ struct passed_kernel {
       void* pointers[sizeof...(A) + 1] = {static_cast<void*>(&arguments)...};
       const size_t sizes[sizeof...(A) + 1] = {sizeof(A)...};
       const uint8_t kinds[sizeof...(A) + 1] = {argument_kind<A>::value...};
+      // A call without captures is the same wherever it lies, also when a graph runs it later.
+      static char empty;
       pointers[sizeof...(A)] = const_cast<Call*>(&kernel.call);
+      if (__is_empty(Call)) pointers[sizeof...(A)] = &empty;
+      if (!__is_empty(Call) && capture)
+        abi->device_abort("a captured launch of a lambda with captures is not supported", kernel.site);
       replay_launch raw = {};
       raw.kernel = kernel.name;
       raw.thunk = thunk;
@@ -262,7 +268,7 @@ struct passed_kernel {
       raw.shared_bytes = shared_bytes;
       raw.stream = stream;
       raw.site = kernel.site;
-      abi->launch(&raw);
+      submit(raw);
     }
   };
 

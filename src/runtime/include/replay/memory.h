@@ -1,6 +1,6 @@
-// The CUDA runtime API for host code.
-// CUDA Runtime API: "Device Management", "Error Handling", "Stream Management", "Event
-// Management", "Execution Control", "Occupancy", "Memory Management".
+// The CUDA runtime API for host code: devices, errors and memory. Streams and the execution of kernels
+// have headers of their own.
+// CUDA Runtime API: "Device Management", "Error Handling", "Memory Management".
 #pragma once
 
 #include "replay/abi.h"
@@ -29,7 +29,18 @@ enum cudaError {
   cudaErrorIllegalInstruction = 715,
   cudaErrorMisalignedAddress = 716,
   cudaErrorLaunchFailure = 719,
+  cudaErrorIllegalState = 401,
   cudaErrorNotSupported = 801,
+  cudaErrorStreamCaptureUnsupported = 900,
+  cudaErrorStreamCaptureInvalidated = 901,
+  cudaErrorStreamCaptureMerge = 902,
+  cudaErrorStreamCaptureUnmatched = 903,
+  cudaErrorStreamCaptureUnjoined = 904,
+  cudaErrorStreamCaptureIsolation = 905,
+  cudaErrorStreamCaptureImplicit = 906,
+  cudaErrorCapturedEvent = 907,
+  cudaErrorStreamCaptureWrongThread = 908,
+  cudaErrorGraphExecUpdateFailure = 910,
   cudaErrorInvalidClusterSize = 912,
   cudaErrorUnknown = 999,
 };
@@ -144,6 +155,11 @@ struct cudaFuncAttributes {
 
 namespace replay_rt {
 inline cudaError_t as_error(int code) { return static_cast<cudaError_t>(code); }
+/// What a capture does not allow, unless it is relaxed: it is invalid from then on.
+inline bool breaks_capture(bool also_relaxed) {
+  if (capture == nullptr || (capture->relaxed && !also_relaxed)) return false;
+  return capture->broken = true;
+}
 void fill_properties(cudaDeviceProp* properties);
 int device_attribute(cudaDeviceAttr attribute);
 }  // namespace replay_rt
@@ -175,6 +191,7 @@ inline cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, 
   return cudaSuccess;
 }
 inline cudaError_t cudaDeviceSynchronize() {
+  if (replay_rt::breaks_capture(true)) return cudaErrorStreamCaptureUnsupported;
   return replay_rt::as_error(replay_rt::abi->synchronize(nullptr));
 }
 inline cudaError_t cudaDeviceReset() { return cudaDeviceSynchronize(); }
@@ -184,6 +201,7 @@ inline cudaError_t cudaMemGetInfo(size_t* free_bytes, size_t* total_bytes) {
 
 // Memory management.
 inline cudaError_t cudaMalloc(void** pointer, size_t bytes, REPLAY_SITE_PARAMS) {
+  if (replay_rt::breaks_capture(false)) return cudaErrorStreamCaptureUnsupported;
   return replay_rt::as_error(replay_rt::abi->malloc(pointer, bytes, replay_site{file, line}));
 }
 template <class T>
@@ -191,7 +209,9 @@ cudaError_t cudaMalloc(T** pointer, size_t bytes, REPLAY_SITE_PARAMS) {
   return cudaMalloc(reinterpret_cast<void**>(pointer), bytes, file, line);
 }
 template <class T>
-cudaError_t cudaMallocAsync(T** pointer, size_t bytes, cudaStream_t, REPLAY_SITE_PARAMS) {
+cudaError_t cudaMallocAsync(T** pointer, size_t bytes, cudaStream_t stream, REPLAY_SITE_PARAMS) {
+  if (replay_rt::is_captured(stream))
+    replay_rt::abi->device_abort("memory of a graph (cudaMallocAsync while its stream is captured) is not supported", replay_site{file, line});
   return cudaMalloc(reinterpret_cast<void**>(pointer), bytes, file, line);
 }
 template <class T>
@@ -210,6 +230,7 @@ cudaError_t cudaHostAlloc(T** pointer, size_t bytes, unsigned = 0) {
   return cudaMallocHost(pointer, bytes);
 }
 inline cudaError_t cudaFree(void* pointer) {
+  if (replay_rt::breaks_capture(false)) return cudaErrorStreamCaptureUnsupported;
   return replay_rt::as_error(replay_rt::abi->free(pointer));
 }
 inline cudaError_t cudaFreeAsync(void* pointer, cudaStream_t) { return cudaFree(pointer); }
@@ -218,6 +239,12 @@ inline cudaError_t cudaFreeHost(void* pointer) {
 }
 inline cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind,
                                    cudaStream_t stream = nullptr) {
+  if (replay_rt::is_captured(stream)) {
+    replay_rt::graph_node node = {};
+    node.kind = replay_rt::graph_node::is_copy;
+    node.to = to, node.from = from, node.bytes = bytes, node.value = kind;
+    return replay_rt::capture_node(node, stream), cudaSuccess;
+  }
   return replay_rt::as_error(replay_rt::abi->memcpy(to, from, bytes, kind, stream));
 }
 inline cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind) {
@@ -225,6 +252,12 @@ inline cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemc
 }
 inline cudaError_t cudaMemsetAsync(void* pointer, int value, size_t bytes,
                                    cudaStream_t stream = nullptr) {
+  if (replay_rt::is_captured(stream)) {
+    replay_rt::graph_node node = {};
+    node.kind = replay_rt::graph_node::is_fill;
+    node.to = pointer, node.bytes = bytes, node.value = value;
+    return replay_rt::capture_node(node, stream), cudaSuccess;
+  }
   return replay_rt::as_error(replay_rt::abi->memset(pointer, value, bytes, stream));
 }
 inline cudaError_t cudaMemset(void* pointer, int value, size_t bytes) {
@@ -310,6 +343,8 @@ template <class T>
 cudaError_t copy_symbol(const T& symbol, const char* name, const void* other, size_t bytes,
                         size_t offset, bool to_symbol, cudaStream_t stream) {
   if (offset + bytes > sizeof(T)) return cudaErrorInvalidValue;
+  if (is_captured(stream))
+    abi->device_abort("a captured copy of a symbol is not supported", {});
   void* variable = const_cast<void*>(static_cast<const volatile void*>(&symbol));
   return as_error(abi->memcpy_symbol(variable, name, const_cast<void*>(other), bytes, offset,
                                      to_symbol, stream));
@@ -345,151 +380,5 @@ cudaError_t address_of_symbol(P** pointer, const T& symbol, const char* name) {
 #define cudaGetSymbolAddress(pointer, symbol) \
   ::replay_rt::address_of_symbol(pointer, symbol, #symbol)
 
-// Streams and events: all work is done in the order in which it is asked for.
-inline cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags) {
-  return replay_rt::as_error(
-      replay_rt::abi->stream_create(reinterpret_cast<void**>(stream), flags));
-}
-inline cudaError_t cudaStreamCreate(cudaStream_t* stream) {
-  return cudaStreamCreateWithFlags(stream, 0);
-}
-inline cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, int) {
-  return cudaStreamCreateWithFlags(stream, flags);
-}
-inline cudaError_t cudaStreamDestroy(cudaStream_t stream) {
-  return replay_rt::as_error(replay_rt::abi->stream_destroy(stream));
-}
-inline cudaError_t cudaStreamGetPriority(cudaStream_t, int* priority) {
-  return *priority = 0, cudaSuccess;
-}
-inline cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
-  return *least = *greatest = 0, cudaSuccess;
-}
-typedef void (*cudaHostFn_t)(void* data);
-/// All work before it is done, so it can run at once.
-inline cudaError_t cudaLaunchHostFunc(cudaStream_t, cudaHostFn_t function, void* data) {
-  return function(data), cudaSuccess;
-}
-inline cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
-  return replay_rt::as_error(replay_rt::abi->synchronize(stream));
-}
-inline cudaError_t cudaStreamQuery(cudaStream_t stream) { return cudaStreamSynchronize(stream); }
-inline cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned = 0) {
-  return replay_rt::as_error(replay_rt::abi->event_wait(stream, event));
-}
-inline cudaError_t cudaEventCreate(cudaEvent_t* event) {
-  return replay_rt::as_error(replay_rt::abi->event_create(reinterpret_cast<void**>(event)));
-}
-inline cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
-  return cudaEventCreate(event);
-}
-inline cudaError_t cudaEventDestroy(cudaEvent_t event) {
-  return replay_rt::as_error(replay_rt::abi->event_destroy(event));
-}
-inline cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream = nullptr) {
-  return replay_rt::as_error(replay_rt::abi->event_record(event, stream));
-}
-inline cudaError_t cudaEventSynchronize(cudaEvent_t event) {
-  return replay_rt::as_error(replay_rt::abi->event_synchronize(event));
-}
-inline cudaError_t cudaEventQuery(cudaEvent_t event) { return cudaEventSynchronize(event); }
-template <class F>
-cudaError_t cudaEventElapsedTime(F* milliseconds, cudaEvent_t start, cudaEvent_t end) {
-  float elapsed = 0;
-  int code = replay_rt::abi->event_elapsed(&elapsed, start, end);
-  *milliseconds = elapsed;
-  return replay_rt::as_error(code);
-}
-
-// What only changes speed on a device does nothing.
-enum cudaLimit {
-  cudaLimitStackSize = 0,
-  cudaLimitPrintfFifoSize = 1,
-  cudaLimitMallocHeapSize = 2,
-  cudaLimitPersistingL2CacheSize = 6,
-};
-enum cudaSharedMemConfig {
-  cudaSharedMemBankSizeDefault = 0,
-  cudaSharedMemBankSizeFourByte = 1,
-  cudaSharedMemBankSizeEightByte = 2,
-};
-#define cudaDeviceScheduleAuto 0x00
-#define cudaDeviceScheduleSpin 0x01
-#define cudaDeviceScheduleYield 0x02
-#define cudaDeviceScheduleBlockingSync 0x04
-#define cudaDeviceMapHost 0x08
-inline cudaError_t cudaDeviceSetLimit(cudaLimit, size_t) { return cudaSuccess; }
-inline cudaError_t cudaDeviceSetCacheConfig(cudaFuncCache) { return cudaSuccess; }
-inline cudaError_t cudaDeviceSetSharedMemConfig(cudaSharedMemConfig) { return cudaSuccess; }
-inline cudaError_t cudaSetDeviceFlags(unsigned) { return cudaSuccess; }
-inline cudaError_t cudaInitDevice(int device, unsigned, unsigned) { return cudaSetDevice(device); }
-inline cudaError_t cudaDeviceCanAccessPeer(int* can, int, int) { return *can = 0, cudaSuccess; }
-inline cudaError_t cudaRuntimeGetVersion(int* version) {
-  return *version = CUDART_VERSION, cudaSuccess;
-}
-inline cudaError_t cudaDriverGetVersion(int* version) {
-  return *version = CUDART_VERSION, cudaSuccess;
-}
-
-// Execution control and occupancy.
-template <class... P>
-cudaError_t cudaLaunchKernel(void (*function)(P...), dim3 grid, dim3 block, void** arguments,
-                             size_t shared_bytes = 0, cudaStream_t stream = nullptr,
-                             REPLAY_SITE_PARAMS) {
-  auto launch = replay_rt::kernel_at(function, "cudaLaunchKernel", file, line);
-  replay_rt::launch_by_pointers(launch.on(grid, block, shared_bytes, stream), arguments,
-                                typename replay_rt::make_indices<sizeof...(P)>::type{});
-  return replay_rt::as_error(replay_rt::abi->get_last_error(0));
-}
-REPLAY_UNSUPPORTED("cudaLaunchKernel of a pointer to void: name the kernel itself, so that its "
-                   "parameters are known")
-cudaError_t cudaLaunchKernel(const void* function, dim3 grid, dim3 block, void** arguments,
-                             size_t shared_bytes = 0, cudaStream_t stream = nullptr);
-template <class F>
-cudaError_t cudaFuncSetAttribute(F* function, cudaFuncAttribute attribute, int value) {
-  return replay_rt::as_error(replay_rt::abi->func_set_attribute(
-      reinterpret_cast<const void*>(function), "", attribute, value));
-}
-template <class F>
-cudaError_t cudaFuncSetCacheConfig(F*, cudaFuncCache) { return cudaSuccess; }
-template <class F>
-cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, F*) {
-  *attributes = {};
-  attributes->maxThreadsPerBlock = 1024;
-  attributes->maxDynamicSharedSizeBytes = 48 << 10;
-  attributes->binaryVersion = 90;
-  attributes->ptxVersion = 90;
-  return cudaSuccess;
-}
-template <class F>
-cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, F* function,
-                                                          int block_size, size_t shared_bytes) {
-  return replay_rt::as_error(replay_rt::abi->occupancy(
-      blocks, reinterpret_cast<const void*>(function), block_size, shared_bytes));
-}
-template <class F>
-cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* blocks, F* function,
-                                                                   int block_size,
-                                                                   size_t shared_bytes, unsigned) {
-  return cudaOccupancyMaxActiveBlocksPerMultiprocessor(blocks, function, block_size, shared_bytes);
-}
-template <class F>
-cudaError_t cudaOccupancyAvailableDynamicSMemPerBlock(size_t* bytes, F*, int blocks, int) {
-  if (blocks < 1) return cudaErrorInvalidValue;
-  const size_t share = (228 << 10) / (size_t)blocks - 1024;
-  return *bytes = share < (227 << 10) ? share : (227 << 10), cudaSuccess;
-}
-template <class S, class F>
-cudaError_t cudaOccupancyMaxPotentialBlockSizeVariableSMem(int* grid_size, int* block_size, F*, S,
-                                                           int limit = 0) {
-  *block_size = limit > 0 && limit < 1024 ? limit : 1024;
-  *grid_size = 132 * (2048 / *block_size);
-  return cudaSuccess;
-}
-template <class F>
-cudaError_t cudaOccupancyMaxPotentialBlockSize(int* grid_size, int* block_size, F*, size_t = 0,
-                                               int limit = 0) {
-  *block_size = limit > 0 && limit < 1024 ? limit : 1024;
-  *grid_size = 132 * (2048 / *block_size);
-  return cudaSuccess;
-}
+#include "replay/streams.h"
+#include "replay/execution.h"

@@ -17,6 +17,7 @@ namespace replay_rt {
 const replay_abi* abi;
 int rounding;
 REPLAY_TLS block_state block;
+stream_capture* capture;
 
 // Filled while the artifact is loaded, before `abi` is there.
 static const launch_bounds* all_bounds = nullptr;
@@ -162,7 +163,23 @@ int device_attribute(cudaDeviceAttr attribute) {
   each(cudaErrorIllegalInstruction, "an illegal instruction was encountered")         \
   each(cudaErrorMisalignedAddress, "misaligned address")                              \
   each(cudaErrorLaunchFailure, "unspecified launch failure")                          \
+  each(cudaErrorIllegalState, "the operation cannot be performed in the present state")  \
   each(cudaErrorNotSupported, "operation not supported")                              \
+  each(cudaErrorStreamCaptureUnsupported,                                             \
+       "operation not permitted when stream is capturing")                            \
+  each(cudaErrorStreamCaptureInvalidated,                                             \
+       "operation failed due to a previous error during capture")                     \
+  each(cudaErrorStreamCaptureMerge, "operation would result in a merge of separate capture sequences") \
+  each(cudaErrorStreamCaptureUnmatched, "capture was not ended in the same stream as it began") \
+  each(cudaErrorStreamCaptureUnjoined, "capturing stream has unjoined work")          \
+  each(cudaErrorStreamCaptureIsolation, "dependency created on uncaptured work in another stream") \
+  each(cudaErrorStreamCaptureImplicit,                                                \
+       "operation would make the legacy stream depend on a capturing blocking stream") \
+  each(cudaErrorCapturedEvent, "operation not permitted on an event last recorded in a capturing stream") \
+  each(cudaErrorStreamCaptureWrongThread,                                             \
+       "attempt to terminate a thread-local capture sequence from another thread")    \
+  each(cudaErrorGraphExecUpdateFailure,                                               \
+       "the graph update was not performed because it included changes which violated constraints specific to instantiated graph update") \
   each(cudaErrorInvalidClusterSize, "invalid cluster size")                           \
   each(cudaErrorUnknown, "unknown error")
 

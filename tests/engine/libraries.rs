@@ -1,0 +1,194 @@
+//! CUB, Thrust, cuRAND, graphs and libcu++: `tests/engine/public/libraries`, in the shadow too. Inputs
+//! are such that sums are exact.
+
+use replay::frontend::Precision;
+
+use super::project::elements;
+use super::public::{Public, Tensor};
+
+fn input() -> Vec<f32> {
+    (0..5000).map(|i: usize| ((i * 7919) % 61) as f32 / 4.0 - 7.0).collect()
+}
+
+fn public(which: usize) -> Public {
+    let harness = "call = \"run(which, x, out);\"\n\
+         [inputs.which]\ndtype = \"i32\"\nshape = []\n\
+         [inputs.x]\ndtype = \"f32\"\nshape = [5000]\n\
+         [outputs.out]\ndtype = \"f32\"\nshape = [16384]\n";
+    let x = input();
+    let tensors: [Tensor; 2] = [("which", &[which as f32], &[]), ("x", &x, &[5000])];
+    Public::new("libraries", harness, &tensors)
+}
+
+fn input64() -> Vec<f64> {
+    input().into_iter().map(f64::from).collect()
+}
+
+/// `x` and the sums up to each element.
+fn running(x: &[f64]) -> Vec<f64> {
+    let sum = |sum: &mut f64, x: &f64| {
+        *sum += x;
+        Some(*sum)
+    };
+    x.iter().scan(0.0, sum).collect()
+}
+
+#[test]
+fn cub_reduces_scans_and_loads_in_blocks_and_warps() {
+    let x = input64();
+    let mut block = vec![0.0; 8];
+    block[0] = x[..200].iter().sum::<f64>() / 200.0;
+    block[1] = x[..200].iter().fold(0.0, |a: f64, &b| a.max(b));
+    block[2] = (255 * 128 + 256) as f64;
+    let before = |i: usize| (i / 2 * (i / 2 + 1) / 2 + i % 2 * (i / 2)) as f64;
+    block.extend((0..512).map(before));
+    public(0).assert_gives("out", &block, 1e-6);
+    let mut warp: Vec<f64> = (0..4).map(|w| x[w * 8..w * 8 + 8].iter().sum()).collect();
+    warp.extend(running(&x[..32]));
+    public(1).assert_gives("out", &warp, 0.0);
+    let loaded = |i: usize| {
+        let from = i % 64 * 4 + i / 64;
+        if from < 250 { x[from] } else { -1.0 }
+    };
+    public(2).assert_gives("out", &(0..256).map(loaded).collect::<Vec<_>>(), 0.0);
+}
+
+#[test]
+fn cub_reduces_scans_and_sorts_device_memory() {
+    let x = input64();
+    let mut order: Vec<usize> = (0..5000).collect();
+    order.sort_by(|&a, &b| x[b].total_cmp(&x[a]));
+    let mut expected = vec![0.0; 8];
+    expected[0] = x.iter().sum();
+    (expected[1], expected[2]) = (order[0] as f64, x[order[0]]);
+    expected.extend(order.iter().map(|&at| x[at]));
+    expected.extend(order.iter().map(|&at| at as f64));
+    expected.extend(running(&x));
+    public(3).assert_gives("out", &expected, 0.0);
+}
+
+#[test]
+fn graphs_run_what_was_captured_as_often_as_they_are_launched() {
+    let x = input64();
+    let mut expected: Vec<f64> =
+        (0..256).map(|i| x[i] * if i < 128 { 9.0 } else { 27.0 }).collect();
+    expected.extend([4.0, 1.0, 2.0 * x[0], 2.0 * x[1]]);
+    public(4).assert_gives("out", &expected, 0.0);
+}
+
+/// Measured with cuRAND 10.4 on an NVIDIA H200.
+#[test]
+fn curand_has_the_bits_of_the_library() {
+    let hexadecimal = |text: &str| -> Vec<f64> { text.split(' ').map(from_hexadecimal).collect() };
+    let philox = hexadecimal(
+        "1.9d2286p-4 1.510abp-2 1.0dc682p-1 1.17fb26p-2 1.be6012p-1 1.678a58p-2 1.91b21ep-1 1.de84c2p-1 1.5322d8p-1",
+    );
+    let philox_normal = hexadecimal(
+        "1.e1ee82p+0 -1.059274p+0 1.1eaa5cp+0 -1.53e8d4p-3 1.afaffep-2 -1.3e473p-2 -1.1ce988p-2 1.46fa24p-1 -1.26e39ep-1",
+    );
+    let xorwow = hexadecimal(
+        "1.941f8ap-1 1.5d7a38p-1 1.5b8984p-2 1.40e6f8p-2 1.ce48dp-1 1.e546cp-1 1.d9bd62p-1 1.df43ecp-1 1.716974p-2",
+    );
+    let xorwow_normal = hexadecimal(
+        "-1.411176p-1 -1.2194aep-2 1.5ae556p+0 -1.23e362p-1 -1.2a2816p-3 1.b62ap-2 -1.3b994ap-3 1.737416p-2 -1.341c0ep+0",
+    );
+    let four = hexadecimal(
+        "1.8d2d84p-1 1.61173p-2 1.d29ae8p-2 1.b4afd4p-3 -1.63e1fp-4 1.dcae8ap-3 -1.49fe1ep-1 -1.1dd394p-1",
+    );
+    // Behind four words, and four uniform numbers.
+    for precision in [Precision::Native, Precision::Shadow] {
+        let found = elements(&public(5).run(precision), "out", 44);
+        let parts = [
+            (0, &philox, true),
+            (9, &philox_normal, false),
+            (18, &xorwow, true),
+            (27, &xorwow_normal, false),
+            (36, &four, false),
+        ];
+        for (at, expected, is_exact) in parts {
+            for (i, expected) in expected.iter().enumerate() {
+                let off = (found[at + i] - expected).abs();
+                let exact = is_exact && precision == Precision::Native;
+                assert!(if exact { off == 0.0 } else { off < 3e-6 }, "{at} {i}: {}", found[at + i]);
+            }
+        }
+    }
+}
+
+#[test]
+fn curand_stores_numbers_in_the_order_of_the_library() {
+    let uniform =
+        |bits: u32| (f64::from(bits as f32) * 2f64.powi(-32) + 2f64.powi(-33)) as f32 as f64;
+    let xorwow =
+        [(0, 624778773), (1, 3522650202), (9, 1225999208), (4096, 1867875844), (4099, 1325236058)];
+    let philox =
+        [(0, 546353992), (3, 3419031310), (4, 3507855656), (9, 3966386679), (4096, 2053518784)];
+    let behind = [[3732235839, 48542993], [1392278645, 2336459095]];
+    let normals = [[0.7809736, -1.8015779], [-1.6164905, 1.2291547]];
+    for (which, (first, (behind, normals))) in
+        [xorwow, philox].into_iter().zip(behind.into_iter().zip(normals)).enumerate()
+    {
+        let run = public(6 + which).run(Precision::Native);
+        let found = elements(&run, "out", 5015);
+        for (at, bits) in first {
+            assert_eq!(found[at], uniform(bits), "{which} {at}");
+        }
+        for (i, normal) in normals.into_iter().enumerate() {
+            assert!((found[5000 + i] - normal).abs() < 3e-6, "{which} {i}: {}", found[5000 + i]);
+        }
+        assert_eq!([found[5008], found[5011]], behind.map(uniform), "{which}");
+        assert_eq!(found[5012], found[9], "a second call goes on");
+    }
+}
+
+#[test]
+fn thrust_runs_over_device_vectors() {
+    let mut x = input64();
+    let mut expected = vec![0.0; 8];
+    expected[0] = x.iter().sum();
+    expected[1] = x.iter().map(|x| x * x).sum();
+    let largest = x.iter().fold(f64::MIN, |a, &b| a.max(b));
+    expected[2] = x.iter().position(|&x| x == largest).unwrap() as f64;
+    expected[3] = x[17];
+    expected[4] = x[..100].iter().fold(1.0, |a: f64, &b| a.max(b));
+    let sums = running(&x[..20]);
+    x[17] = 9.0;
+    let mut order: Vec<usize> = (0..5000).collect();
+    order.sort_by(|&a, &b| x[a].total_cmp(&x[b]));
+    expected.extend(order[..20].iter().map(|&at| at as f64));
+    expected.extend(sums);
+    expected.extend([x[order[4999]], 0.0, 1.0, 4.0, 9.0]);
+    public(8).assert_gives("out", &expected, 0.0);
+}
+
+#[test]
+fn barriers_and_pipelines_of_a_block_order_copies() {
+    let x = input64();
+    let staged = |t: usize| {
+        let stages: f64 = (0..4).map(|stage| x[128 * stage + (t + 1) % 128]).sum();
+        x[127 - t] + stages + x[t]
+    };
+    let mut expected: Vec<f64> = (0..128).map(staged).collect();
+    let shadow: Vec<f64> = [&expected[..], &x[..128], &x[..128], &[256.0]].concat();
+    // Three and two bits behind the point.
+    let rounded = |x: f64, bits: i32| {
+        let exponent = x.abs().max(0.25).log2().floor() as i32;
+        let unit = 2f64.powi(exponent - bits);
+        (x / unit).round_ties_even() * unit
+    };
+    expected.extend(x[..128].iter().map(|&x| rounded(x, 3)));
+    expected.extend(x[..128].iter().map(|&x| rounded(x, 2)));
+    expected.push(256.0);
+    let public = public(9);
+    assert_eq!(elements(&public.run(Precision::Native), "out", 385), expected);
+    assert_eq!(elements(&public.run(Precision::Shadow), "out", 385), shadow);
+}
+
+/// The number `text`, as `%a` writes it behind the `0x`.
+fn from_hexadecimal(text: &str) -> f64 {
+    let (sign, text) = text.strip_prefix('-').map_or((1.0, text), |rest| (-1.0, rest));
+    let (digits, exponent) = text.split_once('p').unwrap();
+    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
+    let all = u64::from_str_radix(&format!("{whole}{fraction}"), 16).unwrap() as f64;
+    sign * all * 2f64.powi(exponent.parse::<i32>().unwrap() - 4 * fraction.len() as i32)
+}
