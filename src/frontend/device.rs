@@ -18,7 +18,7 @@ use super::symbols::Symbols;
 const HOST_NAMESPACES: [&str; 4] = ["at", "c10", "thrust", "torch"];
 
 /// Types that exist on the host only.
-const HOST_TYPES: [&str; 11] = [
+const HOST_TYPES: [&str; 13] = [
     "FILE",
     "cublasHandle_t",
     "cublasLtHandle_t",
@@ -27,6 +27,8 @@ const HOST_TYPES: [&str; 11] = [
     "cudaEvent_t",
     "cudaGraph_t",
     "cudaGraphExec_t",
+    "cudaLaunchConfig_t",
+    "cudaMemPool_t",
     "cudnnHandle_t",
     "curandGenerator_t",
     "ncclComm_t",

@@ -1,6 +1,7 @@
 //! Inline PTX: `asm` statements become calls of `replay/ptx.h`, as far as their instructions are known.
 
 mod instructions;
+mod memory;
 mod operands;
 mod statement;
 mod table;

@@ -27,7 +27,7 @@ impl Case {
              [inputs.which]\ndtype = \"i32\"\nshape = []\n\
              [inputs.a]\ndtype = \"f32\"\nshape = [1024]\n\
              [inputs.b]\ndtype = \"f32\"\nshape = [1024]\n\
-             [outputs.c]\ndtype = \"f32\"\nshape = [256]\n";
+             [outputs.c]\ndtype = \"f32\"\nshape = [512]\n";
         let tensors: [Tensor; 3] =
             [("which", &[which as f32], &[]), ("a", &self.a, &[1024]), ("b", &self.b, &[1024])];
         Public::new(self.project, harness, &tensors)
@@ -60,6 +60,32 @@ fn inline_ptx_copies_loads_and_multiplies_matrices() {
         };
         assert_eq!(*found, from.map_or(0.0, |from| f64::from(case.a[from])), "{i}");
     }
+}
+
+#[test]
+fn inline_ptx_of_integers_and_lanes_does_what_the_isa_says() {
+    let lanes = 0..32u32;
+    let v = |lane: u32| lane.wrapping_mul(2654435761);
+    let results: [&dyn Fn(u32) -> u32; 12] = [
+        &|lane| v(lane).swap_bytes(),
+        &|lane| v(lane) >> 4 & 0xff,
+        &|lane| 0x0ff | (lane & 15) << 8,
+        &|lane| v(lane).rotate_left(lane),
+        &|lane| (u64::from(v(lane)) * 12345 >> 32) as u32,
+        &|lane| v(lane ^ 1),
+        &|lane| if lane + 3 < 32 { lane + 3 } else { lane },
+        &|lane| if lane < 8 { 16 } else { 77 },
+        &|_| 496,
+        &|lane| (f64::from(lane) * 0.5).round_ties_even() as u32 * 64 + lane * 3 / 4,
+        &|_| 8,
+        &|lane| lane * lane + 5,
+    ];
+    let all = results.iter().flat_map(|result| lanes.clone().map(result));
+    let mut expected: Vec<f64> = all.map(|result| f64::from(result & 0xfff)).collect();
+    let pair = |lane| [1.5 * 0.25 + 0.25, f64::from(lane) * 2.0 + 2.0];
+    expected.extend(lanes.flat_map(pair));
+    let found = elements(&Case::new("tensor").public(5).run(Precision::Native), "c", 448);
+    assert_eq!(found, expected);
 }
 
 #[test]
@@ -108,4 +134,6 @@ fn fragments_of_a_warp_multiply_in_every_shape_and_layout() {
     case.public(6).assert_gives("c", &by_columns, 0.0);
     let expected = twice(case.product(16, 16, |k, column| k * 16 + column));
     case.public(7).assert_gives("c", &expected, 0.0);
+    let bytes: Vec<f64> = expected.iter().map(|x| 8.0 * x).collect();
+    case.public(8).assert_gives("c", &bytes, 0.0);
 }

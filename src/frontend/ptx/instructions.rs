@@ -1,14 +1,15 @@
-//! Instructions of PTX as statements of C++. What computes is in the table; what reaches memory or
-//! other threads is here.
+//! Instructions of PTX as statements of C++. What computes is in the table, what reaches memory in a file
+//! of its own; matrices and what reaches other threads is here.
 
 use std::collections::BTreeSet;
 
+use super::memory::place;
 use super::operands::{self, Argument};
 use super::statement::{Line, Statement};
 use super::{table, type_name};
 
 /// Where a call stands, for messages.
-const SITE: &str = "__FILE__, __LINE__";
+pub(super) const SITE: &str = "__FILE__, __LINE__";
 
 /// Instructions as C++.
 #[derive(Debug)]
@@ -20,21 +21,21 @@ pub(super) struct Written {
 }
 
 /// One instruction in C++.
-struct Call {
-    code: String,
-    packs: bool,
+pub(super) struct Call {
+    pub code: String,
+    pub packs: bool,
 }
 
-fn call(code: String) -> Call {
+pub(super) fn call(code: String) -> Call {
     Call { code, packs: false }
 }
 
 /// An instruction taken apart.
-struct Instruction<'i> {
-    parts: Vec<&'i str>,
-    arguments: Vec<Argument>,
-    statement: &'i Statement,
-    predicates: &'i BTreeSet<String>,
+pub(super) struct Instruction<'i> {
+    pub parts: Vec<&'i str>,
+    pub arguments: Vec<Argument>,
+    pub statement: &'i Statement,
+    pub predicates: &'i BTreeSet<String>,
 }
 
 /// The guard of `line` (`@p`, `@!p`) without its `@`, its opcode, and the rest.
@@ -145,11 +146,11 @@ fn registers(rest: &str, predicates: &mut BTreeSet<String>) -> Option<String> {
 }
 
 /// `from` as a register of type `kind`.
-fn read_as(kind: &str, from: &str) -> String {
+pub(super) fn read_as(kind: &str, from: &str) -> String {
     format!("::replay_ptx::ptx_as<{}>({from})", type_name(kind))
 }
 
-fn put(to: &Argument, value: &str) -> Option<String> {
+pub(super) fn put(to: &Argument, value: &str) -> Option<String> {
     match to {
         Argument::Value(to, _) => Some(format!("::replay_ptx::ptx_put({to}, {value});")),
         Argument::Sink => Some(format!("(void)({value});")),
@@ -174,7 +175,7 @@ impl Instruction<'_> {
         }
     }
 
-    fn is(&self, parts: &[&str]) -> bool {
+    pub(super) fn is(&self, parts: &[&str]) -> bool {
         self.parts == parts
     }
 
@@ -191,157 +192,6 @@ impl Instruction<'_> {
         }
         let value = format!("::replay_ptx::ptx_{}({})", found.function, list.join(", "));
         Some(Call { code: put(to, &value)?, packs: found.packs })
-    }
-
-    /// Whether the parts between the first and the last two say that memory is shared, and whether they
-    /// make the access one that other threads wait for, and that it orders others.
-    fn memory(&self) -> Option<Memory> {
-        let mut memory = Memory::default();
-        let parts = &self.parts[1..];
-        let (kind, modifiers) = parts.split_last()?;
-        memory.kind = (*kind).to_owned();
-        for part in modifiers {
-            match *part {
-                "shared" | "shared::cta" => memory.shared = true,
-                "global" | "const" | "local" | "nc" | "ca" | "cg" | "cs" | "lu" | "cv" | "wb"
-                | "wt" | "weak" => {}
-                "volatile" | "relaxed" => memory.strong = true,
-                "acquire" | "release" => (memory.strong, memory.fenced) = (true, true),
-                "cta" | "gpu" | "sys" | "cluster" if memory.strong => {}
-                "v2" => memory.count = 2,
-                "v4" => memory.count = 4,
-                "L2::cache_hint" => return None,
-                hint if hint.starts_with("L1::") || hint.starts_with("L2::") => {}
-                _ => return None,
-            }
-        }
-        let kinds = [
-            "b8", "u8", "s8", "b16", "u16", "s16", "b32", "u32", "s32", "f32", "b64", "u64", "s64",
-            "f64",
-        ];
-        let fits = kinds.contains(&memory.kind.as_str()) && !(memory.strong && memory.count > 1);
-        fits.then_some(memory)
-    }
-
-    fn load(&self) -> Option<Call> {
-        let memory = self.memory()?;
-        let [to, Argument::Address(base, offset)] = &*self.arguments else { return None };
-        let to = to.values().filter(|to| to.len() == memory.count)?.join(", ");
-        let function = match memory.strong {
-            true => format!("ptx_ld_strong<{}, {}>", type_name(&memory.kind), memory.fenced),
-            false => format!("ptx_ld<{}>", type_name(&memory.kind)),
-        };
-        let at = place(memory.shared, base, *offset);
-        let packs = memory.packs();
-        Some(Call { code: format!("::replay_ptx::{function}({at}, {SITE}, {to});"), packs })
-    }
-
-    fn store(&self) -> Option<Call> {
-        let memory = self.memory()?;
-        let [Argument::Address(base, offset), from] = &*self.arguments else { return None };
-        let from = from.values().filter(|from| from.len() == memory.count)?;
-        let list: Vec<String> = from.iter().map(|from| read_as(&memory.kind, from)).collect();
-        let function = match memory.strong {
-            true => format!("ptx_st_strong<{}, {}>", type_name(&memory.kind), memory.fenced),
-            false => format!("ptx_st<{}>", type_name(&memory.kind)),
-        };
-        let at = place(memory.shared, base, *offset);
-        let code = format!("::replay_ptx::{function}({at}, {SITE}, {});", list.join(", "));
-        Some(Call { code, packs: memory.packs() })
-    }
-
-    fn atomic(&self) -> Option<Call> {
-        let mut parts = self.parts[1..].iter().copied().peekable();
-        let sem = ["relaxed", "acquire", "release", "acq_rel"];
-        let fenced = parts.next_if(|part| sem.contains(part)).is_some_and(|part| part != "relaxed");
-        parts.next_if(|part| ["cta", "gpu", "sys", "cluster"].contains(part));
-        let space = parts.next_if(|part| ["global", "shared", "shared::cta"].contains(part));
-        let operation = parts.next()?;
-        let kind = parts.next()?;
-        let fits = match operation {
-            "add" => ["u32", "s32", "u64", "f32", "f64"].contains(&kind),
-            "min" | "max" => ["u32", "s32", "u64", "s64"].contains(&kind),
-            "and" | "or" | "xor" | "exch" | "cas" => ["b32", "b64"].contains(&kind),
-            "inc" | "dec" => kind == "u32",
-            _ => false,
-        };
-        if !fits || parts.next().is_some() {
-            return None;
-        }
-        let (to, rest) = match (self.parts[0], &*self.arguments) {
-            ("atom", [to, rest @ ..]) => (to, rest),
-            ("red", rest) if operation != "exch" && operation != "cas" => (&Argument::Sink, rest),
-            _ => return None,
-        };
-        let [Argument::Address(base, offset), values @ ..] = rest else { return None };
-        if values.len() != if operation == "cas" { 2 } else { 1 } {
-            return None;
-        }
-        let mut list = vec![place(space.is_some_and(|it| it != "global"), base, *offset)];
-        for value in values {
-            list.push(read_as(kind, value.value()?));
-        }
-        let list = list.join(", ");
-        let name = format!("::replay_ptx::ptx_atom_{operation}<{}, {fenced}>", type_name(kind));
-        Some(call(put(to, &format!("{name}({list})"))?))
-    }
-
-    fn async_copy(&self) -> Option<Call> {
-        let no_operands = self.arguments.is_empty();
-        if self.is(&["cp", "async", "commit_group"]) || self.is(&["cp", "async", "wait_all"]) {
-            return no_operands.then(|| call("::replay_ptx::ptx_cp_async_wait();".to_owned()));
-        }
-        if self.is(&["cp", "async", "wait_group"]) {
-            let [count] = &*self.arguments else { return None };
-            return Some(call(format!("::replay_ptx::ptx_cp_async_wait({});", count.value()?)));
-        }
-        let ["cp", "async", "ca" | "cg", "shared" | "shared::cta", "global", hints @ ..] =
-            &*self.parts
-        else {
-            return None;
-        };
-        if hints.iter().any(|hint| !hint.starts_with("L2::") || *hint == "L2::cache_hint") {
-            return None;
-        }
-        let [
-            Argument::Address(to, to_offset),
-            Argument::Address(from, from_offset),
-            bytes,
-            rest @ ..,
-        ] = &*self.arguments
-        else {
-            return None;
-        };
-        let bytes = bytes.value()?;
-        let from_bytes = match rest {
-            [] => bytes,
-            [one] => one.value().filter(|one| !self.predicates.contains(*one))?,
-            _ => return None,
-        };
-        let (to, from) = (place(true, to, *to_offset), place(false, from, *from_offset));
-        let code =
-            format!("::replay_ptx::ptx_cp_async({to}, {from}, {bytes}, {from_bytes}, {SITE});");
-        Some(Call { code, packs: true })
-    }
-
-    fn matrices(&self) -> Option<Call> {
-        let [name, "sync", "aligned", "m8n8", count, rest @ ..] = &*self.parts else { return None };
-        let count = ["x1", "x2", "x4"].iter().position(|it| it == count).map(|at| 1usize << at)?;
-        let (transposed, rest) = match rest {
-            ["trans", rest @ ..] => (true, rest),
-            rest => (false, rest),
-        };
-        let ["shared" | "shared::cta", "b16"] = rest else { return None };
-        let (address, registers) = match (*name, &*self.arguments) {
-            ("ldmatrix", [to, at]) => (at, to),
-            ("stmatrix", [at, from]) => (at, from),
-            _ => return None,
-        };
-        let Argument::Address(base, offset) = address else { return None };
-        let registers = registers.values().filter(|list| list.len() == count)?.join(", ");
-        let row = format!("::replay_ptx::ptx_row<{count}>({base}, {offset}, {SITE})");
-        let function = format!("::replay_ptx::ptx_{name}<{count}, {transposed}>");
-        Some(Call { code: format!("{function}({row}, {SITE}, {registers});"), packs: true })
     }
 
     fn multiply(&self) -> Option<Call> {
@@ -527,34 +377,4 @@ impl Instruction<'_> {
 /// Half and whole of a register, and the bits of the half.
 fn widths(whole: &str) -> (&'static str, &'static str, u32) {
     if whole == "b32" { ("b16", "b32", 16) } else { ("b32", "b64", 32) }
-}
-
-/// The access that the parts of an instruction describe.
-struct Memory {
-    kind: String,
-    shared: bool,
-    /// Other threads may wait for it.
-    strong: bool,
-    /// It orders other accesses.
-    fenced: bool,
-    count: usize,
-}
-
-impl Default for Memory {
-    fn default() -> Self {
-        Memory { kind: String::new(), shared: false, strong: false, fenced: false, count: 1 }
-    }
-}
-
-impl Memory {
-    /// Whether the shadow cannot tell what is moved: flags are integers, packed numbers look like them.
-    fn packs(&self) -> bool {
-        !matches!(self.kind.as_str(), "f32" | "f64") && !self.strong
-    }
-}
-
-/// The place in memory at `base + offset`.
-fn place(shared: bool, base: &str, offset: i64) -> String {
-    let space = if shared { "ptx_shared" } else { "ptx_generic" };
-    format!("::replay_ptx::ptx_at<::replay_ptx::{space}>({base}, {offset}, {SITE})")
 }

@@ -24,7 +24,7 @@ const fn packed(pattern: &'static str, signature: &'static str, function: &'stat
 
 /// `add.rn.f32` is `?rn`: rounding to the nearest is what an instruction without one does. With
 /// another one an instruction is in no row.
-const ROWS: [Row; 66] = [
+const ROWS: [Row; 74] = [
     row("ex2 approx ?ftz f32", "f32 f32", "ex2<$ftz>"),
     row("lg2 approx ?ftz f32", "f32 f32", "lg2<$ftz>"),
     row("rsqrt approx ?ftz f32", "f32 f32", "rsqrt<$ftz>"),
@@ -45,6 +45,14 @@ const ROWS: [Row; 66] = [
     row("add $t:u32|s32|u64|s64|u16|s16", "t t t", "iadd<$t>"),
     row("sub $t:u32|s32|u64|s64|u16|s16", "t t t", "isub<$t>"),
     row("mul lo $t:u32|s32|u64|s64", "t t t", "imul<$t>"),
+    row("mul hi u32", "u32 u32 u32", "mul_hi"),
+    row("mul hi s32", "s32 s32 s32", "mul_hi_s"),
+    row("dp4a s32 s32", "s32 b32 b32 s32", "dp4a"),
+    row("dp4a u32 u32", "u32 b32 b32 u32", "dp4a_u"),
+    row("cvt rni s32 f32", "s32 f32", "nearest_s32"),
+    row("cvt rzi s32 f32", "s32 f32", "cut_s32"),
+    row("cvt rn f32 s32", "f32 s32", "from_s32"),
+    row("cvt rn f32 u32", "f32 u32", "from_u32"),
     row("mul wide u32", "u64 u32 u32", "imul<$u64>"),
     row("mul wide s32", "s64 s32 s32", "imul<$s64>"),
     row("mad lo $t:u32|s32|u64|s64", "t t t t", "imad<$t>"),
@@ -180,7 +188,7 @@ mod tests {
         assert_eq!(types, ["pred", "b32", "b32"]);
         assert_eq!(of("mul.wide.u32").unwrap().0, "imul<::replay_ptx::ptx_u64>");
         assert_eq!(of("cvt.u32.u64").unwrap().1, ["u32", "u64"]);
-        for unknown in ["add.rz.f32", "add.sat.f32", "add", "ex2.approx.f32.x", "cvt.rn.f32.u32"] {
+        for unknown in ["add.rz.f32", "add.sat.f32", "add", "ex2.approx.f32.x", "cvt.rz.f32.u32"] {
             assert_eq!(of(unknown), None, "{unknown}");
         }
     }

@@ -29,6 +29,9 @@ template <> struct element<__half> { using type = __half; };
 template <> struct element<__nv_bfloat16> { using type = __nv_bfloat16; };
 template <> struct element<replay_rt::real> { using type = replay_rt::real; };
 template <> struct element<precision::tf32> { using type = replay_rt::real; };
+template <> struct element<signed char> { using type = signed char; };
+template <> struct element<unsigned char> { using type = unsigned char; };
+template <> struct element<int> { using type = int; };
 
 template <class Use, int M, int N, int K> struct extent;
 template <int M, int N, int K> struct extent<matrix_a, M, N, K> {
@@ -65,6 +68,14 @@ template <> struct is_product<__half, replay_rt::real, __half> { static constexp
 template <> struct is_product<__half, __half, replay_rt::real> { static constexpr bool value = true; };
 template <class A> struct is_product<A, replay_rt::real, replay_rt::real> {
   static constexpr bool value = true;
+};
+template <> struct is_product<signed char, int, int> { static constexpr bool value = true; };
+template <> struct is_product<unsigned char, int, int> { static constexpr bool value = true; };
+template <> struct is_product<signed char, replay_rt::real, replay_rt::real> {
+  static constexpr bool value = false;
+};
+template <> struct is_product<unsigned char, replay_rt::real, replay_rt::real> {
+  static constexpr bool value = false;
 };
 
 template <class Use, int M, int N, int K, class T, class Layout = void>
@@ -122,10 +133,20 @@ inline void store_matrix_sync(E* memory, const fragment<accumulator, M, N, K, T>
 
 /// An element as the product reads it.
 template <class T> struct operand {
-  template <class E> static replay_rt::real of(const E& x) { return (replay_rt::real)x; }
+  using sum = replay_rt::real;
+  template <class E> static sum of(const E& x) { return (sum)x; }
+};
+template <> struct operand<signed char> {
+  using sum = int;
+  static int of(signed char x) { return x; }
+};
+template <> struct operand<unsigned char> {
+  using sum = int;
+  static int of(unsigned char x) { return x; }
 };
 #ifndef REPLAY_SHADOW
 template <> struct operand<precision::tf32> {
+  using sum = float;
   static float of(float x) { return replay_rt::packed_tf32::at(replay_rt::bits<uint32_t>(x), 0); }
 };
 #endif
@@ -145,7 +166,7 @@ inline void mma_sync(fragment<accumulator, M, N, K, D>& d, const fragment<matrix
                         [&](const operands* const* all) {
     for (int i = 0; i < result.num_elements; i++) {
       const int at = i * 32 + (int)replay_rt::lane(), row = at / N, column = at % N;
-      replay_rt::real sum = (replay_rt::real)c.x[i];
+      auto sum = (typename operand<A>::sum)c.x[i];
       for (int k = 0; k < K; k++) {
         const int left = row * K + k, right = k * N + column;
         sum += operand<A>::of(all[left % 32]->a->x[left / 32]) *

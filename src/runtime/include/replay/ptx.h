@@ -295,6 +295,14 @@ template <class T> inline T ptx_imul(T x, T y) { return (T)((uint64_t)x * (uint6
 template <class T> inline T ptx_imad(T x, T y, T z) {
   return (T)((uint64_t)x * (uint64_t)y + (uint64_t)z);
 }
+inline uint32_t ptx_mul_hi(uint32_t x, uint32_t y) { return __umulhi(x, y); }
+inline int32_t ptx_mul_hi_s(int32_t x, int32_t y) { return __mulhi(x, y); }
+inline int32_t ptx_dp4a(uint32_t x, uint32_t y, int32_t z) { return __dp4a((int)x, (int)y, z); }
+inline uint32_t ptx_dp4a_u(uint32_t x, uint32_t y, uint32_t z) { return __dp4a(x, y, z); }
+inline int32_t ptx_nearest_s32(ptx_f32 x) { return __float2int_rn(x); }
+inline int32_t ptx_cut_s32(ptx_f32 x) { return __float2int_rz(x); }
+inline ptx_f32 ptx_from_s32(int32_t x) { return __int2float_rn(x); }
+inline ptx_f32 ptx_from_u32(uint32_t x) { return __uint2float_rn(x); }
 template <class T> inline T ptx_imin(T x, T y) { return y < x ? y : x; }
 template <class T> inline T ptx_imax(T x, T y) { return x < y ? y : x; }
 template <class T> inline T ptx_and(T x, T y) { return x & y; }

@@ -13,7 +13,7 @@
                : "=r"(R0), "=r"(R1), "=r"(R2), "=r"(R3)                               \
                : "r"(addr))
 #define LDMATRIX_X2_T(R0, R1, addr)                                                   \
-  asm volatile("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%0, %1}, [%2];\n"     \
+  asm volatile("ldmatrix.sync.aligned.x2.m8n8.trans.shared.b16 {%0, %1}, [%2];\n"     \
                : "=r"(R0), "=r"(R1)                                                   \
                : "r"(addr))
 
@@ -139,8 +139,46 @@ __global__ void streamed(const float* a, float* c, int n) {
   if (i == 0) asm volatile("red.global.add.f32 [%0], %1;" ::"l"(c + n / 4), "f"(2.5f));
 }
 
+// Integers, registers of two sizes, and what lanes tell each other; 12 bits of each result.
+__global__ void integers(float* c) {
+  const unsigned lane = threadIdx.x, v = lane * 2654435761u;
+  unsigned r[12];
+  asm("prmt.b32 %0, %1, %2, 0x0123;" : "=r"(r[0]) : "r"(v), "r"(0u));
+  asm("bfe.u32 %0, %1, 4, 8;" : "=r"(r[1]) : "r"(v));
+  asm("bfi.b32 %0, %1, %2, 8, 4;" : "=r"(r[2]) : "r"(lane), "r"(0xfffu));
+  asm("shf.l.wrap.b32 %0, %1, %1, %2;" : "=r"(r[3]) : "r"(v), "r"(lane));
+  asm("mul.hi.u32 %0, %1, %2;" : "=r"(r[4]) : "r"(v), "r"(12345u));
+  asm volatile("{ .reg .pred p; shfl.sync.bfly.b32 %0|p, %1, 1, 0x1f, 0xffffffff; }" : "=r"(r[5]) : "r"(v));
+  asm volatile("shfl.sync.down.b32 %0, %1, 3, 31, 0xffffffff;" : "=r"(r[6]) : "r"(lane));
+  asm volatile(
+      "{ .reg .pred odd, few; .reg .b32 bit, votes;\n"
+      "  and.b32 bit, %1, 1;\n"
+      "  setp.ne.u32 odd, bit, 0;\n"
+      "  vote.sync.ballot.b32 votes, odd, 0xffffffff;\n"
+      "  popc.b32 votes, votes;\n"
+      "  setp.lt.s32 few, %1, 8;\n"
+      "  selp.b32 %0, votes, 77, few; }"
+      : "=r"(r[7]) : "r"(lane));
+  asm volatile("redux.sync.add.s32 %0, %1, 0xffffffff;" : "=r"(r[8]) : "r"(lane));
+  int nearest, cut;
+  asm("cvt.rni.s32.f32 %0, %1;" : "=r"(nearest) : "f"(lane * 0.5f));
+  asm("cvt.rzi.s32.f32 %0, %1;" : "=r"(cut) : "f"(lane * 0.75f));
+  r[9] = nearest * 64 + cut;
+  unsigned long long both;
+  asm("mov.b64 %0, {%1, %2};" : "=l"(both) : "r"(lane), "r"(7u));
+  asm("{ .reg .u64 sum; add.u64 sum, %1, 0x100000000; mov.b64 {_, %0}, sum; }" : "=r"(r[10]) : "l"(both));
+  asm("mad.lo.u32 %0, %1, %2, %3;" : "=r"(r[11]) : "r"(lane), "r"(lane), "r"(5u));
+  for (int i = 0; i < 12; i++) c[i * 32 + lane] = (float)(r[i] & 0xfff);
+}
+__global__ void pairs(float* c) {
+  half2 x = __floats2half2_rn(1.5f, threadIdx.x), y = __floats2half2_rn(0.25f, 2.f), z;
+  asm("{ fma.rn.f16x2 %0, %1, %2, %2;\n}" : "=r"(*(unsigned*)&z) : "r"(*(unsigned*)&x), "r"(*(unsigned*)&y));
+  c[384 + 2 * threadIdx.x] = __low2float(z);
+  c[385 + 2 * threadIdx.x] = __high2float(z);
+}
+
 static void run(int which, const float* a, const float* b, float* c) {
-  cudaMemset(c, 0, 256 * sizeof(float));
+  cudaMemset(c, 0, 512 * sizeof(float));
   if (which < 2) {
     void *na, *nb;
     cudaMalloc(&na, 512 * sizeof(half));
@@ -159,6 +197,9 @@ static void run(int which, const float* a, const float* b, float* c) {
     product_tf32<<<1, 32>>>(a, b, c);
   } else if (which == 3) {
     moved<<<1, 32>>>(a, c);
+  } else if (which == 5) {
+    integers<<<1, 32>>>(c);
+    pairs<<<1, 32>>>(c);
   } else {
     streamed<<<2, 64>>>(a, c, 512);
   }
