@@ -184,6 +184,7 @@ pub struct Abi {
     pub check_state: extern "C" fn() -> *mut c_void,
     pub access: unsafe extern "C" fn(*const c_void, usize, u32, *const c_void),
     pub fence: unsafe extern "C" fn(),
+    pub all_arrived: unsafe extern "C" fn(),
     pub shared_alloc: unsafe extern "C" fn(u32, usize, usize) -> *mut c_void,
     pub shared_slot: unsafe extern "C" fn() -> u32,
     pub device_print: unsafe extern "C" fn(*const c_char, usize),

@@ -52,6 +52,7 @@ pub static TABLE: Abi = Abi {
     check_state: cpu::check_state,
     access: cpu::access,
     fence: cpu::fence,
+    all_arrived: cpu::all_arrived,
     shared_alloc: cpu::shared_alloc,
     shared_slot: cpu::shared_slot,
     device_print,

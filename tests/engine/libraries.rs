@@ -2,6 +2,7 @@
 //! are such that sums are exact.
 
 use replay::frontend::Precision;
+use replay::runtime::report::{Found, FoundKind};
 
 use super::project::elements;
 use super::public::{Public, Tensor};
@@ -124,7 +125,8 @@ fn curand_stores_numbers_in_the_order_of_the_library() {
     let philox =
         [(0, 546353992), (3, 3419031310), (4, 3507855656), (9, 3966386679), (4096, 2053518784)];
     let behind = [[3732235839, 48542993], [1392278645, 2336459095]];
-    let normals = [[0.7809736, -1.8015779], [-1.6164905, 1.2291547]];
+    // A seed does not go back to the begin of the sequence.
+    let normals = [[0.51054412, -1.41869736], [0.17764033, -0.17352009]];
     for (which, (first, (behind, normals))) in
         [xorwow, philox].into_iter().zip(behind.into_iter().zip(normals)).enumerate()
     {
@@ -182,6 +184,16 @@ fn barriers_and_pipelines_of_a_block_order_copies() {
     let public = public(9);
     assert_eq!(elements(&public.run(Precision::Native), "out", 385), expected);
     assert_eq!(elements(&public.run(Precision::Shadow), "out", 385), shadow);
+}
+
+#[test]
+fn library_code_has_no_races_of_its_own() {
+    for which in [0, 1, 3, 4, 9] {
+        let run = public(which).run(Precision::Checked);
+        assert_eq!(run.findings.refused, None, "{which}");
+        let found = run.findings.found.iter().filter(|found| found.kind != FoundKind::SameValue);
+        assert_eq!(found.collect::<Vec<_>>(), Vec::<&Found>::new(), "{which}");
+    }
 }
 
 /// The number `text`, as `%a` writes it behind the `0x`.

@@ -33,7 +33,7 @@ pub(crate) use self::block::calls::{
     active_mask, barrier, barriers_differ, warp_collective, whole_block, yield_thread,
 };
 pub(crate) use self::block::running::place;
-pub(crate) use self::check::{access, check_state, fence};
+pub(crate) use self::check::{access, all_arrived, check_state, fence};
 pub(crate) use self::fault::code_runs;
 pub(crate) use self::fiber::page_bytes;
 pub(crate) use self::grid::{atomic_turn, wait_for_blocks_before};

@@ -42,6 +42,7 @@ typedef curandOrdering curandOrdering_t;
 struct curandGenerator_st {
   bool philox;
   unsigned long long seed = 0, offset = 0;
+  bool unsure = false;  // where the sequence goes on
   cudaStream_t stream = nullptr;
 };
 typedef curandGenerator_st* curandGenerator_t;
@@ -90,19 +91,18 @@ void curand_philox_kernel(curand_request r, T* out) {
     curand_put(r, out + i, x, step == 2 ? curand(&state) : 0);
   }
 }
-/// A thread for each subsequence.
+/// A thread for each subsequence: 4096 of them.
 template <class T>
 void curand_xorwow_kernel(curand_request r, T* out) {
-  const unsigned sequence = threadIdx.x + blockIdx.x * blockDim.x;
+  const unsigned long long thread = threadIdx.x + blockIdx.x * blockDim.x;
+  const unsigned long long first = r.offset + thread;
   const unsigned step = r.kind == curand_normals ? 2 : 1;
-  // The first number of this subsequence at or behind the offset.
-  const unsigned long long skipped = (r.offset + 4095 - sequence) / 4096;
+  if (thread * step >= r.count) return;
   curandStateXORWOW_t state;
-  curand_init(r.seed, sequence, skipped, &state);
-  for (unsigned long long i = skipped * 4096 * step + sequence * step; i < r.offset + r.count;
-       i += 4096ull * step) {
+  curand_init(r.seed, first % 4096, first / 4096, &state);
+  for (unsigned long long i = thread * step; i < r.count; i += 4096ull * step) {
     const unsigned x = curand(&state);
-    curand_put(r, out + (i - r.offset), x, step == 2 ? curand(&state) : 0);
+    curand_put(r, out + i, x, step == 2 ? curand(&state) : 0);
   }
 }
 template <class T>
@@ -114,8 +114,9 @@ inline curandStatus_t curand_run(curandGenerator_t generator, T* out, size_t cou
   if (pairs && count % 2 != 0) return CURAND_STATUS_LENGTH_NOT_MULTIPLE;
   if (pairs && generator->offset % 4 != 0)
     not_in_curand("curandGenerateNormal behind a number of values that is no multiple of 4 is not supported", file, line);
-  if (pairs && !generator->philox && generator->offset != 0)
-    not_in_curand("curandGenerateNormal of XORWOW is supported as the first call behind the seed alone: use CURAND_RNG_PSEUDO_PHILOX4_32_10", file, line);
+  if (generator->unsure)
+    not_in_curand("a generator of cuRAND goes on behind curandGenerateNormal: set its offset first", file, line);
+  generator->unsure = pairs;
   const curand_request request = {generator->seed, generator->offset, count, kind, mean, deviation};
   generator->offset += count;
   if (count == 0) return CURAND_STATUS_SUCCESS;
@@ -146,14 +147,15 @@ inline curandStatus_t curandDestroyGenerator(curandGenerator_t generator) {
 inline curandStatus_t curandSetPseudoRandomGeneratorSeed(curandGenerator_t generator,
                                                          unsigned long long seed) {
   if (generator == nullptr) return CURAND_STATUS_NOT_INITIALIZED;
-  generator->seed = seed;
-  generator->offset = 0;
-  return CURAND_STATUS_SUCCESS;
+  // The place in the sequence stays.
+  return generator->seed = seed, CURAND_STATUS_SUCCESS;
 }
 inline curandStatus_t curandSetGeneratorOffset(curandGenerator_t generator,
                                                unsigned long long offset) {
   if (generator == nullptr) return CURAND_STATUS_NOT_INITIALIZED;
-  return generator->offset = offset, CURAND_STATUS_SUCCESS;
+  generator->offset = offset;
+  generator->unsure = false;
+  return CURAND_STATUS_SUCCESS;
 }
 inline curandStatus_t curandSetStream(curandGenerator_t generator, cudaStream_t stream) {
   if (generator == nullptr) return CURAND_STATUS_NOT_INITIALIZED;

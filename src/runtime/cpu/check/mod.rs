@@ -212,6 +212,15 @@ pub unsafe extern "C" fn fence() {
     with(|checker| checker.fence(thread));
 }
 
+/// Told by a checked build when all threads have come that a barrier in memory (`cuda::barrier`) expects.
+/// What any thread of the block did before counts as in order with what any does behind it.
+///
+/// # Safety
+/// Must be called from a thread of a kernel that runs.
+pub unsafe extern "C" fn all_arrived() {
+    with(Checker::barrier);
+}
+
 /// What was found in the artifact at `path`, with places in its sources.
 pub fn found(path: &Path) -> Findings {
     let mut all = Findings::default();

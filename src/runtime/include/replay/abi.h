@@ -105,6 +105,7 @@ struct replay_abi {
   // In a checked build: before an access that is not known to be in order, by the code that returns to `site`.
   void (*access)(const volatile void* address, size_t bytes, uint32_t touch, const void* site);
   void (*fence)(void);            // in a checked build: at every memory fence
+  void (*all_arrived)(void);      // in a checked build: all that a barrier in memory expects are there
   void* (*shared_alloc)(uint32_t slot, size_t bytes, size_t align);
   uint32_t (*shared_slot)(void);  // a new slot number, unique in the process
   void (*device_print)(const char* text, size_t bytes);

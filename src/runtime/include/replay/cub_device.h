@@ -20,7 +20,9 @@ template <class T, class I, class Op>
 void replay_reduce_tiles(I items, T* sums, long long count, Op op) {
   const long long begin = blockIdx.x * replay_tile;
   const long long end = count - begin < replay_tile ? count : begin + replay_tile;
-  sums[blockIdx.x] = replay_reduce_tile<T>(items, begin, end, op);
+  // Not stored from the call: checked builds of g++ do not see stores of classes that calls return.
+  const T sum = replay_reduce_tile<T>(items, begin, end, op);
+  sums[blockIdx.x] = sum;
 }
 /// The last step: what is left, and the initial value before it if there is one.
 template <class T, class I, class O, class Op>
@@ -29,8 +31,9 @@ void replay_reduce_last(I items, O out, long long count, Op op, T initial, bool 
     out[0] = initial;
     return;
   }
-  const T sum = replay_reduce_tile<T>(items, 0, count, op);
-  out[0] = has_initial ? op(initial, sum) : sum;
+  T sum = replay_reduce_tile<T>(items, 0, count, op);
+  if (has_initial) sum = op(initial, sum);
+  out[0] = sum;
 }
 
 template <class... P>
@@ -116,7 +119,9 @@ struct DeviceReduce {
 template <class I, class O, class B, class E, class Op, class T>
 void replay_reduce_segment(I in, O out, B begins, E ends, Op op, T initial) {
   const long long begin = (long long)begins[blockIdx.x], end = (long long)ends[blockIdx.x];
-  out[blockIdx.x] = begin < end ? op(initial, replay_reduce_tile<T>(in, begin, end, op)) : initial;
+  T sum = initial;
+  if (begin < end) sum = op(initial, replay_reduce_tile<T>(in, begin, end, op));
+  out[blockIdx.x] = sum;
 }
 struct DeviceSegmentedReduce {
   template <class I, class O, class B, class E, class Op, class T>

@@ -37,7 +37,10 @@ R replay_result(bool on_device, cudaStream_t stream, const char* name, replay_si
   if (!on_device) return work();
   R* slot = nullptr;
   cudaMalloc(&slot, sizeof(R));
-  replay_run(true, stream, name, site, [=]() mutable { *slot = work(); });
+  replay_run(true, stream, name, site, [=]() mutable {
+    const R made = work();
+    *slot = made;
+  });
   R result;
   cudaMemcpy(&result, slot, sizeof(R), cudaMemcpyDeviceToHost);
   cudaFree(slot);
@@ -120,7 +123,10 @@ O replay_transform(bool on, cudaStream_t stream, I first, I last, O out, F funct
   auto to = replay_raw(out);
   const auto count = last - first;
   replay_run(on, stream, REPLAY_THRUST_SITE("transform"), [=]() mutable {
-    for (ptrdiff_t i = 0; i < count; i++) to[i] = function(from[i]);
+    for (ptrdiff_t i = 0; i < count; i++) {
+      const auto made = function(from[i]);
+      to[i] = made;
+    }
   });
   return out + count;
 }
@@ -131,7 +137,10 @@ O replay_transform(bool on, cudaStream_t stream, I first, I last, J second, O ou
   auto to = replay_raw(out);
   const auto count = last - first;
   replay_run(on, stream, REPLAY_THRUST_SITE("transform"), [=]() mutable {
-    for (ptrdiff_t i = 0; i < count; i++) to[i] = function(from[i], with[i]);
+    for (ptrdiff_t i = 0; i < count; i++) {
+      const auto made = function(from[i], with[i]);
+      to[i] = made;
+    }
   });
   return out + count;
 }
@@ -227,7 +236,10 @@ O replay_inclusive_scan(bool on, cudaStream_t stream, I first, I last, O out, Op
     if (count == 0) return;
     V sum = from[0];
     to[0] = sum;
-    for (ptrdiff_t i = 1; i < count; i++) to[i] = sum = op(sum, from[i]);
+    for (ptrdiff_t i = 1; i < count; i++) {
+      sum = op(sum, from[i]);
+      to[i] = sum;
+    }
   });
   return out + count;
 }

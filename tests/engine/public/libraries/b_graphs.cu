@@ -44,6 +44,7 @@ static void run_graphs(const float* x, float* out) {
   scale<<<1, 128, 0, side>>>(copy, 2.f, 128);
   const bool unjoined = cudaStreamEndCapture(main, &none) == cudaErrorStreamCaptureUnjoined;
   scale<<<1, 1, 0, main>>>(out + 256, 0.f, 1);
+  cudaStreamSynchronize(main);
   float facts[2] = {(float)nodes, unjoined && none == nullptr ? 1.f : 0.f};
   cudaMemcpy(out + 256, facts, sizeof(facts), cudaMemcpyHostToDevice);
   // A launch with attributes, of memory from a pool.

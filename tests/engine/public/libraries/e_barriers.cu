@@ -13,7 +13,7 @@ namespace cg = cooperative_groups;
 __global__ void staged(const float* x, float* out, int* arrivals) {
   using barrier = cuda::barrier<cuda::thread_scope_block>;
   __shared__ barrier bar;
-  __shared__ float tile[2][128];
+  __shared__ alignas(16) float tile[2][128];
   __shared__ cuda::pipeline_shared_state<cuda::thread_scope_block, 2> state;
   auto block = cg::this_thread_block();
   if (block.thread_rank() == 0) init(&bar, block.size());
