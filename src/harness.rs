@@ -28,7 +28,7 @@ pub use program::ProgramSpec;
 pub use spot::Spot;
 pub(crate) use spot::excerpt;
 pub use table::TomlError;
-pub(crate) use table::{Document, Table, Value, did_you_mean, nearest};
+pub(crate) use table::{Document, Number, Table, Value, did_you_mean, nearest};
 
 /// A validated `replay.toml`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -44,10 +44,15 @@ pub struct Harness {
     pub sources: Vec<String>,
     /// Folders of a revision in which headers are found; `.` is the root of the repository.
     pub include: Vec<String>,
+    /// The folder of stand-in headers outside of the revisions, searched before `include`; resolved
+    /// against the folder of the file.
+    pub overlay: Option<PathBuf>,
     /// Macros, as `NAME` or `NAME=VALUE`.
     pub defines: Vec<String>,
     /// Macros of the compiler or of the runtime's headers that the sources are not to see.
     pub undefine: Vec<String>,
+    /// Sizes that a fixture gives by number.
+    pub sizes: Vec<String>,
     /// The tensors that a fixture must hold, in the order of the file.
     pub inputs: IndexMap<String, InputSpec>,
     /// The tensors that `call` writes, in the order of the file; never empty.
@@ -141,7 +146,7 @@ impl Harness {
         let document = Document { path, text };
         let parsed = document.parse()?;
         let root = document.root(&parsed);
-        let known: Vec<&str> = ["repository", "inputs", "outputs", "program"]
+        let known: Vec<&str> = ["repository", "sizes", "inputs", "outputs", "program"]
             .into_iter()
             .chain(program::KERNEL_KEYS)
             .chain(program::KEYS)
@@ -159,8 +164,10 @@ impl Harness {
             repository: root.string("repository")?.map(|path| joined(folder, &path)),
             sources,
             include: paths(&root, "include")?,
+            overlay: overlay(&root, folder)?,
             defines: defines(&root)?,
             undefine: undefine(&root)?,
+            sizes: sizes(&root)?,
             inputs: specs(&root, "inputs", input)?,
             outputs: specs(&root, "outputs", output)?,
             calls: match &program {
@@ -180,12 +187,13 @@ impl Harness {
         Ok(harness)
     }
 
-    /// The names of sizes, in the order in which the inputs' shapes name them.
+    /// The names of sizes, in the order in which the inputs' shapes name them, then the others.
     pub(crate) fn size_names(&self) -> impl Iterator<Item = &str> {
         let mut seen = indexmap::IndexSet::new();
         for spec in self.inputs.values() {
             seen.extend(named(&spec.shape));
         }
+        seen.extend(self.sizes.iter().map(String::as_str));
         seen.into_iter()
     }
 
@@ -421,9 +429,35 @@ fn defines(root: &Table<'_>) -> Result<Vec<String>, HarnessError> {
         if names::is_identifier(name) && !value.contains(['\n', '\r', '\0']) {
             return Ok(value);
         }
-        Err(HarnessError::BadDefine { spot: item.spot(), value })
+        Err(HarnessError::BadDefine { spot: item.spot(), value: shown(&value) })
     };
     root.strings("defines")?.iter().map(define).collect()
+}
+
+fn overlay(root: &Table<'_>, folder: &Path) -> Result<Option<PathBuf>, HarnessError> {
+    let Some(value) = root.get("overlay") else { return Ok(None) };
+    let path = value.string()?;
+    let reason = match () {
+        () if path.is_empty() => PathFault::Empty,
+        () if path.contains(char::is_control) => PathFault::Control,
+        () => return Ok(Some(joined(folder, path))),
+    };
+    let (spot, key) = (value.spot(), "overlay".to_owned());
+    Err(HarnessError::BadPath { spot, key, value: shown(&path), reason })
+}
+
+fn sizes(root: &Table<'_>) -> Result<Vec<String>, HarnessError> {
+    let mut found: Vec<String> = Vec::new();
+    for item in root.strings("sizes")? {
+        let name = item.string()?;
+        check_name(&item, &name)?;
+        if found.contains(&name) {
+            let (spot, kind) = (item.spot(), "a size");
+            return Err(HarnessError::Clash { spot, name, first: kind, second: "another size" });
+        }
+        found.push(name);
+    }
+    Ok(found)
 }
 
 fn undefine(root: &Table<'_>) -> Result<Vec<String>, HarnessError> {

@@ -30,6 +30,7 @@ mod cli {
     mod non_finite;
     mod odd;
     mod orders;
+    mod overlays;
     mod races;
     mod revisions;
     mod streams;

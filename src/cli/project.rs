@@ -4,7 +4,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ::replay::cache::Cache;
-use ::replay::history::{Commit, CommitId, History, SourceSet, SourceSpec, source_set_from_dir};
+use ::replay::history::{
+    Commit, CommitId, History, Overlay, SourceSet, SourceSpec, source_set_from_dir,
+};
 use ::replay::trial::Subject;
 
 use crate::cli::checkout;
@@ -39,11 +41,13 @@ impl Project {
             Some(repository) => History::open_with_cache(repository, cache.root())?,
             None => History::discover(&harness.path)?,
         };
+        let overlay = harness.overlay.as_deref().map(Overlay::read).transpose()?;
         let spec = SourceSpec {
             sources: harness.sources.clone(),
             include: harness.include.clone(),
             tree: harness.tree().to_vec(),
             prefix: String::new(),
+            overlay: overlay.unwrap_or_default(),
         };
         // Beside a bundle the files of its tip may lie, next to the harness.
         let root = if history.is_bundle() {

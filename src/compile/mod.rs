@@ -41,7 +41,7 @@ use crate::cuda::NvrtcError;
 use crate::foreign::Finished;
 use crate::frontend::{FrontendError, Precision, Threads};
 use crate::harness::Harness;
-use crate::history::SourceSet;
+use crate::history::{OVERLAY, SourceSet};
 use crate::runtime::headers;
 
 /// A compiled variant.
@@ -578,7 +578,8 @@ fn flags(harness: &Harness, translated: &Translation, precision: Precision) -> V
             format!("-Itree/{folder}")
         })
         .collect();
-    flags.extend(folders);
+    let overlay = harness.overlay.iter().map(|_| format!("-Itree/{OVERLAY}"));
+    flags.extend(overlay.chain(folders));
     flags
 }
 

@@ -19,7 +19,7 @@ use crate::cache::{Cache, Kind};
 use crate::cuda::{FILL_SOURCE, Module, Nvrtc, SearchPath, math_error_ulps};
 use crate::frontend::{self, Unit};
 use crate::harness::Harness;
-use crate::history::SourceSet;
+use crate::history::{OVERLAY, SourceSet};
 use crate::runtime::headers;
 use crate::summary;
 use crate::tensor::DType;
@@ -306,11 +306,12 @@ impl DeviceUnit {
             let is_file = files.iter().any(|(path, _)| path == include);
             if is_file { parent(include).to_owned() } else { include.clone() }
         });
+        let overlay = harness.overlay.iter().map(|_| OVERLAY.to_owned());
         Ok(DeviceUnit {
             text: std::iter::once(FILL_SOURCE.to_owned())
                 .chain(included.iter().map(|path| format!("#include \"tree/{path}\"\n")))
                 .collect(),
-            folders: folders.collect::<BTreeSet<_>>().into_iter().collect(),
+            folders: overlay.chain(folders.collect::<BTreeSet<_>>()).collect(),
             files,
             defines: harness.defines.clone(),
             undefine: harness.undefine.clone(),

@@ -193,7 +193,8 @@ impl HarnessError {
                 Some(format!("the dtypes are {}", DType::ALL.map(DType::name).join(", ")))
             }
             HarnessError::UnknownSize { .. } => Some(
-                "sizes are taken from the inputs; write a number, or add an input that has it"
+                "sizes are taken from the inputs; write a number, add an input that has it, or name it \
+                 in `sizes`, so that fixture.toml gives it"
                     .to_owned(),
             ),
             HarnessError::Init { .. } => Some(
@@ -217,6 +218,9 @@ impl HarnessError {
             }
             HarnessError::BadPreload { .. } => {
                 Some("name modules, one a string: preload = [\"numpy\", \"jax\"]".to_owned())
+            }
+            HarnessError::BadPath { key, .. } if key == "overlay" => {
+                Some("it is a folder of headers, relative to this file".to_owned())
             }
             HarnessError::BadPath { .. } => {
                 Some("paths are relative to the root of the repository and stay inside it".into())

@@ -30,8 +30,8 @@ pub struct ProgramSpec {
 /// The keys that go with `program` alone.
 pub(super) const KEYS: [&str; 6] = ["tree", "preload", "env", "precision", "build", "identity"];
 /// The keys of kernels, which do not go with `program`.
-pub(super) const KERNEL_KEYS: [&str; 6] =
-    ["sources", "include", "defines", "undefine", "setup", "call"];
+pub(super) const KERNEL_KEYS: [&str; 7] =
+    ["sources", "include", "overlay", "defines", "undefine", "setup", "call"];
 /// Variables with this beginning are how replay speaks to the program.
 const OWN_PREFIX: &str = "REPLAY_";
 

@@ -244,6 +244,14 @@ impl<'a> Table<'a> {
     }
 }
 
+/// A number or a boolean.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Number {
+    Integer(i128),
+    Float(f64),
+    Boolean(bool),
+}
+
 /// One value of a document, with the key that leads to it.
 pub(crate) struct Value<'a> {
     pub(crate) document: Document<'a>,
@@ -278,6 +286,19 @@ impl<'a> Value<'a> {
             _ => None,
         };
         parsed.ok_or_else(|| self.wrong_type("an integer of at least 0"))
+    }
+
+    /// The number or boolean that stands here.
+    pub(crate) fn number(&self) -> Result<Number, TomlError> {
+        let parsed = match self.value {
+            DeValue::Integer(number) => {
+                i128::from_str_radix(number.as_str(), number.radix()).ok().map(Number::Integer)
+            }
+            DeValue::Float(number) => number.as_str().parse().ok().map(Number::Float),
+            DeValue::Boolean(value) => Some(Number::Boolean(*value)),
+            _ => None,
+        };
+        parsed.ok_or_else(|| self.wrong_type("a number, true or false"))
     }
 
     /// The scalar value as text.

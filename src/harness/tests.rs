@@ -198,7 +198,7 @@ fn a_name_without_end_is_refused_at_once() {
 fn unknown_keys_are_refused_at_every_level() {
     insta::assert_snapshot!(refused("sources =", "souces ="), @"
     unknown key `souces` at kernels/replay.toml:3:1, did you mean `sources`?
-    hint: the keys known there are repository, inputs, outputs, program, sources, include, defines, undefine, setup, call, tree, preload, env, precision, build, identity
+    hint: the keys known there are repository, sizes, inputs, outputs, program, sources, include, overlay, defines, undefine, setup, call, tree, preload, env, precision, build, identity
     ");
     insta::assert_snapshot!(refused("optional", "optinal"), @"
     unknown key `inputs.mask.optinal` at kernels/replay.toml:15:1, did you mean `optional`?
@@ -269,7 +269,7 @@ fn an_output_size_that_no_input_has_is_refused() {
     let twice = SMALL.replace("shape = []", "shape = [\"vocabs\"]");
     let error = parse(&twice).unwrap_err();
     insta::assert_snapshot!(error, @"output `loss` at kernels/replay.toml:22:10 has the size `vocabs`, which no input has, did you mean `vocab`?");
-    insta::assert_snapshot!(error.hint().unwrap(), @"sizes are taken from the inputs; write a number, or add an input that has it");
+    insta::assert_snapshot!(error.hint().unwrap(), @"sizes are taken from the inputs; write a number, add an input that has it, or name it in `sizes`, so that fixture.toml gives it");
 }
 
 #[test]
@@ -496,4 +496,52 @@ fn what_is_set_up_and_undefined_is_read() {
     let refused = |line: &str| parse(&format!("{line}\n{SMALL}")).unwrap_err();
     insta::assert_snapshot!(refused("undefine = [\"A=1\"]"), @"`A=1` in `undefine` at kernels/replay.toml:1:13 is not the name of a macro");
     insta::assert_snapshot!(refused("setup = \" \""), @"`setup` at kernels/replay.toml:1:9 is empty");
+}
+
+#[test]
+fn an_overlay_is_a_folder_beside_the_harness() {
+    let with = |line: &str| parse(&SMALL.replace("defines =", &format!("{line}\ndefines =")));
+    let harness = with("overlay = \"../stand_ins\"").unwrap();
+    assert_eq!(harness.overlay.as_deref(), Some(Path::new("kernels/../stand_ins")));
+    let refused = |line: &str| {
+        let error = with(line).expect_err(line);
+        error.hint().map_or(error.to_string(), |hint| format!("{error}\nhint: {hint}"))
+    };
+    insta::assert_snapshot!(refused("overlay = \"\""), @"
+    `` in `overlay` at kernels/replay.toml:5:11 is an empty path
+    hint: it is a folder of headers, relative to this file
+    ");
+    insta::assert_snapshot!(refused("overlay = \"a\\u0000b\""), @r"
+    `a\u{0}b` in `overlay` at kernels/replay.toml:5:11 holds a control character
+    hint: it is a folder of headers, relative to this file
+    ");
+    insta::assert_snapshot!(refused("overlay = [\"a\"]"), @"`overlay` at kernels/replay.toml:5:11 must be a string, not a list");
+}
+
+#[test]
+fn sizes_that_no_input_has_are_named() {
+    let sized = |sizes: &str| {
+        let text = SMALL.replace("defines =", &format!("sizes = {sizes}\ndefines ="));
+        parse(&text.replacen("shape = []", "shape = [\"heads\"]", 1))
+    };
+    let harness = sized("[\"heads\"]").unwrap();
+    assert_eq!(harness.size_names().collect::<Vec<_>>(), ["batch", "vocab", "heads"]);
+    let refused = |sizes: &str| sized(sizes).expect_err(sizes).to_string();
+    insta::assert_snapshot!(refused("[\"heads\", \"heads\"]"), @"`heads` at kernels/replay.toml:5:19 names both a size and another size");
+    insta::assert_snapshot!(refused("[\"heads\", \"logits\"]"), @"`logits` at kernels/replay.toml:9:9 names both a tensor and a size");
+    insta::assert_snapshot!(refused("[\"heads\", \"for\"]"), @"`for` at kernels/replay.toml:5:19 cannot name a tensor or a size: it is a word of CUDA C++");
+    insta::assert_snapshot!(refused("[\"head\"]"), @"output `loss` at kernels/replay.toml:23:10 has the size `heads`, which no input has, did you mean `head`?");
+}
+
+#[test]
+fn what_a_harness_changes_of_macros_and_says_before_the_call_is_not_trusted() {
+    let with = |line: &str| {
+        let text = SMALL.replace("defines =", &format!("{line}\ndefines ="));
+        parse(&text).map(|_| ()).map_err(|error| error.to_string())
+    };
+    insta::assert_snapshot!(with("undefine = [\"A\\n#include </etc/passwd>\"]").unwrap_err(), @r"`A\n#include </etc/passwd>` in `undefine` at kernels/replay.toml:5:13 is not the name of a macro");
+    insta::assert_snapshot!(with("undefine = [\"-D\"]").unwrap_err(), @"`-D` in `undefine` at kernels/replay.toml:5:13 is not the name of a macro");
+    insta::assert_snapshot!(with("setup = \"  \"").unwrap_err(), @"`setup` at kernels/replay.toml:5:9 is empty");
+    insta::assert_snapshot!(with("setup = [\"f();\"]").unwrap_err(), @"`setup` at kernels/replay.toml:5:9 must be a string, not a list");
+    assert_eq!(with("setup = \"int a = 0;\""), Ok(()));
 }

@@ -151,6 +151,14 @@ pub enum HistoryError {
         /// The path as given.
         path: String,
     },
+    /// The harness's overlay is missing, or no folder.
+    #[error("the overlay `{}` is no folder", path.display())]
+    NoOverlay {
+        /// The path, as the harness leads to it.
+        path: PathBuf,
+        /// The system's error, if there was one.
+        source: Option<io::Error>,
+    },
     /// The named folders hold more files than a kernel project has.
     #[error("{place} holds more than {limit} files below the source paths")]
     TooManyFiles {
@@ -219,6 +227,8 @@ pub enum Place {
     Revision(String),
     /// Files on disk.
     WorkingTree(PathBuf),
+    /// A folder of headers that a harness names beside the revisions.
+    Overlay(PathBuf),
 }
 
 impl fmt::Display for Place {
@@ -226,6 +236,7 @@ impl fmt::Display for Place {
         match self {
             Place::Revision(short) => write!(f, "revision {short}"),
             Place::WorkingTree(root) => write!(f, "working tree `{}`", root.display()),
+            Place::Overlay(root) => write!(f, "overlay `{}`", root.display()),
         }
     }
 }
@@ -329,7 +340,8 @@ impl HistoryError {
     ///
     /// This holds for the working tree too: `git bisect run` has checked out some revision there.
     pub fn is_revision_fault(&self) -> bool {
-        matches!(self, HistoryError::Unusable { .. })
+        let HistoryError::Unusable { place, .. } = self else { return false };
+        !matches!(place, Place::Overlay(_))
     }
 
     /// Advice to the user, if there is any.
@@ -350,6 +362,12 @@ impl HistoryError {
                 Some("copy the bundle again, and check it with: git bundle verify FILE".into())
             }
             HistoryError::LfsPointer { .. } => Some("fetch the bundle: git lfs pull".into()),
+            HistoryError::NoOverlay { .. } => Some(
+                "`overlay` in replay.toml is a folder of headers, relative to replay.toml".into(),
+            ),
+            HistoryError::TooManyFiles { place: Place::Overlay(_), .. } => {
+                Some("name a folder with the stand-in headers alone".into())
+            }
             HistoryError::NoWorkingTree { .. } => Some("name a revision with --rev".into()),
             HistoryError::TooManyFiles { .. } => {
                 Some("name the kernels' own folders in `sources` and `include`, or in `tree`".into())
@@ -388,7 +406,7 @@ impl Fault {
                 Some("name folders without submodules in `sources` and `include`".into())
             }
             Fault::LfsPointer { .. } => Some(match place {
-                Place::WorkingTree(_) => "fetch the files: git lfs pull".into(),
+                Place::WorkingTree(_) | Place::Overlay(_) => "fetch the files: git lfs pull".into(),
                 Place::Revision(_) => "git's own objects are read, not those of LFS: check the \
                                        revision out, and replay the working tree, without --rev"
                     .into(),

@@ -146,6 +146,7 @@ impl History {
             Some(key) => key,
             None => {
                 let (key, met_link) = self.compute_key(root, &spec.named()?)?;
+                let key = spec.overlay.with(key);
                 if let Some(entries) = entries.filter(|_| !met_link) {
                     self.keys.borrow_mut().specs[place].by_entries.insert(entries, key);
                 }

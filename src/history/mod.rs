@@ -15,6 +15,7 @@ mod keys;
 mod libgit2;
 mod lineage;
 mod objects;
+mod overlay;
 mod revision;
 mod source_set;
 mod suggest;
@@ -38,6 +39,7 @@ use crate::files;
 pub use elsewhere::Elsewhere;
 pub use error::{Candidate, Fault, GitCause, HistoryError, Place};
 pub use graph::{CommitGraph, GraphNode};
+pub use overlay::{OVERLAY, Overlay};
 pub use source_set::{
     FileKind, Role, SourceFile, SourceKey, SourceSet, SourceSpec, source_set_from_dir,
 };

@@ -5,7 +5,7 @@ use std::{path::Path, sync::Arc};
 use git2::{DiffFormat, DiffLine, DiffOptions, Oid};
 
 use super::{
-    Commit, CommitId, Fault, History, HistoryError, Place, suggest,
+    Commit, CommitId, Fault, History, HistoryError, OVERLAY, Overlay, Place, suggest,
     tree::{DiskTree, GitTree, Node, Stop, Tree},
     walk::{Found, Walk},
     whole,
@@ -24,6 +24,8 @@ pub struct SourceSpec {
     pub tree: Vec<String>,
     /// The project's folder, relative to the repository's root; empty for the root itself.
     pub prefix: String,
+    /// Headers outside of every revision, which go with each.
+    pub overlay: Overlay,
 }
 
 /// The purpose for which a harness named a file.
@@ -236,16 +238,40 @@ fn read_set(
     place: impl Fn() -> Place,
 ) -> Result<SourceSet, HistoryError> {
     let named = spec.named()?;
-    read_files(tree, &named, &spec.prefix).map(SourceSet::new).map_err(|stop| match stop {
+    let mut files =
+        read_files(tree, &named, &spec.prefix).map_err(|stop| unreadable(tree, stop, &place))?;
+    if let (false, Some(taken)) = (spec.overlay.files().is_empty(), taken_by_overlay(&files)) {
+        return Err(HistoryError::Unusable {
+            place: place(),
+            fault: Fault::BadName { path: taken.to_owned() },
+        });
+    }
+    files.extend_from_slice(spec.overlay.files());
+    Ok(SourceSet::new(files))
+}
+
+/// The path of a file that stands where those of an overlay belong.
+fn taken_by_overlay(files: &[SourceFile]) -> Option<&str> {
+    let taken = |file: &&SourceFile| file.path.split('/').next() == Some(OVERLAY);
+    files.iter().find(taken).map(|file| file.path.as_str())
+}
+
+/// Why the files of `tree` at `place` could not be read.
+pub(super) fn unreadable(tree: &impl Tree, stop: Stop, place: impl Fn() -> Place) -> HistoryError {
+    match stop {
         Stop::Fault(fault) => {
             HistoryError::Unusable { place: place(), fault: suggest::complete_fault(tree, fault) }
         }
         Stop::TooManyFiles(limit) => HistoryError::TooManyFiles { place: place(), limit },
         Stop::Error(error) => error,
-    })
+    }
 }
 
-fn read_files(tree: &impl Tree, named: &[Named], prefix: &str) -> Result<Vec<SourceFile>, Stop> {
+pub(super) fn read_files(
+    tree: &impl Tree,
+    named: &[Named],
+    prefix: &str,
+) -> Result<Vec<SourceFile>, Stop> {
     let walk = Walk::new(tree);
     let mut files = Vec::new();
     for named in named {

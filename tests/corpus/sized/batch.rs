@@ -220,7 +220,7 @@ fn sources(family: &Family) -> Arc<SourceSet> {
         sources: vec![format!("{}.cu", family.name)],
         include: vec!["include".to_owned()],
         tree: Vec::new(),
-        prefix: String::new(),
+        ..SourceSpec::default()
     };
     let folder = corpus::folder("sized").join("kernels");
     source_set_from_dir(&folder, &spec).expect("the sources of a family").into()
