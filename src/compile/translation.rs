@@ -41,20 +41,29 @@ impl Translation {
 /// The sources that the front end reads, as text.
 pub(super) fn texts(sources: &SourceSet) -> Result<Vec<(&str, Decoded<'_>)>, CompileError> {
     let code = sources.files.iter().filter(|file| is_code(&file.path));
-    let texts: Vec<_> = code.map(text).collect();
+    let known = |name: &str| sources.files.iter().any(|file| leads_to(&file.path, name));
+    let texts: Vec<_> = code.map(|file| text(file, &known)).collect();
     for (path, decoded) in &texts {
         refuse_devices(path, &decoded.text)?;
     }
     Ok(texts)
 }
 
-/// The path and the text of one file.
-fn text(file: &SourceFile) -> (&str, Decoded<'_>) {
+/// The path and the text of one file. `known` tells of headers that the source set has.
+fn text<'f>(file: &'f SourceFile, known: &dyn Fn(&str) -> bool) -> (&'f str, Decoded<'f>) {
     let mut decoded = decode(&file.content);
     if let Some(text) = frontend::tightened(&decoded.text) {
         decoded.text = text.into();
     }
+    if let Some(text) = frontend::without_tensors(&decoded.text, known) {
+        decoded.text = text.into();
+    }
     (file.path.as_str(), decoded)
+}
+
+/// Whether `path` ends with the components of `name`.
+fn leads_to(path: &str, name: &str) -> bool {
+    path.strip_suffix(name).is_some_and(|before| before.is_empty() || before.ends_with('/'))
 }
 
 /// As units of the front end.

@@ -12,7 +12,8 @@ pub(super) enum Fate {
 }
 
 /// Standard headers that kernels use, by either name, and their replacements on the device.
-const REPLACED: [(&str, &str); 22] = [
+const REPLACED: [(&str, &str); 23] = [
+    ("replay/extension.h", "extension"),
     ("cmath", "cmath"),
     ("math.h", "cmath"),
     ("cfloat", "cfloat"),

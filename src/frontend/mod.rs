@@ -9,6 +9,7 @@ mod borders;
 mod bounds;
 mod device;
 mod error;
+mod extension;
 mod host;
 mod includes;
 mod instances;
@@ -26,6 +27,7 @@ mod tighten;
 mod unsupported;
 
 pub use error::FrontendError;
+pub use extension::without_tensors;
 pub use signatures::{Parameter, Signature, signatures};
 pub use symbols::{Symbols, scan};
 

@@ -416,3 +416,20 @@ fn a_harness_sets_up_and_begins_outputs_as_zeros_or_as_inputs() {
     public.assert_gives("sums", &sums, 1e-6);
     public.assert_gives("count", &[5.0], 0.0);
 }
+
+#[test]
+fn kernels_of_a_pytorch_extension_are_launched_by_the_call() {
+    let call = "vllm_like::bias_silu_kernel<float><<<N, block_of(C)>>>(out, inp, inp, C);";
+    let harness = format!(
+        "call = \"{call}\"\n[inputs.inp]\ndtype = \"f32\"\nshape = [\"N\", \"C\"]\n\
+         [outputs.out]\ndtype = \"f32\"\nshape = [\"N\", \"C\"]\n"
+    );
+    let values = numbers(4 * 40, 8);
+    let public = Public::new("extension", &harness, &[("inp", &values, &[4, 40])]);
+    let one = |(index, &x): (usize, &f32)| {
+        let x = f64::from(x) + f64::from(values[index % 40]);
+        x / (1.0 + (-x).exp())
+    };
+    let expected: Vec<f64> = values.iter().enumerate().map(one).collect();
+    public.assert_gives("out", &expected, 1e-6);
+}

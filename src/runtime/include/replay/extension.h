@@ -1,0 +1,43 @@
+// What kernels of PyTorch extensions take from PyTorch's headers, where those are not: names of types.
+#pragma once
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <replay/real.h>
+
+namespace c10 {
+using Half = __half;
+using BFloat16 = __nv_bfloat16;
+}  // namespace c10
+
+namespace at {
+using c10::BFloat16;
+using c10::Half;
+
+/// The type in which values of `T` are computed.
+template <class T>
+struct OpMathType {
+  using type = T;
+};
+template <>
+struct OpMathType<Half> {
+  using type = replay_rt::real;
+};
+template <>
+struct OpMathType<BFloat16> {
+  using type = replay_rt::real;
+};
+template <class T>
+using opmath_type = typename OpMathType<T>::type;
+template <class T, bool>
+using acc_type = opmath_type<T>;
+}  // namespace at
+
+namespace torch {
+using at::BFloat16;
+using at::Half;
+}  // namespace torch
