@@ -4,10 +4,12 @@ use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
-use ::replay::bisect::{Bisection, Event, Findings, Look, On, SearchEnd, SearchTarget, Trusted};
+use ::replay::bisect::{
+    Bisection, Event, Findings, Look, On, Report, SearchEnd, SearchTarget, Trusted,
+};
 use ::replay::harness::Harness;
 use ::replay::history::{Commit, History};
-use ::replay::report::{self, Blame, Line};
+use ::replay::report::{self, Blame, Line, Origin};
 use ::replay::trial::Check;
 use clap::ValueEnum;
 
@@ -22,6 +24,7 @@ use super::progress::Progress;
 use super::project::Project;
 use super::recorded::{Recorded, SNAPSHOT};
 use super::replay::CheckArg;
+use super::report_file::{FileFormat, ReportFile};
 use super::session::{self, SessionArgs, jobs};
 use super::snapshot::must_be_there;
 
@@ -64,6 +67,9 @@ pub struct Args {
     /// How the result is written; JSON is one event a line
     #[arg(short, long, value_enum, default_value = "text", value_name = "FORMAT")]
     format: SearchFormat,
+    /// Write the answer to a file too; its ending names the format: .html, .md
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
     #[command(flatten)]
     cluster: ClusterArgs,
 }
@@ -77,6 +83,8 @@ enum SearchFormat {
     Json,
     /// For a comment on a pull request: at most 60 kB
     Markdown,
+    /// A page to look at, in one file
+    Html,
 }
 
 /// The condition under which a commit is bad.
@@ -110,6 +118,8 @@ impl From<OnArg> for On {
 
 /// Searches, and prints the answer.
 pub fn run(args: &Args, session: &SessionArgs) -> CliResult<u8> {
+    let file =
+        ReportFile::named(args.report.as_deref(), &[FileFormat::Html, FileFormat::Markdown])?;
     let progress = Progress::start();
     progress.say("reading the history");
     let (history, targets) = open(&fixtures::expand(&args.fixtures))?;
@@ -125,24 +135,32 @@ pub fn run(args: &Args, session: &SessionArgs) -> CliResult<u8> {
     let report = bisection.search(&good, &bad, &mut |event| watcher.hear(&event))?;
     drop(progress);
     messages::end_with(bisect_log::text(&report, args.first_parent));
-    match args.format {
-        SearchFormat::Json => println!("{}", report::bisect_json(&report)),
-        SearchFormat::Markdown => {
-            let limit = report::COMMENT_BYTES;
-            print!("{}", report::bisect_markdown(&report, origin.as_ref(), limit));
-        }
-        SearchFormat::Text => {
-            print!("{}", report::bisect(&report));
-            if let Some(origin) = &origin {
-                println!("{}", origin.line());
-            }
-        }
+    print!("{}", written(args.format, &report, origin.as_ref(), report::COMMENT_BYTES));
+    if let Some(file) = file {
+        let format = match file.format {
+            FileFormat::Markdown => SearchFormat::Markdown,
+            _ => SearchFormat::Html,
+        };
+        file.write(&written(format, &report, origin.as_ref(), report::SUMMARY_BYTES))?;
     }
     Ok(match report.ending() {
         SearchEnd::Found => exit::SUCCESS,
         SearchEnd::Hidden => exit::UNTESTABLE,
         SearchEnd::Refused => exit::FAILED,
     })
+}
+
+/// The answer, of at most `limit` bytes where a format has a limit.
+fn written(format: SearchFormat, found: &Report, origin: Option<&Origin>, limit: usize) -> String {
+    match format {
+        SearchFormat::Json => format!("{}\n", report::bisect_json(found)),
+        SearchFormat::Markdown => report::bisect_markdown(found, origin, limit),
+        SearchFormat::Html => report::bisect_html(found, origin),
+        SearchFormat::Text => {
+            let origin = origin.map(|origin| format!("{}\n", origin.line()));
+            format!("{}{}", report::bisect(found), origin.unwrap_or_default())
+        }
+    }
 }
 
 /// A search as the command line asks for it.

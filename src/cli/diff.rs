@@ -1,20 +1,21 @@
 //! `replay diff FIXTURE... REV REV`: two revisions side by side.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use ::replay::cache::Cache;
-use ::replay::judge::{Accesses, Judgement, Verdict, accesses_of_both, judge};
-use ::replay::report::{self, Line, Revision, Standing, Text};
+use ::replay::judge::{Judgement, accesses_of_both, judge};
+use ::replay::report::{self, Compared, Line, Refused, Revision, Standing, Text};
 use ::replay::trial::Trial;
 use serde_json::{Value, json};
 
 use super::error::{CliResult, CommandError};
 use super::exit;
 use super::fixtures;
-use super::out::{print, println};
+use super::out::print;
 use super::progress::Progress;
 use super::project::{Project, RequestedRevision};
 use super::replay::{CheckArg, Format, name, refused, summary};
+use super::report_file::{FILES, ReportFile};
 use super::session::{self, Labs, SessionArgs};
 
 /// The arguments of `replay diff`.
@@ -29,6 +30,9 @@ pub struct Args {
     /// How the result is written
     #[arg(short, long, value_enum, default_value = "text", value_name = "FORMAT")]
     format: Format,
+    /// Write the result to a file too; its ending names the format: .html, .json
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
 }
 
 /// Compares on every fixture; the worst result decides about the exit code. A fixture on which the
@@ -37,23 +41,21 @@ pub fn run(args: &Args, session: &SessionArgs) -> CliResult<u8> {
     let [fixtures @ .., trusted, other] = args.words.as_slice() else {
         return Err(CommandError::new("diff needs two revisions"));
     };
+    let file = ReportFile::named(args.report.as_deref(), &FILES)?;
     let fixtures = fixtures::expand(fixtures);
     let labs = session.labs_on_one(&fixtures)?;
     let cache = session::cache()?;
     let mut code = exit::SUCCESS;
-    let (mut documents, mut errors, mut standings) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut all, mut errors) = (Vec::new(), Vec::new());
     for path in fixtures {
         let path = path.as_path();
         match one(path, [trusted, other], args.check, &labs, &cache) {
             Ok(compared) => {
-                standings.push(Standing::from(compared.verdict()));
-                match args.format {
-                    Format::Json => documents.push(document(&compared)),
-                    Format::Text => {
-                        let gap = if standings.len() > 1 { "\n" } else { "" };
-                        print!("{gap}{}", text(&compared));
-                    }
+                if args.format == Format::Text {
+                    let gap = if all.is_empty() { "" } else { "\n" };
+                    print!("{gap}{}", text(&compared));
                 }
+                all.push(compared);
             }
             Err(error) => {
                 code = exit::worse(code, error.exit_code());
@@ -62,32 +64,28 @@ pub fn run(args: &Args, session: &SessionArgs) -> CliResult<u8> {
             }
         }
     }
-    match args.format {
-        Format::Text => summary(&standings, errors.len()),
-        Format::Json => {
-            let document =
-                json!({ "schema": report::SCHEMA, "diffs": documents, "errors": errors });
-            println!("{}", serde_json::to_string_pretty(&document)?);
-        }
+    let standings: Vec<Standing> = all.iter().map(|one| one.verdict().into()).collect();
+    match written(args.format, &all, &errors)? {
+        Some(text) => print!("{text}"),
+        None => summary(&standings, errors.len()),
+    }
+    if let Some(file) = file {
+        file.write(&written(file.format.into(), &all, &errors)?.unwrap_or_default())?;
     }
     Ok(standings.into_iter().map(exit::code_of).fold(code, exit::worse))
 }
 
-/// Two revisions that were compared on one fixture.
-struct Compared {
-    fixture: String,
-    base: Option<Revision>,
-    got: Option<Revision>,
-    judgement: Judgement,
-    accesses: Option<Accesses>,
-}
-
-impl Compared {
-    /// The verdict on outputs and accesses together.
-    fn verdict(&self) -> Verdict {
-        let new = self.accesses.as_ref().is_some_and(Accesses::has_new);
-        self.judgement.verdict.max(if new { Verdict::Failed } else { Verdict::Identical })
-    }
+/// The whole report; none for text, which is printed as it comes.
+fn written(format: Format, all: &[Compared], errors: &[Refused]) -> CliResult<Option<String>> {
+    Ok(Some(match format {
+        Format::Text => return Ok(None),
+        Format::Json => {
+            let diffs: Vec<Value> = all.iter().map(document).collect();
+            let document = json!({ "schema": report::SCHEMA, "diffs": diffs, "errors": errors });
+            serde_json::to_string_pretty(&document)? + "\n"
+        }
+        Format::Html => report::diff_html(all, errors),
+    }))
 }
 
 fn one(
@@ -133,12 +131,7 @@ fn text(compared: &Compared) -> Text {
         text.append(report::accesses_compared(found));
     }
     text.line(Line::new());
-    text.line(match accesses {
-        Some(found) if judgement.verdict < Verdict::Failed => {
-            report::new_access(found).unwrap_or_else(|| report::verdict_line(judgement))
-        }
-        _ => report::verdict_line(judgement),
-    });
+    text.line(compared.verdict_line());
     text
 }
 

@@ -4,18 +4,18 @@ use std::path::{Path, PathBuf};
 
 use ::replay::cache::Cache;
 use ::replay::fixture::Fixture;
-use ::replay::judge::{GradientCheck, GradientVerdict, gradients};
-use ::replay::report::{self, Line, Revision, Standing, Text};
-use ::replay::trial::{Outcome, Status};
+use ::replay::judge::gradients;
+use ::replay::report::{self, Checked, Line, Refused, Revision, Standing, Text};
 use serde_json::{Value, json};
 
 use super::error::{CliResult, CommandError};
 use super::exit;
 use super::fixtures;
-use super::out::{print, println};
+use super::out::print;
 use super::progress::Progress;
 use super::project::Project;
 use super::replay::{Format, name, refused, summary};
+use super::report_file::{FILES, ReportFile};
 use super::session::{self, Labs, SessionArgs};
 
 /// The arguments of `replay gradcheck`.
@@ -30,26 +30,27 @@ pub struct Args {
     /// How the result is written
     #[arg(short, long, value_enum, default_value = "text", value_name = "FORMAT")]
     format: Format,
+    /// Write the result to a file too; its ending names the format: .html, .json
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
 }
 
 /// Checks every gradient of every fixture. A fixture that cannot be checked does not stop the others.
 pub fn run(args: &Args, session: &SessionArgs) -> CliResult<u8> {
+    let file = ReportFile::named(args.report.as_deref(), &FILES)?;
     let fixtures = fixtures::expand(&args.fixtures);
     let labs = session.labs_on_one(&fixtures)?;
     let cache = session::cache()?;
     let mut code = exit::SUCCESS;
-    let (mut documents, mut errors, mut standings) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut all, mut errors) = (Vec::new(), Vec::new());
     for path in &fixtures {
         match one(path, args.rev.as_deref(), &labs, &cache) {
             Ok(checked) => {
-                standings.push(checked.standing());
-                match args.format {
-                    Format::Json => documents.push(document(&checked)),
-                    Format::Text => {
-                        let gap = if standings.len() > 1 { "\n" } else { "" };
-                        print!("{gap}{}", text(&checked));
-                    }
+                if args.format == Format::Text {
+                    let gap = if all.is_empty() { "" } else { "\n" };
+                    print!("{gap}{}", text(&checked));
                 }
+                all.push(checked);
             }
             Err(error) => {
                 code = exit::worse(code, error.exit_code());
@@ -58,38 +59,29 @@ pub fn run(args: &Args, session: &SessionArgs) -> CliResult<u8> {
             }
         }
     }
-    match args.format {
-        Format::Text => summary(&standings, errors.len()),
-        Format::Json => {
-            let document =
-                json!({ "schema": report::SCHEMA, "gradchecks": documents, "errors": errors });
-            println!("{}", serde_json::to_string_pretty(&document)?);
-        }
+    let standings: Vec<Standing> = all.iter().map(Checked::standing).collect();
+    match written(args.format, &all, &errors)? {
+        Some(text) => print!("{text}"),
+        None => summary(&standings, errors.len()),
+    }
+    if let Some(file) = file {
+        file.write(&written(file.format.into(), &all, &errors)?.unwrap_or_default())?;
     }
     Ok(standings.into_iter().map(exit::code_of).fold(code, exit::worse))
 }
 
-/// The gradients of one fixture at one revision.
-struct Checked {
-    fixture: String,
-    revision: Option<Revision>,
-    outcome: Outcome,
-    gradients: Vec<GradientCheck>,
-}
-
-impl Checked {
-    /// How the gradients stand: if none could be checked, they are neither right nor wrong.
-    fn standing(&self) -> Standing {
-        let worst = self.gradients.iter().map(|check| check.verdict).max();
-        let told = |check: &GradientCheck| check.verdict != GradientVerdict::Unknown;
-        match (&self.outcome.status, worst) {
-            (Status::Failed(_), _) => Standing::Failed,
-            (Status::Untestable { .. }, _) => Standing::Untestable,
-            (_, Some(worst)) if worst >= GradientVerdict::Imprecise => Standing::Diverged,
-            _ if self.gradients.iter().any(told) => Standing::Completed,
-            _ => Standing::Untestable,
+/// The whole report; none for text, which is printed as it comes.
+fn written(format: Format, all: &[Checked], errors: &[Refused]) -> CliResult<Option<String>> {
+    Ok(Some(match format {
+        Format::Text => return Ok(None),
+        Format::Json => {
+            let checks: Vec<Value> = all.iter().map(document).collect();
+            let document =
+                json!({ "schema": report::SCHEMA, "gradchecks": checks, "errors": errors });
+            serde_json::to_string_pretty(&document)? + "\n"
         }
-    }
+        Format::Html => report::gradcheck_html(all, errors),
+    }))
 }
 
 fn one(path: &Path, rev: Option<&str>, labs: &Labs, cache: &Cache) -> CliResult<Checked> {
@@ -131,15 +123,7 @@ fn text(checked: &Checked) -> Text {
     let mut text = Text::new();
     text.line(report::heading(&checked.fixture, checked.revision.as_ref()));
     text.append(report::gradients(&checked.gradients));
-    let last = match &checked.outcome.status {
-        Status::Failed(failures) => Some(format!("failed: {}", report::failure(&failures[0]))),
-        Status::Untestable { reason, .. } => Some(format!("untestable: {reason}")),
-        Status::Completed if checked.standing() == Standing::Untestable => {
-            Some("untestable: no gradient could be checked".to_owned())
-        }
-        Status::Completed => None,
-    };
-    if let Some(last) = last {
+    if let Some(last) = checked.untold() {
         text.line(Line::new());
         text.line(last);
     }

@@ -3,7 +3,7 @@
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
-use ::replay::bisect::{On, survey_range};
+use ::replay::bisect::{LogReport, On, survey_range};
 use ::replay::history::CommitId;
 use ::replay::report;
 
@@ -12,9 +12,10 @@ use super::cluster::{self, ClusterArgs};
 use super::error::{CliResult, CommandError};
 use super::exit;
 use super::fixtures;
-use super::out::{print, println};
+use super::out::print;
 use super::progress::Progress;
 use super::replay::{CheckArg, Format};
+use super::report_file::{FILES, ReportFile};
 use super::session::{SessionArgs, jobs};
 
 /// The arguments of `replay log`.
@@ -35,6 +36,9 @@ pub struct Args {
     /// How the result is written
     #[arg(short, long, value_enum, default_value = "text", value_name = "FORMAT")]
     format: Format,
+    /// Write the result to a file too; its ending names the format: .html, .json
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
     #[command(flatten)]
     cluster: ClusterArgs,
 }
@@ -67,6 +71,7 @@ pub fn replay_one(
 /// unless nothing could be tested.
 pub fn run(args: &Args, session: &SessionArgs) -> CliResult<u8> {
     let (fixtures, range) = words(args)?;
+    let file = ReportFile::named(args.report.as_deref(), &FILES)?;
     let progress = Progress::start();
     progress.say("reading the history");
     let (history, targets) = open(&fixtures)?;
@@ -82,10 +87,18 @@ pub fn run(args: &Args, session: &SessionArgs) -> CliResult<u8> {
         progress.say(format!("replaying {}, {} of {all}", commit.short, done + 1));
     })?;
     drop(progress);
-    match args.format {
-        Format::Json => println!("{}", serde_json::to_string_pretty(&report::log_json(&found))?),
-        Format::Text => print!("{}", report::log(&found)),
+    print!("{}", written(args.format, &found, range)?);
+    if let Some(file) = file {
+        file.write(&written(file.format.into(), &found, range)?)?;
     }
     let untested = found.variants > 0 && found.untested == found.variants;
     Ok(if untested { exit::UNTESTABLE } else { exit::SUCCESS })
+}
+
+fn written(format: Format, found: &LogReport, range: &str) -> CliResult<String> {
+    Ok(match format {
+        Format::Text => report::log(found).to_string(),
+        Format::Json => serde_json::to_string_pretty(&report::log_json(found))? + "\n",
+        Format::Html => report::log_html(found, range),
+    })
 }

@@ -30,6 +30,7 @@ mod project;
 mod recorded;
 mod reject;
 mod replay;
+mod report_file;
 mod review;
 mod session;
 mod shift;
@@ -93,6 +94,7 @@ Examples:
   replay fixtures/step0 --rev 396b00e   one captured step through the kernels of one commit
   replay fixtures/step0                 through the files of the working tree, committed or not
   replay fixtures/* --format json       every fixture, for programs
+  replay fixtures/* --report page.html  the same as a page to look at, beside the text
   replay diff fixtures/step0 A B        two commits, tensor by tensor
   replay bisect fixtures/step0 --good A --bad B
                                         the commit that broke it

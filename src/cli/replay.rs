@@ -19,6 +19,7 @@ use super::fixtures;
 use super::out::{print, println};
 use super::progress::Progress;
 use super::project::{Project, RequestedRevision};
+use super::report_file::{FileFormat, ReportFile};
 use super::session::{self, SessionArgs};
 use super::snapshot::SnapshotSettings;
 
@@ -46,6 +47,9 @@ pub struct Args {
     /// How the result is written
     #[arg(short, long, value_enum, default_value = "text", value_name = "FORMAT")]
     format: OutcomeFormat,
+    /// Write the result to a file too; its ending names the format: .html, .json, .md, .xml
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
     /// The folder of accepted snapshots [default: the nearest `snapshots` above the fixture]
     #[arg(long, value_name = "DIR", help_heading = COMPARISON)]
     snapshots: Option<PathBuf>,
@@ -59,7 +63,7 @@ pub struct Args {
 impl Args {
     /// The same for one fixture alone.
     pub fn only(&self, fixture: &Path) -> Args {
-        Args { fixtures: vec![fixture.to_owned()], ..self.clone() }
+        Args { fixtures: vec![fixture.to_owned()], report: None, ..self.clone() }
     }
 }
 
@@ -97,6 +101,19 @@ enum OutcomeFormat {
     MarkdownSummary,
     /// For CI servers
     Junit,
+    /// A page to look at, in one file
+    Html,
+}
+
+impl From<FileFormat> for OutcomeFormat {
+    fn from(format: FileFormat) -> OutcomeFormat {
+        match format {
+            FileFormat::Html => OutcomeFormat::Html,
+            FileFormat::Json => OutcomeFormat::Json,
+            FileFormat::Markdown => OutcomeFormat::MarkdownSummary,
+            FileFormat::Junit => OutcomeFormat::Junit,
+        }
+    }
 }
 
 /// How a result is written.
@@ -106,11 +123,18 @@ pub enum Format {
     Text,
     /// For programs; docs/schema.md describes it
     Json,
+    /// A page to look at, in one file
+    Html,
 }
+
+/// The formats of a report in a file.
+const FILES: [FileFormat; 4] =
+    [FileFormat::Html, FileFormat::Json, FileFormat::Markdown, FileFormat::Junit];
 
 /// Replays every fixture; the worst result decides about the exit code. A fixture that cannot be
 /// replayed does not stop the others.
 pub fn run(args: &Args, session: &SessionArgs) -> CliResult<u8> {
+    let file = ReportFile::named(args.report.as_deref(), &FILES)?;
     let fixtures = fixtures::expand(&args.fixtures);
     let cache = session::cache()?;
     if args.cluster.on_cluster.is_some() {
@@ -142,16 +166,12 @@ pub fn run(args: &Args, session: &SessionArgs) -> CliResult<u8> {
         }
     }
     let code = standings.iter().map(|&standing| exit::code_of(standing)).fold(code, exit::worse);
-    match args.format {
-        OutcomeFormat::Text => summary(&standings, errors.len()),
-        OutcomeFormat::Json => println!("{}", report::json(&entries, &errors)),
-        OutcomeFormat::Markdown => {
-            print!("{}", report::markdown(&entries, &errors, report::COMMENT_BYTES));
-        }
-        OutcomeFormat::MarkdownSummary => {
-            print!("{}", report::markdown(&entries, &errors, report::SUMMARY_BYTES));
-        }
-        OutcomeFormat::Junit => print!("{}", report::junit(&entries, &errors)),
+    match written(args.format, &entries, &errors) {
+        Some(text) => print!("{text}"),
+        None => summary(&standings, errors.len()),
+    }
+    if let Some(file) = file {
+        file.write(&written(file.format.into(), &entries, &errors).unwrap_or_default())?;
     }
     Ok(code)
 }
@@ -165,6 +185,18 @@ fn identities(args: &Args, fixtures: &[PathBuf], cache: &Cache) -> Vec<String> {
     };
     let told = |path| identity(path).unwrap_or_else(|error| error.in_a_line());
     fixtures.iter().map(told).collect()
+}
+
+/// The whole report; none for text, which is printed as it comes.
+fn written(format: OutcomeFormat, entries: &[Entry], errors: &[Refused]) -> Option<String> {
+    Some(match format {
+        OutcomeFormat::Text => return None,
+        OutcomeFormat::Json => report::json(entries, errors) + "\n",
+        OutcomeFormat::Markdown => report::markdown(entries, errors, report::COMMENT_BYTES),
+        OutcomeFormat::MarkdownSummary => report::markdown(entries, errors, report::SUMMARY_BYTES),
+        OutcomeFormat::Junit => report::junit(entries, errors),
+        OutcomeFormat::Html => report::html(entries, errors),
+    })
 }
 
 /// One fixture on every device, and what the devices tell of each other.
@@ -491,7 +523,7 @@ mod tests {
     }
 
     #[test]
-    fn text_json_markdown_junit_and_the_exit_code_agree_on_every_combination() {
+    fn text_json_markdown_junit_html_and_the_exit_code_agree_on_every_combination() {
         for entry in all_entries() {
             let told = std::slice::from_ref(&entry);
             let text = report::text(&entry).words();
@@ -527,9 +559,12 @@ mod tests {
             assert_eq!(wrong, exit::code_of(standing) != exit::SUCCESS, "{junit} {shown}");
             assert!(!wrong || junit.contains(&format!("type=\"{word}\"")), "{junit} {shown}");
 
+            let page = report::html(told, &[]);
+            assert!(page.contains(&format!("<title>replay: {word}: ")), "{page} {shown}");
+
             let unchecked =
                 entry.gradients.iter().any(|check| check.verdict == GradientVerdict::Unknown);
-            for format in [text.join("\n"), markdown, junit] {
+            for format in [text.join("\n"), markdown, junit, page] {
                 assert_eq!(format.contains("not checked"), unchecked, "{format} {shown}");
             }
         }

@@ -130,7 +130,7 @@ pub fn blame(report: &Report) -> Blame {
 }
 
 /// The answer in a line; for a refusal without the reason.
-fn headline(report: &Report) -> Line {
+pub(super) fn headline(report: &Report) -> Line {
     match (&report.conclusion, &report.culprit) {
         (_, Some(culprit)) => match report.commit(culprit.commit) {
             Some(commit) => Line::of(COMMIT, &commit.short)
@@ -177,13 +177,15 @@ pub fn bisect(report: &Report) -> Text {
         (Conclusion::Refused(refusal), _) => out.append(refused(report, refusal)),
         _ => out.line(headline(report)),
     }
-    for warning in &report.warnings {
-        out.line(Line::of(YELLOW, "note:").and(" ").and(warning_words(report, warning)));
-    }
-    for note in notes(report) {
-        out.line(Line::of(YELLOW, "note:").and(" ").and(note));
-    }
+    warnings(report).for_each(|line| out.line(line));
     out
+}
+
+/// A line for each warning, and for each thing that programs noted.
+pub(super) fn warnings(report: &Report) -> impl Iterator<Item = Line> {
+    let begun = || Line::of(YELLOW, "note:").and(" ");
+    let warned = report.warnings.iter().map(move |w| begun().and(warning_words(report, w)));
+    warned.chain(notes(report).into_iter().map(move |note| begun().and(note)))
 }
 
 /// What programs noted of the commits that were tested, each line once.

@@ -80,7 +80,7 @@ fn untestable(out: &mut Text, report: &LogReport) {
 }
 
 /// The last line.
-fn summary(report: &LogReport) -> Line {
+pub(super) fn summary(report: &LogReport) -> Line {
     let LogReport { commits, variants, untested, .. } = report;
     let commits = count(*commits as u64, "commit");
     if untested == variants && *variants > 0 {
@@ -103,7 +103,8 @@ fn distinct(report: &LogReport) -> u64 {
     ids.len() as u64
 }
 
-fn change_lines(change: &Change) -> Vec<Line> {
+/// The lines about a change, the verdict first.
+pub(super) fn change_lines(change: &Change) -> Vec<Line> {
     let judgement = &change.judgement;
     let mut lines = vec![verdict(change)];
     if change.repair.is_none() && judgement.base.status == Status::Completed {
@@ -139,7 +140,7 @@ fn change_lines(change: &Change) -> Vec<Line> {
 }
 
 /// The verdict on a change, in a line.
-fn verdict(change: &Change) -> Line {
+pub(super) fn verdict(change: &Change) -> Line {
     let judgement = &change.judgement;
     if let Some(repair) = &change.repair {
         let word = if repair.of_defect { "repaired" } else { "taken back" };

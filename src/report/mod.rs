@@ -1,4 +1,4 @@
-//! Reports for people and for programs: text in spans, JSON, Markdown, JUnit. Makes strings; prints
+//! Reports for people and for programs: text in spans, JSON, Markdown, JUnit, HTML. Makes strings; prints
 //! nothing.
 
 mod accesses;
@@ -7,6 +7,7 @@ mod bisect_markdown;
 mod captured;
 mod changes;
 mod devices;
+mod html;
 mod json;
 mod judgement;
 mod junit;
@@ -26,6 +27,7 @@ pub use bisect::{
 pub use bisect_markdown::bisect_markdown;
 pub use changes::{log, log_json};
 pub use devices::devices;
+pub use html::{Checked, Compared, bisect_html, diff_html, gradcheck_html, html, log_html};
 pub use json::{SCHEMA, json};
 pub use judgement::{
     comparison, gradient, gradients, judgement, launch_change, order_lines, output_lines,

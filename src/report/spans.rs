@@ -62,6 +62,11 @@ impl Line {
         self.styled(style, text).and(" ".repeat(gap))
     }
 
+    /// Its parts: each text as it was found, and its style.
+    pub(super) fn spans(&self) -> impl Iterator<Item = (Style, &str)> {
+        self.spans.iter().map(|span| (span.style, span.text.as_str()))
+    }
+
     /// The words alone, as they were found.
     pub fn words(&self) -> String {
         self.spans.iter().map(|span| span.text.as_str()).collect()
@@ -180,7 +185,7 @@ fn ends_line(c: char) -> bool {
 
 /// Whether `c` is a control other than the tab, is invisible, or turns the text around it: marks,
 /// embeddings and isolates of direction, joiners, the byte order mark, fillers, tags.
-fn is_unseen(c: char) -> bool {
+pub(super) fn is_unseen(c: char) -> bool {
     match c {
         '\t' => false,
         '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{3164}' | '\u{feff}' => {

@@ -1,0 +1,128 @@
+//! The file of `--report`: the result once more, in the format that the file's ending names.
+
+use std::path::{Path, PathBuf};
+
+use ::replay::files;
+
+use super::error::{CliResult, CommandError, Context};
+use super::replay::Format;
+
+/// The formats that most commands write to a file.
+pub const FILES: [FileFormat; 2] = [FileFormat::Html, FileFormat::Json];
+
+/// The format of a report in a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FileFormat {
+    /// A page to look at.
+    Html,
+    /// For programs.
+    Json,
+    /// For the summary of a job.
+    Markdown,
+    /// For CI servers.
+    Junit,
+}
+
+impl FileFormat {
+    /// The ending of the names of such files.
+    fn ending(self) -> &'static str {
+        match self {
+            FileFormat::Html => "html",
+            FileFormat::Json => "json",
+            FileFormat::Markdown => "md",
+            FileFormat::Junit => "xml",
+        }
+    }
+}
+
+impl From<FileFormat> for Format {
+    fn from(format: FileFormat) -> Format {
+        match format {
+            FileFormat::Json => Format::Json,
+            _ => Format::Html,
+        }
+    }
+}
+
+/// A file that a result is to be written to.
+pub struct ReportFile {
+    path: PathBuf,
+    /// The format that its ending names.
+    pub format: FileFormat,
+}
+
+impl ReportFile {
+    /// The file that was named, if one was. `formats` are those that the command can write.
+    ///
+    /// # Errors
+    /// If the ending names none of them, or the folder does not exist: before anything is replayed.
+    pub fn named(path: Option<&Path>, formats: &[FileFormat]) -> CliResult<Option<ReportFile>> {
+        let Some(path) = path else { return Ok(None) };
+        let ending = path.extension().and_then(|ending| ending.to_str());
+        let known = formats.iter().find(|format| Some(format.ending()) == ending);
+        let Some(&format) = known else {
+            let endings: Vec<String> =
+                formats.iter().map(|format| format!(".{}", format.ending())).collect();
+            let message = format!("the ending of {} names no format of a report", path.display());
+            return Err(CommandError::new(message)
+                .with_hint(format!("the endings are {}", endings.join(", "))));
+        };
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        if let Some(folder) = folder.filter(|folder| !folder.is_dir()) {
+            let message = format!("there is no folder {} for the report", folder.display());
+            return Err(
+                CommandError::new(message).with_hint("make it, or name another file with --report")
+            );
+        }
+        if path.is_dir() {
+            let message =
+                format!("the report cannot be written to {}: it is a folder", path.display());
+            return Err(CommandError::new(message).with_hint("name a file in it with --report"));
+        }
+        Ok(Some(ReportFile { path: path.to_owned(), format }))
+    }
+
+    /// Writes the report; an earlier one is replaced.
+    pub fn write(&self, text: &str) -> CliResult<()> {
+        let failed = || format!("cannot write the report to {}", self.path.display());
+        files::replace(&self.path, text.as_bytes()).context(failed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_ending_names_the_format_and_what_cannot_be_written_is_told_first() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let named = |name: &str| ReportFile::named(Some(&folder.path().join(name)), &FILES);
+        assert_eq!(named("a.html").unwrap().unwrap().format, FileFormat::Html);
+        assert_eq!(named("a.b.json").unwrap().unwrap().format, FileFormat::Json);
+        assert!(ReportFile::named(None, &FILES).unwrap().is_none());
+        std::fs::create_dir(folder.path().join("folder.html")).expect("a folder");
+        let told = ["a", "a.pdf", "a.md", "none/a.html", "folder.html"].map(|name| {
+            let error = named(name).err().expect("it cannot be written");
+            let at = folder.path().display().to_string();
+            format!("{}; {}\n", error.message().replace(&at, ""), error.hints().join("; "))
+        });
+        insta::assert_snapshot!(told.concat(), @"
+        the ending of /a names no format of a report; the endings are .html, .json
+        the ending of /a.pdf names no format of a report; the endings are .html, .json
+        the ending of /a.md names no format of a report; the endings are .html, .json
+        there is no folder /none for the report; make it, or name another file with --report
+        the report cannot be written to /folder.html: it is a folder; name a file in it with --report
+        ");
+    }
+
+    #[test]
+    fn an_earlier_report_is_replaced() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("a.html");
+        for text in ["one", "two"] {
+            let file = ReportFile::named(Some(&path), &FILES).unwrap().unwrap();
+            file.write(text).unwrap();
+            assert_eq!(std::fs::read_to_string(&path).expect("a file"), text);
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! The page of `replay diff FIXTURE... REV REV`.
+
+use maud::{Markup, html};
+
+use super::super::judgement::verdict_reason;
+use super::super::numbers::count;
+use super::super::spans::Line;
+use super::super::{Refused, Revision, Standing, accesses, standing};
+use super::shell::{Head, Mood, badge, document, refusals};
+use super::table::table;
+use super::words::revision;
+use super::{findings, launches, outputs};
+use crate::judge::{Accesses, Judgement, Verdict};
+
+/// Two revisions that were compared on one fixture.
+pub struct Compared {
+    /// The fixture's name.
+    pub fixture: String,
+    /// The trusted revision; none for the working tree.
+    pub base: Option<Revision>,
+    /// The other revision.
+    pub got: Option<Revision>,
+    /// The comparison.
+    pub judgement: Judgement,
+    /// The wrong accesses to memory on both sides, if they were checked.
+    pub accesses: Option<Accesses>,
+}
+
+impl Compared {
+    /// The verdict on outputs and accesses together.
+    pub fn verdict(&self) -> Verdict {
+        let new = self.accesses.as_ref().is_some_and(Accesses::has_new);
+        self.judgement.verdict.max(if new { Verdict::Failed } else { Verdict::Identical })
+    }
+
+    /// The verdict in a line.
+    pub fn verdict_line(&self) -> Line {
+        let judged = || super::super::verdict_line(&self.judgement);
+        match &self.accesses {
+            Some(found) if self.judgement.verdict < Verdict::Failed => {
+                accesses::new_access(found).unwrap_or_else(judged)
+            }
+            _ => judged(),
+        }
+    }
+}
+
+/// The page on `compared`, and on the fixtures on which nothing could be compared.
+pub fn diff_html(compared: &[Compared], refused: &[Refused]) -> String {
+    let body = html! {
+        @if compared.len() > 1 { (overview(compared)) }
+        @for (number, one) in compared.iter().enumerate() { (section(number, one)) }
+        (refusals(refused))
+    };
+    document(&head(compared, refused), &body)
+}
+
+fn head(compared: &[Compared], refused: &[Refused]) -> Head {
+    let worst = compared.iter().map(Compared::verdict).max();
+    let mood = match worst {
+        Some(worst) if worst >= Verdict::Diverged || refused.is_empty() => worst.into(),
+        _ => Mood::Untold,
+    };
+    let short = |revision: &Option<Revision>| {
+        revision.as_ref().map_or("the working tree".to_owned(), |known| known.short.clone())
+    };
+    let sides = compared.first().map(|one| format!("{} -> {}", short(&one.base), short(&one.got)));
+    let sides = sides.unwrap_or_default();
+    let (about, verdict) = match (compared, refused) {
+        ([one], []) => (format!("{}, {sides}", one.fixture), one.verdict_line()),
+        _ => {
+            let all = count((compared.len() + refused.len()) as u64, "fixture");
+            let standings = compared.iter().map(|one| Standing::from(one.verdict()));
+            (format!("{all}, {sides}"), standing::tally(standings, refused.len()).into())
+        }
+    };
+    Head { kind: "replay diff", about: about.into(), mood, verdict, notes: Vec::new() }
+}
+
+fn overview(compared: &[Compared]) -> Markup {
+    let rows = html! {
+        @for (number, one) in compared.iter().enumerate() {
+            tr {
+                th scope="row" { a href={ "#f" (number) } { (one.fixture) } }
+                td { (badge(one.verdict().into(), Standing::from(one.verdict()).name())) }
+                td { (verdict_reason(&one.judgement)) }
+            }
+        }
+    };
+    html! {
+        section class="card" { h2 { "Fixtures" } (table("fixtures", &["fixture", "verdict", "what"], &rows)) }
+    }
+}
+
+fn section(number: usize, one: &Compared) -> Markup {
+    let verdict = one.verdict();
+    html! {
+        section class="card" id={ "f" (number) } {
+            h2 { (one.fixture) " " (badge(verdict.into(), Standing::from(verdict).name())) }
+            dl class="sides" {
+                dt { "before" } dd { (revision(one.base.as_ref())) }
+                dt { "after" } dd { (revision(one.got.as_ref())) }
+            }
+            p { (super::words::line(&one.verdict_line())) }
+            @if let Some(reason) = &one.judgement.without_shadow {
+                p class="dim" { "wrong is not told from imprecise: " (reason) }
+            }
+            (launches::both(&one.judgement))
+            (outputs::judged(&one.judgement, &format!("f{number}")))
+            (findings::accesses(one.accesses.as_ref()))
+            (findings::printed(&one.judgement.got.printed))
+        }
+    }
+}

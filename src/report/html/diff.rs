@@ -1,0 +1,115 @@
+//! What a commit changed in the sources of its kernel: hunks, with the words that changed in them.
+
+use maud::{Markup, html};
+use similar::{ChangeTag, TextDiff};
+
+/// Lines of a diff that are shown.
+const LINES: usize = 400;
+/// Lines of one change whose words are compared; longer ones are shown whole.
+const COMPARED: usize = 60;
+
+/// A unified diff.
+pub(super) fn diff(text: &str) -> Markup {
+    let lines: Vec<&str> = text.lines().collect();
+    let left_out = lines.len().saturating_sub(LINES);
+    html! {
+        pre class="diff" { @for block in blocks(&lines[..lines.len() - left_out]) { (shown(&block)) } }
+        @if left_out > 0 { p class="dim" { "and " (left_out) " lines more" } }
+    }
+}
+
+/// Lines that belong together.
+enum Block<'a> {
+    /// What was there, and what came in its place.
+    Change { old: Vec<&'a str>, new: Vec<&'a str> },
+    /// A line of another kind, and its class.
+    Line(&'a str, &'static str),
+}
+
+fn blocks<'a>(lines: &[&'a str]) -> Vec<Block<'a>> {
+    let mut blocks = Vec::new();
+    for line in lines {
+        let class = match line.as_bytes().first() {
+            Some(b'+') if !line.starts_with("+++ ") => {
+                match blocks.last_mut() {
+                    Some(Block::Change { new, .. }) => new.push(&line[1..]),
+                    _ => blocks.push(Block::Change { old: Vec::new(), new: vec![&line[1..]] }),
+                }
+                continue;
+            }
+            Some(b'-') if !line.starts_with("--- ") => {
+                match blocks.last_mut() {
+                    Some(Block::Change { old, new }) if new.is_empty() => old.push(&line[1..]),
+                    _ => blocks.push(Block::Change { old: vec![&line[1..]], new: Vec::new() }),
+                }
+                continue;
+            }
+            Some(b'@') => "hunk",
+            Some(b' ') | None => "same",
+            _ => "file",
+        };
+        blocks.push(Block::Line(line, class));
+    }
+    blocks
+}
+
+fn shown(block: &Block<'_>) -> Markup {
+    match block {
+        Block::Line(line, class) => html! { span class=(class) { (line) "\n" } },
+        Block::Change { old, new } if old.len() + new.len() > COMPARED => html! {
+            @for line in old { del { "-" (line) "\n" } }
+            @for line in new { ins { "+" (line) "\n" } }
+        },
+        Block::Change { old, new } => {
+            let joined = |lines: &[&str]| lines.iter().map(|line| format!("{line}\n")).collect();
+            let (old, new): (String, String) = (joined(old), joined(new));
+            let compared = TextDiff::from_lines(&old, &new);
+            let changes = compared.ops().iter().flat_map(|op| compared.iter_inline_changes(op));
+            let (mut gone, mut come) = (Vec::new(), Vec::new());
+            for change in changes {
+                let parts: Vec<(bool, String)> = change
+                    .iter_strings_lossy()
+                    .map(|(changed, text)| (changed, text.trim_end_matches('\n').to_owned()))
+                    .collect();
+                // A line that is on both sides was moved by what is around it.
+                if change.tag() != ChangeTag::Insert {
+                    gone.push(parts.clone());
+                }
+                if change.tag() != ChangeTag::Delete {
+                    come.push(parts);
+                }
+            }
+            html! {
+                @for line in &gone { del { "-" (parts(line)) "\n" } }
+                @for line in &come { ins { "+" (parts(line)) "\n" } }
+            }
+        }
+    }
+}
+
+/// A line, with the words that changed in it marked.
+fn parts(line: &[(bool, String)]) -> Markup {
+    html! {
+        @for (changed, text) in line { @if *changed { b { (text) } } @else { (text) } }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_words_that_changed_are_marked_and_sources_are_escaped() {
+        let text =
+            "--- a/k.cu\n+++ b/k.cu\n@@ -1,2 +1,2 @@\n if (a < b)\n-  x = a<1>;\n+  x = a<2>;\n";
+        insta::assert_snapshot!(diff(text).into_string(), @r#"
+        <pre class="diff"><span class="file">--- a/k.cu
+        </span><span class="file">+++ b/k.cu
+        </span><span class="hunk">@@ -1,2 +1,2 @@
+        </span><span class="same"> if (a &lt; b)
+        </span><del>-  x = a&lt;<b>1</b>&gt;;
+        </del><ins>+  x = a&lt;<b>2</b>&gt;;
+        </ins></pre>
+        "#);
+    }
+}

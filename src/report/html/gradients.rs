@@ -1,0 +1,149 @@
+//! The page of `replay gradcheck FIXTURE...`.
+
+use maud::{Markup, html};
+
+use super::super::numbers::{count, short};
+use super::super::spans::Line;
+use super::super::text::{failure, heading};
+use super::super::{Refused, Revision, Standing, gradient, standing};
+use super::findings::mood;
+use super::launches;
+use super::outputs;
+use super::shell::{Head, Mood, badge, document, refusals};
+use super::table::table;
+use super::words::{line, revision};
+use crate::judge::{GradientCheck, GradientVerdict};
+use crate::trial::{Outcome, Status};
+
+/// The gradients of one fixture at one revision.
+pub struct Checked {
+    /// The fixture's name.
+    pub fixture: String,
+    /// The revision; none for the working tree.
+    pub revision: Option<Revision>,
+    /// The outcome of the replay.
+    pub outcome: Outcome,
+    /// The gradients, compared with their loss.
+    pub gradients: Vec<GradientCheck>,
+}
+
+impl Checked {
+    /// How the gradients stand: if none could be checked, they are neither right nor wrong.
+    pub fn standing(&self) -> Standing {
+        let worst = self.gradients.iter().map(|check| check.verdict).max();
+        let told = |check: &GradientCheck| check.verdict != GradientVerdict::Unknown;
+        match (&self.outcome.status, worst) {
+            (Status::Failed(_), _) => Standing::Failed,
+            (Status::Untestable { .. }, _) => Standing::Untestable,
+            (_, Some(worst)) if worst >= GradientVerdict::Imprecise => Standing::Diverged,
+            _ if self.gradients.iter().any(told) => Standing::Completed,
+            _ => Standing::Untestable,
+        }
+    }
+
+    /// Why nothing is said of the gradients, if so.
+    pub fn untold(&self) -> Option<String> {
+        match &self.outcome.status {
+            Status::Failed(failures) => Some(format!("failed: {}", failure(&failures[0]))),
+            Status::Untestable { reason, .. } => Some(format!("untestable: {reason}")),
+            Status::Completed if self.standing() == Standing::Untestable => {
+                Some("untestable: no gradient could be checked".to_owned())
+            }
+            Status::Completed => None,
+        }
+    }
+
+    /// The result in a sentence.
+    fn sentence(&self) -> String {
+        if let Some(untold) = self.untold() {
+            return untold;
+        }
+        let wrong = self.gradients.iter().filter(|g| g.verdict >= GradientVerdict::Imprecise);
+        let wrong: Vec<&str> = wrong.map(|check| check.output.as_str()).collect();
+        match wrong.as_slice() {
+            [] => "every gradient that could be checked matches its loss".to_owned(),
+            wrong => format!("diverged: {} not as the loss has it", wrong.join(", ")),
+        }
+    }
+}
+
+/// The page on `checked`, and on the fixtures that could not be checked.
+pub fn gradcheck_html(checked: &[Checked], refused: &[Refused]) -> String {
+    let body = html! {
+        @for (number, one) in checked.iter().enumerate() { (section(number, one)) }
+        (refusals(refused))
+    };
+    document(&head(checked, refused), &body)
+}
+
+fn head(checked: &[Checked], refused: &[Refused]) -> Head {
+    let worst = checked.iter().map(Checked::standing).max();
+    let mood = match worst {
+        Some(worst) if worst.is_wrong() || refused.is_empty() => worst.into(),
+        _ => Mood::Untold,
+    };
+    let (about, verdict) = match (checked, refused) {
+        ([one], []) => (heading(&one.fixture, one.revision.as_ref()), one.sentence()),
+        _ => {
+            let all = count((checked.len() + refused.len()) as u64, "fixture");
+            let tally = standing::tally(checked.iter().map(Checked::standing), refused.len());
+            (Line::from(all), tally)
+        }
+    };
+    Head { kind: "replay gradcheck", about, mood, verdict: verdict.into(), notes: Vec::new() }
+}
+
+fn section(number: usize, one: &Checked) -> Markup {
+    const COLUMNS: [&str; 8] = [
+        "gradient",
+        "verdict",
+        "of",
+        "by",
+        "#directions",
+        "#elements checked",
+        "#worst rel.",
+        "#noise",
+    ];
+    let standing = one.standing();
+    let rows = html! {
+        @for check in &one.gradients {
+            tr {
+                th scope="row" { (check.output) }
+                td { (badge(mood(check.verdict), word(check.verdict))) }
+                td { (check.of.as_deref().unwrap_or("loss")) }
+                td { (check.gradient_of) }
+                td class="number" { (check.directions) }
+                td class="number" { (check.checked) " of " (check.elements) }
+                td class="number" { (short(check.worst, 3)) }
+                td class="number" { (short(check.error, 3)) }
+            }
+        }
+    };
+    html! {
+        section class="card" id={ "f" (number) } {
+            h2 {
+                (one.fixture) " at " (revision(one.revision.as_ref())) " "
+                (badge(standing.into(), standing.name()))
+            }
+            p class="dim" { (one.outcome.device_description) ", " (one.outcome.compiler) }
+            @if let Some(untold) = one.untold() { p { (untold) } }
+            @if !one.gradients.is_empty() { (table("gradients", &COLUMNS, &rows)) }
+            ul class="lines" {
+                @for check in &one.gradients {
+                    li { strong { (check.output) } " " (line(&gradient(check))) }
+                }
+            }
+            (launches::launches(&one.outcome))
+            (outputs::outputs(&one.outcome.outputs))
+        }
+    }
+}
+
+fn word(verdict: GradientVerdict) -> &'static str {
+    match verdict {
+        GradientVerdict::Matches => "matches",
+        GradientVerdict::Unknown => "not checked",
+        GradientVerdict::Imprecise => "imprecise",
+        GradientVerdict::Mismatch => "does not match",
+    }
+}

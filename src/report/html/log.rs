@@ -1,0 +1,168 @@
+//! The page of `replay log FIXTURE... RANGE`.
+
+use maud::{Markup, html};
+
+use super::super::changes::{change_lines, summary, verdict};
+use super::super::judgement::verdict_name;
+use super::shell::{Head, Mood, badge, document};
+use super::words::{commit, line, list};
+use super::{launches, outputs};
+use crate::bisect::{Change, LogReport};
+use crate::history::Commit;
+use crate::judge::Verdict;
+
+/// The page on the changes of a range; `range` is as the user wrote it.
+pub fn log_html(report: &LogReport, range: &str) -> String {
+    let body = html! {
+        (changes(report))
+        (others(report))
+    };
+    document(&head(report, range), &body)
+}
+
+fn head(report: &LogReport, range: &str) -> Head {
+    let worst = report.changes.iter().filter(|c| c.repair.is_none()).map(Change::verdict).max();
+    let nothing = report.variants > 0 && report.untested == report.variants;
+    let mood = match worst {
+        _ if nothing => Mood::Untold,
+        Some(worst) => worst.into(),
+        None => Mood::Good,
+    };
+    let verdict = match report.commits {
+        0 => "the range has no commits".into(),
+        _ => summary(report),
+    };
+    Head { kind: "replay log", about: range.into(), mood, verdict, notes: Vec::new() }
+}
+
+/// The changes, those of one fixture beside each other where there are several.
+fn changes(report: &LogReport) -> Markup {
+    html! {
+        @if report.changes.iter().any(|change| change.fixture != report.changes[0].fixture) {
+            (who_broke_what(report))
+        }
+        @for (number, change) in report.changes.iter().enumerate() { (section(number, change)) }
+    }
+}
+
+/// Fixtures by commits: each cell leads to the change.
+fn who_broke_what(report: &LogReport) -> Markup {
+    let mut fixtures: Vec<&str> = Vec::new();
+    let mut commits: Vec<&Commit> = Vec::new();
+    for change in &report.changes {
+        if !fixtures.contains(&change.fixture.as_str()) {
+            fixtures.push(&change.fixture);
+        }
+        if commits.iter().all(|known| known.id != change.commit.id) {
+            commits.push(&change.commit);
+        }
+    }
+    let of = |fixture: &str, commit: &Commit| {
+        let same = |change: &Change| change.fixture == fixture && change.commit.id == commit.id;
+        report.changes.iter().position(same)
+    };
+    html! {
+        section class="card" {
+            h2 { "Who changed what" }
+            div class="scroll" tabindex="0" role="region" aria-label="fixtures by commits" {
+                table class="matrix" {
+                    thead {
+                        tr {
+                            th scope="col" { "commit" }
+                            @for fixture in &fixtures { th scope="col" { (fixture) } }
+                        }
+                    }
+                    tbody {
+                        @for known in &commits {
+                            tr {
+                                th scope="row" { (commit(known)) }
+                                @for fixture in &fixtures {
+                                    td { (cell(report, of(fixture, known))) }
+                                }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn cell(report: &LogReport, at: Option<usize>) -> Markup {
+    html! {
+        @match at {
+            Some(at) => {
+                @let (mood, word) = standing(&report.changes[at]);
+                a href={ "#c" (at) } { (badge(mood, word)) }
+            },
+            None => span class="dim" { "same" },
+        }
+    }
+}
+
+/// The word for a change, and how good it is.
+fn standing(change: &Change) -> (Mood, &'static str) {
+    match &change.repair {
+        Some(repair) if repair.of_defect => (Mood::Good, "repaired"),
+        Some(_) => (Mood::Good, "taken back"),
+        None => {
+            let verdict = change.verdict();
+            (verdict.into(), verdict_name(verdict))
+        }
+    }
+}
+
+fn section(number: usize, change: &Change) -> Markup {
+    let (mood, word) = standing(change);
+    let lines = change_lines(change);
+    html! {
+        section class="card" id={ "c" (number) } {
+            h2 {
+                (commit(&change.commit)) " " (badge(mood, word))
+            }
+            p class="dim" { (change.fixture) }
+            p { (line(&verdict(change))) }
+            (list(&lines[1..]))
+            @if change.judgement.verdict != Verdict::Untestable {
+                @if !change.judgement.launches.is_empty() {
+                    h3 { "Launches before and after" }
+                    (launches::changes(&change.judgement.launches))
+                }
+                @if change.repair.is_none() { (outputs::judged(&change.judgement, &format!("c{number}"))) }
+            }
+        }
+    }
+}
+
+/// The commits that changed sources and no output, and those that could not be tested.
+fn others(report: &LogReport) -> Markup {
+    html! {
+        @if !report.acquitted.is_empty() {
+            section class="card" {
+                h2 { "Changed sources and no output" }
+                ul class="lines" {
+                    @for known in &report.acquitted {
+                        li { (commit(known)) }
+                    }
+                }
+            }
+        }
+        @if !report.untestable.is_empty() {
+            section class="card" {
+                h2 { "Could not be tested" }
+                ul class="lines" {
+                    @for found in &report.untestable {
+                        li {
+                            (commit(&found.commit))
+                            " (" (found.fixture) ")"
+                            pre { (found.reason) }
+                        }
+                    }
+                }
+            }
+        }
+        @if let Some((number, reason)) = &report.unchecked {
+            p class="note" { "races are not looked for in " (number) " variants: " (reason) }
+        }
+    }
+}

@@ -1,0 +1,26 @@
+//! Results as pages: one self-contained file each, which needs neither network nor JavaScript.
+//!
+//! A page is made of the values that the other formats are made of. What others wrote (names, subjects,
+//! paths, what kernels print) is escaped by the template library, and made harmless for eyes in
+//! [`shell::document`].
+
+mod compare;
+mod diff;
+mod findings;
+mod gradients;
+mod launches;
+mod log;
+mod outputs;
+mod replay;
+mod search;
+mod shell;
+mod table;
+#[cfg(test)]
+mod tests;
+mod words;
+
+pub use compare::{Compared, diff_html};
+pub use gradients::{Checked, gradcheck_html};
+pub use log::log_html;
+pub use replay::html;
+pub use search::bisect_html;

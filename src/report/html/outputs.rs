@@ -1,0 +1,169 @@
+//! The outputs of a replay: a table of all, and for each that differs what is known of it.
+
+use maud::{Markup, html};
+
+use super::super::judgement::{finding_words, output_lines, verdict_name};
+use super::super::numbers::{dims, short};
+use super::shell::badge;
+use super::table::table;
+use super::words::list;
+use crate::judge::{CapturedCheck, Judgement, OutputJudgement, Verdict};
+use crate::numerics::compare::Comparison;
+use crate::trial::OutputRecord;
+
+/// The outputs of one side, with their statistics.
+pub(super) fn outputs(records: &[OutputRecord]) -> Markup {
+    const COLUMNS: [&str; 12] = [
+        "output",
+        "dtype",
+        "shape",
+        "#norm",
+        "#min",
+        "#max",
+        "#mean",
+        "#zeros",
+        "#NaN",
+        "#Inf",
+        "#unwritten",
+        "checksum",
+    ];
+    let optional = |x: Option<f64>| x.map_or("none".to_owned(), |x| short(x, 6));
+    let rows = html! {
+        @for record in records {
+            @let summary = &record.summary;
+            tr {
+                th scope="row" { (record.name) }
+                td { (record.dtype) }
+                td class="shape" { (dims(&record.dims)) }
+                td class="number" { (short(summary.norm, 6)) }
+                td class="number" { (optional(summary.min)) }
+                td class="number" { (optional(summary.max)) }
+                td class="number" { (optional(summary.mean)) }
+                td class="number" { (summary.zeros) }
+                (none_hoped(summary.nan)) (none_hoped(summary.inf)) (none_hoped(summary.unwritten))
+                td { code { (summary.checksum) } }
+            }
+        }
+    };
+    html! {
+        @if !records.is_empty() {
+            h3 { "Outputs" }
+            (table("outputs", &COLUMNS, &rows))
+        }
+    }
+}
+
+fn none_hoped(number: u64) -> Markup {
+    html! { td class=(if number > 0 { "number is-bad" } else { "number" }) { (number) } }
+}
+
+/// The outputs of both sides beside each other; `anchor` begins the names of their places on the page.
+pub(super) fn judged(judgement: &Judgement, anchor: &str) -> Markup {
+    const COLUMNS: [&str; 8] = [
+        "output",
+        "verdict",
+        "where",
+        "#bits that differ",
+        "#beyond noise",
+        "#rel. L2",
+        "#worst, x noise",
+        "meaning",
+    ];
+    let outputs = &judgement.outputs;
+    let rows = html! {
+        @for (number, output) in outputs.iter().enumerate() {
+            tr {
+                th scope="row" { (linked(output, &id(anchor, number))) }
+                td { (badge(output.verdict.into(), verdict_name(output.verdict))) }
+                td { (output.place.as_deref().unwrap_or("")) }
+                (distances(&output.comparison))
+                td { (output.finding.map(|found| finding_words(output, found)).unwrap_or_default()) }
+            }
+        }
+    };
+    html! {
+        @if !outputs.is_empty() {
+            h3 { "Outputs before and after" }
+            (table("outputs before and after", &COLUMNS, &rows))
+            div class="outputs" {
+                @for (number, output) in outputs.iter().enumerate() {
+                    @if has_details(output) { (details(output, &id(anchor, number))) }
+                }
+            }
+        }
+    }
+}
+
+/// The name of the place of an output on the page.
+fn id(anchor: &str, number: usize) -> String {
+    format!("{anchor}-o{number}")
+}
+
+fn has_details(output: &OutputJudgement) -> bool {
+    output.verdict > Verdict::Identical || output.order.is_some() || output.nondeterminism.is_some()
+}
+
+fn linked(output: &OutputJudgement, id: &str) -> Markup {
+    html! {
+        @if has_details(output) { a href={ "#" (id) } { (output.name) } } @else { (output.name) }
+    }
+}
+
+/// The share of bits that differ, elements beyond noise, the distance of all, the worst.
+fn distances(compared: &Comparison) -> Markup {
+    let share = match compared.count {
+        0 => "0 %".to_owned(),
+        all => format!("{} %", short(100.0 * compared.differing as f64 / all as f64, 3)),
+    };
+    let ratio = compared.worst.map_or(String::new(), |worst| short(worst.ratio, 3));
+    html! {
+        td class="number" { (share) }
+        td class=(if compared.beyond > 0 { "number is-bad" } else { "number" }) { (compared.beyond) }
+        td class="number" { (short(compared.relative_l2, 3)) }
+        td class="number" { (ratio) }
+    }
+}
+
+/// What is known of one output.
+fn details(output: &OutputJudgement, id: &str) -> Markup {
+    html! {
+        details class={ "output " (super::shell::Mood::from(output.verdict).class()) } id=(id)
+            open=[(output.verdict >= Verdict::Diverged).then_some("")] {
+            summary {
+                strong { (output.name) } " "
+                span class="dim" { (output.dtype) " " (dims(&output.dims)) } " "
+                (badge(output.verdict.into(), verdict_name(output.verdict)))
+            }
+            (list(&output_lines(output)))
+        }
+    }
+}
+
+/// The outputs beside the captured ones.
+pub(super) fn captured(checks: &[CapturedCheck]) -> Markup {
+    const COLUMNS: [&str; 7] = [
+        "output",
+        "verdict",
+        "where",
+        "#bits that differ",
+        "#beyond noise",
+        "#rel. L2",
+        "#worst, x noise",
+    ];
+    let rows = html! {
+        @for check in checks {
+            tr {
+                th scope="row" { (check.output) }
+                td { (badge(check.verdict.into(), verdict_name(check.verdict))) }
+                td { (check.place.as_deref().unwrap_or("")) }
+                (distances(&check.comparison))
+            }
+        }
+    };
+    html! {
+        @if !checks.is_empty() {
+            h3 { "Beside the captured outputs" }
+            (table("outputs beside the captured ones", &COLUMNS, &rows))
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! The page of `replay FIXTURE...`.
+
+use maud::{Markup, html};
+
+use super::super::numbers::count;
+use super::super::spans::Line;
+use super::super::style::{BOLD, DIM};
+use super::super::{Entry, Refused, Standing, standing};
+use super::shell::{Head, Mood, badge, document, refusals};
+use super::table::table;
+use super::words::revision;
+use super::{findings, launches, outputs};
+use crate::trial::Status;
+
+/// The page on `entries`, and on the fixtures that could not be replayed.
+pub fn html(entries: &[Entry], refused: &[Refused]) -> String {
+    let body = html! {
+        @if entries.len() > 1 { (overview(entries)) }
+        @for (number, entry) in entries.iter().enumerate() { (section(number, entry)) }
+        (refusals(refused))
+    };
+    document(&head(entries, refused), &body)
+}
+
+fn head(entries: &[Entry], refused: &[Refused]) -> Head {
+    let worst = entries.iter().map(Standing::of).max();
+    let mood = match worst {
+        Some(worst) if worst.is_wrong() || refused.is_empty() => worst.into(),
+        _ => Mood::Untold,
+    };
+    let [entry] = entries else {
+        let standings = entries.iter().map(Standing::of);
+        let tally = standing::tally(standings, refused.len());
+        let all = count((entries.len() + refused.len()) as u64, "replay");
+        let verdict = Line::from(format!("{all}: {tally}"));
+        let about = Line::from("several fixtures or devices");
+        return Head { kind: "replay", about, mood, verdict, notes: Vec::new() };
+    };
+    let about = super::super::text::heading(&entry.fixture, entry.revision.as_ref());
+    let blamed = entry.culprit.iter().map(|culprit| culprit.text.as_str().into());
+    let verdict = match refused {
+        [] => standing::verdict(entry),
+        _ => standing::tally([Standing::of(entry)], refused.len()).into(),
+    };
+    Head { kind: "replay", about, mood, verdict, notes: blamed.collect() }
+}
+
+/// Who broke what: a row for each replay, which leads to its part of the page.
+fn overview(entries: &[Entry]) -> Markup {
+    let rows = html! {
+        @for (number, entry) in entries.iter().enumerate() {
+            @let standing = Standing::of(entry);
+            tr {
+                th scope="row" { a href={ "#" (id(number)) } { (entry.fixture) } }
+                td { (entry.outcome.device) }
+                td { (badge(standing.into(), standing.name())) }
+                td { (standing::reasons(entry).first().map_or("", String::as_str)) }
+                td { (blamed(entry)) }
+            }
+        }
+    };
+    html! {
+        section class="card" {
+            h2 { "Fixtures" }
+            (table("fixtures", &["fixture", "device", "verdict", "why", "culprit"], &rows))
+        }
+    }
+}
+
+fn blamed(entry: &Entry) -> Markup {
+    html! {
+        @match entry.culprit.as_ref() {
+            Some(blame) if blame.commit.is_some() => (revision(blame.commit.as_ref())),
+            Some(_) => span class="dim" { "none named" },
+            None => {},
+        }
+    }
+}
+
+/// The place of an entry on the page.
+fn id(number: usize) -> String {
+    format!("f{number}")
+}
+
+fn section(number: usize, entry: &Entry) -> Markup {
+    let standing = Standing::of(entry);
+    let outcome = &entry.outcome;
+    let call = outcome.call.filter(|&call| call > 0);
+    html! {
+        section class="card" id=(id(number)) {
+            h2 {
+                (entry.fixture) " at " (revision(entry.revision.as_ref())) " "
+                (badge(standing.into(), standing.name()))
+            }
+            p class="dim" {
+                (outcome.device_description) ", " (outcome.compiler)
+                @if let Some(call) = call { ", call number " (call + 1) " of the harness" }
+            }
+            (why(entry))
+            @if let Some(culprit) = &entry.culprit { p { strong { "Culprit: " } (culprit.text) } }
+            @match &entry.judgement {
+                Some(judged) => {
+                    (launches::both(judged))
+                    (outputs::judged(judged, &id(number)))
+                },
+                None => (launches::launches(outcome)),
+            }
+            (outputs::captured(&entry.captured))
+            (findings::gradients(&entry.gradients))
+            (findings::orders(&entry.orders))
+            (findings::accesses(entry.accesses.as_ref()))
+            (findings::snapshot(entry.snapshot.as_ref()))
+            (outputs::outputs(&outcome.outputs))
+            (findings::printed(&outcome.printed))
+        }
+    }
+}
+
+/// Why the entry stands as it does, and what could not be checked.
+fn why(entry: &Entry) -> Markup {
+    let reasons = standing::reasons(entry).into_iter().map(Line::from);
+    let unchecked = standing::unchecked(entry);
+    let unchecked =
+        unchecked.into_iter().map(|line| Line::of(BOLD, "not checked: ").styled(DIM, line));
+    let lines: Vec<Line> = reasons.chain(unchecked).collect();
+    html! {
+        (super::words::list(&lines))
+        @if let Status::Untestable { hint: Some(hint), .. } = &entry.outcome.status {
+            p class="dim" { "hint: " (hint) }
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! What every page has: its head, the verdict, styles, the little script, the last line.
+
+use std::borrow::Cow;
+
+use maud::{DOCTYPE, Markup, PreEscaped, html};
+
+use super::super::spans::{Line, is_unseen};
+use super::super::{Refused, Standing};
+use super::words::line;
+use crate::judge::Verdict;
+
+/// The styles of every page, light and dark, on screens and on paper.
+const STYLE: &str = include_str!("page.css");
+
+/// Sorts and filters tables; a page that cannot run it shows everything.
+const SCRIPT: &str = include_str!("page.js");
+
+/// Nothing is fetched, whatever a name or a message contains.
+const POLICY: &str = include_str!("policy.txt");
+
+/// How good or bad a finding is, in a colour and a sign that anybody can tell apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::report) enum Mood {
+    /// Nothing is wrong.
+    Good,
+    /// Something is wrong.
+    Bad,
+    /// A person should look.
+    Caution,
+    /// Nothing can be said.
+    Untold,
+}
+
+impl Mood {
+    /// The class of its colours.
+    pub(in crate::report) fn class(self) -> &'static str {
+        match self {
+            Mood::Good => "good",
+            Mood::Bad => "bad",
+            Mood::Caution => "caution",
+            Mood::Untold => "untold",
+        }
+    }
+
+    fn sign(self) -> &'static str {
+        match self {
+            Mood::Good => "✓",
+            Mood::Bad => "✕",
+            Mood::Caution => "!",
+            Mood::Untold => "?",
+        }
+    }
+}
+
+impl From<Standing> for Mood {
+    fn from(standing: Standing) -> Mood {
+        match standing {
+            _ if standing.is_wrong() => Mood::Bad,
+            Standing::New => Mood::Caution,
+            _ if standing.is_untold() => Mood::Untold,
+            _ => Mood::Good,
+        }
+    }
+}
+
+impl From<Verdict> for Mood {
+    fn from(verdict: Verdict) -> Mood {
+        Standing::from(verdict).into()
+    }
+}
+
+/// A word in the colour of its mood, with its sign.
+pub(in crate::report) fn badge(mood: Mood, word: &str) -> Markup {
+    html! {
+        span class={ "badge " (mood.class()) } { span aria-hidden="true" { (mood.sign()) " " } (word) }
+    }
+}
+
+/// What stands at the top of a page.
+pub(in crate::report) struct Head {
+    /// The name of the page, such as `replay diff`.
+    pub kind: &'static str,
+    /// What it is about, such as fixture and revisions.
+    pub about: Line,
+    /// How it came out.
+    pub mood: Mood,
+    /// The verdict in a sentence.
+    pub verdict: Line,
+    /// Lines below the verdict: the reasons, or where it was replayed.
+    pub notes: Vec<Line>,
+}
+
+/// The page with this head and body.
+pub(in crate::report) fn document(head: &Head, body: &Markup) -> String {
+    let page = html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta http-equiv="Content-Security-Policy" content=(POLICY);
+                meta name="color-scheme" content="light dark";
+                meta name="generator" content="replay";
+                title { (head.kind) ": " (head.verdict.words()) }
+                style { (PreEscaped(STYLE)) }
+            }
+            body {
+                main {
+                    header class={ "verdict " (head.mood.class()) } {
+                        p class="kind" { span class="tool" { (head.kind) } " " (line(&head.about)) }
+                        h1 {
+                            span class="sign" aria-hidden="true" { (head.mood.sign()) }
+                            span { (head.verdict.words()) }
+                        }
+                        @for note in &head.notes { p class="note" { (line(note)) } }
+                    }
+                    (body)
+                }
+                script { (PreEscaped(SCRIPT)) }
+            }
+        }
+    };
+    visible(&page.into_string()).into_owned()
+}
+
+/// The page without controls and characters that are invisible or change the direction of others. None
+/// of the marks of HTML is among them.
+fn visible(page: &str) -> Cow<'_, str> {
+    let hidden = |c: char| c != '\n' && is_unseen(c);
+    match page.contains(hidden) {
+        true => Cow::Owned(page.replace(hidden, "")),
+        false => Cow::Borrowed(page),
+    }
+}
+
+/// The fixtures that could not be worked on.
+pub(in crate::report) fn refusals(refused: &[Refused]) -> Markup {
+    html! {
+        @if !refused.is_empty() {
+            section class="card" {
+                h2 { "Not replayed" }
+                @for one in refused {
+                    p { (badge(Mood::Untold, "error")) " " strong { (one.fixture) } ": " (one.message) }
+                    @if !one.causes.is_empty() {
+                        pre { @for cause in &one.causes { "caused by: " (cause) "\n" } }
+                    }
+                    @if let Some(hint) = &one.hint { p class="dim" { "hint: " (hint) } }
+                }
+            }
+        }
+    }
+}

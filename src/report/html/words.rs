@@ -1,0 +1,61 @@
+//! Lines of a report as marks of a page.
+
+use anstyle::Style;
+use maud::{Markup, html};
+
+use super::super::Revision;
+use super::super::spans::{Line, clean};
+use super::super::style::{BOLD, COMMIT, DIM, GREEN, RED, YELLOW};
+use crate::history::Commit;
+
+/// The class of a style of reports; none for plain text.
+fn class(style: Style) -> Option<&'static str> {
+    let of = [
+        (RED, "is-bad"),
+        (GREEN, "is-good"),
+        (YELLOW, "is-caution"),
+        (DIM, "dim"),
+        (COMMIT, "commit"),
+        (BOLD, "strong"),
+    ];
+    of.into_iter().find(|(known, _)| *known == style).map(|(_, class)| class)
+}
+
+/// The line, in the colours of pages.
+pub(super) fn line(line: &Line) -> Markup {
+    html! {
+        @for (style, text) in line.spans() {
+            @match class(style) {
+                Some(class) => span class=(class) { (clean(text)) },
+                None => (clean(text)),
+            }
+        }
+    }
+}
+
+/// The lines as a list; nothing where there are none.
+pub(super) fn list(lines: &[Line]) -> Markup {
+    html! {
+        @if !lines.is_empty() {
+            ul class="lines" { @for one in lines { li { (line(one)) } } }
+        }
+    }
+}
+
+/// The short id and the subject of a revision, or the working tree.
+pub(super) fn revision(revision: Option<&Revision>) -> Markup {
+    html! {
+        @match revision {
+            Some(known) => { span class="commit" title=(known.id) { (known.short) } " " (known.subject) },
+            None => "the working tree",
+        }
+    }
+}
+
+/// The short id and the subject of a commit.
+pub(super) fn commit(commit: &Commit) -> Markup {
+    html! {
+        span class="commit" title=(commit.id) { (commit.short) } " "
+        span class="subject" { (commit.subject) }
+    }
+}
