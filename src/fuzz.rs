@@ -123,6 +123,7 @@ pub fn outcome(bytes: &[u8]) {
         gradients: Vec::new(),
         orders: Vec::new(),
         judgement: None,
+        pictures: Vec::new(),
         culprit: None,
         accesses: None,
         snapshot: None,
@@ -132,6 +133,7 @@ pub fn outcome(bytes: &[u8]) {
     let entries = [entry];
     assert!(!report::markdown(&entries, &[], report::COMMENT_BYTES).is_empty());
     assert!(!report::junit(&entries, &[]).is_empty());
+    assert!(!report::html(&entries, &[]).is_empty());
     let json: Result<serde_json::Value, _> = serde_json::from_str(&report::json(&entries, &[]));
     assert!(json.is_ok(), "{json:?}");
     if could_be_measured(&entries[0].outcome) {

@@ -31,6 +31,7 @@ mod cli {
     mod odd;
     mod orders;
     mod overlays;
+    mod pages;
     mod races;
     mod revisions;
     mod streams;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
+use super::lineage::{Lineage, of_range};
 use super::probe::Sources;
 use super::range::Range;
 use super::replayed::{Replayed, accesses_agree, unchanged};
@@ -12,11 +13,12 @@ use super::workers::{Planned, Workers};
 use super::{BisectError, Bisection, On, SearchTarget};
 use crate::history::{Commit, CommitId, History};
 use crate::judge::{
-    Accesses, GradientVerdict, Judgement, OutputJudgement, Verdict, gradients, judge,
+    Accesses, GradientVerdict, Judgement, OutputJudgement, OutputPicture, Verdict, gradients,
+    judge, pictures,
 };
 use crate::numerics::oracle::Finding;
 use crate::search::survey;
-use crate::trial::{Check, Checked, Trial};
+use crate::trial::{Check, Checked, Status, Trial};
 
 /// Where the outputs change in a range of commits.
 #[derive(Clone, Debug, Serialize)]
@@ -36,6 +38,9 @@ pub struct LogReport {
     pub acquitted: Vec<Commit>,
     /// Variants that could not be tested on any fixture.
     pub untested: usize,
+    /// The commits of the range as a graph, if it was asked for.
+    #[serde(skip)]
+    pub lineage: Option<Lineage>,
     /// Variants whose accesses to memory could not be checked, on each fixture, and why the first of them
     /// could not.
     pub unchecked: Option<(usize, String)>,
@@ -65,6 +70,8 @@ pub struct Change {
     pub skipped: Option<Commit>,
     /// The judgement on the change.
     pub judgement: Judgement,
+    /// Pictures of its outputs beside those of `base`, if they were asked for and it is worse.
+    pub pictures: Vec<OutputPicture>,
     /// What accesses to memory do that they must not, on both sides, if both were checked.
     pub accesses: Option<Accesses>,
     /// Outputs that no longer depend on the order of blocks and threads.
@@ -83,6 +90,18 @@ impl Change {
     pub fn verdict(&self) -> Verdict {
         let new = self.accesses.as_ref().is_some_and(Accesses::has_new);
         self.judgement.verdict.max(if new { Verdict::Failed } else { Verdict::Identical })
+    }
+
+    /// Whether the commit completes where the one before it failed.
+    pub fn completes(&self) -> bool {
+        let (base, got) = (&self.judgement.base.status, &self.judgement.got.status);
+        matches!((base, got), (Status::Failed(_), Status::Completed))
+    }
+
+    /// Whether something is beyond noise or wrong, and nothing earlier explains it.
+    pub fn is_worse(&self) -> bool {
+        let repaired = self.repair.is_some() || !self.mended.is_empty() || self.completes();
+        self.verdict() >= Verdict::Diverged && !repaired
     }
 }
 
@@ -171,7 +190,12 @@ fn report(
     acquitted.sort_by_key(|commit| place[&commit.id]);
     acquitted.dedup_by_key(|commit| commit.id);
     untestable.sort_by_key(|found: &Untestable| place[&found.commit.id]);
+    let lineage = match bisection.illustrated {
+        true => Some(of_range(bisection, &range, &changes, &acquitted, &untestable)?),
+        false => None,
+    };
     Ok(LogReport {
+        lineage,
         commits: commits.len(),
         variants: work.runs.len(),
         untestable,
@@ -362,7 +386,7 @@ impl View<'_> {
             self.acquitted.push(self.commit(commit)?);
             return Ok(None);
         }
-        let judgement = self.judge(base, commit)?;
+        let (judgement, pictures) = self.judge(base, commit, self.bisection.illustrated)?;
         let accesses = after.accesses(&before);
         let has_new = accesses.as_ref().is_some_and(Accesses::has_new);
         let is_mended = accesses.as_ref().is_some_and(Accesses::has_gone);
@@ -389,6 +413,7 @@ impl View<'_> {
             base: self.commit(base)?,
             skipped: if base == parent { None } else { Some(self.commit(parent)?) },
             judgement,
+            pictures,
             accesses,
             settled,
             broken,
@@ -453,7 +478,8 @@ impl View<'_> {
             commit: self.commit(commit)?,
             base: self.commit(parent)?,
             skipped: None,
-            judgement: self.judge(parent, commit)?,
+            judgement: self.judge(parent, commit, false)?.0,
+            pictures: Vec::new(),
             accesses: None,
             settled: Vec::new(),
             broken: Vec::new(),
@@ -474,7 +500,13 @@ impl View<'_> {
         Ok(at)
     }
 
-    fn judge(&mut self, base: u32, commit: u32) -> Result<Judgement, BisectError> {
+    /// The judgement on `commit` by `base`, with pictures where it is worse and they are wanted.
+    fn judge(
+        &mut self,
+        base: u32,
+        commit: u32,
+        illustrated: bool,
+    ) -> Result<(Judgement, Vec<OutputPicture>), BisectError> {
         let (Ok(before), Ok(after)) = (self.sources(base)?, self.sources(commit)?) else {
             unreachable!("what was replayed has sources")
         };
@@ -482,7 +514,11 @@ impl View<'_> {
         // Frees the memory of another trusted trial before the next one takes its own.
         self.trusted = self.trusted.take().filter(|known| known.sources().id == before.id);
         let trusted = self.trusted.get_or_insert_with(|| lab.trial(subject, &before));
-        Ok(judge(trusted, &lab.trial(subject, &after))?)
+        let trial = lab.trial(subject, &after);
+        let judgement = judge(trusted, &trial)?;
+        let shown = illustrated && judgement.verdict >= Verdict::Diverged;
+        let pictures = if shown { pictures(Some(trusted), &trial)? } else { Vec::new() };
+        Ok((judgement, pictures))
     }
 
     /// The last divergence of `trail` that `commit` takes back; it and later ones leave the trail.
@@ -496,7 +532,7 @@ impl View<'_> {
             let verdict = match (self.outcome(like)?, self.outcome(commit)?) {
                 (Some(before), Some(after)) if unchanged(&before, &after) => Verdict::Identical,
                 (Some(before), Some(after)) if !accesses_agree(&before, &after) => continue,
-                (Some(_), Some(_)) => self.judge(like, commit)?.verdict,
+                (Some(_), Some(_)) => self.judge(like, commit, false)?.0.verdict,
                 _ => continue,
             };
             if verdict <= Verdict::Equivalent {

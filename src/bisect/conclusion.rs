@@ -4,14 +4,15 @@
 use std::collections::{BTreeSet, HashMap};
 
 use super::changes::{LogReport, survey_between};
+use super::lineage::{Known, Lineage};
 use super::plan::Plan;
 use super::probe::Seen;
 use super::steady::{self, Pass, Steady};
 use super::symptom::{On, Symptom};
 use super::workers::Planned;
-use super::{BisectError, Bisection, Event, Listener, Trusted, flaky};
+use super::{BisectError, Bisection, Event, Listener, SearchTarget, Trusted, flaky};
 use crate::history::{Commit, SourceSpec};
-use crate::judge::{Accesses, LaunchChange, Verdict, accesses, launch_changes};
+use crate::judge::{Accesses, LaunchChange, OutputPicture, Verdict, accesses, launch_changes};
 use crate::search::{Answer, Conclusion, Refusal, Warning};
 
 /// In a history of at most this many variants, the acquitted commit that changed most is tested
@@ -37,6 +38,8 @@ pub struct Report {
     /// Whether commits were compared with recorded snapshots; the user then made no claim about the
     /// good ends.
     pub recorded: bool,
+    /// The commits between the ends as a graph, if it was asked for.
+    pub lineage: Option<Lineage>,
     /// Whether tests were repeated because their verdicts differed.
     pub flaky: bool,
     commits: HashMap<u32, Commit>,
@@ -58,6 +61,8 @@ pub struct Culprit {
     pub commit: u32,
     /// The result of its test, compared with the good end.
     pub seen: Seen,
+    /// By fixture: pictures of its outputs, beside those of the good end, if they were asked for.
+    pub pictures: Vec<(String, Vec<OutputPicture>)>,
     /// By fixture: its wrong accesses to memory, beside those of its first parent.
     pub accesses: Vec<(String, Accesses)>,
     /// The launches that it changed, since its first parent.
@@ -151,6 +156,10 @@ fn conclude(
         Conclusion::NotMonotone { .. } => Some(survey_between(planned)?),
         _ => None,
     };
+    let lineage = match planned.bisection.illustrated {
+        true => Some(lineage(planned, &steady, culprit.as_ref())?),
+        false => None,
+    };
     let warnings = steady.search.warnings();
     let tested: Vec<Tested> =
         steady.tested.iter().map(|&(commit, answer)| Tested { commit, answer }).collect();
@@ -174,10 +183,40 @@ fn conclude(
         culprit,
         log,
         recorded: matches!(planned.bisection.trusted, Trusted::Snapshots(_)),
+        lineage,
         flaky,
         commits,
         seen,
     })
+}
+
+/// The commits between the ends, and the good ends, as a graph.
+fn lineage(
+    planned: &Planned<'_>,
+    steady: &Steady,
+    culprit: Option<&Culprit>,
+) -> Result<Lineage, BisectError> {
+    let plan = &planned.plan;
+    let known = Known {
+        history: planned.bisection.history,
+        ids: &plan.ids,
+        graph: &plan.graph,
+        first: (plan.ids.len() - plan.between) as u32,
+        ends: plan.good.clone(),
+        answers: steady.tested.iter().copied().collect(),
+        seen: &steady.seen,
+        recalled: &steady.recalled,
+        sources: &all_sources(&planned.bisection.targets),
+        infer: true,
+    };
+    let mut lineage = known.lineage()?;
+    if let Some(culprit) = culprit {
+        // What was found of the culprit in the end says more than its test.
+        let id = plan.ids[culprit.commit as usize];
+        let own = lineage.commits.iter_mut().filter(|kin| kin.commit.id == id);
+        own.for_each(|kin| kin.seen = Some(culprit.seen.clone()));
+    }
+    Ok(lineage)
 }
 
 /// The commit that a warning is about.
@@ -261,7 +300,8 @@ fn culprit_of(
     acquitted.sort_unstable();
     acquitted.dedup();
     let accesses = checked(planned, culprit, first)?;
-    Ok(Culprit { commit: culprit, seen, accesses, launches, diff, parents, acquitted })
+    let pictures = pictures_of(planned, culprit)?;
+    Ok(Culprit { commit: culprit, seen, pictures, accesses, launches, diff, parents, acquitted })
 }
 
 /// A culprit without tested parents: all of it is new.
@@ -275,12 +315,29 @@ fn culprit_without_parents(
     Ok(Culprit {
         commit: culprit,
         seen,
+        pictures: pictures_of(planned, culprit)?,
         accesses: checked(planned, culprit, None)?,
         launches: Vec::new(),
         diff,
         parents,
         acquitted: Vec::new(),
     })
+}
+
+/// Pictures of the outputs of `commit` on each fixture, if they were asked for.
+fn pictures_of(
+    planned: &Planned<'_>,
+    commit: u32,
+) -> Result<Vec<(String, Vec<OutputPicture>)>, BisectError> {
+    if !planned.bisection.illustrated {
+        return Ok(Vec::new());
+    }
+    let sources = planned.sources(commit)?;
+    let each = planned.probes.iter().zip(&sources).map(|(probe, sources)| {
+        let pictures = probe.pictures(&planned.bisection.lab, sources)?;
+        Ok((probe.subject().fixture.name.clone(), pictures))
+    });
+    each.collect::<Result<_, _>>().map_err(BisectError::Replay)
 }
 
 /// The wrong accesses of `commit` beside those of `parent`, on each fixture.
@@ -330,13 +387,13 @@ fn diff(planned: &Planned<'_>, commit: u32) -> Result<String, BisectError> {
     let commit = planned.commit(commit)?;
     let history = planned.bisection.history;
     let parent = commit.parents.first().and_then(|&parent| history.commit(parent).ok());
-    Ok(history.diff(parent.as_ref(), &commit, &all_sources(planned))?)
+    Ok(history.diff(parent.as_ref(), &commit, &all_sources(&planned.bisection.targets))?)
 }
 
 /// The sources of all fixtures together.
-fn all_sources(planned: &Planned<'_>) -> SourceSpec {
+pub(super) fn all_sources(targets: &[SearchTarget]) -> SourceSpec {
     let mut all = SourceSpec::default();
-    for target in &planned.bisection.targets {
+    for target in targets {
         all.prefix.clone_from(&target.spec.prefix);
         for (from, to) in [
             (&target.spec.sources, &mut all.sources),

@@ -21,8 +21,13 @@ pub(super) fn run<'l>(
     let options = Options { first_parent: planned.bisection.first_parent, ..Options::default() };
     let rates = (Rate::unknown(), Rate::unknown());
     let search = Search::with_flakiness(plan.graph.clone(), &plan.good, &plan.bad, options, rates)?;
-    let mut found =
-        Steady { search, tested: Vec::new(), seen: HashMap::new(), wanted: BTreeSet::new() };
+    let mut found = Steady {
+        search,
+        tested: Vec::new(),
+        seen: HashMap::new(),
+        wanted: BTreeSet::new(),
+        recalled: BTreeSet::new(),
+    };
     let bad = plan.bad[0];
     for _ in 0..PATIENCE {
         let seen =

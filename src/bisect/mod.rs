@@ -8,6 +8,7 @@ mod changes;
 mod conclusion;
 mod elsewhere;
 mod flaky;
+mod lineage;
 mod plan;
 mod probe;
 mod range;
@@ -29,6 +30,7 @@ use crate::trial::{Check, Lab, Subject};
 pub use changes::{Change, LogReport, Repair, Untestable, survey_range};
 pub use conclusion::{Culprit, Report, SearchEnd, Tested};
 pub use elsewhere::{Between, Elsewhere, Findings, Look, narrow, variants_of};
+pub use lineage::{Kin, Knowledge, Lineage};
 pub use plan::Plan;
 pub use probe::{Observation, Seen};
 pub use symptom::{On, Symptom};
@@ -63,6 +65,8 @@ pub struct Bisection<'h> {
     /// Whether accesses to memory of the culprit and of its parent are checked, or, in a log, those of all
     /// commits. A search on [`On::Race`] checks all that it tests.
     pub check: Check,
+    /// Whether reports hold what a page shows besides: the history as a graph, pictures of outputs.
+    pub illustrated: bool,
 }
 
 /// The good side of a search, which commits are compared with.

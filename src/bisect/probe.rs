@@ -9,7 +9,9 @@ use super::recorded;
 use super::symptom::{self, On, Symptom};
 use crate::backend::ReplayError;
 use crate::history::SourceSet;
-use crate::judge::{Accesses, Judgement, OutputJudgement, Verdict, accesses, judge, orders};
+use crate::judge::{
+    Accesses, Judgement, OutputJudgement, OutputPicture, Verdict, accesses, judge, orders, pictures,
+};
 use crate::runtime::report::Found;
 use crate::search::Answer;
 use crate::snapshot::{Snapshot, SnapshotComparison};
@@ -174,6 +176,20 @@ impl Probe {
         match sources {
             Ok(sources) => self.begin(lab, sources).judged_observation(orders),
             Err(_) => self.test(lab, sources, orders),
+        }
+    }
+
+    /// Pictures of the outputs of `sources` beside those of the good side's sources.
+    pub(super) fn pictures(
+        &self,
+        lab: &Arc<Lab>,
+        sources: &Sources,
+    ) -> Result<Vec<OutputPicture>, ReplayError> {
+        match (&self.trusted, sources) {
+            (Ok(trusted), Ok(sources)) => {
+                pictures(Some(trusted), &lab.trial(&self.subject, sources))
+            }
+            _ => Ok(Vec::new()),
         }
     }
 

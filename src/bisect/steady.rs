@@ -31,6 +31,8 @@ pub(super) struct Steady {
     pub seen: HashMap<u32, Seen>,
     /// The symptoms that were searched for.
     pub wanted: BTreeSet<Symptom>,
+    /// Commits whose verdict was in the cache when their test began.
+    pub recalled: BTreeSet<u32>,
 }
 
 /// How a search ends.
@@ -73,6 +75,7 @@ pub(super) fn run<'a, 'l>(
             tested: Vec::new(),
             seen: HashMap::new(),
             wanted: BTreeSet::new(),
+            recalled: BTreeSet::new(),
         },
         ends_known: false,
         held: Vec::new(),
@@ -139,6 +142,9 @@ impl Run<'_, '_> {
         let test = self.planned.test(commit, &bisection.lab)?;
         let (probes, repeater) = (self.planned.probes.clone(), bisection.repeater.clone());
         let sources = self.planned.sources(commit)?;
+        if self.planned.is_marked(TESTED, commit) {
+            self.steady.recalled.insert(commit);
+        }
         let checked = self.planned.is_marked(STEADY, commit);
         self.workers.start(commit, move || {
             let seen = test()?;

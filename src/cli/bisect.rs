@@ -127,7 +127,8 @@ pub fn run(args: &Args, session: &SessionArgs) -> CliResult<u8> {
         drop(progress);
         return run_on_cluster(args, session, &history, &targets);
     }
-    let Search { bisection, good, bad, origin } = search(args, session, &history, targets)?;
+    let Search { mut bisection, good, bad, origin } = search(args, session, &history, targets)?;
+    bisection.illustrated = args.format == SearchFormat::Html || ReportFile::is_page(&file);
     if let (Some(origin), SearchFormat::Json) = (&origin, args.format) {
         println!("{}", report::recorded_json(&origin.snapshot, &good));
     }
@@ -264,6 +265,7 @@ pub fn blame(
     target: &super::project::RequestedRevision,
     project: &Project,
     on: On,
+    illustrated: bool,
     session: &SessionArgs,
 ) -> CliResult<Blame> {
     let bad = match &target.commit {
@@ -272,14 +274,15 @@ pub fn blame(
             let head = project.history.head()?;
             if project.commit_target(head.clone())?.sources != target.sources {
                 let text = "what changed is not committed: the working tree differs from HEAD";
-                return Ok(Blame { commit: None, text: text.to_owned() });
+                return Ok(Blame { commit: None, text: text.to_owned(), lineage: None });
             }
             head
         }
     };
     let (history, targets) = open(&[path.to_owned()])?;
     let good = history.resolve(good)?;
-    let bisection = bisection(&history, targets, on, None, false, session)?;
+    let mut bisection = bisection(&history, targets, on, None, false, session)?;
+    bisection.illustrated = illustrated;
     let report = bisection.search(&[good], &[bad], &mut |_| {})?;
     Ok(report::blame(&report))
 }
@@ -327,8 +330,19 @@ pub fn bisection<'h>(
         targets.iter().map(|target| &target.subject.fixture.harness).collect();
     let [lab, repeater] = session.search_labs(&harnesses, threads)?;
     let trusted = Trusted::GoodEnd;
-    let check = Check::Off;
-    Ok(Bisection { history, targets, lab, repeater, on, trusted, jobs, first_parent, check })
+    let (check, illustrated) = (Check::Off, false);
+    Ok(Bisection {
+        history,
+        targets,
+        lab,
+        repeater,
+        on,
+        trusted,
+        jobs,
+        first_parent,
+        check,
+        illustrated,
+    })
 }
 
 /// Shows the events of a search as they happen.

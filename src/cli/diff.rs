@@ -3,9 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use ::replay::cache::Cache;
-use ::replay::judge::{Judgement, accesses_of_both, judge};
+use ::replay::judge::{accesses_of_both, judge, pictures};
 use ::replay::report::{self, Compared, Line, Refused, Revision, Standing, Text};
-use ::replay::trial::Trial;
 use serde_json::{Value, json};
 
 use super::error::{CliResult, CommandError};
@@ -45,11 +44,12 @@ pub fn run(args: &Args, session: &SessionArgs) -> CliResult<u8> {
     let fixtures = fixtures::expand(fixtures);
     let labs = session.labs_on_one(&fixtures)?;
     let cache = session::cache()?;
+    let illustrated = args.format == Format::Html || ReportFile::is_page(&file);
     let mut code = exit::SUCCESS;
     let (mut all, mut errors) = (Vec::new(), Vec::new());
     for path in fixtures {
         let path = path.as_path();
-        match one(path, [trusted, other], args.check, &labs, &cache) {
+        match one(path, [trusted, other], args.check, illustrated, &labs, &cache) {
             Ok(compared) => {
                 if args.format == Format::Text {
                     let gap = if all.is_empty() { "" } else { "\n" };
@@ -92,6 +92,7 @@ fn one(
     path: &Path,
     [trusted, other]: [&str; 2],
     check: CheckArg,
+    illustrated: bool,
     labs: &Labs,
     cache: &Cache,
 ) -> CliResult<Compared> {
@@ -105,24 +106,20 @@ fn one(
     let trial = |target: &RequestedRevision| lab.trial(&project.subject, &target.sources);
     let (before, after) = (trial(&base), trial(&got));
     let judgement = judge(&before, &after)?;
+    let pictures = if illustrated { pictures(Some(&before), &after)? } else { Vec::new() };
     let accesses = accesses_of_both(&after, &before, check.into())?;
     Ok(Compared {
         fixture: project.subject.fixture.name.clone(),
         base: base.commit.map(Revision::from),
         got: got.commit.map(Revision::from),
         judgement,
+        pictures,
         accesses,
     })
 }
 
-/// Compares `trial` with the revision `trusted`; for `--against`.
-pub fn against(project: &Project, trusted: &str, trial: &Trial) -> CliResult<Judgement> {
-    let base = project.target(Some(trusted))?;
-    Ok(judge(&trial.lab().trial(&project.subject, &base.sources), trial)?)
-}
-
 fn text(compared: &Compared) -> Text {
-    let Compared { fixture, base, got, judgement, accesses } = compared;
+    let Compared { fixture, base, got, judgement, accesses, .. } = compared;
     let mut text = Text::new();
     text.line(report::heading(fixture, base.as_ref()));
     text.line(report::heading(fixture, got.as_ref()));
@@ -136,7 +133,7 @@ fn text(compared: &Compared) -> Text {
 }
 
 fn document(compared: &Compared) -> Value {
-    let Compared { fixture, base, got, judgement, accesses } = compared;
+    let Compared { fixture, base, got, judgement, accesses, .. } = compared;
     json!({
         "fixture": fixture,
         "base": base,

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use ::replay::cache::Cache;
 use ::replay::fixture::Fixture;
-use ::replay::judge::gradients;
+use ::replay::judge::{gradients, pictures};
 use ::replay::report::{self, Checked, Line, Refused, Revision, Standing, Text};
 use serde_json::{Value, json};
 
@@ -41,10 +41,11 @@ pub fn run(args: &Args, session: &SessionArgs) -> CliResult<u8> {
     let fixtures = fixtures::expand(&args.fixtures);
     let labs = session.labs_on_one(&fixtures)?;
     let cache = session::cache()?;
+    let illustrated = args.format == Format::Html || ReportFile::is_page(&file);
     let mut code = exit::SUCCESS;
     let (mut all, mut errors) = (Vec::new(), Vec::new());
     for path in &fixtures {
-        match one(path, args.rev.as_deref(), &labs, &cache) {
+        match one(path, args.rev.as_deref(), illustrated, &labs, &cache) {
             Ok(checked) => {
                 if args.format == Format::Text {
                     let gap = if all.is_empty() { "" } else { "\n" };
@@ -84,7 +85,13 @@ fn written(format: Format, all: &[Checked], errors: &[Refused]) -> CliResult<Opt
     }))
 }
 
-fn one(path: &Path, rev: Option<&str>, labs: &Labs, cache: &Cache) -> CliResult<Checked> {
+fn one(
+    path: &Path,
+    rev: Option<&str>,
+    illustrated: bool,
+    labs: &Labs,
+    cache: &Cache,
+) -> CliResult<Checked> {
     let progress = Progress::start();
     let project = Project::open(path, cache)?;
     has_something_to_check(path, &project.subject.fixture)?;
@@ -93,8 +100,10 @@ fn one(path: &Path, rev: Option<&str>, labs: &Labs, cache: &Cache) -> CliResult<
     progress.say(format!("checking {} at {}", path.display(), name(&target)));
     let trial = lab.trial(&project.subject, &target.sources);
     let (outcome, gradients) = (trial.outcome()?.clone(), gradients(&trial)?);
+    let pictures = if illustrated { pictures(None, &trial)? } else { Vec::new() };
     let fixture = project.subject.fixture.name.clone();
-    Ok(Checked { fixture, revision: target.commit.map(Revision::from), outcome, gradients })
+    let revision = target.commit.map(Revision::from);
+    Ok(Checked { fixture, revision, outcome, gradients, pictures })
 }
 
 /// Complains where nothing can be checked, whatever the revision: silence would pass for a check.
@@ -131,7 +140,7 @@ fn text(checked: &Checked) -> Text {
 }
 
 fn document(checked: &Checked) -> Value {
-    let Checked { fixture, revision, outcome, gradients } = checked;
+    let Checked { fixture, revision, outcome, gradients, .. } = checked;
     json!({
         "fixture": fixture,
         "revision": revision,

@@ -83,6 +83,7 @@ pub fn run(args: &Args, session: &SessionArgs) -> CliResult<u8> {
     let mut bisection =
         bisection(&history, targets, On::Changed, args.jobs, args.first_parent, session)?;
     bisection.check = args.check.into();
+    bisection.illustrated = args.format == Format::Html || ReportFile::is_page(&file);
     let found = survey_range(&bisection, range, &mut |commit, done, all| {
         progress.say(format!("replaying {}, {} of {all}", commit.short, done + 1));
     })?;

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use ::replay::bisect::On;
 use ::replay::cache::Cache;
 use ::replay::judge::{
-    Accesses, Judgement, Verdict, accesses, captured, orders, outcome_and_gradients,
+    Accesses, Judgement, Verdict, accesses, captured, judge, orders, outcome_and_gradients,
+    pictures,
 };
 use ::replay::report::{self, Entry, Line, Refused, Revision, Standing, Text};
 use ::replay::trial::{Check, Lab};
@@ -142,12 +143,14 @@ pub fn run(args: &Args, session: &SessionArgs) -> CliResult<u8> {
     }
     let labs = session.labs(&fixtures)?;
     let snapshots = SnapshotSettings::from_environment(args.snapshots.clone())?;
+    let illustrated = args.format == OutcomeFormat::Html || ReportFile::is_page(&file);
     let mut code = exit::SUCCESS;
     let (mut entries, mut errors, mut standings) = (Vec::new(), Vec::new(), Vec::new());
     for path in &fixtures {
         let on_each = |project: Project| -> CliResult<Vec<Entry>> {
             let labs = labs.of(&project.subject.fixture.harness).iter();
-            labs.map(|lab| one(path, &project, args, session, lab, &snapshots)).collect()
+            labs.map(|lab| one(path, &project, args, illustrated, session, lab, &snapshots))
+                .collect()
         };
         match load(path, &cache).and_then(on_each) {
             Ok(on_devices) => {
@@ -234,6 +237,7 @@ fn one(
     path: &Path,
     project: &Project,
     args: &Args,
+    illustrated: bool,
     session: &SessionArgs,
     lab: &Arc<Lab>,
     snapshots: &SnapshotSettings,
@@ -252,15 +256,17 @@ fn one(
     let captured = captured(&trial)?;
     // Against a trusted revision only a new dependence counts.
     let orders = if args.against.is_none() { orders(&trial)? } else { Vec::new() };
-    let judgement = match &args.against {
-        Some(trusted) => Some(super::diff::against(project, trusted, &trial)?),
+    let judgement = match &base {
+        Some(base) => Some(judge(base, &trial)?),
         None => None,
     };
+    let pictures = if illustrated { pictures(base.as_ref(), &trial)? } else { Vec::new() };
+    drop(base);
     let culprit = match difference(judgement.as_ref(), found.as_ref()) {
         Some(on) if args.culprit => {
             progress.say(format!("searching for what changed {}", path.display()));
             let trusted = args.against.as_deref().unwrap_or_default();
-            Some(super::bisect::blame(path, trusted, &target, project, on, session)?)
+            Some(super::bisect::blame(path, trusted, &target, project, on, illustrated, session)?)
         }
         _ => None,
     };
@@ -279,6 +285,7 @@ fn one(
         orders,
         accesses: found,
         judgement,
+        pictures,
         culprit,
         snapshot,
     })
@@ -509,6 +516,7 @@ mod tests {
                                     gradients: check.map(gradient).into_iter().collect(),
                                     orders: ordered.then(order).into_iter().collect(),
                                     accesses: accesses.map(checked),
+                                    pictures: Vec::new(),
                                     judgement: verdict.map(|v| judgement(v, &status)),
                                     culprit: None,
                                     snapshot: comparison.map(snapshot),

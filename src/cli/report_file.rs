@@ -82,6 +82,11 @@ impl ReportFile {
         Ok(Some(ReportFile { path: path.to_owned(), format }))
     }
 
+    /// Whether it is a page.
+    pub fn is_page(file: &Option<ReportFile>) -> bool {
+        file.as_ref().is_some_and(|file| file.format == FileFormat::Html)
+    }
+
     /// Writes the report; an earlier one is replaced.
     pub fn write(&self, text: &str) -> CliResult<()> {
         let failed = || format!("cannot write the report to {}", self.path.display());

@@ -53,6 +53,12 @@ impl CommitId {
     pub fn as_bytes(&self) -> &[u8] {
         self.0.as_bytes()
     }
+
+    /// An id that no commit has, told from others by `number`.
+    #[cfg(test)]
+    pub(crate) fn made_up(number: u8) -> CommitId {
+        CommitId(Oid::from_bytes(&[number; 20]).expect("20 bytes"))
+    }
 }
 
 impl FromStr for CommitId {

@@ -106,8 +106,9 @@ fn gpu_error(sources: &SourceSet, variant: &dyn Variant) -> f64 {
 }
 
 /// A captured output in the dtype of the output.
-struct Captured<'f> {
-    name: &'f str,
+pub(super) struct Captured<'f> {
+    /// The output.
+    pub(super) name: &'f str,
     dtype: DType,
     dims: &'f [Dim],
     shape: Vec<usize>,
@@ -115,7 +116,8 @@ struct Captured<'f> {
 }
 
 impl<'f> Captured<'f> {
-    fn of(fixture: &'f Fixture, expected: &'f Expected) -> Captured<'f> {
+    /// `expected`, rounded to the dtype of the output.
+    pub(super) fn of(fixture: &'f Fixture, expected: &'f Expected) -> Captured<'f> {
         let output = fixture.outputs.iter().find(|output| output.name == expected.name);
         let dtype = output.map_or(expected.dtype, |output| output.dtype);
         let bytes = rounded(expected.bytes(), expected.dtype, dtype);
@@ -123,7 +125,8 @@ impl<'f> Captured<'f> {
         Captured { name, dtype, dims, shape, bytes }
     }
 
-    fn view(&self) -> TensorView<'_> {
+    /// Its elements.
+    pub(super) fn view(&self) -> TensorView<'_> {
         TensorView { dtype: self.dtype, shape: &self.shape, bytes: &self.bytes }
     }
 

@@ -12,6 +12,7 @@ mod launches;
 mod masks;
 mod orders;
 mod pair;
+mod pictures;
 mod side;
 
 use serde::{Deserialize, Serialize};
@@ -34,6 +35,7 @@ pub use self::gradcheck::{GradientCheck, GradientPlace, GradientVerdict, gradien
 pub use self::launches::{LaunchChange, changes as launch_changes};
 pub use self::orders::orders;
 use self::pair::Pair;
+pub use self::pictures::{OutputPicture, pictures};
 use self::side::Side;
 
 /// The verdict on one revision, or on one against another; ordered from best to worst.

@@ -160,22 +160,30 @@ fn check(base: &TensorView, got: &TensorView, noise: &NoiseRef) -> Result<(), Co
 }
 
 /// One element whose bits differ.
-struct Element {
+pub(super) struct Element {
     base: f64,
     got: f64,
     noise: f64,
-    distance: f64,
-    ratio: f64,
+    /// How far the two sides lie apart.
+    pub(super) distance: f64,
+    /// The same as a multiple of the noise.
+    pub(super) ratio: f64,
 }
 
 impl Element {
-    fn is_beyond(&self) -> bool {
+    /// Whether it is beyond noise.
+    pub(super) fn is_beyond(&self) -> bool {
         self.ratio > NOISE_FACTOR
     }
 }
 
 /// Compares element `index`; none if both sides are the same.
-fn judge(base: &TensorView, got: &TensorView, noise: &NoiseRef, index: usize) -> Option<Element> {
+pub(super) fn judge(
+    base: &TensorView,
+    got: &TensorView,
+    noise: &NoiseRef,
+    index: usize,
+) -> Option<Element> {
     let size = base.dtype.size();
     let range = index * size..(index + 1) * size;
     if base.bytes[range.clone()] == got.bytes[range] {

@@ -14,6 +14,7 @@ pub mod imprint;
 pub(crate) mod measure;
 pub mod noise;
 pub mod oracle;
+pub mod picture;
 pub mod shadow;
 pub mod slices;
 pub mod steps;

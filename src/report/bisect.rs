@@ -126,7 +126,7 @@ pub fn blame(report: &Report) -> Blame {
         }
         _ => headline(report).words(),
     };
-    Blame { commit, text }
+    Blame { commit, text, lineage: report.lineage.clone() }
 }
 
 /// The answer in a line; for a refusal without the reason.

@@ -41,8 +41,9 @@ pub use spans::{Line, Text, clean};
 pub use standing::{Standing, fixtures};
 pub use text::{failure, heading, launch_shape, text};
 
+use crate::bisect::Lineage;
 use crate::history::Commit;
-use crate::judge::{Accesses, CapturedCheck, GradientCheck, Judgement};
+use crate::judge::{Accesses, CapturedCheck, GradientCheck, Judgement, OutputPicture};
 use crate::trial::{OrderDependence, Outcome};
 
 /// A commit, as reports name it.
@@ -76,6 +77,8 @@ pub struct Entry {
     pub accesses: Option<Accesses>,
     /// The comparison with a trusted revision, if one was asked for.
     pub judgement: Option<Judgement>,
+    /// Pictures of the outputs, if a page was asked for.
+    pub pictures: Vec<OutputPicture>,
     /// The commit that made the difference to the trusted revision, if it was asked for.
     pub culprit: Option<Blame>,
     /// The comparison with the accepted snapshot, if one was made.
@@ -83,13 +86,17 @@ pub struct Entry {
 }
 
 /// The commit that made the difference.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Debug, serde::Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Blame {
     /// The commit; none where the search named none.
     pub commit: Option<Revision>,
     /// The result of the search, in a line.
     pub text: String,
+    /// The commits between the two revisions as a graph, if a page was asked for.
+    #[serde(skip)]
+    #[cfg_attr(test, schemars(skip))]
+    pub lineage: Option<Lineage>,
 }
 
 impl From<Commit> for Revision {
@@ -135,6 +142,7 @@ fn made_up(status: crate::trial::Status) -> Entry {
         orders: Vec::new(),
         accesses: None,
         judgement: None,
+        pictures: Vec::new(),
         culprit: None,
         snapshot: None,
     }

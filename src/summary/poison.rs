@@ -51,6 +51,12 @@ impl Poison {
         rest.copy_from_slice(&self.pattern[..rest.len()]);
     }
 
+    /// Whether element `index` of `view` still holds the pattern.
+    pub(crate) fn is_in(&self, view: &TensorView, index: usize) -> bool {
+        let size = view.dtype.size();
+        self.covers(&view.bytes[index * size..(index + 1) * size], index)
+    }
+
     /// Whether element `index` of size `size`, with these bytes, still holds the pattern.
     fn covers(&self, bytes: &[u8], index: usize) -> bool {
         let phase = (index * bytes.len()) % 8;

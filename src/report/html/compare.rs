@@ -10,7 +10,7 @@ use super::shell::{Head, Mood, badge, document, refusals};
 use super::table::table;
 use super::words::revision;
 use super::{findings, launches, outputs};
-use crate::judge::{Accesses, Judgement, Verdict};
+use crate::judge::{Accesses, Judgement, OutputPicture, Verdict};
 
 /// Two revisions that were compared on one fixture.
 pub struct Compared {
@@ -22,6 +22,8 @@ pub struct Compared {
     pub got: Option<Revision>,
     /// The comparison.
     pub judgement: Judgement,
+    /// Pictures of the outputs, if a page was asked for.
+    pub pictures: Vec<OutputPicture>,
     /// The wrong accesses to memory on both sides, if they were checked.
     pub accesses: Option<Accesses>,
 }
@@ -106,7 +108,7 @@ fn section(number: usize, one: &Compared) -> Markup {
                 p class="dim" { "wrong is not told from imprecise: " (reason) }
             }
             (launches::both(&one.judgement))
-            (outputs::judged(&one.judgement, &format!("f{number}")))
+            (outputs::judged(&one.judgement, &one.pictures, &format!("f{number}")))
             (findings::accesses(one.accesses.as_ref()))
             (findings::printed(&one.judgement.got.printed))
         }

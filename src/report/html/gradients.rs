@@ -12,7 +12,7 @@ use super::outputs;
 use super::shell::{Head, Mood, badge, document, refusals};
 use super::table::table;
 use super::words::{line, revision};
-use crate::judge::{GradientCheck, GradientVerdict};
+use crate::judge::{GradientCheck, GradientVerdict, OutputPicture};
 use crate::trial::{Outcome, Status};
 
 /// The gradients of one fixture at one revision.
@@ -25,6 +25,8 @@ pub struct Checked {
     pub outcome: Outcome,
     /// The gradients, compared with their loss.
     pub gradients: Vec<GradientCheck>,
+    /// Pictures of the outputs, if a page was asked for.
+    pub pictures: Vec<OutputPicture>,
 }
 
 impl Checked {
@@ -133,6 +135,7 @@ fn section(number: usize, one: &Checked) -> Markup {
                     li { strong { (check.output) } " " (line(&gradient(check))) }
                 }
             }
+            (outputs::alone(&one.outcome.outputs, &one.pictures))
             (launches::launches(&one.outcome))
             (outputs::outputs(&one.outcome.outputs))
         }

@@ -3,17 +3,19 @@
 use maud::{Markup, html};
 
 use super::super::changes::{change_lines, summary, verdict};
-use super::super::judgement::verdict_name;
+use super::super::judgement::{launch_line, verdict_name};
+use super::history::Graph;
 use super::shell::{Head, Mood, badge, document};
 use super::words::{commit, line, list};
 use super::{launches, outputs};
-use crate::bisect::{Change, LogReport};
+use crate::bisect::{Change, Kin, LogReport};
 use crate::history::Commit;
 use crate::judge::Verdict;
 
 /// The page on the changes of a range; `range` is as the user wrote it.
 pub fn log_html(report: &LogReport, range: &str) -> String {
     let body = html! {
+        (history(report))
         (changes(report))
         (others(report))
     };
@@ -21,7 +23,8 @@ pub fn log_html(report: &LogReport, range: &str) -> String {
 }
 
 fn head(report: &LogReport, range: &str) -> Head {
-    let worst = report.changes.iter().filter(|c| c.repair.is_none()).map(Change::verdict).max();
+    let worst = report.changes.iter().filter(|change| change.is_worse());
+    let worst = worst.map(Change::verdict).max();
     let nothing = report.variants > 0 && report.untested == report.variants;
     let mood = match worst {
         _ if nothing => Mood::Untold,
@@ -33,6 +36,25 @@ fn head(report: &LogReport, range: &str) -> Head {
         _ => summary(report),
     };
     Head { kind: "replay log", about: range.into(), mood, verdict, notes: Vec::new() }
+}
+
+/// The commits of the range as a graph.
+fn history(report: &LogReport) -> Markup {
+    let Some(lineage) = &report.lineage else { return html! {} };
+    let words = |kin: &Kin| {
+        let own = |commit: &Commit| commit.id == kin.commit.id;
+        let changes = report.changes.iter().filter(|change| own(&change.commit));
+        let mut words: Vec<String> = changes
+            .map(|change| format!("{}: {}", change.fixture, verdict(change).words()))
+            .collect();
+        let untested = report.untestable.iter().filter(|found| own(&found.commit));
+        words.extend(untested.map(|found| format!("{}: {}", found.fixture, found.reason)));
+        if words.is_empty() && report.acquitted.iter().any(own) {
+            words.push("changes sources and no output".to_owned());
+        }
+        (!words.is_empty()).then(|| words.join("; "))
+    };
+    Graph { lineage, culprit: None, anchor: "h", words: &words }.card()
 }
 
 /// The changes, those of one fixture beside each other where there are several.
@@ -105,6 +127,8 @@ fn standing(change: &Change) -> (Mood, &'static str) {
     match &change.repair {
         Some(repair) if repair.of_defect => (Mood::Good, "repaired"),
         Some(_) => (Mood::Good, "taken back"),
+        None if change.completes() => (Mood::Good, "completes"),
+        None if !change.mended.is_empty() => (Mood::Good, "repaired"),
         None => {
             let verdict = change.verdict();
             (verdict.into(), verdict_name(verdict))
@@ -114,7 +138,10 @@ fn standing(change: &Change) -> (Mood, &'static str) {
 
 fn section(number: usize, change: &Change) -> Markup {
     let (mood, word) = standing(change);
-    let lines = change_lines(change);
+    // The launches are told in a table.
+    let launches: Vec<String> = change.judgement.launches.iter().map(launch_line).collect();
+    let mut lines = change_lines(change);
+    lines.retain(|line| !launches.contains(&line.words()));
     html! {
         section class="card" id={ "c" (number) } {
             h2 {
@@ -128,7 +155,7 @@ fn section(number: usize, change: &Change) -> Markup {
                     h3 { "Launches before and after" }
                     (launches::changes(&change.judgement.launches))
                 }
-                @if change.repair.is_none() { (outputs::judged(&change.judgement, &format!("c{number}"))) }
+                @if change.repair.is_none() { (outputs::judged(&change.judgement, &change.pictures, &format!("c{number}"))) }
             }
         }
     }

@@ -4,10 +4,12 @@
 //! paths, what kernels print) is escaped by the template library, and made harmless for eyes in
 //! [`shell::document`].
 
+mod chart;
 mod compare;
 mod diff;
 mod findings;
 mod gradients;
+mod history;
 mod launches;
 mod log;
 mod outputs;

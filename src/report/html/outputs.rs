@@ -4,19 +4,22 @@ use maud::{Markup, html};
 
 use super::super::judgement::{finding_words, output_lines, verdict_name};
 use super::super::numbers::{dims, short};
+use super::chart;
 use super::shell::badge;
 use super::table::table;
 use super::words::list;
-use crate::judge::{CapturedCheck, Judgement, OutputJudgement, Verdict};
+use crate::judge::{CapturedCheck, Judgement, OutputJudgement, OutputPicture, Verdict};
 use crate::numerics::compare::Comparison;
+use crate::numerics::picture::{Classes, Picture, Shade};
+use crate::numerics::slices::Location;
+use crate::tensor::{DType, Dim};
 use crate::trial::OutputRecord;
 
 /// The outputs of one side, with their statistics.
 pub(super) fn outputs(records: &[OutputRecord]) -> Markup {
-    const COLUMNS: [&str; 12] = [
+    const COLUMNS: [&str; 11] = [
         "output",
-        "dtype",
-        "shape",
+        "kind",
         "#norm",
         "#min",
         "#max",
@@ -33,8 +36,7 @@ pub(super) fn outputs(records: &[OutputRecord]) -> Markup {
             @let summary = &record.summary;
             tr {
                 th scope="row" { (record.name) }
-                td { (record.dtype) }
-                td class="shape" { (dims(&record.dims)) }
+                td class="shape" { (record.dtype) " " (dims(&record.dims)) }
                 td class="number" { (short(summary.norm, 6)) }
                 td class="number" { (optional(summary.min)) }
                 td class="number" { (optional(summary.max)) }
@@ -58,7 +60,7 @@ fn none_hoped(number: u64) -> Markup {
 }
 
 /// The outputs of both sides beside each other; `anchor` begins the names of their places on the page.
-pub(super) fn judged(judgement: &Judgement, anchor: &str) -> Markup {
+pub(super) fn judged(judgement: &Judgement, pictures: &[OutputPicture], anchor: &str) -> Markup {
     const COLUMNS: [&str; 8] = [
         "output",
         "verdict",
@@ -87,7 +89,7 @@ pub(super) fn judged(judgement: &Judgement, anchor: &str) -> Markup {
             (table("outputs before and after", &COLUMNS, &rows))
             div class="outputs" {
                 @for (number, output) in outputs.iter().enumerate() {
-                    @if has_details(output) { (details(output, &id(anchor, number))) }
+                    @if has_details(output) { (details(output, picture_of(pictures, &output.name), &id(anchor, number))) }
                 }
             }
         }
@@ -125,7 +127,7 @@ fn distances(compared: &Comparison) -> Markup {
 }
 
 /// What is known of one output.
-fn details(output: &OutputJudgement, id: &str) -> Markup {
+fn details(output: &OutputJudgement, picture: Option<&Picture>, id: &str) -> Markup {
     html! {
         details class={ "output " (super::shell::Mood::from(output.verdict).class()) } id=(id)
             open=[(output.verdict >= Verdict::Diverged).then_some("")] {
@@ -135,8 +137,82 @@ fn details(output: &OutputJudgement, id: &str) -> Markup {
                 (badge(output.verdict.into(), verdict_name(output.verdict)))
             }
             (list(&output_lines(output)))
+            @if let Some(picture) = picture {
+                (charts(&output.name, output.dtype, &output.dims, picture, output.location.as_ref()))
+            }
         }
     }
+}
+
+/// The picture of output `name`.
+fn picture_of<'p>(pictures: &'p [OutputPicture], name: &str) -> Option<&'p Picture> {
+    pictures.iter().find(|one| one.name == name).map(|one| &one.picture)
+}
+
+/// The charts of one output, with the wrong slice framed.
+fn charts(
+    name: &str,
+    dtype: DType,
+    dims: &[Dim],
+    picture: &Picture,
+    wrong: Option<&Location>,
+) -> Markup {
+    let unit = if dtype.is_float() { "units in the last place" } else { "units" };
+    let (before, after) = (picture.base_errors.as_ref(), picture.got_errors.as_ref());
+    html! {
+        (classes(&picture.classes))
+        div class="charts" {
+            (chart::heat(name, picture, dims, wrong))
+            @if let Some(distances) = &picture.distances { (chart::distances(name, distances, unit)) }
+            (chart::scatter(name, &picture.pairs))
+            (chart::errors(name, before, after, unit))
+        }
+    }
+}
+
+/// The elements that are no numbers, or that nobody wrote.
+fn classes(classes: &Classes) -> Markup {
+    let told = [
+        (classes.nan, "NaN"),
+        (classes.inf, "Inf"),
+        (classes.unwritten, "unwritten"),
+        (classes.dependent, "dependent on memory that nobody wrote"),
+    ];
+    html! {
+        @if told.iter().any(|(count, _)| *count > 0) {
+            p {
+                @for (count, what) in told.iter().filter(|(count, _)| *count > 0) {
+                    (badge(super::shell::Mood::Bad, &format!("{count} {what}"))) " "
+                }
+            }
+        }
+    }
+}
+
+/// The pictures of a replay that is compared with no other revision.
+pub(super) fn alone(records: &[OutputRecord], pictures: &[OutputPicture]) -> Markup {
+    let shown: Vec<(&OutputRecord, &Picture)> = records
+        .iter()
+        .filter_map(|record| Some((record, picture_of(pictures, &record.name)?)))
+        .filter(|(_, picture)| has_something(picture))
+        .collect();
+    html! {
+        @for (record, picture) in shown {
+            details class="output untold" {
+                summary {
+                    strong { (record.name) } " "
+                    span class="dim" { (record.dtype) " " (dims(&record.dims)) " in pictures" }
+                }
+                (charts(&record.name, record.dtype, &record.dims, picture, None))
+            }
+        }
+    }
+}
+
+/// Whether a picture shows anything.
+fn has_something(picture: &Picture) -> bool {
+    let shaded = picture.map.cells.iter().any(|shade| *shade > Shade::Same);
+    shaded || picture.got_errors.is_some()
 }
 
 /// The outputs beside the captured ones.

@@ -1,11 +1,14 @@
 //! The page of `replay FIXTURE...`.
 
+use std::collections::BTreeSet;
+
 use maud::{Markup, html};
 
 use super::super::numbers::count;
 use super::super::spans::Line;
 use super::super::style::{BOLD, DIM};
 use super::super::{Entry, Refused, Standing, standing};
+use super::history::Graph;
 use super::shell::{Head, Mood, badge, document, refusals};
 use super::table::table;
 use super::words::revision;
@@ -33,7 +36,11 @@ fn head(entries: &[Entry], refused: &[Refused]) -> Head {
         let tally = standing::tally(standings, refused.len());
         let all = count((entries.len() + refused.len()) as u64, "replay");
         let verdict = Line::from(format!("{all}: {tally}"));
-        let about = Line::from("several fixtures or devices");
+        let names: BTreeSet<&str> = entries.iter().map(|entry| entry.fixture.as_str()).collect();
+        let about = match names.len() {
+            1..=4 => Line::from(names.into_iter().collect::<Vec<_>>().join(", ")),
+            all => Line::from(count(all as u64, "fixture")),
+        };
         return Head { kind: "replay", about, mood, verdict, notes: Vec::new() };
     };
     let about = super::super::text::heading(&entry.fixture, entry.revision.as_ref());
@@ -87,6 +94,7 @@ fn section(number: usize, entry: &Entry) -> Markup {
     let outcome = &entry.outcome;
     let call = outcome.call.filter(|&call| call > 0);
     html! {
+        (searched(number, entry))
         section class="card" id=(id(number)) {
             h2 {
                 (entry.fixture) " at " (revision(entry.revision.as_ref())) " "
@@ -97,15 +105,15 @@ fn section(number: usize, entry: &Entry) -> Markup {
                 @if let Some(call) = call { ", call number " (call + 1) " of the harness" }
             }
             (why(entry))
-            @if let Some(culprit) = &entry.culprit { p { strong { "Culprit: " } (culprit.text) } }
             @match &entry.judgement {
                 Some(judged) => {
                     (launches::both(judged))
-                    (outputs::judged(judged, &id(number)))
+                    (outputs::judged(judged, &entry.pictures, &id(number)))
                 },
                 None => (launches::launches(outcome)),
             }
             (outputs::captured(&entry.captured))
+            @if entry.judgement.is_none() { (outputs::alone(&outcome.outputs, &entry.pictures)) }
             (findings::gradients(&entry.gradients))
             (findings::orders(&entry.orders))
             (findings::accesses(entry.accesses.as_ref()))
@@ -114,6 +122,17 @@ fn section(number: usize, entry: &Entry) -> Markup {
             (findings::printed(&outcome.printed))
         }
     }
+}
+
+/// The history that was searched for a culprit.
+fn searched(number: usize, entry: &Entry) -> Markup {
+    let blame = entry.culprit.as_ref();
+    let lineage = blame.and_then(|blame| blame.lineage.as_ref());
+    let id = blame.and_then(|blame| blame.commit.as_ref()).map(|commit| commit.id.as_str());
+    let Some(lineage) = lineage else { return html! {} };
+    let culprit = lineage.commits.iter().map(|kin| kin.commit.id);
+    let culprit = culprit.into_iter().find(|known| Some(known.to_string().as_str()) == id);
+    Graph { lineage, culprit, anchor: &format!("h{number}"), words: &|_| None }.card()
 }
 
 /// Why the entry stands as it does, and what could not be checked.

@@ -8,6 +8,7 @@ use super::super::numbers::count;
 use super::super::spans::Line;
 use super::diff::diff;
 use super::findings;
+use super::history::Graph;
 use super::shell::{Head, Mood, badge, document};
 use super::table::table;
 use super::words::commit;
@@ -19,6 +20,7 @@ use crate::search::{Answer, Conclusion};
 /// The page on a search; `origin` is the snapshot that commits were compared with, if any.
 pub fn bisect_html(report: &Report, origin: Option<&Origin>) -> String {
     let body = html! {
+        (history(report))
         @match &report.culprit {
             Some(culprit) => (convicted(report, culprit)),
             None => section class="card" {
@@ -30,6 +32,14 @@ pub fn bisect_html(report: &Report, origin: Option<&Origin>) -> String {
         (tested(report))
     };
     document(&head(report, origin), &body)
+}
+
+/// The commits between the ends as a graph.
+fn history(report: &Report) -> Markup {
+    let Some(lineage) = &report.lineage else { return html! {} };
+    let culprit = report.culprit.as_ref().and_then(|culprit| report.commit(culprit.commit));
+    let culprit = culprit.map(|commit| commit.id);
+    Graph { lineage, culprit, anchor: "h", words: &|_| None }.card()
 }
 
 fn head(report: &Report, origin: Option<&Origin>) -> Head {
@@ -51,7 +61,7 @@ fn head(report: &Report, origin: Option<&Origin>) -> Head {
     let about = Line::from(format!("{tested} tested"));
     // A refusal has its reason in the same line.
     let verdict = match (&report.culprit, bisect(report).words().into_iter().next()) {
-        (None, Some(first)) => first.into(),
+        (None, Some(first)) => first.trim_end_matches(':').into(),
         _ => headline(report),
     };
     Head { kind: "replay bisect", about, mood, verdict, notes }
@@ -75,6 +85,8 @@ fn convicted(report: &Report, culprit: &Culprit) -> Markup {
 fn evidence(number: usize, observation: &Observation, culprit: &Culprit) -> Markup {
     let verdict = observation.verdict;
     let alone = crate::bisect::Seen { observations: vec![observation.clone()] };
+    let pictures = culprit.pictures.iter().find(|(fixture, _)| *fixture == observation.fixture);
+    let pictures = pictures.map_or(&[][..], |(_, pictures)| pictures);
     let accesses = culprit.accesses.iter().find(|(fixture, _)| *fixture == observation.fixture);
     html! {
         section class="card" id={ "f" (number) } {
@@ -85,7 +97,7 @@ fn evidence(number: usize, observation: &Observation, culprit: &Culprit) -> Mark
                 (launches::changes(&culprit.launches))
             }
             @if let Some(judged) = &observation.judgement {
-                (outputs::judged(judged, &format!("f{number}")))
+                (outputs::judged(judged, pictures, &format!("f{number}")))
             }
             (findings::accesses(accesses.map(|(_, found)| found)))
         }

@@ -105,6 +105,7 @@ pub(in crate::report) fn document(head: &Head, body: &Markup) -> String {
                 style { (PreEscaped(STYLE)) }
             }
             body {
+                (super::chart::patterns())
                 main {
                     header class={ "verdict " (head.mood.class()) } {
                         p class="kind" { span class="tool" { (head.kind) } " " (line(&head.about)) }

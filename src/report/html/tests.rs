@@ -6,12 +6,16 @@ use quick_xml::Reader;
 use quick_xml::events::{BytesStart, Event};
 
 use super::*;
-use crate::judge::{Judgement, LaunchChange, OutputJudgement, Verdict};
+use crate::bisect::{Kin, Knowledge};
+use crate::history::{Commit, CommitId};
+use crate::judge::{Judgement, LaunchChange, OutputJudgement, OutputPicture, Verdict};
 use crate::numerics::compare::{Agreement, Comparison, Worst};
-use crate::numerics::noise::NoiseSummary;
+use crate::numerics::noise::{NoiseRef, NoiseSummary};
+use crate::numerics::picture::{Picture, Scene};
 use crate::report::{Entry, Refused, Revision, made_up};
 use crate::runtime::report::LaunchRecord;
-use crate::tensor::{DType, Dim};
+use crate::search::Answer;
+use crate::tensor::{DType, Dim, TensorView};
 use crate::trial::Status;
 
 /// A name that is markup, ends attributes and comments, hides itself and turns the text around it.
@@ -26,6 +30,50 @@ pub(super) struct Seen {
     pub ids: BTreeSet<String>,
     pub links: BTreeSet<String>,
     pub elements: Vec<String>,
+}
+
+/// Reads a part of a page.
+pub(super) fn read_part(part: &str) -> Seen {
+    let page =
+        format!("<!DOCTYPE html><html lang=\"en\"><style></style><script></script>{part}</html>");
+    read(&page)
+}
+
+/// A commit of a lineage whose name is hostile.
+pub(super) fn kin(parents: &[usize], knowledge: Knowledge) -> Kin {
+    let commit = Commit {
+        id: CommitId::made_up(knowledge as u8),
+        short: "0000000".to_owned(),
+        subject: HOSTILE.to_owned(),
+        author_name: HOSTILE.to_owned(),
+        time_s: 0,
+        parents: Vec::new(),
+    };
+    let (answer, diff) = (Some(Answer::Bad), format!("-{HOSTILE}\n+{HOSTILE}\n"));
+    Kin { commit, parents: parents.to_vec(), knowledge, answer, seen: None, diff }
+}
+
+/// A picture of `row` by `column`, every cell of which is another than the one beside it.
+pub(super) fn picture(name: &str, columns: usize) -> OutputPicture {
+    let shape = [columns, columns];
+    let old: Vec<f32> = (0..columns * columns).map(|at| 1.0 + at as f32).collect();
+    let off = |(at, value): (usize, &f32)| match at % 5 {
+        0 => f32::NAN,
+        1 => f32::INFINITY,
+        2 => value * 2.0,
+        3 => value * (1.0 + 50.0 * f32::EPSILON),
+        _ => *value,
+    };
+    let new: Vec<f32> = old.iter().enumerate().map(off).collect();
+    let bytes = |values: &[f32]| -> Vec<u8> {
+        values.iter().flat_map(|value| value.to_le_bytes()).collect()
+    };
+    let (old, new) = (bytes(&old), bytes(&new));
+    let view = |bytes| TensorView { dtype: DType::F32, shape: &shape, bytes };
+    let noise = NoiseRef { base: None, got: None };
+    let base = Some((view(&old), noise));
+    let scene = Scene { got: view(&new), again: None, base, oracle: Some(view(&old)) };
+    OutputPicture { name: name.to_owned(), picture: Picture::of(&scene) }
 }
 
 /// Reads a page as XML would have it.
@@ -88,7 +136,7 @@ fn note(tag: &BytesStart<'_>, name: &str, seen: &mut Seen) {
                 let place = value.strip_prefix('#').unwrap_or_else(|| panic!("a link to {value}"));
                 seen.links.insert(place.to_owned());
             }
-            "aria-label" => described = !value.is_empty(),
+            "aria-label" | "aria-hidden" => described = !value.is_empty(),
             _ => {}
         }
     }
@@ -185,6 +233,7 @@ fn what_others_wrote_is_text_and_nothing_else_on_every_page() {
         base: Some(revision()),
         got: None,
         judgement: judgement(vec![diverged(HOSTILE)]),
+        pictures: vec![picture(HOSTILE, 48)],
         accesses: None,
     };
     let checked = Checked {
@@ -192,6 +241,7 @@ fn what_others_wrote_is_text_and_nothing_else_on_every_page() {
         revision: Some(revision()),
         outcome: judgement(Vec::new()).got,
         gradients: Vec::new(),
+        pictures: Vec::new(),
     };
     let pages = [
         html(&hostile_entries(), &refused),
@@ -224,4 +274,46 @@ fn a_page_begins_with_the_verdict_in_one_sentence() {
 fn a_table_of_fixtures_leads_to_each_of_them() {
     let seen = read(&html(&hostile_entries(), &[]));
     assert!(seen.links.is_superset(&["f0", "f1"].map(str::to_owned).into()), "{:?}", seen.links);
+}
+
+#[test]
+fn every_picture_has_axes_with_units_a_legend_and_words() {
+    let mut entries = hostile_entries();
+    entries[0].pictures = vec![picture(HOSTILE, 48)];
+    let page = html(&entries, &[]);
+    let seen = read(&page);
+    let of = |name: &str| seen.elements.iter().filter(|element| *element == name).count();
+    assert_eq!((of("figure"), of("figcaption")), (4, 4));
+    for words in [
+        "units in the last place)",
+        "elements (log scale)",
+        "column (index)",
+        ">row<",
+        "before (value",
+        "after (value)",
+        "NaN",
+        "Inf",
+        "where noise ends",
+        "role=\"img\"",
+    ] {
+        assert!(page.contains(words), "{words}");
+    }
+}
+
+#[test]
+fn a_page_of_200_outputs_stays_below_5_mb() {
+    let names: Vec<String> = (0..200).map(|number| format!("output {number}")).collect();
+    let mut entry = hostile_entries().remove(0);
+    entry.judgement = Some(judgement(names.iter().map(|name| diverged(name)).collect()));
+    let one = picture("", 96).picture;
+    entry.pictures =
+        names.into_iter().map(|name| OutputPicture { name, picture: one.clone() }).collect();
+    let page = html(&[entry], &[]);
+    // ci/test-pages shows it to a browser.
+    if let Some(folder) = std::env::var_os("REPLAY_PAGES") {
+        let path = std::path::Path::new(&folder).join("outputs.html");
+        std::fs::write(path, &page).expect("a folder");
+    }
+    assert!(page.len() < 5 << 20, "{} bytes", page.len());
+    assert!(page.len() > 1 << 20, "{} bytes: are the pictures there?", page.len());
 }

@@ -1,0 +1,205 @@
+//! The commits that a search or a log is about, as a graph to look at: what is known of each, how it is
+//! known, and what it changed in the sources.
+
+use std::collections::{BTreeSet, HashMap};
+
+use super::changes::{Change, Untestable};
+use super::conclusion::all_sources;
+use super::probe::Seen;
+use super::range::Range;
+use super::{BisectError, Bisection};
+use crate::history::{Commit, CommitId, History, SourceSpec};
+use crate::search::{Answer, Graph};
+
+/// Commits of one graph that are shown, the newest.
+const SHOWN: usize = 600;
+/// Bytes of all diffs together.
+const DIFFS: usize = 1 << 20;
+
+/// The commits between the ends, parents before their children.
+#[derive(Clone, Debug, Default)]
+pub struct Lineage {
+    /// The commits.
+    pub commits: Vec<Kin>,
+    /// Older commits that are left out.
+    pub left_out: usize,
+}
+
+/// One commit of a lineage.
+#[derive(Clone, Debug)]
+pub struct Kin {
+    /// The commit.
+    pub commit: Commit,
+    /// The places of its parents in the lineage, as far as they are there.
+    pub parents: Vec<usize>,
+    /// How it is known what the commit does.
+    pub knowledge: Knowledge,
+    /// What it does, in a search; none where nothing tells.
+    pub answer: Option<Answer>,
+    /// The result of its test.
+    pub seen: Option<Seen>,
+    /// What it changed in the sources since its first parent; empty where it changed nothing.
+    pub diff: String,
+}
+
+/// How it is known what a commit does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Knowledge {
+    /// It was tested.
+    Tested,
+    /// It was tested by an earlier search.
+    Recalled,
+    /// Tests of other commits tell.
+    Inferred,
+    /// It changes no source of the kernel, so it does what its parent does.
+    Skipped,
+    /// It could not be tested.
+    Untestable,
+    /// Nothing tells.
+    Open,
+}
+
+/// What is known of the commits of a graph.
+pub(super) struct Known<'a> {
+    pub history: &'a History,
+    pub ids: &'a [CommitId],
+    pub graph: &'a Graph,
+    /// The first commit that belongs to the lineage.
+    pub first: u32,
+    /// Commits before it that belong to it too.
+    pub ends: Vec<u32>,
+    /// The answers, by commit.
+    pub answers: HashMap<u32, Answer>,
+    /// The tests, by variant.
+    pub seen: &'a HashMap<u32, Seen>,
+    /// Commits whose answer an earlier search left in the cache.
+    pub recalled: &'a BTreeSet<u32>,
+    pub sources: &'a SourceSpec,
+    /// Whether a test tells of the commits before and after it: there is one defect.
+    pub infer: bool,
+}
+
+/// The commits of `range` as a graph. A commit at which an output gets worse is bad; nothing is inferred
+/// from it for those after it.
+pub(super) fn of_range(
+    bisection: &Bisection<'_>,
+    range: &Range,
+    changes: &[Change],
+    acquitted: &[Commit],
+    untestable: &[Untestable],
+) -> Result<Lineage, BisectError> {
+    let answer = |number: u32| {
+        let id = range.ids[number as usize];
+        let mut own = changes.iter().filter(|change| change.commit.id == id).peekable();
+        if untestable.iter().any(|found| found.commit.id == id) {
+            return Some((number, Answer::Skip));
+        }
+        let is_known = own.peek().is_some() || acquitted.iter().any(|commit| commit.id == id);
+        let answer = if own.any(Change::is_worse) { Answer::Bad } else { Answer::Good };
+        is_known.then_some((number, answer))
+    };
+    let numbers = range.first..range.ids.len() as u32;
+    let known = Known {
+        history: bisection.history,
+        ids: &range.ids,
+        graph: &range.graph,
+        first: range.first,
+        ends: Vec::new(),
+        answers: numbers.filter_map(answer).collect(),
+        seen: &HashMap::new(),
+        recalled: &BTreeSet::new(),
+        sources: &all_sources(&bisection.targets),
+        infer: false,
+    };
+    known.lineage()
+}
+
+impl Known<'_> {
+    /// The lineage.
+    pub(super) fn lineage(&self) -> Result<Lineage, BisectError> {
+        let ends = self.ends.iter().copied().filter(|&end| end < self.first);
+        let mut numbers: Vec<u32> = ends.chain(self.first..self.graph.len() as u32).collect();
+        numbers.sort_unstable();
+        numbers.dedup();
+        let left_out = numbers.len().saturating_sub(SHOWN);
+        numbers.drain(..left_out);
+        let place: HashMap<u32, usize> = numbers.iter().copied().zip(0..).collect();
+        let inferred = self.inferred();
+        let (mut commits, mut room) = (Vec::new(), DIFFS);
+        for &number in &numbers {
+            let commit = self.history.commit(self.ids[number as usize])?;
+            let parents = self.graph.parents(number);
+            let skipped =
+                parents.iter().any(|&parent| self.variant(parent) == self.variant(number));
+            let knowledge = self.knowledge(number, skipped, &inferred);
+            let own = self.answers.get(&number).copied();
+            let diff = match skipped || number < self.first {
+                true => String::new(),
+                false => self.diff(&commit, &mut room)?,
+            };
+            commits.push(Kin {
+                parents: parents.iter().filter_map(|parent| place.get(parent).copied()).collect(),
+                knowledge,
+                answer: own.or(inferred[number as usize]),
+                seen: own.and_then(|_| self.seen.get(&self.variant(number)).cloned()),
+                commit,
+                diff,
+            });
+        }
+        Ok(Lineage { commits, left_out })
+    }
+
+    fn variant(&self, commit: u32) -> u32 {
+        self.graph.variant(commit).unwrap_or(commit)
+    }
+
+    fn knowledge(&self, number: u32, skipped: bool, inferred: &[Option<Answer>]) -> Knowledge {
+        match (self.answers.get(&number), inferred[number as usize]) {
+            (Some(Answer::Skip), _) => Knowledge::Untestable,
+            (Some(_), _) if self.recalled.contains(&number) => Knowledge::Recalled,
+            (Some(_), _) => Knowledge::Tested,
+            (None, _) if skipped => Knowledge::Skipped,
+            (None, Some(_)) => Knowledge::Inferred,
+            (None, None) => Knowledge::Open,
+        }
+    }
+
+    /// What tests of other commits tell of each: commits with the same sources do the same; what comes
+    /// after a bad commit is bad, what comes before a good one good.
+    fn inferred(&self) -> Vec<Option<Answer>> {
+        let of = |wanted: Answer| -> Vec<u32> {
+            let such = self.answers.iter().filter(|(_, answer)| **answer == wanted);
+            such.map(|(commit, _)| *commit).collect()
+        };
+        let by_variant: HashMap<u32, Answer> =
+            self.answers.iter().map(|(&commit, &answer)| (self.variant(commit), answer)).collect();
+        let good = self.graph.ancestors(&of(Answer::Good), false);
+        let bad = of(Answer::Bad);
+        let mut after_bad = vec![false; self.graph.len()];
+        let mut inferred = Vec::with_capacity(self.graph.len());
+        for commit in 0..self.graph.len() as u32 {
+            let inherits = self.graph.parents(commit).iter().any(|&p| after_bad[p as usize]);
+            after_bad[commit as usize] = inherits || bad.contains(&commit);
+            inferred.push(match by_variant.get(&self.variant(commit)) {
+                _ if !self.infer => None,
+                Some(answer) => Some(*answer),
+                None if after_bad[commit as usize] => Some(Answer::Bad),
+                None => good[commit as usize].then_some(Answer::Good),
+            });
+        }
+        inferred
+    }
+
+    /// What `commit` changed, while there is room.
+    fn diff(&self, commit: &Commit, room: &mut usize) -> Result<String, BisectError> {
+        let parent = commit.parents.first().and_then(|&parent| self.history.commit(parent).ok());
+        let diff = self.history.diff(parent.as_ref(), commit, self.sources)?;
+        match room.checked_sub(diff.len()) {
+            Some(left) => {
+                *room = left;
+                Ok(diff)
+            }
+            None => Ok(String::new()),
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! Charts as inline SVG: a frame with two axes that have units, and what is drawn in it.
+//!
+//! Colours come from the page's styles, so that a chart is light or dark as the page is. Nothing is told
+//! by colour alone.
+
+mod bars;
+mod heat;
+mod scatter;
+
+use maud::{Markup, html};
+
+pub(super) use self::bars::{distances, errors};
+pub(super) use self::heat::heat;
+pub(super) use self::scatter::scatter;
+use super::super::numbers::short;
+
+/// An axis: what it shows, with its unit, and marks at shares of its length.
+pub(in crate::report) struct Axis {
+    /// What it shows, with its unit.
+    pub label: String,
+    /// Marks: how far along the axis, from 0 to 1, and the text there.
+    pub ticks: Vec<(f64, String)>,
+}
+
+/// The area of a chart with its axes.
+pub(in crate::report) struct Frame {
+    /// The axis below.
+    pub x: Axis,
+    /// The axis to the left.
+    pub y: Axis,
+    /// The width of the area.
+    pub width: f64,
+    /// Its height.
+    pub height: f64,
+}
+
+/// Space for the texts around the area: left, right, above, below.
+const SPACE: [f64; 4] = [60.0, 12.0, 8.0, 38.0];
+
+impl Frame {
+    /// The place at `share` of the axis below.
+    pub(in crate::report) fn x(&self, share: f64) -> f64 {
+        SPACE[0] + share * self.width
+    }
+
+    /// The place at `share` of the axis to the left, which rises.
+    pub(in crate::report) fn y(&self, share: f64) -> f64 {
+        SPACE[2] + (1.0 - share) * self.height
+    }
+
+    /// The chart, in words `alt`, with `inside` drawn between the lines of the grid and the axes.
+    pub(in crate::report) fn svg(&self, alt: &str, inside: &Markup) -> Markup {
+        let [left, right, top, bottom] = SPACE;
+        let (width, height) = (left + self.width + right, top + self.height + bottom);
+        let foot = top + self.height;
+        html! {
+            svg class="chart" role="img" aria-label=(alt)
+                viewBox={ "0 0 " (round(width)) " " (round(height)) }
+            {
+                @for (share, _) in &self.y.ticks {
+                    path class="grid" d={ "M" (round(left)) " " (round(self.y(*share))) "h" (round(self.width)) } {}
+                }
+                (inside)
+                path class="axis" d={ "M" (round(left)) " " (round(top)) "V" (round(foot)) "h" (round(self.width)) } {}
+                @for (share, text) in &self.x.ticks {
+                    text class="tick" x=(round(self.x(*share))) y=(round(foot + 13.0)) text-anchor="middle" { (text) }
+                }
+                @for (share, text) in &self.y.ticks {
+                    text class="tick" x=(round(left - 5.0)) y=(round(self.y(*share) + 3.5)) text-anchor="end" { (text) }
+                }
+                text class="label" x=(round(left + self.width / 2.0)) y=(round(height - 6.0)) text-anchor="middle" {
+                    (self.x.label)
+                }
+                text class="label" text-anchor="middle"
+                    transform={ "translate(11 " (round(top + self.height / 2.0)) ") rotate(-90)" } { (self.y.label) }
+            }
+        }
+    }
+}
+
+/// A figure with what it is above it, and below it what its colours mean.
+pub(in crate::report) fn figure(title: &str, chart: &Markup, legend: &Markup) -> Markup {
+    html! {
+        figure {
+            figcaption { (title) }
+            (chart)
+            (legend)
+        }
+    }
+}
+
+/// The keys of a figure: the class of a colour, and what it means.
+pub(in crate::report) fn legend(keys: &[(&str, String)]) -> Markup {
+    html! {
+        ul class="legend" {
+            @for (class, words) in keys {
+                li {
+                    svg class="key" aria-hidden="true" viewBox="0 0 12 12" {
+                        rect class=(class) width="12" height="12" {}
+                    }
+                    (words)
+                }
+            }
+        }
+    }
+}
+
+/// What charts refer to; once on a page.
+pub(super) fn patterns() -> Markup {
+    html! {
+        svg class="patterns" aria-hidden="true" width="0" height="0" {
+            defs {
+                (pattern("p-inf", html! { circle class="ink" cx="2" cy="2" r="1.1" {} }))
+                (pattern("p-dependent", html! { path class="stroke" d="M-1 1l2 -2M0 4l4 -4M3 5l2 -2" {} }))
+                (pattern("p-unwritten", html! { path class="stroke" d="M0 0l4 4M4 0l-4 4" {} }))
+            }
+        }
+    }
+}
+
+fn pattern(id: &str, inside: Markup) -> Markup {
+    html! {
+        pattern id=(id) width="4" height="4" patternUnits="userSpaceOnUse" {
+            rect class="pattern" width="4" height="4" {}
+            (inside)
+        }
+    }
+}
+
+/// A coordinate, to a tenth.
+pub(in crate::report) fn round(x: f64) -> String {
+    let text = format!("{x:.1}");
+    text.strip_suffix(".0").map(str::to_owned).unwrap_or(text)
+}
+
+/// A count in few characters: `7`, `12 k`, `3.4 M`.
+fn few(count: f64) -> String {
+    match count {
+        1e9.. => format!("{} G", short(count / 1e9, 3)),
+        1e6.. => format!("{} M", short(count / 1e6, 3)),
+        1e4.. => format!("{} k", short(count / 1e3, 3)),
+        _ => short(count, 4),
+    }
+}
+
+/// The share of the height that `count` has where the axis is logarithmic and ends at `most`.
+fn log_share(count: u64, most: u64) -> f64 {
+    match count {
+        0 => 0.0,
+        // One element shows too.
+        _ => (2.0 * count as f64).ln() / (2.0 * most.max(1) as f64).ln().max(1e-9),
+    }
+}
+
+/// The axis of such counts.
+fn counts_axis(most: u64) -> Axis {
+    let powers = (0..19).map(|power| 10u64.pow(power)).take_while(|&power| power <= most);
+    let powers: Vec<u64> = powers.collect();
+    let step = powers.len().div_ceil(5).max(1);
+    let ticks =
+        powers.iter().step_by(step).map(|&power| (log_share(power, most), few(power as f64)));
+    Axis { label: "elements (log scale)".to_owned(), ticks: ticks.collect() }
+}

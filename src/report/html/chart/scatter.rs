@@ -1,0 +1,100 @@
+//! Values of both sides against each other.
+
+use std::fmt::Write;
+
+use maud::{Markup, html};
+
+use super::{Axis, Frame, figure, legend, round, short};
+use crate::numerics::picture::Pair;
+
+/// The size of the area.
+const SIZE: [f64; 2] = [236.0, 168.0];
+
+/// A scale that is linear around 0 and logarithmic far from it.
+struct Scale {
+    /// Where it turns from one to the other.
+    turn: f64,
+    low: f64,
+    high: f64,
+}
+
+impl Scale {
+    fn of(pairs: &[Pair]) -> Scale {
+        let mut sizes: Vec<f64> =
+            pairs.iter().map(|pair| f64::from(pair.base.abs().max(pair.got.abs()))).collect();
+        sizes.retain(|size| *size > 0.0);
+        sizes.sort_by(f64::total_cmp);
+        let turn = sizes.get(sizes.len() / 2).copied().unwrap_or(1.0);
+        let bent = |value: f32| (f64::from(value) / turn).asinh();
+        let all = || pairs.iter().flat_map(|pair| [pair.base, pair.got]).map(bent);
+        let (low, high) = (all().fold(0.0, f64::min), all().fold(0.0, f64::max));
+        // Points at the edge are seen whole.
+        let space = 0.04 * (high - low).max(1e-9);
+        Scale { turn, low: low - space, high: high + space }
+    }
+
+    fn share(&self, value: f64) -> f64 {
+        ((value / self.turn).asinh() - self.low) / (self.high - self.low)
+    }
+
+    fn ticks(&self) -> Vec<(f64, String)> {
+        let size = 10f64.powf(self.turn.log10().ceil());
+        let sizes = (0..12).map(|power| size * 10f64.powi(power));
+        let mut values: Vec<f64> = sizes.flat_map(|size| [-size, size]).collect();
+        values.push(0.0);
+        values.retain(|value| (0.0..=1.0).contains(&self.share(*value)));
+        values.sort_by(f64::total_cmp);
+        let (mut ticks, mut last) = (Vec::new(), f64::NEG_INFINITY);
+        for value in values {
+            let share = self.share(value);
+            if share - last > 0.14 {
+                ticks.push((share, short(value, 2)));
+                last = share;
+            }
+        }
+        ticks
+    }
+}
+
+/// The values of both sides of an output against each other.
+pub(in crate::report::html) fn scatter(name: &str, pairs: &[Pair]) -> Markup {
+    if pairs.len() < 2 {
+        return html! {};
+    }
+    let scale = Scale::of(pairs);
+    let axis = |label: &str| Axis { label: label.to_owned(), ticks: scale.ticks() };
+    let frame = Frame {
+        x: axis("before (value, bent towards a log scale)"),
+        y: axis("after (value)"),
+        width: SIZE[0],
+        height: SIZE[1],
+    };
+    let points = |beyond: bool| {
+        let mut path = String::new();
+        for pair in pairs.iter().filter(|pair| pair.beyond == beyond) {
+            let x = round(frame.x(scale.share(pair.base.into())));
+            let y = round(frame.y(scale.share(pair.got.into())));
+            let _ = write!(path, "M{x} {y}h0");
+        }
+        path
+    };
+    let inside = html! {
+        path class="equal" d={
+            "M" (round(frame.x(0.0))) " " (round(frame.y(0.0))) "L" (round(frame.x(1.0))) " " (round(frame.y(1.0)))
+        } {}
+        path class="points-within" d=(points(false)) {}
+        path class="points-beyond" d=(points(true)) {}
+    };
+    let wrong = pairs.iter().filter(|pair| pair.beyond).count();
+    let alt = format!(
+        "Values of {name} after against before, {} of its elements: {wrong} beyond noise, off the line of \
+         equal values",
+        pairs.len()
+    );
+    let mut keys = vec![("bar-within", "within noise".to_owned())];
+    if wrong > 0 {
+        keys.push(("bar-beyond", "beyond noise".to_owned()));
+    }
+    let title = format!("Before against after: {} elements", pairs.len());
+    figure(&title, &frame.svg(&alt, &inside), &legend(&keys))
+}
