@@ -160,6 +160,7 @@ fn word(kin: &Kin) -> String {
     match (kin.knowledge, kin.answer) {
         (Knowledge::Tested | Knowledge::Recalled, Some(answer)) => answer_name(answer).to_owned(),
         (Knowledge::Inferred, Some(answer)) => format!("{}, inferred", answer_name(answer)),
+        (Knowledge::Skipped, _) => "skipped".to_owned(),
         (knowledge, _) => name(knowledge).to_owned(),
     }
 }
