@@ -9,6 +9,7 @@ mod gradients;
 mod names;
 mod paths;
 mod program;
+mod roles;
 mod spot;
 mod table;
 
@@ -25,6 +26,7 @@ pub use error::HarnessError;
 pub use paths::PathFault;
 pub(crate) use paths::joined;
 pub use program::ProgramSpec;
+pub use roles::Role;
 pub use spot::Spot;
 pub(crate) use spot::excerpt;
 pub use table::TomlError;
@@ -64,6 +66,9 @@ pub struct Harness {
     pub setup: Option<Call>,
     /// The program that runs a revision, if it is not compiled and called here.
     pub program: Option<ProgramSpec>,
+    /// What tensors are in a step of a training, by name, where the file says so.
+    #[serde(default)]
+    pub roles: IndexMap<String, Role>,
 }
 
 /// CUDA C++ statements, and where they stand in the file.
@@ -146,7 +151,7 @@ impl Harness {
         let document = Document { path, text };
         let parsed = document.parse()?;
         let root = document.root(&parsed);
-        let known: Vec<&str> = ["repository", "sizes", "inputs", "outputs", "program"]
+        let known: Vec<&str> = ["repository", "sizes", "inputs", "outputs", "program", "roles"]
             .into_iter()
             .chain(program::KERNEL_KEYS)
             .chain(program::KEYS)
@@ -176,6 +181,7 @@ impl Harness {
             },
             setup: root.get("setup").map(|value| call(&value)).transpose()?,
             program,
+            roles: IndexMap::new(),
         };
         if harness.outputs.is_empty() {
             return Err(root.require("outputs").map_or_else(Into::into, |value| empty(&value)));
@@ -184,7 +190,14 @@ impl Harness {
         harness.check_names(&spot)?;
         gradients::resolve(&mut harness, &spot)?;
         harness.check_inits(&spot)?;
+        harness.roles = roles::roles(&root, &harness)?;
         Ok(harness)
+    }
+
+    /// The output that is a loss: the scalar float output called `loss`, or else the only one that is no
+    /// gradient.
+    pub fn loss(&self) -> Option<String> {
+        gradients::loss(self)
     }
 
     /// The names of sizes, in the order in which the inputs' shapes name them, then the others.

@@ -182,6 +182,18 @@ pub enum HarnessError {
         /// The tensor meant.
         nearest: Option<String>,
     },
+    /// A role that a tensor cannot have.
+    #[error("`{tensor}` in `roles` at {spot} {problem}{}", did_you_mean(.nearest))]
+    Role {
+        /// The tensor, or its role.
+        spot: Box<Spot>,
+        /// The tensor.
+        tensor: String,
+        /// The fault.
+        problem: String,
+        /// The tensor or the word meant.
+        nearest: Option<String>,
+    },
 }
 
 impl HarnessError {
@@ -222,6 +234,9 @@ impl HarnessError {
             HarnessError::BadPath { key, .. } if key == "overlay" => {
                 Some("it is a folder of headers, relative to this file".to_owned())
             }
+            HarnessError::Role { .. } => Some(
+                "docs/series.md lists the roles, such as \"lr\" or \"gradient of layers.0\"".to_owned(),
+            ),
             HarnessError::BadPath { .. } => {
                 Some("paths are relative to the root of the repository and stay inside it".into())
             }
@@ -250,7 +265,8 @@ impl HarnessError {
             | HarnessError::UnknownSize { spot, .. }
             | HarnessError::Init { spot, .. }
             | HarnessError::BadUndefine { spot, .. }
-            | HarnessError::Gradient { spot, .. } => Some(spot),
+            | HarnessError::Gradient { spot, .. }
+            | HarnessError::Role { spot, .. } => Some(spot),
         }
     }
 }

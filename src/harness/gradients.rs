@@ -18,7 +18,7 @@ pub(super) fn resolve(
 }
 
 /// The scalar float output called `loss`, or else the only scalar float output that is no gradient.
-fn loss(harness: &Harness) -> Option<String> {
+pub(super) fn loss(harness: &Harness) -> Option<String> {
     let scalars = |(_, spec): &(&String, &OutputSpec)| {
         spec.shape.is_empty() && spec.dtype.is_float() && spec.gradient_of.is_none()
     };

@@ -1,0 +1,188 @@
+//! The table `[roles]`: what a tensor is in a step of a training, where its name does not say it.
+
+use indexmap::IndexMap;
+use serde::{Deserialize, Serialize};
+
+use super::table::Table;
+use super::{Harness, HarnessError, nearest};
+
+/// What a tensor is in a step of a training. Those of a parameter have its path, as `layers.3.attn.q`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Role {
+    /// Nothing that has a name here, whatever its own is.
+    None,
+    /// The loss.
+    Loss,
+    /// The norm of all gradients together, before they were clipped.
+    GradNorm,
+    /// The norm above which gradients are clipped.
+    MaxNorm,
+    /// The learning rate.
+    LearningRate,
+    /// Adam's decay of the first moment.
+    Beta1,
+    /// Adam's decay of the second moment.
+    Beta2,
+    /// Adam's epsilon.
+    Epsilon,
+    /// How often Adam's moments were updated.
+    AdamStep,
+    /// The tokens that a language model reads.
+    Tokens,
+    /// The tokens that it is to predict.
+    Targets,
+    /// A parameter.
+    Weight(String),
+    /// The same after the step.
+    WeightAfter(String),
+    /// What the step adds to a parameter.
+    Update(String),
+    /// A gradient.
+    Gradient(String),
+    /// Adam's first moment.
+    ExpAvg(String),
+    /// Adam's second moment.
+    ExpAvgSq(String),
+}
+
+/// A role with the path of its parameter.
+type OfPath = fn(String) -> Role;
+
+/// The words for roles that are of the whole step.
+const OF_STEP: [(&str, Role); 11] = [
+    ("none", Role::None),
+    ("loss", Role::Loss),
+    ("grad_norm", Role::GradNorm),
+    ("max_norm", Role::MaxNorm),
+    ("lr", Role::LearningRate),
+    ("beta1", Role::Beta1),
+    ("beta2", Role::Beta2),
+    ("eps", Role::Epsilon),
+    ("adam_step", Role::AdamStep),
+    ("tokens", Role::Tokens),
+    ("targets", Role::Targets),
+];
+/// The words for roles that are of a parameter, as `gradient of layers.3.attn.q`.
+const OF_PARAMETER: [(&str, OfPath); 6] = [
+    ("weight", Role::Weight),
+    ("weight_after", Role::WeightAfter),
+    ("update", Role::Update),
+    ("gradient", Role::Gradient),
+    ("exp_avg", Role::ExpAvg),
+    ("exp_avg_sq", Role::ExpAvgSq),
+];
+
+impl Role {
+    /// The role that `text` names, or the word that may have been meant.
+    fn parse(text: &str) -> Result<Role, Option<String>> {
+        let words = || {
+            let of_step = OF_STEP.iter().map(|(word, _)| *word);
+            of_step.chain(OF_PARAMETER.iter().map(|(word, _)| *word))
+        };
+        if let Some((_, role)) = OF_STEP.iter().find(|(word, _)| *word == text) {
+            return Ok(role.clone());
+        }
+        let (word, path) = text.split_once(" of ").unwrap_or((text, ""));
+        let (word, path) = (word.trim(), path.trim());
+        match OF_PARAMETER.iter().find(|(known, _)| *known == word) {
+            Some((_, role)) if !path.is_empty() => Ok(role(path.to_owned())),
+            Some((known, _)) => Err(Some(format!("{known} of PARAMETER"))),
+            None => Err(nearest(word, words())),
+        }
+    }
+
+    /// Whether it is one number.
+    pub fn is_scalar(&self) -> bool {
+        matches!(
+            self,
+            Role::Loss
+                | Role::GradNorm
+                | Role::MaxNorm
+                | Role::LearningRate
+                | Role::Beta1
+                | Role::Beta2
+                | Role::Epsilon
+                | Role::AdamStep
+        )
+    }
+}
+
+/// The roles that the harness declares, by tensor.
+pub(super) fn roles(
+    root: &Table<'_>,
+    harness: &Harness,
+) -> Result<IndexMap<String, Role>, HarnessError> {
+    let Some(value) = root.get("roles") else { return Ok(IndexMap::new()) };
+    let mut roles = IndexMap::new();
+    for entry in value.table()?.entries() {
+        let tensors = || harness.inputs.keys().chain(harness.outputs.keys()).map(String::as_str);
+        let refused = |spot, problem, nearest| {
+            Err(HarnessError::Role { spot, tensor: entry.name.to_owned(), problem, nearest })
+        };
+        if !tensors().any(|name| name == entry.name) {
+            let near = nearest(entry.name, tensors());
+            return refused(entry.key_spot(), "is neither an input nor an output".into(), near);
+        }
+        let text = entry.string()?;
+        let role = match Role::parse(&text) {
+            Ok(role) => role,
+            Err(near) => return refused(entry.spot(), format!("has no role `{text}`"), near),
+        };
+        if let Some((other, _)) =
+            roles.iter().find(|(_, known)| **known == role && role != Role::None)
+        {
+            return refused(entry.spot(), format!("has the role of `{other}`"), None);
+        }
+        roles.insert(entry.name.to_owned(), role);
+    }
+    Ok(roles)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    fn harness(roles: &str) -> Result<Harness, HarnessError> {
+        let text = format!(
+            "sources = [\"a.cu\"]\ncall = \"f(w, g);\"\n[inputs.w]\ndtype = \"f32\"\nshape = [\"n\"]\n\
+             [outputs.g]\ndtype = \"f32\"\nshape = [\"n\"]\n[roles]\n{roles}\n"
+        );
+        Harness::parse(&text, Path::new("replay.toml"))
+    }
+
+    #[test]
+    fn a_role_names_a_parameter_by_its_path() {
+        let roles = harness("w = \"weight of layers.3.attn.q\"\ng = \"none\"").unwrap().roles;
+        assert_eq!(roles["w"], Role::Weight("layers.3.attn.q".to_owned()));
+        assert_eq!(roles["g"], Role::None);
+    }
+
+    #[test]
+    fn what_is_no_role_is_refused_with_the_one_that_was_meant() {
+        let told = |roles: &str| {
+            let error = harness(roles).unwrap_err();
+            format!("{error}\n{}\n", error.hint().unwrap_or_default())
+        };
+        let all = [
+            "w = \"gradiant of a\"",
+            "w = \"gradient\"",
+            "v = \"loss\"",
+            "w = 3",
+            "w = \"loss\"\ng = \"loss\"",
+        ];
+        insta::assert_snapshot!(all.map(told).concat(), @r#"
+        `w` in `roles` at replay.toml:10:5 has no role `gradiant of a`, did you mean `gradient`?
+        docs/series.md lists the roles, such as "lr" or "gradient of layers.0"
+        `w` in `roles` at replay.toml:10:5 has no role `gradient`, did you mean `gradient of PARAMETER`?
+        docs/series.md lists the roles, such as "lr" or "gradient of layers.0"
+        `v` in `roles` at replay.toml:10:1 is neither an input nor an output, did you mean `w`?
+        docs/series.md lists the roles, such as "lr" or "gradient of layers.0"
+        `roles.w` at replay.toml:10:5 must be a string, not an integer
+
+        `g` in `roles` at replay.toml:11:5 has the role of `w`
+        docs/series.md lists the roles, such as "lr" or "gradient of layers.0"
+        "#);
+    }
+}
