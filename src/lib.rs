@@ -30,6 +30,7 @@ pub mod report;
 pub mod runtime;
 pub mod scratch;
 pub mod search;
+pub mod series;
 pub mod snapshot;
 pub mod summary;
 mod syntax;

@@ -34,5 +34,6 @@ mod cli {
     mod pages;
     mod races;
     mod revisions;
+    mod series;
     mod streams;
 }

@@ -1,8 +1,12 @@
-//! The heap that judging takes does not grow with the tensors.
+//! The heap that judging takes does not grow with the tensors, nor that of a series with its steps.
 
 use std::alloc::{GlobalAlloc, Layout, System};
+use std::path::Path;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
+use replay::cache::Cache;
+use replay::fixture;
 use replay::numerics::compare::{beyond_noise, compare};
 use replay::numerics::noise::{Moved, NoiseAccumulator, NoiseRef};
 use replay::numerics::oracle::against_oracle;
@@ -10,6 +14,7 @@ use replay::numerics::shadow::{Errors, Shadows};
 use replay::numerics::slices::{block_map, locate};
 use replay::numerics::zeros::zero_slices;
 use replay::scratch::Scratch;
+use replay::series::captured;
 use replay::tensor::{DType, Dim, TensorView};
 
 /// The system's allocator, which counts.
@@ -35,6 +40,9 @@ unsafe impl GlobalAlloc for Counting {
 
 #[global_allocator]
 static COUNTING: Counting = Counting;
+
+/// Held by the test whose heap is counted.
+static ALONE: Mutex<()> = Mutex::new(());
 
 /// What `work` takes of the heap at most, besides what is there.
 fn most(work: impl FnOnce()) -> usize {
@@ -83,6 +91,7 @@ fn judge(shape: &[usize], scratch: &Scratch) -> usize {
 
 #[test]
 fn the_heap_that_judging_takes_does_not_grow_with_the_tensors() {
+    let _alone = ALONE.lock().expect("no test has failed");
     let folder = tempfile::tempdir().expect("a folder");
     let few = 1 << 18;
     let scratch = || Scratch::in_folder(folder.path(), few);
@@ -94,4 +103,44 @@ fn the_heap_that_judging_takes_does_not_grow_with_the_tensors() {
         assert!(large < small + few, "{small} bytes, then {large}");
         assert!(judge(&shape(1 << 17), &Scratch::heap()) > 16 << 17, "the counter counts");
     }
+}
+
+/// Writes the steps `0..count` of a run below `folder`: tensors that are converted when they are read.
+fn write_steps(folder: &Path, count: usize, elements: usize) {
+    let values = tensor(elements, |index| (index % 200) as f32);
+    let harness = "sources = [\"a.cu\"]\ncall = \"f(x, y, n);\"\n[inputs.x]\ndtype = \"bf16\"\n\
+                   shape = [\"n\"]\n[outputs.y]\ndtype = \"f32\"\nshape = []\n";
+    std::fs::write(folder.join("replay.toml"), harness).expect("a harness");
+    for step in 0..count {
+        let dir = folder.join(format!("step{step}"));
+        std::fs::create_dir(&dir).expect("a folder");
+        std::fs::write(dir.join("fixture.toml"), "harness = \"../replay.toml\"\n").expect("a step");
+        let x = [("x", DType::F32, &[elements][..], &values[..])];
+        fixture::write(&dir, &x, &[("x.dtype", "bf16")]).expect("tensors");
+    }
+}
+
+#[test]
+fn the_heap_that_a_series_takes_grows_by_numbers_alone() {
+    let _alone = ALONE.lock().expect("no test has failed");
+    let folder = tempfile::tempdir().expect("a folder");
+    let cache = Cache::open(&folder.path().join("cache")).expect("a cache");
+    let (count, elements) = (40, 1 << 17);
+    write_steps(folder.path(), count, elements);
+    let read = |steps: std::ops::Range<usize>| {
+        most(|| {
+            let numbers = steps.map(|step| {
+                let dir = folder.path().join(format!("step{step}"));
+                captured(&dir, &cache).expect("numbers")
+            });
+            assert!(numbers.collect::<Vec<_>>().iter().all(|(one, _)| one.tensors[0].is_some()));
+        })
+    };
+    let few = read(0..4);
+    let many = read(4..count);
+    assert!(few > 2 * elements, "the counter counts: {few}");
+    assert!(many < few + elements, "{few} bytes, then {many}");
+    // What the cache knows is not read again.
+    let again = read(0..count);
+    assert!(again < 2 * elements, "{again} bytes for what is known");
 }

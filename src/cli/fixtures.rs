@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use ::replay::series::by_name;
+
 use super::out::eprintln;
 
 /// The fixtures that `named` stands for, in its order. A folder that is no fixture stands for all
@@ -33,40 +35,12 @@ fn is_harness(path: &Path) -> bool {
     path.join("replay.toml").exists()
 }
 
-/// A key that sorts paths by name, and numbers in names by their value: `step9` before `step10`.
-fn counted(path: &Path) -> String {
-    /// Digits of the largest number that is sorted by value.
-    const DIGITS: usize = 20;
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let (mut key, mut rest) = (String::new(), &*name);
-    while let Some(start) = rest.find(|c: char| c.is_ascii_digit()) {
-        let tail = &rest[start..];
-        let end = tail.find(|c: char| !c.is_ascii_digit()).unwrap_or(tail.len());
-        key.push_str(&rest[..start]);
-        key.push_str(&format!("{:0>DIGITS$}", &tail[..end]));
-        rest = &tail[end..];
-    }
-    key + rest
-}
-
 /// The folders in `path`: fixtures and others, sorted; hidden ones and those of harnesses are left out.
 fn folders(path: &Path) -> (Vec<PathBuf>, Vec<PathBuf>) {
     let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
     let visible = entries.filter(|entry| !entry.file_name().as_encoded_bytes().starts_with(b"."));
     let mut inside: Vec<PathBuf> = visible.map(|entry| path.join(entry.file_name())).collect();
     inside.retain(|path| path.is_dir() && (is_fixture(path) || !is_harness(path)));
-    inside.sort_by_cached_key(|path| counted(path));
+    inside.sort_by_cached_key(|path| by_name(path));
     inside.into_iter().partition(|path| is_fixture(path))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn steps_are_in_their_order() {
-        let mut names = ["step10", "step9-loss", "step9", "step", "step100", "a7", "step09-b"];
-        names.sort_by_cached_key(|name| counted(Path::new(name)));
-        assert_eq!(names, ["a7", "step", "step9", "step09-b", "step9-loss", "step10", "step100"]);
-    }
 }

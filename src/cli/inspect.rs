@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use ::replay::fixture::{Fixture, Input};
 use ::replay::report::{Line, Text, dims, statistics};
+use ::replay::series::{Shift, shift};
 use ::replay::summary::summarize;
 use ::replay::tensor::{DType, TensorView};
 use anstyle::Style;
@@ -14,7 +15,6 @@ use super::error::CliResult;
 use super::exit;
 use super::fixtures;
 use super::out::{print, println};
-use super::shift::{Shift, shift};
 
 /// The arguments of `replay inspect`.
 #[derive(Debug, clap::Args)]

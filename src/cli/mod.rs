@@ -32,8 +32,8 @@ mod reject;
 mod replay;
 mod report_file;
 mod review;
+mod series;
 mod session;
-mod shift;
 mod snapshot;
 
 use std::process::ExitCode;
@@ -99,6 +99,7 @@ Examples:
   replay bisect fixtures/step0 --good A --bad B
                                         the commit that broke it
   replay log fixtures/step0 A..B        every commit at which an output changes
+  replay series fixtures/run/*          the steps of a run, one after the other
   replay inspect fixtures/step0         what a fixture holds, and whether it is whole
   replay init                           a first replay.toml for this repository
   replay doctor                         what works on this machine
@@ -125,6 +126,8 @@ enum Command {
     Diff(Replaying<diff::Args>),
     /// Hold the gradients against the loss, by finite differences on the float64 shadow
     Gradcheck(Replaying<gradcheck::Args>),
+    /// Show the steps of a run as a series: losses, gradients, clipping, spikes, and where revisions part
+    Series(Replaying<series::Args>),
     /// Show pending snapshots one by one, to accept or reject them
     Review(review::Args),
     /// Accept pending snapshots
@@ -217,6 +220,7 @@ fn dispatch(cli: Cli) -> CliResult<u8> {
         Some(Command::Log(args)) => args.run(log::run),
         Some(Command::Diff(args)) => args.run(diff::run),
         Some(Command::Gradcheck(args)) => args.run(gradcheck::run),
+        Some(Command::Series(args)) => args.run(series::run),
         Some(Command::Review(args)) => review::run(&args),
         Some(Command::Accept(args)) => accept::run(&args),
         Some(Command::Reject(args)) => reject::run(&args),

@@ -60,6 +60,11 @@ impl Progress {
         self.0.set_position(self.0.length().unwrap_or(left).saturating_sub(left));
     }
 
+    /// Does `work`, which prints, while the line is not there.
+    pub fn hidden(&self, work: impl FnOnce()) {
+        self.0.suspend(work);
+    }
+
     /// Prints a line that stays, above the one that moves.
     pub fn note(&self, line: &Line) {
         if !is_shown(Watch::Quiet) {

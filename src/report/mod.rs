@@ -14,6 +14,9 @@ mod junit;
 mod markdown;
 mod numbers;
 mod refusal;
+#[cfg(test)]
+mod schema;
+mod series;
 mod snapshot;
 mod spans;
 mod standing;
@@ -36,6 +39,10 @@ pub use judgement::{
 pub use junit::junit;
 pub use markdown::{COMMENT_BYTES, SUMMARY_BYTES, markdown};
 pub use numbers::{count, dims, short, statistics};
+pub use series::{
+    Curve, Part, SERIES_SCHEMA, SeriesReport, finding_sentence, series_csv, series_json,
+    series_text,
+};
 pub use snapshot::{Context, SnapshotCheck, sentence as snapshot_sentence, snapshot_diff};
 pub use spans::{Line, Text, clean};
 pub use standing::{Standing, fixtures};

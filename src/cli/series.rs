@@ -1,0 +1,215 @@
+//! `replay series FIXTURE... [--rev REV] [--against REV]`: a run as a series of steps.
+
+use std::path::{Path, PathBuf};
+
+use ::replay::cache::Cache;
+use ::replay::fixture::Fixture;
+use ::replay::harness::Harness;
+use ::replay::report::{self, Refused, Revision, SeriesReport};
+use ::replay::series::{self, Named, Roster, Series, Step};
+use clap::ValueEnum;
+
+use super::error::{CliResult, CommandError};
+use super::exit;
+use super::fixtures;
+use super::out::{print, println};
+use super::progress::Progress;
+use super::project::Project;
+use super::replay::{name, refused};
+use super::session::{self, Labs, SessionArgs};
+
+/// The arguments of `replay series`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Folders of captured tensors, one a step; or a folder of such folders
+    #[arg(required = true, value_name = "FIXTURE")]
+    fixtures: Vec<PathBuf>,
+    /// The revision at which outputs are replayed [default: as captured]
+    #[arg(short, long, value_name = "REV")]
+    rev: Option<String>,
+    /// A revision that is trusted, to compare each step with
+    #[arg(short, long, value_name = "REV")]
+    against: Option<String>,
+    /// The norm above which the training clips its gradients [default: as captured]
+    #[arg(long, value_name = "NORM", value_parser = norm, allow_negative_numbers = true)]
+    clip: Option<f64>,
+    /// How the result is written
+    #[arg(short, long, value_enum, default_value = "text", value_name = "FORMAT")]
+    format: SeriesFormat,
+}
+
+/// How a series is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum SeriesFormat {
+    /// For people
+    Text,
+    /// For programs; docs/series.md describes it
+    Json,
+    /// A table with a line for each step
+    Csv,
+}
+
+/// A norm, as the user says it.
+fn norm(text: &str) -> Result<f64, String> {
+    match text.trim().parse::<f64>() {
+        Ok(norm) if norm.is_finite() && norm > 0.0 => Ok(norm),
+        Ok(norm) if norm <= 0.0 => Err("must be more than 0".to_owned()),
+        _ => Err("not a number".to_owned()),
+    }
+}
+
+/// Takes the numbers of one step after the other, and says what they show. A step that cannot be read or
+/// replayed does not stop the others.
+pub fn run(args: &Args, session: &SessionArgs) -> CliResult<u8> {
+    let cache = session::cache()?;
+    let (steps, numbering, mut errors) = named(&fixtures::expand(&args.fixtures));
+    let roster = harness_of_all(&steps)?.map_or_else(Roster::default, |one| Roster::of(&one));
+    let replays = args.rev.is_some() || args.against.is_some();
+    let labs = match replays {
+        true => {
+            let paths: Vec<PathBuf> = steps.iter().map(|step| step.path.clone()).collect();
+            Some(session.labs_on_one(&paths)?)
+        }
+        false => None,
+    };
+    let mut walk = Walk { args, cache, labs, revision: None, against: None, device: None };
+    let mut measured = Vec::new();
+    let progress = Progress::start();
+    for (at, step) in steps.iter().enumerate() {
+        let done = format!("{} of {}: {}", at + 1, steps.len(), step.path.display());
+        match walk.step(step, &progress, &done) {
+            Ok(step) => measured.push(step),
+            Err(error) => {
+                progress.hidden(|| error.print());
+                errors.push((refused(&step.path, &error), error.exit_code()));
+            }
+        }
+    }
+    drop(progress);
+    let series = Series { roster, steps: measured, numbering, clip: args.clip };
+    let code = errors.iter().map(|(_, code)| *code).fold(exit::SUCCESS, exit::worse);
+    let report = SeriesReport {
+        findings: series::findings(&series),
+        series,
+        replayed: replays,
+        revision: walk.revision,
+        against: walk.against,
+        device: walk.device,
+        errors: errors.into_iter().map(|(refused, _)| refused).collect(),
+    };
+    match args.format {
+        SeriesFormat::Text if report.series.steps.is_empty() => {}
+        SeriesFormat::Text => print!("{}", report::series_text(&report)),
+        SeriesFormat::Json => println!("{}", report::series_json(&report)),
+        SeriesFormat::Csv => print!("{}", report::series_csv(&report)),
+    }
+    Ok(exit::worse(code, exit::code_of(report.standing())))
+}
+
+/// The steps in their order; those whose `fixture.toml` cannot be read are printed, with their exit codes.
+fn named(paths: &[PathBuf]) -> (Vec<Named>, series::Numbering, Vec<(Refused, u8)>) {
+    let (mut steps, mut errors) = (Vec::new(), Vec::new());
+    for path in paths {
+        match Fixture::provenance_of(path).map_err(CommandError::from) {
+            Ok(provenance) => {
+                let number = series::number(provenance.step.as_deref());
+                steps.push(Named { path: path.clone(), number });
+            }
+            Err(error) => {
+                error.print();
+                errors.push((refused(path, &error), error.exit_code()));
+            }
+        }
+    }
+    let (steps, numbering) = series::ordered(steps);
+    (steps, numbering, errors)
+}
+
+/// The harness that all steps fit; none where there are no steps.
+fn harness_of_all(steps: &[Named]) -> CliResult<Option<Harness>> {
+    let mut known: Option<(PathBuf, PathBuf)> = None;
+    for step in steps {
+        let path = Fixture::harness_path(&step.path)?;
+        match &known {
+            None => known = Some((path, step.path.clone())),
+            Some((first, _)) if is_same(first, &path) => {}
+            Some((first, of)) => {
+                return Err(CommandError::new(format!(
+                    "{} and {} are steps of different harnesses: {} and {}",
+                    of.display(),
+                    step.path.display(),
+                    first.display(),
+                    path.display()
+                ))
+                .with_hint("a series is of one function: name the steps of one harness"));
+            }
+        }
+    }
+    Ok(known.map(|(path, _)| Harness::load(&path)).transpose()?)
+}
+
+/// Whether two paths lead to the same harness, or to copies of it.
+fn is_same(one: &Path, other: &Path) -> bool {
+    let place = |path: &Path| path.canonicalize().ok();
+    let text = |path: &Path| std::fs::read(path).ok();
+    one == other
+        || place(one).is_some_and(|found| place(other) == Some(found))
+        || text(one).is_some_and(|found| text(other) == Some(found))
+}
+
+/// What goes from step to step.
+struct Walk<'a> {
+    args: &'a Args,
+    cache: Cache,
+    labs: Option<Labs>,
+    revision: Option<Revision>,
+    against: Option<Revision>,
+    device: Option<(String, String)>,
+}
+
+impl Walk<'_> {
+    /// The numbers of one step. Its tensors are dropped when this returns.
+    fn step(&mut self, step: &Named, progress: &Progress, done: &str) -> CliResult<Step> {
+        let Some(labs) = &self.labs else {
+            progress.say(format!("reading {done}"));
+            let (measured, fixture) = series::captured(&step.path, &self.cache)?;
+            return Ok(Step { fixture, number: step.number, measured, replay: None });
+        };
+        progress.say(format!("loading {done}"));
+        let project = Project::open(&step.path, &self.cache)?;
+        let lab = labs.one_of(&project.subject.fixture.harness);
+        let target = project.target(self.args.rev.as_deref())?;
+        let trusted = self.args.against.as_deref();
+        let base = trusted.map(|trusted| project.target(Some(trusted))).transpose()?;
+        progress.say(format!("replaying {done} at {}", name(&target)));
+        let trial = lab.trial(&project.subject, &target.sources);
+        let base_trial = base.as_ref().map(|base| lab.trial(&project.subject, &base.sources));
+        let (measured, replay) = series::replayed(&trial, base_trial.as_ref())?;
+        let outcome = trial.outcome()?;
+        let device = (outcome.device_description.clone(), outcome.compiler.clone());
+        self.device.get_or_insert(device);
+        self.revision = target.commit.map(Revision::from);
+        self.against = base.and_then(|base| base.commit).map(Revision::from);
+        let fixture = project.subject.fixture.name.clone();
+        Ok(Step { fixture, number: step.number, measured, replay: Some(replay) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_norm_is_a_number_above_0() {
+        assert_eq!(norm("1.5"), Ok(1.5));
+        let told = ["0", "-1", "x", "inf", "nan", ""].map(|text| format!("{:?}", norm(text)));
+        insta::assert_snapshot!(told.join("\n"), @r#"
+        Err("must be more than 0")
+        Err("must be more than 0")
+        Err("not a number")
+        Err("not a number")
+        Err("not a number")
+        Err("not a number")
+        "#);
+    }
+}

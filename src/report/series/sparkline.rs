@@ -1,0 +1,65 @@
+//! A curve in a line of characters.
+
+/// The characters, from the least value to the greatest.
+const HEIGHTS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+/// Where there is no value.
+const NOTHING: char = ' ';
+/// Where a value is not finite.
+const NOT_FINITE: char = '!';
+/// Values that span more than this factor are drawn by their logarithms.
+const DECADES: f64 = 100.0;
+
+/// `values` in at most `width` characters; one that stands for several shows the greatest of them.
+pub(super) fn sparkline(values: &[Option<f64>], width: usize) -> String {
+    let count = values.len();
+    let columns = count.min(width.max(1));
+    let finite = || values.iter().flatten().copied().filter(|x| x.is_finite());
+    let (least, most) = finite()
+        .fold((f64::INFINITY, f64::NEG_INFINITY), |(least, most), x| (least.min(x), most.max(x)));
+    let is_wide = least > 0.0 && most / least > DECADES;
+    let scaled = |x: f64| if is_wide { x.ln() } else { x };
+    let (least, span) = (scaled(least), scaled(most) - scaled(least));
+    let column = |at: usize| {
+        let values = &values[at * count / columns..((at + 1) * count / columns)];
+        let known = || values.iter().flatten();
+        if known().any(|x| !x.is_finite()) {
+            return NOT_FINITE;
+        }
+        let Some(top) = known().copied().reduce(f64::max) else { return NOTHING };
+        // A constant is a line in the middle.
+        let part = if span > 0.0 { (scaled(top) - least) / span } else { 0.5 };
+        HEIGHTS[((part * HEIGHTS.len() as f64) as usize).min(HEIGHTS.len() - 1)]
+    };
+    (0..columns).map(column).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn drawn(values: &[f64], width: usize) -> String {
+        sparkline(&values.iter().map(|x| Some(*x)).collect::<Vec<_>>(), width)
+    }
+
+    #[test]
+    fn a_line_shows_what_rises_what_is_missing_and_what_is_not_finite() {
+        assert_eq!(drawn(&[0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0], 20), "▁▂▃▄▅▆▇█");
+        assert_eq!(drawn(&[2.0; 3], 20), "▅▅▅");
+        assert_eq!(sparkline(&[Some(1.0), None, Some(f64::NAN), Some(2.0)], 20), "▁ !█");
+        assert_eq!(sparkline(&[], 20), "");
+    }
+
+    #[test]
+    fn a_spike_is_seen_however_many_steps_a_column_has() {
+        let mut values = vec![1.0; 1000];
+        values[517] = 3.0;
+        let line = drawn(&values, 40);
+        assert_eq!(line.chars().count(), 40);
+        assert_eq!(line.chars().filter(|c| *c == '█').count(), 1);
+    }
+
+    #[test]
+    fn what_spans_decades_is_drawn_by_its_logarithm() {
+        assert_eq!(drawn(&[1.0, 10.0, 100.0, 1000.0], 20), "▁▃▆█");
+    }
+}

@@ -1,0 +1,150 @@
+//! Adam's moments of one parameter, element by element (Kingma and Ba 2015, algorithm 1).
+
+use serde::{Deserialize, Serialize};
+
+use crate::summary::Number;
+use crate::tensor::TensorView;
+
+/// Adam's numbers of one step.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Setting {
+    /// The decay of the first moment.
+    pub(super) beta1: f64,
+    /// The decay of the second moment.
+    pub(super) beta2: f64,
+    /// What is added to the root of the second moment.
+    pub(super) epsilon: f64,
+    /// How often the moments were updated; none where it is not known: biases then stay.
+    pub(super) step: Option<f64>,
+}
+
+/// Those that PyTorch takes, where none were captured.
+pub(super) const DEFAULT: Setting = Setting { beta1: 0.9, beta2: 0.999, epsilon: 1e-8, step: None };
+
+/// What the moments of one parameter say.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct Adam {
+    /// The elements.
+    pub count: u64,
+    /// The root mean square of the steps, `m / (sqrt(v) + eps)`, in units of the learning rate.
+    #[serde(with = "Number")]
+    pub step: f64,
+    /// The greatest of them.
+    #[serde(with = "Number")]
+    pub largest: f64,
+    /// Elements that move by less than half of what they would without epsilon.
+    pub damped: u64,
+    /// Elements whose second moment is negative.
+    pub negative: u64,
+    /// Elements whose first moment is larger than any gradients can make it beside their second one.
+    pub unrelated: u64,
+}
+
+/// Squares of moments below this may have been lost to underflow in float32.
+const LEAST: f64 = 1e-15;
+/// What rounding may add to the square of a first moment.
+const SLACK: f64 = 1.02;
+/// Elements that are read at a time.
+const BLOCK: usize = 1 << 10;
+
+impl Setting {
+    /// The square of the largest `|m| / sqrt(v)` that any gradients lead to, by the Cauchy-Schwarz
+    /// inequality; infinite where there is none.
+    fn most(&self) -> f64 {
+        let ratio = self.beta1 * self.beta1 / self.beta2;
+        match ratio < 1.0 && self.beta2 < 1.0 {
+            true => (1.0 - self.beta1).powi(2) / (1.0 - self.beta2) / (1.0 - ratio),
+            false => f64::INFINITY,
+        }
+    }
+
+    /// The factors that take the bias from both moments.
+    fn corrections(&self) -> (f64, f64) {
+        let factor = |beta: f64| match self.step {
+            Some(step) if step > 0.0 => 1.0 / (1.0 - beta.powf(step)),
+            _ => 1.0,
+        };
+        (factor(self.beta1), factor(self.beta2))
+    }
+}
+
+/// What two moments of the same shape say; none where they have another number of elements each.
+pub(super) fn adam(first: &TensorView, second: &TensorView, setting: &Setting) -> Option<Adam> {
+    if first.len() != second.len() || first.is_empty() {
+        return None;
+    }
+    let ((of_first, of_second), most) = (setting.corrections(), setting.most());
+    let mut told = Adam { count: first.len() as u64, ..Adam::default() };
+    let (mut m, mut v) = ([0.0; BLOCK], [0.0; BLOCK]);
+    let mut squares = 0.0;
+    for begin in (0..first.len()).step_by(BLOCK) {
+        let length = BLOCK.min(first.len() - begin);
+        first.read(begin, &mut m[..length]);
+        second.read(begin, &mut v[..length]);
+        for (&m, &v) in m[..length].iter().zip(&v[..length]) {
+            told.negative += u64::from(v < 0.0);
+            told.unrelated += u64::from(m.abs() > LEAST && v >= 0.0 && m * m > SLACK * most * v);
+            let root = (v.max(0.0) * of_second).sqrt();
+            told.damped += u64::from(m != 0.0 && root <= setting.epsilon);
+            let step = (m * of_first / (root + setting.epsilon)).abs();
+            if step.is_finite() {
+                squares += step * step;
+                told.largest = told.largest.max(step);
+            }
+        }
+    }
+    told.step = (squares / first.len() as f64).sqrt();
+    Some(told)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tensor::DType;
+
+    fn told(m: &[f64], v: &[f64], setting: Setting) -> Adam {
+        let bytes = |x: &[f64]| x.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<u8>>();
+        let (m, v, shape) = (bytes(m), bytes(v), [m.len()]);
+        let view = |bytes| TensorView { dtype: DType::F64, shape: &shape, bytes };
+        adam(&view(&m), &view(&v), &setting).expect("moments of one shape")
+    }
+
+    /// The moments after `gradients`, element by element.
+    fn moments(gradients: &[f64], setting: Setting) -> (f64, f64) {
+        gradients.iter().fold((0.0, 0.0), |(m, v), g| {
+            (
+                setting.beta1 * m + (1.0 - setting.beta1) * g,
+                setting.beta2 * v + (1.0 - setting.beta2) * g * g,
+            )
+        })
+    }
+
+    #[test]
+    fn the_first_step_has_the_length_of_the_learning_rate() {
+        let setting = Setting { step: Some(1.0), ..DEFAULT };
+        let (m, v) = moments(&[0.25], setting);
+        let told = told(&[m, -m], &[v, v], setting);
+        assert!((told.step - 1.0).abs() < 1e-6, "{told:?}");
+        assert_eq!((told.damped, told.negative, told.unrelated), (0, 0, 0));
+    }
+
+    #[test]
+    fn moments_of_any_gradients_are_related_and_others_are_not() {
+        // Gradients that grow by beta2 / beta1 a step bring the ratio to its bound.
+        let worst: Vec<f64> = (0..400).map(|i| (0.999f64 / 0.9).powi(i - 400)).collect();
+        let series = [worst, vec![1.0; 50], vec![1.0, -1.0, 0.5], vec![0.0, 0.0, 3.0]];
+        for gradients in series {
+            let (m, v) = moments(&gradients, DEFAULT);
+            assert_eq!(told(&[m], &[v], DEFAULT).unrelated, 0, "{gradients:?}");
+        }
+        assert_eq!(told(&[1.0], &[0.018], DEFAULT).unrelated, 1);
+        assert_eq!(told(&[1.0], &[-1e-9], DEFAULT).negative, 1);
+    }
+
+    #[test]
+    fn where_epsilon_is_larger_than_the_root_it_damps() {
+        let told = told(&[1e-9, 1e-3], &[1e-18, 1e-6], DEFAULT);
+        assert_eq!(told.damped, 1);
+    }
+}

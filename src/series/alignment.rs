@@ -1,0 +1,157 @@
+//! Whether one tensor of integers is another, shifted along its last dimension: the relation between
+//! the inputs and the targets of a language model.
+
+use serde::{Deserialize, Serialize};
+
+use crate::tensor::{TensorView, unravel};
+
+/// `next[.., i] == tokens[.., i + 1]` for at least half of all places.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shift {
+    /// Places that were compared: all but the last of each row.
+    pub of: usize,
+    /// Places where the two differ.
+    pub differ: usize,
+    /// The first of them, as an index of `next`.
+    pub first: Option<Vec<usize>>,
+}
+
+/// Compares `tokens`, one place later, with `next`.
+///
+/// None where less than half of the places agree, where shapes differ or leave nothing to compare,
+/// and where agreement means nothing as `tokens` is constant along its rows.
+pub fn shift(tokens: &TensorView, next: &TensorView) -> Option<Shift> {
+    let found = shifted_by(tokens, next, 1, &|_| true)?;
+    (found.differ * 2 <= found.of).then_some(found)
+}
+
+/// Compares `tokens`, `by` places later, with `next`, where `counts` holds of both places: behind the last
+/// one that counts stands padding. None where there is nothing to compare, or nothing that such a comparison could tell.
+fn shifted_by(
+    tokens: &TensorView,
+    next: &TensorView,
+    by: isize,
+    counts: &dyn Fn(usize) -> bool,
+) -> Option<Shift> {
+    let row = *tokens.shape.last().filter(|&&row| row > 1)?;
+    if tokens.shape != next.shape || tokens.is_empty() {
+        return None;
+    }
+    let there = |place: usize| place.checked_add_signed(by).expect("it lies in the same row");
+    let inside = |place: &usize| {
+        let is_in_row = (place % row).checked_add_signed(by).is_some_and(|there| there < row);
+        is_in_row && counts(*place) && counts(there(*place))
+    };
+    let is_constant = |place| tokens.get_f64(place) == tokens.get_f64(place / row * row);
+    if (0..tokens.len()).all(is_constant) {
+        return None;
+    }
+    let places = || (0..tokens.len()).filter(inside);
+    let mut differing =
+        places().filter(|&place| next.get_f64(place) != tokens.get_f64(there(place)));
+    let first = differing.next();
+    let differ = usize::from(first.is_some()) + differing.count();
+    let first = first.map(|place| unravel(place, next.shape));
+    let of = places().count();
+    (of > 0).then_some(Shift { of, differ, first })
+}
+
+/// How the targets of one step lie beside its tokens.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct Alignment {
+    /// How many places later the tokens are that agree best with the targets; none where no shift
+    /// agrees in half of the places.
+    pub shift: Option<i64>,
+    /// Places that count: not masked, nor is the place of the token one later.
+    pub of: usize,
+    /// Those at which the target is not the next token.
+    pub differ: usize,
+    /// The first of them, as an index of the targets.
+    pub first: Option<Vec<usize>>,
+}
+
+/// Compares `targets` with `tokens` at several shifts; `mask` is 0 where a place does not count, as are
+/// negative targets, such as PyTorch's -100. None where nothing can be told.
+pub(super) fn alignment(
+    tokens: &TensorView,
+    targets: &TensorView,
+    mask: Option<&TensorView>,
+) -> Option<Alignment> {
+    let mask = mask.filter(|mask| mask.shape == targets.shape);
+    let counts = |place: usize| {
+        targets.get_f64(place) >= 0.0 && mask.is_none_or(|mask| mask.get_f64(place) != 0.0)
+    };
+    let by = |by| shifted_by(tokens, targets, by, &counts);
+    let next = by(1)?;
+    let agree = |found: &Shift| (found.of - found.differ) as f64 / found.of as f64;
+    // The first of several that agree alike.
+    let all = [1, 0, 2, -1].into_iter().filter_map(|shift| Some((shift, agree(&by(shift)?))));
+    let best = all.fold(None, |best: Option<(isize, f64)>, one| match best {
+        Some(known) if known.1 >= one.1 => Some(known),
+        _ => Some(one),
+    });
+    let shift = best.filter(|(_, agree)| *agree >= 0.5).map(|(shift, _)| shift as i64);
+    Some(Alignment { shift, of: next.of, differ: next.differ, first: next.first })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tensor::DType;
+
+    fn view<'a>(shape: &'a [usize], bytes: &'a [u8]) -> TensorView<'a> {
+        TensorView { dtype: DType::I8, shape, bytes }
+    }
+
+    #[test]
+    fn targets_that_are_the_next_tokens_are_recognised() {
+        let found = shift(
+            &view(&[2, 4], &[1, 2, 3, 4, 5, 6, 7, 8]),
+            &view(&[2, 4], &[2, 3, 4, 0, 6, 7, 8, 9]),
+        );
+        assert_eq!(found, Some(Shift { of: 6, differ: 0, first: None }));
+    }
+
+    #[test]
+    fn a_target_that_is_not_the_next_token_is_located() {
+        let found = shift(
+            &view(&[2, 4], &[1, 2, 3, 4, 5, 6, 7, 8]),
+            &view(&[2, 4], &[2, 3, 4, 0, 6, 9, 8, 9]),
+        );
+        assert_eq!(found, Some(Shift { of: 6, differ: 1, first: Some(vec![1, 1]) }));
+    }
+
+    #[test]
+    fn unrelated_and_constant_tensors_are_no_shift() {
+        let tokens = [1, 2, 3, 4];
+        assert_eq!(shift(&view(&[4], &tokens), &view(&[4], &[9, 8, 7, 6])), None);
+        assert_eq!(shift(&view(&[4], &[1; 4]), &view(&[4], &[1; 4])), None);
+        assert_eq!(shift(&view(&[4], &tokens), &view(&[2, 2], &tokens)), None);
+        assert_eq!(shift(&view(&[4, 1], &tokens), &view(&[4, 1], &tokens)), None);
+        assert_eq!(shift(&view(&[], &[1]), &view(&[], &[1])), None);
+    }
+
+    #[test]
+    fn targets_are_told_apart_by_how_far_they_are_shifted() {
+        let tokens = [1, 2, 3, 4, 5, 6];
+        let shift = |targets: &[u8]| {
+            alignment(&view(&[6], &tokens), &view(&[6], targets), None).and_then(|a| a.shift)
+        };
+        assert_eq!(shift(&[2, 3, 4, 5, 6, 7]), Some(1));
+        assert_eq!(shift(&[1, 2, 3, 4, 5, 6]), Some(0));
+        assert_eq!(shift(&[3, 4, 5, 6, 7, 8]), Some(2));
+        assert_eq!(shift(&[0, 1, 2, 3, 4, 5]), Some(-1));
+        assert_eq!(shift(&[9, 9, 8, 8, 7, 7]), None);
+    }
+
+    #[test]
+    fn places_that_do_not_count_are_not_compared() {
+        let ignored = (-100i8) as u8;
+        let (tokens, targets) = ([1, 2, 3, 4, 5, 6], [2, ignored, 4, 0, 6, 7]);
+        let mask = [1, 1, 1, 0, 1, 1];
+        let found =
+            alignment(&view(&[6], &tokens), &view(&[6], &targets), Some(&view(&[6], &mask)));
+        assert_eq!(found, Some(Alignment { shift: Some(1), of: 1, differ: 0, first: None }));
+    }
+}

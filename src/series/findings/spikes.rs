@@ -1,0 +1,118 @@
+//! Spikes of the loss and of gradients: values far above those before them.
+
+use super::{Finding, Kind, Spell, unusual};
+use crate::series::Series;
+use crate::series::robust::{deviation, median, noise, slope};
+
+/// The steps before one that say what is usual.
+const WINDOW: usize = 16;
+/// Fewer say nothing.
+const LEAST: usize = 8;
+/// The last of them, whose median a spike must exceed, too: a trend need not go on.
+const RECENT: usize = 5;
+/// A spike lies more than this many deviations above what is expected.
+const DEVIATIONS: f64 = 6.0;
+/// And is larger by at least this factor, whatever the noise.
+const FACTOR: f64 = 1.5;
+
+/// One spike.
+struct Spike {
+    place: usize,
+    value: f64,
+    expected: f64,
+    deviations: f64,
+}
+
+pub(super) fn found(series: &Series) -> Vec<Finding> {
+    let quantities = [("loss", series.losses()), ("gradients", series.gradient_norms(""))];
+    let mut found = Vec::new();
+    let mut known = Vec::new();
+    for (name, values) in quantities {
+        let spikes = spikes(&values);
+        known.extend(spikes.iter().map(|spike| spike.place));
+        found.extend(finding(name, &spikes, &values, 0));
+    }
+    // Those of single parameters count where the whole does not show them.
+    let gradients = series.roster.gradients();
+    if gradients.len() < 2 {
+        return found;
+    }
+    let mut single: Vec<(String, Vec<Spike>, Vec<Option<f64>>)> = Vec::new();
+    for (parameter, _) in gradients {
+        let values = series.gradient_norms(&parameter.path);
+        let mut spikes = spikes(&values);
+        spikes.retain(|spike| !known.contains(&spike.place));
+        if !spikes.is_empty() {
+            single.push((parameter.path.clone(), spikes, values));
+        }
+    }
+    let height = |spikes: &[Spike]| worst(spikes).map_or(0.0, |spike| spike.deviations);
+    let others = single.len().saturating_sub(1);
+    let highest = single.iter().max_by(|a, b| height(&a.1).total_cmp(&height(&b.1)));
+    found.extend(highest.and_then(|(path, spikes, values)| finding(path, spikes, values, others)));
+    found
+}
+
+fn worst(spikes: &[Spike]) -> Option<&Spike> {
+    spikes.iter().max_by(|a, b| a.deviations.total_cmp(&b.deviations))
+}
+
+fn finding(name: &str, spikes: &[Spike], values: &[Option<f64>], others: usize) -> Option<Finding> {
+    let worst = worst(spikes)?;
+    let of = values.iter().flatten().count();
+    let spell =
+        Spell { steps: spikes.len(), of, first: spikes[0].place, last: spikes.last()?.place };
+    Some(unusual(Kind::Spike {
+        quantity: name.to_owned(),
+        spell,
+        worst: worst.place,
+        value: worst.value,
+        expected: worst.expected,
+        deviations: worst.deviations,
+        others,
+    }))
+}
+
+/// The spikes among `values`, in logarithms where all are positive: norms and losses scatter by factors.
+fn spikes(values: &[Option<f64>]) -> Vec<Spike> {
+    let is_positive = values.iter().flatten().filter(|x| x.is_finite()).all(|x| *x > 0.0);
+    let known: Vec<(usize, f64)> = values
+        .iter()
+        .enumerate()
+        .filter_map(|(place, value)| Some((place, value.filter(|x| x.is_finite())?)))
+        .collect();
+    let scaled: Vec<f64> =
+        known.iter().map(|(_, x)| if is_positive { x.ln() } else { *x }).collect();
+    let Some(usual) = noise(&scaled) else { return Vec::new() };
+    let mut found = Vec::new();
+    for at in LEAST..known.len() {
+        let Some((expected, scatter)) = expected(&scaled[at.saturating_sub(WINDOW)..at]) else {
+            continue;
+        };
+        // The noise of the whole series keeps a window that happens to be quiet from speaking.
+        let least = if is_positive { 0.02 } else { 0.02 * expected.abs() };
+        let scale = scatter.max(usual).max(least).max(f64::MIN_POSITIVE);
+        let height = scaled[at] - expected;
+        let is_large = match is_positive {
+            true => height > FACTOR.ln(),
+            false => height > (FACTOR - 1.0) * expected.abs(),
+        };
+        if height > DEVIATIONS * scale && is_large {
+            let (place, value) = known[at];
+            let expected = if is_positive { expected.exp() } else { expected };
+            found.push(Spike { place, value, expected, deviations: height / scale });
+        }
+    }
+    found
+}
+
+/// What follows the values `before`, and how far they scatter around their trend: the line through them
+/// whose slope is the median of those between all pairs, or the median of the last where that is more.
+fn expected(before: &[f64]) -> Option<(f64, f64)> {
+    let points: Vec<(f64, f64)> = before.iter().enumerate().map(|(x, &y)| (x as f64, y)).collect();
+    let slope = slope(&points)?;
+    let rest: Vec<f64> = points.iter().map(|(x, y)| y - slope * x).collect();
+    let line = median(rest.iter().copied())? + slope * before.len() as f64;
+    let recent = median(before[before.len().saturating_sub(RECENT)..].iter().copied())?;
+    Some((line.max(recent), deviation(&rest)?))
+}

@@ -1,0 +1,95 @@
+//! The names of parameters as a tree: `layers.3.attn.q` lies in `layers.3.attn`, in `layers.3`, in
+//! `layers`.
+
+/// The parts of a parameter's name. Dots part them; in a name without dots, numbers between underscores
+/// do, so that `layers_3_attn_q`, which is an identifier, has the parts `layers`, `3` and `attn_q`.
+pub(super) fn parts(name: &str) -> Vec<String> {
+    if name.contains('.') {
+        return name.split('.').filter(|part| !part.is_empty()).map(str::to_owned).collect();
+    }
+    let mut parts: Vec<String> = Vec::new();
+    let mut after_number = true;
+    for word in name.split('_') {
+        let is_number = !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_digit());
+        match parts.last_mut() {
+            Some(last) if !after_number && !is_number => {
+                last.push('_');
+                last.push_str(word);
+            }
+            _ => parts.push(word.to_owned()),
+        }
+        after_number = is_number;
+    }
+    parts
+}
+
+/// The name of a parameter with dots between its parts.
+pub(super) fn dotted(name: &str) -> String {
+    parts(name).join(".")
+}
+
+/// The layer that a parameter lies in: the path up to the first number, and that number.
+pub(super) fn layer(path: &str) -> Option<(String, u64)> {
+    let parts: Vec<&str> = path.split('.').collect();
+    let at = parts.iter().position(|part| part.parse::<u64>().is_ok())?;
+    Some((parts[..at].join("."), parts[at].parse().ok()?))
+}
+
+/// The groups that hold at least two of `paths`, and not the same ones as a smaller group: all, which is
+/// the empty path, and prefixes. Sorted as a tree, in the order of `paths`.
+pub fn groups(paths: &[&str]) -> Vec<String> {
+    let mut found: Vec<String> = Vec::new();
+    for path in paths {
+        let parts: Vec<&str> = path.split('.').collect();
+        for length in 0..parts.len() {
+            let group = parts[..length].join(".");
+            let members = || paths.iter().filter(|other| lies_in(other, &group));
+            let next = parts[..length + 1].join(".");
+            let is_whole = members().all(|other| lies_in(other, &next));
+            if members().count() > 1 && !is_whole && !found.contains(&group) {
+                found.push(group);
+            }
+        }
+    }
+    found
+}
+
+/// Whether `path` is in `group`, or is it.
+pub fn lies_in(path: &str, group: &str) -> bool {
+    group.is_empty()
+        || path == group
+        || path.strip_prefix(group).is_some_and(|rest| rest.starts_with('.'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_with_dots_or_numbers_are_paths() {
+        for (name, path) in [
+            ("layers.3.attn.q", "layers.3.attn.q"),
+            ("layers_3_attn_q", "layers.3.attn_q"),
+            ("token_embedding", "token_embedding"),
+            ("h_0_1_w", "h.0.1.w"),
+            ("w2", "w2"),
+            ("x_", "x_"),
+        ] {
+            assert_eq!(dotted(name), path, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_layer_is_the_first_number_of_a_path() {
+        assert_eq!(layer("layers.3.attn.0.q"), Some(("layers".to_owned(), 3)));
+        assert_eq!(layer("head"), None);
+    }
+
+    #[test]
+    fn groups_are_those_that_bring_several_together() {
+        let paths = ["embed", "layers.0.q", "layers.0.k", "layers.1.q", "layers.10.q", "head"];
+        assert_eq!(groups(&paths), ["", "layers", "layers.0"]);
+        assert_eq!(groups(&["head.w"]), [""; 0]);
+        assert_eq!(groups(&["net.a", "net.b"]), ["net"]);
+    }
+}
