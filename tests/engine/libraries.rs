@@ -127,6 +127,38 @@ fn curand_stores_numbers_in_the_order_of_the_library() {
     let behind = [[3732235839, 48542993], [1392278645, 2336459095]];
     // A seed does not go back to the begin of the sequence.
     let normals = [[0.51054412, -1.41869736], [0.17764033, -0.17352009]];
+    let hexadecimal =
+        |list: [(usize, &str); 12]| list.map(|(at, text)| (at, from_hexadecimal(text)));
+    let on = [
+        hexadecimal([
+            (6000, "1.8fdbc6p-1"),
+            (6007, "-1.1fd04ep-1"),
+            (6008, "1.d457dcp-1"),
+            (6011, "1.90d294p-1"),
+            (6012, "-1.7966bp-1"),
+            (6017, "-1.8a96e2p-5"),
+            (6018, "1.dee75ap-3"),
+            (6021, "1.428298p-1"),
+            (6024, "-1.02e6b6p+0"),
+            (6027, "-1.1fd04ep-1"),
+            (6028, "1.d457dcp-1"),
+            (6031, "1.90d294p-1"),
+        ]),
+        hexadecimal([
+            (6000, "-1.9dd252p+0"),
+            (6007, "1.4f8e7ap-1"),
+            (6008, "1.168712p-1"),
+            (6011, "1.08766ap-2"),
+            (6012, "-1.d29b14p-1"),
+            (6017, "-1.204d3ap+0"),
+            (6018, "1.6f38fap-2"),
+            (6021, "1.6f4236p-1"),
+            (6024, "-1.8f7f98p+0"),
+            (6027, "-1.24c1fcp-2"),
+            (6028, "1.8fe67ep-1"),
+            (6031, "1.d8d484p-1"),
+        ]),
+    ];
     for (which, (first, (behind, normals))) in
         [xorwow, philox].into_iter().zip(behind.into_iter().zip(normals)).enumerate()
     {
@@ -140,6 +172,10 @@ fn curand_stores_numbers_in_the_order_of_the_library() {
         }
         assert_eq!([found[5008], found[5011]], behind.map(uniform), "{which}");
         assert_eq!(found[5012], found[9], "a second call goes on");
+        let all = elements(&run, "out", 6032);
+        for (at, expected) in &on[which] {
+            assert!((all[*at] - expected).abs() < 3e-6, "{which} {at}: {}", all[*at]);
+        }
     }
 }
 

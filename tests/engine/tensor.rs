@@ -71,7 +71,7 @@ fn inline_ptx_of_integers_and_lanes_does_what_the_isa_says() {
         &|lane| v(lane) >> 4 & 0xff,
         &|lane| 0x0ff | (lane & 15) << 8,
         &|lane| v(lane).rotate_left(lane),
-        &|lane| (u64::from(v(lane)) * 12345 >> 32) as u32,
+        &|lane| ((u64::from(v(lane)) * 12345) >> 32) as u32,
         &|lane| v(lane ^ 1),
         &|lane| if lane + 3 < 32 { lane + 3 } else { lane },
         &|lane| if lane < 8 { 16 } else { 77 },

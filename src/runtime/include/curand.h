@@ -1,8 +1,8 @@
 // cuRAND's host API: the generators Philox4x32-10 and XORWOW, in the order in which cuRAND stores their
 // numbers. cuRAND: "Host API Overview".
 //
-// Philox: block i of 4 numbers is block i / 65536 of subsequence i % 65536. XORWOW: number i is number
-// i / 4096 of subsequence i % 4096; normal numbers come in pairs in the same manner.
+// Philox: block i of 4 numbers is block i / 65536 of subsequence i % 65536. XORWOW: 4096 subsequences take
+// turns, each with one number, or with a pair of normal ones.
 #pragma once
 
 #include "curand_kernel.h"
@@ -42,8 +42,12 @@ typedef curandOrdering curandOrdering_t;
 struct curandGenerator_st {
   bool philox;
   unsigned long long seed = 0, offset = 0;
-  bool unsure = false;  // where the sequence goes on
   cudaStream_t stream = nullptr;
+  // XORWOW: the state of each of its 4096 subsequences, on the device, and whose turn it is.
+  curandStateXORWOW_t* states = nullptr;
+  bool ready = false;
+  unsigned turn = 0;
+  bool has_normals = false;  // since the offset was set
 };
 typedef curandGenerator_st* curandGenerator_t;
 
@@ -91,19 +95,43 @@ void curand_philox_kernel(curand_request r, T* out) {
     curand_put(r, out + i, x, step == 2 ? curand(&state) : 0);
   }
 }
-/// A thread for each subsequence: 4096 of them.
-template <class T>
-void curand_xorwow_kernel(curand_request r, T* out) {
-  const unsigned long long thread = threadIdx.x + blockIdx.x * blockDim.x;
-  const unsigned long long first = r.offset + thread;
-  const unsigned step = r.kind == curand_normals ? 2 : 1;
-  if (thread * step >= r.count) return;
+/// A thread for each of the 4096 subsequences.
+inline void curand_xorwow_start(curandStateXORWOW_t* states, unsigned long long seed,
+                                unsigned long long offset) {
+  const unsigned sequence = threadIdx.x + blockIdx.x * blockDim.x;
   curandStateXORWOW_t state;
-  curand_init(r.seed, first % 4096, first / 4096, &state);
-  for (unsigned long long i = thread * step; i < r.count; i += 4096ull * step) {
+  curand_init(seed, sequence, (offset + 4095 - sequence) / 4096, &state);
+  states[sequence] = state;
+}
+template <class T>
+void curand_xorwow_kernel(curand_request r, curandStateXORWOW_t* states, unsigned turn, T* out) {
+  const unsigned thread = threadIdx.x + blockIdx.x * blockDim.x;
+  const unsigned step = r.kind == curand_normals ? 2 : 1;
+  curandStateXORWOW_t state = states[(turn + thread) % 4096];
+  for (unsigned long long i = (unsigned long long)thread * step; i < r.count; i += 4096ull * step) {
     const unsigned x = curand(&state);
     curand_put(r, out + i, x, step == 2 ? curand(&state) : 0);
   }
+  states[(turn + thread) % 4096] = state;
+}
+template <class T>
+inline void curand_run_xorwow(curandGenerator_t generator, const curand_request& request, T* out,
+                              const char* name, const char* file, uint32_t line) {
+  const dim3 grid(16), block(256);
+  if (generator->states == nullptr)
+    cudaMalloc(&generator->states, 4096 * sizeof(curandStateXORWOW_t), file, line);
+  if (!generator->ready) {
+    kernel_at(&curand_xorwow_start, name, file, line)
+        .on(grid, block, 0, generator->stream)
+        .run(generator->states, generator->seed, generator->offset);
+    generator->ready = true;
+    generator->turn = (unsigned)(generator->offset % 4096);
+  }
+  kernel_at(&curand_xorwow_kernel<T>, name, file, line)
+      .on(grid, block, 0, generator->stream)
+      .run(request, generator->states, generator->turn, out);
+  const unsigned long long turns = request.kind == curand_normals ? request.count / 2 : request.count;
+  generator->turn = (unsigned)((generator->turn + turns) % 4096);
 }
 template <class T>
 inline curandStatus_t curand_run(curandGenerator_t generator, T* out, size_t count,
@@ -111,23 +139,19 @@ inline curandStatus_t curand_run(curandGenerator_t generator, T* out, size_t cou
                                  const char* file, uint32_t line) {
   if (generator == nullptr) return CURAND_STATUS_NOT_INITIALIZED;
   const bool pairs = kind == curand_normals;
-  if (pairs && count % 2 != 0) return CURAND_STATUS_LENGTH_NOT_MULTIPLE;
-  if (pairs && generator->offset % 4 != 0)
-    not_in_curand("curandGenerateNormal behind a number of values that is no multiple of 4 is not supported", file, line);
-  if (generator->unsure)
-    not_in_curand("a generator of cuRAND goes on behind curandGenerateNormal: set its offset first", file, line);
-  generator->unsure = pairs;
+  if (pairs && !generator->philox && count % 2 != 0) return CURAND_STATUS_LENGTH_NOT_MULTIPLE;
+  if (pairs && generator->philox && (count % 2 != 0 || generator->offset % 2 != 0))
+    not_in_curand("an odd number of values of a Philox generator before or in curandGenerateNormal is not supported", file, line);
   const curand_request request = {generator->seed, generator->offset, count, kind, mean, deviation};
-  generator->offset += count;
+  if (pairs) generator->has_normals = true;
   if (count == 0) return CURAND_STATUS_SUCCESS;
   if (generator->philox)
     kernel_at(&curand_philox_kernel<T>, name, file, line)
         .on(dim3(1), dim3(1), 0, generator->stream)
         .run(request, out);
   else
-    kernel_at(&curand_xorwow_kernel<T>, name, file, line)
-        .on(dim3(16), dim3(256), 0, generator->stream)
-        .run(request, out);
+    curand_run_xorwow(generator, request, out, name, file, line);
+  generator->offset += count;
   return CURAND_STATUS_SUCCESS;
 }
 }  // namespace replay_rt
@@ -142,19 +166,25 @@ inline curandStatus_t curandCreateGenerator(curandGenerator_t* generator, curand
 }
 inline curandStatus_t curandDestroyGenerator(curandGenerator_t generator) {
   if (generator == nullptr) return CURAND_STATUS_NOT_INITIALIZED;
+  cudaFree(generator->states);
   return delete generator, CURAND_STATUS_SUCCESS;
 }
 inline curandStatus_t curandSetPseudoRandomGeneratorSeed(curandGenerator_t generator,
-                                                         unsigned long long seed) {
+                                                         unsigned long long seed,
+                                                         REPLAY_SITE_PARAMS) {
   if (generator == nullptr) return CURAND_STATUS_NOT_INITIALIZED;
+  if (!generator->philox && generator->has_normals)
+    replay_rt::not_in_curand("a new seed of XORWOW behind curandGenerateNormal is not supported without a new offset before it", file, line);
   // The place in the sequence stays.
-  return generator->seed = seed, CURAND_STATUS_SUCCESS;
+  generator->seed = seed;
+  generator->ready = false;
+  return CURAND_STATUS_SUCCESS;
 }
 inline curandStatus_t curandSetGeneratorOffset(curandGenerator_t generator,
                                                unsigned long long offset) {
   if (generator == nullptr) return CURAND_STATUS_NOT_INITIALIZED;
   generator->offset = offset;
-  generator->unsure = false;
+  generator->ready = generator->has_normals = false;
   return CURAND_STATUS_SUCCESS;
 }
 inline curandStatus_t curandSetStream(curandGenerator_t generator, cudaStream_t stream) {

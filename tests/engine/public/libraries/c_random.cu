@@ -36,5 +36,15 @@ static void run_random(int which, float* out) {
   curandSetGeneratorOffset(generator, 5);
   curandGenerateUniform(generator, out + 5008, 4);
   curandGenerateUniform(generator, out + 5012, 3);
+  // On behind normal numbers.
+  curandSetGeneratorOffset(generator, 0);
+  curandGenerateNormal(generator, out + 6000, 8, 0.f, 1.f);
+  curandGenerateUniform(generator, out + 6008, 4);
+  curandGenerateNormal(generator, out + 6012, 6, 0.f, 1.f);
+  curandGenerateUniform(generator, out + 6018, 4);
+  curandSetGeneratorOffset(generator, 0);
+  curandGenerateUniform(generator, out + 6022, 2);
+  curandGenerateNormal(generator, out + 6024, 4, 0.f, 1.f);
+  curandGenerateUniform(generator, out + 6028, 4);
   curandDestroyGenerator(generator);
 }
