@@ -25,6 +25,8 @@ mod public;
 mod same_bits;
 #[path = "engine/series.rs"]
 mod series;
+#[path = "engine/shipped.rs"]
+mod shipped;
 #[path = "engine/strided.rs"]
 mod strided;
 #[path = "engine/tensor.rs"]

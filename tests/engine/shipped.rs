@@ -1,0 +1,305 @@
+//! Kernels written as public repositories write them, in `tests/engine/shipped`: each compiles, gives what a
+//! serial loop in float64 gives, and has a float64 shadow. docs/cuda-support.md shows them in a table.
+
+#[path = "shipped/case.rs"]
+mod case;
+
+use std::fs;
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use replay::backend::{Backend, Cpu, Cuda, Host, Mode};
+use replay::cache::Cache;
+use replay::compile::{Compiler, Toolchain};
+use replay::cuda::SearchPath;
+use replay::fixture::{self, Fixture};
+use replay::foreign::Keeper;
+use replay::frontend::{self, Precision, Threads, Unit};
+use replay::history::{SourceSet, SourceSpec, source_set_from_dir};
+use replay::summary::POISON_A;
+use replay::worker::{Limits, Run};
+
+use self::case::{Case, DTYPES, Tensor, cases};
+use super::project::{Machine, cache, cpu_with};
+
+const FOLDER: &str = "tests/engine/shipped";
+
+/// Where the sources of this package are: a device may run the tests on another machine.
+fn root() -> PathBuf {
+    std::env::var_os("REPLAY_TEST_ROOT").map_or(env!("CARGO_MANIFEST_DIR").into(), PathBuf::from)
+}
+
+/// What the serial loops give for `cases`: the elements of all outputs, one after the other.
+fn expected(cases: &[&Case]) -> Vec<Vec<f64>> {
+    let folder = tempfile::tempdir().unwrap();
+    let program = folder.path().join("reference");
+    let compiler = std::env::var("CXX").unwrap_or("c++".to_owned());
+    let built = Command::new(compiler)
+        .args(["-std=c++17", "-O1", "-ffp-contract=off", "-o"])
+        .args([&program, &root().join(FOLDER).join("reference.cpp")])
+        .status();
+    assert!(built.unwrap().success());
+    let mut child =
+        Command::new(program).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let questions: String = cases.iter().map(|case| case.question()).collect();
+    let mut input = child.stdin.take().unwrap();
+    let asking = std::thread::spawn(move || input.write_all(questions.as_bytes()).unwrap());
+    let answer = child.wait_with_output().unwrap();
+    asking.join().unwrap();
+    let text = String::from_utf8(answer.stdout).unwrap();
+    let answers = text.split("end\n").map(|one| {
+        one.lines().map(|line| line.replace("-nan", "NaN").parse().unwrap()).collect::<Vec<f64>>()
+    });
+    answers.take(cases.len()).collect()
+}
+
+/// A source with its cases, as one project: a scalar chooses the case.
+struct Shipped {
+    dir: tempfile::TempDir,
+    name: String,
+    text: String,
+    cases: Vec<Case>,
+    sources: Arc<SourceSet>,
+}
+
+impl Shipped {
+    fn new(name: &str) -> Shipped {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = root().join(FOLDER);
+        for file in ["common.cuh", name] {
+            fs::copy(folder.join(file), dir.path().join(file)).unwrap();
+        }
+        let text = fs::read_to_string(folder.join(name)).unwrap();
+        let cases = cases(&text);
+        let mut harness = format!(
+            "sources = [{name:?}]\ninclude = [\"common.cuh\"]\n\
+             sizes = [{}]\ncall = '''\nswitch (which) {{\n",
+            DTYPES.map(|dtype| format!("\"outs_{dtype}\"")).join(", ")
+        );
+        for (number, case) in cases.iter().enumerate() {
+            harness += &format!("case {number}: {{ {} }} break;\n", case.statements());
+        }
+        harness += "}\n'''\n[inputs.which]\ndtype = \"i32\"\nshape = []\n";
+        for dtype in DTYPES {
+            harness += &format!(
+                "[inputs.in_{dtype}]\ndtype = \"{dtype}\"\nshape = [\"ins_{dtype}\"]\n\
+                 [outputs.out_{dtype}]\ndtype = \"{dtype}\"\nshape = [\"outs_{dtype}\"]\n"
+            );
+        }
+        fs::write(dir.path().join("replay.toml"), harness).unwrap();
+        let spec = SourceSpec {
+            sources: vec![name.to_owned()],
+            include: vec!["common.cuh".to_owned()],
+            ..SourceSpec::default()
+        };
+        let sources = source_set_from_dir(dir.path(), &spec).unwrap().into();
+        Shipped { dir, name: name.to_owned(), text, cases, sources }
+    }
+
+    fn all() -> Vec<Shipped> {
+        let names = ["norms", "losses", "activations", "attention"];
+        let names =
+            names.into_iter().chain(["embedding", "optimizers", "matmul", "moving", "bare"]);
+        names.map(|name| Shipped::new(&format!("{name}.cu"))).collect()
+    }
+
+    /// The fixture of case number `number`.
+    fn fixture(&self, number: usize) -> Fixture {
+        let case = &self.cases[number];
+        let at = self.dir.path().join(format!("case{number}"));
+        fs::create_dir_all(&at).unwrap();
+        let mut manifest =
+            format!("harness = \"../replay.toml\"\n[scalars]\nwhich = {number}\n[sizes]\n");
+        let mut stored = Vec::new();
+        for dtype in DTYPES {
+            let of = |tensor: &&Tensor| tensor.dtype == dtype;
+            let outs: usize = case.outputs.iter().filter(of).map(Tensor::room).sum();
+            manifest += &format!("outs_{dtype} = {}\n", outs.max(1));
+            let mut bytes = Vec::new();
+            for (index, input) in case.inputs.iter().enumerate().filter(|(_, t)| of(t)) {
+                bytes.extend(case.values(index).iter().flat_map(|&x| input.bytes(x)));
+                bytes.resize(bytes.len() + (input.room() - input.count) * dtype.size(), 0);
+            }
+            bytes.resize(bytes.len().max(dtype.size()), 0);
+            stored.push((format!("in_{dtype}"), dtype, [bytes.len() / dtype.size()], bytes));
+        }
+        fs::write(at.join("fixture.toml"), manifest).unwrap();
+        let tensors = stored.iter().map(|(name, dtype, shape, bytes)| {
+            (name.as_str(), *dtype, &shape[..], bytes.as_slice())
+        });
+        fixture::write(&at, &tensors.collect::<Vec<_>>(), &[]).unwrap();
+        Fixture::load(&at).unwrap()
+    }
+
+    /// The elements of all outputs of case number `number` on `backend`, or why there are none.
+    fn run(
+        &self,
+        backend: &dyn Backend,
+        number: usize,
+        precision: Precision,
+    ) -> Result<Vec<f64>, String> {
+        let fixture = self.fixture(number);
+        let fixture = Arc::new(fixture);
+        let prepared = backend.prepare(&fixture, &self.sources, precision, &|| ());
+        let variant = prepared.map_err(|error| {
+            format!("{error} {:?}", std::error::Error::source(&error).map(ToString::to_string))
+        })?;
+        let run: Run = variant.run(&Mode::plain(POISON_A)).map_err(|error| error.to_string())?;
+        let mut found = Vec::new();
+        let mut at = [0; DTYPES.len()];
+        for output in &self.cases[number].outputs {
+            let place = DTYPES.iter().position(|dtype| *dtype == output.dtype).unwrap();
+            let view = run.output(&format!("out_{}", output.dtype));
+            let view = view.ok_or_else(|| format!("{:?}", run.ending))?;
+            found.extend((0..output.count).map(|index| view.get_f64(at[place] + index)));
+            at[place] += output.room();
+        }
+        Ok(found)
+    }
+
+    /// Why case number `number` has no shadow.
+    fn obstacles(&self, number: usize) -> Vec<String> {
+        let common = fs::read_to_string(self.dir.path().join("common.cuh")).unwrap();
+        let units = [
+            Unit { path: "common.cuh", text: &common },
+            Unit { path: &self.name, text: &self.text },
+        ];
+        let symbols = frontend::scan(&units);
+        let reached = symbols.reached(&self.cases[number].statements());
+        let host = |unit| frontend::host(unit, &symbols, Precision::Shadow, Threads::Blocks);
+        let all = units.iter().flat_map(|unit| host(unit).unwrap().shadow_obstacles);
+        let counts = all.filter(|it| it.within.as_ref().is_none_or(|name| reached.contains(name)));
+        counts.map(|obstacle| obstacle.what).collect()
+    }
+}
+
+/// Where `found` is off by more than `tolerance` allows.
+fn difference(found: &[f64], expected: &[f64], tolerance: f64) -> Option<String> {
+    assert_eq!(found.len(), expected.len());
+    let off = |(found, expected): (&f64, &f64)| (found - expected).abs() / expected.abs().max(1.0);
+    let worst = found.iter().zip(expected).map(off).enumerate();
+    let (at, worst) = worst.fold((0, 0.0), |most, one| {
+        // NaN is the worst of all.
+        if one.1 > most.1 || one.1.is_nan() { one } else { most }
+    });
+    let fits = worst <= tolerance;
+    (!fits).then(|| format!("{at}: {} not {}, off by {worst:.1e}", found[at], expected[at]))
+}
+
+/// The table of docs/cuda-support.md, by name and source: the columns behind them.
+fn documented() -> Vec<(String, [String; 4])> {
+    let page = fs::read_to_string(root().join("docs/cuda-support.md")).unwrap();
+    let rows = page.lines().filter_map(|line| {
+        let cells: Vec<&str> = line.trim_matches('|').split('|').map(str::trim).collect();
+        let [name, source, rest @ ..] = cells.as_slice() else { return None };
+        let rest = <[&str; 4]>::try_from(rest).ok()?;
+        let key = format!("{} {source}", name.trim_matches('`'));
+        source.ends_with(".cu").then(|| (key, rest.map(str::to_owned)))
+    });
+    rows.collect()
+}
+
+#[test]
+fn each_kernel_compiles_gives_what_a_serial_loop_gives_and_has_a_shadow() {
+    let shipped = Shipped::all();
+    let all: Vec<&Case> = shipped.iter().flat_map(|source| &source.cases).collect();
+    assert!(all.len() >= 60, "{}", all.len());
+    let expected = expected(&all);
+    let cpu = cpu_with(&cache(), "", Machine::PLAIN);
+    let mut rows = Vec::new();
+    let mut wrong = Vec::new();
+    for (source, number) in shipped
+        .iter()
+        .flat_map(|source| (0..source.cases.len()).map(move |number| (source, number)))
+    {
+        let case = &source.cases[number];
+        let expected = &expected[rows.len()];
+        let mut told = |precision, tolerance| match source.run(&cpu, number, precision) {
+            Err(why) => {
+                wrong.push(format!("{} {precision:?}: {why}", case.name));
+                ("no", "no")
+            }
+            Ok(found) => match difference(&found, expected, tolerance) {
+                None => ("yes", "yes"),
+                Some(why) => {
+                    wrong.push(format!("{} {precision:?}: {why}", case.name));
+                    ("yes", "no")
+                }
+            },
+        };
+        let (compiles, right) = told(Precision::Native, case.tolerance);
+        let obstacles = source.obstacles(number);
+        let shadow = match obstacles.is_empty() {
+            true => told(Precision::Shadow, SHADOW).1,
+            false => "no",
+        };
+        let key = format!("{} {}", case.name, source.name);
+        rows.push((key, [compiles, right, shadow].map(str::to_owned)));
+    }
+    assert_eq!(wrong, [""; 0], "{}", wrong.join("\n"));
+    let known = documented();
+    let known: Vec<(String, [String; 3])> =
+        known.into_iter().map(|(key, [a, b, c, _])| (key, [a, b, c])).collect();
+    assert_eq!(rows, known, "docs/cuda-support.md has another table");
+}
+
+/// What the shadow may be off by: constants in the sources are float32.
+const SHADOW: f64 = 1e-7;
+
+/// A device adds in other orders, and its functions of mathematics are off by some units.
+const ON_A_GPU: f64 = 5.0;
+
+/// The first GPU; the program and CUDA's libraries are where the environment says.
+fn gpu(cache: &Cache) -> Cuda {
+    let program = std::env::var_os("REPLAY_TEST_PROGRAM").map(PathBuf::from);
+    let program = program.unwrap_or_else(|| env!("CARGO_BIN_EXE_replay").into());
+    let folders = |name: &str| {
+        std::env::split_paths(&std::env::var_os(name).unwrap_or_default()).collect::<Vec<_>>()
+    };
+    let search = SearchPath {
+        libraries: folders("LD_LIBRARY_PATH"),
+        roots: folders("CUDA_HOME"),
+        python: Some("python3".to_owned()),
+    };
+    let compiler = Compiler::find(None, &Keeper::new(&program)).unwrap();
+    let limits = Limits { timeout: Duration::from_secs(60), ..Limits::default() };
+    let host = Host::new(program, limits, 2, cache.temporary());
+    let cpu = Cpu::new(Toolchain::new(compiler, cache), host);
+    Cuda::new(cpu, Some(0), None, &search, cache)
+        .unwrap_or_else(|error| panic!("needs a GPU: {error}"))
+}
+
+#[test]
+#[ignore = "needs a GPU"]
+fn a_gpu_gives_what_the_table_says() {
+    let folder = tempfile::tempdir().unwrap();
+    let cache = Cache::open(&folder.path().join("cache")).unwrap();
+    let gpu = gpu(&cache);
+    let shipped = Shipped::all();
+    let all: Vec<&Case> = shipped.iter().flat_map(|source| &source.cases).collect();
+    let expected = expected(&all);
+    let known = documented();
+    let mut rows = Vec::new();
+    for source in &shipped {
+        for (number, case) in source.cases.iter().enumerate() {
+            let expected = &expected[rows.len()];
+            let found = source.run(&gpu, number, Precision::Native);
+            let wrong = match found {
+                Err(why) => Some(why),
+                Ok(found) => difference(&found, expected, case.tolerance * ON_A_GPU),
+            };
+            let key = format!("{} {}", case.name, source.name);
+            println!("{key}: {}", wrong.as_deref().unwrap_or("yes"));
+            rows.push((key, if wrong.is_none() { "yes" } else { "no" }.to_owned()));
+        }
+    }
+    let known: Vec<_> = known.into_iter().map(|(key, [.., gpu])| (key, gpu)).collect();
+    // What the table says was not run may give anything.
+    let not_run = |key: &str| known.iter().any(|(name, gpu)| name == key && gpu == "not run");
+    rows.retain(|(key, _)| !not_run(key));
+    let known: Vec<_> = known.iter().filter(|(_, gpu)| gpu != "not run").cloned().collect();
+    assert_eq!(rows, known, "docs/cuda-support.md has another table");
+}
