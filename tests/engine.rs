@@ -7,6 +7,8 @@ mod block_form;
 mod borders;
 #[path = "engine/checked.rs"]
 mod checked;
+#[path = "engine/drafts.rs"]
+mod drafts;
 #[path = "engine/exponentials.rs"]
 mod exponentials;
 #[path = "engine/hostile.rs"]

@@ -1,11 +1,22 @@
 //! Drafts a `replay.toml` from the functions of a CUDA source. Pure: text in, text out. What a
-//! signature cannot tell is guessed and marked.
+//! signature and a body cannot tell is guessed and marked.
+
+mod launch;
+mod roles;
+mod shapes;
+mod types;
 
 use std::fmt::Write;
 
 use ::replay::frontend::{Parameter, Signature};
 use ::replay::tensor::DType;
 use indexmap::IndexMap;
+
+use launch::statement;
+pub use roles::Project;
+use roles::{Begin, Extent, Role, is_choice};
+use shapes::Scene;
+pub use types::Types;
 
 /// The mark behind every guess.
 pub const MARK: &str = "# EDIT";
@@ -25,80 +36,147 @@ pub struct Draft {
     pub functions: Vec<String>,
     /// Why they are not called together with those of the previous draft.
     pub apart: Option<String>,
+    /// Statements before the calls.
+    setup: Vec<&'static str>,
     /// Which function named a size, an input or an output first.
     owners: IndexMap<String, String>,
 }
 
 /// A tensor, as far as a parameter tells.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tensor {
     /// None where the type's name is the project's own.
     dtype: Option<DType>,
-    scalar: bool,
+    /// The names and numbers of its shape; empty for a scalar.
+    shape: Vec<String>,
+    /// What it holds before the call, if it is an output.
+    begin: Begin,
 }
 
-/// The role of a parameter in a harness.
-enum Role {
-    Size,
-    Input(Tensor),
-    Output(Tensor),
-    /// A literal in the call, which no fixture holds.
-    Literal(&'static str),
+impl Tensor {
+    /// Whether it has no dimensions.
+    pub fn is_scalar(&self) -> bool {
+        self.shape.is_empty()
+    }
+
+    fn is_float(&self) -> bool {
+        self.dtype.is_none_or(DType::is_float)
+    }
+}
+
+/// A parameter as the draft has it: the argument, what it stands for, and a guess to be checked.
+struct Drafted {
+    argument: String,
+    entry: Entry,
+    guess: Option<String>,
+}
+
+/// What a parameter adds to a draft.
+#[derive(Clone)]
+enum Entry {
+    Size(String),
+    Input(String, Tensor),
+    Output(String, Tensor),
+    Nothing,
 }
 
 impl Draft {
-    /// Drafts that call every one of `functions`; those that use names alike share a draft.
-    pub fn all(functions: &[&Signature]) -> Vec<Draft> {
+    /// Drafts that call every one of `functions`. Versions of one function share a draft, and so do functions
+    /// of one loss or operator that use names alike.
+    pub fn all(functions: &[&Signature], project: &Project) -> Vec<Draft> {
         let mut drafts: Vec<Draft> = Vec::new();
         for function in functions {
             let mut clash = None;
-            let taken = drafts.iter_mut().any(|draft| match draft.add(function) {
-                Ok(()) => true,
-                Err(why) => {
-                    clash.get_or_insert(why);
-                    false
-                }
-            });
+            let related = |draft: &&mut Draft| draft.is_related(&function.name);
+            let taken =
+                drafts.iter_mut().filter(related).any(|draft| match draft.add(function, project) {
+                    Ok(()) => true,
+                    Err(why) => {
+                        clash.get_or_insert(why);
+                        false
+                    }
+                });
             if !taken {
                 let mut draft = Draft { apart: clash, ..Draft::default() };
                 // Parameters of one function have different names.
-                let _ = draft.add(function);
+                let _ = draft.add(function, project);
                 drafts.push(draft);
             }
         }
         drafts
     }
 
+    /// Whether the function `name` belongs to those that are called.
+    fn is_related(&self, name: &str) -> bool {
+        let (numbered, first) = (version(name), &self.functions[0]);
+        match (numbered, version(first)) {
+            (Some((stem, _)), Some((other, _))) => stem == other,
+            (None, None) => operator(name) == operator(first),
+            _ => false,
+        }
+    }
+
     /// Calls `function` too, or says which of its names stands for something else already.
-    fn add(&mut self, function: &Signature) -> Result<(), String> {
-        let roles: Vec<Role> = function.parameters.iter().map(role).collect();
-        let names: Vec<String> = function.parameters.iter().enumerate().map(name).collect();
-        for (name, role) in names.iter().zip(&roles) {
-            self.check(name, role, &function.name)?;
+    fn add(&mut self, function: &Signature, project: &Project) -> Result<(), String> {
+        let drafted = drafted(function, project);
+        for Drafted { entry, .. } in &drafted {
+            self.check(entry, &function.name)?;
         }
         let mut arguments = Vec::new();
-        for (name, role) in names.into_iter().zip(roles) {
-            arguments.push(if let Role::Literal(text) = role {
-                text.to_owned()
-            } else {
-                self.owners.entry(name.clone()).or_insert_with(|| function.name.clone());
-                name.clone()
-            });
-            match role {
-                Role::Size if !self.sizes.contains(&name) => self.sizes.push(name),
-                Role::Input(tensor) => _ = self.inputs.insert(name, tensor),
-                Role::Output(tensor) => _ = self.outputs.insert(name, tensor),
-                Role::Size | Role::Literal(_) => {}
+        let mut guesses = Vec::new();
+        let mut sizes = Vec::new();
+        for Drafted { argument, entry, guess } in drafted {
+            if argument == "handle" || argument == "lt_handle" {
+                self.set_up(&argument);
             }
+            arguments.push(argument);
+            guesses.extend(guess);
+            if let Entry::Size(name) = &entry {
+                sizes.push(name.clone());
+            }
+            self.take(entry, &function.name);
         }
-        let result = self.result(function);
-        self.calls.push(statement(function, &arguments.join(", "), result.as_deref()));
+        let result = self.result(function, project);
+        let arguments = arguments.join(", ");
+        let text = statement(function, &arguments, &sizes, result.as_deref(), &guesses);
+        self.calls.push(text);
         self.functions.push(function.name.clone());
         Ok(())
     }
 
-    /// Refuses `name` if it stands for something else than `role` in `function`.
-    fn check(&self, name: &str, role: &Role, function: &str) -> Result<(), String> {
+    fn set_up(&mut self, handle: &str) {
+        let text = match handle {
+            "handle" => "cublasHandle_t handle; cublasCreate(&handle);",
+            _ => "cublasLtHandle_t lt_handle; cublasLtCreate(&lt_handle);",
+        };
+        if !self.setup.contains(&text) {
+            self.setup.push(text);
+        }
+    }
+
+    fn take(&mut self, entry: Entry, function: &str) {
+        let (Entry::Size(name) | Entry::Input(name, _) | Entry::Output(name, _)) = &entry else {
+            return;
+        };
+        self.owners.entry(name.clone()).or_insert_with(|| function.to_owned());
+        match entry {
+            Entry::Size(name) if !self.sizes.contains(&name) => self.sizes.push(name),
+            Entry::Input(name, tensor) => _ = self.inputs.insert(name, tensor),
+            Entry::Output(name, tensor) => {
+                if tensor.begin == Begin::Copy {
+                    self.inputs.insert(before(&name), tensor.clone());
+                }
+                self.outputs.insert(name, tensor);
+            }
+            _ => {}
+        }
+    }
+
+    /// Refuses `entry` of `function` if its name stands for something else.
+    fn check(&self, entry: &Entry, function: &str) -> Result<(), String> {
+        let (Entry::Size(name) | Entry::Input(name, _) | Entry::Output(name, _)) = entry else {
+            return Ok(());
+        };
         let (input, output) = (self.inputs.get(name), self.outputs.get(name));
         let size = self.sizes.iter().any(|size| size == name);
         let known = match (size, input, output) {
@@ -107,30 +185,31 @@ impl Draft {
             (_, _, Some(_)) => "an output",
             _ => return Ok(()),
         };
-        let (own, same) = match role {
-            Role::Size => ("a size", size),
-            Role::Input(tensor) => ("an input", input == Some(tensor)),
-            Role::Output(tensor) => ("an output", output == Some(tensor)),
-            Role::Literal(_) => return Ok(()),
+        let (own, same) = match entry {
+            Entry::Size(_) => ("a size", size),
+            Entry::Input(_, tensor) => ("an input", input == Some(tensor)),
+            Entry::Output(_, tensor) => ("an output", output == Some(tensor)),
+            Entry::Nothing => return Ok(()),
         };
         if same {
             return Ok(());
         }
         let owner = self.owners.get(name).map_or("another function", String::as_str);
-        let of = if own == known { " of another type" } else { "" };
+        let of = if own == known { " of another type or shape" } else { "" };
         Err(format!("`{name}` is {known} of {owner} and {own}{of} of {function}"))
     }
 
     /// The output that takes what `function` returns.
-    fn result(&mut self, function: &Signature) -> Option<String> {
-        let dtype = dtype_of(&function.returns).filter(|dtype| dtype.is_float())?;
+    fn result(&mut self, function: &Signature, project: &Project) -> Option<String> {
+        let dtype = project.types.dtype(&function.returns).filter(|dtype| dtype.is_float())?;
         let name = if function.name.contains("loss") { "loss" } else { &function.name };
-        let name = if self.inputs.contains_key(name) || name == function.name {
-            format!("{name}_result")
-        } else {
-            name.to_owned()
+        let taken = self.inputs.contains_key(name) || self.outputs.contains_key(name);
+        let name = match taken || name == function.name {
+            true => format!("{name}_result"),
+            false => name.to_owned(),
         };
-        self.outputs.insert(name.clone(), Tensor { dtype: Some(dtype), scalar: true });
+        let (shape, begin) = (Vec::new(), Begin::Anything);
+        self.outputs.insert(name.clone(), Tensor { dtype: Some(dtype), shape, begin });
         Some(name)
     }
 
@@ -140,58 +219,98 @@ impl Draft {
             "# How to call the kernels of {source}, whatever the revision. A draft by `replay init`:\n\
              # what is marked EDIT was guessed from names and has to be checked.\n\
              sources = [{}]\n\
-             include = [{}]\n\
-             call = \"\"\"\n",
+             include = [{}]\n",
             quoted(source),
             include.iter().map(|folder| quoted(folder)).collect::<Vec<_>>().join(", ")
         );
-        for call in &self.calls {
-            let _ = writeln!(text, "{call}");
+        let sizes = self.sizes_by_number();
+        if !sizes.is_empty() {
+            let _ = writeln!(text, "sizes = {sizes:?}");
         }
+        if !self.setup.is_empty() {
+            let _ = writeln!(text, "setup = {:?}", self.setup.join(" "));
+        }
+        text.push_str("call = \"\"\"\n");
+        text.push_str(&self.call());
         text.push_str("\"\"\"\n");
+        self.tables(&mut text);
+        text
+    }
+
+    /// The statements: one after the other, or the one that the scalar `kernel` chooses.
+    fn call(&self) -> String {
+        if !self.chooses() {
+            return self.calls.iter().map(|call| format!("{call}\n")).collect();
+        }
+        let mut text = format!("switch ({CHOICE}) {{\n");
+        for (call, function) in self.calls.iter().zip(&self.functions) {
+            let number = version(function).map_or(0, |(_, number)| number);
+            let _ = writeln!(text, "case {number}: {}", call.replacen("; //", "; break; //", 1));
+            if !call.contains("; //") {
+                text.truncate(text.len() - 1);
+                text.push_str(" break;\n");
+            }
+        }
+        text.push_str("}\n");
+        text
+    }
+
+    /// Whether the calls are versions of one function, of which a scalar chooses one.
+    fn chooses(&self) -> bool {
+        self.functions.len() > 1 && version(&self.functions[0]).is_some()
+    }
+
+    fn tables(&self, text: &mut String) {
+        if self.chooses() {
+            let numbers = self.functions.iter().filter_map(|name| version(name));
+            let numbers: Vec<String> = numbers.map(|(_, number)| number.to_string()).collect();
+            let _ = writeln!(text, "\n[inputs.{CHOICE}] # {}", numbers.join(", "));
+            text.push_str("dtype = \"i32\"\nshape = []\n");
+        }
         for (name, tensor) in &self.inputs {
-            self.table(&mut text, "inputs", name, tensor);
-            if name.contains("mask") && !tensor.scalar {
+            table(text, "inputs", name, tensor);
+            if name.contains("mask") && !tensor.is_scalar() {
                 let _ = writeln!(text, "optional = true {MARK}: may `call` take a null pointer?");
             }
         }
         // A returned scalar comes first, for the others are its gradients.
         let (scalars, arrays): (Vec<_>, Vec<_>) =
-            self.outputs.iter().partition(|(_, tensor)| tensor.scalar);
+            self.outputs.iter().partition(|(_, tensor)| tensor.is_scalar());
         for (name, tensor) in scalars.into_iter().chain(arrays) {
-            self.table(&mut text, "outputs", name, tensor);
+            table(text, "outputs", name, tensor);
+            match tensor.begin {
+                Begin::Anything => {}
+                Begin::Zeros => {
+                    let _ = writeln!(text, "init = 0 {MARK}: is all of it written?");
+                }
+                Begin::Copy => _ = writeln!(text, "init = {:?}", before(name)),
+            }
             if let Some(of) = self.gradient_of(name, tensor) {
                 let _ = writeln!(text, "gradient_of = {of:?} {MARK}");
             }
         }
-        text
     }
 
-    fn table(&self, text: &mut String, kind: &str, name: &str, tensor: &Tensor) {
-        let dtype = tensor.dtype.unwrap_or(DType::F32).name();
-        let guessed =
-            if tensor.dtype.is_none() { " # EDIT: a type of the project's own" } else { "" };
-        let _ = writeln!(text, "\n[{kind}.{name}]\ndtype = {dtype:?}{guessed}");
-        let mark = if tensor.scalar { String::new() } else { format!(" {MARK}") };
-        let _ = writeln!(text, "shape = {:?}{mark}", self.shape(name, tensor));
-    }
-
-    /// All sizes for floats, all but the last for integers, as a loss takes them.
-    fn shape(&self, name: &str, tensor: &Tensor) -> Vec<&str> {
-        if tensor.scalar {
-            return Vec::new();
-        }
-        let sizes: Vec<&str> = self.sizes.iter().map(String::as_str).collect();
-        let of = self.gradient_of(name, tensor).and_then(|of| self.inputs.get(of));
-        let float = of.unwrap_or(tensor).dtype.is_none_or(DType::is_float);
-        let floats = |tensor: &Tensor| !tensor.scalar && tensor.dtype.is_none_or(DType::is_float);
-        match sizes.split_last() {
-            None => vec!["n"],
-            Some((_, outer)) if !float && !outer.is_empty() && self.inputs.values().any(floats) => {
-                outer.to_vec()
+    /// The sizes that no input's shape tells.
+    pub fn sizes_by_number(&self) -> Vec<&str> {
+        let shapes = self.inputs.values().flat_map(|tensor| &tensor.shape);
+        let outputs = self.outputs.values().flat_map(|tensor| &tensor.shape);
+        let is_name = |size: &&String| !size.starts_with(|c: char| c.is_ascii_digit());
+        let told: Vec<&String> = shapes.collect();
+        let mut sizes: Vec<&str> = Vec::new();
+        for size in self.sizes.iter().chain(outputs.filter(is_name)) {
+            if !told.contains(&size) && !sizes.contains(&size.as_str()) {
+                sizes.push(size);
             }
-            Some(_) => sizes,
         }
+        sizes
+    }
+
+    /// The scalars that a fixture may give by number.
+    pub fn scalars(&self) -> Vec<&str> {
+        let choice = self.chooses().then_some(CHOICE);
+        let scalars = self.inputs.iter().filter(|(_, tensor)| tensor.is_scalar());
+        choice.into_iter().chain(scalars.map(|(name, _)| name.as_str())).collect()
     }
 
     /// `logits` for `grad_logits`, `dlogits` and the like.
@@ -200,10 +319,123 @@ impl Draft {
         let mut bare = bare.chain(name.strip_suffix("_grad"));
         bare.find_map(|bare| {
             let (of, input) = self.inputs.get_key_value(bare)?;
-            (input == tensor && !input.scalar && input.dtype.is_none_or(DType::is_float))
-                .then_some(of.as_str())
+            let alike = (input.dtype, &input.shape) == (tensor.dtype, &tensor.shape);
+            (alike && !input.is_scalar() && input.is_float()).then_some(of.as_str())
         })
     }
+}
+
+/// The scalar that chooses among versions of a function.
+const CHOICE: &str = "kernel";
+
+/// The input that holds what the output `name` begins as.
+fn before(name: &str) -> String {
+    format!("{name}_before")
+}
+
+/// `softmax_forward` and 3 of `softmax_forward3`, `softmax_forward_v3` or `softmax_forward_kernel3`.
+fn version(name: &str) -> Option<(&str, u32)> {
+    let stem = name.trim_end_matches(|c: char| c.is_ascii_digit());
+    let number = name[stem.len()..].parse().ok()?;
+    let bare = stem.strip_suffix("_v").or_else(|| stem.strip_suffix('_')).unwrap_or(stem);
+    (!bare.is_empty()).then_some((bare, number))
+}
+
+/// What a function computes, without the direction.
+fn operator(name: &str) -> String {
+    let words =
+        ["forward", "backward", "fwd", "bwd", "loss", "grad", "gradient", "kernel", "launch"];
+    let kept = name.split('_').filter(|word| !words.contains(word));
+    kept.collect::<Vec<_>>().join("_")
+}
+
+/// The parameters of `function` as a draft has them.
+fn drafted(function: &Signature, project: &Project) -> Vec<Drafted> {
+    let roles: Vec<Role> =
+        function.parameters.iter().map(|parameter| project.role(function, parameter)).collect();
+    let names: Vec<String> = function.parameters.iter().enumerate().map(name).collect();
+    let named = |wanted: fn(&Role) -> bool| {
+        let both = names.iter().zip(&roles);
+        both.filter(|(_, role)| wanted(role)).map(|(name, _)| name.clone()).collect::<Vec<_>>()
+    };
+    let sizes = named(|role| matches!(role, Role::Size));
+    let tensors = named(|role| matches!(role, Role::Input(..) | Role::Output(..)));
+    let scene = Scene { sizes: &sizes, function: &function.name, tensors: &tensors };
+    names.into_iter().zip(roles).map(|(name, role)| one(name, role, &scene)).collect()
+}
+
+fn one(name: String, role: Role, scene: &Scene) -> Drafted {
+    let plain = |argument: String, entry| Drafted { argument, entry, guess: None };
+    match role {
+        Role::Size => plain(name.clone(), Entry::Size(name)),
+        Role::Scalar(dtype) => {
+            let tensor = Tensor { dtype: Some(dtype), shape: Vec::new(), begin: Begin::Anything };
+            plain(name.clone(), Entry::Input(name, tensor))
+        }
+        Role::Literal(text, guessed) => match text.as_str() {
+            "cublasHandle_t" => plain("handle".to_owned(), Entry::Nothing),
+            "cublasLtHandle_t" => plain("lt_handle".to_owned(), Entry::Nothing),
+            _ => {
+                let guess = guessed.then(|| format!("{text} for {name}"));
+                Drafted { argument: text, entry: Entry::Nothing, guess }
+            }
+        },
+        Role::Input(element, extent) => {
+            let (shape, _) = shape(&name, &element, extent, scene, false);
+            let argument = cast(&name, element.cast.as_deref(), "const ");
+            let tensor = Tensor { dtype: element.dtype, shape, begin: Begin::Anything };
+            plain(argument, Entry::Input(name, tensor))
+        }
+        Role::Output(element, extent, begin) => {
+            let (shape, certain) = shape(&name, &element, extent, scene, true);
+            let begin = match begin {
+                Begin::Anything if !certain => Begin::Zeros,
+                begin => begin,
+            };
+            let argument = cast(&name, element.cast.as_deref(), "");
+            plain(argument, Entry::Output(name, Tensor { dtype: element.dtype, shape, begin }))
+        }
+    }
+}
+
+fn shape(
+    name: &str,
+    element: &types::Element,
+    extent: Extent,
+    scene: &Scene,
+    output: bool,
+) -> shapes::Guess {
+    if extent == Extent::One {
+        return (vec![element.lanes.to_string()], true);
+    }
+    // Integers that are read choose or mask rows, but for quantised numbers.
+    let float = output || element.dtype.is_none_or(|dtype| dtype.is_float() || dtype == DType::I8);
+    let (mut shape, certain) = scene.shape(name, float, output);
+    if element.lanes > 1 {
+        shape.push(element.lanes.to_string());
+    }
+    (shape, certain)
+}
+
+/// The argument `name`, as a pointer to vectors if there is a `vector`.
+fn cast(name: &str, vector: Option<&str>, qualifier: &str) -> String {
+    match vector {
+        Some(vector) => format!("reinterpret_cast<{qualifier}{vector}*>({name})"),
+        None => name.to_owned(),
+    }
+}
+
+fn table(text: &mut String, kind: &str, name: &str, tensor: &Tensor) {
+    let dtype = tensor.dtype.unwrap_or(DType::F32).name();
+    let guessed = if tensor.dtype.is_none() { " # EDIT: a type of the project's own" } else { "" };
+    let _ = writeln!(text, "\n[{kind}.{name}]\ndtype = {dtype:?}{guessed}");
+    let mark = if tensor.is_scalar() { String::new() } else { format!(" {MARK}") };
+    let extent = |size: &String| match size.starts_with(|c: char| c.is_ascii_digit()) {
+        true => size.clone(),
+        false => format!("{size:?}"),
+    };
+    let shape: Vec<String> = tensor.shape.iter().map(extent).collect();
+    let _ = writeln!(text, "shape = [{}]{mark}", shape.join(", "));
 }
 
 /// `text` as a string of TOML.
@@ -218,175 +450,15 @@ fn name((place, parameter): (usize, &Parameter)) -> String {
     }
 }
 
-fn role(parameter: &Parameter) -> Role {
-    let words: Vec<&str> = parameter.ty.split(' ').collect();
-    let element = words.iter().filter(|word| !matches!(**word, "const" | "*" | "&" | "struct"));
-    let element = element.copied().collect::<Vec<_>>().join(" ");
-    let dtype = dtype_of(&element);
-    match words.iter().filter(|&&word| word == "*").count() {
-        1 if words[0] == "const" => Role::Input(Tensor { dtype, scalar: false }),
-        1 => Role::Output(Tensor { dtype, scalar: false }),
-        0 => match dtype {
-            Some(DType::Bool) => Role::Input(Tensor { dtype, scalar: true }),
-            Some(dtype) if !dtype.is_float() => Role::Size,
-            Some(_) => Role::Input(Tensor { dtype, scalar: true }),
-            None if element == "cudaStream_t" => Role::Literal("0"),
-            None => Role::Literal("{}"),
-        },
-        _ => Role::Literal("nullptr"),
-    }
+/// Whether `function` chooses among versions of itself by a number that it takes.
+pub fn dispatches(function: &Signature) -> bool {
+    function.parameters.iter().any(|parameter| is_choice(&parameter.name.to_lowercase()))
 }
 
-fn dtype_of(words: &str) -> Option<DType> {
-    Some(match words {
-        "float" => DType::F32,
-        "double" => DType::F64,
-        "__half" | "half" => DType::F16,
-        "__nv_bfloat16" | "nv_bfloat16" => DType::BF16,
-        "int64_t" | "long" | "long int" | "long long" | "long long int" | "ptrdiff_t" => DType::I64,
-        "int" | "int32_t" => DType::I32,
-        "short" | "int16_t" => DType::I16,
-        "signed char" | "int8_t" => DType::I8,
-        "uint64_t" | "size_t" | "unsigned long" | "unsigned long long" => DType::U64,
-        "unsigned" | "unsigned int" | "uint32_t" => DType::U32,
-        "unsigned short" | "uint16_t" => DType::U16,
-        "unsigned char" | "uint8_t" => DType::U8,
-        "bool" => DType::Bool,
-        _ => return None,
-    })
-}
-
-fn statement(function: &Signature, arguments: &str, result: Option<&str>) -> String {
-    let assigned = result.map_or(String::new(), |name| format!("{name} = "));
-    let template = if function.template { "/* EDIT: template arguments */" } else { "" };
-    let name = &function.name;
-    if function.kernel {
-        let grid =
-            function.parameters.iter().find(|parameter| matches!(role(parameter), Role::Size));
-        let grid = grid.map_or("1".to_owned(), |size| format!("({} + 255) / 256", size.name));
-        return format!("{name}{template}<<<{grid}, 256>>>({arguments}); // EDIT: grid, block");
-    }
-    format!("{assigned}{name}{template}({arguments});")
+/// The function of which `name` is a version.
+pub fn unversioned(name: &str) -> Option<&str> {
+    version(name).map(|(stem, _)| stem)
 }
 
 #[cfg(test)]
-mod tests {
-    use std::path::Path;
-
-    use ::replay::frontend::{Unit, scan, signatures};
-    use ::replay::harness::Harness;
-
-    use super::*;
-
-    fn draft(text: &str) -> String {
-        let unit = Unit { path: "k.cu", text };
-        let found = signatures(&unit, &scan(&[unit]));
-        let drafts = Draft::all(&found.iter().collect::<Vec<_>>());
-        let texts = drafts.iter().map(|draft| {
-            let text = draft.text("k.cu", &[]);
-            Harness::parse(&text, Path::new("replay.toml")).unwrap();
-            let apart = draft.apart.as_ref().map_or(String::new(), |why| format!("{why}\n"));
-            apart + &text
-        });
-        texts.collect::<Vec<_>>().join("\n")
-    }
-
-    #[test]
-    fn a_kernel_without_a_host_function_is_launched() {
-        insta::assert_snapshot!(draft(
-            "__global__ void scale(const __nv_bfloat16* x, float *out, float by, size_t n) {}"
-        ), @r#"
-        # How to call the kernels of k.cu, whatever the revision. A draft by `replay init`:
-        # what is marked EDIT was guessed from names and has to be checked.
-        sources = ["k.cu"]
-        include = []
-        call = """
-        scale<<<(n + 255) / 256, 256>>>(x, out, by, n); // EDIT: grid, block
-        """
-
-        [inputs.x]
-        dtype = "bf16"
-        shape = ["n"] # EDIT
-
-        [inputs.by]
-        dtype = "f32"
-        shape = []
-
-        [outputs.out]
-        dtype = "f32"
-        shape = ["n"] # EDIT
-        "#);
-    }
-
-    #[test]
-    fn types_of_the_projects_own_are_marked_and_gradients_recognised() {
-        insta::assert_snapshot!(draft(
-            "template <typename T> __global__ void k(T* y) {}\n\
-             void backward(floatX* dq, const floatX* q, const int *index, int rows, int cols,\n\
-                           cudaStream_t stream, Config config) { k<<<1, 1>>>(dq); }"
-        ).lines().skip(4).collect::<Vec<_>>().join("\n"), @r#"
-        call = """
-        k/* EDIT: template arguments */<<<1, 256>>>(y); // EDIT: grid, block
-        backward(dq, q, index, rows, cols, 0, {});
-        """
-
-        [inputs.q]
-        dtype = "f32" # EDIT: a type of the project's own
-        shape = ["rows", "cols"] # EDIT
-
-        [inputs.index]
-        dtype = "i32"
-        shape = ["rows"] # EDIT
-
-        [outputs.y]
-        dtype = "f32" # EDIT: a type of the project's own
-        shape = ["rows", "cols"] # EDIT
-
-        [outputs.dq]
-        dtype = "f32" # EDIT: a type of the project's own
-        shape = ["rows", "cols"] # EDIT
-        gradient_of = "q" # EDIT
-        "#);
-    }
-
-    #[test]
-    fn what_is_an_output_of_one_function_and_an_input_of_another_is_called_apart() {
-        let text = draft(
-            "__global__ void k(float* y) {}\n\
-             void forward(const float* x, float* rms, int n) { k<<<1, 1>>>(rms); }\n\
-             void backward(const float* rms, float* dx, int n) { k<<<1, 1>>>(dx); }\n",
-        );
-        let kept =
-            |line: &&str| ["`", "forward", "backward", "["].iter().any(|w| line.starts_with(w));
-        insta::assert_snapshot!(text.lines().filter(kept).collect::<Vec<_>>().join("\n"), @"
-        forward(x, rms, n);
-        [inputs.x]
-        [outputs.y]
-        [outputs.rms]
-        `rms` is an output of forward and an input of backward
-        backward(rms, dx, n);
-        [inputs.rms]
-        [outputs.dx]
-        ");
-    }
-
-    #[test]
-    fn a_name_of_another_type_is_said_to_be_one() {
-        let text = draft(
-            "__global__ void k(float* y) {}\n\
-             void one(const float* x, float* y, int n) { k<<<1, 1>>>(y); }\n\
-             void two(const int* x, float* y, int n) { k<<<1, 1>>>(y); }\n\
-             void three(const float* w, float* z, int y) { k<<<1, 1>>>(z); }\n",
-        );
-        let kept = |line: &&str| line.starts_with('`');
-        insta::assert_snapshot!(text.lines().filter(kept).collect::<Vec<_>>().join("\n"), @"
-        `x` is an input of one and an input of another type of two
-        `y` is an output of k and a size of three
-        ");
-    }
-
-    #[test]
-    fn a_path_is_quoted_as_toml_has_it() {
-        assert_eq!(quoted("a\"b\u{1}"), r#""a\"b\u0001""#);
-    }
-}
+mod tests;

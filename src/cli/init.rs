@@ -5,18 +5,18 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use ::replay::files;
-use ::replay::frontend::{Signature, Unit, scan, signatures};
+use ::replay::frontend::{Signature, Unit, scan, signatures, tightened};
 use ::replay::harness::Harness;
 use ::replay::history::History;
 use indexmap::IndexMap;
 
-use super::draft::{Draft, Tensor};
+use super::draft::{Draft, Project, Tensor, Types, dispatches, unversioned};
 use super::error::{CliResult, CommandError, Context};
 use super::exit;
 use super::out::println;
 
 /// Nobody reads more drafts than this; the rest is only named.
-const MOST: usize = 12;
+const MOST: usize = 48;
 
 /// The arguments of `replay init`.
 #[derive(Debug, clap::Args)]
@@ -58,12 +58,17 @@ pub fn run(args: &Args) -> CliResult<u8> {
         Some(path) => vec![candidate(&fs::canonicalize(path).unwrap_or(path.clone()), &root)?],
         None => candidates(&files, &root, &mut left_out),
     };
+    let headers = headers(&files);
     let mut harnesses: Vec<Harnessed> = Vec::new();
     for candidate in &candidates {
         let functions = worth_calling(&candidate.functions);
         left_out.extend(not_called(candidate, &functions));
         let include = includes(&candidate.text, &files, &root);
-        for draft in Draft::all(&functions) {
+        let texts = headers.iter().map(|header| header.text.as_str());
+        let types = Types::of(texts.chain([candidate.text.as_str()]));
+        let all = headers.iter().flat_map(|header| &header.functions).chain(&candidate.functions);
+        let project = Project { functions: &all.collect::<Vec<_>>(), types: &types };
+        for draft in Draft::all(&functions, &project) {
             let text = draft.text(&candidate.path, &include);
             let output = output(&args.output, &candidate.path, &draft, &harnesses);
             harnesses.push(Harnessed { output, source: candidate.path.clone(), draft, text });
@@ -86,6 +91,16 @@ pub fn run(args: &Args) -> CliResult<u8> {
     }
     tell(&harnesses, &left_out);
     Ok(exit::SUCCESS)
+}
+
+/// The headers among `files`; those that cannot be read tell nothing.
+fn headers(files: &[PathBuf]) -> Vec<Candidate> {
+    let is_header = |path: &&PathBuf| path.extension().is_none_or(|ending| ending != "cu");
+    let read = |path: &PathBuf| {
+        let text = files::read(path, files::SOURCE_BYTES).ok()?;
+        Some(read(path.display().to_string(), String::from_utf8_lossy(&text).into_owned()))
+    };
+    files.iter().filter(is_header).filter_map(read).collect()
 }
 
 /// The sources with something to call, those with gradients first. `left_out` names the others.
@@ -113,11 +128,14 @@ fn tells(function: &&Signature) -> bool {
 /// The functions of `candidate` that launch kernels and are not among `called`, and why.
 fn not_called(candidate: &Candidate, called: &[&Signature]) -> Vec<String> {
     let called = |function: &Signature| called.iter().any(|other| other.name == function.name);
-    let host = candidate.functions.iter().filter(|function| function.launches && !function.kernel);
+    let host = candidate.functions.iter().filter(|function| is_host(function) && function.launches);
     let missed = host.filter(|function| !called(function));
     let why = |function: &Signature| match () {
         () if function.name == "main" => "it is the program, not a function to call",
-        () if function.local => "it is static, and nothing outside of its file can call it",
+        () if takes_tensors(function) => "it takes tensors of PyTorch: a program calls it",
+        () if is_version_of_a_called(function, &candidate.functions) => {
+            "another function calls it by its number"
+        }
         () => "it takes no pointer, so it neither reads nor writes a tensor",
     };
     let line = |f: &Signature| format!("{} in {}: {}", f.name, candidate.path, why(f));
@@ -172,9 +190,15 @@ fn candidate(path: &Path, root: &Path) -> CliResult<Candidate> {
         let message = format!("the name {} is not UTF-8", inside.display());
         return Err(CommandError::new(message));
     };
-    let unit = Unit { path: inside, text: &text };
+    Ok(read(inside.to_owned(), text))
+}
+
+/// The functions of the file `path` with `text`.
+fn read(path: String, text: String) -> Candidate {
+    let text = tightened(&text).unwrap_or(text);
+    let unit = Unit { path: &path, text: &text };
     let functions = signatures(&unit, &scan(&[unit]));
-    Ok(Candidate { path: inside.to_owned(), functions, text })
+    Candidate { path, functions, text }
 }
 
 fn nothing_to_call(place: &str) -> CommandError {
@@ -183,22 +207,40 @@ fn nothing_to_call(place: &str) -> CommandError {
     CommandError::new(message).with_hint(hint)
 }
 
-/// Host functions that launch kernels and can be called from outside; kernels where none does.
+/// Host functions that launch kernels and take pointers; kernels where no function does.
 fn worth_calling(functions: &[Signature]) -> Vec<&Signature> {
+    let reaches = |function: &&Signature| {
+        function.parameters.iter().any(|parameter| parameter.ty.contains('*'))
+    };
     let host = functions.iter().filter(|function| {
-        let reaches = function.parameters.iter().any(|parameter| parameter.ty.contains('*'));
-        function.launches
-            && !function.kernel
-            && !function.local
-            && reaches
+        is_host(function)
+            && function.launches
             && function.name != "main"
+            && !takes_tensors(function)
+            && !is_version_of_a_called(function, functions)
     });
-    let host: Vec<_> = host.collect();
+    let host: Vec<_> = host.filter(reaches).collect();
     if host.is_empty() {
         functions.iter().filter(|function| function.kernel).collect()
     } else {
         host
     }
+}
+
+fn is_host(function: &Signature) -> bool {
+    !function.kernel && !function.device
+}
+
+/// Whether a function takes or returns tensors of PyTorch, whose headers are not here.
+fn takes_tensors(function: &Signature) -> bool {
+    let tensor = |words: &str| words.split(' ').any(|word| word.ends_with("Tensor"));
+    tensor(&function.returns) || function.parameters.iter().any(|p| tensor(&p.ty))
+}
+
+/// Whether another of `functions` takes the number of this one.
+fn is_version_of_a_called(function: &Signature, functions: &[Signature]) -> bool {
+    let Some(stem) = unversioned(&function.name) else { return false };
+    functions.iter().any(|other| is_host(other) && other.name == stem && dispatches(other))
 }
 
 /// The folders, relative to the root, of the headers that `text` includes.
@@ -260,10 +302,16 @@ fn tell(harnesses: &[Harnessed], left_out: &[String]) {
     let (first, several) = (&harnesses[0], harnesses.len() > 1);
     println!("\nnext{}:", if several { ", for each harness" } else { "" });
     println!("  1. check every line marked EDIT: pointers do not tell shapes");
-    let inputs = if several { "its inputs".to_owned() } else { names(&first.draft.inputs) };
+    let tensors = first.draft.inputs.iter().filter(|(_, tensor)| !tensor.is_scalar());
+    let tensors: Vec<&str> = tensors.map(|(name, _)| name.as_str()).collect();
+    let inputs = if several { "its inputs".to_owned() } else { tensors.join(", ") };
     println!("  2. capture one step into fixtures/NAME/inputs.safetensors: {inputs}");
     let path = first.output.display();
     println!("  3. write fixtures/NAME/fixture.toml: harness = \"../../{path}\"");
+    let given = [("scalars", first.draft.scalars()), ("sizes", first.draft.sizes_by_number())];
+    for (table, names) in given.iter().filter(|(_, names)| !several && !names.is_empty()) {
+        println!("     with numbers for {} in [{table}]", names.join(", "));
+    }
     let outputs =
         if several { String::new() } else { format!(": {}", names(&first.draft.outputs)) };
     println!("  4. replay inspect fixtures/NAME, then replay fixtures/NAME{outputs}");

@@ -25,11 +25,13 @@ mod spaces;
 mod symbols;
 mod tighten;
 mod unsupported;
+mod uses;
 
 pub use error::FrontendError;
 pub use extension::without_tensors;
-pub use signatures::{Parameter, Signature, signatures};
+pub use signatures::{Parameter, Signature, TemplateParameter, signatures};
 pub use symbols::{Symbols, scan};
+pub use uses::{Grid, Place, Use};
 
 pub use crate::block_form::BlockForm;
 pub use crate::syntax::Unit;

@@ -1,23 +1,30 @@
 //! The signatures of a file's functions, and whether they launch kernels, for code that is to call
 //! them. Knows no types: a parameter's type is the words before its name.
 
+use std::ops::Range;
+
 use super::Unit;
 use super::lexer::{Kind, Tokens};
 use super::outline::{Item, ItemKind, outline};
 use super::source::Source;
-use super::symbols::Symbols;
+use super::symbols::{self, Symbols};
+use super::uses::{Body, Grid, Use};
 
 /// A function that a file defines at namespace scope.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Signature {
     /// Its name without namespaces.
     pub name: String,
+    /// The namespaces around it, each with `::`.
+    pub scope: String,
     /// The 1-based line of the name.
     pub line: usize,
     /// Whether it is a `__global__` function.
     pub kernel: bool,
-    /// Whether it is a template.
-    pub template: bool,
+    /// Whether only device code can call it.
+    pub device: bool,
+    /// The parameters of its template; none if it is no template.
+    pub template: Option<Vec<TemplateParameter>>,
     /// Whether other files cannot call it.
     pub local: bool,
     /// The words of its type before the name, without specifiers: `float`, `void`.
@@ -26,6 +33,19 @@ pub struct Signature {
     pub parameters: Vec<Parameter>,
     /// Whether its body launches a kernel.
     pub launches: bool,
+    /// How its threads find their elements, if it is a kernel.
+    pub grid: Grid,
+}
+
+/// One parameter of a template.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TemplateParameter {
+    /// The words before its name: `typename`, `int`, `bool`.
+    pub ty: String,
+    /// Its name; empty if it has none.
+    pub name: String,
+    /// Whether it need not be given.
+    pub has_default: bool,
 }
 
 /// One parameter of a function.
@@ -35,9 +55,11 @@ pub struct Parameter {
     pub ty: String,
     /// Its name; empty if it has none.
     pub name: String,
+    /// How the body uses what it points to, in order; empty for other parameters.
+    pub uses: Vec<Use>,
 }
 
-/// The host functions and kernels that `unit` defines at namespace scope, in order.
+/// The functions that `unit` defines at namespace scope, in order.
 pub fn signatures(unit: &Unit, symbols: &Symbols) -> Vec<Signature> {
     let source = Source::new(unit);
     let tokens = source.view(true);
@@ -55,9 +77,6 @@ fn signature(
     let text = source.text;
     let has = |word| item.has(text, tokens, word);
     let kernel = has("__global__");
-    if has("__device__") && !has("__host__") {
-        return None;
-    }
     let open = (item.name_at..item.body.start).find(|&at| tokens.is(text, at, "("))?;
     let close = tokens.skip_group(open)?.checked_sub(1)?;
     let launches = item
@@ -65,16 +84,72 @@ fn signature(
         .clone()
         .any(|at| tokens.is(text, at, "<<<") || symbols.is_kernel(tokens[at].text(text)));
     let head = item.tokens.start..item.name_at;
+    let body = Body { text, tokens, range: item.body.clone() };
+    let mut parameters = parameters(text, tokens, open + 1, close);
+    let pointers = parameters.iter_mut().filter(|parameter| parameter.ty.contains('*'));
+    for pointer in pointers.filter(|pointer| !pointer.name.is_empty()) {
+        pointer.uses = body.uses(&pointer.name);
+    }
     Some(Signature {
         name: item.name.clone(),
         line: source.line(tokens[item.name_at].start),
         kernel,
-        template: item.template,
+        device: has("__device__") && !has("__host__"),
+        template: item.template.then(|| template(text, tokens, head.clone())),
+        scope: scope(text, tokens, item.tokens.start),
+        grid: body.grid(),
         local: has("static"),
-        returns: words(text, tokens, head.filter(|&at| !is_specifier(tokens[at].text(text)))),
-        parameters: parameters(text, tokens, open + 1, close),
+        returns: words(text, tokens, returned(text, tokens, head)),
+        parameters,
         launches,
     })
+}
+
+/// The words of a function's type among those before its name.
+fn returned(text: &str, tokens: &Tokens, head: Range<usize>) -> impl Iterator<Item = usize> {
+    let template = head.clone().rev().find(|&at| tokens.is(text, at, "template"));
+    let behind = template.and_then(|at| tokens.skip_angles(text, at + 1));
+    let words = behind.unwrap_or(head.start)..head.end;
+    words.filter(|&at| !is_specifier(tokens[at].text(text)))
+}
+
+/// The parameters of the template whose head stands among the tokens of `head`.
+fn template(text: &str, tokens: &Tokens, head: Range<usize>) -> Vec<TemplateParameter> {
+    let Some(open) = head.into_iter().rev().find(|&at| tokens.is(text, at, "template")) else {
+        return Vec::new();
+    };
+    let one = |range: Range<usize>| {
+        let default = range.clone().find(|&at| tokens.is(text, at, "="));
+        let last = default.unwrap_or(range.end).checked_sub(1)?;
+        let named = last > range.start && tokens[last].kind == Kind::Ident;
+        let end = if named { last } else { last + 1 };
+        Some(TemplateParameter {
+            ty: words(text, tokens, range.start..end),
+            name: if named { tokens[last].text(text).to_owned() } else { String::new() },
+            has_default: default.is_some(),
+        })
+    };
+    symbols::arguments(text, tokens, open + 1).into_iter().filter_map(one).collect()
+}
+
+/// The namespaces that are open at `at`, each with `::`.
+fn scope(text: &str, tokens: &Tokens, at: usize) -> String {
+    let opens = (0..at).filter(|&brace| tokens.is(text, brace, "{"));
+    let around = opens.filter(|&brace| tokens.skip_group(brace).is_some_and(|end| end > at));
+    let mut scope = String::new();
+    for brace in around {
+        let is_name = |&word: &usize| {
+            tokens[word].kind == Kind::Ident && !tokens.is(text, word, "namespace")
+                || tokens.is(text, word, "::")
+        };
+        let name: Vec<usize> = (0..brace).rev().take_while(is_name).collect();
+        let before = brace.checked_sub(name.len() + 1);
+        if before.is_some_and(|before| tokens.is(text, before, "namespace")) && !name.is_empty() {
+            name.iter().rev().for_each(|&word| scope.push_str(tokens[word].text(text)));
+            scope.push_str("::");
+        }
+    }
+    scope
 }
 
 /// Words of a declaration that do not belong to its type.
@@ -136,7 +211,7 @@ fn parameter(text: &str, tokens: &Tokens, start: usize, end: usize) -> Option<Pa
         ty.push_str(" *");
     }
     let name = if named { tokens[last].text(text).to_owned() } else { String::new() };
-    Some(Parameter { ty, name })
+    Some(Parameter { ty, name, uses: Vec::new() })
 }
 
 fn words(text: &str, tokens: &Tokens, places: impl Iterator<Item = usize>) -> String {
@@ -177,10 +252,57 @@ mod tests {
                 )
             })
             .collect();
-        insta::assert_snapshot!(told.join("\n"), @r"
+        insta::assert_snapshot!(told.join("\n"), @"
         1 void k(float *|y, int|n) kernel true local false launches false
+        2 int helper(int|x) kernel false local true launches false
         3 float run(const float *|x, unsigned char *|mask, int|n, void ( * ) ( int )|) kernel false local false launches true
         5 int count() kernel false local true launches false
         ");
+    }
+
+    #[test]
+    fn the_uses_of_a_pointer_are_told_through_casts_and_other_pointers() {
+        let found = of("namespace a { namespace b::c {\n\
+             template <typename T, int WIDTH = 4, bool CAUSAL>\n\
+             __global__ void k(T* out, const T* inp, float* sum, float* lr, float* p, float4* v, int* t,\n\
+                               float* one, float* q, float* z, int n) {\n\
+               int i = blockIdx.x * blockDim.x + threadIdx.x;\n\
+               T* o = out + i; const T* x = &inp[i * 4]; o[0] = x[0] * lr[3] + (p[i] == 2);\n\
+               atomicAdd(&sum[i], 1.0f); p[i] -= lr[0]; reinterpret_cast<float4*>(v)[i].x = 2;\n\
+               __stcs(t + i, 3); *one = (*lr) * 2; helper(n, q + i); ((float4*)z)[i] = v[1];\n\
+             } } }\n\
+             void run(float* out, const float* inp, float* extra, int n) {\n\
+               cudaMemset(extra, 0, n * sizeof(float)); k<float, 4><<<1, n>>>(out, inp, extra);\n\
+               if (extra == nullptr) return;\n\
+             }\n");
+        let told = |f: &Signature| {
+            let one = |p: &Parameter| format!("{}: {:?}", p.name, p.uses);
+            f.parameters.iter().map(one).collect::<Vec<_>>().join("\n")
+        };
+        assert_eq!((&*found[0].scope, &*found[1].scope), ("a::b::c::", ""));
+        assert_eq!((&*found[0].returns, found[0].grid.by_thread), ("void", true));
+        let template = found[0].template.as_ref().unwrap();
+        let template: Vec<String> =
+            template.iter().map(|p| format!("{} {} {}", p.ty, p.name, p.has_default)).collect();
+        assert_eq!(template, ["typename T false", "int WIDTH true", "bool CAUSAL false"]);
+        insta::assert_snapshot!(told(&found[0]), @r#"
+        out: [Write(Any)]
+        inp: [Read(Any)]
+        sum: [Update(Any)]
+        lr: [Read(Any), Read(First), Read(First)]
+        p: [Read(Any), Update(Any)]
+        v: [Write(Any), Read(Any)]
+        t: [Write(Any)]
+        one: [Write(First)]
+        q: [Passed { to: "helper", at: 1 }]
+        z: [Write(Any)]
+        n: []
+        "#);
+        insta::assert_snapshot!(told(&found[1]), @r#"
+        out: [Passed { to: "k", at: 0 }]
+        inp: [Passed { to: "k", at: 1 }]
+        extra: [Write(First), Passed { to: "k", at: 2 }]
+        n: []
+        "#);
     }
 }

@@ -101,12 +101,13 @@ fn init_drafts_a_harness_for_each_function_and_file_and_names_the_rest() {
     wrote replay-rmsnorm_backward.toml, which calls src/rmsnorm.cu:
       rmsnorm_backward(x, rms, dx, n);
       apart from the others: `rms` is an output of rmsnorm_forward and an input of rmsnorm_backward
+    wrote replay-helper.toml, which calls src/rmsnorm.cu:
+      helper(y);
     wrote replay-other.toml, which calls src/other.cu:
       scale(x, y, n);
 
     left out:
       src/empty.cu: it holds no kernel and nothing that launches one
-      helper in src/rmsnorm.cu: it is static, and nothing outside of its file can call it
       main in src/rmsnorm.cu: it is the program, not a function to call
 
     next, for each harness:
@@ -123,7 +124,7 @@ fn init_drafts_a_harness_for_each_function_and_file_and_names_the_rest() {
     insta::assert_snapshot!(env.replay(&["init"]).text(), @"
     exit code 128
     --- stderr
-    error: replay-other.toml exists and is left as it is
+    error: replay-helper.toml exists and is left as it is
     hint: edit it, or name another file with --output
     ");
     assert!(!env.path("replay.toml").exists(), "all or none");

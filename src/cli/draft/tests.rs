@@ -1,0 +1,235 @@
+use std::path::Path;
+
+use ::replay::frontend::{Unit, scan, signatures};
+use ::replay::harness::Harness;
+
+use super::*;
+
+fn draft(text: &str) -> String {
+    let unit = Unit { path: "k.cu", text };
+    let found = signatures(&unit, &scan(&[unit]));
+    let (types, functions) = (Types::of([text]), found.iter().collect::<Vec<_>>());
+    let project = Project { functions: &functions, types: &types };
+    let drafts = Draft::all(&functions, &project);
+    let texts = drafts.iter().map(|draft| {
+        let text = draft.text("k.cu", &[]);
+        Harness::parse(&text, Path::new("replay.toml")).unwrap();
+        let apart = draft.apart.as_ref().map_or(String::new(), |why| format!("{why}\n"));
+        apart + &text
+    });
+    texts.collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn a_kernel_without_a_host_function_is_launched() {
+    insta::assert_snapshot!(draft(
+        "__global__ void scale(const __nv_bfloat16* x, float *out, float by, size_t n) {}"
+    ), @r#"
+    # How to call the kernels of k.cu, whatever the revision. A draft by `replay init`:
+    # what is marked EDIT was guessed from names and has to be checked.
+    sources = ["k.cu"]
+    include = []
+    call = """
+    scale<<<1, 256>>>(x, out, by, n); // EDIT: grid, block
+    """
+
+    [inputs.x]
+    dtype = "bf16"
+    shape = ["n"] # EDIT
+
+    [inputs.by]
+    dtype = "f32"
+    shape = []
+
+    [outputs.out]
+    dtype = "f32"
+    shape = ["n"] # EDIT
+    "#);
+}
+
+#[test]
+fn types_of_the_projects_own_are_marked_and_gradients_recognised() {
+    insta::assert_snapshot!(draft(
+        "template <typename T> __global__ void k(T* y) {}\n\
+         void backward(floatX* dq, const floatX* q, const int *index, int rows, int cols,\n\
+                       cudaStream_t stream, Config config) { k<<<1, 1>>>(dq); }"
+    ).lines().skip(4).collect::<Vec<_>>().join("\n"), @r#"
+    sizes = ["n"]
+    call = """
+    k<float><<<1, 256>>>(y); // EDIT: template arguments, grid, block
+    """
+
+    [outputs.y]
+    dtype = "f32"
+    shape = ["n"] # EDIT
+    init = 0 # EDIT: is all of it written?
+
+    # How to call the kernels of k.cu, whatever the revision. A draft by `replay init`:
+    # what is marked EDIT was guessed from names and has to be checked.
+    sources = ["k.cu"]
+    include = []
+    call = """
+    backward(dq, q, index, rows, cols, 0, {});
+    """
+
+    [inputs.q]
+    dtype = "f32" # EDIT: a type of the project's own
+    shape = ["rows", "cols"] # EDIT
+
+    [inputs.index]
+    dtype = "i32"
+    shape = ["rows"] # EDIT
+
+    [outputs.dq]
+    dtype = "f32" # EDIT: a type of the project's own
+    shape = ["rows", "cols"] # EDIT
+    init = 0 # EDIT: is all of it written?
+    gradient_of = "q" # EDIT
+    "#);
+}
+
+#[test]
+fn what_is_an_output_of_one_function_and_an_input_of_another_is_called_apart() {
+    let text = draft(
+        "__global__ void k(float* y) {}\n\
+         void forward(const float* x, float* rms, int n) { k<<<1, 1>>>(rms); }\n\
+         void backward(const float* rms, float* dx, int n) { k<<<1, 1>>>(dx); }\n",
+    );
+    let kept = |line: &&str| ["`", "forward", "backward", "["].iter().any(|w| line.starts_with(w));
+    insta::assert_snapshot!(text.lines().filter(kept).collect::<Vec<_>>().join("\n"), @"
+    [outputs.y]
+    forward(x, rms, n);
+    [inputs.x]
+    [outputs.rms]
+    `rms` is an output of forward and an input of backward
+    backward(rms, dx, n);
+    [inputs.rms]
+    [outputs.dx]
+    ");
+}
+
+#[test]
+fn a_name_of_another_type_is_said_to_be_one() {
+    let text = draft(
+        "__global__ void k(float* y) {}\n\
+         void f_forward(const float* x, float* y, int n) { k<<<1, 1>>>(y); }\n\
+         void f_backward(const int* x, float* y, int n) { k<<<1, 1>>>(y); }\n\
+         void f_loss(const float* w, float* z, int y) { k<<<1, 1>>>(z); }\n",
+    );
+    let kept = |line: &&str| line.starts_with('`');
+    insta::assert_snapshot!(text.lines().filter(kept).collect::<Vec<_>>().join("\n"), @"
+    `x` is an input of f_forward and an input of another type or shape of f_backward
+    `y` is an output of f_forward and a size of f_loss
+    ");
+}
+
+#[test]
+fn versions_share_a_call_and_a_scalar_chooses() {
+    let text = draft(
+        "__global__ void k(float* y) {}\n\
+         void norm1(float* out, const float* inp, int rows, int cols, int block_size) { k<<<1, 1>>>(out); }\n\
+         void norm2(float* out, const float* inp, int rows, int cols) { k<<<1, 1>>>(out); }\n",
+    );
+    let last = text.rsplit("# How to call").next().unwrap_or_default();
+    let shown = last.lines().skip(4).take(11).collect::<Vec<_>>().join("\n");
+    insta::assert_snapshot!(shown, @r#"
+    call = """
+    switch (kernel) {
+    case 1: norm1(out, inp, rows, cols, 256); break; // EDIT: 256 for block_size
+    case 2: norm2(out, inp, rows, cols); break;
+    }
+    """
+
+    [inputs.kernel] # 1, 2
+    dtype = "i32"
+    shape = []
+
+    "#);
+}
+
+#[test]
+fn what_a_function_changes_begins_as_the_fixture_has_it() {
+    let text = draft(
+        "__global__ void k(float* p, float* m, const float* g, float* total, int n) {\n\
+           int i = threadIdx.x; m[i] = 0.9f * m[i] + g[i]; p[i] -= m[i]; atomicAdd(total, m[i]); }\n\
+         void step(float* p, float* m, const float* g, float* total, int n, float lr, cublasHandle_t h) {\n\
+           k<<<1, n>>>(p, m, g, total, n); }\n",
+    );
+    insta::assert_snapshot!(text.lines().skip(4).collect::<Vec<_>>().join("\n"), @r#"
+    call = """
+    k<<<1, 256>>>(p, m, g, total, n); // EDIT: grid, block
+    """
+
+    [inputs.p_before]
+    dtype = "f32"
+    shape = ["n"] # EDIT
+
+    [inputs.m_before]
+    dtype = "f32"
+    shape = ["n"] # EDIT
+
+    [inputs.g]
+    dtype = "f32"
+    shape = ["n"] # EDIT
+
+    [outputs.p]
+    dtype = "f32"
+    shape = ["n"] # EDIT
+    init = "p_before"
+
+    [outputs.m]
+    dtype = "f32"
+    shape = ["n"] # EDIT
+    init = "m_before"
+
+    [outputs.total]
+    dtype = "f32"
+    shape = [1] # EDIT
+    init = 0 # EDIT: is all of it written?
+
+    # How to call the kernels of k.cu, whatever the revision. A draft by `replay init`:
+    # what is marked EDIT was guessed from names and has to be checked.
+    sources = ["k.cu"]
+    include = []
+    setup = "cublasHandle_t handle; cublasCreate(&handle);"
+    call = """
+    step(p, m, g, total, n, lr, handle);
+    """
+
+    [inputs.p_before]
+    dtype = "f32"
+    shape = ["n"] # EDIT
+
+    [inputs.m_before]
+    dtype = "f32"
+    shape = ["n"] # EDIT
+
+    [inputs.g]
+    dtype = "f32"
+    shape = ["n"] # EDIT
+
+    [inputs.lr]
+    dtype = "f32"
+    shape = []
+
+    [outputs.p]
+    dtype = "f32"
+    shape = ["n"] # EDIT
+    init = "p_before"
+
+    [outputs.m]
+    dtype = "f32"
+    shape = ["n"] # EDIT
+    init = "m_before"
+
+    [outputs.total]
+    dtype = "f32"
+    shape = [1] # EDIT
+    init = 0 # EDIT: is all of it written?
+    "#);
+}
+
+#[test]
+fn a_path_is_quoted_as_toml_has_it() {
+    assert_eq!(quoted("a\"b\u{1}"), r#""a\"b\u0001""#);
+}

@@ -1,0 +1,135 @@
+//! The dtypes that a project's names of types stand for.
+
+use std::collections::HashMap;
+
+use ::replay::tensor::DType;
+
+/// Names for types, as `typedef`, `using` and `#define` give them.
+#[derive(Debug, Default)]
+pub struct Types {
+    aliases: HashMap<String, String>,
+}
+
+/// What a pointer points to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Element {
+    /// None where the type is not known.
+    pub dtype: Option<DType>,
+    /// How many numbers it has.
+    pub lanes: usize,
+    /// The type to which a pointer to its numbers is cast: that of a vector.
+    pub cast: Option<String>,
+}
+
+/// A name is not followed through more others than this.
+const MOST_STEPS: usize = 8;
+
+impl Types {
+    /// The names in `texts`. Of several meanings the last counts: the branch without a condition.
+    pub fn of<'t>(texts: impl IntoIterator<Item = &'t str>) -> Types {
+        let mut types = Types::default();
+        let lines = texts.into_iter().flat_map(str::lines);
+        for (name, meaning) in lines.filter_map(alias) {
+            types.aliases.insert(name, meaning);
+        }
+        types
+    }
+
+    /// The dtype of `words`; none if it is unknown.
+    pub fn dtype(&self, words: &str) -> Option<DType> {
+        let mut words = words.to_owned();
+        for _ in 0..MOST_STEPS {
+            if let Some(dtype) = plain(&words) {
+                return Some(dtype);
+            }
+            words = self.aliases.get(&words)?.clone();
+        }
+        None
+    }
+
+    /// What a pointer to `words` points to.
+    pub fn element(&self, words: &str) -> Element {
+        if let Some((dtype, lanes)) = vector(words) {
+            return Element { dtype: Some(dtype), lanes, cast: Some(words.to_owned()) };
+        }
+        let dtype = self.dtype(words);
+        // Where `int64_t` is `long`, it is not the `long long` of the harness.
+        let wide = matches!(dtype, Some(DType::I64 | DType::U64));
+        let same = matches!(words, "long long" | "unsigned long long" | "long long int");
+        Element { dtype, lanes: 1, cast: (wide && !same).then(|| words.to_owned()) }
+    }
+}
+
+/// The name and the meaning that `line` gives it.
+fn alias(line: &str) -> Option<(String, String)> {
+    let line = line.split("//").next()?.trim();
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let is_name =
+        |name: &str| name.chars().all(|c| c.is_alphanumeric() || c == '_') && !name.is_empty();
+    let (name, meaning) = match words.as_slice() {
+        ["#define", name, meaning @ ..] => (*name, meaning.join(" ")),
+        ["typedef", meaning @ .., name] => (name.strip_suffix(';')?, meaning.join(" ")),
+        ["using", name, "=", meaning @ ..] => {
+            (*name, meaning.join(" ").strip_suffix(';')?.trim().to_owned())
+        }
+        _ => return None,
+    };
+    (is_name(name) && !meaning.is_empty() && name != meaning).then(|| (name.to_owned(), meaning))
+}
+
+fn plain(words: &str) -> Option<DType> {
+    let bare = words.replace("std :: ", "").replace("std::", "");
+    Some(match bare.as_str() {
+        "float" => DType::F32,
+        "double" => DType::F64,
+        "__half" | "half" | "at :: Half" | "c10 :: Half" => DType::F16,
+        "__nv_bfloat16" | "nv_bfloat16" | "at :: BFloat16" | "c10 :: BFloat16" => DType::BF16,
+        "int64_t" | "long" | "long int" | "long long" | "long long int" | "ptrdiff_t" => DType::I64,
+        "int" | "int32_t" | "signed" => DType::I32,
+        "short" | "int16_t" => DType::I16,
+        "signed char" | "int8_t" | "char" => DType::I8,
+        "uint64_t"
+        | "size_t"
+        | "unsigned long"
+        | "unsigned long long"
+        | "unsigned long long int" => DType::U64,
+        "unsigned" | "unsigned int" | "uint32_t" | "uint" => DType::U32,
+        "unsigned short" | "uint16_t" => DType::U16,
+        "unsigned char" | "uint8_t" => DType::U8,
+        "bool" => DType::Bool,
+        _ => return None,
+    })
+}
+
+fn vector(words: &str) -> Option<(DType, usize)> {
+    Some(match words {
+        "float2" => (DType::F32, 2),
+        "float4" => (DType::F32, 4),
+        "double2" => (DType::F64, 2),
+        "half2" | "__half2" => (DType::F16, 2),
+        "__nv_bfloat162" | "nv_bfloat162" => (DType::BF16, 2),
+        "int2" => (DType::I32, 2),
+        "int4" => (DType::I32, 4),
+        "uchar4" => (DType::U8, 4),
+        "char4" => (DType::I8, 4),
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_types_are_followed_to_the_branch_without_a_condition() {
+        let text = "#if defined(ENABLE_BF16)\ntypedef __nv_bfloat16 floatX;\n#else\n\
+                    typedef float floatX; // default\n#endif\nusing scalar = floatX;\n\
+                    #define REAL scalar\n#define LOOP LOOP2\n#define LOOP2 LOOP\n#define f(x) x\n";
+        let types = Types::of([text]);
+        assert_eq!(types.dtype("floatX"), Some(DType::F32));
+        assert_eq!(types.dtype("REAL"), Some(DType::F32));
+        assert_eq!(types.dtype("std :: size_t"), Some(DType::U64));
+        assert_eq!((types.dtype("LOOP"), types.dtype("Config")), (None, None));
+        assert_eq!(types.element("float4").lanes, 4);
+    }
+}
