@@ -5,6 +5,8 @@ use std::path::Path;
 
 use replay::compile::DeviceToolchain;
 use replay::cuda::Module;
+use replay::harness::Harness;
+use replay::history::{SourceSpec, source_set_from_dir};
 
 use crate::lab::*;
 use crate::{DEDUCED, Demo, HEADERS, NAMES};
@@ -91,4 +93,27 @@ fn cuda_s_own_headers_are_found_beside_nvrtc() {
     let small = Small::new(HEADERS, "all_of_them(x, out, n);");
     let module = toolchain.compile(&small.subject.fixture.harness, &small.sources).unwrap();
     toolchain.extend(&module, "narrow<__nv_bfloat16>").unwrap();
+}
+
+#[test]
+#[ignore = "needs NVRTC"]
+fn the_kernels_of_public_repositories_compile_for_a_gpu() {
+    let nvrtc = nvrtc();
+    let cache = shared_cache();
+    let toolchain = DeviceToolchain::new(nvrtc, &search(), "sm_90", &cache);
+    let folder = root().join("tests/engine/shipped");
+    let files = folder.read_dir().unwrap().flatten().map(|entry| entry.file_name());
+    let names = files.map(|name| name.into_string().unwrap());
+    for name in names.filter(|name| name.ends_with(".cu")) {
+        let text = format!(
+            "sources = [{name:?}]\ninclude = [\"common.cuh\"]\ncall = \"f();\"\n\
+             [outputs.out]\ndtype = \"f32\"\nshape = []\n"
+        );
+        let harness = Harness::parse(&text, &folder.join("replay.toml")).unwrap();
+        let (sources, include) = (harness.sources.clone(), harness.include.clone());
+        let spec = SourceSpec { sources, include, ..SourceSpec::default() };
+        let sources = source_set_from_dir(&folder, &spec).unwrap();
+        let module = toolchain.compile(&harness, &sources);
+        assert!(module.is_ok(), "{name}: {}", module.unwrap_err());
+    }
 }
