@@ -1,9 +1,13 @@
 //! The CPU engine against a plain serial loop of the same mathematics, compiled with the same
-//! compiler and timed in the same run: 256 rows, 256 threads, two tree reductions.
+//! compiler and timed in the same run: 256 rows, 256 threads, two tree reductions. Behind it the shapes of
+//! kernels in `engine/shapes.rs`; `cargo bench --bench engine -- shapes` measures these alone.
 //!
 //! Prints ratios and their bounds; exits with 1 if one is beyond. Wall time counts, the shortest of
 //! several runs. It means little on a busy machine: there the ratio of processor time, spread over
 //! the threads, says what an idle one would give.
+
+#[path = "engine/shapes.rs"]
+mod shapes;
 
 use std::error::Error;
 use std::fs;
@@ -21,7 +25,7 @@ use replay::frontend::Precision;
 use replay::history::{History, SourceSpec, source_set_from_dir};
 use replay::summary::POISON_A;
 use replay::tensor::DType;
-use replay::worker::Limits;
+use replay::worker::{Limits, Run};
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
@@ -45,6 +49,15 @@ const TABLE: [Row; 3] = [
 fn main() -> Result<ExitCode> {
     let keeper = Keeper::new(Path::new(env!("CARGO_BIN_EXE_replay")));
     let compiler = Compiler::find(std::env::var("CXX").ok().as_deref(), &keeper)?;
+    let shapes_alone = std::env::args().any(|argument| argument == "shapes");
+    let gradients_within = shapes_alone || gradients(&compiler)?;
+    let shapes_within = shapes::all_within(compiler)?;
+    let all_within = gradients_within && shapes_within;
+    Ok(if all_within { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Whether the gradient stays within its bounds.
+fn gradients(compiler: &Compiler) -> Result<bool> {
     let threads = std::thread::available_parallelism()?.get();
     println!("engine against a serial loop: {}, {threads} threads", compiler.version());
     println!(
@@ -53,8 +66,8 @@ fn main() -> Result<ExitCode> {
     );
     let folder = tempfile::tempdir()?;
     lay_out_project(folder.path())?;
-    let serial = compile_serial(folder.path(), &compiler)?;
-    let cpu = cpu(compiler, threads)?;
+    let serial = compile_serial(folder.path(), compiler, "serial.cpp")?;
+    let cpu = cpu(compiler.clone(), threads)?;
     let mut all_within = true;
     for row in &TABLE {
         let (serial_us, serial_cpu_us) = serial_us(&serial, row)?;
@@ -68,7 +81,7 @@ fn main() -> Result<ExitCode> {
             row.vocab, row.bound
         );
     }
-    Ok(if all_within { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(all_within)
 }
 
 /// The sources of the revision, with a clock, and a harness that times the call.
@@ -134,7 +147,8 @@ fn cpu(compiler: Compiler, threads: usize) -> Result<Cpu> {
     Ok(Cpu::new(Toolchain::new(compiler, &cache), host))
 }
 
-fn compile_serial(folder: &Path, compiler: &Compiler) -> Result<PathBuf> {
+/// The program of the serial loops in `source`, a file beside the shapes.
+fn compile_serial(folder: &Path, compiler: &Compiler, source: &str) -> Result<PathBuf> {
     let program = folder.join("serial");
     let name = compiler.name();
     let mut words = name.split_whitespace();
@@ -142,7 +156,7 @@ fn compile_serial(folder: &Path, compiler: &Compiler) -> Result<PathBuf> {
         .args(words)
         .args(["-O2", "-o"])
         .arg(&program)
-        .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/engine/serial.cpp"))
+        .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/engine").join(source))
         .status()?;
     if status.success() { Ok(program) } else { Err("the serial loop does not compile".into()) }
 }
@@ -160,7 +174,14 @@ fn serial_us(program: &Path, row: &Row) -> Result<(f64, f64)> {
 fn engine_us(cpu: &Cpu, folder: &Path, row: &Row) -> Result<(f64, f64)> {
     let dir = folder.join(format!("vocab-{}", row.vocab));
     write_fixture(&dir, row)?;
-    let fixture = Arc::new(Fixture::load(&dir)?);
+    let run = run(cpu, folder, &dir)?;
+    let time = |name| run.output(name).ok_or_else(|| format!("{:?}", run.ending));
+    Ok((time("time_us")?.get_f64(0), time("cpu_us")?.get_f64(0)))
+}
+
+/// A plain replay of the fixture in `dir`, with the sources in `folder`.
+fn run(cpu: &Cpu, folder: &Path, dir: &Path) -> Result<Run> {
+    let fixture = Arc::new(Fixture::load(dir)?);
     let spec = SourceSpec {
         sources: fixture.harness.sources.clone(),
         include: fixture.harness.include.clone(),
@@ -168,9 +189,7 @@ fn engine_us(cpu: &Cpu, folder: &Path, row: &Row) -> Result<(f64, f64)> {
     };
     let sources = source_set_from_dir(folder, &spec)?;
     let variant = cpu.prepare(&fixture, &sources, Precision::Native, &|| ())?;
-    let run = variant.run(&Mode::plain(POISON_A))?;
-    let time = |name| run.output(name).ok_or_else(|| format!("{:?}", run.ending));
-    Ok((time("time_us")?.get_f64(0), time("cpu_us")?.get_f64(0)))
+    Ok(variant.run(&Mode::plain(POISON_A))?)
 }
 
 /// The same numbers as in `serial.cpp`.
