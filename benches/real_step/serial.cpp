@@ -1,13 +1,13 @@
 // The loss and the gradient of a step as plain serial loops in float32: what `replay` is compared with.
 // Usage: serial INPUTS POSITIONS VOCAB REPETITIONS; INPUTS is the fixture's safetensors file, which begins
-// with the logits. Prints the shortest time in seconds.
-#include <chrono>
+// with the logits. Prints the shortest wall and processor time in seconds.
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <vector>
 
+#include "../engine/clock.h"
 #include "../engine/gradient.h"
 
 __attribute__((noinline)) static float loss(const float* logits, const int* targets, int positions,
@@ -36,16 +36,13 @@ int main(int, char** arguments) {
     fprintf(stderr, "%s cannot be read\n", arguments[1]);
     return 1;
   }
-  double best = INFINITY;
   float sum = 0.0f;
-  for (int k = 0; k < repetitions; k++) {
-    auto begin = std::chrono::steady_clock::now();
+  double cpu_us;
+  double best = best_us(repetitions, cpu_us, [&] {
     sum += loss(logits.data(), targets.data(), positions, vocab);
     gradient(logits.data(), targets.data(), grad.data(), positions, vocab, 1.0f / positions);
     sum += grad[grad.size() / 2];
-    std::chrono::duration<double> time = std::chrono::steady_clock::now() - begin;
-    best = fmin(best, time.count());
-  }
-  printf("%.6f\n", best);
+  });
+  printf("%.6f %.6f\n", best / 1e6, cpu_us / 1e6);
   return sum == 0.0f;
 }
