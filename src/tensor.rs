@@ -4,6 +4,7 @@
 
 pub(crate) mod parts;
 pub mod step;
+pub(crate) mod vectors;
 
 use std::fmt;
 
@@ -200,6 +201,7 @@ impl TensorView<'_> {
     ///
     /// # Panics
     /// If there are not so many.
+    #[inline]
     pub(crate) fn read(&self, first: usize, out: &mut [f64]) {
         let size = self.dtype.size();
         let bytes = &self.bytes[first * size..(first + out.len()) * size];

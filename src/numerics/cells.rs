@@ -4,9 +4,10 @@ use rayon::prelude::*;
 
 use super::constants::{LEAST_ROW, ROW_SHARE};
 use crate::scratch::Number;
+use crate::tensor::vectors::widest;
 
 /// A float that deviations are kept in.
-pub(super) trait Cell: Number + Default {
+pub(super) trait Cell: Number + Default + PartialOrd {
     fn of(deviation: f64) -> Self;
     fn get(self) -> f64;
     /// A number that is ordered as the cell is, of cells that are 0 or more, or infinite.
@@ -17,6 +18,7 @@ pub(super) trait Cell: Number + Default {
 
 impl Cell for f32 {
     /// The difference of two finite numbers is kept finite.
+    #[inline(always)]
     fn of(deviation: f64) -> f32 {
         if deviation.is_finite() {
             deviation.min(f64::from(f32::MAX)) as f32
@@ -25,24 +27,29 @@ impl Cell for f32 {
         }
     }
 
+    #[inline(always)]
     fn get(self) -> f64 {
         f64::from(self)
     }
 
+    #[inline(always)]
     fn rank(self) -> u64 {
         u64::from(self.to_bits())
     }
 }
 
 impl Cell for f64 {
+    #[inline(always)]
     fn of(deviation: f64) -> f64 {
         deviation
     }
 
+    #[inline(always)]
     fn get(self) -> f64 {
         self
     }
 
+    #[inline(always)]
     fn rank(self) -> u64 {
         self.to_bits()
     }
@@ -65,7 +72,7 @@ fn raise<T: Cell>(noise: &mut [T], row: usize, sorted: usize) {
     noise.par_chunks_mut(row).for_each(|row| {
         let least = ROW_SHARE * median(row, sorted).get();
         if least.is_finite() {
-            row.iter_mut().for_each(|noise| *noise = T::of(noise.get().max(least)));
+            widest(|| row.iter_mut().for_each(|noise| *noise = T::of(noise.get().max(least))));
         }
     });
 }

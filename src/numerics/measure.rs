@@ -4,6 +4,7 @@ use crate::tensor::DType;
 
 /// The distance between neighbouring numbers of `dtype` at the magnitude of `value`; 0 for
 /// integers, and where `value` is not finite.
+#[inline(always)]
 pub(crate) fn ulp(dtype: DType, value: f64) -> f64 {
     let (digits, least_exponent) = match dtype {
         DType::F64 => (53, -1022),
@@ -20,6 +21,7 @@ pub(crate) fn ulp(dtype: DType, value: f64) -> f64 {
 }
 
 /// 2 to the `exponent`, exact, denormals included.
+#[inline(always)]
 fn power_of_two(exponent: i32) -> f64 {
     if exponent >= -1022 {
         f64::from_bits(((exponent + 1023) as u64) << 52)
@@ -79,14 +81,13 @@ impl Squares {
 
 /// The distance of two values: 0 for equal infinities and for two NaNs, infinite where only one is
 /// finite or the infinities differ.
+#[inline(always)]
 pub(super) fn distance(a: f64, b: f64) -> f64 {
-    if a == b || (a.is_nan() && b.is_nan()) {
-        0.0
-    } else if a.is_finite() && b.is_finite() {
-        (a - b).abs()
-    } else {
-        f64::INFINITY
-    }
+    // Without a jump: loops over many elements become vectors.
+    let alike = (a == b) | (a.is_nan() & b.is_nan());
+    let finite = (a.abs() < f64::INFINITY) & (b.abs() < f64::INFINITY);
+    let apart = if finite { (a - b).abs() } else { f64::INFINITY };
+    if alike { 0.0 } else { apart }
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ mod cells;
 pub mod compare;
 pub(crate) mod constants;
 pub(crate) mod derivative;
+mod deviations;
 pub mod drift;
 pub mod imprint;
 pub(crate) mod measure;

@@ -1,14 +1,18 @@
 //! How far rounding and scheduling alone move each element of an output.
 
+use std::ops::Range;
+
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use super::bitmap::Bitmap;
 use super::cells::{Cell, raise_to_neighbours};
 use super::constants::{FLIP_FACTOR, FLIP_REPLAYS, ORDER_FACTOR};
-use super::measure::{Squares, distance, ulp};
+use super::deviations::{BLOCK, Deviations, Of};
+use super::measure::{Squares, ulp};
 use super::{CompareError, NumericsError, check_shapes};
 use crate::scratch::{Number, Numbers, Scratch, ScratchError};
+use crate::tensor::vectors::widest;
 use crate::tensor::{DType, TensorView};
 
 /// Indices that are listed of flips and of unstable elements.
@@ -64,61 +68,25 @@ pub enum Moved {
 /// It holds 16 bytes an element in a scratch, 32 for a float64 tensor.
 #[derive(Debug)]
 pub struct NoiseAccumulator {
-    deviations: Deviations,
-    /// Whether a replay in another rounding moved any element, and one in another order.
-    moved: [bool; 2],
+    deviations: All,
     replays: u32,
     scratch: Scratch,
 }
 
 #[derive(Debug)]
-enum Deviations {
-    Single(Numbers<[f32; 4]>),
-    Double(Numbers<[f64; 4]>),
+enum All {
+    Single(Deviations<f32>),
+    Double(Deviations<f64>),
 }
 
-/// The largest deviations of one element; four numbers where they are kept.
-#[derive(Clone, Copy, Debug, Default)]
-struct Deviation<T> {
-    /// By another direction of rounding.
-    rounding: T,
-    /// In another order.
-    order: T,
-    /// The second and third largest of all.
-    second: T,
-    third: T,
-}
-
-impl<T: Cell> Deviation<T> {
-    fn kept(&[rounding, order, second, third]: &[T; 4]) -> Deviation<T> {
-        Deviation { rounding, order, second, third }
-    }
-
-    fn keep(self) -> [T; 4] {
-        [self.rounding, self.order, self.second, self.third]
-    }
-
-    fn first(&self) -> f64 {
-        self.rounding.get().max(self.order.get())
-    }
-
-    fn add(&mut self, deviation: f64, moved: Moved) {
-        let (new, first) = (T::of(deviation), T::of(self.first()));
-        if new.get() > first.get() {
-            (self.second, self.third) = (first, self.second);
-        } else if new.get() > self.second.get() {
-            (self.second, self.third) = (new, self.second);
-        } else if new.get() > self.third.get() {
-            self.third = new;
+/// Evaluates `$what` for the deviations `$all`, whatever they are kept in.
+macro_rules! of_all {
+    ($all:expr, $deviations:ident => $what:expr) => {
+        match $all {
+            All::Single($deviations) => $what,
+            All::Double($deviations) => $what,
         }
-        let largest = match moved {
-            Moved::Rounding => &mut self.rounding,
-            Moved::Order => &mut self.order,
-        };
-        if new.get() > largest.get() {
-            *largest = new;
-        }
-    }
+    };
 }
 
 /// Elements that move with the order of blocks and threads by far more than rounding explains.
@@ -198,10 +166,10 @@ impl NoiseAccumulator {
     /// [`ScratchError`] if there is no room.
     pub fn new(base: &TensorView, scratch: &Scratch) -> Result<NoiseAccumulator, ScratchError> {
         let deviations = match base.dtype {
-            DType::F64 => Deviations::Double(scratch.zeros(base.len())?),
-            _ => Deviations::Single(scratch.zeros(base.len())?),
+            DType::F64 => All::Double(Deviations::new(base.len(), scratch)?),
+            _ => All::Single(Deviations::new(base.len(), scratch)?),
         };
-        Ok(NoiseAccumulator { deviations, moved: [false; 2], replays: 0, scratch: scratch.clone() })
+        Ok(NoiseAccumulator { deviations, replays: 0, scratch: scratch.clone() })
     }
 
     /// Takes the output of another replay of the same inputs. `moved` says how it differed from
@@ -217,18 +185,14 @@ impl NoiseAccumulator {
     ) -> Result<(), CompareError> {
         check_shapes(base, replay, true)?;
         self.check_len(base)?;
-        let has_moved = match &mut self.deviations {
-            Deviations::Single(all) => add_all(all, base, replay, moved),
-            Deviations::Double(all) => add_all(all, base, replay, moved),
-        };
-        self.moved[moved as usize] |= has_moved;
+        of_all!(&mut self.deviations, all => all.add(base, replay, moved));
         self.replays += 1;
         Ok(())
     }
 
     /// Whether a replay that differed so from the base moved any element.
     pub fn has_moved(&self, moved: Moved) -> bool {
-        self.moved[moved as usize]
+        of_all!(&self.deviations, all => all.has_moved(moved))
     }
 
     /// How far rounding alone moves each element, at least one unit in the last place and a share
@@ -239,7 +203,11 @@ impl NoiseAccumulator {
     /// [`ScratchError`] if there is no room.
     pub fn rounding(&self, base: &TensorView) -> Result<Spread, NumericsError> {
         self.check_len(base)?;
-        self.spread(base, Of::Rounding)
+        let (of, scratch) = (Of::Rounding, &self.scratch);
+        Ok(match &self.deviations {
+            All::Single(all) => Spread::Single(floored(largest(all, of, scratch)?, base)),
+            All::Double(all) => Spread::Double(floored(largest(all, of, scratch)?, base)),
+        })
     }
 
     /// The elements that another order moves by more than `ORDER_FACTOR` times their rounding. None
@@ -249,10 +217,7 @@ impl NoiseAccumulator {
     /// As [`NoiseAccumulator::rounding`].
     pub fn ordered(&self, base: &TensorView) -> Result<Option<Ordered>, NumericsError> {
         self.check_len(base)?;
-        let order = |index: usize| match &self.deviations {
-            Deviations::Single(all) => Deviation::kept(&all[index]).order.get(),
-            Deviations::Double(all) => Deviation::kept(&all[index]).order,
-        };
+        let order = |index: usize| of_all!(&self.deviations, all => all.order(index));
         if !base.dtype.is_float() || !self.has_moved(Moved::Order) {
             return Ok(None);
         }
@@ -277,121 +242,67 @@ impl NoiseAccumulator {
             None => (self.replays, Of::All),
             Some(_) => (self.replays, Of::Rounding),
         };
-        let summary = match &self.deviations {
-            Deviations::Single(all) => summarize(all, base, of, replays),
-            Deviations::Double(all) => summarize(all, base, of, replays),
-        };
-        let per_element = match ordered {
-            None => self.spread(base, of)?,
-            Some(ordered) => ordered.rounding,
+        let summary = of_all!(&self.deviations, all => summarize(all, base, of, replays));
+        let per_element = match (ordered, self.deviations) {
+            (Some(ordered), _) => ordered.rounding,
+            (None, All::Single(all)) => Spread::Single(floored(all.into_largest(of), base)),
+            (None, All::Double(all)) => Spread::Double(floored(all.into_largest(of), base)),
         };
         Ok(Noise { per_element, summary })
     }
 
-    fn spread(&self, base: &TensorView, of: Of) -> Result<Spread, NumericsError> {
-        Ok(match &self.deviations {
-            Deviations::Single(all) => Spread::Single(floored(all, base, of, &self.scratch)?),
-            Deviations::Double(all) => Spread::Double(floored(all, base, of, &self.scratch)?),
-        })
-    }
-
     fn check_len(&self, base: &TensorView) -> Result<(), CompareError> {
-        let noise = match &self.deviations {
-            Deviations::Single(all) => all.len(),
-            Deviations::Double(all) => all.len(),
-        };
+        let noise = of_all!(&self.deviations, all => all.len());
         let tensor = base.len();
         if noise == tensor { Ok(()) } else { Err(CompareError::Noise { noise, tensor }) }
     }
 }
 
-/// Which replays count.
-#[derive(Clone, Copy)]
-enum Of {
-    /// Those in another direction of rounding.
-    Rounding,
-    /// All of them.
-    All,
-}
-
-impl Of {
-    fn deviation<T: Cell>(self, kept: &[T; 4]) -> f64 {
-        let deviation = Deviation::kept(kept);
-        match self {
-            Of::Rounding => deviation.rounding.get(),
-            Of::All => deviation.first(),
-        }
-    }
-}
-
-/// Elements that are compared at a time.
-const BLOCK: usize = 1 << 12;
-
-/// Whether an element moved.
-fn add_all<T: Cell>(
-    all: &mut [[T; 4]],
-    base: &TensorView,
-    replay: &TensorView,
-    moved: Moved,
-) -> bool {
-    let bytes = BLOCK * base.dtype.size();
-    let pairs = base.bytes.par_chunks(bytes).zip(replay.bytes.par_chunks(bytes));
-    let blocks = all.par_chunks_mut(BLOCK).zip(pairs).enumerate();
-    let add = |block: usize, all: &mut [[T; 4]], one: &[u8], other: &[u8]| {
-        // Most replays move few elements, and what did not move has no deviation.
-        if one == other {
-            return false;
-        }
-        let (mut values, mut others) = ([0.0; BLOCK], [0.0; BLOCK]);
-        let (values, others) = (&mut values[..all.len()], &mut others[..all.len()]);
-        base.read(block * BLOCK, values);
-        replay.read(block * BLOCK, others);
-        let mut has_moved = false;
-        for ((&value, &other), kept) in values.iter().zip(others.iter()).zip(all) {
-            let deviation = distance(value, other);
-            let mut known = Deviation::kept(kept);
-            known.add(deviation, moved);
-            *kept = known.keep();
-            has_moved |= T::of(deviation).get() > 0.0;
-        }
-        has_moved
-    };
-    let each = blocks.map(|(block, (all, (one, other)))| add(block, all, one, other));
-    each.reduce(|| false, |one, other| one | other)
-}
-
-/// The deviations that `of` selects, raised to one unit in the last place and to a share of the
-/// median of the row.
-fn floored<T: Cell>(
-    all: &[[T; 4]],
-    base: &TensorView,
+/// A copy of the deviations `of` selects, in `scratch`.
+fn largest<T: Cell>(
+    all: &Deviations<T>,
     of: Of,
     scratch: &Scratch,
 ) -> Result<Numbers<T>, ScratchError> {
-    let mut spread: Numbers<T> = scratch.zeros(all.len())?;
-    let blocks = spread.par_chunks_mut(BLOCK).zip(all.par_chunks(BLOCK)).enumerate();
-    blocks.for_each(|(block, (spread, all))| {
+    let mut copy: Numbers<T> = scratch.zeros(all.len())?;
+    let blocks = copy.par_chunks_mut(BLOCK).enumerate();
+    blocks.for_each(|(block, copy)| all.largest(of, block * BLOCK, copy));
+    Ok(copy)
+}
+
+/// `deviations`, raised to one unit in the last place of `base` and to a share of the median of the row.
+fn floored<T: Cell>(mut deviations: Numbers<T>, base: &TensorView) -> Numbers<T> {
+    let blocks = deviations.par_chunks_mut(BLOCK).enumerate();
+    blocks.for_each(|(block, noise)| {
         let mut values = [0.0; BLOCK];
-        let values = &mut values[..all.len()];
-        base.read(block * BLOCK, values);
-        for ((noise, kept), &value) in spread.iter_mut().zip(all).zip(values.iter()) {
-            *noise = T::of(of.deviation(kept).max(ulp(base.dtype, value)));
-        }
+        let values = &mut values[..noise.len()];
+        widest(|| {
+            base.read(block * BLOCK, values);
+            for (noise, &value) in noise.iter_mut().zip(&*values) {
+                *noise = T::of(noise.get().max(ulp(base.dtype, value)));
+            }
+        });
     });
     if base.dtype.is_float() {
-        raise_to_neighbours(&mut spread, base.shape.last().copied().unwrap_or(1));
+        raise_to_neighbours(&mut deviations, base.shape.last().copied().unwrap_or(1));
     }
-    Ok(spread)
+    deviations
 }
 
 /// Elements whose squares are added up in their order.
 const PART: usize = 1 << 20;
 
 /// Sums the noise up, before it is raised to that of neighbours.
-fn summarize<T: Cell>(all: &[[T; 4]], base: &TensorView, of: Of, replays: u32) -> NoiseSummary {
-    let parts = all.par_chunks(PART).enumerate();
+fn summarize<T: Cell>(
+    all: &Deviations<T>,
+    base: &TensorView,
+    of: Of,
+    replays: u32,
+) -> NoiseSummary {
+    let parts = (0..all.len().div_ceil(PART)).into_par_iter();
+    let range = |part: usize| part * PART..all.len().min((part + 1) * PART);
     let parts: Vec<Part> =
-        parts.map(|(part, all)| Part::of(all, base, part * PART, of, replays)).collect();
+        parts.map(|part| Part::of(all, base, range(part), of, replays)).collect();
     let whole = parts.into_iter().reduce(Part::followed_by).unwrap_or_default();
     NoiseSummary {
         replays,
@@ -414,24 +325,32 @@ struct Part {
 }
 
 impl Part {
-    /// The elements `all`, from `first` on.
-    fn of<T: Cell>(all: &[[T; 4]], base: &TensorView, first: usize, of: Of, replays: u32) -> Part {
+    /// The elements in `range`.
+    fn of<T: Cell>(
+        all: &Deviations<T>,
+        base: &TensorView,
+        range: Range<usize>,
+        of: Of,
+        replays: u32,
+    ) -> Part {
         let mut part = Part::default();
         let finds_flips = base.dtype.is_float() && replays >= FLIP_REPLAYS;
-        let mut values = [0.0; BLOCK];
-        for (start, all) in (first..).step_by(BLOCK).zip(all.chunks(BLOCK)) {
-            let values = &mut values[..all.len()];
-            base.read(start, values);
-            for ((index, kept), &value) in (start..).zip(all).zip(values.iter()) {
-                let floor = ulp(base.dtype, value);
-                let deviation = of.deviation(kept);
+        let (mut values, mut deviations) = ([0.0; BLOCK], [T::default(); BLOCK]);
+        for start in range.clone().step_by(BLOCK) {
+            let count = BLOCK.min(range.end - start);
+            let (values, deviations) = (&mut values[..count], &mut deviations[..count]);
+            widest(|| {
+                base.read(start, values);
+                all.largest(of, start, deviations);
+            });
+            for ((index, deviation), &value) in (start..).zip(&*deviations).zip(&*values) {
+                let (floor, deviation) = (ulp(base.dtype, value), deviation.get());
                 if deviation.is_infinite() {
-                    count(&mut part.unstable, index);
+                    listed(&mut part.unstable, index);
                     continue;
                 }
-                let third = || Deviation::kept(kept).third.get();
-                if finds_flips && deviation > FLIP_FACTOR * third().max(floor) {
-                    count(&mut part.flips, index);
+                if finds_flips && deviation > FLIP_FACTOR * all.third(index).max(floor) {
+                    listed(&mut part.flips, index);
                 }
                 if value.is_finite() {
                     part.noise.add(deviation.max(floor));
@@ -454,7 +373,7 @@ impl Part {
     }
 }
 
-fn count((total, first): &mut (u64, Vec<u64>), index: usize) {
+fn listed((total, first): &mut (u64, Vec<u64>), index: usize) {
     *total += 1;
     if first.len() < LISTED {
         first.push(index as u64);

@@ -12,6 +12,7 @@ use super::shadow::ShadowChange;
 use super::{CompareError, check_shapes};
 use crate::summary::Number;
 use crate::tensor::TensorView;
+use crate::tensor::vectors::widest;
 
 /// How far an output lies from its oracle.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -90,8 +91,10 @@ impl Part {
             let at = (index - range.start) % BLOCK;
             if at == 0 {
                 let count = BLOCK.min(range.end - index);
-                got.read(index, &mut values[..count]);
-                oracle.read(index, &mut targets[..count]);
+                widest(|| {
+                    got.read(index, &mut values[..count]);
+                    oracle.read(index, &mut targets[..count]);
+                });
             }
             let (value, target) = (values[at], targets[at]);
             let error = distance(value, target);

@@ -8,6 +8,7 @@ use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
+use super::vectors::widest;
 use super::{DType, TensorView, parts};
 
 /// An element beyond this many times the scale of its row is an outlier.
@@ -79,12 +80,12 @@ impl Step {
 
     /// Moves `values`, the elements of `scales` from `first` on.
     pub fn add_to(&self, scales: &Scales, first: usize, values: &mut [f64]) {
-        self.each(scales, first, values, |x, distance| *x += distance);
+        widest(|| self.each(scales, first, values, |x, distance| *x += distance));
     }
 
     /// Replaces `values`, the elements of `scales` from `first` on, by how far they move.
     pub fn distances(&self, scales: &Scales, first: usize, values: &mut [f64]) {
-        self.each(scales, first, values, |x, distance| *x = distance);
+        widest(|| self.each(scales, first, values, |x, distance| *x = distance));
     }
 
     /// Gives each of `values` to `take`, with how far it moves.
@@ -277,7 +278,7 @@ pub fn widen(tensor: &TensorView, step: Option<(&Step, &Scales)>, threads: usize
         for (number, out) in out.chunks_mut(BLOCK * SIZE).enumerate() {
             let first = (block + number) * BLOCK;
             let values = &mut values[..out.len() / SIZE];
-            tensor.read(first, values);
+            widest(|| tensor.read(first, values));
             match step {
                 Some((step, scales)) => step.add_to(scales, first, values),
                 None => values.iter_mut().for_each(|x| *x += 0.0),
@@ -350,6 +351,7 @@ pub fn sign(seed: u64, index: u64) -> f64 {
 }
 
 /// A number drawn for element `index` from `seed`; its highest bit decides about the sign.
+#[inline(always)]
 pub(crate) fn drawn(seed: u64, index: u64) -> u64 {
     let mut x = seed.wrapping_add(index.wrapping_mul(0x9e37_79b9_7f4a_7c15));
     x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

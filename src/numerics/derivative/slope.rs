@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use crate::tensor::parts;
 use crate::tensor::step::{Class, Step, Unit};
+use crate::tensor::vectors::widest;
 
 use super::{Question, SMOOTH};
 
@@ -163,9 +164,24 @@ impl Sums {
     /// The same for each class.
     fn of_all(question: &Question, one: &Step, range: Range<usize>) -> [Sums; 3] {
         let mut sums = [Sums::default(); 3];
+        let ordinary = Step { class: Class::Ordinary, ..one.clone() };
+        let mut moved = [0.0; BLOCK];
         each_block(question, range, |start, values, gradients| {
+            let moved = &mut moved[..values.len()];
+            moved.copy_from_slice(values);
+            ordinary.distances(question.scales, start, moved);
+            let mut are_ordinary = true;
+            for (&moved, &gradient) in moved.iter().zip(gradients) {
+                sums[Class::Ordinary as usize].add(moved, gradient);
+                are_ordinary &= moved != 0.0;
+            }
+            if are_ordinary {
+                return;
+            }
             one.distances_of_all(question.scales, start, values, |at, class, moved| {
-                sums[class as usize].add(moved, gradients[at]);
+                if class != Class::Ordinary {
+                    sums[class as usize].add(moved, gradients[at]);
+                }
             });
         });
         sums
@@ -193,8 +209,10 @@ fn each_block(
     for start in range.clone().step_by(BLOCK) {
         let count = BLOCK.min(range.end - start);
         let (values, gradients) = (&mut values[..count], &mut gradients[..count]);
-        question.input.read(start, values);
-        question.gradient.read(start, gradients);
+        widest(|| {
+            question.input.read(start, values);
+            question.gradient.read(start, gradients);
+        });
         take(start, values, gradients);
     }
 }
