@@ -16,7 +16,7 @@ use std::sync::atomic::AtomicPtr;
 
 use self::running::{current, place};
 use super::check;
-use super::fiber::{STACK_BYTES, Stacks, switch};
+use super::fiber::{self, STACK_BYTES, Stacks, switch};
 use super::frames::{self, Frames};
 use super::order::Order;
 use super::positions::Positions;
@@ -30,6 +30,9 @@ use crate::runtime::{end, lack_of_memory};
 
 /// The fewest stacks to make: a larger block that follows small ones then rarely needs new ones.
 const LEAST_STACKS: usize = 256;
+
+/// The most warps of a block.
+const WARPS: usize = MAX_THREADS / LANES;
 
 /// A kernel with its arguments.
 #[derive(Clone, Copy)]
@@ -93,12 +96,14 @@ pub(super) struct BlockRunner {
     kernel: Option<Kernel>,
     thread_count: usize,
     caller: usize,
-    warps: Box<[Lanes; MAX_THREADS / LANES]>,
+    warps: Box<[Lanes; WARPS]>,
     stacks: Option<Stacks>,
     free_stacks: Vec<u32>,
     deadlock: Deadlock,
     /// The block shape and the order that `threads` and `position_of` are made for.
     tables_for: Option<([u32; 3], Order)>,
+    /// Whether every thread stands at the position of its linear index.
+    is_linear: bool,
     position_of: Vec<u16>,
     /// The threads in their order, as a kernel in block form sees them.
     block_threads: Vec<BlockThread>,
@@ -165,11 +170,12 @@ impl BlockRunner {
             kernel: None,
             thread_count: 0,
             caller: 0,
-            warps: Box::new([Lanes::default(); MAX_THREADS / LANES]),
+            warps: Box::new([Lanes::default(); WARPS]),
             stacks: None,
             free_stacks: Vec::new(),
             deadlock,
             tables_for: None,
+            is_linear: true,
             position_of: Vec::new(),
             block_threads: Vec::new(),
             frames: Frames::default(),
@@ -212,6 +218,7 @@ impl BlockRunner {
                 self.threads[position].index = index;
                 self.block_threads.push(BlockThread { index, linear: linear.into() });
             }
+            self.is_linear = order == Order::LINEAR;
             self.tables_for = Some((shape.block, order));
         }
         self.thread_count = threads;
@@ -296,7 +303,17 @@ impl BlockRunner {
             context = self.start(to);
         }
         self.enter(to);
+        self.fetch(to);
         Some(Handover { save: &raw mut self.threads[from % MAX_THREADS].context, to: context })
+    }
+
+    /// Has the processor fetch the stack of the thread that runs after the one at `position`: those of a block
+    /// do not fit into its nearest cache.
+    #[inline(always)]
+    fn fetch(&self, position: usize) {
+        if let Some(next) = self.ready.next_after(position, self.words) {
+            fiber::fetch(self.threads[next % MAX_THREADS].context);
+        }
     }
 
     #[inline(always)]
@@ -338,15 +355,16 @@ impl BlockRunner {
         thread.site = site;
         thread.wait = Wait::Warp;
         self.ready.remove(self.position);
-        self.warps[warp].offers[lane] = offer;
-        self.warps[warp].arrived |= 1 << lane;
-        let freed = self.complete(warp, offer);
+        let lanes = &mut self.warps[warp % WARPS];
+        lanes.arrive(lane, offer);
+        let freed = if lanes.can_complete(&offer) { self.complete(warp, offer) } else { 0 };
         if freed >> lane & 1 == 1 { None } else { self.hand_over() }
     }
 
     /// Lets the lanes go on whose collective `offer` completes, and returns them.
+    #[inline(never)]
     fn complete(&mut self, warp: usize, offer: Offer) -> u32 {
-        let freed = self.warps[warp].complete(offer);
+        let freed = self.warps[warp].complete(&offer);
         if freed != 0 {
             match WarpOp::from_number(offer.op) {
                 WarpOp::Sync => check::warp_sync(warp, freed),
@@ -354,8 +372,12 @@ impl BlockRunner {
                 _ => {}
             }
         }
-        for lane in bits(freed) {
-            self.ready.insert(usize::from(self.position_of[warp * LANES + lane]));
+        if self.is_linear {
+            self.ready.insert_lanes(warp, freed);
+        } else {
+            for lane in bits(freed) {
+                self.ready.insert(usize::from(self.position_of[warp * LANES + lane]));
+            }
         }
         freed
     }

@@ -21,6 +21,11 @@ impl Positions {
         self.0[position / 64 % WORDS] |= 1 << (position % 64);
     }
 
+    /// Adds the positions of `lanes` of `warp`, where threads stand in the order of their indices.
+    pub(super) fn insert_lanes(&mut self, warp: usize, lanes: u32) {
+        self.0[warp / 2 % WORDS] |= u64::from(lanes) << (warp % 2 * 32);
+    }
+
     /// Takes one out.
     pub(super) fn remove(&mut self, position: usize) {
         self.0[position / 64 % WORDS] &= !(1 << (position % 64));
@@ -48,6 +53,15 @@ impl Positions {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_lanes_of_a_warp_are_its_threads() {
+        let mut set = Positions::default();
+        set.insert_lanes(3, 1 << 31 | 1);
+        assert_eq!(set.next_after(0, 2), Some(96));
+        assert_eq!(set.next_after(96, 2), Some(127));
+        assert_eq!(set.next_after(127, 2), Some(96));
+    }
 
     #[test]
     fn the_next_position_wraps_around() {

@@ -18,6 +18,8 @@ pub(super) struct Lanes {
     pub results: [u64; 32],
     /// The lanes that read a lane which takes no part, in the last shuffle.
     pub strays: u32,
+    /// Whether lanes that wait may have come with different operations or masks.
+    is_mixed: bool,
 }
 
 /// One lane's part in a collective.
@@ -40,23 +42,57 @@ impl Lanes {
         self.arrived = 0;
     }
 
+    /// Has `lane` wait with `offer`.
+    #[inline(always)]
+    pub(super) fn arrive(&mut self, lane: usize, offer: Offer) {
+        let lane = lane % LANES;
+        // Those that have come agree, so one of them stands for all.
+        let other = &self.offers[self.arrived.trailing_zeros() as usize % LANES];
+        let differs = other.op != offer.op || other.mask != offer.mask;
+        self.is_mixed = self.arrived != 0 && (self.is_mixed || differs);
+        self.offers[lane] = offer;
+        self.arrived |= 1 << lane;
+    }
+
+    /// Whether every live lane of the mask of `offer` has come.
+    #[inline(always)]
+    pub(super) fn can_complete(&self, offer: &Offer) -> bool {
+        offer.mask & self.live & !self.arrived == 0
+    }
+
     /// Completes the collective of `offer` if every live lane of its mask has come with the same
     /// operation and mask, and returns the lanes that can go on.
-    pub(super) fn complete(&mut self, offer: Offer) -> u32 {
+    pub(super) fn complete(&mut self, offer: &Offer) -> u32 {
         let members = offer.mask & self.live;
-        let complete = members & !self.arrived == 0
-            && bits(members).all(|lane| {
-                self.offers[lane].mask == offer.mask && self.offers[lane].op == offer.op
-            });
-        if !complete {
+        let agrees =
+            |lane: usize| self.offers[lane].mask == offer.mask && self.offers[lane].op == offer.op;
+        if !self.can_complete(offer) || self.is_mixed && !bits(members).all(agrees) {
             return 0;
         }
-        self.combine(WarpOp::from_number(offer.op), members);
+        match WarpOp::from_number(offer.op) {
+            WarpOp::Shuffle => self.shuffle(members),
+            op => self.combine(op, members),
+        }
         self.arrived &= !members;
         members
     }
 
-    /// Computes the result of every member from what the members offered.
+    /// Gives every member the value of the lane that it reads.
+    fn shuffle(&mut self, members: u32) {
+        self.strays = 0;
+        for lane in 0..LANES {
+            // A lane outside the mask has no defined value; the caller's own stands in.
+            let source = self.offers[lane].argument as usize % LANES;
+            let is_stray = members >> source & 1 == 0;
+            let source = if is_stray { lane } else { source };
+            if members >> lane & 1 == 1 {
+                self.strays |= u32::from(is_stray) << lane;
+                self.results[lane] = self.offers[source].value;
+            }
+        }
+    }
+
+    /// Computes the result of every member from what the members offered; for all but shuffles.
     fn combine(&mut self, op: WarpOp, members: u32) {
         let value = |lane: usize| self.offers[lane].value;
         let words = || bits(members).map(|lane| value(lane) as u32);
@@ -79,18 +115,8 @@ impl Lanes {
             WarpOp::ReduceOr => words().fold(0, |a, b| a | b).into(),
             WarpOp::ReduceXor => words().fold(0, |a, b| a ^ b).into(),
         };
-        self.strays = 0;
         for lane in bits(members) {
             self.results[lane] = match op {
-                WarpOp::Shuffle => {
-                    // A lane outside the mask has no defined value; the caller's own stands in.
-                    let mut source = self.offers[lane].argument as usize % LANES;
-                    if members >> source & 1 == 0 {
-                        self.strays |= 1 << lane;
-                        source = lane;
-                    }
-                    self.offers[source].value
-                }
                 WarpOp::MatchAny => bits(members)
                     .filter(|&other| self.offers[other].value == self.offers[lane].value)
                     .fold(0, |set, other| set | 1 << other),
@@ -120,8 +146,25 @@ mod tests {
             let argument = (lane as u32 + 1) % 32;
             lanes.offers[lane] = Offer { op: 1, mask: 0xf, value: lane as u64, argument };
         }
-        lanes.combine(WarpOp::Shuffle, 0xf);
+        lanes.shuffle(0xf);
         assert_eq!(lanes.results[..4], [1, 2, 3, 3]);
         assert_eq!(lanes.strays, 1 << 3);
+    }
+
+    #[test]
+    fn lanes_that_name_other_masks_or_operations_wait_for_their_own() {
+        let offer = |op, mask| Offer { op, mask, value: 1, argument: 0 };
+        let mut lanes = Lanes { live: 0xf, ..Lanes::default() };
+        lanes.arrive(0, offer(2, 0x3));
+        lanes.arrive(2, offer(2, 0xc));
+        assert_eq!(lanes.complete(&offer(2, 0xc)), 0);
+        lanes.arrive(3, offer(2, 0xc));
+        assert_eq!(lanes.complete(&offer(2, 0xc)), 0xc);
+        // It has come with another operation than the lane that waits for it.
+        lanes.arrive(1, offer(0, 0x3));
+        assert_eq!(lanes.complete(&offer(0, 0x3)), 0);
+        lanes.live = 0x1;
+        assert_eq!(lanes.complete(&offer(2, 0x3)), 0x1);
+        assert_eq!(lanes.results[..4], [1, 0, 12, 12]);
     }
 }
