@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::in_order::in_order;
-use super::{Abilities, Backend, DeviceName, Host, Mode, NoRoom, ReplayError, Take, Variant};
+use super::{Abilities, Backend, DeviceName, Held, Host, Mode, NoRoom, ReplayError, Take, Variant};
 use crate::compile::{Artifact, Signature, Toolchain};
 use crate::fixture::{Fixture, Input};
 use crate::frontend::Precision;
@@ -98,8 +98,8 @@ impl Backend for Cpu {
         self.host().timeouts()
     }
 
-    fn room(&self, fixture: &Fixture, precision: Precision) -> Result<(), NoRoom> {
-        self.host().room(fixture, precision)
+    fn room(&self, fixture: &Fixture, precision: Precision, held: Held) -> Result<(), NoRoom> {
+        self.host().room(fixture, precision, held)
     }
 
     fn expect_many(&self) {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
 
-use super::{Mode, NoRoom, room};
+use super::{Held, Mode, NoRoom, room};
 use crate::compile::Artifact;
 use crate::cuda::sanitizer::Wrapper;
 use crate::fixture::Fixture;
@@ -49,10 +49,15 @@ impl Host {
         format!("{} {}", self.limits.memory_bytes, self.program)
     }
 
-    /// Whether this machine has room for the tensors of `fixture`.
-    pub(super) fn room(&self, fixture: &Fixture, precision: Precision) -> Result<(), NoRoom> {
+    /// Whether this machine has room for what is `held` of `fixture`.
+    pub(super) fn room(
+        &self,
+        fixture: &Fixture,
+        precision: Precision,
+        held: Held,
+    ) -> Result<(), NoRoom> {
         room::on_device(fixture, precision, self.limits.memory_bytes, false)?;
-        room::on_host(fixture, precision, &self.folder)
+        room::on_host(fixture, precision, held, &self.folder)
     }
 
     /// How many runs were out of time so far.

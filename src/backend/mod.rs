@@ -22,7 +22,7 @@ pub use self::error::{Refusal, ReplayError};
 pub use self::host::Host;
 pub use self::mode::{Abilities, Mode};
 pub use self::program::Programs;
-pub use self::room::NoRoom;
+pub use self::room::{Held, NoRoom};
 
 use crate::cuda::sanitizer::{Finding, Tool};
 use crate::fixture::Fixture;
@@ -80,11 +80,12 @@ pub trait Backend: fmt::Debug + Send + Sync {
         None
     }
 
-    /// Whether there is room for the tensors of `fixture`, as `precision` has them.
+    /// Whether there is room for the tensors of `fixture`, as `precision` has them, and for what is `held` of
+    /// its replays.
     ///
     /// # Errors
     /// [`NoRoom`] if there is too little.
-    fn room(&self, _fixture: &Fixture, _precision: Precision) -> Result<(), NoRoom> {
+    fn room(&self, _fixture: &Fixture, _precision: Precision, _held: Held) -> Result<(), NoRoom> {
         Ok(())
     }
 

@@ -6,7 +6,11 @@ use std::path::{Path, PathBuf};
 use crate::fixture::Fixture;
 use crate::frontend::Precision;
 use crate::scratch::Budget;
+use crate::tensor::DType;
 use crate::worker;
+
+/// What no machine has: `--memory` takes no more.
+const MOST: u64 = 1 << 47;
 
 /// Why the tensors of a fixture cannot be replayed on a machine.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -34,7 +38,7 @@ pub enum NoRoom {
     Machine {
         /// The fixture, and how its tensors are taken.
         fixture: Subject,
-        /// What they take, those of all replays that are held at a time.
+        /// What they take: those of all replays that are held at a time, and what is measured of them.
         needed: Bytes,
         /// The memory for large tensors.
         memory: Bytes,
@@ -52,6 +56,7 @@ impl NoRoom {
             NoRoom::Limit { is_all: true, .. } => {
                 "capture fewer rows, or replay on a device with more memory".to_owned()
             }
+            NoRoom::Limit { needed, .. } if needed.0 > MOST => "capture fewer rows".to_owned(),
             NoRoom::Limit { needed, .. } => {
                 format!("--memory {}G allows as much", needed.0.div_ceil(1 << 30))
             }
@@ -63,22 +68,43 @@ impl NoRoom {
     }
 }
 
+/// What is held of a fixture's replays at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Held {
+    /// The two plain replays of an outcome.
+    Outcome,
+    /// The noise of so many revisions, each with its plain replay, and the replays that it is measured by.
+    Noise {
+        /// How many.
+        revisions: usize,
+    },
+    /// The noise of one revision beside the float64 shadow, which its gradient is checked by.
+    Gradient,
+}
+
 /// A fixture in a precision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Subject {
     name: String,
     is_wide: bool,
+    is_measured: bool,
 }
 
 impl Subject {
-    fn new(fixture: &Fixture, precision: Precision) -> Subject {
-        Subject { name: fixture.name.clone(), is_wide: precision == Precision::Shadow }
+    fn new(fixture: &Fixture, precision: Precision, held: Held) -> Subject {
+        Subject {
+            name: fixture.name.clone(),
+            is_wide: precision == Precision::Shadow,
+            is_measured: held != Held::Outcome,
+        }
     }
 }
 
 impl fmt::Display for Subject {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}{}", self.name, if self.is_wide { " in float64" } else { "" })
+        let precision = if self.is_wide { " in float64" } else { "" };
+        let noise = if self.is_measured { " and their noise" } else { "" };
+        write!(f, "{}{precision}{noise}", self.name)
     }
 }
 
@@ -88,7 +114,7 @@ pub struct Bytes(pub u64);
 
 impl fmt::Display for Bytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let units = [(1e9, "GB"), (1e6, "MB"), (1e3, "kB")];
+        let units = [(1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB")];
         match units.into_iter().find(|(unit, _)| self.0 as f64 >= *unit) {
             Some((unit, name)) => write!(f, "{:.1} {name}", self.0 as f64 / unit),
             None => write!(f, "{} bytes", self.0),
@@ -108,38 +134,83 @@ pub(super) fn on_device(
     match needed <= limit {
         true => Ok(()),
         false => {
-            let fixture = Subject::new(fixture, precision);
+            let fixture = Subject::new(fixture, precision, Held::Outcome);
             Err(NoRoom::Limit { fixture, needed, limit, is_all })
         }
     }
 }
 
-/// Whether this machine holds the tensors of a run of `fixture`, and the outputs of another one beside them:
-/// in memory, or on the disk of `folder`.
+/// Whether this machine holds what is `held` of `fixture` at a time: in memory, or on the disk of `folder`.
 pub(super) fn on_host(
     fixture: &Fixture,
     precision: Precision,
+    held: Held,
     folder: &Path,
 ) -> Result<(), NoRoom> {
-    let (inputs, outputs) = worker::tensor_bytes(fixture, precision == Precision::Shadow);
-    let needed = inputs.saturating_add(outputs.saturating_mul(2));
+    let pieces = pieces(fixture, precision, held);
     let memory = Budget::of_process().most() as u64;
-    if needed <= memory {
+    let on_disk = beyond_memory(&pieces, memory);
+    if on_disk == 0 {
         return Ok(());
     }
     // A folder whose disk does not tell is tried.
     let Ok(disk) = rustix::fs::statvfs(folder) else { return Ok(()) };
     let disk = disk.f_bavail.saturating_mul(disk.f_frsize);
-    match needed <= memory.saturating_add(disk) {
+    match on_disk <= disk {
         true => Ok(()),
         false => Err(NoRoom::Machine {
-            fixture: Subject::new(fixture, precision),
-            needed: Bytes(needed),
+            fixture: Subject::new(fixture, precision, held),
+            needed: Bytes(pieces.iter().fold(0, |sum, piece| sum.saturating_add(*piece))),
             memory: Bytes(memory),
             disk: Bytes(disk),
             folder: folder.to_owned(),
         }),
     }
+}
+
+/// The bytes that are held, each piece as a whole in memory or on the disk, in the order in which they are taken.
+fn pieces(fixture: &Fixture, precision: Precision, held: Held) -> Vec<u64> {
+    let replay = |is_wide: bool| {
+        let (inputs, outputs) = worker::tensor_bytes(fixture, is_wide);
+        worker::rounded(inputs.saturating_add(outputs))
+    };
+    let (wide, replay) = (replay(true), replay(precision == Precision::Shadow));
+    let revisions = match held {
+        Held::Outcome => return vec![replay; REPLAYS],
+        Held::Noise { revisions } => revisions,
+        Held::Gradient => 1,
+    };
+    let numbers = fixture.outputs.iter().map(|output| {
+        let cell = if output.dtype == DType::F64 { 8 } else { 4 };
+        (output.bytes() / output.dtype.size()) as u64 * cell
+    });
+    let numbers: Vec<u64> = numbers.collect();
+    let mut pieces = Vec::new();
+    for revision in 0..revisions {
+        pieces.push(replay);
+        let kinds = if revision + 1 == revisions { KINDS } else { 1 };
+        pieces.extend(numbers.iter().flat_map(|&bytes| std::iter::repeat_n(bytes, kinds)));
+    }
+    pieces.extend([replay; REPLAYS]);
+    pieces.extend((held == Held::Gradient).then_some(wide));
+    pieces
+}
+
+/// Replays that are held at a time, besides the one that others are compared with.
+const REPLAYS: usize = 2;
+/// Kinds of deviations of each element while noise is measured; one is left of them.
+const KINDS: usize = 4;
+
+/// The bytes of `pieces` that do not fit into `memory`.
+fn beyond_memory(pieces: &[u64], memory: u64) -> u64 {
+    let (mut left, mut beyond) = (memory, 0u64);
+    for &piece in pieces {
+        match left.checked_sub(piece) {
+            Some(rest) => left = rest,
+            None => beyond = beyond.saturating_add(piece),
+        }
+    }
+    beyond
 }
 
 #[cfg(test)]
@@ -148,7 +219,7 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_says_how_much_it_takes_and_what_to_do() {
-        let fixture = |is_wide| Subject { name: "step0".to_owned(), is_wide };
+        let fixture = |is_wide| Subject { name: "step0".to_owned(), is_wide, is_measured: false };
         let told = |error: NoRoom| format!("{error}\nhint: {}", error.hint().unwrap());
         let (needed, limit) = (Bytes(33_000_000_000), Bytes(16 << 30));
         insta::assert_snapshot!(told(NoRoom::Limit { fixture: fixture(true), needed, limit, is_all: false }), @r"
@@ -159,10 +230,28 @@ mod tests {
         the tensors of step0 take 2.5 kB of device memory, and a replay may have 999 bytes
         hint: capture fewer rows, or replay on a device with more memory
         ");
+        let needed = Bytes(562_958_500_000_000);
+        insta::assert_snapshot!(told(NoRoom::Limit { fixture: fixture(false), needed, limit, is_all: false }), @r"
+        the tensors of step0 take 563.0 TB of device memory, and a replay may have 17.2 GB
+        hint: capture fewer rows
+        ");
+        let needed = Bytes(33_000_000_000);
         let (memory, disk, folder) = (Bytes(10_000_000), Bytes(5_000), "/cache/tmp".into());
         insta::assert_snapshot!(told(NoRoom::Machine { fixture: fixture(false), needed, memory, disk, folder }), @r"
         the tensors of step0 take 33.0 GB, and for large tensors there are 10.0 MB of memory and 5.0 kB in /cache/tmp
         hint: free memory or disk space, or set REPLAY_CACHE_DIR to a folder with more
         ");
+        let measured = Subject { is_measured: true, ..fixture(false) };
+        insta::assert_snapshot!(measured, @"step0 and their noise");
+    }
+
+    #[test]
+    fn a_replay_lies_as_a_whole_in_memory_or_on_the_disk() {
+        assert_eq!(beyond_memory(&[16, 16], 40), 0);
+        assert_eq!(beyond_memory(&[16, 16], 31), 16);
+        // There is room for 24 in all, and still both need the disk.
+        assert_eq!(beyond_memory(&[16, 16], 15), 32);
+        assert_eq!(beyond_memory(&[16, 4, 16], 20), 16);
+        assert_eq!(beyond_memory(&[u64::MAX, u64::MAX], 1), u64::MAX);
     }
 }

@@ -17,7 +17,7 @@ mod side;
 
 use serde::{Deserialize, Serialize};
 
-use crate::backend::ReplayError;
+use crate::backend::{Held, ReplayError};
 use crate::numerics::compare::{Agreement, Comparison};
 use crate::numerics::drift::Drift;
 use crate::numerics::noise::NoiseSummary;
@@ -158,6 +158,7 @@ impl OutputJudgement {
 /// # Errors
 /// [`ReplayError`] if the machine or the fixture is at fault.
 pub fn judge(base: &Trial, got: &Trial) -> Result<Judgement, ReplayError> {
+    base.room_for(Held::Noise { revisions: 2 })?;
     // Whether they can be run is asked later.
     base.native_while(&|| drop(got.native()))?;
     let judgement = Judgement::of_outcomes(base.outcome()?.clone(), got.outcome()?.clone());
@@ -193,8 +194,12 @@ fn compared(judgement: Judgement, base: &Trial, got: &Trial) -> Result<Judgement
 /// # Errors
 /// [`ReplayError`] if the machine or the fixture is at fault.
 pub fn outcome_and_gradients(trial: &Trial) -> Result<(&Outcome, Vec<GradientCheck>), ReplayError> {
+    let is_checked = trial.fixture().outputs.iter().any(gradcheck::has_loss);
+    if is_checked && trial.has_room_for_shadow() {
+        trial.room_for(Held::Gradient)?;
+    }
     let shadow = || {
-        if trial.fixture().outputs.iter().any(gradcheck::has_loss) {
+        if is_checked {
             // Whether there is one is asked later.
             let _ = trial.shadow();
         }

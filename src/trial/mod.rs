@@ -33,7 +33,7 @@ pub use self::subject::Subject;
 
 use self::once::Once;
 use self::plain::Plain;
-use crate::backend::{Mode, Refusal, ReplayError, Variant};
+use crate::backend::{Held, Mode, Refusal, ReplayError, Variant};
 use crate::cache::Kind;
 use crate::fixture::Fixture;
 use crate::frontend::Precision;
@@ -172,13 +172,26 @@ impl Trial {
         Ok(made.as_deref().map_err(String::as_str))
     }
 
+    /// Whether there is room for what is `held` of it at a time; asked before anything is compiled.
+    ///
+    /// # Errors
+    /// [`ReplayError`] if there is too little.
+    pub(crate) fn room_for(&self, held: Held) -> Result<(), ReplayError> {
+        Ok(self.lab.backend().room(self.fixture(), Precision::Native, held)?)
+    }
+
+    /// Whether there is room for the float64 shadow.
+    pub(crate) fn has_room_for_shadow(&self) -> bool {
+        self.lab.backend().room(self.fixture(), Precision::Shadow, Held::Outcome).is_ok()
+    }
+
     pub(super) fn prepare(
         &self,
         precision: Precision,
         meanwhile: &(dyn Fn() + Sync),
     ) -> Result<Result<Arc<dyn Variant>, Refusal>, ReplayError> {
         let backend = self.lab.backend();
-        match (backend.room(self.fixture(), precision), precision) {
+        match (backend.room(self.fixture(), precision, Held::Outcome), precision) {
             (Ok(()), _) => {}
             (Err(error), Precision::Native) => return Err(error.into()),
             (Err(error), _) => {

@@ -24,6 +24,14 @@ const SPARES: usize = 3;
 /// Large memory has a multiple of this size, so that it serves replays that differ a little in theirs.
 const UNIT: usize = 32 << 20;
 
+/// The bytes that the tensors of one replay take, of which there are so many.
+pub(crate) fn rounded(bytes: u64) -> u64 {
+    match bytes >= LARGE_OUTPUTS as u64 {
+        true => bytes.checked_next_multiple_of(UNIT as u64).unwrap_or(u64::MAX),
+        false => bytes,
+    }
+}
+
 /// The size of a journal is a multiple of this.
 const PAGE: usize = 64 << 10;
 

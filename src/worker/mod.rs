@@ -45,6 +45,7 @@ use crate::tensor::{DType, parts};
 pub use self::error::WorkerError;
 pub use self::lane::Workers;
 pub use self::limits::Limits;
+pub(crate) use self::memory::rounded;
 pub(crate) use self::printed::shortened;
 pub use self::run::{Ending, OutputTensor, Run};
 pub(crate) use self::run::{NOTE, tensor_bytes};

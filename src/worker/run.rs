@@ -248,11 +248,13 @@ impl Declared {
 /// The bytes that all inputs of `fixture` take in a replay, and all outputs; in float64 if `shadow`.
 pub(crate) fn tensor_bytes(fixture: &Fixture, shadow: bool) -> (u64, u64) {
     let inputs = fixture.inputs.iter().filter(|input| input.present);
-    let inputs = inputs.map(|input| bytes_of(input, shadow) as u64).sum();
-    let wide = |output: &Output| {
-        output.bytes() / output.dtype.size() * memory_dtype(output.dtype, shadow).size()
-    };
-    (inputs, fixture.outputs.iter().map(|output| wide(output) as u64).sum())
+    let inputs = inputs.map(|input| bytes_of(input, shadow) as u64);
+    // Nothing has been made of the outputs yet, so they may be larger than any memory.
+    let outputs = fixture.outputs.iter().map(|output| {
+        let elements = (output.bytes() / output.dtype.size()) as u64;
+        elements.saturating_mul(memory_dtype(output.dtype, shadow).size() as u64)
+    });
+    (inputs.fold(0, u64::saturating_add), outputs.fold(0, u64::saturating_add))
 }
 
 /// The bytes that `input` takes in a replay.

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use self::pool::Pool;
 use self::variant::CudaVariant;
-use super::{Backend, Cpu, DeviceName, NoRoom, ReplayError, Variant, room};
+use super::{Backend, Cpu, DeviceName, Held, NoRoom, ReplayError, Variant, room};
 use crate::cache::Cache;
 use crate::compile::DeviceToolchain;
 use crate::cuda::sanitizer::Sanitizer;
@@ -135,13 +135,13 @@ impl Backend for Cuda {
     }
 
     /// What GPUs cannot do is done by the machine that they belong to.
-    fn room(&self, fixture: &Fixture, precision: Precision) -> Result<(), NoRoom> {
+    fn room(&self, fixture: &Fixture, precision: Precision, held: Held) -> Result<(), NoRoom> {
         let Shared { cpu, device, memory_bytes, .. } = &*self.shared;
         if precision == Precision::Native {
             let all = device.memory_bytes as u64;
             room::on_device(fixture, precision, all.min(*memory_bytes), *memory_bytes >= all)?;
         }
-        cpu.room(fixture, precision)
+        cpu.room(fixture, precision, held)
     }
 
     fn expect_many(&self) {
