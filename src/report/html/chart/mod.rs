@@ -35,7 +35,7 @@ pub(in crate::report) struct Frame {
 }
 
 /// Space for the texts around the area: left, right, above, below.
-const SPACE: [f64; 4] = [60.0, 12.0, 8.0, 38.0];
+const SPACE: [f64; 4] = [60.0, 18.0, 8.0, 38.0];
 
 impl Frame {
     /// The place at `share` of the axis below.
