@@ -166,14 +166,14 @@ mod tests {
             format!("{error}\n{}\n", error.hint().unwrap_or_default())
         };
         let all = [
-            "w = \"gradiant of a\"",
+            "w = \"gradeint of a\"",
             "w = \"gradient\"",
             "v = \"loss\"",
             "w = 3",
             "w = \"loss\"\ng = \"loss\"",
         ];
         insta::assert_snapshot!(all.map(told).concat(), @r#"
-        `w` in `roles` at replay.toml:10:5 has no role `gradiant of a`, did you mean `gradient`?
+        `w` in `roles` at replay.toml:10:5 has no role `gradeint of a`, did you mean `gradient`?
         docs/series.md lists the roles, such as "lr" or "gradient of layers.0"
         `w` in `roles` at replay.toml:10:5 has no role `gradient`, did you mean `gradient of PARAMETER`?
         docs/series.md lists the roles, such as "lr" or "gradient of layers.0"
