@@ -95,10 +95,10 @@ def test_a_file_that_cannot_be_synchronised_gets_no_name(monkeypatch: pytest.Mon
 def test_an_interpreter_that_starts_no_threads_synchronises_one_by_one(
     watch: Watch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(thread: Any) -> None:
+    def refuse(function: Any, arguments: Any) -> None:
         raise RuntimeError("can't create new thread at interpreter shutdown")
 
-    monkeypatch.setattr(disk.threading.Thread, "start", refuse)
+    monkeypatch.setattr(disk._thread, "start_new_thread", refuse)
     disk.put(Path("."), {"a": [b"one"], "b": [b"two"]})
     assert watch.named == ["a", "b"] and watch.early == []
 

@@ -5,10 +5,10 @@ A synchronisation waits for the disk however little there is to write; several a
 
 from __future__ import annotations
 
+import _thread
 import contextlib
 import os
 import secrets
-import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,8 @@ def put(folder: Path, files: Mapping[str, Iterable[Any]], above: Iterable[Path] 
     :class:`OSError` if a folder cannot be synchronised."""
     # Another process may write a file of this name in this moment.
     mark = secrets.token_hex(4)
-    beside = {name: folder / f".{name}.{mark}.part" for name in files}
+    home = os.fspath(folder)
+    beside = {name: os.path.join(home, f".{name}.{mark}.part") for name in files}
     name = ""
     try:
         with contextlib.ExitStack() as opened:
@@ -41,10 +42,11 @@ def put(folder: Path, files: Mapping[str, Iterable[Any]], above: Iterable[Path] 
             descriptors += [opened.enter_context(_opened(path)) for path in above]
             _sync(descriptors)
         for name, path in beside.items():
-            os.replace(path, folder / name)
+            os.replace(path, os.path.join(home, name))
     except BaseException as error:
         for path in beside.values():
-            path.unlink(missing_ok=True)
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(path)
         if isinstance(error, OSError):
             text = f"cannot write {folder / name}: {error.strerror or error}"
             raise TensorFileError(text) from error
@@ -73,25 +75,30 @@ def _sync(descriptors: Sequence[int]) -> None:
     Raises the error of the first that cannot be."""
     errors: dict[int, OSError] = {}
 
-    def sync(descriptor: int) -> None:
+    def sync(descriptor: int, done: _thread.LockType) -> None:
         try:
             os.fsync(descriptor)
         except OSError as error:
             errors[descriptor] = error
+        finally:
+            done.release()
 
-    threads = []
-    for descriptor in descriptors[1:]:
-        thread = threading.Thread(target=sync, args=(descriptor,), name="gradreplay-sync")
+    waiting = []
+    # The last one here, the others in threads without what `threading` adds, which costs more than they.
+    for number, descriptor in enumerate(descriptors, start=1):
+        done = _thread.allocate_lock()
+        done.acquire()
+        waiting.append(done)
         try:
-            thread.start()
-            threads.append(thread)
+            if number < len(descriptors):
+                _thread.start_new_thread(sync, (descriptor, done))
+                continue
         except RuntimeError:
             # An interpreter that ends starts none.
-            sync(descriptor)
-    for descriptor in descriptors[:1]:
-        sync(descriptor)
-    for thread in threads:
-        thread.join()
+            pass
+        sync(descriptor, done)
+    for done in waiting:
+        done.acquire()
     for descriptor in descriptors:
         if descriptor in errors:
             raise errors[descriptor]
