@@ -12,7 +12,7 @@ import pytest
 from written import inspect, names
 
 from gradreplay import capture
-from gradreplay.capture import disk
+from gradreplay.capture import disk, fixture
 from gradreplay.tensors import TensorFileError
 
 
@@ -114,3 +114,31 @@ def test_what_a_step_that_was_being_deleted_left_does_not_disturb_the_next(repla
     assert names() == ["step0"]
     told = inspect(replay, folder)
     assert told.returncode == 0, told.stderr
+
+
+@pytest.mark.parametrize(
+    ("start", "target"),
+    [
+        ("fixtures/step0", "fixtures/harness-f/replay.toml"),
+        ("step0", "harness-f/replay.toml"),
+        ("fixtures/a/b", "fixtures/harness-f/replay.toml"),
+        ("fixtures/linked", "fixtures/harness-f/replay.toml"),
+        ("fixtures/linked/b", "fixtures/harness-f/replay.toml"),
+        ("linked/step0", "linked/harness-f/replay.toml"),
+        ("linked/../step0", "linked/harness-f/replay.toml"),
+        ("fixtures/step0", "/harness-f/replay.toml"),
+        ("fixtures/linked", "/harness-f/replay.toml"),
+    ],
+)
+def test_the_way_to_a_harness_leads_there_through_symbolic_links(start: str, target: str) -> None:
+    Path("elsewhere/deep/down/b").mkdir(parents=True)
+    Path("fixtures").mkdir()
+    Path("fixtures/linked").symlink_to("../elsewhere/deep/down")
+    Path("linked").symlink_to("elsewhere/deep")
+    given = Path.cwd() / target[1:] if target.startswith("/") else Path(target)
+    for folder in (Path(start), given.parent):
+        folder.mkdir(parents=True, exist_ok=True)
+    given.touch()
+    way = fixture.way(Path(start), given)
+    assert not os.path.isabs(way)
+    assert os.path.samefile(Path(start) / way, given)

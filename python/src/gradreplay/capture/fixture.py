@@ -55,14 +55,14 @@ class Folder:
         """Makes the folder.
 
         Raises :class:`CaptureError` if a fixture is there, :class:`OSError` if it cannot be made."""
+        self._unsynced = make_folder(self.path)
+        if self._unsynced:
+            return
         if (self.path / MANIFEST).exists():
             raise CaptureError(
                 f"{self.path} holds a fixture already, which stays as it is",
                 "delete it, or name the steps of this run differently",
             )
-        if not self.path.is_dir():
-            self._unsynced = make_folder(self.path)
-            return
         self._unsynced = [self.path.parent]
         # What a process left that died before its inputs were whole.
         for left in (self.path / INPUTS, self.path / EXPECTED, *self.path.glob(".*.part")):
@@ -101,9 +101,8 @@ class Folder:
 
     def _manifest(self, harness: Path) -> Iterator[bytes]:
         """The text of `fixture.toml`, made when the other files are written."""
-        relative = os.path.relpath(harness.resolve(), self.path.resolve())
         lines = [
-            f"harness = {text(relative)}",
+            f"harness = {text(way(self.path, harness))}",
             f"description = {text(self.description)}",
             "",
             "[provenance]",
@@ -144,9 +143,34 @@ def make_folder(path: Path) -> list[Path]:
     """Makes a folder and those above it; the folders returned hold names that are not on the disk yet.
 
     That is left for later, as it costs little once the files in it are synchronised."""
-    missing = [folder for folder in (path, *path.parents) if not folder.exists()]
-    path.mkdir(parents=True, exist_ok=True)
-    return [folder.parent for folder in missing]
+    try:
+        os.mkdir(path)
+        return [path.parent]
+    except FileExistsError:
+        if not path.is_dir():
+            raise
+        return []
+    except FileNotFoundError:
+        missing = [folder for folder in (path, *path.parents) if not folder.exists()]
+        path.mkdir(parents=True, exist_ok=True)
+        return [folder.parent for folder in missing]
+
+
+def way(start: Path, target: Path) -> str:
+    """The relative path from the folder `start` to `target`, whatever symbolic links there are."""
+    if start.is_absolute() != target.is_absolute():
+        start, target = Path.cwd() / start, Path.cwd() / target
+    common = 0
+    for one, other in zip(start.parts, target.parts, strict=False):
+        if one != other:
+            break
+        common += 1
+    up, down = start.parts[common:], target.parts[common:]
+    folders = [os.path.join(*start.parts[: common + depth]) for depth in range(1, len(up) + 1)]
+    # `..` leads out of a folder the way that leads into it, unless a link does.
+    if ".." not in up + down and not any(os.path.islink(folder) for folder in folders):
+        return os.path.join(*[".."] * len(up), *down)
+    return os.path.relpath(target.resolve(), start.resolve())
 
 
 def blake3(path: Path) -> str | None:
