@@ -6,10 +6,12 @@ the function had returned. Calls that need another harness get one beside it, wi
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import os
 import re
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -49,18 +51,18 @@ class Plan:
     framework: str
     repository: Path | None
     # What the call is told and holds; a harness fits only calls of which this is the same.
-    call: str
+    call: Hashable
     inputs: tuple[Input, ...]
     upstream: tuple[Input, ...]
     outputs: tuple[Output, ...]
-    script: str
+    script: Callable[[], str]
     # Whether the function has returned, so that its outputs are known.
     returned: bool
 
     def head(self) -> str:
         """The first line of the drafted file, which says what it fits."""
-        call = _digest(repr((self.call, self.inputs)))
-        results = _digest(repr((self.upstream, self.outputs))) if self.returned else _UNKNOWN
+        call = _digest((self.call, self.inputs))
+        results = _digest((self.upstream, self.outputs)) if self.returned else _UNKNOWN
         return f"# Drafted for call {call}, results {results}. It is yours now."
 
 
@@ -68,8 +70,10 @@ _UNKNOWN = "unknown"
 _HEAD = re.compile(r"# Drafted for call (\w+), results (\w+)\.")
 
 
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()[:12]
+# Calls of one function are mostly alike.
+@functools.lru_cache(maxsize=1024)
+def _digest(told: Hashable) -> str:
+    return hashlib.sha256(repr(told).encode()).hexdigest()[:12]
 
 
 def place(folder: Path, name: str, plan: Plan) -> Path:
@@ -91,8 +95,8 @@ def place(folder: Path, name: str, plan: Plan) -> Path:
 def _fits(path: Path, plan: Plan) -> str:
     """Whether the harness at `path` is as planned (`keep`), may be written (`write`), or is an `other`."""
     try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            found = _HEAD.match(file.readline())
+        with open(path, "rb", buffering=0) as file:
+            found = _HEAD.match(file.read(256).decode(errors="replace"))
     except FileNotFoundError:
         return "write"
     wanted = _HEAD.match(plan.head())
@@ -105,13 +109,16 @@ def _fits(path: Path, plan: Plan) -> str:
 
 def _write(home: Path, plan: Plan) -> None:
     home.mkdir(parents=True, exist_ok=True)
-    script, harness = plan.script.encode(), toml(plan, home).encode()
+    script, harness = plan.script().encode(), toml(plan, home).encode()
     disk.put(home, {"replay_step.py": [script], "replay.toml": [harness]}, above=[home.parent])
+
+
+_encode = json.JSONEncoder(ensure_ascii=False).encode
 
 
 def text(value: str) -> str:
     """A text as TOML writes it."""
-    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    return _encode(value).replace("\x7f", "\\u007f")
 
 
 def toml(plan: Plan, home: Path) -> str:

@@ -56,7 +56,8 @@ def command_line() -> str:
     return shlex.join(getattr(sys, "orig_argv", None) or [sys.executable, *sys.argv])
 
 
-def versions(framework: str, device: str) -> dict[str, str]:
+@functools.cache
+def versions(framework: str, device: str) -> Mapping[str, str]:
     """The versions of Python, the framework and what lies below it, down to the driver of a GPU."""
     packages = {
         "torch": ["torch", "triton", "numpy"],

@@ -154,11 +154,11 @@ class Record:
             title=f"How to call `{self.function.target.expression}` as the training called it.",
             framework=self.function.framework,
             repository=self.function.target.repository,
-            call=repr((self.text, self.variant, self.differentiated, self.function.target)),
+            call=(self.text, self.variant, self.differentiated, self.function.target),
             inputs=inputs,
             upstream=self._upstream(results),
             outputs=self._outputs(results),
-            script=self.script(self),
+            script=lambda: self.script(self),
             returned=self.outputs is not None,
         )
 
