@@ -12,7 +12,7 @@ import pytest
 from written import inspect, names
 
 from gradreplay import capture
-from gradreplay.capture import disk, fixture
+from gradreplay.capture import disk, fixture, functions
 from gradreplay.tensors import TensorFileError
 
 
@@ -142,3 +142,20 @@ def test_the_way_to_a_harness_leads_there_through_symbolic_links(start: str, tar
     way = fixture.way(Path(start), given)
     assert not os.path.isabs(way)
     assert os.path.samefile(Path(start) / way, given)
+
+
+def test_the_way_to_a_function_is_found_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = []
+    find = functions.find
+
+    def counted(function: Any, import_as: str | None) -> Any:
+        found.append(function)
+        return find(function, import_as)
+
+    monkeypatch.setattr(functions, "find", counted)
+    copy = capture.function(np.copy, name="f")
+    for step in range(3):
+        with capture.step("fixtures/step{step}", step=step, when=capture.every(1), strict=True):
+            copy(np.zeros(5))
+    capture.flush()
+    assert len(found) == 1 and names() == ["step0", "step1", "step2"]

@@ -160,12 +160,12 @@ def _identity(value: Any) -> Hashable:
     try:
         if isinstance(value, np.ndarray):
             place = value.__array_interface__["data"][0]
-            return place, value.shape, value.strides, str(value.dtype)
+            return place, value.shape, value.strides, value.dtype
         # A tensor with a gradient is one of its own.
         if tensors.is_torch(value) and not value.requires_grad:
             bits = value.is_conj(), value.is_neg()
-            place = value.data_ptr(), str(value.device)
-            return place, tuple(value.shape), tuple(value.stride()), str(value.dtype), bits
+            place = value.data_ptr(), value.device
+            return place, tuple(value.shape), tuple(value.stride()), value.dtype, bits
     except (AttributeError, RuntimeError):
         # Tensors of tracers lie nowhere.
         pass
@@ -192,16 +192,33 @@ def _constant(value: Any) -> str | None:
     return None
 
 
-def read(
-    parameters: Sequence[str] | None,
-    function: Callable[..., Any] | None,
-    args: tuple[Any, ...],
-    kwargs: Mapping[str, Any],
-) -> Arguments:
-    """The arguments of a call of `function`, whose positional ones are called `parameters` if given.
+class Parameters:
+    """The names of a function's positional arguments, found out once for each number of them."""
+
+    def __init__(
+        self, names: Sequence[str] | None = None, function: Callable[..., Any] | None = None
+    ) -> None:
+        """Those of `function`, or `names` if they are given."""
+        self._given = names
+        self._function = function
+        self._known: dict[int, list[str]] = {}
+
+    def first(self, count: int) -> list[str]:
+        """The names of the first `count` positional arguments."""
+        known = self._known.get(count)
+        if known is None:
+            given = self._given
+            names = list(given) if given is not None else _signature_names(self._function, count)
+            names += [f"arg{number}" for number in range(len(names), count)]
+            known = self._known[count] = names[:count]
+        return known
+
+
+def read(parameters: Parameters, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Arguments:
+    """The arguments of a call of a function with these parameters.
 
     Raises :class:`CaptureError` for an argument that a fixture cannot hold."""
-    names = positional_names(parameters, function, len(args))
+    names = parameters.first(len(args))
     reader = _Reader()
     positional = [reader.read(value, name) for name, value in zip(names, args, strict=False)]
     keywords = {name: reader.read(value, name) for name, value in kwargs.items()}
@@ -215,15 +232,6 @@ def read(
         _positional=[make for _, make in positional],
         _keywords={name: make for name, (_, make) in keywords.items()},
     )
-
-
-def positional_names(
-    parameters: Sequence[str] | None, function: Callable[..., Any] | None, count: int
-) -> list[str]:
-    """The names of the first `count` positional arguments."""
-    names = list(parameters) if parameters is not None else _signature_names(function, count)
-    names += [f"arg{number}" for number in range(len(names), count)]
-    return names[:count]
 
 
 def _signature_names(function: Callable[..., Any] | None, count: int) -> list[str]:

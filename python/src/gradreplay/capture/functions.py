@@ -18,7 +18,7 @@ import numpy as np
 
 from .. import tensors
 from . import arguments, numpy_, torch_
-from .arguments import Arguments
+from .arguments import Arguments, Parameters
 from .errors import CaptureError, tell
 from .record import Function, ShapeNames
 from .session import register, state
@@ -130,7 +130,9 @@ def _without_defaults(function: Any) -> Any:
 def _wrap(
     call: Callable[..., Any], named: Any, options: Options, signature: Any
 ) -> Callable[..., Any]:
-    captured = _undisturbed(functools.partial(_captured, call, named, options, signature))
+    described = functools.cache(lambda framework: describe(named, framework, options))
+    parameters = arguments.Parameters(options.parameters, signature)
+    captured = _undisturbed(functools.partial(_captured, call, described, options, parameters))
     is_sealed = _sealed(options)
 
     def wrapper(*args: Any, **kwargs: Any) -> Any:
@@ -192,9 +194,9 @@ def _in_one_graph(options: Options) -> bool:
 
 def _captured(
     call: Callable[..., Any],
-    named: Any,
+    described: Callable[[str], Function],
     options: Options,
-    signature: Any,
+    parameters: Parameters,
     *args: Any,
     **kwargs: Any,
 ) -> Any:
@@ -204,10 +206,9 @@ def _captured(
         return call(*args, **kwargs)
     strict = options.strict or step.strict
     try:
-        given = arguments.read(options.parameters, signature, args, kwargs)
+        given = arguments.read(parameters, args, kwargs)
         framework = _framework(given)
-        described = describe(named, framework, options)
-        made = _call(framework, described, given, options.writes)
+        made = _call(framework, described(framework), given, options.writes)
         arrays = made.begin()
     except Exception as error:
         tell(error, strict=strict)
@@ -301,7 +302,11 @@ def _forward(function: Any) -> Callable[..., Any]:
 
 def _wrap_module(module: Any, options: Options) -> Any:
     forward = module.forward
-    captured = _undisturbed(functools.partial(_captured_module, module, forward, options))
+    described = functools.cache(lambda: describe(type(module), "torch", options))
+    parameters = arguments.Parameters(options.parameters, forward)
+    captured = _undisturbed(
+        functools.partial(_captured_module, module, forward, described, options, parameters)
+    )
     is_sealed = _sealed(options)
 
     def wrapper(*args: Any, **kwargs: Any) -> Any:
@@ -315,16 +320,22 @@ def _wrap_module(module: Any, options: Options) -> Any:
 
 
 def _captured_module(
-    module: Any, forward: Callable[..., Any], options: Options, *args: Any, **kwargs: Any
+    module: Any,
+    forward: Callable[..., Any],
+    described: Callable[[], Function],
+    options: Options,
+    parameters: Parameters,
+    *args: Any,
+    **kwargs: Any,
 ) -> Any:
     step = state.step
     if step is None:
         return forward(*args, **kwargs)
     strict = options.strict or step.strict
     try:
-        given = arguments.read(options.parameters, forward, args, kwargs)
+        given = arguments.read(parameters, args, kwargs)
         built = torch_.Module(module, *torch_.built(module, options.import_as))
-        made = torch_.Call(step, describe_module(built, options), given, options.writes)
+        made = torch_.Call(step, _with_problem(described(), built.problem), given, options.writes)
         arrays = made.begin(built)
     except Exception as error:
         tell(error, strict=strict)
@@ -337,10 +348,10 @@ def _captured_module(
     return result
 
 
-def describe_module(built: torch_.Module, options: Options) -> Function:
-    """A module as records know it: by its class, or by what builds it."""
-    described = describe(type(built.module), "torch", options)
-    if built.problem is None:
-        return described
-    target = dataclasses.replace(described.target, problem=built.problem)
-    return dataclasses.replace(described, target=target)
+def _with_problem(function: Function, problem: str | None) -> Function:
+    """A function that another process cannot build for this reason, if there is one."""
+    if problem is None:
+        return function
+    return dataclasses.replace(
+        function, target=dataclasses.replace(function.target, problem=problem)
+    )

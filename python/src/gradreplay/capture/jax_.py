@@ -22,7 +22,7 @@ from typing import Any, ParamSpec, TypeVar
 import numpy as np
 
 from . import arguments, host
-from .arguments import Arguments, Names
+from .arguments import Arguments, Names, Parameters
 from .errors import CaptureError, tell
 from .record import Function, Record, ShapeNames
 from .scripts import Lines, script
@@ -163,7 +163,7 @@ class Tap:
         """Traces the function with taps around it, or without if they cannot be."""
         strict = self.function.strict or (state.step is not None and state.step.strict)
         try:
-            traced = Traced(self, arguments.read(None, self.original, args, kwargs))
+            traced = Traced(self, arguments.read(Parameters(None, self.original), args, kwargs))
             arrays, number = traced.enter()
         except Exception as error:
             tell(error, strict=strict)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from . import arguments, host, torch_
-from .arguments import Arguments
+from .arguments import Arguments, Parameters
 from .errors import CaptureError, tell
 from .provenance import rank
 from .record import Function, Record, ShapeNames
@@ -190,7 +190,7 @@ def _read(
     plain = {
         name: value for name, value in named.items() if name in known and name not in constants
     }
-    given = arguments.read(None, signature, (), plain)
+    given = arguments.read(Parameters(), (), plain)
     texts = [given.text] if given.text else []
     # Constants, and options of the launch such as num_warps.
     told = {name: value for name, value in named.items() if name not in plain}
