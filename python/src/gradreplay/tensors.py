@@ -10,9 +10,11 @@ Neither torch, jax nor ml_dtypes is imported unless a tensor needs it.
 
 from __future__ import annotations
 
+import functools
 import importlib
 import itertools
 import json
+import mmap
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -258,13 +260,26 @@ def write(
 
 def pieces(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> Iterator[Any]:
     """The bytes of a file: its header, with layouts in the metadata, and the elements of each tensor."""
+    places = _places(tensors)
+    yield header({name: tensors[name] for name in places}, places, metadata)
+    for name in places:
+        yield tensors[name].data.data
+
+
+def _places(tensors: Mapping[str, Tensor]) -> dict[str, tuple[int, int]]:
+    """Where the elements of each tensor begin and end behind the header, in their order."""
     # Wide elements first, as safetensors itself writes them: every tensor is aligned.
     order = sorted(tensors, key=lambda name: (-tensors[name].dtype.itemsize, name))
     ends = list(itertools.accumulate(tensors[name].data.nbytes for name in order))
-    places = dict(zip(order, zip([0, *ends], ends, strict=False), strict=True))
-    yield header({name: tensors[name] for name in order}, places, metadata)
-    for name in order:
-        yield tensors[name].data.data
+    return dict(zip(order, zip([0, *ends], ends, strict=False), strict=True))
+
+
+def mapped(path: str | os.PathLike[str], tensors: Mapping[str, Tensor]) -> dict[str, Bytes]:
+    """The elements of `tensors` in the file at `path`, which has just been made of their :func:`pieces`."""
+    with open(path, "rb", buffering=0) as file:
+        content = np.frombuffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), np.uint8)
+    start = 8 + int.from_bytes(content[:8].tobytes(), "little")
+    return {name: content[start + at : start + end] for name, (at, end) in _places(tensors).items()}
 
 
 def header(
@@ -330,11 +345,19 @@ def _named_type(value: object) -> str:
     return f"a {prefix}{kind.__qualname__}"
 
 
-def _known(name: str, numpy_name: str) -> DType:
+def _known(name: str, given: Any) -> DType:
+    """What a dtype of NumPy or PyTorch is called here."""
+    numpy_name = _name_of(given)
     dtype = _BY_NUMPY_NAME.get(numpy_name)
     if dtype is None:
         raise TensorError(f"`{name}` is {numpy_name}, which is not supported")
     return dtype
+
+
+@functools.cache
+def _name_of(dtype: Any) -> str:
+    # NumPy puts it together anew each time.
+    return dtype.name if isinstance(dtype, np.dtype) else str(dtype).removeprefix("torch.")
 
 
 def _bytes(array: npt.NDArray[Any]) -> Bytes:
@@ -344,7 +367,7 @@ def _bytes(array: npt.NDArray[Any]) -> Bytes:
 def _take_numpy(name: str, array: npt.NDArray[Any], *, layout: bool = True) -> Tensor:
     if array.dtype.byteorder == ">":
         array = array.astype(array.dtype.newbyteorder("<"))
-    dtype = _known(name, array.dtype.name)
+    dtype = _known(name, array.dtype)
     strides = tuple(stride // dtype.itemsize for stride in array.strides)
     whole = all(stride % dtype.itemsize == 0 for stride in array.strides)
     known = layout and whole and all(stride >= 0 for stride in strides)
@@ -376,7 +399,7 @@ def _take_torch(name: str, value: Any) -> Tensor:
         raise TensorError(f"`{name}` is a tensor of layout {value.layout}, not a strided one")
     if value.device.type == "meta":
         raise TensorError(f"`{name}` is a tensor without elements, on device `meta`")
-    dtype = _known(name, str(value.dtype).removeprefix("torch."))
+    dtype = _known(name, value.dtype)
     value = value.detach().resolve_neg()
     shape, strides = tuple(value.shape), tuple(value.stride())
     offset = value.storage_offset()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -115,10 +116,13 @@ def same(left: tensors.Bytes, right: tensors.Bytes) -> bool:
 
 
 def _float8(value: Any) -> str | None:
-    name = str(getattr(value, "dtype", "")).removeprefix("torch.")
-    if not name.startswith("float8"):
-        return None
-    return name
+    return _float8_name(getattr(value, "dtype", None))
+
+
+@functools.cache
+def _float8_name(dtype: Any) -> str | None:
+    name = str(dtype).removeprefix("torch.")
+    return name if name.startswith("float8") else None
 
 
 def number(value: np.ndarray[Any, Any]) -> Taken:

@@ -42,7 +42,8 @@ class Call:
         self.writer = self.step.begin(self.record, self.function, rank())
         if self.writer is not None:
             # A function may write to NumPy's arrays, and then its inputs are outputs, too.
-            self._before = self.writer.kept_inputs()
+            if not all(tensors.is_jax(array) for array in given.arrays.values()):
+                self._before = self.writer.kept_inputs()
             if self.step.durable:
                 self.record.forget_inputs(check=self.step.looks)
         return given.arrays
@@ -71,6 +72,9 @@ class Call:
         record.outputs, record.returned = outputs, True
 
     def _is_written(self, name: str, array: Any) -> bool:
+        if tensors.is_jax(array):
+            # Nobody can write to those.
+            return False
         return not host.same(host.take(name, array).tensor.data, self._before[name])
 
 

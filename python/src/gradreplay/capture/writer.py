@@ -44,8 +44,7 @@ class Writer:
     def kept_inputs(self) -> dict[str, tensors.Bytes]:
         """The bytes of the inputs as they were before the call: on the disk, or in memory."""
         if self.written:
-            found = tensors.read(self.folder.path / INPUTS)
-            return {name: tensor.data for name, tensor in found.items()}
+            return tensors.mapped(self.folder.path / INPUTS, _tensors(self.record.inputs))
         return {name: taken.tensor.data for name, taken in self.record.inputs.items()}
 
     def write_upstream(self) -> None:
