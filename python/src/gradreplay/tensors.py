@@ -282,6 +282,9 @@ def mapped(path: str | os.PathLike[str], tensors: Mapping[str, Tensor]) -> dict[
     return {name: content[start + at : start + end] for name, (at, end) in _places(tensors).items()}
 
 
+_encode = json.JSONEncoder(separators=(",", ":")).encode
+
+
 def header(
     tensors: Mapping[str, Tensor],
     places: Mapping[str, tuple[int, int]],
@@ -301,7 +304,7 @@ def header(
             "shape": list(tensor.shape),
             "data_offsets": list(places[name]),
         }
-    text = json.dumps(entries, separators=(",", ":")).encode()
+    text = _encode(entries).encode()
     text += b" " * max(-len(text) % 8, least - 8 - len(text))
     return len(text).to_bytes(8, "little") + text
 

@@ -6,6 +6,7 @@ drafted script as it is.
 
 from __future__ import annotations
 
+import functools
 import inspect
 import keyword
 import re
@@ -43,6 +44,7 @@ def is_array(value: object) -> bool:
     return tensors.is_torch(value) or tensors.is_jax(value)
 
 
+@functools.lru_cache(maxsize=4096)
 def identifier(text: str) -> str:
     """`text` as a name that a harness and a script can use."""
     name = re.sub(r"\W", "_", text, flags=re.ASCII).lstrip("_") or "x"

@@ -80,6 +80,19 @@ def place(folder: Path, name: str, plan: Plan) -> Path:
     """The harness of `plan` among those called `name` in `folder`: found there, or written.
 
     Raises :class:`OSError` where it cannot be written."""
+    asked = os.path.join(os.getcwd(), folder, name), plan.head()
+    known = _placed.get(asked)
+    # Who deletes a harness has another drafted.
+    if known is None or not os.path.exists(known):
+        known = _placed[asked] = _place(folder, name, plan)
+    return known
+
+
+# The harnesses that calls of this process fitted, by folder and name, and by what was asked for.
+_placed: dict[tuple[str, str], Path] = {}
+
+
+def _place(folder: Path, name: str, plan: Plan) -> Path:
     number = 1
     while True:
         home = folder / (f"harness-{name}" if number == 1 else f"harness-{name}-{number}")
