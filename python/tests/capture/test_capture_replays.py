@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -159,6 +160,16 @@ def test_a_harness_is_drafted_once_and_then_stays_the_user_s() -> None:
     python("train.py")
     assert script.read_text().endswith("# mine\n")
     assert not Path("fixtures/harness-softmax-2").exists()
+
+
+def test_a_harness_that_is_deleted_while_training_goes_on_is_drafted_again() -> None:
+    copy = capture.function(np.copy, name="f", parameters=["x"])
+    for step in range(3):
+        with capture.step("fixtures/step{step}", step=step, when=capture.every(1), strict=True):
+            copy(np.zeros(2))
+        capture.flush()
+        assert Path("fixtures/harness-f/replay_step.py").exists()
+        shutil.rmtree("fixtures/harness-f")
 
 
 def test_a_call_that_a_harness_does_not_fit_gets_one_of_its_own() -> None:
