@@ -126,7 +126,7 @@ enum Command {
     Diff(Replaying<diff::Args>),
     /// Hold the gradients against the loss, by finite differences on the float64 shadow
     Gradcheck(Replaying<gradcheck::Args>),
-    /// Show the steps of a run as a series: losses, gradients, clipping, spikes, and where revisions part
+    /// Show a run as a series of steps: losses, gradients, clipping, spikes
     Series(Replaying<series::Args>),
     /// Show pending snapshots one by one, to accept or reject them
     Review(review::Args),

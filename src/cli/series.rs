@@ -16,6 +16,7 @@ use super::out::{print, println};
 use super::progress::Progress;
 use super::project::Project;
 use super::replay::{name, refused};
+use super::report_file::{FILES, FileFormat, ReportFile};
 use super::session::{self, Labs, SessionArgs};
 
 /// The arguments of `replay series`.
@@ -36,6 +37,9 @@ pub struct Args {
     /// How the result is written
     #[arg(short, long, value_enum, default_value = "text", value_name = "FORMAT")]
     format: SeriesFormat,
+    /// Write the result to a file too; its ending names the format: .html, .json
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
 }
 
 /// How a series is written.
@@ -47,6 +51,8 @@ enum SeriesFormat {
     Json,
     /// A table with a line for each step
     Csv,
+    /// One page to look at
+    Html,
 }
 
 /// A norm, as the user says it.
@@ -61,6 +67,7 @@ fn norm(text: &str) -> Result<f64, String> {
 /// Takes the numbers of one step after the other, and says what they show. A step that cannot be read or
 /// replayed does not stop the others.
 pub fn run(args: &Args, session: &SessionArgs) -> CliResult<u8> {
+    let file = ReportFile::named(args.report.as_deref(), &FILES)?;
     let cache = session::cache()?;
     let (steps, numbering, mut errors) = named(&fixtures::expand(&args.fixtures));
     let roster = harness_of_all(&steps)?.map_or_else(Roster::default, |one| Roster::of(&one));
@@ -102,6 +109,13 @@ pub fn run(args: &Args, session: &SessionArgs) -> CliResult<u8> {
         SeriesFormat::Text => print!("{}", report::series_text(&report)),
         SeriesFormat::Json => println!("{}", report::series_json(&report)),
         SeriesFormat::Csv => print!("{}", report::series_csv(&report)),
+        SeriesFormat::Html => print!("{}", report::series_html(&report)),
+    }
+    if let Some(file) = file {
+        file.write(&match file.format {
+            FileFormat::Json => format!("{}\n", report::series_json(&report)),
+            _ => report::series_html(&report),
+        })?;
     }
     Ok(exit::worse(code, exit::code_of(report.standing())))
 }

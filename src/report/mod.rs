@@ -30,7 +30,9 @@ pub use bisect::{
 pub use bisect_markdown::bisect_markdown;
 pub use changes::{log, log_json};
 pub use devices::devices;
-pub use html::{Checked, Compared, bisect_html, diff_html, gradcheck_html, html, log_html};
+pub use html::{
+    Checked, Compared, bisect_html, diff_html, gradcheck_html, html, log_html, series_html,
+};
 pub use json::{SCHEMA, json};
 pub use judgement::{
     comparison, gradient, gradients, judgement, launch_change, order_lines, output_lines,

@@ -15,6 +15,7 @@ mod log;
 mod outputs;
 mod replay;
 mod search;
+mod series;
 mod shell;
 mod table;
 #[cfg(test)]
@@ -26,3 +27,4 @@ pub use gradients::{Checked, gradcheck_html};
 pub use log::log_html;
 pub use replay::html;
 pub use search::bisect_html;
+pub use series::series_html;

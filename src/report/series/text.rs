@@ -19,7 +19,7 @@ const MOST_LINES: usize = 30;
 /// The report on `report`, without the errors, which are told as they are met.
 pub fn series(report: &SeriesReport) -> Text {
     let mut out = Text::new();
-    head(&mut out, report);
+    heading(report).into_iter().for_each(|line| out.line(line));
     findings(&mut out, report);
     let curves = report.curves();
     let name = curves.iter().map(|curve| label(curve).chars().count()).max().unwrap_or(0);
@@ -45,16 +45,25 @@ pub fn series(report: &SeriesReport) -> Text {
             ));
         }
     }
-    alignment(&mut out, report);
+    if let Some(words) = alignment(report) {
+        out.section("data");
+        out.line(format!("  {words}"));
+    }
     if curves.is_empty() {
         out.line(Line::new());
-        out.line("no tensor is known to be a loss, a gradient or a parameter: [roles] in the harness says so");
+        out.line(NO_ROLES);
     }
-    verdict(&mut out, report);
+    out.line(Line::new());
+    out.line(verdict(report));
     out
 }
 
-fn head(out: &mut Text, report: &SeriesReport) {
+/// What a report says that has no curve.
+pub(in crate::report) const NO_ROLES: &str =
+    "no tensor is known to be a loss, a gradient or a parameter: [roles] in the harness says so";
+
+/// What the series is of: steps and revision, the trusted revision, the device.
+pub(in crate::report) fn heading(report: &SeriesReport) -> Vec<Line> {
     let steps = &report.series.steps;
     let mut line = Line::of(BOLD, count(steps.len() as u64, "step"));
     if let [first, .., last] = steps.as_slice() {
@@ -65,17 +74,15 @@ fn head(out: &mut Text, report: &SeriesReport) {
     let revision = |line: Line, revision: &Revision| {
         line.styled(COMMIT, &revision.short).and(" ").and(&revision.subject)
     };
-    out.line(match (&report.revision, report.replayed) {
+    let mut lines = vec![match (&report.revision, report.replayed) {
         (Some(at), _) => revision(line.and(", at "), at),
         (None, true) => line.and(", at the working tree"),
         (None, false) => line.and(", as captured"),
-    });
-    if let Some(against) = &report.against {
-        out.line(revision(Line::from("against "), against));
-    }
-    if let Some((device, compiler)) = &report.device {
-        out.line(Line::of(DIM, format!("{device}, {compiler}")));
-    }
+    }];
+    lines.extend(report.against.iter().map(|against| revision(Line::from("against "), against)));
+    let device = report.device.iter();
+    lines.extend(device.map(|(device, with)| Line::of(DIM, format!("{device}, {with}"))));
+    lines
 }
 
 fn findings(out: &mut Text, report: &SeriesReport) {
@@ -84,13 +91,22 @@ fn findings(out: &mut Text, report: &SeriesReport) {
     }
     out.section("findings");
     for finding in &report.findings {
-        let (word, style) = match finding.severity {
-            Severity::Wrong => ("wrong", RED),
-            Severity::Unusual => ("unusual", YELLOW),
-            Severity::Note => ("note", DIM),
+        let style = match finding.severity {
+            Severity::Wrong => RED,
+            Severity::Unusual => YELLOW,
+            Severity::Note => DIM,
         };
-        let line = Line::from("  ").column(style, word, "unusual".len());
+        let line = Line::from("  ").column(style, severity(finding.severity), "unusual".len());
         out.line(line.and("  ").and(sentence(report, &finding.kind)));
+    }
+}
+
+/// The word for it.
+pub(in crate::report) fn severity(severity: Severity) -> &'static str {
+    match severity {
+        Severity::Wrong => "wrong",
+        Severity::Unusual => "unusual",
+        Severity::Note => "note",
     }
 }
 
@@ -129,21 +145,18 @@ fn line(curve: &Curve, [name, columns, title]: [usize; 3]) -> Line {
     line.and("  ").column(GREEN, &drawn, title - name - 4).and(range)
 }
 
-/// A line on the data, where it was compared.
-fn alignment(out: &mut Text, report: &SeriesReport) {
+/// What is said of the data, where it was compared.
+pub(in crate::report) fn alignment(report: &SeriesReport) -> Option<String> {
     let all: Vec<_> =
         report.series.steps.iter().filter_map(|step| step.measured.alignment.as_ref()).collect();
-    if all.is_empty() {
-        return;
-    }
     let right = all.iter().filter(|one| one.shift == Some(1) && one.differ == 0).count();
-    out.section("data");
     let of = count(all.len() as u64, "step");
-    out.line(format!("  targets are the tokens shifted by one at {right} of {of}"));
+    let words = format!("targets are the tokens shifted by one at {right} of {of}");
+    (!all.is_empty()).then_some(words)
 }
 
-fn verdict(out: &mut Text, report: &SeriesReport) {
-    out.line(Line::new());
+/// How the series came out, in a sentence.
+pub(in crate::report) fn verdict(report: &SeriesReport) -> Line {
     let of =
         |severity| report.findings.iter().filter(|one| one.severity == severity).count() as u64;
     let (wrong, unusual) = (of(Severity::Wrong), of(Severity::Unusual));
@@ -163,7 +176,7 @@ fn verdict(out: &mut Text, report: &SeriesReport) {
         0 => String::new(),
         refused => format!("; {} not read", count(refused, "step")),
     };
-    out.line(Line::of(style, word(report, standing)).and(": ").and(found).and(errors));
+    Line::of(style, word(report, standing)).and(": ").and(found).and(errors)
 }
 
 fn word(report: &SeriesReport, standing: Standing) -> &'static str {

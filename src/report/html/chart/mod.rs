@@ -5,12 +5,14 @@
 
 mod bars;
 mod heat;
+mod lines;
 mod scatter;
 
 use maud::{Markup, html};
 
 pub(super) use self::bars::{distances, errors};
 pub(super) use self::heat::heat;
+pub(super) use self::lines::steps;
 pub(super) use self::scatter::scatter;
 use super::super::numbers::short;
 
