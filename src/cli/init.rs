@@ -304,7 +304,10 @@ fn tell(harnesses: &[Harnessed], left_out: &[String]) {
     println!("  1. check every line marked EDIT: pointers do not tell shapes");
     let tensors = first.draft.inputs.iter().filter(|(_, tensor)| !tensor.is_scalar());
     let tensors: Vec<&str> = tensors.map(|(name, _)| name.as_str()).collect();
-    let inputs = if several { "its inputs".to_owned() } else { tensors.join(", ") };
+    let inputs = match several || tensors.is_empty() {
+        true => "its inputs".to_owned(),
+        false => tensors.join(", "),
+    };
     println!("  2. capture one step into fixtures/NAME/inputs.safetensors: {inputs}");
     let path = first.output.display();
     println!("  3. write fixtures/NAME/fixture.toml: harness = \"../../{path}\"");

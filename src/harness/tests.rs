@@ -198,7 +198,7 @@ fn a_name_without_end_is_refused_at_once() {
 fn unknown_keys_are_refused_at_every_level() {
     insta::assert_snapshot!(refused("sources =", "souces ="), @"
     unknown key `souces` at kernels/replay.toml:3:1, did you mean `sources`?
-    hint: the keys known there are repository, sizes, inputs, outputs, program, sources, include, overlay, defines, undefine, setup, call, tree, preload, env, precision, build, identity
+    hint: the keys known there are repository, sizes, inputs, outputs, program, roles, sources, include, overlay, defines, undefine, setup, call, tree, preload, env, precision, build, identity
     ");
     insta::assert_snapshot!(refused("optional", "optinal"), @"
     unknown key `inputs.mask.optinal` at kernels/replay.toml:15:1, did you mean `optional`?

@@ -131,19 +131,23 @@ fn init_drafts_a_harness_for_each_function_and_file_and_names_the_rest() {
 }
 
 #[test]
-fn a_draft_that_is_no_harness_yet_shows_where_and_what_to_do() {
+fn a_size_that_no_input_has_is_drafted_as_one_that_the_fixture_gives() {
     let env = TestEnv::new();
     let text = "__global__ void k(float* y) {}\nvoid f(float* y, int n) { k<<<1, n>>>(y); }\n";
     env.repo.write("k.cu", text);
     let run = env.replay(&["init"]);
     assert!(env.path("replay.toml").is_file() && run.code == Some(0), "{}", run.text());
-    insta::assert_snapshot!(run.stderr, @"
-    error: the draft has to be edited first
-      |
-    9 | [outputs.y]
-      |          ^
-    caused by: output `y` at replay.toml:9:10 has the size `n`, which no input has
-    hint: sizes are taken from the inputs; write a number, or add an input that has it
+    assert!(run.stderr.is_empty(), "{}", run.text());
+    insta::assert_snapshot!(run.stdout, @"
+    wrote replay.toml, which calls k.cu:
+      f(y, n);
+
+    next:
+      1. check every line marked EDIT: pointers do not tell shapes
+      2. capture one step into fixtures/NAME/inputs.safetensors: its inputs
+      3. write fixtures/NAME/fixture.toml: harness = \"../../replay.toml\"
+         with numbers for n in [sizes]
+      4. replay inspect fixtures/NAME, then replay fixtures/NAME: y
     ");
 }
 

@@ -134,7 +134,7 @@ fn read(path: &Path) -> CliResult<File> {
     let wrong = || format!("cannot use {}", path.display());
     let text = files::read_text(path, LIMIT).context(wrong)?;
     let file: File = toml::from_str(&text).map_err(|error: toml::de::Error| {
-        let line = error.span().map_or(1, |span| text[..span.start].lines().count().max(1));
+        let line = error.span().map_or(1, |span| 1 + text[..span.start].matches('\n').count());
         CommandError::new(format!("{} at {}:{line}", error.message(), path.display()))
             .with_hint("its keys are partition, gres, arguments, folder, jobs and interval")
     })?;
