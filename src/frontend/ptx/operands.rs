@@ -90,7 +90,7 @@ fn argument(text: &str, statement: &Statement) -> Option<Argument> {
 /// A register, a number or a special register.
 fn value(text: &str, statement: &Statement) -> Option<Argument> {
     if let Some(rest) = text.strip_prefix("%%") {
-        return special(rest).or_else(|| register(rest));
+        return special(rest).or_else(|| register(rest).filter(|_| !is_predefined(rest)));
     }
     if let Some(rest) = text.strip_prefix('%') {
         if let Some(name) = rest.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
@@ -101,7 +101,7 @@ fn value(text: &str, statement: &Statement) -> Option<Argument> {
             return (number < statement.operands.len()).then(|| operand(number));
         }
         // Without operands a statement is not searched for them.
-        return special(rest).or_else(|| register(rest));
+        return special(rest).or_else(|| register(rest).filter(|_| !is_predefined(rest)));
     }
     if let Some(digits) = text.strip_prefix("0f").or_else(|| text.strip_prefix("0F")) {
         let bits = u32::from_str_radix(digits, 16).ok()?;
@@ -139,6 +139,38 @@ pub(super) fn register(name: &str) -> Option<Argument> {
     fits.then(|| plain(format!("replay_ptx_r_{}", name.replace('$', "_"))))
 }
 
+/// Whether a name is that of a special register (PTX ISA, "Special Registers"): no statement declares one.
+fn is_predefined(name: &str) -> bool {
+    const NAMES: [&str; 17] = [
+        "gridid",
+        "clusterid",
+        "nclusterid",
+        "cluster_ctaid",
+        "cluster_nctaid",
+        "cluster_ctarank",
+        "cluster_nctarank",
+        "is_explicit_cluster",
+        "clock_hi",
+        "globaltimer_hi",
+        "total_smem_size",
+        "aggr_smem_size",
+        "dynamic_smem_size",
+        "current_graph_exec",
+        "tid",
+        "ntid",
+        "ctaid",
+    ];
+    let base = name.split('.').next().unwrap_or(name);
+    let numbered = |of: &str| {
+        let number = base.strip_prefix(of).map(|number| number.trim_end_matches("_64"));
+        number.is_some_and(|number| number.parse::<u8>().is_ok())
+    };
+    NAMES.contains(&base)
+        || base.starts_with("reserved_smem_")
+        || numbered("envreg")
+        || numbered("pm")
+}
+
 fn special(name: &str) -> Option<Argument> {
     let text = match name {
         "laneid" | "warpid" | "nwarpid" | "smid" | "nsmid" | "lanemask_eq" | "lanemask_lt"
@@ -172,4 +204,22 @@ fn integer(text: &str) -> Option<i64> {
         None => digits.parse::<i64>().ok()?,
     };
     Some(if negative { -number } else { number })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn special_registers_are_known_or_refused_and_never_taken_for_those_of_the_statement() {
+        for known in ["laneid", "tid.x", "globaltimer"] {
+            assert!(special(known).is_some(), "{known}");
+        }
+        for unknown in ["cluster_ctarank", "clusterid.x", "gridid", "envreg3", "pm0", "pm7_64"] {
+            assert!(special(unknown).is_none() && is_predefined(unknown), "{unknown}");
+        }
+        for own in ["p", "pmask", "r1", "tmp", "envregs"] {
+            assert!(register(own).is_some() && !is_predefined(own), "{own}");
+        }
+    }
 }
