@@ -162,6 +162,23 @@ fn three_jobs_find_one_of_1024_commits_in_five_rounds() {
 }
 
 #[test]
+fn fifteen_jobs_find_one_of_1000_commits_in_three_rounds() {
+    for culprit in (1..=1000).step_by(37).chain([1000]) {
+        let mut search = Search::new(linear(1001), &[0], &[1000], trusting()).unwrap();
+        let mut rounds = 0;
+        while search.outcome().is_none() {
+            for pick in search.next(15, &|_| false) {
+                let answer = if pick < culprit { Answer::Good } else { Answer::Bad };
+                search.answer(pick, answer);
+            }
+            rounds += 1;
+        }
+        // The least r with 16^r >= 1,000.
+        assert!(rounds <= 3, "{culprit}: {rounds}");
+    }
+}
+
+#[test]
 fn one_job_needs_no_more_tests_than_a_binary_search() {
     for culprit in 1..=64u32 {
         let mut search = Search::new(linear(65), &[0], &[64], trusting()).unwrap();
