@@ -7,14 +7,18 @@
 //! `cargo run --example generate_fused_xent` writes the fixtures; with `--check` it compares them
 //! with what it would write and fails where they differ.
 
+mod generator;
+
 use std::fs;
 use std::ops::Range;
 use std::path::Path;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use half::bf16;
 use replay::fixture::write_file;
 use replay::tensor::DType;
+
+use self::generator::{Rng, is_check};
 
 const MICROBATCHES: usize = 2;
 const PROCESSES: usize = 2;
@@ -31,11 +35,7 @@ const PADDED: usize = 3;
 const TOKEN_WEIGHT: f32 = 1.0 / 64.0;
 
 fn main() -> Result<()> {
-    let check = match std::env::args().nth(1).as_deref() {
-        None => false,
-        Some("--check") => true,
-        Some(other) => bail!("unexpected argument `{other}`: only `--check` is known"),
-    };
+    let check = is_check()?;
     let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures");
     let step = Step::capture();
     for capture in [two_microbatches(), one_microbatch()] {
@@ -264,37 +264,4 @@ fn narrow(values: &[f64]) -> Vec<bf16> {
 
 fn bytes<T, const N: usize>(values: &[T], to_bytes: impl Fn(&T) -> [u8; N]) -> Vec<u8> {
     values.iter().flat_map(to_bytes).collect()
-}
-
-/// SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014).
-struct Rng(u64);
-
-impl Rng {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    /// A multiple of 2^-24 in [0, 1).
-    fn unit(&mut self) -> f64 {
-        (self.next() >> 40) as f64 / f64::from(1 << 24)
-    }
-
-    /// Close to the standard normal distribution: the sum of twelve uniform numbers.
-    fn normal(&mut self) -> f64 {
-        (0..12).map(|_| self.unit()).sum::<f64>() - 6.0
-    }
-
-    /// An index, with a probability in proportion to its weight.
-    fn pick(&mut self, weights: &[f64]) -> usize {
-        let mut left = self.unit() * weights.iter().sum::<f64>();
-        let index = weights.iter().position(|weight| {
-            left -= weight;
-            left < 0.0
-        });
-        index.unwrap_or(weights.len() - 1)
-    }
 }

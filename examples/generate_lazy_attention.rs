@@ -7,39 +7,26 @@
 //! `cargo run --example generate_lazy_attention` writes the fixtures; with `--check` it compares
 //! them with what it would write and fails where they differ.
 
+mod generator;
+
 use std::collections::HashMap;
-use std::fs;
 use std::path::Path;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::Result;
 use safetensors::tensor::{Dtype, TensorView, serialize};
 
+use self::generator::{Rng, is_check, put};
+
 fn main() -> Result<()> {
-    let check = match std::env::args().nth(1).as_deref() {
-        None => false,
-        Some("--check") => true,
-        Some(other) => bail!("unexpected argument `{other}`: only `--check` is known"),
-    };
+    let check = is_check()?;
     let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures");
     for layer in [short(), long()] {
         let folder = fixtures.join(layer.name);
         for (name, bytes) in layer.files()? {
             let path = folder.join(name);
-            if check { compare(&path, &bytes) } else { write(&path, &bytes) }?;
+            put(&path, &bytes, check)?;
         }
     }
-    Ok(())
-}
-
-fn write(path: &Path, bytes: &[u8]) -> Result<()> {
-    let folder = path.parent().context("a fixture's file lies in a folder")?;
-    fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
-    fs::write(path, bytes).with_context(|| format!("cannot write {}", path.display()))
-}
-
-fn compare(path: &Path, bytes: &[u8]) -> Result<()> {
-    let found = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
-    ensure!(found == bytes, "{} is not what the generator writes", path.display());
     Ok(())
 }
 
@@ -167,27 +154,4 @@ blake3 = "{}"
 /// Rounded to float32, as a safetensors file holds them.
 fn bytes(values: &[f64]) -> Vec<u8> {
     values.iter().flat_map(|&value| (value as f32).to_le_bytes()).collect()
-}
-
-/// SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014).
-struct Rng(u64);
-
-impl Rng {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    /// A multiple of 2^-24 in [0, 1).
-    fn unit(&mut self) -> f64 {
-        (self.next() >> 40) as f64 / f64::from(1 << 24)
-    }
-
-    /// Close to the standard normal distribution: the sum of twelve uniform numbers.
-    fn normal(&mut self) -> f64 {
-        (0..12).map(|_| self.unit()).sum::<f64>() - 6.0
-    }
 }

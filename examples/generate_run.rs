@@ -10,12 +10,16 @@
 //! `cargo run --example generate_run` writes the fixtures; with `--check` it compares them with what it
 //! would write and fails where they differ.
 
+mod generator;
+
 use std::fs;
 use std::path::Path;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::Result;
 use replay::fixture::{NewTensor, write_file};
 use replay::tensor::DType;
+
+use self::generator::{Rng, is_check, put};
 
 /// The vocabulary, in the order of its ids.
 const CHARACTERS: &str = "\n .,?abcdefghijklmnopqrstuvwxyz";
@@ -41,11 +45,7 @@ const BETA2: f64 = 0.999;
 const EPSILON: f64 = 1e-8;
 
 fn main() -> Result<()> {
-    let check = match std::env::args().nth(1).as_deref() {
-        None => false,
-        Some("--check") => true,
-        Some(other) => bail!("unexpected argument `{other}`: only `--check` is known"),
-    };
+    let check = is_check()?;
     let run = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/run");
     let mut rng = Rng(SEED);
     let mut parameters = parameters(&mut rng);
@@ -54,21 +54,9 @@ fn main() -> Result<()> {
         let step = Step::taken(number, batch, &mut parameters);
         for (name, bytes) in step.files()? {
             let path = run.join(format!("step{number}")).join(name);
-            if check { compare(&path, &bytes) } else { write(&path, &bytes) }?;
+            put(&path, &bytes, check)?;
         }
     }
-    Ok(())
-}
-
-fn write(path: &Path, bytes: &[u8]) -> Result<()> {
-    let folder = path.parent().context("a fixture's file lies in a folder")?;
-    fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
-    fs::write(path, bytes).with_context(|| format!("cannot write {}", path.display()))
-}
-
-fn compare(path: &Path, bytes: &[u8]) -> Result<()> {
-    let found = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
-    ensure!(found == bytes, "{} is not what the generator writes", path.display());
     Ok(())
 }
 
@@ -403,31 +391,4 @@ fn tree(mut terms: Vec<f32>, join: impl Fn(f32, f32) -> f32) -> f32 {
         half /= 2;
     }
     terms[0]
-}
-
-/// SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014).
-struct Rng(u64);
-
-impl Rng {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    /// A multiple of 2^-24 in [0, 1).
-    fn unit(&mut self) -> f64 {
-        (self.next() >> 40) as f64 / f64::from(1 << 24)
-    }
-
-    /// Close to the standard normal distribution: the sum of twelve uniform numbers.
-    fn normal(&mut self) -> f64 {
-        (0..12).map(|_| self.unit()).sum::<f64>() - 6.0
-    }
-
-    fn below(&mut self, limit: usize) -> usize {
-        (self.next() % limit as u64) as usize
-    }
 }

@@ -7,11 +7,14 @@
 //! `cargo run --example generate_step0` writes the fixtures; with `--check` it compares them with
 //! what it would write and fails where they differ.
 
-use std::fs;
+mod generator;
+
 use std::path::Path;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::Result;
 use safetensors::tensor::{Dtype, TensorView, serialize};
+
+use self::generator::{Rng, is_check, put};
 
 /// The vocabulary of `step0`, in the order of its ids: a model of characters.
 const CHARACTERS: &str = "\n .,'-?!abcdefghijklmnopqrstuvwxyz";
@@ -37,31 +40,15 @@ const LINES: [&str; 8] = [
 const LINE_LENGTH: usize = 32;
 
 fn main() -> Result<()> {
-    let check = match std::env::args().nth(1).as_deref() {
-        None => false,
-        Some("--check") => true,
-        Some(other) => bail!("unexpected argument `{other}`: only `--check` is known"),
-    };
+    let check = is_check()?;
     let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures");
     for step in [step0(), step0_words()] {
         let folder = fixtures.join(step.name);
         for (name, bytes) in step.files()? {
             let path = folder.join(name);
-            if check { compare(&path, &bytes) } else { write(&path, &bytes) }?;
+            put(&path, &bytes, check)?;
         }
     }
-    Ok(())
-}
-
-fn write(path: &Path, bytes: &[u8]) -> Result<()> {
-    let folder = path.parent().context("a fixture's file lies in a folder")?;
-    fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
-    fs::write(path, bytes).with_context(|| format!("cannot write {}", path.display()))
-}
-
-fn compare(path: &Path, bytes: &[u8]) -> Result<()> {
-    let found = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
-    ensure!(found == bytes, "{} is not what the generator writes", path.display());
     Ok(())
 }
 
@@ -152,7 +139,7 @@ fn step0_words() -> Step {
     let (seed, batch, seq, vocab, padding) = (2004, 2, 16, 2004, 5);
     let weights: Vec<f64> = (1..=vocab).map(|rank| 1.0 / f64::from(rank)).collect();
     let mut rng = Rng(seed ^ 0x7461_7267_6574_7300);
-    let targets: Vec<i32> = (0..batch * seq).map(|_| rng.pick(&weights)).collect();
+    let targets: Vec<i32> = (0..batch * seq).map(|_| rng.pick(&weights) as i32).collect();
     let unmasked = batch * seq - padding;
     Step {
         name: "step0-words",
@@ -204,41 +191,4 @@ fn half_trained(seed: u64, bias: &[f64], targets: &[i32]) -> Vec<f32> {
         logits.extend(row.into_iter().map(|logit| logit as f32));
     }
     logits
-}
-
-/// SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014).
-struct Rng(u64);
-
-impl Rng {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    /// A multiple of 2^-24 in [0, 1).
-    fn unit(&mut self) -> f64 {
-        (self.next() >> 40) as f64 / f64::from(1 << 24)
-    }
-
-    /// Close to the standard normal distribution: the sum of twelve uniform numbers.
-    fn normal(&mut self) -> f64 {
-        (0..12).map(|_| self.unit()).sum::<f64>() - 6.0
-    }
-
-    fn below(&mut self, limit: usize) -> usize {
-        (self.next() % limit as u64) as usize
-    }
-
-    /// An index, with a probability in proportion to its weight.
-    fn pick(&mut self, weights: &[f64]) -> i32 {
-        let mut left = self.unit() * weights.iter().sum::<f64>();
-        let index = weights.iter().position(|weight| {
-            left -= weight;
-            left < 0.0
-        });
-        index.unwrap_or(weights.len() - 1) as i32
-    }
 }
