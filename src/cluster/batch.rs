@@ -1,6 +1,7 @@
 //! An array of tasks in the shared folder, and how a node makes one of them.
 
 use std::ffi::OsString;
+use std::fmt::Display;
 use std::path::{Path, PathBuf};
 
 use serde::de::DeserializeOwned;
@@ -106,8 +107,8 @@ pub(super) fn printed(folder: &Path, number: usize) -> String {
     text[start..].to_owned()
 }
 
-/// The file for what a task prints.
-pub(super) fn log_of(folder: &Path, number: usize) -> PathBuf {
+/// The file for what task `number` prints; a scheduler's word may stand for the number.
+pub(super) fn log_of(folder: &Path, number: impl Display) -> PathBuf {
     folder.join(format!("{number}.log"))
 }
 

@@ -9,7 +9,9 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::batch::{Plan, Planned, Report, plan_of, printed, read, result_of, words, write};
+use super::batch::{
+    Failed, Plan, Planned, Report, plan_of, printed, read, result_of, words, write,
+};
 use super::{Array, ClusterError, Scheduler, Standing};
 
 /// How often a task is tried.
@@ -39,8 +41,6 @@ pub struct Done<R> {
     pub key: String,
     /// What was found.
     pub found: R,
-    /// The node that made it.
-    pub node: String,
 }
 
 /// The folder of one command's tasks, which no other process uses.
@@ -68,11 +68,6 @@ impl Folder {
             Err(TryLockError::WouldBlock) => Err(ClusterError::Watched { path: name }),
             Err(TryLockError::Error(source)) => Err(failed("lock", &name)(source)),
         }
-    }
-
-    /// Where it is.
-    pub fn path(&self) -> &Path {
-        &self.path
     }
 
     fn results(&self) -> PathBuf {
@@ -310,29 +305,29 @@ impl<'s, W: Serialize + DeserializeOwned + Clone> Crew<'s, W> {
     /// The result of `key`; none if it has to be made again.
     fn take<R: DeserializeOwned>(&mut self, key: &str) -> Result<Option<Done<R>>, ClusterError> {
         let path = result_of(&self.folder.results(), key);
-        let Some(report) = read::<Report<R>>(&path) else { return Ok(None) };
         let Some(open) = self.open.remove(key) else { return Ok(None) };
         self.standing.remove(key);
-        let device = self.device.get_or_insert_with(|| report.device.clone()).clone();
-        let reason = match report.found {
-            Ok(found) if device == report.device => {
-                return Ok(Some(Done { key: key.to_owned(), found, node: report.node }));
+        let (node, reason) = match read::<Report<R>>(&path) {
+            None => (String::new(), "a result that cannot be read".to_owned()),
+            Some(Report { node, device, found: Ok(found) }) => {
+                // The first finding decides; a task that failed says nothing of its device.
+                let wanted = self.device.get_or_insert_with(|| device.clone());
+                if *wanted == device {
+                    return Ok(Some(Done { key: key.to_owned(), found }));
+                }
+                let reason = format!("{device} on {node}, where {wanted} was wanted");
+                (node, reason)
             }
-            Ok(_) => format!("{} on {}, where {device} was wanted", report.device, report.node),
-            Err(failed) if open.tries >= TRIES => {
+            Some(Report { node, found: Err(failed), .. }) if open.tries >= TRIES => {
                 let _ = fs::remove_file(&path);
-                return Err(ClusterError::Failed {
-                    what: open.task.what,
-                    node: report.node,
-                    message: failed.message,
-                    hint: failed.hint,
-                });
+                let (what, Failed { message, hint }) = (open.task.what, failed);
+                return Err(ClusterError::Failed { what, node, message, hint });
             }
-            Err(failed) => failed.message,
+            Some(Report { node, found: Err(failed), .. }) => (node, failed.message),
         };
         let gone = |source| ClusterError::Folder { doing: "remove", path: path.clone(), source };
         fs::remove_file(&path).map_err(gone)?;
-        self.try_again(open, &report.node, reason)?;
+        self.try_again(open, &node, reason)?;
         Ok(None)
     }
 
@@ -437,11 +432,9 @@ impl<'s, W: Serialize + DeserializeOwned + Clone> Crew<'s, W> {
     /// Ends everything, and removes the folder: the command has its answer.
     pub fn finish(mut self) {
         self.cancel_all();
-        let _ = fs::remove_dir_all(&self.folder.path);
+        let _ = fs::remove_dir_all(self.folder());
     }
-}
 
-impl<W> Crew<'_, W> {
     /// The folder of the command's tasks.
     pub fn folder(&self) -> &Path {
         &self.folder.path

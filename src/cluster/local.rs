@@ -10,7 +10,6 @@ use std::time::Duration;
 use super::batch::log_of;
 use super::{Array, ClusterError, Scheduler, Standing};
 
-const NAME: &str = "local";
 /// The name of the only node.
 const NODE: &str = "localhost";
 
@@ -65,7 +64,6 @@ impl Processes {
     }
 
     fn standing(&self, number: usize) -> Standing {
-        let node = || NODE.to_owned();
         match &self.ended[number] {
             Some(state) => {
                 Standing::Ended { state: state.clone(), reason: String::new(), node: String::new() }
@@ -73,7 +71,7 @@ impl Processes {
             None if self.waiting.contains(&number) => {
                 Standing::Waiting { reason: "other tasks run".to_owned() }
             }
-            None => Standing::Running { node: node() },
+            None => Standing::Running { node: NODE.to_owned() },
         }
     }
 }
@@ -90,10 +88,6 @@ impl Local {
 }
 
 impl Scheduler for Local {
-    fn name(&self) -> &'static str {
-        NAME
-    }
-
     fn submit(&mut self, array: &Array<'_>) -> Result<String, ClusterError> {
         let mut processes = Processes {
             name: array.name.to_owned(),

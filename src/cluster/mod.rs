@@ -68,9 +68,6 @@ pub enum Standing {
 
 /// What starts tasks on machines.
 pub trait Scheduler {
-    /// Its name.
-    fn name(&self) -> &'static str;
-
     /// Starts an array, and returns its id.
     ///
     /// # Errors

@@ -27,8 +27,7 @@ const NAME: &str = "Slurm";
 impl Slurm {
     /// The options of `sbatch` for `array`.
     fn options(&self, array: &Array<'_>) -> Vec<OsString> {
-        let log = log_of(array.folder, 0).display().to_string();
-        let log = format!("{}%a.log", log.trim_end_matches("0.log"));
+        let log = log_of(array.folder, "%a").display().to_string();
         let last = array.tasks - 1;
         let mut words = vec![
             "--parsable".to_owned(),
@@ -98,10 +97,6 @@ fn plain(words: &[&str]) -> Vec<OsString> {
 }
 
 impl Scheduler for Slurm {
-    fn name(&self) -> &'static str {
-        NAME
-    }
-
     fn submit(&mut self, array: &Array<'_>) -> Result<String, ClusterError> {
         let answer = asked("sbatch", &self.options(array), &script(array.worker))?;
         // On a federation the cluster's name follows the id.

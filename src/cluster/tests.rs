@@ -113,10 +113,6 @@ impl World {
 struct Fake(Rc<RefCell<World>>);
 
 impl Scheduler for Fake {
-    fn name(&self) -> &'static str {
-        "fake"
-    }
-
     fn submit(&mut self, array: &Array<'_>) -> Result<String, ClusterError> {
         let mut world = self.0.borrow_mut();
         if world.nodes.iter().all(|node| array.without.contains(node)) {
@@ -279,6 +275,26 @@ fn results_of_two_classes_of_devices_are_not_mixed() {
     let world = world.borrow();
     assert_eq!(world.made["b"], 2);
     assert_eq!(world.excluded[1], ["n1"]);
+}
+
+#[test]
+fn a_task_that_fails_first_does_not_decide_what_device_is_wanted() {
+    let (folder, world) = (tempfile::tempdir().unwrap(), world(3));
+    world.borrow_mut().fates.insert("a".to_owned(), vec![Fate::Failed("no space left")]);
+    let mut crew = crew(folder.path(), &world, 2, &never);
+    crew.start(vec![task("a"), task("b")]).unwrap();
+    assert_eq!(all(&mut crew).unwrap().len(), 2);
+    assert_eq!(world.borrow().made["b"], 1);
+}
+
+#[test]
+fn a_result_that_cannot_be_read_is_made_again() {
+    let (folder, world) = (tempfile::tempdir().unwrap(), world(3));
+    let mut crew = crew(folder.path(), &world, 2, &never);
+    std::fs::write(folder.path().join("replay-1/results/a.json"), "{").unwrap();
+    crew.start(vec![task("a")]).unwrap();
+    assert_eq!(all(&mut crew).unwrap()["a"], "found a");
+    assert_eq!(world.borrow().made["a"], 1);
 }
 
 #[test]

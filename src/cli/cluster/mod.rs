@@ -64,11 +64,6 @@ struct Site<'s> {
     doing: String,
 }
 
-/// Whether the user wants it to end.
-fn interrupted() -> bool {
-    exit::is_interrupted()
-}
-
 impl Site<'_> {
     /// Opens the folder of the tasks of this command, whose answer also depends on `parts`.
     fn open(settings: &Settings, parts: &[String]) -> CliResult<Site<'static>> {
@@ -82,8 +77,8 @@ impl Site<'_> {
         }
         let name = format!("replay-{}", &hasher.finalize().to_hex()[..16]);
         let folder = Folder::open(&settings.folder.join(name))?;
-        let crew =
-            Crew::open(folder, settings.scheduler(), worker()?, settings.width, &interrupted)?;
+        let (scheduler, width) = (settings.scheduler(), settings.width);
+        let crew = Crew::open(folder, scheduler, worker()?, width, &exit::is_interrupted)?;
         exit::note_interruptions();
         let doing = String::new();
         Ok(Site { crew, words, folder: here, progress: Progress::start(), doing })

@@ -31,8 +31,7 @@ pub fn work() -> ExitCode {
 }
 
 fn report(work: &Work) -> Report<Value> {
-    let made = made(work);
-    let (device, found) = match made {
+    let (device, found) = match made(work) {
         Ok((device, found)) => (device, Ok(found)),
         Err(error) => {
             let hint = (!error.hints().is_empty()).then(|| error.hints().join("; "));
@@ -52,13 +51,12 @@ fn node() -> String {
 fn made(work: &Work) -> CliResult<(String, Value)> {
     std::env::set_current_dir(&work.folder)
         .context(|| format!("cannot enter {}", work.folder.display()))?;
-    if let What::Whole { stdout, stderr, colours } = &work.what {
-        let device = device(&parsed(&work.words)?)?;
-        return Ok((device, whole(&work.words, stdout, stderr, *colours)?.into()));
-    }
     let cli = parsed(&work.words)?;
     let device = device(&cli)?;
     let found = match (&work.what, &cli.command) {
+        (What::Whole { stdout, stderr, colours }, _) => {
+            whole(&work.words, stdout, stderr, *colours)?.into()
+        }
         (What::Test { commit, orders }, Some(Command::Bisect(command))) => {
             let look = Look { commit: parse(commit)?, orders: *orders };
             serde_json::to_value(bisect::look(&command.args, &command.session, look)?)?
