@@ -212,3 +212,21 @@ impl SeriesReport {
         }
     }
 }
+
+/// A report on `steps` of a harness with one output, as captured; for tests.
+#[cfg(test)]
+pub(super) fn made_up(steps: Vec<crate::series::Step>) -> SeriesReport {
+    let text = "sources = [\"a.cu\"]\ncall = \"f();\"\n[outputs.y]\ndtype = \"f32\"\nshape = []";
+    let harness = crate::harness::Harness::parse(text, "replay.toml".as_ref());
+    let roster = crate::series::Roster::of(&harness.expect("a harness"));
+    let numbering = crate::series::Numbering::default();
+    SeriesReport {
+        series: Series { roster, steps, numbering, clip: None },
+        findings: Vec::new(),
+        replayed: false,
+        revision: None,
+        against: None,
+        device: None,
+        errors: Vec::new(),
+    }
+}

@@ -6,6 +6,7 @@ use super::super::changes::{change_lines, summary, verdict};
 use super::super::judgement::{launch_line, verdict_name};
 use super::history::Graph;
 use super::shell::{Head, Mood, badge, document};
+use super::table::fixtures_by_commits;
 use super::words::{commit, line, list};
 use super::{launches, outputs};
 use crate::bisect::{Change, Kin, LogReport};
@@ -83,31 +84,15 @@ fn who_broke_what(report: &LogReport) -> Markup {
         let same = |change: &Change| change.fixture == fixture && change.commit.id == commit.id;
         report.changes.iter().position(same)
     };
-    html! {
-        section class="card" {
-            h2 { "Who changed what" }
-            div class="scroll" tabindex="0" role="region" aria-label="fixtures by commits" {
-                table class="matrix" {
-                    thead {
-                        tr {
-                            th scope="col" { "commit" }
-                            @for fixture in &fixtures { th scope="col" { (fixture) } }
-                        }
-                    }
-                    tbody {
-                        @for known in &commits {
-                            tr {
-                                th scope="row" { (commit(known)) }
-                                @for fixture in &fixtures {
-                                    td { (cell(report, of(fixture, known))) }
-                                }
-                            }
-                        }
-                    }
-                }
+    let rows = html! {
+        @for known in &commits {
+            tr {
+                th scope="row" { (commit(known)) }
+                @for fixture in &fixtures { td { (cell(report, of(fixture, known))) } }
             }
         }
-    }
+    };
+    fixtures_by_commits("Who changed what", &fixtures, &rows)
 }
 
 fn cell(report: &LogReport, at: Option<usize>) -> Markup {

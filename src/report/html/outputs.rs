@@ -59,18 +59,20 @@ fn none_hoped(number: u64) -> Markup {
     html! { td class=(if number > 0 { "number is-bad" } else { "number" }) { (number) } }
 }
 
+/// The columns of outputs beside others; what it means is told of revisions alone.
+const BESIDE: [&str; 8] = [
+    "output",
+    "verdict",
+    "where",
+    "#bits that differ",
+    "#beyond noise",
+    "#rel. L2",
+    "#worst, x noise",
+    "meaning",
+];
+
 /// The outputs of both sides beside each other; `anchor` begins the names of their places on the page.
 pub(super) fn judged(judgement: &Judgement, pictures: &[OutputPicture], anchor: &str) -> Markup {
-    const COLUMNS: [&str; 8] = [
-        "output",
-        "verdict",
-        "where",
-        "#bits that differ",
-        "#beyond noise",
-        "#rel. L2",
-        "#worst, x noise",
-        "meaning",
-    ];
     let outputs = &judgement.outputs;
     let rows = html! {
         @for (number, output) in outputs.iter().enumerate() {
@@ -86,7 +88,7 @@ pub(super) fn judged(judgement: &Judgement, pictures: &[OutputPicture], anchor: 
     html! {
         @if !outputs.is_empty() {
             h3 { "Outputs before and after" }
-            (table("outputs before and after", &COLUMNS, &rows))
+            (table("outputs before and after", &BESIDE, &rows))
             div class="outputs" {
                 @for (number, output) in outputs.iter().enumerate() {
                     @if has_details(output) { (details(output, picture_of(pictures, &output.name), &id(anchor, number))) }
@@ -217,15 +219,6 @@ fn has_something(picture: &Picture) -> bool {
 
 /// The outputs beside the captured ones.
 pub(super) fn captured(checks: &[CapturedCheck]) -> Markup {
-    const COLUMNS: [&str; 7] = [
-        "output",
-        "verdict",
-        "where",
-        "#bits that differ",
-        "#beyond noise",
-        "#rel. L2",
-        "#worst, x noise",
-    ];
     let rows = html! {
         @for check in checks {
             tr {
@@ -239,7 +232,7 @@ pub(super) fn captured(checks: &[CapturedCheck]) -> Markup {
     html! {
         @if !checks.is_empty() {
             h3 { "Beside the captured outputs" }
-            (table("outputs beside the captured ones", &COLUMNS, &rows))
+            (table("outputs beside the captured ones", &BESIDE[..7], &rows))
         }
     }
 }

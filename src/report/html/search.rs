@@ -10,7 +10,7 @@ use super::diff::diff;
 use super::findings;
 use super::history::Graph;
 use super::shell::{Head, Mood, badge, document};
-use super::table::table;
+use super::table::{fixtures_by_commits, table};
 use super::words::commit;
 use super::{launches, outputs};
 use crate::bisect::{Culprit, Observation, Report, SearchEnd, Tested};
@@ -117,33 +117,19 @@ fn who_broke_what(report: &Report) -> Markup {
         seen.observations.iter().map(|observation| observation.fixture.as_str()).collect()
     });
     let culprit = report.culprit.as_ref().map(|culprit| culprit.commit);
-    html! {
-        section class="card" {
-            h2 { "Who broke what" }
-            div class="scroll" tabindex="0" role="region" aria-label="fixtures by commits" {
-                table class="matrix" {
-                    thead {
-                        tr {
-                            th scope="col" { "commit" }
-                            @for fixture in &fixtures { th scope="col" { (fixture) } }
-                        }
-                    }
-                    tbody {
-                        @for one in &report.tested {
-                            tr class=[(Some(one.commit) == culprit).then_some("culprit")] {
-                                th scope="row" { (name(report.commit(one.commit))) }
-                                @for (number, seen) in
-                                    report.seen(one.commit).iter().flat_map(|s| &s.observations).enumerate()
-                                {
-                                    td { (cell(one, seen, number, culprit)) }
-                                }
-                            }
-                        }
-                    }
+    let rows = html! {
+        @for one in &report.tested {
+            tr class=[(Some(one.commit) == culprit).then_some("culprit")] {
+                th scope="row" { (name(report.commit(one.commit))) }
+                @for (number, seen) in
+                    report.seen(one.commit).iter().flat_map(|s| &s.observations).enumerate()
+                {
+                    td { (cell(one, seen, number, culprit)) }
                 }
             }
         }
-    }
+    };
+    fixtures_by_commits("Who broke what", &fixtures, &rows)
 }
 
 /// What a commit does on one fixture; leads to the evidence, or to its row of the table of tests.

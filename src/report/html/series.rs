@@ -118,7 +118,8 @@ fn part(curves: &[Curve], names: &[String]) -> Markup {
 mod tests {
     use super::super::tests::{HOSTILE, read};
     use super::*;
-    use crate::series::{Finding, Kind, Measured, Numbering, Roster, Scalars, Series, Spell, Step};
+    use crate::report::series::made_up;
+    use crate::series::{Finding, Kind, Measured, Scalars, Spell, Step};
 
     /// A run whose loss falls, is not a number once and infinite once.
     fn report(steps: usize) -> SeriesReport {
@@ -136,24 +137,7 @@ mod tests {
             },
             replay: None,
         };
-        let harness =
-            "sources = [\"a.cu\"]\ncall = \"f();\"\n[outputs.y]\ndtype = \"f32\"\nshape = []";
-        let harness = crate::harness::Harness::parse(harness, "replay.toml".as_ref());
-        let series = Series {
-            roster: Roster::of(&harness.expect("a harness")),
-            steps: (0..steps).map(step).collect(),
-            numbering: Numbering::default(),
-            clip: None,
-        };
-        SeriesReport {
-            series,
-            findings: Vec::new(),
-            replayed: false,
-            revision: None,
-            against: None,
-            device: None,
-            errors: Vec::new(),
-        }
+        made_up((0..steps).map(step).collect())
     }
 
     #[test]

@@ -23,3 +23,23 @@ pub(super) fn table(label: &str, columns: &[&str], rows: &Markup) -> Markup {
         }
     }
 }
+
+/// A card with a table of fixtures by commits: `rows` are rows of a commit and a cell for each fixture.
+pub(super) fn fixtures_by_commits(title: &str, fixtures: &[&str], rows: &Markup) -> Markup {
+    html! {
+        section class="card" {
+            h2 { (title) }
+            div class="scroll" tabindex="0" role="region" aria-label="fixtures by commits" {
+                table class="matrix" {
+                    thead {
+                        tr {
+                            th scope="col" { "commit" }
+                            @for fixture in fixtures { th scope="col" { (fixture) } }
+                        }
+                    }
+                    tbody { (rows) }
+                }
+            }
+        }
+    }
+}

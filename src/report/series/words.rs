@@ -285,7 +285,8 @@ fn adam(report: &SeriesReport, kind: &Kind) -> String {
 mod tests {
     use super::*;
     use crate::report::Revision;
-    use crate::series::{Finding, Measured, Numbering, Roster, Series, Severity, Step};
+    use crate::report::series::made_up;
+    use crate::series::{Finding, Measured, Severity, Step};
     use crate::trial::Failure;
 
     /// A report on twenty steps, the numbers 100 to 119.
@@ -296,25 +297,9 @@ mod tests {
             measured: Measured::default(),
             replay: None,
         };
-        let harness =
-            "sources = [\"a.cu\"]\ncall = \"f();\"\n[outputs.y]\ndtype = \"f32\"\nshape = []";
-        let harness = crate::harness::Harness::parse(harness, "replay.toml".as_ref());
-        let series = Series {
-            roster: Roster::of(&harness.expect("a harness")),
-            steps: (0..20).map(step).collect(),
-            numbering: Numbering::default(),
-            clip: None,
-        };
         let against = Revision { id: "0".repeat(40), short: "37707d4".into(), subject: "a".into() };
-        SeriesReport {
-            series,
-            findings: Vec::new(),
-            replayed: true,
-            revision: None,
-            against: Some(against),
-            device: None,
-            errors: Vec::new(),
-        }
+        let made_up = made_up((0..20).map(step).collect());
+        SeriesReport { replayed: true, against: Some(against), ..made_up }
     }
 
     fn spell(steps: usize, of: usize, first: usize, last: usize) -> Spell {
