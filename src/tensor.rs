@@ -8,6 +8,8 @@ pub(crate) mod vectors;
 
 use std::fmt;
 
+pub use self::parts::cores;
+
 use half::{bf16, f16};
 use serde::{Deserialize, Serialize};
 

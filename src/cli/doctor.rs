@@ -9,6 +9,7 @@ use ::replay::cuda::{self, Nvrtc, SearchPath};
 use ::replay::harness::Harness;
 use ::replay::program;
 use ::replay::report::Line;
+use ::replay::tensor::cores;
 use ::replay::worker::Limits;
 use anstyle::{AnsiColor, Color, Style};
 
@@ -16,7 +17,7 @@ use super::cache::size;
 use super::error::{CliResult, CommandError};
 use super::exit;
 use super::out::println;
-use super::session::{cache_folder, compiler, compiler_named, cores, folders, runner, search_path};
+use super::session::{cache_folder, compiler, compiler_named, folders, runner, search_path};
 
 /// The harness whose program is asked for.
 const HARNESS: &str = "replay.toml";

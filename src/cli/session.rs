@@ -15,6 +15,7 @@ use ::replay::fixture::Fixture;
 use ::replay::foreign::Keeper;
 use ::replay::harness::Harness;
 use ::replay::program::{self, Runner};
+use ::replay::tensor::cores;
 use ::replay::trial::Lab;
 use ::replay::worker::Limits;
 use clap::{Args, ValueEnum};
@@ -370,11 +371,6 @@ pub fn runner(
 /// The cache, made if it does not exist.
 pub fn cache() -> CliResult<Cache> {
     Ok(Cache::open(&cache_folder()?)?)
-}
-
-/// The cores of this machine that this process may use.
-pub fn cores() -> usize {
-    std::thread::available_parallelism().map_or(1, usize::from)
 }
 
 /// Where the user's environment says that CUDA is.

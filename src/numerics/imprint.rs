@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::CompareError;
 use super::constants::{HIDDEN_SHARE, LEAST_ROW, SHADOW_ABSOLUTE, SHADOW_FACTOR, SHADOW_RELATIVE};
-use super::measure::{Squares, ulp};
+use super::measure::{root_mean_square, ulp};
 use super::noise::NoiseRef;
 use super::shadow::{median, row_of};
 use crate::summary::{Number, splitmix64};
@@ -94,10 +94,7 @@ impl Imprint {
     ) -> Result<Imprint, CompareError> {
         noise.check_len(shadow.len())?;
         own.check_len(shadow.len())?;
-        let mut squares = Squares::default();
-        let finite = (0..shadow.len()).map(|i| shadow.get_f64(i)).filter(|x| x.is_finite());
-        finite.for_each(|value| squares.add(value));
-        let root_mean_square = squares.root() / (shadow.len().max(1) as f64).sqrt();
+        let root_mean_square = root_mean_square(shadow);
         let row = row_of(shadow);
         let whole = Tensor { shadow, native, noise, own, root_mean_square };
         let rows = (0..shadow.len().div_ceil(row)).into_par_iter();

@@ -1,6 +1,6 @@
 //! Small measures that the judges share: units in the last place, sums of squares.
 
-use crate::tensor::DType;
+use crate::tensor::{DType, TensorView};
 
 /// The distance between neighbouring numbers of `dtype` at the magnitude of `value`; 0 for
 /// integers, and where `value` is not finite.
@@ -38,6 +38,14 @@ pub(super) struct Squares {
     big: f64,
     middle: f64,
     small: f64,
+}
+
+/// The root mean square of a tensor, in which elements that are not finite count as 0.
+pub(super) fn root_mean_square(view: &TensorView) -> f64 {
+    let mut squares = Squares::default();
+    let finite = (0..view.len()).map(|index| view.get_f64(index)).filter(|x| x.is_finite());
+    finite.for_each(|value| squares.add(value));
+    squares.root() / (view.len().max(1) as f64).sqrt()
 }
 
 /// The scale of the outer sums, a power of two; their bounds are its square roots or so.

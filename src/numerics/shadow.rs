@@ -12,7 +12,7 @@ use super::constants::{
     ERROR_RATIO, HIDDEN_SHARE, LEAST_CLASS, LEAST_ROW, NOISE_FACTOR, SHADOW_ABSOLUTE,
     SHADOW_FACTOR, SHADOW_RELATIVE,
 };
-use super::measure::{Squares, distance, ulp};
+use super::measure::{Squares, distance, root_mean_square, ulp};
 use super::noise::NoiseRef;
 use super::{CompareError, NumericsError, check_shapes};
 use crate::scratch::{Numbers, Scratch};
@@ -81,10 +81,7 @@ impl<'a> Shadows<'a> {
     ) -> Result<Shadows<'a>, NumericsError> {
         check_shapes(&base, &got, false)?;
         noise.check_len(base.len())?;
-        let mut truth = Squares::default();
-        let finite = (0..base.len()).map(|index| base.get_f64(index)).filter(|x| x.is_finite());
-        finite.for_each(|value| truth.add(value));
-        let root_mean_square = truth.root() / (base.len().max(1) as f64).sqrt();
+        let root_mean_square = root_mean_square(&base);
         let row = row_of(&base);
         let mut rows: Numbers<f64> = scratch.zeros(base.len().div_ceil(row))?;
         if row >= LEAST_ROW {

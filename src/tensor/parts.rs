@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 const LEAST: usize = 1 << 18;
 
 /// The cores of this machine that this process may use.
-pub(crate) fn cores() -> usize {
+pub fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
