@@ -134,7 +134,11 @@ fn rewrite_launches(
                 if context.symbols.is_kernel(&name)
                     && (is_qualified(source.text, callee) || !locals.declare(launch, &name)) =>
             {
-                match context.symbols.leaves_out(&name, || arguments(source, launch)) {
+                let count = || {
+                    let list = argument_list(source, launch);
+                    symbols::count(source.text, &list, 0, ",")
+                };
+                match context.symbols.leaves_out(&name, count) {
                     true => Form::Passed,
                     false => Form::of(context, &name, given),
                 }
@@ -144,6 +148,9 @@ fn rewrite_launches(
         let line = source.line(launch.callee.start);
         if form == Form::Deduced {
             name_companion(source.text, callee, edits);
+        }
+        if matches!(form, Form::Deduced | Form::Passed) {
+            write_null_pointers(source.text, &argument_list(source, launch), edits);
         }
         let site = format!("\"{}\", {line}", escape(source.path));
         write_launch(edits, launch, form, "", &format!("\"{}\"", escape(&name)), &site);
@@ -173,13 +180,26 @@ fn rewrite_launches(
     Ok(sites.into_values().collect())
 }
 
-/// How many arguments `launch` gives the kernel.
-fn arguments(source: &Source, launch: &Launch) -> usize {
+/// The tokens from the parenthesis that opens the arguments of `launch`.
+fn argument_list(source: &Source, launch: &Launch) -> Tokens {
     let open = source.tokens.partition_point(|token| token.start < launch.close.end);
     // A list of arguments is short: the rest of the file need not be matched.
     let end = source.tokens.len().min(open + 4096);
-    let tokens = Tokens::new(source.text, source.tokens[open..end].to_vec());
-    symbols::count(source.text, &tokens, 0, ",")
+    Tokens::new(source.text, source.tokens[open..end].to_vec())
+}
+
+/// Writes `nullptr` for each argument `NULL`: passed on to a function, `NULL` is an integer.
+fn write_null_pointers(text: &str, list: &Tokens, edits: &mut Edits) {
+    let Some(after) = list.skip_group(0) else { return };
+    let mut at = 1;
+    while at + 1 < after {
+        let ends = [",", ")"].iter().any(|end| list.is(text, at + 1, end));
+        let begins = ["(", ","].iter().any(|begin| list.is(text, at - 1, begin));
+        if begins && ends && list.is(text, at, "NULL") {
+            edits.replace(list[at].start..list[at].end, "nullptr".to_owned());
+        }
+        at = list.skip_group(at).unwrap_or(at + 1);
+    }
 }
 
 /// How a launch is written for the host compiler.

@@ -25,3 +25,8 @@ void run(float* x) {
   inner::unnamed<<<1, 1>>>(x);
   ::inner::named<<<1, 1>>>(x);
 }
+template <bool Write = true> __global__ void optional(float* x, const float* weights, float* probs) {}
+void skip(float* x) {
+  optional<<<1, 32>>>(x, NULL, (float*)NULL);
+  typed<<<1, 32>>>(x + (NULL == 0));
+}
