@@ -1,6 +1,7 @@
 //! Drafts a `replay.toml` from the functions of a CUDA source. Pure: text in, text out. What a
 //! signature and a body cannot tell is guessed and marked.
 
+mod conditions;
 mod launch;
 mod roles;
 mod shapes;
@@ -37,7 +38,7 @@ pub struct Draft {
     /// Why they are not called together with those of the previous draft.
     pub apart: Option<String>,
     /// Statements before the calls.
-    setup: Vec<&'static str>,
+    setup: Vec<String>,
     /// Which function named a size, an input or an output first.
     owners: IndexMap<String, String>,
 }
@@ -122,12 +123,19 @@ impl Draft {
         for Drafted { entry, .. } in &drafted {
             self.check(entry, &function.name)?;
         }
+        for name in project.preparations().filter(|_| !function.kernel) {
+            self.set_up(&format!("{name}();"));
+        }
         let mut arguments = Vec::new();
         let mut guesses = Vec::new();
         let mut sizes = Vec::new();
         for Drafted { argument, entry, guess } in drafted {
-            if argument == "handle" || argument == "lt_handle" {
-                self.set_up(&argument);
+            match argument.as_str() {
+                "handle" => self.set_up("cublasHandle_t handle; cublasCreate(&handle);"),
+                "lt_handle" => {
+                    self.set_up("cublasLtHandle_t lt_handle; cublasLtCreate(&lt_handle);")
+                }
+                _ => {}
             }
             arguments.push(argument);
             guesses.extend(guess);
@@ -144,13 +152,9 @@ impl Draft {
         Ok(())
     }
 
-    fn set_up(&mut self, handle: &str) {
-        let text = match handle {
-            "handle" => "cublasHandle_t handle; cublasCreate(&handle);",
-            _ => "cublasLtHandle_t lt_handle; cublasLtCreate(&lt_handle);",
-        };
-        if !self.setup.contains(&text) {
-            self.setup.push(text);
+    fn set_up(&mut self, statements: &str) {
+        if !self.setup.iter().any(|known| known == statements) {
+            self.setup.push(statements.to_owned());
         }
     }
 

@@ -65,7 +65,7 @@ pub fn run(args: &Args) -> CliResult<u8> {
         left_out.extend(not_called(candidate, &functions));
         let include = includes(&candidate.text, &files, &root);
         let texts = headers.iter().map(|header| header.text.as_str());
-        let types = Types::of(texts.chain([candidate.text.as_str()]));
+        let types = Types::of(texts, &candidate.text);
         let all = headers.iter().flat_map(|header| &header.functions).chain(&candidate.functions);
         let project = Project { functions: &all.collect::<Vec<_>>(), types: &types };
         for draft in Draft::all(&functions, &project) {
@@ -207,14 +207,15 @@ fn nothing_to_call(place: &str) -> CommandError {
     CommandError::new(message).with_hint(hint)
 }
 
-/// Host functions that launch kernels and take pointers; kernels where no function does.
+/// Host functions that launch kernels, or choose one that does, and take pointers; kernels where no function
+/// does.
 fn worth_calling(functions: &[Signature]) -> Vec<&Signature> {
     let reaches = |function: &&Signature| {
         function.parameters.iter().any(|parameter| parameter.ty.contains('*'))
     };
     let host = functions.iter().filter(|function| {
         is_host(function)
-            && function.launches
+            && leads_to_launch(function, functions)
             && function.name != "main"
             && !takes_tensors(function)
             && !is_version_of_a_called(function, functions)
@@ -229,6 +230,16 @@ fn worth_calling(functions: &[Signature]) -> Vec<&Signature> {
 
 fn is_host(function: &Signature) -> bool {
     !function.kernel && !function.device
+}
+
+/// Whether `function` launches a kernel, or calls by its number a version of itself that does.
+fn leads_to_launch(function: &Signature, functions: &[Signature]) -> bool {
+    let version = |name: &str| {
+        let mut versions = functions.iter().filter(|other| is_host(other) && other.launches);
+        versions.any(|other| other.name == name && unversioned(name) == Some(&function.name))
+    };
+    function.launches
+        || dispatches(function) && function.calls.iter().any(|call| version(&call.name))
 }
 
 /// Whether a function takes or returns tensors of PyTorch, whose headers are not here.
@@ -318,4 +329,27 @@ fn tell(harnesses: &[Harnessed], left_out: &[String]) {
     let outputs =
         if several { String::new() } else { format!(": {}", names(&first.draft.outputs)) };
     println!("  4. replay inspect fixtures/NAME, then replay fixtures/NAME{outputs}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_function_that_chooses_a_version_is_called_in_place_of_all() {
+        let text = "__global__ void k(float* x) {}\n\
+                    void scale1(float* x) { k<<<1, 32>>>(x); }\n\
+                    void scale2(float* x) { cublasSscal(handle, 1, &by, x, 1); }\n\
+                    void scale(int kernel_num, float* x) {\n\
+                      switch (kernel_num) { case 1: scale1(x); break; case 2: scale2(x); break; }\n\
+                    }\n\
+                    void product(int which, float* x) { which ? product1(x) : product2(x); }\n\
+                    void product1(float* x) { cublasSgemm(handle, x); }\n\
+                    void product2(float* x) {}\n\
+                    void both(float* x) { scale(1, x); product(1, x); }\n";
+        let candidate = read("k.cu".to_owned(), text.to_owned());
+        let called = worth_calling(&candidate.functions);
+        let names: Vec<&str> = called.iter().map(|function| function.name.as_str()).collect();
+        assert_eq!(names, ["scale", "product"]);
+    }
 }

@@ -31,10 +31,21 @@ pub struct Signature {
     pub returns: String,
     /// Its parameters, in order.
     pub parameters: Vec<Parameter>,
-    /// Whether its body launches a kernel.
+    /// Whether its body launches a kernel or has a library multiply matrices.
     pub launches: bool,
+    /// What its body calls, in order.
+    pub calls: Vec<Call>,
     /// How its threads find their elements, if it is a kernel.
     pub grid: Grid,
+}
+
+/// A call of a function or macro.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Call {
+    /// The last part of its name.
+    pub name: String,
+    /// Whether arguments are given.
+    pub arguments: bool,
 }
 
 /// One parameter of a template.
@@ -79,10 +90,10 @@ fn signature(
     let kernel = has("__global__");
     let open = (item.name_at..item.body.start).find(|&at| tokens.is(text, at, "("))?;
     let close = tokens.skip_group(open)?.checked_sub(1)?;
-    let launches = item
-        .body
-        .clone()
-        .any(|at| tokens.is(text, at, "<<<") || symbols.is_kernel(tokens[at].text(text)));
+    let launches = item.body.clone().any(|at| {
+        let word = tokens[at].text(text);
+        word == "<<<" || symbols.is_kernel(word) || multiplies_matrices(word)
+    });
     let head = item.tokens.start..item.name_at;
     let body = Body { text, tokens, range: item.body.clone() };
     let mut parameters = parameters(text, tokens, open + 1, close);
@@ -102,7 +113,26 @@ fn signature(
         returns: words(text, tokens, returned(text, tokens, head)),
         parameters,
         launches,
+        calls: calls(text, tokens, item.body.clone()),
     })
+}
+
+/// Whether `word` is a function of cuBLAS or cuBLASLt that computes a product.
+fn multiplies_matrices(word: &str) -> bool {
+    let products = ["gemm", "Gemm", "gemv"];
+    let computes =
+        word.starts_with("cublas") && products.iter().any(|product| word.contains(product));
+    computes || word == "cublasLtMatmul"
+}
+
+/// What `body` calls.
+fn calls(text: &str, tokens: &Tokens, body: Range<usize>) -> Vec<Call> {
+    let called = body.filter(|&at| tokens[at].kind == Kind::Ident && tokens.is(text, at + 1, "("));
+    let call = |at: usize| Call {
+        name: tokens[at].text(text).to_owned(),
+        arguments: !tokens.is(text, at + 2, ")"),
+    };
+    called.map(call).collect()
 }
 
 /// The words of a function's type among those before its name.

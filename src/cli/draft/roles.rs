@@ -52,6 +52,22 @@ pub struct Project<'a> {
 const MOST_CALLS: usize = 6;
 
 impl Project<'_> {
+    /// The functions without arguments by which `main` prepares what the others use: handles, properties of
+    /// the device.
+    pub fn preparations(&self) -> impl Iterator<Item = &str> {
+        let main = self.functions.iter().filter(|function| function.name == "main");
+        let calls = main.flat_map(|main| &main.calls).filter(|call| !call.arguments);
+        let names = calls.map(|call| call.name.as_str());
+        names.filter(|&name| {
+            let lower = name.to_lowercase();
+            let prepares = ["setup", "set_up", "init"].iter().any(|word| lower.contains(word));
+            prepares
+                && self.functions.iter().any(|function| {
+                    function.name == name && !function.device && function.parameters.is_empty()
+                })
+        })
+    }
+
     /// The role of `parameter` of `function`.
     pub fn role(&self, function: &Signature, parameter: &Parameter) -> Role {
         let words: Vec<&str> = parameter.ty.split(' ').collect();

@@ -146,6 +146,8 @@ impl Scene<'_> {
             "NH" | "nh" | "heads" | "n_heads" | "num_heads" | "n_head" | "nheads" => Counts::Heads,
             "D" if has(&["H", "NH", "nh"]) => Counts::HeadSize,
             "HS" | "hs" | "head_size" | "head_dim" | "d_head" | "hd" => Counts::HeadSize,
+            // The vocabulary with the padding of a row.
+            "P" if has(&["V"]) => Counts::Vocabulary,
             "V" | "Vp" | "vocab" | "vocab_size" | "classes" | "num_classes" | "padded_vocab" => {
                 Counts::Vocabulary
             }
@@ -245,10 +247,10 @@ impl Scene<'_> {
         let last = || self.sizes.last().cloned();
         let ends = |word: &str| base == word || base.ends_with(&format!("_{word}"));
         if matches!(base, "wte" | "table" | "embedding" | "embeddings" | "embed") {
-            return Some((
-                vec![vocabulary.or_else(|| self.sizes.first().cloned())?, channels?],
-                true,
-            ));
+            let of_rows = |size: &&String| matches!(self.counts(size), K::Batch | K::Time);
+            let first = self.sizes.first().filter(|size| !of_rows(size)).cloned();
+            let entries = vocabulary.or(first).unwrap_or("V".to_owned());
+            return Some((vec![entries, channels?], true));
         }
         if matches!(base, "wpe" | "pos_emb" | "cos" | "sin" | "freqs") {
             let width = channels.or_else(|| self.last(K::HeadSize)).or_else(last)?;
@@ -320,7 +322,9 @@ mod tests {
             told("matmul_forward", "B T C OC", "out inp weight bias"),
             told("attention_forward", "B T C NH", "out qkvr preatt att inp"),
             told("encoder_forward", "B T C V", "out inp wte wpe"),
+            told("encoder_backward", "B T C", "dwte dwpe dout"),
             told("crossentropy", "B T V Vp", "losses dlogits probs"),
+            told("fused_classifier", "B T V P", "losses dlogits targets"),
             told("gemm", "M N K", "A B C bias"),
             told("rope", "batch seq heads head_dim", "q cos"),
             told("softmax", "rows cols", "out x row_max"),
@@ -330,7 +334,9 @@ mod tests {
         out BxTxOC, inp BxTxC, weight OCxC, bias OC
         out BxTxC, qkvr BxTx3xC, preatt BxNHxTxT, att BxNHxTxT, inp BxTx3xC
         out BxTxC, inp BxTxC, wte VxC, wpe TxC
+        dwte VxC, dwpe TxC, dout BxTxC
         losses BxT, dlogits BxTxVp, probs BxTxVp
+        losses BxT, dlogits BxTxP, targets BxT
         A MxK, B KxN, C MxN, bias N
         q batchxseqxheadsxhead_dim, cos seqxhead_dim
         out rowsxcols, x rowsxcols, row_max rows

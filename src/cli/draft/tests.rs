@@ -8,7 +8,7 @@ use super::*;
 fn draft(text: &str) -> String {
     let unit = Unit { path: "k.cu", text };
     let found = signatures(&unit, &scan(&[unit]));
-    let (types, functions) = (Types::of([text]), found.iter().collect::<Vec<_>>());
+    let (types, functions) = (Types::of([], text), found.iter().collect::<Vec<_>>());
     let project = Project { functions: &functions, types: &types };
     let drafts = Draft::all(&functions, &project);
     let texts = drafts.iter().map(|draft| {
@@ -232,4 +232,18 @@ fn what_a_function_changes_begins_as_the_fixture_has_it() {
 #[test]
 fn a_path_is_quoted_as_toml_has_it() {
     assert_eq!(quoted("a\"b\u{1}"), r#""a\"b\u0001""#);
+}
+
+#[test]
+fn what_main_prepares_is_done_before_the_call() {
+    let text = "void setup_main() {}\nvoid test_all() { setup_main(); }\n\
+                void scale(float* y, const float* x, int n) { k<<<blocks, 32>>>(y, x, n); }\n\
+                int main() { setup_main(); test_all(); init(1); }";
+    let unit = Unit { path: "k.cu", text };
+    let found = signatures(&unit, &scan(&[unit]));
+    let functions = found.iter().collect::<Vec<_>>();
+    let project = Project { functions: &functions, types: &Types::default() };
+    let scale = functions.iter().filter(|function| function.name == "scale");
+    let drafts = Draft::all(&scale.copied().collect::<Vec<_>>(), &project);
+    assert!(drafts[0].text("k.cu", &[]).contains("\nsetup = \"setup_main();\"\n"));
 }

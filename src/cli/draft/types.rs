@@ -4,6 +4,8 @@ use std::collections::HashMap;
 
 use ::replay::tensor::DType;
 
+use super::conditions::Conditions;
+
 /// Names for types, as `typedef`, `using` and `#define` give them.
 #[derive(Debug, Default)]
 pub struct Types {
@@ -25,12 +27,13 @@ pub struct Element {
 const MOST_STEPS: usize = 8;
 
 impl Types {
-    /// The names in `texts`. Of several meanings the last counts: the branch without a condition.
-    pub fn of<'t>(texts: impl IntoIterator<Item = &'t str>) -> Types {
+    /// The names in `headers` and in `source`, which includes them, as far as the preprocessor keeps them. Of
+    /// several meanings the last counts: the branch without a condition.
+    pub fn of<'t>(headers: impl IntoIterator<Item = &'t str>, source: &'t str) -> Types {
         let mut types = Types::default();
-        let lines = texts.into_iter().flat_map(str::lines);
-        for (name, meaning) in lines.filter_map(alias) {
-            types.aliases.insert(name, meaning);
+        let mut conditions = Conditions::before(source);
+        for text in headers.into_iter().chain([source]) {
+            types.aliases.extend(conditions.lines(text).into_iter().filter_map(alias));
         }
         types
     }
@@ -125,11 +128,13 @@ mod tests {
         let text = "#if defined(ENABLE_BF16)\ntypedef __nv_bfloat16 floatX;\n#else\n\
                     typedef float floatX; // default\n#endif\nusing scalar = floatX;\n\
                     #define REAL scalar\n#define LOOP LOOP2\n#define LOOP2 LOOP\n#define f(x) x\n";
-        let types = Types::of([text]);
+        let types = Types::of([text], "");
         assert_eq!(types.dtype("floatX"), Some(DType::F32));
         assert_eq!(types.dtype("REAL"), Some(DType::F32));
         assert_eq!(types.dtype("std :: size_t"), Some(DType::U64));
         assert_eq!((types.dtype("LOOP"), types.dtype("Config")), (None, None));
         assert_eq!(types.element("float4").lanes, 4);
+        let narrow = Types::of([text], "#define ENABLE_BF16\n#include \"common.h\"\n");
+        assert_eq!(narrow.dtype("REAL"), Some(DType::BF16));
     }
 }
