@@ -232,14 +232,14 @@ fn is_host(function: &Signature) -> bool {
     !function.kernel && !function.device
 }
 
-/// Whether `function` launches a kernel, or calls by its number a version of itself that does.
+/// Whether `function` launches a kernel, or chooses by a number one of those that do.
 fn leads_to_launch(function: &Signature, functions: &[Signature]) -> bool {
-    let version = |name: &str| {
-        let mut versions = functions.iter().filter(|other| is_host(other) && other.launches);
-        versions.any(|other| other.name == name && unversioned(name) == Some(&function.name))
-    };
-    function.launches
-        || dispatches(function) && function.calls.iter().any(|call| version(&call.name))
+    let mut launching = functions.iter().filter(|other| is_host(other) && other.launches);
+    function.launches || dispatches(function) && launching.any(|other| calls(function, other))
+}
+
+fn calls(function: &Signature, other: &Signature) -> bool {
+    function.calls.iter().any(|call| call.name == other.name)
 }
 
 /// Whether a function takes or returns tensors of PyTorch, whose headers are not here.
@@ -248,10 +248,12 @@ fn takes_tensors(function: &Signature) -> bool {
     tensor(&function.returns) || function.parameters.iter().any(|p| tensor(&p.ty))
 }
 
-/// Whether another of `functions` takes the number of this one.
+/// Whether another of `functions` chooses this one by a number.
 fn is_version_of_a_called(function: &Signature, functions: &[Signature]) -> bool {
-    let Some(stem) = unversioned(&function.name) else { return false };
-    functions.iter().any(|other| is_host(other) && other.name == stem && dispatches(other))
+    let stem = unversioned(&function.name);
+    let chooses = |other: &Signature| stem == Some(&other.name) || calls(other, function);
+    let mut others = functions.iter().filter(|other| is_host(other) && dispatches(other));
+    !dispatches(function) && others.any(chooses)
 }
 
 /// The folders, relative to the root, of the headers that `text` includes.
@@ -339,9 +341,9 @@ mod tests {
     fn a_function_that_chooses_a_version_is_called_in_place_of_all() {
         let text = "__global__ void k(float* x) {}\n\
                     void scale1(float* x) { k<<<1, 32>>>(x); }\n\
-                    void scale2(float* x) { cublasSscal(handle, 1, &by, x, 1); }\n\
+                    template <int BY> void scale_by(float* x) { k<<<1, BY>>>(x); }\n\
                     void scale(int kernel_num, float* x) {\n\
-                      switch (kernel_num) { case 1: scale1(x); break; case 2: scale2(x); break; }\n\
+                      switch (kernel_num) { case 1: scale1(x); break; case 2: scale_by<2>(x); }\n\
                     }\n\
                     void product(int which, float* x) { which ? product1(x) : product2(x); }\n\
                     void product1(float* x) { cublasSgemm(handle, x); }\n\

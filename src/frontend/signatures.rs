@@ -127,12 +127,14 @@ fn multiplies_matrices(word: &str) -> bool {
 
 /// What `body` calls.
 fn calls(text: &str, tokens: &Tokens, body: Range<usize>) -> Vec<Call> {
-    let called = body.filter(|&at| tokens[at].kind == Kind::Ident && tokens.is(text, at + 1, "("));
-    let call = |at: usize| Call {
-        name: tokens[at].text(text).to_owned(),
-        arguments: !tokens.is(text, at + 2, ")"),
+    let call = |at: usize| {
+        let template = tokens.is(text, at + 1, "<").then(|| tokens.skip_angles(text, at + 1));
+        let open = template.map_or(Some(at + 1), |after| after)?;
+        let called = tokens[at].kind == Kind::Ident && tokens.is(text, open, "(");
+        let name = tokens[at].text(text).to_owned();
+        called.then(|| Call { name, arguments: !tokens.is(text, open + 1, ")") })
     };
-    called.map(call).collect()
+    body.filter_map(call).collect()
 }
 
 /// The words of a function's type among those before its name.
