@@ -2,6 +2,7 @@
 //!
 //! Nothing here reads files, knows of devices, or judges numbers.
 
+pub(crate) mod float8;
 pub(crate) mod parts;
 pub mod step;
 pub(crate) mod vectors;
@@ -26,6 +27,12 @@ pub enum DType {
     F16,
     /// bfloat16, CUDA's `__nv_bfloat16`.
     BF16,
+    /// 8-bit floating point with four bits of exponent and no infinity, CUDA's `__nv_fp8_e4m3`.
+    #[serde(rename = "f8_e4m3")]
+    F8E4M3,
+    /// 8-bit floating point with five bits of exponent, CUDA's `__nv_fp8_e5m2`.
+    #[serde(rename = "f8_e5m2")]
+    F8E5M2,
     /// 64-bit signed integer.
     I64,
     /// 32-bit signed integer.
@@ -48,11 +55,13 @@ pub enum DType {
 
 impl DType {
     /// Every element type, in the order in which messages list them.
-    pub const ALL: [DType; 13] = [
+    pub const ALL: [DType; 15] = [
         DType::F64,
         DType::F32,
         DType::F16,
         DType::BF16,
+        DType::F8E4M3,
+        DType::F8E5M2,
         DType::I64,
         DType::I32,
         DType::I16,
@@ -70,7 +79,7 @@ impl DType {
             DType::F64 | DType::I64 | DType::U64 => 8,
             DType::F32 | DType::I32 | DType::U32 => 4,
             DType::F16 | DType::BF16 | DType::I16 | DType::U16 => 2,
-            DType::I8 | DType::U8 | DType::Bool => 1,
+            DType::F8E4M3 | DType::F8E5M2 | DType::I8 | DType::U8 | DType::Bool => 1,
         }
     }
 
@@ -81,6 +90,8 @@ impl DType {
             DType::F32 => "f32",
             DType::F16 => "f16",
             DType::BF16 => "bf16",
+            DType::F8E4M3 => "f8_e4m3",
+            DType::F8E5M2 => "f8_e5m2",
             DType::I64 => "i64",
             DType::I32 => "i32",
             DType::I16 => "i16",
@@ -100,6 +111,8 @@ impl DType {
             DType::F32 => "float",
             DType::F16 => "__half",
             DType::BF16 => "__nv_bfloat16",
+            DType::F8E4M3 => "__nv_fp8_e4m3",
+            DType::F8E5M2 => "__nv_fp8_e5m2",
             DType::I64 => "long long",
             DType::I32 => "int",
             DType::I16 => "short",
@@ -119,7 +132,15 @@ impl DType {
 
     /// Whether elements are floating-point numbers.
     pub const fn is_float(self) -> bool {
-        matches!(self, DType::F64 | DType::F32 | DType::F16 | DType::BF16)
+        match self {
+            DType::F64 | DType::F32 | DType::F16 | DType::BF16 => true,
+            _ => self.is_float8(),
+        }
+    }
+
+    /// Whether elements are floating-point numbers of 8 bits.
+    pub const fn is_float8(self) -> bool {
+        matches!(self, DType::F8E4M3 | DType::F8E5M2)
     }
 }
 
@@ -185,6 +206,8 @@ impl TensorView<'_> {
             DType::F32 => f64::from(read!(f32)),
             DType::F16 => f64::from(f16::from_bits(read!(u16))),
             DType::BF16 => f64::from(bf16::from_bits(read!(u16))),
+            DType::F8E4M3 => float8::E4M3[usize::from(bytes[0])],
+            DType::F8E5M2 => float8::E5M2[usize::from(bytes[0])],
             DType::I64 => read!(i64) as f64,
             DType::I32 => f64::from(read!(i32)),
             DType::I16 => f64::from(read!(i16)),
@@ -220,6 +243,8 @@ impl TensorView<'_> {
             DType::F32 => read!(u32, |bits| f64::from(f32::from_bits(bits))),
             DType::F16 => read!(u16, |bits| f64::from(f16::from_bits(bits))),
             DType::BF16 => read!(u16, |bits| f64::from(bf16::from_bits(bits))),
+            DType::F8E4M3 => read!(u8, |code| float8::E4M3[usize::from(code)]),
+            DType::F8E5M2 => read!(u8, |code| float8::E5M2[usize::from(code)]),
             DType::I64 => read!(i64, |x| x as f64),
             DType::I32 => read!(i32, f64::from),
             DType::I16 => read!(i16, f64::from),

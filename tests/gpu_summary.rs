@@ -121,22 +121,6 @@ fn part(words: &[u64]) -> DevicePart {
     }
 }
 
-const DTYPES: [DType; 13] = [
-    DType::F64,
-    DType::F32,
-    DType::F16,
-    DType::BF16,
-    DType::I64,
-    DType::I32,
-    DType::I16,
-    DType::I8,
-    DType::U64,
-    DType::U32,
-    DType::U16,
-    DType::U8,
-    DType::Bool,
-];
-
 /// Pseudo-random bytes; the same for the same seed.
 fn random(seed: u64, bytes: usize) -> Vec<u8> {
     let mut state = seed;
@@ -154,7 +138,7 @@ fn random(seed: u64, bytes: usize) -> Vec<u8> {
 /// Makes every element finite and not too far from 1: exponents lose their highest bits.
 fn tame(dtype: DType, bytes: &mut [u8]) {
     let mask = match dtype {
-        DType::F64 | DType::F32 | DType::F16 | DType::BF16 => 0xBF,
+        _ if dtype.is_float() => 0xBF,
         DType::Bool => 0x01,
         _ => 0xFF,
     };
@@ -205,7 +189,7 @@ fn the_device_summarises_as_the_cpu_does() {
     let lab = lab();
     let counts = [0, 1, 7, 127, 128, 129, 1000, 2047, 2048, 2049, 40_003, (1 << 21) + 13];
     let (mut compared, mut left_to_the_cpu) = (0, 0);
-    for dtype in DTYPES {
+    for dtype in DType::ALL {
         let kernel = lab.summarizer(dtype);
         for count in counts {
             let wild = random(count as u64, count * dtype.size());

@@ -304,7 +304,7 @@ mod tests {
         4 | dtype = "f31"
           |         ^^^^^
         caused by: unknown dtype `f31` for `x` at replay.toml:4:9, did you mean `f32`?
-        hint: the dtypes are f64, f32, f16, bf16, i64, i32, i16, i8, u64, u32, u16, u8, bool
+        hint: the dtypes are f64, f32, f16, bf16, f8_e4m3, f8_e5m2, i64, i32, i16, i8, u64, u32, u16, u8, bool
         "#);
         let line = "the draft has to be edited first: \
                     unknown dtype `f31` for `x` at replay.toml:4:9, did you mean `f32`?";

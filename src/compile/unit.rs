@@ -110,6 +110,7 @@ pub(super) fn text(
         match dtype {
             DType::F16 => text.push_str("#include <cuda_fp16.h>\n"),
             DType::BF16 => text.push_str("#include <cuda_bf16.h>\n"),
+            DType::F8E4M3 | DType::F8E5M2 => text.push_str("#include <cuda_fp8.h>\n"),
             _ => {}
         }
     }

@@ -243,7 +243,7 @@ fn empty_values_are_refused() {
 fn dtypes_of_other_libraries_are_recognised() {
     insta::assert_snapshot!(refused("\"f32\"", "\"float32\""), @"
     unknown dtype `float32` for `logits` at kernels/replay.toml:9:9, did you mean `f32`?
-    hint: the dtypes are f64, f32, f16, bf16, i64, i32, i16, i8, u64, u32, u16, u8, bool
+    hint: the dtypes are f64, f32, f16, bf16, f8_e4m3, f8_e5m2, i64, i32, i16, i8, u64, u32, u16, u8, bool
     ");
     for (given, meant) in [("torch.bfloat16", "bf16"), ("uint8", "u8"), ("half", "f16")] {
         assert_eq!(meant_dtype(given).as_deref(), Some(meant));

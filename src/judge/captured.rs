@@ -21,7 +21,7 @@ use crate::numerics::noise::{Noise, NoiseRef, NoiseSummary};
 use crate::numerics::slices::{describe, locate};
 use crate::scratch::Scratch;
 use crate::summary::{Checksum, summarize};
-use crate::tensor::{DType, Dim, TensorView};
+use crate::tensor::{DType, Dim, TensorView, float8};
 use crate::trial::{Status, Trial, room};
 
 /// One output beside the captured one.
@@ -197,6 +197,7 @@ fn rounded(bytes: &[u8], stored: DType, dtype: DType) -> Cow<'_, [u8]> {
     Cow::Owned(match dtype {
         DType::F16 => values.flat_map(|x| f16::from_f64(x).to_le_bytes()).collect(),
         DType::BF16 => values.flat_map(|x| bf16::from_f64(x).to_le_bytes()).collect(),
+        DType::F8E4M3 | DType::F8E5M2 => values.map(|x| float8::encode(dtype, x)).collect(),
         DType::F32 => values.flat_map(|x| (x as f32).to_le_bytes()).collect(),
         _ => unreachable!("only a float is captured in a wider dtype, and f64 is the widest"),
     })
@@ -209,7 +210,10 @@ mod tests {
     #[test]
     fn a_wider_capture_is_rounded_to_the_dtype_of_the_output() {
         let bytes: Vec<u8> = [1.0f64, 0.1, -3.5].iter().flat_map(|x| x.to_le_bytes()).collect();
-        for (dtype, tenth) in [(DType::F32, 0.1f32 as f64), (DType::BF16, 0.10009765625)] {
+        let narrow = [DType::F32, DType::BF16, DType::F8E4M3, DType::F8E5M2];
+        for (dtype, tenth) in
+            narrow.into_iter().zip([0.1f32 as f64, 0.10009765625, 0.1015625, 0.09375])
+        {
             let narrow = rounded(&bytes, DType::F64, dtype);
             let view = TensorView { dtype, shape: &[3], bytes: &narrow };
             assert_eq!([0, 1, 2].map(|i| view.get_f64(i)), [1.0, tenth, -3.5], "{dtype}");

@@ -11,6 +11,8 @@ pub(crate) fn ulp(dtype: DType, value: f64) -> f64 {
         DType::F32 => (24, -126),
         DType::F16 => (11, -14),
         DType::BF16 => (8, -126),
+        DType::F8E4M3 => (4, -6),
+        DType::F8E5M2 => (3, -14),
         _ => return 0.0,
     };
     if !value.is_finite() {
@@ -113,6 +115,8 @@ mod tests {
         }
         assert_eq!(ulp(DType::BF16, 1.0), 2f64.powi(-7));
         assert_eq!(ulp(DType::F16, 0.0), 2f64.powi(-24));
+        assert_eq!([1.0, -448.0, 0.0].map(|x| ulp(DType::F8E4M3, x)), [0.125, 32.0, 2f64.powi(-9)]);
+        assert_eq!([1.0, 5e4, 0.0].map(|x| ulp(DType::F8E5M2, x)), [0.25, 8192.0, 2f64.powi(-16)]);
         assert_eq!(ulp(DType::I32, 5.0), 0.0);
     }
 

@@ -8,6 +8,7 @@ use std::path::Path;
 use half::{bf16, f16};
 
 use crate::fixture::{AnswerFile, Fixture, Output};
+use crate::tensor::float8::{E4M3, E5M2, encode};
 use crate::tensor::{DType, TensorView};
 
 /// One output that is as the harness declares it.
@@ -76,6 +77,8 @@ pub(super) fn fits(view: &TensorView, native: DType) -> bool {
         DType::F32 => (|x| f64::from(x as f32), f32::MANTISSA_DIGITS),
         DType::F16 => (|x| f16::from_f64(x).to_f64(), f16::MANTISSA_DIGITS),
         DType::BF16 => (|x| bf16::from_f64(x).to_f64(), bf16::MANTISSA_DIGITS),
+        DType::F8E4M3 => (|x| E4M3[usize::from(encode(DType::F8E4M3, x))], 4),
+        DType::F8E5M2 => (|x| E5M2[usize::from(encode(DType::F8E5M2, x))], 3),
         // Integers have no precision, and float64 has no wider twin: the same computation is its own.
         _ => return false,
     };
@@ -111,6 +114,8 @@ mod tests {
         assert!(fits(&[1.0, f64::from(1.0f32 / 3.0)], DType::F32));
         assert!(!fits(&[f64::from(1.0f32 / 3.0)], DType::BF16));
         assert!(fits(&[f64::from(f16::from_f32(1.0 / 3.0)), f64::NAN], DType::F16));
+        assert!(fits(&[1.0, 0.8125, 448.0], DType::F8E4M3) && !fits(&[1.0, 0.8], DType::F8E4M3));
+        assert!(fits(&[1.0, 0.875], DType::F8E5M2) && !fits(&[0.8125], DType::F8E5M2));
         assert!(!fits(&[5.0, 0.0, -0.75], DType::F32), "simple numbers say nothing");
         assert!(!fits(&[0.5], DType::F64) && !fits(&[2.0], DType::I32));
     }

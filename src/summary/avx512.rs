@@ -12,6 +12,7 @@ use super::pass::{Part, Work};
 use super::poison::Poison;
 use super::sketch::{Draw, PROJECTIONS, RUN_BYTES, RUN_UNITS, SIGN_MIX, SIGN_STEP};
 use crate::tensor::DType;
+use crate::tensor::float8::{E4M3, E5M2};
 
 /// Elements of a vector.
 const LANES: usize = 8;
@@ -40,7 +41,7 @@ pub(super) fn part(dtype: DType, bytes: &[u8], index: u64, poison: Option<&Poiso
             }
         };
     }
-    of!(F64 F32 F16 BF16 I64 I32 I16 I8 U64 U32 U16 U8 Bool)
+    of!(F64 F32 F16 BF16 F8E4M3 F8E5M2 I64 I32 I16 I8 U64 U32 U16 U8 Bool)
 }
 
 #[target_feature(enable = "avx512f,avx512dq,avx2,f16c")]
@@ -389,6 +390,8 @@ unsafe fn load<const DTYPE: u8>(from: *const u8) -> __m512d {
     const F32: u8 = DType::F32 as u8;
     const F16: u8 = DType::F16 as u8;
     const BF16: u8 = DType::BF16 as u8;
+    const F8E4M3: u8 = DType::F8E4M3 as u8;
+    const F8E5M2: u8 = DType::F8E5M2 as u8;
     const I64: u8 = DType::I64 as u8;
     const I32: u8 = DType::I32 as u8;
     const I16: u8 = DType::I16 as u8;
@@ -405,6 +408,11 @@ unsafe fn load<const DTYPE: u8>(from: *const u8) -> __m512d {
             BF16 => {
                 let bits = _mm256_cvtepu16_epi32(_mm_loadu_si128(from.cast()));
                 _mm512_cvtps_pd(_mm256_castsi256_ps(_mm256_slli_epi32::<16>(bits)))
+            }
+            F8E4M3 | F8E5M2 => {
+                let known = if DTYPE == F8E4M3 { &E4M3 } else { &E5M2 };
+                let codes = _mm512_cvtepu8_epi64(_mm_loadl_epi64(from.cast()));
+                _mm512_i64gather_pd::<8>(codes, known.as_ptr())
             }
             I64 => _mm512_cvtepi64_pd(_mm512_loadu_si512(from.cast())),
             U64 => _mm512_cvtepu64_pd(_mm512_loadu_si512(from.cast())),

@@ -168,5 +168,7 @@ const fn dtype_code(dtype: DType) -> u64 {
         DType::U16 => 11,
         DType::U8 => 12,
         DType::Bool => 13,
+        DType::F8E4M3 => 14,
+        DType::F8E5M2 => 15,
     }
 }

@@ -53,6 +53,8 @@ pub fn element(dtype: DType) -> &'static str {
         DType::F32 => "F32",
         DType::F16 => "F16",
         DType::BF16 => "BF16",
+        DType::F8E4M3 => "E4M3",
+        DType::F8E5M2 => "E5M2",
         DType::I64 => "I64",
         DType::I32 => "I32",
         DType::I16 => "I16",

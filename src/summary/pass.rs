@@ -11,6 +11,7 @@ use super::checksum::{Sums, UNIT_BYTES};
 use super::moments::{Moments, RUN_ELEMENTS};
 use super::poison::Poison;
 use super::sketch::{Draw, RUN_BYTES, Sketch};
+use crate::tensor::float8::{E4M3, E5M2};
 use crate::tensor::{DType, TensorView};
 
 /// Bytes of one part; a multiple of a run's.
@@ -234,6 +235,8 @@ fn decode(dtype: DType, bytes: &[u8], values: &mut [f64; RUN_ELEMENTS]) -> bool 
         DType::BF16 => {
             convert!(u16, 0x7F80, |raw| f64::from(f32::from_bits(u32::from(raw) << 16)))
         }
+        DType::F8E4M3 => float8(&E4M3, bytes, values),
+        DType::F8E5M2 => float8(&E5M2, bytes, values),
         DType::I64 => convert!(i64),
         DType::I32 => convert!(i32),
         DType::I16 => convert!(i16),
@@ -243,6 +246,17 @@ fn decode(dtype: DType, bytes: &[u8], values: &mut [f64; RUN_ELEMENTS]) -> bool 
         DType::U16 => convert!(u16),
         DType::U8 | DType::Bool => convert!(u8),
     }
+}
+
+/// [`decode`] for floats of 8 bits, whose numbers are `known`.
+#[inline(always)]
+fn float8(known: &[f64; 256], bytes: &[u8], values: &mut [f64; RUN_ELEMENTS]) -> bool {
+    let mut special = false;
+    for (slot, code) in values.iter_mut().zip(bytes) {
+        *slot = known[usize::from(*code)];
+        special |= !slot.is_finite();
+    }
+    special
 }
 
 /// The value of a binary16: its bits moved into a binary32 and the exponent's bias made right,
@@ -263,6 +277,8 @@ fn canonical_nan(dtype: DType) -> &'static [u8] {
         DType::F64 => &[0, 0, 0, 0, 0, 0, 0xF8, 0x7F],
         DType::F32 => &[0, 0, 0xC0, 0x7F],
         DType::F16 => &[0x00, 0x7E],
+        DType::F8E4M3 => &[0x7F],
+        DType::F8E5M2 => &[0x7E],
         _ => &[0xC0, 0x7F],
     }
 }

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use proptest::prelude::*;
 
 use super::*;
-use crate::tensor::DType;
+use crate::tensor::{DType, float8};
 
 /// A tensor that owns its parts.
 pub(crate) struct Owned {
@@ -282,12 +282,15 @@ fn the_sketch_is_the_one_of_the_document() {
     for dtype in DType::ALL {
         let mut random = Random(3);
         let count = 70_003 / dtype.size();
-        let values: Vec<f64> = (0..count).map(|_| (random.next() % 100) as f64).collect();
+        // What the narrowest floats hold exactly.
+        let many = if dtype.is_float8() { 8 } else { 100 };
+        let values: Vec<f64> = (0..count).map(|_| (random.next() % many) as f64).collect();
         let bytes = values.iter().flat_map(|&value| match dtype {
             DType::F64 => value.to_le_bytes().to_vec(),
             DType::F32 => (value as f32).to_le_bytes().to_vec(),
             DType::F16 => half::f16::from_f64(value).to_le_bytes().to_vec(),
             DType::BF16 => half::bf16::from_f64(value).to_le_bytes().to_vec(),
+            _ if dtype.is_float8() => vec![float8::encode(dtype, value)],
             _ => (value as u64).to_le_bytes()[..dtype.size()].to_vec(),
         });
         let sketch = Owned::new(dtype, &[count], bytes.collect()).summary().sketch;

@@ -1,7 +1,8 @@
 //! Outputs without elements, outputs of integers, scalars, sides that fail: what is said of them.
 
 use crate::env::TestEnv;
-use replay::tensor::DType;
+use replay::fixture;
+use replay::tensor::{DType, TensorView};
 
 /// Doubles `x`; the loss is the sum of squares, by which `y` is the gradient.
 const KERNEL: &str = "\
@@ -263,5 +264,96 @@ fn words_that_say_where_need_no_picture() {
          |########|
 
     diverged: y (wrong)
+    ");
+}
+
+/// Widens floats of 8 bits, and rounds what it makes of them.
+const FLOAT8: &str = "\
+#include <cuda_fp8.h>
+__global__ void k(const __nv_fp8_e4m3* a, const __nv_fp8_e5m2* b, float* wide_a, float* wide_b,
+                  __nv_fp8_e4m3* back_a, __nv_fp8_e5m2* back_b, int n, int m)
+{
+    int i = threadIdx.x;
+    if (i < n) wide_a[i] = float(a[i]), back_a[i] = __nv_fp8_e4m3(wide_a[i] * 1.0f);
+    if (i < m) wide_b[i] = float(b[i]), back_b[i] = __nv_fp8_e5m2(wide_b[i]);
+}
+";
+
+/// The harness of it, and a fixture with all finite numbers of both formats and what becomes of them.
+fn float8_project(versions: &[&str]) -> TestEnv {
+    let env = TestEnv::new().with_kernel(versions[0], "");
+    let tensor = |kind: &str, name: &str, dtype: &str, size: &str| {
+        format!("[{kind}s.{name}]\ndtype = \"{dtype}\"\nshape = [\"{size}\"]\n")
+    };
+    let tensors = [
+        tensor("input", "a", "f8_e4m3", "n"),
+        tensor("input", "b", "f8_e5m2", "m"),
+        tensor("output", "wide_a", "f32", "n"),
+        tensor("output", "wide_b", "f32", "m"),
+        tensor("output", "back_a", "f8_e4m3", "n"),
+        tensor("output", "back_b", "f8_e5m2", "m"),
+    ];
+    let call = "k<<<1, 256>>>(a, b, wide_a, wide_b, back_a, back_b, n, m);";
+    let head = format!("sources = [\"k.cu\"]\ncall = \"{call}\"\n");
+    env.repo.write("replay.toml", head + &tensors.concat());
+    for (number, text) in versions.iter().enumerate().skip(1) {
+        env.repo.commit_file("k.cu", text, &format!("c{number}"));
+    }
+    let all: Vec<u8> = (0..=u8::MAX).collect();
+    let finite = |dtype| {
+        let view = TensorView { dtype, shape: &[256], bytes: &all };
+        let codes = (0..256).map(|code| (code as u8, view.get_f64(code)));
+        let codes = codes.filter(|(_, value)| value.is_finite());
+        let (codes, values): (Vec<u8>, Vec<f64>) = codes.unzip();
+        (codes, values.iter().flat_map(|x| (*x as f32).to_le_bytes()).collect::<Vec<u8>>())
+    };
+    let ((a, wide_a), (b, wide_b)) = (finite(DType::F8E4M3), finite(DType::F8E5M2));
+    let (n, m) = (&[a.len()][..], &[b.len()][..]);
+    assert_eq!((n[0], m[0]), (254, 248));
+    let inputs = [("a", DType::F8E4M3, n, &a[..]), ("b", DType::F8E5M2, m, &b[..])];
+    env.write_fixture("all", &inputs);
+    let expected = [
+        ("wide_a", DType::F32, n, &wide_a[..]),
+        ("wide_b", DType::F32, m, &wide_b[..]),
+        ("back_a", DType::F8E4M3, n, &a[..]),
+        ("back_b", DType::F8E5M2, m, &b[..]),
+    ];
+    fixture::write_file(&env.path("fixtures/all/expected.safetensors"), &expected, &[]).unwrap();
+    env
+}
+
+#[test]
+fn every_float8_is_widened_and_rounded_as_its_table_says() {
+    let env = float8_project(&[FLOAT8]);
+    let told = told(&env, &["fixtures/all", "--rev", "main"]);
+    let (_, captured) = told.split_once("captured outputs\n").expect("they are compared");
+    insta::assert_snapshot!(captured, @"
+      wide_a  identical
+      wide_b  identical
+      back_a  identical
+      back_b  identical
+
+    identical: wide_a, wide_b, back_a, back_b are as captured
+    [0]
+    ");
+}
+
+#[test]
+fn what_is_rounded_to_float8_is_compared_in_its_units() {
+    let scaled = FLOAT8.replace("1.0f", "1.25f");
+    let env = float8_project(&[FLOAT8, &scaled]);
+    insta::assert_snapshot!(told(&env, &["diff", "fixtures/all", "main~1", "main"]), @"
+    outputs
+      wide_a  identical
+      wide_b  identical
+      back_a  diverged: wrong, hidden by rounding on this fixture: the float64 shadow moves by 25 %
+              96.9 % of bits differ, rel. 0.2, 0 elements beyond noise
+              worst at [59]: 1.375 -> 1.75, 1.5 x noise, 3 ulp
+              error against the oracle: 0 -> 0.2
+              at 240 of 247 elements of n >= 7, first at n 7
+      back_b  identical
+
+    diverged: back_a (wrong, hidden by rounding)
+    [1]
     ");
 }

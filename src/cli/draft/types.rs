@@ -87,6 +87,8 @@ fn plain(words: &str) -> Option<DType> {
         "double" => DType::F64,
         "__half" | "half" | "at :: Half" | "c10 :: Half" => DType::F16,
         "__nv_bfloat16" | "nv_bfloat16" | "at :: BFloat16" | "c10 :: BFloat16" => DType::BF16,
+        "__nv_fp8_e4m3" | "c10 :: Float8_e4m3fn" => DType::F8E4M3,
+        "__nv_fp8_e5m2" | "c10 :: Float8_e5m2" => DType::F8E5M2,
         "int64_t" | "long" | "long int" | "long long" | "long long int" | "ptrdiff_t" => DType::I64,
         "int" | "int32_t" | "signed" => DType::I32,
         "short" | "int16_t" => DType::I16,

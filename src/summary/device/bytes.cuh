@@ -1,5 +1,63 @@
 // Elements of one byte.
 
+// Floats of one byte: `E::value` widens one, and codes from `E::SPECIAL` on are no finite numbers.
+template <class E>
+struct ByteFloat {
+    typedef u8 Raw;
+    typedef NoCounts Added;
+    static const int COUNT = 16;
+    static __device__ void add(const Unit& unit, u32 signs, Sums& sums, Added&) {
+#pragma unroll
+        for (int at = 0; at < 16; at++) {
+            sums.add(E::value(unit.get<u8>(at)), at / 4, signs, 16 + at);
+        }
+    }
+    // Bounds of the codes as numbers with a sign. Zeros and poison are looked for in every batch.
+    struct Range {
+        typedef One Lanes;
+        int low, high;
+        static __device__ Range none() { return {128, -128}; }
+        static __device__ Range of_one(u8 raw) {
+            int magnitude = raw & 0x7F, code = raw & 0x80 ? -magnitude : magnitude;
+            return {code, code};
+        }
+        static __device__ Range of(const Batch& batch) {
+            Range range = none();
+#pragma unroll
+            for (int at = 0; at < 16 * UNITS; at++) range.join(of_one(batch.get<u8>(at)));
+            return range;
+        }
+        __device__ void join(const Range& other) {
+            low = min(low, other.low);
+            high = max(high, other.high);
+        }
+        __device__ bool any_special() const { return max(-low, high) >= E::SPECIAL; }
+        __device__ u32 zero_mark() const { return 0; }
+        __device__ u32 poison_mark(u64) const { return 0; }
+        static __device__ double number(int code) {
+            return E::value((u8)(code < 0 ? 0x80 | -code : code));
+        }
+        __device__ double least() const { return low > high ? top() : number(low); }
+        __device__ double greatest() const { return low > high ? -top() : number(high); }
+    };
+    static __device__ u32 zeros(const Batch& batch) {
+        u32 count = 0;
+#pragma unroll
+        for (int at = 0; at < WORDS; at++) {
+            count += __popc(__vcmpeq4(batch.word(at) & 0x7F7F7F7F, 0)) / 8;
+        }
+        return count;
+    }
+    static __device__ u32 equal(const Batch& batch, const Unit& poison) {
+        u32 count = 0;
+#pragma unroll
+        for (int at = 0; at < WORDS; at++) {
+            count += __popc(__vcmpeq4(batch.word(at), poison.words[at % 4])) / 8;
+        }
+        return count;
+    }
+};
+
 // Integers of one byte.
 template <class Raw_, bool Signed>
 struct Bytes : AlwaysFinite {

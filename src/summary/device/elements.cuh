@@ -55,6 +55,21 @@ struct BF16 : HalfFloat<BF16>, Ieee<u16, 0x7F80, 0x007F, 0x7FC0> {
 #endif
 };
 
+// Both formats of 8 bits are read as binary16: E5M2 is its upper half, E4M3 has another bias.
+struct E5M2 : ByteFloat<E5M2>, Ieee<u8, 0x7C, 0x03, 0x7E> {
+    static const int SPECIAL = 0x7C;
+    static __device__ double value(u8 raw) { return F16::low_half((u32)raw << 8); }
+};
+struct E4M3 : ByteFloat<E4M3> {
+    static const int SPECIAL = 0x7F;
+    static __device__ double value(u8 raw) {
+        return 256 * F16::low_half((raw & 0x80u) << 8 | (raw & 0x7Fu) << 7);
+    }
+    static __device__ bool is_special(u8 raw) { return (raw & 0x7F) == 0x7F; }
+    static __device__ bool is_nan(u8 raw) { return is_special(raw); }
+    static __device__ u8 nan() { return 0x7F; }
+};
+
 typedef ELEMENT E;
 typedef E::Raw Raw;
 typedef E::Added Added;

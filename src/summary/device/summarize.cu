@@ -6,7 +6,7 @@
 // thread takes two runs at a time, a batch; batches come through shared memory, one ahead. Rare
 // cases (elements that are NaN or infinite, the end of the tensor) are looked at once more, element
 // by element. Instructions are written out where the compiler would make more of them.
-// ELEMENT is the element type: F64, F32, F16, BF16, I64 to I8, U64 to U8.
+// ELEMENT is the element type: F64, F32, F16, BF16, E4M3, E5M2, I64 to I8, U64 to U8.
 
 // Adds a batch of finite elements at these places of its chunk. `poison` is finite as well.
 template <bool Poisoned>
