@@ -5,20 +5,24 @@
 
 #[path = "gpu/lab.rs"]
 mod lab;
+#[path = "common/speaker.rs"]
+mod speaker;
 
 use std::path::Path;
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, OnceLock};
 
 use lab::{MINUTE, shared_cache};
-use replay::backend::{Abilities, Backend, Mode, Variant};
+use replay::backend::{Abilities, Backend, DeviceName, Host, Mode, Programs, Variant};
 use replay::fixture::{self, Fixture};
+use replay::foreign::Keeper;
 use replay::frontend::Precision;
 use replay::history::{SourceSet, SourceSpec, source_set_from_dir};
+use replay::program::{self, Runner, Setting};
 use replay::runtime::cpu::Rounding;
 use replay::summary::{POISON_A, POISON_B, Poison, summarize};
 use replay::tensor::step::{Class, Scales, Step, Unit, sign};
 use replay::tensor::{DType, TensorView};
-use replay::worker::{Ending, Part, Run, Stepped};
+use replay::worker::{Ending, Limits, Part, Run, Stepped};
 
 const N: usize = 64;
 
@@ -46,25 +50,46 @@ static void call(const float* x, float* copy, float* third, float* half, int* pl
 }
 ";
 
+/// What a revision does.
+#[derive(Clone, Copy)]
+enum Work {
+    /// Everything that a rule asks for.
+    Everything,
+    /// Nothing: it does not build.
+    DoesNotBuild,
+    /// It ends the process with status 3.
+    Exits,
+}
+
+/// What revisions are written in.
+#[derive(Clone, Copy)]
+enum Language {
+    /// CUDA C++.
+    Kernels,
+    /// The words of `programs/speaker.cpp`.
+    Program,
+}
+
 struct Project {
     folder: tempfile::TempDir,
+    language: Language,
     fixture: Arc<Fixture>,
 }
 
 impl Project {
-    fn new(source: &str, call: &str) -> Project {
+    fn new(language: Language, work: Work) -> Project {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path();
-        std::fs::write(root.join("kernel.cu"), source).unwrap();
+        let head = match language {
+            Language::Kernels => kernels(root, work),
+            Language::Program => words(root, work),
+        };
         let outputs = [("copy", "f32"), ("third", "f32"), ("half", "f32"), ("places", "i32")];
         let outputs = outputs.map(|(name, dtype)| {
             format!("[outputs.{name}]\ndtype = \"{dtype}\"\nshape = [\"n\"]\n")
         });
-        let harness = format!(
-            "sources = [\"kernel.cu\"]\ncall = \"{call}\"\n\
-             [inputs.x]\ndtype = \"f32\"\nshape = [\"n\"]\n{}",
-            outputs.concat()
-        );
+        let harness =
+            format!("{head}[inputs.x]\ndtype = \"f32\"\nshape = [\"n\"]\n{}", outputs.concat());
         std::fs::write(root.join("replay.toml"), harness).unwrap();
         let dir = root.join("fixture");
         std::fs::create_dir(&dir).unwrap();
@@ -72,11 +97,18 @@ impl Project {
         let x: Vec<u8> = (0..N).flat_map(|i| (1.0 + i as f32).to_le_bytes()).collect();
         fixture::write(&dir, &[("x", DType::F32, &[N], &x)], &[]).unwrap();
         let fixture = Arc::new(Fixture::load(&dir).unwrap());
-        Project { folder, fixture }
+        Project { folder, language, fixture }
     }
 
     fn sources(&self) -> SourceSet {
-        let spec = SourceSpec { sources: vec!["kernel.cu".to_owned()], ..SourceSpec::default() };
+        let spec = match self.language {
+            Language::Kernels => {
+                SourceSpec { sources: vec!["kernel.cu".to_owned()], ..SourceSpec::default() }
+            }
+            Language::Program => {
+                SourceSpec { tree: vec!["kernel.txt".to_owned()], ..SourceSpec::default() }
+            }
+        };
         let root: &Path = self.folder.path();
         source_set_from_dir(root, &spec).unwrap()
     }
@@ -86,11 +118,56 @@ impl Project {
     }
 }
 
-static PLAIN: LazyLock<Project> =
-    LazyLock::new(|| Project::new(SOURCE, "call(x, copy, third, half, places, n);"));
+/// Writes the sources to `root`; the keys of their harness.
+fn kernels(root: &Path, work: Work) -> String {
+    let (source, call) = match work {
+        Work::Everything => (SOURCE, "call(x, copy, third, half, places, n);"),
+        Work::DoesNotBuild => ("static void call() { return 1; }\n", "call();"),
+        Work::Exits => ("#include <stdlib.h>\nstatic void call() { exit(3); }\n", "call();"),
+    };
+    std::fs::write(root.join("kernel.cu"), source).unwrap();
+    format!("sources = [\"kernel.cu\"]\ncall = \"{call}\"\n")
+}
 
-fn native(backend: &dyn Backend) -> Arc<dyn Variant> {
-    PLAIN.variant(backend, Precision::Native)
+/// The same for the program.
+fn words(root: &Path, work: Work) -> String {
+    let (words, more) = match work {
+        Work::Everything => ("abilities", ""),
+        Work::DoesNotBuild => ("abilities", "build = [\"sh\", \"-c\", \"exit 1\"]\n"),
+        Work::Exits => ("exit 3", ""),
+    };
+    std::fs::write(root.join("kernel.txt"), words).unwrap();
+    format!("program = [\"{}\"]\n{more}", speaker::speaker().display())
+}
+
+/// A backend that passes the suite, or does not.
+struct Given {
+    backend: Box<dyn Backend>,
+    language: Language,
+    /// The project of [`Work::Everything`].
+    plain: OnceLock<Project>,
+}
+
+impl Given {
+    fn new(language: Language, backend: impl Backend + 'static) -> Given {
+        Given { backend: Box::new(backend), language, plain: OnceLock::new() }
+    }
+
+    fn variant(&self, precision: Precision) -> Arc<dyn Variant> {
+        let plain = self.plain.get_or_init(|| Project::new(self.language, Work::Everything));
+        plain.variant(&*self.backend, precision)
+    }
+
+    fn native(&self) -> Arc<dyn Variant> {
+        self.variant(Precision::Native)
+    }
+
+    fn launches(&self) -> u64 {
+        match self.language {
+            Language::Kernels => 2,
+            Language::Program => 0,
+        }
+    }
 }
 
 fn bytes<'r>(run: &'r Run, output: &str) -> &'r [u8] {
@@ -101,30 +178,37 @@ fn element(run: &Run, output: &str, index: usize) -> f64 {
     run.output(output).unwrap_or_else(|| panic!("{output}: {:?}", run.ending)).get_f64(index)
 }
 
-fn a_plain_run_computes_what_the_sources_say_and_names_the_device(backend: &dyn Backend) {
-    let run = native(backend).run(&Mode::plain(POISON_A)).unwrap();
+fn a_plain_run_computes_what_the_sources_say_and_names_the_device(given: &Given) {
+    let run = given.native().run(&Mode::plain(POISON_A)).unwrap();
     assert_eq!(run.ending, Ending::Completed, "{}", run.printed);
     for index in 0..N {
         assert_eq!(element(&run, "copy", index), 1.0 + index as f64);
     }
-    let device = backend.device();
+    let device = given.backend.device();
     assert_eq!(run.device, Some((device.description, device.class)));
-    assert_eq!(run.launch_count, 2);
+    assert_eq!(run.launch_count, given.launches());
 }
 
-fn memory_holds_the_poison_that_was_asked_for(backend: &dyn Backend) {
-    let variant = native(backend);
+/// Whether the memory of a run held `poison`, or tensors lay in what stands for it.
+fn shows(variant: &dyn Variant, run: &Run, poison: Poison) -> bool {
+    if variant.abilities().surroundings {
+        let is_nan = |index| element(run, "half", index).is_nan();
+        return (N / 2..N).all(|index| is_nan(index) == (poison == POISON_B));
+    }
+    bytes(run, "half")[N / 2 * 4..].chunks(8).all(|bytes| bytes == poison.pattern)
+}
+
+fn memory_holds_the_poison_that_was_asked_for(given: &Given) {
+    let variant = given.native();
     assert!(variant.abilities().poison);
-    let holds = |poison: Poison| {
+    for poison in [POISON_A, POISON_B] {
         let run = variant.run(&Mode::plain(poison)).unwrap();
-        let unwritten = &bytes(&run, "half")[N / 2 * 4..];
-        unwritten.chunks(8).all(|bytes| bytes == poison.pattern)
-    };
-    assert!(holds(POISON_A) && holds(POISON_B));
+        assert!(shows(&*variant, &run, poison), "{poison:?}");
+    }
 }
 
-fn what_a_variant_repeats_has_the_same_bits(backend: &dyn Backend) {
-    let variant = native(backend);
+fn what_a_variant_repeats_has_the_same_bits(given: &Given) {
+    let variant = given.native();
     let plain = Mode::plain(POISON_A);
     let (one, other) = variant.run_pair([plain.clone(), plain]).unwrap();
     // Places are taken in the order that a device chooses, if it does.
@@ -135,16 +219,21 @@ fn what_a_variant_repeats_has_the_same_bits(backend: &dyn Backend) {
     }
 }
 
-fn noise_is_measured_by_other_roundings_and_orders(backend: &dyn Backend) {
-    let variant = native(backend);
+fn noise_is_measured_by_other_roundings_and_orders(given: &Given) {
+    let variant = given.native();
     let variant = variant.for_noise();
-    assert!(variant.abilities().rounding && variant.abilities().order);
+    assert!(variant.abilities().rounding);
     let run = |mode| variant.run(&mode).unwrap();
     let rounded = |rounding| run(Mode { rounding, ..Mode::plain(POISON_A) });
     let (down, up) = (rounded(Rounding::Down), rounded(Rounding::Up));
     let third = |run: &Run| element(run, "third", 0);
     assert!(third(&down) < 1.0 / 3.0 && third(&up) > 1.0 / 3.0);
     assert_eq!(third(&rounded(Rounding::TowardZero)), third(&down));
+    // No other order is known of what a program computes.
+    assert_eq!(variant.abilities().order, matches!(given.language, Language::Kernels));
+    if !variant.abilities().order {
+        return;
+    }
     let ordered = |order| run(Mode { order, ..Mode::plain(POISON_A) });
     let (plain, other) = (ordered(0), ordered(0x5eed));
     let in_order = (0..N).all(|index| element(&plain, "places", index) == index as f64);
@@ -152,9 +241,9 @@ fn noise_is_measured_by_other_roundings_and_orders(backend: &dyn Backend) {
     assert_eq!(bytes(&plain, "third"), bytes(&other, "third"));
 }
 
-fn a_shadow_computes_in_float64_beside_inputs_that_were_stepped(backend: &dyn Backend) {
-    let shadow = PLAIN.variant(backend, Precision::Shadow);
-    assert_ne!(shadow.key(), native(backend).key());
+fn a_shadow_computes_in_float64_beside_inputs_that_were_stepped(given: &Given) {
+    let shadow = given.variant(Precision::Shadow);
+    assert_ne!(shadow.key(), given.native().key());
     assert_eq!(shadow.obstacle(), None);
     assert!(shadow.abilities().step);
     let out = 2..4;
@@ -179,9 +268,12 @@ fn a_shadow_computes_in_float64_beside_inputs_that_were_stepped(backend: &dyn Ba
     }
 }
 
-fn a_part_of_the_call_tells_of_the_output_that_it_is_made_for(backend: &dyn Backend) {
-    let shadow = PLAIN.variant(backend, Precision::Shadow);
-    assert!(shadow.abilities().part);
+fn a_part_of_the_call_tells_of_the_output_that_it_is_made_for(given: &Given) {
+    let shadow = given.variant(Precision::Shadow);
+    assert_eq!(shadow.abilities().part, matches!(given.language, Language::Kernels));
+    if !shadow.abilities().part {
+        return;
+    }
     let run = |part| shadow.run(&Mode { part, ..Mode::plain(POISON_A) }).unwrap();
     let whole = run(Part::Watched("copy".to_owned()));
     assert_eq!((whole.last_write, whole.printed.as_str()), (Some(1), "counted\n"));
@@ -190,8 +282,8 @@ fn a_part_of_the_call_tells_of_the_output_that_it_is_made_for(backend: &dyn Back
     assert_eq!(bytes(&part, "copy"), bytes(&whole, "copy"));
 }
 
-fn summaries_that_are_made_on_the_device_are_those_of_the_outputs(backend: &dyn Backend) {
-    let variant = native(backend);
+fn summaries_that_are_made_on_the_device_are_those_of_the_outputs(given: &Given) {
+    let variant = given.native();
     let mode = Mode { summarized: variant.abilities().summary, ..Mode::plain(POISON_A) };
     let (run, plain) = (variant.run(&mode).unwrap(), variant.run(&Mode::plain(POISON_A)).unwrap());
     assert_eq!(run.summaries.is_empty(), !variant.abilities().summary);
@@ -203,38 +295,50 @@ fn summaries_that_are_made_on_the_device_are_those_of_the_outputs(backend: &dyn 
     }
 }
 
-fn several_runs_are_handed_over_in_the_order_of_their_modes(backend: &dyn Backend) {
-    let variant = native(backend);
+fn several_runs_are_handed_over_in_the_order_of_their_modes(given: &Given) {
+    let variant = given.native();
     let poisons = [POISON_A, POISON_B, POISON_B, POISON_A, POISON_B];
     let mut seen = Vec::new();
     let mut take = |index: usize, run: Run| {
-        let last: [u8; 8] = bytes(&run, "half")[N * 4 - 8..].try_into().unwrap();
-        seen.push((index, last));
+        let held = [POISON_A, POISON_B].into_iter().find(|held| shows(&*variant, &run, *held));
+        seen.push((index, held.expect("one of them")));
         Ok(())
     };
     variant.run_each(&poisons.map(Mode::plain), variant.at_once(None), &mut take).unwrap();
-    let expected = poisons.iter().map(|poison| poison.pattern).enumerate();
+    let expected = poisons.into_iter().enumerate();
     assert_eq!(seen, expected.collect::<Vec<_>>());
 }
 
-fn sources_that_do_not_build_are_refused_and_nobody_else_is_blamed(backend: &dyn Backend) {
-    let project = Project::new("static void call() { return 1; }\n", "call();");
-    let made = backend.prepare(&project.fixture, &project.sources(), Precision::Native, &|| ());
-    let error = made.err().expect("it does not compile");
+fn sources_that_do_not_build_are_refused_and_nobody_else_is_blamed(given: &Given) {
+    let project = Project::new(given.language, Work::DoesNotBuild);
+    let (fixture, sources) = (&project.fixture, project.sources());
+    let made = given.backend.prepare(fixture, &sources, Precision::Native, &|| ());
+    // A program's tree is built when it is wanted.
+    let run = made.and_then(|variant| variant.run(&Mode::plain(POISON_A)));
+    let error = run.err().expect("it does not build");
     let refusal = error.refusal().expect("the sources are at fault");
-    assert!(refusal.first_error.is_some_and(|error| error.starts_with("kernel.cu:1:")));
+    match given.language {
+        Language::Kernels => assert!(refusal.first_error.unwrap().starts_with("kernel.cu:1:")),
+        Language::Program => {
+            assert_eq!(refusal.reason, "`sh -c exit 1` fails with exit status 1");
+        }
+    }
 }
 
-fn a_call_that_ends_the_process_is_an_ending_and_no_error(backend: &dyn Backend) {
-    let project = Project::new("#include <stdlib.h>\nstatic void call() { exit(3); }\n", "call();");
-    let variant = project.variant(backend, Precision::Native);
+fn a_call_that_ends_the_process_is_an_ending_and_no_error(given: &Given) {
+    let project = Project::new(given.language, Work::Exits);
+    let variant = project.variant(&*given.backend, Precision::Native);
     let run = variant.run(&Mode::plain(POISON_A)).unwrap();
-    assert_eq!(run.ending, Ending::Exited(3));
+    let expected = match given.language {
+        Language::Kernels => Ending::Exited(3),
+        Language::Program => Ending::Status(3),
+    };
+    assert_eq!(run.ending, expected);
 }
 
 /// The suite for one backend.
 macro_rules! suite {
-    ($name:ident, $backend:expr, $native:expr $(, $attribute:meta)?) => {
+    ($name:ident, $given:expr, $native:expr $(, $attribute:meta)?) => {
         mod $name {
             use super::*;
 
@@ -243,7 +347,7 @@ macro_rules! suite {
                     #[test]
                     $(#[$attribute])?
                     fn $case() {
-                        super::$case(&$backend);
+                        super::$case(&$given);
                     }
                 };
             }
@@ -251,7 +355,7 @@ macro_rules! suite {
             #[test]
             $(#[$attribute])?
             fn its_native_variants_claim_what_is_known_of_it() {
-                assert_eq!(native(&$backend).abilities(), $native);
+                assert_eq!($given.native().abilities(), $native);
             }
 
             case!(a_plain_run_computes_what_the_sources_say_and_names_the_device);
@@ -272,9 +376,25 @@ fn cpu() -> replay::backend::Cpu {
     lab::cpu(&shared_cache(), &lab::program(), MINUTE)
 }
 
+/// Programs on the CPU.
+fn programs() -> Programs {
+    let (cache, program) = (shared_cache(), lab::program());
+    let limits = Limits { timeout: MINUTE, ..Limits::default() };
+    let host = Host::new(program.clone(), limits, 2, cache.temporary());
+    let setting = Setting {
+        device: program::Device::Cpu,
+        limits,
+        environment: std::env::vars_os().collect(),
+        processes: 2,
+    };
+    let runner = Runner::new(Keeper::new(&program), cache, setting);
+    let name = DeviceName { class: "cpu".to_owned(), description: "CPU".to_owned() };
+    Programs::new(runner, host, name)
+}
+
 suite!(
     on_the_cpu,
-    cpu(),
+    Given::new(Language::Kernels, cpu()),
     Abilities {
         poison: true,
         surroundings: false,
@@ -291,8 +411,26 @@ suite!(
 );
 
 suite!(
+    of_programs,
+    Given::new(Language::Program, programs()),
+    Abilities {
+        poison: true,
+        surroundings: true,
+        rounding: true,
+        order: false,
+        step: false,
+        nudge: true,
+        along: false,
+        part: false,
+        summary: false,
+        check: false,
+        repeats: false,
+    }
+);
+
+suite!(
     on_a_gpu,
-    lab::cuda(&shared_cache(), cpu()),
+    Given::new(Language::Kernels, lab::cuda(&shared_cache(), cpu())),
     Abilities {
         poison: true,
         surroundings: false,

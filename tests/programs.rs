@@ -5,6 +5,8 @@
 mod env;
 #[path = "common/repo.rs"]
 mod repo;
+#[path = "common/speaker.rs"]
+mod speaker;
 
 #[path = "programs/faults.rs"]
 mod faults;
@@ -19,29 +21,10 @@ mod trees;
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
-use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::sync::OnceLock;
+use std::path::Path;
 
 use crate::env::{Run, TestEnv};
-
-/// The program, compiled once.
-fn speaker() -> &'static Path {
-    static SPEAKER: OnceLock<PathBuf> = OnceLock::new();
-    SPEAKER.get_or_init(|| {
-        let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
-        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/speaker.cpp");
-        let new = folder.join(format!("speaker-{}", std::process::id()));
-        let cxx = std::env::var("CXX").unwrap_or("g++".to_owned());
-        let mut words = cxx.split_whitespace();
-        let mut command = Command::new(words.next().expect("a compiler"));
-        command.args(words).args(["-std=c++17", "-O1", "-frounding-math", "-o"]).arg(&new);
-        assert!(command.arg(source).status().expect("a compiler").success());
-        let path = folder.join("speaker");
-        fs::rename(new, &path).expect("a program");
-        path
-    })
-}
+use crate::speaker::speaker;
 
 /// What the harness says besides the program's own keys.
 const TENSORS: &str = "\

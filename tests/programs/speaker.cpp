@@ -82,7 +82,7 @@ struct Tensor {
 template <class T>
 static Tensor tensor(const char* name, const std::vector<T>& values, const std::string& shape) {
   std::string bytes(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T));
-  return {name, sizeof(T) == 8 ? "F64" : "F32", shape, bytes};
+  return {name, T(0.5) == T(0) ? "I32" : sizeof(T) == 8 ? "F64" : "F32", shape, bytes};
 }
 
 static void write(const std::string& path, const std::vector<Tensor>& tensors, bool half) {
@@ -109,6 +109,25 @@ struct Request {
 
 // How many replays this process has made before.
 static int replays = 0;
+
+// Outputs of which each shows an ability of a backend (`backends.rs`).
+template <class T>
+static std::vector<Tensor> abilities(const std::vector<double>& x, const Request& request) {
+  std::vector<T> copy, third, half;
+  std::vector<int32_t> places;
+  for (size_t i = 0; i < x.size(); i++) {
+    volatile T element = T(x[i]), divisor = T(3);
+    volatile T quotient = element / divisor;
+    copy.push_back(T(element));
+    third.push_back(T(quotient));
+    // Beyond its first half it shows what lies around tensors.
+    half.push_back(2 * i < x.size() ? T(1) : request.surroundings == "nan" ? T(NAN) : T(0));
+    places.push_back(int32_t(i));
+  }
+  std::string shape = "[" + std::to_string(x.size()) + "]";
+  return {tensor("copy", copy, shape), tensor("third", third, shape), tensor("half", half, shape),
+          tensor("places", places, shape)};
+}
 
 template <class T>
 static std::vector<Tensor> compute(const Words& words, const Request& request) {
@@ -144,6 +163,7 @@ static std::vector<Tensor> compute(const Words& words, const Request& request) {
     dx[0] += T(std::fmod(std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(), 1000.0));
   std::string shape = "[" + std::to_string(dx.size()) + "]";
   if (words.count("flat")) shape = "[" + std::to_string(dx.size()) + ",1]";
+  if (words.count("abilities")) return abilities<T>(x, request);
   return {tensor("loss", loss, "[]"), tensor("dx", dx, shape)};
 }
 

@@ -1,0 +1,24 @@
+//! A program that speaks the protocol of programs, in C++: `programs/speaker.cpp`.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+/// The program, compiled once.
+pub fn speaker() -> &'static Path {
+    static SPEAKER: OnceLock<PathBuf> = OnceLock::new();
+    SPEAKER.get_or_init(|| {
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/speaker.cpp");
+        let new = folder.join(format!("speaker-{}", std::process::id()));
+        let cxx = std::env::var("CXX").unwrap_or("g++".to_owned());
+        let mut words = cxx.split_whitespace();
+        let mut command = Command::new(words.next().expect("a compiler"));
+        command.args(words).args(["-std=c++17", "-O1", "-frounding-math", "-o"]).arg(&new);
+        assert!(command.arg(source).status().expect("a compiler").success());
+        let path = folder.join("speaker");
+        fs::rename(new, &path).expect("a program");
+        path
+    })
+}
