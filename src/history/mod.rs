@@ -6,6 +6,7 @@
 
 mod bundle;
 mod bundle_header;
+mod content;
 mod elsewhere;
 mod error;
 #[cfg(any(test, fuzzing))]
@@ -36,13 +37,12 @@ use tempfile::TempDir;
 
 use crate::files;
 
+pub use content::{FileKind, TreeFile, TreeReader};
 pub use elsewhere::Elsewhere;
 pub use error::{Candidate, Fault, GitCause, HistoryError, Place};
 pub use graph::{CommitGraph, GraphNode};
 pub use overlay::{OVERLAY, Overlay};
-pub use source_set::{
-    FileKind, Role, SourceFile, SourceKey, SourceSet, SourceSpec, source_set_from_dir,
-};
+pub use source_set::{Role, SourceFile, SourceKey, SourceSet, SourceSpec, source_set_from_dir};
 
 /// The full id of a commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

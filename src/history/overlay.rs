@@ -50,7 +50,7 @@ impl Overlay {
         let tree = DiskTree::new(path, None);
         let named = [Named { role: Role::Include, path: String::new() }];
         let read = read_files(&tree, &named, "");
-        let mut files = read.map_err(|stop| unreadable(&tree, stop, place))?;
+        let (mut files, _) = read.map_err(|stop| unreadable(&tree, stop, place))?;
         let mut hasher = blake3::Hasher::new();
         for file in &mut files {
             file.path = format!("{OVERLAY}/{}", file.path);

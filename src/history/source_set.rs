@@ -5,7 +5,9 @@ use std::{path::Path, sync::Arc};
 use git2::{DiffFormat, DiffLine, DiffOptions, Oid};
 
 use super::{
-    Commit, CommitId, Fault, History, HistoryError, OVERLAY, Overlay, Place, suggest,
+    Commit, CommitId, Fault, History, HistoryError, OVERLAY, Overlay, Place,
+    content::TreeFile,
+    suggest,
     tree::{DiskTree, GitTree, Node, Stop, Tree},
     walk::{Found, Walk},
     whole,
@@ -39,19 +41,6 @@ pub enum Role {
     Tree,
 }
 
-/// What lies at a path.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum FileKind {
-    /// A file. Below `sources` and `include` every file is one, and what a symlink leads to.
-    Plain,
-    /// A file that can be run as a program.
-    Executable,
-    /// A symlink; the content is its target.
-    Link,
-    /// A submodule, whose files are in another repository: an empty folder.
-    Submodule,
-}
-
 /// One file of a source set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SourceFile {
@@ -62,8 +51,6 @@ pub struct SourceFile {
     pub path: String,
     /// The purpose for which the harness named it.
     pub role: Role,
-    /// What it is.
-    pub kind: FileKind,
     /// Its bytes; for a symlink that was followed, those of the file it leads to.
     pub content: Arc<[u8]>,
 }
@@ -71,8 +58,10 @@ pub struct SourceFile {
 /// The files of one variant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SourceSet {
-    /// Sorted by path, each path once.
+    /// Those below `sources` and `include`, sorted by path, each path once.
     pub files: Vec<SourceFile>,
+    /// Those below `tree`, likewise.
+    pub tree: Vec<TreeFile>,
     /// blake3 over role, path and content of all files, and over their kinds below `tree`.
     pub id: [u8; 32],
 }
@@ -238,7 +227,7 @@ fn read_set(
     place: impl Fn() -> Place,
 ) -> Result<SourceSet, HistoryError> {
     let named = spec.named()?;
-    let mut files =
+    let (mut files, whole) =
         read_files(tree, &named, &spec.prefix).map_err(|stop| unreadable(tree, stop, &place))?;
     if let (false, Some(taken)) = (spec.overlay.files().is_empty(), taken_by_overlay(&files)) {
         return Err(HistoryError::Unusable {
@@ -247,7 +236,7 @@ fn read_set(
         });
     }
     files.extend_from_slice(spec.overlay.files());
-    Ok(SourceSet::new(files))
+    Ok(SourceSet::new(files, whole))
 }
 
 /// The path of a file that stands where those of an overlay belong.
@@ -271,20 +260,20 @@ pub(super) fn read_files(
     tree: &impl Tree,
     named: &[Named],
     prefix: &str,
-) -> Result<Vec<SourceFile>, Stop> {
+) -> Result<(Vec<SourceFile>, Vec<TreeFile>), Stop> {
     let walk = Walk::new(tree);
-    let mut files = Vec::new();
+    let (mut files, mut whole) = (Vec::new(), Vec::new());
     for named in named {
         let (real, node) = walk.resolve(&named.path)?;
         if named.role == Role::Tree {
-            files.extend(whole::files(tree, &named.path, &real, node, prefix)?);
+            whole.extend(whole::files(tree, &named.path, &real, node, prefix)?);
             continue;
         }
         for found in walk.files(&named.path, real, node)? {
             files.push(read_file(tree, named.role, prefix, &found)?);
         }
     }
-    Ok(files)
+    Ok((files, whole))
 }
 
 fn read_file(
@@ -297,25 +286,28 @@ fn read_file(
     if content.starts_with(files::LFS_SIGNATURE) {
         return Err(Fault::LfsPointer { path: found.path.clone() }.into());
     }
-    let (path, kind) = (from_prefix(prefix, &found.path), FileKind::Plain);
-    Ok(SourceFile { path, role, kind, content: content.into() })
+    Ok(SourceFile { path: from_prefix(prefix, &found.path), role, content: content.into() })
 }
 
 impl SourceSet {
-    fn new(mut files: Vec<SourceFile>) -> SourceSet {
+    fn new(mut files: Vec<SourceFile>, mut tree: Vec<TreeFile>) -> SourceSet {
         // `Source` sorts before `Include`, so that it is the role that stays.
         files.sort_by(|a, b| (&a.path, a.role).cmp(&(&b.path, b.role)));
         files.dedup_by(|later, first| later.path == first.path);
+        tree.sort_by(|a, b| a.path.cmp(&b.path));
+        tree.dedup_by(|later, first| later.path == first.path);
         let mut hasher = blake3::Hasher::new();
         for file in &files {
             hasher.update(&[file.role as u8]);
-            if file.role == Role::Tree {
-                hasher.update(&[file.kind as u8]);
-            }
             hash_bytes(&mut hasher, file.path.as_bytes());
             hash_bytes(&mut hasher, &file.content);
         }
-        SourceSet { files, id: *hasher.finalize().as_bytes() }
+        for file in &tree {
+            hasher.update(&[Role::Tree as u8, file.kind as u8]);
+            hash_bytes(&mut hasher, file.path.as_bytes());
+            hasher.update(file.hash());
+        }
+        SourceSet { files, tree, id: *hasher.finalize().as_bytes() }
     }
 }
 

@@ -57,6 +57,8 @@ pub(super) trait Tree {
     fn child(&self, folder: &str, name: &str) -> Result<Option<Node>, Stop>;
     /// Names and nodes in `folder`, in the order of the names' bytes.
     fn children(&self, folder: &str) -> Result<Vec<(String, Node)>, Stop>;
+    /// The folder of the repository that holds its files as objects; none for files on disk.
+    fn repository(&self) -> Option<&Path>;
     /// The bytes of a file, or the text of a symlink.
     fn read(&self, path: &str, node: Node) -> Result<Vec<u8>, Stop>;
 }
@@ -98,6 +100,10 @@ impl<'r> GitTree<'r> {
 impl Tree for GitTree<'_> {
     fn root(&self) -> Node {
         Node::Folder(self.root)
+    }
+
+    fn repository(&self) -> Option<&Path> {
+        Some(self.repo.path())
     }
 
     fn child(&self, folder: &str, name: &str) -> Result<Option<Node>, Stop> {
@@ -237,6 +243,10 @@ impl<'r> DiskTree<'r> {
 impl Tree for DiskTree<'_> {
     fn root(&self) -> Node {
         Node::Folder(Oid::ZERO_SHA1)
+    }
+
+    fn repository(&self) -> Option<&Path> {
+        None
     }
 
     fn child(&self, folder: &str, name: &str) -> Result<Option<Node>, Stop> {

@@ -1,20 +1,16 @@
 //! Everything below a path as it is, for a tree that a program sees: modes and symlinks are kept, a
 //! submodule is a folder without its files.
 
-use std::collections::HashMap;
-use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
-
-use git2::Oid;
+use std::path::Path;
+use std::sync::Arc;
 
 use super::{
-    Fault, FileKind, Role, SourceFile,
+    Fault, FileKind,
+    content::TreeFile,
     source_set::from_prefix,
     tree::{Node, Stop, Tree, join},
     walk::{MAX_DEPTH, MAX_FILES, Walk},
 };
-
-/// The contents of git's objects that are held somewhere: revisions share most of their files.
-static HELD: LazyLock<Mutex<HashMap<Oid, Weak<[u8]>>>> = LazyLock::new(Mutex::default);
 
 /// All files at or below `real`, under the names they have below `path`.
 pub(super) fn files(
@@ -23,19 +19,19 @@ pub(super) fn files(
     real: &str,
     node: Node,
     prefix: &str,
-) -> Result<Vec<SourceFile>, Stop> {
-    HELD.lock()
-        .unwrap_or_else(PoisonError::into_inner)
-        .retain(|_, content| content.strong_count() > 0);
-    let mut reading = Reading { tree, prefix, files: Vec::new() };
+) -> Result<Vec<TreeFile>, Stop> {
+    let repository = tree.repository().map(Arc::from);
+    let mut reading = Reading { tree, repository, prefix, files: Vec::new() };
     reading.collect(path, real, node, 0)?;
     Ok(reading.files)
 }
 
 struct Reading<'t, T> {
     tree: &'t T,
+    /// Where its objects are; none on disk.
+    repository: Option<Arc<Path>>,
     prefix: &'t str,
-    files: Vec<SourceFile>,
+    files: Vec<TreeFile>,
 }
 
 impl<T: Tree> Reading<'_, T> {
@@ -47,7 +43,7 @@ impl<T: Tree> Reading<'_, T> {
             Node::File(_) => self.read(path, real, node, FileKind::Plain),
             Node::Executable(_) => self.read(path, real, node, FileKind::Executable),
             Node::Link(_) => self.link(path, real, node),
-            Node::Submodule => self.put(path, FileKind::Submodule, Vec::new().into()),
+            Node::Submodule => self.put(path, FileKind::Submodule, Vec::new()),
             Node::Other(kind) => Err(Fault::NotAFile { path: path.to_owned(), kind }.into()),
             Node::Folder(_) if depth >= MAX_DEPTH => {
                 Err(Fault::TooDeep { path: path.to_owned(), limit: MAX_DEPTH }.into())
@@ -62,19 +58,15 @@ impl<T: Tree> Reading<'_, T> {
     }
 
     fn read(&mut self, path: &str, real: &str, node: Node, kind: FileKind) -> Result<(), Stop> {
-        let id = match node {
-            Node::File(id) | Node::Executable(id) if !id.is_zero() => Some(id),
-            _ => None,
-        };
-        let held = || HELD.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(content) = id.and_then(|id| held().get(&id)?.upgrade()) {
-            return self.put(path, kind, content);
+        let read = || self.tree.read(real, node);
+        match (node, &self.repository) {
+            (Node::File(id) | Node::Executable(id), Some(repository)) => {
+                let path = from_prefix(self.prefix, path);
+                self.files.push(TreeFile::object(path, kind, (repository, id), read)?);
+                Ok(())
+            }
+            _ => self.put(path, kind, read()?),
         }
-        let content: Arc<[u8]> = self.tree.read(real, node)?.into();
-        if let Some(id) = id {
-            held().insert(id, Arc::downgrade(&content));
-        }
-        self.put(path, kind, content)
     }
 
     fn link(&mut self, path: &str, real: &str, node: Node) -> Result<(), Stop> {
@@ -88,12 +80,11 @@ impl<T: Tree> Reading<'_, T> {
             // One that leads nowhere is kept, as git keeps it.
             Ok(_) | Err(Stop::Fault(_) | Stop::TooManyFiles(_)) => {}
         }
-        self.put(path, FileKind::Link, target.into())
+        self.put(path, FileKind::Link, target)
     }
 
-    fn put(&mut self, path: &str, kind: FileKind, content: Arc<[u8]>) -> Result<(), Stop> {
-        let path = from_prefix(self.prefix, path);
-        self.files.push(SourceFile { path, role: Role::Tree, kind, content });
+    fn put(&mut self, path: &str, kind: FileKind, content: Vec<u8>) -> Result<(), Stop> {
+        self.files.push(TreeFile::held(from_prefix(self.prefix, path), kind, content));
         Ok(())
     }
 }
@@ -101,25 +92,28 @@ impl<T: Tree> Reading<'_, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::history::TreeReader;
     use crate::history::tree::GitTree;
 
     #[test]
-    fn a_file_that_two_revisions_share_is_held_once() {
+    fn files_of_a_commit_are_read_when_they_are_wanted() {
         let folder = tempfile::tempdir().unwrap();
         let repo = git2::Repository::init(folder.path()).unwrap();
-        let read = |files: [(&str, &str); 2]| {
-            let mut builder = repo.treebuilder(None).unwrap();
-            for (name, text) in files {
-                let blob = repo.blob(text.as_bytes()).unwrap();
-                builder.insert(name, blob, 0o100_644).unwrap();
-            }
-            let root = builder.write().unwrap();
-            let tree = GitTree::new(&repo, root);
-            super::files(&tree, "", "", Node::Folder(root), "").ok().expect("a tree")
-        };
-        let one = read([("a", "the same"), ("b", "before")]);
-        let other = read([("a", "the same"), ("b", "after")]);
-        assert!(Arc::ptr_eq(&one[0].content, &other[0].content));
-        assert_eq!((&*one[1].content, &*other[1].content), (&b"before"[..], &b"after"[..]));
+        let mut builder = repo.treebuilder(None).unwrap();
+        for (name, text) in [("a", "first"), ("b", "second")] {
+            builder.insert(name, repo.blob(text.as_bytes()).unwrap(), 0o100_644).unwrap();
+        }
+        let root = builder.write().unwrap();
+        let tree = GitTree::new(&repo, root);
+        let files = super::files(&tree, "", "", Node::Folder(root), "").ok().expect("a tree");
+        let mut reader = TreeReader::default();
+        assert_eq!(&*reader.read(&files[1]).unwrap(), b"second");
+        let same = TreeFile::held("a".to_owned(), FileKind::Plain, b"first".to_vec());
+        assert_eq!(files[0], same, "wherever it is, it is the same file");
+        for objects in std::fs::read_dir(repo.path().join("objects")).unwrap() {
+            std::fs::remove_dir_all(objects.unwrap().path()).unwrap();
+        }
+        let gone = TreeReader::default().read(&files[0]).unwrap_err();
+        insta::assert_snapshot!(gone, @"failed to read `a`: its object is not in the repository");
     }
 }

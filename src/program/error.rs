@@ -4,6 +4,8 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
+use crate::history::HistoryError;
+
 /// Lines of what a program printed that are shown of it.
 const LINES: usize = 12;
 /// Characters of a line that are shown.
@@ -50,6 +52,9 @@ pub enum ProgramError {
         /// The system's reason.
         source: io::Error,
     },
+    /// The revision's files can no longer be read.
+    #[error("cannot lay out the revision's tree")]
+    Tree(#[source] HistoryError),
     /// The revision's code cannot be run.
     #[error("{message}")]
     Revision {
@@ -171,6 +176,7 @@ impl ProgramError {
             ProgramError::System { source, .. } if source.kind() == io::ErrorKind::StorageFull => {
                 "there is no room: `replay cache gc` frees what was not used for long"
             }
+            ProgramError::Tree(error) => return error.hint(),
             ProgramError::File { .. }
             | ProgramError::Start { .. }
             | ProgramError::System { .. } => {

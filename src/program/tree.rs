@@ -16,9 +16,8 @@ use super::error::{Told, last_line};
 use super::project::{self, Project, is_lacking};
 use super::{ProgramError, Runner};
 use crate::cache::{TREES, make_removable};
-use crate::files;
 use crate::foreign::{Finished, ProgramEnd};
-use crate::history::{FileKind, SourceFile, SourceSet};
+use crate::history::{FileKind, SourceSet, TreeFile, TreeReader};
 use crate::process::tree::End;
 
 /// The files of a tree, in its folder.
@@ -145,7 +144,11 @@ impl Runner {
         let fresh = work.path().join("new");
         let tree = fresh.join(FILES);
         fs::create_dir_all(&tree).map_err(failed)?;
-        sources.files.iter().try_for_each(|file| put(&tree, file)).map_err(failed)?;
+        let mut reader = TreeReader::default();
+        for file in &sources.tree {
+            let content = reader.read(file).map_err(ProgramError::Tree)?;
+            put(&tree, file, &content).map_err(failed)?;
+        }
         self.build(project, sources, &tree, work.path())?;
         protect(&tree).map_err(failed)?;
         let entries = described(&tree).map_err(failed)?;
@@ -204,13 +207,12 @@ fn build_error(command: String, finished: &Finished, lacks: Option<String>) -> P
 /// What a checkout would have and `sources` have not, in words: submodules, and files that Git LFS
 /// keeps elsewhere.
 pub(super) fn lacks(sources: &SourceSet) -> Option<String> {
-    let is_pointer = |file: &&SourceFile| file.content.starts_with(files::LFS_SIGNATURE);
-    let submodules = sources.files.iter().filter(|file| file.kind == FileKind::Submodule);
+    let submodules = sources.tree.iter().filter(|file| file.kind == FileKind::Submodule);
     let parts = [
         named("the files of the submodule", submodules.collect()),
         named(
             "the file that Git LFS keeps elsewhere at",
-            sources.files.iter().filter(is_pointer).collect(),
+            sources.tree.iter().filter(|file| file.is_pointer()).collect(),
         ),
     ];
     let parts: Vec<String> = parts.into_iter().flatten().collect();
@@ -222,7 +224,7 @@ pub(super) fn lacks(sources: &SourceSet) -> Option<String> {
     })
 }
 
-fn named(what: &str, files: Vec<&SourceFile>) -> Option<String> {
+fn named(what: &str, files: Vec<&TreeFile>) -> Option<String> {
     let paths: Vec<String> =
         files.iter().take(NAMED).map(|file| format!("`{}`", file.path)).collect();
     let more = match files.len().saturating_sub(NAMED) {
@@ -232,21 +234,21 @@ fn named(what: &str, files: Vec<&SourceFile>) -> Option<String> {
     (!paths.is_empty()).then(|| format!("{what} {}{more}", paths.join(", ")))
 }
 
-/// Puts one file of a revision below `tree`.
-fn put(tree: &Path, file: &SourceFile) -> io::Result<()> {
+/// Puts one file of a revision, which holds `content`, below `tree`.
+fn put(tree: &Path, file: &TreeFile, content: &[u8]) -> io::Result<()> {
     // Paths of a revision lead neither up nor through links: those are put as they are.
     let path = tree.join(&file.path);
     if let Some(folder) = path.parent() {
         fs::create_dir_all(folder)?;
     }
     match file.kind {
-        FileKind::Plain => fs::write(&path, &file.content),
+        FileKind::Plain => fs::write(&path, content),
         FileKind::Executable => {
-            fs::write(&path, &file.content)?;
+            fs::write(&path, content)?;
             fs::set_permissions(&path, Permissions::from_mode(0o755))
         }
         FileKind::Link => {
-            let target = std::ffi::OsString::from(String::from_utf8_lossy(&file.content).as_ref());
+            let target = std::ffi::OsString::from(String::from_utf8_lossy(content).as_ref());
             symlink(target, &path)
         }
         FileKind::Submodule => fs::create_dir_all(&path),
