@@ -5,10 +5,10 @@
 //! program has ended, when its time is over, and when this process has ended for whatever reason.
 //! Output of the program is kept up to a limit.
 
+mod bounded;
 mod keeper;
 mod served;
 
-use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read};
@@ -23,16 +23,13 @@ use serde::{Deserialize, Serialize};
 use crate::process::tree::{self, End};
 use crate::process::{self, Pid};
 
+pub(crate) use self::bounded::{Bounded, note};
 pub use self::keeper::run as run_keeper;
 pub(crate) use self::served::Served;
 
 /// The argument with which the program starts itself as a keeper; not for users.
 pub const KEEPER_ARGUMENT: &str = "--replay-keeper";
 
-/// The bytes that are kept of the beginning of each stream of a program.
-const KEPT_OUTPUT: usize = 1 << 20;
-/// The bytes that are kept of its end, where it is longer.
-const KEPT_TAIL: usize = 64 << 10;
 /// How long a keeper may take to end processes whose time is over.
 const GRACE: Duration = Duration::from_secs(10);
 
@@ -78,9 +75,17 @@ pub struct Finished {
     pub stdout: Vec<u8>,
     /// The same of its standard error.
     pub stderr: Vec<u8>,
+    /// The bytes that the notes stand for in both.
+    pub left_out: [u64; 2],
 }
 
 impl Finished {
+    /// One that ended so and printed this.
+    pub(crate) fn new(ending: ProgramEnd, printed: [Bounded; 2]) -> Finished {
+        let [(stdout, out), (stderr, err)] = printed.map(Bounded::finish);
+        Finished { ending, stdout, stderr, left_out: [out, err] }
+    }
+
     /// Whether it ended as programs do that have done their work.
     pub fn success(&self) -> bool {
         self.ending == ProgramEnd::Ended(End::Exited(0))
@@ -186,15 +191,16 @@ impl Kept {
                 }
             }
             if self.group.is_none() {
-                self.group = reports(&text[0].head).find_map(|report| match report {
+                self.group = reports(text[0].head()).find_map(|report| match report {
                     Report::Started(group) => Some(group),
                     _ => None,
                 });
             }
         }
         let [told, stdout, stderr] = text;
-        let last = reports(&told.head).last();
-        let finished = |ending| Finished { ending, stdout: stdout.bytes(), stderr: stderr.bytes() };
+        let told = told.finish().0;
+        let last = reports(&told).last();
+        let finished = |ending| Finished::new(ending, [stdout, stderr]);
         let answer = match last {
             Some(Report::Ended(ending)) => Ok(finished(ending)),
             Some(Report::Refused(number)) => {
@@ -224,45 +230,6 @@ impl Kept {
 /// The whole lines that `text` begins with.
 fn reports(text: &[u8]) -> impl Iterator<Item = Report> {
     text.split(|&byte| byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok())
-}
-
-/// The beginning and the end of a text of any length.
-#[derive(Debug, Default)]
-struct Bounded {
-    head: Vec<u8>,
-    /// The end of what is beyond the head, where programs say why they failed.
-    tail: VecDeque<u8>,
-    dropped: u64,
-    /// Whether there will be no more.
-    closed: bool,
-}
-
-impl Bounded {
-    const fn new() -> Bounded {
-        Bounded { head: Vec::new(), tail: VecDeque::new(), dropped: 0, closed: false }
-    }
-
-    fn push(&mut self, bytes: &[u8]) {
-        let room = (KEPT_OUTPUT - self.head.len()).min(bytes.len());
-        self.head.extend_from_slice(&bytes[..room]);
-        self.tail.extend(&bytes[room..]);
-        let excess = self.tail.len().saturating_sub(KEPT_TAIL);
-        self.tail.drain(..excess);
-        self.dropped += excess as u64;
-    }
-
-    fn close(&mut self) {
-        self.closed = true;
-    }
-
-    fn bytes(mut self) -> Vec<u8> {
-        if self.dropped > 0 {
-            self.head
-                .extend_from_slice(format!("\n[{} bytes left out]\n", self.dropped).as_bytes());
-        }
-        self.head.extend(self.tail);
-        self.head
-    }
 }
 
 /// Bytes of memory that this machine has.

@@ -422,6 +422,7 @@ mod tests {
             ending: ProgramEnd::Ended(End::Exited(1)),
             stdout: Vec::new(),
             stderr: stderr.as_bytes().to_vec(),
+            left_out: [0; 2],
         };
         trouble(&finished, &BOUNDS, own)
     }
@@ -434,6 +435,7 @@ mod tests {
             ending: ProgramEnd::Ended(End::Killed(9)),
             stdout: Vec::new(),
             stderr: Vec::new(),
+            left_out: [0; 2],
         };
         let told = trouble(&killed, &BOUNDS, UNBOUNDED);
         assert_eq!(told, Some(Trouble::Machine("ended by signal 9".to_owned())));

@@ -29,6 +29,8 @@ pub(crate) struct Served {
     /// What the program itself prints.
     printing: File,
     printed: Bounded,
+    /// Whether it may print more.
+    prints: bool,
 }
 
 impl Keeper {
@@ -55,7 +57,7 @@ impl Keeper {
         let printing = File::from(OwnedFd::from(keeper.stderr.take().expect("stderr is piped")));
         socket.set_nonblocking(true)?;
         let (told, printed) = (Vec::new(), Bounded::new());
-        Ok(Served { keeper, control, told, socket, printing, printed })
+        Ok(Served { keeper, control, told, socket, printing, printed, prints: true })
     }
 
     fn file(&self) -> &Path {
@@ -81,18 +83,14 @@ impl Served {
         timeout: Duration,
     ) -> io::Result<bool> {
         let [first, second] = others;
-        let files = [
-            Some(self.socket.as_fd()),
-            self.printed_more().then(|| self.printing.as_fd()),
-            first,
-            second,
-        ];
+        let files =
+            [Some(self.socket.as_fd()), self.prints.then(|| self.printing.as_fd()), first, second];
         let ready = process::wait_for(files, Some(timeout))?;
         let mut buffer = [0; 16 << 10];
         if ready[1] {
             match self.printing.read(&mut buffer) {
                 Ok(count) if count > 0 => self.printed.push(&buffer[..count]),
-                _ => self.printed.close(),
+                _ => self.prints = false,
             }
         }
         if !ready[0] {
@@ -109,10 +107,6 @@ impl Served {
         }
     }
 
-    fn printed_more(&self) -> bool {
-        !self.printed.closed
-    }
-
     /// Ends everything that the program has left behind but the program itself. False if it has ended.
     pub(crate) fn sweep(&mut self) -> bool {
         let swept = |report: &Report| matches!(report, Report::Swept);
@@ -126,11 +120,11 @@ impl Served {
         let _ = self.keeper.kill();
         let _ = self.keeper.wait();
         let mut rest = Vec::new();
-        if self.printed_more() && self.printing.read_to_end(&mut rest).is_ok() {
+        if self.prints && self.printing.read_to_end(&mut rest).is_ok() {
             self.printed.push(&rest);
         }
         match heard {
-            Some(Report::Ended(end)) => Ok((end, std::mem::take(&mut self.printed).bytes())),
+            Some(Report::Ended(end)) => Ok((end, std::mem::take(&mut self.printed).finish().0)),
             Some(Report::Refused(number)) => {
                 Err(KeeperError::Program(io::Error::from_raw_os_error(number)))
             }

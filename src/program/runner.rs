@@ -364,8 +364,9 @@ fn still_running() -> report::Fault {
 /// What a program printed, its notes last.
 fn printed(finished: &Finished, notes: &[String]) -> String {
     let mut text = String::new();
-    for stream in [&finished.stdout, &finished.stderr] {
-        text.push_str(&crate::worker::shortened(stream));
+    let streams = [&finished.stdout, &finished.stderr];
+    for (stream, left_out) in streams.into_iter().zip(finished.left_out) {
+        text.push_str(&crate::worker::shortened(stream, left_out));
         if !text.is_empty() && !text.ends_with('\n') {
             text.push('\n');
         }

@@ -241,8 +241,7 @@ impl Servers {
                     Err(error) => return Err(refused(project, error)),
                 },
             };
-            let [stdout, stderr] = streams.map(Stream::text);
-            return Ok((Finished { ending, stdout, stderr }, notes));
+            return Ok((Finished::new(ending, streams.map(Stream::text)), notes));
         }
     }
 

@@ -7,14 +7,12 @@ use std::path::Path;
 
 use super::ProgramError;
 use super::error::system;
-
-/// The bytes that are kept of each stream of a replay.
-const KEPT_OUTPUT: usize = 1 << 20;
+use crate::foreign::Bounded;
 
 /// What a replay prints: a pipe with a name, which nothing can fill.
 pub(super) struct Stream {
     pub(super) pipe: File,
-    kept: Vec<u8>,
+    kept: Bounded,
 }
 
 impl Stream {
@@ -29,7 +27,7 @@ impl Stream {
             // Open for writing too, so that nobody who opens it waits, and that it never ends.
             let mut options = OpenOptions::new();
             let pipe = options.read(true).write(true).custom_flags(libc::O_NONBLOCK).open(path)?;
-            Ok(Stream { pipe, kept: Vec::new() })
+            Ok(Stream { pipe, kept: Bounded::default() })
         };
         made().map_err(system("make a pipe"))
     }
@@ -41,15 +39,11 @@ impl Stream {
             if count == 0 {
                 return;
             }
-            self.kept.extend_from_slice(&buffer[..count]);
-            if self.kept.len() > 2 * KEPT_OUTPUT {
-                // The head and the tail are shown.
-                self.kept.drain(KEPT_OUTPUT..self.kept.len() - KEPT_OUTPUT / 2);
-            }
+            self.kept.push(&buffer[..count]);
         }
     }
 
-    pub(super) fn text(mut self) -> Vec<u8> {
+    pub(super) fn text(mut self) -> Bounded {
         self.drain();
         self.kept
     }

@@ -2,6 +2,8 @@
 
 use std::collections::VecDeque;
 
+use crate::foreign::note;
+
 /// The head and the tail are kept, each up to this many bytes.
 const KEPT: usize = 32 << 10;
 
@@ -28,7 +30,7 @@ impl Printed {
     pub(super) fn text(self) -> String {
         let mut text = String::from_utf8_lossy(&self.head).into_owned();
         if self.dropped > 0 {
-            text.push_str(&format!("\n[{} bytes left out]\n", self.dropped));
+            text.push_str(&note(self.dropped));
         }
         let tail: Vec<u8> = self.tail.into();
         text.push_str(&String::from_utf8_lossy(&tail));
@@ -36,10 +38,15 @@ impl Printed {
     }
 }
 
-/// The head and the tail of a text that is there.
-pub(crate) fn shortened(text: &[u8]) -> String {
+/// The head and the tail of `text`, from the middle of which so many bytes have been `left_out` before, with
+/// a note in their place.
+pub(crate) fn shortened(text: &[u8], left_out: u64) -> String {
     let mut printed = Printed::default();
     printed.push(text);
+    if left_out > 0 {
+        // The note goes with the middle.
+        printed.dropped += left_out - note(left_out).len() as u64;
+    }
     printed.text()
 }
 
@@ -57,7 +64,17 @@ mod tests {
         printed.push(b" end");
         let text = printed.text();
         assert!(text.starts_with("begin x") && text.ends_with("x end"));
-        assert!(text.contains("bytes left out"));
+        assert!(text.contains(&note((6 + 100_000 + 4 - 2 * KEPT) as u64)));
         assert!(text.len() < 2 * KEPT + 64);
+    }
+
+    #[test]
+    fn what_was_left_out_twice_is_counted_once() {
+        let (length, mut kept) = (3_000_000, crate::foreign::Bounded::default());
+        (0..length / 1000).for_each(|_| kept.push(&[b'x'; 1000]));
+        let (text, left_out) = kept.finish();
+        let shown = shortened(&text, left_out);
+        assert!(shown.contains(&note((length - 2 * KEPT) as u64)), "{left_out}");
+        assert_eq!(shown.matches("left out").count(), 1);
     }
 }
