@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -175,6 +176,23 @@ def test_a_name_that_an_installed_package_lacks_is_the_environments_fault(projec
     assert told.startswith(
         "model/losses.py:1: ImportError: cannot import name 'nothing' from 'numpy'"
     )
+
+
+def test_an_attribute_that_an_installed_package_lacks_is_the_revisions_fault_with_the_version(
+    project: Project,
+) -> None:
+    # Older revisions may need an older version: a search steps over them.
+    at_import = "import numpy\nnumpy.nothing\n"
+    when_called = "import numpy\ndef loss(x):\n    return numpy.linalg.nothing(x)"
+    for losses, name in ((at_import, "numpy"), (when_called, "numpy.linalg")):
+        done = call(project, losses)
+        code, party, told = blamed(done)
+        assert (code, party) == (125, "revision")
+        assert f"AttributeError: module '{name}' has no attribute 'nothing'" in told
+        assert done.error["hint"] == (
+            f"numpy {np.__version__} is installed for {sys.executable}; "
+            "the revision may need another version"
+        )
 
 
 def test_a_framework_that_is_missing_is_the_environments_fault(project: Project) -> None:

@@ -2,8 +2,9 @@
 
 A bisect may step over a revision that cannot be tested, and must not believe a machine that
 cannot test any. So an exception is judged by where it was raised and, for an import that failed, by
-where the module would have been. What cannot be told apart counts as the revision's: a bisect proves
-the program on a revision that works before it believes that.
+where the module would have been. What cannot be told apart counts as the revision's, such as an
+attribute that the installed version of a package lacks or never had: a bisect proves the program on a
+revision that works before it believes that.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import traceback
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import Literal
 
 Party = Literal["revision", "environment", "program"]
@@ -122,8 +124,19 @@ def judge(error: BaseException, place: Place) -> Fault:
         return Fault(party, _message(error, place), text)
     if isinstance(error, ImportError):
         return _judge_import(error, place, text)
-    hint = _MEMORY_HINT if isinstance(error, MemoryError) else None
+    hint = _MEMORY_HINT if isinstance(error, MemoryError) else _other_version(error, place)
     return Fault(_judge_raised(error, place), _message(error, place), text, hint)
+
+
+def _other_version(error: BaseException, place: Place) -> str | None:
+    """Advice about an attribute that a package outside of the tree lacks."""
+    module = error.obj if isinstance(error, AttributeError) else None
+    if not isinstance(module, ModuleType) or place.in_tree(getattr(module, "__file__", None)):
+        return None
+    package = sys.modules.get(module.__name__.partition(".")[0], module)
+    version = getattr(package, "__version__", None)
+    installed = package.__name__ if version is None else f"{package.__name__} {version}"
+    return f"{installed} is installed for {sys.executable}; the revision may need another version"
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
