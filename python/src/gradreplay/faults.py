@@ -10,6 +10,7 @@ revision that works before it believes that.
 from __future__ import annotations
 
 import os
+import re
 import sys
 import traceback
 from collections.abc import Iterator, Sequence
@@ -130,7 +131,11 @@ def judge(error: BaseException, place: Place) -> Fault:
 
 def _other_version(error: BaseException, place: Place) -> str | None:
     """Advice about an attribute that a package outside of the tree lacks."""
-    module = error.obj if isinstance(error, AttributeError) else None
+    if not isinstance(error, AttributeError):
+        return None
+    # NumPy raises such errors itself, and says of which module in the text alone.
+    told = re.match(r"module '([\w.]+)' has no attribute", first_line(error))
+    module = sys.modules.get(told[1]) if told else error.obj
     if not isinstance(module, ModuleType) or place.in_tree(getattr(module, "__file__", None)):
         return None
     package = sys.modules.get(module.__name__.partition(".")[0], module)
