@@ -45,7 +45,7 @@ void off(const std::string& folder) {
 
 // Writes a file as a program that wants it on the disk: its bytes before its name, and then its folder.
 void write(const std::string& path, const std::string& bytes) {
-  replay::detail::replace_files({replay::detail::text_file(path, bytes)}, {});
+  replay::detail::publish(replay::detail::text_file(path, bytes), {});
 }
 
 void captured(const std::string& folder, std::size_t megabytes, int rounds) {

@@ -167,7 +167,6 @@ struct tensor {
   shape dims;
   strides steps;
   std::uint64_t storage;
-  elements packed;
   std::string gradient_of;
 };
 
@@ -242,73 +241,109 @@ struct span {
   std::size_t size;
 };
 
-inline void write_all(int file, const span& bytes, const std::string& path) {
-  std::size_t done = 0;
-  while (done < bytes.size) {
-    ssize_t written = ::write(file, bytes.data + done, bytes.size - done);
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) fail_with_errno("write", path);
-    done += static_cast<std::size_t>(written);
+// A file beside its place, which is deleted unless it gets its name.
+class part_file {
+ public:
+  explicit part_file(const std::string& path)
+      : path_(path),
+        beside_(parent(path) + "/." + leaf(path) + "." + std::to_string(::getpid()) + ".part"),
+        file_(::open(beside_.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666)) {
+    if (file_.number() < 0) fail_with_errno("write", path_);
   }
-}
+  part_file(const part_file&) = delete;
+  part_file& operator=(const part_file&) = delete;
+  ~part_file() {
+    if (!named_) ::unlink(beside_.c_str());
+  }
 
-// A file to be written: its path and its bytes.
-struct content {
-  std::string path;
-  std::vector<span> parts;
-};
+  int number() const { return file_.number(); }
+  const std::string& path() const { return path_; }
 
-inline content text_file(std::string path, const std::string& text) {
-  return {std::move(path), {{text.data(), text.size()}}};
-}
-
-// Synchronises several files at a time: each waits for the disk however little there is to write.
-inline void sync_together(const std::vector<std::unique_ptr<descriptor>>& files, const std::string& path) {
-  std::vector<int> errors(files.size(), 0);
-  auto sync = [&](std::size_t i) { errors[i] = ::fsync(files[i]->number()) == 0 ? 0 : errno; };
-  std::vector<std::thread> threads;
-  threads.reserve(files.size());
-  for (std::size_t i = 1; i < files.size(); i++) {
-    try {
-      threads.emplace_back(sync, i);
-    } catch (const std::system_error&) {
-      sync(i);
+  void write(const span& bytes, std::uint64_t at) {
+    std::size_t done = 0;
+    while (done < bytes.size) {
+      off_t place = static_cast<off_t>(at + done);
+      ssize_t written = ::pwrite(number(), bytes.data + done, bytes.size - done, place);
+      if (written < 0 && errno == EINTR) continue;
+      if (written < 0) fail_with_errno("write", path_);
+      done += static_cast<std::size_t>(written);
     }
   }
+
+  void read(char* to, std::size_t size, std::uint64_t at) const {
+    std::size_t done = 0;
+    while (done < size) {
+      ssize_t count = ::pread(number(), to + done, size - done, static_cast<off_t>(at + done));
+      if (count < 0 && errno == EINTR) continue;
+      if (count < 0) fail_with_errno("read", path_);
+      if (count == 0) throw failure("failed to read " + path_ + ": it has become shorter");
+      done += static_cast<std::size_t>(count);
+    }
+  }
+
+  // Gives the file its name.
+  void name() {
+    if (::rename(beside_.c_str(), path_.c_str()) != 0) fail_with_errno("write", path_);
+    named_ = true;
+  }
+
+ private:
+  std::string path_, beside_;
+  descriptor file_;
+  bool named_ = false;
+};
+
+using part = std::unique_ptr<part_file>;
+
+inline part text_file(const std::string& path, const std::string& text) {
+  part made = std::make_unique<part_file>(path);
+  made->write({text.data(), text.size()}, 0);
+  return made;
+}
+
+// Synchronises several files at a time, the first here and the others beside it: each waits for the disk however
+// little there is to write, and what was written in one moment reaches it together.
+inline void sync_together(const std::vector<int>& files, const std::string& path) {
+  std::vector<int> errors(files.size(), 0);
+  auto sync = [&](std::size_t i) { errors[i] = ::fsync(files[i]) == 0 ? 0 : errno; };
+  auto sync_others = [&] {
+    for (std::size_t i = 1; i < files.size(); i++) sync(i);
+  };
+  std::thread beside;
+  try {
+    if (files.size() > 1) beside = std::thread(sync_others);
+  } catch (const std::system_error&) {
+    sync_others();
+  }
   if (!files.empty()) sync(0);
-  for (std::thread& one : threads) one.join();
+  if (beside.joinable()) beside.join();
   for (int error : errors) {
     errno = error;
     if (error != 0) fail_with_errno("write", path);
   }
 }
 
-// Writes files of one folder, and names in folders `above`. A file has its name once the bytes of all are on the
-// disk, and the names come in the order of the files.
-inline void replace_files(const std::vector<content>& files, const std::vector<std::string>& above) {
-  std::vector<std::string> beside;
-  try {
-    std::vector<std::unique_ptr<descriptor>> opened;
-    for (const content& one : files) {
-      beside.push_back(parent(one.path) + "/." + leaf(one.path) + "." + std::to_string(::getpid()) + ".part");
-      int file = ::open(beside.back().c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-      opened.push_back(std::make_unique<descriptor>(file));
-      if (opened.back()->number() < 0) fail_with_errno("write", one.path);
-      for (const span& part : one.parts) write_all(opened.back()->number(), part, one.path);
-    }
-    for (const std::string& folder : above) {
-      opened.push_back(std::make_unique<descriptor>(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)));
-      if (opened.back()->number() < 0) fail_with_errno("write the folder", folder);
-    }
-    sync_together(opened, files.back().path);
-    for (std::size_t i = 0; i < files.size(); i++) {
-      if (::rename(beside[i].c_str(), files[i].path.c_str()) != 0) fail_with_errno("write", files[i].path);
-    }
-  } catch (...) {
-    for (const std::string& path : beside) ::unlink(path.c_str());
-    throw;
+// Puts files of one folder on the disk, and names in folders `above`. A file has its name once the bytes of all are
+// on the disk, and the names come in the order of the files.
+inline void publish(const std::vector<part>& files, const std::vector<std::string>& above) {
+  const std::string& last = files.back()->path();
+  std::vector<std::unique_ptr<descriptor>> folders;
+  std::vector<int> numbers;
+  for (const part& one : files) numbers.push_back(one->number());
+  for (const std::string& folder : above) {
+    folders.push_back(std::make_unique<descriptor>(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)));
+    if (folders.back()->number() < 0) fail_with_errno("write the folder", folder);
+    numbers.push_back(folders.back()->number());
   }
-  sync_folder(parent(files.back().path));
+  sync_together(numbers, last);
+  for (const part& one : files) one->name();
+  sync_folder(parent(last));
+}
+
+inline void publish(part file, const std::vector<std::string>& above) {
+  std::vector<part> files;
+  files.push_back(std::move(file));
+  publish(files, above);
 }
 
 // The first `limit` bytes of a file, or what there is of it.
@@ -520,7 +555,8 @@ inline elements pack(const elements& storage, const shape& dims, const strides& 
   return packed;
 }
 
-inline tensor read(const std::string& name, const void* data, dtype type, const shape& dims, const strides& steps) {
+// A tensor as it is described, before its elements are read.
+inline tensor describe(const std::string& name, dtype type, const shape& dims, const strides& steps) {
   if (!is_identifier(name)) throw failure("`" + name + "` is not an identifier of C++, as names of tensors are");
   for (const dim& one : dims) {
     if (!one.name.empty() && !is_identifier(one.name)) {
@@ -531,14 +567,8 @@ inline tensor read(const std::string& name, const void* data, dtype type, const 
     throw failure("`" + name + "` has " + std::to_string(steps.size()) + " strides for " +
                   std::to_string(dims.size()) + " dimensions");
   }
-  std::size_t size = facts(type).size;
-  tensor made{name, type, dims, steps, 0, {}, ""};
   std::uint64_t count = product(name, dims);
-  made.storage = steps.empty() ? count : reach(dims, steps);
-  elements bytes(made.storage * size);
-  copy(bytes.data(), data, bytes.size(), name);
-  made.packed = steps.empty() ? std::move(bytes) : pack(bytes, dims, steps, size, count);
-  return made;
+  return {name, type, dims, steps, steps.empty() ? count : reach(dims, steps), ""};
 }
 
 template <class Number>
@@ -548,49 +578,98 @@ std::string list(const std::vector<Number>& numbers) {
   return text + "]";
 }
 
-// Tensors as a safetensors file: what lies before their elements, and the order in which they come.
-struct tensor_file {
-  std::string head;
-  std::vector<const tensor*> order;
-
-  content at(std::string path) const {
-    content made = text_file(std::move(path), head);
-    for (const tensor* one : order) made.parts.push_back({one->packed.data(), one->packed.size()});
-    return made;
-  }
-};
-
-inline tensor_file pack_file(const std::vector<tensor>& tensors) {
-  // Wide elements first, so that every tensor is aligned.
-  std::vector<const tensor*> order;
-  for (std::size_t size : {8, 4, 2, 1}) {
-    for (const tensor& one : tensors) {
-      if (facts(one.type).size == size) order.push_back(&one);
-    }
-  }
+// What lies before the elements of a safetensors file: `least` bytes, or as many as it takes.
+inline std::string header(const std::vector<tensor>& tensors, std::size_t least) {
   std::string entries, metadata;
   std::uint64_t end = 0;
-  for (const tensor* one : order) {
+  for (const tensor& one : tensors) {
     std::vector<std::uint64_t> sizes;
-    for (const dim& dimension : one->dims) sizes.push_back(dimension.size);
+    for (const dim& dimension : one.dims) sizes.push_back(dimension.size);
     std::uint64_t start = end;
-    end += one->packed.size();
-    entries += std::string(entries.empty() ? "" : ",") + quoted(one->name) + ":{\"dtype\":\"" +
-               facts(one->type).file + "\",\"shape\":" + list(sizes) +
+    end += product(one.name, one.dims) * facts(one.type).size;
+    entries += std::string(entries.empty() ? "" : ",") + quoted(one.name) + ":{\"dtype\":\"" +
+               facts(one.type).file + "\",\"shape\":" + list(sizes) +
                ",\"data_offsets\":" + list(std::vector<std::uint64_t>{start, end}) + "}";
-    if (!one->steps.empty()) {
-      metadata += std::string(metadata.empty() ? "" : ",") + quoted(one->name + ".strides") + ":" +
-                  quoted(list(one->steps)) + "," + quoted(one->name + ".storage") + ":" +
-                  quoted(std::to_string(one->storage));
+    if (!one.steps.empty()) {
+      metadata += std::string(metadata.empty() ? "" : ",") + quoted(one.name + ".strides") + ":" +
+                  quoted(list(one.steps)) + "," + quoted(one.name + ".storage") + ":" +
+                  quoted(std::to_string(one.storage));
     }
   }
-  std::string header = "{" + (metadata.empty() ? "" : "\"__metadata__\":{" + metadata + "},") + entries + "}";
-  if (entries.empty()) header = "{}";
-  header.resize((header.size() + 7) / 8 * 8, ' ');
+  std::string text = "{" + (metadata.empty() ? "" : "\"__metadata__\":{" + metadata + "},") + entries + "}";
+  if (entries.empty()) text = "{}";
+  std::size_t size = (text.size() + 7) / 8 * 8;
+  text.resize(size + 8 < least ? least - 8 : size, ' ');
   std::string length(8, '\0');
-  for (std::size_t i = 0; i < 8; i++) length[i] = static_cast<char>(header.size() >> (8 * i));
-  return {length + header, std::move(order)};
+  for (std::size_t i = 0; i < 8; i++) length[i] = static_cast<char>(text.size() >> (8 * i));
+  return length + text;
 }
+
+// A safetensors file whose tensors come one after the other: their elements go straight into the file, and what lies
+// before them is written at the end, into the room that is left for it.
+class tensor_file {
+ public:
+  explicit tensor_file(const std::string& path) : file_(std::make_unique<part_file>(path)) {}
+
+  // Adds a tensor's elements, which lie as it is described.
+  void add(const tensor& described, const void* data) {
+    std::size_t size = facts(described.type).size;
+    if (described.steps.empty()) return add_packed(described, data, described.storage * size);
+    elements bytes(described.storage * size);
+    copy(bytes.data(), data, bytes.size(), described.name);
+    std::uint64_t count = product(described.name, described.dims);
+    elements packed = pack(bytes, described.dims, described.steps, size, count);
+    append({packed.data(), packed.size()});
+  }
+
+  // Adds elements that lie in memory of the host.
+  void append(const span& bytes) {
+    file_->write(bytes, room_ + end_);
+    end_ += bytes.size;
+  }
+
+  // The whole file, without its name.
+  part finish(const std::vector<tensor>& tensors) {
+    std::string head = header(tensors, room_);
+    if (head.size() > room_) widen(head.size());
+    file_->write({head.data(), head.size()}, 0);
+    return std::move(file_);
+  }
+
+ private:
+  void add_packed(const tensor& described, const void* data, std::size_t size) {
+    if (size == 0) return;
+    if (data == nullptr) throw failure("`" + described.name + "` is a null pointer");
+#ifdef REPLAY_CAPTURE_CUDA
+    elements bytes(size < stretch ? size : stretch);
+    for (std::size_t at = 0; at < size; at += bytes.size()) {
+      std::size_t count = size - at < bytes.size() ? size - at : bytes.size();
+      copy(bytes.data(), static_cast<const char*>(data) + at, count, described.name);
+      append({bytes.data(), count});
+    }
+#else
+    append({static_cast<const char*>(data), size});
+#endif
+  }
+
+  // Moves the elements behind a longer header, the last ones first.
+  void widen(std::size_t room) {
+    elements bytes(end_ < stretch ? end_ : stretch);
+    for (std::uint64_t rest = end_; rest > 0;) {
+      std::size_t count = rest < bytes.size() ? rest : bytes.size();
+      rest -= count;
+      file_->read(bytes.data(), count, room_ + rest);
+      file_->write({bytes.data(), count}, room + rest);
+    }
+    room_ = room;
+  }
+
+  // What is copied at a time.
+  static constexpr std::size_t stretch = std::size_t(16) << 20;
+
+  part file_;
+  std::uint64_t room_ = 4096, end_ = 0;
+};
 
 // The commit of the repository around a folder and whether its tree is dirty, as lines of TOML; asked for once.
 inline std::string git_facts(const std::string& root) {
@@ -681,7 +760,10 @@ class capture {
                  const strides& steps = {}) {
     guarded([&] {
       if (ready_) throw detail::failure("input `" + name + "` comes after ready() or an output");
-      add(inputs_, detail::read(name, data, type, dims, steps));
+      detail::tensor described = check(detail::describe(name, type, dims, steps));
+      if (inputs_file_ == nullptr) begin();
+      inputs_file_->add(described, data);
+      inputs_.push_back(std::move(described));
     });
     return *this;
   }
@@ -723,9 +805,8 @@ class capture {
     guarded([&] {
       if (!outputs_.empty()) {
         std::string text = manifest();
-        if (text != manifest_) detail::replace_files({detail::text_file(path_ + "/fixture.toml", text)}, {});
-        detail::tensor_file packed = detail::pack_file(outputs_);
-        detail::replace_files({packed.at(path_ + "/expected.safetensors")}, {});
+        if (text != manifest_) detail::publish(detail::text_file(path_ + "/fixture.toml", text), {});
+        detail::publish(outputs_file_->finish(outputs_), {});
       }
       finished_ = true;
     });
@@ -744,6 +825,7 @@ class capture {
     } catch (const std::exception& failure) {
       failed_ = true;
       error_ = failure.what();
+      forget();
       if (strict_) throw std::runtime_error(error_);
       detail::tell(error_);
     }
@@ -754,21 +836,14 @@ class capture {
     return *this;
   }
 
-  // Scalars lie on the host, whatever the program is compiled for.
-  static detail::tensor scalar(const std::string& name, const void* data, dtype type) {
-    static const char nothing = 0;
-    detail::tensor made = detail::read(name, &nothing, type, {dim(0)}, {});
-    made.dims.clear();
-    made.storage = 1;
-    made.packed = detail::elements(detail::facts(type).size);
-    std::memcpy(made.packed.data(), data, made.packed.size());
-    return made;
-  }
-
   capture& input_scalar(const std::string& name, const void* data, dtype type) {
     guarded([&] {
       if (ready_) throw detail::failure("input `" + name + "` comes after ready() or an output");
-      add(inputs_, scalar(name, data, type));
+      detail::tensor described = check(detail::describe(name, type, {}, {}));
+      if (inputs_file_ == nullptr) begin();
+      // Scalars lie on the host, whatever the program is compiled for.
+      inputs_file_->append({static_cast<const char*>(data), detail::facts(type).size});
+      inputs_.push_back(std::move(described));
     });
     return *this;
   }
@@ -777,12 +852,21 @@ class capture {
                       const shape& dims, bool on_host) {
     ready();
     guarded([&] {
-      detail::tensor made = on_host ? scalar(name, data, type) : detail::read(name, data, type, dims, {});
+      detail::tensor described = detail::describe(name, type, dims, {});
       if (!of.empty() && !known(inputs_, of)) {
         throw detail::failure("`" + name + "` is the gradient of `" + of + "`, which is not an input");
       }
-      made.gradient_of = of;
-      add(outputs_, std::move(made));
+      described = check(std::move(described));
+      described.gradient_of = of;
+      if (outputs_file_ == nullptr) {
+        outputs_file_ = std::make_unique<detail::tensor_file>(path_ + "/expected.safetensors");
+      }
+      if (on_host) {
+        outputs_file_->append({static_cast<const char*>(data), detail::facts(type).size});
+      } else {
+        outputs_file_->add(described, data);
+      }
+      outputs_.push_back(std::move(described));
     });
     return *this;
   }
@@ -794,14 +878,15 @@ class capture {
     return false;
   }
 
-  void add(std::vector<detail::tensor>& tensors, detail::tensor made) {
-    if (known(inputs_, made.name) || known(outputs_, made.name)) {
-      throw detail::failure("two tensors are called `" + made.name + "`");
+  // A tensor that has a name of its own, and sizes as the others have them.
+  detail::tensor check(detail::tensor described) {
+    if (known(inputs_, described.name) || known(outputs_, described.name)) {
+      throw detail::failure("two tensors are called `" + described.name + "`");
     }
-    for (const dim& one : made.dims) {
-      if (!one.name.empty()) agree(one, made.name);
+    for (const dim& one : described.dims) {
+      if (!one.name.empty()) agree(one, described.name);
     }
-    tensors.push_back(std::move(made));
+    return described;
   }
 
   void agree(const dim& one, const std::string& name) {
@@ -814,21 +899,33 @@ class capture {
     sizes_.push_back(one);
   }
 
-  void write_inputs() {
-    if (inputs_.empty()) throw detail::failure(path_ + " has no inputs");
+  // Makes the folder, and the file that the inputs go into.
+  void begin() {
     if (detail::exists(path_ + "/fixture.toml")) {
       throw detail::failure(path_ + " holds a fixture already, which stays as it is");
     }
-    std::vector<std::string> above;
-    detail::make_folder(path_, above);
+    detail::make_folder(path_, above_);
+    made_ = !above_.empty();
+    if (!made_) above_.push_back(detail::parent(path_));
     ::unlink((path_ + "/expected.safetensors").c_str());
+    inputs_file_ = std::make_unique<detail::tensor_file>(path_ + "/inputs.safetensors");
+  }
+
+  void write_inputs() {
+    if (inputs_.empty()) throw detail::failure(path_ + " has no inputs");
     manifest_ = manifest();
-    detail::tensor_file packed = detail::pack_file(inputs_);
-    if (above.empty()) above.push_back(detail::parent(path_));
-    detail::content named = detail::text_file(path_ + "/fixture.toml", manifest_);
-    detail::replace_files({packed.at(path_ + "/inputs.safetensors"), named}, above);
+    std::vector<detail::part> files;
+    files.push_back(inputs_file_->finish(inputs_));
+    files.push_back(detail::text_file(path_ + "/fixture.toml", manifest_));
+    detail::publish(files, above_);
     ready_ = true;
-    for (detail::tensor& one : inputs_) one.packed = {};
+  }
+
+  // Deletes what is no part of a fixture.
+  void forget() {
+    inputs_file_.reset();
+    outputs_file_.reset();
+    if (made_ && !ready_) ::rmdir(path_.c_str());
   }
 
   // The text of fixture.toml; its harness is drafted if it is not there.
@@ -1025,7 +1122,7 @@ class capture {
       std::vector<std::string> above;
       detail::make_folder(folder, above);
       std::string text = harness_text(call + results + ". It is yours now.", folder);
-      detail::replace_files({detail::text_file(path, text)}, above);
+      detail::publish(detail::text_file(path, text), above);
       return path;
     }
   }
@@ -1039,6 +1136,10 @@ class capture {
   std::vector<std::pair<std::string, std::string>> provenance_;
   std::vector<detail::tensor> inputs_, outputs_;
   std::vector<dim> sizes_;
+  std::unique_ptr<detail::tensor_file> inputs_file_, outputs_file_;
+  // Folders with names that are not on the disk yet, and whether that of this step was made.
+  std::vector<std::string> above_;
+  bool made_ = false;
   std::string manifest_;
   std::string error_;
   bool strict_ = false, ready_ = false, finished_ = false, failed_ = false;
