@@ -23,6 +23,8 @@ from gradreplay import capture, tensors
 from gradreplay.capture import disk
 
 ROUNDS = 15
+# Captured steps that follow each other.
+ROW = 8
 
 
 def seconds(act: Callable[[], object]) -> float:
@@ -32,12 +34,15 @@ def seconds(act: Callable[[], object]) -> float:
     return time.perf_counter() - start
 
 
-def take_turns(*acts: Callable[[], object], rounds: int = ROUNDS) -> list[float]:
-    """The median time of each, measured one after the other in every round."""
+def take_turns(
+    *acts: Callable[[], object], rounds: int = ROUNDS, clear: Callable[[], object] = lambda: None
+) -> list[float]:
+    """The median time of each, measured one after the other in every round, and cleared up after."""
     times: list[list[float]] = [[] for _ in acts]
     for _ in range(rounds):
         for act, measured in zip(acts, times, strict=True):
             measured.append(seconds(act))
+            clear()
     return [statistics.median(measured) for measured in times]
 
 
@@ -98,7 +103,9 @@ def off() -> None:
 
 
 def captured(framework: str, megabytes: int) -> None:
-    """A captured call against the call and writing its bytes."""
+    """A captured call until all of it is on the disk, against the call and writing its bytes.
+
+    Then several in a row: the outputs of one are synchronised while the next one runs."""
     folder = Path(tempfile.mkdtemp(dir=os.environ.get("TMPDIR")))
     x, function, call, files = CALLS[framework](megabytes)
     wrapped = capture.function(
@@ -107,31 +114,36 @@ def captured(framework: str, megabytes: int) -> None:
     taken = tensors.take("x", x)
     steps = iter(range(10**6))
 
-    def write() -> None:
-        call(function)
-        home = folder / f"plain{next(steps)}"
-        home.mkdir()
-        for name, count in files.items():
-            content = {f"x{number}": taken for number in range(count)}
-            disk.put(home, {f"{name}.safetensors": tensors.pieces(content, {})})
-        shutil.rmtree(home)
+    def write(count: int) -> None:
+        for _ in range(count):
+            call(function)
+            home = folder / f"plain{next(steps)}"
+            home.mkdir()
+            for name, tensors_in_it in files.items():
+                content = {f"x{number}": taken for number in range(tensors_in_it)}
+                disk.put(home, {f"{name}.safetensors": tensors.pieces(content, {})})
 
-    def step() -> None:
-        number = next(steps)
-        with capture.step(
-            str(folder / "step{step}"), step=number, when=capture.every(1), strict=True
-        ):
-            call(wrapped)
+    def step(count: int) -> None:
+        for _ in range(count):
+            path = str(folder / "step{step}")
+            with capture.step(path, step=next(steps), when=capture.every(1), strict=True):
+                call(wrapped)
         capture.flush()
-        for fixture in folder.glob(f"step{number}*"):
-            shutil.rmtree(fixture)
 
-    step()
-    written, whole = take_turns(write, step, rounds=31 if megabytes == 1 else 9)
-    shutil.rmtree(folder)
-    ratio = whole / written
+    def clear() -> None:
+        for made in [*folder.glob("plain*"), *folder.glob("step*")]:
+            shutil.rmtree(made)
+
+    step(1)
+    rounds = 31 if megabytes == 1 else 9
+    written, whole = take_turns(lambda: write(1), lambda: step(1), rounds=rounds, clear=clear)
     size = megabytes * sum(files.values())
-    print(f"on: {framework}, {size} MB in {whole * 1e3:.0f} ms, {ratio:.2f} times writing them")
+    text = f"on: {framework}, {size} MB in {whole * 1e3:.1f} ms, {whole / written:.2f} times writing them"
+    if size <= 64:
+        in_row = take_turns(lambda: write(ROW), lambda: step(ROW), rounds=7, clear=clear)
+        text += f"; {ROW} steps in a row {in_row[1] / in_row[0]:.2f} times"
+    print(text)
+    shutil.rmtree(folder)
 
 
 # An array, a function, how it is called, and how many arrays like it each file of a fixture holds.

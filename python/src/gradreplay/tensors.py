@@ -14,7 +14,6 @@ import functools
 import importlib
 import itertools
 import json
-import mmap
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -260,26 +259,18 @@ def write(
 
 def pieces(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> Iterator[Any]:
     """The bytes of a file: its header, with layouts in the metadata, and the elements of each tensor."""
-    places = _places(tensors)
-    yield header({name: tensors[name] for name in places}, places, metadata)
-    for name in places:
+    order = places(tensors)
+    yield header({name: tensors[name] for name in order}, order, metadata)
+    for name in order:
         yield tensors[name].data.data
 
 
-def _places(tensors: Mapping[str, Tensor]) -> dict[str, tuple[int, int]]:
+def places(tensors: Mapping[str, Tensor]) -> dict[str, tuple[int, int]]:
     """Where the elements of each tensor begin and end behind the header, in their order."""
     # Wide elements first, as safetensors itself writes them: every tensor is aligned.
     order = sorted(tensors, key=lambda name: (-tensors[name].dtype.itemsize, name))
     ends = list(itertools.accumulate(tensors[name].data.nbytes for name in order))
     return dict(zip(order, zip([0, *ends], ends, strict=False), strict=True))
-
-
-def mapped(path: str | os.PathLike[str], tensors: Mapping[str, Tensor]) -> dict[str, Bytes]:
-    """The elements of `tensors` in the file at `path`, which has just been made of their :func:`pieces`."""
-    with open(path, "rb", buffering=0) as file:
-        content = np.frombuffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), np.uint8)
-    start = 8 + int.from_bytes(content[:8].tobytes(), "little")
-    return {name: content[start + at : start + end] for name, (at, end) in _places(tensors).items()}
 
 
 _encode = json.JSONEncoder(separators=(",", ":")).encode

@@ -15,6 +15,10 @@ from typing import Any
 
 from ..tensors import TensorFileError
 
+# How a file that is not there yet is opened.
+NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY
+
 
 def put(folder: Path, files: Mapping[str, Iterable[Any]], above: Iterable[Path] = ()) -> None:
     """Puts files, each given in pieces, into `folder`, and the names in the folders `above` on the disk.
@@ -28,21 +32,18 @@ def put(folder: Path, files: Mapping[str, Iterable[Any]], above: Iterable[Path] 
     # Another process may write a file of this name in this moment.
     mark = secrets.token_hex(4)
     home = os.fspath(folder)
-    beside = {name: os.path.join(home, f".{name}.{mark}.part") for name in files}
+    beside = {name: f"{home}/.{name}.{mark}.part" for name in files}
     name = ""
     try:
-        with contextlib.ExitStack() as opened:
+        with contextlib.ExitStack() as stack:
             descriptors = []
             for name, pieces in files.items():
-                file = opened.enter_context(open(beside[name], "xb"))
-                for piece in pieces:
-                    file.write(piece)
-                file.flush()
-                descriptors.append(file.fileno())
-            descriptors += [opened.enter_context(_opened(path)) for path in above]
+                descriptors.append(stack.enter_context(opened(beside[name], NEW)))
+                write(descriptors[-1], pieces)
+            descriptors += [stack.enter_context(opened(path, _FOLDER)) for path in above]
             _sync(descriptors)
         for name, path in beside.items():
-            os.replace(path, os.path.join(home, name))
+            os.replace(path, f"{home}/{name}")
     except BaseException as error:
         for path in beside.values():
             with contextlib.suppress(FileNotFoundError):
@@ -54,51 +55,63 @@ def put(folder: Path, files: Mapping[str, Iterable[Any]], above: Iterable[Path] 
     sync_folder(folder)
 
 
-def sync_folder(folder: Path) -> None:
-    """Puts the names in a folder on the disk."""
-    with _opened(folder) as descriptor:
-        os.fsync(descriptor)
-
-
 @contextlib.contextmanager
-def _opened(folder: Path) -> Iterator[int]:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+def opened(path: str | Path, flags: int) -> Iterator[int]:
+    """The descriptor of a file or folder, which is closed in the end."""
+    descriptor = os.open(path, flags | os.O_CLOEXEC, 0o666)
     try:
         yield descriptor
     finally:
         os.close(descriptor)
 
 
+def write(descriptor: int, pieces: Iterable[Any]) -> None:
+    """Writes pieces of bytes where a file is at the moment, without a copy of any."""
+    for piece in pieces:
+        rest = memoryview(piece)
+        while rest:
+            rest = rest[os.write(descriptor, rest) :]
+
+
+def sync_folder(folder: Path) -> None:
+    """Puts the names in a folder on the disk."""
+    with opened(folder, _FOLDER) as descriptor:
+        os.fsync(descriptor)
+
+
 def _sync(descriptors: Sequence[int]) -> None:
-    """Synchronises several files at a time.
+    """Synchronises several files at a time: the first here, those after it beside it.
 
     Raises the error of the first that cannot be."""
+    first, others = descriptors[:1], descriptors[1:]
     errors: dict[int, OSError] = {}
 
-    def sync(descriptor: int, done: _thread.LockType) -> None:
+    def sync(some: Sequence[int]) -> None:
+        for descriptor in some:
+            try:
+                os.fsync(descriptor)
+            except OSError as error:
+                errors[descriptor] = error
+
+    def beside(done: _thread.LockType) -> None:
         try:
-            os.fsync(descriptor)
-        except OSError as error:
-            errors[descriptor] = error
+            sync(others)
         finally:
             done.release()
 
-    waiting = []
-    # The last one here, the others in threads without what `threading` adds, which costs more than they.
-    for number, descriptor in enumerate(descriptors, start=1):
-        done = _thread.allocate_lock()
+    done = _thread.allocate_lock()
+    if others:
         done.acquire()
-        waiting.append(done)
         try:
-            if number < len(descriptors):
-                _thread.start_new_thread(sync, (descriptor, done))
-                continue
+            # Without what `threading` adds, which costs more than the thread. One thread is enough: what was
+            # written in one moment reaches the disk together.
+            _thread.start_new_thread(beside, (done,))
         except RuntimeError:
             # An interpreter that ends starts none.
-            pass
-        sync(descriptor, done)
-    for done in waiting:
-        done.acquire()
+            beside(done)
+    sync(first)
+    with done:
+        pass
     for descriptor in descriptors:
         if descriptor in errors:
             raise errors[descriptor]

@@ -104,17 +104,6 @@ def _overlaps(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
     return False
 
 
-def same(left: tensors.Bytes, right: tensors.Bytes) -> bool:
-    """Whether two tensors' bytes are the same, without a copy of either."""
-    if left.size != right.size:
-        return False
-    if left.size % 8 == 0:
-        left, right = left.view("<u8"), right.view("<u8")
-    stretch = 1 << 17
-    starts = range(0, left.size, stretch)
-    return all(np.array_equal(left[at : at + stretch], right[at : at + stretch]) for at in starts)
-
-
 def _float8(value: Any) -> str | None:
     return _float8_name(getattr(value, "dtype", None))
 

@@ -8,6 +8,7 @@ from typing import Any
 from .. import tensors
 from . import arguments, host
 from .arguments import Arguments
+from .kept import Kept
 from .provenance import rank
 from .record import Function, Record
 from .scripts import Lines, results, script
@@ -24,7 +25,7 @@ class Call:
         self.given = given
         self.record: Record
         self.writer: Writer | None = None
-        self._before: dict[str, tensors.Bytes] = {}
+        self._before: Kept
 
     def begin(self) -> dict[str, Any]:
         """Captures the inputs; returns the arrays to call the function with."""
@@ -75,7 +76,7 @@ class Call:
         if tensors.is_jax(array):
             # Nobody can write to those.
             return False
-        return not host.same(host.take(name, array).tensor.data, self._before[name])
+        return not self._before.same(name, host.take(name, array).tensor.data)
 
 
 def _device(arrays: Mapping[str, Any]) -> str:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from .. import tensors
 from ..tensors import Tensor, TensorFileError
+from . import disk
 
 Place = tuple[int, int]
 
@@ -42,12 +43,10 @@ class Staged:
 
         Raises :class:`TensorFileError` if it cannot."""
         try:
-            with open(self._beside, "r+b" if self._begun else "wb", buffering=0) as file:
+            with disk.opened(self._beside, os.O_WRONLY if self._begun else disk.NEW) as file:
                 self._begun = True
-                file.seek(self._room + self._end)
-                rest = tensor.data.data
-                while rest:
-                    rest = rest[file.write(rest) :]
+                os.lseek(file, self._room + self._end, os.SEEK_SET)
+                disk.write(file, [tensor.data.data])
         except OSError as error:
             self._broken = True
             self.discard()
@@ -73,11 +72,11 @@ class Staged:
         try:
             if len(header) > self._room:
                 self._make_room(len(header))
-            with open(self._beside, "r+b", buffering=0) as file:
+            with disk.opened(self._beside, os.O_WRONLY) as file:
+                disk.write(file, [header])
                 # A file ends where its tensors do, though the last may have no elements.
-                file.truncate(len(header) + self._end)
-                file.write(header)
-                os.fsync(file.fileno())
+                os.ftruncate(file, len(header) + self._end)
+                os.fsync(file)
             os.replace(self._beside, self.path)
         except OSError as error:
             self.discard()

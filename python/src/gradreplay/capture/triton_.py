@@ -155,7 +155,7 @@ class Launch:
         record.outputs, record.returned = outputs, True
 
     def _is_written(self, name: str, value: Any) -> bool:
-        return not host.same(host.take(name, value).tensor.data, self._before[name])
+        return not self._before.same(name, host.take(name, value).tensor.data)
 
     def _script(self, record: Record) -> str:
         expression = record.function.target.expression

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from .. import tensors
 from ..tensors import Tensor
 from . import disk, draft
 from .fixture import EXPECTED, INPUTS, Folder
 from .host import Taken
+from .kept import InMemory, Kept, OnDisk
 from .provenance import Fact
 from .record import Record
 from .staged import Staged
@@ -41,11 +41,10 @@ class Writer:
         self._publish()
         self.written = True
 
-    def kept_inputs(self) -> dict[str, tensors.Bytes]:
-        """The bytes of the inputs as they were before the call: on the disk, or in memory."""
-        if self.written:
-            return tensors.mapped(self.folder.path / INPUTS, _tensors(self.record.inputs))
-        return {name: taken.tensor.data for name, taken in self.record.inputs.items()}
+    def kept_inputs(self) -> Kept:
+        """The inputs as they were before the call: on the disk, or in memory."""
+        inputs = _tensors(self.record.inputs)
+        return OnDisk(self.folder.path / INPUTS, inputs) if self.written else InMemory(inputs)
 
     def write_upstream(self) -> None:
         """Puts the upstream gradients that have come on the disk, before anything is made of them."""
