@@ -6,7 +6,6 @@ Everything here happens in a process that ends with the replay, or makes others 
 from __future__ import annotations
 
 import importlib
-import inspect
 import os
 import site
 import sys
@@ -21,6 +20,7 @@ from .faults import Blame, Fault, Place, judge
 from .notes import note, said
 from .protocol import Answer, Request
 from .rounding import directed
+from .signatures import signature
 from .tensors import Framework, MissingPackage, Tensor, TensorError, TensorFileError
 
 
@@ -162,7 +162,7 @@ def _finish(framework: Framework, device: str, result: object) -> None:
 
 def _arguments(harness: Harness, arrays: Mapping[str, Any], request: Request) -> dict[str, Any]:
     """Keyword arguments of the function: the inputs, and of `precision` and `device` what it takes."""
-    parameters = inspect.signature(harness.function).parameters.values()
+    parameters = signature(harness.function).parameters.values()
     takes_all = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
     named = {
         parameter.name: parameter

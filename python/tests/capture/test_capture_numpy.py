@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import numpy as np
@@ -54,3 +55,16 @@ def test_bfloat16_of_ml_dtypes_is_captured() -> None:
     capture.flush()
     entries, _ = header("fixtures/step0/inputs.safetensors")
     assert entries["x"]["dtype"] == "BF16"
+
+
+def test_annotations_may_name_what_is_not_there() -> None:
+    # Python evaluates them when the function is defined, or, from 3.14 on, when they are asked for.
+    lazy = "" if sys.version_info >= (3, 14) else "from __future__ import annotations\n"
+    names: dict[str, Any] = {}
+    exec(f"{lazy}def same(x: Missing, *, scale: Missing = 1.0) -> Missing: return x", names)
+    wrapped = capture.function(names["same"], import_as="losses:same")
+    with capture.step("fixtures/step{step}", step=0, strict=True):
+        wrapped(np.zeros(2))
+    capture.flush()
+    entries, _ = header("fixtures/step0/inputs.safetensors")
+    assert list(entries) == ["x"]

@@ -7,7 +7,6 @@ drafted script as it is.
 from __future__ import annotations
 
 import functools
-import inspect
 import keyword
 import re
 import sys
@@ -18,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from .. import tensors
+from ..signatures import signature
 from .errors import CaptureError
 
 # Words of CUDA C++ that a harness cannot use as a name, and names that a drafted script uses itself.
@@ -245,7 +245,7 @@ def _signature_names(function: Callable[..., Any] | None, count: int) -> list[st
     if schema is not None:
         return [argument.name for argument in schema.arguments]
     try:
-        parameters = inspect.signature(function).parameters.values()
+        parameters = signature(function).parameters.values()
     except (TypeError, ValueError):
         # Compiled functions have none.
         return []

@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from .. import tensors
+from ..signatures import signature
 from . import arguments, numpy_, torch_
 from .arguments import Arguments, Parameters
 from .errors import CaptureError, tell
@@ -292,7 +293,7 @@ def _forward(function: Any) -> Callable[..., Any]:
     forward: Callable[..., Any] = function.forward
     if function.setup_context is not torch.autograd.Function.setup_context:
         return forward
-    parameters = list(inspect.signature(forward).parameters.values())[1:]
+    parameters = list(signature(forward).parameters.values())[1:]
 
     def without_context() -> None: ...
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import functools
 import importlib
-import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from ..signatures import signature
 from . import arguments, host
 from .arguments import Arguments, Names
 from .errors import CaptureError, tell
@@ -164,7 +164,7 @@ def built(module: Any, import_as: str | None) -> tuple[str, str | None]:
         return f"{import_as.partition(':')[2]}()", None
     kind = type(module)
     texts: list[str] = []
-    for name, parameter in list(inspect.signature(kind.__init__).parameters.items())[1:]:
+    for name, parameter in list(signature(kind.__init__).parameters.items())[1:]:
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD) or name in (
             "device",
             "dtype",

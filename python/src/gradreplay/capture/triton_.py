@@ -8,6 +8,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
+from ..signatures import signature as signature_of
 from . import arguments, host, torch_
 from .arguments import Arguments, Parameters
 from .errors import CaptureError, tell
@@ -172,7 +173,7 @@ class Launch:
 def _constants(signature: Callable[..., Any]) -> set[str]:
     """The parameters that are `tl.constexpr`."""
     found = set()
-    for name, parameter in inspect.signature(signature).parameters.items():
+    for name, parameter in signature_of(signature).parameters.items():
         if "constexpr" in str(parameter.annotation):
             found.add(name)
     return found
@@ -185,7 +186,7 @@ def _read(
     constants: set[str],
 ) -> tuple[Arguments, str]:
     """The arguments that are tensors and numbers, and the text of all."""
-    known = list(inspect.signature(signature).parameters)
+    known = list(signature_of(signature).parameters)
     named = {**dict(zip(known, args, strict=False)), **rest}
     plain = {
         name: value for name, value in named.items() if name in known and name not in constants
@@ -224,7 +225,7 @@ def _grid(
 ) -> tuple[int, ...]:
     """The grid of a launch, as numbers."""
     if callable(grid):
-        parameters = inspect.signature(signature).parameters
+        parameters = signature_of(signature).parameters
         defaults = {
             name: one.default for name, one in parameters.items() if one.default is not one.empty
         }
