@@ -400,6 +400,9 @@ def _take_torch(name: str, value: Any) -> Tensor:
     storage = value.untyped_storage().nbytes() // dtype.itemsize - offset
     try:
         flat = value.cpu().contiguous().reshape(-1)
+        if flat.numel() == 1:
+            # A single element is contiguous whatever its stride, which `view` does not accept.
+            flat = flat.as_strided((1,), (1,))
         data: Bytes = flat.view(torch.uint8).numpy() if flat.numel() else np.empty(0, np.uint8)
     except (RuntimeError, TypeError) as error:
         # A tensor of a transformation or spread over devices: PyTorch says which.

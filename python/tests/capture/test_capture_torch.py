@@ -410,3 +410,14 @@ def test_what_changes_after_the_call_does_not_change_the_fixture() -> None:
         capture.flush()
         assert np.array_equal(array(f"{path}/step0/expected.safetensors", "out"), before.numpy())
         assert np.array_equal(array(f"{path}/step0/inputs.safetensors", "x"), (x - 1).numpy())
+
+
+def test_a_single_element_that_was_expanded_is_captured() -> None:
+    # What `sum` gives back for one element has a stride of 0, though it is contiguous.
+    x = torch.tensor([2.0], requires_grad=True)
+    cube = capture.function(lambda x: x**3, name="f", import_as="losses:cube")
+    with capture.step("fixtures/step{step}", step=0, strict=True):
+        cube(x).sum().backward()
+    capture.flush()
+    assert array("fixtures/step0/grad_out.safetensors", "grad_out").tolist() == [1]
+    assert array("fixtures/step0/expected.safetensors", "grad_x").tolist() == [12]
