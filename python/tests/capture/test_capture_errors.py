@@ -124,6 +124,26 @@ def test_an_unknown_field_of_the_path_is_told(caplog: pytest.LogCaptureFixture) 
     ]
 
 
+@pytest.mark.parametrize(
+    ("path", "problem"),
+    [
+        ("fixtures/{", "Single '{' encountered in format string"),
+        ("fixtures/step}", "Single '}' encountered in format string"),
+        ("fixtures/{step:letters}", "Invalid format specifier"),
+        ("fixtures/{step:{width}}", "'width'"),
+    ],
+)
+def test_a_path_that_is_no_format_is_told(
+    path: str, problem: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    wrapped = capture.function(double)
+    with capture.step(path, step=7):
+        assert wrapped(np.ones(1)) == 2
+    assert len(messages(caplog)) == 1
+    start = f"not captured: no name can be made of the path {path}: {problem}"
+    assert messages(caplog)[0].startswith(start)
+
+
 def test_a_step_inside_a_step_is_told(caplog: pytest.LogCaptureFixture) -> None:
     wrapped = capture.function(double)
     with capture.step("a/step{step}", step=1), capture.step("b/step{step}", step=2):

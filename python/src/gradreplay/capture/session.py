@@ -156,13 +156,24 @@ class Step:
         return self._check_path()
 
     def _check_path(self) -> bool:
-        fields = {name for _, name, _, _ in string.Formatter().parse(self.path) if name is not None}
-        unknown = fields - _FIELDS
-        if unknown:
-            text = f"the path {self.path} holds {{{min(unknown)}}}"
-            known = ", ".join(f"{{{name}}}" for name in sorted(_FIELDS))
-            tell(CaptureError(text, f"known are {known}"), strict=self.strict)
-        return not unknown
+        """Whether a name can be made of the path; if not, that is told."""
+        problem = ""
+        hint = None
+        try:
+            fields = {
+                name for _, name, _, _ in string.Formatter().parse(self.path) if name is not None
+            }
+            unknown = sorted(fields - _FIELDS)
+            if unknown:
+                problem = f"the path {self.path} holds {{{unknown[0]}}}"
+                hint = f"known are {', '.join(f'{{{name}}}' for name in sorted(_FIELDS))}"
+            else:
+                self.path.format(step=self.step, name="", call=0, rank=0)
+        except (ValueError, LookupError) as error:
+            problem = f"no name can be made of the path {self.path}: {error}"
+        if problem:
+            tell(CaptureError(problem, hint), strict=self.strict)
+        return not problem
 
     # Calls
 
