@@ -17,7 +17,7 @@ from gradreplay.tensors import TensorFileError
 
 
 class Watch:
-    """Notes synchronisations, how many ran at a time, and the files that got their names."""
+    """Notes synchronisations, of several files in one moment as one, and the files that got their names."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.waits = 0
@@ -92,13 +92,10 @@ def test_a_file_that_cannot_be_synchronised_gets_no_name(monkeypatch: pytest.Mon
     assert list(Path(".").iterdir()) == []
 
 
-def test_an_interpreter_that_starts_no_threads_synchronises_one_by_one(
+def test_a_system_without_advice_synchronises_all_the_same(
     watch: Watch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(function: Any, arguments: Any) -> None:
-        raise RuntimeError("can't create new thread at interpreter shutdown")
-
-    monkeypatch.setattr(disk._thread, "start_new_thread", refuse)
+    monkeypatch.delattr(os, "posix_fadvise")
     disk.put(Path("."), {"a": [b"one"], "b": [b"two"]})
     assert watch.named == ["a", "b"] and watch.early == []
 
