@@ -173,7 +173,7 @@ impl Harness {
             defines: defines(&root)?,
             undefine: undefine(&root)?,
             sizes: sizes(&root)?,
-            inputs: specs(&root, "inputs", input)?,
+            inputs: specs(&root, "inputs", |name, table| input(name, table, program.is_some()))?,
             outputs: specs(&root, "outputs", output)?,
             calls: match &program {
                 None => calls(&root.require("call")?)?,
@@ -305,14 +305,15 @@ fn specs<T>(
     value.table()?.entries().map(read_one).collect()
 }
 
-fn input(name: &str, table: &Table<'_>) -> Result<InputSpec, HarnessError> {
+/// An input; a program, unlike a call of C++, can be told that a scalar is absent.
+fn input(name: &str, table: &Table<'_>, program: bool) -> Result<InputSpec, HarnessError> {
     table.only(&["dtype", "shape", "optional"])?;
     let spec = InputSpec {
         dtype: dtype(name, table)?,
         shape: shape(table)?,
         optional: flag(table, "optional")?,
     };
-    if spec.optional && spec.shape.is_empty() {
+    if spec.optional && spec.shape.is_empty() && !program {
         let spot = table.spot().unwrap_or_else(|| table.document.spot(0..0));
         return Err(HarnessError::OptionalScalar { spot, input: name.to_owned() });
     }

@@ -66,7 +66,7 @@ pub enum HarnessError {
         /// The size meant.
         nearest: Option<String>,
     },
-    /// An optional input that is a scalar, for which there is no null.
+    /// An optional input of a call that is a scalar, for which there is no null.
     #[error("input `{input}` at {spot} is a scalar and cannot be optional")]
     OptionalScalar {
         /// The table.

@@ -366,6 +366,13 @@ fn a_program_takes_the_place_of_sources_and_call() {
 }
 
 #[test]
+fn a_program_may_be_given_an_optional_scalar() {
+    let scalar =
+        "program = [\"./step.sh\"]\n[inputs.dloss]\ndtype = \"f32\"\nshape = []\noptional = true\n";
+    assert!(program(scalar).unwrap().inputs["dloss"].optional);
+}
+
+#[test]
 fn keys_of_a_program_that_cannot_be_used_are_refused() {
     let told = |keys: &str| {
         let error = program(keys).expect_err("the harness is refused");

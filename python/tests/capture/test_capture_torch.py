@@ -421,3 +421,17 @@ def test_a_single_element_that_was_expanded_is_captured() -> None:
     capture.flush()
     assert array("fixtures/step0/grad_out.safetensors", "grad_out").tolist() == [1]
     assert array("fixtures/step0/expected.safetensors", "grad_x").tolist() == [12]
+
+
+def test_a_loss_of_no_dimensions_is_a_fixture_with_and_without_its_gradient(replay: str) -> None:
+    x = torch.ones(3, requires_grad=True)
+    total = capture.function(lambda x: x.square().sum(), name="f", import_as="losses:total")
+    with capture.step("fixtures/step{step}", step=0, when=capture.every(1), strict=True):
+        (0.5 * total(x)).backward()
+    with capture.step("fixtures/step{step}", step=1, when=capture.every(1), strict=True):
+        total(x)
+    capture.flush()
+    assert array("fixtures/step0/grad_loss.safetensors", "grad_loss").tolist() == 0.5
+    for step in range(2):
+        told = inspect(replay, f"fixtures/step{step}")
+        assert told.returncode == 0, told.stderr
