@@ -1,6 +1,8 @@
 //! The CPU engine as kernels see it: each case of `tests/engine/*.cu` is compiled and replayed in
 //! a child process, through the library, as users' kernels are.
 
+#[path = "engine/blas.rs"]
+mod blas;
 #[path = "engine/block_form.rs"]
 mod block_form;
 #[path = "engine/borders.rs"]

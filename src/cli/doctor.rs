@@ -4,6 +4,7 @@ use std::path::Path;
 
 use ::replay::backend::ReplayError;
 use ::replay::cache::Cache;
+use ::replay::cuda::blas::BlasFiles;
 use ::replay::cuda::sanitizer::{Sanitizer, Tool};
 use ::replay::cuda::{self, Nvrtc, SearchPath};
 use ::replay::harness::Harness;
@@ -52,6 +53,7 @@ pub fn run(_args: &Args) -> CliResult<u8> {
     findings.extend(gpus());
     let search = search_path();
     findings.extend(device_compiler(&search));
+    findings.push(blas(&search));
     findings.push(sanitizer(&search));
     findings.extend(own_program());
     for finding in &findings {
@@ -154,6 +156,15 @@ fn device_compiler(search: &SearchPath) -> Vec<Finding> {
             vec![finding("NVRTC", true, detail, None), headers]
         }
     }
+}
+
+/// cuBLAS, which calls of it need on a GPU.
+fn blas(search: &SearchPath) -> Finding {
+    let (works, detail, advice) = match BlasFiles::find(&search.folders()) {
+        Ok(files) => (true, files.blas.display().to_string(), None),
+        Err(error) => (false, error.to_string(), error.hint()),
+    };
+    Finding { what: "cuBLAS", works, needed: false, detail, advice }
 }
 
 /// NVIDIA's compute-sanitizer, for `--sanitize`.

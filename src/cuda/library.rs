@@ -33,7 +33,7 @@ impl SearchPath {
         self.roots().into_iter().map(|root| root.join("bin"))
     }
 
-    /// Folders in which libnvrtc may lie, whether or not they exist; Python's last.
+    /// Folders in which libraries of CUDA may lie, whether or not they exist; Python's last.
     pub(crate) fn library_folders(&self) -> impl Iterator<Item = PathBuf> + '_ {
         let installed = self.roots().into_iter().flat_map(|root| {
             let targets = children(&root.join("targets")).into_iter().map(|t| t.join("lib"));
@@ -42,10 +42,21 @@ impl SearchPath {
         let python = std::iter::once_with(|| {
             self.packages().into_iter().flat_map(|site| {
                 let nvidia = site.join("nvidia");
-                [nvidia.join("cu13/lib"), nvidia.join("cuda_nvrtc/lib"), nvidia.join("cu12/lib")]
+                let packages = ["cu13", "cuda_nvrtc", "cublas", "curand", "cu12"];
+                packages.map(|package| nvidia.join(package).join("lib"))
             })
         });
         self.libraries.iter().cloned().chain(installed).chain(python.flatten())
+    }
+
+    /// The same folders, each once, and the system's own.
+    pub fn folders(&self) -> Vec<PathBuf> {
+        let system = ["/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64"];
+        let mut seen = BTreeSet::new();
+        self.library_folders()
+            .chain(system.map(PathBuf::from))
+            .filter(|folder| seen.insert(folder.clone()))
+            .collect()
     }
 
     /// Folders of CUDA's headers that go with the libnvrtc in `library`.
@@ -91,16 +102,15 @@ fn site_packages(python: &str) -> Option<Vec<PathBuf>> {
     Some(text.lines().filter(|line| !line.is_empty()).map(PathBuf::from).collect())
 }
 
-/// The files called `libnvrtc.so` or `libnvrtc.so.N` in `folder`, the newest version first.
-pub(super) fn nvrtc_in(folder: &Path) -> Vec<PathBuf> {
+/// The files called `name.so` or `name.so.N` in `folder`, the newest version first.
+pub(super) fn files_in(folder: &Path, name: &str) -> Vec<PathBuf> {
+    let stem = format!("{name}.so");
     let version = |path: &PathBuf| -> Option<u32> {
-        let name = path.file_name()?.to_str()?.strip_prefix("libnvrtc.so")?;
-        if name.is_empty() { Some(0) } else { name.strip_prefix('.')?.parse().ok() }
+        let rest = path.file_name()?.to_str()?.strip_prefix(&stem)?;
+        if rest.is_empty() { Some(0) } else { rest.strip_prefix('.')?.parse().ok() }
     };
-    let mut found: Vec<(u32, PathBuf)> = glob(folder, "libnvrtc.so")
-        .into_iter()
-        .filter_map(|path| Some((version(&path)?, path)))
-        .collect();
+    let mut found: Vec<(u32, PathBuf)> =
+        glob(folder, &stem).into_iter().filter_map(|path| Some((version(&path)?, path))).collect();
     found.sort_by(|a, b| b.cmp(a));
     found.into_iter().map(|(_, path)| path).collect()
 }
@@ -136,7 +146,7 @@ mod tests {
             touch(&folder.path().join(name));
         }
         touch(&folder.path().join("libnvrtc.alt.so.12"));
-        let found = nvrtc_in(folder.path());
+        let found = files_in(folder.path(), "libnvrtc");
         let names: Vec<_> = found.iter().map(|path| path.file_name().unwrap()).collect();
         assert_eq!(names, ["libnvrtc.so.13", "libnvrtc.so.12"]);
     }

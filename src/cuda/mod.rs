@@ -1,14 +1,16 @@
-//! NVIDIA's software, as this machine has it: the driver and its devices, NVRTC, compute-sanitizer.
+//! NVIDIA's software, as this machine has it: the driver and its devices, NVRTC, cuBLAS, compute-sanitizer.
 //!
 //! Finds, loads and calls it, checks each call, and reads its messages. Knows nothing of replays:
 //! `compile` says what NVRTC compiles, `runtime::gpu` what a device runs.
 
+pub mod blas;
 pub(crate) mod driver;
 pub mod error;
 mod library;
 mod math_errors;
 mod module;
 mod nvrtc;
+mod object;
 pub mod sanitizer;
 
 pub use self::driver::{DeviceInfo, GpuError, device, devices};

@@ -5,10 +5,10 @@
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use super::library::{SearchPath, nvrtc_in};
+use super::library::{SearchPath, files_in};
+use super::object::SharedObject;
 
 /// Why NVRTC cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -125,7 +125,7 @@ impl Nvrtc {
         }
         let mut refused = None;
         for folder in search.library_folders() {
-            for path in nvrtc_in(&folder) {
+            for path in files_in(&folder, "libnvrtc") {
                 match Nvrtc::load(&path) {
                     Ok(found) => return Ok(found),
                     Err(error) => refused = refused.or(Some(error)),
@@ -139,41 +139,24 @@ impl Nvrtc {
     fn load(path: &Path) -> Result<Nvrtc, NvrtcError> {
         let name = path.display().to_string();
         let refused = |message: String| NvrtcError::Load { path: name.clone(), message };
-        let c_path = CString::new(path.as_os_str().as_bytes())
-            .map_err(|_| refused("the path holds a null byte".to_owned()))?;
-        // SAFETY: a library of NVIDIA's; its initialisers are run, as any program's would be.
-        let handle = unsafe { libc::dlopen(c_path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
-        if handle.is_null() {
-            // SAFETY: dlerror returns null or a C string that is valid until the next call.
-            let message = unsafe { libc::dlerror().as_ref().map(|text| CStr::from_ptr(text)) };
-            let message = message.map(|text| text.to_string_lossy().into_owned());
-            return Err(refused(message.unwrap_or_else(|| "unknown error".to_owned())));
-        }
-        let symbol = |symbol: &CStr| {
-            // SAFETY: the handle is open and stays so.
-            let address = unsafe { libc::dlsym(handle, symbol.as_ptr()) };
-            let lacks = || refused(format!("it has no {}", symbol.to_string_lossy()));
-            (!address.is_null()).then_some(address).ok_or_else(lacks)
-        };
-        // The types of the targets stand once, at the fields of `Functions`.
-        #[allow(clippy::missing_transmute_annotations)]
+        let object = SharedObject::open(path).map_err(refused)?;
         // SAFETY: NVRTC's documentation gives these functions these types.
         let functions = unsafe {
             Functions {
-                version: function(symbol(c"nvrtcVersion")?),
-                error_string: function(symbol(c"nvrtcGetErrorString")?),
-                create: function(symbol(c"nvrtcCreateProgram")?),
-                destroy: function(symbol(c"nvrtcDestroyProgram")?),
-                add_name: function(symbol(c"nvrtcAddNameExpression")?),
-                compile: function(symbol(c"nvrtcCompileProgram")?),
-                lowered_name: function(symbol(c"nvrtcGetLoweredName")?),
-                log_size: function(symbol(c"nvrtcGetProgramLogSize")?),
-                log: function(symbol(c"nvrtcGetProgramLog")?),
-                image_size: function(symbol(c"nvrtcGetCUBINSize")?),
-                image: function(symbol(c"nvrtcGetCUBIN")?),
+                version: object.function(c"nvrtcVersion").map_err(refused)?,
+                error_string: object.function(c"nvrtcGetErrorString").map_err(refused)?,
+                create: object.function(c"nvrtcCreateProgram").map_err(refused)?,
+                destroy: object.function(c"nvrtcDestroyProgram").map_err(refused)?,
+                add_name: object.function(c"nvrtcAddNameExpression").map_err(refused)?,
+                compile: object.function(c"nvrtcCompileProgram").map_err(refused)?,
+                lowered_name: object.function(c"nvrtcGetLoweredName").map_err(refused)?,
+                log_size: object.function(c"nvrtcGetProgramLogSize").map_err(refused)?,
+                log: object.function(c"nvrtcGetProgramLog").map_err(refused)?,
+                image_size: object.function(c"nvrtcGetCUBINSize").map_err(refused)?,
+                image: object.function(c"nvrtcGetCUBIN").map_err(refused)?,
             }
         };
-        let path = file_of(symbol(c"nvrtcVersion")?).unwrap_or_else(|| path.to_owned());
+        let path = object.file_of(c"nvrtcVersion").unwrap_or_else(|| path.to_owned());
         let mut nvrtc = Nvrtc { path, version: (0, 0), functions };
         let (major, minor) = (&mut nvrtc.version.0, &mut nvrtc.version.1);
         // SAFETY: fills in two integers.
@@ -236,33 +219,10 @@ impl Nvrtc {
     }
 }
 
-/// The function at `address`.
-///
-/// # Safety
-/// `F` must be the type of the function there.
-unsafe fn function<F: Copy>(address: *mut c_void) -> F {
-    const { assert!(size_of::<F>() == size_of::<*mut c_void>()) };
-    // SAFETY: promised by the caller; a function pointer is as large as any other.
-    unsafe { std::mem::transmute_copy(&address) }
-}
-
 /// The C strings of `texts`, each cut at its first null byte, which no valid text has.
 fn c_strings(texts: &[String]) -> Vec<CString> {
     let until_null = |text: &String| text.split('\0').next().unwrap_or_default().to_owned();
     texts.iter().map(|text| CString::new(until_null(text)).unwrap_or_default()).collect()
-}
-
-/// The file that holds the code at `address`.
-fn file_of(address: *mut c_void) -> Option<PathBuf> {
-    // SAFETY: dladdr fills in the structure, with strings of the loader's, or returns 0.
-    unsafe {
-        let mut info: libc::Dl_info = std::mem::zeroed();
-        if libc::dladdr(address, &raw mut info) == 0 || info.dli_fname.is_null() {
-            return None;
-        }
-        let path = CStr::from_ptr(info.dli_fname).to_bytes();
-        Path::new(std::ffi::OsStr::from_bytes(path)).canonicalize().ok()
-    }
 }
 
 struct OpenProgram<'n> {

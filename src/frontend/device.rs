@@ -18,11 +18,8 @@ use super::symbols::Symbols;
 const HOST_NAMESPACES: [&str; 4] = ["at", "c10", "thrust", "torch"];
 
 /// Types that exist on the host only.
-const HOST_TYPES: [&str; 13] = [
+const HOST_TYPES: [&str; 10] = [
     "FILE",
-    "cublasHandle_t",
-    "cublasLtHandle_t",
-    "cublasStatus_t",
     "cudaDeviceProp",
     "cudaEvent_t",
     "cudaGraph_t",
@@ -288,13 +285,17 @@ impl<'s> Device<'s> {
     /// Whether any of the tokens is a name that only the host has.
     fn names_host(&self, range: &Range<usize>) -> bool {
         let text = self.source.text;
+        let is_capital = |c: char| c.is_ascii_uppercase();
         range.clone().any(|at| {
             let word = self.tokens[at].text(text);
             let std = self.tokens.is(text, at, "std") && self.tokens.is(text, at + 1, "::");
             let known =
                 self.tokens.get(at + 2).is_some_and(|name| DEVICE_STD.contains(&name.text(text)));
             let qualifies = self.tokens.is(text, at + 1, "::");
-            let host = HOST_TYPES.contains(&word) || (qualifies && HOST_NAMESPACES.contains(&word));
+            let blas = word.strip_prefix("cublas").is_some_and(|rest| rest.starts_with(is_capital));
+            let host = blas
+                || HOST_TYPES.contains(&word)
+                || (qualifies && HOST_NAMESPACES.contains(&word));
             (std && !known) || (self.tokens[at].kind == Kind::Ident && host)
         })
     }

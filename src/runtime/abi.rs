@@ -220,6 +220,7 @@ pub struct Abi {
     pub stream_destroy: unsafe extern "C" fn(*mut c_void) -> Status,
     pub event_create: unsafe extern "C" fn(*mut *mut c_void) -> Status,
     pub event_destroy: unsafe extern "C" fn(*mut c_void) -> Status,
+    pub device_is_host: unsafe extern "C" fn() -> c_int,
     pub event_record: unsafe extern "C" fn(*mut c_void, *mut c_void) -> Status,
     pub event_wait: unsafe extern "C" fn(*mut c_void, *mut c_void) -> Status,
     pub event_synchronize: unsafe extern "C" fn(*mut c_void) -> Status,

@@ -74,6 +74,7 @@ pub static TABLE: Abi = Abi {
     mem_get_info,
     stream_create,
     stream_destroy: destroy_stream,
+    device_is_host,
     event_create,
     event_destroy,
     event_record,
@@ -399,6 +400,10 @@ unsafe extern "C" fn stream_create(stream: *mut *mut c_void, flags: u32) -> c_in
     // SAFETY: the artifact passes the address of a handle.
     unsafe { *stream = handle };
     0
+}
+
+unsafe extern "C" fn device_is_host() -> c_int {
+    runtime_of_process().device.is_host().into()
 }
 
 unsafe extern "C" fn destroy_stream(_stream: *mut c_void) -> c_int {

@@ -280,7 +280,7 @@ fn start_device(
             let cpu = Cpu::new(settings, move || artifact.thread_pointers());
             Ok(runtime::start(Box::new(cpu), reporter))
         }
-        DeviceJob::Cuda { ordinal, ref module, ref summaries, sanitizer } => {
+        DeviceJob::Cuda { ordinal, ref module, ref summaries, ref libraries, sanitizer } => {
             artifact.bind(&api::TABLE, Rounding::Nearest.number(), &job.artifact)?;
             let settings = gpu::GpuSettings {
                 ordinal,
@@ -289,7 +289,7 @@ fn start_device(
                 margins: !sanitizer.is_some_and(Tool::forbids_margins),
                 filled: !sanitizer.is_some_and(Tool::forbids_filling),
             };
-            let gpu = Gpu::new(settings, module, summaries)?;
+            let gpu = Gpu::new(settings, module, summaries, libraries.clone())?;
             Ok(runtime::start(Box::new(gpu), reporter))
         }
     }

@@ -86,6 +86,9 @@ pub enum DeviceJob {
         /// on the device; if the list is empty, all outputs are fetched.
         #[serde(with = "path::by_dtype")]
         summaries: Vec<(DType, PathBuf)>,
+        /// The folders with NVIDIA's libraries; none if the sources call none of them.
+        #[serde(with = "path::all")]
+        libraries: Vec<PathBuf>,
         /// The tool that the child runs under; it decides about the child's memory.
         sanitizer: Option<Tool>,
     },

@@ -47,13 +47,19 @@ pub(super) mod all {
     use super::*;
 
     /// Writes them.
-    pub(crate) fn serialize<S: Serializer>(names: &[OsString], out: S) -> Result<S::Ok, S::Error> {
-        out.collect_seq(names.iter().map(|name| Name::of(name)))
+    pub(crate) fn serialize<S: Serializer>(
+        names: &[impl AsRef<OsStr>],
+        out: S,
+    ) -> Result<S::Ok, S::Error> {
+        out.collect_seq(names.iter().map(|name| Name::of(name.as_ref())))
     }
 
     /// Reads them.
-    pub(crate) fn deserialize<'d, D: Deserializer<'d>>(from: D) -> Result<Vec<OsString>, D::Error> {
-        Ok(Vec::<Name>::deserialize(from)?.into_iter().map(Name::into_name).collect())
+    pub(crate) fn deserialize<'d, P: From<OsString>, D: Deserializer<'d>>(
+        from: D,
+    ) -> Result<Vec<P>, D::Error> {
+        let names = Vec::<Name>::deserialize(from)?.into_iter();
+        Ok(names.map(|name| name.into_name().into()).collect())
     }
 }
 

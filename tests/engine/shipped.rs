@@ -28,7 +28,7 @@ use super::project::{Machine, cache, cpu_with};
 const FOLDER: &str = "tests/engine/shipped";
 
 /// Where the sources of this package are: a device may run the tests on another machine.
-fn root() -> PathBuf {
+pub(super) fn root() -> PathBuf {
     std::env::var_os("REPLAY_TEST_ROOT").map_or(env!("CARGO_MANIFEST_DIR").into(), PathBuf::from)
 }
 
@@ -253,7 +253,7 @@ const SHADOW: f64 = 1e-7;
 const ON_A_GPU: f64 = 5.0;
 
 /// The first GPU; the program and CUDA's libraries are where the environment says.
-fn gpu(cache: &Cache) -> Cuda {
+pub(super) fn gpu(cache: &Cache) -> Cuda {
     let program = std::env::var_os("REPLAY_TEST_PROGRAM").map(PathBuf::from);
     let program = program.unwrap_or_else(|| env!("CARGO_BIN_EXE_replay").into());
     let folders = |name: &str| {

@@ -37,6 +37,7 @@ struct Shared {
     device: DeviceInfo,
     pool: Pool,
     toolchain: DeviceToolchain,
+    search: SearchPath,
     /// The most bytes of a device's memory that one replay may have.
     memory_bytes: u64,
     cache: Cache,
@@ -86,7 +87,8 @@ impl Cuda {
         let toolchain = DeviceToolchain::new(nvrtc, search, &device.architecture, cache);
         let memory_bytes = memory_bytes.unwrap_or(device.memory_bytes as u64);
         let (pool, cache) = (Pool::new(ordinals), cache.clone());
-        let shared = Shared { cpu, device, pool, toolchain, memory_bytes, cache };
+        let search = search.clone();
+        let shared = Shared { cpu, device, pool, toolchain, search, memory_bytes, cache };
         Ok(Cuda { shared: Arc::new(shared), sanitizer: None })
     }
 
@@ -102,6 +104,15 @@ impl Shared {
         let dtypes: BTreeSet<DType> = fixture.outputs.iter().map(|output| output.dtype).collect();
         let module = |dtype| Ok((dtype, self.toolchain.summary(dtype)?));
         dtypes.into_iter().map(module).collect()
+    }
+}
+
+impl Shared {
+    /// The folders with NVIDIA's libraries, if `sources` may call one of them.
+    fn libraries(&self, sources: &SourceSet) -> Vec<PathBuf> {
+        let calls = |text: &[u8]| text.windows(6).any(|word| word == b"cublas");
+        let any = sources.files.iter().any(|file| calls(&file.content));
+        if any { self.search.folders() } else { Vec::new() }
     }
 }
 
@@ -161,8 +172,9 @@ impl Backend for Cuda {
         }
         let module = self.shared.toolchain.compile(&fixture.harness, sources)?;
         let (cuda, sanitizer) = (self.shared.clone(), self.sanitizer.clone());
+        let libraries = self.shared.libraries(sources);
         let (fixture, sources) = (fixture.clone(), sources.clone());
-        Ok(Arc::new(CudaVariant { cuda, sanitizer, fixture, sources, host, module }))
+        Ok(Arc::new(CudaVariant { cuda, sanitizer, fixture, sources, host, module, libraries }))
     }
 }
 

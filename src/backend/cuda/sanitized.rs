@@ -28,6 +28,7 @@ impl CudaVariant {
                 ordinal: device.ordinal(),
                 module: module.path.clone(),
                 summaries: Vec::new(),
+                libraries: self.libraries.clone(),
                 sanitizer: Some(sanitizer.tool()),
             };
             let machine = cuda.cpu.host();

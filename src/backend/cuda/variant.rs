@@ -1,5 +1,6 @@
 //! Runs on GPUs: chooses the device, and extends the module when it lacks an instance.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::Shared;
@@ -8,6 +9,7 @@ use crate::backend::cpu::CpuVariant;
 use crate::backend::in_order::in_order;
 use crate::backend::{Abilities, Mode, ReplayError, Take, Variant};
 use crate::compile::{DeviceModule, DeviceToolchain};
+use crate::cuda::blas::BlasFiles;
 use crate::cuda::sanitizer::{Finding, Sanitizer, Tool};
 use crate::fixture::Fixture;
 use crate::frontend::Precision;
@@ -22,6 +24,8 @@ pub(super) struct CudaVariant {
     pub sources: SourceSet,
     pub host: CpuVariant,
     pub module: DeviceModule,
+    /// The folders with the libraries that the sources call.
+    pub libraries: Vec<PathBuf>,
 }
 
 /// Runs of one variant on one GPU.
@@ -40,6 +44,7 @@ impl Turn<'_> {
                 ordinal: self.device.ordinal(),
                 module: module.path.clone(),
                 summaries,
+                libraries: self.variant.libraries.clone(),
                 sanitizer: None,
             };
             let machine = cuda.cpu.host();
@@ -82,6 +87,9 @@ impl Variant for CudaVariant {
         let mut hasher = blake3::Hasher::new();
         for part in [&self.host.artifact.key, &self.module.key] {
             hasher.update(part.as_bytes());
+        }
+        if let Ok(files) = BlasFiles::find(&self.libraries) {
+            hasher.update(files.identity().as_bytes());
         }
         hasher.finalize().to_hex()[..40].to_owned()
     }

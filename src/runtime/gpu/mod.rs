@@ -4,6 +4,8 @@
 //! caused it. An error that CUDA calls sticky ends the process with a report.
 #![allow(unsafe_code)]
 
+mod blas;
+mod library;
 mod memory;
 mod shared;
 mod summary;
@@ -17,6 +19,8 @@ use std::sync::Mutex;
 
 pub use self::upload::pinned_copy_seconds;
 
+use self::blas::BlasCalls;
+use self::library::{Library, absent, nameless};
 use self::memory::Memory;
 use self::shared::SharedFill;
 use self::summary::Summarizer;
@@ -89,12 +93,13 @@ pub struct Gpu {
     /// None where memory is left as it is.
     shared: Option<SharedFill>,
     summaries: Vec<(DType, Summarizer)>,
+    blas: BlasCalls,
     /// By the host's function and name: those that were launched.
     functions: Mutex<HashMap<(usize, &'static str), Function>>,
 }
 
 impl Gpu {
-    /// Opens the device and loads the module of the file `module`.
+    /// Opens the device and loads the module of the file `module`. NVIDIA's libraries lie in `libraries`.
     ///
     /// # Errors
     /// [`StartError`] if there is no such device, or it refuses the module.
@@ -102,6 +107,7 @@ impl Gpu {
         settings: GpuSettings,
         module: &Path,
         summaries: &[(DType, PathBuf)],
+        libraries: Vec<PathBuf>,
     ) -> Result<Gpu, StartError> {
         one_connection();
         let info = device(settings.ordinal)?;
@@ -126,8 +132,19 @@ impl Gpu {
         let memory = Memory::new(settings, limit);
         timeout::install();
         let functions = Mutex::default();
-        let uploader = Uploader::default();
-        Ok(Gpu { info, context, uploader, memory, module, loaded, shared, summaries, functions })
+        let (uploader, blas) = (Uploader::default(), BlasCalls::new(libraries));
+        Ok(Gpu {
+            info,
+            context,
+            uploader,
+            memory,
+            module,
+            loaded,
+            shared,
+            summaries,
+            blas,
+            functions,
+        })
     }
 
     fn function(&self, launch: &Launch) -> Result<Function, CudaError> {
@@ -138,11 +155,23 @@ impl Gpu {
         }
         let host = symbol_at(launch.function);
         let Some(symbol) = self.module.kernel(launch.kernel, host.as_deref()) else {
+            if launch.kernel.starts_with("cudaLaunch") {
+                end_with(&nameless(launch.kernel));
+            }
             unresolved(launch.kernel.to_owned());
         };
         let function = self.loaded.function(&symbol)?;
         known.insert(key, function);
         Ok(function)
+    }
+
+    /// Has cuBLAS answer the call that `launch` is.
+    fn call_blas(&self, launch: &Launch) -> Result<(), CudaError> {
+        timeout::running(Some(launch.kernel));
+        self.blas.run(&self.context, launch);
+        let done = self.context.synchronize();
+        timeout::running(None);
+        self.survive(done, Some(launch.kernel))
     }
 
     /// Ends the process if `result` is an error after which the device does nothing more.
@@ -179,23 +208,6 @@ fn one_connection() {
 fn read(module: &Path) -> Result<Module, StartError> {
     let found = std::fs::read(module).ok().and_then(|bytes| Module::decode(&bytes));
     found.ok_or_else(|| StartError::Module { path: module.display().to_string() })
-}
-
-/// The report for a function of a library that only the CPU has.
-fn library(kernel: &str) -> Option<Report> {
-    let is_called = |rest: &str| rest.starts_with(|c: char| c.is_ascii_uppercase());
-    let is_scoped = |rest: &str| rest.starts_with("::");
-    let library = match kernel {
-        _ if kernel.strip_prefix("cublas").is_some_and(is_called) => "cuBLAS",
-        _ if kernel.strip_prefix("curand").is_some_and(is_called) => "cuRAND",
-        _ if kernel.strip_prefix("cub").is_some_and(is_scoped) => "CUB's device-wide part",
-        _ if kernel.strip_prefix("thrust").is_some_and(is_scoped) => "Thrust",
-        _ => return None,
-    };
-    Some(Report::Refused {
-        message: format!("{kernel} was called, and {library} is not connected to GPUs"),
-        hint: Some("replay with --backend cpu, which computes it".to_owned()),
-    })
 }
 
 /// Asks the parent for a module that holds `expression`.
@@ -326,8 +338,10 @@ impl Device for Gpu {
     }
 
     fn launch(&self, launch: &Launch) -> Result<(), CudaError> {
-        if let Some(refused) = library(launch.kernel) {
-            end_with(&refused);
+        match Library::of(launch.kernel) {
+            Some(Library::Blas) => return self.call_blas(launch),
+            Some(Library::Absent(library)) => end_with(&absent(launch.kernel, library)),
+            None => {}
         }
         let function = self.function(launch)?;
         if launch.shared_bytes > cpu::DEFAULT_SHARED_BYTES {
@@ -404,30 +418,6 @@ mod tests {
         {
             assert_eq!(lost(of_the_kernel, &info()), None);
             assert!(sticky(of_the_kernel).is_some(), "{of_the_kernel}");
-        }
-    }
-
-    #[test]
-    fn a_library_that_only_the_cpu_has_is_refused_by_name() {
-        let Some(Report::Refused { message, hint }) = library("cublasSgemm") else {
-            panic!("cuBLAS is not on GPUs");
-        };
-        insta::assert_snapshot!(message, @"cublasSgemm was called, and cuBLAS is not connected to GPUs");
-        insta::assert_snapshot!(hint.unwrap(), @"replay with --backend cpu, which computes it");
-        let told =
-            ["curandGenerateUniform", "cub::DeviceReduce::Sum", "thrust::sort"].map(|kernel| {
-                match library(kernel) {
-                    Some(Report::Refused { message, .. }) => message,
-                    _ => panic!("{kernel} is not on GPUs"),
-                }
-            });
-        insta::assert_snapshot!(told.join("\n"), @r"
-        curandGenerateUniform was called, and cuRAND is not connected to GPUs
-        cub::DeviceReduce::Sum was called, and CUB's device-wide part is not connected to GPUs
-        thrust::sort was called, and Thrust is not connected to GPUs
-        ");
-        for of_the_user in ["cublas_epilogue_kernel", "cub_sum", "thrust_step", "curandom"] {
-            assert_eq!(library(of_the_user), None, "{of_the_user}");
         }
     }
 

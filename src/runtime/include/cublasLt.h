@@ -1,8 +1,10 @@
-// cuBLASLt on the CPU reference machine: one product of matrices with an epilogue.
+// cuBLASLt: one product of matrices with an epilogue. On the CPU it is computed here, on a GPU by
+// NVIDIA's library.
 // cuBLAS Library: "Using the cuBLASLt API".
 #pragma once
 
 #include "cublas_api.h"
+#include "replay/blas_call.h"
 #include "replay/gemm.h"
 
 typedef struct cublasLtContext* cublasLtHandle_t;
@@ -206,7 +208,8 @@ inline cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t*
 inline cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t preference) {
   return delete preference, CUBLAS_STATUS_SUCCESS;
 }
-// Preferences choose among algorithms; here is one, which needs no workspace.
+// Preferences choose among algorithms. The CPU has one, which needs no workspace; on a GPU the product
+// itself asks for one, with the workspace that it is given.
 inline cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t,
                                                            cublasLtMatmulPreferenceAttributes_t,
                                                            const void*, size_t) {
@@ -298,6 +301,17 @@ inline void lt_check(cublasLtMatmulDesc_t desc, const gemm_problem& p, int batch
       not_in_library("cuBLASLt with matrices other than f64, f32, f16 and bf16 is not supported",
                      site);
 }
+/// A product that NVIDIA's library computes. src/runtime/gpu/blas.rs has the same fields.
+struct lt_call {
+  int32_t* status;
+  blas_factor alpha, beta;
+  const void *a, *b, *c;
+  void* d;
+  cublasLtMatmulDescOpaque_t desc;
+  cublasLtMatrixLayoutOpaque_t a_layout, b_layout, c_layout, d_layout;
+  void* workspace;
+  size_t workspace_bytes;
+};
 }  // namespace replay_rt
 
 inline cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc,
@@ -305,8 +319,8 @@ inline cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc
                                      const void* b, cublasLtMatrixLayout_t b_layout,
                                      const void* beta, const void* c, cublasLtMatrixLayout_t c_layout,
                                      void* d, cublasLtMatrixLayout_t d_layout,
-                                     const cublasLtMatmulAlgo_t*, void*, size_t,
-                                     cudaStream_t stream, REPLAY_SITE_PARAMS) {
+                                     const cublasLtMatmulAlgo_t*, void* workspace,
+                                     size_t workspace_bytes, cudaStream_t stream, REPLAY_SITE_PARAMS) {
   using namespace replay_rt;
   if (handle == nullptr) return CUBLAS_STATUS_NOT_INITIALIZED;
   for (auto layout : {a_layout, b_layout, c_layout, d_layout})
@@ -331,6 +345,15 @@ inline cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc
   if (!wide && desc->scale != CUDA_R_32F)
     not_in_library("cuBLASLt that accumulates in float16 or in integers is not supported",
                    {file, line});
+  if (has_libraries()) {
+    auto factor = [&](const void* from) {
+      return wide ? blas_factor::of(static_cast<const double*>(from), on_device)
+                  : blas_factor::of(static_cast<const real*>(from), on_device);
+    };
+    const lt_call call = {nullptr, factor(alpha), factor(beta), a, b, c, d, *desc, *a_layout,
+                          *b_layout, *c_layout, *d_layout, workspace, workspace_bytes};
+    return call_library(call, "cublasLtMatmul", stream, {file, line});
+  }
   auto scale = [&](const void* value) {
     return wide ? *static_cast<const double*>(value) : (double)*static_cast<const real*>(value);
   };

@@ -1,9 +1,10 @@
-// cuBLAS on the CPU reference machine: products of matrices, and the vector functions that
-// training code uses with them. cuBLAS Library: "cuBLAS Level-1/2/3 Function Reference", "BLAS-like
+// cuBLAS: products of matrices, and the vector functions that training code uses with them. On the CPU
+// they are computed here, on a GPU by NVIDIA's library. cuBLAS Library: "cuBLAS Level-1/2/3 Function Reference", "BLAS-like
 // Extension".
 #pragma once
 
 #include "cublas_api.h"
+#include "replay/blas_call.h"
 #include "replay/gemm.h"
 
 namespace replay_rt {
@@ -38,6 +39,8 @@ struct blas_gemm {
   long long stride_c;
   int batches;
   bool by_pointer;  // a, b and c are arrays of pointers
+  cublasComputeType_t compute;
+  cublasGemmAlgo_t algorithm;
 
   bool is_valid() const {
     const int rows_a = transa == CUBLAS_OP_N ? m : k, rows_b = transb == CUBLAS_OP_N ? k : n;
@@ -47,11 +50,27 @@ struct blas_gemm {
   }
 };
 
+template <class Scale>
+cublasStatus_t call_gemm(const blas_gemm& g, const Scale* alpha, const Scale* beta,
+                         const char* name, replay_site site) {
+  const bool on_device = g.handle->pointer_mode == CUBLAS_POINTER_MODE_DEVICE;
+  blas_call call = {};
+  call.alpha = blas_factor::of(alpha, on_device), call.beta = blas_factor::of(beta, on_device);
+  call.a = {g.a, g.lda, g.stride_a, g.a_type};
+  call.b = {g.b, g.ldb, g.stride_b, g.b_type};
+  call.c = {g.c, g.ldc, g.stride_c, g.c_type};
+  call.operation_a = g.transa, call.operation_b = g.transb;
+  call.m = g.m, call.n = g.n, call.k = g.k, call.batches = g.batches;
+  call.compute = (int32_t)g.compute, call.algorithm = g.algorithm, call.math = g.handle->math;
+  return call_library(call, name, g.handle->stream, site);
+}
+
 template <class Acc, class Scale>
 cublasStatus_t run_gemm(const blas_gemm& g, const Scale* alpha, const Scale* beta,
                         const char* name, replay_site site) {
   if (g.handle == nullptr) return CUBLAS_STATUS_NOT_INITIALIZED;
   if (!g.is_valid()) return CUBLAS_STATUS_INVALID_VALUE;
+  if (has_libraries()) return call_gemm(g, alpha, beta, name, site);
   gemm_problem p = {};
   p.m = g.m, p.n = g.n, p.k = g.k;
   p.a = gemm_operand(g.a, g.a_type, g.lda, g.transa, g.stride_a);
@@ -69,13 +88,12 @@ cublasStatus_t run_gemm(const blas_gemm& g, const Scale* alpha, const Scale* bet
 }
 
 /// The same with types that are known at run time.
-inline cublasStatus_t run_gemm_ex(const blas_gemm& g, cublasComputeType_t compute,
-                                  const void* alpha, const void* beta, const char* name,
-                                  replay_site site) {
+inline cublasStatus_t run_gemm_ex(const blas_gemm& g, const void* alpha, const void* beta,
+                                  const char* name, replay_site site) {
   if (!gemm_knows(g.a_type) || !gemm_knows(g.b_type) || !gemm_knows(g.c_type))
     not_in_library("cuBLAS with matrices other than f64, f32, f16 and bf16 is not supported", site);
   if (g.a_type != g.b_type) return CUBLAS_STATUS_NOT_SUPPORTED;
-  switch (compute) {
+  switch (g.compute) {
     case CUBLAS_COMPUTE_64F:
     case CUBLAS_COMPUTE_64F_PEDANTIC:
       return run_gemm<double>(g, static_cast<const double*>(alpha),
@@ -103,13 +121,14 @@ inline cublasComputeType_t compute_type(cudaDataType_t type) {
 }
 }  // namespace replay_rt
 
-#define REPLAY_GEMM(L, TYPE, ELEMENT)                                                             \
+#define REPLAY_GEMM(L, TYPE, ELEMENT, COMPUTE)                                                    \
   inline cublasStatus_t cublas##L##gemm(                                                          \
       cublasHandle_t handle, cublasOperation_t transa, cublasOperation_t transb, int m, int n,    \
       int k, const TYPE* alpha, const TYPE* a, int lda, const TYPE* b, int ldb, const TYPE* beta, \
       TYPE* c, int ldc, REPLAY_SITE_PARAMS) {                                                     \
     return replay_rt::run_gemm<TYPE>({handle, transa, transb, m, n, k, a, ELEMENT, lda, 0, b,     \
-                                      ELEMENT, ldb, 0, c, ELEMENT, ldc, 0, 1, false},             \
+                                      ELEMENT, ldb, 0, c, ELEMENT, ldc, 0, 1, false, COMPUTE,     \
+                                      CUBLAS_GEMM_DEFAULT},                                       \
                                      alpha, beta, "cublas" #L "gemm", {file, line});              \
   }                                                                                               \
   inline cublasStatus_t cublas##L##gemmStridedBatched(                                            \
@@ -119,7 +138,7 @@ inline cublasComputeType_t compute_type(cudaDataType_t type) {
       int batches, REPLAY_SITE_PARAMS) {                                                          \
     return replay_rt::run_gemm<TYPE>(                                                             \
         {handle, transa, transb, m, n, k, a, ELEMENT, lda, stride_a, b, ELEMENT, ldb, stride_b,   \
-         c, ELEMENT, ldc, stride_c, batches, false},                                              \
+         c, ELEMENT, ldc, stride_c, batches, false, COMPUTE, CUBLAS_GEMM_DEFAULT},                \
         alpha, beta, "cublas" #L "gemmStridedBatched", {file, line});                             \
   }                                                                                               \
   inline cublasStatus_t cublas##L##gemmBatched(                                                   \
@@ -128,11 +147,11 @@ inline cublasComputeType_t compute_type(cudaDataType_t type) {
       const TYPE* beta, TYPE* const c[], int ldc, int batches, REPLAY_SITE_PARAMS) {              \
     return replay_rt::run_gemm<TYPE>(                                                             \
         {handle, transa, transb, m, n, k, a, ELEMENT, lda, 0, b, ELEMENT, ldb, 0,                 \
-         const_cast<TYPE**>(c), ELEMENT, ldc, 0, batches, true},                                  \
+         const_cast<TYPE**>(c), ELEMENT, ldc, 0, batches, true, COMPUTE, CUBLAS_GEMM_DEFAULT},    \
         alpha, beta, "cublas" #L "gemmBatched", {file, line});                                    \
   }
-REPLAY_GEMM(S, replay_rt::real, CUDA_R_32F)
-REPLAY_GEMM(D, double, CUDA_R_64F)
+REPLAY_GEMM(S, replay_rt::real, CUDA_R_32F, CUBLAS_COMPUTE_32F)
+REPLAY_GEMM(D, double, CUDA_R_64F, CUBLAS_COMPUTE_64F)
 #undef REPLAY_GEMM
 
 template <class C>
@@ -140,24 +159,24 @@ cublasStatus_t cublasGemmEx(cublasHandle_t handle, cublasOperation_t transa,
                             cublasOperation_t transb, int m, int n, int k, const void* alpha,
                             const void* a, cudaDataType_t a_type, int lda, const void* b,
                             cudaDataType_t b_type, int ldb, const void* beta, void* c,
-                            cudaDataType_t c_type, int ldc, C compute, cublasGemmAlgo_t,
+                            cudaDataType_t c_type, int ldc, C compute, cublasGemmAlgo_t algorithm,
                             REPLAY_SITE_PARAMS) {
   return replay_rt::run_gemm_ex({handle, transa, transb, m, n, k, a, a_type, lda, 0, b, b_type,
-                                 ldb, 0, c, c_type, ldc, 0, 1, false},
-                                replay_rt::compute_type(compute), alpha, beta, "cublasGemmEx",
-                                {file, line});
+                                 ldb, 0, c, c_type, ldc, 0, 1, false,
+                                 replay_rt::compute_type(compute), algorithm},
+                                alpha, beta, "cublasGemmEx", {file, line});
 }
 template <class C>
 cublasStatus_t cublasGemmStridedBatchedEx(
     cublasHandle_t handle, cublasOperation_t transa, cublasOperation_t transb, int m, int n, int k,
     const void* alpha, const void* a, cudaDataType_t a_type, int lda, long long stride_a,
     const void* b, cudaDataType_t b_type, int ldb, long long stride_b, const void* beta, void* c,
-    cudaDataType_t c_type, int ldc, long long stride_c, int batches, C compute, cublasGemmAlgo_t,
-    REPLAY_SITE_PARAMS) {
+    cudaDataType_t c_type, int ldc, long long stride_c, int batches, C compute,
+    cublasGemmAlgo_t algorithm, REPLAY_SITE_PARAMS) {
   return replay_rt::run_gemm_ex({handle, transa, transb, m, n, k, a, a_type, lda, stride_a, b,
-                                 b_type, ldb, stride_b, c, c_type, ldc, stride_c, batches, false},
-                                replay_rt::compute_type(compute), alpha, beta,
-                                "cublasGemmStridedBatchedEx", {file, line});
+                                 b_type, ldb, stride_b, c, c_type, ldc, stride_c, batches, false,
+                                 replay_rt::compute_type(compute), algorithm},
+                                alpha, beta, "cublasGemmStridedBatchedEx", {file, line});
 }
 template <class C>
 cublasStatus_t cublasGemmBatchedEx(cublasHandle_t handle, cublasOperation_t transa,
@@ -165,12 +184,12 @@ cublasStatus_t cublasGemmBatchedEx(cublasHandle_t handle, cublasOperation_t tran
                                    const void* alpha, const void* const a[], cudaDataType_t a_type,
                                    int lda, const void* const b[], cudaDataType_t b_type, int ldb,
                                    const void* beta, void* const c[], cudaDataType_t c_type,
-                                   int ldc, int batches, C compute, cublasGemmAlgo_t,
-                                   REPLAY_SITE_PARAMS) {
+                                   int ldc, int batches, C compute,
+                                   cublasGemmAlgo_t algorithm, REPLAY_SITE_PARAMS) {
   return replay_rt::run_gemm_ex({handle, transa, transb, m, n, k, a, a_type, lda, 0, b, b_type,
-                                 ldb, 0, const_cast<void**>(c), c_type, ldc, 0, batches, true},
-                                replay_rt::compute_type(compute), alpha, beta,
-                                "cublasGemmBatchedEx", {file, line});
+                                 ldb, 0, const_cast<void**>(c), c_type, ldc, 0, batches, true,
+                                 replay_rt::compute_type(compute), algorithm},
+                                alpha, beta, "cublasGemmBatchedEx", {file, line});
 }
 inline cublasStatus_t cublasSgemmEx(cublasHandle_t handle, cublasOperation_t transa,
                                     cublasOperation_t transb, int m, int n, int k,
@@ -193,6 +212,19 @@ struct blas_scalar {
         value(pointer ? T(0) : *from) {}
   T get() const { return pointer ? *pointer : value; }
 };
+
+/// Has NVIDIA's library answer a call on vectors and a matrix, none of them batched.
+template <class T>
+cublasStatus_t call_vectors(cublasHandle_t handle, int m, int n, const T* alpha, const T* beta,
+                            blas_operand a, blas_operand b, blas_operand c, const char* name,
+                            replay_site site, cublasOperation_t operation = CUBLAS_OP_N) {
+  const bool on_device = handle->pointer_mode == CUBLAS_POINTER_MODE_DEVICE;
+  blas_call call = {};
+  call.alpha = blas_factor::of(alpha, on_device), call.beta = blas_factor::of(beta, on_device);
+  call.a = a, call.b = b, call.c = c;
+  call.m = m, call.n = n, call.operation_a = operation, call.math = handle->math;
+  return call_library(call, name, handle->stream, site);
+}
 
 /// What a vector function does with each element.
 enum blas_each { blas_scal, blas_axpy, blas_copy, blas_swap };
@@ -235,6 +267,9 @@ cublasStatus_t run_each(blas_each what, cublasHandle_t handle, int n, const T* a
   if (handle == nullptr) return CUBLAS_STATUS_NOT_INITIALIZED;
   check_steps(incx, incy, site);
   if (n <= 0) return CUBLAS_STATUS_SUCCESS;
+  if (has_libraries())
+    return call_vectors<T>(handle, 0, n, alpha, nullptr, {x, incx, 0, 0}, {y, incy, 0, 0}, {}, name,
+                           site);
   blas_scalar<T> scale(handle, alpha ? alpha : &one);
   if (alpha == nullptr) scale.pointer = nullptr, scale.value = one;
   fixed_kernel<&blas_each_kernel<T>>(&blas_each_kernel<T>, name, site)
@@ -263,15 +298,20 @@ cublasStatus_t run_sum(blas_sum what, cublasHandle_t handle, int n, const T* x, 
   const bool on_host = handle->pointer_mode == CUBLAS_POINTER_MODE_HOST;
   T* place = result;
   if (on_host && cudaMalloc(&place, sizeof(T)) != cudaSuccess) return CUBLAS_STATUS_ALLOC_FAILED;
-  fixed_kernel<&blas_sum_kernel<T>>(&blas_sum_kernel<T>, name, site)
-      .on(1, 1, 0, handle->stream)
-      .run(what, n, x, incx, y, incy, place);
+  cublasStatus_t status = CUBLAS_STATUS_SUCCESS;
+  if (has_libraries())
+    status = call_vectors<T>(handle, 0, n, nullptr, nullptr, {x, incx, 0, 0}, {y, incy, 0, 0},
+                             {place, 0, 0, 0}, name, site);
+  else
+    fixed_kernel<&blas_sum_kernel<T>>(&blas_sum_kernel<T>, name, site)
+        .on(1, 1, 0, handle->stream)
+        .run(what, n, x, incx, y, incy, place);
   if (on_host) {
     cudaStreamSynchronize(handle->stream);
     cudaMemcpy(result, place, sizeof(T), cudaMemcpyDeviceToHost);
     cudaFree(place);
   }
-  return CUBLAS_STATUS_SUCCESS;
+  return status;
 }
 }  // namespace replay_rt
 
@@ -323,6 +363,10 @@ cublasStatus_t run_sum(blas_sum what, cublasHandle_t handle, int n, const T* x, 
     const cublasStatus_t status =                                                                 \
         replay_rt::check_matrix(handle, m, n, lda, incx, incy, {file, line});                     \
     if (status != CUBLAS_STATUS_SUCCESS) return status;                                           \
+    if (replay_rt::has_libraries())                                                               \
+      return replay_rt::call_vectors<TYPE>(handle, m, n, alpha, beta, {a, lda, 0, 0},             \
+                                           {x, incx, 0, 0}, {y, incy, 0, 0},                      \
+                                           "cublas" #L "gemv", {file, line}, trans);              \
     const bool plain = trans == CUBLAS_OP_N;                                                      \
     replay_rt::gemm_problem p = {};                                                               \
     p.m = plain ? m : n, p.n = 1, p.k = plain ? n : m;                                            \
@@ -340,6 +384,10 @@ cublasStatus_t run_sum(blas_sum what, cublasHandle_t handle, int n, const T* x, 
     const cublasStatus_t status =                                                                 \
         replay_rt::check_matrix(handle, m, n, lda, incx, incy, {file, line});                     \
     if (status != CUBLAS_STATUS_SUCCESS) return status;                                           \
+    if (replay_rt::has_libraries())                                                               \
+      return replay_rt::call_vectors<TYPE>(handle, m, n, alpha, nullptr, {x, incx, 0, 0},         \
+                                           {y, incy, 0, 0}, {a, lda, 0, 0},                       \
+                                           "cublas" #L "ger", {file, line});                      \
     replay_rt::gemm_problem p = {};                                                               \
     p.m = m, p.n = n, p.k = 1;                                                                    \
     p.a = {const_cast<TYPE*>(x), ELEMENT, incx, 0, 0, nullptr};                                   \

@@ -131,6 +131,7 @@ struct replay_abi {
   int (*stream_create)(void** stream, uint32_t flags);
   int (*stream_destroy)(void* stream);
   int (*event_create)(void** event);
+  int (*device_is_host)(void);    // whether kernels run on this machine's CPU
   int (*event_destroy)(void* event);
   int (*event_record)(void* event, void* stream);
   int (*event_wait)(void* stream, void* event);

@@ -21,6 +21,46 @@ __global__ void widen(float* out, const __nv_bfloat16* in, int n) {
 __global__ void pointers(float** list, float* data, int step, int count) {
   if (threadIdx.x < count) list[threadIdx.x] = data + threadIdx.x * step;
 }
+// Epilogues with sizes that NVIDIA's library takes: leading dimensions are multiples of 8.
+static const cublasLtEpilogue_t epilogues[] = {
+    CUBLASLT_EPILOGUE_GELU_AUX_BIAS, CUBLASLT_EPILOGUE_DGELU,  CUBLASLT_EPILOGUE_BGRADB,
+    CUBLASLT_EPILOGUE_RELU_BIAS,     CUBLASLT_EPILOGUE_BGRADA, CUBLASLT_EPILOGUE_DGELU_BGRAD,
+    CUBLASLT_EPILOGUE_BIAS,          CUBLASLT_EPILOGUE_GELU_BIAS};
+static void multiply(cublasLtEpilogue_t epilogue, int m, int n, int k, int lda, int ldb, int ldc,
+                     cublasComputeType_t compute, cudaDataType_t type, const void* a, const void* b,
+                     const float* factors, void* bias, void* aux, void* out) {
+  cublasLtHandle_t lt;
+  cublasLtMatmulDesc_t desc;
+  cublasLtMatrixLayout_t la, lb, lc;
+  cublasLtMatmulPreference_t preference;
+  cublasLtMatmulHeuristicResult_t heuristic;
+  int found = 0;
+  cublasCheck(cublasLtCreate(&lt));
+  cublasCheck(cublasLtMatmulDescCreate(&desc, compute, CUDA_R_32F));
+  int64_t aux_ld = ldc;
+  cublasOperation_t ta = CUBLAS_OP_T;
+  cublasCheck(cublasLtMatmulDescSetAttribute(desc, CUBLASLT_MATMUL_DESC_TRANSA, &ta, sizeof(ta)));
+  cublasCheck(cublasLtMatmulDescSetAttribute(desc, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof(epilogue)));
+  cublasCheck(cublasLtMatmulDescSetAttribute(desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof(bias)));
+  cublasCheck(cublasLtMatmulDescSetAttribute(desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &aux, sizeof(aux)));
+  cublasCheck(cublasLtMatmulDescSetAttribute(desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, &aux_ld, sizeof(aux_ld)));
+  cublasCheck(cublasLtMatrixLayoutCreate(&la, type, k, m, lda));
+  cublasCheck(cublasLtMatrixLayoutCreate(&lb, type, k, n, ldb));
+  cublasCheck(cublasLtMatrixLayoutCreate(&lc, type, m, n, ldc));
+  cublasCheck(cublasLtMatmulPreferenceCreate(&preference));
+  cublasCheck(cublasLtMatmulAlgoGetHeuristic(lt, desc, la, lb, lc, lc, preference, 1, &heuristic, &found));
+  void* workspace;
+  size_t bytes = 4 << 20;
+  cudaMalloc(&workspace, bytes);
+  cublasCheck(cublasLtMatmul(lt, desc, factors, a, la, b, lb, factors + 1, out, lc, out, lc, &heuristic.algo, workspace, bytes, 0));
+  cudaFree(workspace);
+  cublasCheck(cublasLtMatmulPreferenceDestroy(preference));
+  cublasCheck(cublasLtMatmulDescDestroy(desc));
+  cublasCheck(cublasLtMatrixLayoutDestroy(la));
+  cublasCheck(cublasLtMatrixLayoutDestroy(lb));
+  cublasCheck(cublasLtMatrixLayoutDestroy(lc));
+  cublasCheck(cublasLtDestroy(lt));
+}
 // a is [73, 150], b is [150, 151], out is [73, 19] by columns, each a part of its buffer.
 void run(int which, const float* a, const float* b, float* bias, float* out, float* extra) {
   const int m = 70, n = 19, k = 131, lda = 150, ldb = 151, ldc = 73;
@@ -68,39 +108,31 @@ void run(int which, const float* a, const float* b, float* bias, float* out, flo
     cublasCheck(cublasSetPointerMode(handle, CUBLAS_POINTER_MODE_DEVICE));
     cublasCheck(cublasSger(handle, 2, 2, extra, a, 1, b, 1, extra + 2, 2));
   } else {
-    cublasLtHandle_t lt;
-    cublasLtMatmulDesc_t desc;
-    cublasLtMatrixLayout_t la, lb, lc;
-    cublasLtMatmulPreference_t preference;
-    cublasLtMatmulHeuristicResult_t heuristic;
-    int found = 0;
-    cublasCheck(cublasLtCreate(&lt));
-    cublasCheck(cublasLtMatmulDescCreate(&desc, CUBLAS_COMPUTE_32F_FAST_TF32, CUDA_R_32F));
-    cublasLtEpilogue_t epilogue = which == 8    ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS
-                                  : which == 9  ? CUBLASLT_EPILOGUE_DGELU
-                                  : which == 10 ? CUBLASLT_EPILOGUE_BGRADB
-                                                : CUBLASLT_EPILOGUE_RELU_BIAS;
-    const float* vector = which == 10 ? extra : bias;
-    float* aux = which == 9 ? bias : extra;
-    int64_t aux_ld = 73;
-    ta = CUBLAS_OP_T;
-    cublasCheck(cublasLtMatmulDescSetAttribute(desc, CUBLASLT_MATMUL_DESC_TRANSA, &ta, sizeof(ta)));
-    cublasCheck(cublasLtMatmulDescSetAttribute(desc, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof(epilogue)));
-    cublasCheck(cublasLtMatmulDescSetAttribute(desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &vector, sizeof(vector)));
-    cublasCheck(cublasLtMatmulDescSetAttribute(desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &aux, sizeof(aux)));
-    cublasCheck(cublasLtMatmulDescSetAttribute(desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, &aux_ld, sizeof(aux_ld)));
-    cublasCheck(cublasLtMatrixLayoutCreate(&la, CUDA_R_32F, k, m, lda));
-    cublasCheck(cublasLtMatrixLayoutCreate(&lb, CUDA_R_32F, k, n, ldb));
-    cublasCheck(cublasLtMatrixLayoutCreate(&lc, CUDA_R_32F, m, n, ldc));
-    cublasCheck(cublasLtMatmulPreferenceCreate(&preference));
-    cublasCheck(cublasLtMatmulAlgoGetHeuristic(lt, desc, la, lb, lc, lc, preference, 1, &heuristic, &found));
-    cublasCheck(cublasLtMatmul(lt, desc, &alpha, a, la, b, lb, &zero, out, lc, out, lc, &heuristic.algo, NULL, 0, 0));
-    cublasCheck(cublasLtMatmulPreferenceDestroy(preference));
-    cublasCheck(cublasLtMatmulDescDestroy(desc));
-    cublasCheck(cublasLtMatrixLayoutDestroy(la));
-    cublasCheck(cublasLtMatrixLayoutDestroy(lb));
-    cublasCheck(cublasLtMatrixLayoutDestroy(lc));
-    cublasCheck(cublasLtDestroy(lt));
+    const float factors[2] = {alpha, zero};
+    const bool reads_aux = epilogues[which % 8] == CUBLASLT_EPILOGUE_DGELU ||
+                           epilogues[which % 8] == CUBLASLT_EPILOGUE_DGELU_BGRAD;
+    const bool writes_bias = which % 8 == 2 || which % 8 == 4 || which % 8 == 5;
+    float* aux = reads_aux ? bias : extra;
+    float* vector = writes_bias ? extra : bias;
+    if (which < 16) {
+      multiply(epilogues[which % 8], m, n, k, lda, ldb, ldc, CUBLAS_COMPUTE_32F_FAST_TF32, CUDA_R_32F,
+               a, b, factors, vector, aux, out);
+    } else if (which < 24) {
+      multiply(epilogues[which % 8], 64, 16, 128, 128, 128, 64, CUBLAS_COMPUTE_32F, CUDA_R_32F, a, b,
+               factors, vector, aux, out);
+    } else {  // in bfloat16 throughout
+      __nv_bfloat16 *a16, *b16, *bias16, *out16;
+      cudaMalloc(&a16, 128 * 64 * sizeof(__nv_bfloat16));
+      cudaMalloc(&b16, 128 * 16 * sizeof(__nv_bfloat16));
+      cudaMalloc(&bias16, 64 * sizeof(__nv_bfloat16));
+      cudaMalloc(&out16, 64 * 16 * sizeof(__nv_bfloat16));
+      narrow<<<64, 128>>>(a16, a, 128 * 64);
+      narrow<<<16, 128>>>(b16, b, 128 * 16);
+      narrow<<<1, 128>>>(bias16, bias, 64);
+      multiply(epilogues[which % 8], 64, 16, 128, 128, 128, 64, CUBLAS_COMPUTE_32F, CUDA_R_16BF, a16,
+               b16, factors, bias16, nullptr, out16);
+      widen<<<8, 128>>>(out, out16, 64 * 16);
+    }
   }
   cublasCheck(cublasDestroy(handle));
 }
