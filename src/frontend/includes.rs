@@ -12,7 +12,7 @@ pub(super) enum Fate {
 }
 
 /// Standard headers that kernels use, by either name, and their replacements on the device.
-const REPLACED: [(&str, &str); 23] = [
+const REPLACED: [(&str, &str); 24] = [
     ("replay/extension.h", "extension"),
     ("cmath", "cmath"),
     ("math.h", "cmath"),
@@ -36,6 +36,7 @@ const REPLACED: [(&str, &str); 23] = [
     ("string.h", "cstring"),
     ("cstdio", "cstdio"),
     ("stdio.h", "cstdio"),
+    ("cub/cub.cuh", "cub"),
 ];
 
 /// Host headers with an extension; those without one are the C++ standard library's.
@@ -109,6 +110,10 @@ const DEVICE_FOLDERS: [&str; 5] = ["cuda/", "cub/", "nv/", "cute/", "cutlass/"];
 pub(super) fn fate(name: &str, quoted: bool) -> Fate {
     if let Some((_, replacement)) = REPLACED.iter().find(|(header, _)| *header == name) {
         return Fate::Replaced(replacement);
+    }
+    // For host code; what else they bring along is in the whole of it.
+    if name.starts_with("cub/device/") {
+        return Fate::Replaced("cub");
     }
     let host = HOST.contains(&name) || HOST_FOLDERS.iter().any(|folder| name.starts_with(folder));
     let standard = !quoted && !name.contains('.');

@@ -5,7 +5,7 @@ use replay::frontend::Precision;
 use replay::runtime::report::{Found, FoundKind};
 
 use super::project::elements;
-use super::public::{Public, Tensor};
+use super::public::{Public, Tensor, on_a_gpu};
 
 fn input() -> Vec<f32> {
     (0..5000).map(|i: usize| ((i * 7919) % 61) as f32 / 4.0 - 7.0).collect()
@@ -52,6 +52,33 @@ fn cub_reduces_scans_and_loads_in_blocks_and_warps() {
         if from < 250 { x[from] } else { -1.0 }
     };
     public(2).assert_gives("out", &(0..256).map(loaded).collect::<Vec<_>>(), 0.0);
+}
+
+#[test]
+fn cub_sorts_exchanges_flags_and_counts_the_items_of_a_block() {
+    let x = &input64()[..256];
+    let mut order: Vec<usize> = (0..256).collect();
+    order.sort_by(|&a, &b| x[b].total_cmp(&x[a]));
+    let mut expected: Vec<f64> = order.iter().map(|&at| x[at]).collect();
+    expected.extend(order.iter().map(|&at| at as f64));
+    let mut rising = x.to_vec();
+    rising.sort_by(f64::total_cmp);
+    expected.extend(rising);
+    let mut numbers: Vec<usize> = (0..256).map(|i| i * 37 % 256).collect();
+    numbers.sort_by_key(|number| number >> 4);
+    expected.extend(numbers.iter().map(|&number| number as f64));
+    let head = |i: usize| f64::from(i == 0 || numbers[i] / 32 != numbers[i - 1] / 32);
+    expected.extend((0..256).map(head));
+    let bin = |bin: usize| numbers.iter().filter(|&&number| number % 13 == bin).count() as f64;
+    expected.extend((0..16).map(bin));
+    public(13).assert_gives("out", &expected, 0.0);
+}
+
+#[test]
+#[ignore = "needs a GPU"]
+fn cub_works_in_blocks_and_warps_on_a_gpu_as_on_the_cpu() {
+    let sorts = cub_sorts_exchanges_flags_and_counts_the_items_of_a_block;
+    on_a_gpu(1.0, &[cub_reduces_scans_and_loads_in_blocks_and_warps, sorts]);
 }
 
 #[test]

@@ -117,3 +117,18 @@ fn the_kernels_of_public_repositories_compile_for_a_gpu() {
         assert!(module.is_ok(), "{name}: {}", module.unwrap_err());
     }
 }
+
+#[test]
+#[ignore = "needs NVRTC"]
+fn kernels_that_include_all_of_cub_compile_for_a_gpu() {
+    let nvrtc = nvrtc();
+    let cache = shared_cache();
+    let toolchain = DeviceToolchain::new(nvrtc, &search(), "sm_90", &cache);
+    let folder = root().join("tests/engine/public");
+    let text = "sources = [\"libraries\", \"blas\"]\ncall = \"f();\"\n[outputs.out]\ndtype = \"f32\"\nshape = []\n";
+    let harness = Harness::parse(text, &folder.join("replay.toml")).unwrap();
+    let spec = SourceSpec { sources: harness.sources.clone(), ..SourceSpec::default() };
+    let sources = source_set_from_dir(&folder, &spec).unwrap();
+    let module = toolchain.compile(&harness, &sources).unwrap_or_else(|error| panic!("{error}"));
+    toolchain.extend(&module, "block_statistics<256>").unwrap();
+}

@@ -3,3 +3,4 @@
 
 #include "replay/cub_block.h"
 #include "replay/cub_device.h"
+#include "replay/cub_sort.h"

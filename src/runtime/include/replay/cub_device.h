@@ -6,6 +6,7 @@
 // manner. Scans go from first to last. Sorts are stable.
 #pragma once
 
+#include "replay/cub_keys.h"
 #include "replay/cub_operators.h"
 #include "replay/memory.h"
 
@@ -196,29 +197,6 @@ struct DeviceScan {
   }
 };
 
-/// The bits of a key as an unsigned number in the order of keys.
-template <class K> struct replay_key {
-  static uint64_t of(K key) {
-    const uint64_t sign = K(-1) < K(1) ? 1ull << (8 * sizeof(K) - 1) : 0;
-    const uint64_t all = sizeof(K) == 8 ? ~0ull : (1ull << 8 * sizeof(K) % 64) - 1;
-    return ((uint64_t)key & all) ^ sign;
-  }
-};
-inline uint64_t replay_float_key(uint64_t bits, uint64_t sign) {
-  if (bits == sign) bits = 0;  // -0 is 0
-  return bits & sign ? ~bits & (sign | (sign - 1)) : bits | sign;
-}
-template <> struct replay_key<float> {
-  static uint64_t of(float key) {
-    return replay_float_key(replay_rt::bits<uint32_t>(key), 1ull << 31);
-  }
-};
-template <> struct replay_key<double> {
-  static uint64_t of(double key) {
-    return replay_float_key(replay_rt::bits<uint64_t>(key), 1ull << 63);
-  }
-};
-
 /// Sorts places 0 to `count` - 1 by bits `begin` to `end` of their keys, a byte at a time.
 template <class K, class V>
 void replay_sort_all(const K* keys, K* sorted, const V* values, V* moved, uint32_t* order,
@@ -304,16 +282,11 @@ struct DeviceRadixSort {
     if (temp == nullptr) return bytes = needed, cudaSuccess;
     if (bytes < needed || begin < 0 || end > (int)sizeof(K) * 8 || begin > end)
       return cudaErrorInvalidValue;
-#ifdef REPLAY_SHADOW
-    // All bits of the key that was a float are all bits of a double.
-    if (replay_is_double<K>::value && begin == 0 && end == 32) end = 64;
-#endif
+    end = replay_key_end<K>(begin, end);
     if (count == 0) return cudaSuccess;
     return replay_launch(&replay_sort_all<K, V>, name, 1, stream, site, in, out, values, moved,
                          static_cast<uint32_t*>(temp), count, descending, begin, end);
   }
-  template <class K> struct replay_is_double { static constexpr bool value = false; };
 };
-template <> struct DeviceRadixSort::replay_is_double<double> { static constexpr bool value = true; };
 
 }  // namespace cub

@@ -45,6 +45,60 @@ __global__ void loaded(const float* x, float* out, int n) {
   Store().Store(out, items);
 }
 
+struct Less {
+  __device__ bool operator()(float a, float b) const { return a < b; }
+};
+struct Differs {
+  __device__ bool operator()(int a, int b) const { return a != b; }
+};
+// 256 keys in 64 threads: sorted both ways, with their places, by all bits and by some.
+__global__ void sorted(const float* x, float* out) {
+  using Radix = cub::BlockRadixSort<float, 64, 4, int>;
+  using Whole = cub::BlockRadixSort<unsigned, 64, 4>;
+  using Merge = cub::BlockMergeSort<float, 64, 4>;
+  using Exchange = cub::BlockExchange<float, 64, 4>;
+  using Heads = cub::BlockDiscontinuity<int, 64>;
+  using Histogram = cub::BlockHistogram<unsigned char, 64, 4, 16>;
+  __shared__ union {
+    typename Radix::TempStorage radix;
+    typename Whole::TempStorage whole;
+    typename Merge::TempStorage merge;
+    typename Exchange::TempStorage exchange;
+    typename Heads::TempStorage heads;
+    typename Histogram::TempStorage histogram;
+  } temp;
+  __shared__ unsigned bins[16];
+  const int t = threadIdx.x;
+  float keys[4];
+  int places[4], digits[4], flags[4];
+  unsigned whole[4];
+  unsigned char small[4];
+  for (int i = 0; i < 4; i++) keys[i] = x[4 * t + i], places[i] = 4 * t + i;
+  Radix(temp.radix).SortDescending(keys, places);
+  __syncthreads();
+  for (int i = 0; i < 4; i++) out[4 * t + i] = keys[i], out[256 + 4 * t + i] = (float)places[i];
+  for (int i = 0; i < 4; i++) keys[i] = x[4 * t + i];
+  Merge(temp.merge).Sort(keys, Less());
+  __syncthreads();
+  Exchange(temp.exchange).BlockedToStriped(keys);
+  __syncthreads();
+  for (int i = 0; i < 4; i++) out[512 + i * 64 + t] = keys[i];
+  for (int i = 0; i < 4; i++) whole[i] = (unsigned)(4 * t + i) * 37u % 256u;
+  Whole(temp.whole).Sort(whole, 4, 8);
+  __syncthreads();
+  for (int i = 0; i < 4; i++) {
+    digits[i] = (int)(whole[i] / 32);
+    small[i] = (unsigned char)(whole[i] % 13);
+    out[768 + 4 * t + i] = (float)whole[i];
+  }
+  Heads(temp.heads).FlagHeads(flags, digits, Differs());
+  __syncthreads();
+  Histogram(temp.histogram).Histogram(small, bins);
+  __syncthreads();
+  for (int i = 0; i < 4; i++) out[1024 + 4 * t + i] = (float)flags[i];
+  if (t < 16) out[1280 + t] = (float)bins[t];
+}
+
 __global__ void pair(const cub::KeyValuePair<int, float>* best, float* out) {
   out[0] = (float)best->key, out[1] = best->value;
 }
@@ -90,4 +144,5 @@ static void run_cub(int which, const float* x, float* out) {
   if (which == 1) warp_sums<<<1, 32>>>(x, out);
   if (which == 2) loaded<<<1, 64>>>(x, out, 250);
   if (which == 3) run_cub_device(x, out, 5000);
+  if (which == 13) sorted<<<1, 64>>>(x, out);
 }

@@ -1,7 +1,7 @@
 // One way in.
 static void run(int which, const float* x, float* out) {
   cudaMemset(out, 0, 16384 * sizeof(float));
-  if (which < 4) run_cub(which, x, out);
+  if (which < 4 || which == 13) run_cub(which, x, out);
   if (which == 4) run_graphs(x, out);
   if (which >= 5 && which < 8) run_random(which - 5, out);
   if (which == 8) run_vectors(x, out);
