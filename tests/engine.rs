@@ -323,6 +323,14 @@ fn threads_at_different_barriers_are_named_with_both_places() {
 }
 
 #[test]
+fn a_grid_that_cannot_wait_for_all_its_blocks_is_told() {
+    insta::assert_snapshot!(failures("grid_without_cooperation"), @"launch is not cooperative in grid_kernel, block [0, 0, 0], thread [0, 0, 0]: grid.sync() at src/cases.cu:213");
+    insta::assert_snapshot!(failures("blocks_that_leave"), @"barrier never reached in cudaLaunchCooperativeKernel, block [3, 0, 0], thread [0, 0, 0]: 5 of 8 blocks wait for the grid at src/cases.cu:213; 3 have ended");
+    let too_many = failures("more_blocks_than_fit");
+    assert!(too_many.contains("cudaErrorCooperativeLaunchTooLarge"), "{too_many}");
+}
+
+#[test]
 fn a_lane_that_never_comes_to_a_collective_is_named() {
     insta::assert_snapshot!(failures("missing_lane"), @"barrier never reached in missing_lane_kernel, block [0, 0, 0], thread [62, 0, 0]: threads 0..9, 10..32 for the lanes 0xffffffff of its warp at src/cases.cu:22; threads 9, 32..64 at the barrier at src/cases.cu:23");
     insta::assert_snapshot!(failures("caller_outside_the_mask"), @"barrier never reached in caller_outside_the_mask_kernel, block [0, 0, 0], thread [14, 0, 0]: threads 0..16 ended; threads 16..32 for the lanes 0x0000ffff of its warp at src/cases.cu:28");

@@ -215,8 +215,39 @@ fn what_a_cpu_cannot_do_is_refused() {
         @"a launch from device code (dynamic parallelism) in b at src/loss.cu:3 is not supported on the CPU"
     );
     insta::assert_snapshot!(
-        refused("void f() { cudaLaunchCooperativeKernel(0, 1, 1, 0); }"),
-        @"the cooperative launch cudaLaunchCooperativeKernel in f at src/loss.cu:1 is not supported on the CPU"
+        refused("void f() { cudaLaunchCooperativeKernelMultiDevice(0, 1); }"),
+        @"the cooperative launch cudaLaunchCooperativeKernelMultiDevice in f at src/loss.cu:1 is not supported on the CPU"
+    );
+}
+
+#[test]
+fn casts_to_void_come_off_kernels_that_the_runtime_api_launches() {
+    let text = "void f(void** a) {\n  cudaLaunchKernel((const void *)k, 1, 1, a);\n  \
+                cudaLaunchCooperativeKernel(reinterpret_cast<void*>(k<float>), 1, 1, a);\n  \
+                cudaLaunchKernel(k, 1, 1, (void**)a);\n  other((void*)k);\n}\n";
+    let made = host("a.cu", text, Precision::Native).text;
+    let squeezed: Vec<String> = made.lines().skip(1).map(|line| line.replace(' ', "")).collect();
+    insta::assert_snapshot!(squeezed.join("\n"), @r"
+    voidf(void**a){
+    cudaLaunchKernel(k,1,1,a);
+    cudaLaunchCooperativeKernel((k<float>),1,1,a);
+    cudaLaunchKernel(k,1,1,(void**)a);
+    other((void*)k);
+    }
+    ");
+}
+
+#[test]
+fn what_has_a_type_of_cublas_is_for_the_host() {
+    let text = "static const cublasOperation_t both[] = {CUBLAS_OP_N, CUBLAS_OP_T};\n\
+                struct Product { cublasLtMatmulDesc_t desc; };\n\
+                static const int cublasless = 3;\n__global__ void k(int* x) { *x = cublasless; }\n";
+    let unit = Unit { path: "a.cu", text };
+    let made = frontend::device(&unit, &frontend::scan(&[unit])).unwrap();
+    let kept: Vec<&str> = made.lines().skip(2).filter(|line| !line.trim().is_empty()).collect();
+    assert_eq!(
+        kept,
+        ["static const int cublasless = 3;", "__global__ void k(int* x) { *x = cublasless; }"]
     );
 }
 

@@ -185,8 +185,8 @@ fn what_is_not_supported_does_not_compile_and_is_named() {
         ),
         (
             "cooperative_groups.h",
-            "void f() { cooperative_groups::this_grid(); }",
-            "cooperative_groups::this_grid: blocks of a grid do not run together",
+            "void f() { cooperative_groups::this_cluster(); }",
+            "cooperative_groups::this_cluster: clusters are not on the CPU reference machine",
         ),
         (
             "mma.h",

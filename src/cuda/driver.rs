@@ -390,32 +390,27 @@ impl Function {
         checked(told).is_ok() && bytes > 0
     }
 
-    /// Launches the kernel in the default stream.
+    /// Launches the kernel in the default stream, with all blocks running together if `cooperative`.
     ///
     /// # Safety
     /// `args` must hold a pointer to each argument of the kernel.
     pub(crate) unsafe fn launch(
         self,
         shape: Shape,
+        cooperative: bool,
         args: *mut *mut c_void,
     ) -> Result<(), CudaError> {
-        let ([gx, gy, gz], [bx, by, bz]) = (shape.grid, shape.block);
+        let ([gx, gy, gz], [bx, by, bz], shared) = (shape.grid, shape.block, shape.shared_bytes);
         let (stream, no_extra) = (std::ptr::null_mut(), std::ptr::null_mut());
+        if cooperative {
+            // SAFETY: promised by the caller; the driver checks the shape.
+            return checked(unsafe {
+                sys::cuLaunchCooperativeKernel(self.0, gx, gy, gz, bx, by, bz, shared, stream, args)
+            });
+        }
         // SAFETY: promised by the caller; the driver checks the shape.
         checked(unsafe {
-            sys::cuLaunchKernel(
-                self.0,
-                gx,
-                gy,
-                gz,
-                bx,
-                by,
-                bz,
-                shape.shared_bytes,
-                stream,
-                args,
-                no_extra,
-            )
+            sys::cuLaunchKernel(self.0, gx, gy, gz, bx, by, bz, shared, stream, args, no_extra)
         })
     }
 }

@@ -54,6 +54,7 @@ errors! {
     ILLEGAL_INSTRUCTION = 715, "cudaErrorIllegalInstruction", "an illegal instruction was encountered";
     MISALIGNED_ADDRESS = 716, "cudaErrorMisalignedAddress", "misaligned address";
     LAUNCH_FAILURE = 719, "cudaErrorLaunchFailure", "unspecified launch failure";
+    COOPERATIVE_LAUNCH_TOO_LARGE = 720, "cudaErrorCooperativeLaunchTooLarge", "too many blocks in cooperative launch";
     NOT_SUPPORTED = 801, "cudaErrorNotSupported", "operation not supported";
     DRIVER_MISMATCH = 803, "cudaErrorSystemDriverMismatch", "system has unsupported display driver / cuda driver combination";
     INVALID_CLUSTER_SIZE = 912, "cudaErrorInvalidClusterSize", "invalid cluster size";

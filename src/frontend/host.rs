@@ -10,7 +10,7 @@ use super::macros::{self, Macro};
 use super::outline::{Item, ItemKind, outline};
 use super::source::Source;
 use super::{FrontendError, LaunchSite, Precision, Symbols, Translated};
-use super::{borders, bounds, escape, ptx, shadow, shared, symbols, unsupported};
+use super::{borders, bounds, escape, pointers, ptx, shadow, shared, symbols, unsupported};
 
 /// The context in which a text stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,6 +67,7 @@ pub(super) fn translate(
     let mut edits = Edits::default();
     let launches = rewrite_launches(&context, &mut edits)?;
     shared::rewrite(&context, &mut edits)?;
+    pointers::rewrite(&context, &mut edits);
     rename_noinline(&context, &mut edits);
     let mut shadow_obstacles = match precision {
         Precision::Native | Precision::Checked => Vec::new(),

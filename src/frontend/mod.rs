@@ -16,6 +16,7 @@ mod instances;
 mod launches;
 mod own;
 mod packs;
+mod pointers;
 mod ptx;
 mod reach;
 mod shadow;

@@ -12,7 +12,7 @@ enum Name {
 }
 
 /// Names that cannot be translated, and what to call them.
-const REFUSED: [(Name, &str); 13] = [
+const REFUSED: [(Name, &str); 12] = [
     (Name::Call("tex1D"), "the texture fetch"),
     (Name::Call("tex2D"), "the texture fetch"),
     (Name::Call("tex3D"), "the texture fetch"),
@@ -24,7 +24,6 @@ const REFUSED: [(Name, &str); 13] = [
     (Name::Exactly("cudaBindTexture"), "the texture reference"),
     (Name::Exactly("cudaCreateTextureObject"), "the texture object"),
     (Name::Exactly("cudaCreateSurfaceObject"), "the surface object"),
-    (Name::Exactly("cudaLaunchCooperativeKernel"), "the cooperative launch"),
     (Name::Exactly("cudaLaunchCooperativeKernelMultiDevice"), "the cooperative launch"),
 ];
 

@@ -54,6 +54,8 @@ pub struct RawLaunch {
     pub grid: [u32; 3],
     /// Threads of a block along x, y, z.
     pub block: [u32; 3],
+    /// 1 if all blocks run together, else 0.
+    pub cooperative: u32,
     /// Bytes of dynamic shared memory.
     pub shared_bytes: usize,
     /// The stream, null for the default one.
@@ -178,6 +180,8 @@ pub struct Abi {
     pub active_mask: unsafe extern "C" fn() -> u32,
     pub atomic_turn: unsafe extern "C" fn(),
     pub yield_thread: unsafe extern "C" fn(),
+    pub grid_barrier: unsafe extern "C" fn(Site),
+    pub is_cooperative: unsafe extern "C" fn() -> u32,
     pub whole_block: unsafe extern "C" fn(usize, usize, *mut BlockThreads),
     pub is_device_memory: unsafe extern "C" fn(*const c_void, usize) -> c_int,
     pub barriers_differ: unsafe extern "C" fn(*const Site) -> !,
@@ -216,11 +220,11 @@ pub struct Abi {
         unsafe extern "C" fn(*const c_void, *const c_char, c_int, c_int) -> Status,
     pub occupancy: unsafe extern "C" fn(*mut c_int, *const c_void, c_int, usize) -> Status,
     pub mem_get_info: unsafe extern "C" fn(*mut usize, *mut usize) -> Status,
+    pub device_is_host: unsafe extern "C" fn() -> c_int,
     pub stream_create: unsafe extern "C" fn(*mut *mut c_void, u32) -> Status,
     pub stream_destroy: unsafe extern "C" fn(*mut c_void) -> Status,
     pub event_create: unsafe extern "C" fn(*mut *mut c_void) -> Status,
     pub event_destroy: unsafe extern "C" fn(*mut c_void) -> Status,
-    pub device_is_host: unsafe extern "C" fn() -> c_int,
     pub event_record: unsafe extern "C" fn(*mut c_void, *mut c_void) -> Status,
     pub event_wait: unsafe extern "C" fn(*mut c_void, *mut c_void) -> Status,
     pub event_synchronize: unsafe extern "C" fn(*mut c_void) -> Status,

@@ -46,6 +46,8 @@ pub static TABLE: Abi = Abi {
     active_mask: cpu::active_mask,
     atomic_turn: cpu::atomic_turn,
     yield_thread: cpu::yield_thread,
+    grid_barrier: cpu::grid_barrier,
+    is_cooperative: cpu::is_cooperative,
     whole_block: cpu::whole_block,
     is_device_memory,
     barriers_differ: cpu::barriers_differ,
@@ -72,9 +74,9 @@ pub static TABLE: Abi = Abi {
     func_set_attribute,
     occupancy,
     mem_get_info,
+    device_is_host,
     stream_create,
     stream_destroy: destroy_stream,
-    device_is_host,
     event_create,
     event_destroy,
     event_record,
@@ -156,16 +158,21 @@ fn check_limits(raw: &RawLaunch, dynamic_limit: usize) -> Result<(), CudaError> 
 }
 
 /// Checks a launch against the kernel's own bounds (CUDA C++ Programming Guide, "Launch Bounds",
-/// "Thread Block Clusters"). The codes are those of CUDA 13.
+/// "Thread Block Clusters", "Grid Synchronization"). The codes are those of CUDA 13.
 fn check_bounds(raw: &RawLaunch) -> Result<(), CudaError> {
     let threads: u32 = raw.block.iter().product();
     if raw.max_threads != 0 && threads > raw.max_threads {
         return Err(CudaError::INVALID_VALUE);
     }
     let sides = raw.grid.iter().zip(raw.cluster);
-    match sides.into_iter().all(|(&blocks, side)| side == 0 || blocks % side == 0) {
-        true => Ok(()),
-        false => Err(CudaError::INVALID_CLUSTER_SIZE),
+    if sides.into_iter().any(|(&blocks, side)| side != 0 && blocks % side != 0) {
+        return Err(CudaError::INVALID_CLUSTER_SIZE);
+    }
+    let blocks: u64 = raw.grid.iter().map(|&size| u64::from(size)).product();
+    let resident = MULTIPROCESSORS * resident_blocks(threads as usize, raw.shared_bytes) as u64;
+    match raw.cooperative != 0 && blocks > resident {
+        true => Err(CudaError::COOPERATIVE_LAUNCH_TOO_LARGE),
+        false => Ok(()),
     }
 }
 
@@ -194,6 +201,7 @@ unsafe extern "C" fn launch(raw: *const RawLaunch) -> c_int {
         block: raw.block,
         shared_bytes: raw.shared_bytes,
         shared_limit,
+        cooperative: raw.cooperative != 0,
         stream: raw.stream,
     };
     let checked = check_limits(raw, dynamic_limit).and_then(|()| check_bounds(raw));
@@ -365,17 +373,23 @@ unsafe extern "C" fn occupancy(
     block_size: c_int,
     shared_bytes: usize,
 ) -> c_int {
-    const THREADS_PER_SM: c_int = 2048;
-    const BLOCKS_PER_SM: c_int = 32;
     if block_size <= 0 || block_size as usize > cpu::MAX_THREADS {
         return status(Err(CudaError::INVALID_VALUE));
     }
-    let warps_threads = (block_size + 31) / 32 * 32;
-    let by_memory = cpu::MAX_SHARED_BYTES.checked_div(shared_bytes).unwrap_or(usize::MAX);
-    let by_memory = c_int::try_from(by_memory).unwrap_or(c_int::MAX);
     // SAFETY: the artifact passes the address of an int.
-    unsafe { *blocks = (THREADS_PER_SM / warps_threads).min(BLOCKS_PER_SM).min(by_memory) };
+    unsafe { *blocks = resident_blocks(block_size as usize, shared_bytes) as c_int };
     0
+}
+
+/// Multiprocessors of the device that the CPU stands for.
+const MULTIPROCESSORS: u64 = 132;
+
+/// How many blocks of so many threads and bytes of shared memory a multiprocessor holds.
+fn resident_blocks(threads: usize, shared_bytes: usize) -> usize {
+    const THREADS_PER_SM: usize = 2048;
+    const BLOCKS_PER_SM: usize = 32;
+    let by_memory = cpu::MAX_SHARED_BYTES.checked_div(shared_bytes).unwrap_or(usize::MAX);
+    (THREADS_PER_SM / threads.next_multiple_of(32)).min(BLOCKS_PER_SM).min(by_memory)
 }
 
 unsafe extern "C" fn mem_get_info(free: *mut usize, total: *mut usize) -> c_int {
@@ -386,6 +400,10 @@ unsafe extern "C" fn mem_get_info(free: *mut usize, total: *mut usize) -> c_int 
         *total = total_bytes;
     }
     0
+}
+
+unsafe extern "C" fn device_is_host() -> c_int {
+    runtime_of_process().device.is_host().into()
 }
 
 /// `cudaStreamNonBlocking`.
@@ -400,10 +418,6 @@ unsafe extern "C" fn stream_create(stream: *mut *mut c_void, flags: u32) -> c_in
     // SAFETY: the artifact passes the address of a handle.
     unsafe { *stream = handle };
     0
-}
-
-unsafe extern "C" fn device_is_host() -> c_int {
-    runtime_of_process().device.is_host().into()
 }
 
 unsafe extern "C" fn destroy_stream(_stream: *mut c_void) -> c_int {

@@ -76,6 +76,8 @@ pub struct Launch {
     pub shared_bytes: usize,
     /// The shared memory that a block of the kernel may have, static and dynamic.
     pub shared_limit: usize,
+    /// Whether all its blocks run together.
+    pub cooperative: bool,
     /// The stream, null for the default one.
     pub stream: *mut c_void,
 }

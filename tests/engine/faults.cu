@@ -205,3 +205,22 @@ __global__ void write_after_barrier_kernel(float* p, int n) {
 static void case_write_after_barrier(const float*, float* out) {
   write_after_barrier_kernel<<<1, 32>>>(out, 1);
 }
+
+// Cooperative launches.
+#include <cooperative_groups.h>
+__global__ void grid_kernel(float* out, unsigned leaves) {
+  if (blockIdx.x < leaves) return;
+  cooperative_groups::this_grid().sync();
+  out[0] = 1;
+}
+static void case_grid_without_cooperation(const float*, float* out) { grid_kernel<<<2, 32>>>(out, 0); }
+static void case_blocks_that_leave(const float*, float* out) {
+  unsigned leaves = 3;
+  void* arguments[] = {&out, &leaves};
+  cudaLaunchCooperativeKernel((void*)grid_kernel, 8, 32, arguments);
+}
+static void case_more_blocks_than_fit(const float*, float* out) {
+  unsigned leaves = 0;
+  void* arguments[] = {&out, &leaves};
+  cudaLaunchCooperativeKernel((void*)grid_kernel, 132 * 2 + 1, 1024, arguments);
+}

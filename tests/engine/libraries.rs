@@ -55,6 +55,22 @@ fn cub_reduces_scans_and_loads_in_blocks_and_warps() {
 }
 
 #[test]
+fn blocks_of_a_cooperative_launch_wait_for_each_other() {
+    let x = input64();
+    let norm = x.iter().map(|x| x * x).sum::<f64>().sqrt();
+    let expected: Vec<f64> = x.iter().map(|x| x / norm).chain([24.0]).collect();
+    for which in 10..13 {
+        public(which).assert_gives("out", &expected, 1e-6);
+    }
+}
+
+#[test]
+#[ignore = "needs a GPU"]
+fn blocks_of_a_cooperative_launch_wait_for_each_other_on_a_gpu() {
+    on_a_gpu(1.0, &[blocks_of_a_cooperative_launch_wait_for_each_other]);
+}
+
+#[test]
 fn cub_sorts_exchanges_flags_and_counts_the_items_of_a_block() {
     let x = &input64()[..256];
     let mut order: Vec<usize> = (0..256).collect();

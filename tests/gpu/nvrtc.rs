@@ -120,7 +120,7 @@ fn the_kernels_of_public_repositories_compile_for_a_gpu() {
 
 #[test]
 #[ignore = "needs NVRTC"]
-fn kernels_that_include_all_of_cub_compile_for_a_gpu() {
+fn kernels_that_include_all_of_cub_or_wait_for_their_grid_compile_for_a_gpu() {
     let nvrtc = nvrtc();
     let cache = shared_cache();
     let toolchain = DeviceToolchain::new(nvrtc, &search(), "sm_90", &cache);

@@ -9,12 +9,15 @@
 pub(super) mod calls;
 mod deadlock;
 pub(super) mod running;
+pub(super) mod together;
 
 use std::ffi::c_void;
 use std::io;
 use std::sync::atomic::AtomicPtr;
 
 use self::running::{current, place};
+pub(super) use self::together::Pause;
+use self::together::Together;
 use super::check;
 use super::fiber::{self, STACK_BYTES, Stacks, switch};
 use super::frames::{self, Frames};
@@ -51,6 +54,7 @@ enum Wait {
     Nothing,
     Barrier,
     Warp,
+    Grid,
 }
 
 /// One thread of the block, in a cache line of its own.
@@ -110,6 +114,10 @@ pub(super) struct BlockRunner {
     frames: Frames,
     /// Whether the kernel that runs is in block form.
     whole: bool,
+    /// In a cooperative launch.
+    together: Option<Together>,
+    /// The fewest stacks to make.
+    least_stacks: usize,
     /// This runner's entry among those that run, if there was room.
     running: Option<&'static AtomicPtr<BlockRunner>>,
 }
@@ -180,6 +188,8 @@ impl BlockRunner {
             block_threads: Vec::new(),
             frames: Frames::default(),
             whole: false,
+            together: None,
+            least_stacks: LEAST_STACKS,
             running: None,
         }
     }
@@ -203,7 +213,7 @@ impl BlockRunner {
         let threads = shape.threads();
         if self.stacks.as_ref().is_none_or(|stacks| stacks.count() < threads) {
             self.stacks = None;
-            let stacks = Stacks::new(threads.max(LEAST_STACKS))?;
+            let stacks = Stacks::new(threads.max(self.least_stacks))?;
             // From the last to the first, so that they are popped in order.
             self.free_stacks = (0..stacks.count() as u32).rev().collect();
             self.stacks = Some(stacks);
@@ -236,18 +246,7 @@ impl BlockRunner {
     pub(super) fn run(&mut self, block: [u32; 3]) {
         // SAFETY: thread-local storage of the artifact.
         unsafe { *self.pointers.block_idx = block };
-        self.live.fill(self.thread_count);
-        self.ready.fill(self.thread_count);
-        self.barrier = Barrier::EMPTY;
-        self.whole = false;
-        self.live_count = self.thread_count as u32;
-        for thread in &mut self.threads[..self.thread_count] {
-            thread.context = 0;
-            thread.wait = Wait::Nothing;
-        }
-        for warp in 0..self.thread_count.div_ceil(LANES) {
-            self.warps[warp].reset(self.thread_count - warp * LANES);
-        }
+        self.begin_block();
         self.state().in_kernel = 1;
         self.state().running = std::ptr::null();
         let first = self.start(0);
@@ -260,6 +259,22 @@ impl BlockRunner {
         let last = self.threads[self.position].stack;
         self.free_stacks.push(last);
         self.state().in_kernel = 0;
+    }
+
+    /// Makes all threads of the next block ready to begin.
+    fn begin_block(&mut self) {
+        self.live.fill(self.thread_count);
+        self.ready.fill(self.thread_count);
+        self.barrier = Barrier::EMPTY;
+        self.whole = false;
+        self.live_count = self.thread_count as u32;
+        for thread in &mut self.threads[..self.thread_count] {
+            thread.context = 0;
+            thread.wait = Wait::Nothing;
+        }
+        for warp in 0..self.thread_count.div_ceil(LANES) {
+            self.warps[warp].reset(self.thread_count - warp * LANES);
+        }
     }
 
     /// The warp of the current thread, and its lane.
@@ -435,6 +450,10 @@ impl BlockRunner {
                 let offer = self.warps[warp].offers[waiting];
                 self.complete(warp, offer);
             }
+        }
+        if self.all_at_grid() {
+            self.free_stacks.push(self.threads[ended].stack);
+            return Some(self.pause(Pause::AtGrid, ended));
         }
         let Some(to) = self.ready.next_after(ended, self.words) else { self.report_deadlock() };
         self.enter(to);

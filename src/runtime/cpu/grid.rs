@@ -15,6 +15,7 @@ use super::fiber::STACK_BYTES;
 use super::order::Order;
 use super::shape::Shape;
 use super::shared::SharedMemory;
+use super::together::Block;
 use crate::runtime::{lack_of_memory, no_thread};
 
 /// How long a block that fails waits for earlier blocks at most, since those may wait for it.
@@ -83,6 +84,10 @@ pub(super) struct Core {
     pub runner: BlockRunner,
     /// The shared memory of the block that runs.
     pub shared: SharedMemory,
+    /// The blocks of cooperative launches.
+    pub together: Vec<Block>,
+    /// Makes what one of them needs.
+    pub make: Box<dyn Fn() -> Block>,
 }
 
 struct Turn {
@@ -133,7 +138,7 @@ pub(crate) fn wait_for_blocks_before() {
 }
 
 fn run_blocks(core: &mut Core, job: &Job, progress: &Progress, thread: usize) {
-    let Core { runner, shared } = core;
+    let Core { runner, shared, .. } = core;
     if let Err(error) = runner.begin_launch(job.kernel, job.shape, job.order) {
         let (threads, what) = (job.shape.threads(), "the stacks of a block");
         lack_of_memory(what, threads * STACK_BYTES, &error);
@@ -155,6 +160,17 @@ fn run_blocks(core: &mut Core, job: &Job, progress: &Progress, thread: usize) {
         runner.run(index);
     }
     TURN.set(std::ptr::null());
+}
+
+/// Does `work` with `runner` as the one whose block runs; no block is before it.
+pub(super) fn alone<R>(runner: &mut BlockRunner, work: impl FnOnce(&mut BlockRunner) -> R) -> R {
+    let progress = Progress::new(1);
+    let turn = Turn { progress: &raw const progress, thread: 0, block: 0, runner };
+    TURN.set(&raw const turn);
+    // SAFETY: the runner outlives the call; nobody else uses it meanwhile.
+    let result = work(unsafe { &mut *turn.runner });
+    TURN.set(std::ptr::null());
+    result
 }
 
 /// The operating-system threads that run blocks; the one that launches is the first of them.

@@ -16,6 +16,7 @@ mod positions;
 mod protection;
 mod shape;
 mod shared;
+mod together;
 mod traps;
 mod waiting;
 mod warp;
@@ -33,6 +34,7 @@ pub(crate) use self::block::calls::{
     active_mask, barrier, barriers_differ, warp_collective, whole_block, yield_thread,
 };
 pub(crate) use self::block::running::place;
+pub(crate) use self::block::together::{grid_barrier, is_cooperative};
 pub(crate) use self::check::{access, all_arrived, check_state, fence};
 pub(crate) use self::fault::code_runs;
 pub(crate) use self::fiber::page_bytes;
@@ -51,6 +53,7 @@ use self::order::Order;
 use self::protection::Protection;
 use self::shape::Shape;
 use self::shared::SharedMemory;
+use self::together::Block;
 use self::traps::Argument;
 use self::waiting::WaitingGroup;
 use super::abi::{ArgumentKind, Site, ThreadPointers};
@@ -132,10 +135,16 @@ impl Cpu {
         let core = move || {
             signals::use_own_stack();
             settings.rounding.use_on_this_thread();
-            let shared = SharedMemory::new(scratch_poison(settings.poison), too_much_shared_memory);
-            let shared = shared
-                .unwrap_or_else(|error| lack_of_memory("shared memory", shared::MAP_BYTES, &error));
-            Core { runner: BlockRunner::new(pointers(), deadlock), shared }
+            let make = move || {
+                let poison = scratch_poison(settings.poison);
+                let shared = SharedMemory::new(poison, too_much_shared_memory);
+                let shared = shared.unwrap_or_else(|error| {
+                    lack_of_memory("shared memory", shared::MAP_BYTES, &error)
+                });
+                Block { runner: BlockRunner::new(pointers(), deadlock), shared }
+            };
+            let Block { runner, shared } = make();
+            Core { runner, shared, together: Vec::new(), make: Box::new(make) }
         };
         let own = core();
         let mut threads = settings.threads;
@@ -364,7 +373,10 @@ impl Device for Cpu {
         CORE.with_borrow_mut(|core| {
             let core = core.as_mut().ok_or(CudaError::INITIALIZATION)?;
             check::begin_launch(name, job.shape, launch.stream);
-            self.pool.run(core, &job);
+            match launch.cooperative {
+                true => together::run(core, &job),
+                false => self.pool.run(core, &job),
+            }
             check::end_launch();
             Ok(())
         })

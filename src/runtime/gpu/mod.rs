@@ -357,7 +357,7 @@ impl Device for Gpu {
         }
         timeout::running(Some(launch.kernel));
         // SAFETY: host and device code were made of the same declaration of the kernel.
-        let launched = unsafe { function.launch(shape, launch.args) };
+        let launched = unsafe { function.launch(shape, launch.cooperative, launch.args) };
         let done = launched.and_then(|()| self.context.synchronize());
         timeout::running(None);
         self.survive(done, Some(launch.kernel))

@@ -42,6 +42,6 @@ impl SharedFill {
             shared_bytes: bytes,
         };
         // SAFETY: the arguments are those of the kernel.
-        unsafe { self.function.launch(shape, args.as_mut_ptr()) }
+        unsafe { self.function.launch(shape, false, args.as_mut_ptr()) }
     }
 }

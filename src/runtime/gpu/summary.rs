@@ -54,7 +54,7 @@ impl Summarizer {
         // SAFETY: the arguments are those of the kernel; the parts have room for what is copied.
         let done = unsafe {
             self.function
-                .launch(shape_of_launch, args.as_mut_ptr())
+                .launch(shape_of_launch, false, args.as_mut_ptr())
                 .and_then(|()| context.download(parts.as_mut_ptr().cast(), room, bytes))
         };
         context.free(room)?;

@@ -1,6 +1,6 @@
-// Cooperative groups inside one block: thread_block, tiled partitions, coalesced threads.
-// CUDA C++ Programming Guide: "Cooperative Groups". Grids, clusters and multi-device groups need
-// blocks that run at the same time; they do not compile.
+// Cooperative groups: thread_block, tiled partitions, coalesced threads, and the grid of a cooperative
+// launch. CUDA C++ Programming Guide: "Cooperative Groups". Clusters and groups of several devices do
+// not compile.
 #pragma once
 
 #include "replay/warp.h"
@@ -153,11 +153,11 @@ inline void sync(const Group& group, REPLAY_SITE_PARAMS) {
   group.sync(file, line);
 }
 template <class Group>
-inline unsigned thread_rank(const Group& group) {
+inline auto thread_rank(const Group& group) {
   return group.thread_rank();
 }
 template <class Group>
-inline unsigned group_size(const Group& group) {
+inline auto group_size(const Group& group) {
   return group.size();
 }
 /// True in exactly one thread of the group: here that of rank 0.
@@ -166,12 +166,35 @@ inline void invoke_one(const Group& group, Function&& function) {
   if (group.thread_rank() == 0) function();
 }
 
-// Groups of more than one block.
-class grid_group {};
-class cluster_group {};
+/// All threads of a cooperative launch. Guide: "Grid Group".
+class grid_group {
+ public:
+  void sync(REPLAY_SITE_PARAMS) const { replay_rt::abi->grid_barrier({file, line}); }
+  bool is_valid() const { return replay_rt::abi->is_cooperative(); }
+  static unsigned long long num_blocks() {
+    return (unsigned long long)gridDim.x * gridDim.y * gridDim.z;
+  }
+  static unsigned long long num_threads() { return num_blocks() * thread_block::size(); }
+  static unsigned long long size() { return num_threads(); }
+  static unsigned long long block_rank() {
+    return ((unsigned long long)blockIdx.z * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
+  }
+  static unsigned long long thread_rank() {
+    return block_rank() * thread_block::size() + thread_block::thread_rank();
+  }
+  static dim3 block_index() { return dim3(blockIdx); }
+  static dim3 dim_blocks() { return gridDim; }
+  static dim3 group_dim() { return gridDim; }
+};
+#ifdef REPLAY_CHECKED
 template <class T = void>
 grid_group this_grid() REPLAY_UNSUPPORTED(
-    "cooperative_groups::this_grid: blocks of a grid do not run together on the CPU reference machine");
+    "cooperative_groups::this_grid: a checked replay does not follow blocks that take turns");
+#else
+inline grid_group this_grid() { return grid_group(); }
+#endif
+
+class cluster_group {};
 template <class T = void>
 cluster_group this_cluster() REPLAY_UNSUPPORTED(
     "cooperative_groups::this_cluster: clusters are not on the CPU reference machine");

@@ -70,7 +70,7 @@ pub(crate) unsafe extern "C" fn active_mask() -> u32 {
 pub(crate) unsafe extern "C" fn yield_thread() {
     // SAFETY: as in `barrier`.
     unsafe {
-        if let Some(Handover { save, to }) = current().hand_over() {
+        if let Some(Handover { save, to }) = current().yield_thread() {
             switch(save, to);
         }
     }

@@ -43,6 +43,7 @@ impl BlockRunner {
             _ if self.warps[warp].live >> lane & 1 == 0 => "ended".to_owned(),
             Wait::Nothing => "did not wait".to_owned(),
             Wait::Barrier => format!("at the barrier at {site}"),
+            Wait::Grid => format!("for the grid at {site}"),
             Wait::Warp => {
                 let mask = self.warps[warp].offers[lane].mask;
                 format!("for the lanes {mask:#010x} of its warp at {site}")

@@ -56,6 +56,11 @@ pub fn start(path: &Path, shared: std::ops::Range<usize>, limit: usize) {
     CHECKER.set(Some(Box::new(checker)));
 }
 
+/// Whether this replay is a checked one.
+pub fn runs() -> bool {
+    CHECKER.with_borrow(Option::is_some)
+}
+
 /// Device memory of `bytes` at `begin` is there; accesses to `reach` around it belong to it.
 pub fn allocated(begin: usize, bytes: usize, label: &str, reach: std::ops::Range<usize>) {
     with(|checker| checker.add(begin, bytes, label, false, reach));

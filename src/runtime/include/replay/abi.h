@@ -33,6 +33,7 @@ struct replay_launch {
   uint32_t cluster[3];            // blocks of a cluster by __cluster_dims__, 0 without
   uint32_t grid[3];
   uint32_t block[3];
+  uint32_t cooperative;           // 1 if all blocks run together
   size_t shared_bytes;
   void* stream;
   const void* function;           // identifies the kernel for cudaFuncSetAttribute
@@ -95,6 +96,8 @@ struct replay_abi {
   uint32_t (*active_mask)(void);
   void (*atomic_turn)(void);      // waits until every earlier block of the grid has ended
   void (*yield_thread)(void);     // lets the other threads of the block run
+  void (*grid_barrier)(struct replay_site site);  // waits for all threads of a cooperative launch
+  uint32_t (*is_cooperative)(void);  // whether the launch that runs is one
   // The kernel that calls runs the whole block; `frame_bytes` is the size of one thread's frame.
   void (*whole_block)(size_t frame_bytes, size_t scratch_bytes,
                       struct replay_block_threads* threads);
@@ -128,10 +131,10 @@ struct replay_abi {
   int (*func_set_attribute)(const void* function, const char* kernel, int attribute, int value);
   int (*occupancy)(int* blocks, const void* function, int block_size, size_t shared_bytes);
   int (*mem_get_info)(size_t* free_bytes, size_t* total_bytes);
+  int (*device_is_host)(void);    // whether kernels run on this machine's CPU
   int (*stream_create)(void** stream, uint32_t flags);
   int (*stream_destroy)(void* stream);
   int (*event_create)(void** event);
-  int (*device_is_host)(void);    // whether kernels run on this machine's CPU
   int (*event_destroy)(void* event);
   int (*event_record)(void* event, void* stream);
   int (*event_wait)(void* stream, void* event);

@@ -85,6 +85,11 @@ class configured {
     launch_.stream = stream;
   }
 
+  /// The same launch with all blocks running together.
+  configured& cooperative() {
+    launch_.cooperative = 1;
+    return *this;
+  }
   void replay_run(P... arguments) { run(static_cast<P&&>(arguments)...); }
   // Not deduced from the call: arguments convert to the parameters here, as in any call.
   void run(P... arguments) {

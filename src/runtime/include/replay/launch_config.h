@@ -35,18 +35,20 @@ struct cudaLaunchConfig_t {
 template <class... P, class... A>
 cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(P...),
                                A&&... arguments) {
+  bool together = false;
   for (unsigned i = 0; i < config->numAttrs; i++) {
     const cudaLaunchAttribute& attribute = config->attrs[i];
     const auto& cluster = attribute.val.clusterDim;
     if (attribute.id == cudaLaunchAttributeClusterDimension &&
         (cluster.x > 1 || cluster.y > 1 || cluster.z > 1))
       replay_rt::abi->device_abort("cudaLaunchKernelEx with clusters is not supported", {});
-    if (attribute.id == cudaLaunchAttributeCooperative && attribute.val.cooperative)
-      replay_rt::abi->device_abort("a cooperative launch is not supported", {});
+    together |= attribute.id == cudaLaunchAttributeCooperative && attribute.val.cooperative;
   }
-  replay_rt::kernel_at(kernel, "cudaLaunchKernelEx", nullptr, 0)
-      .on(config->gridDim, config->blockDim, config->dynamicSmemBytes, config->stream)
-      .run(static_cast<A&&>(arguments)...);
+  auto launch =
+      replay_rt::kernel_at(kernel, "cudaLaunchKernelEx", nullptr, 0)
+          .on(config->gridDim, config->blockDim, config->dynamicSmemBytes, config->stream);
+  if (together) launch.cooperative();
+  launch.run(static_cast<A&&>(arguments)...);
   return replay_rt::as_error(replay_rt::abi->get_last_error(0));
 }
 inline void cudaGridDependencySynchronize() {}

@@ -29,6 +29,7 @@ enum cudaError {
   cudaErrorIllegalInstruction = 715,
   cudaErrorMisalignedAddress = 716,
   cudaErrorLaunchFailure = 719,
+  cudaErrorCooperativeLaunchTooLarge = 720,
   cudaErrorIllegalState = 401,
   cudaErrorNotSupported = 801,
   cudaErrorStreamCaptureUnsupported = 900,

@@ -103,7 +103,7 @@ void fill_properties(cudaDeviceProp* properties) {
   properties->totalConstMem = 64 << 10;
   properties->major = 9;
   properties->multiProcessorCount = 132;
-  properties->concurrentKernels = 1;
+  properties->concurrentKernels = properties->cooperativeLaunch = 1;
   properties->canMapHostMemory = 1;
   properties->memoryClockRate = 3201000;
   properties->memoryBusWidth = 6144;
@@ -164,6 +164,7 @@ int device_attribute(cudaDeviceAttr attribute) {
   each(cudaErrorMisalignedAddress, "misaligned address")                              \
   each(cudaErrorLaunchFailure, "unspecified launch failure")                          \
   each(cudaErrorIllegalState, "the operation cannot be performed in the present state")  \
+  each(cudaErrorCooperativeLaunchTooLarge, "too many blocks in cooperative launch")   \
   each(cudaErrorNotSupported, "operation not supported")                              \
   each(cudaErrorStreamCaptureUnsupported,                                             \
        "operation not permitted when stream is capturing")                            \
