@@ -8,21 +8,14 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
-use std::fs::File;
-use std::io::{self, Write as _};
-use std::os::fd::AsRawFd;
+use std::io;
 use std::sync::Mutex;
 
-use rustix::fs::{MemfdFlags, fcntl_get_seals, memfd_create};
-
 use super::check;
-use super::fiber::page_bytes;
+use super::pages::{self, Body, fill_from, first_change, pages_of, repeat, reserve};
 use crate::cuda::CudaError;
 use crate::runtime::{lack_of_memory, limit_is_reached};
 use crate::summary::Poison;
-
-/// CUDA's alignment of an allocation.
-const ALIGNMENT: usize = 256;
 
 /// Untouchable bytes before and after an allocation; a multiple of every system's page. An access there
 /// is reported relative to the allocation. One further away is not: what lies there differs between runs.
@@ -121,7 +114,7 @@ impl Memory {
         let begin = self.allocate_by(&lay, bytes, label)?;
         if let (false, Some(fill)) = (begin.is_null(), content.fill) {
             // SAFETY: allocated just now, and nobody else knows of it.
-            unsafe { self::fill(fill, begin as usize, bytes) };
+            unsafe { pages::fill(fill, begin as usize, bytes) };
         }
         Ok(begin)
     }
@@ -316,106 +309,6 @@ impl Memory {
 /// No system lets a process have memory at addresses below this.
 const NULL_BYTES: usize = 4096;
 
-/// The body of an allocation.
-#[derive(Clone, Copy)]
-pub(super) struct Body<'f> {
-    /// The file that it lies in, from an offset on: all [`pages_of`] the bytes. None for memory of its own.
-    pub place: Option<(&'f File, usize)>,
-    /// What it holds at first; none for anything.
-    pub fill: Option<Poison>,
-}
-
-impl Body<'_> {
-    /// Memory of its own that holds `poison`.
-    pub(super) fn filled(poison: Poison) -> Body<'static> {
-        Body { place: None, fill: Some(poison) }
-    }
-
-    /// Puts `body` bytes of memory at `pages`, which are reserved.
-    fn lay(self, pages: usize, body: usize) -> io::Result<()> {
-        let at = pages as *mut libc::c_void;
-        match self.place {
-            None => {
-                let access = libc::PROT_READ | libc::PROT_WRITE;
-                // SAFETY: the pages were reserved just now, and nobody else knows of them.
-                if unsafe { libc::mprotect(at, body, access) } != 0 {
-                    return Err(io::Error::last_os_error());
-                }
-            }
-            Some((file, offset)) => place(pages, body, file, offset, libc::MAP_SHARED)?,
-        }
-        if body < HUGE_PAGE {
-            return Ok(());
-        }
-        // SAFETY: as above. A system without large pages takes small ones.
-        unsafe { libc::madvise(at, body, libc::MADV_HUGEPAGE) };
-        // Memory has seals, files on a disk have none.
-        if self.place.is_some_and(|(file, _)| fcntl_get_seals(file).is_ok()) {
-            // All pages are written soon: one call for them takes less time than a fault for each.
-            // SAFETY: as above. A system that cannot do so has them fault.
-            unsafe { libc::madvise(at, body, libc::MADV_POPULATE_WRITE) };
-        }
-        Ok(())
-    }
-}
-
-/// The system's large pages, where it has them; content that begins at one needs the fewest pages.
-const HUGE_PAGE: usize = 2 << 20;
-
-/// Reserves `map_bytes` that cannot be touched. What comes behind a `guard` of so many bytes begins at a
-/// large page, if the `body` there is large.
-fn reserve(map_bytes: usize, guard: usize, body: usize) -> io::Result<usize> {
-    let spare = if body >= HUGE_PAGE { HUGE_PAGE } else { 0 };
-    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-    // SAFETY: an anonymous mapping at an address of the system's choice, whose ends are given back.
-    unsafe {
-        let all = map_bytes + spare;
-        let map = libc::mmap(std::ptr::null_mut(), all, libc::PROT_NONE, flags, -1, 0);
-        if map == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
-        let begin = match spare {
-            0 => map as usize,
-            _ => (map as usize + guard).next_multiple_of(HUGE_PAGE) - guard,
-        };
-        let (before, behind) = (begin - map as usize, map as usize + spare - begin);
-        if before > 0 {
-            libc::munmap(map, before);
-        }
-        if behind > 0 {
-            libc::munmap((begin + map_bytes) as *mut libc::c_void, behind);
-        }
-        Ok(begin)
-    }
-}
-
-/// Maps `bytes` of `file` from `offset` on at `pages`, which are reserved.
-fn place(pages: usize, bytes: usize, file: &File, offset: usize, sharing: i32) -> io::Result<()> {
-    let (access, flags) = (libc::PROT_READ | libc::PROT_WRITE, sharing | libc::MAP_FIXED);
-    let (to, file) = (pages as *mut libc::c_void, file.as_raw_fd());
-    // SAFETY: replaces pages that were reserved for it, and that nobody uses yet.
-    match unsafe { libc::mmap(to, bytes, access, flags, file, offset as i64) } {
-        libc::MAP_FAILED => Err(io::Error::last_os_error()),
-        _ => Ok(()),
-    }
-}
-
-/// The most parts that [`repeat`] maps.
-const MOST_PARTS: usize = 256;
-
-/// Makes `body` bytes at `pages` show `poison`, by mapping the same few pages over and over. What is written
-/// to them is seen there alone.
-fn repeat(pages: usize, body: usize, poison: Poison) -> io::Result<()> {
-    let part = body.div_ceil(MOST_PARTS).next_multiple_of(HUGE_PAGE).min(body);
-    let mut file = File::from(memfd_create(c"poison", MemfdFlags::CLOEXEC)?);
-    let mut pattern = vec![0; part];
-    poison.fill(&mut pattern);
-    file.write_all(&pattern)?;
-    (0..body).step_by(part).try_for_each(|begin| {
-        place(pages + begin, part.min(body - begin), &file, 0, libc::MAP_PRIVATE)
-    })
-}
-
 /// The error of an allocation that the system has refused with `error`, if the replay has used up its
 /// limit. Otherwise the machine is at fault, and the replay ends.
 fn refused(label: &str, bytes: usize, error: &io::Error) -> CudaError {
@@ -425,44 +318,10 @@ fn refused(label: &str, bytes: usize, error: &io::Error) -> CudaError {
     CudaError::MEMORY_ALLOCATION
 }
 
-/// The bytes of the pages that an allocation of `bytes` has, and where on them it begins.
-pub(crate) fn pages_of(bytes: usize) -> (usize, usize) {
-    let body = bytes.next_multiple_of(page_bytes());
-    (body, body - bytes.next_multiple_of(ALIGNMENT).min(body))
-}
-
-/// The offset in `begin..end` of the first byte that is not the poison's; `phase` is the position
-/// in the pattern of the byte at `begin`.
-fn first_change(poison: Poison, begin: usize, end: usize, phase: usize) -> Option<usize> {
-    // SAFETY: callers pass parts of the pages of a live allocation.
-    let slack = unsafe { std::slice::from_raw_parts(begin as *const u8, end - begin) };
-    let mut bytes = slack.iter().enumerate();
-    bytes.position(|(k, &byte)| byte != poison.pattern[(phase + k) % 8])
-}
-
-/// Repeats the pattern of `poison` over `bytes` at `address`.
-///
-/// # Safety
-/// The memory must be mapped, and nobody else may use it.
-pub(super) unsafe fn fill(poison: Poison, address: usize, bytes: usize) {
-    // SAFETY: promised by the caller.
-    poison.fill(unsafe { std::slice::from_raw_parts_mut(address as *mut u8, bytes) });
-}
-
-/// Writes the pattern of `poison` from `begin` to `end`, the byte at `begin` being number `phase` of it.
-///
-/// # Safety
-/// As [`fill`].
-unsafe fn fill_from(poison: Poison, begin: usize, end: usize, phase: usize) {
-    // SAFETY: promised by the caller.
-    let bytes = unsafe { std::slice::from_raw_parts_mut(begin as *mut u8, end - begin) };
-    let pattern = poison.pattern.iter().cycle().skip(phase % poison.pattern.len());
-    bytes.iter_mut().zip(pattern).for_each(|(byte, &value)| *byte = value);
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::runtime::cpu::pages::ALIGNMENT;
     use crate::summary::{POISON_A, POISON_B};
     use std::os::unix::fs::FileExt;
 

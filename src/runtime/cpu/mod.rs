@@ -12,6 +12,7 @@ mod host_stack;
 mod memory;
 mod misaligned;
 pub mod order;
+mod pages;
 mod positions;
 mod protection;
 mod shape;
@@ -39,7 +40,7 @@ pub(crate) use self::check::{access, all_arrived, check_state, fence};
 pub(crate) use self::fault::code_runs;
 pub(crate) use self::fiber::page_bytes;
 pub(crate) use self::grid::{atomic_turn, wait_for_blocks_before};
-pub(crate) use self::memory::pages_of;
+pub(crate) use self::pages::pages_of;
 pub(crate) use self::shape::MAX_THREADS;
 pub(crate) use self::shared::{
     DEFAULT_BYTES as DEFAULT_SHARED_BYTES, MAX_BYTES as MAX_SHARED_BYTES, allocate as shared_alloc,
@@ -48,8 +49,9 @@ pub(crate) use self::shared::{
 
 use self::block::{BlockRunner, Kernel};
 use self::grid::{Core, Job, Pool};
-use self::memory::{Body, Memory};
+use self::memory::Memory;
 use self::order::Order;
+use self::pages::Body;
 use self::protection::Protection;
 use self::shape::Shape;
 use self::shared::SharedMemory;

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::check;
 use super::fiber::page_bytes;
-use super::memory::fill;
+use super::pages::fill;
 use crate::runtime::abi::BlockState;
 use crate::runtime::end;
 use crate::summary::Poison;
