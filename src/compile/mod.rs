@@ -6,6 +6,7 @@
 mod compiler;
 mod encoding;
 mod environment;
+mod error;
 mod flags;
 mod includes;
 mod joined;
@@ -13,35 +14,36 @@ mod key;
 mod lanes;
 mod nvrtc;
 mod once;
+mod options;
 mod outside;
 mod place;
 mod tools;
 mod translation;
 mod unit;
 
-use std::collections::BTreeSet;
-use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::SystemTime;
 
 pub use self::compiler::{Compiler, CompilerError, Excess};
+pub use self::error::{About, CompileError, Refused};
 pub use self::nvrtc::{DeviceModule, DeviceToolchain};
 pub use self::place::Place;
 pub use self::unit::Signature;
 
-use self::flags::{CHECKED, FLAGS, PRELUDE, SHADOW};
+use self::error::first_error;
+use self::flags::{FLAGS, PRELUDE};
 use self::key::KeyHasher;
 use self::once::{Known, Once};
+use self::options::{LINK, options, precision_flag, strings};
 use self::outside::{Outside, outside_of};
-use self::translation::{Translation, UNITS, lay_out, parent, reserved, translate};
-use crate::cache::{Cache, CacheError, Kind};
-use crate::cuda::NvrtcError;
+use self::translation::{Translation, lay_out, translate};
+use crate::cache::{Cache, Kind};
 use crate::foreign::Finished;
-use crate::frontend::{FrontendError, Precision, Threads};
+use crate::frontend::{Precision, Threads};
 use crate::harness::Harness;
-use crate::history::{OVERLAY, SourceSet};
+use crate::history::SourceSet;
 use crate::runtime::headers;
 
 /// A compiled variant.
@@ -57,164 +59,6 @@ pub struct Artifact {
     pub shadow_obstacles: Vec<String>,
     /// Whether this run compiled it.
     pub fresh: bool,
-}
-
-/// The code that a compiler refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refused {
-    /// The sources.
-    Sources,
-    /// The call of the harness.
-    Call,
-    /// The device code of the sources.
-    DeviceCode,
-}
-
-impl fmt::Display for Refused {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Refused::Sources => "the sources do",
-            Refused::Call => "the call does",
-            Refused::DeviceCode => "the device code does",
-        })
-    }
-}
-
-/// Kinds of compiler errors that have a hint, recognised by their text.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum About {
-    /// A header that is not there.
-    Header,
-    /// A template whose arguments cannot be deduced.
-    Deduction,
-    /// Anything else.
-    Other,
-}
-
-impl About {
-    fn of(first_error: &str) -> About {
-        let says = |words| first_error.contains(words);
-        match () {
-            () if says("instance of function template") => About::Deduction,
-            () if says("No such file") || says("not found") => About::Header,
-            () => About::Other,
-        }
-    }
-}
-
-/// Why a revision has no artifact.
-#[derive(Debug, thiserror::Error)]
-pub enum CompileError {
-    /// The front end refused a file.
-    #[error("the sources cannot be translated")]
-    Frontend(#[from] FrontendError),
-    /// None of the sources is a translation unit.
-    #[error("nothing to compile: no source ends in {}: {}", UNITS.join(", "), .files.join(", "))]
-    NoUnit {
-        /// At most three of the sources.
-        files: Vec<String>,
-    },
-    /// A source includes something other than a file.
-    #[error("{path}:{line} includes {included}, which is no file")]
-    NoFile {
-        /// The source.
-        path: String,
-        /// The line.
-        line: usize,
-        /// The included path.
-        included: String,
-    },
-    /// The compiler refused the sources, or every call of the harness.
-    #[error("{what} not compile: {first_error}")]
-    Refused {
-        /// The code that it refused.
-        what: Refused,
-        /// The compiler's first error, with file and line.
-        first_error: String,
-        /// The subject of the first error.
-        about: About,
-        /// The whole log.
-        log: String,
-        /// Where the log is kept.
-        log_path: PathBuf,
-        /// The line of the harness that it is about, if it is about one.
-        #[source]
-        place: Option<Box<Place>>,
-    },
-    /// The compiler cannot be run.
-    #[error(transparent)]
-    Compiler(#[from] CompilerError),
-    /// NVRTC cannot be used.
-    #[error(transparent)]
-    Nvrtc(#[from] NvrtcError),
-    /// The cache cannot be used.
-    #[error(transparent)]
-    Cache(#[from] CacheError),
-}
-
-impl CompileError {
-    /// Whether the revision is at fault, as opposed to the machine.
-    pub fn is_revision_fault(&self) -> bool {
-        use CompileError as E;
-        matches!(
-            self,
-            E::Frontend(_)
-                | E::NoFile { .. }
-                | E::NoUnit { .. }
-                | E::Refused { .. }
-                | E::Compiler(CompilerError::Excess { .. })
-        )
-    }
-
-    /// With its place in the harness, if it is about call number `call`, compiled as part of `unit`.
-    fn placed(mut self, harness: &Harness, call: usize, unit: &str) -> CompileError {
-        if let CompileError::Refused { first_error, place, .. } = &mut self
-            && let Some(statements) = unit::statements(unit, harness)
-        {
-            let (origin, file) = (unit::origin(harness), unit::file_name(harness));
-            let call = &harness.calls[call];
-            if let Some(found) = place::place(first_error, &origin, &file, call, statements) {
-                (*first_error, *place) = (found.0, Some(found.1.into()));
-            }
-        }
-        self
-    }
-
-    /// Advice to the user, if there is any.
-    pub fn hint(&self) -> Option<String> {
-        match self {
-            CompileError::Frontend(error) => error.hint(),
-            CompileError::NoUnit { .. } => Some(
-                "name the .cu files in `sources` of the harness, and folders of headers in `include`"
-                    .to_owned(),
-            ),
-            CompileError::NoFile { .. } => Some("only files can be included".to_owned()),
-            CompileError::Refused { log_path, about, .. } => {
-                let log = format!("the whole log: {}", log_path.display());
-                Some(match about {
-                    About::Deduction => {
-                        "write all template arguments at the launch: here the host cannot deduce them for NVRTC"
-                            .to_owned()
-                    }
-                    About::Header => {
-                        let withheld = environment::withheld().map_or(String::new(), |name| {
-                            format!(
-                                ", or write it into CXX as in `CXX=\"g++ -isystem DIR\"`: {name} is \
-                                 not passed on"
-                            )
-                        });
-                        format!(
-                            "name the folder of the header in `include` of the harness{withheld}; {log}"
-                        )
-                    }
-                    About::Other => log,
-                })
-            }
-            CompileError::Compiler(error) => error.hint(),
-            CompileError::Nvrtc(error) => error.hint(),
-            CompileError::Cache(error) => error.hint(),
-        }
-    }
 }
 
 /// The state that all compilations of a run share.
@@ -305,7 +149,7 @@ impl Toolchain {
                     return Ok(Artifact { path, key, call, shadow_obstacles, fresh });
                 }
                 // Another call cannot mend an error outside of this one.
-                Err(error) if !blames_call(&error) => return Err(error),
+                Err(error) if !error.blames_call() => return Err(error),
                 Err(error) => refusal = Some(error.placed(harness, call, &unit)),
             }
         }
@@ -320,10 +164,7 @@ impl Toolchain {
         precision: Precision,
         meanwhile: &(dyn Fn() + Sync),
     ) -> Result<Compiled, CompileError> {
-        let mut flags = flags(harness, translated, precision);
-        if precision == Precision::Checked {
-            flags.extend(check_flags(&self.compiler));
-        }
+        let flags = options(&self.compiler, harness, translated, precision);
         let first = self.first_key(&flags, translated, unit, precision);
         if let Some(known) = self.known(&first) {
             return known;
@@ -519,10 +360,6 @@ fn for_this_run(first: &str) -> String {
 /// The folder with this program's headers, beside the sources.
 const HEADERS: &str = "headers";
 
-/// Calls of mathematical functions stay inside of the artifact, and none may be undefined. The linker
-/// lists its inputs.
-const LINK: [&str; 4] = ["-shared", "-Wl,-Bsymbolic", "-Wl,-z,defs", "-Wl,-t"];
-
 /// The object file that every artifact contains, compiled with this program.
 fn definitions(precision: Precision) -> &'static [u8] {
     match precision {
@@ -532,57 +369,6 @@ fn definitions(precision: Precision) -> &'static [u8] {
     }
 }
 
-fn strings<const N: usize>(words: [&str; N]) -> Vec<String> {
-    words.map(str::to_owned).into()
-}
-
-/// The option that tells the headers the precision; none for the native one.
-fn precision_flag(precision: Precision) -> Option<String> {
-    let flag = match precision {
-        Precision::Native => None,
-        Precision::Shadow => Some(SHADOW),
-        Precision::Checked => Some(CHECKED),
-    };
-    flag.map(str::to_owned)
-}
-
-/// Makes the compiler call a function of ours before each access to memory that other threads may
-/// see, and leave tables from which the place of a call is told.
-fn check_flags(compiler: &Compiler) -> Vec<String> {
-    let own: &[&str] = match compiler.version().contains("clang") {
-        true => &[
-            "-mllvm",
-            "-tsan-instrument-func-entry-exit=0",
-            "-mllvm",
-            "-tsan-distinguish-volatile=1",
-        ],
-        false => {
-            &["--param=tsan-instrument-func-entry-exit=0", "--param=tsan-distinguish-volatile=1"]
-        }
-    };
-    let all = ["-g1", "-fsanitize=thread"].iter().chain(own);
-    all.map(|&word| word.to_owned()).collect()
-}
-
-fn flags(harness: &Harness, translated: &Translation, precision: Precision) -> Vec<String> {
-    let mut flags = [strings(FLAGS), strings(PRELUDE)].concat();
-    flags.extend(precision_flag(precision));
-    flags.extend(translated.lanes.clone());
-    flags.extend(reserved(&harness.defines).map(|define| format!("-D{define}")));
-    let folders: BTreeSet<String> = harness
-        .include
-        .iter()
-        .map(|include| {
-            let is_file = translated.files.iter().any(|(path, _)| path == include);
-            let folder = if is_file { parent(include) } else { include.as_str() };
-            format!("-Itree/{folder}")
-        })
-        .collect();
-    let overlay = harness.overlay.iter().map(|_| format!("-Itree/{OVERLAY}"));
-    flags.extend(overlay.chain(folders));
-    flags
-}
-
 /// All that the harness runs with call number `call`.
 fn statements(harness: &Harness, call: usize) -> String {
     let setup = harness.setup.iter().map(|setup| setup.text.as_str());
@@ -590,17 +376,6 @@ fn statements(harness: &Harness, call: usize) -> String {
     all.join("\n")
 }
 
-/// The first line that reports an error, of the compiler or of the linker.
-fn first_error(log: &str) -> String {
-    let error = |line: &&str| line.contains("error: ") || line.contains("undefined reference");
-    let line = log.lines().find(error).or_else(|| log.lines().next()).unwrap_or("no message");
-    line.trim().trim_start_matches("tree/").to_owned()
-}
-
 fn scratch_failed(path: &Path) -> impl FnOnce(io::Error) -> CompilerError {
     move |source| CompilerError::Scratch { path: path.to_owned(), source }
-}
-
-fn blames_call(error: &CompileError) -> bool {
-    matches!(error, CompileError::Refused { what: Refused::Call, .. })
 }

@@ -1,0 +1,182 @@
+//! Why a revision has no artifact: what was refused, by whom, and what a user can do about it.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use super::translation::UNITS;
+use super::{CompilerError, Place, environment, place, unit};
+use crate::cache::CacheError;
+use crate::cuda::NvrtcError;
+use crate::frontend::FrontendError;
+use crate::harness::Harness;
+
+/// The code that a compiler refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// The sources.
+    Sources,
+    /// The call of the harness.
+    Call,
+    /// The device code of the sources.
+    DeviceCode,
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Refused::Sources => "the sources do",
+            Refused::Call => "the call does",
+            Refused::DeviceCode => "the device code does",
+        })
+    }
+}
+
+/// Kinds of compiler errors that have a hint, recognised by their text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum About {
+    /// A header that is not there.
+    Header,
+    /// A template whose arguments cannot be deduced.
+    Deduction,
+    /// Anything else.
+    Other,
+}
+
+impl About {
+    /// What `first_error` is about.
+    pub(super) fn of(first_error: &str) -> About {
+        let says = |words| first_error.contains(words);
+        match () {
+            () if says("instance of function template") => About::Deduction,
+            () if says("No such file") || says("not found") => About::Header,
+            () => About::Other,
+        }
+    }
+}
+
+/// Why a revision has no artifact.
+#[derive(Debug, thiserror::Error)]
+pub enum CompileError {
+    /// The front end refused a file.
+    #[error("the sources cannot be translated")]
+    Frontend(#[from] FrontendError),
+    /// None of the sources is a translation unit.
+    #[error("nothing to compile: no source ends in {}: {}", UNITS.join(", "), .files.join(", "))]
+    NoUnit {
+        /// At most three of the sources.
+        files: Vec<String>,
+    },
+    /// A source includes something other than a file.
+    #[error("{path}:{line} includes {included}, which is no file")]
+    NoFile {
+        /// The source.
+        path: String,
+        /// The line.
+        line: usize,
+        /// The included path.
+        included: String,
+    },
+    /// The compiler refused the sources, or every call of the harness.
+    #[error("{what} not compile: {first_error}")]
+    Refused {
+        /// The code that it refused.
+        what: Refused,
+        /// The compiler's first error, with file and line.
+        first_error: String,
+        /// The subject of the first error.
+        about: About,
+        /// The whole log.
+        log: String,
+        /// Where the log is kept.
+        log_path: PathBuf,
+        /// The line of the harness that it is about, if it is about one.
+        #[source]
+        place: Option<Box<Place>>,
+    },
+    /// The compiler cannot be run.
+    #[error(transparent)]
+    Compiler(#[from] CompilerError),
+    /// NVRTC cannot be used.
+    #[error(transparent)]
+    Nvrtc(#[from] NvrtcError),
+    /// The cache cannot be used.
+    #[error(transparent)]
+    Cache(#[from] CacheError),
+}
+
+impl CompileError {
+    /// Whether the revision is at fault, as opposed to the machine.
+    pub fn is_revision_fault(&self) -> bool {
+        use CompileError as E;
+        matches!(
+            self,
+            E::Frontend(_)
+                | E::NoFile { .. }
+                | E::NoUnit { .. }
+                | E::Refused { .. }
+                | E::Compiler(CompilerError::Excess { .. })
+        )
+    }
+
+    /// With its place in the harness, if it is about call number `call`, compiled as part of `unit`.
+    pub(super) fn placed(mut self, harness: &Harness, call: usize, unit: &str) -> CompileError {
+        if let CompileError::Refused { first_error, place, .. } = &mut self
+            && let Some(statements) = unit::statements(unit, harness)
+        {
+            let (origin, file) = (unit::origin(harness), unit::file_name(harness));
+            let call = &harness.calls[call];
+            if let Some(found) = place::place(first_error, &origin, &file, call, statements) {
+                (*first_error, *place) = (found.0, Some(found.1.into()));
+            }
+        }
+        self
+    }
+
+    /// Whether the compiler refused the call of the harness: another call may fit.
+    pub(super) fn blames_call(&self) -> bool {
+        matches!(self, CompileError::Refused { what: Refused::Call, .. })
+    }
+
+    /// Advice to the user, if there is any.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            CompileError::Frontend(error) => error.hint(),
+            CompileError::NoUnit { .. } => Some(
+                "name the .cu files in `sources` of the harness, and folders of headers in `include`"
+                    .to_owned(),
+            ),
+            CompileError::NoFile { .. } => Some("only files can be included".to_owned()),
+            CompileError::Refused { log_path, about, .. } => {
+                let log = format!("the whole log: {}", log_path.display());
+                Some(match about {
+                    About::Deduction => {
+                        "write all template arguments at the launch: here the host cannot deduce them for NVRTC"
+                            .to_owned()
+                    }
+                    About::Header => {
+                        let withheld = environment::withheld().map_or(String::new(), |name| {
+                            format!(
+                                ", or write it into CXX as in `CXX=\"g++ -isystem DIR\"`: {name} is \
+                                 not passed on"
+                            )
+                        });
+                        format!(
+                            "name the folder of the header in `include` of the harness{withheld}; {log}"
+                        )
+                    }
+                    About::Other => log,
+                })
+            }
+            CompileError::Compiler(error) => error.hint(),
+            CompileError::Nvrtc(error) => error.hint(),
+            CompileError::Cache(error) => error.hint(),
+        }
+    }
+}
+
+/// The first line that reports an error, of the compiler or of the linker.
+pub(super) fn first_error(log: &str) -> String {
+    let error = |line: &&str| line.contains("error: ") || line.contains("undefined reference");
+    let line = log.lines().find(error).or_else(|| log.lines().next()).unwrap_or("no message");
+    line.trim().trim_start_matches("tree/").to_owned()
+}

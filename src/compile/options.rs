@@ -1,0 +1,75 @@
+//! The command line of the compiler and the linker: what decides about bits, the precision, and where headers lie.
+
+use std::collections::BTreeSet;
+
+use super::Compiler;
+use super::flags::{CHECKED, FLAGS, PRELUDE, SHADOW};
+use super::translation::{Translation, parent, reserved};
+use crate::frontend::Precision;
+use crate::harness::Harness;
+use crate::history::OVERLAY;
+
+/// Calls of mathematical functions stay inside of the artifact, and none may be undefined. The linker
+/// lists its inputs.
+pub(super) const LINK: [&str; 4] = ["-shared", "-Wl,-Bsymbolic", "-Wl,-z,defs", "-Wl,-t"];
+
+/// The words as owned text.
+pub(super) fn strings<const N: usize>(words: [&str; N]) -> Vec<String> {
+    words.map(str::to_owned).into()
+}
+
+/// The option that tells the headers the precision; none for the native one.
+pub(super) fn precision_flag(precision: Precision) -> Option<String> {
+    let flag = match precision {
+        Precision::Native => None,
+        Precision::Shadow => Some(SHADOW),
+        Precision::Checked => Some(CHECKED),
+    };
+    flag.map(str::to_owned)
+}
+
+/// Makes the compiler call a function of ours before each access to memory that other threads may
+/// see, and leave tables from which the place of a call is told.
+fn check_flags(compiler: &Compiler) -> Vec<String> {
+    let own: &[&str] = match compiler.version().contains("clang") {
+        true => &[
+            "-mllvm",
+            "-tsan-instrument-func-entry-exit=0",
+            "-mllvm",
+            "-tsan-distinguish-volatile=1",
+        ],
+        false => {
+            &["--param=tsan-instrument-func-entry-exit=0", "--param=tsan-distinguish-volatile=1"]
+        }
+    };
+    let all = ["-g1", "-fsanitize=thread"].iter().chain(own);
+    all.map(|&word| word.to_owned()).collect()
+}
+
+/// The options that `compiler` takes for the sources of `harness`, as they were `translated`.
+pub(super) fn options(
+    compiler: &Compiler,
+    harness: &Harness,
+    translated: &Translation,
+    precision: Precision,
+) -> Vec<String> {
+    let mut flags = [strings(FLAGS), strings(PRELUDE)].concat();
+    flags.extend(precision_flag(precision));
+    flags.extend(translated.lanes.clone());
+    flags.extend(reserved(&harness.defines).map(|define| format!("-D{define}")));
+    let folders: BTreeSet<String> = harness
+        .include
+        .iter()
+        .map(|include| {
+            let is_file = translated.files.iter().any(|(path, _)| path == include);
+            let folder = if is_file { parent(include) } else { include.as_str() };
+            format!("-Itree/{folder}")
+        })
+        .collect();
+    let overlay = harness.overlay.iter().map(|_| format!("-Itree/{OVERLAY}"));
+    flags.extend(overlay.chain(folders));
+    if precision == Precision::Checked {
+        flags.extend(check_flags(compiler));
+    }
+    flags
+}
