@@ -60,6 +60,22 @@ impl Host {
         room::on_host(fixture, precision, held, &self.folder)
     }
 
+    /// Whether this machine has room for what is `held` of `fixture` where programs replay it, which compute on
+    /// a device with `device_bytes`, or on this machine.
+    pub(super) fn room_for_programs(
+        &self,
+        fixture: &Fixture,
+        precision: Precision,
+        held: Held,
+        device_bytes: Option<u64>,
+    ) -> Result<(), NoRoom> {
+        match device_bytes {
+            Some(all) => room::on_device(fixture, precision, all, true)?,
+            None => room::on_device(fixture, precision, self.limits.memory_bytes, false)?,
+        }
+        room::for_programs(fixture, precision, held, device_bytes.is_none(), &self.folder)
+    }
+
     /// How many runs were out of time so far.
     pub(super) fn timeouts(&self) -> u64 {
         self.timeouts.load(Ordering::SeqCst)

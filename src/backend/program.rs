@@ -7,15 +7,16 @@ use std::sync::Arc;
 
 use self::series::{Begun, Series};
 use super::in_order::in_order;
-use super::{Abilities, Backend, DeviceName, Host, Mode, ReplayError, Take, Variant};
+use super::{Abilities, Backend, DeviceName, Held, Host, Mode, NoRoom, ReplayError, Take, Variant};
 use crate::fixture::Fixture;
 use crate::frontend::Precision;
 use crate::harness::Harness;
 use crate::history::SourceSet;
+use crate::process;
 use crate::program::{self, CANNOT, Device, Project, Replay, Request, Runner, Surroundings};
 use crate::summary::POISON_A;
 use crate::tensor::DType;
-use crate::worker::{Ending, Run};
+use crate::worker::{Ending, Run, tensor_bytes};
 
 /// The most bytes of outputs that are held at a time, over all replays.
 const BYTES_AT_ONCE: usize = 128 << 20;
@@ -35,18 +36,26 @@ struct Shared {
     runner: Runner,
     host: Host,
     device: DeviceName,
+    /// The memory of the GPU, if it is one.
+    device_bytes: Option<u64>,
     /// How many replays there are at a time.
     at_once: usize,
 }
 
 impl Programs {
-    /// Programs that `runner` runs and that compute on `device`; replays on the CPU share `host`.
-    pub fn new(runner: Runner, host: Host, device: DeviceName) -> Programs {
+    /// Programs that `runner` runs and that compute on `device`, a GPU with `device_bytes` of memory or the CPU;
+    /// replays on the CPU share `host`.
+    pub fn new(
+        runner: Runner,
+        host: Host,
+        device: DeviceName,
+        device_bytes: Option<u64>,
+    ) -> Programs {
         let at_once = match runner.device() {
             Device::Cpu => host.threads.max(1),
             Device::Cuda(_) => GPU_AT_ONCE,
         };
-        Programs { shared: Arc::new(Shared { runner, host, device, at_once }) }
+        Programs { shared: Arc::new(Shared { runner, host, device, device_bytes, at_once }) }
     }
 }
 
@@ -69,6 +78,11 @@ impl Backend for Programs {
 
     fn identity_with(&self, harness: &Harness) -> Result<String, ReplayError> {
         Ok(self.shared.runner.project(harness)?.identity().to_owned())
+    }
+
+    fn room(&self, fixture: &Fixture, precision: Precision, held: Held) -> Result<(), NoRoom> {
+        let Shared { host, device_bytes, .. } = &*self.shared;
+        host.room_for_programs(fixture, precision, held, *device_bytes)
     }
 
     fn prepare(
@@ -111,6 +125,17 @@ impl ProgramVariant {
     /// only that the program cannot be asked for it.
     fn is_plain(&self, mode: &Mode) -> bool {
         self.wide.is_none() && *mode == Mode { poison: mode.poison, ..Mode::plain(POISON_A) }
+    }
+
+    /// How many programs that hold the tensors at a time leave half of the machine's memory to others.
+    fn most_at_once(&self) -> usize {
+        let (inputs, outputs) = tensor_bytes(&self.fixture, self.wide == Some(DType::F64));
+        let each = inputs.saturating_add(outputs);
+        if self.shared.device_bytes.is_some() || each <= BYTES_AT_ONCE as u64 {
+            return self.shared.at_once;
+        }
+        let free = process::free_memory().unwrap_or(u64::MAX) / 2;
+        (free / each).clamp(1, self.shared.at_once as u64) as usize
     }
 
     fn input_bytes(&self) -> usize {
@@ -219,7 +244,7 @@ impl Variant for ProgramVariant {
         at_once: usize,
         take: &mut Take<'_>,
     ) -> Result<(), ReplayError> {
-        let at_once = at_once.min(modes.len()).min(self.shared.at_once);
+        let at_once = at_once.min(modes.len()).min(self.most_at_once());
         let begun = match &self.series {
             Some(series) => series.begin(modes, |mode, series| Ok(self.made(mode, series)?)),
             None => Begun::default(),

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crate::fixture::Fixture;
 use crate::frontend::Precision;
+use crate::process;
 use crate::scratch::Budget;
 use crate::tensor::DType;
 use crate::worker;
@@ -47,6 +48,20 @@ pub enum NoRoom {
         /// A folder on that disk.
         folder: PathBuf,
     },
+    /// A program has no memory for them.
+    #[error(
+        "the tensors of {fixture} take {needed} of memory, {in_program} of it in a program, and {memory} are free"
+    )]
+    Program {
+        /// The fixture, and how its tensors are taken.
+        fixture: Subject,
+        /// What they take, in the program and in this process.
+        needed: Bytes,
+        /// What they take in the program, which holds each of them once.
+        in_program: Bytes,
+        /// What the machine has free.
+        memory: Bytes,
+    },
 }
 
 impl NoRoom {
@@ -59,6 +74,9 @@ impl NoRoom {
             NoRoom::Limit { needed, .. } if needed.0 > MOST => "capture fewer rows".to_owned(),
             NoRoom::Limit { needed, .. } => {
                 format!("--memory {}G allows as much", needed.0.div_ceil(1 << 30))
+            }
+            NoRoom::Program { .. } => {
+                "capture fewer rows, or replay on a machine with more memory".to_owned()
             }
             NoRoom::Machine { .. } => {
                 "free memory or disk space, or set REPLAY_CACHE_DIR to a folder with more"
@@ -147,9 +165,42 @@ pub(super) fn on_host(
     held: Held,
     folder: &Path,
 ) -> Result<(), NoRoom> {
-    let pieces = pieces(fixture, precision, held);
+    let pieces =
+        pieces(fixture, precision, held, |(inputs, outputs)| inputs.saturating_add(outputs));
+    fits(&Subject::new(fixture, precision, held), &pieces, 0, folder)
+}
+
+/// Whether this machine holds what is `held` of `fixture` at a time where programs replay it. A program reads
+/// inputs from a file in `folder` and writes outputs to another; only outputs are kept of a replay. A program
+/// that computes on this machine, as `is_here` says, holds all of them in its own memory.
+pub(super) fn for_programs(
+    fixture: &Fixture,
+    precision: Precision,
+    held: Held,
+    is_here: bool,
+    folder: &Path,
+) -> Result<(), NoRoom> {
+    let subject = Subject::new(fixture, precision, held);
+    let pieces = pieces(fixture, precision, held, |(_, outputs)| outputs);
+    let is_wide = precision == Precision::Shadow || held == Held::Gradient;
+    let (inputs, outputs) = worker::tensor_bytes(fixture, is_wide);
+    let in_program = inputs.saturating_add(outputs);
+    fits(&subject, &pieces, in_program, folder)?;
+    let beyond = beyond_memory(&pieces, Budget::of_process().most() as u64);
+    let needed = in_program.saturating_add(total(&pieces).saturating_sub(beyond));
+    match process::free_memory().filter(|&free| is_here && free < needed) {
+        None => Ok(()),
+        Some(free) => {
+            let (needed, in_program) = (Bytes(needed), Bytes(in_program));
+            Err(NoRoom::Program { fixture: subject, needed, in_program, memory: Bytes(free) })
+        }
+    }
+}
+
+/// Whether `pieces` fit into memory or on the disk of `folder`, beside `files` bytes that lie there in any case.
+fn fits(subject: &Subject, pieces: &[u64], files: u64, folder: &Path) -> Result<(), NoRoom> {
     let memory = Budget::of_process().most() as u64;
-    let on_disk = beyond_memory(&pieces, memory);
+    let on_disk = beyond_memory(pieces, memory).saturating_add(files);
     if on_disk == 0 {
         return Ok(());
     }
@@ -159,8 +210,8 @@ pub(super) fn on_host(
     match on_disk <= disk {
         true => Ok(()),
         false => Err(NoRoom::Machine {
-            fixture: Subject::new(fixture, precision, held),
-            needed: Bytes(pieces.iter().fold(0, |sum, piece| sum.saturating_add(*piece))),
+            fixture: subject.clone(),
+            needed: Bytes(total(pieces).saturating_add(files)),
             memory: Bytes(memory),
             disk: Bytes(disk),
             folder: folder.to_owned(),
@@ -169,11 +220,14 @@ pub(super) fn on_host(
 }
 
 /// The bytes that are held, each piece as a whole in memory or on the disk, in the order in which they are taken.
-fn pieces(fixture: &Fixture, precision: Precision, held: Held) -> Vec<u64> {
-    let replay = |is_wide: bool| {
-        let (inputs, outputs) = worker::tensor_bytes(fixture, is_wide);
-        worker::rounded(inputs.saturating_add(outputs))
-    };
+/// `kept` says how many bytes are held of a replay whose inputs and outputs take so many.
+fn pieces(
+    fixture: &Fixture,
+    precision: Precision,
+    held: Held,
+    kept: impl Fn((u64, u64)) -> u64,
+) -> Vec<u64> {
+    let replay = |is_wide: bool| worker::rounded(kept(worker::tensor_bytes(fixture, is_wide)));
     let (wide, replay) = (replay(true), replay(precision == Precision::Shadow));
     let revisions = match held {
         Held::Outcome => return vec![replay; REPLAYS],
@@ -194,6 +248,11 @@ fn pieces(fixture: &Fixture, precision: Precision, held: Held) -> Vec<u64> {
     pieces.extend([replay; REPLAYS]);
     pieces.extend((held == Held::Gradient).then_some(wide));
     pieces
+}
+
+/// The bytes of all `pieces`.
+fn total(pieces: &[u64]) -> u64 {
+    pieces.iter().fold(0, |sum, piece| sum.saturating_add(*piece))
 }
 
 /// Replays that are held at a time, besides the one that others are compared with.
@@ -240,6 +299,11 @@ mod tests {
         insta::assert_snapshot!(told(NoRoom::Machine { fixture: fixture(false), needed, memory, disk, folder }), @r"
         the tensors of step0 take 33.0 GB, and for large tensors there are 10.0 MB of memory and 5.0 kB in /cache/tmp
         hint: free memory or disk space, or set REPLAY_CACHE_DIR to a folder with more
+        ");
+        let (in_program, memory) = (Bytes(16_000_000_000), Bytes(22_000_000_000));
+        insta::assert_snapshot!(told(NoRoom::Program { fixture: fixture(false), needed, in_program, memory }), @r"
+        the tensors of step0 take 33.0 GB of memory, 16.0 GB of it in a program, and 22.0 GB are free
+        hint: capture fewer rows, or replay on a machine with more memory
         ");
         let measured = Subject { is_measured: true, ..fixture(false) };
         insta::assert_snapshot!(measured, @"step0 and their noise");

@@ -128,6 +128,7 @@ pub fn survey_range(
     range: &str,
     progress: &mut dyn FnMut(&Commit, usize, usize),
 ) -> Result<LogReport, BisectError> {
+    bisection.has_room()?;
     bisection.lab.backend().expect_many();
     let commits = bisection.history.range(range)?;
     let commits: Vec<(CommitId, Vec<CommitId>)> =

@@ -207,6 +207,7 @@ impl Bisection<'_> {
         target: &SearchTarget,
         commit: CommitId,
     ) -> Result<(), BisectError> {
+        self.has_room()?;
         match self.history.source_set(commit, &target.spec) {
             Ok(sources) => {
                 let trial = self.lab.trial(&target.subject, &sources.into());

@@ -21,7 +21,7 @@ mod workers;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
-use crate::backend::ReplayError;
+use crate::backend::{Held, ReplayError};
 use crate::history::{Commit, History, HistoryError, SourceSpec};
 use crate::search::{Answer, GraphError, SearchError, State};
 use crate::snapshot::Snapshot;
@@ -67,6 +67,19 @@ pub struct Bisection<'h> {
     pub check: Check,
     /// Whether reports hold what a page shows besides: the history as a graph, pictures of outputs.
     pub illustrated: bool,
+}
+
+impl Bisection<'_> {
+    /// Whether there is room to compare commits on each of the fixtures by itself; asked before anything is
+    /// compiled.
+    fn has_room(&self) -> Result<(), ReplayError> {
+        let revisions = match self.trusted {
+            Trusted::GoodEnd => 2,
+            Trusted::Snapshots(_) => 1,
+        };
+        let mut fixtures = self.targets.iter().map(|target| &target.subject.fixture);
+        fixtures.try_for_each(|fixture| self.lab.room_for(fixture, Held::Noise { revisions }))
+    }
 }
 
 /// The good side of a search, which commits are compared with.

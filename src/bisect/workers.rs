@@ -89,6 +89,7 @@ impl<'a> Planned<'a> {
         bisection: &'a Bisection<'a>,
         plan: Plan,
     ) -> Result<Planned<'a>, BisectError> {
+        bisection.has_room()?;
         let mut planned = Planned {
             bisection,
             plan,

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use ::replay::cache::Cache;
 use ::replay::fixture::Fixture;
-use ::replay::judge::{gradients, pictures};
+use ::replay::judge::{gradients, pictures, room};
 use ::replay::report::{self, Checked, Line, Refused, Revision, Standing, Text};
 use serde_json::{Value, json};
 
@@ -99,6 +99,7 @@ fn one(
     let target = project.target(rev)?;
     progress.say(format!("checking {} at {}", path.display(), name(&target)));
     let trial = lab.trial(&project.subject, &target.sources);
+    room(&trial, false)?;
     let (outcome, gradients) = (trial.outcome()?.clone(), gradients(&trial)?);
     let pictures = if illustrated { pictures(None, &trial)? } else { Vec::new() };
     let fixture = project.subject.fixture.name.clone();

@@ -7,7 +7,7 @@ use ::replay::bisect::On;
 use ::replay::cache::Cache;
 use ::replay::judge::{
     Accesses, Judgement, Verdict, accesses, captured, judge, orders, outcome_and_gradients,
-    pictures,
+    pictures, room,
 };
 use ::replay::report::{self, Entry, Line, Refused, Revision, Standing, Text};
 use ::replay::trial::{Check, Lab};
@@ -246,6 +246,7 @@ fn one(
     let target = project.target(args.rev.as_deref())?;
     progress.say(format!("replaying {} at {}", path.display(), name(&target)));
     let trial = lab.trial(&project.subject, &target.sources);
+    room(&trial, args.against.is_some())?;
     let (outcome, gradients) = outcome_and_gradients(&trial)?;
     let base = match &args.against {
         Some(trusted) => Some(project.target(Some(trusted))?),

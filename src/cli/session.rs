@@ -271,20 +271,21 @@ impl SessionArgs {
             return Err(CommandError::new("--sanitize is for kernels that replay launches itself")
                 .with_hint("this harness starts a program: run it under compute-sanitizer"));
         }
-        let (place, name) = match device {
+        let (place, name, device_bytes) = match device {
             Device::Cpu => {
                 let (class, description) = ("cpu".to_owned(), "CPU".to_owned());
-                (program::Device::Cpu, DeviceName { class, description })
+                (program::Device::Cpu, DeviceName { class, description }, None)
             }
             Device::Cuda(ordinal) => {
                 let found = cuda::device(ordinal.unwrap_or(0)).map_err(DeviceError::from)?;
                 let (class, description) = (found.architecture.clone(), found.describe());
-                (program::Device::Cuda(ordinal), DeviceName { class, description })
+                let name = DeviceName { class, description };
+                (program::Device::Cuda(ordinal), name, Some(found.memory_bytes as u64))
             }
         };
         let runner = runner(place, self.limits(), self.threads(), cache)?;
         let host = Host::new(own_file()?, self.limits(), threads, cache.temporary());
-        Ok(Arc::new(Programs::new(runner, host, name)))
+        Ok(Arc::new(Programs::new(runner, host, name, device_bytes)))
     }
 
     fn backend_on(

@@ -18,6 +18,7 @@ mod side;
 use serde::{Deserialize, Serialize};
 
 use crate::backend::{Held, ReplayError};
+use crate::fixture::Fixture;
 use crate::numerics::compare::{Agreement, Comparison};
 use crate::numerics::drift::Drift;
 use crate::numerics::noise::NoiseSummary;
@@ -188,16 +189,36 @@ fn compared(judgement: Judgement, base: &Trial, got: &Trial) -> Result<Judgement
     judgement.with_outputs(&base, &got)
 }
 
+/// Whether there is room for the evidence about `trial`: its outcome, the check of its gradients, the comparison with
+/// captured outputs, and with a trusted revision if it is held `against` one. Asked before anything is compiled.
+///
+/// # Errors
+/// [`ReplayError`] if there is too little.
+pub fn room(trial: &Trial, against: bool) -> Result<(), ReplayError> {
+    let fixture = trial.fixture();
+    if against || !fixture.expected.is_empty() {
+        trial.room_for(Held::Noise { revisions: 1 + usize::from(against) })?;
+    }
+    // Where there is no room for a shadow, no gradient is checked.
+    if has_loss(fixture) && trial.has_room_for_shadow() {
+        trial.room_for(Held::Gradient)?;
+    }
+    trial.room_for(Held::Outcome)
+}
+
+/// Whether `fixture` has a gradient that can be checked.
+fn has_loss(fixture: &Fixture) -> bool {
+    fixture.outputs.iter().any(gradcheck::has_loss)
+}
+
 /// The outcome of `trial`, and the checks of its gradients; those of a failed replay say that none
 /// was made. Compiles for both at a time.
 ///
 /// # Errors
 /// [`ReplayError`] if the machine or the fixture is at fault.
 pub fn outcome_and_gradients(trial: &Trial) -> Result<(&Outcome, Vec<GradientCheck>), ReplayError> {
-    let is_checked = trial.fixture().outputs.iter().any(gradcheck::has_loss);
-    if is_checked && trial.has_room_for_shadow() {
-        trial.room_for(Held::Gradient)?;
-    }
+    let is_checked = has_loss(trial.fixture());
+    room(trial, false)?;
     let shadow = || {
         if is_checked {
             // Whether there is one is asked later.

@@ -5,7 +5,9 @@ use super::measure::{Outputs, measure};
 use super::numbers::{Checked, Distance, Measured, Other, Replay};
 use super::{Parameter, Roster};
 use crate::backend::{Mode, ReplayError};
-use crate::judge::{CapturedCheck, Judgement, Verdict, captured, judge, outcome_and_gradients};
+use crate::judge::{
+    CapturedCheck, Judgement, Verdict, captured, judge, outcome_and_gradients, room,
+};
 use crate::numerics::compare::Comparison;
 use crate::numerics::oracle::Finding;
 use crate::summary::POISON_A;
@@ -20,6 +22,7 @@ use crate::worker::Run;
 pub fn replayed(trial: &Trial, base: Option<&Trial>) -> Result<(Measured, Replay), ReplayError> {
     let fixture = trial.fixture();
     let roster = Roster::of(&fixture.harness);
+    room(trial, base.is_some())?;
     let (outcome, gradients) = outcome_and_gradients(trial)?;
     let measured = match needs_elements(&roster) && outcome.status == Status::Completed {
         true => trial.lab().remember(&trial.key_of(&format!("series of {roster:?}"))?, || {

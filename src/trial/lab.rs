@@ -6,8 +6,10 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::{Subject, Trial};
-use crate::backend::{Backend, ReplayError};
+use crate::backend::{Backend, Held, ReplayError};
 use crate::cache::{Cache, Kind};
+use crate::fixture::Fixture;
+use crate::frontend::Precision;
 use crate::history::SourceSet;
 use crate::scratch::Scratch;
 
@@ -35,6 +37,15 @@ impl Lab {
     /// The backend that runs the trials.
     pub fn backend(&self) -> &dyn Backend {
         &*self.backend
+    }
+
+    /// Whether there is room for what is `held` of the replays of `fixture` at a time; asked before anything is
+    /// compiled.
+    ///
+    /// # Errors
+    /// [`ReplayError`] if there is too little.
+    pub fn room_for(&self, fixture: &Fixture, held: Held) -> Result<(), ReplayError> {
+        Ok(self.backend.room(fixture, Precision::Native, held)?)
     }
 
     /// The cache of earlier results.

@@ -177,7 +177,7 @@ impl Trial {
     /// # Errors
     /// [`ReplayError`] if there is too little.
     pub(crate) fn room_for(&self, held: Held) -> Result<(), ReplayError> {
-        Ok(self.lab.backend().room(self.fixture(), Precision::Native, held)?)
+        self.lab.room_for(self.fixture(), held)
     }
 
     /// Whether there is room for the float64 shadow.

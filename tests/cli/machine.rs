@@ -1,6 +1,7 @@
 //! What the machine lacks: a compiler, disk, memory, time. None of it is blamed on a commit.
 
 use std::fs;
+use std::path::Path;
 use std::process::Command;
 
 use replay::tensor::DType;
@@ -158,6 +159,41 @@ fn tensors_that_do_not_fit_are_told_of_before_anything_is_compiled() {
         run.text()
     );
     assert!(run.stderr.contains("hint: --memory 1G allows as much"), "{}", run.text());
+}
+
+/// A quarter of what memory for tensors and the disk of `folder` hold together: two such tensors fit, seven do not.
+fn a_quarter_of_the_room(folder: &Path) -> u64 {
+    let text = fs::read_to_string("/proc/meminfo").unwrap();
+    let field = text.lines().find_map(|line| line.strip_prefix("MemAvailable:")).unwrap();
+    let memory: u64 = field.trim().trim_end_matches(" kB").parse().unwrap();
+    let disk = rustix::fs::statvfs(folder).unwrap();
+    (disk.f_bavail * disk.f_frsize + memory * 1024 / 2) / 4
+}
+
+#[test]
+fn every_comparison_asks_for_its_room_before_anything_is_compiled() {
+    let env = TestEnv::isolated().with_kernel("#error no compiler sees this\n", CALL);
+    let elements = a_quarter_of_the_room(&env.repo.root()) / 4;
+    let harness = fs::read_to_string(env.path("replay.toml")).unwrap();
+    let large = format!("{harness}[outputs.z]\ndtype = \"f32\"\nshape = [{elements}]\n");
+    fs::write(env.path("replay.toml"), large).unwrap();
+    env.repo.commit_file("k.cu", "#error nor this\n", "Another kernel");
+    let commands: [&[&str]; 5] = [
+        &["diff", "fixtures/tiny", "HEAD~", "HEAD"],
+        &["log", "fixtures/tiny", "HEAD~..HEAD"],
+        &["bisect", "fixtures/tiny", "--good", "HEAD~", "--bad", "HEAD"],
+        &["fixtures/tiny", "--rev", "HEAD", "--against", "HEAD~"],
+        &["series", "fixtures/tiny", "--rev", "HEAD", "--against", "HEAD~"],
+    ];
+    for command in commands {
+        let run = env.replay(&[command, &["--memory", "64T"]].concat());
+        assert_eq!(run.code, Some(128), "{command:?}: {}", run.text());
+        let asked = "the tensors of tiny and their noise take";
+        assert!(run.stderr.contains(asked), "{command:?}: {}", run.text());
+    }
+    // A replay alone fits: it gets as far as the compiler.
+    let run = env.replay(&["fixtures/tiny", "--rev", "HEAD", "--memory", "64T"]);
+    assert_eq!(run.code, Some(125), "{}", run.text());
 }
 
 #[test]

@@ -66,6 +66,18 @@ fn a_program_that_takes_more_memory_than_it_may_fails() {
 }
 
 #[test]
+fn tensors_that_a_program_has_no_room_for_are_told_of_before_it_is_started() {
+    let env = TestEnv::isolated().with_program("program = [\"./speaker\"]", "");
+    let run = env.replay_kernel("divide 3", &["--memory", "4"]);
+    assert_eq!(run.code, Some(128), "{}", run.text());
+    assert!(
+        run.stderr.contains("of device memory, and a replay may have 4 bytes"),
+        "{}",
+        run.text()
+    );
+}
+
+#[test]
 fn endings_of_the_program_are_failures_of_the_revision() {
     let env = TestEnv::with_speaker();
     insta::assert_snapshot!(all_told(&env, &["exit 3", "signal 6", "signal 11"], &[]), @"
