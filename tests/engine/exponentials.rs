@@ -1,6 +1,9 @@
 //! `exp` in double, which kernels have in line, against the correctly rounded function of the engine's table.
 
+use replay::backend::Mode;
+use replay::frontend::Precision;
 use replay::runtime::cpu::Rounding;
+use replay::summary::POISON_A;
 
 use super::project::{Machine, Project, elements};
 
@@ -51,5 +54,43 @@ fn exponentials_in_double_are_rounded_correctly_in_every_direction() {
             let same = expected.to_bits() == got.to_bits() || expected.is_nan() && got.is_nan();
             assert!(same, "exp({x:e}) is {expected:e}, not {got:e}, rounding {rounding:?}");
         }
+    }
+}
+
+/// How many doubles lie between two of one sign.
+fn apart(one: f64, other: f64) -> u64 {
+    one.to_bits().abs_diff(other.to_bits())
+}
+
+#[test]
+fn exponentials_of_a_shadow_are_within_a_unit_in_the_last_place() {
+    let source = SOURCE.replace("exp(arguments[i])", "expf(x[2 * i])").replace(
+        "arguments[i] = (double)x[2 * i] + (double)x[2 * i + 1] * 1e-9",
+        "arguments[i] = (double)x[2 * i]",
+    );
+    let tables = "[inputs.x]\ndtype = \"f32\"\nshape = [131072]\n\
+                  [outputs.arguments]\ndtype = \"f64\"\nshape = [65536]\nnon_finite = true\n\
+                  [outputs.out]\ndtype = \"f64\"\nshape = [65536]\nnon_finite = true\n";
+    let project = Project::new(&source, "x, arguments, out", tables, &floats());
+    for rounding in [Rounding::Nearest, Rounding::Down, Rounding::Up, Rounding::TowardZero] {
+        let mode = Mode { rounding, ..Mode::plain(POISON_A) };
+        let run = project.run_as(Precision::Shadow, "all", &mode, Machine::PLAIN);
+        let (arguments, got) = (elements(&run, "arguments", COUNT), elements(&run, "out", COUNT));
+        let (mut moved, mut beyond) = (0, 0);
+        for (&x, got) in arguments.iter().zip(got) {
+            // To nearest: the rounding of the result itself is allowed for.
+            let expected = core_math::exp(x);
+            if expected.is_nan() && got.is_nan() {
+                continue;
+            }
+            moved += usize::from(expected != got);
+            beyond += usize::from(
+                apart(expected, got) > if rounding == Rounding::Nearest { 1 } else { 2 },
+            );
+        }
+        assert_eq!(beyond, 0, "rounding {rounding:?}");
+        // To nearest, few are not the nearest; in other directions about half are not.
+        let most = if rounding == Rounding::Nearest { COUNT / 100 } else { COUNT };
+        assert!(moved <= most, "{moved} are not the nearest, rounding {rounding:?}");
     }
 }

@@ -59,7 +59,7 @@ REPLAY_TABLE_2(hypot, REPLAY_HYPOT)
 REPLAY_TABLE_2(pow, REPLAY_POW)
 
 REPLAY_EXPORT(float, expf, (float x)) { return replay_rt::fast_expf(x); }
-REPLAY_EXPORT(double, exp, (double x)) { return replay_rt::fast_exp(x); }
+REPLAY_EXPORT(double, exp, (double x)) { return replay_rt::exp_of_precision(x); }
 
 // Sine and cosine at once.
 #define REPLAY_SINE_COSINE(name, SINE, COSINE)                          \
