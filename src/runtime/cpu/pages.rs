@@ -49,9 +49,10 @@ impl Body<'_> {
         unsafe { libc::madvise(at, body, libc::MADV_HUGEPAGE) };
         // Memory has seals, files on a disk have none.
         if self.place.is_some_and(|(file, _)| fcntl_get_seals(file).is_ok()) {
-            // All pages are written soon: one call for them takes less time than a fault for each.
+            // All pages are written soon: one call for them takes less time than a fault for each. Memory that is
+            // shared can be written where it can be read, and the system maps what is read many pages at a time.
             // SAFETY: as above. A system that cannot do so has them fault.
-            unsafe { libc::madvise(at, body, libc::MADV_POPULATE_WRITE) };
+            unsafe { libc::madvise(at, body, libc::MADV_POPULATE_READ) };
         }
         Ok(())
     }
