@@ -4,11 +4,12 @@
 //! loop over the threads of the block. A thread that comes to a barrier leaves its variables in a
 //! frame and jumps to the end of the loop; its next turn jumps back. So threads run exactly as on
 //! stacks of their own, in the same order, at the cost of a jump. A kernel that is not understood
-//! in every detail is left as it is.
+//! in every detail is left as it is. Wherever they stand, chains of shuffles become one wait.
 
 mod declarations;
 mod emit;
 mod facts;
+mod folds;
 mod halving;
 mod lane_code;
 mod names;
@@ -62,7 +63,11 @@ pub(crate) fn rewrite(
     let mut edits = Edits::default();
     let mut forms = Vec::new();
     let checked = check_source(&source, &tokens);
+    let shuffles = checked.is_ok() && text.contains("__shfl_");
     for item in outline(text, &tokens) {
+        if shuffles && item.kind == ItemKind::Function && !item.body.is_empty() {
+            folds::rewrite(&source, &tokens, facts, &item, &mut edits);
+        }
         let kernel = item.kind == ItemKind::Function && item.has(text, &tokens, "__global__");
         let body = &tokens[item.body.clone()];
         if !kernel || !body.iter().any(|token| token.is(text, "__syncthreads")) {

@@ -389,7 +389,7 @@ fn programs() -> Programs {
     };
     let runner = Runner::new(Keeper::new(&program), cache, setting);
     let name = DeviceName { class: "cpu".to_owned(), description: "CPU".to_owned() };
-    Programs::new(runner, host, name)
+    Programs::new(runner, host, name, None)
 }
 
 suite!(

@@ -4,6 +4,8 @@
 mod block_form;
 #[path = "frontend/borders.rs"]
 mod borders;
+#[path = "frontend/folds.rs"]
+mod folds;
 
 use std::path::Path;
 

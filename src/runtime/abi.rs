@@ -135,6 +135,20 @@ impl WarpOp {
     }
 }
 
+/// Does all steps of a chain of shuffles on the values of the 32 lanes of a warp; the second argument holds the
+/// steps, the third the lanes that take part.
+pub type FoldFn = unsafe extern "C" fn(*mut u64, u64, u32);
+
+/// What a lane gets of a chain of shuffles.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct Folded {
+    /// The lane's value after the whole chain, else the value that it reads in the first step.
+    pub value: u64,
+    /// Whether all lanes came with the same chain.
+    pub whole: u64,
+}
+
 /// How a barrier combines the predicates; numbered as in `replay_barrier_op`.
 pub mod barrier_op {
     /// No predicate.
@@ -177,6 +191,7 @@ type Status = c_int;
 pub struct Abi {
     pub barrier: unsafe extern "C" fn(u32, u32, Site) -> u32,
     pub warp_collective: unsafe extern "C" fn(u32, u32, u64, u32, Site) -> u64,
+    pub warp_fold: unsafe extern "C" fn(u32, u64, u32, u64, FoldFn, Site) -> Folded,
     pub active_mask: unsafe extern "C" fn() -> u32,
     pub atomic_turn: unsafe extern "C" fn(),
     pub yield_thread: unsafe extern "C" fn(),

@@ -43,6 +43,7 @@ impl State {
 pub static TABLE: Abi = Abi {
     barrier: cpu::barrier,
     warp_collective: cpu::warp_collective,
+    warp_fold: cpu::warp_fold,
     active_mask: cpu::active_mask,
     atomic_turn: cpu::atomic_turn,
     yield_thread: cpu::yield_thread,

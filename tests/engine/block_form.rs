@@ -4,7 +4,8 @@ use std::sync::LazyLock;
 
 use replay::frontend::Precision;
 use replay::frontend::{Threads, Unit, host, scan};
-use replay::worker::Run;
+use replay::runtime::cpu::Rounding;
+use replay::worker::{Ending, Run};
 
 use super::project::{Machine, Project, elements};
 use super::{FAULTS, VALUES, failures};
@@ -13,6 +14,12 @@ static BLOCKS: LazyLock<Project> = LazyLock::new(|| {
     let tables = "[outputs.out]\ndtype = \"i64\"\nshape = [4096]\n\
                   [outputs.real]\ndtype = \"f32\"\nshape = [4096]\n";
     Project::new(include_str!("blocks.cu"), "(long long*)out, real", tables, &[])
+});
+
+static FOLDS: LazyLock<Project> = LazyLock::new(|| {
+    let tables = "[outputs.out]\ndtype = \"i64\"\nshape = [4096]\n\
+                  [outputs.real]\ndtype = \"f32\"\nshape = [4096]\n";
+    Project::new(include_str!("folds.cu"), "(long long*)out, real", tables, &[])
 });
 
 /// The kernels of `text` with a barrier, and why each keeps stacks, if it does.
@@ -46,6 +53,24 @@ fn block_form_changes_no_bit_in_any_order() {
                 let blocks = project.run(case, machine);
                 assert_eq!(shown(&blocks), shown(&stacks), "{case}, order {order}");
             }
+        }
+    }
+}
+
+#[test]
+fn chains_of_shuffles_as_one_wait_change_no_bit_and_no_turn() {
+    for case in FOLDS.cases() {
+        for (order, rounding) in [
+            (0, Rounding::Nearest),
+            (1, Rounding::Up),
+            (2, Rounding::Down),
+            (3, Rounding::TowardZero),
+        ] {
+            let machine = Machine { order, rounding, ..Machine::PLAIN };
+            let stacks = FOLDS.run(case, Machine { form: Threads::Stacks, ..machine });
+            let folds = FOLDS.run(case, machine);
+            assert_eq!(stacks.ending, Ending::Completed, "{case}");
+            assert_eq!(shown(&folds), shown(&stacks), "{case}, order {order}");
         }
     }
 }

@@ -84,6 +84,11 @@ __attribute__((noreturn)) inline void abort_device(const char* why, replay_site 
 
 inline void start() {
   table.warp_collective = collective;
+  // No two lanes come with the same chain: each does it shuffle by shuffle.
+  table.warp_fold = [](uint32_t mask, uint64_t value, uint32_t argument, uint64_t, replay_fold*,
+                       replay_site site) {
+    return replay_folded{collective(REPLAY_WARP_SHUFFLE, mask, value, argument, site), 0};
+  };
   table.active_mask = [] { return 0xffffffffu; };
   table.atomic_turn = [] { turns++; };
   table.barrier = [](uint32_t, uint32_t predicate, replay_site) { return predicate; };

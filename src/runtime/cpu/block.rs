@@ -8,6 +8,7 @@
 
 pub(super) mod calls;
 mod deadlock;
+mod folds;
 pub(super) mod running;
 pub(super) mod together;
 
@@ -96,6 +97,8 @@ pub(super) struct BlockRunner {
     threads: Box<[Thread; MAX_THREADS]>,
     pointers: ThreadPointers,
     released: Barrier,
+    /// The threads inside a chain of shuffles that the machine does for them.
+    in_folds: u32,
 
     kernel: Option<Kernel>,
     thread_count: usize,
@@ -175,6 +178,7 @@ impl BlockRunner {
             threads: Box::new([UNUSED; MAX_THREADS]),
             pointers,
             released: Barrier::EMPTY,
+            in_folds: 0,
             kernel: None,
             thread_count: 0,
             caller: 0,
@@ -267,6 +271,7 @@ impl BlockRunner {
         self.ready.fill(self.thread_count);
         self.barrier = Barrier::EMPTY;
         self.whole = false;
+        self.in_folds = 0;
         self.live_count = self.thread_count as u32;
         for thread in &mut self.threads[..self.thread_count] {
             thread.context = 0;
@@ -308,8 +313,21 @@ impl BlockRunner {
     /// From the current thread, which cannot go on now, to the next that can.
     #[inline(always)]
     fn hand_over(&mut self) -> Option<Handover> {
+        let next = self.next_after(self.position);
+        let to = self.advance(next);
+        self.hand_over_to(to)
+    }
+
+    /// The thread whose turn follows that of the one at `position`.
+    #[inline(always)]
+    fn next_after(&self, position: usize) -> usize {
+        self.ready.next_after(position, self.words).unwrap_or_else(|| self.report_deadlock())
+    }
+
+    /// From the current thread to the one at `to`.
+    #[inline(always)]
+    fn hand_over_to(&mut self, to: usize) -> Option<Handover> {
         let from = self.position;
-        let Some(to) = self.ready.next_after(from, self.words) else { self.report_deadlock() };
         if to == from {
             return None;
         }
@@ -362,18 +380,24 @@ impl BlockRunner {
     }
 
     fn arrive_at_collective(&mut self, offer: Offer, site: Site) -> Option<Handover> {
-        if self.whole {
-            self.report_deadlock();
-        }
-        let (warp, lane) = self.warp_and_lane();
-        let thread = &mut self.threads[self.position];
-        thread.site = site;
-        thread.wait = Wait::Warp;
-        self.ready.remove(self.position);
+        let (warp, lane) = self.wait_for_warp(site);
         let lanes = &mut self.warps[warp % WARPS];
         lanes.arrive(lane, offer);
         let freed = if lanes.can_complete(&offer) { self.complete(warp, offer) } else { 0 };
         if freed >> lane & 1 == 1 { None } else { self.hand_over() }
+    }
+
+    /// Has the current thread wait for its warp; which that is, and its lane.
+    #[inline(always)]
+    fn wait_for_warp(&mut self, site: Site) -> (usize, usize) {
+        if self.whole {
+            self.report_deadlock();
+        }
+        let thread = &mut self.threads[self.position];
+        thread.site = site;
+        thread.wait = Wait::Warp;
+        self.ready.remove(self.position);
+        self.warp_and_lane()
     }
 
     /// Lets the lanes go on whose collective `offer` completes, and returns them.
@@ -386,15 +410,21 @@ impl BlockRunner {
                 WarpOp::Shuffle if self.warps[warp].strays != 0 => self.tell_strays(warp, freed),
                 _ => {}
             }
+            self.in_folds += self.warps[warp].in_fold(freed);
         }
+        self.make_ready(warp, freed);
+        freed
+    }
+
+    /// Lets `lanes` of `warp` run.
+    fn make_ready(&mut self, warp: usize, lanes: u32) {
         if self.is_linear {
-            self.ready.insert_lanes(warp, freed);
+            self.ready.insert_lanes(warp, lanes);
         } else {
-            for lane in bits(freed) {
+            for lane in bits(lanes) {
                 self.ready.insert(usize::from(self.position_of[warp * LANES + lane]));
             }
         }
-        freed
     }
 
     /// Tells a checked replay of lanes that read one which takes no part. They get the value of another
@@ -455,7 +485,8 @@ impl BlockRunner {
             self.free_stacks.push(self.threads[ended].stack);
             return Some(self.pause(Pause::AtGrid, ended));
         }
-        let Some(to) = self.ready.next_after(ended, self.words) else { self.report_deadlock() };
+        let to = self.next_after(ended);
+        let to = self.advance(to);
         self.enter(to);
         let stack = self.threads[ended].stack;
         if self.threads[to].context != 0 {

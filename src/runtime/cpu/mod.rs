@@ -4,6 +4,7 @@
 
 mod block;
 pub mod check;
+mod countdown;
 mod fault;
 mod fiber;
 mod frames;
@@ -32,7 +33,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 pub(crate) use self::block::calls::{
-    active_mask, barrier, barriers_differ, warp_collective, whole_block, yield_thread,
+    active_mask, barrier, barriers_differ, warp_collective, warp_fold, whole_block, yield_thread,
 };
 pub(crate) use self::block::running::place;
 pub(crate) use self::block::together::{grid_barrier, is_cooperative};

@@ -26,6 +26,16 @@ impl Positions {
         self.0[warp / 2 % WORDS] |= u64::from(lanes) << (warp % 2 * 32);
     }
 
+    /// The lanes of `warp` among the members, where threads stand in the order of their indices.
+    pub(super) fn lanes(&self, warp: usize) -> u32 {
+        (self.0[warp / 2 % WORDS] >> (warp % 2 * 32)) as u32
+    }
+
+    /// Takes the `lanes` of `warp` out, where threads stand in the order of their indices.
+    pub(super) fn remove_lanes(&mut self, warp: usize, lanes: u32) {
+        self.0[warp / 2 % WORDS] &= !(u64::from(lanes) << (warp % 2 * 32));
+    }
+
     /// Takes one out.
     pub(super) fn remove(&mut self, position: usize) {
         self.0[position / 64 % WORDS] &= !(1 << (position % 64));
@@ -61,6 +71,9 @@ mod tests {
         assert_eq!(set.next_after(0, 2), Some(96));
         assert_eq!(set.next_after(96, 2), Some(127));
         assert_eq!(set.next_after(127, 2), Some(96));
+        assert_eq!((set.lanes(3), set.lanes(2)), (1 << 31 | 1, 0));
+        set.remove_lanes(3, 1);
+        assert_eq!(set.lanes(3), 1 << 31);
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! The collectives of one warp: what its lanes offer, and what they get.
+#![allow(unsafe_code)]
 
-use crate::runtime::abi::WarpOp;
+use super::countdown::Countdown;
+use crate::runtime::abi::{FoldFn, WarpOp};
 
 /// The lanes of a warp.
 pub(crate) const LANES: usize = 32;
@@ -20,6 +22,37 @@ pub(super) struct Lanes {
     pub strays: u32,
     /// Whether lanes that wait may have come with different operations or masks.
     is_mixed: bool,
+    /// The shuffles that each lane still waits at after the one that it came to last, in a chain whose
+    /// values are known.
+    pub left: Countdown,
+    /// The chain of the lanes in `folding`, which wait at its first shuffle.
+    fold: Option<Fold>,
+    folding: u32,
+    /// The lanes whose last result is that of a whole chain.
+    pub whole: u32,
+}
+
+/// A chain of shuffles in which each lane combines its value with another lane's.
+#[derive(Clone, Copy)]
+pub(super) struct Fold {
+    steps: u64,
+    run: FoldFn,
+}
+
+impl Fold {
+    /// The chain of `steps`, which `run` does.
+    pub(super) fn new(steps: u64, run: FoldFn) -> Fold {
+        Fold { steps, run }
+    }
+
+    /// The number of its shuffles, from 1 to 8.
+    fn count(self) -> u32 {
+        (self.steps >> 48 & 15) as u32
+    }
+
+    fn is(self, other: Fold) -> bool {
+        self.steps == other.steps && std::ptr::fn_addr_eq(self.run, other.run)
+    }
 }
 
 /// One lane's part in a collective.
@@ -40,6 +73,8 @@ impl Lanes {
     pub(super) fn reset(&mut self, count: usize) {
         self.live = u32::MAX >> (LANES - count.min(LANES));
         self.arrived = 0;
+        self.folding = 0;
+        self.left = Countdown::default();
     }
 
     /// Has `lane` wait with `offer`.
@@ -52,6 +87,25 @@ impl Lanes {
         self.is_mixed = self.arrived != 0 && (self.is_mixed || differs);
         self.offers[lane] = offer;
         self.arrived |= 1 << lane;
+        self.folding &= !(1 << lane);
+    }
+
+    /// Has `lane` wait with `offer`, the first shuffle of `fold`.
+    #[inline(always)]
+    pub(super) fn arrive_with(&mut self, lane: usize, offer: Offer, fold: Fold) {
+        self.arrive(lane, offer);
+        if self.folding == 0 {
+            self.fold = Some(fold);
+        }
+        if self.fold.is_some_and(|first| first.is(fold)) {
+            self.folding |= 1 << (lane % LANES);
+        }
+    }
+
+    /// How many of `lanes` are inside a chain whose values are known.
+    #[inline(always)]
+    pub(super) fn in_fold(&self, lanes: u32) -> u32 {
+        (self.left.any() & lanes).count_ones()
     }
 
     /// Whether every live lane of the mask of `offer` has come.
@@ -70,16 +124,35 @@ impl Lanes {
             return 0;
         }
         match WarpOp::from_number(offer.op) {
-            WarpOp::Shuffle => self.shuffle(members),
+            WarpOp::Shuffle => match self.fold {
+                Some(fold) if members & !self.folding == 0 => self.run(fold, members),
+                _ => self.shuffle(members),
+            },
             op => self.combine(op, members),
         }
         self.arrived &= !members;
         members
     }
 
+    /// Gives every member its value after all steps of `fold`.
+    fn run(&mut self, fold: Fold, members: u32) {
+        self.strays = 0;
+        self.whole |= members;
+        self.folding &= !members;
+        self.left.set(members, fold.count() - 1);
+        let mut values = self.offers.map(|offer| offer.value);
+        // SAFETY: the artifact that made the offers made `run` for their values.
+        unsafe { (fold.run)(values.as_mut_ptr(), fold.steps, members) };
+        for lane in bits(members) {
+            self.results[lane] = values[lane];
+        }
+    }
+
     /// Gives every member the value of the lane that it reads.
     fn shuffle(&mut self, members: u32) {
         self.strays = 0;
+        self.whole &= !members;
+        self.folding &= !members;
         for lane in 0..LANES {
             // A lane outside the mask has no defined value; the caller's own stands in.
             let source = self.offers[lane].argument as usize % LANES;

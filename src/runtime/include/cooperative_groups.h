@@ -3,7 +3,7 @@
 // not compile.
 #pragma once
 
-#include "replay/warp.h"
+#include "replay/folds.h"
 
 namespace cooperative_groups {
 
@@ -70,6 +70,7 @@ class thread_group {
   }
 
  protected:
+  unsigned mask() const { return mask_; }
   thread_group(unsigned mask, unsigned meta_rank, unsigned meta_size)
       : mask_(mask), meta_rank_(meta_rank), meta_size_(meta_size) {}
 
@@ -128,6 +129,17 @@ class thread_block_tile : public thread_group {
   T shfl_xor(T value, unsigned lane_mask, REPLAY_SITE_PARAMS) const {
     unsigned rank = thread_rank() ^ lane_mask;
     return read(value, rank < Size ? rank : thread_rank(), file, line);
+  }
+  /// The caller's value after `steps` of `shfl_xor`, each followed by `Operation`.
+  template <class Operation, class T>
+  T fold(T value, const replay_rt::fold_steps& steps, const char* file, uint32_t line) const {
+    typedef replay_rt::by_call<Operation> combine;
+    return replay_rt::fold<replay_rt::fold_xor, combine>(mask(), value, steps, Size, file, line);
+  }
+  /// Whether ranks are lanes, counted from the first of `Size` lanes.
+  bool is_segment() const {
+    const uint64_t first = (uint64_t)mask() & (0 - (uint64_t)mask()), after = mask() + first;
+    return mask() != 0 && (after & (after - 1)) == 0 && __builtin_ctz(mask()) % Size == 0;
   }
 };
 

@@ -29,6 +29,7 @@
 #include "replay/pools.h"
 
 #include "replay/fast_math.h"
+#include "replay/folds.h"
 #include "replay/warp.h"
 #include "replay/atomics.h"
 #include "replay/memory_hints.h"

@@ -6,9 +6,9 @@
 
 use super::running::current;
 use super::{Barrier, Handover};
-use crate::runtime::abi::{BlockThreads, Site, barrier_op};
+use crate::runtime::abi::{BlockThreads, FoldFn, Folded, Site, WarpOp, barrier_op};
 use crate::runtime::cpu::fiber::switch;
-use crate::runtime::cpu::warp::Offer;
+use crate::runtime::cpu::warp::{Fold, Offer};
 
 /// `__syncthreads` and its forms: returns the combined predicate once every thread has come.
 ///
@@ -50,6 +50,30 @@ pub(crate) unsafe extern "C" fn warp_collective(
             switch(save, to);
         }
         current().collective_result()
+    }
+}
+
+/// A chain of shuffles of the lanes in `mask`.
+///
+/// # Safety
+/// Must be called from a thread of a kernel that runs; `run` must do `steps` on the values of 32 lanes.
+pub(crate) unsafe extern "C" fn warp_fold(
+    mask: u32,
+    value: u64,
+    argument: u32,
+    steps: u64,
+    run: FoldFn,
+    site: Site,
+) -> Folded {
+    // SAFETY: as in `barrier`.
+    unsafe {
+        let offer = Offer { op: WarpOp::Shuffle as u32, mask, value, argument };
+        let fold = Fold::new(steps, run);
+        if let Some(Handover { save, to }) = current().arrive_at_fold(offer, fold, site) {
+            switch(save, to);
+        }
+        let (value, whole) = current().fold_result();
+        Folded { value, whole: whole.into() }
     }
 }
 

@@ -64,6 +64,7 @@ impl BlockRunner {
         state.restless = 0;
         // SAFETY: thread-local storage of the artifact.
         unsafe { *self.pointers.block_idx = block };
+        let next = self.advance(next);
         let context = match self.threads[next].context {
             0 => self.start(next),
             context => context,

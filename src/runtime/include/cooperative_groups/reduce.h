@@ -6,6 +6,7 @@
 #pragma once
 
 #include "cooperative_groups.h"
+#include "replay/folds.h"
 
 namespace cooperative_groups {
 
@@ -34,9 +35,37 @@ struct bit_xor {
   T operator()(const T& a, const T& b) const { return a ^ b; }
 };
 
+/// Whether an operation on values of type `T` is one of those above, on numbers: it does nothing else, so it may be
+/// done for all lanes at once.
+template <class T, class Operation>
+struct is_pure { static constexpr bool value = false; };
+template <class T, class Operation>
+struct is_pure<T, const Operation> : is_pure<T, Operation> {};
+template <class T, class Operation>
+struct is_pure<T, Operation&> : is_pure<T, Operation> {};
+#define REPLAY_PURE(operation)                      \
+  template <class T>                                \
+  struct is_pure<T, operation<T>> {                 \
+    typedef operation<T> type;                      \
+    static constexpr bool value = !__is_class(T);   \
+  };
+REPLAY_PURE(plus)
+REPLAY_PURE(less)
+REPLAY_PURE(greater)
+REPLAY_PURE(bit_and)
+REPLAY_PURE(bit_or)
+REPLAY_PURE(bit_xor)
+#undef REPLAY_PURE
+
 template <unsigned Size, class Parent, class T, class Operation>
 inline T reduce(const thread_block_tile<Size, Parent>& tile, T value, Operation&& operation,
                 REPLAY_SITE_PARAMS) {
+  if constexpr (is_pure<T, Operation>::value) {
+    replay_rt::fold_steps steps;
+    for (unsigned distance = Size / 2; distance > 0; distance /= 2) steps.add(distance);
+    if (steps.suit<T, T>(Size) && tile.is_segment())
+      return tile.template fold<typename is_pure<T, Operation>::type>(value, steps, file, line);
+  }
   for (unsigned distance = Size / 2; distance > 0; distance /= 2)
     value = operation(value, tile.shfl_xor(value, distance, file, line));
   return value;

@@ -57,6 +57,20 @@ enum replay_warp_op : uint32_t {
   REPLAY_WARP_REDUCE_XOR = 12,
 };
 
+/// A chain of shuffles in which each lane combines its value with the one that it reads: does all
+/// `steps` on the values of the 32 lanes, of which `members` take part. A word holds the steps: from the
+/// lowest bit on 6 bits for the distance of each, in bits 48 to 51 their number, and what else `fold`
+/// has to know.
+typedef void replay_fold(uint64_t* values, uint64_t steps, uint32_t members);
+enum : uint32_t { REPLAY_FOLD_DISTANCE_BITS = 6, REPLAY_FOLD_COUNT_AT = 48, REPLAY_FOLD_MOST = 8 };
+
+/// What a lane gets of a chain: if all lanes came with the same one, its value after the `whole` chain,
+/// else the value that it reads in the first step.
+struct replay_folded {
+  uint64_t value;
+  uint64_t whole;
+};
+
 /// How the threads of a block combine a predicate at a barrier.
 enum replay_barrier_op : uint32_t {
   REPLAY_BARRIER_PLAIN = 0,
@@ -93,6 +107,9 @@ struct replay_abi {
   uint32_t (*barrier)(uint32_t op, uint32_t predicate, struct replay_site site);
   uint64_t (*warp_collective)(uint32_t op, uint32_t mask, uint64_t value, uint32_t argument,
                               struct replay_site site);
+  // A chain of shuffles, see `replay_fold_steps`: this lane passes `value`, and first reads `argument`.
+  struct replay_folded (*warp_fold)(uint32_t mask, uint64_t value, uint32_t argument, uint64_t steps,
+                                    replay_fold* fold, struct replay_site site);
   uint32_t (*active_mask)(void);
   void (*atomic_turn)(void);      // waits until every earlier block of the grid has ended
   void (*yield_thread)(void);     // lets the other threads of the block run

@@ -19,23 +19,23 @@ inline T shuffle(uint32_t mask, T value, uint32_t source, const char* file, uint
   return value;
 }
 
-// The lane that a shuffle reads. `width` is a power of two up to 32; a segment is `width` lanes.
-inline uint32_t shuffle_indexed(int from, int width) {
-  return (lane() & ~(uint32_t)(width - 1)) | ((uint32_t)from & (uint32_t)(width - 1));
+// The lane that a shuffle of `lane` reads. `width` is a power of two up to 32; a segment is `width` lanes.
+inline uint32_t shuffle_indexed(uint32_t lane, int from, int width) {
+  return (lane & ~(uint32_t)(width - 1)) | ((uint32_t)from & (uint32_t)(width - 1));
 }
-inline uint32_t shuffle_up(unsigned delta, int width) {
-  uint32_t offset = lane() & (uint32_t)(width - 1);
-  return delta > offset ? lane() : lane() - delta;
+inline uint32_t shuffle_up(uint32_t lane, unsigned delta, int width) {
+  uint32_t offset = lane & (uint32_t)(width - 1);
+  return delta > offset ? lane : lane - delta;
 }
-inline uint32_t shuffle_down(unsigned delta, int width) {
-  uint32_t offset = lane() & (uint32_t)(width - 1);
-  return delta >= (uint32_t)width - offset ? lane() : lane() + delta;
+inline uint32_t shuffle_down(uint32_t lane, unsigned delta, int width) {
+  uint32_t offset = lane & (uint32_t)(width - 1);
+  return delta >= (uint32_t)width - offset ? lane : lane + delta;
 }
 /// Earlier segments can be read, later ones give the lane's own value.
-inline uint32_t shuffle_xor(int lane_mask, int width) {
-  uint32_t source = lane() ^ (uint32_t)lane_mask;
-  uint32_t last = lane() | (uint32_t)(width - 1);
-  return source > last ? lane() : source;
+inline uint32_t shuffle_xor(uint32_t lane, int lane_mask, int width) {
+  uint32_t source = lane ^ (uint32_t)lane_mask;
+  uint32_t last = lane | (uint32_t)(width - 1);
+  return source > last ? lane : source;
 }
 
 }  // namespace replay_rt
@@ -43,19 +43,23 @@ inline uint32_t shuffle_xor(int lane_mask, int width) {
 /// The four shuffles of one type.
 #define REPLAY_SHUFFLES(T)                                                                        \
   inline T __shfl_sync(unsigned mask, T var, int source, int width = 32, REPLAY_SITE_PARAMS) {    \
-    return replay_rt::shuffle(mask, var, replay_rt::shuffle_indexed(source, width), file, line);  \
+    return replay_rt::shuffle(mask, var, replay_rt::shuffle_indexed(replay_rt::lane(), source, width), \
+                              file, line);                                                        \
   }                                                                                               \
   inline T __shfl_up_sync(unsigned mask, T var, unsigned delta, int width = 32,                   \
                           REPLAY_SITE_PARAMS) {                                                   \
-    return replay_rt::shuffle(mask, var, replay_rt::shuffle_up(delta, width), file, line);        \
+    return replay_rt::shuffle(mask, var, replay_rt::shuffle_up(replay_rt::lane(), delta, width),  \
+                              file, line);                                                        \
   }                                                                                               \
   inline T __shfl_down_sync(unsigned mask, T var, unsigned delta, int width = 32,                 \
                             REPLAY_SITE_PARAMS) {                                                 \
-    return replay_rt::shuffle(mask, var, replay_rt::shuffle_down(delta, width), file, line);      \
+    return replay_rt::shuffle(mask, var, replay_rt::shuffle_down(replay_rt::lane(), delta, width), \
+                              file, line);                                                        \
   }                                                                                               \
   inline T __shfl_xor_sync(unsigned mask, T var, int lane_mask, int width = 32,                   \
                            REPLAY_SITE_PARAMS) {                                                  \
-    return replay_rt::shuffle(mask, var, replay_rt::shuffle_xor(lane_mask, width), file, line);   \
+    return replay_rt::shuffle(mask, var, replay_rt::shuffle_xor(replay_rt::lane(), lane_mask, width), \
+                              file, line);                                                        \
   }
 REPLAY_SHUFFLES(int)
 REPLAY_SHUFFLES(unsigned)

@@ -1,0 +1,380 @@
+//! Folds: chains of shuffles in which each lane combines its value with another lane's, as one wait.
+//!
+//! `for (int d = 16; d > 0; d /= 2) x += __shfl_xor_sync(mask, x, d);`, and statements of this form behind each
+//! other. The engine can do all steps once the last lane has come, and has the lanes wait by bookkeeping alone
+//! (`replay/folds.h`). The code as it is stays, for steps and types that do not suit, which only the compiler and
+//! the run know. What is not certainly of this form is left.
+
+use std::ops::Range;
+
+use super::facts::Facts;
+use crate::syntax::edits::Edits;
+use crate::syntax::lexer::{Kind, Tokens, folded};
+use crate::syntax::outline::Item;
+use crate::syntax::source::Source;
+
+/// The shuffles whose lanes lie at a distance, and what the headers call them.
+const SHUFFLES: [(&str, &str); 3] = [
+    ("__shfl_xor_sync", "fold_xor"),
+    ("__shfl_down_sync", "fold_down"),
+    ("__shfl_up_sync", "fold_up"),
+];
+/// The functions that may combine two values.
+const FUNCTIONS: [&str; 6] = ["fmaxf", "fminf", "fmax", "fmin", "max", "min"];
+/// The operators that may, and what the headers call them: `x OP= y`, `x = x OP y`.
+const OPERATORS: [(&str, &str, Option<&str>); 5] = [
+    ("+", "add_to", Some("add")),
+    ("*", "multiply_to", Some("multiply")),
+    ("&", "and_to", None),
+    ("|", "or_to", None),
+    ("^", "xor_to", None),
+];
+/// Words in an expression that are no variables.
+const PLAIN_WORDS: [&str; 9] =
+    ["int", "unsigned", "long", "short", "signed", "uint32_t", "int32_t", "size_t", "warpSize"];
+
+/// One statement that combines a variable with another lane's.
+struct Step {
+    /// Its tokens, the semicolon included.
+    tokens: Range<usize>,
+    variable: usize,
+    /// The name of the shuffle.
+    shuffle: usize,
+    /// What the headers call the combination.
+    combine: String,
+    mask: Range<usize>,
+    distance: Range<usize>,
+    width: Option<Range<usize>>,
+}
+
+/// Has the folds in the function `item` done as one wait.
+pub(super) fn rewrite(
+    source: &Source,
+    tokens: &Tokens,
+    facts: &Facts,
+    item: &Item,
+    edits: &mut Edits,
+) {
+    let mut reader = Reader { source, tokens, facts, item, variables: Vec::new() };
+    let mut at = item.body.start + 1;
+    while at + 1 < item.body.end {
+        reader.variables.clear();
+        at = match reader.fold(at) {
+            Some((range, steps, step)) => {
+                reader.emit(range.clone(), &steps, &step, edits);
+                range.end
+            }
+            None => at + 1,
+        };
+    }
+}
+
+struct Reader<'r> {
+    source: &'r Source<'r>,
+    tokens: &'r Tokens,
+    facts: &'r Facts,
+    item: &'r Item,
+    /// The variables that decide about the steps: none may be one that other threads change.
+    variables: Vec<&'r str>,
+}
+
+impl<'r> Reader<'r> {
+    fn is(&self, at: usize, spelling: &str) -> bool {
+        self.tokens.is(self.source.text, at, spelling)
+    }
+
+    fn word(&self, at: usize) -> &'r str {
+        self.tokens.get(at).map_or("", |token| token.text(self.source.text))
+    }
+
+    fn is_name(&self, at: usize) -> bool {
+        self.tokens.get(at).is_some_and(|token| token.kind == Kind::Ident)
+    }
+
+    fn folded(&self, range: Range<usize>) -> String {
+        folded(self.source.text, &self.tokens[range])
+    }
+
+    /// The fold that starts at `at`: its tokens, the code that collects its steps, and one of them.
+    fn fold(&mut self, at: usize) -> Option<(Range<usize>, String, Step)> {
+        if self.is(at, "for") { self.loop_at(at) } else { self.sequence_at(at) }
+    }
+
+    /// `for (int d = A; B; C) STEP`, where each turn changes `d` alone.
+    fn loop_at(&mut self, at: usize) -> Option<(Range<usize>, String, Step)> {
+        let before = (0..at).rev().map(|at| self.tokens[at]);
+        let mut lines = before.take_while(|token| token.kind == Kind::Directive);
+        if !self.is(at + 1, "(") || lines.any(|line| !is_pragma(line.text(self.source.text))) {
+            return None;
+        }
+        let head = at + 2..self.tokens.skip_group(at + 1)? - 1;
+        let braced = self.is(head.end + 1, "{");
+        let step = self.step(head.end + 1 + usize::from(braced))?;
+        let end = step.tokens.end + usize::from(braced);
+        if braced && !self.is(end - 1, "}") || step.distance.len() != 1 {
+            return None;
+        }
+        let distance = self.word(step.distance.start);
+        self.head(head.clone(), distance)?;
+        let (variable, counts) = (self.word(step.variable), self.variables.contains(&distance));
+        if variable == distance || counts || self.variables.contains(&variable) {
+            return None;
+        }
+        let head = self.folded(head);
+        let steps = format!("for ({head}) replay_steps.add({distance});");
+        Some((at..end, steps, step))
+    }
+
+    /// Whether `head` declares `counter` and does nothing but change it.
+    fn head(&mut self, head: Range<usize>, counter: &str) -> Option<()> {
+        let mut ends = head.clone().filter(|&at| self.is(at, ";"));
+        let (first, second) = (ends.next()?, ends.next()?);
+        let declared = head.clone().take_while(|&at| self.is_name(at)).last()?;
+        let declares = declared > head.start && self.word(declared) == counter;
+        if ends.next().is_some() || !declares || !self.is(declared + 1, "=") {
+            return None;
+        }
+        self.constant(declared + 2..first, counter)?;
+        let compared = self.without_comparisons(first + 1..second);
+        self.constant(compared.0, counter)?;
+        self.constant(compared.1, counter)?;
+        // `d /= 2`, `d >>= 1`, `d = d / 2`.
+        let set = (second + 2..head.end).find(|&at| self.is(at, "="))?;
+        let operator = (second + 2..set).map(|at| self.word(at)).collect::<String>();
+        if self.word(second + 1) != counter || !matches!(&*operator, "" | "/" | "*" | ">>" | "<<") {
+            return None;
+        }
+        self.constant(set + 1..head.end, counter)
+    }
+
+    /// The two sides of a comparison; all of it and nothing if it is none.
+    fn without_comparisons(&self, range: Range<usize>) -> (Range<usize>, Range<usize>) {
+        let sign = |&at: &usize| ["<", ">", "!"].iter().any(|sign| self.is(at, sign));
+        let Some(at) = range.clone().find(sign) else {
+            return (range.clone(), range.end..range.end);
+        };
+        let after = at + 1 + usize::from(self.is(at + 1, "="));
+        (range.start..at, after..range.end)
+    }
+
+    /// Two or more steps behind each other that differ in their distances alone.
+    fn sequence_at(&mut self, at: usize) -> Option<(Range<usize>, String, Step)> {
+        let begins = ["{", "}", ";"].iter().any(|sign| self.is(at - 1, sign));
+        if !begins || !self.is_name(at) {
+            return None;
+        }
+        let first = self.step(at)?;
+        let mut steps = String::new();
+        let (mut end, mut count) = (at, 0);
+        while let Some(one) = self.step(end).filter(|one| self.same(&first, one)) {
+            if self.constant(one.distance.clone(), "").is_none() {
+                break;
+            }
+            steps += &format!("replay_steps.add({}); ", self.folded(one.distance.clone()));
+            (end, count) = (one.tokens.end, count + 1);
+        }
+        let variable = self.word(first.variable);
+        (count > 1 && !self.variables.contains(&variable)).then_some((at..end, steps, first))
+    }
+
+    fn same(&self, one: &Step, other: &Step) -> bool {
+        let words = |step: &Step| (self.word(step.variable), self.word(step.shuffle));
+        let texts = |step: &Step| {
+            (self.folded(step.mask.clone()), step.width.clone().map(|width| self.folded(width)))
+        };
+        words(one) == words(other) && one.combine == other.combine && texts(one) == texts(other)
+    }
+
+    /// The step whose statement starts at `at`.
+    fn step(&mut self, at: usize) -> Option<Step> {
+        let name = self.word(at);
+        if !self.is_name(at) || self.facts.is_macro(name) || self.facts.is_device_variable(name) {
+            return None;
+        }
+        // A member may lie in memory that others see.
+        let parameter =
+            (self.item.tokens.start..self.item.body.start).any(|p| self.word(p) == name);
+        if self.item.member && !parameter {
+            return None;
+        }
+        let operator = OPERATORS.iter().find(|(sign, ..)| self.is(at + 1, sign));
+        let (shuffle, combine, after) = match operator {
+            Some((_, assigns, _)) if self.is(at + 2, "=") => {
+                (at + 3, format!("by_{assigns}"), self.call(at + 3)?)
+            }
+            None if self.is(at + 1, "=") => self.combined(at + 2, name)?,
+            _ => return None,
+        };
+        if !self.is(after, ";") {
+            return None;
+        }
+        let arguments = self.arguments(shuffle)?;
+        let (mask, value, distance, width) = match &arguments[..] {
+            [mask, value, distance] => (mask, value, distance, None),
+            [mask, value, distance, width] => (mask, value, distance, Some(width.clone())),
+            _ => return None,
+        };
+        if value.len() != 1 || self.word(value.start) != name {
+            return None;
+        }
+        self.constant(mask.clone(), "")?;
+        if let Some(width) = width.clone() {
+            self.constant(width, "")?;
+        }
+        let (mask, distance) = (mask.clone(), distance.clone());
+        Some(Step { tokens: at..after + 1, variable: at, shuffle, combine, mask, distance, width })
+    }
+
+    /// `x OP shuffle`, `shuffle OP x`, `f(x, shuffle)` or `f(shuffle, x)` at `at`: the shuffle, what the headers call
+    /// the combination, and the index after it.
+    fn combined(&self, at: usize, name: &str) -> Option<(usize, String, usize)> {
+        let operator = |at: usize| {
+            let found = OPERATORS.iter().find(|(sign, ..)| self.is(at, sign));
+            found.and_then(|(_, _, combines)| *combines)
+        };
+        if self.is(at, name) {
+            let combine = operator(at + 1)?;
+            return Some((at + 2, format!("by_{combine}"), self.call(at + 2)?));
+        }
+        if let Some(after) = self.call(at) {
+            let combine = operator(after)?;
+            let swapped = format!("swapped<::replay_rt::by_{combine}>");
+            return self.is(after + 1, name).then_some((at, swapped, after + 2));
+        }
+        let function = self.word(at);
+        let known = FUNCTIONS.contains(&function) && self.is_builtin(function);
+        let after = self.tokens.skip_group(at + 1).filter(|_| known && self.is(at + 1, "("))?;
+        if self.is(at + 2, name) && self.is(at + 3, ",") && self.call(at + 4)? + 1 == after {
+            return Some((at + 4, format!("by_{function}"), after));
+        }
+        let behind = self.call(at + 2)?;
+        let fits = self.is(behind, ",") && self.is(behind + 1, name) && behind + 3 == after;
+        fits.then(|| (at + 2, format!("swapped<::replay_rt::by_{function}>"), after))
+    }
+
+    fn is_builtin(&self, name: &str) -> bool {
+        !self.facts.is_macro(name) && !self.facts.is_defined(name)
+    }
+
+    /// The index after the call of a shuffle at `at`.
+    fn call(&self, at: usize) -> Option<usize> {
+        let name = self.word(at);
+        let known = SHUFFLES.iter().any(|(shuffle, _)| *shuffle == name) && self.is_builtin(name);
+        self.tokens.skip_group(at + 1).filter(|_| known && self.is(at + 1, "("))
+    }
+
+    /// The arguments of the call at `at`.
+    fn arguments(&self, at: usize) -> Option<Vec<Range<usize>>> {
+        let close = self.tokens.skip_group(at + 1)? - 1;
+        let mut arguments = Vec::new();
+        let mut start = at + 2;
+        let mut next = start;
+        while next < close {
+            if self.is(next, ",") {
+                arguments.push(start..next);
+                start = next + 1;
+            }
+            let opens = ["(", "[", "{"].iter().any(|sign| self.is(next, sign));
+            next = if opens { self.tokens.skip_group(next)? } else { next + 1 };
+        }
+        arguments.push(start..close);
+        Some(arguments)
+    }
+
+    /// Whether `range` has the same value whenever it is computed, unless `counter` or one of `variables`, to which
+    /// this adds, is changed.
+    fn constant(&mut self, range: Range<usize>, counter: &str) -> Option<()> {
+        for at in range.clone() {
+            let (word, kind) = (self.word(at), self.tokens[at].kind);
+            let next = if at + 1 < range.end { self.word(at + 1) } else { "" };
+            match kind {
+                Kind::Number => {}
+                Kind::Punct => {
+                    let twice = matches!(word, "+" | "-" | "&") && next == word;
+                    let known = "()+-*/%~&|^<>".contains(word) && word != "<<<";
+                    let pointer = matches!(word, "*" | "&") && !self.ends_operand(at, &range);
+                    if twice || !known || pointer {
+                        return None;
+                    }
+                }
+                Kind::Ident => self.name(word, next, at, &range, counter)?,
+                Kind::Text | Kind::Directive => return None,
+            }
+        }
+        Some(())
+    }
+
+    /// Whether an operand ends in front of `at`.
+    fn ends_operand(&self, at: usize, range: &Range<usize>) -> bool {
+        let Some(before) = at.checked_sub(1).filter(|before| range.contains(before)) else {
+            return false;
+        };
+        matches!(self.tokens[before].kind, Kind::Ident | Kind::Number) || self.is(before, ")")
+    }
+
+    /// The same as [`Reader::constant`] for a name in front of `next`.
+    fn name(
+        &mut self,
+        word: &'r str,
+        next: &str,
+        at: usize,
+        range: &Range<usize>,
+        counter: &str,
+    ) -> Option<()> {
+        if matches!(next, "(" | "[" | "." | "->" | "::") || self.facts.is_device_variable(word) {
+            return None;
+        }
+        let is_plain = |word: &str| {
+            let number = word.starts_with(|c: char| c.is_ascii_digit());
+            let sign = word.len() == 1 && "()+-*/%~&|^<>".contains(word);
+            number || sign || PLAIN_WORDS.contains(&word)
+        };
+        if self.facts.is_macro(word) {
+            let expansion = self.facts.expansion(word);
+            let all = expansion.iter().all(|word| is_plain(word) || self.facts.is_macro(word));
+            return all.then_some(());
+        }
+        if word == counter || is_plain(word) {
+            return Some(());
+        }
+        // A name alone in parentheses may be a type; so may one in front of another name.
+        let alone = range.contains(&(at.wrapping_sub(1))) && self.is(at - 1, "(") && next == ")";
+        if alone || self.is_name(at + 1) || next == "<" {
+            return None;
+        }
+        self.variables.push(word);
+        Some(())
+    }
+
+    /// Writes the fold in front of its code, which stays for what does not suit.
+    fn emit(&self, range: Range<usize>, steps: &str, step: &Step, edits: &mut Edits) {
+        let (x, shuffle) = (self.word(step.variable), self.word(step.shuffle));
+        let kind = SHUFFLES.iter().find(|(name, _)| *name == shuffle).map_or("", |(_, kind)| *kind);
+        let mask = self.folded(step.mask.clone());
+        let width = step.width.clone().map_or("32".to_owned(), |width| self.folded(width));
+        let line = self.source.line(self.tokens[step.shuffle].start) - 1;
+        let types: Vec<String> =
+            self.variables.iter().map(|name| format!("decltype({name})")).collect();
+        let (types, combine) = (types.join(", "), &step.combine);
+        let before = format!(
+            "{{ ::replay_rt::fold_steps replay_steps; {steps} \
+             if (::replay_rt::by_value<{types}>::value && \
+             replay_steps.suit<decltype({x}), decltype({shuffle}(0u, {x}, 0))>({width})) \
+             {x} = ::replay_rt::fold<::replay_rt::{kind}, ::replay_rt::{combine}>\
+             ({mask}, {x}, replay_steps, {width}, __builtin_FILE(), {line}); else {{ "
+        );
+        // A pragma stays the line before the loop.
+        let pragmas = (0..range.start).rev();
+        let first = pragmas.take_while(|&at| self.tokens[at].kind == Kind::Directive).last();
+        let place = match first {
+            Some(first) => self.tokens[first - 1].end,
+            None => self.tokens[range.start].start,
+        };
+        edits.insert(place, before);
+        edits.insert(self.tokens[range.end - 1].end, " } }");
+    }
+}
+
+fn is_pragma(line: &str) -> bool {
+    line.trim_start_matches('#').trim_start().starts_with("pragma")
+}

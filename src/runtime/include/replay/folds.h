@@ -1,0 +1,155 @@
+// Chains of shuffles in which each lane combines its value with another lane's, such as the butterfly
+// `for (int d = 16; d > 0; d /= 2) x += __shfl_xor_sync(mask, x, d);`, as one call (docs/frontend.md, "Folds").
+// The results are those of the shuffles one after the other, and threads run in the same order.
+#pragma once
+
+#include "replay/math.h"
+#include "replay/warp.h"
+
+namespace replay_rt {
+
+/// The distances of a chain's shuffles, in order.
+class fold_steps {
+ public:
+  void add(long long distance) {
+    fits_ = fits_ && distance >= 0 && distance < 64 && count_ < REPLAY_FOLD_MOST;
+    if (fits_) distances_ |= (uint64_t)distance << REPLAY_FOLD_DISTANCE_BITS * count_++;
+  }
+  /// Whether the chain may be done for all lanes at once on variables of type `T`, where a shuffle of segments of
+  /// `width` lanes returns a `Passed`. In a checked build each shuffle is done by itself.
+  template <class T, class Passed>
+  bool suit(int width = 32) const {
+#ifdef REPLAY_CHECKED
+    return false;
+#else
+    bool segments = width > 0 && width <= 32 && (width & (width - 1)) == 0;
+    return fits_ && count_ > 1 && segments && same<T, Passed>::value && sizeof(T) <= 8;
+#endif
+  }
+  uint32_t count() const { return count_; }
+  /// The distance of step `k`.
+  uint32_t distance(uint32_t k) const { return (uint32_t)(distances_ >> REPLAY_FOLD_DISTANCE_BITS * k & 63); }
+  /// The steps from `k` on, and the width, as a `replay_fold` gets them.
+  uint64_t word(uint32_t k, int width) const {
+    return distances_ >> REPLAY_FOLD_DISTANCE_BITS * k | (uint64_t)(count_ - k) << REPLAY_FOLD_COUNT_AT |
+           (uint64_t)(width - 1) << width_at;
+  }
+  static constexpr uint32_t width_at = REPLAY_FOLD_COUNT_AT + 4;
+
+ private:
+  template <class A, class B> struct same { static constexpr bool value = false; };
+  template <class A> struct same<A, A> { static constexpr bool value = true; };
+  uint64_t distances_ = 0;
+  uint32_t count_ = 0;
+  bool fits_ = true;
+};
+
+/// Whether variables of these types hold values of the thread's own: no references, nothing volatile.
+template <class... T> struct by_value { static constexpr bool value = true; };
+template <class T, class... Rest> struct by_value<T&, Rest...> { static constexpr bool value = false; };
+template <class T, class... Rest> struct by_value<T&&, Rest...> { static constexpr bool value = false; };
+template <class T, class... Rest> struct by_value<volatile T, Rest...> { static constexpr bool value = false; };
+template <class T, class... Rest> struct by_value<T, Rest...> : by_value<Rest...> {};
+
+// The lane that `lane` reads.
+struct fold_xor {
+  static uint32_t source(uint32_t lane, uint32_t by, int width) { return shuffle_xor(lane, (int)by, width); }
+};
+struct fold_down {
+  static uint32_t source(uint32_t lane, uint32_t by, int width) { return shuffle_down(lane, by, width); }
+};
+struct fold_up {
+  static uint32_t source(uint32_t lane, uint32_t by, int width) { return shuffle_up(lane, by, width); }
+};
+
+// How a lane combines its value with the one that it reads: `x OP= y`, `x = x OP y`, `x = F(x, y)`.
+#define REPLAY_COMBINE(name, statement)                      \
+  struct by_##name {                                         \
+    template <class T>                                       \
+    static void apply(T& x, const T& y) { statement; }       \
+  };
+REPLAY_COMBINE(add_to, x += y)
+REPLAY_COMBINE(multiply_to, x *= y)
+REPLAY_COMBINE(and_to, x &= y)
+REPLAY_COMBINE(or_to, x |= y)
+REPLAY_COMBINE(xor_to, x ^= y)
+REPLAY_COMBINE(add, x = x + y)
+REPLAY_COMBINE(multiply, x = x * y)
+REPLAY_COMBINE(fmaxf, x = ::fmaxf(x, y))
+REPLAY_COMBINE(fminf, x = ::fminf(x, y))
+REPLAY_COMBINE(fmax, x = ::fmax(x, y))
+REPLAY_COMBINE(fmin, x = ::fmin(x, y))
+REPLAY_COMBINE(max, x = ::max(x, y))
+REPLAY_COMBINE(min, x = ::min(x, y))
+#undef REPLAY_COMBINE
+/// `x = y OP x`, `x = F(y, x)`.
+template <class Combine>
+struct swapped {
+  template <class T>
+  static void apply(T& x, const T& y) {
+    T result = y;
+    Combine::apply(result, x);
+    x = result;
+  }
+};
+/// `x = f(x, y)` with a function object that is made anew.
+template <class Function>
+struct by_call {
+  template <class T>
+  static void apply(T& x, const T& y) { x = Function()(x, y); }
+};
+
+/// A `replay_fold` for values of type `T`.
+template <class Kind, class Combine, class T>
+inline void fold_lanes(uint64_t* words, uint64_t steps, uint32_t members) {
+  T own[32], other[32];
+  for (int lane = 0; lane < 32; lane++) __builtin_memcpy(&own[lane], &words[lane], sizeof(T));
+  const int width = (int)(steps >> fold_steps::width_at & 31) + 1;
+  const uint32_t count = (uint32_t)(steps >> REPLAY_FOLD_COUNT_AT & 15);
+  for (uint32_t k = 0; k < count; k++) {
+    const uint32_t by = (uint32_t)(steps >> REPLAY_FOLD_DISTANCE_BITS * k & 63);
+    for (uint32_t lane = 0; lane < 32; lane++) {
+      const uint32_t source = Kind::source(lane, by, width) & 31;
+      // A lane that takes no part has no defined value; the reader's own stands in.
+      other[lane] = own[members >> source & 1 ? source : lane];
+    }
+    for (int lane = 0; lane < 32; lane++) Combine::apply(own[lane], other[lane]);
+  }
+  for (int lane = 0; lane < 32; lane++) {
+    words[lane] = 0;
+    __builtin_memcpy(&words[lane], &own[lane], sizeof(T));
+  }
+}
+
+template <class Kind, class Combine, class T, bool Fits>
+struct folding {
+  static T run(uint32_t mask, T value, const fold_steps& steps, int width, const char* file, uint32_t line) {
+    for (uint32_t k = 0; k < steps.count(); k++) {
+      uint64_t word = 0;
+      __builtin_memcpy(&word, &value, sizeof(T));
+      const uint32_t source = Kind::source(lane(), steps.distance(k), width);
+      const replay_folded done = abi->warp_fold(mask, word, source, steps.word(k, width),
+                                                fold_lanes<Kind, Combine, T>, replay_site{file, line});
+      T result;
+      __builtin_memcpy(&result, &done.value, sizeof(T));
+      if (done.whole) return result;
+      // Another lane came with something else: step by step.
+      Combine::apply(value, result);
+    }
+    return value;
+  }
+};
+/// Never run: `fold_steps::suit` is false for these.
+template <class Kind, class Combine, class T>
+struct folding<Kind, Combine, T, false> {
+  static T run(uint32_t, T value, const fold_steps&, int, const char*, uint32_t) { return value; }
+};
+
+/// The value of this lane after all steps, each a shuffle of `value` that `Combine` combines with it; for
+/// steps that suit.
+template <class Kind, class Combine, class T>
+inline T fold(uint32_t mask, T value, const fold_steps& steps, int width, const char* file, uint32_t line) {
+  return folding<Kind, Combine, T, sizeof(T) <= 8>::run(mask, value, steps, width, file, line);
+}
+
+}  // namespace replay_rt
