@@ -315,7 +315,7 @@ fn sources_that_do_not_build_are_refused_and_nobody_else_is_blamed(given: &Given
     let made = given.backend.prepare(fixture, &sources, Precision::Native, &|| ());
     // A program's tree is built when it is wanted.
     let run = made.and_then(|variant| variant.run(&Mode::plain(POISON_A)));
-    let error = run.err().expect("it does not build");
+    let error = run.expect_err("it does not build");
     let refusal = error.refusal().expect("the sources are at fault");
     match given.language {
         Language::Kernels => assert!(refusal.first_error.unwrap().starts_with("kernel.cu:1:")),
