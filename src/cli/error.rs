@@ -245,7 +245,7 @@ impl From<ReplayError> for CommandError {
 impl From<ClusterError> for CommandError {
     fn from(error: ClusterError) -> CommandError {
         let kind = match error {
-            ClusterError::Interrupted => Kind::User,
+            ClusterError::Interrupted { .. } => Kind::User,
             _ => Kind::Elsewhere,
         };
         CommandError::of(&error).with_hints(error.hint()).of_kind(kind)

@@ -1,8 +1,8 @@
 //! Tasks in arrays: started once, waited for, tried again elsewhere, cancelled, taken over.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ffi::OsString;
-use std::fs::{self, File, TryLockError};
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -12,6 +12,7 @@ use serde::de::DeserializeOwned;
 use super::batch::{
     Failed, Plan, Planned, Report, plan_of, printed, read, result_of, words, write,
 };
+use super::folder::Folder;
 use super::{Array, ClusterError, Scheduler, Standing};
 
 /// How often a task is tried.
@@ -43,61 +44,22 @@ pub struct Done<R> {
     pub found: R,
 }
 
-/// The folder of one command's tasks, which no other process uses.
-pub struct Folder {
-    path: PathBuf,
-    _lock: File,
-}
-
-impl Folder {
-    /// Opens or makes the folder at `path`.
-    ///
-    /// # Errors
-    /// [`ClusterError::Watched`] if another process has it open; [`ClusterError::Folder`].
-    pub fn open(path: &Path) -> Result<Folder, ClusterError> {
-        let failed = |doing, path: &Path| {
-            let path = path.to_owned();
-            move |source| ClusterError::Folder { doing, path, source }
-        };
-        let results = path.join("results");
-        fs::create_dir_all(&results).map_err(failed("make", &results))?;
-        let name = path.join("lock");
-        let lock = File::create(&name).map_err(failed("open", &name))?;
-        match lock.try_lock() {
-            Ok(()) => Ok(Folder { path: path.to_owned(), _lock: lock }),
-            Err(TryLockError::WouldBlock) => Err(ClusterError::Watched { path: name }),
-            Err(TryLockError::Error(source)) => Err(failed("lock", &name)(source)),
-        }
-    }
-
-    fn results(&self) -> PathBuf {
-        self.path.join("results")
-    }
-
-    /// The keys of `open` whose results are there, the first one last.
-    fn ready<T>(&self, open: &BTreeMap<String, T>) -> Vec<String> {
-        let entries = fs::read_dir(self.results()).into_iter().flatten().flatten();
-        let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
-        let keys = names.filter_map(|name| name.strip_suffix(".json").map(str::to_owned));
-        let mut keys: Vec<String> = keys.filter(|key| open.contains_key(key)).collect();
-        keys.sort_unstable_by(|one, other| other.cmp(one));
-        keys
-    }
-}
-
 /// An array that was submitted.
-struct Live {
-    id: String,
-    folder: PathBuf,
+pub(super) struct Live {
+    pub id: String,
+    pub folder: PathBuf,
     /// The keys of its tasks, by number.
-    keys: Vec<String>,
+    pub keys: Vec<String>,
 }
+
+/// The array that a task is in, and its number there.
+pub(super) type Place = (usize, usize);
 
 /// A task that was started and is waited for.
-struct Open<W> {
+pub(super) struct Open<W> {
     task: Task<W>,
-    /// The array that it is in, and its number there; none if its result was there before.
-    at: Option<(usize, usize)>,
+    /// Where it is; none if its result was there before.
+    at: Option<Place>,
     tries: usize,
     /// Since when the scheduler says that it has ended.
     ended: Option<Instant>,
@@ -105,17 +67,19 @@ struct Open<W> {
 
 /// Tasks of one command.
 pub struct Crew<'s, W> {
-    scheduler: Box<dyn Scheduler + 's>,
-    folder: Folder,
+    pub(super) scheduler: Box<dyn Scheduler + 's>,
+    pub(super) folder: Folder,
     worker: Vec<OsString>,
-    width: usize,
+    pub(super) width: usize,
     interrupted: &'s dyn Fn() -> bool,
-    live: Vec<Live>,
-    open: BTreeMap<String, Open<W>>,
+    pub(super) live: Vec<Live>,
+    pub(super) open: BTreeMap<String, Open<W>>,
+    /// Tasks that are in no array yet: one takes so many.
+    pub(super) queue: VecDeque<Task<W>>,
     /// Results that were seen and not yet taken.
     ready: Vec<String>,
     /// Where tasks wait or run that an earlier crew has started.
-    left: BTreeMap<String, (usize, usize)>,
+    pub(super) left: BTreeMap<String, Place>,
     /// The class of device on which all results were made.
     device: Option<String>,
     /// Nodes on which tasks ended without a result, or whose device is of another class.
@@ -130,7 +94,7 @@ impl<'s, W: Serialize + DeserializeOwned + Clone> Crew<'s, W> {
     /// Takes over what an earlier crew has left there.
     ///
     /// # Errors
-    /// As [`Scheduler::find`].
+    /// As [`Scheduler::find`]; a scheduler that is silent is asked again for a while.
     pub fn open(
         folder: Folder,
         scheduler: Box<dyn Scheduler + 's>,
@@ -146,6 +110,7 @@ impl<'s, W: Serialize + DeserializeOwned + Clone> Crew<'s, W> {
             interrupted,
             live: Vec::new(),
             open: BTreeMap::new(),
+            queue: VecDeque::new(),
             ready: Vec::new(),
             left: BTreeMap::new(),
             device: None,
@@ -161,7 +126,7 @@ impl<'s, W: Serialize + DeserializeOwned + Clone> Crew<'s, W> {
     /// Learns of the arrays that an earlier crew has submitted.
     fn take_over(&mut self) -> Result<(), ClusterError> {
         for number in 0.. {
-            let folder = self.array_folder(number);
+            let folder = self.folder.array(number);
             if !folder.exists() {
                 break;
             }
@@ -171,16 +136,15 @@ impl<'s, W: Serialize + DeserializeOwned + Clone> Crew<'s, W> {
             let id = match (read(&folder.join("id.json")), &plan) {
                 (Some(id), _) => id,
                 // It ended between submitting the array and writing down its id.
-                (None, Some(plan)) => self.scheduler.find(&plan.name)?.unwrap_or_default(),
+                (None, Some(plan)) => self.patiently(|s| s.find(&plan.name))?.unwrap_or_default(),
                 (None, None) => String::new(),
             };
             let standings = match id.as_str() {
                 "" => Vec::new(),
-                id => self.scheduler.poll(id, keys.len())?,
+                id => self.patiently(|s| s.poll(id, keys.len()))?,
             };
             for (at, (key, standing)) in keys.iter().zip(standings).enumerate() {
-                let ended = matches!(standing, None | Some(Standing::Ended { .. }));
-                if !ended {
+                if standing.is_some_and(|standing| !standing.is_over()) {
                     self.left.insert(key.clone(), (number, at));
                 }
             }
@@ -189,8 +153,31 @@ impl<'s, W: Serialize + DeserializeOwned + Clone> Crew<'s, W> {
         Ok(())
     }
 
-    fn array_folder(&self, number: usize) -> PathBuf {
-        self.folder.path.join(format!("array-{number}"))
+    /// What the scheduler says to `ask`, which is repeated for a while if it says nothing.
+    fn patiently<T>(
+        &mut self,
+        ask: impl Fn(&mut dyn Scheduler) -> Result<T, ClusterError>,
+    ) -> Result<T, ClusterError> {
+        let since = Instant::now();
+        loop {
+            match ask(&mut *self.scheduler) {
+                Err(error @ ClusterError::Silent { .. }) => self.bide(error, since)?,
+                answer => return answer,
+            }
+        }
+    }
+
+    /// Lets time pass after `error`, unless it is time to give up.
+    fn bide(&mut self, error: ClusterError, since: Instant) -> Result<(), ClusterError> {
+        if (self.interrupted)() {
+            return Err(ClusterError::Interrupted { cancelled: false });
+        }
+        if since.elapsed() > PATIENCE {
+            return Err(error);
+        }
+        let time = self.scheduler.interval();
+        self.scheduler.rest(time);
+        Ok(())
     }
 
     /// Starts `tasks`, but for those whose results are there or that run already.
@@ -198,63 +185,90 @@ impl<'s, W: Serialize + DeserializeOwned + Clone> Crew<'s, W> {
     /// # Errors
     /// As [`Scheduler::submit`]; [`ClusterError::Folder`].
     pub fn start(&mut self, tasks: Vec<Task<W>>) -> Result<(), ClusterError> {
-        let mut new = Vec::new();
         for task in tasks {
             let is_there = result_of(&self.folder.results(), &task.key).exists();
             let at = self.left.remove(&task.key).filter(|_| !is_there);
             if !is_there && at.is_none() {
-                new.push((task, 1));
+                self.queue.push_back(task);
                 continue;
             }
             self.open.insert(task.key.clone(), Open { task, at, tries: 1, ended: None });
         }
-        self.submit(new)
+        self.submit_queue()
     }
 
-    /// Submits one array of `tasks`, each with the number of the try that it is.
-    fn submit(&mut self, tasks: Vec<(Task<W>, usize)>) -> Result<(), ClusterError> {
-        if tasks.is_empty() {
-            return Ok(());
+    /// Submits what waits for an array. Where one array does not take all of it, the next one waits for the
+    /// last: tasks of two would together be more than may run at a time.
+    fn submit_queue(&mut self) -> Result<(), ClusterError> {
+        while !self.queue.is_empty() {
+            let size = self.queue.len().min(self.scheduler.most().max(1));
+            let under_way = self.open.values().filter(|open| open.at.is_some()).count();
+            if under_way > 0 && under_way + size > self.width {
+                break;
+            }
+            let tasks: Vec<Task<W>> = self.queue.drain(..size).collect();
+            self.submit(tasks, 1)?;
         }
+        Ok(())
+    }
+
+    /// Submits one array of `tasks`, each of them the try with this number.
+    fn submit(&mut self, tasks: Vec<Task<W>>, tries: usize) -> Result<(), ClusterError> {
+        let number = self.array(&tasks, self.width)?;
+        for (at, task) in tasks.into_iter().enumerate() {
+            let open = Open { task, at: Some((number, at)), tries, ended: None };
+            self.open.insert(open.task.key.clone(), open);
+        }
+        self.asked = Some(Instant::now());
+        Ok(())
+    }
+
+    /// Submits an array of `tasks`; returns its number.
+    pub(super) fn array(&mut self, tasks: &[Task<W>], width: usize) -> Result<usize, ClusterError> {
         let number = self.live.len();
-        let folder = self.array_folder(number);
-        let made = |source| ClusterError::Folder { doing: "make", path: folder.clone(), source };
-        fs::create_dir_all(&folder).map_err(made)?;
+        let folder = self.folder.make_array(number)?;
         let own = self.folder.path.file_name().unwrap_or_default().to_string_lossy();
         let name = format!("{own}-{number}");
-        let planned = |(task, _): &(Task<W>, usize)| Planned {
-            key: task.key.clone(),
-            work: task.work.clone(),
-        };
+        let planned = |task: &Task<W>| Planned { key: task.key.clone(), work: task.work.clone() };
         let plan = Plan {
             name: name.clone(),
             results: self.folder.results(),
             tasks: tasks.iter().map(planned).collect(),
         };
         write(&plan_of(&folder), &plan)?;
-        let without: Vec<String> = self.avoided.iter().cloned().collect();
-        let id = self.scheduler.submit(&Array {
+        let (worker, without) = (words(&self.worker, &folder), self.avoided.clone());
+        let id = self.submitted(&Array {
             name: &name,
             folder: &folder,
             tasks: tasks.len(),
-            width: self.width,
-            worker: &words(&self.worker, &folder),
-            without: &without,
+            width,
+            worker: &worker,
+            without: &without.into_iter().collect::<Vec<_>>(),
         })?;
         write(&folder.join("id.json"), &id)?;
-        let keys = tasks.iter().map(|(task, _)| task.key.clone()).collect();
-        for (at, (task, tries)) in tasks.into_iter().enumerate() {
-            let open = Open { task, at: Some((number, at)), tries, ended: None };
-            self.open.insert(open.task.key.clone(), open);
-        }
+        let keys = tasks.iter().map(|task| task.key.clone()).collect();
         self.live.push(Live { id, folder, keys });
-        self.asked = Some(Instant::now());
-        Ok(())
+        Ok(number)
+    }
+
+    /// The id of `array`, which is submitted once, however long the scheduler says nothing.
+    fn submitted(&mut self, array: &Array<'_>) -> Result<String, ClusterError> {
+        let since = Instant::now();
+        loop {
+            match self.scheduler.submit(array) {
+                Err(error @ ClusterError::Silent { .. }) => self.bide(error, since)?,
+                answer => return answer,
+            }
+            // It may have taken the array without saying so.
+            if let Some(id) = self.patiently(|s| s.find(array.name))? {
+                return Ok(id);
+            }
+        }
     }
 
     /// Tasks that are waited for.
     pub fn waiting(&self) -> usize {
-        self.open.len()
+        self.open.len() + self.queue.len()
     }
 
     /// How the tasks that are waited for stood when the scheduler was last asked: those that run, those that wait,
@@ -267,31 +281,50 @@ impl<'s, W: Serialize + DeserializeOwned + Clone> Crew<'s, W> {
                 _ => None,
             })
             .collect();
-        (self.standing.values().filter(running).count(), reasons.len(), reasons.first().copied())
+        let waiting = reasons.len() + self.queue.len();
+        (self.standing.values().filter(running).count(), waiting, reasons.first().copied())
     }
 
     /// Waits for the next result; none if nothing is waited for. `glance` is called now and then.
     ///
     /// # Errors
-    /// [`ClusterError::Unavailable`] or [`ClusterError::Failed`] for a task that has none;
-    /// [`ClusterError::Interrupted`] after everything was cancelled.
+    /// [`ClusterError::Unavailable`], [`ClusterError::Cancelled`] or [`ClusterError::Failed`] for a task that
+    /// has none; [`ClusterError::Interrupted`]. What is under way is cancelled then, if the scheduler answers.
     pub fn wait<R: DeserializeOwned>(
         &mut self,
         glance: &mut dyn FnMut(&Crew<'s, W>),
     ) -> Result<Option<Done<R>>, ClusterError> {
-        while !self.open.is_empty() {
+        let next = self.next(glance);
+        if let Err(error) = &next
+            && !matches!(error, ClusterError::Silent { .. })
+        {
+            let cancelled = self.cancel_all();
+            if matches!(error, ClusterError::Interrupted { .. }) {
+                return Err(ClusterError::Interrupted { cancelled });
+            }
+        }
+        next
+    }
+
+    fn next<R: DeserializeOwned>(
+        &mut self,
+        glance: &mut dyn FnMut(&Crew<'s, W>),
+    ) -> Result<Option<Done<R>>, ClusterError> {
+        while self.waiting() > 0 {
             if (self.interrupted)() {
-                self.cancel_all();
-                return Err(ClusterError::Interrupted);
+                return Err(ClusterError::Interrupted { cancelled: false });
             }
             if self.ready.is_empty() {
-                self.ready = self.folder.ready(&self.open);
+                let there = self.folder.there();
+                self.ready =
+                    there.into_iter().rev().filter(|key| self.open.contains_key(key)).collect();
             }
             while let Some(key) = self.ready.pop() {
                 if let Some(done) = self.take(&key)? {
                     return Ok(Some(done));
                 }
             }
+            self.submit_queue()?;
             if self.asked.is_none_or(|asked| asked.elapsed() >= self.scheduler.interval()) {
                 self.ask()?;
                 self.asked = Some(Instant::now());
@@ -307,7 +340,13 @@ impl<'s, W: Serialize + DeserializeOwned + Clone> Crew<'s, W> {
         let path = result_of(&self.folder.results(), key);
         let Some(open) = self.open.remove(key) else { return Ok(None) };
         self.standing.remove(key);
-        let (node, reason) = match read::<Report<R>>(&path) {
+        let mut report: Option<Report<R>> = read(&path);
+        if report.is_none() {
+            // A handle of a file server's may be stale for a moment.
+            self.scheduler.rest(GLANCE);
+            report = read(&path);
+        }
+        let (node, reason) = match report {
             None => (String::new(), "a result that cannot be read".to_owned()),
             Some(Report { node, device, found: Ok(found) }) => {
                 // The first finding decides; a task that failed says nothing of its device.
@@ -342,12 +381,12 @@ impl<'s, W: Serialize + DeserializeOwned + Clone> Crew<'s, W> {
         if !node.is_empty() {
             self.avoided.insert(node.to_owned());
         }
-        let again = vec![(task, tries + 1)];
-        match self.submit(again.clone()) {
+        let again = vec![task];
+        match self.submit(again.clone(), tries + 1) {
             // There may be no other node.
             Err(ClusterError::Refused { .. }) if !self.avoided.is_empty() => {
                 self.avoided.clear();
-                self.submit(again)
+                self.submit(again, tries + 1)
             }
             other => other,
         }
@@ -370,12 +409,13 @@ impl<'s, W: Serialize + DeserializeOwned + Clone> Crew<'s, W> {
                 found => found?,
             };
             self.silent_since = None;
-            self.take_in(array, found)?;
+            self.take_in(array, &found)?;
         }
         Ok(())
     }
 
-    fn take_in(&mut self, array: usize, found: Vec<Option<Standing>>) -> Result<(), ClusterError> {
+    fn take_in(&mut self, array: usize, found: &[Option<Standing>]) -> Result<(), ClusterError> {
+        let settling = SETTLING.min(self.scheduler.interval() * 2);
         let mut lost = Vec::new();
         for open in self.open.values_mut() {
             let Some((_, number)) = open.at.filter(|at| at.0 == array) else { continue };
@@ -384,23 +424,30 @@ impl<'s, W: Serialize + DeserializeOwned + Clone> Crew<'s, W> {
                 reason: String::new(),
                 node: String::new(),
             });
-            match &standing {
-                Standing::Ended { state, reason, node } => {
+            match standing.is_over() {
+                true => {
                     let since = *open.ended.get_or_insert_with(Instant::now);
-                    if since.elapsed() >= SETTLING.min(self.scheduler.interval() * 2) {
-                        lost.push((open.task.key.clone(), told(state, reason), node.clone()));
+                    if since.elapsed() >= settling {
+                        lost.push((open.task.key.clone(), standing.clone()));
                     }
                 }
-                _ => open.ended = None,
+                false => open.ended = None,
             }
             self.standing.insert(open.task.key.clone(), standing);
         }
-        for (key, reason, node) in lost {
+        for (key, standing) in lost {
             if result_of(&self.folder.results(), &key).exists() {
                 continue;
             }
-            if let Some(open) = self.open.remove(&key) {
-                self.try_again(open, &node, reason)?;
+            let Some(open) = self.open.remove(&key) else { continue };
+            self.standing.remove(&key);
+            match standing {
+                Standing::Ended { state, reason, node } => {
+                    // A scheduler may keep it for a later try of its own.
+                    self.cancel_at(open.at.into_iter().collect());
+                    self.try_again(open, &node, told(&state, &reason))?;
+                }
+                _ => return Err(ClusterError::Cancelled { what: open.task.what }),
             }
         }
         Ok(())
@@ -408,25 +455,36 @@ impl<'s, W: Serialize + DeserializeOwned + Clone> Crew<'s, W> {
 
     /// Ends the tasks with these keys; nobody waits for them any more.
     pub fn cancel(&mut self, keys: &[String]) {
-        let mut places: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+        let mut places = Vec::new();
         for key in keys {
             self.standing.remove(key);
-            if let Some((array, number)) = self.open.remove(key).and_then(|open| open.at) {
-                places.entry(array).or_default().push(number);
-            }
+            places.extend(self.open.remove(key).and_then(|open| open.at));
         }
-        for (array, tasks) in places {
-            // What is not cancelled ends by itself, and its result is kept.
-            let _ = self.scheduler.cancel(&self.live[array].id, &tasks);
-        }
+        self.queue.retain(|task| !keys.contains(&task.key));
+        // What is not cancelled ends by itself, and its result is kept.
+        self.cancel_at(places);
     }
 
-    fn cancel_all(&mut self) {
-        let keys: Vec<String> = self.open.keys().cloned().collect();
-        self.cancel(&keys);
-        for (array, number) in std::mem::take(&mut self.left).into_values() {
-            let _ = self.scheduler.cancel(&self.live[array].id, &[number]);
+    /// Ends the tasks in these places; false if the scheduler does not take that in.
+    pub(super) fn cancel_at(&mut self, places: Vec<Place>) -> bool {
+        let mut arrays: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+        for (array, number) in places {
+            arrays.entry(array).or_default().push(number);
         }
+        let mut all = true;
+        for (array, tasks) in arrays {
+            all &= self.scheduler.cancel(&self.live[array].id, &tasks).is_ok();
+        }
+        all
+    }
+
+    /// Ends all tasks; false if the scheduler does not take that in.
+    fn cancel_all(&mut self) -> bool {
+        self.queue.clear();
+        self.standing.clear();
+        let open = std::mem::take(&mut self.open).into_values().filter_map(|open| open.at);
+        let places = open.chain(std::mem::take(&mut self.left).into_values()).collect();
+        self.cancel_at(places)
     }
 
     /// Ends everything, and removes the folder: the command has its answer.

@@ -45,6 +45,12 @@ pub enum ClusterError {
         /// The end of what the last try printed to standard error.
         printed: String,
     },
+    /// Somebody has cancelled a task.
+    #[error("{what} is unavailable: somebody has cancelled it")]
+    Cancelled {
+        /// The task, for people.
+        what: String,
+    },
     /// A task could not be made, for a reason that another node would not mend.
     #[error("{what} could not be made on {node}: {message}")]
     Failed {
@@ -75,8 +81,12 @@ pub enum ClusterError {
         source: io::Error,
     },
     /// The user wants it to end.
-    #[error("interrupted: what was under way on the cluster is cancelled, what was done is kept")]
-    Interrupted,
+    #[error("interrupted: what was under way on the cluster {}, what was done is kept",
+            if *cancelled { "is cancelled" } else { "goes on" })]
+    Interrupted {
+        /// Whether the scheduler has ended what was under way.
+        cancelled: bool,
+    },
 }
 
 impl ClusterError {
@@ -88,6 +98,18 @@ impl ClusterError {
             )),
             ClusterError::Silent { .. } => {
                 Some("run the same command again: it goes on where this one ended".to_owned())
+            }
+            ClusterError::Cancelled { .. } => Some(
+                "what else was under way is cancelled too; the same command goes on with the rest"
+                    .to_owned(),
+            ),
+            ClusterError::Unavailable { reason, .. } if reason.starts_with("TIMEOUT") => Some(
+                "the queue's time limit ended it, which is no finding: --cluster-arg=--time=MINUTES \
+                 asks for more"
+                    .to_owned(),
+            ),
+            ClusterError::Unavailable { reason, .. } if reason.starts_with("OUT_OF_ME") => {
+                Some("--cluster-arg=--mem=SIZE asks for more memory".to_owned())
             }
             ClusterError::Unavailable { printed, .. } if !printed.is_empty() => {
                 Some(format!("it printed: {printed}"))
@@ -102,7 +124,10 @@ impl ClusterError {
             ClusterError::Folder { .. } => {
                 Some("--cluster-dir names a folder that all nodes can read and write".to_owned())
             }
-            ClusterError::Refused { .. } | ClusterError::Interrupted => None,
+            ClusterError::Interrupted { cancelled: false } => Some(
+                "the scheduler did not answer: the same command takes over what goes on".to_owned(),
+            ),
+            ClusterError::Refused { .. } | ClusterError::Interrupted { .. } => None,
         }
     }
 }

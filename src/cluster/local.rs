@@ -9,9 +9,20 @@ use std::time::Duration;
 
 use super::batch::log_of;
 use super::{Array, ClusterError, Scheduler, Standing};
+use crate::process::tree;
 
 /// The name of the only node.
 const NODE: &str = "localhost";
+
+/// Tells a task its parent, with which it ends.
+const PARENT: &str = "REPLAY_TASK_PARENT";
+
+/// Has this process, a task, end with the one that has started it on this machine, if one has; false if that one
+/// is gone. What another process of the same command makes again must not be made twice at a time.
+pub fn end_with_parent() -> bool {
+    let parent = std::env::var(PARENT).ok().and_then(|parent| parent.parse().ok());
+    parent.is_none_or(tree::end_with)
+}
 
 /// Starts tasks as processes of its own, which end with it.
 #[derive(Default)]
@@ -57,6 +68,7 @@ impl Processes {
         Command::new(&self.worker[0])
             .args(&self.worker[1..])
             .arg(number.to_string())
+            .env(PARENT, std::process::id().to_string())
             .stdin(Stdio::null())
             .stdout(log.try_clone()?)
             .stderr(log)

@@ -10,6 +10,7 @@
 mod batch;
 mod crew;
 mod error;
+mod folder;
 mod local;
 mod slurm;
 #[cfg(test)]
@@ -20,9 +21,10 @@ use std::path::Path;
 use std::time::Duration;
 
 pub use batch::{Failed, Report, perform};
-pub use crew::{Crew, Done, Folder, Task};
+pub use crew::{Crew, Done, Task};
 pub use error::ClusterError;
-pub use local::Local;
+pub use folder::Folder;
+pub use local::{Local, end_with_parent};
 pub use slurm::Slurm;
 
 /// An array of tasks as a scheduler is asked for it.
@@ -64,6 +66,15 @@ pub enum Standing {
         /// The node; empty if it never ran.
         node: String,
     },
+    /// Somebody has cancelled it.
+    Cancelled,
+}
+
+impl Standing {
+    /// Whether it neither waits nor runs.
+    pub fn is_over(&self) -> bool {
+        matches!(self, Standing::Ended { .. } | Standing::Cancelled)
+    }
 }
 
 /// What starts tasks on machines.
@@ -71,13 +82,13 @@ pub trait Scheduler {
     /// Starts an array, and returns its id.
     ///
     /// # Errors
-    /// If it refuses the array.
+    /// If it refuses the array; [`ClusterError::Silent`] if it may not have heard of it.
     fn submit(&mut self, array: &Array<'_>) -> Result<String, ClusterError>;
 
     /// The id of the array called `name` that it still knows, if there is one.
     ///
     /// # Errors
-    /// If it does not answer.
+    /// [`ClusterError::Silent`] if it does not answer now.
     fn find(&mut self, name: &str) -> Result<Option<String>, ClusterError>;
 
     /// How each of the `tasks` of the array `id` stands; none for a task that it has forgotten.
@@ -91,6 +102,11 @@ pub trait Scheduler {
     /// # Errors
     /// If it does not answer.
     fn cancel(&mut self, id: &str, tasks: &[usize]) -> Result<(), ClusterError>;
+
+    /// The most tasks that one array may have.
+    fn most(&mut self) -> usize {
+        usize::MAX
+    }
 
     /// How long it may be left in peace between two questions.
     fn interval(&self) -> Duration;

@@ -13,18 +13,44 @@ use super::{Array, ClusterError, Scheduler, Standing};
 #[derive(Clone, Debug, Default)]
 pub struct Slurm {
     /// `--partition`.
-    pub partition: Option<String>,
+    partition: Option<String>,
     /// `--gres`.
-    pub gres: Option<String>,
+    gres: Option<String>,
     /// Further options of `sbatch`, each one word.
-    pub arguments: Vec<String>,
+    arguments: Vec<String>,
     /// How long the controller is left in peace between two questions.
-    pub interval: Duration,
+    interval: Duration,
+    /// The most tasks of an array, once the controller has told.
+    most: Option<usize>,
 }
 
 const NAME: &str = "Slurm";
+/// Some option keeps `sbatch` from submitting.
+const NO_ID: &str = "`sbatch` names no job";
+/// What its programs say when the controller cannot be reached, or not now.
+const SILENT: [&str; 7] = [
+    "Unable to contact slurm controller",
+    "Socket timed out",
+    "Zero Bytes were transmitted",
+    "Communication connection failure",
+    "Connection refused",
+    "Connection timed out",
+    "backup controller in standby mode",
+];
+/// Why a task is held that a node could not start. Nobody lets it go.
+const NEVER_BEGAN: &str = "launch_failed_requeued_held";
 
 impl Slurm {
+    /// Arrays with these options of `sbatch`; the controller is left in peace for `interval`.
+    pub fn new(
+        partition: Option<String>,
+        gres: Option<String>,
+        arguments: Vec<String>,
+        interval: Duration,
+    ) -> Slurm {
+        Slurm { partition, gres, arguments, interval, most: None }
+    }
+
     /// The options of `sbatch` for `array`.
     fn options(&self, array: &Array<'_>) -> Vec<OsString> {
         let log = log_of(array.folder, "%a").display().to_string();
@@ -92,6 +118,10 @@ fn asked(program: &str, words: &[OsString], input: &str) -> Result<Answer, Clust
     })
 }
 
+fn silent(answer: Answer) -> ClusterError {
+    ClusterError::Silent { scheduler: NAME, words: answer.stderr }
+}
+
 fn plain(words: &[&str]) -> Vec<OsString> {
     words.iter().map(OsString::from).collect()
 }
@@ -101,10 +131,17 @@ impl Scheduler for Slurm {
         let answer = asked("sbatch", &self.options(array), &script(array.worker))?;
         // On a federation the cluster's name follows the id.
         let id = answer.stdout.split(';').next().unwrap_or_default().to_owned();
-        match answer.ok && !id.is_empty() {
-            true => Ok(id),
-            false => Err(ClusterError::Refused { scheduler: NAME, words: answer.stderr }),
+        if answer.ok && !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_digit()) {
+            return Ok(id);
         }
+        if SILENT.iter().any(|words| answer.stderr.contains(words)) {
+            return Err(silent(answer));
+        }
+        let Answer { stdout, stderr, .. } = answer;
+        let said = if stderr.is_empty() { stdout } else { stderr };
+        let first = said.lines().next().unwrap_or_default().to_owned();
+        let words = if answer.ok { format!("{NO_ID}: {first}") } else { said };
+        Err(ClusterError::Refused { scheduler: NAME, words })
     }
 
     fn find(&mut self, name: &str) -> Result<Option<String>, ClusterError> {
@@ -112,7 +149,7 @@ impl Scheduler for Slurm {
         let words = plain(&["--noheader", "--me", "--format=%F", &name]);
         let answer = asked("squeue", &words, "")?;
         if !answer.ok {
-            return Err(ClusterError::Silent { scheduler: NAME, words: answer.stderr });
+            return Err(silent(answer));
         }
         Ok(answer.stdout.lines().next().map(|line| line.trim().to_owned()))
     }
@@ -124,7 +161,7 @@ impl Scheduler for Slurm {
             return Ok(vec![None; tasks]);
         }
         if !answer.ok {
-            return Err(ClusterError::Silent { scheduler: NAME, words: answer.stderr });
+            return Err(silent(answer));
         }
         Ok(standings(&answer.stdout, tasks))
     }
@@ -135,13 +172,27 @@ impl Scheduler for Slurm {
         let answer = asked("scancel", &plain(&["--quiet", &which]), "")?;
         match answer.ok {
             true => Ok(()),
-            false => Err(ClusterError::Silent { scheduler: NAME, words: answer.stderr }),
+            false => Err(silent(answer)),
         }
+    }
+
+    fn most(&mut self) -> usize {
+        let words = plain(&["show", "config"]);
+        let told = || Some(most_in(&asked("scontrol", &words, "").ok()?.stdout)?);
+        self.most = self.most.or_else(told);
+        self.most.unwrap_or(usize::MAX)
     }
 
     fn interval(&self) -> Duration {
         self.interval
     }
+}
+
+/// `MaxArraySize` in what `scontrol show config` prints: numbers of tasks stay below it.
+fn most_in(text: &str) -> Option<usize> {
+    let pairs = text.lines().filter_map(|line| line.split_once('='));
+    let mut sizes = pairs.filter(|(name, _)| name.trim() == "MaxArraySize");
+    sizes.next()?.1.trim().parse().ok()
 }
 
 /// What `scontrol --oneliner show job` says of the tasks of an array: a line for each, or for many that wait.
@@ -166,6 +217,10 @@ fn standing(state: &str, reason: &str, node: &str) -> Standing {
     let node = if node == "(null)" { "" } else { node }.to_owned();
     let reason = reason.to_owned();
     match state {
+        "CANCELLED" => Standing::Cancelled,
+        _ if reason == NEVER_BEGAN => {
+            Standing::Ended { state: "a failed launch".to_owned(), reason, node }
+        }
         "PENDING" | "CONFIGURING" | "REQUEUED" | "REQUEUE_FED" | "REQUEUE_HOLD"
         | "SPECIAL_EXIT" | "RESV_DEL_HOLD" => Standing::Waiting { reason },
         "RUNNING" | "COMPLETING" | "SUSPENDED" | "STOPPED" | "SIGNALING" | "STAGE_OUT"
@@ -195,12 +250,9 @@ mod tests {
 
     #[test]
     fn an_array_asks_for_what_the_site_needs() {
-        let slurm = Slurm {
-            partition: Some("gpu".to_owned()),
-            gres: Some("gpu:1".to_owned()),
-            arguments: vec!["--account=physics".to_owned()],
-            interval: Duration::from_secs(5),
-        };
+        let own = |text: &str| Some(text.to_owned());
+        let arguments = vec!["--account=physics".to_owned()];
+        let slurm = Slurm::new(own("gpu"), own("gpu:1"), arguments, Duration::from_secs(5));
         let worker = ["/opt/re play".into(), "--replay-task".into(), "/shared/x/array-0".into()];
         let array = Array {
             name: "replay-1a2b-0",
@@ -229,6 +281,20 @@ mod tests {
         #!/bin/sh
         exec '/opt/re play' --replay-task /shared/x/array-0 "$SLURM_ARRAY_TASK_ID"
         "#);
+    }
+
+    #[test]
+    fn the_size_of_an_array_is_the_sites() {
+        let text =
+            "Configuration data as of now\nMaxArraySize            = 1001\nMaxJobCount = 7\n";
+        assert_eq!((most_in(text), most_in("")), (Some(1001), None));
+    }
+
+    #[test]
+    fn a_task_that_a_person_cancelled_or_no_node_could_start_is_over() {
+        assert_eq!(standing("CANCELLED", "None", "n1"), Standing::Cancelled);
+        assert!(standing("PENDING", NEVER_BEGAN, "(null)").is_over());
+        assert!(!standing("PENDING", "JobHeldUser", "(null)").is_over());
     }
 
     #[test]

@@ -16,6 +16,8 @@ enum Fate {
     Failed(&'static str),
     /// It ends in this state, without a result.
     Lost(&'static str, &'static str),
+    /// Somebody cancels it.
+    Cancelled,
     /// It never ends.
     Endless,
 }
@@ -32,6 +34,12 @@ struct World {
     polls: usize,
     most: usize,
     excluded: Vec<Vec<String>>,
+    /// How many questions from now on it does not answer.
+    silent: usize,
+    /// Whether it takes the next array and does not say so.
+    is_mute: bool,
+    /// The most tasks of an array.
+    size: Option<usize>,
 }
 
 struct Jobs {
@@ -43,6 +51,13 @@ struct Jobs {
 }
 
 impl World {
+    fn answers(&mut self) -> Result<(), ClusterError> {
+        let is_silent = self.silent > 0;
+        self.silent = self.silent.saturating_sub(1);
+        let words = "Unable to contact slurm controller".to_owned();
+        if is_silent { Err(ClusterError::Silent { scheduler: "fake", words }) } else { Ok(()) }
+    }
+
     fn pass(&mut self) {
         for array in 0..self.arrays.len() {
             for number in 0..self.arrays[array].tasks.len() {
@@ -53,6 +68,9 @@ impl World {
             }
             self.begin(array);
         }
+        let runs = |s: &&Standing| matches!(s, Standing::Running { .. });
+        let all = self.arrays.iter().flat_map(|jobs| &jobs.tasks).filter(runs).count();
+        self.most = self.most.max(all);
     }
 
     fn begin(&mut self, array: usize) {
@@ -70,7 +88,6 @@ impl World {
                 running += 1;
             }
         }
-        self.most = self.most.max(running);
     }
 
     fn end(&mut self, array: usize, number: usize, node: &str) {
@@ -93,6 +110,11 @@ impl World {
         made.unwrap();
         let result = batch::result_of(&folder.parent().unwrap().join("results"), &key);
         let (state, reason) = match fate {
+            Fate::Cancelled => {
+                std::fs::remove_file(&result).unwrap();
+                self.arrays[array].tasks[number] = Standing::Cancelled;
+                return;
+            }
             Fate::Endless => {
                 std::fs::remove_file(&result).unwrap();
                 self.fates.get_mut(&key).unwrap().push(Fate::Endless);
@@ -115,6 +137,7 @@ struct Fake(Rc<RefCell<World>>);
 impl Scheduler for Fake {
     fn submit(&mut self, array: &Array<'_>) -> Result<String, ClusterError> {
         let mut world = self.0.borrow_mut();
+        world.answers()?;
         if world.nodes.iter().all(|node| array.without.contains(node)) {
             let words = "Requested node configuration is not available".to_owned();
             return Err(ClusterError::Refused { scheduler: "fake", words });
@@ -128,10 +151,15 @@ impl Scheduler for Fake {
             without: array.without.iter().cloned().collect(),
             tasks: vec![waiting; array.tasks],
         });
+        if std::mem::take(&mut world.is_mute) {
+            world.silent = 1;
+            world.answers()?;
+        }
         Ok((world.arrays.len() - 1).to_string())
     }
 
     fn find(&mut self, name: &str) -> Result<Option<String>, ClusterError> {
+        self.0.borrow_mut().answers()?;
         let place = self.0.borrow().arrays.iter().position(|jobs| jobs.name == name);
         Ok(place.map(|place| place.to_string()))
     }
@@ -139,22 +167,25 @@ impl Scheduler for Fake {
     fn poll(&mut self, id: &str, _: usize) -> Result<Vec<Option<Standing>>, ClusterError> {
         let mut world = self.0.borrow_mut();
         world.polls += 1;
+        world.answers()?;
         let jobs = id.parse::<usize>().ok().and_then(|id| world.arrays.get(id));
         Ok(jobs.map(|jobs| jobs.tasks.iter().cloned().map(Some).collect()).unwrap_or_default())
     }
 
     fn cancel(&mut self, id: &str, tasks: &[usize]) -> Result<(), ClusterError> {
         let mut world = self.0.borrow_mut();
-        let (state, reason, node) = ("CANCELLED".to_owned(), String::new(), String::new());
+        world.answers()?;
         for &task in tasks {
-            let ended = Standing::Ended {
-                state: state.clone(),
-                reason: reason.clone(),
-                node: node.clone(),
-            };
-            world.arrays[id.parse::<usize>().unwrap()].tasks[task] = ended;
+            let standing = &mut world.arrays[id.parse::<usize>().unwrap()].tasks[task];
+            if !standing.is_over() {
+                *standing = Standing::Cancelled;
+            }
         }
         Ok(())
+    }
+
+    fn most(&mut self) -> usize {
+        self.0.borrow().size.unwrap_or(usize::MAX)
     }
 
     fn interval(&self) -> Duration {
@@ -238,6 +269,13 @@ fn a_task_without_a_result_is_unavailable_and_never_a_finding() {
     failing.start(vec![task("a")]).unwrap();
     let error = all(&mut failing).unwrap_err();
     insta::assert_snapshot!(error, @"the test of a is unavailable: 3 tries ended without a result, the last one with TIMEOUT (TimeLimit)");
+    insta::assert_snapshot!(error.hint().unwrap(), @"the queue's time limit ended it, which is no finding: --cluster-arg=--time=MINUTES asks for more");
+    drop(failing);
+    let lost = Fate::Lost("NODE_FAIL", "NodeDown");
+    world.borrow_mut().fates.insert("a".to_owned(), vec![lost; 3]);
+    let mut failing = crew(folder.path(), &world, 4, &never);
+    failing.start(vec![task("a")]).unwrap();
+    let error = all(&mut failing).unwrap_err();
     insta::assert_snapshot!(error.hint().unwrap(), @"its nodes may not see the folder that --cluster-dir names, or may not start this program; what was done is kept, and the same command goes on");
     drop(failing);
     world.borrow_mut().fates.insert("b".to_owned(), vec![Fate::Failed("no compiler"); 3]);
@@ -309,8 +347,7 @@ fn an_interruption_cancels_what_is_under_way_and_keeps_what_was_done() {
     is_over.set(true);
     let error = crew.wait::<String>(&mut |_| {}).unwrap_err();
     insta::assert_snapshot!(error, @"interrupted: what was under way on the cluster is cancelled, what was done is kept");
-    let ended = |s: &Standing| matches!(s, Standing::Ended { .. });
-    assert!(world.borrow().arrays[0].tasks.iter().all(ended));
+    assert!(world.borrow().arrays[0].tasks.iter().all(Standing::is_over));
     assert!(folder.path().join("replay-1/results/a.json").exists());
 }
 
@@ -323,7 +360,7 @@ fn a_test_that_nobody_needs_any_more_is_cancelled() {
     crew.wait::<String>(&mut |_| {}).unwrap().unwrap();
     crew.cancel(&["b".to_owned()]);
     assert!(crew.wait::<String>(&mut |_| {}).unwrap().is_none());
-    assert!(matches!(world.borrow().arrays[0].tasks[1], Standing::Ended { .. }));
+    assert_eq!(world.borrow().arrays[0].tasks[1], Standing::Cancelled);
 }
 
 #[test]
@@ -334,4 +371,91 @@ fn two_processes_do_not_watch_the_same_tasks() {
     let error = Folder::open(&path).err().unwrap();
     let text = error.to_string().replace(&folder.path().display().to_string(), "DIR");
     insta::assert_snapshot!(text, @"another replay is at work on the same command: it holds DIR/replay-1/lock");
+}
+
+#[test]
+fn a_task_that_a_person_cancels_is_unavailable_and_not_handed_out_again() {
+    let (folder, world) = (tempfile::tempdir().unwrap(), world(2));
+    world.borrow_mut().fates.insert("a".to_owned(), vec![Fate::Cancelled]);
+    world.borrow_mut().fates.insert("b".to_owned(), vec![Fate::Endless]);
+    let mut failing = crew(folder.path(), &world, 2, &never);
+    failing.start(vec![task("a"), task("b")]).unwrap();
+    let error = all(&mut failing).unwrap_err();
+    insta::assert_snapshot!(error, @"the test of a is unavailable: somebody has cancelled it");
+    insta::assert_snapshot!(error.hint().unwrap(), @"what else was under way is cancelled too; the same command goes on with the rest");
+    assert!(world.borrow().arrays[0].tasks.iter().all(Standing::is_over));
+    drop(failing);
+    world.borrow_mut().fates.clear();
+    let mut again = crew(folder.path(), &world, 2, &never);
+    again.start(vec![task("a"), task("b")]).unwrap();
+    assert_eq!(all(&mut again).unwrap().len(), 2);
+    assert!(world.borrow().made.values().all(|times| *times == 1));
+}
+
+#[test]
+fn a_scheduler_that_says_nothing_for_a_while_is_asked_again() {
+    let (folder, world) = (tempfile::tempdir().unwrap(), world(2));
+    let mut first = crew(folder.path(), &world, 2, &never);
+    world.borrow_mut().silent = 3;
+    first.start(vec![task("a"), task("b"), task("c")]).unwrap();
+    world.borrow_mut().silent = 3;
+    first.wait::<String>(&mut |_| {}).unwrap().unwrap();
+    drop(first);
+    world.borrow_mut().silent = 3;
+    let mut second = crew(folder.path(), &world, 2, &never);
+    second.start(vec![task("a"), task("b"), task("c")]).unwrap();
+    assert_eq!(all(&mut second).unwrap().len(), 3);
+    assert_eq!(world.borrow().arrays.len(), 1);
+}
+
+#[test]
+fn an_array_that_was_taken_without_a_word_is_not_submitted_twice() {
+    let (folder, world) = (tempfile::tempdir().unwrap(), world(2));
+    world.borrow_mut().is_mute = true;
+    let mut crew = crew(folder.path(), &world, 2, &never);
+    crew.start(vec![task("a"), task("b")]).unwrap();
+    assert_eq!(all(&mut crew).unwrap().len(), 2);
+    assert_eq!(world.borrow().arrays.len(), 1);
+}
+
+#[test]
+fn an_interruption_that_the_scheduler_does_not_hear_says_that_its_tasks_go_on() {
+    let (folder, world) = (tempfile::tempdir().unwrap(), world(2));
+    let mut crew = crew(folder.path(), &world, 2, &|| true);
+    crew.start(vec![task("a")]).unwrap();
+    world.borrow_mut().silent = 9;
+    let error = crew.wait::<String>(&mut |_| {}).unwrap_err();
+    insta::assert_snapshot!(error, @"interrupted: what was under way on the cluster goes on, what was done is kept");
+    insta::assert_snapshot!(error.hint().unwrap(), @"the scheduler did not answer: the same command takes over what goes on");
+}
+
+#[test]
+fn more_tasks_than_an_array_takes_are_made_array_after_array_and_never_too_many_at_a_time() {
+    let (folder, world) = (tempfile::tempdir().unwrap(), world(20));
+    world.borrow_mut().size = Some(10);
+    let tasks = |count: usize| (0..count).map(|number| task(&format!("t{number}"))).collect();
+    let mut crew = crew(folder.path(), &world, 12, &never);
+    crew.start(tasks(35)).unwrap();
+    assert_eq!(crew.waiting(), 35);
+    assert_eq!(all(&mut crew).unwrap().len(), 35);
+    let arrays = world.borrow().arrays.iter().map(|jobs| jobs.tasks.len()).collect::<Vec<_>>();
+    assert_eq!(arrays, [10, 10, 10, 5]);
+    assert!(world.borrow().most <= 12);
+    // What may run at a time is submitted at once, in as many arrays as that takes.
+    let begun = world.borrow().arrays.len();
+    crew.start((0..12).map(|number| task(&format!("u{number}"))).collect()).unwrap();
+    assert_eq!(world.borrow().arrays.len() - begun, 2);
+    assert_eq!(all(&mut crew).unwrap().len(), 12);
+}
+
+#[test]
+fn a_folder_that_its_last_user_removed_is_not_locked_in_vain() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("replay-1");
+    let first = Folder::open(&path).unwrap();
+    std::fs::remove_dir_all(&path).unwrap();
+    let second = Folder::open(&path).unwrap();
+    assert!(Folder::open(&path).is_err());
+    drop((first, second));
+    Folder::open(&path).unwrap();
 }

@@ -72,6 +72,17 @@ pub(super) fn without_cluster(words: impl Iterator<Item = OsString>) -> CliResul
     Ok(kept)
 }
 
+/// Options of `sbatch` that replay gives by itself, or that change what a task is.
+const OWN: [&str; 8] =
+    ["--array", "-a", "--wait", "-W", "--wrap", "--parsable", "--job-name", "-J"];
+
+fn is_own(argument: &str) -> bool {
+    let name = argument.split('=').next().unwrap_or_default();
+    let short =
+        OWN.iter().any(|own| own.len() == 2 && !name.starts_with("--") && name.starts_with(own));
+    short || OWN.contains(&name)
+}
+
 /// A team's settings.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -107,14 +118,18 @@ impl ClusterArgs {
         };
         let mut arguments = file.arguments;
         arguments.extend(self.cluster_arg.iter().cloned());
+        if let Some(own) = arguments.iter().find(|argument| is_own(argument)) {
+            return Err(CommandError::new(format!("{own} is not for the user of --cluster-arg"))
+                .with_hint("which tasks there are, and how they are waited for, says replay"));
+        }
         Ok(Settings {
             engine: self.on_cluster.unwrap_or(Engine::Local),
-            slurm: Slurm {
-                partition: self.partition.clone().or(file.partition),
-                gres: self.gres.clone().or(file.gres),
+            slurm: Slurm::new(
+                self.partition.clone().or(file.partition),
+                self.gres.clone().or(file.gres),
                 arguments,
-                interval: Duration::from_secs_f64(file.interval.unwrap_or(INTERVAL)),
-            },
+                Duration::from_secs_f64(file.interval.unwrap_or(INTERVAL)),
+            ),
             folder: std::path::absolute(&folder)?,
             width: jobs.or(file.jobs).unwrap_or(WIDTH),
         })
@@ -158,6 +173,16 @@ mod tests {
                      --cluster-arg --account=physics --jobs 4 --cluster-dir /shared";
         let kept = without_cluster(words.split_whitespace().map(OsString::from)).unwrap();
         assert_eq!(kept.join(" "), "bisect fixtures/a --good x --bad y --jobs 4");
+    }
+
+    #[test]
+    fn options_that_replay_gives_itself_are_not_for_users() {
+        for own in ["--array=0-9", "-a0-9", "--wait", "-W", "--wrap=true", "--job-name=x"] {
+            assert!(is_own(own), "{own}");
+        }
+        for other in ["--account=physics", "-A", "-t30", "--wait-all-nodes=1", "--mem=4G"] {
+            assert!(!is_own(other), "{other}");
+        }
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Command as Process, ExitCode, Stdio};
 
 use ::replay::bisect::Look;
-use ::replay::cluster::{Failed, Report, perform};
+use ::replay::cluster::{Failed, Report, end_with_parent, perform};
 use clap::{CommandFactory, FromArgMatches};
 use serde_json::Value;
 
@@ -21,6 +21,9 @@ pub fn work() -> ExitCode {
         return ExitCode::from(exit::NOT_ABOUT_THE_KERNEL);
     };
     let Ok(number) = number.parse() else { return ExitCode::from(exit::NOT_ABOUT_THE_KERNEL) };
+    if !end_with_parent() {
+        return ExitCode::from(exit::INTERRUPTED);
+    }
     match perform(Path::new(folder), number, |work: Work| report(&work)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

@@ -1,0 +1,77 @@
+//! The folder of one command's tasks.
+
+use std::collections::BTreeSet;
+use std::fs::{self, File, TryLockError};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use super::ClusterError;
+
+/// The folder of one command's tasks, which no other process uses.
+pub struct Folder {
+    pub(super) path: PathBuf,
+    _lock: File,
+}
+
+impl Folder {
+    /// Opens or makes the folder at `path`.
+    ///
+    /// # Errors
+    /// [`ClusterError::Watched`] if another process has it open; [`ClusterError::Folder`].
+    pub fn open(path: &Path) -> Result<Folder, ClusterError> {
+        let name = path.join("lock");
+        loop {
+            make(&path.join("results"))?;
+            let lock = File::create(&name).map_err(failed("open", &name))?;
+            match lock.try_lock() {
+                Ok(()) => {}
+                Err(TryLockError::WouldBlock) => return Err(ClusterError::Watched { path: name }),
+                Err(TryLockError::Error(source)) => return Err(failed("lock", &name)(source)),
+            }
+            // Its last user may have removed the folder since: then this is the lock of nothing.
+            if is_at(&lock, &name) {
+                return Ok(Folder { path: path.to_owned(), _lock: lock });
+            }
+        }
+    }
+
+    pub(super) fn results(&self) -> PathBuf {
+        self.path.join("results")
+    }
+
+    /// The folder of the array with this number.
+    pub(super) fn array(&self, number: usize) -> PathBuf {
+        self.path.join(format!("array-{number}"))
+    }
+
+    /// Makes the folder of the array with this number, and that of results.
+    pub(super) fn make_array(&self, number: usize) -> Result<PathBuf, ClusterError> {
+        make(&self.results())?;
+        let folder = self.array(number);
+        make(&folder)?;
+        Ok(folder)
+    }
+
+    /// The keys of the results that are there.
+    pub(super) fn there(&self) -> BTreeSet<String> {
+        let entries = fs::read_dir(self.results()).into_iter().flatten().flatten();
+        let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+        names.filter_map(|name| name.strip_suffix(".json").map(str::to_owned)).collect()
+    }
+}
+
+fn make(path: &Path) -> Result<(), ClusterError> {
+    fs::create_dir_all(path).map_err(failed("make", path))
+}
+
+fn failed(doing: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> ClusterError {
+    let path = path.to_owned();
+    move |source| ClusterError::Folder { doing, path, source }
+}
+
+/// Whether `file` is the one at `path`.
+fn is_at(file: &File, path: &Path) -> bool {
+    let place = |found: fs::Metadata| (found.dev(), found.ino());
+    let (own, there) = (file.metadata().map(place), fs::metadata(path).map(place));
+    matches!((own, there), (Ok(own), Ok(there)) if own == there)
+}
