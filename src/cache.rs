@@ -48,6 +48,11 @@ impl Kind {
         Kind::Fact,
     ];
 
+    /// Whether a shared cache has it, too. The compiler's headers are large, and made within seconds.
+    fn is_shared(self) -> bool {
+        self != Kind::Precompiled
+    }
+
     /// The name of its folder.
     pub fn name(self) -> &'static str {
         match self {
@@ -120,6 +125,8 @@ pub struct Usage {
 pub struct Cache {
     root: PathBuf,
     swept: Arc<Once>,
+    /// Another one, which has what this one lacks and gets what is written here.
+    shared: Option<Arc<Cache>>,
 }
 
 /// A folder for work in progress, removed when it is dropped.
@@ -172,10 +179,20 @@ impl Cache {
     /// [`CacheError::Foreign`] if there is one with files that replay did not put there;
     /// [`CacheError::Io`] if the folder can be neither made nor written.
     pub fn open(parent: &Path) -> Result<Cache, CacheError> {
-        let cache = Cache { root: Cache::place(parent), swept: Arc::new(Once::new()) };
+        let cache =
+            Cache { root: Cache::place(parent), swept: Arc::new(Once::new()), shared: None };
         cache.claim()?;
         cache.make_folders()?;
         Ok(cache)
+    }
+
+    /// The same with the cache in `parent` behind it, which other machines use too: entries that this one lacks
+    /// are taken from there, and those that are written here are written there as well.
+    ///
+    /// # Errors
+    /// As [`Cache::open`].
+    pub fn sharing(self, parent: &Path) -> Result<Cache, CacheError> {
+        Ok(Cache { shared: Some(Arc::new(Cache::open(parent)?)), ..self })
     }
 
     /// Marks the folder as replay's, unless it is.
@@ -237,8 +254,17 @@ impl Cache {
 
     /// The entry `key`, if it exists and is whole. One that is not is removed.
     pub fn read(&self, kind: Kind, key: &str) -> Option<Vec<u8>> {
-        let found = self.content(kind, key)?;
+        let found = self.content(kind, key).or_else(|| self.fetch(kind, key))?;
         tracing::info!(name: "cached", message = %format_args!("{}/{key}", kind.name()));
+        Some(found)
+    }
+
+    /// The entry of the shared cache, which is here from now on.
+    fn fetch(&self, kind: Kind, key: &str) -> Option<Vec<u8>> {
+        let shared = self.shared.as_ref().filter(|_| kind.is_shared())?;
+        let found = shared.content(kind, key)?;
+        // Readers may want its file: one that cannot be had counts as absent.
+        self.put(kind, key, &found).ok()?;
         Some(found)
     }
 
@@ -269,6 +295,14 @@ impl Cache {
     /// # Errors
     /// [`CacheError`], with the system's reason.
     pub fn write(&self, kind: Kind, key: &str, payload: &[u8]) -> Result<PathBuf, CacheError> {
+        let path = self.put(kind, key, payload)?;
+        if let Some(shared) = self.shared.as_ref().filter(|_| kind.is_shared()) {
+            shared.put(kind, key, payload)?;
+        }
+        Ok(path)
+    }
+
+    fn put(&self, kind: Kind, key: &str, payload: &[u8]) -> Result<PathBuf, CacheError> {
         let path = self.path(kind, key);
         if self.content(kind, key).as_deref() == Some(payload) {
             return Ok(path);
@@ -375,6 +409,33 @@ mod tests {
         cache.write(Kind::Outcome, "k", b"payload").unwrap();
         assert_eq!(cache.read(Kind::Outcome, "k").as_deref(), Some(&b"payload"[..]));
         assert_eq!(cache.read(Kind::Artifact, "k"), None);
+    }
+
+    #[test]
+    fn caches_of_two_machines_have_in_common_what_either_writes() {
+        let folder = tempfile::tempdir().unwrap();
+        let of = |name: &str| Cache::open(&folder.path().join(name)).unwrap();
+        let shared = folder.path().join("shared");
+        let [one, two] = ["one", "two"].map(|name| of(name).sharing(&shared).unwrap());
+        one.write(Kind::Outcome, "k", b"payload").unwrap();
+        one.write(Kind::Precompiled, "k", b"headers").unwrap();
+        assert_eq!(two.read(Kind::Precompiled, "k"), None);
+        let path = two.find(Kind::Outcome, "k").unwrap();
+        assert!(path.starts_with(two.root()));
+        fs::remove_dir_all(&shared).unwrap();
+        assert_eq!(two.read(Kind::Outcome, "k").as_deref(), Some(&b"payload"[..]));
+    }
+
+    #[test]
+    fn a_damaged_entry_of_a_shared_cache_is_not_taken() {
+        let folder = tempfile::tempdir().unwrap();
+        let shared = Cache::open(&folder.path().join("shared")).unwrap();
+        damage(&shared.write(Kind::Outcome, "k", b"payload").unwrap());
+        let own = Cache::open(&folder.path().join("own")).unwrap();
+        let own = own.sharing(&folder.path().join("shared")).unwrap();
+        assert_eq!(own.read(Kind::Outcome, "k"), None);
+        own.write(Kind::Outcome, "k", b"payload").unwrap();
+        assert!(shared.read(Kind::Outcome, "k").is_some());
     }
 
     #[test]

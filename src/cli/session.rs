@@ -369,9 +369,16 @@ pub fn runner(
     Ok(Runner::new(Keeper::new(&own_file()?), cache.clone(), setting))
 }
 
+/// The variable for the folder of a cache behind the cache, which several machines share.
+pub const SHARED_CACHE: &str = "REPLAY_SHARED_CACHE_DIR";
+
 /// The cache, made if it does not exist.
 pub fn cache() -> CliResult<Cache> {
-    Ok(Cache::open(&cache_folder()?)?)
+    let cache = Cache::open(&cache_folder()?)?;
+    match std::env::var_os(SHARED_CACHE).filter(|path| !path.is_empty()) {
+        Some(shared) => Ok(cache.sharing(&std::path::absolute(&shared)?)?),
+        None => Ok(cache),
+    }
 }
 
 /// Where the user's environment says that CUDA is.
