@@ -11,6 +11,7 @@ mod belief;
 mod candidates;
 mod ends;
 mod engine;
+mod forecast;
 mod graph;
 mod log_text;
 mod pick;

@@ -7,7 +7,7 @@ mod env;
 mod repo;
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -74,7 +74,7 @@ impl Cluster {
              SlurmUser={user}\nSlurmdUser={user}\nStateSaveLocation={dir}/state\n\
              SlurmdSpoolDir={dir}/%n\nSlurmctldPidFile={dir}/slurmctld.pid\n\
              SlurmdPidFile={dir}/%n.pid\nSlurmctldLogFile={dir}/slurmctld.log\n\
-             SlurmdLogFile={dir}/%n.log\nReturnToService=2\nSlurmdTimeout=5\nKillWait=1\n\
+             SlurmdLogFile={dir}/%n.log\nReturnToService=2\nMaxArraySize=3\nSlurmdTimeout=5\nKillWait=1\n\
              SchedulerParameters=sched_interval=1,bf_interval=1,sched_min_interval=1000\n\
              PreemptType=preempt/partition_prio\nPreemptMode=REQUEUE\n\
              NodeName=n1 NodeHostname={host} NodeAddr=127.0.0.1 Port={} CPUs=2 RealMemory=1000\n\
@@ -140,6 +140,12 @@ impl Cluster {
         });
     }
 
+    /// Ends the daemon `name` at once.
+    fn end(&self, name: &str) {
+        let pid = fs::read_to_string(self.path(&format!("{name}.pid"))).unwrap_or_default();
+        let _ = Command::new("kill").args(["-9", pid.trim()]).stderr(Stdio::null()).status();
+    }
+
     /// Ends the daemon of a node and everything that it runs, at once.
     fn kill(&self, node: &str) {
         let pid = fs::read_to_string(self.path(&format!("{node}.pid"))).expect("a number");
@@ -161,8 +167,7 @@ impl Drop for Cluster {
     fn drop(&mut self) {
         self.ask("scancel", &["--state=RUNNING", "--user", &self.user()]);
         for name in ["n1", "n2", "slurmctld"] {
-            let pid = fs::read_to_string(self.path(&format!("{name}.pid"))).unwrap_or_default();
-            let _ = Command::new("kill").args(["-9", pid.trim()]).stderr(Stdio::null()).status();
+            self.end(name);
         }
     }
 }
@@ -200,8 +205,14 @@ impl Site {
         let path = site.compiler();
         fs::write(&path, script).expect("a file");
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("permissions");
-        fs::write(site.env.path("replay.cluster.toml"), "interval = 0.2\n").expect("a file");
+        site.set("");
         site
+    }
+
+    /// Settings besides the usual ones.
+    fn set(&self, more: &str) {
+        let text = format!("interval = 0.2\n{more}");
+        fs::write(self.env.path("replay.cluster.toml"), text).expect("a file");
     }
 
     fn compiler(&self) -> PathBuf {
@@ -217,7 +228,8 @@ impl Site {
     }
 
     fn words(&self) -> Vec<&str> {
-        vec!["bisect", "fixtures/tiny", "--good", &self.ids[0], "--bad", &self.ids[3]]
+        let ends = ["--good", &self.ids[0], "--bad", &self.ids[3]];
+        [&["bisect", "fixtures/tiny"], &ends[..], &["--jobs", "2"]].concat()
     }
 
     fn command(&self, cluster: &Cluster, words: &[&str], more: &[&str]) -> Command {
@@ -226,10 +238,14 @@ impl Site {
         command
     }
 
-    /// The search, which goes on.
+    /// The search, which goes on, two tasks at a time if `more` does not say otherwise.
     fn begin(&self, cluster: &Cluster, more: &[&str]) -> Child {
         let more = [&["--on-cluster", "slurm"], more].concat();
-        let mut command = self.command(cluster, &self.words(), &more);
+        let mut words = self.words();
+        if more.contains(&"--jobs") {
+            words.truncate(words.len() - 2);
+        }
+        let mut command = self.command(cluster, &words, &more);
         command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program runs")
     }
 
@@ -263,6 +279,89 @@ fn two_nodes_answer_byte_for_byte_as_one_machine_does() {
         let run = site.env.finish(&mut site.command(&cluster, &words, &["--on-cluster", "slurm"]));
         let here = site.answer(&words);
         assert_eq!((run.code, run.stdout), (here.code, here.stdout), "{}", run.stderr);
+    }
+}
+
+#[test]
+#[ignore = "needs Slurm"]
+fn two_nodes_that_share_no_cache_answer_byte_for_byte_as_one_machine_does() {
+    let (cluster, site) = (Cluster::start(), Site::new());
+    let nodes = site.env.repo.beside("nodes");
+    site.set(&format!("cache = \"{}/$SLURMD_NODENAME\"\n", nodes.display()));
+    // Each task has a node for itself.
+    site.close();
+    let search = site.begin(&cluster, &["--cluster-arg=--cpus-per-task=2"]);
+    cluster.wait_until_running(2);
+    site.open();
+    site.expect_the_answer(&site.end(search));
+    for node in ["n1", "n2"] {
+        let outcomes = nodes.join(node).join("replay/outcomes");
+        assert!(outcomes.read_dir().expect("a cache").next().is_some(), "{node} made a test");
+    }
+}
+
+#[test]
+#[ignore = "needs Slurm"]
+fn commits_are_compiled_ahead_with_less_priority_than_tests() {
+    let (cluster, site) = (Cluster::start(), Site::new());
+    site.close();
+    let search = site.begin(&cluster, &["--jobs", "4"]);
+    cluster.wait_until_running(4);
+    let nice = |line: &&str| line.contains("Nice=") && !line.contains("Nice=0 ");
+    let shown = cluster.ask("scontrol", &["-o", "show", "job"]);
+    assert_eq!(shown.lines().filter(nice).count(), 2, "{shown}");
+    site.open();
+    site.expect_the_answer(&site.end(search));
+}
+
+#[test]
+#[ignore = "needs Slurm"]
+fn a_controller_that_is_gone_for_a_while_holds_the_search_up_and_no_more() {
+    let (cluster, site) = (Cluster::start(), Site::new());
+    site.close();
+    let search = site.begin(&cluster, &[]);
+    cluster.wait_until_running(2);
+    cluster.end("slurmctld");
+    site.open();
+    let folder = site.env.cache_parent().join("cluster");
+    cluster.wait_for("an array that nobody takes", || {
+        arrays(&folder)
+            .iter()
+            .any(|array| array.join("tasks.json").exists() && !array.join("id.json").exists())
+    });
+    cluster.daemon("slurmctld", &[]);
+    site.expect_the_answer(&site.end(search));
+}
+
+#[test]
+#[ignore = "needs Slurm"]
+fn a_search_whose_tasks_a_person_cancels_ends_and_goes_on_later() {
+    let (cluster, site) = (Cluster::start(), Site::new());
+    site.close();
+    let search = site.begin(&cluster, &[]);
+    cluster.wait_until_running(2);
+    cluster.ask("scancel", &["--user", &cluster.user()]);
+    let run = site.end(search);
+    assert_eq!((run.code, run.stdout.as_str()), (Some(128), ""), "{}", run.text());
+    assert!(run.stderr.contains(" is unavailable: somebody has cancelled it\n"), "{}", run.stderr);
+    cluster.wait_for("no task", || cluster.tasks().iter().all(|(state, _)| state == "CANCELLED"));
+    site.open();
+    site.expect_the_answer(&site.end(site.begin(&cluster, &[])));
+}
+
+#[test]
+#[ignore = "needs Slurm"]
+fn options_that_sbatch_does_not_know_are_told_in_its_words() {
+    let (cluster, site) = (Cluster::start(), Site::new());
+    for (option, told) in [
+        ("--nonsense", "error: Slurm refuses the tasks: sbatch: unrecognized option '--nonsense'"),
+        ("--partition=none", "invalid partition specified: none"),
+        ("--help", "error: Slurm refuses the tasks: `sbatch` names no job: Usage: sbatch"),
+        ("--wait", "error: --wait is not for the user of --cluster-arg"),
+    ] {
+        let run = site.end(site.begin(&cluster, &[&format!("--cluster-arg={option}")]));
+        assert_eq!((run.code, run.stdout.as_str()), (Some(128), ""), "{}", run.text());
+        assert!(run.stderr.contains(told), "{}", run.stderr);
     }
 }
 
@@ -310,32 +409,43 @@ fn a_preempted_test_waits_for_its_turn_and_is_no_finding() {
 fn a_driver_that_was_killed_is_followed_by_one_that_starts_nothing_anew() {
     let (cluster, site) = (Cluster::start(), Site::new());
     site.close();
-    let mut first = site.begin(&cluster, &[]);
-    cluster.wait_until_running(2);
-    first.kill().expect("it ends");
-    first.wait().expect("an end");
-    let second = site.begin(&cluster, &[]);
     let folder = site.env.cache_parent().join("cluster");
-    let arrays = || {
-        let entries = fs::read_dir(&folder).into_iter().flatten().flatten();
-        let inside = entries.flat_map(|entry| fs::read_dir(entry.path()).into_iter().flatten());
-        let named = |name: &str| name.starts_with("array-");
-        inside.flatten().filter(|entry| named(&entry.file_name().to_string_lossy())).count()
-    };
+    // A lost login, then a driver that is killed.
+    for signal in ["-HUP", "-KILL"] {
+        let mut driver = site.begin(&cluster, &[]);
+        cluster.wait_until_running(2);
+        cluster.wait_for("a driver that watches", || is_locked(&folder));
+        Command::new("kill").args([signal, &driver.id().to_string()]).status().expect("it runs");
+        driver.wait().expect("an end");
+    }
+    let last = site.begin(&cluster, &[]);
     cluster.wait_for("a driver that watches", || is_locked(&folder));
+    let another = site.end(site.begin(&cluster, &[]));
+    assert_eq!(another.code, Some(128), "{}", another.text());
+    assert!(another.stderr.contains("another replay is at work on the same command"));
     site.open();
-    cluster.wait_for("a second round", || arrays() == 2 || arrays() == 0);
-    site.expect_the_answer(&site.end(second));
+    site.expect_the_answer(&site.end(last));
     // Two ends, then the commits between them, then the answer: five tasks, none of them twice.
-    assert_eq!(cluster.tasks().len(), 5, "{:?}", cluster.tasks());
+    let names = cluster.ask("squeue", &["-h", "-r", "-t", "all", "-o", "%j"]);
+    let needed = names.lines().filter(|name| !name.ends_with("-spare"));
+    assert_eq!(needed.count(), 5, "{names}");
 }
 
-/// Whether a process holds the lock of the only command in `folder`.
+/// The folders of the arrays of the commands in `folder`.
+fn arrays(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let inside = entries.flat_map(|entry| fs::read_dir(entry.path()).into_iter().flatten());
+    let paths =
+        inside.flatten().filter(|entry| entry.file_name().to_string_lossy().starts_with("array-"));
+    paths.map(|entry| entry.path()).collect()
+}
+
+/// Whether a process holds the lock of the only command in `folder`. To try to lock it would keep others from it.
 fn is_locked(folder: &Path) -> bool {
     let mut inside = fs::read_dir(folder).into_iter().flatten().flatten();
-    let lock = inside.next().map(|entry| entry.path().join("lock"));
-    let lock = lock.and_then(|path| fs::File::open(path).ok());
-    lock.is_some_and(|lock| lock.try_lock().is_err())
+    let lock = inside.next().and_then(|entry| fs::metadata(entry.path().join("lock")).ok());
+    let held = fs::read_to_string("/proc/locks").unwrap_or_default();
+    lock.is_some_and(|lock| held.contains(&format!(":{} ", lock.ino())))
 }
 
 #[test]

@@ -162,19 +162,7 @@ fn report(
     let mut untested: BTreeSet<u32> = work.runs.iter().copied().collect();
     let mut unchecked = Vec::new();
     for target in &bisection.targets {
-        let mut view = View {
-            bisection,
-            check,
-            target,
-            range: &range,
-            sources: HashMap::new(),
-            outcomes: HashMap::new(),
-            reasons: HashMap::new(),
-            trail: HashMap::new(),
-            defects: BTreeSet::new(),
-            acquitted: Vec::new(),
-            trusted: None,
-        };
+        let mut view = View::new(bisection, check, target, &range);
         view.replay(&work.runs, progress)?;
         let found = view.untestable_runs(&work.runs)?;
         untested.retain(|run| found.iter().any(|(number, _)| number == run));
@@ -207,17 +195,62 @@ fn report(
     })
 }
 
-/// A commit of each variant that a log of `commits` replays.
-pub(super) fn runs(
+/// What a log of `commits` replays, and which replays it compares.
+pub(super) fn log_work(
     history: &History,
     targets: &[SearchTarget],
     commits: &[(CommitId, Vec<CommitId>)],
     first_parent: bool,
-) -> Result<Vec<CommitId>, BisectError> {
+) -> Result<LogWork, BisectError> {
     let range = Range::new(history, targets, commits)?;
     let (include, exclude) = range.ends();
     let work = survey(&range.graph, &include, &exclude, first_parent);
-    Ok(work.runs.iter().map(|&run| range.ids[run as usize]).collect())
+    let id = |commit: u32| range.ids[commit as usize];
+    let variant = |commit: u32| range.graph.variant(commit).unwrap_or(commit);
+    let runs: HashMap<u32, CommitId> =
+        work.runs.iter().map(|&run| (variant(run), id(run))).collect();
+    let step = |&(commit, parent): &(u32, u32)| {
+        let run = |commit| runs.get(&variant(commit)).copied();
+        LogStep { commit: id(commit), before: run(parent), after: run(commit) }
+    };
+    let runs = work.runs.iter().map(|&run| id(run)).collect();
+    Ok(LogWork { runs, steps: work.edges.iter().map(step).collect() })
+}
+
+/// Makes the judgements on what `commit` changes on one fixture, and leaves them in the cache.
+pub(super) fn judge_commit(
+    bisection: &Bisection<'_>,
+    target: &SearchTarget,
+    commits: &[(CommitId, Vec<CommitId>)],
+    commit: CommitId,
+) -> Result<(), BisectError> {
+    let range = Range::new(bisection.history, &bisection.targets, commits)?;
+    let (include, exclude) = range.ends();
+    let work = survey(&range.graph, &include, &exclude, bisection.first_parent);
+    let mut view = View::new(bisection, bisection.check, target, &range);
+    for &(of, parent) in work.edges.iter().filter(|edge| range.ids[edge.0 as usize] == commit) {
+        // Whether it takes an earlier change back is for those who see all of them.
+        view.change(of, parent, &mut Vec::new())?;
+    }
+    Ok(())
+}
+
+/// What a log replays and compares.
+pub struct LogWork {
+    /// A commit of each variant that is replayed.
+    pub runs: Vec<CommitId>,
+    /// The changes that are judged if the two replays differ.
+    pub steps: Vec<LogStep>,
+}
+
+/// A commit that is compared with a parent.
+pub struct LogStep {
+    /// The commit.
+    pub commit: CommitId,
+    /// The run of the parent's variant; none if the log makes none.
+    pub before: Option<CommitId>,
+    /// The run of the commit's variant.
+    pub after: Option<CommitId>,
 }
 
 /// A commit that diverged, and the commit before it.
@@ -244,7 +277,28 @@ struct View<'a> {
     trusted: Option<Trial>,
 }
 
-impl View<'_> {
+impl<'a> View<'a> {
+    fn new(
+        bisection: &'a Bisection<'a>,
+        check: Check,
+        target: &'a SearchTarget,
+        range: &'a Range,
+    ) -> View<'a> {
+        View {
+            bisection,
+            check,
+            target,
+            range,
+            sources: HashMap::new(),
+            outcomes: HashMap::new(),
+            reasons: HashMap::new(),
+            trail: HashMap::new(),
+            defects: BTreeSet::new(),
+            acquitted: Vec::new(),
+            trusted: None,
+        }
+    }
+
     fn variant(&self, commit: u32) -> u32 {
         self.range.graph.variant(commit).unwrap_or(commit)
     }

@@ -8,7 +8,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use serde::{Deserialize, Serialize};
 
-use super::changes::runs;
+use super::changes::{LogWork, judge_commit, log_work};
 use super::plan::Plan;
 use super::probe::Seen;
 use super::replayed::Replayed;
@@ -54,6 +54,13 @@ pub trait Elsewhere {
     /// If they cannot be started.
     fn start(&mut self, looks: &[Look]) -> Result<(), Self::Error>;
 
+    /// How many commits may be compiled ahead now, besides the tests under way.
+    fn room(&self) -> usize;
+
+    /// Has `commits` compiled as far as there is room, the first ones first: the next tests may be theirs. Nobody
+    /// waits for it.
+    fn compile_ahead(&mut self, commits: &[CommitId]);
+
     /// Waits for the findings of one of the tests that were started and not cancelled.
     ///
     /// # Errors
@@ -95,7 +102,16 @@ pub fn narrow<E: Elsewhere>(
     let options = Options { first_parent: between.first_parent, ..Options::default() };
     let search = Search::new(plan.graph.clone(), &plan.good, &plan.bad, options)
         .map_err(BisectError::from)?;
-    let mut rounds = Rounds { history, plan, search, wanted: None, held: Vec::new() };
+    let is_compiled = |target: &SearchTarget| target.subject.fixture.harness.program.is_none();
+    let mut rounds = Rounds {
+        history,
+        plan,
+        search,
+        width: between.width,
+        are_compiled: targets.iter().any(is_compiled),
+        wanted: None,
+        held: Vec::new(),
+    };
     let mut made = 0;
     while rounds.search.outcome().is_none() {
         let picks = rounds.search.next(between.width, &|_| false);
@@ -113,6 +129,9 @@ struct Rounds<'h> {
     history: &'h History,
     plan: Plan,
     search: Search,
+    width: usize,
+    /// Whether there is something to compile: programs run as they are.
+    are_compiled: bool,
     /// The symptoms that the bad ends show, once all of them were tested.
     wanted: Option<BTreeSet<Symptom>>,
     /// Findings that wait for them.
@@ -131,6 +150,7 @@ impl Rounds<'_> {
             looks.iter().map(|look| look.commit).zip(picks.iter().copied()).collect();
         let mut open: BTreeSet<u32> = picks.iter().copied().collect();
         elsewhere.start(&looks)?;
+        self.look_ahead(elsewhere);
         while !open.is_empty() {
             let (commit, findings) = elsewhere.wait()?;
             let Some(&number) = numbers.get(&commit) else { continue };
@@ -146,8 +166,18 @@ impl Rounds<'_> {
                 elsewhere.cancel(&ids.collect::<Vec<_>>());
                 needless.iter().for_each(|&commit| self.search.cancel(commit));
             }
+            self.look_ahead(elsewhere);
         }
         Ok(())
+    }
+
+    /// Has commits compiled that the next round may ask for, where this one leaves room.
+    fn look_ahead<E: Elsewhere>(&self, elsewhere: &mut E) {
+        if self.are_compiled && elsewhere.room() > 0 {
+            let likely = self.search.forecast(self.width).into_iter();
+            let ids: Vec<CommitId> = likely.map(|pick| self.plan.ids[pick as usize]).collect();
+            elsewhere.compile_ahead(&ids);
+        }
     }
 
     /// Answers what is held, once it is known what is searched for.
@@ -198,7 +228,26 @@ impl Bisection<'_> {
         Ok(Findings::of(&seen))
     }
 
-    /// Replays one commit on one fixture as a log does, and leaves what it finds in the cache.
+    /// Compiles the kernels of one commit, and leaves what that gives in the cache.
+    ///
+    /// # Errors
+    /// As [`Bisection::search`].
+    pub fn compile(&self, commit: CommitId) -> Result<(), BisectError> {
+        for target in &self.targets {
+            match self.history.source_set(commit, &target.spec) {
+                Ok(sources) => {
+                    // A revision's own fault is in the cache, too.
+                    self.lab.trial(&target.subject, &sources.into()).native()?;
+                }
+                Err(error) if error.is_revision_fault() => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Replays one commit on one fixture as a log does, and leaves what it finds in the cache. Replays with the same
+    /// fingerprint, which it returns, are alike; a commit without the sources has none.
     ///
     /// # Errors
     /// As [`survey_range`](super::survey_range).
@@ -206,31 +255,51 @@ impl Bisection<'_> {
         &self,
         target: &SearchTarget,
         commit: CommitId,
-    ) -> Result<(), BisectError> {
+    ) -> Result<Option<String>, BisectError> {
         self.has_room()?;
         match self.history.source_set(commit, &target.spec) {
             Ok(sources) => {
                 let trial = self.lab.trial(&target.subject, &sources.into());
-                Replayed::of(&trial, self.check).map_err(BisectError::Replay)?;
-                Ok(())
+                let replayed = Replayed::of(&trial, self.check).map_err(BisectError::Replay)?;
+                Ok(Some(replayed.fingerprint()))
             }
-            Err(error) if error.is_revision_fault() => Ok(()),
+            Err(error) if error.is_revision_fault() => Ok(None),
             Err(error) => Err(error.into()),
         }
     }
+
+    /// Judges what one commit of `range` changes on one fixture as a log does, and leaves what it finds in the cache.
+    ///
+    /// # Errors
+    /// As [`survey_range`](super::survey_range).
+    pub fn judge_for_log(
+        &self,
+        target: &SearchTarget,
+        range: &str,
+        commit: CommitId,
+    ) -> Result<(), BisectError> {
+        self.has_room()?;
+        judge_commit(self, target, &commits_of(self.history, range)?, commit)
+    }
 }
 
-/// A commit of each variant that a log of `range` replays.
+/// What a log of `range` replays and judges.
 ///
 /// # Errors
 /// [`BisectError::History`] if the range cannot be read.
-pub fn variants_of(
+pub fn work_of_log(
     history: &History,
     targets: &[SearchTarget],
     range: &str,
     first_parent: bool,
-) -> Result<Vec<CommitId>, BisectError> {
+) -> Result<LogWork, BisectError> {
+    log_work(history, targets, &commits_of(history, range)?, first_parent)
+}
+
+fn commits_of(
+    history: &History,
+    range: &str,
+) -> Result<Vec<(CommitId, Vec<CommitId>)>, BisectError> {
     let commits = history.range(range)?;
-    let commits: Vec<_> = commits.into_iter().map(|commit| (commit.id, commit.parents)).collect();
-    runs(history, targets, &commits, first_parent)
+    Ok(commits.into_iter().map(|commit| (commit.id, commit.parents)).collect())
 }

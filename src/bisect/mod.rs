@@ -27,9 +27,9 @@ use crate::search::{Answer, GraphError, SearchError, State};
 use crate::snapshot::Snapshot;
 use crate::trial::{Check, Lab, Subject};
 
-pub use changes::{Change, LogReport, Repair, Untestable, survey_range};
+pub use changes::{Change, LogReport, LogStep, LogWork, Repair, Untestable, survey_range};
 pub use conclusion::{Culprit, Report, SearchEnd, Tested};
-pub use elsewhere::{Between, Elsewhere, Findings, Look, narrow, variants_of};
+pub use elsewhere::{Between, Elsewhere, Findings, Look, narrow, work_of_log};
 pub use lineage::{Kin, Knowledge, Lineage};
 pub use plan::Plan;
 pub use probe::{Observation, Seen};

@@ -24,6 +24,14 @@ impl Replayed {
         Ok(Replayed { outcome: trial.outcome()?.clone(), ordered, checked: check.of(trial)? })
     }
 
+    /// Names all that two replays must have in common to count as unchanged.
+    pub(super) fn fingerprint(&self) -> String {
+        let outputs: Vec<_> =
+            self.outcome.outputs.iter().map(|o| (&o.name, o.summary.checksum)).collect();
+        let all = format!("{:?}", (&self.ordered, &self.outcome.status, outputs, &self.checked));
+        blake3::hash(all.as_bytes()).to_hex()[..40].to_owned()
+    }
+
     /// What its accesses do beside those of `base`, if both were checked.
     pub(super) fn accesses(&self, base: &Replayed) -> Option<Accesses> {
         let found = Accesses { checked: self.checked.clone()?, base: Some(base.checked.clone()?) };

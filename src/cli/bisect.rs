@@ -8,7 +8,7 @@ use ::replay::bisect::{
     Bisection, Event, Findings, Look, On, Report, SearchEnd, SearchTarget, Trusted,
 };
 use ::replay::harness::Harness;
-use ::replay::history::{Commit, History};
+use ::replay::history::{Commit, CommitId, History};
 use ::replay::report::{self, Blame, Line, Origin};
 use ::replay::trial::Check;
 use clap::ValueEnum;
@@ -244,6 +244,14 @@ pub fn look(args: &Args, session: &SessionArgs, look: Look) -> CliResult<Finding
     let (history, targets) = open(&fixtures::expand(&args.fixtures))?;
     let Search { bisection, good, bad, .. } = search(args, session, &history, targets)?;
     Ok(bisection.look(&good, &bad, look)?)
+}
+
+/// Compiles a commit that the search may test.
+pub fn compile(args: &Args, session: &SessionArgs, commit: CommitId) -> CliResult<()> {
+    let (history, targets) = open(&fixtures::expand(&args.fixtures))?;
+    let on = args.on.into();
+    let bisection = bisection(&history, targets, on, args.jobs, args.first_parent, session)?;
+    Ok(bisection.compile(commit)?)
 }
 
 /// Whether accesses of the culprit are checked: a search for races has done so by then.

@@ -3,7 +3,7 @@
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
-use ::replay::bisect::{LogReport, On, survey_range};
+use ::replay::bisect::{BisectError, Bisection, LogReport, On, SearchTarget, survey_range};
 use ::replay::history::CommitId;
 use ::replay::report;
 
@@ -57,14 +57,37 @@ pub fn replay_one(
     session: &SessionArgs,
     fixture: usize,
     commit: CommitId,
+) -> CliResult<Option<String>> {
+    on_one(args, session, fixture, |bisection, target, _| bisection.replay_for_log(target, commit))
+}
+
+/// Judges what one commit of the range changes on the fixture with this number.
+pub fn judge_one(
+    args: &Args,
+    session: &SessionArgs,
+    fixture: usize,
+    commit: CommitId,
 ) -> CliResult<()> {
-    let (history, targets) = open(&words(args)?.0)?;
+    on_one(args, session, fixture, |bisection, target, range| {
+        bisection.judge_for_log(target, range, commit)
+    })
+}
+
+/// Does `work` with the parts of a log, the fixture with this number and the range.
+fn on_one<T>(
+    args: &Args,
+    session: &SessionArgs,
+    fixture: usize,
+    work: impl FnOnce(&Bisection<'_>, &SearchTarget, &str) -> Result<T, BisectError>,
+) -> CliResult<T> {
+    let (fixtures, range) = words(args)?;
+    let (history, targets) = open(&fixtures)?;
     let target = targets.get(fixture).cloned();
     let target = target.ok_or_else(|| CommandError::new("there is no such fixture"))?;
     let mut bisection =
         bisection(&history, targets, On::Changed, args.jobs, args.first_parent, session)?;
     bisection.check = args.check.into();
-    Ok(bisection.replay_for_log(&target, commit)?)
+    Ok(work(&bisection, &target, range)?)
 }
 
 /// Replays every variant of the range. The exit code is 0 whatever it finds, for it is a report,

@@ -33,6 +33,8 @@ pub struct Task<W> {
     pub what: String,
     /// What is to be done.
     pub work: W,
+    /// The key of the spare task that does a part of it: while that one runs, this one is not started.
+    pub after: Option<String>,
 }
 
 /// A task that was made.
@@ -63,6 +65,8 @@ pub(super) struct Open<W> {
     tries: usize,
     /// Since when the scheduler says that it has ended.
     ended: Option<Instant>,
+    /// Whether an earlier crew has started it.
+    is_adopted: bool,
 }
 
 /// Tasks of one command.
@@ -76,6 +80,12 @@ pub struct Crew<'s, W> {
     pub(super) open: BTreeMap<String, Open<W>>,
     /// Tasks that are in no array yet: one takes so many.
     pub(super) queue: VecDeque<Task<W>>,
+    /// Tasks that come after a spare task that runs.
+    pub(super) held: Vec<Task<W>>,
+    /// Where spare tasks wait or run.
+    pub(super) spare: BTreeMap<String, Place>,
+    /// The spare tasks that this crew has started.
+    pub(super) spared: BTreeSet<String>,
     /// Results that were seen and not yet taken.
     ready: Vec<String>,
     /// Where tasks wait or run that an earlier crew has started.
@@ -111,6 +121,9 @@ impl<'s, W: Serialize + DeserializeOwned + Clone> Crew<'s, W> {
             live: Vec::new(),
             open: BTreeMap::new(),
             queue: VecDeque::new(),
+            held: Vec::new(),
+            spare: BTreeMap::new(),
+            spared: BTreeSet::new(),
             ready: Vec::new(),
             left: BTreeMap::new(),
             device: None,
@@ -180,19 +193,27 @@ impl<'s, W: Serialize + DeserializeOwned + Clone> Crew<'s, W> {
         Ok(())
     }
 
-    /// Starts `tasks`, but for those whose results are there or that run already.
+    /// Starts `tasks`, but for those whose results are there or that run already. They take the place of spare
+    /// tasks.
     ///
     /// # Errors
     /// As [`Scheduler::submit`]; [`ClusterError::Folder`].
     pub fn start(&mut self, tasks: Vec<Task<W>>) -> Result<(), ClusterError> {
+        let spare = self.make_room(&tasks);
         for task in tasks {
             let is_there = result_of(&self.folder.results(), &task.key).exists();
             let at = self.left.remove(&task.key).filter(|_| !is_there);
             if !is_there && at.is_none() {
-                self.queue.push_back(task);
+                match task.after.as_ref().is_some_and(|key| spare.contains(key)) {
+                    true => self.held.push(task),
+                    false => self.queue.push_back(task),
+                }
                 continue;
             }
-            self.open.insert(task.key.clone(), Open { task, at, tries: 1, ended: None });
+            self.open.insert(
+                task.key.clone(),
+                Open { task, at, tries: 1, ended: None, is_adopted: true },
+            );
         }
         self.submit_queue()
     }
@@ -214,9 +235,10 @@ impl<'s, W: Serialize + DeserializeOwned + Clone> Crew<'s, W> {
 
     /// Submits one array of `tasks`, each of them the try with this number.
     fn submit(&mut self, tasks: Vec<Task<W>>, tries: usize) -> Result<(), ClusterError> {
-        let number = self.array(&tasks, self.width)?;
+        let number = self.array(&tasks, self.width, false)?;
         for (at, task) in tasks.into_iter().enumerate() {
-            let open = Open { task, at: Some((number, at)), tries, ended: None };
+            let at = Some((number, at));
+            let open = Open { task, at, tries, ended: None, is_adopted: false };
             self.open.insert(open.task.key.clone(), open);
         }
         self.asked = Some(Instant::now());
@@ -224,11 +246,16 @@ impl<'s, W: Serialize + DeserializeOwned + Clone> Crew<'s, W> {
     }
 
     /// Submits an array of `tasks`; returns its number.
-    pub(super) fn array(&mut self, tasks: &[Task<W>], width: usize) -> Result<usize, ClusterError> {
+    pub(super) fn array(
+        &mut self,
+        tasks: &[Task<W>],
+        width: usize,
+        is_spare: bool,
+    ) -> Result<usize, ClusterError> {
         let number = self.live.len();
         let folder = self.folder.make_array(number)?;
         let own = self.folder.path.file_name().unwrap_or_default().to_string_lossy();
-        let name = format!("{own}-{number}");
+        let name = format!("{own}-{number}{}", if is_spare { "-spare" } else { "" });
         let planned = |task: &Task<W>| Planned { key: task.key.clone(), work: task.work.clone() };
         let plan = Plan {
             name: name.clone(),
@@ -237,14 +264,19 @@ impl<'s, W: Serialize + DeserializeOwned + Clone> Crew<'s, W> {
         };
         write(&plan_of(&folder), &plan)?;
         let (worker, without) = (words(&self.worker, &folder), self.avoided.clone());
-        let id = self.submitted(&Array {
+        let array = Array {
             name: &name,
             folder: &folder,
             tasks: tasks.len(),
             width,
             worker: &worker,
             without: &without.into_iter().collect::<Vec<_>>(),
-        })?;
+            is_spare,
+        };
+        let id = match is_spare {
+            true => self.scheduler.submit(&array)?,
+            false => self.submitted(&array)?,
+        };
         write(&folder.join("id.json"), &id)?;
         let keys = tasks.iter().map(|task| task.key.clone()).collect();
         self.live.push(Live { id, folder, keys });
@@ -268,7 +300,7 @@ impl<'s, W: Serialize + DeserializeOwned + Clone> Crew<'s, W> {
 
     /// Tasks that are waited for.
     pub fn waiting(&self) -> usize {
-        self.open.len() + self.queue.len()
+        self.open.len() + self.queue.len() + self.held.len()
     }
 
     /// How the tasks that are waited for stood when the scheduler was last asked: those that run, those that wait,
@@ -281,7 +313,7 @@ impl<'s, W: Serialize + DeserializeOwned + Clone> Crew<'s, W> {
                 _ => None,
             })
             .collect();
-        let waiting = reasons.len() + self.queue.len();
+        let waiting = reasons.len() + self.queue.len() + self.held.len();
         (self.standing.values().filter(running).count(), waiting, reasons.first().copied())
     }
 
@@ -316,6 +348,7 @@ impl<'s, W: Serialize + DeserializeOwned + Clone> Crew<'s, W> {
             }
             if self.ready.is_empty() {
                 let there = self.folder.there();
+                self.spare.retain(|key, _| !there.contains(key));
                 self.ready =
                     there.into_iter().rev().filter(|key| self.open.contains_key(key)).collect();
             }
@@ -324,6 +357,7 @@ impl<'s, W: Serialize + DeserializeOwned + Clone> Crew<'s, W> {
                     return Ok(Some(done));
                 }
             }
+            self.release();
             self.submit_queue()?;
             if self.asked.is_none_or(|asked| asked.elapsed() >= self.scheduler.interval()) {
                 self.ask()?;
@@ -395,6 +429,7 @@ impl<'s, W: Serialize + DeserializeOwned + Clone> Crew<'s, W> {
     /// Asks the scheduler how tasks stand, and hands those out again that ended without a result.
     fn ask(&mut self) -> Result<(), ClusterError> {
         let places = self.open.values().filter_map(|open| open.at);
+        let places = places.chain(self.spare.values().copied());
         let arrays: BTreeSet<usize> = places.map(|(array, _)| array).collect();
         for array in arrays {
             let (id, tasks) = (self.live[array].id.clone(), self.live[array].keys.len());
@@ -409,6 +444,7 @@ impl<'s, W: Serialize + DeserializeOwned + Clone> Crew<'s, W> {
                 found => found?,
             };
             self.silent_since = None;
+            self.take_in_spare(array, &found);
             self.take_in(array, &found)?;
         }
         Ok(())
@@ -447,6 +483,8 @@ impl<'s, W: Serialize + DeserializeOwned + Clone> Crew<'s, W> {
                     self.cancel_at(open.at.into_iter().collect());
                     self.try_again(open, &node, told(&state, &reason))?;
                 }
+                // The end of the crew that has started it was on its way.
+                _ if open.is_adopted => self.try_again(open, "", "CANCELLED".to_owned())?,
                 _ => return Err(ClusterError::Cancelled { what: open.task.what }),
             }
         }
@@ -461,6 +499,7 @@ impl<'s, W: Serialize + DeserializeOwned + Clone> Crew<'s, W> {
             places.extend(self.open.remove(key).and_then(|open| open.at));
         }
         self.queue.retain(|task| !keys.contains(&task.key));
+        self.held.retain(|task| !keys.contains(&task.key));
         // What is not cancelled ends by itself, and its result is kept.
         self.cancel_at(places);
     }
@@ -481,9 +520,11 @@ impl<'s, W: Serialize + DeserializeOwned + Clone> Crew<'s, W> {
     /// Ends all tasks; false if the scheduler does not take that in.
     fn cancel_all(&mut self) -> bool {
         self.queue.clear();
+        self.held.clear();
         self.standing.clear();
         let open = std::mem::take(&mut self.open).into_values().filter_map(|open| open.at);
-        let places = open.chain(std::mem::take(&mut self.left).into_values()).collect();
+        let others = [&mut self.left, &mut self.spare].map(std::mem::take);
+        let places = open.chain(others.into_iter().flat_map(BTreeMap::into_values)).collect();
         self.cancel_at(places)
     }
 

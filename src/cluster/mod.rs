@@ -13,6 +13,7 @@ mod error;
 mod folder;
 mod local;
 mod slurm;
+mod spare;
 #[cfg(test)]
 mod tests;
 
@@ -42,6 +43,8 @@ pub struct Array<'a> {
     pub worker: &'a [OsString],
     /// Nodes that the tasks must not run on.
     pub without: &'a [String],
+    /// Whether all other tasks come first.
+    pub is_spare: bool,
 }
 
 /// How a task stands with its scheduler.

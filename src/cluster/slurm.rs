@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::ffi::OsString;
-use std::io::Write;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -72,6 +71,9 @@ impl Slurm {
         if !array.without.is_empty() {
             words.push(format!("--exclude={}", array.without.join(",")));
         }
+        if array.is_spare {
+            words.push("--nice".to_owned());
+        }
         words.extend(self.arguments.iter().cloned());
         words.into_iter().map(OsString::from).collect()
     }
@@ -96,20 +98,9 @@ struct Answer {
     stderr: String,
 }
 
-fn asked(program: &str, words: &[OsString], input: &str) -> Result<Answer, ClusterError> {
+fn asked(program: &str, words: &[OsString]) -> Result<Answer, ClusterError> {
     let failed = |source| ClusterError::Missing { program: program.to_owned(), source };
-    let mut child = Command::new(program)
-        .args(words)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .map_err(failed)?;
-    if let Some(mut stdin) = child.stdin.take() {
-        // A program that does not read all of it says why.
-        let _ = stdin.write_all(input.as_bytes());
-    }
-    let output = child.wait_with_output().map_err(failed)?;
+    let output = Command::new(program).args(words).stdin(Stdio::null()).output().map_err(failed)?;
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
     Ok(Answer {
         ok: output.status.success(),
@@ -128,7 +119,12 @@ fn plain(words: &[&str]) -> Vec<OsString> {
 
 impl Scheduler for Slurm {
     fn submit(&mut self, array: &Array<'_>) -> Result<String, ClusterError> {
-        let answer = asked("sbatch", &self.options(array), &script(array.worker))?;
+        let path = array.folder.join("script");
+        let failed = |source| ClusterError::Folder { doing: "write", path: path.clone(), source };
+        std::fs::write(&path, script(array.worker)).map_err(failed)?;
+        let mut words = self.options(array);
+        words.push(path.clone().into_os_string());
+        let answer = asked("sbatch", &words)?;
         // On a federation the cluster's name follows the id.
         let id = answer.stdout.split(';').next().unwrap_or_default().to_owned();
         if answer.ok && !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -147,7 +143,7 @@ impl Scheduler for Slurm {
     fn find(&mut self, name: &str) -> Result<Option<String>, ClusterError> {
         let name = format!("--name={name}");
         let words = plain(&["--noheader", "--me", "--format=%F", &name]);
-        let answer = asked("squeue", &words, "")?;
+        let answer = asked("squeue", &words)?;
         if !answer.ok {
             return Err(silent(answer));
         }
@@ -155,7 +151,7 @@ impl Scheduler for Slurm {
     }
 
     fn poll(&mut self, id: &str, tasks: usize) -> Result<Vec<Option<Standing>>, ClusterError> {
-        let answer = asked("scontrol", &plain(&["--oneliner", "show", "job", id]), "")?;
+        let answer = asked("scontrol", &plain(&["--oneliner", "show", "job", id]))?;
         let words = format!("{} {}", answer.stdout, answer.stderr);
         if !answer.ok && words.contains("Invalid job id") {
             return Ok(vec![None; tasks]);
@@ -169,7 +165,7 @@ impl Scheduler for Slurm {
     fn cancel(&mut self, id: &str, tasks: &[usize]) -> Result<(), ClusterError> {
         let numbers: Vec<String> = tasks.iter().map(usize::to_string).collect();
         let which = format!("{id}_[{}]", numbers.join(","));
-        let answer = asked("scancel", &plain(&["--quiet", &which]), "")?;
+        let answer = asked("scancel", &plain(&["--quiet", &which]))?;
         match answer.ok {
             true => Ok(()),
             false => Err(silent(answer)),
@@ -178,7 +174,7 @@ impl Scheduler for Slurm {
 
     fn most(&mut self) -> usize {
         let words = plain(&["show", "config"]);
-        let told = || Some(most_in(&asked("scontrol", &words, "").ok()?.stdout)?);
+        let told = || most_in(&asked("scontrol", &words).ok()?.stdout);
         self.most = self.most.or_else(told);
         self.most.unwrap_or(usize::MAX)
     }
@@ -261,6 +257,7 @@ mod tests {
             width: 4,
             worker: &worker,
             without: &["n1".to_owned(), "n7".to_owned()],
+            is_spare: true,
         };
         let words: Vec<String> =
             slurm.options(&array).iter().map(|w| w.to_string_lossy().into_owned()).collect();
@@ -275,6 +272,7 @@ mod tests {
         --partition=gpu
         --gres=gpu:1
         --exclude=n1,n7
+        --nice
         --account=physics
         ");
         insta::assert_snapshot!(script(&worker), @r#"

@@ -214,7 +214,8 @@ fn crew<'s>(
 }
 
 fn task(key: &str) -> Task<String> {
-    Task { key: key.to_owned(), what: format!("the test of {key}"), work: key.to_owned() }
+    let what = format!("the test of {key}");
+    Task { key: key.to_owned(), what, work: key.to_owned(), after: None }
 }
 
 fn never() -> bool {
@@ -316,6 +317,21 @@ fn results_of_two_classes_of_devices_are_not_mixed() {
 }
 
 #[test]
+fn results_of_two_classes_are_not_mixed_by_the_crew_that_takes_over_either() {
+    let (folder, world) = (tempfile::tempdir().unwrap(), world(3));
+    world.borrow_mut().fates.insert("a".to_owned(), vec![Fate::Made("sm_90")]);
+    world.borrow_mut().fates.insert("b".to_owned(), vec![Fate::Made("sm_80"), Fate::Made("sm_90")]);
+    let mut first = crew(folder.path(), &world, 2, &never);
+    first.start(vec![task("a"), task("b")]).unwrap();
+    assert_eq!(first.wait::<String>(&mut |_| {}).unwrap().unwrap().key, "a");
+    drop(first);
+    let mut second = crew(folder.path(), &world, 2, &never);
+    second.start(vec![task("a"), task("b")]).unwrap();
+    assert_eq!(all(&mut second).unwrap().len(), 2);
+    assert_eq!((world.borrow().made["a"], world.borrow().made["b"]), (1, 2));
+}
+
+#[test]
 fn a_task_that_fails_first_does_not_decide_what_device_is_wanted() {
     let (folder, world) = (tempfile::tempdir().unwrap(), world(3));
     world.borrow_mut().fates.insert("a".to_owned(), vec![Fate::Failed("no space left")]);
@@ -393,6 +409,18 @@ fn a_task_that_a_person_cancels_is_unavailable_and_not_handed_out_again() {
 }
 
 #[test]
+fn what_an_earlier_crew_has_cancelled_and_not_seen_end_is_made_again() {
+    let (folder, world) = (tempfile::tempdir().unwrap(), world(2));
+    world.borrow_mut().fates.insert("a".to_owned(), vec![Fate::Cancelled]);
+    let mut first = crew(folder.path(), &world, 2, &never);
+    first.start(vec![task("a")]).unwrap();
+    drop(first);
+    let mut second = crew(folder.path(), &world, 2, &never);
+    second.start(vec![task("a")]).unwrap();
+    assert_eq!(all(&mut second).unwrap()["a"], "found a");
+}
+
+#[test]
 fn a_scheduler_that_says_nothing_for_a_while_is_asked_again() {
     let (folder, world) = (tempfile::tempdir().unwrap(), world(2));
     let mut first = crew(folder.path(), &world, 2, &never);
@@ -458,4 +486,67 @@ fn a_folder_that_its_last_user_removed_is_not_locked_in_vain() {
     assert!(Folder::open(&path).is_err());
     drop((first, second));
     Folder::open(&path).unwrap();
+}
+
+/// A task that comes after the spare task `first`.
+fn after(first: &str, key: &str) -> Task<String> {
+    Task { after: Some(first.to_owned()), ..task(key) }
+}
+
+#[test]
+fn spare_tasks_have_the_room_that_others_leave_and_are_started_once() {
+    let (folder, world) = (tempfile::tempdir().unwrap(), world(9));
+    let mut crew = crew(folder.path(), &world, 3, &never);
+    crew.start(vec![task("a")]).unwrap();
+    let spare = || ["s1", "s2", "s3"].map(task).to_vec();
+    crew.start_spare(spare());
+    assert_eq!((crew.room(), crew.waiting()), (0, 1));
+    assert_eq!(all(&mut crew).unwrap().into_keys().collect::<Vec<_>>(), ["a"]);
+    crew.start_spare(spare());
+    crew.start(vec![after("s1", "b")]).unwrap();
+    assert_eq!(all(&mut crew).unwrap()["b"], "found b");
+    let world = world.borrow();
+    assert!(world.made.values().all(|times| *times == 1), "{:?}", world.made);
+    assert!(world.most <= 3);
+}
+
+#[test]
+fn a_task_waits_for_the_spare_task_that_does_a_part_of_it_and_ends_the_others() {
+    let (folder, world) = (tempfile::tempdir().unwrap(), world(9));
+    for key in ["s1", "s2"] {
+        world.borrow_mut().fates.insert(key.to_owned(), vec![Fate::Endless]);
+    }
+    let mut crew = crew(folder.path(), &world, 5, &never);
+    crew.start(vec![task("a")]).unwrap();
+    crew.start_spare(["s1", "s2"].map(task).to_vec());
+    all(&mut crew).unwrap();
+    crew.start(vec![after("s1", "b"), after("s2", "c"), task("d")]).unwrap();
+    let first = crew.wait::<String>(&mut |_| {}).unwrap().unwrap();
+    assert_eq!((first.key.as_str(), crew.waiting()), ("d", 2), "the others wait");
+    // One ends, the other is lost: neither keeps its task waiting.
+    std::fs::write(folder.path().join("replay-1/results/s1.json"), "{}").unwrap();
+    let (state, node) = ("NODE_FAIL".to_owned(), "n1".to_owned());
+    let lost = Standing::Ended { state, reason: String::new(), node };
+    world.borrow_mut().arrays[1].tasks[1] = lost;
+    assert_eq!(all(&mut crew).unwrap().len(), 2);
+    crew.start_spare(vec![task("s3")]);
+    crew.start(vec![task("e")]).unwrap();
+    let world = world.borrow();
+    let cancelled = |jobs: &Jobs| jobs.tasks.iter().all(|s| *s == Standing::Cancelled);
+    assert!(world.arrays.iter().any(cancelled), "nobody wants s3");
+}
+
+#[test]
+fn spare_tasks_that_cannot_be_started_disturb_nobody() {
+    let (folder, world) = (tempfile::tempdir().unwrap(), world(2));
+    let mut first = crew(folder.path(), &world, 3, &never);
+    first.start(vec![task("a")]).unwrap();
+    world.borrow_mut().silent = 1;
+    first.start_spare(vec![task("s")]);
+    first.start(vec![after("s", "b")]).unwrap();
+    drop(first);
+    let mut second = crew(folder.path(), &world, 3, &never);
+    second.start(vec![task("a"), after("s", "b")]).unwrap();
+    assert_eq!(all(&mut second).unwrap().len(), 2);
+    assert!(world.borrow().made.values().all(|times| *times == 1));
 }

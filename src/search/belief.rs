@@ -77,7 +77,7 @@ impl Tally {
     }
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Belief {
     false_alarm: Rate,
     detection: Rate,

@@ -19,7 +19,7 @@ pub(super) enum Place {
 }
 
 /// The commits that may be the culprit ("nodes", numbered in topological order).
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Candidates {
     /// The commit of each node.
     pub commits: Vec<u32>,

@@ -51,7 +51,7 @@ pub enum Refusal {
 }
 
 /// The ends of a search and the merge bases between them.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Ends {
     pub good: Vec<u32>,
     pub bad: Vec<u32>,

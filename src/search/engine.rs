@@ -11,26 +11,26 @@ use super::reach::Reach;
 use super::words::{Answer, Conclusion, Options, Phase, SearchError, State, Warning};
 
 /// A search for the first bad commit; see the [module](super) for what it promises.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Search {
     graph: Graph,
     options: Options,
-    ends: Ends,
+    pub(super) ends: Ends,
     candidates: Candidates,
     known: HashMap<u32, Answer>,
-    in_flight: Vec<u32>,
+    pub(super) in_flight: Vec<u32>,
     contradictions: Vec<u32>,
     answered: usize,
     jobs: usize,
-    view: Option<View>,
+    pub(super) view: Option<View>,
     belief: Option<Belief>,
 }
 
 /// The candidates left: the nodes that the bad node `focus` reaches and no good node does.
-#[derive(Debug)]
-struct View {
+#[derive(Clone, Debug)]
+pub(super) struct View {
     focus: u32,
-    reach: Reach,
+    pub(super) reach: Reach,
 }
 
 impl Search {
@@ -220,7 +220,7 @@ impl Search {
         }
     }
 
-    fn variant(&self, commit: u32) -> u32 {
+    pub(super) fn variant(&self, commit: u32) -> u32 {
         match self.graph.variant(commit) {
             Some(variant) if self.options.by_variant => variant,
             _ => commit,
@@ -240,7 +240,7 @@ impl Search {
         self.candidates.commits[view.reach.nodes[local as usize] as usize]
     }
 
-    fn local(&self, commit: u32) -> Option<u32> {
+    pub(super) fn local(&self, commit: u32) -> Option<u32> {
         let Place::Node(node) = self.candidates.place[commit as usize] else { return None };
         self.view.as_ref()?.reach.local(node)
     }
@@ -258,7 +258,7 @@ impl Search {
         Box::new(bases.filter(|&base| self.known(base).is_none()))
     }
 
-    fn phase(&self) -> Phase {
+    pub(super) fn phase(&self) -> Phase {
         if self.outcome().is_some() {
             return Phase::Done;
         }

@@ -17,7 +17,7 @@ pub(super) enum Measure<'a> {
 }
 
 /// An induced subgraph with local indices `0..len`, in topological order.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Reach {
     /// The node of each local index.
     pub nodes: Vec<u32>,

@@ -502,3 +502,30 @@ fn an_untestable_commit_in_a_flaky_search_leaves_two_candidates() {
     }
     assert_eq!(search.outcome(), Some(Conclusion::Hidden { candidates: vec![4, 5] }));
 }
+
+#[test]
+fn what_the_next_round_asks_for_was_forecast() {
+    for culprit in 1..64u32 {
+        let mut search = Search::new(linear(64), &[0], &[63], Options::default()).unwrap();
+        let answer = |commit| if commit >= culprit { Answer::Bad } else { Answer::Good };
+        loop {
+            let picks = search.next(3, &|_| false);
+            if picks.is_empty() {
+                break;
+            }
+            let forecast = search.forecast(3);
+            let distinct: HashSet<&u32> = forecast.iter().collect();
+            assert_eq!(distinct.len(), forecast.len());
+            let is_confirming = search.state().phase == Phase::Confirming;
+            for &pick in &picks {
+                search.answer(pick, answer(pick));
+            }
+            let next = search.clone().next(3, &|_| false);
+            let will_confirm = search.state().phase == Phase::Confirming;
+            assert!(is_confirming || will_confirm || next.iter().all(|c| forecast.contains(c)));
+        }
+        assert!(
+            matches!(search.outcome(), Some(Conclusion::Found { culprit: c, .. }) if c == culprit)
+        );
+    }
+}

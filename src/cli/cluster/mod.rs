@@ -7,11 +7,13 @@
 mod settings;
 mod task;
 
+use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use ::replay::bisect::{Between, Elsewhere, Findings, Look, narrow};
-use ::replay::bisect::{SearchTarget, variants_of};
+use ::replay::bisect::{LogStep, SearchTarget, work_of_log};
+use ::replay::cache::Cache;
 use ::replay::cluster::{ClusterError, Crew, Folder, Task};
 use ::replay::history::{Commit, CommitId, History};
 use ::replay::report;
@@ -46,8 +48,12 @@ struct Work {
 enum What {
     /// A test of a search.
     Test { commit: String, orders: bool },
+    /// The compilation of a commit that a search may test.
+    Compile { commit: String },
     /// A replay of a log, on the fixture with this number.
     Variant { commit: String, fixture: usize },
+    /// The judgements of a log on what a commit changes, on the fixture with this number.
+    Judgement { commit: String, fixture: usize },
     /// The command on one of its fixtures.
     Fixture { path: PathBuf },
     /// The command; its output goes to two files.
@@ -59,6 +65,7 @@ struct Site<'s> {
     crew: Crew<'s, Work>,
     words: Vec<String>,
     folder: PathBuf,
+    width: usize,
     progress: Progress,
     /// What is being done, for people.
     doing: String,
@@ -78,14 +85,15 @@ impl Site<'_> {
         let name = format!("replay-{}", &hasher.finalize().to_hex()[..16]);
         let folder = Folder::open(&settings.folder.join(name))?;
         let (scheduler, width) = (settings.scheduler(), settings.width);
-        let crew = Crew::open(folder, scheduler, worker()?, width, &exit::is_interrupted)?;
+        let crew = Crew::open(folder, scheduler, worker(settings)?, width, &exit::is_interrupted)?;
         exit::note_interruptions();
         let doing = String::new();
-        Ok(Site { crew, words, folder: here, progress: Progress::start(), doing })
+        Ok(Site { crew, words, folder: here, width, progress: Progress::start(), doing })
     }
 
-    fn work(&self, what: What) -> Work {
-        Work { words: self.words.clone(), folder: self.folder.clone(), what }
+    fn task(&self, key: String, what: String, work: What) -> Task<Work> {
+        let work = Work { words: self.words.clone(), folder: self.folder.clone(), what: work };
+        Task { key, what, work, after: None }
     }
 
     /// Waits for the next result, and says how things stand meanwhile.
@@ -108,8 +116,7 @@ impl Site<'_> {
         let (stdout, stderr) = (folder.join("stdout"), folder.join("stderr"));
         let colours = out::is_coloured();
         let what = What::Whole { stdout: stdout.clone(), stderr: stderr.clone(), colours };
-        let task =
-            Task { key: "whole".to_owned(), what: "the answer".to_owned(), work: self.work(what) };
+        let task = self.task("whole".to_owned(), "the answer".to_owned(), what);
         self.doing = "the answer".to_owned();
         self.crew.start(vec![task])?;
         let found = self.wait::<u8>()?;
@@ -125,12 +132,31 @@ impl Site<'_> {
     }
 }
 
-/// The words that start a task on a node. The cache is the one of this process.
-fn worker() -> CliResult<Vec<OsString>> {
+/// The words that start a task on a node. The cache is the one of this process, or the node's own with one behind it
+/// in the folder of tasks.
+fn worker(settings: &Settings) -> CliResult<Vec<OsString>> {
     let own = std::env::current_exe().context(|| "cannot find this program's own file")?;
-    let mut cache = OsString::from("REPLAY_CACHE_DIR=");
-    cache.push(session::cache_folder()?);
-    Ok(vec!["env".into(), cache, own.into(), TASK_ARGUMENT.into()])
+    let variable = |name: &str, value: &Path| {
+        let mut text = OsString::from(format!("{name}="));
+        text.push(value);
+        text
+    };
+    let mut words: Vec<OsString> = Vec::new();
+    match &settings.cache {
+        None => {
+            words.push("env".into());
+            words.push(variable("REPLAY_CACHE_DIR", &session::cache_folder()?));
+        }
+        Some(place) => {
+            let script =
+                format!("REPLAY_CACHE_DIR=\"{place}\"; export REPLAY_CACHE_DIR; exec \"$@\"");
+            words.extend(["sh", "-euc", &script, "replay", "env"].map(OsString::from));
+            words.push(variable(session::SHARED_CACHE, &settings.folder));
+            Cache::open(&settings.folder)?;
+        }
+    }
+    words.extend([own.into(), TASK_ARGUMENT.into()]);
+    Ok(words)
 }
 
 /// What the results on `targets` depend on besides the words of the command.
@@ -164,15 +190,30 @@ impl Elsewhere for Site<'_> {
         let task = |look: &Look| {
             let commit = look.commit.to_string();
             let short = &commit[..7];
-            Task {
-                key: key_of(look.commit, look.orders),
-                what: format!("the test of {short}"),
-                work: self.work(What::Test { commit: commit.clone(), orders: look.orders }),
-            }
+            let key = key_of(look.commit, look.orders);
+            let work = What::Test { commit: commit.clone(), orders: look.orders };
+            let task = self.task(key, format!("the test of {short}"), work);
+            Task { after: Some(compiled_key(look.commit)), ..task }
         };
         let tasks = looks.iter().map(task).collect();
         self.doing = format!("testing {} commits", looks.len());
         Ok(self.crew.start(tasks)?)
+    }
+
+    fn room(&self) -> usize {
+        // Less than a quarter is not worth an array.
+        let room = self.crew.room();
+        if room * 4 >= self.width { room } else { 0 }
+    }
+
+    fn compile_ahead(&mut self, commits: &[CommitId]) {
+        let task = |&commit: &CommitId| {
+            let what = What::Compile { commit: commit.to_string() };
+            let name = format!("the compilation of {}", &commit.to_string()[..7]);
+            self.task(compiled_key(commit), name, what)
+        };
+        let tasks = commits.iter().map(task).collect();
+        self.crew.start_spare(tasks);
     }
 
     fn wait(&mut self) -> CliResult<(CommitId, Findings)> {
@@ -198,12 +239,18 @@ fn key_of(commit: CommitId, orders: bool) -> String {
     format!("{commit}-{}", if orders { "orders" } else { "plain" })
 }
 
+/// The key of a compilation ahead of a test.
+fn compiled_key(commit: CommitId) -> String {
+    format!("{commit}-compiled")
+}
+
 fn commit_of(key: &str) -> CliResult<CommitId> {
     let id = key.split('-').next().and_then(|id| id.parse().ok());
     id.ok_or_else(|| CommandError::new(format!("`{key}` names no commit")))
 }
 
-/// `replay log` on a cluster: a task for each variant on each fixture, then the command itself.
+/// `replay log` on a cluster: a task for each variant on each fixture, one for each commit that changes what comes
+/// out, then the command itself.
 pub fn log(
     args: &ClusterArgs,
     history: &History,
@@ -212,23 +259,43 @@ pub fn log(
     jobs: Option<usize>,
 ) -> CliResult<u8> {
     let settings = args.settings(jobs)?;
-    let commits = variants_of(history, targets, range, first_parent)?;
+    let work = work_of_log(history, targets, range, first_parent)?;
     let mut parts = identities(targets)?;
-    parts.extend(commits.iter().map(CommitId::to_string));
+    parts.extend(work.runs.iter().map(CommitId::to_string));
     let mut site = Site::open(&settings, &parts)?;
-    let mut tasks = Vec::new();
-    for (fixture, target) in targets.iter().enumerate() {
-        for commit in &commits {
-            let commit = commit.to_string();
-            let name = &target.subject.fixture.name;
-            tasks.push(Task {
-                key: format!("{commit}-{fixture}"),
-                what: format!("the replay of {name} at {}", &commit[..7]),
-                work: site.work(What::Variant { commit, fixture }),
-            });
-        }
+    let name = |fixture: usize| &targets[fixture].subject.fixture.name;
+    let key = |commit: CommitId, fixture: usize| format!("{commit}-{fixture}");
+    let each = |commits: &[CommitId]| -> Vec<(CommitId, usize)> {
+        let fixtures = 0..targets.len();
+        fixtures.flat_map(|fixture| commits.iter().map(move |id| (*id, fixture))).collect()
+    };
+    let replay = |(commit, fixture): (CommitId, usize)| {
+        let (at, key) = (commit.to_string(), key(commit, fixture));
+        let what = format!("the replay of {} at {}", name(fixture), &at[..7]);
+        site.task(key, what, What::Variant { commit: at, fixture })
+    };
+    let tasks = each(&work.runs).into_iter().map(replay).collect();
+    let found: HashMap<String, Option<String>> = site.all(tasks, "replays")?.into_iter().collect();
+    let differ = |step: &LogStep, fixture: usize| {
+        let fingerprint = |run: Option<CommitId>| found.get(&key(run?, fixture))?.as_ref();
+        let (before, after) = (fingerprint(step.before), fingerprint(step.after));
+        before.is_none() || before != after
+    };
+    let steps = work.steps.iter().flat_map(|step| (0..targets.len()).map(move |f| (step, f)));
+    let changed: BTreeSet<(usize, CommitId)> = steps
+        .filter(|(step, fixture)| differ(step, *fixture))
+        .map(|(step, fixture)| (fixture, step.commit))
+        .collect();
+    let judge = |(fixture, commit): (usize, CommitId)| {
+        let (at, key) = (commit.to_string(), format!("{}-judged", key(commit, fixture)));
+        let what = format!("the judgement on {} at {}", name(fixture), &at[..7]);
+        site.task(key, what, What::Judgement { commit: at, fixture })
+    };
+    // One alone is made by the last task as soon.
+    if changed.len() > 1 {
+        let tasks = changed.into_iter().map(judge).collect();
+        site.all::<()>(tasks, "judgements")?;
     }
-    site.all(tasks)?;
     site.answer()
 }
 
@@ -236,25 +303,29 @@ pub fn log(
 pub fn replay(args: &ClusterArgs, fixtures: &[PathBuf], parts: &[String]) -> CliResult<u8> {
     let settings = args.settings(None)?;
     let mut site = Site::open(&settings, parts)?;
-    let task = |(number, path): (usize, &PathBuf)| Task {
-        key: format!("fixture-{number}"),
-        what: format!("the replay of {}", path.display()),
-        work: site.work(What::Fixture { path: path.clone() }),
+    let task = |(number, path): (usize, &PathBuf)| {
+        let what = format!("the replay of {}", path.display());
+        site.task(format!("fixture-{number}"), what, What::Fixture { path: path.clone() })
     };
     let tasks = fixtures.iter().enumerate().map(task).collect();
-    site.all(tasks)?;
+    site.all::<()>(tasks, "replays")?;
     site.answer()
 }
 
 impl Site<'_> {
-    /// Makes all of `tasks`; what they find is in the cache.
-    fn all(&mut self, tasks: Vec<Task<Work>>) -> CliResult<()> {
-        let all = tasks.len();
+    /// Makes all of `tasks`, which are `things`; returns what each has found, by its key.
+    fn all<R: serde::de::DeserializeOwned>(
+        &mut self,
+        tasks: Vec<Task<Work>>,
+        things: &str,
+    ) -> CliResult<Vec<(String, R)>> {
+        let (all, mut found) = (tasks.len(), Vec::with_capacity(tasks.len()));
         self.crew.start(tasks)?;
         loop {
-            self.doing = format!("{} of {all} replays are made", all - self.crew.waiting());
-            if self.wait::<()>()?.is_none() {
-                return Ok(());
+            self.doing = format!("{} of {all} {things} are made", all - self.crew.waiting());
+            match self.wait()? {
+                Some(done) => found.push(done),
+                None => return Ok(found),
             }
         }
     }

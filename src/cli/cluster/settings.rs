@@ -92,6 +92,7 @@ struct File {
     #[serde(default)]
     arguments: Vec<String>,
     folder: Option<PathBuf>,
+    cache: Option<String>,
     jobs: Option<usize>,
     interval: Option<f64>,
 }
@@ -101,6 +102,8 @@ pub(super) struct Settings {
     engine: Engine,
     slurm: Slurm,
     pub folder: PathBuf,
+    /// The folder of a node's own cache, with variables of the node's; none if all share one.
+    pub cache: Option<String>,
     pub width: usize,
 }
 
@@ -131,6 +134,7 @@ impl ClusterArgs {
                 Duration::from_secs_f64(file.interval.unwrap_or(INTERVAL)),
             ),
             folder: std::path::absolute(&folder)?,
+            cache: file.cache,
             width: jobs.or(file.jobs).unwrap_or(WIDTH),
         })
     }
@@ -151,13 +155,21 @@ fn read(path: &Path) -> CliResult<File> {
     let file: File = toml::from_str(&text).map_err(|error: toml::de::Error| {
         let line = error.span().map_or(1, |span| 1 + text[..span.start].matches('\n').count());
         CommandError::new(format!("{} at {}:{line}", error.message(), path.display()))
-            .with_hint("its keys are partition, gres, arguments, folder, jobs and interval")
+            .with_hint("its keys are partition, gres, arguments, folder, cache, jobs and interval")
     })?;
     let is_wrong = |wrong: bool, what: &str| match wrong {
         true => Err(CommandError::new(format!("{what} in {}", path.display()))),
         false => Ok(()),
     };
     is_wrong(file.jobs.is_some_and(|jobs| !(1..=1024).contains(&jobs)), "jobs is not 1 to 1024")?;
+    let is_place = |cache: &String| {
+        let begins = cache.starts_with('/') || cache.starts_with('$');
+        begins && !["\"", "`", "\\", "$(", "\n"].iter().any(|part| cache.contains(part))
+    };
+    is_wrong(
+        file.cache.as_ref().is_some_and(|cache| !is_place(cache)),
+        "cache is no absolute path, which may hold variables as $NAME and ${NAME},",
+    )?;
     let interval = file.interval.unwrap_or(INTERVAL);
     is_wrong(!(0.05..=3600.0).contains(&interval), "interval is not 0.05 to 3600 seconds")?;
     Ok(file)
@@ -196,10 +208,15 @@ mod tests {
             lines.join("\nhint: ").replace(&path.display().to_string(), FILE)
         };
         insta::assert_snapshot!(refused("jobs = 4\npartitions = 'gpu'\n"), @r"
-        unknown field `partitions`, expected one of `partition`, `gres`, `arguments`, `folder`, `jobs`, `interval` at replay.cluster.toml:2
-        hint: its keys are partition, gres, arguments, folder, jobs and interval
+        unknown field `partitions`, expected one of `partition`, `gres`, `arguments`, `folder`, `cache`, `jobs`, `interval` at replay.cluster.toml:2
+        hint: its keys are partition, gres, arguments, folder, cache, jobs and interval
         ");
         insta::assert_snapshot!(refused("jobs = 0"), @"jobs is not 1 to 1024 in replay.cluster.toml");
+        for cache in ["~/x", "x", "/x/$(id)", "/x/`id`", "/x/\\\"; id"] {
+            insta::allow_duplicates! {
+                insta::assert_snapshot!(refused(&format!("cache = '{cache}'")), @"cache is no absolute path, which may hold variables as $NAME and ${NAME}, in replay.cluster.toml");
+            }
+        }
         insta::assert_snapshot!(refused("interval = 0"), @"interval is not 0.05 to 3600 seconds in replay.cluster.toml");
     }
 }

@@ -64,8 +64,16 @@ fn made(work: &Work) -> CliResult<(String, Value)> {
             let look = Look { commit: parse(commit)?, orders: *orders };
             serde_json::to_value(bisect::look(&command.args, &command.session, look)?)?
         }
+        (What::Compile { commit }, Some(Command::Bisect(command))) => {
+            bisect::compile(&command.args, &command.session, parse(commit)?)?;
+            Value::Null
+        }
         (What::Variant { commit, fixture }, Some(Command::Log(command))) => {
-            log::replay_one(&command.args, &command.session, *fixture, parse(commit)?)?;
+            let found = log::replay_one(&command.args, &command.session, *fixture, parse(commit)?);
+            found?.into()
+        }
+        (What::Judgement { commit, fixture }, Some(Command::Log(command))) => {
+            log::judge_one(&command.args, &command.session, *fixture, parse(commit)?)?;
             Value::Null
         }
         (What::Fixture { path }, None) => {
