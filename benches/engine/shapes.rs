@@ -33,27 +33,27 @@ const fn size(rows: usize, columns: usize, repetitions: usize, bound: f64) -> Si
 const SHAPES: [Shape; 7] = [
     Shape {
         name: "column sums, shuffles and atomics",
-        sizes: [size(256, 128, 6, 14_000.0), size(8192, 768, 1, 80.0)],
+        sizes: [size(256, 128, 6, 9000.0), size(8192, 768, 3, 60.0)],
     },
     Shape {
         name: "global norm on a full grid",
-        sizes: [size(256, 128, 6, 5000.0), size(8192, 768, 1, 40.0)],
+        sizes: [size(256, 128, 6, 2700.0), size(8192, 768, 3, 20.0)],
     },
     Shape {
         name: "layer norm, cooperative groups",
-        sizes: [size(256, 128, 20, 60.0), size(8192, 768, 1, 13.0)],
+        sizes: [size(256, 128, 20, 27.0), size(8192, 768, 3, 8.0)],
     },
     Shape {
         name: "residual and layer norm, shuffles",
-        sizes: [size(256, 128, 20, 35.0), size(8192, 768, 1, 8.0)],
+        sizes: [size(256, 128, 20, 22.0), size(8192, 768, 3, 6.0)],
     },
     Shape {
         name: "classifier, shuffles",
-        sizes: [size(256, 1024, 10, 24.0), size(512, 32_768, 1, 3.6)],
+        sizes: [size(256, 1024, 10, 16.0), size(512, 32_768, 1, 3.0)],
     },
     Shape {
         name: "softmax, shuffles",
-        sizes: [size(256, 1024, 10, 20.0), size(512, 32_768, 1, 2.4)],
+        sizes: [size(256, 1024, 10, 15.0), size(512, 32_768, 1, 2.0)],
     },
     Shape {
         name: "softmax, trees in shared memory",
