@@ -93,7 +93,7 @@ fn shadow_translations_are_as_reviewed() {
 fn device_sources_are_as_reviewed_and_keep_the_lines() {
     each_file(|name, text| {
         let unit = Unit { path: name, text };
-        let made = frontend::device(&unit, &frontend::scan(&[unit])).unwrap();
+        let made = frontend::device(&unit, &frontend::scan(&[unit]), Precision::Native).unwrap();
         assert_eq!(made.matches('\n').count(), text.matches('\n').count() + 2, "{name}");
         snapshot("device", name, &made);
         if let Some(folder) = std::env::var_os("REPLAY_TEST_DEVICE_OUT") {
@@ -245,7 +245,7 @@ fn what_has_a_type_of_cublas_is_for_the_host() {
                 struct Product { cublasLtMatmulDesc_t desc; };\n\
                 static const int cublasless = 3;\n__global__ void k(int* x) { *x = cublasless; }\n";
     let unit = Unit { path: "a.cu", text };
-    let made = frontend::device(&unit, &frontend::scan(&[unit])).unwrap();
+    let made = frontend::device(&unit, &frontend::scan(&[unit]), Precision::Native).unwrap();
     let kept: Vec<&str> = made.lines().skip(2).filter(|line| !line.trim().is_empty()).collect();
     assert_eq!(
         kept,
@@ -400,7 +400,7 @@ proptest::proptest! {
             }
             let _ = frontend::call(&text, "a.toml", &symbols, precision);
         }
-        let device = frontend::device(&unit, &symbols).unwrap();
+        let device = frontend::device(&unit, &symbols, Precision::Native).unwrap();
         proptest::prop_assert_eq!(device.matches('\n').count(), lines + 2);
     }
 

@@ -28,7 +28,7 @@ use std::time::SystemTime;
 
 pub use self::compiler::{Compiler, CompilerError, Excess};
 pub use self::error::{About, CompileError, Refused};
-pub use self::nvrtc::{DeviceModule, DeviceToolchain};
+pub use self::nvrtc::{DeviceModule, DeviceShadow, DeviceToolchain};
 pub use self::place::Place;
 pub use self::unit::Signature;
 

@@ -17,7 +17,7 @@ use super::{
 };
 use crate::cache::{Cache, Kind};
 use crate::cuda::{FILL_SOURCE, Module, Nvrtc, SearchPath, math_error_ulps};
-use crate::frontend::{self, Unit};
+use crate::frontend::{self, Precision, Unit};
 use crate::harness::Harness;
 use crate::history::{OVERLAY, SourceSet};
 use crate::runtime::headers;
@@ -48,6 +48,9 @@ pub struct DeviceModule {
     pub expressions: BTreeSet<String>,
     unit: Arc<DeviceUnit>,
 }
+
+/// A shadow in device code, or why there is none.
+pub type DeviceShadow = Result<DeviceModule, String>;
 
 /// nvcc's default standard; `-fmad`, `-prec-div`, `-prec-sqrt` and `-ftz` have the same defaults in NVRTC.
 const OPTIONS: [&str; 1] = ["--std=c++17"];
@@ -110,7 +113,29 @@ impl DeviceToolchain {
         harness: &Harness,
         sources: &SourceSet,
     ) -> Result<DeviceModule, CompileError> {
-        let unit = Arc::new(DeviceUnit::of(harness, sources)?);
+        self.compile_unit(DeviceUnit::of(harness, sources, Precision::Native)?)
+    }
+
+    /// The same with `float` meaning `double`, or why such code cannot run on the device, in words.
+    ///
+    /// # Errors
+    /// As [`DeviceToolchain::compile`].
+    pub fn compile_shadow(
+        &self,
+        harness: &Harness,
+        sources: &SourceSet,
+    ) -> Result<DeviceShadow, CompileError> {
+        if let Some(obstacle) = shadow_obstacle(sources)? {
+            return Ok(Err(obstacle));
+        }
+        match self.compile_unit(DeviceUnit::of(harness, sources, Precision::Shadow)?) {
+            Err(CompileError::Refused { first_error, .. }) => Ok(Err(first_error)),
+            made => made.map(Ok),
+        }
+    }
+
+    fn compile_unit(&self, unit: DeviceUnit) -> Result<DeviceModule, CompileError> {
+        let unit = Arc::new(unit);
         let key = self.key(&unit)?;
         let expressions = self.remembered(&key);
         let path = self.compile_with(&unit, &key, &expressions)?;
@@ -147,6 +172,7 @@ impl DeviceToolchain {
             folders: Vec::new(),
             math_ulps: 1.0,
             atomics: false,
+            precision: Precision::Native,
         };
         self.compile_with(&unit, &self.key(&unit)?, &BTreeSet::new())
     }
@@ -174,10 +200,10 @@ impl DeviceToolchain {
         let folder = scratch.path();
         let laid_out = headers::write_device(&folder.join(HEADERS));
         laid_out.and_then(|()| lay_out(folder, &unit.files)).map_err(scratch_failed(folder))?;
-        let names: Vec<String> = expressions.iter().cloned().collect();
+        let names: Vec<String> = expressions.iter().map(|name| unit.named(name)).collect();
         match self.nvrtc.compile(&unit.text, &self.options(unit, folder), &names)? {
             Ok(image) => {
-                let names = names.into_iter().zip(image.names).collect();
+                let names = expressions.iter().cloned().zip(image.names).collect();
                 let module = Module { names, code: image.code };
                 Ok(self.cache.write(Kind::Module, &key, &module.encode())?)
             }
@@ -195,6 +221,10 @@ impl DeviceToolchain {
     fn options(&self, unit: &DeviceUnit, folder: &Path) -> Vec<String> {
         let mut options = OPTIONS.map(str::to_owned).to_vec();
         options.push(format!("--gpu-architecture={}", self.architecture));
+        if unit.precision == Precision::Shadow {
+            // As on the CPU, so that only the mathematical functions differ.
+            options.push("--fmad=false".to_owned());
+        }
         if self.lines {
             options.push("--generate-line-info".to_owned());
         }
@@ -242,6 +272,7 @@ impl DeviceToolchain {
         let (major, minor) = self.nvrtc.version();
         hasher.part(headers::device_identity().as_bytes());
         hasher.part(format!("{} {major}.{minor} {}", self.architecture, self.lines));
+        hasher.part(format!("{:?}", unit.precision));
         hasher.list(OPTIONS);
         hasher.list(self.include.iter().map(|folder| folder.as_os_str().as_encoded_bytes()));
         hasher.list(&unit.undefine);
@@ -270,6 +301,16 @@ fn expressions_key(key: &str) -> String {
     hasher.finish()
 }
 
+/// The file of `sources` that has no shadow in device code, and what in it is the reason.
+fn shadow_obstacle(sources: &SourceSet) -> Result<Option<String>, CompileError> {
+    let texts = texts(sources)?;
+    let found = units(&texts).into_iter().find_map(|unit| {
+        let what = frontend::device_shadow_obstacle(&unit)?;
+        Some(format!("{} has {what}", unit.path))
+    });
+    Ok(found)
+}
+
 /// The device code of a source set, as one translation unit.
 #[derive(Debug)]
 struct DeviceUnit {
@@ -283,17 +324,30 @@ struct DeviceUnit {
     math_ulps: f64,
     /// The result of [`DeviceModule::has_atomics`].
     atomics: bool,
+    precision: Precision,
 }
 
 impl DeviceUnit {
-    fn of(harness: &Harness, sources: &SourceSet) -> Result<DeviceUnit, CompileError> {
+    /// `name`, which host code gives something, as this code names it.
+    fn named(&self, name: &str) -> String {
+        match self.precision {
+            Precision::Shadow => frontend::device_shadow_name(name),
+            Precision::Native | Precision::Checked => name.to_owned(),
+        }
+    }
+
+    fn of(
+        harness: &Harness,
+        sources: &SourceSet,
+        precision: Precision,
+    ) -> Result<DeviceUnit, CompileError> {
         let texts = texts(sources)?;
         let units = units(&texts);
         let symbols = frontend::scan(&units);
         let mut files = Vec::new();
         let (mut math_ulps, mut atomics) = (1.0f64, false);
         for (unit, (_, decoded)) in units.iter().zip(&texts) {
-            let text = frontend::device(unit, &symbols)?;
+            let text = frontend::device(unit, &symbols, precision)?;
             let names = frontend::identifiers(&Unit { path: unit.path, text: &text });
             let errors = names.iter().filter_map(|name| math_error_ulps(name));
             math_ulps = errors.fold(math_ulps, f64::max);
@@ -317,6 +371,7 @@ impl DeviceUnit {
             undefine: harness.undefine.clone(),
             math_ulps,
             atomics,
+            precision,
         })
     }
 }

@@ -6,6 +6,8 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 
+use super::Precision;
+use super::device_shadow;
 use super::edits::Edits;
 use super::escape;
 use super::includes::{Fate, fate};
@@ -103,7 +105,7 @@ const DEVICE_STD: [&str; 67] = [
 ];
 
 /// The device code of `source`; see [`super::device`].
-pub(super) fn translate(source: &Source, symbols: &Symbols) -> String {
+pub(super) fn translate(source: &Source, symbols: &Symbols, precision: Precision) -> String {
     let mut edits = Edits::default();
     includes(source, &mut edits);
     if let Some(main) = source.main.clone() {
@@ -117,8 +119,15 @@ pub(super) fn translate(source: &Source, symbols: &Symbols) -> String {
             Device { source, symbols, tokens: &tokens, items: &items, gone }.edit(&mut edits);
         }
     }
-    let path = escape(source.path);
-    format!("#include <replay_nvrtc/prelude>\n#line 1 \"{path}\"\n{}", edits.apply(source.text))
+    let (path, made) = (escape(source.path), edits.apply(source.text));
+    let prelude = "#include <replay_nvrtc/prelude>\n";
+    match precision {
+        Precision::Native | Precision::Checked => format!("{prelude}#line 1 \"{path}\"\n{made}"),
+        Precision::Shadow => {
+            let (more, made) = ("#include <replay_nvrtc/shadow>\n", device_shadow::widen(&made));
+            format!("{prelude}{more}#line 1 \"{path}\"\n{made}")
+        }
+    }
 }
 
 fn includes(source: &Source, edits: &mut Edits) {

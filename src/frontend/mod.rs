@@ -8,6 +8,7 @@
 mod borders;
 mod bounds;
 mod device;
+mod device_shadow;
 mod error;
 mod extension;
 mod host;
@@ -159,12 +160,27 @@ pub fn call(
 ///
 /// Standard headers that kernels use become `<replay_nvrtc/NAME>`, the headers in
 /// `runtime/nvrtc`. The result starts with an `#include` of the prelude there and with
-/// `#line 1 "PATH"`; the file's lines follow.
+/// `#line 1 "PATH"`; the file's lines follow. With [`Precision::Shadow`] `float` becomes `double`.
 ///
 /// # Errors
 /// None at present: NVRTC reports what it cannot compile.
-pub fn device(unit: &Unit, symbols: &Symbols) -> Result<String, FrontendError> {
-    Ok(device::translate(&Source::without_main(unit), symbols))
+pub fn device(
+    unit: &Unit,
+    symbols: &Symbols,
+    precision: Precision,
+) -> Result<String, FrontendError> {
+    Ok(device::translate(&Source::without_main(unit), symbols, precision))
+}
+
+/// What keeps `unit` from having device code in float64 that fits its host code in float64; none if it may
+/// have such code.
+pub fn device_shadow_obstacle(unit: &Unit) -> Option<&'static str> {
+    device_shadow::obstacle(&Source::without_main(unit))
+}
+
+/// `name`, by which a launch or a copy names something natively, as the device's shadow names it.
+pub fn device_shadow_name(name: &str) -> String {
+    device_shadow::widen(name)
 }
 
 /// The names that one file has for itself.
@@ -250,7 +266,7 @@ mod tests {
             let text =
                 format!("{}void f(int n) {{}}{}", "struct A {".repeat(levels), "};".repeat(levels));
             let unit = Unit { path: "a.cu", text: &text };
-            let made = device(&unit, &scan(&[unit])).unwrap();
+            let made = device(&unit, &scan(&[unit]), Precision::Native).unwrap();
             made.contains("void f(int n)")
         };
         // Members of the host are blank.

@@ -12,7 +12,7 @@ use super::packs::{NARROW, Packed, VECTORS};
 use super::reach::{holder, is_generic};
 
 /// C99's functions and CUDA's own that end in `f` on float and without it on double.
-const MATH: [&str; 84] = [
+pub(super) const MATH: [&str; 84] = [
     "acosf",
     "acoshf",
     "asinf",
@@ -220,7 +220,7 @@ pub(super) fn widen(text: &str) -> String {
 }
 
 /// The text that replaces `token` in the shadow, if any does.
-fn widened(token: Token, text: &str) -> Option<String> {
+pub(super) fn widened(token: Token, text: &str) -> Option<String> {
     let word = token.text(text);
     match token.kind {
         Kind::Ident if word == "float" => Some("double".to_owned()),

@@ -24,7 +24,8 @@ pub fn frontend(bytes: &[u8]) {
         let again = host_text(&unit, &scan(&[unit]), precision, threads, lines);
         assert_eq!(made, again, "two translations of one text");
     }
-    let made = device(&unit, &symbols).expect("device code is NVRTC's to refuse");
+    let made =
+        device(&unit, &symbols, Precision::Native).expect("device code is NVRTC's to refuse");
     let Some(kept) = made.strip_prefix("#include <replay_nvrtc/prelude>\n") else {
         panic!("no prelude in {made}");
     };

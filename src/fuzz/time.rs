@@ -53,7 +53,7 @@ fn translation(text: &str) -> Duration {
     let begun = processor_time();
     let symbols = scan(&[unit]);
     let _ = host(&unit, &symbols, Precision::Shadow, Threads::Lanes);
-    let _ = device(&unit, &symbols);
+    let _ = device(&unit, &symbols, Precision::Native);
     let _ = signatures(&unit, &symbols);
     processor_time().saturating_sub(begun)
 }

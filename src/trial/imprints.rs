@@ -43,7 +43,7 @@ impl Trial {
     }
 
     fn make_imprints(&self) -> Result<Vec<OutputImprint>, ReplayError> {
-        let Ok(shadow) = self.shadow_run()? else { return Ok(Vec::new()) };
+        let Ok((_, shadow)) = self.shadow_on_reference()? else { return Ok(Vec::new()) };
         let Some(measured) = self.measurement()? else { return Ok(Vec::new()) };
         let outputs = self.outcome()?.outputs.iter().filter(|output| output.dtype.is_float());
         let mut imprints = Vec::new();

@@ -305,9 +305,7 @@ impl Trial {
 
     /// The noise of the shadow, by output: how far other roundings in float64 move it.
     pub(super) fn measure_shadow(&self) -> Result<Vec<(String, Noise)>, ReplayError> {
-        let (Ok(shadow), Ok(centre)) = (self.shadow()?, self.shadow_run()?) else {
-            return Ok(Vec::new());
-        };
+        let Ok((shadow, centre)) = self.shadow_on_reference()? else { return Ok(Vec::new()) };
         let _span = tracing::info_span!("shadow noise", message = self.fixture().name);
         let mut modes = noise_modes(shadow);
         modes.retain(|(moved, _)| *moved == Moved::Rounding);

@@ -59,6 +59,8 @@ pub struct Trial {
     plain: Mutex<Option<Plain>>,
     measurement: Once<Measurement>,
     shadow_run: Once<Result<Run, String>>,
+    /// The shadow's run on the reference machine, where it runs elsewhere.
+    reference_run: Once<Result<Run, String>>,
     /// The noise of the shadow, by output.
     shadow_noise: Once<Vec<(String, Noise)>>,
     /// The steps of the shadow at the distances of [`Reach`], by output.
@@ -84,6 +86,7 @@ impl Trial {
             plain: Mutex::new(None),
             measurement: Once::default(),
             shadow_run: Once::default(),
+            reference_run: Once::default(),
             shadow_noise: Once::default(),
             shadow_steps: Default::default(),
             call: Once::default(),
@@ -265,14 +268,34 @@ impl Trial {
                 Ok(shadow) => shadow,
                 Err(reason) => return Ok::<_, ReplayError>(Err(reason.to_owned())),
             };
-            let _span = tracing::info_span!("shadow", message = self.fixture().name);
-            let run = shadow.run(&Mode::plain(POISON_A))?;
-            Ok(match run.ending {
-                Ending::Completed => Ok(run),
-                _ => Err("the float64 shadow does not run to its end".to_owned()),
-            })
+            self.run_shadow(shadow)
         })?;
         Ok(made.as_ref().map_err(String::as_str))
+    }
+
+    /// The shadow on the reference machine and its run there, or why there is none. Its bits are the same on
+    /// every machine, and it can round in another direction.
+    pub(super) fn shadow_on_reference(
+        &self,
+    ) -> Result<Result<(&dyn Variant, &Run), &str>, ReplayError> {
+        let shadow = match self.shadow()? {
+            Ok(shadow) => shadow,
+            Err(reason) => return Ok(Err(reason)),
+        };
+        let Some(reference) = shadow.reference() else {
+            return Ok(self.shadow_run()?.map(|run| (shadow, run)));
+        };
+        let made = self.reference_run.get(|| self.run_shadow(reference))?;
+        Ok(made.as_ref().map(|run| (reference, run)).map_err(String::as_str))
+    }
+
+    fn run_shadow(&self, shadow: &dyn Variant) -> Result<Result<Run, String>, ReplayError> {
+        let _span = tracing::info_span!("shadow", message = self.fixture().name);
+        let run = shadow.run(&Mode::plain(POISON_A))?;
+        Ok(match run.ending {
+            Ending::Completed => Ok(run),
+            _ => Err("the float64 shadow does not run to its end".to_owned()),
+        })
     }
 
     /// How far rounding in float64 moves each element of the shadow of output `name`; none without a

@@ -160,21 +160,30 @@ impl Small {
     }
 
     pub fn sized(source: &str, call: &str, n: usize) -> Small {
+        let x = (0..n as i32).flat_map(|i| i.wrapping_mul(i).wrapping_sub(7).to_le_bytes());
+        Small::of(source, call, (DType::I32, n), &x.collect::<Vec<u8>>())
+    }
+
+    /// The same with elements of f32 around zero.
+    pub fn floats(source: &str, call: &str) -> Small {
+        let x = (0..1000).flat_map(|i| ((i as f32 * 0.37).sin() * 2.5).to_le_bytes());
+        Small::of(source, call, (DType::F32, 1000), &x.collect::<Vec<u8>>())
+    }
+
+    fn of(source: &str, call: &str, (dtype, n): (DType, usize), x: &[u8]) -> Small {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path();
         std::fs::write(root.join("kernel.cu"), source).unwrap();
         let harness = format!(
             "sources = [\"kernel.cu\"]\ncall = \"\"\"{call}\"\"\"\n\
-             [inputs.x]\ndtype = \"i32\"\nshape = [\"n\"]\n\
-             [outputs.out]\ndtype = \"i32\"\nshape = [\"n\"]\n"
+             [inputs.x]\ndtype = \"{dtype}\"\nshape = [\"n\"]\n\
+             [outputs.out]\ndtype = \"{dtype}\"\nshape = [\"n\"]\n"
         );
         std::fs::write(root.join("replay.toml"), harness).unwrap();
         let dir = root.join("fixture");
         std::fs::create_dir(&dir).unwrap();
         std::fs::write(dir.join("fixture.toml"), "harness = \"../replay.toml\"\n").unwrap();
-        let x: Vec<u8> =
-            (0..n as i32).flat_map(|i| i.wrapping_mul(i).wrapping_sub(7).to_le_bytes()).collect();
-        fixture::write(&dir, &[("x", DType::I32, &[n], &x)], &[]).unwrap();
+        fixture::write(&dir, &[("x", dtype, &[n], x)], &[]).unwrap();
         let fixture = Fixture::load(&dir).unwrap();
         let spec = SourceSpec {
             sources: fixture.harness.sources.clone(),

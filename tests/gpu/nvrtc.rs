@@ -9,7 +9,7 @@ use replay::harness::Harness;
 use replay::history::{SourceSpec, source_set_from_dir};
 
 use crate::lab::*;
-use crate::{DEDUCED, Demo, HEADERS, NAMES};
+use crate::{DEDUCED, Demo, HEADERS, NAMES, WIDENED};
 
 /// Commits of the demonstration: the suspect, the declared fixes, what came before and after.
 const COMMITS: [&str; 7] =
@@ -131,4 +131,29 @@ fn kernels_that_include_all_of_cub_or_wait_for_their_grid_compile_for_a_gpu() {
     let sources = source_set_from_dir(&folder, &spec).unwrap();
     let module = toolchain.compile(&harness, &sources).unwrap_or_else(|error| panic!("{error}"));
     toolchain.extend(&module, "block_statistics<256>").unwrap();
+}
+
+#[test]
+#[ignore = "needs NVRTC"]
+fn shadows_compile_for_a_gpu_by_the_names_that_native_launches_have() {
+    let nvrtc = nvrtc();
+    let cache = shared_cache();
+    let toolchain = DeviceToolchain::new(nvrtc, &search(), "sm_90", &cache);
+    let read = |path: &Path| Module::decode(&std::fs::read(path).unwrap()).unwrap();
+    let demo = Demo::new("step0", &cache);
+    for revision in COMMITS {
+        let shadow =
+            toolchain.compile_shadow(&demo.subject.fixture.harness, &demo.sources(revision));
+        let shadow = shadow.unwrap().unwrap_or_else(|why| panic!("{revision}: {why}"));
+        let kernels = read(&shadow.path).kernels().join(" ");
+        assert!(kernels.contains("PKd") && !kernels.contains("PKf"), "{revision}: {kernels}");
+    }
+    let small = Small::floats(WIDENED, "all_of_them(x, out, n);");
+    let shadow = toolchain.compile_shadow(&small.subject.fixture.harness, &small.sources).unwrap();
+    let shadow = toolchain.extend(&shadow.unwrap(), "scale<float>").unwrap();
+    let symbol = read(&shadow.path).kernel("scale<float>", None);
+    assert_eq!(symbol.as_deref(), Some("_Z5scaleIdEvPKT_PS0_iS0_"));
+    let narrow = Small::new(HEADERS, "all_of_them(x, out, n);");
+    let refused = toolchain.compile_shadow(&narrow.subject.fixture.harness, &narrow.sources);
+    assert_eq!(refused.unwrap().unwrap_err(), "kernel.cu has cuda_fp16.h");
 }

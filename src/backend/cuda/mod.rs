@@ -1,8 +1,9 @@
 //! GPUs of one kind. The reference machine, which runs the same host code, does what they cannot:
-//! other roundings, other orders and float64 shadows.
+//! other roundings, other orders, and float64 shadows that no device code can hold.
 
 mod pool;
 mod sanitized;
+mod shadow;
 mod variant;
 
 use std::collections::BTreeSet;
@@ -10,16 +11,18 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use self::pool::Pool;
+use self::shadow::CudaShadow;
 use self::variant::CudaVariant;
 use super::{Backend, Cpu, DeviceName, Held, NoRoom, ReplayError, Variant, room};
 use crate::cache::Cache;
-use crate::compile::DeviceToolchain;
+use crate::compile::{DeviceModule, DeviceToolchain};
 use crate::cuda::sanitizer::Sanitizer;
 use crate::cuda::{self, DeviceInfo, GpuError, Nvrtc, NvrtcError, SearchPath};
 use crate::fixture::Fixture;
 use crate::frontend::Precision;
 use crate::history::SourceSet;
 use crate::tensor::DType;
+use crate::worker::tensor_bytes;
 
 /// GPUs of one kind, and the compiler for them.
 #[derive(Clone, Debug)]
@@ -40,8 +43,14 @@ struct Shared {
     search: SearchPath,
     /// The most bytes of a device's memory that one replay may have.
     memory_bytes: u64,
+    /// From how many bytes of tensors on, in float64, shadows run on the device.
+    shadows_from: u64,
     cache: Cache,
 }
+
+/// From how many bytes of tensors on, in float64, shadows run on the device. A replay on the CPU takes less
+/// time than a context where the tensors are smaller.
+const SHADOWS_FROM: u64 = u64::MAX;
 
 /// Why a GPU cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -87,9 +96,20 @@ impl Cuda {
         let toolchain = DeviceToolchain::new(nvrtc, search, &device.architecture, cache);
         let memory_bytes = memory_bytes.unwrap_or(device.memory_bytes as u64);
         let (pool, cache) = (Pool::new(ordinals), cache.clone());
-        let search = search.clone();
-        let shared = Shared { cpu, device, pool, toolchain, search, memory_bytes, cache };
+        let (search, shadows_from) = (search.clone(), SHADOWS_FROM);
+        let shared =
+            Shared { cpu, device, pool, toolchain, search, memory_bytes, shadows_from, cache };
         Ok(Cuda { shared: Arc::new(shared), sanitizer: None })
+    }
+
+    /// The same, but shadows run on the device from so many bytes of tensors on. For tests.
+    ///
+    /// # Panics
+    /// If variants were prepared already.
+    pub fn with_shadows_from(mut self, bytes: u64) -> Cuda {
+        let shared = Arc::get_mut(&mut self.shared).expect("no variant was prepared");
+        shared.shadows_from = bytes;
+        self
     }
 
     /// The same, but every replay is repeated under `sanitizer`.
@@ -104,6 +124,32 @@ impl Shared {
         let dtypes: BTreeSet<DType> = fixture.outputs.iter().map(|output| output.dtype).collect();
         let module = |dtype| Ok((dtype, self.toolchain.summary(dtype)?));
         dtypes.into_iter().map(module).collect()
+    }
+
+    /// The module of the shadow of `sources` for the device, if it is worth while there and can run there.
+    fn shadow(
+        &self,
+        fixture: &Fixture,
+        sources: &SourceSet,
+    ) -> Result<Option<DeviceModule>, ReplayError> {
+        let (inputs, outputs) = tensor_bytes(fixture, true);
+        let bytes = inputs.saturating_add(outputs);
+        if bytes < self.shadows_from || self.room_on_device(fixture, Precision::Shadow).is_err() {
+            return Ok(None);
+        }
+        match self.toolchain.compile_shadow(&fixture.harness, sources)? {
+            Ok(module) => Ok(Some(module)),
+            Err(why) => {
+                tracing::info!("the float64 shadow runs on the CPU: {why}");
+                Ok(None)
+            }
+        }
+    }
+
+    /// Whether a device holds the tensors of `fixture`.
+    fn room_on_device(&self, fixture: &Fixture, precision: Precision) -> Result<(), NoRoom> {
+        let (all, memory_bytes) = (self.device.memory_bytes as u64, self.memory_bytes);
+        room::on_device(fixture, precision, all.min(memory_bytes), memory_bytes >= all)
     }
 }
 
@@ -147,12 +193,10 @@ impl Backend for Cuda {
 
     /// What GPUs cannot do is done by the machine that they belong to.
     fn room(&self, fixture: &Fixture, precision: Precision, held: Held) -> Result<(), NoRoom> {
-        let Shared { cpu, device, memory_bytes, .. } = &*self.shared;
         if precision == Precision::Native {
-            let all = device.memory_bytes as u64;
-            room::on_device(fixture, precision, all.min(*memory_bytes), *memory_bytes >= all)?;
+            self.shared.room_on_device(fixture, precision)?;
         }
-        cpu.room(fixture, precision, held)
+        self.shared.cpu.room(fixture, precision, held)
     }
 
     fn expect_many(&self) {
@@ -167,10 +211,19 @@ impl Backend for Cuda {
         meanwhile: &(dyn Fn() + Sync),
     ) -> Result<Arc<dyn Variant>, ReplayError> {
         let host = self.shared.cpu.variant(fixture, sources, precision, meanwhile)?;
-        if precision != Precision::Native {
-            return Ok(Arc::new(host));
-        }
-        let module = self.shared.toolchain.compile(&fixture.harness, sources)?;
+        let module = match precision {
+            Precision::Native => self.shared.toolchain.compile(&fixture.harness, sources)?,
+            Precision::Shadow if host.obstacle().is_none() => {
+                match self.shared.shadow(fixture, sources)? {
+                    Some(module) => {
+                        let (cuda, fixture) = (self.shared.clone(), fixture.clone());
+                        return Ok(Arc::new(CudaShadow::new(cuda, fixture, host, module)));
+                    }
+                    None => return Ok(Arc::new(host)),
+                }
+            }
+            Precision::Shadow | Precision::Checked => return Ok(Arc::new(host)),
+        };
         let (cuda, sanitizer) = (self.shared.clone(), self.sanitizer.clone());
         let libraries = self.shared.libraries(sources);
         let (fixture, sources) = (fixture.clone(), sources.clone());

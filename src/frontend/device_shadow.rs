@@ -1,0 +1,177 @@
+//! The float64 shadow of device CUDA C++: what [`super::shadow`] widens, and the names that mean float32 in
+//! CUDA's own headers, which the headers for the CPU widen by themselves.
+
+use super::edits::Edits;
+use super::lexer::{Kind, Token, lex, lex_directive};
+use super::packs::{self, NARROW};
+use super::shadow::{MATH, widened};
+use super::source::Source;
+
+/// Headers, by the beginnings of their names, whose types and functions have no float64 form on a device.
+const NARROW_HEADERS: [&str; 8] =
+    ["cuda_fp16.h", "cuda_bf16.h", "cuda_fp8.h", "cublas", "curand", "cub/", "thrust/", "mma.h"];
+
+/// Functions and types of float32 by their forms in float64. Those that begin with `replay_shadow` are in
+/// `runtime/nvrtc/shadow`.
+const NAMES: [(&str, &str); 33] = [
+    ("FLT_EPSILON", "REPLAY_SHADOW_FLT_EPSILON"),
+    ("FLT_MAX", "REPLAY_SHADOW_FLT_MAX"),
+    ("FLT_MIN", "REPLAY_SHADOW_FLT_MIN"),
+    ("FLT_TRUE_MIN", "REPLAY_SHADOW_FLT_TRUE_MIN"),
+    ("HUGE_VALF", "REPLAY_SHADOW_INFINITY"),
+    ("INFINITY", "REPLAY_SHADOW_INFINITY"),
+    ("NAN", "REPLAY_SHADOW_NAN"),
+    ("__cosf", "replay_shadow_cosf"),
+    ("__exp10f", "replay_shadow_exp10f"),
+    ("__expf", "replay_shadow_expf"),
+    ("__fdividef", "replay_shadow_divide"),
+    ("__frsqrt_rn", "replay_shadow_rsqrtf"),
+    ("__log10f", "replay_shadow_log10f"),
+    ("__log2f", "replay_shadow_log2f"),
+    ("__logf", "replay_shadow_logf"),
+    ("__powf", "replay_shadow_powf"),
+    ("__saturatef", "replay_shadow_saturate"),
+    ("__sincosf", "replay_shadow_sincosf"),
+    ("__sinf", "replay_shadow_sinf"),
+    ("__tanf", "replay_shadow_tanf"),
+    ("__tanhf", "replay_shadow_tanhf"),
+    ("__double2float_rn", "replay_shadow_same"),
+    ("fdividef", "replay_shadow_divide"),
+    ("float1", "double1"),
+    ("float2", "double2"),
+    ("float3", "double3"),
+    ("float4", "double4"),
+    ("__int2float_rd", "__int2double_rn"),
+    ("__int2float_ru", "__int2double_rn"),
+    ("__int2float_rz", "__int2double_rn"),
+    ("__uint2float_rd", "__uint2double_rn"),
+    ("__uint2float_ru", "__uint2double_rn"),
+    ("__uint2float_rz", "__uint2double_rn"),
+];
+/// The beginnings of further names, which keep their ends.
+const BEGINNINGS: [(&str, &str); 16] = [
+    ("__fadd_r", "__dadd_r"),
+    ("__fsub_r", "__dsub_r"),
+    ("__fmul_r", "__dmul_r"),
+    ("__fdiv_r", "__ddiv_r"),
+    ("__frcp_r", "__drcp_r"),
+    ("__fsqrt_r", "__dsqrt_r"),
+    ("__fmaf_r", "__fma_r"),
+    ("__float2int_r", "__double2int_r"),
+    ("__float2uint_r", "__double2uint_r"),
+    ("__float2ll_r", "__double2ll_r"),
+    ("__float2ull_r", "__double2ull_r"),
+    ("__int2float_rn", "__int2double_rn"),
+    ("__uint2float_rn", "__uint2double_rn"),
+    ("__ll2float_r", "__ll2double_r"),
+    ("__ull2float_r", "__ull2double_r"),
+    ("make_float", "make_double"),
+];
+
+/// Functions of which `runtime/nvrtc/shadow` has no form of one signature: they lose their `f` alone.
+const OVERLOADED: [&str; 10] = [
+    "jnf",
+    "nanf",
+    "nexttowardf",
+    "norm4df",
+    "normf",
+    "powif",
+    "rnorm4df",
+    "rnormf",
+    "signbitf",
+    "ynf",
+];
+
+/// Constants of `math_constants.h` that mean the format of float32 itself.
+const FINITE_BOUNDS: [&str; 2] = ["CUDART_MIN_DENORM_F", "CUDART_MAX_NORMAL_F"];
+
+/// `text`, device code or a name in it, with `float` meaning `double`. No line moves.
+pub(super) fn widen(text: &str) -> String {
+    let mut edits = Edits::default();
+    for token in lex(text) {
+        if token.kind != Kind::Directive {
+            replace(token, text, &mut edits);
+            continue;
+        }
+        let words = lex_directive(text, token);
+        if !words.first().is_some_and(|word| word.is(text, "include")) {
+            words.iter().for_each(|&word| replace(word, text, &mut edits));
+        }
+    }
+    edits.apply(text)
+}
+
+fn replace(token: Token, text: &str, edits: &mut Edits) {
+    let known = (token.kind == Kind::Ident).then(|| form(token.text(text))).flatten();
+    if let Some(wide) = known.or_else(|| widened(token, text)) {
+        edits.replace(token.start..token.end, wide);
+    }
+}
+
+/// The float64 form of a name of CUDA's.
+fn form(word: &str) -> Option<String> {
+    if let Some((_, wide)) = NAMES.iter().find(|(name, _)| *name == word) {
+        return Some((*wide).to_owned());
+    }
+    if MATH.contains(&word) && !OVERLOADED.contains(&word) {
+        return Some(format!("replay_shadow_{word}"));
+    }
+    let constant = word.strip_suffix("_F").filter(|_| !FINITE_BOUNDS.contains(&word));
+    if let Some(wide) = constant.filter(|wide| wide.starts_with("CUDART_")) {
+        return Some(wide.to_owned());
+    }
+    let (name, wide) = BEGINNINGS.iter().find(|(name, _)| word.starts_with(name))?;
+    Some(word.replacen(name, wide, 1))
+}
+
+/// Why device code of `source` has no float64 form that fits the host's; none if it may have one.
+pub(super) fn obstacle(source: &Source) -> Option<&'static str> {
+    let text = source.text;
+    let included = |header: &&&str| {
+        let directives = source.tokens.iter().filter(|token| token.kind == Kind::Directive);
+        let mut directives = directives.map(|directive| directive.text(text));
+        directives.any(|line| line.contains("include") && line.contains(**header))
+    };
+    if let Some(header) = NARROW_HEADERS.iter().find(included) {
+        return Some(header);
+    }
+    let underlined = |name: &&&str| name.starts_with("__");
+    let named = |name: &&&str| source.tokens.iter().any(|token| token.is(text, name));
+    if ["asm", "__asm", "__asm__"].iter().any(|word| named(&word)) {
+        return Some("inline PTX");
+    }
+    let narrow = NARROW.iter().filter(underlined).find(named);
+    narrow.copied().or_else(|| packs::any(source).then_some("numbers packed into integers"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::frontend::Unit;
+
+    #[test]
+    fn names_of_float32_become_those_of_float64_and_no_line_moves() {
+        let text = "#include <float4.h>\n#define E(x) __expf(x) * 1.0f\n__device__ float4 f(float x) {\n\
+                    return make_float4(__fadd_rn(x, 1e-3f), expf(x), __float2int_rz(x), CUDART_PI_F); }";
+        insta::assert_snapshot!(widen(text), @r"
+        #include <float4.h>
+        #define E(x) replay_shadow_expf(x) * 1.0
+        __device__ double4 f(double x) {
+        return make_double4(__dadd_rn(x, 1e-3), replay_shadow_expf(x), __double2int_rz(x), CUDART_PI); }
+        ");
+        assert_eq!(widen("ns::k<float, 2>"), "ns::k<double, 2>");
+    }
+
+    #[test]
+    fn half_formats_and_packed_integers_are_left_to_the_cpu() {
+        let found = |text| obstacle(&Source::new(&Unit { path: "a.cu", text }));
+        assert_eq!(found("#include <cuda_bf16.h>\n"), Some("cuda_bf16.h"));
+        assert_eq!(found("void f(__half* x);"), Some("__half"));
+        assert_eq!(found("#include <cublas_v2.h>\n"), Some("cublas"));
+        assert_eq!(found("__device__ void f() { asm volatile(\"nop;\"); }"), Some("inline PTX"));
+        let packed = "__device__ void f(float* x) { *(int4*)x = int4(); }";
+        assert_eq!(found(packed), Some("numbers packed into integers"));
+        let summed = "for (int half = blockDim.x / 2; half > 0; half /= 2) s[i] += s[i + half];";
+        assert_eq!(found(summed), None);
+    }
+}
