@@ -325,7 +325,7 @@ __global__ void quads(const float4* x, float4* out, int n) {
     out[i].w += tanhf(v.w) + CUDART_PI_F + std::fmax(v.w, 0.3f) + __float2int_rz(v.w * 10.0f)
               + __int2float_rn(i) + fminf(v.x, INFINITY) + fmaxf(v.y, 0) + sqrtf(i) + powf(v.x, 2);
 }
-__global__ void reduce(const float* x, float* out, int n) {
+__global__ void add_up(const float* x, float* out, int n) {
     extern __shared__ float sums[];
     float sum = 0.0f;
     for (int i = threadIdx.x; i < n; i += blockDim.x) sum += __ldg(x + i);
@@ -344,7 +344,7 @@ void all_of_them(const float* x, float* out, int n) {
     cudaMemcpyToSymbol(total, &zero, sizeof zero);
     scale<float><<<(n + 127) / 128, 128>>>(x, out, n, 1.1f);
     quads<<<(n + 127) / 128, 128>>>((const float4*)x, (float4*)out, n);
-    reduce<<<1, 256, 8 * sizeof(float)>>>(x, out, n);
+    add_up<<<1, 256, 8 * sizeof(float)>>>(x, out, n);
 }
 "#;
 

@@ -282,6 +282,7 @@ pub fn compare(artifact: &Path, fixture: &Path, recorded: &Path) -> Result<bool>
         folder: std::env::temp_dir(),
         step: None,
         part: worker::Part::Whole,
+        evaluations: Vec::new(),
     };
     let program = PathBuf::from(env!("CARGO_BIN_EXE_replay"));
     let run = worker::Workers::new(program).run(&job, &subject.fixture, limits, None)?;

@@ -191,6 +191,7 @@ impl Variant for CpuVariant {
             nudge: false,
             along: false,
             part: true,
+            told: true,
             summary: false,
             check: self.precision == Precision::Checked,
             repeats: true,

@@ -101,6 +101,7 @@ impl Host {
             folder: self.folder.clone(),
             step: mode.step.clone(),
             part: mode.part.clone(),
+            evaluations: Vec::new(),
         }
     }
 

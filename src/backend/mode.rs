@@ -56,6 +56,8 @@ pub struct Abilities {
     pub along: bool,
     /// A part of the call can be run, and an output can be watched.
     pub part: bool,
+    /// One output alone can be told of.
+    pub told: bool,
     /// Outputs can be summarised where they are computed.
     pub summary: bool,
     /// Its runs can check every access to memory.
@@ -74,8 +76,16 @@ impl Abilities {
             && (self.step || mode.step.is_none())
             && (self.nudge || mode.nudge.is_none())
             && (self.along || mode.along.is_none())
-            && (self.part || mode.part == Part::Whole)
+            && self.allows_part(&mode.part)
             && (self.summary || !mode.summarized)
+    }
+
+    fn allows_part(&self, part: &Part) -> bool {
+        match part {
+            Part::Whole => true,
+            Part::Told(_) => self.told,
+            Part::Watched(_) | Part::Before { .. } => self.part,
+        }
     }
 }
 
@@ -108,6 +118,7 @@ mod tests {
             Mode { summarized: true, ..plain.clone() },
             Mode { nudge: Some(1), ..plain.clone() },
             Mode { along: Some(Along { by: 1, exponent: 20 }), ..plain.clone() },
+            Mode { part: Part::Told("loss".to_owned()), ..plain.clone() },
         ];
         let able = |which: usize| Abilities {
             poison: which == 0,
@@ -118,6 +129,7 @@ mod tests {
             nudge: which == 6,
             along: which == 7,
             part: which == 4,
+            told: which == 8,
             summary: which == 5,
             check: false,
             repeats: true,

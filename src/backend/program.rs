@@ -211,6 +211,7 @@ impl Variant for ProgramVariant {
             nudge: self.wide.is_none(),
             along: self.wide.is_some(),
             part: false,
+            told: false,
             summary: false,
             check: false,
             repeats: false,

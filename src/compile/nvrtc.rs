@@ -16,7 +16,7 @@ use super::{
     About, CompileError, HEADERS, Refused, first_error, for_this_run, includes, scratch_failed,
 };
 use crate::cache::{Cache, Kind};
-use crate::cuda::{FILL_SOURCE, Module, Nvrtc, SearchPath, math_error_ulps};
+use crate::cuda::{FILL_SOURCE, Module, Nvrtc, SearchPath, WIDEN_SOURCE, math_error_ulps};
 use crate::frontend::{self, Precision, Unit};
 use crate::harness::Harness;
 use crate::history::{OVERLAY, SourceSet};
@@ -361,8 +361,10 @@ impl DeviceUnit {
             if is_file { parent(include).to_owned() } else { include.clone() }
         });
         let overlay = harness.overlay.iter().map(|_| OVERLAY.to_owned());
+        let widens = (precision == Precision::Shadow).then(|| WIDEN_SOURCE.to_owned());
         Ok(DeviceUnit {
             text: std::iter::once(FILL_SOURCE.to_owned())
+                .chain(widens)
                 .chain(included.iter().map(|path| format!("#include \"tree/{path}\"\n")))
                 .collect(),
             folders: overlay.chain(folders.collect::<BTreeSet<_>>()).collect(),

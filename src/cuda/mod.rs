@@ -18,5 +18,5 @@ pub use self::error::CudaError;
 pub use self::library::SearchPath;
 pub use self::math_errors::math_error_ulps;
 pub use self::module::Module;
-pub(crate) use self::module::{FILL_KERNEL, FILL_SOURCE};
+pub(crate) use self::module::{FILL_KERNEL, FILL_SOURCE, WIDEN_SOURCE};
 pub use self::nvrtc::{Image, Nvrtc, NvrtcError};

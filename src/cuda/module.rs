@@ -10,7 +10,9 @@ use serde::{Deserialize, Serialize};
 
 /// The kernel that fills shared memory, which every module holds.
 pub(crate) const FILL_SOURCE: &str = include_str!("fill_shared.cu");
-/// Its name.
+/// The kernels that widen inputs, which every module of a shadow holds.
+pub(crate) const WIDEN_SOURCE: &str = include_str!("widen.cu");
+/// The name of the kernel that fills shared memory.
 pub(crate) const FILL_KERNEL: &str = "replay_fill_shared";
 
 /// Machine code, and the symbols of the expressions that NVRTC was asked for.

@@ -156,7 +156,7 @@ fn check_all(
     let mut found = Vec::new();
     for output in declared(fixture) {
         let part = match output.of == watched {
-            true => part_enough(&base, output),
+            true => part_enough(&base, output, shadow),
             false => Part::Whole,
         };
         let mut check = Check { trial, shadow, base: &base, output, part }.made()?;
@@ -280,9 +280,10 @@ fn unfinished(run: &Run, what: &str) -> Option<String> {
 
 /// The part of the call that decides about the differentiated output. Launches after its last write
 /// in `base` can be skipped; as a rule they compute the gradient.
-fn part_enough(base: &Run, output: &Output) -> Part {
+fn part_enough(base: &Run, output: &Output, shadow: &dyn Variant) -> Part {
     match (base.last_write, output.of.clone()) {
         (Some(launch), Some(output)) => Part::Before { launch, output },
+        (None, Some(output)) if shadow.abilities().told => Part::Told(output),
         _ => Part::Whole,
     }
 }

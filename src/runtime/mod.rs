@@ -25,6 +25,7 @@ use crate::cuda::CudaError;
 use crate::process;
 use crate::summary::{Poison, Summary};
 use crate::tensor::DType;
+use crate::tensor::step::{Scales, Step};
 
 /// Where copies go, as `cudaMemcpyKind` numbers them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,6 +83,21 @@ pub struct Launch {
     pub stream: *mut c_void,
 }
 
+/// An input of a shadow, packed.
+#[derive(Clone, Copy, Debug)]
+pub struct Widening<'i> {
+    /// Its name.
+    pub name: &'i str,
+    /// The element type that it is stored in.
+    pub dtype: DType,
+    /// Its elements.
+    pub bytes: &'i [u8],
+    /// How they are moved, if they are.
+    pub step: Option<(&'i Step, &'i Scales)>,
+    /// Whether it will be written again, so that the device is to keep it as it is stored.
+    pub is_kept: bool,
+}
+
 /// A device, as the runtime API sees it.
 #[allow(missing_docs)]
 #[allow(unsafe_code)]
@@ -130,6 +146,10 @@ pub trait Device: Send + Sync {
         self.malloc_scratch(bytes, label)
     }
     fn free(&self, pointer: *mut u8) -> Result<(), CudaError>;
+    /// Writes `input` to `to` as float64, if the device can do so itself.
+    fn widen(&self, _to: *mut u8, _input: &Widening) -> Option<Result<(), CudaError>> {
+        None
+    }
     /// Lets kernels use `bytes` of host memory at `pointer`; 0 bytes take that back.
     fn share_host(&self, _pointer: *mut u8, _bytes: usize) {}
     /// Sets whether the code under test runs from here on. Its kernels aside, that code cannot

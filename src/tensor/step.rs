@@ -221,6 +221,11 @@ impl Scales {
         Scales { rows, columns: shape.last().copied().unwrap_or(1).max(1) }
     }
 
+    /// The elements of a row.
+    pub(crate) fn columns(&self) -> usize {
+        self.columns
+    }
+
     /// The class of element `index` with the value `x`; none if it cannot be moved.
     pub fn class(&self, index: usize, x: f64) -> Option<Class> {
         class(x, self.row(index))

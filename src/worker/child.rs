@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use memmap2::{MmapOptions, MmapRaw};
 
+use super::evaluations;
 use super::run::{Declared, OutputTensor, bytes_of};
 use super::{DeviceJob, Job, Part};
 use crate::cuda::CudaError;
@@ -18,7 +19,7 @@ use crate::runtime::artifact::{LoadError, LoadedArtifact};
 use crate::runtime::cpu::{Cpu, CpuSettings, Rounding};
 use crate::runtime::gpu::{self, Gpu, StartError};
 use crate::runtime::report::{Findings, Report, Reporter};
-use crate::runtime::{self, CopyKind, Device, Runtime, api};
+use crate::runtime::{self, CopyKind, Device, Runtime, Widening, api};
 use crate::summary::Poison;
 use crate::tensor::step::{self, Scales};
 use crate::tensor::{DType, TensorView};
@@ -113,6 +114,9 @@ fn replay(
 
     let begun = Instant::now();
     // Those that nobody hears of have a place to be written to, too.
+    if !job.evaluations.is_empty() {
+        return evaluations::make(job, fixture, &artifact, runtime, memory);
+    }
     let declared = Declared::of(fixture, job);
     let all = declared.layout(&Part::Whole).outputs;
     let told = declared.layout(&job.part);
@@ -220,42 +224,31 @@ impl Closing {
     fn write(&self, output: &OutputTensor, pointer: *mut u8) -> Result<(), ChildError> {
         let device = &*self.runtime.device;
         let range = output.range();
-        let place = self.tensors.memory.as_mut_ptr().wrapping_add(range.start);
-        if output.shape.is_empty() {
-            // SAFETY: a scalar lies in eight bytes, and its place in the mapping.
-            unsafe { place.copy_from(pointer, range.len()) };
+        // A scalar lies in memory of the host, whatever the device.
+        let is_scalar = output.shape.is_empty();
+        if !is_scalar && device.holds(pointer, range.len()) {
             return Ok(());
         }
-        if device.holds(pointer, range.len()) {
-            return Ok(());
-        }
-        if let Some(summary) = device.summarize(pointer, output.dtype, &output.shape, &self.poison)
-        {
+        let summarize = || device.summarize(pointer, output.dtype, &output.shape, &self.poison);
+        if let Some(summary) = (!is_scalar).then(summarize).flatten() {
             let summary = Box::new(summary);
             self.runtime.reporter.send(&Report::Summary { output: output.name.clone(), summary });
             return Ok(());
         }
-        let stream = std::ptr::null_mut();
-        // SAFETY: the target is a part of the mapping, and that long.
-        let copied =
-            unsafe { device.copy(place, pointer, range.len(), CopyKind::DeviceToHost, stream) };
-        if let Err(error) = copied {
-            let detail = format!("{} cannot be read after the call: {error}", output.name);
-            runtime::end("output is gone", detail, None);
-        }
+        self.tensors.copy_out(device, output, pointer);
         Ok(())
     }
 }
 
 /// The processor time of this process.
-fn processor_time() -> Duration {
+pub(super) fn processor_time() -> Duration {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: writes a time to where it is told.
     unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &raw mut time) };
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-fn microseconds(since: Instant) -> u64 {
+pub(super) fn microseconds(since: Instant) -> u64 {
     since.elapsed().as_micros() as u64
 }
 
@@ -296,11 +289,11 @@ fn start_device(
 }
 
 /// The arguments of the call, in the order of the signature.
-struct Tensors {
+pub(super) struct Tensors {
     /// The shared memory for outputs.
     memory: MmapRaw,
-    pointers: Vec<*mut c_void>,
-    strides: Vec<Vec<i64>>,
+    pub(super) pointers: Vec<*mut c_void>,
+    pub(super) strides: Vec<Vec<i64>>,
     /// Keeps scalars, which live in host memory, alive and aligned.
     #[allow(clippy::vec_box)] // The call holds their addresses: they may not move.
     scalars: Vec<Box<u64>>,
@@ -312,13 +305,13 @@ unsafe impl Send for Tensors {}
 unsafe impl Sync for Tensors {}
 
 impl Tensors {
-    fn new(memory: &File, bytes: usize) -> Result<Tensors, ChildError> {
+    pub(super) fn new(memory: &File, bytes: usize) -> Result<Tensors, ChildError> {
         let memory =
             MmapOptions::new().len(bytes.max(1)).map_raw(memory).map_err(ChildError::Map)?;
         Ok(Tensors { memory, pointers: Vec::new(), strides: Vec::new(), scalars: Vec::new() })
     }
 
-    fn add_input(
+    pub(super) fn add_input(
         &mut self,
         device: &dyn Device,
         input: &Input,
@@ -333,6 +326,7 @@ impl Tensors {
             return Ok(());
         }
         let widen = job.shadow && input.dtype.is_float();
+        let is_packed = input.strides.is_none();
         let bytes = bytes_of(input, job.shadow);
         if input.dims.is_empty() {
             let mut value = [0u8; 8];
@@ -340,7 +334,6 @@ impl Tensors {
             self.add_scalar(u64::from_ne_bytes(value));
             return Ok(());
         }
-        let is_packed = input.strides.is_none();
         let pointer = device
             .malloc_input(bytes, place, is_packed, input.name.clone())
             .map_err(|error| ChildError::Memory { tensor: input.name.clone(), bytes, error })?;
@@ -355,7 +348,13 @@ impl Tensors {
             device.input(pointer, bytes);
             return Ok(());
         }
-        let staging = if widen || input.strides.is_some() {
+        if widen
+            && is_packed
+            && let Some(done) = widened(device, pointer, input, job, scales)?
+        {
+            return done.map_err(|error| ChildError::Copy { tensor: input.name.clone(), error });
+        }
+        let staging = if widen || !is_packed {
             let mut staging = vec![0u8; bytes];
             job.poison.fill(&mut staging);
             fill(input, job, scales, &mut staging)?;
@@ -369,7 +368,7 @@ impl Tensors {
             .map_err(|error| ChildError::Copy { tensor: input.name.clone(), error })
     }
 
-    fn add_output(
+    pub(super) fn add_output(
         &mut self,
         device: &dyn Device,
         output: &OutputTensor,
@@ -401,11 +400,57 @@ impl Tensors {
         Ok(())
     }
 
+    /// Frees all of them.
+    pub(super) fn clear(&mut self, device: &dyn Device) {
+        let scalars: Vec<*mut c_void> =
+            self.scalars.iter_mut().map(|scalar| (&raw mut **scalar).cast()).collect();
+        let held = self.pointers.drain(..);
+        for pointer in held.filter(|pointer| !pointer.is_null() && !scalars.contains(pointer)) {
+            // What the code has freed itself is gone.
+            let _ = device.free(pointer.cast());
+        }
+        self.scalars.clear();
+        self.strides.clear();
+    }
+
+    /// Copies `output`, which is at `pointer`, to its place in the shared memory.
+    pub(super) fn copy_out(&self, device: &dyn Device, output: &OutputTensor, pointer: *mut u8) {
+        let range = output.range();
+        let place = self.memory.as_mut_ptr().wrapping_add(range.start);
+        if output.shape.is_empty() {
+            // SAFETY: a scalar lies in eight bytes, and its place in the mapping.
+            unsafe { place.copy_from(pointer, range.len()) };
+            return;
+        }
+        let (stream, kind) = (std::ptr::null_mut(), CopyKind::DeviceToHost);
+        // SAFETY: the target is a part of the mapping, and that long.
+        let copied = unsafe { device.copy(place, pointer, range.len(), kind, stream) };
+        if let Err(error) = copied {
+            let detail = format!("{} cannot be read after the call: {error}", output.name);
+            runtime::end("output is gone", detail, None);
+        }
+    }
+
     fn add_scalar(&mut self, bits: u64) {
         let mut scalar = Box::new(bits);
         self.pointers.push((&raw mut *scalar).cast());
         self.scalars.push(scalar);
     }
+}
+
+/// Has `device` write the elements of `input` to `to` as `job` wants them, in float64, if it can.
+fn widened(
+    device: &dyn Device,
+    to: *mut u8,
+    input: &Input,
+    job: &Job,
+    scales: Option<&Scales>,
+) -> Result<Option<Result<(), CudaError>>, ChildError> {
+    let stepped = job.step.as_ref().filter(|stepped| stepped.input == input.name);
+    let step = stepped.map(|stepped| &stepped.step).zip(scales);
+    let (packed, is_kept) = (input.packed()?, !job.evaluations.is_empty());
+    let (name, dtype) = (input.name.as_str(), input.dtype);
+    Ok(device.widen(to, &Widening { name, dtype, bytes: &packed, step, is_kept }))
 }
 
 /// Writes the elements of `input` to `out` as `job` wants them: as float64 in a shadow, moved by a step.
@@ -438,7 +483,7 @@ fn fill(
 
 /// The scales of the input of `fixture` that `job` moves, if it moves one. The parent has put them into
 /// `memory`, from `begin` on.
-fn scales(
+pub(super) fn scales(
     job: &Job,
     fixture: &Fixture,
     memory: &File,

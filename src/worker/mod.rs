@@ -10,6 +10,7 @@
 
 mod child;
 mod error;
+mod evaluations;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzz;
 mod keeper;
@@ -132,14 +133,19 @@ pub struct Job {
     pub step: Option<Stepped>,
     /// How much of the call is made.
     pub part: Part,
+    /// If there are any, the call is made once for each, on inputs that are moved so, or that stay where there
+    /// is none; `step` names the input, and `part` the output that each tells of. Only on a GPU.
+    pub evaluations: Vec<Option<Step>>,
 }
 
-/// How much of the call is made; only the CPU can make less than all.
+/// How much of the call is made, and what is told of it; only the CPU can make less than all.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub enum Part {
     /// All.
     #[default]
     Whole,
+    /// All, but only the output of this name is reported.
+    Told(String),
     /// All, watching when the output of this name is last written.
     Watched(String),
     /// The part before one launch. Only one output is reported; a watched run must have shown that
@@ -168,7 +174,7 @@ impl Part {
 
     /// Whether the output called `name` is reported.
     fn tells_of(&self, name: &str) -> bool {
-        !matches!(self, Part::Before { output, .. } if output != name)
+        !matches!(self, Part::Before { output, .. } | Part::Told(output) if output != name)
     }
 }
 
@@ -277,7 +283,10 @@ impl fmt::Display for Told<'_> {
         }
         write!(f, ", poison {:02x}", poison.pattern[0])?;
         if let Some(Stepped { input, step, .. }) = step {
-            write!(f, ", {input} moved by {:.1e}", step.length)?;
+            match self.0.evaluations.len() {
+                0 => write!(f, ", {input} moved by {:.1e}", step.length)?,
+                count => write!(f, ", {input} moved {count} times")?,
+            }
         }
         part.end().map_or(Ok(()), |launch| write!(f, ", up to launch {launch}"))
     }

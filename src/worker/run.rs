@@ -197,6 +197,8 @@ pub(super) struct Declared {
     inputs: Vec<(String, usize)>,
     outputs: Vec<Output>,
     shadow: bool,
+    /// How often each output that is told of alone is written, one after the other.
+    times: usize,
 }
 
 impl Declared {
@@ -207,7 +209,8 @@ impl Declared {
         let inputs = fixture.inputs.iter().filter(is_here);
         let inputs = inputs.map(|input| (input.name.clone(), bytes_of(input, job.shadow)));
         let inputs = inputs.filter(|(_, bytes)| *bytes >= memory::REUSED).collect();
-        let declared = Declared { inputs, outputs: fixture.outputs.clone(), shadow: job.shadow };
+        let (outputs, times) = (fixture.outputs.clone(), job.evaluations.len().max(1));
+        let declared = Declared { inputs, outputs, shadow: job.shadow, times };
         // Shared memory is a file to this limit.
         match declared.layout(&Part::Whole).bytes as u64 <= process::file_limit() {
             true => declared,
@@ -218,7 +221,7 @@ impl Declared {
     /// Those outputs alone.
     #[cfg(any(test, fuzzing))]
     pub(super) fn outputs(outputs: Vec<Output>) -> Declared {
-        Declared { inputs: Vec::new(), outputs, shadow: false }
+        Declared { inputs: Vec::new(), outputs, shadow: false, times: 1 }
     }
 
     /// Where a replay of `part` of the call has those that it tells of.
@@ -230,7 +233,9 @@ impl Declared {
             bytes = pages + body;
             (pages, pages + offset)
         };
+        let times = if matches!(part, Part::Told(_)) { self.times } else { 1 };
         let outputs = self.outputs.iter().filter(|output| part.tells_of(&output.name));
+        let outputs = outputs.flat_map(|output| std::iter::repeat_n(output, times));
         let outputs = outputs.map(|output| {
             let dtype = memory_dtype(output.dtype, self.shadow);
             let size = output.bytes() / output.dtype.size() * dtype.size();

@@ -166,8 +166,14 @@ impl Small {
 
     /// The same with elements of f32 around zero.
     pub fn floats(source: &str, call: &str) -> Small {
-        let x = (0..1000).flat_map(|i| ((i as f32 * 0.37).sin() * 2.5).to_le_bytes());
-        Small::of(source, call, (DType::F32, 1000), &x.collect::<Vec<u8>>())
+        let x: Vec<f32> = (0..1000).map(|i| (i as f32 * 0.37).sin() * 2.5).collect();
+        Small::floats_of(source, call, &x)
+    }
+
+    /// The same with the elements `x`.
+    pub fn floats_of(source: &str, call: &str, x: &[f32]) -> Small {
+        let bytes: Vec<u8> = x.iter().flat_map(|x| x.to_le_bytes()).collect();
+        Small::of(source, call, (DType::F32, x.len()), &bytes)
     }
 
     fn of(source: &str, call: &str, (dtype, n): (DType, usize), x: &[u8]) -> Small {

@@ -134,7 +134,10 @@ impl Shared {
     ) -> Result<Option<DeviceModule>, ReplayError> {
         let (inputs, outputs) = tensor_bytes(fixture, true);
         let bytes = inputs.saturating_add(outputs);
-        if bytes < self.shadows_from || self.room_on_device(fixture, Precision::Shadow).is_err() {
+        // Inputs lie there as they are stored, too.
+        let (stored, _) = tensor_bytes(fixture, false);
+        let room = self.memory_bytes.min(self.device.memory_bytes as u64);
+        if bytes < self.shadows_from || bytes.saturating_add(stored) > room {
             return Ok(None);
         }
         match self.toolchain.compile_shadow(&fixture.harness, sources)? {
@@ -144,12 +147,6 @@ impl Shared {
                 Ok(None)
             }
         }
-    }
-
-    /// Whether a device holds the tensors of `fixture`.
-    fn room_on_device(&self, fixture: &Fixture, precision: Precision) -> Result<(), NoRoom> {
-        let (all, memory_bytes) = (self.device.memory_bytes as u64, self.memory_bytes);
-        room::on_device(fixture, precision, all.min(memory_bytes), memory_bytes >= all)
     }
 }
 
@@ -194,7 +191,9 @@ impl Backend for Cuda {
     /// What GPUs cannot do is done by the machine that they belong to.
     fn room(&self, fixture: &Fixture, precision: Precision, held: Held) -> Result<(), NoRoom> {
         if precision == Precision::Native {
-            self.shared.room_on_device(fixture, precision)?;
+            let Shared { device, memory_bytes, .. } = &*self.shared;
+            let all = device.memory_bytes as u64;
+            room::on_device(fixture, precision, all.min(*memory_bytes), *memory_bytes >= all)?;
         }
         self.shared.cpu.room(fixture, precision, held)
     }

@@ -12,7 +12,9 @@ use crate::backend::{Abilities, Mode, ReplayError, Take, Variant};
 use crate::compile::DeviceModule;
 use crate::fixture::Fixture;
 use crate::frontend::Precision;
-use crate::worker::{DeviceJob, Ending, Run};
+use crate::tensor::TensorView;
+use crate::tensor::step::Step;
+use crate::worker::{DeviceJob, Ending, Job, Part, Run};
 
 /// A shadow's host code, the module with its kernels, and the fixture that they run on.
 pub(super) struct CudaShadow {
@@ -22,6 +24,8 @@ pub(super) struct CudaShadow {
     module: DeviceModule,
     /// Whether a run has failed on the device: none is made there any more.
     has_failed: AtomicBool,
+    /// Whether a call leaves something to the next one in its process.
+    keeps_state: AtomicBool,
 }
 
 impl CudaShadow {
@@ -32,10 +36,11 @@ impl CudaShadow {
         host: CpuVariant,
         module: DeviceModule,
     ) -> CudaShadow {
-        CudaShadow { cuda, fixture, host, module, has_failed: AtomicBool::new(false) }
+        let (has_failed, keeps_state) = (AtomicBool::new(false), AtomicBool::new(false));
+        CudaShadow { cuda, fixture, host, module, has_failed, keeps_state }
     }
 
-    fn run_on_device(&self, mode: &Mode) -> Result<Run, ReplayError> {
+    fn run_on_device(&self, mode: &Mode, steps: &[Option<Step>]) -> Result<Run, ReplayError> {
         debug_assert!(self.abilities().allow(mode), "{mode:?}");
         let (cuda, fixture) = (&self.cuda, &self.fixture);
         let device = cuda.pool.take();
@@ -51,8 +56,36 @@ impl CudaShadow {
             let machine = cuda.cpu.host();
             let shadow = (&self.host.artifact, Precision::Shadow);
             let job = machine.job(device, cuda.memory_bytes, fixture, shadow, mode);
+            let job = Job { evaluations: steps.to_vec(), ..job };
             Ok(machine.run(&job, fixture, None)?)
         })
+    }
+
+    /// The runs of `modes`, made in one process; none where that would not be the same.
+    fn evaluated(&self, modes: &[Mode]) -> Result<Option<Vec<Run>>, ReplayError> {
+        let Some(steps) = evaluations(modes).filter(|_| !self.keeps_state.load(Ordering::Relaxed))
+        else {
+            return Ok(None);
+        };
+        let run = match self.run_on_device(&modes[0], &steps) {
+            Ok(run) if is_sound(&run) => run,
+            _ => return Ok(None),
+        };
+        let values: Vec<TensorView> = run.outputs().map(|(_, view)| view).collect();
+        let [before, moved @ .., after] = &values[..] else { return Ok(None) };
+        if moved.len() != modes.len() || !are_alike(before, after) {
+            tracing::info!("the loss depends on earlier calls: each gets a process");
+            self.keeps_state.store(true, Ordering::Relaxed);
+            return Ok(None);
+        }
+        let folder = self.cuda.cache.temporary();
+        let named = run.outputs().skip(1).take(modes.len());
+        let alone = named.map(|(output, view)| {
+            let whole = (output.name.clone(), output.dtype, output.shape.clone());
+            let tensor = (whole.0, whole.1, whole.2, 0..view.bytes.len());
+            Ok(Run::of_bytes(view.bytes, std::iter::once(tensor), None, &folder)?)
+        });
+        alone.collect::<Result<_, ReplayError>>().map(Some)
     }
 }
 
@@ -61,6 +94,35 @@ fn is_sound(run: &Run) -> bool {
     let is_refused = run.launches.iter().any(|launch| launch.error.is_some());
     run.ending == Ending::Completed && !is_refused && run.overruns.is_empty()
 }
+
+/// The steps of `modes`, if they move one input and tell of one output, between two calls on the inputs as they
+/// are, which show whether a call leaves something to the next one.
+fn evaluations(modes: &[Mode]) -> Option<Vec<Option<Step>>> {
+    let [first, .., _] = modes else { return None };
+    let input = &first.step.as_ref()?.input;
+    let moved = |mode: &Mode| {
+        let alike = Mode { step: first.step.clone(), ..mode.clone() } == *first;
+        let stepped = mode.step.as_ref().filter(|stepped| alike && stepped.input == *input)?;
+        Some(Some(stepped.step.clone()))
+    };
+    let steps: Option<Vec<Option<Step>>> = modes.iter().map(moved).collect();
+    let is_told = matches!(first.part, Part::Told(_));
+    is_told.then_some([vec![None], steps?, vec![None]].concat())
+}
+
+/// Whether two evaluations at one place agree but for the order of atomic additions.
+fn are_alike(one: &TensorView, other: &TensorView) -> bool {
+    let largest = (0..one.len()).map(|at| one.get_f64(at).abs()).filter(|x| x.is_finite());
+    let most = REPEATED * largest.fold(0.0, f64::max);
+    (0..one.len()).all(|at| {
+        let (x, y) = (one.get_f64(at), other.get_f64(at));
+        (x - y).abs() <= most || x.to_bits() == y.to_bits() || (x.is_nan() && y.is_nan())
+    })
+}
+
+/// How far two evaluations at one place may lie apart, relative to the largest element: less than a loss has to
+/// be known to for its slopes.
+const REPEATED: f64 = 1.0 / (1u64 << 46) as f64;
 
 impl Variant for CudaShadow {
     fn key(&self) -> String {
@@ -81,6 +143,7 @@ impl Variant for CudaShadow {
             nudge: false,
             along: false,
             part: false,
+            told: true,
             summary: false,
             check: false,
             repeats: false,
@@ -93,7 +156,7 @@ impl Variant for CudaShadow {
 
     fn run(&self, mode: &Mode) -> Result<Run, ReplayError> {
         if !self.has_failed.load(Ordering::Relaxed) {
-            match self.run_on_device(mode) {
+            match self.run_on_device(mode, &[]) {
                 Ok(run) if is_sound(&run) => return Ok(run),
                 Ok(run) => tracing::info!("the float64 shadow goes to the CPU: {:?}", run.ending),
                 Err(error) => tracing::info!("the float64 shadow goes to the CPU: {error}"),
@@ -119,6 +182,62 @@ impl Variant for CudaShadow {
         if self.has_failed.load(Ordering::Relaxed) {
             return self.host.run_each(modes, at_once, take);
         }
+        if let Some(runs) = self.evaluated(modes)? {
+            return runs.into_iter().enumerate().try_for_each(|(index, run)| take(index, run));
+        }
         in_order(modes.len(), at_once, |index| self.run(&modes[index]), take)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::summary::{POISON_A, POISON_B};
+    use crate::tensor::DType;
+    use crate::tensor::step::{Class, Unit};
+    use crate::worker::Stepped;
+
+    fn mode(input: &str, length: f64) -> Mode {
+        let (among, without) = (0..4, Vec::new());
+        let (class, unit) = (Class::Ordinary, Unit::Row);
+        let step = Step { seed: 1, class, among, without, unit, length };
+        let stepped = Stepped { input: input.to_owned(), step, scales: Arc::default() };
+        let part = Part::Told("loss".to_owned());
+        Mode { step: Some(stepped), part, ..Mode::plain(POISON_A) }
+    }
+
+    #[test]
+    fn steps_of_one_input_are_made_together_between_two_calls_on_the_inputs_as_they_are() {
+        let modes = [mode("x", 0.5), mode("x", -0.5)];
+        let lengths = |modes: &[Mode]| {
+            let steps = evaluations(modes)?.into_iter();
+            Some(steps.map(|step| step.map_or(0.0, |step| step.length)).collect::<Vec<f64>>())
+        };
+        assert_eq!(lengths(&modes), Some(vec![0.0, 0.5, -0.5, 0.0]));
+        let whole = Mode { part: Part::Whole, ..mode("x", 1.0) };
+        let other = Mode { poison: POISON_B, ..mode("x", 1.0) };
+        for alone in [mode("y", 0.5), whole, other, Mode::plain(POISON_A)] {
+            assert_eq!(lengths(&[modes[0].clone(), alone]), None);
+        }
+        assert_eq!(lengths(&modes[..1]), None);
+    }
+
+    #[test]
+    fn evaluations_at_one_place_may_differ_by_the_order_of_a_sum_alone() {
+        let alike = |one: [f64; 2], other: [f64; 2]| {
+            let bytes = [one, other].map(|values| values.map(f64::to_le_bytes).concat());
+            let [one, other] = [0, 1].map(|at: usize| TensorView {
+                dtype: DType::F64,
+                shape: &[2],
+                bytes: &bytes[at],
+            });
+            are_alike(&one, &other)
+        };
+        assert!(alike([8.0, 1e-20], [8.0, 0.0]));
+        assert!(alike([8.0, f64::NAN], [8.0 + 1e-14, -f64::NAN]));
+        assert!(alike([f64::INFINITY, 1.0], [f64::INFINITY, 1.0]));
+        assert!(!alike([8.0, 1.0], [8.0 + 1e-11, 1.0]));
+        assert!(!alike([8.0, 1.0], [8.0, f64::NAN]));
+        assert!(!alike([8.0, f64::INFINITY], [8.0, 1.0]));
     }
 }

@@ -108,6 +108,7 @@ impl Variant for CudaVariant {
             nudge: false,
             along: false,
             part: false,
+            told: true,
             summary: true,
             check: false,
             repeats: false,

@@ -11,6 +11,7 @@ mod shared;
 mod summary;
 mod timeout;
 mod upload;
+mod widen;
 
 use std::collections::HashMap;
 use std::ffi::{CStr, c_void};
@@ -25,8 +26,9 @@ use self::memory::Memory;
 use self::shared::SharedFill;
 use self::summary::Summarizer;
 use self::upload::Uploader;
+use self::widen::Stored;
 use super::report::{Fault, Report};
-use super::{CopyKind, Device, Launch, cpu, end_with};
+use super::{CopyKind, Device, Launch, Widening, cpu, end_with};
 use crate::cuda::driver::{Address, Context, Function, Loaded, Shape, words};
 use crate::cuda::{CudaError, DeviceInfo, GpuError, Module, device};
 use crate::summary::{Poison, Summary};
@@ -87,6 +89,7 @@ pub struct Gpu {
     info: DeviceInfo,
     context: Context,
     uploader: Uploader,
+    stored: Stored,
     memory: Memory,
     module: Module,
     loaded: Loaded,
@@ -132,11 +135,13 @@ impl Gpu {
         let memory = Memory::new(settings, limit);
         timeout::install();
         let functions = Mutex::default();
-        let (uploader, blas) = (Uploader::default(), BlasCalls::new(libraries));
+        let (uploader, stored) = (Uploader::default(), Stored::default());
+        let blas = BlasCalls::new(libraries);
         Ok(Gpu {
             info,
             context,
             uploader,
+            stored,
             memory,
             module,
             loaded,
@@ -276,6 +281,12 @@ impl Device for Gpu {
 
     fn free(&self, pointer: *mut u8) -> Result<(), CudaError> {
         self.memory.free(&self.context, pointer as Address)
+    }
+
+    fn widen(&self, to: *mut u8, input: &Widening) -> Option<Result<(), CudaError>> {
+        let Gpu { context, uploader, loaded, .. } = self;
+        let done = self.stored.widen(context, uploader, loaded, to as Address, input)?;
+        Some(self.survive(done, None))
     }
 
     unsafe fn copy(

@@ -1,0 +1,159 @@
+//! Inputs of a shadow: uploaded as they are stored, and widened and moved on the device.
+#![allow(unsafe_code)]
+
+use std::collections::HashMap;
+use std::ffi::c_void;
+use std::sync::Mutex;
+
+use super::upload::{self, Uploader};
+use crate::cuda::CudaError;
+use crate::cuda::driver::{Address, Context, Function, Loaded, Shape};
+use crate::runtime::Widening;
+use crate::tensor::DType;
+use crate::tensor::step::{Class, Scales, Step, Unit};
+
+/// Threads of a block, and the most blocks.
+const THREADS: u32 = 256;
+const BLOCKS: u64 = 1 << 14;
+
+/// A step, as the kernel takes it; the wanted class is its place in [`Class::ALL`].
+#[derive(Clone, Copy, Default)]
+#[repr(C)]
+struct DeviceStep {
+    seed: u64,
+    begin: u64,
+    end: u64,
+    columns: u64,
+    ranges: u64,
+    length: f64,
+    moved: i32,
+    wanted: i32,
+    own: i32,
+}
+
+impl DeviceStep {
+    fn of(step: &Step, scales: &Scales) -> DeviceStep {
+        DeviceStep {
+            seed: step.seed,
+            begin: step.among.start as u64,
+            end: step.among.end as u64,
+            columns: scales.columns() as u64,
+            ranges: step.without.len() as u64,
+            length: step.length,
+            moved: 1,
+            wanted: match step.class {
+                Class::Ordinary => 0,
+                Class::Zero => 1,
+                Class::Outlier => 2,
+            },
+            own: i32::from(step.unit == Unit::Own),
+        }
+    }
+}
+
+/// Inputs as they are stored, by name: those that will be widened again.
+#[derive(Default)]
+pub(super) struct Stored {
+    known: Mutex<HashMap<String, Address>>,
+}
+
+/// Memory of the device that is freed with this.
+struct Room<'c>(&'c Context, Address);
+
+impl<'c> Room<'c> {
+    fn of(context: &'c Context, bytes: &[u8]) -> Result<Room<'c>, CudaError> {
+        let room = Room(context, context.allocate(bytes.len().max(8))?);
+        // SAFETY: the bytes are those of a slice.
+        unsafe { context.upload(room.1, bytes.as_ptr(), bytes.len())? };
+        Ok(room)
+    }
+}
+
+impl Drop for Room<'_> {
+    fn drop(&mut self) {
+        let _ = self.0.free(self.1);
+    }
+}
+
+impl Stored {
+    /// Writes the elements of `input` to `to`, by a kernel of `module`; none where it has no kernel for them.
+    pub(super) fn widen(
+        &self,
+        context: &Context,
+        uploader: &Uploader,
+        module: &Loaded,
+        to: Address,
+        input: &Widening,
+    ) -> Option<Result<(), CudaError>> {
+        let kernel = match input.dtype {
+            DType::F32 => "replay_widen_f32",
+            DType::F64 => "replay_widen_f64",
+            _ => return None,
+        };
+        let function = module.function(kernel).ok()?;
+        let (from, is_kept) = match self.upload(context, uploader, input) {
+            Ok(stored) => stored,
+            Err(error) => return Some(Err(error)),
+        };
+        let done = launch(context, function, from, to, input);
+        if !is_kept {
+            let _ = context.free(from);
+        }
+        Some(done)
+    }
+
+    /// The place of `input` as it is stored, and whether it stays there.
+    fn upload(
+        &self,
+        context: &Context,
+        uploader: &Uploader,
+        input: &Widening,
+    ) -> Result<(Address, bool), CudaError> {
+        let mut known = self.known.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        if let Some(&from) = known.get(input.name) {
+            return Ok((from, true));
+        }
+        let from = context.allocate(input.bytes.len())?;
+        match input.bytes.len() >= upload::LARGE {
+            true => uploader.upload(context, from, input.bytes)?,
+            // SAFETY: the bytes are those of a slice.
+            false => unsafe { context.upload(from, input.bytes.as_ptr(), input.bytes.len())? },
+        }
+        if input.is_kept {
+            known.insert(input.name.to_owned(), from);
+        }
+        Ok((from, input.is_kept))
+    }
+}
+
+fn launch(
+    context: &Context,
+    function: Function,
+    mut from: Address,
+    mut to: Address,
+    input: &Widening,
+) -> Result<(), CudaError> {
+    let mut count = (input.bytes.len() / input.dtype.size()) as u64;
+    let (mut step, mut rows, mut without) = (DeviceStep::default(), Vec::new(), Vec::new());
+    if let Some((moved, scales)) = input.step {
+        step = DeviceStep::of(moved, scales);
+        rows = scales.bytes();
+        let ends = moved.without.iter().flat_map(|range| [range.start, range.end]);
+        without = ends.flat_map(|end| (end as u64).to_le_bytes()).collect();
+    }
+    let (rows, without) = (Room::of(context, &rows)?, Room::of(context, &without)?);
+    let (mut rows_at, mut without_at) = (rows.1, without.1);
+    let mut args: [*mut c_void; 6] = [
+        (&raw mut from).cast(),
+        (&raw mut to).cast(),
+        (&raw mut count).cast(),
+        (&raw mut step).cast(),
+        (&raw mut rows_at).cast(),
+        (&raw mut without_at).cast(),
+    ];
+    let blocks = count.div_ceil(THREADS.into()).clamp(1, BLOCKS) as u32;
+    let shape = Shape { grid: [blocks, 1, 1], block: [THREADS, 1, 1], shared_bytes: 0 };
+    // SAFETY: the arguments are those of the kernel, and the tensors as long as `count` says.
+    unsafe { function.launch(shape, false, args.as_mut_ptr())? };
+    context.synchronize()
+}
