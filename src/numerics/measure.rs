@@ -1,5 +1,7 @@
 //! Small measures that the judges share: units in the last place, sums of squares.
 
+use rayon::prelude::*;
+
 use crate::tensor::{DType, TensorView};
 
 /// The distance between neighbouring numbers of `dtype` at the magnitude of `value`; 0 for
@@ -42,12 +44,23 @@ pub(super) struct Squares {
     small: f64,
 }
 
+/// Elements whose squares one task adds up; fixed, so that a sum does not depend on the number of threads.
+const PART: usize = 1 << 18;
+
 /// The root mean square of a tensor, in which elements that are not finite count as 0.
 pub(super) fn root_mean_square(view: &TensorView) -> f64 {
-    let mut squares = Squares::default();
-    let finite = (0..view.len()).map(|index| view.get_f64(index)).filter(|x| x.is_finite());
-    finite.for_each(|value| squares.add(value));
-    squares.root() / (view.len().max(1) as f64).sqrt()
+    let squares = |part: usize| {
+        let mut squares = Squares::default();
+        let range = part * PART..view.len().min((part + 1) * PART);
+        let finite = range.map(|index| view.get_f64(index)).filter(|x| x.is_finite());
+        finite.for_each(|value| squares.add(value));
+        squares
+    };
+    let parts = (0..view.len().div_ceil(PART)).into_par_iter();
+    let parts: Vec<Squares> = parts.map(squares).collect();
+    let mut all = Squares::default();
+    parts.iter().for_each(|part| all.merge(part));
+    all.root() / (view.len().max(1) as f64).sqrt()
 }
 
 /// The scale of the outer sums, a power of two; their bounds are its square roots or so.

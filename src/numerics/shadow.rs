@@ -2,7 +2,9 @@
 //! each side errs as far as the other.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
+use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use super::bitmap::Bitmap;
@@ -60,6 +62,34 @@ pub struct Shadows<'a> {
     root_mean_square: f64,
 }
 
+/// Elements that one task compares; fixed, so that sums do not depend on the number of threads.
+const PART: usize = 1 << 18;
+
+/// How some elements of two shadows differ.
+#[derive(Default)]
+struct Changed {
+    differences: Squares,
+    truth: Squares,
+    changed: u64,
+    first: Option<u64>,
+    moved: u64,
+    moved_by: Squares,
+    moved_from: Squares,
+}
+
+impl Changed {
+    fn followed_by(mut self, next: Changed) -> Changed {
+        self.differences.merge(&next.differences);
+        self.truth.merge(&next.truth);
+        self.changed += next.changed;
+        self.first = self.first.or(next.first);
+        self.moved += next.moved;
+        self.moved_by.merge(&next.moved_by);
+        self.moved_from.merge(&next.moved_from);
+        self
+    }
+}
+
 /// Of so many elements that moved, steps may leave one unexplained.
 const LEFT_OVER: f64 = 4.0;
 /// Longer rows are sampled to find their median.
@@ -85,7 +115,7 @@ impl<'a> Shadows<'a> {
         let row = row_of(&base);
         let mut rows: Numbers<f64> = scratch.zeros(base.len().div_ceil(row))?;
         if row >= LEAST_ROW {
-            rows.iter_mut().enumerate().for_each(|(at, scale)| *scale = median(&base, at, row));
+            rows.par_iter_mut().enumerate().for_each(|(at, scale)| *scale = median(&base, at, row));
         }
         let (own, steps) = (None, None);
         Ok(Shadows { base, got, native, noise, own, steps, rows, root_mean_square })
@@ -133,38 +163,45 @@ impl<'a> Shadows<'a> {
 
     /// Compares the two element by element.
     pub fn change(&self) -> ShadowChange {
-        let (mut differences, mut truth) = (Squares::default(), Squares::default());
-        let (mut moved_by, mut moved_from) = (Squares::default(), Squares::default());
-        let (mut changed, mut first, mut moved) = (0, None, 0);
-        for index in 0..self.base.len() {
+        let count = self.base.len();
+        let parts = (0..count.div_ceil(PART)).into_par_iter();
+        let parts: Vec<Changed> =
+            parts.map(|part| self.changed(part * PART..count.min((part + 1) * PART))).collect();
+        let whole = parts.into_iter().fold(Changed::default(), Changed::followed_by);
+        ShadowChange {
+            relative_l2: whole.differences.relative_to(&whole.truth),
+            changed: whole.changed,
+            first: whole.first,
+            moved: whole.moved,
+            moved_by: whole.moved_by.relative_to(&whole.moved_from),
+            dtype: self.base.dtype,
+            rounded: false,
+        }
+    }
+
+    fn changed(&self, range: Range<usize>) -> Changed {
+        let mut found = Changed::default();
+        for index in range {
             let (left, right) = (self.base.get_f64(index), self.got.get_f64(index));
             if left.is_finite() {
-                truth.add(left);
+                found.truth.add(left);
             }
             let apart = distance(left, right);
-            differences.add(apart);
+            found.differences.add(apart);
             if apart == 0.0 {
                 continue;
             }
             if apart.is_infinite() || apart > self.explained(index, left, right) {
-                changed += 1;
-                first.get_or_insert(index as u64);
+                found.changed += 1;
+                found.first.get_or_insert(index as u64);
             }
             if self.has_moved(index, self.rows[index / row_of(&self.base)]) {
-                moved += 1;
-                moved_by.add(apart);
-                moved_from.add(if left.is_finite() { left } else { 0.0 });
+                found.moved += 1;
+                found.moved_by.add(apart);
+                found.moved_from.add(if left.is_finite() { left } else { 0.0 });
             }
         }
-        ShadowChange {
-            relative_l2: differences.relative_to(&truth),
-            changed,
-            first,
-            moved,
-            moved_by: moved_by.relative_to(&moved_from),
-            dtype: self.base.dtype,
-            rounded: false,
-        }
+        found
     }
 
     /// The elements that moved by more than one unit roundoff of their own magnitude, those of small
