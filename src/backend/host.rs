@@ -127,6 +127,12 @@ impl Host {
 
     /// `run`, after it was noted if it ran out of time.
     pub(super) fn counted(&self, run: Run) -> Run {
+        tracing::debug!(
+            inputs = ?run.inputs_time,
+            call = ?run.call,
+            outputs = ?run.outputs_time,
+            "the run told"
+        );
         if matches!(run.ending, Ending::TimedOut(..)) {
             self.timeouts.fetch_add(1, Ordering::SeqCst);
         }
