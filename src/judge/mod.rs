@@ -17,7 +17,7 @@ mod side;
 
 use serde::{Deserialize, Serialize};
 
-use crate::backend::{Held, ReplayError};
+use crate::backend::{Held, ReplayError, Variant};
 use crate::fixture::Fixture;
 use crate::numerics::compare::{Agreement, Comparison};
 use crate::numerics::drift::Drift;
@@ -27,7 +27,8 @@ use crate::numerics::shadow::ShadowChange;
 use crate::numerics::slices::Location;
 use crate::tensor::{DType, Dim};
 use crate::trial::{
-    Failure, Nondeterminism, OrderDependence, Outcome, Probe, Status, Trial, digest,
+    Failure, Nondeterminism, OrderDependence, Outcome, Probe, Status, Trial, both, digest,
+    measured_ahead,
 };
 
 pub use self::accesses::{Accesses, accesses, accesses_of_both};
@@ -162,6 +163,10 @@ pub fn judge(base: &Trial, got: &Trial) -> Result<Judgement, ReplayError> {
     base.room_for(Held::Noise { revisions: 2 })?;
     // Whether they can be run is asked later.
     base.native_while(&|| drop(got.native()))?;
+    measured_ahead(&[base, got], || judged(base, got))?
+}
+
+fn judged(base: &Trial, got: &Trial) -> Result<Judgement, ReplayError> {
     let judgement = Judgement::of_outcomes(base.outcome()?.clone(), got.outcome()?.clone());
     if base.variant()?.is_none() || got.variant()?.is_none() {
         return Ok(judgement);
@@ -182,11 +187,14 @@ pub fn judge(base: &Trial, got: &Trial) -> Result<Judgement, ReplayError> {
 fn compared(judgement: Judgement, base: &Trial, got: &Trial) -> Result<Judgement, ReplayError> {
     // Whether there are shadows is asked later.
     let _ = base.shadow_while(&|| drop(got.shadow()));
-    let (Some(base), Some(got)) = (Side::of(base)?, Side::of(got)?) else {
-        return Ok(judgement);
+    let (ours, theirs) = match base.variant()?.and_then(Variant::reference) {
+        // The device is not the one that measures.
+        Some(_) => both(|| Side::of(base), || Side::of(got)),
+        None => (Side::of(base), Side::of(got)),
     };
-    let _span = tracing::info_span!("compare", message = base.trial.fixture().name);
-    judgement.with_outputs(&base, &got)
+    let (Some(ours), Some(theirs)) = (ours?, theirs?) else { return Ok(judgement) };
+    let _span = tracing::info_span!("compare", message = base.fixture().name);
+    judgement.with_outputs(&ours, &theirs)
 }
 
 /// Whether there is room for the evidence about `trial`: its outcome, the check of its gradients, the comparison with
@@ -226,13 +234,16 @@ pub fn outcome_and_gradients(trial: &Trial) -> Result<(&Outcome, Vec<GradientChe
         }
     };
     trial.native_while(&shadow)?;
-    let outcome = trial.outcome()?;
-    let gradients = match outcome.status {
-        Status::Completed => gradients(trial)?,
-        Status::Failed(_) => gradcheck::unknown(trial.fixture(), "the replay failed"),
-        Status::Untestable { .. } => Vec::new(),
+    let made = || {
+        let outcome = trial.outcome()?;
+        let gradients = match outcome.status {
+            Status::Completed => gradients(trial)?,
+            Status::Failed(_) => gradcheck::unknown(trial.fixture(), "the replay failed"),
+            Status::Untestable { .. } => Vec::new(),
+        };
+        Ok((outcome, gradients))
     };
-    Ok((outcome, gradients))
+    if is_checked { measured_ahead(&[trial], made)? } else { made() }
 }
 
 impl Judgement {

@@ -134,7 +134,7 @@ impl Measurement {
 }
 
 /// Noise around one run.
-struct Around {
+pub(super) struct Around {
     accumulators: Vec<(String, NoiseAccumulator)>,
     ordered: Vec<(Ordered, OrderDependence)>,
     /// The outputs that only other inputs moved.
@@ -193,11 +193,8 @@ impl Trial {
                 (base, again, noise)
             }
             Some(reference) => {
-                let on_reference = || {
-                    let centre = reference.run(&Mode::plain(POISON_A))?;
-                    self.noise_around(reference, &centre)
-                };
-                let (runs, noise) = both(|| self.plain_runs(variant), on_reference);
+                let (runs, noise) =
+                    both(|| self.plain_runs(variant), || self.noise_on_reference(reference));
                 let (base, again) = runs?;
                 (base, again, noise?)
             }
@@ -227,7 +224,11 @@ impl Trial {
     }
 
     /// How far other roundings and orders of `variant` move the result in `centre`.
-    fn noise_around(&self, variant: &dyn Variant, centre: &Run) -> Result<Around, ReplayError> {
+    pub(super) fn noise_around(
+        &self,
+        variant: &dyn Variant,
+        centre: &Run,
+    ) -> Result<Around, ReplayError> {
         let _span = tracing::info_span!("noise", message = self.fixture().name);
         let mut accumulators = self.accumulators(centre, |_| true)?;
         let (moved, modes): (Vec<Moved>, Vec<Mode>) = noise_modes(variant).into_iter().unzip();

@@ -4,6 +4,7 @@
 //! the next process may ask for too. A [`Lab`] holds what trials share: a backend, the cache, memory
 //! for numbers. Nothing here compares trials; `judge` does.
 
+mod ahead;
 mod both;
 mod checked;
 mod imprints;
@@ -17,6 +18,7 @@ mod steps;
 mod subject;
 mod unsteady;
 
+pub(crate) use self::ahead::measured_ahead;
 pub(crate) use self::both::both;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -31,6 +33,7 @@ pub use self::outcome::{Failure, Outcome, OutputRecord, Slices, Status};
 pub(crate) use self::steps::Reach;
 pub use self::subject::Subject;
 
+use self::ahead::Ahead;
 use self::once::Once;
 use self::plain::Plain;
 use crate::backend::{Held, Mode, Refusal, ReplayError, Variant};
@@ -58,6 +61,8 @@ pub struct Trial {
     /// The plain run behind the outcome, until it is measured.
     plain: Mutex<Option<Plain>>,
     measurement: Once<Measurement>,
+    /// The noise of the reference, where it is measured ahead.
+    ahead: Mutex<Ahead>,
     shadow_run: Once<Result<Run, String>>,
     /// The shadow's run on the reference machine, where it runs elsewhere.
     reference_run: Once<Result<Run, String>>,
@@ -85,6 +90,7 @@ impl Trial {
             outcome: Once::default(),
             plain: Mutex::new(None),
             measurement: Once::default(),
+            ahead: Mutex::default(),
             shadow_run: Once::default(),
             reference_run: Once::default(),
             shadow_noise: Once::default(),

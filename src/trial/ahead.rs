@@ -1,0 +1,101 @@
+//! Noise that the reference machine measures while a device makes outcomes.
+
+use std::sync::PoisonError;
+
+use super::Trial;
+use super::both::both;
+use super::measurement::Around;
+use crate::backend::{Mode, ReplayError, Variant};
+use crate::cache::Kind;
+use crate::summary::POISON_A;
+use crate::worker::{Ending, Run};
+
+/// The noise of a reference.
+#[derive(Default)]
+pub(super) enum Ahead {
+    /// Nobody has asked for it.
+    #[default]
+    Open,
+    /// It waits for the measurement that it is for.
+    Made(Around),
+    /// A measurement has taken it, or makes it itself.
+    Taken,
+}
+
+/// Does `work`, which makes outcomes of `trials` and measures them. The noise of those that run on a device and have
+/// no outcome yet is measured on their references meanwhile, one after the other.
+pub(crate) fn measured_ahead<R>(
+    trials: &[&Trial],
+    work: impl FnOnce() -> R,
+) -> Result<R, ReplayError> {
+    let mut waiting = Vec::new();
+    for trial in trials {
+        waiting.extend(trial.unmeasured_reference()?.map(|reference| (trial, reference)));
+    }
+    if waiting.is_empty() {
+        return Ok(work());
+    }
+    let ahead = || {
+        for (trial, reference) in waiting {
+            // A measurement makes what is missing, and tells what is wrong then.
+            let _ = trial.measure_ahead(reference);
+        }
+    };
+    Ok(both(ahead, work).1)
+}
+
+impl Trial {
+    /// The reference, if there is one and the outcome has yet to be made.
+    fn unmeasured_reference(&self) -> Result<Option<&dyn Variant>, ReplayError> {
+        let reference = self.variant()?.and_then(Variant::reference);
+        let Some(reference) = reference.filter(|_| self.outcome.known().is_none()) else {
+            return Ok(None);
+        };
+        let is_known = self.lab.recall::<super::Outcome>(Kind::Outcome, self.key()?).is_some();
+        Ok((!is_known).then_some(reference))
+    }
+
+    /// Measures the noise of `reference` for a measurement to come, which waits for it; it is kept where nothing but
+    /// the machine could make it another.
+    fn measure_ahead(&self, reference: &dyn Variant) -> Result<(), ReplayError> {
+        let mut ahead = self.ahead.lock().unwrap_or_else(PoisonError::into_inner);
+        if !matches!(*ahead, Ahead::Open) {
+            return Ok(());
+        }
+        let timeouts = self.lab.backend().timeouts();
+        let centre = reference.run(&Mode::plain(POISON_A))?;
+        // What fails here fails on the device too, and is not measured.
+        let is_refused = centre.launches.iter().any(|launch| launch.error.is_some());
+        if centre.ending != Ending::Completed || is_refused {
+            return Ok(());
+        }
+        let noise = self.noise_at(reference, &centre)?;
+        if self.lab.backend().timeouts() == timeouts {
+            *ahead = Ahead::Made(noise);
+        }
+        Ok(())
+    }
+
+    /// The noise of `reference` around its own plain run.
+    pub(super) fn noise_on_reference(
+        &self,
+        reference: &dyn Variant,
+    ) -> Result<Around, ReplayError> {
+        let mut ahead = self.ahead.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = std::mem::replace(&mut *ahead, Ahead::Taken);
+        drop(ahead);
+        match known {
+            Ahead::Made(noise) => Ok(noise),
+            Ahead::Open | Ahead::Taken => {
+                self.noise_at(reference, &reference.run(&Mode::plain(POISON_A))?)
+            }
+        }
+    }
+
+    /// The noise of `reference` around `centre`, its plain run.
+    fn noise_at(&self, reference: &dyn Variant, centre: &Run) -> Result<Around, ReplayError> {
+        // Whether the accesses of a call are checked depends on its time.
+        self.call.get(|| Ok::<_, ReplayError>(centre.call_cpu))?;
+        self.noise_around(reference, centre)
+    }
+}
