@@ -145,28 +145,49 @@ fn check_all(
         _ => Part::Whole,
     };
     let mode = Mode { part, ..Mode::plain(POISON_A) };
-    let (native, base) = both(|| trial.measurement(), || shadow.run(&mode));
-    let (native, base) = (native?, base?);
+    let slopes = || {
+        let base = shadow.run(&mode)?;
+        // Elsewhere slopes and noise would want the same cores, and memory for both.
+        let made = shadow.reference().map(|_| made(trial, shadow, &base, &watched)).transpose()?;
+        Ok::<_, ReplayError>((base, made))
+    };
+    let (native, slopes) = both(|| trial.measurement(), slopes);
+    let (native, (base, slopes)) = (native?, slopes?);
     let Some(native) = native else { return Ok(Ok(Vec::new())) };
     let unfinished =
         unfinished(&native.run, "the replay").or(unfinished(&base, "the float64 shadow"));
     if let Some(reason) = unfinished {
         return Ok(Err(reason));
     }
-    let mut found = Vec::new();
-    for output in declared(fixture) {
-        let part = match output.of == watched {
-            true => part_enough(&base, output, shadow),
-            false => Part::Whole,
-        };
-        let mut check = Check { trial, shadow, base: &base, output, part }.made()?;
-        let departs = hold_native(&mut check, native, &base);
+    let mut found = slopes.map_or_else(|| made(trial, shadow, &base, &watched), Ok)?;
+    for check in &mut found {
+        let departs = hold_native(check, native, &base);
         if departs && !is_ill_conditioned(trial, shadow, native, &base, &check.output)? {
             check.verdict = GradientVerdict::Imprecise;
         }
-        found.push(check);
     }
     Ok(Ok(found))
+}
+
+/// Every gradient of the shadow, whose run is `base`, against its loss; `watched` is the output whose writes were
+/// watched. Empty if that run did not complete.
+fn made(
+    trial: &Trial,
+    shadow: &dyn Variant,
+    base: &Run,
+    watched: &Option<String>,
+) -> Result<Vec<GradientCheck>, ReplayError> {
+    if base.ending != Ending::Completed {
+        return Ok(Vec::new());
+    }
+    let check = |output: &Output| {
+        let part = match output.of == *watched {
+            true => part_enough(base, output, shadow),
+            false => Part::Whole,
+        };
+        Check { trial, shadow, base, output, part }.made()
+    };
+    declared(trial.fixture()).map(check).collect()
 }
 
 /// The input that is moved.
