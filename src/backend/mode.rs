@@ -24,6 +24,8 @@ pub struct Mode {
     pub part: Part,
     /// Whether outputs may stay on the device, summarised there.
     pub summarized: bool,
+    /// Whether those that are summarised are brought back as well.
+    pub fetched: bool,
 }
 
 impl Mode {
@@ -31,7 +33,8 @@ impl Mode {
     pub fn plain(poison: Poison) -> Mode {
         let (rounding, part) = (Rounding::Nearest, Part::Whole);
         let (step, nudge, along) = (None, None, None);
-        Mode { poison, rounding, order: 0, step, nudge, along, part, summarized: false }
+        let (summarized, fetched) = (false, false);
+        Mode { poison, rounding, order: 0, step, nudge, along, part, summarized, fetched }
     }
 }
 

@@ -195,12 +195,14 @@ pub enum Report {
     Launch(LaunchRecord),
     /// The replay ends here; the process exits next.
     Fault(Fault),
-    /// The summary of an output that stays on the device.
+    /// The summary of an output that lies on the device.
     Summary {
         /// Its name.
         output: String,
         /// The device's summary.
         summary: Box<Summary>,
+        /// Whether its elements are brought back as well.
+        is_fetched: bool,
     },
     /// Memory outside of a tensor or allocation was written.
     Overrun {

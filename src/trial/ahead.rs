@@ -1,6 +1,7 @@
 //! Noise that the reference machine measures while a device makes outcomes.
 
 use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
 
 use super::Trial;
 use super::both::both;
@@ -30,6 +31,7 @@ pub(crate) fn measured_ahead<R>(
 ) -> Result<R, ReplayError> {
     let mut waiting = Vec::new();
     for trial in trials {
+        trial.is_to_be_measured.store(true, Ordering::Relaxed);
         waiting.extend(trial.unmeasured_reference()?.map(|reference| (trial, reference)));
     }
     if waiting.is_empty() {

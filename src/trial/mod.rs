@@ -20,6 +20,7 @@ mod unsteady;
 
 pub(crate) use self::ahead::measured_ahead;
 pub(crate) use self::both::both;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -61,6 +62,8 @@ pub struct Trial {
     /// The plain run behind the outcome, until it is measured.
     plain: Mutex<Option<Plain>>,
     measurement: Once<Measurement>,
+    /// Whether a measurement is to follow the outcome.
+    is_to_be_measured: AtomicBool,
     /// The noise of the reference, where it is measured ahead.
     ahead: Mutex<Ahead>,
     shadow_run: Once<Result<Run, String>>,
@@ -90,6 +93,7 @@ impl Trial {
             outcome: Once::default(),
             plain: Mutex::new(None),
             measurement: Once::default(),
+            is_to_be_measured: AtomicBool::new(false),
             ahead: Mutex::default(),
             shadow_run: Once::default(),
             reference_run: Once::default(),

@@ -1,6 +1,7 @@
 //! The plain replay: two runs that differ in their poison, and the outcome that follows from them.
 
 use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
 
 use super::digest;
 use super::outcome::{
@@ -15,7 +16,7 @@ use crate::fixture::Output;
 use crate::scratch::Budget;
 use crate::summary::{POISON_A, POISON_B, Summary, summarize, written};
 use crate::tensor::TensorView;
-use crate::worker::Run;
+use crate::worker::{Ending, Run};
 
 /// Outputs that are larger than this in all are summarised on their device, where it can.
 const SUMMARIZED_BYTES: usize = 64 << 20;
@@ -67,11 +68,14 @@ impl Trial {
         }
         let outcome = self.outcome_of(variant, &runs)?;
         self.keep_outcome(key, &outcome)?;
-        // A device that gives other bits by itself is measured by runs of its own.
-        let can_stand = variant.abilities().repeats || variant.reference().is_none();
+        // A device that gives other bits by itself is measured by runs of its own, unless it has just repeated
+        // them.
+        let repeats = repeats(&runs.first, &runs.second);
+        let can_stand = repeats || variant.abilities().repeats || variant.reference().is_none();
         let most = KEPT_BYTES.max(Budget::of_process().left() / SHARE_KEPT);
-        if can_stand && runs.first.output_bytes() <= most {
-            let repeats = runs.first.gives_the_bits_of(&runs.second);
+        let is_here = |output: &Output| runs.first.output(&output.name).is_some();
+        let is_whole = self.fixture().outputs.iter().all(is_here);
+        if can_stand && is_whole && runs.first.output_bytes() <= most {
             let plain = Plain { run: runs.first, repeats };
             *self.plain.lock().unwrap_or_else(PoisonError::into_inner) = Some(plain);
         }
@@ -93,7 +97,10 @@ impl Trial {
         let abilities = variant.abilities();
         let poisons = [POISON_A, if abilities.poison { POISON_B } else { POISON_A }];
         let both = |summarized| {
-            variant.run_pair(poisons.map(|poison| Mode { summarized, ..Mode::plain(poison) }))
+            let mode = |poison| Mode { summarized, ..Mode::plain(poison) };
+            let [first, second] = poisons.map(mode);
+            let fetched = summarized && self.is_to_be_measured.load(Ordering::Relaxed);
+            variant.run_pair([Mode { fetched, ..first }, second])
         };
         let bytes: usize = self.fixture().outputs.iter().map(Output::bytes).sum();
         if abilities.summary && bytes >= SUMMARIZED_BYTES {
@@ -157,7 +164,9 @@ impl Trial {
         let mut failures = failures_of_the_call(runs);
         let fixture = self.fixture();
         let mut outputs = Vec::new();
-        for (output, view) in run.outputs() {
+        let is_summarised =
+            |name: &str| run.summaries.iter().any(|(summarised, _)| summarised == name);
+        for (output, view) in run.outputs().filter(|(output, _)| !is_summarised(&output.name)) {
             let declared = fixture.outputs.iter().find(|d| d.name == output.name);
             let Some(declared) = declared else { continue };
             let (summary, found) = self.judge_output(variant, runs, &output.name, &view)?;
@@ -304,6 +313,22 @@ fn poison_shows(run: &Run, other: &Run) -> bool {
         })
 }
 
+/// Whether `second` wrote what `first` did, in every output that lies here, by its bits or by its summary.
+fn repeats(first: &Run, second: &Run) -> bool {
+    let completed = [first, second].map(|run| run.ending == Ending::Completed);
+    let summary = |run: &Run, name: &str| {
+        let found = run.summaries.iter().find(|(of, _)| of == name);
+        found.map(|(_, summary)| summary.checksum)
+    };
+    let same = |output: &str, view: TensorView| match second.output(output) {
+        Some(other) => other.bytes == view.bytes,
+        None => {
+            summary(first, output).is_some_and(|checksum| summary(second, output) == Some(checksum))
+        }
+    };
+    completed == [true; 2] && first.outputs().all(|(output, view)| same(&output.name, view))
+}
+
 /// Whether two runs that differ in their poison wrote the same finite elements, all of them.
 fn unquestioned(((_, one), (_, other)): (&(String, Summary), &(String, Summary))) -> bool {
     let clean = |summary: &Summary| summary.unwritten + summary.nan + summary.inf == 0;
@@ -327,6 +352,7 @@ fn with_findings(mut outcome: Outcome, found: Vec<(Tool, Finding)>) -> Outcome {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tensor::DType;
 
     fn outcome(status: Status) -> Outcome {
         Outcome {
@@ -340,6 +366,29 @@ mod tests {
             outputs: Vec::new(),
             printed: String::new(),
         }
+    }
+
+    #[test]
+    fn a_run_repeats_another_by_its_bits_or_by_its_summary() {
+        let run = |bytes: &[u8], summaries: &[u8]| {
+            let tensor = ("out".to_owned(), DType::U8, vec![bytes.len()], 0..bytes.len());
+            let folder = std::env::temp_dir();
+            let tensors = (!bytes.is_empty()).then_some(tensor).into_iter();
+            let mut run = Run::of_bytes(bytes, tensors, None, &folder).unwrap();
+            let view = TensorView { dtype: DType::U8, shape: &[summaries.len()], bytes: summaries };
+            if !summaries.is_empty() {
+                run.summaries.push(("out".to_owned(), summarize(&view, None)));
+            }
+            run
+        };
+        assert!(repeats(&run(&[1, 2], &[]), &run(&[1, 2], &[])));
+        assert!(!repeats(&run(&[1, 2], &[]), &run(&[1, 3], &[])));
+        assert!(repeats(&run(&[1, 2], &[1, 2]), &run(&[], &[1, 2])));
+        assert!(!repeats(&run(&[1, 2], &[1, 2]), &run(&[], &[1, 3])));
+        assert!(!repeats(&run(&[1, 2], &[]), &run(&[], &[])));
+        let mut exited = run(&[1], &[]);
+        exited.ending = Ending::Exited(1);
+        assert!(!repeats(&run(&[1], &[]), &exited));
     }
 
     #[test]

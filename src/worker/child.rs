@@ -104,6 +104,12 @@ fn replay(
                 let _ = std::thread::Builder::new().spawn_scoped(scope, || input.prefetch());
             });
         }
+        if job.device.fetches() && job.evaluations.is_empty() {
+            let bytes = Declared::of(fixture, job).layout(&job.part).bytes;
+            let memory = &memory;
+            let pages = move || super::memory::populate(memory, bytes);
+            let _ = std::thread::Builder::new().spawn_scoped(scope, pages);
+        }
         start_device(job, artifact, reporter)
     })?;
     let (description, class) = runtime.device.describe();
@@ -143,8 +149,9 @@ fn replay(
 
     let begun = Instant::now();
     let begun_cpu = processor_time();
-    let poison = job.poison;
-    let end = Closing { runtime, tensors, outputs, poison, inputs_us, begun, begun_cpu };
+    let (poison, is_fetched) = (job.poison, job.device.fetches());
+    let end =
+        Closing { runtime, tensors, outputs, poison, is_fetched, inputs_us, begun, begun_cpu };
     if let Part::Before { .. } = job.part {
         let end = end.clone();
         runtime::on_early_end(move || {
@@ -172,6 +179,8 @@ struct Closing {
     /// The outputs that are told of, each with its number among the arguments.
     outputs: Vec<(OutputTensor, usize)>,
     poison: Poison,
+    /// Whether outputs that are summarised are written as well.
+    is_fetched: bool,
     inputs_us: u64,
     /// When the call was made.
     begun: Instant,
@@ -231,9 +240,12 @@ impl Closing {
         }
         let summarize = || device.summarize(pointer, output.dtype, &output.shape, &self.poison);
         if let Some(summary) = (!is_scalar).then(summarize).flatten() {
-            let summary = Box::new(summary);
-            self.runtime.reporter.send(&Report::Summary { output: output.name.clone(), summary });
-            return Ok(());
+            let (output, summary) = (output.name.clone(), Box::new(summary));
+            let is_fetched = self.is_fetched;
+            self.runtime.reporter.send(&Report::Summary { output, summary, is_fetched });
+            if !is_fetched {
+                return Ok(());
+            }
         }
         self.tensors.copy_out(device, output, pointer);
         Ok(())
@@ -273,7 +285,9 @@ fn start_device(
             let cpu = Cpu::new(settings, move || artifact.thread_pointers());
             Ok(runtime::start(Box::new(cpu), reporter))
         }
-        DeviceJob::Cuda { ordinal, ref module, ref summaries, ref libraries, sanitizer } => {
+        DeviceJob::Cuda {
+            ordinal, ref module, ref summaries, ref libraries, sanitizer, ..
+        } => {
             artifact.bind(&api::TABLE, Rounding::Nearest.number(), &job.artifact)?;
             let settings = gpu::GpuSettings {
                 ordinal,

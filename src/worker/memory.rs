@@ -6,7 +6,8 @@ use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use memmap2::{Mmap, MmapOptions};
+use memmap2::{Advice, Mmap, MmapOptions};
+use rayon::prelude::*;
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 
 use super::error::{WorkerError, system};
@@ -62,14 +63,14 @@ impl OutputMemory {
         &self.file
     }
 
-    /// Makes what the child has written readable here.
+    /// Makes what the child has written readable here, which `is_whole` if it is most of the memory.
     ///
     /// # Safety
     /// Every process that could write to the memory must have ended.
-    pub(super) unsafe fn open(&mut self) -> Result<(), WorkerError> {
+    pub(super) unsafe fn open(&mut self, is_whole: bool) -> Result<(), WorkerError> {
         if self.map.is_none() && self.bytes > 0 {
             let mut options = MmapOptions::new();
-            if self.taken.is_some() {
+            if is_whole && self.taken.is_some() {
                 options.populate();
             }
             // SAFETY: as the caller promises; no process can shorten it.
@@ -83,6 +84,22 @@ impl OutputMemory {
     pub(super) fn bytes(&self) -> &[u8] {
         self.map.as_deref().unwrap_or_default()
     }
+}
+
+/// Gives the first `bytes` of `memory` their pages, on all cores: the one thread that copies outputs there
+/// would have them made one by one.
+pub(super) fn populate(memory: &File, bytes: usize) {
+    const STRETCH: usize = 16 << 20;
+    if bytes < STRETCH {
+        return;
+    }
+    // Without this, pages come when they are written.
+    let Ok(map) = MmapOptions::new().len(bytes).map_raw(memory) else { return };
+    (0..bytes.div_ceil(STRETCH)).into_par_iter().for_each(|at| {
+        let begin = at * STRETCH;
+        // Kernels before 5.14 do not know it.
+        let _ = map.advise_range(Advice::PopulateWrite, begin, STRETCH.min(bytes - begin));
+    });
 }
 
 /// Memory for outputs that nobody uses at the moment.
@@ -138,9 +155,10 @@ impl Outputs {
     pub(super) unsafe fn open(
         mut memory: OutputMemory,
         spares: &Arc<Spares>,
+        is_whole: bool,
     ) -> Result<Outputs, WorkerError> {
         // SAFETY: as the caller promises.
-        unsafe { memory.open()? };
+        unsafe { memory.open(is_whole)? };
         Ok(Outputs { memory: Some(memory), spares: spares.clone() })
     }
 
@@ -210,7 +228,7 @@ mod tests {
         let known = number(&first);
         first.file().write_all_at(b"one", 0).unwrap();
         // SAFETY: nobody else has it.
-        let outputs = unsafe { Outputs::open(first, &spares) }.unwrap();
+        let outputs = unsafe { Outputs::open(first, &spares, true) }.unwrap();
         assert_eq!(outputs.bytes()[..3], *b"one");
         assert_ne!(number(&take(REUSED)), known);
         drop(outputs);
@@ -218,7 +236,7 @@ mod tests {
         assert_eq!(number(&second), known);
         second.file().write_all_at(b"two", 0).unwrap();
         // SAFETY: as above.
-        let outputs = unsafe { Outputs::open(second, &spares) }.unwrap();
+        let outputs = unsafe { Outputs::open(second, &spares, true) }.unwrap();
         assert_eq!(outputs.bytes()[..3], *b"two");
         drop(outputs);
         // Of another size it is of no use.

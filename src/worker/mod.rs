@@ -90,6 +90,8 @@ pub enum DeviceJob {
         /// The folders with NVIDIA's libraries; none if the sources call none of them.
         #[serde(with = "path::all")]
         libraries: Vec<PathBuf>,
+        /// Whether outputs that are summarised are written as well.
+        fetched: bool,
         /// The tool that the child runs under; it decides about the child's memory.
         sanitizer: Option<Tool>,
     },
@@ -98,6 +100,11 @@ pub enum DeviceJob {
 impl DeviceJob {
     fn is_gpu(&self) -> bool {
         matches!(self, DeviceJob::Cuda { .. })
+    }
+
+    /// Whether outputs are written that are summarised on the device.
+    fn fetches(&self) -> bool {
+        matches!(self, DeviceJob::Cuda { fetched: true, .. })
     }
 
     /// How many threads may get the replay ready.

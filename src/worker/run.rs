@@ -152,7 +152,7 @@ impl Run {
         let memory = OutputMemory::new(packed.len(), folder)?;
         memory.file().write_all(&packed).map_err(system("keep the outputs"))?;
         // SAFETY: nobody else has it.
-        let memory = Some(unsafe { Outputs::open(memory, &Arc::default()) }?);
+        let memory = Some(unsafe { Outputs::open(memory, &Arc::default(), true) }?);
         Ok(Run { outputs, memory, ..Run::default() })
     }
 
@@ -305,6 +305,8 @@ struct Told {
     done: bool,
     fault: Option<Fault>,
     raised: Option<i32>,
+    /// The outputs that were written beside their summaries.
+    fetched: Vec<String>,
 }
 
 /// Makes a run from a child's account and the outputs in `memory`, which `layout` describes and `spares` may
@@ -327,17 +329,21 @@ pub(super) fn finish(
         }
     }
     run.launch_count = run.launch_count.max(run.launches.len() as u64);
+    let fetched = std::mem::take(&mut told.fetched);
     run.ending = match (account.timed_out, account.end) {
         (Some(timeout), _) => Ending::TimedOut(timeout, told.fault),
         (None, end) => ending(told, end, account.has_begun || account.is_wrapped)?,
     };
     if run.ending == Ending::Completed {
-        // SAFETY: every process that could write to the memory has ended.
-        run.memory = Some(unsafe { Outputs::open(memory, spares) }?);
-        let summarised = |output: &&OutputTensor| {
-            !run.summaries.iter().any(|(summarised, _)| *summarised == output.name)
+        let is_here = |output: &&OutputTensor| {
+            fetched.contains(&output.name)
+                || !run.summaries.iter().any(|(summarised, _)| *summarised == output.name)
         };
-        run.outputs = layout.outputs.iter().filter(summarised).cloned().collect();
+        run.outputs = layout.outputs.iter().filter(is_here).cloned().collect();
+        // Pages that nobody has written would be made only to be read as zeros.
+        let is_whole = run.outputs.len() == layout.outputs.len();
+        // SAFETY: every process that could write to the memory has ended.
+        run.memory = Some(unsafe { Outputs::open(memory, spares, is_whole) }?);
     }
     Ok(run)
 }
@@ -381,7 +387,10 @@ impl Run {
                 self.launches.push(launch);
             }
             Report::Fault(found) => told.fault = told.fault.take().or(Some(found)),
-            Report::Summary { output, summary } => self.summaries.push((output, *summary)),
+            Report::Summary { output, summary, is_fetched } => {
+                told.fetched.extend(is_fetched.then(|| output.clone()));
+                self.summaries.push((output, *summary));
+            }
             Report::Overrun { detail } => self.overruns.push(detail),
             Report::Found(findings) => self.findings = findings,
             Report::Device { description, class } => self.device = Some((description, class)),

@@ -29,6 +29,7 @@ impl CudaVariant {
                 module: module.path.clone(),
                 summaries: Vec::new(),
                 libraries: self.libraries.clone(),
+                fetched: true,
                 sanitizer: Some(sanitizer.tool()),
             };
             let machine = cuda.cpu.host();

@@ -51,6 +51,7 @@ impl CudaShadow {
                 summaries: Vec::new(),
                 // Sources that call a library have their shadow on the CPU.
                 libraries: Vec::new(),
+                fetched: true,
                 sanitizer: None,
             };
             let machine = cuda.cpu.host();

@@ -45,6 +45,7 @@ impl Turn<'_> {
                 module: module.path.clone(),
                 summaries,
                 libraries: self.variant.libraries.clone(),
+                fetched: mode.fetched || !mode.summarized,
                 sanitizer: None,
             };
             let machine = cuda.cpu.host();
