@@ -50,7 +50,7 @@ struct Shared {
 
 /// From how many bytes of tensors on, in float64, shadows run on the device. A replay on the CPU takes less
 /// time than a context where the tensors are smaller.
-const SHADOWS_FROM: u64 = u64::MAX;
+const SHADOWS_FROM: u64 = 256 << 20;
 
 /// Why a GPU cannot be used.
 #[derive(Debug, thiserror::Error)]
