@@ -22,10 +22,22 @@ use replay::history::{SourceSet, SourceSpec, source_set_from_dir};
 use replay::summary::POISON_A;
 use replay::worker::{Limits, Run};
 
-use self::case::{Case, DTYPES, Tensor, cases};
+use self::case::{Case, DTYPES, Tensor, cases, scaled};
 use super::project::{Machine, cache, cpu_with};
 
 const FOLDER: &str = "tests/engine/shipped";
+/// The sources in it.
+const FILES: [&str; 9] = [
+    "norms",
+    "losses",
+    "activations",
+    "attention",
+    "embedding",
+    "optimizers",
+    "matmul",
+    "moving",
+    "bare",
+];
 
 /// Where the sources of this package are: a device may run the tests on another machine.
 pub(super) fn root() -> PathBuf {
@@ -34,16 +46,22 @@ pub(super) fn root() -> PathBuf {
 
 /// What the serial loops give for `cases`: the elements of all outputs, one after the other.
 fn expected(cases: &[&Case]) -> Vec<Vec<f64>> {
+    answers(cases, &[])
+}
+
+/// The same; with an argument the microseconds of the loop come first.
+fn answers(cases: &[&Case], arguments: &[&str]) -> Vec<Vec<f64>> {
     let folder = tempfile::tempdir().unwrap();
     let program = folder.path().join("reference");
     let compiler = std::env::var("CXX").unwrap_or("c++".to_owned());
     let built = Command::new(compiler)
-        .args(["-std=c++17", "-O1", "-ffp-contract=off", "-o"])
+        .args(["-std=c++17", "-O2", "-ffp-contract=off", "-o"])
         .args([&program, &root().join(FOLDER).join("reference.cpp")])
         .status();
     assert!(built.unwrap().success());
-    let mut child =
-        Command::new(program).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let child =
+        Command::new(program).args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+    let mut child = child.unwrap();
     let questions: String = cases.iter().map(|case| case.question()).collect();
     let mut input = child.stdin.take().unwrap();
     let asking = std::thread::spawn(move || input.write_all(questions.as_bytes()).unwrap());
@@ -67,22 +85,37 @@ struct Shipped {
 
 impl Shipped {
     fn new(name: &str) -> Shipped {
+        Shipped::laid_out(name, false)
+    }
+
+    /// With real sizes if it is `timed`: each call then measures itself.
+    fn laid_out(name: &str, timed: bool) -> Shipped {
         let dir = tempfile::tempdir().unwrap();
         let folder = root().join(FOLDER);
         for file in ["common.cuh", name] {
             fs::copy(folder.join(file), dir.path().join(file)).unwrap();
         }
         let text = fs::read_to_string(folder.join(name)).unwrap();
-        let cases = cases(&text);
+        let cases = if timed { scaled(&text, &to_real_size(&text)) } else { cases(&text) };
+        if timed {
+            let clock = fs::read_to_string(root().join("benches/engine/clock.h")).unwrap();
+            let common = fs::read_to_string(folder.join("common.cuh")).unwrap();
+            fs::write(dir.path().join("common.cuh"), common + &clock).unwrap();
+        }
         let mut harness = format!(
             "sources = [{name:?}]\ninclude = [\"common.cuh\"]\n\
              sizes = [{}]\ncall = '''\nswitch (which) {{\n",
             DTYPES.map(|dtype| format!("\"outs_{dtype}\"")).join(", ")
         );
         for (number, case) in cases.iter().enumerate() {
-            harness += &format!("case {number}: {{ {} }} break;\n", case.statements());
+            let (statements, begin, end) = match timed {
+                true => (case.statements(), "best_us(3, cpu_us, [&] {", "});"),
+                false => (case.statements(), "", ""),
+            };
+            harness += &format!("case {number}: {{ {begin} {statements} {end} }} break;\n");
         }
-        harness += "}\n'''\n[inputs.which]\ndtype = \"i32\"\nshape = []\n";
+        harness += "}\n'''\n[inputs.which]\ndtype = \"i32\"\nshape = []\n\
+                    [outputs.cpu_us]\ndtype = \"f64\"\nshape = []\n";
         for dtype in DTYPES {
             harness += &format!(
                 "[inputs.in_{dtype}]\ndtype = \"{dtype}\"\nshape = [\"ins_{dtype}\"]\n\
@@ -100,10 +133,7 @@ impl Shipped {
     }
 
     fn all() -> Vec<Shipped> {
-        let names = ["norms", "losses", "activations", "attention"];
-        let names =
-            names.into_iter().chain(["embedding", "optimizers", "matmul", "moving", "bare"]);
-        names.map(|name| Shipped::new(&format!("{name}.cu"))).collect()
+        FILES.map(|name| Shipped::new(&format!("{name}.cu"))).into()
     }
 
     /// The fixture of case number `number`.
@@ -141,6 +171,16 @@ impl Shipped {
         number: usize,
         precision: Precision,
     ) -> Result<Vec<f64>, String> {
+        self.run_timed(backend, number, precision).map(|(found, _)| found)
+    }
+
+    /// The same and, if calls measure themselves, the microseconds of processor time.
+    fn run_timed(
+        &self,
+        backend: &dyn Backend,
+        number: usize,
+        precision: Precision,
+    ) -> Result<(Vec<f64>, f64), String> {
         let fixture = self.fixture(number);
         let fixture = Arc::new(fixture);
         let prepared = backend.prepare(&fixture, &self.sources, precision, &|| ());
@@ -157,7 +197,8 @@ impl Shipped {
             found.extend((0..output.count).map(|index| view.get_f64(at[place] + index)));
             at[place] += output.room();
         }
-        Ok(found)
+        let time = run.output("cpu_us").map_or(f64::NAN, |time| time.get_f64(0));
+        Ok((found, time))
     }
 
     /// Why case number `number` has no shadow.
@@ -176,6 +217,24 @@ impl Shipped {
     }
 }
 
+/// What the first size of each case of `text` is multiplied by, so that its tensors have [`ELEMENTS`].
+fn to_real_size(text: &str) -> impl Fn(&str) -> i64 {
+    let factor = |case: &Case| {
+        let most = match case.name.as_str() {
+            // Their calls fit one size.
+            "dequantize_int4" | "embedding_bag" | "matrix_transpose_naive" => 1,
+            _ => usize::MAX,
+        };
+        (ELEMENTS / case.elements()).next_power_of_two().min(most) as i64
+    };
+    let factors: Vec<(String, i64)> =
+        cases(text).iter().map(|case| (case.name.clone(), factor(case))).collect();
+    move |name| factors.iter().find(|(known, _)| known == name).map_or(1, |(_, factor)| *factor)
+}
+
+/// The elements of the tensors of a case that is timed, at least.
+const ELEMENTS: usize = 1 << 18;
+
 /// Where `found` is off by more than `tolerance` allows.
 fn difference(found: &[f64], expected: &[f64], tolerance: f64) -> Option<String> {
     assert_eq!(found.len(), expected.len());
@@ -190,12 +249,12 @@ fn difference(found: &[f64], expected: &[f64], tolerance: f64) -> Option<String>
 }
 
 /// The table of docs/cuda-support.md, by name and source: the columns behind them.
-fn documented() -> Vec<(String, [String; 4])> {
+fn documented() -> Vec<(String, [String; 5])> {
     let page = fs::read_to_string(root().join("docs/cuda-support.md")).unwrap();
     let rows = page.lines().filter_map(|line| {
         let cells: Vec<&str> = line.trim_matches('|').split('|').map(str::trim).collect();
         let [name, source, rest @ ..] = cells.as_slice() else { return None };
-        let rest = <[&str; 4]>::try_from(rest).ok()?;
+        let rest = <[&str; 5]>::try_from(rest).ok()?;
         let key = format!("{} {source}", name.trim_matches('`'));
         source.ends_with(".cu").then(|| (key, rest.map(str::to_owned)))
     });
@@ -241,9 +300,39 @@ fn each_kernel_compiles_gives_what_a_serial_loop_gives_and_has_a_shadow() {
     }
     assert_eq!(wrong, [""; 0], "{}", wrong.join("\n"));
     let known = documented();
+    let untimed = known.iter().find(|(_, [.., time])| time.parse::<f64>().is_err());
+    assert_eq!(untimed, None, "`measure_the_times_of_the_table` tells the last column");
     let known: Vec<(String, [String; 3])> =
-        known.into_iter().map(|(key, [a, b, c, _])| (key, [a, b, c])).collect();
+        known.into_iter().map(|(key, [a, b, c, ..])| (key, [a, b, c])).collect();
     assert_eq!(rows, known, "docs/cuda-support.md has another table");
+}
+
+/// Sums of many more numbers than in the table's other columns have fewer digits.
+const AT_REAL_SIZE: f64 = 1e-2;
+
+#[test]
+#[ignore = "measures the last column of the table in docs/cuda-support.md, on an idle machine"]
+fn measure_the_times_of_the_table() {
+    let cache = cache();
+    let cpu = cpu_of(program(), 1, &cache);
+    let mut wrong = Vec::new();
+    for name in FILES {
+        let source = Shipped::laid_out(&format!("{name}.cu"), true);
+        let all: Vec<&Case> = source.cases.iter().collect();
+        for (number, answer) in answers(&all, &["timed"]).into_iter().enumerate() {
+            let case = &source.cases[number];
+            let (serial_us, expected) = answer.split_first().unwrap();
+            let found = source.run_timed(&cpu, number, Precision::Native);
+            let off = match &found {
+                Ok((found, _)) => difference(found, expected, AT_REAL_SIZE),
+                Err(why) => Some(why.clone()),
+            };
+            wrong.extend(off.map(|off| format!("{}: {off}", case.name)));
+            let ratio = found.map_or(f64::NAN, |(_, engine_us)| engine_us / serial_us);
+            println!("{} {} {ratio:.2} {serial_us:.1}", case.name, source.name);
+        }
+    }
+    assert_eq!(wrong, [""; 0], "{}", wrong.join("\n"));
 }
 
 /// What the shadow may be off by: constants in the sources are float32.
@@ -252,10 +341,22 @@ const SHADOW: f64 = 1e-7;
 /// A device adds in other orders, and its functions of mathematics are off by some units.
 const ON_A_GPU: f64 = 5.0;
 
+/// The program that replays; the environment may name one that is optimised.
+fn program() -> PathBuf {
+    let program = std::env::var_os("REPLAY_TEST_PROGRAM").map(PathBuf::from);
+    program.unwrap_or_else(|| env!("CARGO_BIN_EXE_replay").into())
+}
+
+/// The reference machine of `program`.
+fn cpu_of(program: PathBuf, threads: usize, cache: &Cache) -> Cpu {
+    let compiler = Compiler::find(None, &Keeper::new(&program)).unwrap();
+    let limits = Limits { timeout: Duration::from_secs(60), ..Limits::default() };
+    let host = Host::new(program, limits, threads, cache.temporary());
+    Cpu::new(Toolchain::new(compiler, cache), host)
+}
+
 /// The first GPU; the program and CUDA's libraries are where the environment says.
 pub(super) fn gpu(cache: &Cache) -> Cuda {
-    let program = std::env::var_os("REPLAY_TEST_PROGRAM").map(PathBuf::from);
-    let program = program.unwrap_or_else(|| env!("CARGO_BIN_EXE_replay").into());
     let folders = |name: &str| {
         std::env::split_paths(&std::env::var_os(name).unwrap_or_default()).collect::<Vec<_>>()
     };
@@ -264,10 +365,7 @@ pub(super) fn gpu(cache: &Cache) -> Cuda {
         roots: folders("CUDA_HOME"),
         python: Some("python3".to_owned()),
     };
-    let compiler = Compiler::find(None, &Keeper::new(&program)).unwrap();
-    let limits = Limits { timeout: Duration::from_secs(60), ..Limits::default() };
-    let host = Host::new(program, limits, 2, cache.temporary());
-    let cpu = Cpu::new(Toolchain::new(compiler, cache), host);
+    let cpu = cpu_of(program(), 2, cache);
     Cuda::new(cpu, Some(0), None, &search, cache)
         .unwrap_or_else(|error| panic!("needs a GPU: {error}"))
 }
@@ -296,7 +394,7 @@ fn a_gpu_gives_what_the_table_says() {
             rows.push((key, if wrong.is_none() { "yes" } else { "no" }.to_owned()));
         }
     }
-    let known: Vec<_> = known.into_iter().map(|(key, [.., gpu])| (key, gpu)).collect();
+    let known: Vec<_> = known.into_iter().map(|(key, [_, _, _, gpu, _])| (key, gpu)).collect();
     // What the table says was not run may give anything.
     let not_run = |key: &str| known.iter().any(|(name, gpu)| name == key && gpu == "not run");
     rows.retain(|(key, _)| !not_run(key));

@@ -107,6 +107,11 @@ fn value(text: &str, sizes: &[(String, i64)]) -> i64 {
 
 /// The cases of the source with this text.
 pub fn cases(text: &str) -> Vec<Case> {
+    scaled(text, &|_| 1)
+}
+
+/// The same with the first size of each multiplied by what `factor` tells for its name.
+pub fn scaled(text: &str, factor: &dyn Fn(&str) -> i64) -> Vec<Case> {
     let mut found: Vec<Case> = Vec::new();
     let mut open = 0;
     for line in text.lines().filter_map(|line| line.strip_prefix("//@ ")) {
@@ -127,6 +132,9 @@ pub fn cases(text: &str) -> Vec<Case> {
         }
         for case in &mut found[open..] {
             case.describe(key, rest);
+            if key == "sizes" {
+                case.sizes[0].1 *= factor(&case.name);
+            }
         }
     }
     found
@@ -176,6 +184,11 @@ impl Case {
                 self.values(index)
             }
         }
+    }
+
+    /// The elements of all tensors.
+    pub fn elements(&self) -> usize {
+        self.inputs.iter().chain(&self.outputs).map(|tensor| tensor.count).sum()
     }
 
     /// The statements, with the tensors at their places in the buffers.
