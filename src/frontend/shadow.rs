@@ -122,6 +122,18 @@ const BIT_CASTS: [&str; 19] = [
     "bit_cast",
 ];
 
+/// Those of them that make numbers of bits: of constant bits they make the same number in the shadow.
+const OF_BITS: [&str; 6] = [
+    "__int_as_float",
+    "__uint_as_float",
+    "__short_as_half",
+    "__ushort_as_half",
+    "__short_as_bfloat16",
+    "__ushort_as_bfloat16",
+];
+/// What stands before their names in the shadow, if the bits are constant.
+const CONSTANT: &str = "replay_constant";
+
 /// Integer types by which sources look at the bits of numbers. Not `char`: bytes are how raw
 /// memory is passed around.
 const INTEGERS: [&str; 28] = [
@@ -170,6 +182,10 @@ pub(super) fn rewrite(context: &Context, edits: &mut Edits) -> Vec<Obstacle> {
         for (index, token) in tokens.iter().enumerate() {
             if let Some(text) = widened(*token, source.text) {
                 edits.replace(token.start..token.end, text);
+            }
+            if is_constant(source.text, tokens, index) {
+                edits.replace(token.start..token.start, CONSTANT.to_owned());
+                continue;
             }
             let mut end = None;
             if context.symbols.packs() {
@@ -241,6 +257,23 @@ fn without_suffix(word: &str) -> Option<&str> {
     let strip = |word: &'_ str| suffixes.iter().find(|suffix| word.ends_with(*suffix)).copied();
     let suffix = if floating { strip(word) } else { None }?;
     word.strip_suffix(suffix)
+}
+
+/// Whether the token at `index` makes a number of bits that are written there.
+fn is_constant(text: &str, tokens: &Tokens, index: usize) -> bool {
+    if !OF_BITS.contains(&tokens[index].text(text)) || !tokens.is(text, index + 1, "(") {
+        return false;
+    }
+    let Some(after) = tokens.skip_group(index + 1) else { return false };
+    let written = &tokens[index + 1..after];
+    let is_plain = |token: &Token| match token.kind {
+        Kind::Number => true,
+        Kind::Ident => {
+            matches!(token.text(text), "int" | "unsigned" | "short" | "uint16_t" | "uint32_t")
+        }
+        _ => matches!(token.text(text), "(" | ")" | "-"),
+    };
+    written.iter().all(is_plain) && written.iter().any(|token| token.kind == Kind::Number)
 }
 
 /// The index after the construct at `index` that the shadow cannot hold, if there is one.

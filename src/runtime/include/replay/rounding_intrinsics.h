@@ -220,6 +220,9 @@ REPLAY_BIT_CAST(int, __float_as_int, double);
 REPLAY_BIT_CAST(unsigned, __float_as_uint, double);
 REPLAY_BIT_CAST(double, __int_as_float, int);
 REPLAY_BIT_CAST(double, __uint_as_float, unsigned);
+// With constant bits sources call these.
+inline double replay_constant__int_as_float(int x) { return replay_rt::bits<float>(x); }
+inline double replay_constant__uint_as_float(unsigned x) { return replay_rt::bits<float>(x); }
 #else
 inline int __float_as_int(float x) { return replay_rt::bits<int>(x); }
 inline unsigned __float_as_uint(float x) { return replay_rt::bits<unsigned>(x); }

@@ -23,7 +23,8 @@ __global__ void apply(float* x, int n, F f) {
 }
 template <bool WEIGHTED = true>
 __global__ void optional(float* x, const float* weights) {
-  x[threadIdx.x] *= WEIGHTED && weights != NULL ? weights[threadIdx.x] : 1.0f;
+  const float one = __int_as_float(0x40000000) - (float)__ushort_as_bfloat16((unsigned short)0x3f80);
+  x[threadIdx.x] *= WEIGHTED && weights != NULL ? weights[threadIdx.x] : one;
 }
 #define LAUNCH(kernel, on, ...) kernel<<<1, on>>>(__VA_ARGS__)
 void run(const float* in, float* out, int n) {
