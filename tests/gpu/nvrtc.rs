@@ -125,7 +125,7 @@ fn kernels_that_include_all_of_cub_or_wait_for_their_grid_compile_for_a_gpu() {
     let cache = shared_cache();
     let toolchain = DeviceToolchain::new(nvrtc, &search(), "sm_90", &cache);
     let folder = root().join("tests/engine/public");
-    let text = "sources = [\"libraries\", \"blas\"]\ncall = \"f();\"\n[outputs.out]\ndtype = \"f32\"\nshape = []\n";
+    let text = "sources = [\"libraries\", \"blas\", \"grid\"]\ncall = \"f();\"\n[outputs.out]\ndtype = \"f32\"\nshape = []\n";
     let harness = Harness::parse(text, &folder.join("replay.toml")).unwrap();
     let spec = SourceSpec { sources: harness.sources.clone(), ..SourceSpec::default() };
     let sources = source_set_from_dir(&folder, &spec).unwrap();

@@ -87,3 +87,8 @@ static void run_grid(int which, const float* x, float* out) {
   if (error != cudaSuccess) printf("%s\n", cudaGetErrorString(error));
   cudaFree(partial);
 }
+
+static void run(int which, const float* x, float* out) {
+  cudaMemset(out, 0, 16384 * sizeof(float));
+  run_grid(which, x, out);
+}
