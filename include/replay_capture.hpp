@@ -50,11 +50,13 @@
 // CUDA's own types, which are known by name alone where its headers are not included.
 struct __half;
 struct __nv_bfloat16;
+struct __nv_fp8_e4m3;
+struct __nv_fp8_e5m2;
 
 namespace replay {
 
 // The type of an element.
-enum class dtype { f64, f32, f16, bf16, i64, i32, i16, i8, u64, u32, u16, u8, boolean };
+enum class dtype { f64, f32, f16, bf16, f8_e4m3, f8_e5m2, i64, i32, i16, i8, u64, u32, u16, u8, boolean };
 
 // A dimension: a size with a name, or a number that never changes.
 struct dim {
@@ -87,6 +89,8 @@ inline dtype_facts facts(dtype type) {
     case dtype::f32: return {4, "f32", "F32"};
     case dtype::f16: return {2, "f16", "F16"};
     case dtype::bf16: return {2, "bf16", "BF16"};
+    case dtype::f8_e4m3: return {1, "f8_e4m3", "F8_E4M3"};
+    case dtype::f8_e5m2: return {1, "f8_e5m2", "F8_E5M2"};
     case dtype::i64: return {8, "i64", "I64"};
     case dtype::i32: return {4, "i32", "I32"};
     case dtype::i16: return {2, "i16", "I16"};
@@ -112,6 +116,10 @@ constexpr dtype dtype_of() {
     return dtype::f16;
   } else if constexpr (std::is_same<U, __nv_bfloat16>::value) {
     return dtype::bf16;
+  } else if constexpr (std::is_same<U, __nv_fp8_e4m3>::value) {
+    return dtype::f8_e4m3;
+  } else if constexpr (std::is_same<U, __nv_fp8_e5m2>::value) {
+    return dtype::f8_e5m2;
   } else if constexpr (std::is_same<U, bool>::value) {
     return dtype::boolean;
   } else {

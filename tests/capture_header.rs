@@ -91,6 +91,8 @@ int main() {
   c.strict(true).input("x", x, {{"n", 6}}).input("scale", 0.5f).input("flags", flags, {2});
   c.input("turned", x, {{"columns", 2}, {"rows", 3}}, {1, 2});
   c.input("halves", halves, replay::dtype::f16, {2});
+  const void* eighths = halves;
+  c.input("eighths", static_cast<const __nv_fp8_e4m3*>(eighths), {4}).input("e5m2", eighths, replay::dtype::f8_e5m2, {4});
   if (!c.ready()) return 1;
   scaled(x, 0.5f, out, 6);
   c.output("loss", 2.5).output("out", out, {{"n", 6}});
@@ -115,11 +117,11 @@ int main() {
         assert_eq!(expected, ["loss", "out", "dx"]);
         let harness = std::fs::read_to_string(&fixture.harness.path).expect("the harness");
         insta::allow_duplicates! { insta::assert_snapshot!(harness, @r#"
-        # Drafted for call 3d7b1f2751a0, results fb14f408a0c4. It is yours now.
+        # Drafted for call 66bcc8835900, results fb14f408a0c4. It is yours now.
         # The call is a guess: inputs, outputs and sizes in the order of the capture.
         sources = ["src/loss.cu"]
         include = ["include"]
-        call = "loss = scaled(x, scale, flags, turned, halves, out, dx, n, columns, rows);"
+        call = "loss = scaled(x, scale, flags, turned, halves, eighths, e5m2, out, dx, n, columns, rows);"
 
         [inputs.x]
         dtype = "f32"
@@ -140,6 +142,14 @@ int main() {
         [inputs.halves]
         dtype = "f16"
         shape = [2]
+
+        [inputs.eighths]
+        dtype = "f8_e4m3"
+        shape = [4]
+
+        [inputs.e5m2]
+        dtype = "f8_e5m2"
+        shape = [4]
 
         [outputs.loss]
         dtype = "f64"

@@ -87,9 +87,21 @@ def test_every_dtype_and_rank_comes_back_bit_for_bit(dtype: str, shape: tuple[in
 
 
 @pytest.mark.parametrize(
-    "dtype", ["float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz"]
+    ("dtype", "name"), [("float8_e4m3fn", "f8_e4m3"), ("float8_e5m2", "f8_e5m2")]
 )
-def test_float8_is_kept_as_bytes_that_the_script_views(dtype: str) -> None:
+def test_float8_is_kept_as_it_is(dtype: str, name: str) -> None:
+    tensor = torch.randn(3, 4).to(getattr(torch, dtype)).t()
+    captured(take, tensor)
+    entries, metadata = header("fixtures/step0/inputs.safetensors")
+    assert entries["x"]["dtype"] == name.upper() and "x.view" not in metadata
+    assert layout("x") == {"strides": "[1, 4]"}
+    home = Path("fixtures/harness-f")
+    assert (home / "replay.toml").read_text().count(f'dtype = "{name}"') == 2, "input and output"
+    assert ".view(" not in (home / "replay_step.py").read_text()
+
+
+@pytest.mark.parametrize("dtype", ["float8_e4m3fnuz", "float8_e5m2fnuz"])
+def test_other_formats_of_8_bits_are_kept_as_bytes_that_the_script_views(dtype: str) -> None:
     tensor = torch.randn(3, 4).to(getattr(torch, dtype)).t()
     captured(take, tensor)
     entries, metadata = header("fixtures/step0/inputs.safetensors")

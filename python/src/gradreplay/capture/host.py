@@ -15,11 +15,15 @@ from ..tensors import DTYPES, Tensor
 from .errors import CaptureError, tell
 from .staged import Place
 
-# The harness's name of each dtype. Float8 has none: its bytes are kept, and the script views them.
+# The harness's name of each dtype. Other formats of 8 bits have none: their bytes are kept, and the script
+# views them.
 _HARNESS = {
     "BOOL": "bool", "U8": "u8", "I8": "i8", "U16": "u16", "I16": "i16", "U32": "u32", "I32": "i32",
     "U64": "u64", "I64": "i64", "F16": "f16", "BF16": "bf16", "F32": "f32", "F64": "f64",
+    "F8_E4M3": "f8_e4m3", "F8_E5M2": "f8_e5m2",
 }  # fmt: skip
+
+_FLOAT8 = {DTYPES[name].numpy_name for name in ("F8_E4M3", "F8_E5M2")}
 
 
 @dataclass(frozen=True)
@@ -40,7 +44,7 @@ class Taken:
     @property
     def is_float(self) -> bool:
         """Whether the harness takes it for floating point."""
-        return self.dtype in ("f16", "bf16", "f32", "f64")
+        return self.dtype in ("f8_e4m3", "f8_e5m2", "f16", "bf16", "f32", "f64")
 
     def owned(self) -> Taken:
         """The same in memory that nobody else writes to."""
@@ -53,8 +57,8 @@ class Taken:
     def finite(self) -> bool:
         """Whether no element is a NaN or an infinity."""
         data = self.tensor.data
-        if self.view is not None:
-            return _finite_float8(data, self.view)
+        if self.view is not None or self.dtype in ("f8_e4m3", "f8_e5m2"):
+            return _finite_float8(data, self.view or self.tensor.dtype.numpy_name)
         if self.dtype == "bf16":
             return not bool(((data.view("<u2") & 0x7F80) == 0x7F80).any())
         if self.is_float:
@@ -105,13 +109,14 @@ def _overlaps(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
 
 
 def _float8(value: Any) -> str | None:
+    """The name of a format of 8 bits that harnesses do not have."""
     return _float8_name(getattr(value, "dtype", None))
 
 
 @functools.cache
 def _float8_name(dtype: Any) -> str | None:
     name = str(dtype).removeprefix("torch.")
-    return name if name.startswith("float8") else None
+    return name if name.startswith("float8") and name not in _FLOAT8 else None
 
 
 def number(value: np.ndarray[Any, Any]) -> Taken:
