@@ -165,6 +165,19 @@ def test_a_module_from_some_other_folder_is_noted(project: Project, tmp_path: Pa
     assert line.startswith("`stray` was imported from ")
 
 
+def test_the_second_name_that_multiprocessing_gives_the_program_is_no_stranger(
+    project: Project,
+) -> None:
+    body = """
+def step(x):
+    import multiprocessing
+
+    return {"y": x}
+"""
+    project.write_program(body)
+    assert project.run(project.inputs(**ONE)).answer == {}
+
+
 def test_modules_that_triton_has_compiled_are_no_strangers(project: Project) -> None:
     cache = project.root / "triton"
     cache.mkdir()

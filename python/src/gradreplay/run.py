@@ -259,7 +259,8 @@ def _tell_strangers(place: Place, imported: Iterable[str]) -> None:
     folders = tuple(os.path.realpath(folder) + os.sep for folder in known)
     for name in sorted(imported):
         file = getattr(sys.modules.get(name), "__file__", None)
-        if "." in name or not file or place.in_tree(file):
+        # multiprocessing gives the program a second name.
+        if "." in name or not file or place.in_tree(file) or place.in_program(file):
             continue
         if not os.path.realpath(file).startswith(folders):
             note(f"`{name}` was imported from {file}, which is not of the revision")
