@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import sys
 from pathlib import Path
@@ -9,6 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from replay import Outcome, Project
+
+import gradreplay
 
 ONE = {"x": np.arange(4, dtype=np.float32)}
 CALL = """
@@ -292,10 +295,23 @@ def test_a_program_that_is_no_python_is_its_own_fault(project: Project) -> None:
     assert (done.code, done.answer) == (1, None)
 
 
+def test_an_old_python_can_read_the_file_that_tells_it_so() -> None:
+    text = Path(gradreplay.__file__).read_text()
+    nodes = ast.walk(ast.parse(text, feature_version=(3, 4)))
+    names = [node.module for node in nodes if isinstance(node, ast.ImportFrom)]
+    assert "__future__" not in names and 'f"' not in text
+
+
+def test_what_the_package_finds_about_a_call_has_no_traceback(project: Project) -> None:
+    done = call(project, "", "def step(x):\n    return None")
+    assert done.error["message"] == "`step` returned a NoneType, not a dict of outputs by name"
+    assert not done.error.get("traceback")
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "the program marks no functions with @replay.harness, not one"),
+        ("", "the program marks no function with @replay.harness"),
         (
             "@replay.harness\ndef a(): ...\n@replay.harness\ndef b(): ...\n",
             "the program marks 2 functions with @replay.harness, not one",

@@ -11,14 +11,14 @@ def step(logits, targets):
 replay.main()
 """
 
-from __future__ import annotations
-
+# Any Python can read this file: an old one is told what it lacks.
 import os
 import sys
 
 if sys.version_info < (3, 10):  # noqa: UP036
     # A folder on PYTHONPATH, which pip did not check.
-    sys.stderr.write(f"error: gradreplay needs Python 3.10, this is {sys.version.split()[0]}\n")
+    version = sys.version.split()[0]
+    sys.stderr.write("error: gradreplay needs Python 3.10, this is %s\n" % version)  # noqa: UP031
     sys.exit(126)
 
 from .harness import harness, main, watch

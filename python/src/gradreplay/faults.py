@@ -115,7 +115,9 @@ def judge(error: BaseException, place: Place) -> Fault:
     # Frameworks wrap what a kernel raises.
     blame = next((cause for cause in _causes(error) if isinstance(cause, Blame)), None)
     if blame is not None:
-        return Fault(blame.party, str(blame), text, blame.hint)
+        # What gradreplay itself says of the call has no lines of anybody's code.
+        told = text if any(_frames(error)) else ""
+        return Fault(blame.party, str(blame), told, blame.hint)
     if isinstance(error, SyntaxError):
         party: Party = "environment"
         if place.in_tree(error.filename):

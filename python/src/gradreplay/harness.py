@@ -84,10 +84,10 @@ def main() -> NoReturn:
 def _chosen() -> Harness:
     if len(_harnesses) == 1:
         return _harnesses[0]
-    count = len(_harnesses) or "no"
+    if not _harnesses:
+        raise Blame("program", "the program marks no function with @replay.harness")
     raise Blame(
-        "program",
-        f"the program marks {count} functions with @replay.harness, not one",
+        "program", f"the program marks {len(_harnesses)} functions with @replay.harness, not one"
     )
 
 
