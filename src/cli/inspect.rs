@@ -76,16 +76,19 @@ fn text(fixture: &Fixture) -> CliResult<Text> {
         let shard = shard.map_or(String::new(), |s| format!(", part {} along {}", s.order, s.axis));
         out.line(format!("  {}  {}, {checked}{shard}", file.path.display(), size(file.len)));
     }
+    let dtypes = fixture.inputs.iter().map(|input| input.dtype);
+    let dtypes = dtypes.chain(fixture.outputs.iter().map(|output| output.dtype));
+    let width = dtypes.map(|dtype| dtype.to_string().len()).fold(5, usize::max);
     out.section("inputs");
     for input in &fixture.inputs {
-        out.append(told(input)?);
+        out.append(told(input, width)?);
     }
     shifts(&fixture.inputs)?.iter().for_each(|line| out.line(format!("  {line}")));
     out.section("outputs");
     for output in &fixture.outputs {
         let gradient = output.gradient_of.as_ref();
         let gradient = gradient.map_or(String::new(), |of| format!("  gradient of {of}"));
-        let kind = format!("{:5} {}", output.dtype, dims(&output.dims));
+        let kind = format!("{:width$} {}", output.dtype, dims(&output.dims));
         out.line(format!("  {:12}  {kind}{gradient}", output.name));
     }
     out.line(Line::new());
@@ -93,9 +96,10 @@ fn text(fixture: &Fixture) -> CliResult<Text> {
     Ok(out)
 }
 
-fn told(input: &Input) -> CliResult<Text> {
+/// An input, with dtypes in a column of `width` characters.
+fn told(input: &Input, width: usize) -> CliResult<Text> {
     let mut out = Text::new();
-    let head = format!("  {:12}  {:5} {}", input.name, input.dtype, dims(&input.dims));
+    let head = format!("  {:12}  {:width$} {}", input.name, input.dtype, dims(&input.dims));
     if !input.present {
         out.line(format!("{head}  absent: the call sees a null pointer"));
         return Ok(out);

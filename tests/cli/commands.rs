@@ -174,6 +174,33 @@ fn inspect_shows_what_a_fixture_holds() {
 }
 
 #[test]
+fn inspect_keeps_the_shapes_in_one_column() {
+    let env = TestEnv::new();
+    let input = |name: &str, dtype: &str| {
+        format!("[inputs.{name}]\ndtype = \"{dtype}\"\nshape = [\"n\"]\n")
+    };
+    let inputs = [input("scale", "f8_e4m3"), input("x", "u8")].concat();
+    let output = "[outputs.y]\ndtype = \"f32\"\nshape = []\n";
+    env.repo
+        .write("replay.toml", format!("sources = [\"k.cu\"]\ncall = \"y = 0;\"\n{inputs}{output}"));
+    let shape: &[usize] = &[2];
+    let tensors =
+        [("scale", DType::F8E4M3, shape, &[0x38, 0][..]), ("x", DType::U8, shape, &[1, 2][..])];
+    env.write_fixture("t", &tensors);
+    let told = env.replay(&["inspect", "fixtures/t"]).text();
+    let lines: Vec<&str> = told.lines().map(str::trim_start).collect();
+    let rows = lines
+        .iter()
+        .filter(|line| ["scale ", "x ", "y "].iter().any(|name| line.starts_with(name)));
+    let rows: Vec<&str> = rows.map(|row| row.get(..28).unwrap_or(row).trim_end()).collect();
+    insta::assert_snapshot!(rows.join("\n"), @"
+    scale         f8_e4m3 [n 2]
+    x             u8      [n 2]
+    y             f32     scalar
+    ");
+}
+
+#[test]
 fn inspect_recognises_targets_that_are_the_next_tokens() {
     let env = TestEnv::new();
     env.repo.write(
