@@ -375,7 +375,9 @@ impl Test<'_> {
         let (probe, outcome) = (self.probe, self.trial.outcome()?.clone());
         match (&outcome.status, &probe.base) {
             (Status::Untestable { reason, causes, .. }, _) => {
-                let reason = causes.iter().fold(reason.clone(), |text, cause| text + ": " + cause);
+                // Those of many lines, such as tracebacks, are told with the outcome.
+                let short = causes.iter().filter(|cause| cause.lines().nth(1).is_none());
+                let reason = short.fold(reason.clone(), |text, cause| text + ": " + cause);
                 Ok(probe.untestable(Some(outcome), reason))
             }
             (_, Base::Snapshot(snapshot, _)) => self.compared(outcome, snapshot),

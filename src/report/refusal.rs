@@ -3,9 +3,11 @@
 use super::bisect::{observation_line, shown};
 use super::spans::{Line, Text};
 use super::style::{DIM, RED};
+use super::text::caused_by;
 use crate::bisect::{Observation, On, Report, Seen};
 use crate::judge::Verdict;
 use crate::search::Refusal;
+use crate::trial::Status;
 
 /// The source of the claim that an end is good or bad.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -33,15 +35,33 @@ impl Claim {
 pub(super) fn refused(report: &Report, refusal: &Refusal) -> Text {
     let claim = if report.recorded { Claim::Recorded } else { Claim::Named };
     let (what, advice) = refusal_words(report, refusal, claim);
+    let untestable = match refusal {
+        Refusal::UntestableEnds { ends } => ends.as_slice(),
+        _ => &[],
+    };
     let mut out = Text::new();
     for (number, line) in what.into_iter().enumerate() {
         out.line(match number {
             0 => Line::of(RED, "refused").and(": ").and(line),
             _ => Line::from("         ").and(line),
         });
+        let end = untestable.get(number).and_then(|&end| report.seen(end));
+        for line in end.map(causes).unwrap_or_default() {
+            out.line(format!("           {line}"));
+        }
     }
     out.line(Line::of(DIM, "hint:").and(format!(" {advice}")));
     out
+}
+
+/// The causes of many lines, such as tracebacks, for which an end cannot be tested.
+fn causes(seen: &Seen) -> Vec<String> {
+    let outcomes = seen.observations.iter().filter_map(|one| one.outcome.as_ref());
+    let causes = outcomes.flat_map(|outcome| match &outcome.status {
+        Status::Untestable { causes, .. } => causes.as_slice(),
+        _ => &[],
+    });
+    causes.filter(|cause| cause.lines().nth(1).is_some()).flat_map(|one| caused_by(one)).collect()
 }
 
 /// `a, b, c`.

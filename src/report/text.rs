@@ -160,7 +160,7 @@ fn verdict(out: &mut Text, entry: &Entry) {
 }
 
 /// The lines of a cause, each on a line of its own.
-fn caused_by(cause: &str) -> Vec<String> {
+pub(super) fn caused_by(cause: &str) -> Vec<String> {
     let lines = cause.lines().enumerate();
     let one = |(number, line)| match number {
         0 => format!("caused by: {line}"),

@@ -119,6 +119,29 @@ fn a_search_whose_good_end_cannot_be_run_believes_no_other() {
 }
 
 #[test]
+fn what_keeps_an_end_from_being_tested_is_told_in_lines_below_it() {
+    let env = TestEnv::with_speaker();
+    let good = env.kernel("fault revision");
+    let bad = env.kernel("fault revision\nagain");
+    let ends = ["bisect", "fixtures/tiny", "--good", &good, "--bad", &bad, "--jobs", "1"];
+    insta::assert_snapshot!(env.replay(&ends).text(), @"
+    exit code 1
+    --- stdout
+    refused: 8ef7dce is neither good nor bad: untestable: it says so
+               caused by: line 1
+                          line 2
+             6627b5c is neither good nor bad: untestable: it says so
+               caused by: line 1
+                          line 2
+    hint: name other ends; `replay FIXTURE --rev REV` shows one commit in detail
+    --- stderr
+    1 of 1 commits change a kernel, 1 tested at a time
+    8ef7dce untestable: it says so
+    6627b5c untestable: it says so
+    ");
+}
+
+#[test]
 fn a_broken_environment_ends_a_search() {
     let env = TestEnv::with_speaker();
     let good = env.kernel("divide 3");
