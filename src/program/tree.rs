@@ -64,10 +64,8 @@ impl Tree {
         if self.is_whole().unwrap_or(false) {
             return None;
         }
-        let now = match described(&self.path()) {
-            Ok(now) => manifest(&now),
-            Err(error) => return Some(error.to_string()),
-        };
+        // What cannot be read any more shows in what is missing.
+        let now = described(&self.path()).map(|now| manifest(&now)).unwrap_or_default();
         let then = manifest(&self.entries);
         let known: std::collections::HashSet<&str> = then.lines().collect();
         let found: std::collections::HashSet<&str> = now.lines().collect();
@@ -403,6 +401,11 @@ mod tests {
         assert_eq!(
             named(&|root| fs::write(root.join("folder/empty/new"), "").unwrap()),
             "folder/empty/new"
+        );
+        assert_eq!(
+            named(&|root| fs::remove_dir_all(root).unwrap()),
+            "folder/empty",
+            "the longest path of what is missing"
         );
         let come_and_gone = |root: &Path| {
             fs::write(root.join("folder/empty/new"), "").unwrap();
