@@ -148,7 +148,7 @@ fn doctor_says_whether_the_program_answers() {
     0: ok      program       ./speaker is here; it is started for each replay
     0: ok      program       ./speaker answers
     128: missing program       there is no program `./absent`
-                          install it, or name it by its path in `program` of replay.toml
+                          install it, or name it by its path in replay.toml
     128: missing program       the program's environment: no module named nompy
                           pip install nompy
     ");

@@ -152,15 +152,16 @@ impl ProgramError {
     pub fn hint(&self) -> Option<String> {
         let said = match self {
             ProgramError::NoFile { .. } => {
-                "files that `program` in replay.toml names lie beside it, not in a revision"
+                "files that replay.toml names for its program lie beside it, not in a revision"
             }
-            ProgramError::NotFound { .. } => {
-                "install it, or name it by its path in `program` of replay.toml"
-            }
+            ProgramError::NotFound { .. } => "install it, or name it by its path in replay.toml",
             ProgramError::Start { source, .. }
                 if source.kind() == io::ErrorKind::PermissionDenied =>
             {
                 "make it executable: chmod +x"
+            }
+            ProgramError::Start { source, .. } if source.kind() == io::ErrorKind::NotFound => {
+                "its first line names an interpreter that is not there, as in `#!/bin/sh`"
             }
             ProgramError::Revision { hint, .. } | ProgramError::Build { hint, .. } => {
                 return hint.clone();

@@ -14,6 +14,7 @@ mod project;
 mod request;
 mod runner;
 mod server;
+mod startup;
 mod stream;
 mod tree;
 

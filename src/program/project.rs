@@ -138,10 +138,14 @@ impl Project {
         let told = String::from_utf8_lossy(&finished.stderr).into_owned();
         let message = match finished.ending {
             ProgramEnd::TimedOut => "`identity` does not end".to_owned(),
-            ProgramEnd::Ended(_) => last_line(&told)
-                .map_or("`identity` fails".to_owned(), |line| format!("`identity` fails: {line}")),
+            ProgramEnd::Ended(end) => match (last_line(&told), end) {
+                (Some(line), _) => format!("`identity` fails: {line}"),
+                (None, End::Exited(code)) => format!("`identity` fails with exit status {code}"),
+                (None, End::Killed(signal)) => format!("`identity` was ended by signal {signal}"),
+            },
         };
-        Err(ProgramError::Environment { message, source: Told::last(&told), hint: None })
+        let source = Told::beside(last_line(&told).as_deref(), &told);
+        Err(ProgramError::Environment { message, source, hint: None })
     }
 
     /// A command of the harness, in `folder` or in the harness's own, with `more` variables.

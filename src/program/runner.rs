@@ -13,6 +13,7 @@ use super::inputs::{self, Change};
 use super::outputs::{self, Found};
 use super::project::{self, Project, is_lacking};
 use super::request::{Device, Places, Request, variables};
+use super::startup;
 use super::tree::{Tree, lacks};
 use crate::cache::{Cache, CacheError};
 use crate::fixture::{AnswerFile, Fixture, FixtureError};
@@ -286,7 +287,10 @@ impl Runner {
                 source,
                 hint: None,
             }),
-            _ => Ok(Err(Ending::Status(code))),
+            _ => match startup::broken(replay.project, code, &stderr) {
+                Some(error) => Err(error),
+                None => Ok(Err(Ending::Status(code))),
+            },
         }
     }
 

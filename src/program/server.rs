@@ -14,6 +14,7 @@ use serde_json::json;
 use super::answer::Complaint;
 use super::error::{Told, last_line, system};
 use super::request::{Places, Request};
+use super::startup;
 use super::stream::Stream;
 use super::{ProgramError, Project};
 use crate::foreign::{Bounds, Finished, Keeper, KeeperError, ProgramEnd, Served};
@@ -237,7 +238,9 @@ impl Servers {
                 Reply::Gone => match server.served.ended() {
                     // In a process of its own the replay itself has ended so.
                     Ok((end, _)) if !fork => end,
-                    Ok((end, said)) => return Err(gone(end, &String::from_utf8_lossy(&said))),
+                    Ok((end, said)) => {
+                        return Err(gone(project, end, &String::from_utf8_lossy(&said)));
+                    }
                     Err(error) => return Err(refused(project, error)),
                 },
             };
@@ -290,7 +293,7 @@ impl Server {
                 Err(mistake("it did not say `hello` in time", ""))
             }
             None => match server.served.ended() {
-                Ok((end, said)) => Err(gone(end, &String::from_utf8_lossy(&said))),
+                Ok((end, said)) => Err(gone(project, end, &String::from_utf8_lossy(&said))),
                 Err(error) => Err(refused(project, error)),
             },
         }
@@ -421,7 +424,12 @@ fn mistake(what: &str, said: &str) -> ProgramError {
 }
 
 /// A process that went without a word.
-fn gone(end: ProgramEnd, said: &str) -> ProgramError {
+fn gone(project: &Project, end: ProgramEnd, said: &str) -> ProgramError {
+    if let ProgramEnd::Ended(End::Exited(code)) = end
+        && let Some(error) = startup::broken(project, code, said)
+    {
+        return error;
+    }
     let how = match end {
         ProgramEnd::TimedOut => "in time".to_owned(),
         ProgramEnd::Ended(End::Exited(code)) => format!("with exit status {code}"),

@@ -1,6 +1,7 @@
 //! Programs that do what they should not: each is an outcome, or an error that says whose fault it is.
 
 use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
 
 use crate::env::{Run, TestEnv};
 
@@ -213,19 +214,19 @@ fn a_program_that_is_not_there_is_nobody_s_fault_but_the_machine_s() {
     exit code 128
     --- stderr
     error: there is no program `no-such-program` in [PATH]
-    hint: install it, or name it by its path in `program` of replay.toml
+    hint: install it, or name it by its path in replay.toml
     ");
     insta::assert_snapshot!(replayed("program = [\"./absent\"]"), @"
     exit code 128
     --- stderr
     error: there is no program `./absent`
-    hint: install it, or name it by its path in `program` of replay.toml
+    hint: install it, or name it by its path in replay.toml
     ");
     insta::assert_snapshot!(replayed("program = [\"sh\", \"absent.sh\"]"), @"
     exit code 128
     --- stderr
     error: the program's file `[ROOT]/absent.sh` does not exist
-    hint: files that `program` in replay.toml names lie beside it, not in a revision
+    hint: files that replay.toml names for its program lie beside it, not in a revision
     ");
     insta::assert_snapshot!(replayed("program = [\"./replay.toml\"]"), @"
     exit code 128
@@ -234,6 +235,55 @@ fn a_program_that_is_not_there_is_nobody_s_fault_but_the_machine_s() {
     caused by: Permission denied (os error 13)
     hint: make it executable: chmod +x
     ");
+    let lost = TestEnv::isolated().with_program("program = [\"./lost.sh\"]", "");
+    lost.repo.write("lost.sh", "#!/no/such/shell\n");
+    fs::set_permissions(lost.path("lost.sh"), fs::Permissions::from_mode(0o755)).unwrap();
+    lost.kernel("divide 3");
+    insta::assert_snapshot!(lost.replay(&["fixtures/tiny"]).text(), @"
+    exit code 128
+    --- stderr
+    error: cannot start `[ROOT]/./lost.sh`
+    caused by: No such file or directory (os error 2)
+    hint: its first line names an interpreter that is not there, as in `#!/bin/sh`
+    ");
+}
+
+/// A shell plays a Python that ends with `error`, at the top level of a script with these words.
+fn ended_python(words: &str, keys: &str, error: &str) -> Run {
+    let keys = format!("program = [\"./python\", \"step.py\"]{keys}");
+    let env = TestEnv::isolated().with_program(&keys, "");
+    env.repo.write(".gitignore", "fixtures\nspeaker\nreplay.toml\npython\nstep.py\n");
+    symlink("/bin/sh", env.path("python")).expect("a link");
+    let script = format!(
+        ": {words}\ncat >&2 <<END\nTraceback (most recent call last):\n  File \"step.py\", line 1, in <module>\n    \
+         {words}\n{error}\nEND\nexit 1\n"
+    );
+    env.repo.write("step.py", script);
+    env.kernel("divide 3");
+    env.replay(&["fixtures/tiny"])
+}
+
+#[test]
+fn a_python_that_ends_before_the_package_could_speak_is_no_fault_of_the_revision() {
+    let missing = "ModuleNotFoundError: No module named 'gradreplay'";
+    for keys in ["", "\npreload = []"] {
+        let told = ended_python("import gradreplay", keys, missing);
+        insta::allow_duplicates! { insta::assert_snapshot!(told.text(), @"
+        exit code 128
+        --- stderr
+        error: the program's environment: ModuleNotFoundError: No module named 'gradreplay'
+        caused by: Traceback (most recent call last):
+            File \"step.py\", line 1, in <module>
+              import gradreplay
+          ModuleNotFoundError: No module named 'gradreplay'
+        hint: install it for [ROOT]/./python: `pip install ./python` in replay's sources
+        ") }
+    }
+    let told = ended_python("import gradreplay", "", "NameError: name 'x' is not defined");
+    assert_eq!(told.code, Some(128), "{}", told.text());
+    // Another program may fail so because of the revision.
+    let told = ended_python("import numpy", "", "ModuleNotFoundError: No module named 'model'");
+    assert_eq!(told.code, Some(1), "{}", told.text());
 }
 
 #[test]
@@ -255,7 +305,6 @@ fn what_identifies_a_program_is_part_of_what_is_known() {
     exit code 128
     --- stderr
     error: the program's environment: `identity` fails: /usr/bin/cat: version: No such file or directory
-    caused by: /usr/bin/cat: version: No such file or directory
     hint: this says nothing about the revision: install what is missing, and replay it again
     ");
 }
