@@ -132,6 +132,10 @@ impl OfClass {
     }
 
     fn worst(&self) -> f64 {
+        // Beside a gradient without a finite norm every mismatch would look small.
+        if !self.size().is_finite() {
+            return f64::NAN;
+        }
         self.slopes.iter().map(Slope::mismatch).fold(0.0, nan_max)
     }
 

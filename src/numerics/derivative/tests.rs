@@ -362,10 +362,14 @@ fn a_loss_that_has_no_value_beside_the_input_is_none() {
 
 #[test]
 fn a_gradient_that_is_no_number_differs() {
-    let loss = |x: &[f64]| x.iter().sum();
-    let gradient = vec![1.0, f64::NAN, 1.0];
-    let case =
-        Case { name: "", columns: 3, x: vec![1.0, 2.0, 3.0], gradient, loss: Box::new(loss) };
-    let found = check(&case);
-    assert_eq!((found.answer, found.place.unwrap().elements), (Answer::Differs, 1..2));
+    // The squares of the last are none.
+    for wrong in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 1e200] {
+        let loss = |x: &[f64]| x.iter().sum();
+        let gradient = vec![1.0, wrong, 1.0];
+        let case =
+            Case { name: "", columns: 3, x: vec![1.0, 2.0, 3.0], gradient, loss: Box::new(loss) };
+        let found = check(&case);
+        assert!(found.worst.is_nan(), "{wrong}: {found:?}");
+        assert_eq!((found.answer, found.place.unwrap().elements), (Answer::Differs, 1..2));
+    }
 }
