@@ -133,6 +133,17 @@ pub trait Device: Send + Sync {
     ) -> Result<*mut u8, CudaError> {
         self.malloc(bytes, label)
     }
+    /// Memory for an input that lies in a file, from `offset` on; what is written to it does not reach the file. Only
+    /// where the device's memory is this process's.
+    fn malloc_from(
+        &self,
+        _file: &File,
+        _offset: usize,
+        _bytes: usize,
+        _label: String,
+    ) -> Result<*mut u8, CudaError> {
+        Err(CudaError::NOT_SUPPORTED)
+    }
     /// Memory for an output that nobody reads afterwards.
     fn malloc_unread(&self, bytes: usize, label: String) -> Result<*mut u8, CudaError> {
         self.malloc(bytes, label)

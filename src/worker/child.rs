@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use memmap2::{MmapOptions, MmapRaw};
 
 use super::evaluations;
+use super::inputs::Common;
 use super::run::{Declared, OutputTensor, bytes_of};
 use super::{DeviceJob, Job, Part};
 use crate::cuda::CudaError;
@@ -45,6 +46,8 @@ pub(super) enum ChildError {
 pub(super) struct Surroundings<'a> {
     /// Where outputs are written.
     pub outputs: File,
+    /// Holds the inputs that are common to several replays, if any are.
+    pub inputs: Option<File>,
     /// Processes that replayed code is to be kept from, where that was not done yet.
     pub above: &'a [Pid],
     /// The way back.
@@ -94,7 +97,7 @@ fn replay(
     job: &Job,
     fixture: &Fixture,
     artifact: LoadedArtifact,
-    Surroundings { outputs: memory, above, reporter }: Surroundings,
+    Surroundings { outputs: memory, inputs: laid_out, above, reporter }: Surroundings,
 ) -> Result<(), ChildError> {
     let runtime = std::thread::scope(|scope| {
         // Nothing else happens while a context is made, so the files' pages can be read.
@@ -105,7 +108,7 @@ fn replay(
             });
         }
         if job.device.fetches() && job.evaluations.is_empty() {
-            let bytes = Declared::of(fixture, job).layout(&job.part).bytes;
+            let bytes = Declared::of(fixture, job, &Common::default()).layout(&job.part).bytes;
             let memory = &memory;
             let pages = move || super::memory::populate(memory, bytes);
             let _ = std::thread::Builder::new().spawn_scoped(scope, pages);
@@ -123,12 +126,17 @@ fn replay(
     if !job.evaluations.is_empty() {
         return evaluations::make(job, fixture, &artifact, runtime, memory);
     }
-    let declared = Declared::of(fixture, job);
+    let common = laid_out.as_ref().map(|_| Common::of(fixture, job)).unwrap_or_default();
+    let declared = Declared::of(fixture, job, &common);
     let all = declared.layout(&Part::Whole).outputs;
     let told = declared.layout(&job.part);
     let scales = scales(job, fixture, &memory, told.end())?;
     let mut tensors = Tensors::new(&memory, told.bytes)?;
     for input in &fixture.inputs {
+        if let Some((file, pages)) = laid_out.as_ref().zip(common.place(&input.name)) {
+            tensors.add_laid_out(&*runtime.device, input, (file, pages), job)?;
+            continue;
+        }
         let place = told.inputs.iter().find(|(name, _)| *name == input.name);
         let place = place.map(|(_, pages)| (&memory, *pages));
         tensors.add_input(&*runtime.device, input, place, job, scales.as_ref())?;
@@ -141,7 +149,7 @@ fn replay(
         outputs.extend(told.map(|told| (told.clone(), tensors.pointers.len() - 1)));
     }
     // Replayed code finds no descriptor to change its size by.
-    drop(memory);
+    drop((memory, laid_out));
     let sizes: Vec<i64> = fixture.sizes.values().map(|&size| size as i64).collect();
     let tensors: &'static Tensors = Box::leak(Box::new(tensors));
     let strides: Vec<*const i64> = tensors.strides.iter().map(|s| s.as_ptr()).collect();
@@ -380,6 +388,24 @@ impl Tensors {
         // SAFETY: the elements have that many bytes: without strides, those that are packed.
         unsafe { device.copy(pointer, from, bytes, CopyKind::HostToDevice, stream) }
             .map_err(|error| ChildError::Copy { tensor: input.name.clone(), error })
+    }
+
+    /// Adds `input`, whose pages lie in a file from an offset on and hold its elements.
+    fn add_laid_out(
+        &mut self,
+        device: &dyn Device,
+        input: &Input,
+        (file, pages): (&File, usize),
+        job: &Job,
+    ) -> Result<(), ChildError> {
+        let (bytes, tensor) = (bytes_of(input, job.shadow), input.name.clone());
+        let pointer = device
+            .malloc_from(file, pages, bytes, tensor.clone())
+            .map_err(|error| ChildError::Memory { tensor, bytes, error })?;
+        self.strides.push(Vec::new());
+        self.pointers.push(pointer.cast());
+        device.input(pointer, bytes);
+        Ok(())
     }
 
     pub(super) fn add_output(

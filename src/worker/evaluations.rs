@@ -5,6 +5,7 @@ use std::fs::File;
 use std::time::{Duration, Instant};
 
 use super::child::{ChildError, Tensors, microseconds, processor_time, scales};
+use super::inputs::Common;
 use super::run::{Declared, OutputTensor};
 use super::{Job, Part, Stepped};
 use crate::fixture::Fixture;
@@ -22,7 +23,7 @@ pub(super) fn make(
     memory: File,
 ) -> Result<(), ChildError> {
     let begun = Instant::now();
-    let declared = Declared::of(fixture, job);
+    let declared = Declared::of(fixture, job, &Common::default());
     let told = declared.layout(&job.part);
     let scales = scales(job, fixture, &memory, told.end())?;
     let tensors = Tensors::new(&memory, told.bytes)?;

@@ -11,7 +11,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::error::{WorkerError, system};
-use super::memory::Spares;
+use super::inputs::{Common, Inputs};
+use super::memory::{OutputMemory, Spares};
 use super::printed::Printed;
 use super::run::{Account, Declared, Layout, Run, finish};
 use super::{ALONE, memory, nursery, socket};
@@ -35,6 +36,7 @@ pub struct Workers {
     /// How many processes the system had ended for lack of memory.
     memory_kills: Option<u64>,
     spares: Arc<Spares>,
+    pub(super) inputs: Inputs,
 }
 
 struct Nursery {
@@ -51,6 +53,8 @@ pub(super) struct Lane {
 #[derive(Clone, Copy)]
 pub(super) struct Terms<'a> {
     pub layout: &'a Layout,
+    /// The memory that holds the inputs which are not in the layout.
+    pub inputs: Option<&'a OutputMemory>,
     pub limits: Limits,
     pub address_space: u64,
     pub series: bool,
@@ -61,7 +65,8 @@ impl Workers {
     /// Processes of `program`, which is this one. They are started on demand.
     pub fn new(program: PathBuf) -> Workers {
         let memory_kills = process::memory_kills();
-        Workers { program, nursery: Mutex::default(), memory_kills, spares: Arc::default() }
+        let (spares, inputs) = (Arc::default(), Inputs::default());
+        Workers { program, nursery: Mutex::default(), memory_kills, spares, inputs }
     }
 
     /// Makes the replay of `job`, which `wrapper` starts if there is one, and waits for its end.
@@ -77,9 +82,10 @@ impl Workers {
         wrapper: Option<&Wrapper>,
     ) -> Result<Run, WorkerError> {
         let _span = job.span();
-        let layout = Declared::of(fixture, job).layout(&job.part);
+        let layout = Declared::of(fixture, job, &Common::default()).layout(&job.part);
         let address_space = address_space(job, limits);
-        let terms = Terms { layout: &layout, limits, address_space, series: false, wrapper };
+        let terms =
+            Terms { layout: &layout, inputs: None, limits, address_space, series: false, wrapper };
         Ok(self.run_on(&self.lane()?, job, terms)?.0)
     }
 
@@ -109,6 +115,7 @@ impl Workers {
         let begun = Instant::now();
         let scales = job.step.as_ref().map(|stepped| stepped.scales.bytes()).unwrap_or_default();
         let end = terms.layout.end();
+        self.inputs.make_room(end + scales.len());
         let outputs = self.spares.take(end + scales.len(), &job.folder)?;
         let written = outputs.file().write_all_at(&scales, end as u64);
         written.map_err(system("hand over the scales"))?;
@@ -122,7 +129,8 @@ impl Workers {
             wrapper: terms.wrapper.map(|wrapper| self.wrapping(wrapper)),
         };
         let key = order.key;
-        let files = [printed_there.as_fd(), journal.as_fd(), outputs.file().as_fd()];
+        let mut files = vec![printed_there.as_fd(), journal.as_fd(), outputs.file().as_fd()];
+        files.extend(terms.inputs.map(|inputs| inputs.file().as_fd()));
         let sent = lane.send(&Request::Run(Box::new(order)), &files);
         if let Err(error) = sent {
             return Err(match error.kind() {

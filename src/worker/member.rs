@@ -46,7 +46,9 @@ fn run_in(
     keeper: Pid,
     loaded: Option<(&Fixture, LoadedArtifact)>,
 ) -> Option<i32> {
-    let [printed, journal, outputs] = <[OwnedFd; 3]>::try_from(files).ok()?.map(File::from);
+    let mut files = files.into_iter().map(File::from);
+    let (printed, journal, outputs) = (files.next()?, files.next()?, files.next()?);
+    let inputs = files.next();
     if !tree::end_with(keeper) {
         return None;
     }
@@ -77,7 +79,7 @@ fn run_in(
     drop(journal);
     // NVIDIA's driver may start a program that needs its privileges: it comes first.
     let above = if is_shielded { &[] } else { above };
-    Some(child::run(&order.job, loaded, Surroundings { outputs, above, reporter }))
+    Some(child::run(&order.job, loaded, Surroundings { outputs, inputs, above, reporter }))
 }
 
 /// Makes the replay that the standard input describes, in a process that a wrapper has started. Returns
@@ -99,7 +101,7 @@ pub(super) fn run_alone() -> i32 {
     }
     drop(journal);
     signals::watch(process::parent_of(wrapper).unwrap_or(wrapper));
-    child::run(&order.job, None, Surroundings { outputs, above: &[], reporter })
+    child::run(&order.job, None, Surroundings { outputs, inputs: None, above: &[], reporter })
 }
 
 /// Begins to write to `journal`.

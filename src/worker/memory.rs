@@ -17,7 +17,7 @@ use crate::scratch::{self, Budget, Taken};
 
 /// The tensors of one replay that take this many bytes are counted as memory. Where there is not enough of it
 /// they lie in a file, whose pages the system can write out.
-const LARGE_OUTPUTS: usize = 64 << 20;
+pub(super) const LARGE_OUTPUTS: usize = 64 << 20;
 /// Such memory is kept for another replay from this size on: to have it anew takes time.
 pub(super) const REUSED: usize = 4 << 20;
 /// How many such are kept at most.
@@ -36,7 +36,7 @@ pub(crate) fn rounded(bytes: u64) -> u64 {
 /// The size of a journal is a multiple of this.
 const PAGE: usize = 64 << 10;
 
-/// Memory that one replay writes its outputs to, and lays large inputs into.
+/// Memory that one replay writes its outputs to, and lays large inputs into; or inputs of several replays.
 #[derive(Debug)]
 pub(super) struct OutputMemory {
     file: File,
@@ -49,11 +49,28 @@ pub(super) struct OutputMemory {
 impl OutputMemory {
     /// New memory of that many bytes, or a file in `folder` where memory is short.
     pub(super) fn new(bytes: usize, folder: &Path) -> Result<OutputMemory, WorkerError> {
+        OutputMemory::with(bytes, folder, SealFlags::SEAL)
+    }
+
+    /// New memory of that many bytes, or a file, that `write` has written and that nobody writes afterwards.
+    pub(super) fn written(
+        bytes: usize,
+        folder: &Path,
+        write: impl FnOnce(&File) -> io::Result<()>,
+    ) -> Result<OutputMemory, WorkerError> {
+        let memory = OutputMemory::with(bytes, folder, SealFlags::empty())?;
+        write(&memory.file).map_err(system("lay out the inputs"))?;
+        // A file on a disk has no seals, and replayed code no descriptor of it.
+        let _ = fcntl_add_seals(&memory.file, SealFlags::WRITE | SealFlags::SEAL);
+        Ok(memory)
+    }
+
+    fn with(bytes: usize, folder: &Path, seals: SealFlags) -> Result<OutputMemory, WorkerError> {
         let budget = (bytes >= LARGE_OUTPUTS).then(Budget::of_process);
         let taken = budget.as_ref().and_then(|budget| budget.take(bytes));
         let file = match budget.is_some() && taken.is_none() {
             true => scratch::file(folder, bytes)?,
-            false => shared(bytes, SealFlags::SEAL).map_err(system("make shared memory"))?,
+            false => shared(bytes, seals).map_err(system("make shared memory"))?,
         };
         Ok(OutputMemory { file, bytes, taken, map: None })
     }

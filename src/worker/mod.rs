@@ -13,6 +13,7 @@ mod error;
 mod evaluations;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzz;
+mod inputs;
 mod keeper;
 mod lane;
 mod limits;
@@ -188,7 +189,8 @@ impl Part {
 /// A request to a keeper.
 #[derive(Debug, Serialize, Deserialize)]
 enum Request {
-    /// To make a replay. Where it prints to, its journal and the memory for outputs come with it.
+    /// To make a replay. Where it prints to, its journal and the memory for outputs come with it, and the memory that
+    /// holds inputs, if any is common to several replays.
     Run(Box<Order>),
     /// To send a signal to the replay that runs, if one does.
     Signal {

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::error::{WorkerError, system};
+use super::inputs::Common;
 use super::memory::{self, OutputMemory, Outputs, Spares};
 use super::{Job, Part};
 use crate::fixture::{Fixture, Input, Output};
@@ -20,7 +21,7 @@ use crate::tensor::{DType, TensorView};
 /// Lines of [`Run::printed`] that begin so are what a program notes of a replay.
 pub(crate) const NOTE: &str = "note: ";
 /// The pages of tensors begin at multiples of this in the shared memory: of every system's page.
-const ALIGNMENT: usize = 64 << 10;
+pub(super) const ALIGNMENT: usize = 64 << 10;
 
 /// How a child ended.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -202,10 +203,13 @@ pub(super) struct Declared {
 }
 
 impl Declared {
-    /// The tensors of `fixture` as `job` has them. A GPU's inputs lie on the GPU alone.
-    pub(super) fn of(fixture: &Fixture, job: &Job) -> Declared {
-        let is_here =
-            |input: &&Input| input.present && !input.dims.is_empty() && !job.device.is_gpu();
+    /// The tensors of `fixture` as `job` has them, except for inputs that are `common`: they lie elsewhere. A GPU's
+    /// inputs lie on the GPU alone.
+    pub(super) fn of(fixture: &Fixture, job: &Job, common: &Common) -> Declared {
+        let is_here = |input: &&Input| {
+            let is_own = common.place(&input.name).is_none();
+            input.present && !input.dims.is_empty() && !job.device.is_gpu() && is_own
+        };
         let inputs = fixture.inputs.iter().filter(is_here);
         let inputs = inputs.map(|input| (input.name.clone(), bytes_of(input, job.shadow)));
         let inputs = inputs.filter(|(_, bytes)| *bytes >= memory::REUSED).collect();

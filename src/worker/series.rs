@@ -8,6 +8,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::error::WorkerError;
+use super::inputs::{Captured, Common};
 use super::lane::{Lane, Terms, Workers, address_space};
 use super::run::{Declared, Run};
 use super::{Job, Limits};
@@ -18,7 +19,10 @@ pub struct Series {
     workers: Arc<Workers>,
     limits: Limits,
     address_space: u64,
-    declared: Declared,
+    /// The inputs that lie in memory once.
+    captured: Captured,
+    /// What else lies in the memory of a run, and what does where they have no room.
+    declared: [Declared; 2],
     /// Those that make no replay at the moment.
     idle: Mutex<Vec<Lane>>,
 }
@@ -26,11 +30,14 @@ pub struct Series {
 impl Series {
     /// A series of runs that differ from `job` only in device, poison, step and part.
     pub fn new(workers: Arc<Workers>, job: &Job, fixture: &Fixture, limits: Limits) -> Series {
+        let captured = Captured::of(fixture, job);
+        let declared = [&captured.common, &Common::default()];
         Series {
             workers,
             limits,
             address_space: address_space(job, limits),
-            declared: Declared::of(fixture, job),
+            declared: declared.map(|common| Declared::of(fixture, job, common)),
+            captured,
             idle: Mutex::default(),
         }
     }
@@ -41,9 +48,11 @@ impl Series {
     /// As [`Workers::run`].
     pub fn run(&self, job: &Job) -> Result<Run, WorkerError> {
         let _span = job.span();
-        let layout = self.declared.layout(&job.part);
+        let inputs = self.workers.inputs.of(&self.captured, &job.folder);
+        let layout = self.declared[usize::from(inputs.is_none())].layout(&job.part);
         let terms = Terms {
             layout: &layout,
+            inputs: inputs.as_deref(),
             limits: self.limits,
             address_space: self.address_space,
             series: true,

@@ -102,3 +102,27 @@ fn a_replay_that_hangs_or_crashes_ends_alone() {
         assert_eq!(run.ending, Ending::Exited(3));
     }
 }
+
+#[test]
+fn what_a_replay_writes_to_a_large_input_no_other_sees() {
+    // Such inputs lie in memory once. The last byte does not end a page.
+    const COUNT: usize = (4 << 20) / 4 + 3;
+    let text = "__global__ void turn(float* x, float* out, int count) {\n\
+           int i = blockIdx.x * 256 + threadIdx.x;\n\
+           if (i < count) { out[i] = x[i]; x[i] = -1; }\n\
+           if (i == count) x[i] = 7;\n\
+         }\n\
+         static void case_only(const float* x, float* out, long count) {\n\
+           turn<<<count / 256 + 1, 256>>>(const_cast<float*>(x), out, count);\n\
+         }\n";
+    let tables = "[inputs.x]\ndtype = \"f32\"\nshape = [\"n\"]\n\
+                  [outputs.out]\ndtype = \"f32\"\nshape = [\"n\"]\n";
+    let x: Vec<f32> = (0..COUNT).map(|index| index as f32).collect();
+    let runs = Project::new(text, "x, out, n", tables, &x).runs("only", Machine::PLAIN, 3);
+    let bytes: Vec<u8> = x.iter().flat_map(|x| x.to_le_bytes()).collect();
+    for run in runs {
+        assert!(run.output("out").is_some_and(|out| out.bytes == bytes), "{:?}", run.ending);
+        let size = bytes.len();
+        assert_eq!(run.overruns, [format!("x has {size} bytes, byte {size} was written")]);
+    }
+}

@@ -8,11 +8,12 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
+use std::fs::File;
 use std::io;
 use std::sync::Mutex;
 
 use super::check;
-use super::pages::{self, Body, fill_from, first_change, pages_of, repeat, reserve};
+use super::pages::{self, Body, fill_from, first_change, pages_of, repeat, reserve, show};
 use crate::cuda::CudaError;
 use crate::runtime::{lack_of_memory, limit_is_reached};
 use crate::summary::Poison;
@@ -129,6 +130,21 @@ impl Memory {
         label: String,
     ) -> Result<*mut u8, CudaError> {
         self.allocate_by(&|pages, body| repeat(pages, body, self.poison), bytes, label)
+    }
+
+    /// The same, with what lies in `file` from `offset` on: all [`pages_of`] the bytes. What is written to it is
+    /// seen there alone, the poison around it included.
+    ///
+    /// # Errors
+    /// As [`Memory::allocate`].
+    pub(super) fn allocate_from(
+        &self,
+        file: &File,
+        offset: usize,
+        bytes: usize,
+        label: String,
+    ) -> Result<*mut u8, CudaError> {
+        self.allocate_by(&|pages, body| show(pages, body, file, offset), bytes, label)
     }
 
     /// The same; `lay` puts memory at the pages of the body.
@@ -371,6 +387,37 @@ mod tests {
         file.read_exact_at(&mut content, GUARD_BYTES as u64).unwrap();
         assert_eq!((content[offset + 999], content[offset]), (42, POISON_A.pattern[0]));
         assert!(memory.overruns().is_empty());
+    }
+
+    #[test]
+    fn what_is_written_to_an_allocation_from_a_file_does_not_reach_the_file() {
+        for bytes in [1000, (5 << 20) - 7] {
+            let file = tempfile::tempfile().unwrap();
+            let (body, offset) = pages_of(bytes);
+            let content: Vec<u8> = (0..body).map(|k| (k % 251) as u8).collect();
+            file.write_all_at(&content, GUARD_BYTES as u64).unwrap();
+            let memory = Memory::new(POISON_B, usize::MAX);
+            let from = |label: &str| {
+                memory.allocate_from(&file, GUARD_BYTES, bytes, label.into()).unwrap()
+            };
+            // SAFETY: the allocations have that many bytes.
+            let [first, second] = [from("x"), from("y")]
+                .map(|pointer| unsafe { std::slice::from_raw_parts_mut(pointer, bytes) });
+            assert_eq!(first.as_ptr() as usize % ALIGNMENT, 0);
+            assert!(*first == content[offset..offset + bytes]);
+            first.fill(1);
+            assert!(*second == content[offset..offset + bytes]);
+            let mut left = vec![0; body];
+            file.read_exact_at(&mut left, GUARD_BYTES as u64).unwrap();
+            assert!(left == content, "{bytes}");
+            assert!(memory.overruns().is_empty());
+            // SAFETY: the byte lies on the allocation's page, though outside of it.
+            unsafe { second.as_mut_ptr().add(bytes).write(1) };
+            assert_eq!(
+                memory.overruns(),
+                [format!("y has {bytes} bytes, byte {bytes} was written")]
+            );
+        }
     }
 
     #[test]

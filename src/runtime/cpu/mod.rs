@@ -259,6 +259,16 @@ impl Device for Cpu {
         Ok(self.protect(self.memory.allocate(Body { place, fill }, bytes, label)?, false))
     }
 
+    fn malloc_from(
+        &self,
+        file: &File,
+        offset: usize,
+        bytes: usize,
+        label: String,
+    ) -> Result<*mut u8, CudaError> {
+        Ok(self.protect(self.memory.allocate_from(file, offset, bytes, label)?, false))
+    }
+
     fn malloc_unread(&self, bytes: usize, label: String) -> Result<*mut u8, CudaError> {
         Ok(self.protect(self.memory.allocate_repeated(bytes, label)?, false))
     }

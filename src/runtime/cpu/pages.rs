@@ -42,19 +42,35 @@ impl Body<'_> {
             }
             Some((file, offset)) => place(pages, body, file, offset, libc::MAP_SHARED)?,
         }
-        if body < HUGE_PAGE {
-            return Ok(());
-        }
-        // SAFETY: as above. A system without large pages takes small ones.
-        unsafe { libc::madvise(at, body, libc::MADV_HUGEPAGE) };
-        // Memory has seals, files on a disk have none.
-        if self.place.is_some_and(|(file, _)| fcntl_get_seals(file).is_ok()) {
-            // All pages are written soon: one call for them takes less time than a fault for each. Memory that is
-            // shared can be written where it can be read, and the system maps what is read many pages at a time.
-            // SAFETY: as above. A system that cannot do so has them fault.
-            unsafe { libc::madvise(at, body, libc::MADV_POPULATE_READ) };
-        }
+        // All pages are written soon. Memory that is shared can be written where it can be read, and the system
+        // maps what is read many pages at a time.
+        prepare(pages, body, self.place.map(|(file, _)| file));
         Ok(())
+    }
+}
+
+/// Makes `body` bytes at `pages` show those of `file` from `offset` on. What is written to them is seen
+/// there alone.
+pub(super) fn show(pages: usize, body: usize, file: &File, offset: usize) -> io::Result<()> {
+    place(pages, body, file, offset, libc::MAP_PRIVATE)?;
+    prepare(pages, body, Some(file));
+    Ok(())
+}
+
+/// Asks for large pages for `body` bytes at `pages`, if they are so many, and for all pages at once that lie in a
+/// `file` in memory: one call for them takes less time than a fault for each.
+fn prepare(pages: usize, body: usize, file: Option<&File>) {
+    if body < HUGE_PAGE {
+        return;
+    }
+    let at = pages as *mut libc::c_void;
+    // SAFETY: callers pass pages that were mapped just now, and nobody else knows of them. A system without large
+    // pages takes small ones.
+    unsafe { libc::madvise(at, body, libc::MADV_HUGEPAGE) };
+    // Memory has seals, files on a disk have none.
+    if file.is_some_and(|file| fcntl_get_seals(file).is_ok()) {
+        // SAFETY: as above. A system that cannot do so has them fault.
+        unsafe { libc::madvise(at, body, libc::MADV_POPULATE_READ) };
     }
 }
 

@@ -1,0 +1,244 @@
+//! Large inputs that all replays of a fixture see alike: they are laid out in memory once. Each replay maps
+//! that memory for itself alone, so that what its code writes to them is seen by no other.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use super::Job;
+use super::error::WorkerError;
+use super::memory::{self, OutputMemory};
+use super::run::{ALIGNMENT, bytes_of};
+use crate::fixture::{Fixture, Input};
+use crate::process;
+use crate::runtime::cpu::pages_of;
+use crate::scratch::Budget;
+use crate::tensor::parts;
+
+/// The places of such inputs.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Common {
+    /// By name, with the offsets of their pages.
+    places: Vec<(String, usize)>,
+    bytes: usize,
+}
+
+impl Common {
+    /// Those of `fixture` in replays like `job`: large inputs that the harness wants as the fixture holds them.
+    /// Gaps between strided elements hold the poison, which differs between replays.
+    pub(super) fn of(fixture: &Fixture, job: &Job) -> Common {
+        let mut common = Common::default();
+        for input in fixture.inputs.iter().filter(|input| is_common(input, job)) {
+            let pages = common.bytes.next_multiple_of(ALIGNMENT);
+            common.bytes = pages + pages_of(bytes_of(input, job.shadow)).0;
+            common.places.push((input.name.clone(), pages));
+        }
+        // Shared memory is a file to this limit.
+        match common.bytes as u64 <= process::file_limit() {
+            true => common,
+            false => Common::default(),
+        }
+    }
+
+    /// Where the pages of the input called `name` begin.
+    pub(super) fn place(&self, name: &str) -> Option<usize> {
+        self.places.iter().find(|(one, _)| one == name).map(|(_, pages)| *pages)
+    }
+}
+
+fn is_common(input: &Input, job: &Job) -> bool {
+    let is_here = input.present && !input.dims.is_empty() && !job.device.is_gpu();
+    let is_as_captured = input.strides.is_none() && !(job.shadow && input.dtype.is_float());
+    is_here && is_as_captured && bytes_of(input, job.shadow) >= memory::REUSED
+}
+
+/// The common inputs of one fixture, as a series has them laid out.
+pub(super) struct Captured {
+    /// Two with the same text hold the same elements.
+    identity: String,
+    pub(super) common: Common,
+    inputs: Vec<Input>,
+}
+
+impl Captured {
+    pub(super) fn of(fixture: &Fixture, job: &Job) -> Captured {
+        let common = Common::of(fixture, job);
+        let is_there = |input: &&Input| common.place(&input.name).is_some();
+        let inputs: Vec<Input> = fixture.inputs.iter().filter(is_there).cloned().collect();
+        // Integers are common to a shadow as well, which then has fewer of them.
+        let names: Vec<&str> = inputs.iter().map(|input| input.name.as_str()).collect();
+        let dir = fixture.dir.display();
+        let identity = format!("{dir}\n{}{names:?}", fixture.stat_identity());
+        Captured { identity, common, inputs }
+    }
+
+    /// Writes their elements to `file`.
+    fn write(&self, file: &File) -> io::Result<()> {
+        for input in &self.inputs {
+            let packed = input.packed().map_err(io::Error::other)?;
+            let pages = self.common.place(&input.name).unwrap_or_default();
+            write(file, pages + pages_of(packed.len()).1, &packed)?;
+        }
+        Ok(())
+    }
+}
+
+/// Writes `bytes` to `file` from `begin` on, on all cores: most of the time goes into making its pages.
+fn write(file: &File, begin: usize, bytes: &[u8]) -> io::Result<()> {
+    const STRETCH: usize = 4 << 20;
+    let mut written: Vec<io::Result<()>> = Vec::new();
+    written.resize_with(bytes.len().div_ceil(STRETCH), || Ok(()));
+    parts::fill(parts::cores(), &mut written, 1, STRETCH, |first, written| {
+        for (number, written) in written.iter_mut().enumerate() {
+            let at = (first + number) * STRETCH;
+            let stretch = &bytes[at..bytes.len().min(at + STRETCH)];
+            *written = file.write_all_at(stretch, (begin + at) as u64);
+        }
+    });
+    written.into_iter().collect()
+}
+
+/// The inputs that are laid out at the moment.
+#[derive(Debug, Default)]
+pub(super) struct Inputs {
+    /// By their identity, those that were used last at the end.
+    laid_out: Mutex<Vec<(String, Arc<OutputMemory>)>>,
+}
+
+/// Of so many fixtures they are kept.
+const KEPT: usize = 2;
+
+impl Inputs {
+    /// Memory that holds `captured`, laid out by the first that asks, with a file in `folder` where memory is
+    /// short. None where nothing is common, or where there is no room: replays then have inputs of their own.
+    pub(super) fn of(&self, captured: &Captured, folder: &Path) -> Option<Arc<OutputMemory>> {
+        if captured.inputs.is_empty() {
+            return None;
+        }
+        // Others wait: they most likely want the same.
+        let mut all = self.lock();
+        let known = all.iter().position(|(identity, _)| *identity == captured.identity);
+        let entry = match known {
+            Some(at) => all.remove(at),
+            None => {
+                let first = (all.len() + 1).saturating_sub(KEPT);
+                all.drain(..first);
+                let begun = Instant::now();
+                let bytes = captured.common.bytes;
+                let memory = OutputMemory::written(bytes, folder, |file| captured.write(file));
+                let told = |error: &WorkerError| tracing::debug!(%error, "laid no inputs out");
+                let memory = memory.inspect_err(told).ok()?;
+                tracing::debug!(bytes, time = ?begun.elapsed(), "laid the inputs out");
+                (captured.identity.clone(), Arc::new(memory))
+            }
+        };
+        let memory = entry.1.clone();
+        all.push(entry);
+        Some(memory)
+    }
+
+    /// Gives those up that no replay uses, if memory has no room for `bytes` more.
+    pub(super) fn make_room(&self, bytes: usize) {
+        if bytes >= memory::LARGE_OUTPUTS && Budget::of_process().left() < bytes {
+            self.lock().retain(|(_, memory)| Arc::strong_count(memory) > 1);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<(String, Arc<OutputMemory>)>> {
+        self.laid_out.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture;
+    use crate::runtime::cpu::Rounding;
+    use crate::summary::POISON_A;
+    use crate::tensor::DType;
+    use crate::worker::{DeviceJob, Part};
+
+    /// Elements of 4 bytes that are large together.
+    const LARGE: usize = (4 << 20) / 4 + 3;
+
+    fn written(value: u8) -> tempfile::TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        let harness = "sources = [\"a.cu\"]\ncall = \"run(x, k, few);\"\n\
+             [inputs.x]\ndtype = \"f32\"\nshape = [\"n\"]\n\
+             [inputs.k]\ndtype = \"i32\"\nshape = [\"n\"]\n\
+             [inputs.few]\ndtype = \"f32\"\nshape = [2]\n\
+             [outputs.out]\ndtype = \"f32\"\nshape = [\"n\"]\n";
+        std::fs::write(folder.path().join("replay.toml"), harness).unwrap();
+        let toml = "harness = \"replay.toml\"\n";
+        std::fs::write(folder.path().join("fixture.toml"), toml).unwrap();
+        let (x, k) = (vec![value; 4 * LARGE], vec![3; 4 * LARGE]);
+        let tensors: [fixture::NewTensor; 3] = [
+            ("x", DType::F32, &[LARGE], &x),
+            ("k", DType::I32, &[LARGE], &k),
+            ("few", DType::F32, &[2], &[0; 8]),
+        ];
+        fixture::write(folder.path(), &tensors, &[]).unwrap();
+        folder
+    }
+
+    fn job(folder: &Path, shadow: bool) -> Job {
+        let (threads, order, rounding, checked) = (1, 0, Rounding::Nearest, false);
+        Job {
+            artifact: "unused".into(),
+            fixture: folder.to_owned(),
+            shadow,
+            device: DeviceJob::Cpu { threads, order, rounding, checked },
+            poison: POISON_A,
+            memory_bytes: 1 << 30,
+            folder: folder.to_owned(),
+            step: None,
+            part: Part::Whole,
+            evaluations: Vec::new(),
+        }
+    }
+
+    fn captured(folder: &Path, shadow: bool) -> Captured {
+        Captured::of(&Fixture::load(folder).unwrap(), &job(folder, shadow))
+    }
+
+    fn names(captured: &Captured) -> Vec<&str> {
+        captured.inputs.iter().map(|input| input.name.as_str()).collect()
+    }
+
+    #[test]
+    fn large_inputs_are_laid_out_once_for_all_replays_that_have_them_as_captured() {
+        let (one, other) = (written(1), written(2));
+        let inputs = Inputs::default();
+        let of = |captured: &Captured| inputs.of(captured, one.path()).unwrap();
+        let (native, again) = (captured(one.path(), false), captured(one.path(), false));
+        let (shadow, other) = (captured(one.path(), true), captured(other.path(), false));
+        assert_eq!((names(&native), names(&shadow)), (vec!["x", "k"], vec!["k"]));
+        let first = of(&native);
+        assert!(Arc::ptr_eq(&first, &of(&again)));
+        assert!(!Arc::ptr_eq(&first, &of(&shadow)) && !Arc::ptr_eq(&first, &of(&other)));
+        for (name, value) in [("x", 1), ("k", 3)] {
+            let mut bytes = vec![0; 4 * LARGE];
+            let begin = native.common.place(name).unwrap() + pages_of(bytes.len()).1;
+            first.file().read_exact_at(&mut bytes, begin as u64).unwrap();
+            assert!(bytes.iter().all(|&byte| byte == value), "{name}");
+        }
+        let refused = first.file().write_all_at(&[9], 0).unwrap_err();
+        assert_eq!(refused.raw_os_error(), Some(libc::EPERM));
+    }
+
+    #[test]
+    fn memory_that_is_short_takes_the_inputs_that_no_replay_uses() {
+        let (one, other) = (written(1), written(2));
+        let inputs = Inputs::default();
+        let used = inputs.of(&captured(one.path(), false), one.path()).unwrap();
+        drop(inputs.of(&captured(other.path(), false), one.path()).unwrap());
+        inputs.make_room(1);
+        assert_eq!(inputs.lock().len(), 2);
+        inputs.make_room(usize::MAX);
+        assert!(Arc::ptr_eq(&inputs.lock()[0].1, &used));
+        assert_eq!(inputs.lock().len(), 1);
+    }
+}
