@@ -100,19 +100,7 @@ fn replay(
     Surroundings { outputs: memory, inputs: laid_out, above, reporter }: Surroundings,
 ) -> Result<(), ChildError> {
     let runtime = std::thread::scope(|scope| {
-        // Nothing else happens while a context is made, so the files' pages can be read.
-        if matches!(job.device, DeviceJob::Cuda { .. }) {
-            fixture.inputs.iter().for_each(|input| {
-                // Without a thread for it, they are read on first use.
-                let _ = std::thread::Builder::new().spawn_scoped(scope, || input.prefetch());
-            });
-        }
-        if job.device.fetches() && job.evaluations.is_empty() {
-            let bytes = Declared::of(fixture, job, &Common::default()).layout(&job.part).bytes;
-            let memory = &memory;
-            let pages = move || super::memory::populate(memory, bytes);
-            let _ = std::thread::Builder::new().spawn_scoped(scope, pages);
-        }
+        ask_for_pages(job, fixture, &memory, scope);
         start_device(job, artifact, reporter)
     })?;
     let (description, class) = runtime.device.describe();
@@ -122,32 +110,10 @@ fn replay(
     }
 
     let begun = Instant::now();
-    // Those that nobody hears of have a place to be written to, too.
     if !job.evaluations.is_empty() {
         return evaluations::make(job, fixture, &artifact, runtime, memory);
     }
-    let common = laid_out.as_ref().map(|_| Common::of(fixture, job)).unwrap_or_default();
-    let declared = Declared::of(fixture, job, &common);
-    let all = declared.layout(&Part::Whole).outputs;
-    let told = declared.layout(&job.part);
-    let scales = scales(job, fixture, &memory, told.end())?;
-    let mut tensors = Tensors::new(&memory, told.bytes)?;
-    for input in &fixture.inputs {
-        if let Some((file, pages)) = laid_out.as_ref().zip(common.place(&input.name)) {
-            tensors.add_laid_out(&*runtime.device, input, (file, pages), job)?;
-            continue;
-        }
-        let place = told.inputs.iter().find(|(name, _)| *name == input.name);
-        let place = place.map(|(_, pages)| (&memory, *pages));
-        tensors.add_input(&*runtime.device, input, place, job, scales.as_ref())?;
-    }
-    let mut outputs = Vec::new();
-    for output in all {
-        let told = told.outputs.iter().find(|told| told.name == output.name);
-        let place = told.map(|told| (&memory, told.pages()));
-        tensors.add_output(&*runtime.device, &output, place, job)?;
-        outputs.extend(told.map(|told| (told.clone(), tensors.pointers.len() - 1)));
-    }
+    let (tensors, outputs) = lay_out(job, fixture, &*runtime.device, (&memory, laid_out.as_ref()))?;
     // Replayed code finds no descriptor to change its size by.
     drop((memory, laid_out));
     let sizes: Vec<i64> = fixture.sizes.values().map(|&size| size as i64).collect();
@@ -174,6 +140,61 @@ fn replay(
     unsafe { artifact.call(&tensors.pointers, &sizes, &strides) };
     runtime.device.run_host(false);
     end.reach()
+}
+
+/// Asks for the pages of inputs and outputs while a context is made: nothing else happens then. What has no thread
+/// for it comes on first use.
+fn ask_for_pages<'s>(
+    job: &'s Job,
+    fixture: &'s Fixture,
+    memory: &'s File,
+    scope: &'s std::thread::Scope<'s, '_>,
+) {
+    if !matches!(job.device, DeviceJob::Cuda { .. }) {
+        return;
+    }
+    for input in &fixture.inputs {
+        let _ = std::thread::Builder::new().spawn_scoped(scope, || input.prefetch());
+    }
+    if job.device.fetches() && job.evaluations.is_empty() {
+        let bytes = Declared::of(fixture, job, &Common::default()).layout(&job.part).bytes;
+        let pages = move || super::memory::populate(memory, bytes);
+        let _ = std::thread::Builder::new().spawn_scoped(scope, pages);
+    }
+}
+
+/// The tensors of the call, with inputs that are `laid_out` already taken from there and what is told written to
+/// `memory`; and those of the outputs that are told, with their places among the tensors.
+fn lay_out(
+    job: &Job,
+    fixture: &Fixture,
+    device: &dyn Device,
+    (memory, laid_out): (&File, Option<&File>),
+) -> Result<(Tensors, Vec<(OutputTensor, usize)>), ChildError> {
+    let common = laid_out.map(|_| Common::of(fixture, job)).unwrap_or_default();
+    let declared = Declared::of(fixture, job, &common);
+    let all = declared.layout(&Part::Whole).outputs;
+    let told = declared.layout(&job.part);
+    let scales = scales(job, fixture, memory, told.end())?;
+    let mut tensors = Tensors::new(memory, told.bytes)?;
+    for input in &fixture.inputs {
+        if let Some((file, pages)) = laid_out.zip(common.place(&input.name)) {
+            tensors.add_laid_out(device, input, (file, pages), job)?;
+            continue;
+        }
+        let place = told.inputs.iter().find(|(name, _)| *name == input.name);
+        let place = place.map(|(_, pages)| (memory, *pages));
+        tensors.add_input(device, input, place, job, scales.as_ref())?;
+    }
+    let mut outputs = Vec::new();
+    // Those that nobody hears of have a place to be written to, too.
+    for output in all {
+        let told = told.outputs.iter().find(|told| told.name == output.name);
+        let place = told.map(|told| (memory, told.pages()));
+        tensors.add_output(device, &output, place, job)?;
+        outputs.extend(told.map(|told| (told.clone(), tensors.pointers.len() - 1)));
+    }
+    Ok((tensors, outputs))
 }
 
 /// The most writes out of bounds that are reported.
