@@ -9,8 +9,12 @@ use std::sync::OnceLock;
 pub fn speaker() -> &'static Path {
     static SPEAKER: OnceLock<PathBuf> = OnceLock::new();
     SPEAKER.get_or_init(|| {
+        // Another machine may run the tests.
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
-        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/speaker.cpp");
+        fs::create_dir_all(folder).expect("a folder");
+        let root = std::env::var_os("REPLAY_TEST_ROOT");
+        let root = root.map_or(env!("CARGO_MANIFEST_DIR").into(), PathBuf::from);
+        let source = root.join("tests/programs/speaker.cpp");
         let new = folder.join(format!("speaker-{}", std::process::id()));
         let cxx = std::env::var("CXX").unwrap_or("g++".to_owned());
         let mut words = cxx.split_whitespace();
