@@ -329,7 +329,7 @@ def test_a_program_without_a_harness_says_so_in_the_greeting(
     servers.append(Server(project))
     assert servers[0].hello["error"] == {
         "fault": "program",
-        "message": "the program marks no functions with @replay.harness, not one",
+        "message": "the program marks no function with @replay.harness",
         "traceback": servers[0].hello["error"]["traceback"],
     }
 
