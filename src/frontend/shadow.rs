@@ -4,6 +4,7 @@
 //! obstacle, as far as tokens show it.
 
 use super::Obstacle;
+use super::conditions;
 use super::edits::Edits;
 use super::host::Context;
 use super::lexer::{Kind, Token, Tokens, lex};
@@ -177,6 +178,7 @@ pub(super) fn rewrite(context: &Context, edits: &mut Edits) -> Vec<Obstacle> {
     let bodies = context.macros.iter().map(|defined| (&defined.body, Some(defined.name)));
     let items = outline(source.text, &context.tokens);
     let packed = Packed::of(source.text, &source.tokens);
+    let left_out = conditions::left_out(source);
     let mut obstacles = Vec::new();
     for (tokens, name) in bodies.chain([(&code, None)]) {
         for (index, token) in tokens.iter().enumerate() {
@@ -196,7 +198,8 @@ pub(super) fn rewrite(context: &Context, edits: &mut Edits) -> Vec<Obstacle> {
             if !context.symbols.packs() || !packed.is_cast(tokens, index) {
                 end = end.or_else(|| obstacle(context, tokens, index));
             }
-            if let Some(end) = end {
+            let is_compiled = || !left_out.iter().any(|range| range.contains(&token.start));
+            if let Some(end) = end.filter(|_| is_compiled()) {
                 let within = match name {
                     Some(name) => Some(name.to_owned()),
                     None => holder(source.text, &context.tokens, &items, token.start),

@@ -20,3 +20,10 @@ __global__ void kern(float* x, const float4* y, __half* h, int n) {
 }
 template <typename T> __global__ void typed(T* x) {}
 void run(float* x) { typed<float><<<1, 32, 32 * sizeof(float)>>>(x); }
+#if defined(ENABLE_BF16) && (__CUDACC_VER_MAJOR__ < 12) && !(__CUDA_ARCH__ >= 800)
+__device__ __half __ldcs(const __half* at) { return *reinterpret_cast<const unsigned short*>(at); }
+#elif __CUDA_ARCH__ < 700
+__device__ int old(float* at) { return __float_as_int(*at); }
+#else
+__device__ int now(float* at) { return __float_as_int(*at); }
+#endif
