@@ -321,9 +321,16 @@ fn a_controller_that_is_gone_for_a_while_holds_the_search_up_and_no_more() {
     site.close();
     let search = site.begin(&cluster, &[]);
     cluster.wait_until_running(2);
+    // Slurm calls a task running before its node has begun it.
+    let folder = site.env.cache_parent().join("cluster");
+    let begun = format!("--replay-task {}", folder.display());
+    cluster.wait_for("two tasks at work", || {
+        let output = Command::new("pgrep").args(["-fc", "--", &begun]).output();
+        let count = output.expect("pgrep runs").stdout;
+        String::from_utf8_lossy(&count).trim().parse::<u32>().is_ok_and(|count| count >= 2)
+    });
     cluster.end("slurmctld");
     site.open();
-    let folder = site.env.cache_parent().join("cluster");
     cluster.wait_for("an array that nobody takes", || {
         arrays(&folder)
             .iter()
