@@ -1,12 +1,107 @@
-//! Code that the preprocessor leaves out for certain, whatever the sources define: what the shim defines tells so.
+//! Which code the preprocessor keeps, as far as the names that are known tell.
 
 use std::ops::Range;
 
 use super::lexer::Kind;
 use super::source::Source;
 
-/// What `runtime/include/replay/qualifiers.h` defines.
-const DEFINED: [(&str, i64); 7] = [
+/// What is known of the names in conditions.
+pub trait Names {
+    /// Whether `name` is defined; None if that is not known.
+    fn is_defined(&self, name: &str) -> Option<bool>;
+    /// The number that `name` stands for, if that is known.
+    fn value(&self, name: &str) -> Option<i64>;
+}
+
+/// The groups of `#if` around the line that is read.
+#[derive(Debug)]
+pub struct Conditions<N> {
+    /// What is known of names.
+    pub names: N,
+    groups: Vec<Group>,
+}
+
+/// A group of `#if`; None stands for what is not known.
+#[derive(Debug)]
+struct Group {
+    /// Whether the current branch is kept.
+    kept: Option<bool>,
+    /// Whether an earlier branch was.
+    earlier: Option<bool>,
+}
+
+impl<N: Names> Conditions<N> {
+    /// Those at the begin of a text.
+    pub fn new(names: N) -> Conditions<N> {
+        Conditions { names, groups: Vec::new() }
+    }
+
+    /// Begins another text.
+    pub fn restart(&mut self) {
+        self.groups.clear();
+    }
+
+    /// Whether the preprocessor leaves out for certain what comes now.
+    pub fn leave_out(&self) -> bool {
+        self.groups.iter().any(|group| group.kept == Some(false))
+    }
+
+    /// Takes in `line`, if it begins or ends a branch; whether it does.
+    pub fn read(&mut self, line: &str) -> bool {
+        let Some((directive, rest)) = directive(line) else { return false };
+        match directive {
+            "if" => self.open(self.holds(rest)),
+            "ifdef" => self.open(self.is_defined(rest)),
+            "ifndef" => self.open(not(self.is_defined(rest))),
+            "elif" => self.next(self.holds(rest)),
+            "else" => self.next(Some(true)),
+            "endif" => _ = self.groups.pop(),
+            _ => return false,
+        }
+        true
+    }
+
+    fn open(&mut self, kept: Option<bool>) {
+        self.groups.push(Group { kept, earlier: Some(false) });
+    }
+
+    fn next(&mut self, holds: Option<bool>) {
+        let Some(group) = self.groups.last_mut() else { return };
+        group.earlier = either(group.earlier, group.kept);
+        group.kept = not(either(group.earlier, not(holds)));
+    }
+
+    fn is_defined(&self, rest: &str) -> Option<bool> {
+        name(rest).and_then(|name| self.names.is_defined(name))
+    }
+
+    /// Whether `condition` holds.
+    fn holds(&self, condition: &str) -> Option<bool> {
+        let mut rest = Condition { text: condition, names: &self.names };
+        let value = rest.any()?;
+        rest.text.trim().is_empty().then_some(value != 0)
+    }
+}
+
+/// The name of the directive on `line` and what follows it, without a comment at the end.
+pub fn directive(line: &str) -> Option<(&str, &str)> {
+    let rest = line.trim_start().strip_prefix('#')?.trim_start();
+    let rest = rest.split("//").next()?;
+    let end = rest.find(|c: char| !c.is_alphanumeric()).unwrap_or(rest.len());
+    Some(rest.split_at(end))
+}
+
+/// The name that `text` begins with.
+pub fn name(text: &str) -> Option<&str> {
+    let text = text.trim_start();
+    let end = text.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(text.len());
+    (end > 0).then(|| &text[..end])
+}
+
+/// What the headers for the CPU define, `runtime/include/replay/qualifiers.h`; sources may define anything else.
+struct Shim;
+
+const SHIM: [(&str, i64); 7] = [
     ("__CUDACC__", 1),
     ("__NVCC__", 1),
     ("__CUDA_ARCH__", 900),
@@ -16,64 +111,38 @@ const DEFINED: [(&str, i64); 7] = [
     ("CUDA_VERSION", 12080),
 ];
 
-/// A group of `#if`; None stands for what is not known.
-struct Group {
-    /// Where the current branch begins.
-    begin: usize,
-    /// Whether it is kept.
-    kept: Option<bool>,
-    /// Whether an earlier branch was.
-    earlier: Option<bool>,
+impl Names for Shim {
+    fn is_defined(&self, name: &str) -> Option<bool> {
+        self.value(name).map(|_| true)
+    }
+
+    fn value(&self, name: &str) -> Option<i64> {
+        SHIM.iter().find(|(known, _)| *known == name).map(|(_, value)| *value)
+    }
 }
 
-/// Where the code of `source` lies that is left out.
+/// Where the code of `source` lies that is left out, whatever the sources define.
 pub(super) fn left_out(source: &Source) -> Vec<Range<usize>> {
-    let mut groups: Vec<Group> = Vec::new();
-    let mut found = Vec::new();
+    let mut conditions = Conditions::new(Shim);
+    let (mut begin, mut found) = (None, Vec::new());
     for token in source.tokens.iter().filter(|token| token.kind == Kind::Directive) {
-        let line = token.text(source.text).trim_start_matches('#').trim_start();
-        let (name, rest) = line.split_once(|c: char| !c.is_alphanumeric()).unwrap_or((line, ""));
-        let holds = match name {
-            "if" | "elif" => holds(&line[name.len()..]),
-            "ifdef" => defined(rest.trim()),
-            "ifndef" => defined(rest.trim()).map(|known| !known),
-            "else" => Some(true),
-            "endif" => None,
-            _ => continue,
-        };
-        let earlier = match name {
-            "if" | "ifdef" | "ifndef" => Some(false),
-            _ => {
-                let Some(group) = groups.pop() else { continue };
-                if group.kept == Some(false) {
-                    found.push(group.begin..token.start);
-                }
-                either(group.earlier, group.kept)
+        conditions.read(token.text(source.text));
+        match (begin, conditions.leave_out()) {
+            (None, true) => begin = Some(token.end),
+            (Some(begun), false) => {
+                found.push(begun..token.start);
+                begin = None;
             }
-        };
-        if name != "endif" {
-            let kept = not(either(earlier, not(holds)));
-            groups.push(Group { begin: token.end, kept, earlier });
+            _ => {}
         }
     }
     found
 }
 
-/// Whether `condition` holds.
-fn holds(condition: &str) -> Option<bool> {
-    let mut rest = Condition { text: condition };
-    let value = rest.any()?;
-    rest.text.trim().is_empty().then_some(value != 0)
-}
-
-/// Whether `name` is defined; only what the shim defines is known.
-fn defined(name: &str) -> Option<bool> {
-    DEFINED.iter().any(|(known, _)| *known == name).then_some(true)
-}
-
 /// What is left of a condition. Values are None where they are not known, or the condition is not understood.
 struct Condition<'t> {
     text: &'t str,
+    names: &'t dyn Names,
 }
 
 impl<'t> Condition<'t> {
@@ -132,20 +201,18 @@ impl<'t> Condition<'t> {
             if in_parentheses && !self.takes(")") {
                 return self.give_up();
             }
-            return defined(name).map(i64::from);
+            return self.names.is_defined(name).map(i64::from);
         }
         if word.is_empty() {
             return self.give_up();
         }
-        let known = DEFINED.iter().find(|(name, _)| *name == word);
-        word.parse().ok().or(known.map(|(_, value)| *value))
+        word.parse().ok().or_else(|| self.names.value(word))
     }
 
     fn word(&mut self) -> &'t str {
         let text = self.text.trim_start();
-        let end = text.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(text.len());
-        let (word, rest) = text.split_at(end);
-        self.text = rest;
+        let word = name(text).unwrap_or_default();
+        self.text = &text[word.len()..];
         word
     }
 
@@ -194,7 +261,7 @@ mod tests {
             ("(1", None),
         ];
         for (condition, expected) in cases {
-            assert_eq!(holds(condition), expected, "{condition}");
+            assert_eq!(Conditions::new(Shim).holds(condition), expected, "{condition}");
         }
     }
 

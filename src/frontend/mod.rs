@@ -7,7 +7,7 @@
 
 mod borders;
 mod bounds;
-mod conditions;
+pub mod conditions;
 mod device;
 mod device_shadow;
 mod error;

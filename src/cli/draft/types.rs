@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use ::replay::tensor::DType;
 
-use super::conditions::Conditions;
+use super::conditions;
 
 /// Names for types, as `typedef`, `using` and `#define` give them.
 #[derive(Debug, Default)]
@@ -31,9 +31,9 @@ impl Types {
     /// several meanings the last counts: the branch without a condition.
     pub fn of<'t>(headers: impl IntoIterator<Item = &'t str>, source: &'t str) -> Types {
         let mut types = Types::default();
-        let mut conditions = Conditions::before(source);
+        let mut kept = conditions::before(source);
         for text in headers.into_iter().chain([source]) {
-            types.aliases.extend(conditions.lines(text).into_iter().filter_map(alias));
+            types.aliases.extend(conditions::lines(&mut kept, text).into_iter().filter_map(alias));
         }
         types
     }
