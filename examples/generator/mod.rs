@@ -4,10 +4,14 @@
 // Each generator uses a part of this.
 #![allow(dead_code)]
 
+mod rng;
+
 use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail, ensure};
+
+pub use rng::Rng;
 
 /// Whether files are compared instead of written: the one argument is `--check`.
 pub fn is_check() -> Result<bool> {
@@ -35,18 +39,7 @@ fn compare(path: &Path, bytes: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014).
-pub struct Rng(pub u64);
-
 impl Rng {
-    pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
     /// A multiple of 2^-24 in [0, 1).
     pub fn unit(&mut self) -> f64 {
         (self.next() >> 40) as f64 / f64::from(1 << 24)
@@ -55,10 +48,6 @@ impl Rng {
     /// Close to the standard normal distribution: the sum of twelve uniform numbers.
     pub fn normal(&mut self) -> f64 {
         (0..12).map(|_| self.unit()).sum::<f64>() - 6.0
-    }
-
-    pub fn below(&mut self, limit: usize) -> usize {
-        (self.next() % limit as u64) as usize
     }
 
     /// An index, with a probability in proportion to its weight.

@@ -4,10 +4,15 @@
 //! warp divides, `wide` has rows longer than a block can have threads, and `large-magnitude` has
 //! values at which a careless order of operations overflows or cancels.
 
+#[path = "../../examples/generator/rng.rs"]
+mod rng;
+
 use std::path::Path;
 
 use replay::fixture::{NewTensor, write};
 use replay::tensor::DType;
+
+pub use rng::Rng as Random;
 
 /// The elements of a tensor.
 pub enum Data {
@@ -83,30 +88,13 @@ impl Tensor {
     }
 }
 
-/// SplitMix64 (Steele, Lea and Flood 2014).
-pub struct Random(pub u64);
-
 impl Random {
-    /// 64 bits.
-    pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
     /// Bell-shaped with mean 0 and deviation 1: a sum of four uniform numbers, for which no
     /// function of the platform's is needed.
     pub fn bell(&mut self) -> f64 {
         let unit = |x: u64| (x >> 11) as f64 / (1u64 << 53) as f64;
         let sum: f64 = (0..4).map(|_| unit(self.next())).sum();
         (sum - 2.0) * 3f64.sqrt()
-    }
-
-    /// An index below `bound`.
-    pub fn below(&mut self, bound: usize) -> usize {
-        (self.next() % bound as u64) as usize
     }
 }
 
