@@ -7,7 +7,9 @@ use super::lexer::{Kind, Token, Tokens, lex};
 use super::macros;
 use super::outline::{Item, ItemKind, outline};
 use super::source::Source;
-use super::spaces;
+
+/// Words before and behind the name of a type.
+const HEADS: [&str; 7] = ["struct", "class", "union", "enum", "typedef", "static", "final"];
 
 /// The words that the definition of each name mentions.
 #[derive(Clone, Debug, Default)]
@@ -64,13 +66,33 @@ impl Reach {
 fn names<'t>(text: &'t str, tokens: &Tokens, item: &'t Item) -> Vec<&'t str> {
     match item.kind {
         ItemKind::Function => vec![item.name.as_str()],
-        ItemKind::Type => spaces::type_names(text, tokens, item),
+        ItemKind::Type => type_names(text, tokens, item),
         ItemKind::Other => {
             let idents = tokens[item.tokens.clone()].iter().filter(|it| it.kind == Kind::Ident);
             idents.map(|token| token.text(text)).collect()
         }
         ItemKind::Prototype => Vec::new(),
     }
+}
+
+/// The names in the head of the type `item`, without its template parameters and bases: its own is the last.
+fn type_names<'t>(text: &'t str, tokens: &Tokens, item: &Item) -> Vec<&'t str> {
+    let mut at = item.tokens.start;
+    while tokens.is(text, at, "template")
+        && let Some(after) = tokens.skip_angles(text, at + 1)
+    {
+        at = after;
+    }
+    let mut names = Vec::new();
+    while at < item.tokens.end && !matches!(tokens[at].text(text), "{" | ":" | ";" | "<") {
+        let takes = tokens.is(text, at + 1, "(");
+        let word = tokens[at].text(text);
+        if tokens[at].kind == Kind::Ident && !takes && !HEADS.contains(&word) {
+            names.push(word);
+        }
+        at = tokens.skip_group(at).unwrap_or(at + 1);
+    }
+    names
 }
 
 /// The name by which the code at byte `at` is reached; none if it counts always.
@@ -83,14 +105,7 @@ pub(super) fn holder(text: &str, tokens: &Tokens, items: &[Item], at: usize) -> 
     let item = items.iter().find(holds)?;
     match item.kind {
         ItemKind::Function if item.name != "operator" => Some(item.name.clone()),
-        ItemKind::Type => {
-            let open = |&at: &usize| matches!(tokens[at].text(text), "{" | ":" | "<");
-            let head = item.tokens.clone();
-            let end = head.clone().find(open).unwrap_or(head.end);
-            let mut names = tokens[head.start..end].iter().rev();
-            let name = names.find(|token| token.kind == Kind::Ident)?.text(text);
-            (!matches!(name, "struct" | "class" | "union" | "final")).then(|| name.to_owned())
-        }
+        ItemKind::Type => type_names(text, tokens, item).pop().map(str::to_owned),
         _ => None,
     }
 }
@@ -102,4 +117,32 @@ pub(super) fn is_generic(tokens: &Tokens, items: &[Item], at: usize) -> bool {
         let holds = |first: &Token, last: &Token| first.start <= at && at < last.end;
         item.template && range.first().zip(range.last()).is_some_and(|(a, b)| holds(a, b))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::frontend::Unit;
+
+    #[test]
+    fn a_type_is_reached_by_its_own_name_alone() {
+        let text = "union Word { float f; int i; };\n\
+                    template <class T, int N> struct alignas(16) Pack : Base<T> { T all[N]; };\n\
+                    template <> struct Traits<float> { int bits; };\n\
+                    template <class T, int N> __device__ T sum(Pack<T, N> x) { union { T t; } u; }\n";
+        let source = Source::new(&Unit { path: "a.cu", text });
+        let mut reach = Reach::default();
+        reach.add(&source);
+        let reached = reach.from("sum(x)");
+        let is_reached = |name: &str| reached.contains(name);
+        assert!(is_reached("Pack") && is_reached("Base") && is_reached("all"), "{reached:?}");
+        assert!(!is_reached("Word") && !is_reached("Traits"), "{reached:?}");
+        let tokens = source.view(true);
+        let items = outline(text, &tokens);
+        let holder = |what| holder(text, &tokens, &items, text.find(what).unwrap());
+        assert_eq!(holder("float f"), Some("Word".to_owned()));
+        assert_eq!(holder("all[N]"), Some("Pack".to_owned()));
+        assert_eq!(holder("bits"), Some("Traits".to_owned()));
+        assert_eq!(holder("union { T"), Some("sum".to_owned()));
+    }
 }

@@ -284,7 +284,7 @@ fn looks_like_macro(word: &str) -> bool {
 }
 
 /// The names in the head of the type `item`.
-pub(super) fn type_names<'t>(text: &'t str, tokens: &Tokens, item: &Item) -> Vec<&'t str> {
+fn type_names<'t>(text: &'t str, tokens: &Tokens, item: &Item) -> Vec<&'t str> {
     let range = item.tokens.clone();
     let open = range.clone().find(|&at| tokens.is(text, at, "{")).unwrap_or(range.end);
     let idents = tokens[range.start..open].iter().filter(|token| token.kind == Kind::Ident);
