@@ -57,6 +57,8 @@ pub struct Artifact {
     pub call: usize,
     /// Why `float` meaning `double` may not mean the same; empty unless it is a shadow.
     pub shadow_obstacles: Vec<String>,
+    /// Whether it is a shadow that may end where it turns out that `double` does not mean the same.
+    pub may_end: bool,
     /// Whether this run compiled it.
     pub fresh: bool,
 }
@@ -145,8 +147,9 @@ impl Toolchain {
             let unit = unit::text(harness, signature, &translated.symbols, call, precision)?;
             match self.compile_unit(harness, &translated, &unit, precision, meanwhile) {
                 Ok((path, key, fresh)) => {
-                    let shadow_obstacles = translated.shadow_obstacles(&statements(harness, call));
-                    return Ok(Artifact { path, key, call, shadow_obstacles, fresh });
+                    let statements = statements(harness, call);
+                    let (shadow_obstacles, may_end) = translated.shadow_obstacles(&statements);
+                    return Ok(Artifact { path, key, call, shadow_obstacles, may_end, fresh });
                 }
                 // Another call cannot mend an error outside of this one.
                 Err(error) if !error.blames_call() => return Err(error),

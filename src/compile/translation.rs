@@ -22,19 +22,25 @@ pub(super) struct Translation {
     pub lanes: Vec<String>,
 }
 
-/// An obstacle to the shadow: the name that holds it, if it counts only where that is used, and words.
-type Hindrance = (Option<String>, String);
+/// An obstacle to the shadow, with its file in its words.
+struct Hindrance {
+    within: Option<String>,
+    told: String,
+    guarded: bool,
+}
 
 impl Translation {
-    /// Why `float` meaning `double` may not mean the same to `call`.
-    pub(super) fn shadow_obstacles(&self, call: &str) -> Vec<String> {
+    /// Why `float` meaning `double` may not mean the same to `call`, and whether code that `call` leads to
+    /// ends the shadow where it runs.
+    pub(super) fn shadow_obstacles(&self, call: &str) -> (Vec<String>, bool) {
         if self.shadow_obstacles.is_empty() {
-            return Vec::new();
+            return (Vec::new(), false);
         }
         let reached = self.symbols.reached(call);
-        let counts =
-            |(within, _): &&Hindrance| within.as_ref().is_none_or(|it| reached.contains(it));
-        self.shadow_obstacles.iter().filter(counts).map(|(_, what)| what.clone()).collect()
+        let counts = |it: &&Hindrance| it.within.as_ref().is_none_or(|name| reached.contains(name));
+        let counting = self.shadow_obstacles.iter().filter(counts);
+        let (guarded, others): (Vec<_>, Vec<_>) = counting.partition(|it| it.guarded);
+        (others.into_iter().map(|it| it.told.clone()).collect(), !guarded.is_empty())
     }
 }
 
@@ -149,7 +155,8 @@ pub(super) fn translate(
         let translated = frontend::host(unit, &symbols, precision, threads)?;
         strided |= translated.block_forms.iter().any(|form| form.loops > 0);
         let told = |found: Obstacle| {
-            (found.within, format!("{}:{}: {}", unit.path, found.line, found.what))
+            let told = format!("{}:{}: {}", unit.path, found.line, found.what);
+            Hindrance { within: found.within, told, guarded: found.guarded }
         };
         shadow_obstacles.extend(translated.shadow_obstacles.into_iter().map(told));
         files.push((unit.path.to_owned(), decoded.encode(translated.text)));

@@ -119,6 +119,9 @@ pub(super) fn text(
          void* const* replay_tensors, const long long* replay_sizes,\n    \
          const long long* const* replay_strides) noexcept {\n",
     );
+    if precision == Precision::Shadow {
+        text.push_str("  ::replay_rt::begin_shadow();\n");
+    }
     for (index, tensor) in signature.tensors.iter().enumerate() {
         let Parameter { name, dtype, scalar, strides } = tensor;
         let ty = type_name(*dtype, precision);

@@ -74,10 +74,8 @@ pub(super) fn translate(
         Precision::Shadow => shadow::rewrite(&context, &mut edits),
     };
     let packed = ptx::rewrite(&context, &mut edits)?;
-    if precision == Precision::Shadow {
-        shadow_obstacles.extend(packed);
-        shadow_obstacles.sort_by_key(|obstacle| obstacle.line);
-    }
+    shadow_obstacles.extend(packed);
+    shadow_obstacles.sort_by_key(|obstacle| obstacle.line);
     if let Some(main) = source.main.clone() {
         edits.remove(source.text, main);
     }

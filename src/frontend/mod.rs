@@ -12,6 +12,7 @@ mod device;
 mod device_shadow;
 mod error;
 mod extension;
+mod guards;
 mod host;
 mod includes;
 mod instances;
@@ -112,6 +113,9 @@ pub struct Obstacle {
     pub what: String,
     /// The function, class or macro that holds it. None if it counts wherever it stands.
     pub within: Option<String>,
+    /// Whether the shadow ends itself, with this reason, before it runs such code. Else it counts wherever
+    /// the names in a call lead to `within`.
+    pub guarded: bool,
 }
 
 /// Translates one file for the host compiler.

@@ -6,14 +6,15 @@ mod operands;
 mod statement;
 mod table;
 
-use super::FrontendError;
 use super::Obstacle;
 use super::edits::Edits;
 use super::escape;
+use super::guards;
 use super::host::Context;
 use super::lexer::{Kind, Token, Tokens, lex};
 use super::outline::{Item, outline};
 use super::reach::holder;
+use super::{FrontendError, Precision};
 use instructions::Written;
 use statement::{Line, Statement};
 
@@ -49,7 +50,7 @@ pub(super) fn rewrite(
             if !is_ptx(&lines) || macro_name.is_none() && is_for_host(context, start) {
                 continue;
             }
-            let (code, packs) = match instructions::write(&lines, &statement) {
+            let (mut code, packs) = match instructions::write(&lines, &statement) {
                 Ok(Written { code, packs }) => {
                     (whole(context, tokens, &statement, edits, &code), packs)
                 }
@@ -59,16 +60,18 @@ pub(super) fn rewrite(
                 }
             };
             let range = start..tokens[statement.tokens.end - 1].end;
-            edits.replace(range.clone(), code + &line_ends(&source.text[range]));
-            if packs {
+            if packs && context.precision == Precision::Shadow {
                 let items = items.get_or_insert_with(|| outline(source.text, &context.tokens));
                 let within = match macro_name {
                     Some(name) => Some(name.to_owned()),
                     None => holder(source.text, &context.tokens, items, start),
                 };
                 let what = statement.template.split_whitespace().collect::<Vec<_>>().join(" ");
-                obstacles.push(Obstacle { line: source.line(start), what, within });
+                let found = Obstacle { line: source.line(start), what, within, guarded: true };
+                code = format!("do {{ {} {code}; }} while (0)", guards::ending(context, &found));
+                obstacles.push(found);
             }
+            edits.replace(range.clone(), code + &line_ends(&source.text[range]));
         }
     }
     Ok(obstacles)

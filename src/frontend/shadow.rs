@@ -6,6 +6,7 @@
 use super::Obstacle;
 use super::conditions;
 use super::edits::Edits;
+use super::guards::{guard, guard_cast};
 use super::host::Context;
 use super::lexer::{Kind, Token, Tokens, lex};
 use super::outline::outline;
@@ -100,8 +101,8 @@ pub(super) const MATH: [&str; 84] = [
     "nexttowardf",
 ];
 
-/// Functions that look at the bits of a number.
-const BIT_CASTS: [&str; 19] = [
+/// Functions that look at the bits of a number. In the shadow a call of one ends the replay.
+const BIT_CASTS: [&str; 17] = [
     "__float_as_int",
     "__float_as_uint",
     "__int_as_float",
@@ -119,9 +120,9 @@ const BIT_CASTS: [&str; 19] = [
     "__bfloat16_as_ushort",
     "__short_as_bfloat16",
     "__ushort_as_bfloat16",
-    "__half_raw",
-    "bit_cast",
 ];
+/// Names by which sources look at them that are no functions.
+const BIT_NAMES: [&str; 2] = ["__half_raw", "bit_cast"];
 
 /// Those of them that make numbers of bits: of constant bits they make the same number in the shadow.
 const OF_BITS: [&str; 6] = [
@@ -204,7 +205,14 @@ pub(super) fn rewrite(context: &Context, edits: &mut Edits) -> Vec<Obstacle> {
                     Some(name) => Some(name.to_owned()),
                     None => holder(source.text, &context.tokens, &items, token.start),
                 };
-                obstacles.push(found(context, &tokens[index..end.min(tokens.len())], within));
+                let part = index..end.min(tokens.len());
+                let mut found = found(context, &tokens[part.clone()], within);
+                found.guarded = match name {
+                    _ if BIT_CASTS.contains(&token.text(source.text)) => true,
+                    None => guard(context, token.start, &found, edits),
+                    Some(_) => guard_cast(context, tokens, part, &found, edits),
+                };
+                obstacles.push(found);
             }
         }
     }
@@ -224,7 +232,7 @@ fn found(context: &Context, tokens: &[Token], within: Option<String>) -> Obstacl
     let text = context.source.text;
     let (start, end) = (tokens[0].start, tokens[tokens.len() - 1].end);
     let what = text[start..end].split_whitespace().collect::<Vec<_>>().join(" ");
-    Obstacle { line: context.source.line(start), what, within }
+    Obstacle { line: context.source.line(start), what, within, guarded: false }
 }
 
 /// `text` with every token widened, for code that is written a second time.
@@ -285,7 +293,7 @@ fn obstacle(context: &Context, tokens: &Tokens, index: usize) -> Option<usize> {
     let token = tokens[index];
     if token.kind == Kind::Ident {
         return match token.text(text) {
-            word if BIT_CASTS.contains(&word) => Some(index + 1),
+            word if BIT_CASTS.contains(&word) || BIT_NAMES.contains(&word) => Some(index + 1),
             "reinterpret_cast" => {
                 let after = tokens.skip_angles(text, index + 1)?;
                 names_any(text, &tokens[index + 2..after - 1], &INTEGERS).then_some(after)

@@ -17,7 +17,7 @@ use crate::numerics::oracle::{Accuracy, against_oracle};
 use crate::summary::{Number, POISON_A};
 use crate::tensor::step::{Scales, Step};
 use crate::tensor::{DType, TensorView, parts, unravel};
-use crate::trial::{Measurement, Trial, both};
+use crate::trial::{Measurement, Trial, both, meaningless};
 use crate::worker::{Ending, Part, Run, Stepped};
 
 /// For inputs of up to this many elements: the number of directions along which the loss is
@@ -295,7 +295,7 @@ fn unfinished(run: &Run, what: &str) -> Option<String> {
     match run.ending {
         Ending::Completed => None,
         Ending::TimedOut(..) => Some(format!("{what} ran out of time")),
-        _ => Some(format!("{what} does not run to its end")),
+        _ => Some(meaningless(run).unwrap_or_else(|| format!("{what} does not run to its end"))),
     }
 }
 

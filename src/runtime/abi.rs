@@ -208,6 +208,7 @@ pub struct Abi {
     pub shared_slot: unsafe extern "C" fn() -> u32,
     pub device_print: unsafe extern "C" fn(*const c_char, usize),
     pub device_abort: unsafe extern "C" fn(*const c_char, Site) -> !,
+    pub no_shadow: unsafe extern "C" fn(*const c_char, Site) -> !,
 
     pub launch: unsafe extern "C" fn(*const RawLaunch) -> Status,
     pub malloc: unsafe extern "C" fn(*mut *mut c_void, usize, Site) -> Status,

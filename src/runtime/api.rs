@@ -8,7 +8,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicI32, AtomicU64, AtomicUsize, Ordering};
 
 use super::abi::{Abi, RawLaunch, Site};
-use super::report::LaunchRecord;
+use super::report::{LaunchRecord, NO_SHADOW};
 use super::{CopyKind, Launch, cpu, end, math, runtime_of_process};
 use crate::cuda::CudaError;
 
@@ -60,6 +60,7 @@ pub static TABLE: Abi = Abi {
     shared_slot: cpu::shared_slot,
     device_print,
     device_abort,
+    no_shadow,
     launch,
     malloc,
     malloc_host,
@@ -142,6 +143,12 @@ unsafe extern "C" fn device_abort(why: *const c_char, site: Site) -> ! {
         place => format!("{why} at {place}"),
     };
     end("device code stopped itself", detail, cpu::place())
+}
+
+unsafe extern "C" fn no_shadow(what: *const c_char, site: Site) -> ! {
+    // SAFETY: the artifact passes a C string.
+    let what = unsafe { CStr::from_ptr(what) }.to_string_lossy();
+    end(NO_SHADOW, format!("{}: {what}", site.describe()), cpu::place())
 }
 
 /// Checks a launch against the limits of the device, as CUDA does before it begins (CUDA C++

@@ -49,6 +49,8 @@ pub struct Fault {
 
 /// The failure of host code that touches device memory.
 pub const HOST_ACCESS: &str = "host access to device memory";
+/// The end of a float64 shadow whose code looks at the bits of its numbers, or at their size.
+pub const NO_SHADOW: &str = "no float64 shadow";
 /// The failure of a kernel that touches host memory.
 pub const DEVICE_ACCESS: &str = "device access to host memory";
 

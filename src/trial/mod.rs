@@ -43,6 +43,7 @@ use crate::fixture::Fixture;
 use crate::frontend::Precision;
 use crate::history::SourceSet;
 use crate::numerics::noise::{Noise, Spread};
+use crate::runtime::report::NO_SHADOW;
 use crate::summary::POISON_A;
 use crate::worker::{Ending, Run};
 
@@ -173,7 +174,7 @@ impl Trial {
         let made = self.shadow.get(|| {
             Ok::<_, ReplayError>(match self.prepare(Precision::Shadow, meanwhile)? {
                 Ok(shadow) => match shadow.obstacle() {
-                    Some(obstacle) => Err(format!("float cannot mean double: {obstacle}")),
+                    Some(obstacle) => Err(cannot_mean_double(obstacle)),
                     None => Ok(shadow),
                 },
                 Err(Refusal { first_error: Some(error), .. }) => {
@@ -304,7 +305,8 @@ impl Trial {
         let run = shadow.run(&Mode::plain(POISON_A))?;
         Ok(match run.ending {
             Ending::Completed => Ok(run),
-            _ => Err("the float64 shadow does not run to its end".to_owned()),
+            _ => Err(meaningless(&run)
+                .unwrap_or_else(|| "the float64 shadow does not run to its end".to_owned())),
         })
     }
 
@@ -346,6 +348,18 @@ impl Trial {
     pub(crate) fn key_of(&self, what: &str) -> Result<String, ReplayError> {
         Ok(digest([what, self.key()?]))
     }
+}
+
+/// Why `run`, a shadow's, has ended where double does not mean the same as float, if it has.
+pub(crate) fn meaningless(run: &Run) -> Option<String> {
+    match &run.ending {
+        Ending::Fault(fault) if fault.what == NO_SHADOW => Some(cannot_mean_double(&fault.detail)),
+        _ => None,
+    }
+}
+
+fn cannot_mean_double(obstacle: &str) -> String {
+    format!("float cannot mean double: {obstacle}")
 }
 
 /// A key made of `parts`.

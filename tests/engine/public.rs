@@ -12,9 +12,10 @@ use replay::compile::{Artifact, Signature};
 use replay::fixture::{self, Fixture};
 use replay::frontend::Precision;
 use replay::history::{SourceSet, SourceSpec, source_set_from_dir};
+use replay::runtime::report::NO_SHADOW;
 use replay::summary::POISON_A;
 use replay::tensor::DType;
-use replay::worker::Run;
+use replay::worker::{Ending, Run};
 
 use super::project::{Machine, cache, cpu_with, elements};
 use super::shipped::{gpu, root};
@@ -102,6 +103,14 @@ impl Public {
         let cpu = cpu_with(&cache(), "", Machine::PLAIN);
         let (harness, signature) = (&self.fixture.harness, Signature::of(&self.fixture));
         cpu.toolchain().compile(harness, &signature, &self.sources, precision).unwrap()
+    }
+
+    /// Why the shadow ends itself.
+    pub(super) fn end_of_shadow(&self) -> String {
+        match self.run(Precision::Shadow).ending {
+            Ending::Fault(fault) if fault.what == NO_SHADOW => fault.detail,
+            ending => panic!("{ending:?}"),
+        }
     }
 
     /// Holds `output` of the native replay and of the float64 shadow against `expected`; the first may
@@ -221,11 +230,56 @@ pub(super) fn numbers_of_a_type_by_macro_are_packed_too() {
 }
 
 #[test]
-fn an_obstacle_counts_only_where_it_is_used() {
+fn a_kernel_that_looks_at_bits_ends_its_shadow() {
     let call = "gelu_sign_kernel<<<1, 64>>>((unsigned*)out, inp, 64);";
     let (public, _) = trainer(call, "elementwise", "", 0);
+    let compiled = public.compiled(Precision::Shadow);
+    assert_eq!((compiled.shadow_obstacles, compiled.may_end), (Vec::new(), true));
+    assert_eq!(public.end_of_shadow(), "src/elementwise.cu:63: (const unsigned*)&");
+}
+
+#[test]
+fn an_obstacle_counts_only_in_the_version_that_a_dispatcher_runs() {
+    let version = |call: &str, number: i32, defines: &str| {
+        let harness = format!(
+            "call = \"{call}\"\ndefines = [{defines}]\n\
+             [inputs.which]\ndtype = \"i32\"\nshape = []\n\
+             [inputs.inp]\ndtype = \"f32\"\nshape = [\"n\"]\n[outputs.out]\ndtype = \"f32\"\nshape = [\"n\"]\n"
+        );
+        let values = numbers(128, 3);
+        let which = [number as f32];
+        (
+            Public::new("dispatch", &harness, &[("which", &which, &[]), ("inp", &values, &[128])]),
+            values,
+        )
+    };
+    let call = "abs_forward(which, out, inp, n);";
+    for plain in [0, 8] {
+        let (public, values) = version(call, plain, "");
+        let expected: Vec<f64> = values.iter().map(|&x| f64::from(x).abs()).collect();
+        public.assert_gives("out", &expected, 0.0);
+    }
+    let looking = (1..=7).chain([9]);
+    let why = looking.map(|number| {
+        let (public, values) = version(call, number, "");
+        let native = elements(&public.run(Precision::Native), "out", 128);
+        assert!(native.iter().zip(values).all(|(out, x)| *out == f64::from(x).abs()), "{number}");
+        public.end_of_shadow()
+    });
+    insta::assert_snapshot!(why.collect::<Vec<_>>().join("\n"), @r"
+    src/dispatch.cu:12: __float_as_uint
+    src/dispatch.cu:17: (unsigned*)out
+    src/dispatch.cu:21: union
+    src/dispatch.cu:34: __float_as_uint
+    src/bits.cuh:10: reinterpret_cast<const unsigned*>
+    src/dispatch.cu:46: .x
+    src/dispatch.cu:56: __float_as_int
+    src/bits.cuh:5: (const unsigned*)&
+    ");
+    // A class has no statement before its use: it counts for all that its name is reached from.
+    let (public, _) = version("abs_kernel10<<<1, 1>>>(out, inp, n);", 0, "\"WITH_UNION\"");
     let obstacles = public.compiled(Precision::Shadow).shadow_obstacles;
-    assert_eq!(obstacles, ["src/elementwise.cu:63: (const unsigned*)&"]);
+    insta::assert_snapshot!(obstacles.join("\n"), @"src/dispatch.cu:68: union Word");
 }
 
 #[test]

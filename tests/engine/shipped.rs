@@ -17,8 +17,9 @@ use replay::compile::{Compiler, Toolchain};
 use replay::cuda::SearchPath;
 use replay::fixture::{self, Fixture};
 use replay::foreign::Keeper;
-use replay::frontend::{self, Precision, Threads, Unit};
+use replay::frontend::Precision;
 use replay::history::{SourceSet, SourceSpec, source_set_from_dir};
+use replay::runtime::report::NO_SHADOW;
 use replay::summary::POISON_A;
 use replay::worker::{Limits, Run};
 
@@ -78,7 +79,6 @@ fn answers(cases: &[&Case], arguments: &[&str]) -> Vec<Vec<f64>> {
 struct Shipped {
     dir: tempfile::TempDir,
     name: String,
-    text: String,
     cases: Vec<Case>,
     sources: Arc<SourceSet>,
 }
@@ -129,7 +129,7 @@ impl Shipped {
             ..SourceSpec::default()
         };
         let sources = source_set_from_dir(dir.path(), &spec).unwrap().into();
-        Shipped { dir, name: name.to_owned(), text, cases, sources }
+        Shipped { dir, name: name.to_owned(), cases, sources }
     }
 
     fn all() -> Vec<Shipped> {
@@ -199,21 +199,6 @@ impl Shipped {
         }
         let time = run.output("cpu_us").map_or(f64::NAN, |time| time.get_f64(0));
         Ok((found, time))
-    }
-
-    /// Why case number `number` has no shadow.
-    fn obstacles(&self, number: usize) -> Vec<String> {
-        let common = fs::read_to_string(self.dir.path().join("common.cuh")).unwrap();
-        let units = [
-            Unit { path: "common.cuh", text: &common },
-            Unit { path: &self.name, text: &self.text },
-        ];
-        let symbols = frontend::scan(&units);
-        let reached = symbols.reached(&self.cases[number].statements());
-        let host = |unit| frontend::host(unit, &symbols, Precision::Shadow, Threads::Blocks);
-        let all = units.iter().flat_map(|unit| host(unit).unwrap().shadow_obstacles);
-        let counts = all.filter(|it| it.within.as_ref().is_none_or(|name| reached.contains(name)));
-        counts.map(|obstacle| obstacle.what).collect()
     }
 }
 
@@ -290,10 +275,9 @@ fn each_kernel_compiles_gives_what_a_serial_loop_gives_and_has_a_shadow() {
             },
         };
         let (compiles, right) = told(Precision::Native, case.tolerance);
-        let obstacles = source.obstacles(number);
-        let shadow = match obstacles.is_empty() {
-            true => told(Precision::Shadow, SHADOW).1,
-            false => "no",
+        let shadow = match source.run(&cpu, number, Precision::Shadow) {
+            Err(why) if why.contains(NO_SHADOW) => "no",
+            _ => told(Precision::Shadow, SHADOW).1,
         };
         let key = format!("{} {}", case.name, source.name);
         rows.push((key, [compiles, right, shadow].map(str::to_owned)));

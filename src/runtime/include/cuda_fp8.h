@@ -99,18 +99,26 @@ REPLAY_FP8(__nv_fp8_e5m2, __NV_E5M2)
 
 #ifdef REPLAY_SHADOW
 // Their bits have no meaning there.
-#define REPLAY_NO_BITS(name)                                              \
-  template <class... T>                                                   \
-  int name(T...) REPLAY_UNSUPPORTED(#name                                 \
-      ": the float64 shadow has no bit pattern of a narrower type");
-REPLAY_NO_BITS(__nv_cvt_float_to_fp8)
-REPLAY_NO_BITS(__nv_cvt_double_to_fp8)
-REPLAY_NO_BITS(__nv_cvt_halfraw_to_fp8)
-REPLAY_NO_BITS(__nv_cvt_bfloat16raw_to_fp8)
-REPLAY_NO_BITS(__nv_cvt_float2_to_fp8x2)
-REPLAY_NO_BITS(__nv_cvt_fp8_to_halfraw)
-REPLAY_NO_BITS(__nv_cvt_fp8x2_to_halfraw2)
-#undef REPLAY_NO_BITS
+#define REPLAY_TO_BITS(result, name, argument)                                             \
+  inline result name(argument, __nv_saturation_t, __nv_fp8_interpretation_t,               \
+                     const char* file = __builtin_FILE(), uint32_t line = __builtin_LINE()) { \
+    replay_rt::no_shadow(#name, file, line);                                               \
+    return 0;                                                                              \
+  }
+#define REPLAY_OF_BITS(result, name, argument)                                             \
+  inline result name(argument, __nv_fp8_interpretation_t,                                  \
+                     const char* file = __builtin_FILE(), uint32_t line = __builtin_LINE()) { \
+    replay_rt::no_shadow(#name, file, line);                                               \
+    return result();                                                                       \
+  }
+REPLAY_TO_BITS(__nv_fp8_storage_t, __nv_cvt_float_to_fp8, double)
+REPLAY_TO_BITS(__nv_fp8_storage_t, __nv_cvt_double_to_fp8, double)
+REPLAY_TO_BITS(__nv_fp8_storage_t, __nv_cvt_halfraw_to_fp8, __half_raw)
+REPLAY_TO_BITS(__nv_fp8_storage_t, __nv_cvt_bfloat16raw_to_fp8, __nv_bfloat16_raw)
+REPLAY_TO_BITS(__nv_fp8x2_storage_t, __nv_cvt_float2_to_fp8x2, float2)
+REPLAY_OF_BITS(__half_raw, __nv_cvt_fp8_to_halfraw, __nv_fp8_storage_t)
+#undef REPLAY_TO_BITS
+#undef REPLAY_OF_BITS
 #else
 inline __nv_fp8_storage_t __nv_cvt_float_to_fp8(float x, __nv_saturation_t saturates,
                                                 __nv_fp8_interpretation_t format) {

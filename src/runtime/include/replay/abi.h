@@ -130,6 +130,8 @@ struct replay_abi {
   uint32_t (*shared_slot)(void);  // a new slot number, unique in the process
   void (*device_print)(const char* text, size_t bytes);
   __attribute__((noreturn)) void (*device_abort)(const char* why, struct replay_site site);
+  // In a shadow: the construct `what` of the sources, which double has no meaning for, is about to run.
+  __attribute__((noreturn)) void (*no_shadow)(const char* what, struct replay_site site);
 
   // Host side; the int results are cudaError_t.
   int (*launch)(const struct replay_launch* launch);

@@ -147,10 +147,10 @@ REPLAY_INTEGER(unsigned long long, ull)
 
 // Bit patterns.
 #ifdef REPLAY_SHADOW
-REPLAY_BIT_CAST(unsigned short, REPLAY_API(__, _as_ushort), REPLAY_N);
-REPLAY_BIT_CAST(short, REPLAY_API(__, _as_short), REPLAY_N);
-REPLAY_BIT_CAST(REPLAY_N, REPLAY_API(__ushort_as_, ), unsigned short);
-REPLAY_BIT_CAST(REPLAY_N, REPLAY_API(__short_as_, ), short);
+REPLAY_BIT_CAST(unsigned short, REPLAY_API(__, _as_ushort), REPLAY_N)
+REPLAY_BIT_CAST(short, REPLAY_API(__, _as_short), REPLAY_N)
+REPLAY_BIT_CAST(REPLAY_N, REPLAY_API(__ushort_as_, ), unsigned short)
+REPLAY_BIT_CAST(REPLAY_N, REPLAY_API(__short_as_, ), short)
 // With constant bits sources call these.
 inline REPLAY_N REPLAY_API(replay_constant__ushort_as_, )(unsigned short x) {
   return REPLAY_N::of((double)replay_rt::widen(replay_rt::REPLAY_FORMAT(), x));

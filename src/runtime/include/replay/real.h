@@ -22,12 +22,44 @@ using real = float;
 #define REPLAY_UNSUPPORTED(text) __attribute__((error(text)))
 #endif
 
-// A bit pattern of a type that is wider in the shadow: there it has no meaning.
 #ifdef REPLAY_SHADOW
+namespace replay_rt {
+/// Ends the replay: `what`, at this place of the sources, has no meaning in the shadow. What runs while the
+/// artifact is loaded ends it at the begin of the call.
+void no_shadow(const char* what, const char* file, uint32_t line);
+/// The call begins.
+void begin_shadow();
+
+/// `reinterpret_cast<To>` of what the sources look into.
+template <class To>
+struct bits_cast {
+  bits_cast(const char* what, const char* file, uint32_t line) { no_shadow(what, file, line); }
+  template <class From>
+  To operator()(From&& from) const { return reinterpret_cast<To>(from); }
+};
+/// The same written as in C: the operand of `->*` reaches as far as that of a cast.
+template <class To>
+struct bits_caster {
+  struct dereferenced {
+    template <class From>
+    decltype(*To()) operator->*(From&& from) const { return *(To)from; }
+  };
+  bits_caster(const char* what, const char* file, uint32_t line) { no_shadow(what, file, line); }
+  dereferenced operator*() const { return {}; }
+  template <class From>
+  To operator->*(From&& from) const { return (To)from; }
+};
+}  // namespace replay_rt
+
+// A bit pattern of a type that is wider in the shadow, or may be of one: there it has no meaning.
 #define REPLAY_BIT_CAST(result, name, argument) REPLAY_BIT_CAST_NAMED(result, name, argument)
-#define REPLAY_BIT_CAST_NAMED(result, name, argument)                                           \
-  REPLAY_UNSUPPORTED(#name ": the float64 shadow has no bit pattern of a narrower type")        \
-  result name(argument)
+#define REPLAY_BIT_CAST_NAMED(result, name, argument)                        \
+  inline result name(argument, const char* file = __builtin_FILE(),          \
+                     uint32_t line = __builtin_LINE()) {                     \
+    replay_rt::no_shadow(#name, file, line);                                 \
+    result nothing{};                                                        \
+    return nothing;                                                          \
+  }
 #endif
 
 namespace replay_rt {

@@ -216,10 +216,19 @@ inline float __double2float_rd(double x) {
 
 // Bit patterns.
 #ifdef REPLAY_SHADOW
-REPLAY_BIT_CAST(int, __float_as_int, double);
-REPLAY_BIT_CAST(unsigned, __float_as_uint, double);
-REPLAY_BIT_CAST(double, __int_as_float, int);
-REPLAY_BIT_CAST(double, __uint_as_float, unsigned);
+REPLAY_BIT_CAST(int, __float_as_int, double)
+REPLAY_BIT_CAST(unsigned, __float_as_uint, double)
+REPLAY_BIT_CAST(double, __int_as_float, int)
+REPLAY_BIT_CAST(double, __uint_as_float, unsigned)
+REPLAY_BIT_CAST(long long, __double_as_longlong, double)
+REPLAY_BIT_CAST(double, __longlong_as_double, long long)
+REPLAY_BIT_CAST(int, __double2hiint, double)
+REPLAY_BIT_CAST(int, __double2loint, double)
+inline double __hiloint2double(int, int, const char* file = __builtin_FILE(),
+                               uint32_t line = __builtin_LINE()) {
+  replay_rt::no_shadow("__hiloint2double", file, line);
+  return 0;
+}
 // With constant bits sources call these.
 inline double replay_constant__int_as_float(int x) { return replay_rt::bits<float>(x); }
 inline double replay_constant__uint_as_float(unsigned x) { return replay_rt::bits<float>(x); }
@@ -228,7 +237,6 @@ inline int __float_as_int(float x) { return replay_rt::bits<int>(x); }
 inline unsigned __float_as_uint(float x) { return replay_rt::bits<unsigned>(x); }
 inline float __int_as_float(int x) { return replay_rt::bits<float>(x); }
 inline float __uint_as_float(unsigned x) { return replay_rt::bits<float>(x); }
-#endif
 inline long long __double_as_longlong(double x) { return replay_rt::bits<long long>(x); }
 inline double __longlong_as_double(long long x) { return replay_rt::bits<double>(x); }
 inline int __double2hiint(double x) { return (int)(replay_rt::bits<uint64_t>(x) >> 32); }
@@ -236,3 +244,4 @@ inline int __double2loint(double x) { return (int)replay_rt::bits<uint64_t>(x); 
 inline double __hiloint2double(int high, int low) {
   return replay_rt::bits<double>((uint64_t)(uint32_t)high << 32 | (uint32_t)low);
 }
+#endif

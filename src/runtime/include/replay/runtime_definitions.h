@@ -32,6 +32,20 @@ const launch_bounds* bounds_of(const void* function) {
   return bounds;
 }
 
+#ifdef REPLAY_SHADOW
+// What has run while the artifact was loaded and has no meaning.
+static const char* meaningless = nullptr;
+static replay_site meaningless_site;
+void no_shadow(const char* what, const char* file, uint32_t line) {
+  replay_site site{file, line};
+  if (abi) abi->no_shadow(what, site);
+  if (!meaningless) meaningless = what, meaningless_site = site;
+}
+void begin_shadow() {
+  if (meaningless) abi->no_shadow(meaningless, meaningless_site);
+}
+#endif
+
 // From `replay::instance<&(void ns::f<256, float>(float*))>` to `ns::f<256, float>`; a kernel that is
 // no template keeps its name as written. g++ and clang++ share a demangler, so the names are the same.
 const char* instance_name(const char* name, const char* mangled) {

@@ -1,0 +1,144 @@
+//! Ends the float64 shadow where code is about to run that it cannot hold: functions get a statement that says
+//! so before all others. What is never run does no harm.
+
+use std::ops::Range;
+
+use super::Obstacle;
+use super::edits::Edits;
+use super::escape;
+use super::host::Context;
+use super::lexer::{Kind, Tokens, lex_directive};
+use super::source::Source;
+
+/// Lets the function around byte `at` end the replay for `obstacle`; whether there is one that can.
+pub(super) fn guard(context: &Context, at: usize, obstacle: &Obstacle, edits: &mut Edits) -> bool {
+    let (text, tokens) = (context.source.text, &context.tokens);
+    let constant = |word| context.function(at).is_some_and(|item| item.has(text, tokens, word));
+    let Some(function) = context.function(at) else { return false };
+    let begin = tokens[function.body.start].end;
+    if constant("constexpr") || constant("consteval") || !are_together(context.source, begin, at) {
+        return false;
+    }
+    edits.insert(begin, ending(context, obstacle));
+    true
+}
+
+/// Lets a cast in a macro, whose first tokens are those of `part`, end the replay for `obstacle`; whether
+/// it is a cast.
+pub(super) fn guard_cast(
+    context: &Context,
+    tokens: &Tokens,
+    part: Range<usize>,
+    obstacle: &Obstacle,
+    edits: &mut Edits,
+) -> bool {
+    let text = context.source.text;
+    let (first, reason) = (tokens[part.start], reason(context, obstacle));
+    let close = match first.text(text) {
+        "reinterpret_cast" => tokens.skip_angles(text, part.start + 1),
+        "(" => tokens.skip_group(part.start),
+        _ => None,
+    };
+    let Some(last) = close.map(|after| tokens[after - 1]) else { return false };
+    if first.kind == Kind::Ident {
+        edits.replace(first.start..first.end, "::replay_rt::bits_cast");
+        edits.replace(last.start..last.end, format!(">{reason}"));
+    } else {
+        edits.replace(first.start..first.end, "::replay_rt::bits_caster<");
+        edits.replace(last.start..last.end, format!(">{reason}->*"));
+    }
+    true
+}
+
+/// The statement that ends the replay for `obstacle`.
+pub(super) fn ending(context: &Context, obstacle: &Obstacle) -> String {
+    format!("::replay_rt::no_shadow{};", reason(context, obstacle))
+}
+
+/// The construct and its place, as arguments.
+fn reason(context: &Context, obstacle: &Obstacle) -> String {
+    let (what, path) = (escape(&obstacle.what), escape(context.source.path));
+    format!("(\"{what}\", \"{path}\", {})", obstacle.line)
+}
+
+/// Whether the preprocessor keeps what stands at byte `begin` wherever it keeps what stands at `end`: no branch
+/// that holds the one ends before the other.
+fn are_together(source: &Source, begin: usize, end: usize) -> bool {
+    let between = source.tokens.iter().skip_while(|token| token.start < begin);
+    let between = between.take_while(|token| token.start < end);
+    let mut opened = 0usize;
+    for &token in between.filter(|token| token.kind == Kind::Directive) {
+        let words = lex_directive(source.text, token);
+        match words.first().map_or("", |word| word.text(source.text)) {
+            "if" | "ifdef" | "ifndef" => opened += 1,
+            "endif" if opened > 0 => opened -= 1,
+            "else" | "elif" | "elifdef" | "elifndef" | "endif" if opened == 0 => return false,
+            _ => {}
+        }
+    }
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::frontend::{Precision, Threads, Unit, host, scan};
+
+    /// The shadow of `text`, and which of its obstacles it guards.
+    fn shadow(text: &str) -> (String, Vec<bool>) {
+        let unit = Unit { path: "a.cu", text };
+        let made = host(&unit, &scan(&[unit]), Precision::Shadow, Threads::Lanes).unwrap();
+        let guarded = made.shadow_obstacles.iter().map(|obstacle| obstacle.guarded).collect();
+        (made.text, guarded)
+    }
+
+    #[test]
+    fn a_function_ends_the_shadow_before_it_looks_at_bits() {
+        let text = "__device__ int f(float x) {\n  if (x > 0) return 1;\n  return *(int*)&x;\n}\n\
+                    struct S { __device__ int g(float& x) { return reinterpret_cast<int&>(x); } };\n";
+        let (made, guarded) = shadow(text);
+        assert_eq!(guarded, [true, true]);
+        insta::assert_snapshot!(made, @r##"
+        #line 1 "a.cu"
+        __device__ int f(double x) {::replay_rt::no_shadow("(int*)&", "a.cu", 3);
+          if (x > 0) return 1;
+          return *(int*)&x;
+        }
+        struct S { __device__ int g(double& x) {::replay_rt::no_shadow("reinterpret_cast<int&>", "a.cu", 5); return reinterpret_cast<int&>(x); } };
+        "##);
+    }
+
+    #[test]
+    fn a_cast_in_a_macro_ends_the_shadow_where_it_is_made() {
+        let text = "#define BITS(x) (*(int*)&(x))\n#define AS_INT(x) reinterpret_cast<int&>(x)\n";
+        let (made, guarded) = shadow(text);
+        assert_eq!(guarded, [true, true]);
+        insta::assert_snapshot!(made, @r##"
+        #line 1 "a.cu"
+        #define BITS(x) (*::replay_rt::bits_caster<int*>("(int*)&", "a.cu", 1)->*&(x))
+        #define AS_INT(x) ::replay_rt::bits_cast<int&>("reinterpret_cast<int&>", "a.cu", 2)(x)
+        "##);
+    }
+
+    #[test]
+    fn obstacles_where_no_statement_can_stand_are_told_from_those_that_are_guarded() {
+        for (text, expected) in [
+            ("union B { float f; int i; };", vec![false]),
+            ("#define BITS(x) union { float f; int i; } x", vec![false]),
+            ("constexpr int f(float x) { return *(int*)&x; }", vec![false]),
+            ("#define BITS(x) (*(int*)&(x))", vec![true]),
+            // Calls end the replay themselves.
+            ("#define BITS(x) __float_as_int(x)", vec![true]),
+            ("const int bits = __float_as_int(1.0f);", vec![true]),
+            (
+                "#ifdef A\nint f(float x) {\n#else\nint f(double x) {\n#endif\nreturn *(int*)&x; }",
+                vec![false],
+            ),
+            (
+                "#ifdef A\nint f(float x) {\n#ifdef B\nx = 1;\n#endif\nreturn *(int*)&x; }\n#endif",
+                vec![true],
+            ),
+        ] {
+            assert_eq!(shadow(text).1, expected, "{text}");
+        }
+    }
+}
