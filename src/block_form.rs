@@ -16,17 +16,18 @@ mod names;
 mod plan;
 mod statements;
 mod strided;
+mod turns;
 mod uses;
 
 pub(crate) use facts::Facts;
 
 use crate::syntax::Unit;
 use crate::syntax::edits::Edits;
-use crate::syntax::lexer::{Kind, Tokens};
+use crate::syntax::lexer::{Kind, Token, Tokens};
 use crate::syntax::outline::{Item, ItemKind, outline};
 use crate::syntax::source::Source;
 
-/// The outcome for one kernel with a barrier: its block form, or the obstacle to it.
+/// The outcome for one kernel with a barrier or a fold: its block form, or the obstacle to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BlockForm {
     /// Its name without namespaces.
@@ -50,7 +51,7 @@ impl Refusal {
 }
 
 /// Puts the kernels of `text`, a translation of [`crate::frontend::host`], into block form where
-/// that is possible. Returns the outcome for each kernel with a barrier. With `lanes`, their
+/// that is possible. Returns the outcome for each kernel with a barrier or a fold. With `lanes`, their
 /// strided loops run for several threads at once.
 pub(crate) fn rewrite(
     path: &str,
@@ -65,21 +66,30 @@ pub(crate) fn rewrite(
     let checked = check_source(&source, &tokens);
     let shuffles = checked.is_ok() && text.contains("__shfl_");
     for item in outline(text, &tokens) {
-        if shuffles && item.kind == ItemKind::Function && !item.body.is_empty() {
-            folds::rewrite(&source, &tokens, facts, &item, &mut edits);
-        }
-        let kernel = item.kind == ItemKind::Function && item.has(text, &tokens, "__global__");
-        let body = &tokens[item.body.clone()];
-        if !kernel || !body.iter().any(|token| token.is(text, "__syncthreads")) {
+        let function = item.kind == ItemKind::Function && !item.body.is_empty();
+        let folds = match shuffles && function {
+            true => folds::find(&source, &tokens, facts, &item),
+            false => Vec::new(),
+        };
+        let waits = || {
+            let barrier = |token: &Token| token.is(text, "__syncthreads");
+            !folds.is_empty() || tokens[item.body.clone()].iter().any(barrier)
+        };
+        if !function || !item.has(text, &tokens, "__global__") || !waits() {
+            folds::rewrite(&source, &tokens, &folds, &mut edits);
             continue;
         }
-        let planned = checked.clone().and_then(|()| plan::plan(text, &tokens, facts, &item, lanes));
+        let planned =
+            checked.clone().and_then(|()| plan::plan(text, &tokens, facts, &item, &folds, lanes));
         let (obstacle, loops) = match planned {
             Ok(plan) => {
                 emit::emit(&source, &tokens, &plan, &mut edits);
                 (None, plan.strided.len())
             }
-            Err(Refusal(why)) => (Some(why), 0),
+            Err(Refusal(why)) => {
+                folds::rewrite(&source, &tokens, &folds, &mut edits);
+                (Some(why), 0)
+            }
         };
         // A `#line` directive stands in front of the file's lines.
         let line = source.line(tokens[item.name_at].start) - 1;

@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use super::plan::{Barrier, Home, Placed, Plan, Variable};
 use super::strided::Strided;
+use super::turns::around_atomic;
 use crate::syntax::edits::Edits;
 use crate::syntax::escape;
 use crate::syntax::lexer::folded;
@@ -38,7 +39,7 @@ pub(super) fn emit(source: &Source, tokens: &Tokens, plan: &Plan, edits: &mut Ed
 struct Writer<'w> {
     source: &'w Source<'w>,
     tokens: &'w Tokens,
-    plan: &'w Plan,
+    plan: &'w Plan<'w>,
     edits: &'w mut Edits,
 }
 
@@ -88,14 +89,28 @@ impl Writer<'_> {
             starts = format!("if (replay_frame->replay_at == 0) {{ {starts}}} ");
         }
         let sites = sites.join(", ");
-        let (indexed, scratch) = (self.plan.indexed, self.scratch_bytes());
+        if self.plan.turns {
+            members += "::replay_rt::fold_place replay_fold; ::replay_rt::kept_value replay_kept; ";
+        }
         let _ = write!(
             before,
             "struct replay_frame_t {{ unsigned replay_at; {members}}}; \
-             static const replay_site replay_sites[] = {{{sites}}}; \
-             ::replay_rt::whole_block<replay_frame_t, {indexed}> \
-             replay_block(replay_sites, {scratch}); "
+             static const replay_site replay_sites[] = {{{sites}}}; "
         );
+        let scratch = self.scratch_bytes();
+        let _ = match (self.plan.turns, self.plan.indexed) {
+            (true, _) => {
+                write!(
+                    before,
+                    "::replay_rt::block_turns<replay_frame_t> replay_block(replay_sites); "
+                )
+            }
+            (false, indexed) => write!(
+                before,
+                "::replay_rt::whole_block<replay_frame_t, {indexed}> \
+                 replay_block(replay_sites, {scratch}); "
+            ),
+        };
         let flush = if self.plan.strided.is_empty() { "" } else { "replay_stores.flush(); " };
         if !flush.is_empty() {
             let _ = write!(
@@ -248,6 +263,19 @@ impl Writer<'_> {
             if !parameter {
                 let _ = write!(back, " {name} = replay_frame->v{k};");
             }
+        }
+        let start = barrier.tokens.start;
+        if let Some(fold) = self.plan.folds.iter().find(|fold| fold.tokens.start == start) {
+            let text = fold.as_turn(self.source, self.tokens, number, &out, &back);
+            self.erase(barrier.tokens.clone());
+            return self.edits.insert(self.tokens[start].start, text);
+        }
+        if !self.tokens.is(self.source.text, start, "__syncthreads") {
+            let statement = barrier.tokens.clone();
+            let (before, after) =
+                around_atomic(self.source, self.tokens, statement, number, &out, &back);
+            self.edits.insert(self.tokens[start].start, before);
+            return self.edits.insert(self.tokens[barrier.tokens.end - 1].end, after);
         }
         let halving = self.plan.halvings.iter().find(|one| one.barrier == barrier.tokens.start);
         let rest = halving.map(|one| one.code(&self.plan.variables, |range| self.folded(range)));

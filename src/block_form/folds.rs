@@ -34,6 +34,7 @@ const PLAIN_WORDS: [&str; 9] =
     ["int", "unsigned", "long", "short", "signed", "uint32_t", "int32_t", "size_t", "warpSize"];
 
 /// One statement that combines a variable with another lane's.
+#[derive(Debug)]
 struct Step {
     /// Its tokens, the semicolon included.
     tokens: Range<usize>,
@@ -47,25 +48,139 @@ struct Step {
     width: Option<Range<usize>>,
 }
 
-/// Has the folds in the function `item` done as one wait.
-pub(super) fn rewrite(
-    source: &Source,
-    tokens: &Tokens,
-    facts: &Facts,
-    item: &Item,
-    edits: &mut Edits,
-) {
+/// A fold in the sources.
+#[derive(Debug)]
+pub(super) struct Fold<'r> {
+    /// Its tokens.
+    pub tokens: Range<usize>,
+    /// The code that collects its steps.
+    steps: String,
+    /// One of its steps; the others differ in their distances alone.
+    step: Step,
+    /// The variables that decide about the steps: none may be one that other threads change.
+    variables: Vec<&'r str>,
+}
+
+/// The folds in the function `item`.
+pub(super) fn find<'r>(
+    source: &'r Source<'r>,
+    tokens: &'r Tokens,
+    facts: &'r Facts,
+    item: &'r Item,
+) -> Vec<Fold<'r>> {
     let mut reader = Reader { source, tokens, facts, item, variables: Vec::new() };
+    let mut found = Vec::new();
     let mut at = item.body.start + 1;
     while at + 1 < item.body.end {
         reader.variables.clear();
         at = match reader.fold(at) {
-            Some((range, steps, step)) => {
-                reader.emit(range.clone(), &steps, &step, edits);
-                range.end
+            Some((tokens, steps, step)) => {
+                let (end, variables) = (tokens.end, reader.variables.clone());
+                found.push(Fold { tokens, steps, step, variables });
+                end
             }
             None => at + 1,
         };
+    }
+    found
+}
+
+/// Has `folds` done as one wait, in a function whose threads have stacks of their own.
+pub(super) fn rewrite(source: &Source, tokens: &Tokens, folds: &[Fold], edits: &mut Edits) {
+    for fold in folds {
+        let (before, line) = (fold.written(source, tokens), fold.line(source, tokens));
+        let Written { value, collected, types, kind, combine, mask, width, shuffle } = before;
+        let before = format!(
+            "{{ ::replay_rt::fold_steps replay_steps; {collected} \
+             if (::replay_rt::by_value<{types}>::value && \
+             replay_steps.suit<decltype({value}), decltype({shuffle}(0u, {value}, 0))>({width})) \
+             {value} = ::replay_rt::fold<::replay_rt::{kind}, ::replay_rt::{combine}>\
+             ({mask}, {value}, replay_steps, {width}, __builtin_FILE(), {line}); else {{ "
+        );
+        // A pragma stays the line before the loop.
+        let pragmas = (0..fold.tokens.start).rev();
+        let first = pragmas.take_while(|&at| tokens[at].kind == Kind::Directive).last();
+        let place = match first {
+            Some(first) => tokens[first - 1].end,
+            None => tokens[fold.tokens.start].start,
+        };
+        edits.insert(place, before);
+        edits.insert(tokens[fold.tokens.end - 1].end, " } }");
+    }
+}
+
+/// The parts of a fold as text.
+struct Written<'w> {
+    value: &'w str,
+    shuffle: &'w str,
+    collected: &'w str,
+    types: String,
+    kind: &'static str,
+    combine: &'w str,
+    mask: String,
+    width: String,
+}
+
+impl Fold<'_> {
+    /// The variable that the lanes combine.
+    pub(super) fn value<'t>(&self, text: &'t str, tokens: &Tokens) -> &'t str {
+        tokens[self.step.variable].text(text)
+    }
+
+    /// The line of the first shuffle.
+    pub(super) fn line(&self, source: &Source, tokens: &Tokens) -> usize {
+        source.line(tokens[self.step.shuffle].start) - 1
+    }
+
+    /// The fold as wait `number` of a kernel in block form: `out` is the code that leaves the thread's variables
+    /// in its frame, `back` takes them from there.
+    pub(super) fn as_turn(
+        &self,
+        source: &Source,
+        tokens: &Tokens,
+        number: usize,
+        out: &str,
+        back: &str,
+    ) -> String {
+        let line = self.line(source, tokens);
+        let Written { value, collected, types, kind, combine, mask, width, .. } =
+            self.written(source, tokens);
+        let wait = |done: &str| {
+            format!(
+                "{{ ::replay_rt::fold_part<::replay_rt::by_value<{types}>::value ? REPLAY_FOLD_MOST : 1> \
+                 replay_steps({done}); {collected} if (!replay_steps.any()) break; {out}\
+                 replay_block.template fold<::replay_rt::{kind}, ::replay_rt::{combine}>\
+                 (*replay_frame, {number}, replay_steps, {mask}, {value}, {width}, __builtin_FILE(), {line}); \
+                 goto replay_next; }}"
+            )
+        };
+        let (first, later) = (wait("0"), wait("replay_frame->replay_fold.done"));
+        // A loop, since a pragma for one may stand in front of it.
+        format!(
+            "do {{ replay_frame->replay_fold.done = 0; {first} replay_{number}:;{back} \
+             if (!replay_block.template unfold<::replay_rt::{combine}>(*replay_frame, {value})) break; \
+             {later} }} while (0);"
+        )
+    }
+
+    fn written<'w>(&'w self, source: &'w Source, tokens: &Tokens) -> Written<'w> {
+        let text = source.text;
+        let word = |at: usize| tokens[at].text(text);
+        let folded = |range: &Range<usize>| folded(text, &tokens[range.clone()]);
+        let shuffle = word(self.step.shuffle);
+        let kind = SHUFFLES.iter().find(|(name, _)| *name == shuffle).map_or("", |(_, kind)| *kind);
+        let types: Vec<String> =
+            self.variables.iter().map(|name| format!("decltype({name})")).collect();
+        Written {
+            value: word(self.step.variable),
+            shuffle,
+            collected: &self.steps,
+            types: types.join(", "),
+            kind,
+            combine: &self.step.combine,
+            mask: folded(&self.step.mask),
+            width: self.step.width.as_ref().map_or("32".to_owned(), folded),
+        }
     }
 }
 
@@ -344,34 +459,6 @@ impl<'r> Reader<'r> {
         }
         self.variables.push(word);
         Some(())
-    }
-
-    /// Writes the fold in front of its code, which stays for what does not suit.
-    fn emit(&self, range: Range<usize>, steps: &str, step: &Step, edits: &mut Edits) {
-        let (x, shuffle) = (self.word(step.variable), self.word(step.shuffle));
-        let kind = SHUFFLES.iter().find(|(name, _)| *name == shuffle).map_or("", |(_, kind)| *kind);
-        let mask = self.folded(step.mask.clone());
-        let width = step.width.clone().map_or("32".to_owned(), |width| self.folded(width));
-        let line = self.source.line(self.tokens[step.shuffle].start) - 1;
-        let types: Vec<String> =
-            self.variables.iter().map(|name| format!("decltype({name})")).collect();
-        let (types, combine) = (types.join(", "), &step.combine);
-        let before = format!(
-            "{{ ::replay_rt::fold_steps replay_steps; {steps} \
-             if (::replay_rt::by_value<{types}>::value && \
-             replay_steps.suit<decltype({x}), decltype({shuffle}(0u, {x}, 0))>({width})) \
-             {x} = ::replay_rt::fold<::replay_rt::{kind}, ::replay_rt::{combine}>\
-             ({mask}, {x}, replay_steps, {width}, __builtin_FILE(), {line}); else {{ "
-        );
-        // A pragma stays the line before the loop.
-        let pragmas = (0..range.start).rev();
-        let first = pragmas.take_while(|&at| self.tokens[at].kind == Kind::Directive).last();
-        let place = match first {
-            Some(first) => self.tokens[first - 1].end,
-            None => self.tokens[range.start].start,
-        };
-        edits.insert(place, before);
-        edits.insert(self.tokens[range.end - 1].end, " } }");
     }
 }
 

@@ -31,7 +31,8 @@ impl Planner<'_> {
             let ours = word.starts_with("replay_")
                 && !word.starts_with("replay_shared_")
                 && word != "replay_rt";
-            let waits = self.facts.waits(word) && word != "__syncthreads";
+            let known = || self.waits().iter().any(|wait| wait.contains(&at));
+            let waits = self.facts.waits(word) && word != "__syncthreads" && !known();
             if waits || ours || matches!(word, "_Pragma" | "__pragma" | "operator") {
                 return Err(Refusal::new(format!("the word {word}")));
             }

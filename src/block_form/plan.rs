@@ -12,9 +12,11 @@ use std::ops::Range;
 
 use super::declarations::Declaration;
 use super::facts::Facts;
+use super::folds::Fold;
 use super::halving::{self, Halving};
 use super::statements::body;
 use super::strided::{self, Strided};
+use super::turns;
 use super::uses::{Use, judge};
 use super::{Refusal, head};
 use crate::syntax::lexer::{Kind, Tokens};
@@ -22,7 +24,7 @@ use crate::syntax::outline::Item;
 
 /// A kernel as it is to be written.
 #[derive(Debug)]
-pub(super) struct Plan {
+pub(super) struct Plan<'t> {
     /// The tokens of the body, braces included.
     pub body: Range<usize>,
     pub variables: Vec<Variable>,
@@ -39,6 +41,10 @@ pub(super) struct Plan {
     pub halvings: Vec<Halving>,
     /// Loops that may run for several threads at once.
     pub strided: Vec<Strided>,
+    /// Whether the engine says whose turn it is: there are waits besides barriers.
+    pub turns: bool,
+    /// The folds in the kernel.
+    pub folds: &'t [Fold<'t>],
 }
 
 /// A declaration that a thread's return to a barrier jumps over.
@@ -80,7 +86,7 @@ pub(super) enum Home {
     Frame,
 }
 
-/// A `__syncthreads();`
+/// A `__syncthreads();`, a fold, or an atomic, in front of which a thread may let others run.
 #[derive(Debug)]
 pub(super) struct Barrier {
     pub tokens: Range<usize>,
@@ -88,15 +94,17 @@ pub(super) struct Barrier {
     pub kept: Vec<usize>,
 }
 
-/// Plans the kernel `item`; with `lanes` some loops run for several threads at once.
-pub(super) fn plan(
-    text: &str,
-    tokens: &Tokens,
-    facts: &Facts,
-    item: &Item,
+/// Plans the kernel `item`, in which `folds` stand; with `lanes` some loops run for several threads at once.
+pub(super) fn plan<'t>(
+    text: &'t str,
+    tokens: &'t Tokens,
+    facts: &'t Facts,
+    item: &'t Item,
+    folds: &'t [Fold<'t>],
     lanes: bool,
-) -> Result<Plan, Refusal> {
-    let statements = body(text, tokens, item.body.start)?;
+) -> Result<Plan<'t>, Refusal> {
+    let waits = turns::waits(text, tokens, facts, item, folds);
+    let statements = body(text, tokens, item.body.start, &waits)?;
     let plan = Plan {
         body: item.body.clone(),
         variables: Vec::new(),
@@ -107,11 +115,14 @@ pub(super) fn plan(
         indexed: false,
         halvings: Vec::new(),
         strided: Vec::new(),
+        turns: !waits.is_empty(),
+        folds,
     };
     let names = BTreeMap::new();
     let moved = BTreeSet::new();
     let (places, visible) = (BTreeMap::new(), Vec::new());
-    let mut planner = Planner { text, tokens, facts, item, plan, names, places, moved, visible };
+    let mut planner =
+        Planner { text, tokens, facts, item, plan, waits, names, places, moved, visible };
     planner.check_words()?;
     planner.collect_places();
     planner.collect_names(&statements)?;
@@ -121,6 +132,10 @@ pub(super) fn plan(
     planner.list(&statements, inner, &mut Vec::new())?;
     planner.check_names()?;
     planner.check_barriers()?;
+    planner.check_atomics()?;
+    if planner.plan.turns {
+        return Ok(planner.plan);
+    }
     let waits =
         statements.iter().find(|one| one.waits).map_or(item.body.end, |one| one.tokens.start);
     let indexed =
@@ -136,13 +151,15 @@ pub(super) struct Planner<'t> {
     pub(super) tokens: &'t Tokens,
     pub(super) facts: &'t Facts,
     pub(super) item: &'t Item,
-    plan: Plan,
+    plan: Plan<'t>,
+    /// The tokens of the statements that wait and are no barriers.
+    waits: Vec<Range<usize>>,
     /// Where the kernel declares each name.
     pub(super) names: BTreeMap<&'t str, Vec<usize>>,
     /// Where the kernel mentions each name, in order.
     places: BTreeMap<&'t str, Vec<usize>>,
     /// The names of declarations that move in front of the loop over the threads.
-    moved: BTreeSet<&'t str>,
+    pub(super) moved: BTreeSet<&'t str>,
     /// The variables that can be named, by index, while the statements are walked.
     visible: Vec<usize>,
 }
@@ -158,6 +175,21 @@ impl<'t> Planner<'t> {
 
     pub(super) fn variables(&self) -> &[Variable] {
         &self.plan.variables
+    }
+
+    /// The variables that can be named where the walk over the statements is.
+    pub(super) fn visible(&self) -> impl Iterator<Item = &Variable> {
+        self.visible.iter().map(|&index| &self.plan.variables[index])
+    }
+
+    /// The folds in the kernel.
+    pub(super) fn folds(&self) -> &'t [Fold<'t>] {
+        self.plan.folds
+    }
+
+    /// The statements that wait and are no barriers.
+    pub(super) fn waits(&self) -> &[Range<usize>] {
+        &self.waits
     }
 
     /// Whether `name`, which the kernel declares, is one variable for all threads.
@@ -216,7 +248,7 @@ impl<'t> Planner<'t> {
     fn check_barriers(&self) -> Result<(), Refusal> {
         let all = head(self.item).chain(self.item.body.clone());
         let mentions = all.filter(|&at| self.is(at, "__syncthreads")).count();
-        match mentions == self.plan.barriers.len() {
+        match mentions + self.waits.len() == self.plan.barriers.len() {
             true => Ok(()),
             false => Err(Refusal::new("a barrier that is not a statement")),
         }

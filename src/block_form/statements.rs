@@ -31,7 +31,7 @@ pub(super) enum Form {
     Switch { head: Range<usize>, body: Box<Statement> },
     /// `case x:` or `default:`
     Label,
-    /// `__syncthreads();`
+    /// `__syncthreads();`, or one of the waits that the caller knows.
     Barrier,
     /// `return;`
     Return,
@@ -45,10 +45,16 @@ const STRUCTURE: [&str; 20] = [
     "goto", "try", "catch", "throw", "struct", "class", "union", "enum", "template",
 ];
 
-/// The statements between the braces of the body that opens at token `open`.
-pub(super) fn body(text: &str, tokens: &Tokens, open: usize) -> Result<Vec<Statement>, Refusal> {
+/// The statements between the braces of the body that opens at token `open`; `waits` has the tokens of those that
+/// wait and are no barriers.
+pub(super) fn body(
+    text: &str,
+    tokens: &Tokens,
+    open: usize,
+    waits: &[Range<usize>],
+) -> Result<Vec<Statement>, Refusal> {
     let depth = Cell::new(0);
-    Parser { text, tokens, depth }.list(open).map(|(list, _)| list)
+    Parser { text, tokens, waits, depth }.list(open).map(|(list, _)| list)
 }
 
 /// Deeper statements are left alone.
@@ -57,6 +63,7 @@ const MOST_LEVELS: usize = 64;
 struct Parser<'t> {
     text: &'t str,
     tokens: &'t Tokens,
+    waits: &'t [Range<usize>],
     /// How many statements are open.
     depth: Cell<usize>,
 }
@@ -119,7 +126,9 @@ impl Parser<'_> {
 
     fn one_statement(&self, start: usize) -> Parsed<Statement> {
         let start = self.skip_pragmas(start)?;
+        let known = self.waits.iter().find(|wait| wait.start == start);
         let (form, end) = match self.word(start) {
+            _ if known.is_some() => (Form::Barrier, known.map_or(start, |wait| wait.end)),
             "{" => {
                 let (list, end) = self.list(start)?;
                 (Form::List(list), end)

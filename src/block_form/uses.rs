@@ -16,7 +16,7 @@ pub(super) enum Use {
 }
 
 /// Functions of CUDA and C that take their arguments by value, or do not keep them.
-const BY_VALUE: [&str; 58] = [
+const BY_VALUE: [&str; 69] = [
     "abs",
     "ceil",
     "ceilf",
@@ -75,6 +75,17 @@ const BY_VALUE: [&str; 58] = [
     "__float2half",
     "__popc",
     "__saturatef",
+    "__shfl_xor_sync",
+    "__shfl_down_sync",
+    "__shfl_up_sync",
+    "atomicAdd",
+    "atomicSub",
+    "atomicMin",
+    "atomicMax",
+    "atomicAnd",
+    "atomicOr",
+    "atomicXor",
+    "atomicExch",
 ];
 
 /// Words before parentheses that are no call.

@@ -78,7 +78,7 @@ pub struct Translated {
     pub launches: Vec<LaunchSite>,
     /// Every kernel that the file defines, in order.
     pub kernels: Vec<Kernel>,
-    /// Every kernel with a barrier that was considered for [`Threads::Blocks`], in order.
+    /// Every kernel with a barrier or a fold that was considered for [`Threads::Blocks`], in order.
     pub block_forms: Vec<BlockForm>,
     /// Why the float64 shadow may not mean the same as the source; empty without a shadow.
     pub shadow_obstacles: Vec<Obstacle>,

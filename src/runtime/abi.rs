@@ -183,6 +183,44 @@ pub struct BlockThreads {
     pub count: u32,
 }
 
+/// The threads of one warp whose turn it is in a kernel that runs a block in turns.
+#[derive(Debug)]
+#[repr(C)]
+pub struct Turn {
+    /// The first of them, by its place in the order of the threads.
+    pub position: u32,
+    /// Their number; 0 if all threads have ended.
+    pub count: u32,
+    /// The result of each lane's last chain of shuffles.
+    pub results: *const u64,
+    /// The lanes whose result is that of a whole chain.
+    pub whole: u32,
+    /// Whether no lane of the warp waits for others of it.
+    pub alone: u32,
+}
+
+/// Threads of one warp that come to a chain of shuffles.
+#[derive(Debug)]
+#[repr(C)]
+pub struct FoldWait {
+    /// The first of them, by its place in the order of the threads.
+    pub position: u32,
+    /// Their number.
+    pub count: u32,
+    /// The lanes that take part.
+    pub mask: u32,
+    /// The value of each thread.
+    pub values: *const u64,
+    /// The lane that each reads first.
+    pub arguments: *const u32,
+    /// The steps of the chain.
+    pub steps: u64,
+    /// Does them.
+    pub run: FoldFn,
+    /// Where the chain stands.
+    pub site: Site,
+}
+
 type Status = c_int;
 
 /// The table; see the header for what each function does.
@@ -198,6 +236,11 @@ pub struct Abi {
     pub grid_barrier: unsafe extern "C" fn(Site),
     pub is_cooperative: unsafe extern "C" fn() -> u32,
     pub whole_block: unsafe extern "C" fn(usize, usize, *mut BlockThreads),
+    pub block_turns: unsafe extern "C" fn(usize, *mut BlockThreads, *mut Turn),
+    pub turn_barrier: unsafe extern "C" fn(u32, u32, Site, *mut Turn),
+    pub turn_fold: unsafe extern "C" fn(*const FoldWait, *mut Turn),
+    pub turn_yield: unsafe extern "C" fn(u32, *mut Turn),
+    pub turn_end: unsafe extern "C" fn(u32, u32, *mut Turn),
     pub is_device_memory: unsafe extern "C" fn(*const c_void, usize) -> c_int,
     pub barriers_differ: unsafe extern "C" fn(*const Site) -> !,
     pub check_state: extern "C" fn() -> *mut c_void,

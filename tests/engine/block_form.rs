@@ -22,6 +22,12 @@ static FOLDS: LazyLock<Project> = LazyLock::new(|| {
     Project::new(include_str!("folds.cu"), "(long long*)out, real", tables, &[])
 });
 
+static TURNS: LazyLock<Project> = LazyLock::new(|| {
+    let tables = "[outputs.out]\ndtype = \"i64\"\nshape = [4096]\n\
+                  [outputs.real]\ndtype = \"f32\"\nshape = [4096]\n";
+    Project::new(include_str!("turns.cu"), "(long long*)out, real", tables, &[])
+});
+
 /// The kernels of `text` with a barrier, and why each keeps stacks, if it does.
 fn forms(text: &str) -> Vec<(String, Option<String>)> {
     let unit = Unit { path: "cases.cu", text };
@@ -41,6 +47,33 @@ fn every_kernel_of_the_cases_takes_block_form() {
     let refused: Vec<_> =
         forms(include_str!("blocks.cu")).into_iter().filter(|form| form.1.is_some()).collect();
     assert!(refused.is_empty(), "{refused:?}");
+}
+
+#[test]
+fn every_kernel_that_waits_for_lanes_at_statements_takes_turns() {
+    let unit = Unit { path: "cases.cu", text: include_str!("turns.cu") };
+    let made = host(&unit, &scan(&[unit]), Precision::Native, Threads::Blocks).unwrap();
+    let refused: Vec<_> = made.block_forms.iter().filter(|form| form.obstacle.is_some()).collect();
+    assert!(refused.is_empty(), "{refused:?}");
+    assert_eq!(made.text.matches("::replay_rt::block_turns<").count(), made.kernels.len());
+}
+
+#[test]
+fn turns_are_those_of_threads_with_stacks() {
+    for case in TURNS.cases() {
+        for (order, rounding) in [
+            (0, Rounding::Nearest),
+            (1, Rounding::Up),
+            (2, Rounding::Down),
+            (3, Rounding::TowardZero),
+        ] {
+            let machine = Machine { order, rounding, ..Machine::PLAIN };
+            let stacks = TURNS.run(case, Machine { form: Threads::Stacks, ..machine });
+            let turns = TURNS.run(case, machine);
+            assert_eq!(stacks.ending, Ending::Completed, "{case}");
+            assert_eq!(shown(&turns), shown(&stacks), "{case}, order {order}");
+        }
+    }
 }
 
 #[test]
@@ -112,4 +145,6 @@ fn faults_in_block_form_are_named_as_with_stacks() {
     }
     insta::assert_snapshot!(failures("barrier_or_not"), @"barrier never reached in barrier_or_not_kernel, block [0, 0, 0], thread [9, 1, 0]: threads 0..10 at the barrier at src/cases.cu:190; threads 10..18 at the barrier at src/cases.cu:188; threads 18..20 ended");
     insta::assert_snapshot!(failures("write_after_barrier"), @"out-of-bounds access in write_after_barrier_kernel, block [0, 0, 0], thread [9, 0, 0]: 3960 bytes past the end of out (40 bytes)");
+    insta::assert_snapshot!(failures("fold_or_barrier"), @"barrier never reached in fold_or_barrier_kernel, block [0, 0, 0], thread [59, 0, 0]: threads 0, 2..5, 6..9, 10..13, 14..17, 18..21, 22..25, 26..29, 30..33, 34, 36, 38..41, 42..45, 46..49, 50..53, 54..57, 58..60 for the lanes 0xffffffff of its warp at src/cases.cu:217; threads 1, 5, 9, 13, 17, 21, 25, 29, 33, 37, 41, 45, 49, 53, 57 at the barrier at src/cases.cu:215; threads 35 ended");
+    insta::assert_snapshot!(failures("write_after_fold"), @"out-of-bounds access in write_after_fold_kernel, block [0, 0, 0], thread [41, 0, 0]: 127960 bytes past the end of out (40 bytes)");
 }

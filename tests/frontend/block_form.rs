@@ -76,9 +76,41 @@ fn strided_loops_and_halvings_are_calls_of_the_runtime() {
     snapshot("block_form", "lanes", &made.text);
 }
 
+const COLUMNS: &str = "\
+template <class T>
+__global__ void columns(float* sums, const float* x, int n)
+{
+    __shared__ float part[32];
+    int t = threadIdx.x;
+    float own = x[t];
+#pragma unroll
+    for (int d = warpSize / 2;
+         d > 0; d /= 2) // all lanes
+        own += __shfl_xor_sync(0xffffffffu, own, d);
+    if (t % 32 == 0) part[t / 32] = own;
+    __syncthreads();
+    if (t >= 32) return;
+    own = part[t];
+    own += __shfl_down_sync(0xffffffffu, own, 2, n);
+    own += __shfl_down_sync(0xffffffffu, own, 1, n);
+    if (t == 0)
+        atomicAdd(&sums[blockIdx.x], own / (T)n);
+}
+";
+
+#[test]
+fn waits_for_lanes_and_atomics_are_turns() {
+    snapshot("block_form", "turns", &translated(COLUMNS, Precision::Native).text);
+}
+
 #[test]
 fn block_form_keeps_the_lines() {
-    for text in [REDUCTION, include_str!("../engine/blocks.cu")] {
+    for text in [
+        REDUCTION,
+        COLUMNS,
+        include_str!("../engine/blocks.cu"),
+        include_str!("../engine/turns.cu"),
+    ] {
         let made = translated(text, Precision::Native);
         assert!(made.block_forms.iter().all(|form| form.obstacle.is_none()));
         let stacks = host(
@@ -100,6 +132,12 @@ fn what_jumps_and_frames_can_hold_takes_block_form() {
         ("", "float a[2] = {1, 2}, *p = a; __syncthreads(); x[0] = *p;"),
         ("struct S { int a; };", "S s; s.a = n; __syncthreads(); x[0] = s.a;"),
         ("", "{ int n = 1; x[0] = n; } __syncthreads(); x[1] = n;"),
+        ("", "atomicAdd(x, 1.0f); __syncthreads();"),
+        ("", "atomicAdd(&x[n * 2], x[1] + x[2]); __syncthreads();"),
+        (
+            "",
+            "int m = n; for (int d = n; d > 0; d /= 2) m += __shfl_xor_sync(~0u, m, d); x[0] = m;",
+        ),
         ("", "const int m = 4; __syncthreads(); float a[m]; x[0] = a[0] = 1;"),
         ("#define HALF(a) ((a) / 2)", "int m = HALF(n); __syncthreads(); x[0] = m;"),
         ("", "\n#pragma unroll\nfor (int i = 0; i < 4; i++) { x[i] = 0; }\n__syncthreads();"),
@@ -126,7 +164,24 @@ fn what_is_not_understood_keeps_stacks() {
         ("", "if (n) __syncthreads_count(1); __syncthreads();"),
         ("", "__syncwarp(); __syncthreads();"),
         ("", "x[0] = __shfl_down_sync(~0u, x[0], 1); __syncthreads();"),
-        ("", "atomicAdd(x, 1.0f); __syncthreads();"),
+        ("", "atomicAdd(&x[(int)x[1]], 1.0f); __syncthreads();"),
+        ("__device__ int at;", "atomicAdd(x + at, 1.0f); __syncthreads();"),
+        ("", "__shared__ int at; atomicAdd(x + at, 1.0f); __syncthreads();"),
+        ("", "atomicAdd(*(float**)x, 1.0f); __syncthreads();"),
+        ("__device__ int at(int i);", "atomicAdd(&x[at(1)], 1.0f); __syncthreads();"),
+        ("", "n = atomicAdd(x, 1.0f); __syncthreads();"),
+        ("", "atomicAdd(x, atomicAdd(x, 1.0f)); __syncthreads();"),
+        ("", "atomicCAS((int*)x, 1, 2); __syncthreads();"),
+        ("__device__ void atomicAdd(float* x, float y) {}", "atomicAdd(x, 1.0f); __syncthreads();"),
+        (
+            "",
+            "short s = n; for (int d = 16; d > 0; d /= 2) s += __shfl_xor_sync(~0u, s, d); x[0] = s;",
+        ),
+        (
+            "",
+            "__shared__ float s; for (int d = 16; d > 0; d /= 2) s += __shfl_xor_sync(~0u, s, d); x[0] = s;",
+        ),
+        ("", "float s = n; s += __shfl_xor_sync(~0u, s, 1); __syncthreads();"),
         ("", "__threadfence(); __syncthreads();"),
         ("", "while (*(volatile float*)x == 0) {} __syncthreads();"),
         ("", "asm(\"\"); __syncthreads();"),

@@ -153,6 +153,9 @@ impl Planner<'_> {
     }
 
     fn barrier(&mut self, tokens: Range<usize>, loops: &[Range<usize>]) -> Result<(), Refusal> {
+        self.check_fold(tokens.start)?;
+        // Other waits are statements that go on with their variables.
+        let behind = if self.is(tokens.start, "__syncthreads") { tokens.end } else { tokens.start };
         let mut kept = Vec::new();
         for &index in &self.visible {
             let variable = &self.plan.variables[index];
@@ -162,7 +165,7 @@ impl Planner<'_> {
                 let own = one.start <= variable.scope.start && one.end == variable.scope.end;
                 inside || own
             };
-            let after = tokens.end..variable.scope.end;
+            let after = behind..variable.scope.end;
             let mentioned =
                 |range: Range<usize>| self.mentions_of(&variable.name, range).next().is_some();
             let needed = mentioned(after) || loops.iter().filter(repeats).cloned().any(mentioned);

@@ -11,6 +11,7 @@ mod deadlock;
 mod folds;
 pub(super) mod running;
 pub(super) mod together;
+pub(super) mod turns;
 
 use std::ffi::c_void;
 use std::io;
@@ -117,6 +118,10 @@ pub(super) struct BlockRunner {
     frames: Frames,
     /// Whether the kernel that runs is in block form.
     whole: bool,
+    /// Whether it also asks whose turn it is.
+    turns: bool,
+    /// Where such a kernel goes on that pauses.
+    paused: usize,
     /// In a cooperative launch.
     together: Option<Together>,
     /// The fewest stacks to make.
@@ -192,6 +197,8 @@ impl BlockRunner {
             block_threads: Vec::new(),
             frames: Frames::default(),
             whole: false,
+            turns: false,
+            paused: 0,
             together: None,
             least_stacks: LEAST_STACKS,
             running: None,
@@ -271,6 +278,7 @@ impl BlockRunner {
         self.ready.fill(self.thread_count);
         self.barrier = Barrier::EMPTY;
         self.whole = false;
+        self.turns = false;
         self.in_folds = 0;
         self.live_count = self.thread_count as u32;
         for thread in &mut self.threads[..self.thread_count] {
@@ -351,6 +359,17 @@ impl BlockRunner {
 
     #[inline(always)]
     fn arrive_at_barrier(&mut self, predicate: u32, site: Site) -> Option<Handover> {
+        if self.whole {
+            self.report_deadlock();
+        }
+        self.come_to_barrier(predicate, site);
+        self.release_full_barrier();
+        self.hand_over()
+    }
+
+    /// Has the current thread wait at the barrier.
+    #[inline(always)]
+    fn come_to_barrier(&mut self, predicate: u32, site: Site) {
         let thread = &mut self.threads[self.position % MAX_THREADS];
         thread.site = site;
         thread.wait = Wait::Barrier;
@@ -361,10 +380,14 @@ impl BlockRunner {
         self.barrier.predicates += predicate;
         self.barrier.arrived += 1;
         self.ready.remove(self.position);
+    }
+
+    /// Lets the threads at the barrier go if all have come.
+    #[inline(always)]
+    fn release_full_barrier(&mut self) {
         if self.barrier.arrived == self.live_count {
             self.release_barrier();
         }
-        self.hand_over()
     }
 
     /// Lets the threads at the barrier go: every thread that has not ended is there.
@@ -393,6 +416,12 @@ impl BlockRunner {
         if self.whole {
             self.report_deadlock();
         }
+        self.come_to_collective(site)
+    }
+
+    /// The same in every form of kernel.
+    #[inline(always)]
+    fn come_to_collective(&mut self, site: Site) -> (usize, usize) {
         let thread = &mut self.threads[self.position];
         thread.site = site;
         thread.wait = Wait::Warp;
@@ -462,25 +491,12 @@ impl BlockRunner {
             let save = &raw mut self.threads[ended].context;
             return Some(Handover { save, to: self.caller });
         }
-        let (warp, lane) = self.warp_and_lane();
-        self.ready.remove(ended);
-        self.live.remove(ended);
-        self.live_count -= 1;
-        self.warps[warp].live &= !(1 << lane);
+        self.leave(ended);
         let save = &raw mut self.threads[ended].context;
         if self.live_count == 0 {
             return Some(Handover { save, to: self.caller });
         }
-        if self.barrier.arrived == self.live_count {
-            self.release_barrier();
-        }
-        // Lanes that waited for this one need not wait any more.
-        for waiting in bits(self.warps[warp].arrived) {
-            if self.warps[warp].arrived >> waiting & 1 == 1 {
-                let offer = self.warps[warp].offers[waiting];
-                self.complete(warp, offer);
-            }
-        }
+        self.free_who_waited_for(ended);
         if self.all_at_grid() {
             self.free_stacks.push(self.threads[ended].stack);
             return Some(self.pause(Pause::AtGrid, ended));
@@ -497,12 +513,40 @@ impl BlockRunner {
         None
     }
 
+    /// Takes the thread at `position`, which has ended, out of its block.
+    #[inline(always)]
+    fn leave(&mut self, position: usize) {
+        let linear = self.threads[position % MAX_THREADS].linear as usize;
+        self.ready.remove(position);
+        self.live.remove(position);
+        self.live_count -= 1;
+        self.warps[linear / LANES % WARPS].live &= !(1 << (linear % LANES));
+    }
+
+    /// Lets the threads go that need not wait any more, since the one at `position` has ended.
+    #[inline(always)]
+    fn free_who_waited_for(&mut self, position: usize) {
+        self.release_full_barrier();
+        let warp = self.threads[position % MAX_THREADS].linear as usize / LANES % WARPS;
+        for waiting in bits(self.warps[warp].arrived) {
+            if self.warps[warp].arrived >> waiting & 1 == 1 {
+                let offer = self.warps[warp].offers[waiting];
+                self.complete(warp, offer);
+            }
+        }
+    }
+
     /// Leaves the threads of the block to the kernel: one thread remains here, which no barrier
     /// releases, so that a kernel which waits after all is reported.
     fn run_whole(&mut self, frame_bytes: usize, scratch_bytes: usize) -> BlockThreads {
         self.whole = true;
         self.live_count = u32::MAX;
         self.ready.fill(1);
+        self.block_threads(frame_bytes, scratch_bytes)
+    }
+
+    /// The threads of the block, with memory for the frame of each and for the kernel's own use.
+    fn block_threads(&mut self, frame_bytes: usize, scratch_bytes: usize) -> BlockThreads {
         let bytes = (frame_bytes * self.thread_count).next_multiple_of(frames::ALIGNMENT);
         let Some(frames) = self.frames.of(bytes + scratch_bytes) else {
             let detail = format!("no memory for the variables of {} threads", self.thread_count);

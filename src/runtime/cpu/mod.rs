@@ -37,6 +37,7 @@ pub(crate) use self::block::calls::{
 };
 pub(crate) use self::block::running::place;
 pub(crate) use self::block::together::{grid_barrier, is_cooperative};
+pub(crate) use self::block::turns::{block_turns, turn_barrier, turn_end, turn_fold, turn_yield};
 pub(crate) use self::check::{access, all_arrived, check_state, fence};
 pub(crate) use self::fault::code_runs;
 pub(crate) use self::fiber::page_bytes;

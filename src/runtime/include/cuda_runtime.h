@@ -30,6 +30,7 @@
 
 #include "replay/fast_math.h"
 #include "replay/folds.h"
+#include "replay/block_turns.h"
 #include "replay/warp.h"
 #include "replay/atomics.h"
 #include "replay/memory_hints.h"

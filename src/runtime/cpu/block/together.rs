@@ -66,6 +66,7 @@ impl BlockRunner {
         unsafe { *self.pointers.block_idx = block };
         let next = self.advance(next);
         let context = match self.threads[next].context {
+            _ if self.turns => self.paused,
             0 => self.start(next),
             context => context,
         };
@@ -75,7 +76,7 @@ impl BlockRunner {
         unsafe { switch(&raw mut self.caller, context) };
         self.announce(false);
         self.state().in_kernel = 0;
-        if self.live_count == 0 || self.whole {
+        if self.live_count == 0 || self.whole && !self.turns {
             let last = self.threads[self.position].stack;
             self.free_stacks.push(last);
             self.together = None;
@@ -140,6 +141,9 @@ impl BlockRunner {
     /// From a thread that may wait for another one: to the next of its block, or to another block
     /// where all of this one have had their turn.
     pub(super) fn yield_thread(&mut self) -> Option<Handover> {
+        if self.turns {
+            return None;
+        }
         if self.together.is_none() || self.whole {
             return self.hand_over();
         }

@@ -102,6 +102,28 @@ struct replay_block_threads {
   uint32_t count;
 };
 
+/// The threads whose turn it is in a kernel that runs a block in turns: `count` from `position` on, in
+/// their order, one after the other; none if all threads have ended. They are of one warp.
+struct replay_turn {
+  uint32_t position;
+  uint32_t count;
+  const uint64_t* results;        // of the warp's lanes: each lane's value after its last chain
+  uint32_t whole;                 // the lanes whose value is that of a whole chain, see `replay_folded`
+  uint32_t alone;                 // whether no lane of the warp waits for others of it
+};
+
+/// Threads of one warp that come to a chain of shuffles, see `warp_fold`: `count` from `position` on.
+struct replay_fold_wait {
+  uint32_t position;
+  uint32_t count;
+  uint32_t mask;
+  const uint64_t* values;         // of each thread
+  const uint32_t* arguments;
+  uint64_t steps;
+  replay_fold* fold;
+  struct replay_site site;
+};
+
 struct replay_abi {
   // Device side.
   uint32_t (*barrier)(uint32_t op, uint32_t predicate, struct replay_site site);
@@ -118,6 +140,14 @@ struct replay_abi {
   // The kernel that calls runs the whole block; `frame_bytes` is the size of one thread's frame.
   void (*whole_block)(size_t frame_bytes, size_t scratch_bytes,
                       struct replay_block_threads* threads);
+  // The same for a kernel that also waits for lanes of a warp: it runs the threads whose turn it is, and tells
+  // where each goes. Behind `count` threads from `position` on that do the same comes the turn of `next`; without it
+  // the turn is that of the thread behind them.
+  void (*block_turns)(size_t frame_bytes, struct replay_block_threads* threads, struct replay_turn* next);
+  void (*turn_barrier)(uint32_t position, uint32_t count, struct replay_site site, struct replay_turn* next);
+  void (*turn_fold)(const struct replay_fold_wait* wait, struct replay_turn* next);
+  void (*turn_yield)(uint32_t position, struct replay_turn* next);
+  void (*turn_end)(uint32_t position, uint32_t count, struct replay_turn* next);
   int (*is_device_memory)(const void* pointer, size_t bytes);  // whether all of it can be read
   // Threads wait at different barriers: a site for each, in their order, without a file if ended.
   __attribute__((noreturn)) void (*barriers_differ)(const struct replay_site* sites);

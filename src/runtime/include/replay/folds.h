@@ -104,7 +104,8 @@ template <class Kind, class Combine, class T>
 inline void fold_lanes(uint64_t* words, uint64_t steps, uint32_t members) {
   T own[32], other[32];
   for (int lane = 0; lane < 32; lane++) __builtin_memcpy(&own[lane], &words[lane], sizeof(T));
-  const int width = (int)(steps >> fold_steps::width_at & 31) + 1;
+  // Not defined by CUDA, but the same as step by step: a width that is none.
+  const int width = (int)((int64_t)steps >> fold_steps::width_at) + 1;
   const uint32_t count = (uint32_t)(steps >> REPLAY_FOLD_COUNT_AT & 15);
   for (uint32_t k = 0; k < count; k++) {
     const uint32_t by = (uint32_t)(steps >> REPLAY_FOLD_DISTANCE_BITS * k & 63);

@@ -42,10 +42,10 @@ inline uint32_t lane() { return block.linear_thread & 31u; }
 /// Counts an operation that a thread repeats while it waits for another one. Threads of a block run
 /// one after the other, so after enough of them the others get their turn. The count depends only on
 /// what the block has done, so the order is the same on any number of cores.
+constexpr uint32_t restless_enough = 256;
 inline void may_be_waiting(uint32_t weight) {
-  constexpr uint32_t enough = 256;
   block.restless += weight;
-  if (block.restless < enough || !block.in_kernel) return;
+  if (block.restless < restless_enough || !block.in_kernel) return;
   block.restless = 0;
   abi->yield_thread();
 }

@@ -1,0 +1,189 @@
+//! Kernels in block form that ask whose turn it is: besides at barriers, their threads wait for lanes of their warp,
+//! and let others run in front of atomics.
+//!
+//! Such a kernel has one stack, and runs the threads of the block itself. It tells where each goes, several at once
+//! if threads that follow each other do the same. What decides about turns is the same as for threads with stacks.
+#![allow(unsafe_code)]
+
+use super::running::current;
+use super::{BlockRunner, Handover, Pause};
+use crate::runtime::abi::{BlockThreads, FoldWait, Site, Turn, WarpOp};
+use crate::runtime::cpu::fiber::switch;
+use crate::runtime::cpu::warp::{Fold, Offer};
+
+impl BlockRunner {
+    fn begin_turns(&mut self, frame_bytes: usize) -> BlockThreads {
+        self.whole = true;
+        self.turns = true;
+        self.block_threads(frame_bytes, 0)
+    }
+
+    /// The turn of the thread at `position` and of those behind it that come next, whatever these wait for.
+    #[inline(always)]
+    fn turn_of(&mut self, position: usize) -> Turn {
+        self.position = position;
+        let (warp, lane) = self.warp_and_lane();
+        let lanes = &self.warps[warp];
+        let count = match self.is_linear {
+            true => ((self.ready.lanes(warp) & !lanes.left.any()) >> lane).trailing_ones(),
+            false => 1,
+        };
+        Turn {
+            position: position as u32,
+            count,
+            results: lanes.results.as_ptr(),
+            whole: lanes.whole,
+            alone: u32::from(lanes.arrived == 0),
+        }
+    }
+
+    /// The turn behind that of the current thread, which cannot go on.
+    #[inline(always)]
+    fn next_turn(&mut self) -> Turn {
+        let next = self.next_after(self.position);
+        let to = self.advance(next);
+        self.turn_of(to)
+    }
+
+    /// All threads have ended: the kernel returns, on the stack of the first thread.
+    fn no_turn(&mut self) -> Turn {
+        self.position = 0;
+        Turn { position: 0, count: 0, results: std::ptr::null(), whole: 0, alone: 0 }
+    }
+
+    /// Has the thread at `position` come to the chain of `wait`, as the one at `index` there.
+    ///
+    /// # Safety
+    /// `wait` must have so many threads.
+    #[inline(always)]
+    unsafe fn come_to_fold(&mut self, wait: &FoldWait, index: usize) -> (usize, usize, Offer) {
+        self.position = wait.position as usize + index;
+        let (warp, lane) = self.come_to_collective(wait.site);
+        // SAFETY: passed on to the caller.
+        let (value, argument) = unsafe { (*wait.values.add(index), *wait.arguments.add(index)) };
+        let offer = Offer { op: WarpOp::Shuffle as u32, mask: wait.mask, value, argument };
+        self.warps[warp].arrive_with(lane, offer, Fold::new(wait.steps, wait.run));
+        (warp, lane, offer)
+    }
+
+    /// Lets others run in front of the thread at `position`: a way to another block if all of this one have had their
+    /// turn, in a cooperative launch.
+    fn yield_turn(&mut self, position: usize) -> Option<Handover> {
+        self.position = position;
+        let next = self.next_after(position);
+        if self.together.is_some() && next <= position {
+            let Handover { to, .. } = self.pause(Pause::Yielded, next);
+            return Some(Handover { save: &raw mut self.paused, to });
+        }
+        self.position = self.advance(next);
+        None
+    }
+}
+
+/// Lets the calling kernel run all threads of its block in turns; the first is that of `next`.
+///
+/// # Safety
+/// Must be called from the first thread of a block that runs, before it has waited for others.
+pub(crate) unsafe extern "C" fn block_turns(
+    frame_bytes: usize,
+    threads: *mut BlockThreads,
+    next: *mut Turn,
+) {
+    // SAFETY: passed on to the caller; both are variables of it.
+    unsafe {
+        *threads = current().begin_turns(frame_bytes);
+        *next = current().turn_of(0);
+    }
+}
+
+/// `count` threads from `position` on come to the barrier at `site`.
+///
+/// # Safety
+/// Must be called from a kernel that runs its block in turns; so must the functions below.
+pub(crate) unsafe extern "C" fn turn_barrier(
+    position: u32,
+    count: u32,
+    site: Site,
+    next: *mut Turn,
+) {
+    // SAFETY: passed on to the caller; `next` is a variable of it, or null.
+    unsafe {
+        let runner = current();
+        for position in position..position + count {
+            runner.position = position as usize;
+            runner.come_to_barrier(0, site);
+        }
+        if !next.is_null() {
+            runner.release_full_barrier();
+            *next = runner.next_turn();
+        }
+    }
+}
+
+/// Threads come to a chain of shuffles.
+///
+/// # Safety
+/// As for [`turn_barrier`]; and `wait` must describe them.
+pub(crate) unsafe extern "C" fn turn_fold(wait: *const FoldWait, next: *mut Turn) {
+    // SAFETY: passed on to the caller; `next` is a variable of it, or null.
+    unsafe {
+        let (runner, wait) = (current(), &*wait);
+        let last = wait.count as usize - 1;
+        for index in 0..last {
+            runner.come_to_fold(wait, index);
+        }
+        let (warp, lane, offer) = runner.come_to_fold(wait, last);
+        if next.is_null() {
+            return;
+        }
+        let completes = runner.warps[warp].can_complete(&offer);
+        let freed = if completes { runner.complete(warp, offer) } else { 0 };
+        *next = match freed >> lane & 1 {
+            1 => {
+                let to = runner.advance(runner.position);
+                runner.turn_of(to)
+            }
+            _ => runner.next_turn(),
+        };
+    }
+}
+
+/// The thread at `position` lets others run.
+///
+/// # Safety
+/// As for [`turn_barrier`].
+pub(crate) unsafe extern "C" fn turn_yield(position: u32, next: *mut Turn) {
+    // SAFETY: passed on to the caller; no reference lives across the switch.
+    unsafe {
+        if let Some(Handover { save, to }) = current().yield_turn(position as usize) {
+            switch(save, to);
+        }
+        let runner = current();
+        *next = runner.turn_of(runner.position);
+    }
+}
+
+/// `count` threads from `position` on end.
+///
+/// # Safety
+/// As for [`turn_barrier`].
+pub(crate) unsafe extern "C" fn turn_end(position: u32, count: u32, next: *mut Turn) {
+    // SAFETY: passed on to the caller; `next` is a variable of it, or null.
+    unsafe {
+        let runner = current();
+        for position in position..position + count {
+            runner.leave(position as usize);
+        }
+        if next.is_null() {
+            return;
+        }
+        runner.position = (position + count - 1) as usize;
+        *next = match runner.live_count {
+            0 => runner.no_turn(),
+            _ => {
+                runner.free_who_waited_for(runner.position);
+                runner.next_turn()
+            }
+        };
+    }
+}

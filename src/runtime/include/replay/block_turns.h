@@ -1,0 +1,229 @@
+// Kernels in block form whose threads also wait for lanes of their warp, or let others run in front of atomics.
+//
+// The front end writes them like other kernels in block form (replay/whole_block.h), but the engine says whose turn
+// it is: threads run in exactly the order in which those with stacks of their own do. Threads of a warp that follow each
+// other and come to the same place are told to the engine at once. None of them can let others go but the last, since
+// those others, or the engine, wait for the last one too.
+#pragma once
+
+#include "replay/folds.h"
+#include "replay/thread.h"
+
+namespace replay_rt {
+
+/// Where a thread is in a chain of shuffles; a member of its frame.
+struct fold_place {
+  uint16_t done;   // steps
+  uint8_t count;   // steps of the wait that it is at
+  bool more;       // whether there are steps behind these
+};
+
+/// The value that an atomic gets once others have run; a member of a frame.
+struct kept_value {
+  alignas(16) unsigned char bytes[16];
+};
+
+/// Up to `Most` steps of a chain, behind those that are done.
+template <uint32_t Most>
+class fold_part {
+ public:
+  explicit fold_part(uint32_t done) : done_(done) {}
+  template <class Distance>
+  __attribute__((always_inline)) void add(Distance distance) {
+    // A shuffle takes 32 bits of it. Each lane reads itself at distances from 32 on.
+    const uint32_t by = (uint32_t)distance < 32 ? (uint32_t)distance : 32;
+    const uint32_t at = total_++ - done_;
+    if (at < Most) word_ |= (uint64_t)by << REPLAY_FOLD_DISTANCE_BITS * at;
+  }
+  uint32_t count() const { return total_ - done_ < Most ? total_ - done_ : Most; }
+  bool any() const { return total_ != done_; }
+  bool more() const { return total_ - done_ > Most; }
+  /// As a `replay_fold` gets it.
+  uint64_t word(int width) const {
+    return word_ | (uint64_t)count() << REPLAY_FOLD_COUNT_AT | (uint64_t)(width - 1) << fold_steps::width_at;
+  }
+
+ private:
+  uint32_t done_;
+  uint32_t total_ = 0;
+  uint64_t word_ = 0;
+};
+
+/// The threads of the block that runs. Made by a kernel at its start, on the stack of the first thread; when the
+/// kernel returns, the block has ended.
+template <class Frame>
+class block_turns {
+ public:
+  explicit block_turns(const replay_site* barriers) : barriers_(barriers) {
+    replay_block_threads threads;
+    abi->block_turns(sizeof(Frame), &threads, &turn_);
+    threads_ = threads.threads;
+    frames_ = static_cast<Frame*>(threads.frames);
+    for (uint32_t t = 0; t < threads.count; t++) frames_[t].replay_at = 0;
+    begin_turn();
+  }
+
+  /// The thread that runs next, made the one whose built-in variables are seen; null at the end. Where the kernel
+  /// has something to do between turns, `between` would be it.
+  template <class Between>
+  __attribute__((always_inline)) Frame* next(Between) {
+    if (at_position_ == end_position_) return nullptr;
+    const replay_block_thread& thread = threads_[at_position_];
+    threadIdx = uint3{thread.index[0], thread.index[1], thread.index[2]};
+    block.linear_thread = thread.linear;
+    return frames_ + at_position_;
+  }
+
+  /// Where the thread that runs goes on: its wait's number, or 0 at the start.
+  uint32_t at() const { return frames_[at_position_].replay_at; }
+
+  /// The thread of `frame` waits at barrier `at`.
+  __attribute__((always_inline)) void wait(Frame& frame, uint32_t at) {
+    frame.replay_at = at;
+    if (!joins(at)) settle();
+    if (follows()) return defer(at);
+    come_to_barrier(at);
+  }
+
+  /// The thread of `frame` has ended.
+  __attribute__((always_inline)) void end(Frame&) {
+    if (!joins(ended)) settle();
+    if (follows() && turn_.alone) return defer(ended);
+    come_to_end();
+  }
+
+  /// Whether the thread that runs lets others run in front of its next atomic; then `yield` does.
+  __attribute__((always_inline)) static bool yields() { return block.restless + 1 >= restless_enough; }
+  __attribute__((noinline)) void yield(Frame& frame, uint32_t at) {
+    frame.replay_at = at;
+    block.restless = 0;
+    settle();
+    abi->turn_yield(at_position_, &turn_);
+    begin_turn();
+  }
+  /// Behind it: the atomic counts itself once more.
+  static void yielded() { block.restless -= 1; }
+
+  /// Keeps the value of an atomic in the frame of its thread.
+  template <class T>
+  static void keep(Frame& frame, const T& value) {
+    static_assert(sizeof(T) <= sizeof frame.replay_kept.bytes, "the value of an atomic has 16 bytes at most");
+    __builtin_memcpy(frame.replay_kept.bytes, &value, sizeof(T));
+  }
+  template <class T>
+  static typename plain<T>::type kept(const Frame& frame) {
+    typename plain<T>::type value;
+    __builtin_memcpy(&value, frame.replay_kept.bytes, sizeof value);
+    return value;
+  }
+
+  /// The thread of `frame` comes to `part` of a chain of shuffles of `value`, as wait `at`.
+  template <class Kind, class Combine, class Part, class T>
+  __attribute__((always_inline)) void fold(Frame& frame, uint32_t at, const Part& part, uint32_t mask, const T& value,
+                                           int width, const char* file, uint32_t line) {
+    frame.replay_at = at;
+    frame.replay_fold.count = part.count(), frame.replay_fold.more = part.more();
+    const uint64_t steps = part.word(width);
+    // Others with this wait go on alone, or differ in what they ask for.
+    if (!(joins(at) && (count_ == 0 || (steps == steps_ && mask == mask_)))) settle();
+    if (count_ == 0) {
+      steps_ = steps, mask_ = mask, fold_ = fold_lanes<Kind, Combine, T>, site_ = replay_site{file, line};
+    }
+    values_[count_] = 0;
+    __builtin_memcpy(&values_[count_], &value, sizeof(T));
+    sources_[count_] = Kind::source(lane(), (uint32_t)(steps & 63), width);
+    if (follows() && mask >> (lane() + 1 & 31) & 1) return defer(at);
+    come_to_fold(true);
+  }
+
+  /// Gives the thread of `frame` its value behind the wait; whether steps of the chain may be left.
+  template <class Combine, class T>
+  __attribute__((always_inline)) bool unfold(Frame& frame, T& value) {
+    T result;
+    __builtin_memcpy(&result, &turn_.results[lane()], sizeof(T));
+    if (__builtin_expect(turn_.whole >> lane() & 1, 1)) {
+      value = result;
+      frame.replay_fold.done += frame.replay_fold.count;
+      return frame.replay_fold.more;
+    }
+    Combine::apply(value, result);
+    frame.replay_fold.done++;
+    return true;
+  }
+
+ private:
+  static constexpr uint32_t ended = 0xffffffffu;
+
+  __attribute__((always_inline)) void begin_turn() {
+    at_position_ = turn_.position;
+    end_position_ = at_position_ + turn_.count;
+  }
+
+  /// Whether the threads that the engine has not been told of, if any, came to `at` too.
+  __attribute__((always_inline)) bool joins(uint32_t at) const { return count_ == 0 || place_ == at; }
+  /// Whether the next thread runs whatever the one that runs does.
+  __attribute__((always_inline)) bool follows() const { return at_position_ + 1 != end_position_; }
+  /// Leaves it to a later thread to tell the engine of the one that runs.
+  __attribute__((always_inline)) void defer(uint32_t at) {
+    place_ = at;
+    count_++;
+    at_position_++;
+  }
+
+  /// Tells the engine of the threads before the one that runs.
+  __attribute__((noinline)) void settle() {
+    if (count_ == 0) return;
+    const uint32_t first = at_position_ - count_;
+    if (place_ == ended) {
+      abi->turn_end(first, count_, nullptr);
+    } else if (fold_ != nullptr) {
+      count_--;
+      at_position_--;
+      come_to_fold(false);
+      at_position_++;
+    } else {
+      abi->turn_barrier(first, count_, barriers_[place_ - 1], nullptr);
+    }
+    count_ = 0;
+  }
+
+  // Tell the engine that the thread that runs, and those before it that did the same, come to a barrier, their end
+  // or a chain of shuffles.
+  __attribute__((noinline)) void come_to_barrier(uint32_t at) {
+    abi->turn_barrier(at_position_ - count_, count_ + 1, barriers_[at - 1], &turn_);
+    count_ = 0;
+    begin_turn();
+  }
+  __attribute__((noinline)) void come_to_end() {
+    abi->turn_end(at_position_ - count_, count_ + 1, &turn_);
+    count_ = 0;
+    begin_turn();
+  }
+  __attribute__((noinline)) void come_to_fold(bool last) {
+    const replay_fold_wait wait = {at_position_ - count_, count_ + 1, mask_, values_, sources_, steps_, fold_, site_};
+    fold_ = nullptr;
+    count_ = 0;
+    abi->turn_fold(&wait, last ? &turn_ : nullptr);
+    if (last) begin_turn();
+  }
+
+  const replay_site* barriers_;
+  const replay_block_thread* threads_;
+  Frame* frames_;
+  // The thread that runs, and the end of those that follow it.
+  uint32_t at_position_;
+  uint32_t end_position_;
+  // The threads before it that the engine has not been told of: their number, and where they are.
+  uint32_t count_ = 0;
+  uint32_t place_ = 0;
+  // Of these, if they came to a chain of shuffles.
+  uint64_t steps_ = 0;
+  uint32_t mask_ = 0;
+  replay_fold* fold_ = nullptr;
+  replay_site site_ = {};
+  replay_turn turn_;
+  uint64_t values_[32];
+  uint32_t sources_[32];
+};
+
+}  // namespace replay_rt
