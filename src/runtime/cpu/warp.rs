@@ -102,6 +102,34 @@ impl Lanes {
         }
     }
 
+    /// The same for as many lanes from `lane` on as there are `values`, one after the other; each value has its
+    /// argument.
+    #[inline(always)]
+    pub(super) fn arrive_in_turn(
+        &mut self,
+        lane: usize,
+        mask: u32,
+        values: &[u64],
+        arguments: &[u32],
+        fold: Fold,
+    ) {
+        let offer = |index: usize| {
+            let (value, argument) = (values[index], arguments[index]);
+            Offer { op: WarpOp::Shuffle as u32, mask, value, argument }
+        };
+        self.arrive_with(lane, offer(0), fold);
+        // What the first one finds holds for the others.
+        let joins = self.folding >> (lane % LANES) & 1 == 1;
+        let mut others = 0;
+        for index in 1..values.len() {
+            let other = (lane + index) % LANES;
+            self.offers[other] = offer(index);
+            others |= 1 << other;
+        }
+        self.arrived |= others;
+        self.folding = self.folding & !others | if joins { others } else { 0 };
+    }
+
     /// How many of `lanes` are inside a chain whose values are known.
     #[inline(always)]
     pub(super) fn in_fold(&self, lanes: u32) -> u32 {
@@ -222,6 +250,44 @@ mod tests {
         lanes.shuffle(0xf);
         assert_eq!(lanes.results[..4], [1, 2, 3, 3]);
         assert_eq!(lanes.strays, 1 << 3);
+    }
+
+    #[test]
+    fn lanes_that_come_in_turn_come_as_one_by_one() {
+        unsafe extern "C" fn nothing(_: *mut u64, _: u64, _: u32) {}
+        let fold = |steps| Fold::new(steps, nothing);
+        let (values, arguments) = ([7, 8, 9], [1, 2, 3]);
+        for before in 0..4 {
+            let start = || {
+                let mut lanes = Lanes { live: u32::MAX, ..Lanes::default() };
+                match before {
+                    0 => {}
+                    1 => lanes.arrive_with(
+                        9,
+                        Offer { op: 1, mask: 0xff, ..Offer::default() },
+                        fold(1),
+                    ),
+                    2 => lanes.arrive_with(
+                        0,
+                        Offer { op: 1, mask: 0xff, ..Offer::default() },
+                        fold(2),
+                    ),
+                    _ => lanes.arrive(1, Offer { op: 1, mask: 0xf, ..Offer::default() }),
+                }
+                lanes
+            };
+            let (mut at_once, mut one_by_one) = (start(), start());
+            at_once.arrive_in_turn(4, 0xff, &values, &arguments, fold(1));
+            for (index, &value) in values.iter().enumerate() {
+                let offer = Offer { op: 1, mask: 0xff, value, argument: arguments[index] };
+                one_by_one.arrive_with(4 + index, offer, fold(1));
+            }
+            let seen = |lanes: &Lanes| {
+                let offers = lanes.offers.map(|offer| (offer.mask, offer.value, offer.argument));
+                (lanes.arrived, lanes.folding, lanes.is_mixed, offers)
+            };
+            assert_eq!(seen(&at_once), seen(&one_by_one), "{before}");
+        }
     }
 
     #[test]

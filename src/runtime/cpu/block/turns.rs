@@ -5,11 +5,13 @@
 //! if threads that follow each other do the same. What decides about turns is the same as for threads with stacks.
 #![allow(unsafe_code)]
 
+use std::slice;
+
 use super::running::current;
-use super::{BlockRunner, Handover, Pause};
-use crate::runtime::abi::{BlockThreads, FoldWait, Site, Turn, WarpOp};
+use super::{BlockRunner, Handover, Pause, WARPS};
+use crate::runtime::abi::{BlockThreads, FoldWait, Site, Turn};
 use crate::runtime::cpu::fiber::switch;
-use crate::runtime::cpu::warp::{Fold, Offer};
+use crate::runtime::cpu::warp::{Fold, LANES};
 
 impl BlockRunner {
     fn begin_turns(&mut self, frame_bytes: usize) -> BlockThreads {
@@ -51,19 +53,23 @@ impl BlockRunner {
         Turn { position: 0, count: 0, results: std::ptr::null(), whole: 0, alone: 0 }
     }
 
-    /// Has the thread at `position` come to the chain of `wait`, as the one at `index` there.
-    ///
-    /// # Safety
-    /// `wait` must have so many threads.
+    /// Has the threads of `wait` come to their chain; the last of them is then the current one. Its warp and lane.
     #[inline(always)]
-    unsafe fn come_to_fold(&mut self, wait: &FoldWait, index: usize) -> (usize, usize, Offer) {
-        self.position = wait.position as usize + index;
-        let (warp, lane) = self.come_to_collective(wait.site);
-        // SAFETY: passed on to the caller.
-        let (value, argument) = unsafe { (*wait.values.add(index), *wait.arguments.add(index)) };
-        let offer = Offer { op: WarpOp::Shuffle as u32, mask: wait.mask, value, argument };
-        self.warps[warp].arrive_with(lane, offer, Fold::new(wait.steps, wait.run));
-        (warp, lane, offer)
+    fn come_to_fold(
+        &mut self,
+        wait: &FoldWait,
+        values: &[u64],
+        arguments: &[u32],
+    ) -> (usize, usize) {
+        self.position = wait.position as usize;
+        let (warp, lane) = self.warp_and_lane();
+        for index in 0..values.len() {
+            self.position = wait.position as usize + index;
+            self.come_to_collective(wait.site);
+        }
+        let fold = Fold::new(wait.steps, wait.run);
+        self.warps[warp % WARPS].arrive_in_turn(lane, wait.mask, values, arguments, fold);
+        (warp, (lane + values.len() - 1) % LANES)
     }
 
     /// Lets others run in front of the thread at `position`: a way to another block if all of this one have had their
@@ -128,15 +134,15 @@ pub(crate) unsafe extern "C" fn turn_fold(wait: *const FoldWait, next: *mut Turn
     // SAFETY: passed on to the caller; `next` is a variable of it, or null.
     unsafe {
         let (runner, wait) = (current(), &*wait);
-        let last = wait.count as usize - 1;
-        for index in 0..last {
-            runner.come_to_fold(wait, index);
-        }
-        let (warp, lane, offer) = runner.come_to_fold(wait, last);
+        let count = wait.count as usize;
+        let values = slice::from_raw_parts(wait.values, count);
+        let arguments = slice::from_raw_parts(wait.arguments, count);
+        let (warp, lane) = runner.come_to_fold(wait, values, arguments);
         if next.is_null() {
             return;
         }
-        let completes = runner.warps[warp].can_complete(&offer);
+        let offer = runner.warps[warp % WARPS].offers[lane];
+        let completes = runner.warps[warp % WARPS].can_complete(&offer);
         let freed = if completes { runner.complete(warp, offer) } else { 0 };
         *next = match freed >> lane & 1 {
             1 => {

@@ -129,8 +129,9 @@ class block_turns {
     if (count_ == 0) {
       steps_ = steps, mask_ = mask, fold_ = fold_lanes<Kind, Combine, T>, site_ = replay_site{file, line};
     }
-    values_[count_] = 0;
-    __builtin_memcpy(&values_[count_], &value, sizeof(T));
+    uint64_t word = 0;
+    __builtin_memcpy(&word, &value, sizeof(T));
+    values_[count_] = word;
     sources_[count_] = Kind::source(lane(), (uint32_t)(steps & 63), width);
     if (follows() && mask >> (lane() + 1 & 31) & 1) return defer(at);
     come_to_fold(true);

@@ -109,10 +109,10 @@ inline void fold_lanes(uint64_t* words, uint64_t steps, uint32_t members) {
   const uint32_t count = (uint32_t)(steps >> REPLAY_FOLD_COUNT_AT & 15);
   for (uint32_t k = 0; k < count; k++) {
     const uint32_t by = (uint32_t)(steps >> REPLAY_FOLD_DISTANCE_BITS * k & 63);
-    for (uint32_t lane = 0; lane < 32; lane++) {
-      const uint32_t source = Kind::source(lane, by, width) & 31;
+    for (uint32_t lane = 0; lane < 32; lane++) other[lane] = own[Kind::source(lane, by, width) & 31];
+    for (uint32_t lane = 0; members != 0xffffffffu && lane < 32; lane++) {
       // A lane that takes no part has no defined value; the reader's own stands in.
-      other[lane] = own[members >> source & 1 ? source : lane];
+      if (!(members >> (Kind::source(lane, by, width) & 31) & 1)) other[lane] = own[lane];
     }
     for (int lane = 0; lane < 32; lane++) Combine::apply(own[lane], other[lane]);
   }
