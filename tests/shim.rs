@@ -184,11 +184,6 @@ fn what_is_not_supported_does_not_compile_and_is_named() {
             "__shfl: removed from CUDA, use __shfl_sync",
         ),
         (
-            "cooperative_groups.h",
-            "void f() { cooperative_groups::this_cluster(); }",
-            "cooperative_groups::this_cluster: clusters are not on the CPU reference machine",
-        ),
-        (
             "mma.h",
             "nvcuda::wmma::fragment<nvcuda::wmma::accumulator, 16, 16, 4, float> f;",
             "wmma: no such shape for this type of element",

@@ -48,7 +48,7 @@ pub struct RawLaunch {
     pub arg_count: u32,
     /// The limit on threads per block from `__launch_bounds__`; 0 if there is none.
     pub max_threads: u32,
-    /// The cluster dimensions from `__cluster_dims__`; 0 if there are none.
+    /// The cluster dimensions from `__cluster_dims__` or the launch's attribute; 0 if there are none.
     pub cluster: [u32; 3],
     /// Blocks along x, y, z.
     pub grid: [u32; 3],
@@ -56,6 +56,8 @@ pub struct RawLaunch {
     pub block: [u32; 3],
     /// 1 if all blocks run together, else 0.
     pub cooperative: u32,
+    /// 1 if the launch names the cluster, 2 if the kernel has another one; else 0.
+    pub names_cluster: u32,
     /// Bytes of dynamic shared memory.
     pub shared_bytes: usize,
     /// The stream, null for the default one.
@@ -234,6 +236,8 @@ pub struct Abi {
     pub atomic_turn: unsafe extern "C" fn(),
     pub yield_thread: unsafe extern "C" fn(),
     pub grid_barrier: unsafe extern "C" fn(Site),
+    pub cluster_arrive: unsafe extern "C" fn(Site),
+    pub cluster_wait: unsafe extern "C" fn(Site),
     pub is_cooperative: unsafe extern "C" fn() -> u32,
     pub whole_block: unsafe extern "C" fn(usize, usize, *mut BlockThreads),
     pub block_turns: unsafe extern "C" fn(usize, *mut BlockThreads, *mut Turn),
@@ -327,6 +331,12 @@ pub struct BlockState {
     pub shared_end: *mut u8,
     /// The address of each static `__shared__` variable, null before its first use.
     pub shared_slots: *mut *mut c_void,
+    /// By rank in the cluster: the first byte of the block's shared memory.
+    pub cluster_shared: *const *mut u8,
+    /// Blocks of the cluster along x, y, z; 1 each where the launch has none.
+    pub cluster: [u32; 3],
+    /// The block's rank in its cluster.
+    pub cluster_rank: u32,
     /// The thread that runs, in a kernel in block form; null in other kernels, where `threadIdx`
     /// tells it.
     pub running: *const BlockThread,

@@ -2,7 +2,7 @@
 //! launches; the device does the work.
 #![allow(unsafe_code)]
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicI32, AtomicU64, AtomicUsize, Ordering};
@@ -18,6 +18,8 @@ pub struct State {
     last_error: AtomicI32,
     /// By kernel: the dynamic shared memory that `cudaFuncSetAttribute` allows it.
     shared_limits: Mutex<HashMap<usize, usize>>,
+    /// The kernels that may have clusters of more blocks than every device has.
+    wide_clusters: Mutex<HashSet<usize>>,
     /// By handle: how much work had been asked for when an event was recorded.
     events: Mutex<HashMap<usize, Option<u64>>>,
     /// How many launches, copies and fills have been asked for. Events take it for their time: results
@@ -48,6 +50,8 @@ pub static TABLE: Abi = Abi {
     atomic_turn: cpu::atomic_turn,
     yield_thread: cpu::yield_thread,
     grid_barrier: cpu::grid_barrier,
+    cluster_arrive: cpu::cluster_arrive,
+    cluster_wait: cpu::cluster_wait,
     is_cooperative: cpu::is_cooperative,
     whole_block: cpu::whole_block,
     block_turns: cpu::block_turns,
@@ -172,20 +176,32 @@ fn check_limits(raw: &RawLaunch, dynamic_limit: usize) -> Result<(), CudaError> 
 
 /// Checks a launch against the kernel's own bounds (CUDA C++ Programming Guide, "Launch Bounds",
 /// "Thread Block Clusters", "Grid Synchronization"). The codes are those of CUDA 13.
-fn check_bounds(raw: &RawLaunch) -> Result<(), CudaError> {
+fn check_bounds(raw: &RawLaunch, most_in_cluster: u32) -> Result<(), CudaError> {
     let threads: u32 = raw.block.iter().product();
     if raw.max_threads != 0 && threads > raw.max_threads {
         return Err(CudaError::INVALID_VALUE);
     }
-    let sides = raw.grid.iter().zip(raw.cluster);
-    if sides.into_iter().any(|(&blocks, side)| side != 0 && blocks % side != 0) {
-        return Err(CudaError::INVALID_CLUSTER_SIZE);
-    }
+    check_cluster(raw, most_in_cluster)?;
     let blocks: u64 = raw.grid.iter().map(|&size| u64::from(size)).product();
     let resident = MULTIPROCESSORS * resident_blocks(threads as usize, raw.shared_bytes) as u64;
     match raw.cooperative != 0 && blocks > resident {
         true => Err(CudaError::COOPERATIVE_LAUNCH_TOO_LARGE),
         false => Ok(()),
+    }
+}
+
+/// Checks the clusters of a launch, of at most so many blocks each.
+fn check_cluster(raw: &RawLaunch, most: u32) -> Result<(), CudaError> {
+    let sides = raw.cluster;
+    if raw.names_cluster == 0 && sides == [0; 3] {
+        return Ok(());
+    }
+    let divides = raw.grid.iter().zip(sides).all(|(&blocks, side)| side != 0 && blocks % side == 0);
+    let size = sides.iter().try_fold(1u32, |size, &side| size.checked_mul(side));
+    let fits = size.is_some_and(|size| size <= most);
+    match divides && fits && raw.names_cluster != 2 {
+        true => Ok(()),
+        false => Err(CudaError::INVALID_CLUSTER_SIZE),
     }
 }
 
@@ -198,6 +214,12 @@ unsafe extern "C" fn launch(raw: *const RawLaunch) -> c_int {
     let limits = runtime.api.shared_limits.lock().expect("no code panics while it holds this");
     let dynamic_limit = limits.get(&(raw.function as usize)).copied();
     drop(limits);
+    let wide = runtime.api.wide_clusters.lock().expect("no code panics while it holds this");
+    let most_in_cluster = match wide.contains(&(raw.function as usize)) {
+        true => cpu::MOST_CLUSTER_BLOCKS as u32,
+        false => cpu::PORTABLE_CLUSTER_BLOCKS,
+    };
+    drop(wide);
     let dynamic_limit = dynamic_limit.unwrap_or(cpu::DEFAULT_SHARED_BYTES);
     // A kernel that was allowed more may have its static shared memory on top.
     let is_raised = dynamic_limit > cpu::DEFAULT_SHARED_BYTES;
@@ -215,14 +237,20 @@ unsafe extern "C" fn launch(raw: *const RawLaunch) -> c_int {
         shared_bytes: raw.shared_bytes,
         shared_limit,
         cooperative: raw.cooperative != 0,
+        cluster: (raw.cluster != [0; 3]).then_some(raw.cluster),
+        names_cluster: raw.names_cluster != 0,
         stream: raw.stream,
     };
-    let checked = check_limits(raw, dynamic_limit).and_then(|()| check_bounds(raw));
+    let checked =
+        check_limits(raw, dynamic_limit).and_then(|()| check_bounds(raw, most_in_cluster));
     let bounds = match checked {
         Err(CudaError::INVALID_VALUE) => format!(": __launch_bounds__({})", raw.max_threads),
         Err(CudaError::INVALID_CLUSTER_SIZE) => {
             let [x, y, z] = raw.cluster;
-            format!(": __cluster_dims__({x}, {y}, {z})")
+            match raw.names_cluster {
+                0 => format!(": __cluster_dims__({x}, {y}, {z})"),
+                _ => format!(": clusters of ({x}, {y}, {z}) blocks"),
+            }
         }
         _ => String::new(),
     };
@@ -359,12 +387,24 @@ unsafe extern "C" fn synchronize(stream: *mut c_void) -> c_int {
 /// `cudaFuncAttributeMaxDynamicSharedMemorySize`.
 const MAX_DYNAMIC_SHARED: c_int = 8;
 
+/// `cudaFuncAttributeNonPortableClusterSizeAllowed`.
+const WIDE_CLUSTERS: c_int = 14;
+
 unsafe extern "C" fn func_set_attribute(
     function: *const c_void,
     _kernel: *const c_char,
     attribute: c_int,
     value: c_int,
 ) -> c_int {
+    if attribute == WIDE_CLUSTERS {
+        let wide = &runtime_of_process().api.wide_clusters;
+        let mut wide = wide.lock().expect("no code panics while it holds this");
+        match value {
+            0 => wide.remove(&(function as usize)),
+            _ => wide.insert(function as usize),
+        };
+        return 0;
+    }
     if attribute != MAX_DYNAMIC_SHARED {
         return 0;
     }

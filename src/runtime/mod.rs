@@ -79,6 +79,10 @@ pub struct Launch {
     pub shared_limit: usize,
     /// Whether all its blocks run together.
     pub cooperative: bool,
+    /// Blocks of a cluster along x, y, z, if it has clusters.
+    pub cluster: Option<[u32; 3]>,
+    /// Whether the launch names them, and not the kernel.
+    pub names_cluster: bool,
     /// The stream, null for the default one.
     pub stream: *mut c_void,
 }

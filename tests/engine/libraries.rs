@@ -1,4 +1,4 @@
-//! CUB, Thrust, cuRAND, graphs and libcu++: `tests/engine/public/libraries` and `grid`, in the shadow too. Inputs
+//! CUB, Thrust, cuRAND, graphs and libcu++: `tests/engine/public/libraries`, `grid` and `clusters`, in the shadow too. Inputs
 //! are such that sums are exact.
 
 use replay::frontend::Precision;
@@ -72,6 +72,70 @@ fn blocks_of_a_cooperative_launch_wait_for_each_other() {
 #[ignore = "needs a GPU"]
 fn blocks_of_a_cooperative_launch_wait_for_each_other_on_a_gpu() {
     on_a_gpu(1.0, &[blocks_of_a_cooperative_launch_wait_for_each_other]);
+}
+
+#[test]
+fn blocks_of_a_cluster_share_their_shared_memory() {
+    let x = input64();
+    let mut bins = vec![0.0; 56 * 8];
+    for size in [1, 2, 4, 8] {
+        for x in &x {
+            bins[56 * (size - 1) + ((x + 7.0) * 4.0) as usize % 56] += 1.0;
+        }
+    }
+    public_of("clusters", 0).assert_gives("out", &bins, 0.0);
+    let norm = |row: &[f64]| row.iter().map(|x| x * x).sum::<f64>().sqrt();
+    let rows = x[..4096].chunks(512).flat_map(|row| row.iter().map(|x| x / norm(row)));
+    public_of("clusters", 1).assert_gives("out", &rows.collect::<Vec<_>>(), 1e-6);
+    let reversed: Vec<f64> = (0..64).map(|thread| f64::from(63 - thread) + 1.0).collect();
+    public_of("clusters", 3).assert_gives("out", &reversed, 0.0);
+}
+
+#[test]
+fn a_thread_knows_its_place_in_its_cluster() {
+    let place = |n: usize| {
+        let (block, thread) = (n / 32, n % 32);
+        let at = [block % 4 % 2, block / 4];
+        let rank = at[1] * 2 + at[0];
+        let index = [at[0] * 8 + thread % 8, at[1] * 4 + thread / 8];
+        let next = (rank + 1) % 4 * 100 + 31 - thread;
+        let grid = block % 4 / 2 * 10 + 2;
+        let place = [rank, rank * 32 + thread, 128, at[0] * 10 + at[1]];
+        place.into_iter().chain([index[0] * 100 + index[1], 16 * 100 + 2, grid, next])
+    };
+    let expected: Vec<f64> = (0..8 * 32).flat_map(place).map(|value| value as f64).collect();
+    public_of("clusters", 2).assert_gives("out", &expected, 0.0);
+}
+
+#[test]
+fn a_cooperative_grid_may_have_as_many_blocks_as_occupancy_says() {
+    let public = public_of("clusters", 4);
+    public.assert_gives("out", &[1.0; 16384], 0.0);
+    let run = public.run(Precision::Native);
+    assert_eq!(run.printed, "cudaErrorCooperativeLaunchTooLarge\n");
+    assert_eq!(run.launches[0].grid, [264, 1, 1]);
+}
+
+#[test]
+fn clusters_are_refused_as_cuda_refuses_them() {
+    let public = public_of("clusters", 5);
+    public.assert_gives("out", &[512.0], 0.0);
+    insta::assert_snapshot!(public.run(Precision::Native).printed, @r"
+    cudaErrorInvalidClusterSize
+    cudaErrorInvalidClusterSize
+    cudaErrorInvalidClusterSize
+    cudaErrorInvalidClusterSize
+    cudaErrorInvalidClusterSize
+    ");
+}
+
+#[test]
+#[ignore = "needs a GPU"]
+fn blocks_of_a_cluster_share_their_shared_memory_on_a_gpu() {
+    on_a_gpu(
+        1.0,
+        &[blocks_of_a_cluster_share_their_shared_memory, a_thread_knows_its_place_in_its_cluster],
+    );
 }
 
 #[test]

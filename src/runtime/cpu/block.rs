@@ -19,7 +19,7 @@ use std::sync::atomic::AtomicPtr;
 
 use self::running::{current, place};
 pub(super) use self::together::Pause;
-use self::together::Together;
+use self::together::{AtCluster, Together};
 use super::check;
 use super::fiber::{self, STACK_BYTES, Stacks, switch};
 use super::frames::{self, Frames};
@@ -57,6 +57,7 @@ enum Wait {
     Barrier,
     Warp,
     Grid,
+    Cluster,
 }
 
 /// One thread of the block, in a cache line of its own.
@@ -73,6 +74,7 @@ struct Thread {
     linear: u32,
     stack: u32,
     wait: Wait,
+    at_cluster: AtCluster,
 }
 
 /// A context to continue, and where to save the one that is left.
@@ -120,12 +122,8 @@ pub(super) struct BlockRunner {
     whole: bool,
     /// Whether it also asks whose turn it is.
     turns: bool,
-    /// Where such a kernel goes on that pauses.
-    paused: usize,
-    /// In a cooperative launch.
+    /// While other blocks are alive too.
     together: Option<Together>,
-    /// The fewest stacks to make.
-    least_stacks: usize,
     /// This runner's entry among those that run, if there was room.
     running: Option<&'static AtomicPtr<BlockRunner>>,
 }
@@ -172,6 +170,7 @@ impl BlockRunner {
             linear: 0,
             stack: 0,
             wait: Wait::Nothing,
+            at_cluster: AtCluster::Away,
         };
         BlockRunner {
             position: 0,
@@ -198,9 +197,7 @@ impl BlockRunner {
             frames: Frames::default(),
             whole: false,
             turns: false,
-            paused: 0,
             together: None,
-            least_stacks: LEAST_STACKS,
             running: None,
         }
     }
@@ -221,14 +218,25 @@ impl BlockRunner {
         shape: Shape,
         order: Order,
     ) -> io::Result<()> {
-        let threads = shape.threads();
+        self.reserve_stacks(shape.threads())?;
+        self.set_launch(kernel, shape, order);
+        Ok(())
+    }
+
+    /// Makes stacks for so many threads, if there are fewer.
+    fn reserve_stacks(&mut self, threads: usize) -> io::Result<()> {
         if self.stacks.as_ref().is_none_or(|stacks| stacks.count() < threads) {
             self.stacks = None;
-            let stacks = Stacks::new(threads.max(self.least_stacks))?;
+            let stacks = Stacks::new(threads.max(LEAST_STACKS))?;
             // From the last to the first, so that they are popped in order.
             self.free_stacks = (0..stacks.count() as u32).rev().collect();
             self.stacks = Some(stacks);
         }
+        Ok(())
+    }
+
+    fn set_launch(&mut self, kernel: Kernel, shape: Shape, order: Order) {
+        let threads = shape.threads();
         if self.tables_for != Some((shape.block, order)) {
             self.position_of = vec![0; threads];
             self.block_threads.clear();
@@ -250,7 +258,6 @@ impl BlockRunner {
             *self.pointers.block_dim = shape.block;
             *self.pointers.grid_dim = shape.grid;
         }
-        Ok(())
     }
 
     /// Runs the block with index `block` to its end.
@@ -284,6 +291,7 @@ impl BlockRunner {
         for thread in &mut self.threads[..self.thread_count] {
             thread.context = 0;
             thread.wait = Wait::Nothing;
+            thread.at_cluster = AtCluster::Away;
         }
         for warp in 0..self.thread_count.div_ceil(LANES) {
             self.warps[warp].reset(self.thread_count - warp * LANES);
@@ -321,7 +329,9 @@ impl BlockRunner {
     /// From the current thread, which cannot go on now, to the next that can.
     #[inline(always)]
     fn hand_over(&mut self) -> Option<Handover> {
-        let next = self.next_after(self.position);
+        let Some(next) = self.ready.next_after(self.position, self.words) else {
+            return Some(self.wait_for_cluster());
+        };
         let to = self.advance(next);
         self.hand_over_to(to)
     }
@@ -492,6 +502,7 @@ impl BlockRunner {
             return Some(Handover { save, to: self.caller });
         }
         self.leave(ended);
+        self.leave_cluster(ended);
         let save = &raw mut self.threads[ended].context;
         if self.live_count == 0 {
             return Some(Handover { save, to: self.caller });
@@ -501,7 +512,10 @@ impl BlockRunner {
             self.free_stacks.push(self.threads[ended].stack);
             return Some(self.pause(Pause::AtGrid, ended));
         }
-        let to = self.next_after(ended);
+        let Some(to) = self.ready.next_after(ended, self.words) else {
+            self.free_stacks.push(self.threads[ended].stack);
+            return Some(self.wait_for_cluster());
+        };
         let to = self.advance(to);
         self.enter(to);
         let stack = self.threads[ended].stack;

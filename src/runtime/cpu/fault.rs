@@ -98,6 +98,8 @@ enum Access {
     Nowhere,
     /// It lies beyond dynamic shared memory.
     Shared,
+    /// It is shared memory of another block of the cluster, which has ended.
+    Ended,
     /// It lies outside of every allocation.
     Outside,
 }
@@ -123,6 +125,8 @@ impl Access {
             Access::Nowhere
         } else if shared::overrun_at(address) {
             Access::Shared
+        } else if shared::ended_at(address) {
+            Access::Ended
         } else {
             Access::Outside
         }
@@ -134,7 +138,9 @@ impl Access {
             Access::Misaligned { .. } => "misaligned access",
             Access::ByHost => HOST_ACCESS,
             Access::Trap => DEVICE_ACCESS,
-            Access::Nowhere | Access::Shared | Access::Outside => "out-of-bounds access",
+            Access::Nowhere | Access::Shared | Access::Ended | Access::Outside => {
+                "out-of-bounds access"
+            }
         }
     }
 
@@ -161,6 +167,7 @@ impl Access {
             }
             Access::Nowhere => "an address that no memory can have",
             Access::Shared => "past the end of dynamic shared memory",
+            Access::Ended => "shared memory of a block of the cluster that has ended",
             Access::Outside => return memory.describe(address, word),
         };
         let _ = word.write_str(text);

@@ -58,6 +58,21 @@ impl Stacks {
         self.count
     }
 
+    /// What a thread that runs on stack `index` and was left at `context` holds there.
+    ///
+    /// # Safety
+    /// `context` must have been saved by a switch away from that stack, which nobody runs on meanwhile.
+    pub(super) unsafe fn held(&mut self, index: usize, context: usize) -> &mut [u8] {
+        // SAFETY: from the saved stack pointer to the top the stack is open.
+        unsafe { std::slice::from_raw_parts_mut(context as *mut u8, self.top(index) - context) }
+    }
+
+    /// The address behind the first frame of stack `index`.
+    fn top(&self, index: usize) -> usize {
+        let end = self.guard(index) as usize + self.slot;
+        (end - TOP_SHIFT * index % SHIFT_PERIOD) & !15
+    }
+
     /// Whether `address` lies in the guard of one of the stacks.
     pub(crate) fn overflowed_at(&self, address: usize) -> bool {
         let base = self.base as usize;
@@ -84,10 +99,8 @@ impl Stacks {
             self.open(self.opened)?;
             self.opened += 1;
         }
-        let end = self.guard(index) as usize + self.slot;
-        let top = (end - TOP_SHIFT * index % SHIFT_PERIOD) & !15;
         // SAFETY: the frame lies at the top of the stack, which nobody runs on yet.
-        Ok(unsafe { arch::first_frame(top, entry) })
+        Ok(unsafe { arch::first_frame(self.top(index), entry) })
     }
 
     /// Makes all of stack `index` but its guard accessible.

@@ -11,11 +11,12 @@ use std::time::Duration;
 
 use super::block::{BlockRunner, Kernel};
 use super::check;
+use super::clusters::Clusters;
 use super::fiber::STACK_BYTES;
 use super::order::Order;
 use super::shape::Shape;
 use super::shared::SharedMemory;
-use super::together::Block;
+use super::together::{Block, run_cluster, run_grid};
 use crate::runtime::{lack_of_memory, no_thread};
 
 /// How long a block that fails waits for earlier blocks at most, since those may wait for it.
@@ -35,6 +36,10 @@ pub(super) struct Job {
     pub shared_bytes: usize,
     /// The shared memory that a block may have, dynamic and static.
     pub shared_limit: usize,
+    /// How the blocks are grouped.
+    pub clusters: Clusters,
+    /// Whether all blocks are alive at once.
+    pub cooperative: bool,
     /// The kernel and its arguments.
     pub kernel: Kernel,
 }
@@ -84,7 +89,7 @@ pub(super) struct Core {
     pub runner: BlockRunner,
     /// The shared memory of the block that runs.
     pub shared: SharedMemory,
-    /// The blocks of cooperative launches.
+    /// The blocks that are alive at once.
     pub together: Vec<Block>,
     /// Makes what one of them needs.
     pub make: Box<dyn Fn() -> Block>,
@@ -138,12 +143,16 @@ pub(crate) fn wait_for_blocks_before() {
 }
 
 fn run_blocks(core: &mut Core, job: &Job, progress: &Progress, thread: usize) {
+    if job.clusters.size() > 1 {
+        return run_clusters(core, job, progress, thread);
+    }
     let Core { runner, shared, .. } = core;
     if let Err(error) = runner.begin_launch(job.kernel, job.shape, job.order) {
         let (threads, what) = (job.shape.threads(), "the stacks of a block");
         lack_of_memory(what, threads * STACK_BYTES, &error);
     }
     shared.begin_launch(job.shared_bytes, job.shared_limit, runner.state());
+    (runner.state().cluster, runner.state().cluster_rank) = ([1; 3], 0);
     let count = job.shape.blocks();
     let mut turn = Turn { progress, thread, block: 0, runner };
     while let Some(position) = progress.take(thread, count) {
@@ -162,15 +171,27 @@ fn run_blocks(core: &mut Core, job: &Job, progress: &Progress, thread: usize) {
     TURN.set(std::ptr::null());
 }
 
-/// Does `work` with `runner` as the one whose block runs; no block is before it.
-pub(super) fn alone<R>(runner: &mut BlockRunner, work: impl FnOnce(&mut BlockRunner) -> R) -> R {
+/// Runs the clusters of a launch as `run_blocks` runs blocks: those of one are alive at once.
+fn run_clusters(core: &mut Core, job: &Job, progress: &Progress, thread: usize) {
+    let mut turn = Turn { progress, thread, block: 0, runner: &raw mut core.runner };
+    while let Some(position) = progress.take(thread, job.clusters.count()) {
+        turn.block = position;
+        TURN.set(&raw const turn);
+        core.runner.state().has_turn = u32::from(progress.at.len() == 1);
+        run_cluster(core, job, position);
+    }
+    TURN.set(std::ptr::null());
+}
+
+/// Does `work` with `core` as the one whose blocks run; none is before them.
+pub(super) fn alone(core: &mut Core, work: impl FnOnce(&mut Core)) {
     let progress = Progress::new(1);
+    let runner = &raw mut core.runner;
     let turn = Turn { progress: &raw const progress, thread: 0, block: 0, runner };
     TURN.set(&raw const turn);
-    // SAFETY: the runner outlives the call; nobody else uses it meanwhile.
-    let result = work(unsafe { &mut *turn.runner });
+    core.runner.state().has_turn = 1;
+    work(core);
     TURN.set(std::ptr::null());
-    result
 }
 
 /// The operating-system threads that run blocks; the one that launches is the first of them.
@@ -215,8 +236,11 @@ impl Pool {
 
     /// Runs all blocks of `job`; `core` is the calling thread's.
     pub(super) fn run(&self, core: &mut Core, job: &Job) {
+        if job.cooperative {
+            return run_grid(core, job);
+        }
         let threads = job.shape.blocks().saturating_mul(job.shape.threads() as u64);
-        if self.helpers == 0 || job.shape.blocks() == 1 || threads < PARALLEL_THREADS {
+        if self.helpers == 0 || job.clusters.count() == 1 || threads < PARALLEL_THREADS {
             return run_blocks(core, job, &Progress::new(1), 0);
         }
         let progress = Arc::new(Progress::new(self.helpers + 1));

@@ -4,6 +4,7 @@
 
 mod block;
 pub mod check;
+mod clusters;
 mod countdown;
 mod fault;
 mod fiber;
@@ -36,9 +37,14 @@ pub(crate) use self::block::calls::{
     active_mask, barrier, barriers_differ, warp_collective, warp_fold, whole_block, yield_thread,
 };
 pub(crate) use self::block::running::place;
-pub(crate) use self::block::together::{grid_barrier, is_cooperative};
+pub(crate) use self::block::together::{
+    cluster_arrive, cluster_wait, grid_barrier, is_cooperative,
+};
 pub(crate) use self::block::turns::{block_turns, turn_barrier, turn_end, turn_fold, turn_yield};
 pub(crate) use self::check::{access, all_arrived, check_state, fence};
+pub(crate) use self::clusters::{
+    MOST_BLOCKS as MOST_CLUSTER_BLOCKS, PORTABLE_BLOCKS as PORTABLE_CLUSTER_BLOCKS,
+};
 pub(crate) use self::fault::code_runs;
 pub(crate) use self::fiber::page_bytes;
 pub(crate) use self::grid::{atomic_turn, wait_for_blocks_before};
@@ -50,6 +56,7 @@ pub(crate) use self::shared::{
 };
 
 use self::block::{BlockRunner, Kernel};
+use self::clusters::Clusters;
 use self::grid::{Core, Job, Pool};
 use self::memory::Memory;
 use self::order::Order;
@@ -382,15 +389,14 @@ impl Device for Cpu {
             order: self.settings.order,
             shared_bytes,
             shared_limit,
+            clusters: Clusters { grid, sides: launch.cluster.unwrap_or([1; 3]) },
+            cooperative: launch.cooperative,
             kernel: Kernel { name, thunk, args },
         };
         CORE.with_borrow_mut(|core| {
             let core = core.as_mut().ok_or(CudaError::INITIALIZATION)?;
             check::begin_launch(name, job.shape, launch.stream);
-            match launch.cooperative {
-                true => together::run(core, &job),
-                false => self.pool.run(core, &job),
-            }
+            self.pool.run(core, &job);
             check::end_launch();
             Ok(())
         })

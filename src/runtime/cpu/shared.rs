@@ -1,6 +1,7 @@
 //! Shared memory of the block that an operating-system thread runs: dynamic and static.
 //!
-//! Both are poisoned for every block. Dynamic shared memory ends at a guard page.
+//! Both are poisoned for every block. Dynamic shared memory ends at a guard page. A variable lies at the same
+//! distance from the begin in all blocks of a cluster, and what a block had that has ended cannot be touched.
 #![allow(unsafe_code)]
 
 use std::cell::Cell;
@@ -9,10 +10,11 @@ use std::io;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::check;
+use super::clusters::MOST_BLOCKS;
 use super::fiber::page_bytes;
 use super::pages::fill;
 use crate::runtime::abi::BlockState;
-use crate::runtime::end;
+use crate::runtime::{end, lack_of_memory};
 use crate::summary::Poison;
 
 /// Shared memory that a block may have without asking for more (CUDA C++ Programming Guide,
@@ -47,6 +49,12 @@ pub(super) struct SharedMemory {
     limit: usize,
     dynamic_bytes: usize,
     static_bytes: usize,
+    /// The begin of each block's shared memory, by its rank in the cluster.
+    begins: [*mut u8; MOST_BLOCKS],
+    /// The blocks of the cluster, this one among them; none where there is no other.
+    peers: Vec<*mut SharedMemory>,
+    /// Whether its block has ended while others of its cluster run.
+    closed: bool,
     /// Ends the replay because the kernel needs more than a block can have.
     too_large: fn(usize, usize) -> !,
 }
@@ -89,7 +97,43 @@ impl SharedMemory {
         };
         let slots = Box::new([std::ptr::null_mut(); MAX_SLOTS]);
         let limit = DEFAULT_BYTES;
-        Ok(SharedMemory { map, slots, poison, limit, dynamic_bytes: 0, static_bytes: 0, too_large })
+        let mut begins = [std::ptr::null_mut(); MOST_BLOCKS];
+        begins[0] = map;
+        Ok(SharedMemory {
+            map,
+            slots,
+            poison,
+            limit,
+            dynamic_bytes: 0,
+            static_bytes: 0,
+            begins,
+            peers: Vec::new(),
+            closed: false,
+            too_large,
+        })
+    }
+
+    /// Puts it among those of the blocks of its cluster, which come by their rank.
+    pub(super) fn join(&mut self, peers: &[*mut SharedMemory]) {
+        self.begins = [std::ptr::null_mut(); MOST_BLOCKS];
+        for (begin, &peer) in self.begins.iter_mut().zip(peers) {
+            // SAFETY: the blocks of a cluster lie in one place while they run.
+            *begin = unsafe { (*peer).map };
+        }
+        self.peers = peers.to_vec();
+    }
+
+    /// Makes all of it inaccessible, as its block has ended, or accessible again.
+    pub(super) fn close(&mut self, closed: bool) {
+        if self.closed == closed {
+            return;
+        }
+        self.closed = closed;
+        let access = if closed { libc::PROT_NONE } else { libc::PROT_READ | libc::PROT_WRITE };
+        // SAFETY: the pages that `new` mapped, without the guard behind them.
+        if unsafe { libc::mprotect(self.map.cast(), MAP_BYTES, access) } != 0 {
+            lack_of_memory("shared memory", MAP_BYTES, &io::Error::last_os_error());
+        }
     }
 
     /// Tells device code where the shared memory of the next blocks is; a block may have `limit`
@@ -107,6 +151,7 @@ impl SharedMemory {
         let body = dynamic_bytes.next_multiple_of(ALIGNMENT);
         state.dynamic_shared = state.shared_end.wrapping_sub(body);
         state.shared_slots = self.slots.as_mut_ptr();
+        state.cluster_shared = self.begins.as_ptr();
         CURRENT.set(self);
     }
 
@@ -139,12 +184,26 @@ impl SharedMemory {
         if needed + self.dynamic_bytes > self.limit {
             (self.too_large)(needed + self.dynamic_bytes, self.limit);
         }
-        self.static_bytes = needed;
+        if self.peers.is_empty() {
+            return self.place(slot, begin, bytes);
+        }
+        for peer in self.peers.clone() {
+            // SAFETY: as in `join`; `self` is one of them, and not used meanwhile.
+            unsafe { (*peer).place(slot, begin, bytes) };
+        }
+        self.slots[slot as usize]
+    }
+
+    fn place(&mut self, slot: u32, begin: usize, bytes: usize) -> *mut c_void {
+        self.static_bytes = begin + bytes;
+        if self.closed {
+            return std::ptr::null_mut();
+        }
         let address = self.map as usize + begin;
         // SAFETY: the area is larger than MAX_BYTES and belongs to this thread.
         unsafe { fill(self.poison, address, bytes) };
         self.slots[slot as usize] = address as *mut c_void;
-        check::shared(address..address + bytes);
+        check::shared(address..address + bytes, self.range());
         address as *mut c_void
     }
 }
@@ -159,6 +218,20 @@ pub(crate) fn overrun_at(address: usize) -> bool {
     // SAFETY: set by `begin_launch`; the memory lives as long as the thread.
     let end = unsafe { (*shared).map as usize } + 2 * AREA_BYTES;
     (end..end + page_bytes()).contains(&address)
+}
+
+/// Whether `address` is shared memory of a block that has ended, of the cluster whose block runs on this
+/// operating-system thread.
+pub(crate) fn ended_at(address: usize) -> bool {
+    let shared = CURRENT.get();
+    if shared.is_null() {
+        return false;
+    }
+    // SAFETY: as in `overrun_at`; the blocks of a cluster lie in one place while they run.
+    unsafe {
+        let peers = &(*shared).peers;
+        peers.iter().any(|&peer| (*peer).closed && (*peer).range().contains(&address))
+    }
 }
 
 /// Gives the static variable `slot` its memory in the current block.

@@ -1,19 +1,20 @@
-//! Cooperative launches: all blocks of a grid are alive at the same time, and take turns on one
-//! operating-system thread.
+//! Blocks that are alive at the same time, and take turns on one operating-system thread: those of a
+//! cooperative launch, or of a cluster.
 //!
-//! A block runs until all its threads wait for the grid, wait for something that another block
-//! does, or have ended; then the next one runs. So the order depends on nothing but the code.
+//! A block runs until all its threads wait for the grid or the cluster, wait for something that another
+//! block does, or have ended; then the next one runs. So the order depends on nothing but the code.
 #![allow(unsafe_code)]
 
 use super::block::{BlockRunner, Pause};
 use super::check;
+use super::fiber::{STACK_BYTES, Stacks};
 use super::grid::{Core, Job, alone};
 use super::shared::SharedMemory;
-use crate::runtime::{end, lack_of_memory, refuse};
+use crate::runtime::{end, lack_of_memory};
 
-/// The most threads that are alive at once: each has a stack and a guard below it, which are two of
-/// the 65,530 maps that Linux gives a process.
-const MOST_THREADS: u64 = 24 << 10;
+/// How often a block of a checked replay gives up its turn in a row before it counts as waiting for another
+/// one: a loop of atomics gives it up as well.
+const MOST_YIELDS: u32 = 1 << 10;
 
 /// What one block needs to stay alive while others run.
 pub(super) struct Block {
@@ -23,85 +24,172 @@ pub(super) struct Block {
     pub shared: SharedMemory,
 }
 
+/// A block among those that are alive.
+struct Alive<'b> {
+    block: &'b mut Block,
+    index: [u32; 3],
+    linear: u64,
+    /// Its rank in its cluster.
+    rank: u64,
+    pause: Pause,
+    has_begun: bool,
+}
+
 /// Runs all blocks of `job` together.
-pub(super) fn run(core: &mut Core, job: &Job) {
-    let (count, threads) = (job.shape.blocks(), job.shape.threads());
-    if check::runs() {
-        let detail = format!("{} runs its blocks in turns", job.kernel.name);
-        end("a cooperative launch cannot be checked", detail, None);
-    }
-    if let Some(message) = beyond(job.kernel.name, count, threads) {
-        refuse(message, Some("launch fewer blocks".to_owned()));
-    }
-    while (core.together.len() as u64) < count {
+pub(super) fn run_grid(core: &mut Core, job: &Job) {
+    let count = job.clusters.count();
+    let clusters = (0..count).map(|position| job.order.block(position, count)).collect();
+    alone(core, |core| run(core, job, clusters));
+}
+
+/// Runs the blocks of the cluster at `position` together.
+pub(super) fn run_cluster(core: &mut Core, job: &Job, position: u64) {
+    run(core, job, vec![job.order.block(position, job.clusters.count())]);
+}
+
+fn run(core: &mut Core, job: &Job, clusters: Vec<u64>) {
+    let size = job.clusters.size();
+    let count = clusters.len() * size as usize;
+    while core.together.len() < count {
         core.together.push((core.make)());
     }
-    let blocks = &mut core.together[..count as usize];
-    for (position, block) in blocks.iter_mut().enumerate() {
-        let index = job.shape.block_index(job.order.block(position as u64, count));
-        if let Err(error) = block.runner.begin_together(job.kernel, job.shape, job.order, index) {
-            let bytes = threads * super::fiber::STACK_BYTES;
-            lack_of_memory("the stacks of a block", bytes, &error);
-        }
-        block.shared.begin_launch(job.shared_bytes, job.shared_limit, block.runner.state());
-        block.shared.begin_block();
+    let mut stacks = core.runner.lend_stacks(job.shape.threads()).unwrap_or_else(|error| {
+        lack_of_memory("the stacks of a block", job.shape.threads() * STACK_BYTES, &error)
+    });
+    let ranks = |cluster| (0..size).map(move |place| (cluster, job.order.block(place, size)));
+    let places = clusters.into_iter().flat_map(ranks);
+    let mut blocks: Vec<Alive> = places
+        .zip(&mut core.together)
+        .map(|((cluster, rank), block)| begin(block, job, cluster, rank))
+        .collect();
+    blocks.chunks_mut(size as usize).for_each(connect);
+    check::begin_together();
+    take_turns(job, &mut blocks, &mut stacks);
+    check::end_together();
+    for alive in &mut blocks {
+        alive.block.shared.close(false);
     }
-    let mut pauses: Vec<Pause> = vec![Pause::Yielded; blocks.len()];
+    core.runner.take_back(stacks);
+}
+
+fn begin<'b>(block: &'b mut Block, job: &Job, cluster: u64, rank: u64) -> Alive<'b> {
+    let index = job.clusters.block_index(cluster, rank);
+    block.runner.begin_together((job.kernel, job.shape, job.order), index, job.cooperative);
+    block.shared.begin_launch(job.shared_bytes, job.shared_limit, block.runner.state());
+    block.shared.begin_block();
+    let linear = job.clusters.linear(index);
+    Alive { block, index, linear, rank, pause: Pause::Yielded, has_begun: false }
+}
+
+/// Tells the blocks of one cluster of each other.
+fn connect(cluster: &mut [Alive]) {
+    let mut peers: Vec<(u64, *mut SharedMemory)> =
+        cluster.iter_mut().map(|alive| (alive.rank, &raw mut alive.block.shared)).collect();
+    peers.sort_unstable_by_key(|&(rank, _)| rank);
+    let peers: Vec<*mut SharedMemory> = peers.into_iter().map(|(_, shared)| shared).collect();
+    for &peer in &peers {
+        // SAFETY: they lie in the core, which nobody else uses while the blocks run.
+        unsafe { (*peer).join(&peers) };
+    }
+}
+
+fn take_turns(job: &Job, blocks: &mut [Alive], stacks: &mut Option<Stacks>) {
+    let size = job.clusters.size() as usize;
     loop {
-        for (block, pause) in blocks.iter_mut().zip(&mut pauses) {
-            if *pause == Pause::Yielded {
-                block.shared.begin_launch(job.shared_bytes, job.shared_limit, block.runner.state());
-                *pause = alone(&mut block.runner, BlockRunner::run_on);
+        let mut any_ran = false;
+        for position in 0..blocks.len() {
+            if blocks[position].pause == Pause::Yielded {
+                any_ran = true;
+                turn(job, &mut blocks[position], stacks);
+                let first = position - position % size;
+                leave(&mut blocks[first..first + size], position % size);
             }
         }
-        let any = |pause| pauses.contains(&pause);
-        if any(Pause::Yielded) {
+        if any_ran {
             continue;
         }
-        if !any(Pause::AtGrid) {
+        if blocks.iter().all(|alive| alive.pause == Pause::Ended) {
             return;
         }
-        if any(Pause::Ended) {
-            deadlock(job, &pauses, blocks);
+        if !blocks.iter().all(|alive| alive.pause == Pause::AtGrid) {
+            deadlock(job, blocks);
         }
-        for (block, pause) in blocks.iter_mut().zip(&mut pauses) {
-            block.runner.release_grid();
-            *pause = Pause::Yielded;
+        check::meet(blocks.iter().map(|alive| alive.linear as u32));
+        for alive in &mut *blocks {
+            alive.block.runner.release_grid();
+            alive.pause = Pause::Yielded;
         }
     }
 }
 
-/// Why so many threads cannot be alive at once, if they cannot.
-fn beyond(kernel: &str, blocks: u64, threads: usize) -> Option<String> {
-    (blocks.saturating_mul(threads as u64) > MOST_THREADS).then(|| {
-        format!(
-            "a cooperative launch of {kernel} with {blocks} blocks of {threads} threads, where the \
-             CPU runs {MOST_THREADS} threads together"
-        )
-    })
-}
-
-/// Ends the replay: some blocks wait for the grid, and others have ended.
-fn deadlock(job: &Job, pauses: &[Pause], blocks: &[Block]) -> ! {
-    let count = pauses.len();
-    let ended = pauses.iter().filter(|&&pause| pause == Pause::Ended).count();
-    let waiting = pauses.iter().position(|&pause| pause == Pause::AtGrid).unwrap_or(0);
-    let place = blocks[waiting].runner.grid_site().describe();
-    let detail = format!(
-        "{} of {count} blocks wait for the grid at {place}; {ended} have ended",
-        count - ended
-    );
-    let index = job.shape.block_index(job.order.block(waiting as u64, count as u64));
-    end("barrier never reached", detail, Some((job.kernel.name, index, [0; 3])))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn more_threads_than_can_be_alive_at_once_are_refused_with_their_number() {
-        assert_eq!(beyond("normalize", 96, 256), None);
-        insta::assert_snapshot!(beyond("normalize", 264, 1024).unwrap(), @"a cooperative launch of normalize with 264 blocks of 1024 threads, where the CPU runs 24576 threads together");
+/// Runs one block until it pauses.
+fn turn(job: &Job, alive: &mut Alive, stacks: &mut Option<Stacks>) {
+    let Block { runner, shared } = &mut *alive.block;
+    shared.begin_launch(job.shared_bytes, job.shared_limit, runner.state());
+    let state = runner.state();
+    (state.cluster, state.cluster_rank) = (job.clusters.sides, alive.rank as u32);
+    let linear = alive.linear as u32;
+    if alive.has_begun {
+        check::resume_block(linear, alive.index);
+    } else {
+        alive.has_begun = true;
+        check::begin_block_among(linear, alive.index, shared.dynamic(), shared.range());
     }
+    alive.pause = runner.run_on(stacks);
+    let mut yields = 0;
+    while alive.pause == Pause::Yielded && check::runs() {
+        yields += 1;
+        if yields == MOST_YIELDS {
+            let detail = format!("a block of {} waits in a loop for another one", job.kernel.name);
+            end("blocks that wait in a loop cannot be checked", detail, None);
+        }
+        alive.pause = runner.run_on(stacks);
+    }
+    check::pause_block(linear);
+}
+
+/// The block at `position` of `cluster` has paused: if that was what the others waited for, they go on.
+fn leave(cluster: &mut [Alive], position: usize) {
+    if cluster[position].pause == Pause::Ended && cluster.len() > 1 {
+        let others_run = cluster.iter().any(|alive| alive.pause != Pause::Ended);
+        cluster[position].block.shared.close(others_run);
+    }
+    let any_came = cluster.iter().any(|alive| alive.block.runner.has_come_to_cluster());
+    if !any_came || !cluster.iter().all(|alive| alive.block.runner.all_at_cluster()) {
+        return;
+    }
+    check::meet(cluster.iter().map(|alive| alive.linear as u32));
+    for alive in cluster {
+        if alive.block.runner.release_cluster() && alive.pause == Pause::AtCluster {
+            alive.pause = Pause::Yielded;
+        }
+    }
+}
+
+/// Ends the replay: no block can go on, and not all have ended.
+fn deadlock(job: &Job, blocks: &mut [Alive]) -> ! {
+    if let Some(stuck) = blocks
+        .iter_mut()
+        .find(|alive| alive.pause == Pause::AtCluster && !alive.block.runner.all_at_cluster())
+    {
+        stuck.block.runner.report_stuck();
+    }
+    let count = blocks.len();
+    let ended = blocks.iter().filter(|alive| alive.pause == Pause::Ended).count();
+    let Some(waiting) = blocks.iter().find(|alive| alive.pause == Pause::AtGrid) else {
+        let stuck = blocks.iter_mut().find(|alive| alive.pause == Pause::AtCluster);
+        stuck.expect("a block has neither ended nor come to the grid").block.runner.report_stuck();
+    };
+    let place = waiting.block.runner.grid_site().describe();
+    let elsewhere = match ended {
+        0 => format!("{} wait for their cluster", count - at_grid(blocks)),
+        ended => format!("{ended} have ended"),
+    };
+    let detail =
+        format!("{} of {count} blocks wait for the grid at {place}; {elsewhere}", at_grid(blocks));
+    end("barrier never reached", detail, Some((job.kernel.name, waiting.index, [0; 3])))
+}
+
+fn at_grid(blocks: &[Alive]) -> usize {
+    blocks.iter().filter(|alive| alive.pause == Pause::AtGrid).count()
 }

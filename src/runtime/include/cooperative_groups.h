@@ -1,8 +1,9 @@
-// Cooperative groups: thread_block, tiled partitions, coalesced threads, and the grid of a cooperative
-// launch. CUDA C++ Programming Guide: "Cooperative Groups". Clusters and groups of several devices do
-// not compile.
+// Cooperative groups: thread_block, tiled partitions, coalesced threads, clusters, and the grid of a
+// cooperative launch. CUDA C++ Programming Guide: "Cooperative Groups". Groups of several devices do not
+// compile.
 #pragma once
 
+#include "replay/cluster.h"
 #include "replay/folds.h"
 
 namespace cooperative_groups {
@@ -197,18 +198,63 @@ class grid_group {
   static dim3 block_index() { return dim3(blockIdx); }
   static dim3 dim_blocks() { return gridDim; }
   static dim3 group_dim() { return gridDim; }
+  static dim3 cluster_index() { return __clusterIdx(); }
+  static dim3 dim_clusters() { return __clusterGridDimInClusters(); }
+  static unsigned long long num_clusters() {
+    return num_blocks() / __clusterSizeInBlocks();
+  }
+  static unsigned long long cluster_rank() {
+    const dim3 at = cluster_index(), counts = dim_clusters();
+    return ((unsigned long long)at.z * counts.y + at.y) * counts.x + at.x;
+  }
 };
-#ifdef REPLAY_CHECKED
-template <class T = void>
-grid_group this_grid() REPLAY_UNSUPPORTED(
-    "cooperative_groups::this_grid: a checked replay does not follow blocks that take turns");
-#else
 inline grid_group this_grid() { return grid_group(); }
-#endif
 
-class cluster_group {};
-template <class T = void>
-cluster_group this_cluster() REPLAY_UNSUPPORTED(
-    "cooperative_groups::this_cluster: clusters are not on the CPU reference machine");
+/// The threads of the blocks of a cluster. Guide: "Cluster Group".
+class cluster_group {
+ public:
+  /// What says that the caller has come to the barrier.
+  struct arrival_token {};
+
+  static void sync(REPLAY_SITE_PARAMS) {
+    __cluster_barrier_arrive(file, line);
+    __cluster_barrier_wait(file, line);
+  }
+  static arrival_token barrier_arrive(REPLAY_SITE_PARAMS) {
+    __cluster_barrier_arrive(file, line);
+    return arrival_token();
+  }
+  static void barrier_wait(REPLAY_SITE_PARAMS) { __cluster_barrier_wait(file, line); }
+  static void barrier_wait(arrival_token&&, REPLAY_SITE_PARAMS) {
+    __cluster_barrier_wait(file, line);
+  }
+  static unsigned query_shared_rank(const void* address, REPLAY_SITE_PARAMS) {
+    return replay_rt::shared_rank(address, file, line);
+  }
+  /// Where the block of that rank has what the caller's has at `address`.
+  template <class T>
+  static T* map_shared_rank(T* address, int rank, REPLAY_SITE_PARAMS) {
+    return static_cast<T*>(replay_rt::map_shared((const void*)address, (uint32_t)rank, file, line));
+  }
+  static dim3 block_index() { return __clusterRelativeBlockIdx(); }
+  static unsigned block_rank() { return __clusterRelativeBlockRank(); }
+  static dim3 thread_index() {
+    const dim3 at = block_index();
+    return dim3(at.x * blockDim.x + threadIdx.x, at.y * blockDim.y + threadIdx.y,
+                at.z * blockDim.z + threadIdx.z);
+  }
+  static unsigned thread_rank() {
+    return block_rank() * thread_block::size() + thread_block::thread_rank();
+  }
+  static dim3 dim_blocks() { return __clusterDim(); }
+  static unsigned num_blocks() { return __clusterSizeInBlocks(); }
+  static dim3 dim_threads() {
+    const dim3 sides = dim_blocks();
+    return dim3(sides.x * blockDim.x, sides.y * blockDim.y, sides.z * blockDim.z);
+  }
+  static unsigned num_threads() { return num_blocks() * thread_block::size(); }
+  static unsigned size() { return num_threads(); }
+};
+inline cluster_group this_cluster() { return cluster_group(); }
 
 }  // namespace cooperative_groups

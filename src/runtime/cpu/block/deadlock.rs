@@ -44,6 +44,7 @@ impl BlockRunner {
             Wait::Nothing => "did not wait".to_owned(),
             Wait::Barrier => format!("at the barrier at {site}"),
             Wait::Grid => format!("for the grid at {site}"),
+            Wait::Cluster => format!("for its cluster at {site}"),
             Wait::Warp => {
                 let mask = self.warps[warp].offers[lane].mask;
                 format!("for the lanes {mask:#010x} of its warp at {site}")

@@ -21,7 +21,10 @@ impl BlockRunner {
         let freed = if lanes.can_complete(&offer) { self.complete(warp, offer) } else { 0 };
         let next = match freed >> lane & 1 {
             1 => self.position,
-            _ => self.next_after(self.position),
+            _ => match self.ready.next_after(self.position, self.words) {
+                Some(next) => next,
+                None => return Some(self.wait_for_cluster()),
+            },
         };
         let to = self.advance(next);
         self.hand_over_to(to)

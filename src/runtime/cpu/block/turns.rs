@@ -79,7 +79,7 @@ impl BlockRunner {
         let next = self.next_after(position);
         if self.together.is_some() && next <= position {
             let Handover { to, .. } = self.pause(Pause::Yielded, next);
-            return Some(Handover { save: &raw mut self.paused, to });
+            return Some(Handover { save: &raw mut self.threads[0].context, to });
         }
         self.position = self.advance(next);
         None

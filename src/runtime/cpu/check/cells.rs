@@ -63,7 +63,7 @@ pub(super) struct Stamp {
     pub operation: u32,
     /// The last of them.
     pub moment: Moment,
-    /// The lanes of its warp that took part.
+    /// The lanes of its warp that took part; of several blocks, the phase of the first.
     pub(super) lanes: u32,
     /// Where in the code the last of them stands.
     pub site: u32,
@@ -99,10 +99,11 @@ impl Stamp {
             Scope::Nobody => true,
             _ if self.operation != access.operation => (access.follows)(self.operation),
             Scope::Warp => (access.ordered)(&self.moment, self.lanes),
-            Scope::Block => {
-                self.moment.block == access.moment.block && self.moment.epoch < access.moment.epoch
+            Scope::Block if self.moment.block == access.moment.block => {
+                self.moment.epoch < access.moment.epoch
             }
-            Scope::Grid => false,
+            Scope::Block => (access.ordered)(&self.moment, self.lanes),
+            Scope::Grid => (access.met)(self.lanes, self.moment.epoch),
         }
     }
 
@@ -119,7 +120,12 @@ impl Stamp {
             Scope::Warp if then.thread / 32 == now.thread / 32 => Scope::Warp,
             _ => Scope::Block,
         };
-        Stamp { scope, lanes: self.lanes | next.lanes, ..next }
+        let lanes = match (self.scope, scope) {
+            (Scope::Grid, _) => self.lanes,
+            (_, Scope::Grid) => then.epoch,
+            _ => self.lanes | next.lanes,
+        };
+        Stamp { scope, lanes, ..next }
     }
 }
 
@@ -135,6 +141,8 @@ pub(super) struct Access<'a> {
     pub site: u32,
     /// Whether what lanes of a warp did at a moment of this launch is ordered before it.
     pub ordered: &'a dyn Fn(&Moment, u32) -> bool,
+    /// Whether what several blocks did, from one phase to another, is ordered before it.
+    pub met: &'a dyn Fn(u32, u32) -> bool,
     /// Whether an earlier operation is ordered before this one.
     pub follows: &'a dyn Fn(u32) -> bool,
 }
@@ -226,6 +234,7 @@ mod tests {
                 moment: clocks.now(thread),
                 site: 0,
                 ordered: &|then, lanes| clocks.ordered(then, lanes, thread),
+                met: &|first, last| clocks.has_met(first, last),
                 follows: &|_| true,
             };
             self.cell.touch(&access).map(|race| race.touch)

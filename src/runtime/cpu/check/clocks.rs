@@ -6,6 +6,8 @@
 //! nothing). Pure: knows threads by number and no addresses but those of atomics, as keys.
 
 use std::collections::HashMap;
+use std::ops::Range;
+use std::rc::Rc;
 
 use super::super::warp::{LANES, bits};
 
@@ -37,6 +39,8 @@ pub(super) struct Clocks {
     warps: Vec<Warp>,
     /// What the block knows of others since its last barrier.
     known: Known,
+    /// What it knows by the barrier at which it met others.
+    met: Option<Rc<Learned>>,
     /// What single threads have learned since.
     learned: Vec<(u16, Known)>,
     /// The threads that have fenced in this epoch.
@@ -49,6 +53,29 @@ pub(super) struct Clocks {
     ticks: Vec<u32>,
     /// Whether a thread has fenced in this launch.
     pub has_fenced: bool,
+}
+
+/// What a block passes on to those that it meets at a barrier.
+#[derive(Default)]
+pub(super) struct Learned {
+    known: Known,
+    /// Whether a thread has fenced.
+    fenced: bool,
+    /// What was done in these phases, by whomever, is known.
+    phases: Range<u32>,
+}
+
+impl Learned {
+    /// Adds all that was done in `phases`.
+    pub(super) fn learn_all(&mut self, phases: Range<u32>) {
+        self.phases = phases;
+    }
+
+    /// Adds what another block passes on.
+    pub(super) fn join(&mut self, other: &Learned) {
+        join(&mut self.known, &other.known);
+        self.fenced |= other.fenced;
+    }
 }
 
 /// What the lanes of a warp know of each other: `replay_rt::check_warp` of
@@ -92,7 +119,34 @@ impl Clocks {
 
     /// Whether the block that runs knows of what others did in this launch.
     pub(super) fn has_learned(&self) -> bool {
-        !self.known.is_empty() || !self.learned.is_empty()
+        !self.known.is_empty() || !self.learned.is_empty() || self.met.is_some()
+    }
+
+    /// What the block that runs passes on, at its end or at a barrier: what it did, and what it knows of others.
+    pub(super) fn learned_so_far(&self) -> Learned {
+        let mut known = self.known.clone();
+        for (_, learned) in &self.learned {
+            join(&mut known, learned);
+        }
+        if let Some(met) = &self.met {
+            join(&mut known, &met.known);
+        }
+        known.insert(self.block, self.epoch + 1);
+        let fenced = !self.fenced.is_empty() || self.fenced_before > 0;
+        Learned { known, fenced, phases: 0..0 }
+    }
+
+    /// Whether the block that runs knows all that several blocks did from phase `first` to phase `last`.
+    pub(super) fn has_met(&self, first: u32, last: u32) -> bool {
+        self.met.as_ref().is_some_and(|met| met.phases.start <= first && last < met.phases.end)
+    }
+
+    /// The block that has just begun, or goes on, met others, who knew this.
+    pub(super) fn know(&mut self, met: Rc<Learned>) {
+        if met.fenced {
+            self.fenced_before = self.epoch;
+        }
+        self.met = Some(met);
     }
 
     /// Block `block` of `threads` threads begins.
@@ -106,6 +160,7 @@ impl Clocks {
             self.ticks.resize(warps * LANES, 0);
         }
         self.known.clear();
+        self.met = None;
         self.learned.clear();
         self.fenced.clear();
         self.fenced_before = 0;
@@ -188,6 +243,9 @@ impl Clocks {
             let entry = published.entry(self.block).or_default();
             *entry = upto.max(*entry);
             join(published, &self.known);
+            if let Some(met) = &self.met {
+                join(published, &met.known);
+            }
             if let Some((_, learned)) = self.learned.iter().find(|(of, _)| *of == thread) {
                 join(published, learned);
             }
@@ -208,7 +266,9 @@ impl Clocks {
             let upto =
                 |known: &Known| known.get(&then.block).is_some_and(|&upto| then.epoch < upto);
             let learned = self.learned.iter().find(|(of, _)| *of == thread);
-            return upto(&self.known) || learned.is_some_and(|(_, learned)| upto(learned));
+            return upto(&self.known)
+                || learned.is_some_and(|(_, learned)| upto(learned))
+                || self.met.as_ref().is_some_and(|met| upto(&met.known));
         }
         if then.epoch < self.epoch {
             return true;
@@ -288,6 +348,27 @@ mod tests {
         assert!(!clocks.ordered(&then, alone(then), 1));
         clocks.barrier();
         assert!(clocks.ordered(&then, alone(then), 1));
+    }
+
+    #[test]
+    fn blocks_that_meet_know_what_each_did_before_and_not_what_comes_later() {
+        let mut clocks = block(0);
+        let then = clocks.now(5);
+        let mut all = clocks.learned_so_far();
+        clocks.begin_block(1, 64);
+        assert!(!clocks.ordered(&then, alone(then), 0));
+        let of_the_other = clocks.now(7);
+        all.join(&clocks.learned_so_far());
+        let all = Rc::new(all);
+        clocks.begin_block(0, 64);
+        clocks.know(Rc::clone(&all));
+        assert!(clocks.ordered(&of_the_other, alone(of_the_other), 5));
+        assert!(clocks.ordered(&then, alone(then), 6));
+        let later = clocks.now(5);
+        clocks.begin_block(1, 64);
+        clocks.know(all);
+        assert!(clocks.ordered(&then, alone(then), 0));
+        assert!(!clocks.ordered(&later, alone(later), 0));
     }
 
     #[test]

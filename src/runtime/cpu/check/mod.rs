@@ -134,9 +134,44 @@ pub fn begin_block(block: u64, index: [u32; 3], dynamic: std::ops::Range<usize>)
     with(|checker| checker.begin_block(block as u32, index, dynamic));
 }
 
-/// The block that runs has a static variable at `range`.
-pub fn shared(range: std::ops::Range<usize>) {
-    with(|checker| checker.share(range));
+/// The block that runs has a static variable at `range`, in shared memory that is all its own.
+pub fn shared(range: std::ops::Range<usize>, all: std::ops::Range<usize>) {
+    with(|checker| checker.share(range, all));
+}
+
+/// Blocks that are alive at once begin.
+pub fn begin_together() {
+    with(Checker::begin_together);
+}
+
+/// One of them begins: see [`begin_block`].
+pub fn begin_block_among(
+    block: u32,
+    index: [u32; 3],
+    dynamic: std::ops::Range<usize>,
+    all: std::ops::Range<usize>,
+) {
+    with(|checker| checker.begin_block_among(block, index, dynamic, all));
+}
+
+/// The one that runs has paused.
+pub fn pause_block(block: u32) {
+    with(|checker| checker.pause_block(block));
+}
+
+/// These have all come to a barrier of the grid or of their cluster.
+pub fn meet(blocks: impl Iterator<Item = u32>) {
+    with(|checker| checker.meet(blocks));
+}
+
+/// One of them goes on behind the barrier.
+pub fn resume_block(block: u32, index: [u32; 3]) {
+    with(|checker| checker.resume_block(block, index));
+}
+
+/// All of them have ended.
+pub fn end_together() {
+    with(Checker::end_together);
 }
 
 /// Every thread of the block that runs has come to a barrier.

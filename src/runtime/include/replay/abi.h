@@ -30,10 +30,11 @@ struct replay_launch {
   const uint8_t* arg_kinds;       // what each is, see `replay_argument`; null where not known
   uint32_t arg_count;
   uint32_t max_threads;           // a block's by __launch_bounds__, 0 without
-  uint32_t cluster[3];            // blocks of a cluster by __cluster_dims__, 0 without
+  uint32_t cluster[3];            // blocks of a cluster by kernel or launch, 0 without
   uint32_t grid[3];
   uint32_t block[3];
   uint32_t cooperative;           // 1 if all blocks run together
+  uint32_t names_cluster;         // 1 if the launch names the cluster, 2 if the kernel has another, else 0
   size_t shared_bytes;
   void* stream;
   const void* function;           // identifies the kernel for cudaFuncSetAttribute
@@ -136,6 +137,8 @@ struct replay_abi {
   void (*atomic_turn)(void);      // waits until every earlier block of the grid has ended
   void (*yield_thread)(void);     // lets the other threads of the block run
   void (*grid_barrier)(struct replay_site site);  // waits for all threads of a cooperative launch
+  void (*cluster_arrive)(struct replay_site site);  // tells the cluster that this thread has come
+  void (*cluster_wait)(struct replay_site site);  // waits until all threads of the cluster have come
   uint32_t (*is_cooperative)(void);  // whether the launch that runs is one
   // The kernel that calls runs the whole block; `frame_bytes` is the size of one thread's frame.
   void (*whole_block)(size_t frame_bytes, size_t scratch_bytes,

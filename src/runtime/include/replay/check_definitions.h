@@ -12,7 +12,7 @@ namespace replay_rt {
 /// The state of an address.
 struct check_cell {
   uint64_t write, read;
-  uint32_t write_site, read_site, write_lanes, read_lanes;
+  uint32_t write_site, read_site, write_lanes, read_lanes;  // of several blocks: the first phase
 };
 struct check_slot {
   uintptr_t begin;
@@ -100,7 +100,11 @@ REPLAY_INLINE uint64_t join(const check_moment& m, uint64_t word, uint32_t* lane
     return m.now;
   }
   if (word & CHECK_GRID) return m.now | CHECK_GRID;
-  if (then < m.block_first) return m.learned ? 0 : m.now | CHECK_GRID;
+  if (then < m.block_first) {
+    if (m.learned) return 0;
+    *lanes = then;
+    return m.now | CHECK_GRID;
+  }
   if (then < m.phase) {
     *lanes = own;
     return m.now;
@@ -121,7 +125,7 @@ REPLAY_INLINE bool are_read_by_several(const check_state* c, const check_cell* c
   for (; cell != end; ++cell) {
     uint64_t read = cell->read;
     if (((read ^ in_block) & (phase | marks)) == 0) continue;
-    if ((read & marks) != CHECK_GRID || read < launch) return false;
+    if ((read & marks) != CHECK_GRID || read < launch || c->learned) return false;
   }
   return true;
 }

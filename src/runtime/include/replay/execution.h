@@ -99,16 +99,18 @@ cudaError_t cudaOccupancyAvailableDynamicSMemPerBlock(size_t* bytes, F*, int blo
   return *bytes = share < (227 << 10) ? share : (227 << 10), cudaSuccess;
 }
 template <class S, class F>
-cudaError_t cudaOccupancyMaxPotentialBlockSizeVariableSMem(int* grid_size, int* block_size, F*, S,
+cudaError_t cudaOccupancyMaxPotentialBlockSizeVariableSMem(int* grid_size, int* block_size,
+                                                           F* function, S shared_bytes,
                                                            int limit = 0) {
   *block_size = limit > 0 && limit < 1024 ? limit : 1024;
-  *grid_size = 132 * (2048 / *block_size);
-  return cudaSuccess;
+  int blocks = 0;
+  const cudaError_t error = cudaOccupancyMaxActiveBlocksPerMultiprocessor(
+      &blocks, function, *block_size, (size_t)shared_bytes(*block_size));
+  return *grid_size = 132 * blocks, error;
 }
 template <class F>
-cudaError_t cudaOccupancyMaxPotentialBlockSize(int* grid_size, int* block_size, F*, size_t = 0,
-                                               int limit = 0) {
-  *block_size = limit > 0 && limit < 1024 ? limit : 1024;
-  *grid_size = 132 * (2048 / *block_size);
-  return cudaSuccess;
+cudaError_t cudaOccupancyMaxPotentialBlockSize(int* grid_size, int* block_size, F* function,
+                                               size_t shared_bytes = 0, int limit = 0) {
+  return cudaOccupancyMaxPotentialBlockSizeVariableSMem(
+      grid_size, block_size, function, [shared_bytes](int) { return shared_bytes; }, limit);
 }

@@ -90,6 +90,12 @@ class configured {
     launch_.cooperative = 1;
     return *this;
   }
+  /// The same launch in clusters of so many blocks.
+  configured& in_clusters(unsigned x, unsigned y, unsigned z) {
+    launch_.cluster[0] = x, launch_.cluster[1] = y, launch_.cluster[2] = z;
+    launch_.names_cluster = 1;
+    return *this;
+  }
   void replay_run(P... arguments) { run(static_cast<P&&>(arguments)...); }
   // Not deduced from the call: arguments convert to the parameters here, as in any call.
   void run(P... arguments) {
@@ -108,7 +114,12 @@ class configured {
     launch_.arg_count = sizeof...(P);
     if (const launch_bounds* bounds = bounds_of(launch_.function)) {
       launch_.max_threads = bounds->threads;
-      for (int i = 0; i < 3; i++) launch_.cluster[i] = bounds->cluster[i];
+      for (int i = 0; i < 3; i++) {
+        // 2: kernel and launch disagree.
+        if (launch_.names_cluster && bounds->cluster[0] && launch_.cluster[i] != bounds->cluster[i])
+          launch_.names_cluster = 2;
+        if (!launch_.names_cluster) launch_.cluster[i] = bounds->cluster[i];
+      }
     }
     submit(launch_);
   }

@@ -2,7 +2,7 @@
 // "Programmatic Dependent Launch".
 #pragma once
 
-#include "replay/memory.h"
+#include "replay/execution.h"
 
 enum cudaLaunchAttributeID {
   cudaLaunchAttributeIgnore = 0,
@@ -35,21 +35,40 @@ struct cudaLaunchConfig_t {
 template <class... P, class... A>
 cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(P...),
                                A&&... arguments) {
-  bool together = false;
-  for (unsigned i = 0; i < config->numAttrs; i++) {
-    const cudaLaunchAttribute& attribute = config->attrs[i];
-    const auto& cluster = attribute.val.clusterDim;
-    if (attribute.id == cudaLaunchAttributeClusterDimension &&
-        (cluster.x > 1 || cluster.y > 1 || cluster.z > 1))
-      replay_rt::abi->device_abort("cudaLaunchKernelEx with clusters is not supported", {});
-    together |= attribute.id == cudaLaunchAttributeCooperative && attribute.val.cooperative;
-  }
   auto launch =
       replay_rt::kernel_at(kernel, "cudaLaunchKernelEx", nullptr, 0)
           .on(config->gridDim, config->blockDim, config->dynamicSmemBytes, config->stream);
-  if (together) launch.cooperative();
+  for (unsigned i = 0; i < config->numAttrs; i++) {
+    const cudaLaunchAttribute& attribute = config->attrs[i];
+    const auto& cluster = attribute.val.clusterDim;
+    if (attribute.id == cudaLaunchAttributeClusterDimension)
+      launch.in_clusters(cluster.x, cluster.y, cluster.z);
+    if (attribute.id == cudaLaunchAttributeCooperative && attribute.val.cooperative)
+      launch.cooperative();
+  }
   launch.run(static_cast<A&&>(arguments)...);
   return replay_rt::as_error(replay_rt::abi->get_last_error(0));
+}
+/// The clusters that fit the device at once, if each multiprocessor has blocks of one of them only.
+template <class F>
+cudaError_t cudaOccupancyMaxActiveClusters(int* clusters, F* function,
+                                           const cudaLaunchConfig_t* config) {
+  unsigned size = 1;
+  for (unsigned i = 0; i < config->numAttrs; i++) {
+    const auto& sides = config->attrs[i].val.clusterDim;
+    if (config->attrs[i].id == cudaLaunchAttributeClusterDimension)
+      size = sides.x * sides.y * sides.z;
+  }
+  const dim3 block = config->blockDim;
+  int blocks = 0;
+  const cudaError_t error = cudaOccupancyMaxActiveBlocksPerMultiprocessor(
+      &blocks, function, (int)(block.x * block.y * block.z), config->dynamicSmemBytes);
+  if (error != cudaSuccess || size == 0) return error != cudaSuccess ? error : cudaErrorInvalidValue;
+  return *clusters = blocks * (int)(132 / size), cudaSuccess;
+}
+template <class F>
+cudaError_t cudaOccupancyMaxPotentialClusterSize(int* size, F*, const cudaLaunchConfig_t*) {
+  return *size = 8, cudaSuccess;
 }
 inline void cudaGridDependencySynchronize() {}
 inline void cudaTriggerProgrammaticLaunchCompletion() {}

@@ -58,6 +58,7 @@ enum cudaMemcpyKind {
 enum cudaFuncAttribute {
   cudaFuncAttributeMaxDynamicSharedMemorySize = 8,
   cudaFuncAttributePreferredSharedMemoryCarveout = 9,
+  cudaFuncAttributeNonPortableClusterSizeAllowed = 14,
 };
 enum cudaFuncCache {
   cudaFuncCachePreferNone = 0,
@@ -75,6 +76,8 @@ enum cudaDeviceAttr {
   cudaDevAttrComputeCapabilityMinor = 76,
   cudaDevAttrMaxSharedMemoryPerMultiprocessor = 81,
   cudaDevAttrMaxSharedMemoryPerBlockOptin = 97,
+  cudaDevAttrCooperativeLaunch = 95,
+  cudaDevAttrClusterLaunch = 120,
 };
 
 typedef struct replay_stream* cudaStream_t;

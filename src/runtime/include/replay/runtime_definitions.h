@@ -149,6 +149,8 @@ int device_attribute(cudaDeviceAttr attribute) {
     case cudaDevAttrComputeCapabilityMinor: return properties.minor;
     case cudaDevAttrMaxSharedMemoryPerMultiprocessor:
       return (int)properties.sharedMemPerMultiprocessor;
+    case cudaDevAttrCooperativeLaunch:
+    case cudaDevAttrClusterLaunch: return 1;
     case cudaDevAttrMaxSharedMemoryPerBlockOptin: return (int)properties.sharedMemPerBlockOptin;
   }
   return 0;

@@ -21,6 +21,9 @@ struct block_state {
   char* shared_begin;     // all shared memory of the block: addresses in [begin, end)
   char* shared_end;
   void** shared_slots;    // the address of each static __shared__ variable, null before first use
+  char* const* cluster_shared;  // by rank in the cluster: `shared_begin` of the block
+  uint32_t cluster[3];    // blocks of the cluster along x, y, z; 1 each where the launch has none
+  uint32_t cluster_rank;  // the block's rank in its cluster
   const replay_block_thread* running;  // in block form: the current thread
   uint32_t linear_thread;  // in other kernels: index of the current thread in its block
   uint32_t has_turn;      // every earlier block has ended: order-dependent atomics may proceed

@@ -6,12 +6,14 @@ pub(super) mod findings;
 
 mod borders;
 mod swaps;
+mod together;
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
 
 use self::findings::{At, Finding, Findings, Kind, Spot};
+use self::together::Together;
 use super::cells::{Access, Race, Stamp, Touch};
 use super::clocks::{Clocks, Moment};
 use super::packed::{Elsewhere, Origins, Packed, Past};
@@ -70,6 +72,7 @@ pub(super) struct Checker {
     /// By operation, from 1: what it is called, and its shape if it is a launch.
     operations: Vec<(&'static str, Option<Shape>)>,
     running: Option<Running>,
+    together: Option<Together>,
     origins: Origins,
     elsewhere: Elsewhere,
     state: NonNull<State>,
@@ -98,6 +101,7 @@ impl Checker {
             operation: 0,
             operations: Vec::new(),
             running: None,
+            together: None,
             origins: Origins::default(),
             elsewhere: Elsewhere::default(),
             state: NonNull::from(Box::leak(State::new(base))),
@@ -205,6 +209,7 @@ impl Checker {
             moment: Moment { epoch: phase, ..Moment::default() },
             site: 0,
             ordered: &|_, _| true,
+            met: &|_, _| true,
             follows: &|earlier| self.streams.follows(earlier),
         };
         let past = Past { origins: &self.origins, floor: 0, before };
@@ -264,6 +269,22 @@ impl Checker {
     /// The block with linear index `block` begins.
     pub(super) fn begin_block(&mut self, block: u32, index: [u32; 3], dynamic: Range<usize>) {
         self.settle();
+        self.enter_block(block, index);
+        // Most blocks of a launch have the same: what one has made its own must not be cleared then.
+        if self.variables.first() != Some(&dynamic) {
+            self.set_shared(0, Packed::PADDING);
+        }
+        (1..self.variables.len()).for_each(|index| self.set_shared(index, Packed::PADDING));
+        let is_new = self.variables.first() != Some(&dynamic);
+        self.variables.truncate(if is_new { 0 } else { 1 });
+        if is_new {
+            self.share(dynamic, 0..0);
+        }
+        self.follow_clocks();
+    }
+
+    /// What follows is done by the block with linear index `block`.
+    fn enter_block(&mut self, block: u32, index: [u32; 3]) {
         let Some(running) = &mut self.running else { return };
         (running.block, running.block_index) = (block, index);
         let threads = running.shape.threads();
@@ -273,21 +294,13 @@ impl Checker {
         let (ticks, warps) = (self.clocks.ticks().as_ptr(), self.clocks.warps().as_ptr());
         let state = self.state();
         (state.block_first, state.ticks, state.warps) = (phase, ticks, warps);
-        // Most blocks of a launch have the same: what one has made its own must not be cleared then.
-        if self.variables.first() != Some(&dynamic) {
-            self.set_shared(0, Packed::PADDING);
-        }
-        (1..self.variables.len()).for_each(|index| self.set_shared(index, Packed::PADDING));
-        let is_new = self.variables.first() != Some(&dynamic);
-        self.variables.truncate(if is_new { 0 } else { 1 });
-        if is_new {
-            self.share(dynamic);
-        }
-        self.follow_clocks();
     }
 
-    /// The block that runs may use `range` of shared memory.
-    pub(super) fn share(&mut self, range: Range<usize>) {
+    /// The block that runs may use `range` of shared memory, in what is all its own.
+    pub(super) fn share(&mut self, range: Range<usize>, reach: Range<usize>) {
+        if self.together.is_some() {
+            return self.share_among(range, reach);
+        }
         self.variables.push(range);
         self.set_shared(self.variables.len() - 1, Packed::default());
     }
@@ -383,6 +396,7 @@ impl Checker {
             moment: clocks.now(thread),
             site: number,
             ordered: &|then, lanes| clocks.ordered(then, lanes, thread),
+            met: &|first, last| clocks.has_met(first, last),
             follows: &|earlier| self.streams.follows(earlier),
         };
         let past = Past { origins: &self.origins, floor, before };
