@@ -6,7 +6,7 @@ use ::replay::backend::ReplayError;
 use ::replay::cache::Cache;
 use ::replay::cuda::blas::BlasFiles;
 use ::replay::cuda::sanitizer::{Sanitizer, Tool};
-use ::replay::cuda::{self, Nvrtc, SearchPath};
+use ::replay::cuda::{self, Nvrtc, SearchPath, random};
 use ::replay::harness::Harness;
 use ::replay::program;
 use ::replay::report::Line;
@@ -54,6 +54,7 @@ pub fn run(_args: &Args) -> CliResult<u8> {
     let search = search_path();
     findings.extend(device_compiler(&search));
     findings.push(blas(&search));
+    findings.push(random_numbers(&search));
     findings.push(sanitizer(&search));
     findings.extend(own_program());
     for finding in &findings {
@@ -165,6 +166,15 @@ fn blas(search: &SearchPath) -> Finding {
         Err(error) => (false, error.to_string(), error.hint()),
     };
     Finding { what: "cuBLAS", works, needed: false, detail, advice }
+}
+
+/// cuRAND, which calls of its host functions need on a GPU.
+fn random_numbers(search: &SearchPath) -> Finding {
+    let (works, detail, advice) = match random::find(&search.folders()) {
+        Ok(file) => (true, file.display().to_string(), None),
+        Err(error) => (false, error.to_string(), error.hint()),
+    };
+    Finding { what: "cuRAND", works, needed: false, detail, advice }
 }
 
 /// NVIDIA's compute-sanitizer, for `--sanitize`.

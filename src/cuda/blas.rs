@@ -8,13 +8,12 @@
 mod lt;
 
 use std::ffi::{CStr, CString, c_int, c_void};
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 pub(crate) use self::lt::{Layout, Product};
 
 use super::driver::Address;
-use super::library::files_in;
+use super::library::{files_in, identity};
 use super::object::SharedObject;
 
 /// Why cuBLAS cannot be used.
@@ -84,12 +83,7 @@ impl BlasFiles {
 impl BlasFiles {
     /// Their paths, sizes and times: what results may depend on.
     pub(crate) fn identity(&self) -> String {
-        let one = |path: &Path| {
-            let state = std::fs::metadata(path).ok();
-            let state = state.map(|state| (state.len(), state.mtime(), state.mtime_nsec()));
-            format!("{} {state:?}", path.display())
-        };
-        [&self.blas, &self.lt].map(|path| one(path)).join("\n")
+        [&self.blas, &self.lt].map(|path| identity(path)).join("\n")
     }
 }
 

@@ -200,7 +200,16 @@ impl Context {
         Ok(address)
     }
 
-    /// Gives back what `allocate` returned.
+    /// Makes room for `bytes` that the host can touch too, while no kernel runs.
+    pub(crate) fn allocate_managed(&self, bytes: usize) -> Result<Address, CudaError> {
+        let mut address = 0;
+        let global = sys::CUmemAttach_flags::CU_MEM_ATTACH_GLOBAL as u32;
+        // SAFETY: fills in an address.
+        checked(unsafe { sys::cuMemAllocManaged(&raw mut address, bytes, global) })?;
+        Ok(address)
+    }
+
+    /// Gives back what `allocate` or `allocate_managed` returned.
     pub(crate) fn free(&self, address: Address) -> Result<(), CudaError> {
         // SAFETY: the driver refuses what it did not allocate.
         checked(unsafe { sys::cuMemFree_v2(address) })
@@ -340,6 +349,18 @@ pub(crate) struct Shape {
     pub(crate) grid: [u32; 3],
     pub(crate) block: [u32; 3],
     pub(crate) shared_bytes: u32,
+    /// Whether all blocks run together.
+    pub(crate) cooperative: bool,
+    /// Blocks of a cluster, where the launch names them.
+    pub(crate) cluster: Option<[u32; 3]>,
+}
+
+impl Shape {
+    /// So many blocks of so many threads in a row.
+    pub(crate) fn plain(blocks: u32, threads: u32, shared_bytes: u32) -> Shape {
+        let (grid, block) = ([blocks, 1, 1], [threads, 1, 1]);
+        Shape { grid, block, shared_bytes, cooperative: false, cluster: None }
+    }
 }
 
 impl Loaded {
@@ -381,6 +402,28 @@ impl Function {
         checked(unsafe { sys::cuFuncSetAttribute(self.0, attribute, bytes) })
     }
 
+    /// Lets launches have clusters of more blocks than every device has.
+    pub(crate) fn allow_wide_clusters(self) -> Result<(), CudaError> {
+        let attribute = CUfunction_attribute::CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED;
+        // SAFETY: the function's module stays loaded.
+        checked(unsafe { sys::cuFuncSetAttribute(self.0, attribute, 1) })
+    }
+
+    /// The blocks of so many threads and bytes of dynamic shared memory that a multiprocessor holds.
+    pub(crate) fn occupancy(self, threads: c_int, shared_bytes: usize) -> Result<i32, CudaError> {
+        let mut blocks = 0;
+        // SAFETY: fills in an integer; the function's module stays loaded.
+        checked(unsafe {
+            sys::cuOccupancyMaxActiveBlocksPerMultiprocessor(
+                &raw mut blocks,
+                self.0,
+                threads,
+                shared_bytes,
+            )
+        })?;
+        Ok(blocks)
+    }
+
     /// Whether it has static shared memory.
     pub(crate) fn has_shared(self) -> bool {
         let attribute = CUfunction_attribute::CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES;
@@ -390,27 +433,53 @@ impl Function {
         checked(told).is_ok() && bytes > 0
     }
 
-    /// Launches the kernel in the default stream, with all blocks running together if `cooperative`.
+    /// Launches the kernel in the default stream.
     ///
     /// # Safety
     /// `args` must hold a pointer to each argument of the kernel.
     pub(crate) unsafe fn launch(
         self,
         shape: Shape,
-        cooperative: bool,
         args: *mut *mut c_void,
     ) -> Result<(), CudaError> {
         let ([gx, gy, gz], [bx, by, bz], shared) = (shape.grid, shape.block, shape.shared_bytes);
         let (stream, no_extra) = (std::ptr::null_mut(), std::ptr::null_mut());
-        if cooperative {
+        let mut attributes = attributes(&shape);
+        if attributes.is_empty() {
             // SAFETY: promised by the caller; the driver checks the shape.
             return checked(unsafe {
-                sys::cuLaunchCooperativeKernel(self.0, gx, gy, gz, bx, by, bz, shared, stream, args)
+                sys::cuLaunchKernel(self.0, gx, gy, gz, bx, by, bz, shared, stream, args, no_extra)
             });
         }
-        // SAFETY: promised by the caller; the driver checks the shape.
-        checked(unsafe {
-            sys::cuLaunchKernel(self.0, gx, gy, gz, bx, by, bz, shared, stream, args, no_extra)
-        })
+        let config = sys::CUlaunchConfig {
+            gridDimX: gx,
+            gridDimY: gy,
+            gridDimZ: gz,
+            blockDimX: bx,
+            blockDimY: by,
+            blockDimZ: bz,
+            sharedMemBytes: shared,
+            hStream: stream,
+            attrs: attributes.as_mut_ptr(),
+            numAttrs: attributes.len() as u32,
+        };
+        // SAFETY: as above; the attributes outlive the call.
+        checked(unsafe { sys::cuLaunchKernelEx(&raw const config, self.0, args, no_extra) })
     }
+}
+
+/// What a launch of this shape asks for besides.
+fn attributes(shape: &Shape) -> Vec<sys::CUlaunchAttribute> {
+    use sys::CUlaunchAttributeID_enum as Id;
+    let attribute = |id, value| sys::CUlaunchAttribute { id, pad: [0; 4], value };
+    let cooperative = shape.cooperative.then(|| {
+        let value = sys::CUlaunchAttributeValue { cooperative: 1 };
+        attribute(Id::CU_LAUNCH_ATTRIBUTE_COOPERATIVE, value)
+    });
+    let cluster = shape.cluster.map(|[x, y, z]| {
+        let sides = sys::CUlaunchAttributeValue_union__bindgen_ty_1 { x, y, z };
+        let value = sys::CUlaunchAttributeValue { clusterDim: sides };
+        attribute(Id::CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, value)
+    });
+    cooperative.into_iter().chain(cluster).collect()
 }

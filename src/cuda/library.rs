@@ -4,6 +4,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
@@ -100,6 +101,13 @@ fn site_packages(python: &str) -> Option<Vec<PathBuf>> {
     let output = command.output().ok().filter(|output| output.status.success())?;
     let text = String::from_utf8_lossy(&output.stdout);
     Some(text.lines().filter(|line| !line.is_empty()).map(PathBuf::from).collect())
+}
+
+/// Path, size and time of the library at `path`: what results may depend on.
+pub(crate) fn identity(path: &Path) -> String {
+    let state = fs::metadata(path).ok();
+    let state = state.map(|state| (state.len(), state.mtime(), state.mtime_nsec()));
+    format!("{} {state:?}", path.display())
 }
 
 /// The files called `name.so` or `name.so.N` in `folder`, the newest version first.

@@ -1,4 +1,5 @@
-//! NVIDIA's software, as this machine has it: the driver and its devices, NVRTC, cuBLAS, compute-sanitizer.
+//! NVIDIA's software, as this machine has it: the driver and its devices, NVRTC, cuBLAS, cuRAND,
+//! compute-sanitizer.
 //!
 //! Finds, loads and calls it, checks each call, and reads its messages. Knows nothing of replays:
 //! `compile` says what NVRTC compiles, `runtime::gpu` what a device runs.
@@ -11,11 +12,13 @@ mod math_errors;
 mod module;
 mod nvrtc;
 mod object;
+pub mod random;
 pub mod sanitizer;
 
 pub use self::driver::{DeviceInfo, GpuError, device, devices};
 pub use self::error::CudaError;
 pub use self::library::SearchPath;
+pub(crate) use self::library::identity;
 pub use self::math_errors::math_error_ulps;
 pub use self::module::Module;
 pub(crate) use self::module::{FILL_KERNEL, FILL_SOURCE, WIDEN_SOURCE};

@@ -282,6 +282,7 @@ pub struct Abi {
     pub func_set_attribute:
         unsafe extern "C" fn(*const c_void, *const c_char, c_int, c_int) -> Status,
     pub occupancy: unsafe extern "C" fn(*mut c_int, *const c_void, c_int, usize) -> Status,
+    pub multiprocessors: unsafe extern "C" fn() -> c_int,
     pub mem_get_info: unsafe extern "C" fn(*mut usize, *mut usize) -> Status,
     pub device_is_host: unsafe extern "C" fn() -> c_int,
     pub stream_create: unsafe extern "C" fn(*mut *mut c_void, u32) -> Status,
@@ -317,6 +318,8 @@ pub struct ThreadPointers {
     pub block: *mut BlockState,
     /// The artifact's `__managed__` variables: the first byte, and one past the last.
     pub managed: [*mut u8; 2],
+    /// Whether the host computes algorithms of libraries where kernels run on a GPU.
+    pub has_host_algorithms: bool,
 }
 
 /// `replay_rt::block_state` of `include/replay/thread.h`.

@@ -84,6 +84,7 @@ pub static TABLE: Abi = Abi {
     get_last_error,
     func_set_attribute,
     occupancy,
+    multiprocessors,
     mem_get_info,
     device_is_host,
     stream_create,
@@ -419,19 +420,27 @@ unsafe extern "C" fn func_set_attribute(
 }
 
 /// `cudaOccupancyMaxActiveBlocksPerMultiprocessor` for a device of compute capability 9.0, as far
-/// as threads and shared memory limit it; registers are not known.
+/// as threads and shared memory limit it, where the device itself does not tell.
 unsafe extern "C" fn occupancy(
     blocks: *mut c_int,
-    _function: *const c_void,
+    function: *const c_void,
     block_size: c_int,
     shared_bytes: usize,
 ) -> c_int {
     if block_size <= 0 || block_size as usize > cpu::MAX_THREADS {
         return status(Err(CudaError::INVALID_VALUE));
     }
+    let threads = block_size as usize;
+    let told = runtime_of_process().device.occupancy(function, threads, shared_bytes);
+    let resident = told.unwrap_or_else(|| resident_blocks(threads, shared_bytes));
     // SAFETY: the artifact passes the address of an int.
-    unsafe { *blocks = resident_blocks(block_size as usize, shared_bytes) as c_int };
+    unsafe { *blocks = resident as c_int };
     0
+}
+
+unsafe extern "C" fn multiprocessors() -> c_int {
+    let told = runtime_of_process().device.multiprocessors();
+    told.map_or(MULTIPROCESSORS as c_int, |count| count as c_int)
 }
 
 /// Multiprocessors of the device that the CPU stands for.

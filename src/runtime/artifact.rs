@@ -91,6 +91,7 @@ impl LoadedArtifact {
             grid_dim: null,
             block: null.cast(),
             managed: [std::ptr::null_mut(); 2],
+            has_host_algorithms: false,
         };
         // SAFETY: fills in the addresses of thread-local variables.
         unsafe { (self.thread)(&raw mut pointers) };

@@ -156,6 +156,14 @@ pub trait Device: Send + Sync {
     fn malloc_scratch(&self, bytes: usize, label: String) -> Result<*mut u8, CudaError> {
         self.malloc(bytes, label)
     }
+    /// How many blocks of a kernel a multiprocessor holds, if the device knows.
+    fn occupancy(&self, _: *const c_void, _threads: usize, _bytes: usize) -> Option<usize> {
+        None
+    }
+    /// Its multiprocessors, if it has any.
+    fn multiprocessors(&self) -> Option<u32> {
+        None
+    }
     /// The same, for host code to touch as well.
     fn malloc_managed(&self, bytes: usize, label: String) -> Result<*mut u8, CudaError> {
         self.malloc_scratch(bytes, label)

@@ -324,8 +324,10 @@ fn start_device(
                 memory_bytes,
                 margins: !sanitizer.is_some_and(Tool::forbids_margins),
                 filled: !sanitizer.is_some_and(Tool::forbids_filling),
+                managed: artifact.thread_pointers().has_host_algorithms,
             };
-            let gpu = Gpu::new(settings, module, summaries, libraries.clone())?;
+            let pointers = move || artifact.thread_pointers();
+            let gpu = Gpu::new(settings, module, summaries, libraries.clone(), pointers)?;
             Ok(runtime::start(Box::new(gpu), reporter))
         }
     }

@@ -81,6 +81,14 @@ impl Public {
         self.run_in(precision, &Mode::plain(POISON_A))
     }
 
+    /// The native replay, on the device in a test of [`on_a_gpu`].
+    pub(super) fn run_here(&self) -> Run {
+        match GPU.with_borrow(Option::is_some) {
+            true => self.run_on_gpu(),
+            false => self.run(Precision::Native),
+        }
+    }
+
     fn run_on_gpu(&self) -> Run {
         GPU.with_borrow(|gpu| {
             let (gpu, _) = gpu.as_ref().expect("a test of `on_a_gpu`");
@@ -325,6 +333,12 @@ fn host_code_finds_the_runtime_functions_that_it_is_used_to() {
     // Two launches lie between the events, whatever time they took.
     expected.extend([13.0, 2.0, 1.0, 8.0 * 132.0, 1024.0, 12.5]);
     public.assert_gives("out", &expected, 0.0);
+}
+
+#[test]
+#[ignore = "needs a GPU"]
+fn host_code_finds_the_runtime_functions_on_a_gpu_too() {
+    on_a_gpu(1.0, &[host_code_finds_the_runtime_functions_that_it_is_used_to]);
 }
 
 #[test]

@@ -153,7 +153,7 @@ impl Shared {
 impl Shared {
     /// The folders with NVIDIA's libraries, if `sources` may call one of them.
     fn libraries(&self, sources: &SourceSet) -> Vec<PathBuf> {
-        let calls = |text: &[u8]| text.windows(6).any(|word| word == b"cublas");
+        let calls = |text: &[u8]| text.windows(6).any(|word| matches!(word, b"cublas" | b"curand"));
         let any = sources.files.iter().any(|file| calls(&file.content));
         if any { self.search.folders() } else { Vec::new() }
     }

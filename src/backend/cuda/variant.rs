@@ -11,6 +11,7 @@ use crate::backend::{Abilities, Mode, ReplayError, Take, Variant};
 use crate::compile::{DeviceModule, DeviceToolchain};
 use crate::cuda::blas::BlasFiles;
 use crate::cuda::sanitizer::{Finding, Sanitizer, Tool};
+use crate::cuda::{identity, random};
 use crate::fixture::Fixture;
 use crate::frontend::Precision;
 use crate::history::SourceSet;
@@ -91,6 +92,9 @@ impl Variant for CudaVariant {
         }
         if let Ok(files) = BlasFiles::find(&self.libraries) {
             hasher.update(files.identity().as_bytes());
+        }
+        if let Ok(file) = random::find(&self.libraries) {
+            hasher.update(identity(&file).as_bytes());
         }
         hasher.finalize().to_hex()[..40].to_owned()
     }

@@ -1,4 +1,4 @@
-//! Launches that are no kernels of the sources: calls of NVIDIA's libraries, and kernels without a name.
+//! Launches that are no kernels of the sources: functions of NVIDIA's libraries, and kernels without a name.
 
 use crate::runtime::report::Report;
 
@@ -7,8 +7,10 @@ use crate::runtime::report::Report;
 pub(super) enum Library {
     /// cuBLAS and cuBLASLt, which answer themselves.
     Blas,
-    /// One that only the CPU has, by its name.
-    Absent(&'static str),
+    /// cuRAND, which does so as well.
+    Random,
+    /// CUB's device-wide part or Thrust, whose algorithms the host computes.
+    Host,
 }
 
 impl Library {
@@ -18,21 +20,11 @@ impl Library {
         let is_scoped = |rest: &str| rest.starts_with("::");
         Some(match kernel {
             _ if kernel.strip_prefix("cublas").is_some_and(is_called) => Library::Blas,
-            _ if kernel.strip_prefix("curand").is_some_and(is_called) => Library::Absent("cuRAND"),
-            _ if kernel.strip_prefix("cub").is_some_and(is_scoped) => {
-                Library::Absent("CUB's device-wide part")
-            }
-            _ if kernel.strip_prefix("thrust").is_some_and(is_scoped) => Library::Absent("Thrust"),
+            _ if kernel.strip_prefix("curand").is_some_and(is_called) => Library::Random,
+            _ if kernel.strip_prefix("cub").is_some_and(is_scoped) => Library::Host,
+            _ if kernel.strip_prefix("thrust").is_some_and(is_scoped) => Library::Host,
             _ => return None,
         })
-    }
-}
-
-/// The report for a function of `library`, which only the CPU has.
-pub(super) fn absent(kernel: &str, library: &str) -> Report {
-    Report::Refused {
-        message: format!("{kernel} was called, and {library} is not connected to GPUs"),
-        hint: Some("replay with --backend cpu, which computes it".to_owned()),
     }
 }
 
@@ -49,26 +41,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_library_that_only_the_cpu_has_is_refused_by_name() {
-        let told = ["curandGenerateUniform", "cub::DeviceReduce::Sum", "thrust::sort"];
-        let told = told.map(|kernel| match Library::of(kernel) {
-            Some(Library::Absent(library)) => match absent(kernel, library) {
-                Report::Refused { message, hint } => format!("{message}\nhint: {}", hint.unwrap()),
-                report => panic!("{report:?}"),
-            },
-            library => panic!("{kernel} is of {library:?}"),
-        });
-        insta::assert_snapshot!(told.join("\n"), @r"
-        curandGenerateUniform was called, and cuRAND is not connected to GPUs
-        hint: replay with --backend cpu, which computes it
-        cub::DeviceReduce::Sum was called, and CUB's device-wide part is not connected to GPUs
-        hint: replay with --backend cpu, which computes it
-        thrust::sort was called, and Thrust is not connected to GPUs
-        hint: replay with --backend cpu, which computes it
-        ");
-        assert_eq!(Library::of("cublasSgemm"), Some(Library::Blas));
+    fn a_function_of_a_library_is_told_from_a_kernel_of_the_user_s_by_its_name() {
+        let of = Library::of;
+        assert_eq!(of("cublasSgemm"), Some(Library::Blas));
+        assert_eq!(of("curandGenerateUniform"), Some(Library::Random));
+        assert_eq!(of("cub::DeviceReduce::Sum"), Some(Library::Host));
+        assert_eq!(of("thrust::sort"), Some(Library::Host));
         for of_the_user in ["cublas_epilogue_kernel", "cub_sum", "thrust_step", "curandom"] {
-            assert_eq!(Library::of(of_the_user), None, "{of_the_user}");
+            assert_eq!(of(of_the_user), None, "{of_the_user}");
         }
     }
 

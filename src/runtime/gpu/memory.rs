@@ -35,6 +35,8 @@ pub(super) struct Memory {
     poison: Poison,
     margin: usize,
     filled: bool,
+    /// Whether the host can touch all of it.
+    managed: bool,
     limit: usize,
     state: Mutex<State>,
 }
@@ -51,21 +53,23 @@ struct State {
 impl Memory {
     /// Memory of at most `limit` bytes.
     pub(super) fn new(settings: GpuSettings, limit: usize) -> Memory {
-        let GpuSettings { poison, filled, .. } = settings;
+        let GpuSettings { poison, filled, managed, .. } = settings;
         let margin = if settings.margins && filled { MARGIN } else { 0 };
-        Memory { poison, margin, filled, limit, state: Mutex::default() }
+        Memory { poison, margin, filled, managed, limit, state: Mutex::default() }
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// Allocates `bytes`, called `label` in messages; address 0 for no bytes.
+    /// Allocates `bytes`, called `label` in messages, that the host can touch too if `managed`; address 0 for
+    /// no bytes.
     pub(super) fn allocate(
         &self,
         context: &Context,
         bytes: usize,
         label: String,
+        managed: bool,
     ) -> Result<Address, CudaError> {
         if bytes == 0 {
             return Ok(0);
@@ -78,7 +82,10 @@ impl Memory {
         let allocation = Allocation { bytes, label, margin };
         // Without margins it is as long as the code wants it, to the byte.
         let all = if margin > 0 { allocation.body() + 2 * margin } else { bytes };
-        let map = context.allocate(all)?;
+        let map = match managed || self.managed {
+            true => context.allocate_managed(all)?,
+            false => context.allocate(all)?,
+        };
         if self.filled {
             context.fill(map, self.poison.pattern, all / 8)?;
         }

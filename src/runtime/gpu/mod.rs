@@ -5,8 +5,10 @@
 #![allow(unsafe_code)]
 
 mod blas;
+mod host;
 mod library;
 mod memory;
+mod random;
 mod shared;
 mod summary;
 mod timeout;
@@ -21,12 +23,14 @@ use std::sync::Mutex;
 pub use self::upload::pinned_copy_seconds;
 
 use self::blas::BlasCalls;
-use self::library::{Library, absent, nameless};
+use self::library::{Library, nameless};
 use self::memory::Memory;
+use self::random::RandomCalls;
 use self::shared::SharedFill;
 use self::summary::Summarizer;
 use self::upload::Uploader;
 use self::widen::Stored;
+use super::abi::ThreadPointers;
 use super::report::{Fault, Report};
 use super::{CopyKind, Device, Launch, Widening, cpu, end_with};
 use crate::cuda::driver::{Address, Context, Function, Loaded, Shape, words};
@@ -82,6 +86,8 @@ pub struct GpuSettings {
     pub margins: bool,
     /// Whether memory is filled with the poison.
     pub filled: bool,
+    /// Whether host code can touch memory too, while no kernel runs.
+    pub managed: bool,
 }
 
 /// The device.
@@ -97,12 +103,16 @@ pub struct Gpu {
     shared: Option<SharedFill>,
     summaries: Vec<(DType, Summarizer)>,
     blas: BlasCalls,
+    random: RandomCalls,
+    /// Where the built-in variables of the calling thread are.
+    pointers: Box<dyn Fn() -> ThreadPointers + Send + Sync>,
     /// By the host's function and name: those that were launched.
     functions: Mutex<HashMap<(usize, &'static str), Function>>,
 }
 
 impl Gpu {
-    /// Opens the device and loads the module of the file `module`. NVIDIA's libraries lie in `libraries`.
+    /// Opens the device and loads the module of the file `module`. NVIDIA's libraries lie in `libraries`;
+    /// what the host computes finds its built-in variables by `pointers`.
     ///
     /// # Errors
     /// [`StartError`] if there is no such device, or it refuses the module.
@@ -111,6 +121,7 @@ impl Gpu {
         module: &Path,
         summaries: &[(DType, PathBuf)],
         libraries: Vec<PathBuf>,
+        pointers: impl Fn() -> ThreadPointers + Send + Sync + 'static,
     ) -> Result<Gpu, StartError> {
         one_connection();
         let info = device(settings.ordinal)?;
@@ -136,7 +147,9 @@ impl Gpu {
         timeout::install();
         let functions = Mutex::default();
         let (uploader, stored) = (Uploader::default(), Stored::default());
+        let random = RandomCalls::new(libraries.clone());
         let blas = BlasCalls::new(libraries);
+        let pointers = Box::new(pointers);
         Ok(Gpu {
             info,
             context,
@@ -148,6 +161,8 @@ impl Gpu {
             shared,
             summaries,
             blas,
+            random,
+            pointers,
             functions,
         })
     }
@@ -170,10 +185,15 @@ impl Gpu {
         Ok(function)
     }
 
-    /// Has cuBLAS answer the call that `launch` is.
-    fn call_blas(&self, launch: &Launch) -> Result<(), CudaError> {
+    /// Has `library` answer the call that `launch` is.
+    fn call(&self, library: Library, launch: &Launch) -> Result<(), CudaError> {
         timeout::running(Some(launch.kernel));
-        self.blas.run(&self.context, launch);
+        match library {
+            Library::Blas => self.blas.run(&self.context, launch),
+            Library::Random => self.random.run(launch),
+            // SAFETY: the memory of such an artifact is the host's too; every kernel was waited for.
+            Library::Host => unsafe { host::run(launch, &(self.pointers)()) },
+        }
         let done = self.context.synchronize();
         timeout::running(None);
         self.survive(done, Some(launch.kernel))
@@ -275,7 +295,12 @@ impl Device for Gpu {
     }
 
     fn malloc(&self, bytes: usize, label: String) -> Result<*mut u8, CudaError> {
-        let address = self.memory.allocate(&self.context, bytes, label)?;
+        let address = self.memory.allocate(&self.context, bytes, label, false)?;
+        Ok(address as *mut u8)
+    }
+
+    fn malloc_managed(&self, bytes: usize, label: String) -> Result<*mut u8, CudaError> {
+        let address = self.memory.allocate(&self.context, bytes, label, true)?;
         Ok(address as *mut u8)
     }
 
@@ -349,10 +374,8 @@ impl Device for Gpu {
     }
 
     fn launch(&self, launch: &Launch) -> Result<(), CudaError> {
-        match Library::of(launch.kernel) {
-            Some(Library::Blas) => return self.call_blas(launch),
-            Some(Library::Absent(library)) => end_with(&absent(launch.kernel, library)),
-            None => {}
+        if let Some(library) = Library::of(launch.kernel) {
+            return self.call(library, launch);
         }
         let function = self.function(launch)?;
         if launch.shared_bytes > cpu::DEFAULT_SHARED_BYTES {
@@ -360,7 +383,13 @@ impl Device for Gpu {
         }
         let shared_bytes =
             u32::try_from(launch.shared_bytes).map_err(|_| CudaError::INVALID_CONFIGURATION)?;
-        let shape = Shape { grid: launch.grid, block: launch.block, shared_bytes };
+        let Launch { grid, block, cooperative, .. } = *launch;
+        let cluster = launch.cluster.filter(|_| launch.names_cluster);
+        let shape = Shape { grid, block, shared_bytes, cooperative, cluster };
+        let size = launch.cluster.map_or(1, |sides| sides.iter().product());
+        if size > cpu::PORTABLE_CLUSTER_BLOCKS {
+            function.allow_wide_clusters()?;
+        }
         if let Some(shared) = &self.shared
             && (launch.shared_bytes > 0 || function.has_shared())
         {
@@ -368,10 +397,24 @@ impl Device for Gpu {
         }
         timeout::running(Some(launch.kernel));
         // SAFETY: host and device code were made of the same declaration of the kernel.
-        let launched = unsafe { function.launch(shape, launch.cooperative, launch.args) };
+        let launched = unsafe { function.launch(shape, launch.args) };
         let done = launched.and_then(|()| self.context.synchronize());
         timeout::running(None);
         self.survive(done, Some(launch.kernel))
+    }
+
+    fn occupancy(&self, function: *const c_void, threads: usize, bytes: usize) -> Option<usize> {
+        let symbol = self.module.kernel("", symbol_at(function).as_deref())?;
+        let function = self.loaded.function(&symbol).ok()?;
+        if bytes > cpu::DEFAULT_SHARED_BYTES {
+            function.allow_shared(bytes).ok()?;
+        }
+        let blocks = function.occupancy(threads as i32, bytes).ok()?;
+        usize::try_from(blocks).ok()
+    }
+
+    fn multiprocessors(&self) -> Option<u32> {
+        Some(self.context.shared_sizes(self.info.ordinal).ok()?.multiprocessors)
     }
 
     fn synchronize(&self) -> Result<(), CudaError> {

@@ -36,12 +36,8 @@ impl SharedFill {
         let (mut low, mut high, mut bytes) = (half(0), half(4), self.sizes.bytes);
         let mut args: [*mut c_void; 3] =
             [(&raw mut low).cast(), (&raw mut high).cast(), (&raw mut bytes).cast()];
-        let shape = Shape {
-            grid: [self.sizes.multiprocessors, 1, 1],
-            block: [THREADS, 1, 1],
-            shared_bytes: bytes,
-        };
+        let shape = Shape::plain(self.sizes.multiprocessors, THREADS, bytes);
         // SAFETY: the arguments are those of the kernel.
-        unsafe { self.function.launch(shape, false, args.as_mut_ptr()) }
+        unsafe { self.function.launch(shape, args.as_mut_ptr()) }
     }
 }

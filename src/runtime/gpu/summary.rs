@@ -49,12 +49,11 @@ impl Summarizer {
             (&raw mut poisoned).cast(),
             (&raw mut out).cast(),
         ];
-        let shape_of_launch =
-            Shape { grid: [BLOCKS, 1, 1], block: [THREADS, 1, 1], shared_bytes: 0 };
+        let shape_of_launch = Shape::plain(BLOCKS, THREADS, 0);
         // SAFETY: the arguments are those of the kernel; the parts have room for what is copied.
         let done = unsafe {
             self.function
-                .launch(shape_of_launch, false, args.as_mut_ptr())
+                .launch(shape_of_launch, args.as_mut_ptr())
                 .and_then(|()| context.download(parts.as_mut_ptr().cast(), room, bytes))
         };
         context.free(room)?;

@@ -152,8 +152,8 @@ fn launch(
         (&raw mut without_at).cast(),
     ];
     let blocks = count.div_ceil(THREADS.into()).clamp(1, BLOCKS) as u32;
-    let shape = Shape { grid: [blocks, 1, 1], block: [THREADS, 1, 1], shared_bytes: 0 };
+    let shape = Shape::plain(blocks, THREADS, 0);
     // SAFETY: the arguments are those of the kernel, and the tensors as long as `count` says.
-    unsafe { function.launch(shape, false, args.as_mut_ptr())? };
+    unsafe { function.launch(shape, args.as_mut_ptr())? };
     context.synchronize()
 }

@@ -41,6 +41,7 @@ typedef curandOrdering curandOrdering_t;
 
 struct curandGenerator_st {
   bool philox;
+  uint64_t number;
   unsigned long long seed = 0, offset = 0;
   cudaStream_t stream = nullptr;
   // XORWOW: the state of each of its 4096 subsequences, on the device, and whose turn it is.
@@ -48,6 +49,7 @@ struct curandGenerator_st {
   bool ready = false;
   unsigned turn = 0;
   bool has_normals = false;  // since the offset was set
+  bool sets_seed = true, sets_offset = false;  // since NVIDIA's library generated numbers
 };
 typedef curandGenerator_st* curandGenerator_t;
 
@@ -133,6 +135,40 @@ inline void curand_run_xorwow(curandGenerator_t generator, const curand_request&
   const unsigned long long turns = request.kind == curand_normals ? request.count / 2 : request.count;
   generator->turn = (unsigned)((generator->turn + turns) % 4096);
 }
+/// A call that NVIDIA's library answers, as src/runtime/gpu/random.rs reads it.
+struct curand_call {
+  int32_t* status;
+  uint64_t generator, seed, offset, count;
+  void* out;
+  int32_t kind;
+  float mean, deviation;
+  bool sets_seed, sets_offset;
+};
+inline int32_t curand_status = 0;
+template <class T>
+inline curandStatus_t curand_by_library(curandGenerator_t generator, const curand_request& request,
+                                        T* out, const char* name, const char* file, uint32_t line) {
+  if (sizeof(T) != 4) not_in_curand("cuRAND's host functions in float64 are not supported on a GPU", file, line);
+  curand_status = CURAND_STATUS_SUCCESS;
+  curand_call call = {&curand_status, generator->number, request.seed, request.offset, request.count, out,
+                      generator->philox ? CURAND_RNG_PSEUDO_PHILOX4_32_10 : CURAND_RNG_PSEUDO_XORWOW,
+                      (float)request.mean, (float)request.deviation, generator->sets_seed,
+                      generator->sets_offset};
+  generator->sets_seed = generator->sets_offset = false;
+  void* arguments[2] = {&call, nullptr};
+  const size_t sizes[1] = {sizeof call};
+  replay_launch launch = {};
+  launch.kernel = name;
+  launch.thunk = [](void**) {};
+  launch.site = replay_site{file, line};
+  launch.args = arguments;
+  launch.arg_sizes = sizes;
+  launch.arg_count = 1;
+  for (int i = 0; i < 3; i++) launch.grid[i] = launch.block[i] = 1;
+  launch.stream = generator->stream;
+  submit(launch);
+  return (curandStatus_t)curand_status;
+}
 template <class T>
 inline curandStatus_t curand_run(curandGenerator_t generator, T* out, size_t count,
                                  curand_kind kind, double mean, double deviation, const char* name,
@@ -145,6 +181,10 @@ inline curandStatus_t curand_run(curandGenerator_t generator, T* out, size_t cou
   const curand_request request = {generator->seed, generator->offset, count, kind, mean, deviation};
   if (pairs) generator->has_normals = true;
   if (count == 0) return CURAND_STATUS_SUCCESS;
+  if (!abi->device_is_host()) {
+    const curandStatus_t status = curand_by_library(generator, request, out, name, file, line);
+    return generator->offset += count, status;
+  }
   if (generator->philox)
     kernel_at(&curand_philox_kernel<T>, name, file, line)
         .on(dim3(1), dim3(1), 0, generator->stream)
@@ -161,7 +201,8 @@ inline curandStatus_t curandCreateGenerator(curandGenerator_t* generator, curand
   const bool philox = type == CURAND_RNG_PSEUDO_PHILOX4_32_10;
   if (!philox && type != CURAND_RNG_PSEUDO_DEFAULT && type != CURAND_RNG_PSEUDO_XORWOW)
     replay_rt::not_in_curand("cuRAND generators other than XORWOW and Philox are not supported", file, line);
-  *generator = new curandGenerator_st{philox};
+  static uint64_t generators = 0;
+  *generator = new curandGenerator_st{philox, ++generators};
   return CURAND_STATUS_SUCCESS;
 }
 inline curandStatus_t curandDestroyGenerator(curandGenerator_t generator) {
@@ -178,6 +219,7 @@ inline curandStatus_t curandSetPseudoRandomGeneratorSeed(curandGenerator_t gener
   // The place in the sequence stays.
   generator->seed = seed;
   generator->ready = false;
+  generator->sets_seed = true;
   return CURAND_STATUS_SUCCESS;
 }
 inline curandStatus_t curandSetGeneratorOffset(curandGenerator_t generator,
@@ -185,6 +227,7 @@ inline curandStatus_t curandSetGeneratorOffset(curandGenerator_t generator,
   if (generator == nullptr) return CURAND_STATUS_NOT_INITIALIZED;
   generator->offset = offset;
   generator->ready = generator->has_normals = false;
+  generator->sets_offset = true;
   return CURAND_STATUS_SUCCESS;
 }
 inline curandStatus_t curandSetStream(curandGenerator_t generator, cudaStream_t stream) {

@@ -182,6 +182,7 @@ struct replay_abi {
   int (*get_last_error)(int clear);
   int (*func_set_attribute)(const void* function, const char* kernel, int attribute, int value);
   int (*occupancy)(int* blocks, const void* function, int block_size, size_t shared_bytes);
+  int (*multiprocessors)(void);
   int (*mem_get_info)(size_t* free_bytes, size_t* total_bytes);
   int (*device_is_host)(void);    // whether kernels run on this machine's CPU
   int (*stream_create)(void** stream, uint32_t flags);

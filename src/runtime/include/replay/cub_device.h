@@ -40,6 +40,7 @@ void replay_reduce_last(I items, O out, long long count, Op op, T initial, bool 
 template <class... P>
 inline cudaError_t replay_launch(void (*kernel)(P...), const char* name, unsigned blocks,
                                  cudaStream_t stream, replay_site site, P... arguments) {
+  (void)&replay_rt::host_algorithm<void (*)(P...)>::known;
   replay_rt::kernel_at(kernel, name, site.file, site.line)
       .on(dim3(blocks), dim3(1), 0, stream)
       .run(arguments...);

@@ -106,7 +106,7 @@ cudaError_t cudaOccupancyMaxPotentialBlockSizeVariableSMem(int* grid_size, int* 
   int blocks = 0;
   const cudaError_t error = cudaOccupancyMaxActiveBlocksPerMultiprocessor(
       &blocks, function, *block_size, (size_t)shared_bytes(*block_size));
-  return *grid_size = 132 * blocks, error;
+  return *grid_size = replay_rt::abi->multiprocessors() * blocks, error;
 }
 template <class F>
 cudaError_t cudaOccupancyMaxPotentialBlockSize(int* grid_size, int* block_size, F* function,

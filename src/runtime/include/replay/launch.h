@@ -64,6 +64,16 @@ template <auto Function, uint32_t Threads, uint32_t X, uint32_t Y, uint32_t Z>
 const launch_bounds bounded<Function, Threads, X, Y, Z>::entry{
     reinterpret_cast<const void*>(Function), Threads, X, Y, Z};
 
+/// Whether the artifact has algorithms of libraries that the host computes where kernels run on a GPU.
+extern bool has_host_algorithms;
+/// Says so when the artifact is loaded, wherever `known` is used.
+template <class Algorithm>
+struct host_algorithm {
+  static const bool known;
+};
+template <class Algorithm>
+const bool host_algorithm<Algorithm>::known = has_host_algorithms = true;
+
 /// A shape from what a launch may name: an integer or a dim3.
 inline dim3 shape(dim3 value) { return value; }
 

@@ -41,7 +41,7 @@ cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(
   for (unsigned i = 0; i < config->numAttrs; i++) {
     const cudaLaunchAttribute& attribute = config->attrs[i];
     const auto& cluster = attribute.val.clusterDim;
-    if (attribute.id == cudaLaunchAttributeClusterDimension)
+    if (attribute.id == cudaLaunchAttributeClusterDimension && (cluster.x | cluster.y | cluster.z))
       launch.in_clusters(cluster.x, cluster.y, cluster.z);
     if (attribute.id == cudaLaunchAttributeCooperative && attribute.val.cooperative)
       launch.cooperative();
@@ -64,7 +64,7 @@ cudaError_t cudaOccupancyMaxActiveClusters(int* clusters, F* function,
   const cudaError_t error = cudaOccupancyMaxActiveBlocksPerMultiprocessor(
       &blocks, function, (int)(block.x * block.y * block.z), config->dynamicSmemBytes);
   if (error != cudaSuccess || size == 0) return error != cudaSuccess ? error : cudaErrorInvalidValue;
-  return *clusters = blocks * (int)(132 / size), cudaSuccess;
+  return *clusters = blocks * (replay_rt::abi->multiprocessors() / (int)size), cudaSuccess;
 }
 template <class F>
 cudaError_t cudaOccupancyMaxPotentialClusterSize(int* size, F*, const cudaLaunchConfig_t*) {

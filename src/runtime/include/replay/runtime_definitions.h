@@ -18,6 +18,7 @@ const replay_abi* abi;
 int rounding;
 REPLAY_TLS block_state block;
 stream_capture* capture;
+bool has_host_algorithms;
 
 // Filled while the artifact is loaded, before `abi` is there.
 static const launch_bounds* all_bounds = nullptr;
@@ -116,7 +117,7 @@ void fill_properties(cudaDeviceProp* properties) {
   properties->clockRate = 1980000;
   properties->totalConstMem = 64 << 10;
   properties->major = 9;
-  properties->multiProcessorCount = 132;
+  properties->multiProcessorCount = abi->multiprocessors();
   properties->concurrentKernels = properties->cooperativeLaunch = 1;
   properties->canMapHostMemory = 1;
   properties->memoryClockRate = 3201000;
@@ -226,6 +227,7 @@ struct replay_thread_pointers {
   dim3* grid_dim;
   replay_rt::block_state* block;
   char* managed[2];
+  bool has_host_algorithms;
 };
 
 __attribute__((visibility("default"))) int replay_bind(const replay_abi* table, size_t bytes,
@@ -238,6 +240,7 @@ __attribute__((visibility("default"))) int replay_bind(const replay_abi* table, 
 
 __attribute__((visibility("default"))) void replay_thread(replay_thread_pointers* pointers) {
   *pointers = {&threadIdx, &blockIdx, &blockDim, &gridDim, &replay_rt::block,
-               {__start_replay_managed, __stop_replay_managed}};
+               {__start_replay_managed, __stop_replay_managed},
+               replay_rt::has_host_algorithms};
 }
 }

@@ -142,6 +142,7 @@ static void run(int which, const float* x, float* out) {
     launch(wide, dim3(32), dim3(32), 0, dim3(32), out);
     launch(wide, dim3(32), dim3(32), 0, dim3(5), out);
     launch(wide, dim3(32), dim3(32), 0, dim3(0, 1, 1), out);
+    launch(wide, dim3(32), dim3(32), 0, dim3(0, 0, 0), out);
     launch(normalize, dim3(32), dim3(128), 0, dim3(2), x, out + 64, 512);
   }
 }

@@ -1,0 +1,207 @@
+//! cuRAND's host API, NVIDIA's library of random numbers: found, loaded and called.
+//!
+//! It works on the current context, in its default stream.
+#![allow(unsafe_code)]
+
+use std::ffi::{CStr, c_int, c_void};
+use std::path::{Path, PathBuf};
+
+use super::library::files_in;
+use super::object::SharedObject;
+
+/// Why cuRAND cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RandomError {
+    /// It was found nowhere.
+    #[error("no libcurand: looked in {}", looked.join(", "))]
+    Missing {
+        /// The folders that were searched.
+        looked: Vec<String>,
+    },
+    /// It was found, and cannot be used.
+    #[error("cannot use {path}: {message}")]
+    Unusable {
+        /// The library.
+        path: String,
+        /// The reason, in the loader's words.
+        message: String,
+    },
+}
+
+impl RandomError {
+    /// A hint for the user.
+    pub fn hint(&self) -> Option<String> {
+        Some(match self {
+            RandomError::Missing { .. } => {
+                "install it with `pip install nvidia-curand` for CUDA 13, \
+                 `pip install nvidia-curand-cu12` for CUDA 12, or name CUDA's folder in CUDA_HOME"
+                    .to_owned()
+            }
+            RandomError::Unusable { .. } => {
+                "cuRAND 10 is known to work, with a driver that is as new".to_owned()
+            }
+        })
+    }
+}
+
+/// The newest libcurand of the first of `folders` that has one.
+///
+/// # Errors
+/// [`RandomError::Missing`] names the folders.
+pub fn find(folders: &[PathBuf]) -> Result<PathBuf, RandomError> {
+    let found = folders.iter().find_map(|folder| files_in(folder, "libcurand").into_iter().next());
+    found.ok_or_else(|| RandomError::Missing {
+        looked: folders.iter().map(|folder| folder.display().to_string()).collect(),
+    })
+}
+
+/// `curandStatus_t`.
+pub(crate) type Status = c_int;
+const SUCCESS: Status = 0;
+
+/// A generator of the library.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Generator(*mut c_void);
+
+// SAFETY: a handle, used by one call at a time on the thread of the context.
+unsafe impl Send for Generator {}
+
+/// What each number becomes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Numbers {
+    /// 32 random bits.
+    Bits,
+    /// Uniform floats above 0, up to 1.
+    Uniform,
+    /// Normal floats.
+    Normal,
+}
+
+/// The loaded library.
+#[derive(Debug)]
+pub(crate) struct Random {
+    path: PathBuf,
+    object: SharedObject,
+}
+
+impl Random {
+    /// Loads the library at `path`.
+    ///
+    /// # Errors
+    /// [`RandomError::Unusable`].
+    pub(crate) fn open(path: PathBuf) -> Result<Random, RandomError> {
+        let object = SharedObject::open(&path).map_err(|message| unusable(&path, message))?;
+        Ok(Random { path, object })
+    }
+
+    /// # Safety
+    /// `F` must be the type of the function.
+    unsafe fn function<F: Copy>(&self, symbol: &CStr) -> Result<F, RandomError> {
+        // SAFETY: promised by the caller.
+        let found = unsafe { self.object.function(symbol) };
+        found.map_err(|message| unusable(&self.path, message))
+    }
+
+    /// A generator of this `curandRngType_t`, or the library's status.
+    ///
+    /// # Errors
+    /// [`RandomError::Unusable`] if the library lacks it.
+    pub(crate) fn create(&self, kind: c_int) -> Result<Result<Generator, Status>, RandomError> {
+        let mut generator = std::ptr::null_mut();
+        // SAFETY: the documented type; fills in a handle.
+        let status = unsafe {
+            let create: unsafe extern "C" fn(*mut *mut c_void, c_int) -> Status =
+                self.function(c"curandCreateGenerator")?;
+            create(&raw mut generator, kind)
+        };
+        Ok(if status == SUCCESS { Ok(Generator(generator)) } else { Err(status) })
+    }
+
+    /// Sets the seed, or the place in the sequence.
+    ///
+    /// # Errors
+    /// [`RandomError::Unusable`] if the library lacks the function.
+    pub(crate) fn set(
+        &self,
+        generator: Generator,
+        seed: Option<u64>,
+        offset: Option<u64>,
+    ) -> Result<Status, RandomError> {
+        type Set = unsafe extern "C" fn(*mut c_void, u64) -> Status;
+        let changes =
+            [(c"curandSetPseudoRandomGeneratorSeed", seed), (c"curandSetGeneratorOffset", offset)];
+        for (symbol, value) in changes {
+            if let Some(value) = value {
+                // SAFETY: the documented type.
+                let status = unsafe { self.function::<Set>(symbol)?(generator.0, value) };
+                if status != SUCCESS {
+                    return Ok(status);
+                }
+            }
+        }
+        Ok(SUCCESS)
+    }
+
+    /// Writes `count` numbers of four bytes to `out`, normal ones of this mean and deviation.
+    ///
+    /// # Errors
+    /// [`RandomError::Unusable`] if the library lacks the function.
+    ///
+    /// # Safety
+    /// `out` must be memory of the device that has room for them.
+    pub(crate) unsafe fn generate(
+        &self,
+        generator: Generator,
+        numbers: Numbers,
+        (out, count): (*mut c_void, usize),
+        (mean, deviation): (f32, f32),
+    ) -> Result<Status, RandomError> {
+        type Plain = unsafe extern "C" fn(*mut c_void, *mut c_void, usize) -> Status;
+        type Normal = unsafe extern "C" fn(*mut c_void, *mut c_void, usize, f32, f32) -> Status;
+        let Generator(handle) = generator;
+        // SAFETY: the documented types; the rest is promised by the caller.
+        Ok(unsafe {
+            match numbers {
+                Numbers::Bits => self.function::<Plain>(c"curandGenerate")?(handle, out, count),
+                Numbers::Uniform => {
+                    self.function::<Plain>(c"curandGenerateUniform")?(handle, out, count)
+                }
+                Numbers::Normal => {
+                    let normal: Normal = self.function(c"curandGenerateNormal")?;
+                    normal(handle, out, count, mean, deviation)
+                }
+            }
+        })
+    }
+}
+
+fn unusable(path: &Path, message: String) -> RandomError {
+    RandomError::Unusable { path: path.display().to_string(), message }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_machine_without_curand_is_told_where_it_was_looked_for_and_what_to_install() {
+        let error = find(&["/opt/cuda/lib64".into(), "/usr/lib64/none".into()]).unwrap_err();
+        let hint = error.hint().unwrap();
+        insta::assert_snapshot!(format!("{error}\n{hint}"), @r"
+        no libcurand: looked in /opt/cuda/lib64, /usr/lib64/none
+        install it with `pip install nvidia-curand` for CUDA 13, `pip install nvidia-curand-cu12` for CUDA 12, or name CUDA's folder in CUDA_HOME
+        ");
+    }
+
+    #[test]
+    fn what_is_no_library_is_refused_with_the_loader_s_words() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("libcurand.so.10"), "no library").unwrap();
+        let path = find(&[folder.path().to_owned()]).unwrap();
+        let Err(RandomError::Unusable { path, message }) = Random::open(path) else {
+            panic!("a text was loaded");
+        };
+        assert!(path.ends_with("libcurand.so.10"), "{path}");
+        assert!(message.contains("file too short") || message.contains("ELF"), "{message}");
+    }
+}

@@ -1,0 +1,31 @@
+//! Algorithms of libraries over device memory that the host computes: CUB's device-wide ones and Thrust's.
+//!
+//! They are templates of types that only the host's compiler knows, so no module for the device has them.
+//! The host runs what a CPU runs, in the same order, on memory that both sides can touch.
+#![allow(unsafe_code)]
+
+use crate::runtime::Launch;
+use crate::runtime::abi::ThreadPointers;
+
+/// Runs all threads of `launch`, which never wait for each other, on the calling thread.
+///
+/// # Safety
+/// The host must be able to touch whatever memory the launch uses, and `pointers` be those of this thread.
+pub(super) unsafe fn run(launch: &Launch, pointers: &ThreadPointers) {
+    let each = |sides: [u32; 3]| {
+        let [x, y, z] = sides;
+        (0..z).flat_map(move |z| (0..y).flat_map(move |y| (0..x).map(move |x| [x, y, z])))
+    };
+    // SAFETY: thread-local storage of the artifact, whose code this is.
+    unsafe {
+        *pointers.grid_dim = launch.grid;
+        *pointers.block_dim = launch.block;
+        for block in each(launch.grid) {
+            *pointers.block_idx = block;
+            for thread in each(launch.block) {
+                *pointers.thread_idx = thread;
+                (launch.thunk)(launch.args);
+            }
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! Calls of cuRAND's host API, which NVIDIA's library answers.
+//!
+//! The artifact passes them as launches under the function's name; `include/curand.h` has the same
+//! structure. The library is loaded by the first call.
+#![allow(unsafe_code)]
+
+use std::collections::HashMap;
+use std::ffi::c_void;
+use std::path::PathBuf;
+use std::sync::Mutex;
+
+use crate::cuda::random::{Generator, Numbers, Random, RandomError, find};
+use crate::runtime::report::Report;
+use crate::runtime::{Launch, REPORT_IT, end_with, refuse};
+
+/// `replay_rt::curand_call`.
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct Call {
+    status: *mut i32,
+    /// Tells generators apart.
+    generator: u64,
+    seed: u64,
+    offset: u64,
+    count: u64,
+    out: *mut c_void,
+    kind: i32,
+    mean: f32,
+    deviation: f32,
+    /// Whether the seed was set since the last call, and whether the offset was.
+    sets_seed: bool,
+    sets_offset: bool,
+}
+
+#[derive(Default)]
+struct Opened {
+    random: Option<Random>,
+    generators: HashMap<u64, Generator>,
+}
+
+/// The library of this process, once a call has needed it.
+pub(super) struct RandomCalls {
+    folders: Vec<PathBuf>,
+    opened: Mutex<Opened>,
+}
+
+impl RandomCalls {
+    /// Calls of the library that lies in one of `folders`.
+    pub(super) fn new(folders: Vec<PathBuf>) -> RandomCalls {
+        RandomCalls { folders, opened: Mutex::default() }
+    }
+
+    /// Makes the call that `launch` is. Ends the process if there is no such library.
+    pub(super) fn run(&self, launch: &Launch) {
+        let numbers = match launch.kernel {
+            "curandGenerate" => Numbers::Bits,
+            "curandGenerateUniform" => Numbers::Uniform,
+            "curandGenerateNormal" => Numbers::Normal,
+            _ => unknown(launch.kernel),
+        };
+        // SAFETY: the artifact passes the structure that its size says.
+        let call = unsafe {
+            if *launch.arg_sizes != size_of::<Call>() {
+                unknown(launch.kernel);
+            }
+            *(*launch.args).cast::<Call>()
+        };
+        let mut opened = self.opened.lock().expect("no code panics while it holds this");
+        // SAFETY: the artifact passes memory of the device.
+        let answer = unsafe { self.answer(&mut opened, numbers, &call) };
+        match answer {
+            // SAFETY: a variable of the artifact.
+            Ok(status) => unsafe { *call.status = status },
+            Err(error) => end_with(&refusal(launch.kernel, &error)),
+        }
+    }
+
+    /// The library's status.
+    ///
+    /// # Safety
+    /// What `call` writes to must be memory of the device.
+    unsafe fn answer(
+        &self,
+        opened: &mut Opened,
+        numbers: Numbers,
+        call: &Call,
+    ) -> Result<i32, RandomError> {
+        if opened.random.is_none() {
+            opened.random = Some(Random::open(find(&self.folders)?)?);
+        }
+        let random = opened.random.as_ref().expect("opened just now");
+        let generator = match opened.generators.get(&call.generator) {
+            Some(&generator) => generator,
+            None => match random.create(call.kind)? {
+                Ok(generator) => *opened.generators.entry(call.generator).or_insert(generator),
+                Err(status) => return Ok(status),
+            },
+        };
+        let seed = call.sets_seed.then_some(call.seed);
+        let status = random.set(generator, seed, call.sets_offset.then_some(call.offset))?;
+        if status != 0 {
+            return Ok(status);
+        }
+        let room = (call.out, call.count as usize);
+        // SAFETY: promised by the caller.
+        unsafe { random.generate(generator, numbers, room, (call.mean, call.deviation)) }
+    }
+}
+
+fn unknown(function: &str) -> ! {
+    let message = format!("{function} was called, and no call of cuRAND is known by this name");
+    refuse(message, Some(REPORT_IT.to_owned()))
+}
+
+fn refusal(function: &str, error: &RandomError) -> Report {
+    Report::Refused { message: format!("{function} was called: {error}"), hint: error.hint() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_without_the_library_names_the_function_and_the_way_out() {
+        let error = find(&["/usr/lib64/none".into()]).unwrap_err();
+        let Report::Refused { message, hint } = refusal("curandGenerateUniform", &error) else {
+            panic!("the machine is at fault, not the kernel");
+        };
+        insta::assert_snapshot!(message, @"curandGenerateUniform was called: no libcurand: looked in /usr/lib64/none");
+        insta::assert_snapshot!(hint.unwrap(), @"install it with `pip install nvidia-curand` for CUDA 13, `pip install nvidia-curand-cu12` for CUDA 12, or name CUDA's folder in CUDA_HOME");
+    }
+}
