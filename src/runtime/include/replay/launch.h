@@ -188,6 +188,9 @@ struct instance {};
 /// an instance of a template.
 const char* instance_name(const char* name, const char* mangled);
 
+/// The name of the kernel at `function` as sources write it; `otherwise` if it has none that the loader knows.
+const char* kernel_name(const void* function, const char* otherwise);
+
 /// The kernel `Function`, known at compile time.
 template <auto Function>
 auto kernel(const char* name, const char* file, uint32_t line) {

@@ -7,6 +7,14 @@
 
 // Itanium C++ ABI, section 3.4: part of the library that every C++ program is linked to.
 extern "C" char* __cxa_demangle(const char* mangled, char* buffer, size_t* length, int* status);
+// POSIX: <dlfcn.h>, whose names are the user's.
+struct replay_symbol {
+  const char* file;
+  void* base;
+  const char* name;
+  void* address;
+};
+extern "C" int replay_dladdr(const void* address, replay_symbol* found) __asm__("dladdr");
 
 REPLAY_TLS uint3 threadIdx;
 REPLAY_TLS uint3 blockIdx;
@@ -47,6 +55,35 @@ void begin_shadow() {
 }
 #endif
 
+// The text from `begin` to `end` as sources write it, for as long as the artifact is loaded.
+static const char* kept_name(const char* begin, const char* end, const char* otherwise) {
+  static char arena[1 << 16];
+  static size_t used = 0;
+  const size_t length = static_cast<size_t>(end - begin);
+  if (used + length + 1 > sizeof arena) return otherwise;
+  char* text = arena + used;
+  size_t kept = 0;
+  bool in_number = false;
+  auto in_word = [](char c) {
+    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
+  };
+  for (const char* c = begin; c < end; ++c) {
+    // Old demanglers close nested lists with "> >"; numbers have a suffix.
+    char previous = kept > 0 ? text[kept - 1] : 0;
+    bool gap = *c == ' ' && c + 1 < end && (c[1] == '*' || (c[1] == '>' && previous == '>'));
+    if (in_word(*c)) {
+      if (!in_word(previous)) in_number = *c >= '0' && *c <= '9';
+    } else {
+      in_number = false;
+    }
+    bool suffix = in_number && (*c == 'u' || *c == 'l' || *c == 'U' || *c == 'L');
+    if (!gap && !suffix) text[kept++] = *c;
+  }
+  text[kept] = 0;
+  used += kept + 1;
+  return text;
+}
+
 // From `replay::instance<&(void ns::f<256, float>(float*))>` to `ns::f<256, float>`; a kernel that is
 // no template keeps its name as written. g++ and clang++ share a demangler, so the names are the same.
 const char* instance_name(const char* name, const char* mangled) {
@@ -71,32 +108,46 @@ const char* instance_name(const char* name, const char* mangled) {
     if (*end == '(') --depth;
   } while (depth > 0 && end > begin);
   bool is_template = end > begin && end[-1] == '>';
-  if (!is_template) return name;
-  static char arena[1 << 16];
-  static size_t used = 0;
-  size_t length = static_cast<size_t>(end - begin);
-  if (used + length + 1 > sizeof arena) return name;
-  char* text = arena + used;
-  size_t kept = 0;
-  bool in_number = false;
-  auto in_word = [](char c) {
-    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
+  return is_template ? kept_name(begin, end, name) : name;
+}
+
+// From `void ns::f<256, float>(float*)`, which the loader knows the function by, to `ns::f<256, float>`.
+static const char* symbol_name(const void* function, const char* otherwise) {
+  replay_symbol found = {};
+  if (!replay_dladdr(function, &found) || !found.name || found.address != function) return otherwise;
+  int status = 0;
+  const char* spelled = __cxa_demangle(found.name, nullptr, nullptr, &status);
+  if (spelled == nullptr) return found.name;
+  const char* end = spelled;
+  while (*end) ++end;
+  int depth = 0;
+  do {
+    --end;
+    if (*end == ')') ++depth;
+    if (*end == '(') --depth;
+  } while (depth > 0 && end > spelled);
+  const char prefix[] = "void ";
+  size_t same = 0;
+  while (prefix[same] && spelled[same] == prefix[same]) ++same;
+  return kept_name(prefix[same] ? spelled : spelled + same, end, otherwise);
+}
+const char* kernel_name(const void* function, const char* otherwise) {
+  struct named {
+    const void* function;
+    const char* name;
+    const named* next;
   };
-  for (const char* c = begin; c < end; ++c) {
-    // Old demanglers close nested lists with "> >"; numbers have a suffix.
-    char previous = kept > 0 ? text[kept - 1] : 0;
-    bool gap = *c == ' ' && c + 1 < end && (c[1] == '*' || (c[1] == '>' && previous == '>'));
-    if (in_word(*c)) {
-      if (!in_word(previous)) in_number = *c >= '0' && *c <= '9';
-    } else {
-      in_number = false;
-    }
-    bool suffix = in_number && (*c == 'u' || *c == 'l' || *c == 'U' || *c == 'L');
-    if (!gap && !suffix) text[kept++] = *c;
+  static const named* all = nullptr;
+  const named* known = all;
+  while (known && known->function != function) known = known->next;
+  if (!known) {
+    // Symbols stay where they are while the artifact is loaded, and so does what was found of them.
+    void* memory = __builtin_malloc(sizeof(named));
+    if (!memory) return otherwise;
+    *static_cast<named*>(memory) = {function, symbol_name(function, nullptr), all};
+    known = all = static_cast<named*>(memory);
   }
-  text[kept] = 0;
-  used += kept + 1;
-  return text;
+  return known->name ? known->name : otherwise;
 }
 
 void fill_properties(cudaDeviceProp* properties) {
