@@ -197,7 +197,7 @@ fn what_a_cpu_cannot_do_is_refused() {
         @"PTX (bra) in k at src/loss.cu:1 is not supported on the CPU"
     );
     insta::assert_snapshot!(
-        refused("__global__ void k(int n) { asm(\"mov.u32 %0, %%clusterid.x;\" : \"=r\"(n)); }"),
+        refused("__global__ void k(int n) { asm(\"mov.u32 %0, %%gridid;\" : \"=r\"(n)); }"),
         @"PTX (mov.u32) in k at src/loss.cu:1 is not supported on the CPU"
     );
     insta::assert_snapshot!(

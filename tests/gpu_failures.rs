@@ -232,14 +232,14 @@ fn sources_that_one_compiler_rejects_are_untestable_with_its_reason() {
     let cache = shared_cache();
     // Some PTX is NVRTC's alone; what lies in the host's libraries is the host's.
     let ptx = "__global__ void k(int* out) {\n\
-               int rank; asm(\"mov.u32 %0, %%cluster_ctarank;\" : \"=r\"(rank)); out[0] = rank; }";
+               long long id; asm(\"mov.u64 %0, %%gridid;\" : \"=l\"(id)); out[0] = id; }";
     let host = "#include <stdlib.h>\n__global__ void k(int* out) { out[0] = rand(); }";
     // The host's compiler does not see what it is told to leave out.
     let nvrtc =
         "__global__ void k(int* out) {\n#ifdef __CUDACC_RTC__\n  out[0] = undeclared;\n#endif\n}";
     for (device, source, words) in [
-        (Device::Cpu, ptx, "PTX (mov.u32)"),
-        (Device::Gpu, ptx, "PTX (mov.u32)"),
+        (Device::Cpu, ptx, "PTX (mov.u64)"),
+        (Device::Gpu, ptx, "PTX (mov.u64)"),
         (Device::Cpu, host, "uses rand, which is for host code alone"),
         (Device::Gpu, host, "uses rand, which is for host code alone"),
         (Device::Gpu, nvrtc, "identifier \"undeclared\" is undefined"),

@@ -92,6 +92,19 @@ fn blocks_of_a_cluster_share_their_shared_memory() {
 }
 
 #[test]
+fn clusters_work_by_inline_ptx_and_with_instances_of_templates() {
+    let x = input64();
+    let from = |n: usize| n / 128 * 128 + (n % 128 + 96) % 128;
+    let rank = |n: usize| (n / 32 % 2) as f64;
+    let expected: Vec<f64> = (0..256).map(|n| 2.0 * x[from(n)] + rank(n)).collect();
+    let public = public_of("clusters", 6);
+    public.assert_gives("out", &expected, 0.0);
+    let run = public.run_here();
+    let kernels: Vec<&str> = run.launches.iter().map(|launch| launch.kernel.as_str()).collect();
+    assert_eq!(kernels, ["by_ptx", "add_rank<float, 32>"]);
+}
+
+#[test]
 fn a_thread_knows_its_place_in_its_cluster() {
     let place = |n: usize| {
         let (block, thread) = (n / 32, n % 32);
@@ -140,6 +153,7 @@ fn blocks_of_a_cluster_share_their_shared_memory_on_a_gpu() {
             a_thread_knows_its_place_in_its_cluster,
             a_cooperative_grid_may_have_as_many_blocks_as_occupancy_says,
             clusters_are_refused_as_cuda_refuses_them,
+            clusters_work_by_inline_ptx_and_with_instances_of_templates,
         ],
     );
 }

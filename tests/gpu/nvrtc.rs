@@ -132,7 +132,9 @@ fn kernels_that_include_all_of_cub_or_wait_for_their_grid_compile_for_a_gpu() {
     let spec = SourceSpec { sources: harness.sources.clone(), ..SourceSpec::default() };
     let sources = source_set_from_dir(&folder, &spec).unwrap();
     let module = toolchain.compile(&harness, &sources).unwrap_or_else(|error| panic!("{error}"));
-    toolchain.extend(&module, "block_statistics<256>").unwrap();
+    for instance in ["block_statistics<256>", "add_rank<float, 32>"] {
+        toolchain.extend(&module, instance).unwrap();
+    }
 }
 
 #[test]

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use super::memory::place;
+use super::memory::{Space, place};
 use super::operands::{self, Argument};
 use super::statement::{Line, Statement};
 use super::{table, type_name};
@@ -165,6 +165,7 @@ impl Instruction<'_> {
             "st" => self.store(),
             "atom" | "red" => self.atomic(),
             "cp" => self.async_copy(),
+            "mapa" => self.map(),
             "ldmatrix" | "stmatrix" => self.matrices(),
             "mma" => self.multiply(),
             "shfl" | "vote" | "activemask" | "redux" => self.collective(),
@@ -310,9 +311,21 @@ impl Instruction<'_> {
                 Some(call(format!("__syncwarp({}, {SITE});", mask.value()?)))
             }
             (["membar", "cta" | "gl" | "sys"], [])
-            | (["fence", "acq_rel" | "sc", "cta" | "gpu" | "sys"], []) => {
+            | (["fence", "acq_rel" | "sc", "cta" | "cluster" | "gpu" | "sys"], []) => {
                 Some(call("__threadfence();".to_owned()))
             }
+            (
+                ["barrier", "cluster", "arrive"]
+                | ["barrier", "cluster", "arrive", "release" | "relaxed" | "aligned"]
+                | ["barrier", "cluster", "arrive", "release" | "relaxed", "aligned"],
+                [],
+            ) => Some(call(format!("__cluster_barrier_arrive({SITE});"))),
+            (
+                ["barrier", "cluster", "wait"]
+                | ["barrier", "cluster", "wait", "acquire" | "aligned"]
+                | ["barrier", "cluster", "wait", "acquire", "aligned"],
+                [],
+            ) => Some(call(format!("__cluster_barrier_wait({SITE});"))),
             _ => None,
         }
     }
@@ -327,7 +340,7 @@ impl Instruction<'_> {
                 Some(call(put(to, &format!("__cvta_generic_to_shared({from}, {SITE})"))?))
             }
             (["cvta", "shared" | "shared::cta", "u64"], to, Argument::Value(from, _)) => {
-                let place = place(true, from, 0);
+                let place = place(Space::Shared, from, 0);
                 Some(call(put(to, &format!("reinterpret_cast<{}>({place})", type_name("u64")))?))
             }
             (["mov", "b32" | "b64"], to, Argument::Vector(list)) if list.len() == 2 => {

@@ -14,7 +14,8 @@ impl Instruction<'_> {
         memory.kind = (*kind).to_owned();
         for part in modifiers {
             match *part {
-                "shared" | "shared::cta" => memory.shared = true,
+                "shared" | "shared::cta" => memory.space = Space::Shared,
+                "shared::cluster" => memory.space = Space::Cluster,
                 "global" | "const" | "local" | "nc" | "ca" | "cg" | "cs" | "lu" | "cv" | "wb"
                 | "wt" | "weak" => {}
                 "volatile" | "relaxed" => memory.strong = true,
@@ -43,7 +44,7 @@ impl Instruction<'_> {
             true => format!("ptx_ld_strong<{}, {}>", type_name(&memory.kind), memory.fenced),
             false => format!("ptx_ld<{}>", type_name(&memory.kind)),
         };
-        let at = place(memory.shared, base, *offset);
+        let at = place(memory.space, base, *offset);
         let packs = memory.packs();
         Some(Call { code: format!("::replay_ptx::{function}({at}, {SITE}, {to});"), packs })
     }
@@ -57,7 +58,7 @@ impl Instruction<'_> {
             true => format!("ptx_st_strong<{}, {}>", type_name(&memory.kind), memory.fenced),
             false => format!("ptx_st<{}>", type_name(&memory.kind)),
         };
-        let at = place(memory.shared, base, *offset);
+        let at = place(memory.space, base, *offset);
         let code = format!("::replay_ptx::{function}({at}, {SITE}, {});", list.join(", "));
         Some(Call { code, packs: memory.packs() })
     }
@@ -67,7 +68,12 @@ impl Instruction<'_> {
         let sem = ["relaxed", "acquire", "release", "acq_rel"];
         let fenced = parts.next_if(|part| sem.contains(part)).is_some_and(|part| part != "relaxed");
         parts.next_if(|part| ["cta", "gpu", "sys", "cluster"].contains(part));
-        let space = parts.next_if(|part| ["global", "shared", "shared::cta"].contains(part));
+        let spaces = ["global", "shared", "shared::cta", "shared::cluster"];
+        let space = match parts.next_if(|part| spaces.contains(part)) {
+            None | Some("global") => Space::Generic,
+            Some("shared::cluster") => Space::Cluster,
+            Some(_) => Space::Shared,
+        };
         let operation = parts.next()?;
         let kind = parts.next()?;
         let fits = match operation {
@@ -89,7 +95,7 @@ impl Instruction<'_> {
         if values.len() != if operation == "cas" { 2 } else { 1 } {
             return None;
         }
-        let mut list = vec![place(space.is_some_and(|it| it != "global"), base, *offset)];
+        let mut list = vec![place(space, base, *offset)];
         for value in values {
             list.push(read_as(kind, value.value()?));
         }
@@ -130,10 +136,24 @@ impl Instruction<'_> {
             [one] => one.value().filter(|one| !self.predicates.contains(*one))?,
             _ => return None,
         };
-        let (to, from) = (place(true, to, *to_offset), place(false, from, *from_offset));
+        let to = place(Space::Shared, to, *to_offset);
+        let from = place(Space::Generic, from, *from_offset);
         let code =
             format!("::replay_ptx::ptx_cp_async({to}, {from}, {bytes}, {from_bytes}, {SITE});");
         Some(Call { code, packs: true })
+    }
+
+    /// `mapa`: the address in the cluster's window, or in all of memory, of what another block has there.
+    pub(super) fn map(&self) -> Option<Call> {
+        let [to, Argument::Value(from, _), rank] = &*self.arguments else { return None };
+        let function = match *self.parts {
+            ["mapa", "shared::cluster", "u32" | "u64"] => "ptx_mapa_window",
+            ["mapa", "u64"] => "ptx_mapa",
+            _ => return None,
+        };
+        let rank = read_as("u32", rank.value()?);
+        let value = format!("::replay_ptx::{function}({from}, {rank}, {SITE})");
+        Some(call(put(to, &value)?))
     }
 
     pub(super) fn matrices(&self) -> Option<Call> {
@@ -165,7 +185,7 @@ impl Instruction<'_> {
 /// The access that the parts of an instruction describe.
 struct Memory {
     kind: String,
-    shared: bool,
+    space: Space,
     /// Other threads may wait for it.
     strong: bool,
     /// It orders other accesses.
@@ -175,7 +195,8 @@ struct Memory {
 
 impl Default for Memory {
     fn default() -> Self {
-        Memory { kind: String::new(), shared: false, strong: false, fenced: false, count: 1 }
+        let space = Space::Generic;
+        Memory { kind: String::new(), space, strong: false, fenced: false, count: 1 }
     }
 }
 
@@ -186,8 +207,23 @@ impl Memory {
     }
 }
 
+/// What an address means.
+#[derive(Clone, Copy)]
+pub(super) enum Space {
+    /// All of memory.
+    Generic,
+    /// The block's shared memory.
+    Shared,
+    /// That of all blocks of the cluster.
+    Cluster,
+}
+
 /// The place in memory at `base + offset`.
-pub(super) fn place(shared: bool, base: &str, offset: i64) -> String {
-    let space = if shared { "ptx_shared" } else { "ptx_generic" };
+pub(super) fn place(space: Space, base: &str, offset: i64) -> String {
+    let space = match space {
+        Space::Generic => "ptx_generic",
+        Space::Shared => "ptx_shared",
+        Space::Cluster => "ptx_cluster",
+    };
     format!("::replay_ptx::ptx_at<::replay_ptx::{space}>({base}, {offset}, {SITE})")
 }

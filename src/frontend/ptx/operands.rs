@@ -175,6 +175,8 @@ fn special(name: &str) -> Option<Argument> {
     let text = match name {
         "laneid" | "warpid" | "nwarpid" | "smid" | "nsmid" | "lanemask_eq" | "lanemask_lt"
         | "lanemask_le" | "lanemask_gt" | "lanemask_ge" => format!("::replay_ptx::ptx_{name}()"),
+        "cluster_ctarank" => "::__clusterRelativeBlockRank()".to_owned(),
+        "cluster_nctarank" => "::__clusterSizeInBlocks()".to_owned(),
         "clock" | "clock64" | "globaltimer" | "globaltimer_lo" => {
             "::replay_ptx::ptx_clock()".to_owned()
         }
@@ -185,6 +187,10 @@ fn special(name: &str) -> Option<Argument> {
                 "ntid" => "blockDim",
                 "ctaid" => "blockIdx",
                 "nctaid" => "gridDim",
+                "clusterid" => "::__clusterIdx()",
+                "nclusterid" => "::__clusterGridDimInClusters()",
+                "cluster_ctaid" => "::__clusterRelativeBlockIdx()",
+                "cluster_nctaid" => "::__clusterDim()",
                 _ => return None,
             };
             matches!(member, "x" | "y" | "z").then(|| format!("{vector}.{member}"))?
@@ -212,10 +218,10 @@ mod tests {
 
     #[test]
     fn special_registers_are_known_or_refused_and_never_taken_for_those_of_the_statement() {
-        for known in ["laneid", "tid.x", "globaltimer"] {
+        for known in ["laneid", "tid.x", "globaltimer", "cluster_ctarank", "clusterid.x"] {
             assert!(special(known).is_some(), "{known}");
         }
-        for unknown in ["cluster_ctarank", "clusterid.x", "gridid", "envreg3", "pm0", "pm7_64"] {
+        for unknown in ["is_explicit_cluster", "gridid", "envreg3", "pm0", "pm7_64"] {
             assert!(special(unknown).is_none() && is_predefined(unknown), "{unknown}");
         }
         for own in ["p", "pmask", "r1", "tmp", "envregs"] {

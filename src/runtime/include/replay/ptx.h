@@ -3,6 +3,7 @@
 #pragma once
 
 #include "replay/atomics.h"
+#include "replay/cluster.h"
 #include "replay/integer_intrinsics.h"
 #include "replay/memory_hints.h"
 #include "replay/rounding_intrinsics.h"
@@ -56,12 +57,31 @@ inline void ptx_put(D*& to, T value) {
 }
 
 /// What an address in brackets means.
-enum ptx_space { ptx_generic, ptx_shared };
+enum ptx_space { ptx_generic, ptx_shared, ptx_cluster };
+/// In the window of the cluster a block's own shared memory lies where it does in its own window; that of rank r
+/// lies r + 1 times as many bytes further up.
+constexpr uint64_t ptx_window = 1 << 24;
 template <ptx_space Space, class A>
 inline char* ptx_at(A address, long long offset, const char* file, uint32_t line) {
   const uint64_t value = ptx_as<uint64_t>(address) + (uint64_t)offset;
-  if (Space == ptx_shared) return replay_rt::in_shared(value, file, line);
+  if (Space == ptx_shared || (Space == ptx_cluster && value < ptx_window))
+    return replay_rt::in_shared(value, file, line);
+  if (Space == ptx_cluster) {
+    const char* own = replay_rt::in_shared(value % ptx_window, file, line);
+    return (char*)replay_rt::map_shared(own, (uint32_t)(value / ptx_window - 1), file, line);
+  }
   return reinterpret_cast<char*>(value);
+}
+
+template <class A>
+inline uint64_t ptx_mapa_window(A address, uint32_t rank, const char* file, uint32_t line) {
+  const char* own = ptx_at<ptx_shared>(address, 0, file, line);
+  replay_rt::map_shared(own, rank, file, line);
+  return (rank + 1) * ptx_window + (uint64_t)(own - replay_rt::block.shared_begin);
+}
+template <class A>
+inline uint64_t ptx_mapa(A address, uint32_t rank, const char* file, uint32_t line) {
+  return (uint64_t)replay_rt::map_shared(ptx_at<ptx_generic>(address, 0, file, line), rank, file, line);
 }
 
 template <class T>

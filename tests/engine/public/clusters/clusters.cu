@@ -108,6 +108,31 @@ __global__ void fill_device(float* out, int n) {
   if (!right) out[0] = -1;
 }
 
+// The same by inline PTX: what block b has goes to the next one, twice as large.
+__global__ void by_ptx(const float* x, float* out) {
+  __shared__ float own[32];
+  unsigned rank, count;
+  asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+  asm("mov.u32 %0, %%cluster_nctarank;" : "=r"(count));
+  own[threadIdx.x] = x[blockIdx.x * 32 + threadIdx.x];
+  asm volatile("barrier.cluster.arrive.release.aligned;\n\tbarrier.cluster.wait.acquire.aligned;" ::: "memory");
+  const unsigned address = (unsigned)__cvta_generic_to_shared(own + threadIdx.x);
+  float value;
+  asm volatile("{\n.reg .b32 there;\nmapa.shared::cluster.u32 there, %1, %2;\nld.shared::cluster.f32 %0, [there];\n}"
+               : "=f"(value) : "r"(address), "r"((rank + 1) % count) : "memory");
+  asm volatile("barrier.cluster.arrive;\n\tbarrier.cluster.wait;" ::: "memory");
+  asm volatile("{\n.reg .b32 there;\nmapa.shared::cluster.u32 there, %1, %2;\nst.shared::cluster.f32 [there], %0;\n}"
+               :: "f"(value * 2.f), "r"(address), "r"((rank + 2) % count) : "memory");
+  asm volatile("barrier.cluster.arrive;\n\tbarrier.cluster.wait;" ::: "memory");
+  out[blockIdx.x * 32 + threadIdx.x] = own[threadIdx.x];
+}
+
+// An instance of a template, which the launch names by a pointer.
+template <class T, int N>
+__global__ void add_rank(T* out) {
+  if (threadIdx.x < N) out[blockIdx.x * N + threadIdx.x] += (T)cg::this_cluster().block_rank();
+}
+
 __global__ void wide(float* out) {
   if (threadIdx.x == 0) atomicAdd(out, (float)cg::this_cluster().num_blocks());
 }
@@ -135,6 +160,9 @@ static void run(int which, const float* x, float* out) {
     if (error != cudaSuccess) printf("%s\n", cudaGetErrorName(error));
     error = cudaLaunchCooperativeKernel((void*)fill_device, dim3(blocks * multiprocessors + 1), dim3(1024), arguments, 0, 0);
     printf("%s\n", cudaGetErrorName(error)), cudaGetLastError();
+  } else if (which == 6) {
+    launch(by_ptx, dim3(8), dim3(32), 0, dim3(4), x, out);
+    launch(add_rank<float, 32>, dim3(8), dim3(64), 0, dim3(2), out);
   } else {
     launch(wide, dim3(32), dim3(32), 0, dim3(16), out);
     cudaFuncSetAttribute(wide, cudaFuncAttributeNonPortableClusterSizeAllowed, 1);
