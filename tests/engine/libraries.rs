@@ -331,9 +331,65 @@ fn thrust_runs_over_device_vectors() {
 }
 
 #[test]
+fn thrust_chooses_moves_and_finds_items() {
+    let x = &input64()[..100];
+    let positive: Vec<f64> = x.iter().copied().filter(|&x| x > 0.0).collect();
+    let sums: Vec<f64> = x.chunks(7).map(|run| run.iter().sum()).collect();
+    let twice: Vec<f64> = x.iter().map(|x| 1.0 + 2.0 * x).collect();
+    let mut expected = vec![0.0; 550];
+    expected[..positive.len()].copy_from_slice(&positive);
+    expected[100..115].copy_from_slice(&sums);
+    expected[130..230].copy_from_slice(&twice);
+    for i in 0..100 {
+        expected[230 + i] = x[99 - i];
+        expected[330 + i] = if i == 0 { x[0] } else { x[i] - x[i - 1] };
+    }
+    (0..10).for_each(|i| expected[450 + 99 - i] = x[i]);
+    let place = |value: f64| x.iter().position(|&x| x == value).unwrap() as f64;
+    let told = [
+        positive.len() as f64,
+        15.0,
+        15.0,
+        place(x[40]),
+        x.iter().filter(|&&x| x == 2.0).count() as f64,
+        1.0,
+        x.iter().zip(&twice).map(|(x, y)| x * y).sum(),
+        x[90..].iter().sum(),
+        x.iter().copied().fold(f64::MAX, f64::min),
+        x.iter().copied().fold(f64::MIN, f64::max),
+        (100 - positive.len()) as f64,
+        if twice[0] > 0.0 { -1.0 } else { twice[0] },
+    ];
+    expected[430..442].copy_from_slice(&told);
+    public(10).assert_gives("out", &expected, 0.0);
+}
+
+#[test]
+fn groups_of_lanes_by_a_label_and_packs_of_8_bit_numbers_are_there() {
+    let x = input64();
+    let lane = |t: usize| {
+        let (rank, four) = (t % 32, (t % 4) as f64);
+        let size = (32 - rank % 3).div_ceil(3);
+        let odd: usize = (0..32).filter(|lane| lane % 2 == rank % 2).sum();
+        let packs = four * 1000.0 + 50.0 + four * 10.0 + 2.0 - four + 0.25;
+        [x[63 - t] + x[64 + t], (size * 100 + rank / 3) as f64, odd as f64, packs]
+    };
+    let expected: Vec<f64> = (0..64).flat_map(lane).collect();
+    public(11).assert_gives("out", &expected, 0.0);
+}
+
+#[test]
 #[ignore = "needs a GPU"]
 fn the_host_computes_cub_s_and_thrust_s_algorithms_over_the_memory_of_a_gpu() {
-    on_a_gpu(1.0, &[cub_reduces_scans_and_sorts_device_memory, thrust_runs_over_device_vectors]);
+    on_a_gpu(
+        1.0,
+        &[
+            cub_reduces_scans_and_sorts_device_memory,
+            thrust_runs_over_device_vectors,
+            thrust_chooses_moves_and_finds_items,
+            groups_of_lanes_by_a_label_and_packs_of_8_bit_numbers_are_there,
+        ],
+    );
 }
 
 #[test]

@@ -32,7 +32,7 @@ impl Library {
 pub(super) fn nameless(function: &str) -> Report {
     Report::Refused {
         message: format!("{function} launches a kernel by a pointer that leads to no name"),
-        hint: Some("on a GPU such a kernel may be neither static nor a template".to_owned()),
+        hint: Some("on a GPU such a kernel may not be static".to_owned()),
     }
 }
 
@@ -58,6 +58,6 @@ mod tests {
             panic!("the kernel is not at fault");
         };
         insta::assert_snapshot!(message, @"cudaLaunchCooperativeKernel launches a kernel by a pointer that leads to no name");
-        insta::assert_snapshot!(hint.unwrap(), @"on a GPU such a kernel may be neither static nor a template");
+        insta::assert_snapshot!(hint.unwrap(), @"on a GPU such a kernel may not be static");
     }
 }

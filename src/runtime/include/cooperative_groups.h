@@ -61,6 +61,11 @@ class thread_group {
   unsigned ballot(int predicate, REPLAY_SITE_PARAMS) const {
     return pack(__ballot_sync(mask_, predicate, file, line));
   }
+  /// The lanes of the threads that pass the same value.
+  template <class T>
+  unsigned lanes_with(T value, REPLAY_SITE_PARAMS) const {
+    return __match_any_sync(mask_, value, file, line);
+  }
   template <class T>
   unsigned match_any(T value, REPLAY_SITE_PARAMS) const {
     return pack(__match_any_sync(mask_, value, file, line));
@@ -159,6 +164,16 @@ inline thread_block_tile<Size, Parent> tiled_partition(const Parent& parent) {
 /// With a size that is known when the kernel runs: a power of two up to 32.
 inline thread_group tiled_partition(const thread_block& parent, unsigned size) {
   return tile_of(parent, size);
+}
+
+/// The threads of a tile that pass the same label. Guide: "Labeled Partition", "Binary Partition".
+template <class Group, class T>
+inline coalesced_group labeled_partition(const Group& parent, T label, REPLAY_SITE_PARAMS) {
+  return coalesced_group(parent.lanes_with(label, file, line));
+}
+template <class Group>
+inline coalesced_group binary_partition(const Group& parent, bool predicate, REPLAY_SITE_PARAMS) {
+  return labeled_partition(parent, (int)predicate, file, line);
 }
 
 template <class Group>

@@ -97,6 +97,41 @@ REPLAY_FP8(__nv_fp8_e4m3, __NV_E4M3)
 REPLAY_FP8(__nv_fp8_e5m2, __NV_E5M2)
 #undef REPLAY_FP8
 
+// Two and four of them.
+#ifdef REPLAY_SHADOW
+#define REPLAY_FP8_PACK(T, format, V, storage, one, all)         \
+  struct T {                                                     \
+    V replay_value;                                              \
+    T() = default;                                               \
+    explicit T(V x) : replay_value(x) {}                         \
+    explicit operator V() const { return replay_value; }         \
+  };
+#else
+#define REPLAY_FP8_PACK(T, format, V, storage, one, all)                                  \
+  struct T {                                                                              \
+    storage __x;                                                                          \
+    T() = default;                                                                        \
+    explicit T(V x) : __x((storage)(all)) {}                                              \
+    explicit operator V() const { return one; }                                           \
+                                                                                          \
+   private:                                                                               \
+    static storage put(float x, int at) {                                                 \
+      return (storage)((storage)replay_rt::to_fp8(x, __NV_SATFINITE, format) << 8 * at);  \
+    }                                                                                     \
+    float get(int at) const { return replay_rt::from_fp8((uint8_t)(__x >> 8 * at), format); } \
+  };
+#endif
+#define REPLAY_FP8_PACKS(format, name)                                                              \
+  REPLAY_FP8_PACK(__nv_fp8x2_##name, format, float2, __nv_fp8x2_storage_t,                          \
+                  make_float2(get(0), get(1)), put(x.x, 0) | put(x.y, 1))                           \
+  REPLAY_FP8_PACK(__nv_fp8x4_##name, format, float4, __nv_fp8x4_storage_t,                          \
+                  make_float4(get(0), get(1), get(2), get(3)),                                      \
+                  put(x.x, 0) | put(x.y, 1) | put(x.z, 2) | put(x.w, 3))
+REPLAY_FP8_PACKS(__NV_E4M3, e4m3)
+REPLAY_FP8_PACKS(__NV_E5M2, e5m2)
+#undef REPLAY_FP8_PACK
+#undef REPLAY_FP8_PACKS
+
 #ifdef REPLAY_SHADOW
 // Their bits have no meaning there.
 #define REPLAY_TO_BITS(result, name, argument)                                             \

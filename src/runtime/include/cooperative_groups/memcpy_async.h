@@ -17,5 +17,10 @@ template <class Group>
 inline void wait(const Group& group, REPLAY_SITE_PARAMS) {
   group.sync(file, line);
 }
+/// Copies are done at once, so all but the last `Count` of them are done as well.
+template <unsigned Count, class Group>
+inline void wait_prior(const Group& group, REPLAY_SITE_PARAMS) {
+  group.sync(file, line);
+}
 
 }  // namespace cooperative_groups

@@ -22,6 +22,13 @@ enum cudaSharedMemConfig {
 #define cudaDeviceScheduleBlockingSync 0x04
 #define cudaDeviceMapHost 0x08
 inline cudaError_t cudaDeviceSetLimit(cudaLimit, size_t) { return cudaSuccess; }
+inline cudaError_t cudaDeviceGetLimit(size_t* value, cudaLimit limit) {
+  *value = limit == cudaLimitStackSize       ? 1 << 10
+           : limit == cudaLimitPrintfFifoSize  ? 7 << 20
+           : limit == cudaLimitMallocHeapSize  ? 8 << 20
+                                               : 0;
+  return cudaSuccess;
+}
 inline cudaError_t cudaDeviceSetCacheConfig(cudaFuncCache) { return cudaSuccess; }
 inline cudaError_t cudaDeviceSetSharedMemConfig(cudaSharedMemConfig) { return cudaSuccess; }
 inline cudaError_t cudaSetDeviceFlags(unsigned) { return cudaSuccess; }

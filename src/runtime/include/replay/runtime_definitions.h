@@ -186,6 +186,9 @@ void fill_properties(cudaDeviceProp* properties) {
   properties->concurrentManagedAccess = properties->computePreemptionSupported = 1;
   properties->reservedSharedMemPerBlock = 1024;
   properties->textureAlignment = properties->surfaceAlignment = 512;
+  properties->texturePitchAlignment = 32;
+  properties->singleToDoublePrecisionPerfRatio = 2;
+  properties->memoryPoolsSupported = properties->clusterLaunch = 1;
 }
 
 int device_attribute(cudaDeviceAttr attribute) {
@@ -201,6 +204,34 @@ int device_attribute(cudaDeviceAttr attribute) {
     case cudaDevAttrComputeCapabilityMinor: return properties.minor;
     case cudaDevAttrMaxSharedMemoryPerMultiprocessor:
       return (int)properties.sharedMemPerMultiprocessor;
+    case cudaDevAttrMaxBlockDimX: return (int)properties.maxThreadsDim[0];
+    case cudaDevAttrMaxBlockDimY: return (int)properties.maxThreadsDim[1];
+    case cudaDevAttrMaxBlockDimZ: return (int)properties.maxThreadsDim[2];
+    case cudaDevAttrMaxGridDimX: return (int)properties.maxGridSize[0];
+    case cudaDevAttrMaxGridDimY: return (int)properties.maxGridSize[1];
+    case cudaDevAttrMaxGridDimZ: return (int)properties.maxGridSize[2];
+    case cudaDevAttrTotalConstantMemory: return (int)properties.totalConstMem;
+    case cudaDevAttrMaxPitch: return (int)properties.memPitch;
+    case cudaDevAttrMaxRegistersPerBlock: return (int)properties.regsPerBlock;
+    case cudaDevAttrClockRate: return (int)properties.clockRate;
+    case cudaDevAttrIntegrated: return (int)properties.integrated;
+    case cudaDevAttrCanMapHostMemory: return (int)properties.canMapHostMemory;
+    case cudaDevAttrComputeMode: return (int)properties.computeMode;
+    case cudaDevAttrConcurrentKernels: return (int)properties.concurrentKernels;
+    case cudaDevAttrEccEnabled: return (int)properties.ECCEnabled;
+    case cudaDevAttrMemoryClockRate: return (int)properties.memoryClockRate;
+    case cudaDevAttrGlobalMemoryBusWidth: return (int)properties.memoryBusWidth;
+    case cudaDevAttrL2CacheSize: return (int)properties.l2CacheSize;
+    case cudaDevAttrAsyncEngineCount: return (int)properties.asyncEngineCount;
+    case cudaDevAttrUnifiedAddressing: return (int)properties.unifiedAddressing;
+    case cudaDevAttrStreamPrioritiesSupported: return (int)properties.streamPrioritiesSupported;
+    case cudaDevAttrMaxRegistersPerMultiprocessor: return (int)properties.regsPerMultiprocessor;
+    case cudaDevAttrManagedMemory: return (int)properties.managedMemory;
+    case cudaDevAttrPageableMemoryAccess: return (int)properties.pageableMemoryAccess;
+    case cudaDevAttrConcurrentManagedAccess: return (int)properties.concurrentManagedAccess;
+    case cudaDevAttrMaxBlocksPerMultiprocessor: return (int)properties.maxBlocksPerMultiProcessor;
+    case cudaDevAttrReservedSharedMemoryPerBlock: return (int)properties.reservedSharedMemPerBlock;
+    case cudaDevAttrMemoryPoolsSupported: return (int)properties.memoryPoolsSupported;
     case cudaDevAttrCooperativeLaunch:
     case cudaDevAttrClusterLaunch: return 1;
     case cudaDevAttrMaxSharedMemoryPerBlockOptin: return (int)properties.sharedMemPerBlockOptin;

@@ -23,6 +23,7 @@ inline cudaError_t cudaStreamGetPriority(cudaStream_t, int* priority) {
 inline cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
   return *least = *greatest = 0, cudaSuccess;
 }
+#define CUDART_CB
 typedef void (*cudaHostFn_t)(void* data);
 /// All work before it is done, so it can run at once.
 inline cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void* data) {
@@ -33,6 +34,15 @@ inline cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function
     return replay_rt::capture_node(node, stream), cudaSuccess;
   }
   return function(data), cudaSuccess;
+}
+typedef void (*cudaStreamCallback_t)(cudaStream_t stream, cudaError_t status, void* data);
+inline cudaError_t cudaStreamAddCallback(cudaStream_t stream, cudaStreamCallback_t callback,
+                                         void* data, unsigned) {
+  if (replay_rt::is_captured(stream)) {
+    replay_rt::capture->broken = true;
+    return cudaErrorStreamCaptureUnsupported;
+  }
+  return callback(stream, cudaSuccess, data), cudaSuccess;
 }
 inline cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   if (replay_rt::capture && replay_rt::capture->streams.find(stream)) {
@@ -61,6 +71,7 @@ inline cudaError_t cudaEventCreate(cudaEvent_t* event) {
 inline cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
   return cudaEventCreate(event);
 }
+inline cudaError_t cudaEventCreate(cudaEvent_t* event, unsigned) { return cudaEventCreate(event); }
 inline cudaError_t cudaEventDestroy(cudaEvent_t event) {
   return replay_rt::as_error(replay_rt::abi->event_destroy(event));
 }
@@ -69,6 +80,12 @@ inline cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream = null
     return replay_rt::capture->events.add(event, stream), cudaSuccess;
   }
   return replay_rt::as_error(replay_rt::abi->event_record(event, stream));
+}
+#define cudaEventRecordDefault 0x00
+#define cudaEventRecordExternal 0x01
+inline cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream = nullptr,
+                                            unsigned = 0) {
+  return cudaEventRecord(event, stream);
 }
 inline cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   if (replay_rt::capture && replay_rt::capture->events.find(event)) return cudaErrorCapturedEvent;

@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "replay/thrust_algorithms.h"
+#include "replay/thrust_selection.h"
 
 namespace thrust {
 
@@ -62,6 +62,12 @@ class device_vector {
     cudaFree(old);
     size_ = count;
     if (kept < count) thrust::fill(begin() + kept, end(), value);
+  }
+  iterator erase(iterator first, iterator last) {
+    const ptrdiff_t at = first - begin(), gone = last - first;
+    thrust::copy(last, end(), first);
+    resize(size_ - (size_t)gone);
+    return begin() + at;
   }
   void push_back(const T& value) { resize(size_ + 1, value); }
   void clear() { resize(0); }

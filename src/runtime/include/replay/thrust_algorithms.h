@@ -1,10 +1,10 @@
 // Thrust's common algorithms. Thrust: "Algorithms". Each is a kernel of one thread that goes from first to
 // last. Reductions take tiles of 4096 items as CUB's do (replay/cub_operators.h), and combine those in
-// pairs. Algorithms over the host's iterators run on the host.
+// pairs. Algorithms over the host's iterators run on the host. replay/thrust_selection.h has more.
 #pragma once
 
 #include "replay/cub_operators.h"
-#include "replay/thrust_iterators.h"
+#include "replay/thrust_zip.h"
 
 namespace thrust {
 
@@ -47,8 +47,6 @@ R replay_result(bool on_device, cudaStream_t stream, const char* name, replay_si
   cudaFree(slot);
   return result;
 }
-template <class I> auto replay_raw(const I& at) { return replay_place<I>::raw(at); }
-template <class I> using replay_value = typename ::std::iterator_traits<I>::value_type;
 
 // Each algorithm: with a policy for the device, with one for the host, and with its iterators alone,
 // which tell where they lead.
@@ -365,7 +363,5 @@ template <class I, class N, class O>
 O copy_n(I first, N count, O out) {
   return thrust::copy(first, first + count, out);
 }
-#undef REPLAY_POLICIES
-#undef REPLAY_THRUST_SITE
 
 }  // namespace thrust

@@ -6,4 +6,6 @@ static void run(int which, const float* x, float* out) {
   if (which >= 5 && which < 8) run_random(which - 5, out);
   if (which == 8) run_vectors(x, out);
   if (which == 9) run_barriers(x, out);
+  if (which == 10) run_selection(x, out);
+  if (which == 11) run_groups(x, out);
 }
