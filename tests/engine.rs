@@ -331,6 +331,26 @@ fn a_grid_that_cannot_wait_for_all_its_blocks_is_told() {
 }
 
 #[test]
+fn what_a_cluster_cannot_do_is_told_with_its_place() {
+    let cases = [
+        "block_that_has_ended",
+        "cluster_beside_a_barrier",
+        "arrives_twice",
+        "waits_without_arriving",
+        "rank_of_nobody",
+        "not_shared",
+    ];
+    insta::assert_snapshot!(cases.map(failures).join("\n"), @r"
+    out-of-bounds access in cluster_kernel, block [1, 0, 0], thread [0, 0, 0]: shared memory of a block of the cluster that has ended
+    barrier never reached in cluster_kernel, block [0, 0, 0], thread [31, 0, 0]: threads 0..16 at the barrier at src/cases.cu:234; threads 16..32 for its cluster at src/cases.cu:240
+    barrier of the cluster misused in cluster_kernel, block [0, 0, 0], thread [0, 0, 0]: a thread arrives again before it has waited at src/cases.cu:240
+    barrier of the cluster misused in cluster_kernel, block [0, 0, 0], thread [0, 0, 0]: a thread waits that has not arrived at src/cases.cu:236
+    device code stopped itself in cluster_kernel, block [0, 0, 0], thread [0, 0, 0]: map_shared_rank of a rank that no block of the cluster has at src/cases.cu:241
+    device code stopped itself in cluster_kernel, block [0, 0, 0], thread [0, 0, 0]: map_shared_rank of an address that is not in the block's shared memory at src/cases.cu:238
+    ");
+}
+
+#[test]
 fn a_lane_that_never_comes_to_a_collective_is_named() {
     insta::assert_snapshot!(failures("missing_lane"), @"barrier never reached in missing_lane_kernel, block [0, 0, 0], thread [62, 0, 0]: threads 0..9, 10..32 for the lanes 0xffffffff of its warp at src/cases.cu:22; threads 9, 32..64 at the barrier at src/cases.cu:23");
     insta::assert_snapshot!(failures("caller_outside_the_mask"), @"barrier never reached in caller_outside_the_mask_kernel, block [0, 0, 0], thread [14, 0, 0]: threads 0..16 ended; threads 16..32 for the lanes 0x0000ffff of its warp at src/cases.cu:28");

@@ -8,6 +8,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicI32, AtomicU64, AtomicUsize, Ordering};
 
 use super::abi::{Abi, RawLaunch, Site};
+use super::limits::{MULTIPROCESSORS, check_bounds, check_limits, resident_blocks};
 use super::report::{LaunchRecord, NO_SHADOW};
 use super::{CopyKind, Launch, cpu, end, math, runtime_of_process};
 use crate::cuda::CudaError;
@@ -32,6 +33,15 @@ impl State {
     /// Notes that a launch, a copy or a fill was asked for.
     fn count_work(&self) {
         self.work.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// The most blocks that a cluster of the kernel may have.
+    fn most_in_cluster(&self, function: *const c_void) -> u32 {
+        let wide = self.wide_clusters.lock().expect("no code panics while it holds this");
+        match wide.contains(&(function as usize)) {
+            true => cpu::MOST_CLUSTER_BLOCKS as u32,
+            false => cpu::PORTABLE_CLUSTER_BLOCKS,
+        }
     }
 
     /// A handle that is no other's; small numbers are names of the default streams.
@@ -161,51 +171,6 @@ unsafe extern "C" fn no_shadow(what: *const c_char, site: Site) -> ! {
     end(NO_SHADOW, format!("{}: {what}", site.describe()), cpu::place())
 }
 
-/// Checks a launch against the limits of the device, as CUDA does before it begins (CUDA C++
-/// Programming Guide, "Technical Specifications per Compute Capability").
-fn check_limits(raw: &RawLaunch, dynamic_limit: usize) -> Result<(), CudaError> {
-    let threads: u64 = raw.block.iter().map(|&size| u64::from(size)).product();
-    let grid_fits = raw.grid[0] <= i32::MAX as u32 && raw.grid[1..].iter().all(|&n| n <= 65_535);
-    let block_fits = raw.block[2] <= 64 && threads <= cpu::MAX_THREADS as u64;
-    let none_empty = raw.grid.iter().chain(&raw.block).all(|&size| size > 0);
-    if grid_fits && block_fits && none_empty && raw.shared_bytes <= dynamic_limit {
-        Ok(())
-    } else {
-        Err(CudaError::INVALID_CONFIGURATION)
-    }
-}
-
-/// Checks a launch against the kernel's own bounds (CUDA C++ Programming Guide, "Launch Bounds",
-/// "Thread Block Clusters", "Grid Synchronization"). The codes are those of CUDA 13.
-fn check_bounds(raw: &RawLaunch, most_in_cluster: u32) -> Result<(), CudaError> {
-    let threads: u32 = raw.block.iter().product();
-    if raw.max_threads != 0 && threads > raw.max_threads {
-        return Err(CudaError::INVALID_VALUE);
-    }
-    check_cluster(raw, most_in_cluster)?;
-    let blocks: u64 = raw.grid.iter().map(|&size| u64::from(size)).product();
-    let resident = MULTIPROCESSORS * resident_blocks(threads as usize, raw.shared_bytes) as u64;
-    match raw.cooperative != 0 && blocks > resident {
-        true => Err(CudaError::COOPERATIVE_LAUNCH_TOO_LARGE),
-        false => Ok(()),
-    }
-}
-
-/// Checks the clusters of a launch, of at most so many blocks each.
-fn check_cluster(raw: &RawLaunch, most: u32) -> Result<(), CudaError> {
-    let sides = raw.cluster;
-    if raw.names_cluster == 0 && sides == [0; 3] {
-        return Ok(());
-    }
-    let divides = raw.grid.iter().zip(sides).all(|(&blocks, side)| side != 0 && blocks % side == 0);
-    let size = sides.iter().try_fold(1u32, |size, &side| size.checked_mul(side));
-    let fits = size.is_some_and(|size| size <= most);
-    match divides && fits && raw.names_cluster != 2 {
-        true => Ok(()),
-        false => Err(CudaError::INVALID_CLUSTER_SIZE),
-    }
-}
-
 unsafe extern "C" fn launch(raw: *const RawLaunch) -> c_int {
     let runtime = runtime_of_process();
     runtime.api.count_work();
@@ -215,12 +180,6 @@ unsafe extern "C" fn launch(raw: *const RawLaunch) -> c_int {
     let limits = runtime.api.shared_limits.lock().expect("no code panics while it holds this");
     let dynamic_limit = limits.get(&(raw.function as usize)).copied();
     drop(limits);
-    let wide = runtime.api.wide_clusters.lock().expect("no code panics while it holds this");
-    let most_in_cluster = match wide.contains(&(raw.function as usize)) {
-        true => cpu::MOST_CLUSTER_BLOCKS as u32,
-        false => cpu::PORTABLE_CLUSTER_BLOCKS,
-    };
-    drop(wide);
     let dynamic_limit = dynamic_limit.unwrap_or(cpu::DEFAULT_SHARED_BYTES);
     // A kernel that was allowed more may have its static shared memory on top.
     let is_raised = dynamic_limit > cpu::DEFAULT_SHARED_BYTES;
@@ -242,8 +201,8 @@ unsafe extern "C" fn launch(raw: *const RawLaunch) -> c_int {
         names_cluster: raw.names_cluster != 0,
         stream: raw.stream,
     };
-    let checked =
-        check_limits(raw, dynamic_limit).and_then(|()| check_bounds(raw, most_in_cluster));
+    let checked = check_limits(raw, dynamic_limit)
+        .and_then(|()| check_bounds(raw, runtime.api.most_in_cluster(raw.function)));
     let bounds = match checked {
         Err(CudaError::INVALID_VALUE) => format!(": __launch_bounds__({})", raw.max_threads),
         Err(CudaError::INVALID_CLUSTER_SIZE) => {
@@ -441,17 +400,6 @@ unsafe extern "C" fn occupancy(
 unsafe extern "C" fn multiprocessors() -> c_int {
     let told = runtime_of_process().device.multiprocessors();
     told.map_or(MULTIPROCESSORS as c_int, |count| count as c_int)
-}
-
-/// Multiprocessors of the device that the CPU stands for.
-const MULTIPROCESSORS: u64 = 132;
-
-/// How many blocks of so many threads and bytes of shared memory a multiprocessor holds.
-fn resident_blocks(threads: usize, shared_bytes: usize) -> usize {
-    const THREADS_PER_SM: usize = 2048;
-    const BLOCKS_PER_SM: usize = 32;
-    let by_memory = cpu::MAX_SHARED_BYTES.checked_div(shared_bytes).unwrap_or(usize::MAX);
-    (THREADS_PER_SM / threads.next_multiple_of(32)).min(BLOCKS_PER_SM).min(by_memory)
 }
 
 unsafe extern "C" fn mem_get_info(free: *mut usize, total: *mut usize) -> c_int {

@@ -10,6 +10,7 @@ pub mod cpu;
 pub mod gpu;
 pub mod headers;
 pub mod journal;
+mod limits;
 mod math;
 pub mod report;
 pub mod signals;

@@ -244,3 +244,26 @@ static void case_more_blocks_than_fit(const float*, float* out) {
   void* arguments[] = {&out, &leaves};
   cudaLaunchCooperativeKernel((void*)grid_kernel, 132 * 2 + 1, 1024, arguments);
 }
+
+// Clusters.
+__global__ void __cluster_dims__(2, 1, 1) cluster_kernel(float* out, int how) {
+  __shared__ float own[32];
+  cooperative_groups::cluster_group cluster = cooperative_groups::this_cluster();
+  own[threadIdx.x] = 1;
+  if (how == 0 && cluster.block_rank() == 0) return;
+  if (how == 1 && threadIdx.x < 16) __syncthreads();
+  if (how == 2) cluster.barrier_arrive();
+  if (how == 3) cluster.barrier_wait();
+  const unsigned rank = how == 4 ? 2 : 1 - cluster.block_rank();
+  if (how == 5) cluster.map_shared_rank(out, 0);
+  if (how == 0) out[0] = *cluster.map_shared_rank(&own[threadIdx.x], rank);
+  cluster.sync();
+  out[threadIdx.x % 10] = *cluster.map_shared_rank(&own[threadIdx.x], rank);
+  cluster.sync();
+}
+static void case_block_that_has_ended(const float*, float* out) { cluster_kernel<<<2, 32>>>(out, 0); }
+static void case_cluster_beside_a_barrier(const float*, float* out) { cluster_kernel<<<4, 32>>>(out, 1); }
+static void case_arrives_twice(const float*, float* out) { cluster_kernel<<<2, 32>>>(out, 2); }
+static void case_waits_without_arriving(const float*, float* out) { cluster_kernel<<<2, 32>>>(out, 3); }
+static void case_rank_of_nobody(const float*, float* out) { cluster_kernel<<<2, 32>>>(out, 4); }
+static void case_not_shared(const float*, float* out) { cluster_kernel<<<2, 32>>>(out, 5); }

@@ -89,8 +89,9 @@ pub(super) struct Core {
     pub runner: BlockRunner,
     /// The shared memory of the block that runs.
     pub shared: SharedMemory,
-    /// The blocks that are alive at once.
-    pub together: Vec<Block>,
+    /// The blocks that are alive at once, each where it stays.
+    #[allow(clippy::vec_box)] // Their shared memory is known by its address.
+    pub together: Vec<Box<Block>>,
     /// Makes what one of them needs.
     pub make: Box<dyn Fn() -> Block>,
 }

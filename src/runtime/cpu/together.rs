@@ -51,7 +51,7 @@ fn run(core: &mut Core, job: &Job, clusters: Vec<u64>) {
     let size = job.clusters.size();
     let count = clusters.len() * size as usize;
     while core.together.len() < count {
-        core.together.push((core.make)());
+        core.together.push(Box::new((core.make)()));
     }
     let mut stacks = core.runner.lend_stacks(job.shape.threads()).unwrap_or_else(|error| {
         lack_of_memory("the stacks of a block", job.shape.threads() * STACK_BYTES, &error)
