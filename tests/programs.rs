@@ -23,6 +23,8 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 
+use replay::tensor::DType;
+
 use crate::env::{Run, TestEnv};
 use crate::speaker::speaker;
 
@@ -102,6 +104,60 @@ fn a_wrong_gradient_is_told_from_the_loss() {
 
     gradients
       dx  does not match d loss / d x: 8 directional derivatives, worst rel. 0.68 (noise 1.2e-11), at [3] 2.66667 instead of 1.33333
+    ");
+}
+
+#[test]
+fn what_a_narrow_format_costs_is_imprecise_by_every_command() {
+    let env = TestEnv::isolated().with_program("program = [\"./speaker\"]", GRADIENT);
+    let x = (0..64).flat_map(|i| (1.0 + 0.37 * (i * 29 % 64) as f32).to_le_bytes());
+    env.write_fixture("many", &[("x", DType::F32, &[64], &x.collect::<Vec<_>>())]);
+    let before = env.kernel("divide 3");
+    let after = env.kernel("divide 3\nbits 8");
+    let run = |words: &[&str]| env.replay(words).text();
+    insta::assert_snapshot!(run(&["gradcheck", "fixtures/many"]), @"
+    exit code 1
+    --- stdout
+    many at the working tree
+
+    gradients
+      dx  imprecise: the float64 shadow is rounded on the way to fewer digits, too; off d loss / d x by rel. 0.00059, at [61] 5.3825 instead of 5.39
+    ");
+    insta::assert_snapshot!(run(&["diff", "fixtures/many", &before, &after]), @"
+    exit code 1
+    --- stdout
+    many at 39854f8 Make it divide 3
+    many at e1703f3 Make it divide 3 bits 8
+
+    outputs
+      loss  identical
+      dx    diverged: imprecise: the float64 shadow is rounded on the way to fewer digits, too
+            98.4 % of bits differ, rel. 0.00079, 0 elements beyond noise
+            worst at [5]: 2.43000007 -> 2.43375015, 0.48 x noise, 15729 ulp
+            error against the oracle: 2.3e-8 -> 0.00079
+            at 63 of 64 elements, first at n 0
+            63 elements jump in one or two replays only: a tie, a clamp or a narrow rounding
+
+    diverged: dx (imprecise)
+    ");
+    insta::assert_snapshot!(run(&["log", "fixtures/many", &format!("{before}..{after}")]), @"
+    exit code 0
+    --- stdout
+    e1703f3 Make it divide 3 bits 8
+      diverged: dx (imprecise)
+      dx: 98.4 % of bits differ, rel. 0.00079, 0 elements beyond noise
+      against 39854f8
+
+    1 change at 1 commit of 1 commit, 2 variants replayed
+    ");
+    env.kernel("divide 3\nbits 8\nscale 1.1");
+    insta::assert_snapshot!(run(&["gradcheck", "fixtures/many"]), @"
+    exit code 1
+    --- stdout
+    many at the working tree
+
+    gradients
+      dx  does not match d loss / d x: 8 directional derivatives, worst rel. 0.1 (noise 1.5e-10), at [17] 6.47021 instead of 5.88333
     ");
 }
 

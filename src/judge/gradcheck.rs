@@ -17,7 +17,7 @@ use crate::numerics::oracle::{Accuracy, against_oracle};
 use crate::summary::{Number, POISON_A};
 use crate::tensor::step::{Scales, Step};
 use crate::tensor::{DType, TensorView, parts, unravel};
-use crate::trial::{Measurement, Trial, both, meaningless};
+use crate::trial::{Measurement, Reach, Trial, both, meaningless};
 use crate::worker::{Ending, Part, Run, Stepped};
 
 /// For inputs of up to this many elements: the number of directions along which the loss is
@@ -28,6 +28,8 @@ const EFFORT: [(usize, u64, usize); 3] =
     [(1 << 16, 8, 1024), (1 << 20, 8, 256), (usize::MAX, 2, 64)];
 /// Why nothing was checked: nothing can be differentiated.
 const NO_LOSS: &str = "the harness declares no loss to differentiate";
+/// Why a gradient that does not match its loss is imprecise, not wrong.
+const ROUNDED: &str = "the float64 shadow is rounded on the way to fewer digits, too";
 /// Why nothing was checked: a replay took too long.
 const OUT_OF_TIME: &str = "a replay beside the captured inputs ran out of time";
 
@@ -40,7 +42,8 @@ pub enum GradientVerdict {
     Matches,
     /// The check has no answer.
     Unknown,
-    /// The native gradient departs from a shadow that matches.
+    /// The native gradient departs from a shadow that matches, or the shadow departs from its loss by no more
+    /// than it is rounded on the way to a format of fewer digits.
     Imprecise,
     /// It is not the gradient of the loss.
     Mismatch,
@@ -58,7 +61,7 @@ pub struct GradientCheck {
     pub of: Option<String>,
     /// The verdict.
     pub verdict: GradientVerdict,
-    /// Why it is unknown.
+    /// Why it is unknown, or imprecise in the shadow too.
     pub reason: Option<String>,
     /// Directions that count: those along which the loss is smooth.
     pub directions: u64,
@@ -240,13 +243,25 @@ impl Check<'_> {
             magnitude: terms().map(f64::abs).sum(),
             directions,
             budget,
+            rounded: None,
         };
-        let mut timed_out = false;
-        let found = derivative::answer(&question, |steps| {
+        let (mut timed_out, mut known) = (false, Vec::new());
+        let mut ask = |steps: &[Step]| {
             let moved = Moved { input: &check.gradient_of, scales: &scales };
-            self.losses(of, &moved, steps, weights, &mut timed_out)
-        })?;
-        Ok(check.told(&found, &input, timed_out))
+            let losses = |new: &[Step]| self.losses(of, &moved, new, weights, &mut timed_out);
+            remembered(&mut known, steps, losses)
+        };
+        let found = derivative::answer(&question, &mut ask)?;
+        let is_rounded = found.answer == Answer::Differs
+            && match self.trial.shadow_steps(&self.output.name, Reach::of(found.worst))? {
+                Some(steps) if steps.len() == gradient.len() => {
+                    let question = Question { rounded: Some(steps), ..question };
+                    derivative::answer(&question, ask)?.answer == Answer::Agrees
+                }
+                _ => false,
+            };
+        let check = check.told(&found, &input, timed_out);
+        Ok(if is_rounded { check.rounded() } else { check })
     }
 
     /// The loss `of` after each of `steps`.
@@ -278,6 +293,22 @@ impl Check<'_> {
         })?;
         Ok(losses)
     }
+}
+
+/// The losses after `steps`; `ask` tells those that are not `known` yet.
+fn remembered<E>(
+    known: &mut Vec<(Step, Option<f64>)>,
+    steps: &[Step],
+    ask: impl FnOnce(&[Step]) -> Result<Vec<Option<f64>>, E>,
+) -> Result<Vec<Option<f64>>, E> {
+    let is_new = |step: &&Step| known.iter().all(|(known, _)| known != *step);
+    let new: Vec<Step> = steps.iter().filter(is_new).cloned().collect();
+    if !new.is_empty() {
+        let losses = ask(&new)?;
+        known.extend(new.into_iter().zip(losses));
+    }
+    let loss = |step: &Step| known.iter().find(|(known, _)| known == step).and_then(|it| it.1);
+    Ok(steps.iter().map(loss).collect())
 }
 
 /// Whether `output` is declared to be a gradient of something that can be differentiated.
@@ -337,6 +368,12 @@ impl GradientCheck {
         self.verdict = GradientVerdict::Unknown;
         self.reason = Some(reason.to_owned());
         self
+    }
+
+    /// The check of a gradient whose mismatch is no more than rounding of the shadow on the way.
+    fn rounded(self) -> GradientCheck {
+        let reason = Some(ROUNDED.to_owned());
+        GradientCheck { verdict: GradientVerdict::Imprecise, reason, ..self }
     }
 
     /// The check with the result `found`, for a gradient with respect to `input`.

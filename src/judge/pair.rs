@@ -113,23 +113,30 @@ impl Pair<'_> {
             return Ok(Found::default());
         }
         let noise = self.noise(name);
-        let shadows = self.shown(name, agreement, self.shadows(name, noise)?)?;
-        let truth = self.truth(name, &noise, agreement, shadows.as_ref());
+        let mut shadows = self.shown(name, agreement, self.shadows(name, noise)?)?;
+        let mut truth = self.truth(name, &noise, agreement, shadows.as_ref());
         let drift = match agreement {
             Agreement::Equivalent if shadows.is_none() => {
                 drift(&self.base_view, &self.got_view, &noise, dims)
             }
             _ => None,
         };
-        let rounded = shadows.as_ref().is_some_and(|shadows| shadows.change.rounded);
-        let unmoved = shadows.as_ref().is_some_and(|shadows| shadows.change.moved == 0);
-        let imprecise = match &truth {
-            Some(truth) if truth.is_imprecise(truth.got.relative_l2, rounding) => {
+        let newly_rounded = shadows.as_mut().filter(|shadows| shadows.newly_rounded);
+        let imprecise = match (&mut truth, newly_rounded) {
+            // Its own shadow, rounded alike, would say that nothing is lost.
+            (Some(truth), Some(shown)) if truth.is_imprecise(truth.got.relative_l2, rounding) => {
+                shown.change.lay_to_rounding();
+                truth.shadow = Some(shown.change);
+                true
+            }
+            (Some(truth), None) if truth.is_imprecise(truth.got.relative_l2, rounding) => {
                 let error = self.error_without_ties(name, agreement)?;
                 error.is_none_or(|error| truth.is_imprecise(error, rounding))
             }
             _ => false,
         };
+        let rounded = shadows.as_ref().is_some_and(|shadows| shadows.change.rounded);
+        let unmoved = shadows.as_ref().is_some_and(|shadows| shadows.change.moved == 0);
         Ok(Found {
             imprecise,
             err_alike: agreement == Agreement::Diverged
@@ -179,37 +186,39 @@ impl Pair<'_> {
     ) -> Result<Option<Shown<'s>>, ReplayError> {
         let Some(shadows) = shadows else { return Ok(None) };
         const SHAPE: &str = "a shadow has the shape of its output";
-        let change = shadows.change();
-        let shown = match agreement == Agreement::Equivalent && change.moved > 0 {
+        let raw = shadows.change();
+        let shown = match agreement == Agreement::Equivalent && raw.moved > 0 {
             true => {
                 let shadows = shadows.with_noise(self.shadow_noise(name)?).expect(SHAPE);
                 let change = shadows.change();
-                Shown { shadows, change }
+                Shown { shadows, change, newly_rounded: false }
             }
-            false => Shown { shadows, change },
+            false => Shown { shadows, change: raw, newly_rounded: false },
         };
         // One in float32 errs by its own rounding wherever it differs.
-        let may_step =
-            shown.change.moved > 0 || shown.change.changed > 0 && !shown.shadows.is_wide();
+        let may_step = raw.moved > 0 || shown.change.changed > 0 && !shown.shadows.is_wide();
         if !may_step {
             return Ok(Some(shown));
         }
-        let reach = Reach::of(shown.change.moved_by);
+        let reach = Reach::of(raw.moved_by);
         let steps = self.shadow_steps(name, reach)?;
         // Kinks and ties that both have explain no change that shows.
-        if agreement == Agreement::Diverged && reach == Reach::Narrow && steps.base_has_its_share()
-        {
+        let both_step = steps.base_has_its_share();
+        if agreement == Agreement::Diverged && reach == Reach::Narrow && both_step {
             return Ok(Some(shown));
         }
         let shadows = shown.shadows.with_steps(steps).expect(SHAPE);
         let mut change = shadows.change();
         let before = shown.change.moved;
         change.rounded = before > 0 && change.moved == 0;
+        let mostly = before > 0 && shadows.mostly_step(before);
+        let newly_rounded =
+            (change.moved == 0 || mostly) && !both_step && raw.moved > 0 && shadows.steps_explain();
         // Where the outputs show a change, all that is left to say is what it means.
-        if agreement == Agreement::Diverged && before > 0 && shadows.mostly_step(before) {
-            (change.moved, change.moved_by, change.rounded) = (0, 0.0, true);
+        if agreement == Agreement::Diverged && mostly {
+            change.lay_to_rounding();
         }
-        Ok(Some(Shown { shadows, change }))
+        Ok(Some(Shown { shadows, change, newly_rounded }))
     }
 
     /// How far the shadows of output `name` step as their inputs move.
@@ -353,6 +362,9 @@ impl Found<'_> {
 struct Shown<'a> {
     shadows: Shadows<'a>,
     change: ShadowChange,
+    /// Whether most of the change is that the other side's is rounded on the way to a format of fewer digits, as
+    /// the trusted one is not.
+    newly_rounded: bool,
 }
 
 /// How far both sides lie from the oracle.

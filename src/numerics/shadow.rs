@@ -45,6 +45,13 @@ pub struct ShadowChange {
     pub rounded: bool,
 }
 
+impl ShadowChange {
+    /// Lays the shift of all elements that moved to rounding on the way.
+    pub fn lay_to_rounding(&mut self) {
+        (self.moved, self.moved_by, self.rounded) = (0, 0.0, true);
+    }
+}
+
 /// The shadows of one output at two revisions.
 pub struct Shadows<'a> {
     base: TensorView<'a>,
@@ -154,6 +161,20 @@ impl<'a> Shadows<'a> {
             }
         }
         all.is_finite() && LEFT_OVER * count as f64 <= moved as f64 && left <= 0.75 * all
+    }
+
+    /// Whether steps by themselves explain a quarter of the change at least, in squares.
+    pub fn steps_explain(&self) -> bool {
+        let Some(steps) = self.steps else { return false };
+        let (mut all, mut explained) = (0.0, 0.0);
+        for index in 0..self.base.len() {
+            let (left, right) = (self.base.get_f64(index), self.got.get_f64(index));
+            let apart = distance(left, right);
+            let by = NOISE_FACTOR * steps.at(self.base.dtype, index, left, right);
+            all += apart * apart;
+            explained += apart.min(by).powi(2);
+        }
+        all.is_finite() && all > 0.0 && 4.0 * explained >= all
     }
 
     /// Whether they are in float64, and not in float32.

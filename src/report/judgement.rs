@@ -437,6 +437,10 @@ pub fn gradient(check: &GradientCheck) -> Line {
     match check.verdict {
         GradientVerdict::Matches => Line::of(GREEN, "matches").and(numbers),
         GradientVerdict::Mismatch => Line::of(RED, "does not match").and(numbers).and(place),
+        GradientVerdict::Imprecise if let Some(reason) = &check.reason => {
+            let off = format!(": {reason}; off{what} by rel. {}", short(check.worst, 2));
+            Line::of(RED, "imprecise").and(off).and(place)
+        }
         GradientVerdict::Imprecise => Line::of(RED, "imprecise").and(format!(
             ": the float64 shadow matches{what}, the output is off by rel. {}, {} x its noise",
             short(check.native_error, 2),

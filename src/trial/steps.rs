@@ -54,12 +54,11 @@ impl Trial {
     }
 
     fn measure_steps(&self, reach: Reach) -> Result<Vec<(String, Spread)>, ReplayError> {
-        let (Ok(shadow), Ok(middle)) = (self.shadow()?, self.shadow_run()?) else {
-            return Ok(Vec::new());
-        };
+        let Ok(shadow) = self.shadow()? else { return Ok(Vec::new()) };
         if !shadow.abilities().along {
             return Ok(Vec::new());
         }
+        let Ok(middle) = self.shadow_run()? else { return Ok(Vec::new()) };
         let _span = tracing::info_span!("steps", message = self.fixture().name);
         let scratch = self.lab.scratch();
         let outputs = middle.outputs().filter(|(_, view)| view.dtype.is_float());

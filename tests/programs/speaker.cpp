@@ -149,6 +149,14 @@ static std::vector<Tensor> compute(const Words& words, const Request& request) {
   if (words.count("count")) loss[0] += T(replays);
   if (words.count("narrow"))
     for (T& value : dx) value = T(float(value));
+  if (words.count("bits"))
+    // Half of each element passes through a format of so many digits.
+    for (T& value : dx) {
+      int exponent = 0;
+      double unit = std::ldexp(1.0, int(number("bits", 0)));
+      double digits = std::nearbyint(std::frexp(double(value) / 2, &exponent) * unit) / unit;
+      value = value / T(2) + T(std::ldexp(digits, exponent));
+    }
   if (words.count("nan")) dx[1] = NAN;
   if (words.count("outside") && request.surroundings == "nan") dx[size_t(number("outside", 0))] = NAN;
   if (words.count("away") && request.surroundings == "nan") dx[0] += T(1);

@@ -13,6 +13,7 @@ mod tests;
 
 use std::ops::Range;
 
+use crate::numerics::noise::Spread;
 use crate::tensor::TensorView;
 use crate::tensor::step::{Class, Scales, Step};
 
@@ -47,6 +48,8 @@ pub(crate) struct Question<'a> {
     pub directions: u64,
     /// The most values of the loss to ask for.
     pub budget: usize,
+    /// How far rounding on the way moves each element of the gradient, where it is rounded so.
+    pub rounded: Option<&'a Spread>,
 }
 
 /// The result of a check.

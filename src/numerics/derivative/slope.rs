@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use crate::numerics::constants::NOISE_FACTOR;
 use crate::tensor::parts;
 use crate::tensor::step::{Class, Step, Unit};
 use crate::tensor::vectors::widest;
@@ -82,6 +83,8 @@ pub(super) struct Slope {
     pub error: f64,
     /// The part of the error that the rounding of the loss makes.
     pub rounding: f64,
+    /// How far the gradient may be off because it is rounded on the way.
+    pub allowed: f64,
 }
 
 /// The gradient along a direction.
@@ -91,6 +94,8 @@ pub(super) struct Along {
     pub expected: f64,
     /// Its norm over the elements that move, in their scales.
     pub norm: f64,
+    /// How far rounding on the way moves the product.
+    pub rounded: f64,
     /// The elements that move.
     pub elements: usize,
 }
@@ -134,10 +139,11 @@ impl Along {
         let whole = parts.fold(Sums::default(), |whole, part| Sums {
             expected: whole.expected + part.expected,
             squares: whole.squares + part.squares,
+            rounded: whole.rounded + part.rounded,
             elements: whole.elements + part.elements,
         });
-        let Sums { expected, squares, elements } = whole;
-        Along { expected, norm: squares.sqrt(), elements }
+        let Sums { expected, squares, rounded, elements } = whole;
+        Along { expected, norm: squares.sqrt(), rounded: rounded.sqrt(), elements }
     }
 }
 
@@ -146,6 +152,8 @@ impl Along {
 struct Sums {
     expected: f64,
     squares: f64,
+    /// The squares of how far rounding on the way moves the terms.
+    rounded: f64,
     elements: usize,
 }
 
@@ -156,6 +164,10 @@ impl Sums {
             one.distances(question.scales, start, values);
             for (&moved, &gradient) in values.iter().zip(gradients) {
                 sums.add(moved, gradient);
+            }
+            if let Some(spread) = question.rounded {
+                let terms = values.iter().enumerate().map(|(at, x)| x * spread.at(start + at));
+                sums.rounded += terms.map(|term| term * term).sum::<f64>();
             }
         });
         sums
@@ -220,7 +232,8 @@ fn each_block(
 impl Slope {
     /// The slope that `values` tell, the losses after the probe's steps.
     pub(super) fn of(question: &Question, probe: Probe, values: &[Option<f64>]) -> Slope {
-        let Along { expected, norm, .. } = along(question, &probe);
+        let Along { expected, norm, rounded, .. } = along(question, &probe);
+        let allowed = NOISE_FACTOR * rounded;
         let (base, length) = (question.loss, LADDER[probe.rung].1);
         let rounding = probe.rounding / length;
         let slope = |derivative, error| Slope {
@@ -230,6 +243,7 @@ impl Slope {
             norm,
             error,
             rounding,
+            allowed,
         };
         let &[Some(right), Some(left), Some(near_right), Some(near_left)] = values else {
             return slope(f64::NAN, f64::INFINITY);
@@ -260,9 +274,10 @@ impl Slope {
         self.norm.max(self.derivative.abs())
     }
 
-    /// The difference of derivative and gradient.
+    /// The difference of derivative and gradient, beyond what rounding on the way explains.
     pub(super) fn mismatch(&self) -> f64 {
-        (self.derivative - self.expected).abs()
+        let apart = (self.derivative - self.expected).abs();
+        if apart <= self.allowed { 0.0 } else { apart }
     }
 
     /// Whether the steps cross no kink.

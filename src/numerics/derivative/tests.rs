@@ -64,6 +64,7 @@ fn check(case: &Case) -> Found {
         magnitude: loss.abs(),
         directions: 8,
         budget: 1024,
+        rounded: None,
     };
     let ask = |steps: &[Step]| -> Result<_, Infallible> {
         let after = |step: &Step| {
