@@ -218,7 +218,7 @@ pub unsafe extern "C" fn access(
     let Some(&touch) = TOUCHES.get(touch as usize) else {
         // SAFETY: only kernels tell of what is no access.
         let thread = unsafe { linear_thread() };
-        return with(|checker| checker.before_swap(thread, address, bytes));
+        return with(|checker| checker.before_swap(thread, address, bytes, site as u64));
     };
     if place().is_none() {
         with(|checker| crosses = checker.host_access(address, bytes, touch, site));

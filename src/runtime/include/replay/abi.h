@@ -86,7 +86,7 @@ enum replay_touch : uint32_t {
   REPLAY_WRITE = 1,
   REPLAY_ATOMIC_READ = 2,
   REPLAY_ATOMIC_WRITE = 3,        // also what reads and writes
-  REPLAY_BEFORE_SWAP = 4,         // no access: a compare-and-swap of the address comes next
+  REPLAY_BEFORE_SWAP = 4,         // no access: a compare-and-swap of the address with the bits in `site` comes next
 };
 
 /// One thread of a block: its `threadIdx` in x, y, z order, and its linear index.

@@ -31,7 +31,7 @@ inline T load_relaxed(const T* address) {
   return load_untold(address);
 }
 #else
-inline void before_swap(const volatile void*, size_t) {}
+inline void before_swap(const volatile void*, size_t, const void*) {}
 template <class T>
 inline T load_relaxed(const T* address) {
   T value;
@@ -78,7 +78,7 @@ inline V atomic_change_each(V* address, Change change) {
   inline T name##_system(T* address, T value) { return name(address, value); }
 #define REPLAY_ATOMIC_CAS(T)                                                      \
   inline T atomicCAS(T* address, T compare, T value) {                            \
-    replay_rt::before_swap(address, sizeof(T));                                   \
+    replay_rt::before_swap(address, sizeof(T), &compare);                         \
     return replay_rt::atomic_change(address,                                      \
                                     [=](T old) -> T { return old == compare ? value : old; }); \
   }                                                                               \

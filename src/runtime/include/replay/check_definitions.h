@@ -278,8 +278,11 @@ void tell_atomic(const volatile void* address, size_t bytes) {
   tell<REPLAY_ATOMIC_WRITE>(address, bytes, site);
 }
 
-void before_swap(const volatile void* address, size_t bytes) {
-  if (block.in_kernel) ask(address, bytes, REPLAY_BEFORE_SWAP, nullptr);
+void before_swap(const volatile void* address, size_t bytes, const void* compare) {
+  uintptr_t bits = 0;
+  if (bytes > sizeof bits) return;
+  for (size_t i = 0; i < bytes; ++i) ((volatile char*)&bits)[i] = ((const char*)compare)[i];
+  if (block.in_kernel) ask(address, bytes, REPLAY_BEFORE_SWAP, (const void*)bits);
 }
 }  // namespace replay_rt
 
@@ -320,7 +323,7 @@ void before_swap(const volatile void* address, size_t bytes) {
   REPLAY_ATOMIC_CAS(bits, T, compare_exchange_strong, false)                                      \
   REPLAY_ATOMIC_CAS(bits, T, compare_exchange_weak, true)                                         \
   T __tsan_atomic##bits##_compare_exchange_val(volatile T* a, T expected, T v, int, int) {        \
-    replay_rt::before_swap(a, sizeof(T));                                                         \
+    replay_rt::before_swap(a, sizeof(T), &expected);                                              \
     replay_rt::tell<REPLAY_ATOMIC_WRITE>(a, sizeof(T), REPLAY_CALLER);                            \
     __atomic_compare_exchange_n(a, &expected, v, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);      \
     return expected;                                                                              \
@@ -332,7 +335,7 @@ void before_swap(const volatile void* address, size_t bytes) {
   }
 #define REPLAY_ATOMIC_CAS(bits, T, name, weak)                                                 \
   int __tsan_atomic##bits##_##name(volatile T* a, T* expected, T v, int, int) {                \
-    replay_rt::before_swap(a, sizeof(T));                                                      \
+    replay_rt::before_swap(a, sizeof(T), expected);                                            \
     replay_rt::tell<REPLAY_ATOMIC_WRITE>(a, sizeof(T), REPLAY_CALLER);                         \
     return __atomic_compare_exchange_n(a, expected, v, weak, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST); \
   }

@@ -36,7 +36,7 @@ extern REPLAY_TLS block_state block;
 /// Tells the engine of an atomic that changes `bytes` at `address`.
 void tell_atomic(const volatile void* address, size_t bytes);
 /// Tells it that a compare-and-swap of `bytes` at `address` comes next.
-void before_swap(const volatile void* address, size_t bytes);
+void before_swap(const volatile void* address, size_t bytes, const void* compare);
 #endif
 
 /// The lane of the current thread in its warp, 0 to 31.

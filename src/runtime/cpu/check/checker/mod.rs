@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
 
 use self::findings::{At, Finding, Findings, Kind, Spot};
+use self::swaps::{Doubt, Unsure};
 use self::together::Together;
 use super::cells::{Access, Race, Stamp, Touch};
 use super::clocks::{Clocks, Moment};
@@ -38,14 +39,6 @@ struct Pending {
     finding: usize,
     address: usize,
     before: Vec<u8>,
-}
-
-/// A read that raced with an atomic: what it gives is checked again if a compare-and-swap comes next.
-struct Unsure {
-    race: Race,
-    access: Accessed,
-    offset: usize,
-    thread: u16,
 }
 
 /// The kernel that runs.
@@ -78,7 +71,7 @@ pub(super) struct Checker {
     state: NonNull<State>,
     findings: Findings,
     pending: Option<Pending>,
-    unsure: Option<Unsure>,
+    unsure: Unsure,
     /// The most bytes of device memory, what is remembered of it included.
     limit: usize,
     /// How many it takes now.
@@ -107,7 +100,7 @@ impl Checker {
             state: NonNull::from(Box::leak(State::new(base))),
             findings: Findings::default(),
             pending: None,
-            unsure: None,
+            unsure: Unsure::default(),
             limit,
             held: 0,
             refused: None,
@@ -175,7 +168,7 @@ impl Checker {
         bytes: usize,
         touched: &[(usize, Touch)],
     ) {
-        self.settle();
+        self.settle_all();
         self.begin_operation(name, None, stream);
         if self.refused.is_some() {
             return;
@@ -268,7 +261,7 @@ impl Checker {
 
     /// The block with linear index `block` begins.
     pub(super) fn begin_block(&mut self, block: u32, index: [u32; 3], dynamic: Range<usize>) {
-        self.settle();
+        self.settle_all();
         self.enter_block(block, index);
         // Most blocks of a launch have the same: what one has made its own must not be cleared then.
         if self.variables.first() != Some(&dynamic) {
@@ -318,8 +311,7 @@ impl Checker {
     /// Tells the hooks what has changed.
     fn follow_clocks(&mut self) {
         let (phase, learned) = (self.clocks.phase(), self.clocks.has_learned());
-        let (fenced, slow) =
-            (self.clocks.has_fenced, self.pending.is_some() || self.unsure.is_some());
+        let (fenced, slow) = (self.clocks.has_fenced, self.pending.is_some());
         let state = self.state();
         state.phase = phase;
         state.learned = learned.into();
@@ -329,7 +321,7 @@ impl Checker {
 
     /// The launch has ended.
     pub(super) fn end_launch(&mut self) {
-        self.settle();
+        self.settle_all();
         self.running = None;
     }
 
@@ -353,7 +345,7 @@ impl Checker {
 
     /// What was found.
     pub(super) fn findings(&mut self) -> &Findings {
-        self.settle();
+        self.settle_all();
         &self.findings
     }
 
@@ -476,7 +468,7 @@ impl Checker {
         }
         if let Some((offset, race)) = race {
             match access.spot.touch == Touch::Read && race.touch == Touch::AtomicWrite {
-                true => self.unsure = Some(Unsure { race, access, offset, thread }),
+                true => self.doubt(Doubt::new(race, access, offset, thread)),
                 false => self.race(&race, &access, offset),
             }
             self.follow_clocks();
@@ -515,10 +507,6 @@ impl Checker {
 
     /// Looks at what the last racing write has left: the value that was there is benign.
     fn settle(&mut self) {
-        if let Some(Unsure { race, access, offset, .. }) = self.unsure.take() {
-            self.race(&race, &access, offset);
-            self.follow_clocks();
-        }
         let Some(Pending { finding, address, before }) = self.pending.take() else { return };
         self.state().slow = 0;
         // SAFETY: the bytes were written since, by the access that is pending.

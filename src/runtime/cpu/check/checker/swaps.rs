@@ -1,24 +1,81 @@
 //! A read before a compare-and-swap, which does no harm without an atomic.
 
-use super::super::cells::Touch;
+use super::super::cells::{Race, Touch};
 use super::super::packed::Past;
 use super::super::regions::Found;
 use super::super::state::State;
-use super::{Accessed, Checker, Unsure};
+use super::{Accessed, Checker};
+
+/// A read that raced with an atomic. It does no harm if its thread then lets a compare-and-swap check what
+/// it gave.
+pub(super) struct Doubt {
+    race: Race,
+    access: Accessed,
+    offset: usize,
+    thread: u16,
+    /// The bits that it gave.
+    value: u64,
+}
+
+impl Doubt {
+    /// That of `thread` about what is there to read.
+    pub(super) fn new(race: Race, access: Accessed, offset: usize, thread: u16) -> Doubt {
+        let mut value = [0; 8];
+        let bytes = access.bytes.min(value.len());
+        // SAFETY: the code that runs is about to read these bytes.
+        #[allow(unsafe_code)]
+        let read = unsafe { std::slice::from_raw_parts(access.address as *const u8, bytes) };
+        value[..bytes].copy_from_slice(read);
+        Doubt { race, access, offset, thread, value: u64::from_le_bytes(value) }
+    }
+
+    fn place(&self) -> (u16, usize, usize, u32, u64) {
+        let Accessed { address, bytes, number, .. } = self.access;
+        (self.thread, address, bytes, number, self.value)
+    }
+}
+
+/// Reads of the block that runs that nothing has checked yet.
+#[derive(Default)]
+pub(super) struct Unsure {
+    reads: Vec<Doubt>,
+}
+
+/// Reads that may wait to be checked. Beyond so many the first ones are races.
+const MOST_READS: usize = 256;
 
 impl Checker {
-    /// `thread` is about to compare what it has read at `address` with what is there, and to change it only
-    /// if that is the same: that it was read without an atomic does no harm (CUDA C++ Programming Guide,
-    /// "Atomic Functions", makes atomics so).
-    pub(crate) fn before_swap(&mut self, thread: u16, address: usize, bytes: usize) {
-        let is_it = |unsure: &Unsure| {
-            let Accessed { address: at, bytes: read, .. } = unsure.access;
-            (unsure.thread, at, read) == (thread, address, bytes)
-        };
-        if self.unsure.as_ref().is_some_and(is_it) {
-            self.unsure = None;
-            self.follow_clocks();
+    /// Keeps `doubt` until its block ends, or a compare-and-swap dispels it.
+    pub(super) fn doubt(&mut self, doubt: Doubt) {
+        let reads = &mut self.unsure.reads;
+        // Another one like it is found or dispelled with the first.
+        if reads.iter().any(|known| known.place() == doubt.place()) {
+            return;
         }
+        let first = (reads.len() == MOST_READS).then(|| reads.remove(0));
+        reads.push(doubt);
+        if let Some(Doubt { race, access, offset, .. }) = first {
+            self.race(&race, &access, offset);
+        }
+    }
+
+    /// Settles all that was left open: nothing of the block that runs comes any more.
+    pub(super) fn settle_all(&mut self) {
+        for Doubt { race, access, offset, .. } in std::mem::take(&mut self.unsure.reads) {
+            self.race(&race, &access, offset);
+        }
+        self.settle();
+    }
+
+    /// `thread` is about to compare `compare`, which it has read at `address`, with what is there, and to change
+    /// it only if that is the same: that it was read without an atomic does no harm (CUDA C++ Programming Guide,
+    /// "Atomic Functions", makes atomics so).
+    pub(crate) fn before_swap(&mut self, thread: u16, address: usize, bytes: usize, compare: u64) {
+        let is_checked = |doubt: &Doubt| {
+            let Accessed { address: at, bytes: read, .. } = doubt.access;
+            (doubt.thread, at, read, doubt.value) == (thread, address, bytes, compare)
+        };
+        self.unsure.reads.retain(|doubt| !is_checked(doubt));
         self.settle();
         let in_shared = self.shared.range().contains(&address);
         let found = match in_shared {

@@ -36,7 +36,7 @@ impl Checker {
         dynamic: Range<usize>,
         reach: Range<usize>,
     ) {
-        self.settle();
+        self.settle_all();
         self.enter_block(block, index);
         self.share_among(dynamic, reach);
         self.follow_clocks();
@@ -44,7 +44,7 @@ impl Checker {
 
     /// All of them have ended.
     pub(crate) fn end_together(&mut self) {
-        self.settle();
+        self.settle_all();
         for begin in self.together.take().map(|together| together.variables).unwrap_or_default() {
             self.remove(begin);
         }
@@ -61,7 +61,7 @@ impl Checker {
 
     /// The block that runs has paused.
     pub(crate) fn pause_block(&mut self, block: u32) {
-        self.settle();
+        self.settle_all();
         let learned = self.clocks.learned_so_far();
         if let Some(together) = &mut self.together {
             together.paused.insert(block, learned);
@@ -88,7 +88,7 @@ impl Checker {
 
     /// The block goes on behind the barrier at which it met others.
     pub(crate) fn resume_block(&mut self, block: u32, index: [u32; 3]) {
-        self.settle();
+        self.settle_all();
         let met = self.together.as_ref().and_then(|together| together.met.get(&block).cloned());
         self.enter_block(block, index);
         if let Some(met) = met {
