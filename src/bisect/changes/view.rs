@@ -1,0 +1,375 @@
+//! The replays of one fixture over a range of commits, and the changes between them.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+use super::{Change, Repair, Untestable};
+use crate::bisect::probe::Sources;
+use crate::bisect::range::Range;
+use crate::bisect::replayed::{Replayed, accesses_agree, unchanged};
+use crate::bisect::workers::Workers;
+use crate::bisect::{BisectError, Bisection, SearchTarget};
+use crate::history::Commit;
+use crate::judge::{
+    Accesses, GradientVerdict, Judgement, OutputJudgement, OutputPicture, Verdict, gradients,
+    judge, pictures,
+};
+use crate::numerics::oracle::Finding;
+use crate::trial::{Check, Checked, Trial};
+
+/// A commit that diverged, and the commit before it.
+type Step = (u32, u32);
+
+/// One fixture in a range.
+pub(super) struct View<'a> {
+    bisection: &'a Bisection<'a>,
+    check: Check,
+    target: &'a SearchTarget,
+    range: &'a Range,
+    sources: HashMap<u32, Sources>,
+    /// By variant; none where it cannot be tested.
+    outcomes: HashMap<u32, Option<Replayed>>,
+    /// By variant, why it cannot be tested.
+    reasons: HashMap<u32, String>,
+    /// For each commit, the divergences on the way to it.
+    trail: HashMap<u32, Vec<Step>>,
+    /// Commits whose change is known to be a defect.
+    defects: BTreeSet<u32>,
+    /// Commits that changed no output.
+    pub(super) acquitted: Vec<Commit>,
+    /// The trial that a commit was last compared with: the next commit often needs it too.
+    trusted: Option<Trial>,
+}
+
+impl<'a> View<'a> {
+    pub(super) fn new(
+        bisection: &'a Bisection<'a>,
+        check: Check,
+        target: &'a SearchTarget,
+        range: &'a Range,
+    ) -> View<'a> {
+        View {
+            bisection,
+            check,
+            target,
+            range,
+            sources: HashMap::new(),
+            outcomes: HashMap::new(),
+            reasons: HashMap::new(),
+            trail: HashMap::new(),
+            defects: BTreeSet::new(),
+            acquitted: Vec::new(),
+            trusted: None,
+        }
+    }
+
+    fn variant(&self, commit: u32) -> u32 {
+        self.range.graph.variant(commit).unwrap_or(commit)
+    }
+
+    fn commit(&self, commit: u32) -> Result<Commit, BisectError> {
+        Ok(self.bisection.history.commit(self.range.ids[commit as usize])?)
+    }
+
+    fn sources(&mut self, commit: u32) -> Result<Sources, BisectError> {
+        let variant = self.variant(commit);
+        if let Some(known) = self.sources.get(&variant) {
+            return Ok(known.clone());
+        }
+        let id = self.range.ids[commit as usize];
+        let found = match self.bisection.history.source_set(id, &self.target.spec) {
+            Ok(found) => Ok(Arc::new(found)),
+            Err(error) if error.is_revision_fault() => Err(error.to_string()),
+            Err(error) => return Err(error.into()),
+        };
+        self.sources.insert(variant, found.clone());
+        Ok(found)
+    }
+
+    /// Replays every variant of `runs`, several at a time.
+    pub(super) fn replay(
+        &mut self,
+        runs: &[u32],
+        progress: &mut dyn FnMut(&Commit, usize, usize),
+    ) -> Result<(), BisectError> {
+        let mut workers: Workers<Replayed> = Workers::new();
+        for (done, &commit) in runs.iter().enumerate() {
+            progress(&self.commit(commit)?, done, runs.len());
+            while workers.running() >= self.bisection.jobs.get() {
+                self.collect(&mut workers)?;
+            }
+            match self.sources(commit)? {
+                Ok(sources) => {
+                    let trial = self.bisection.lab.trial(&self.target.subject, &sources);
+                    let check = self.check;
+                    workers.start(commit, move || Replayed::of(&trial, check));
+                }
+                Err(reason) => self.keep(commit, Err(reason)),
+            }
+        }
+        while workers.running() > 0 {
+            self.collect(&mut workers)?;
+        }
+        Ok(())
+    }
+
+    fn collect(&mut self, workers: &mut Workers<Replayed>) -> Result<(), BisectError> {
+        if let Some((commit, replayed)) = workers.wait()? {
+            self.keep(commit, replayed.if_testable());
+        }
+        Ok(())
+    }
+
+    /// Remembers the replay of the variant of `commit`, or why there is none.
+    fn keep(&mut self, commit: u32, replayed: Result<Replayed, String>) {
+        let variant = self.variant(commit);
+        if let Err(reason) = &replayed {
+            self.reasons.insert(variant, reason.clone());
+        }
+        self.outcomes.insert(variant, replayed.ok());
+    }
+
+    /// Those of `runs` that could not be tested.
+    pub(super) fn untestable_runs(
+        &self,
+        runs: &[u32],
+    ) -> Result<Vec<(u32, Untestable)>, BisectError> {
+        let fixture = || self.target.subject.fixture.name.clone();
+        let mut found = Vec::new();
+        for &run in runs {
+            if let Some(reason) = self.reasons.get(&self.variant(run)) {
+                let (commit, reason) = (self.commit(run)?, reason.clone());
+                found.push((run, Untestable { fixture: fixture(), commit, reason }));
+            }
+        }
+        Ok(found)
+    }
+
+    /// Why the accesses of `run` could not be checked, though they were to be.
+    pub(super) fn unchecked(&self, run: u32) -> Option<String> {
+        match self.outcomes.get(&self.variant(run))?.as_ref()?.checked.as_ref()? {
+            Checked::Not { reason } => Some(reason.clone()),
+            Checked::Done { .. } => None,
+        }
+    }
+
+    /// The outcome of `commit`, replayed if the survey did not.
+    fn outcome(&mut self, commit: u32) -> Result<Option<Replayed>, BisectError> {
+        let variant = self.variant(commit);
+        if !self.outcomes.contains_key(&variant) {
+            let replayed = match self.sources(commit)? {
+                Ok(sources) => {
+                    let trial = self.bisection.lab.trial(&self.target.subject, &sources);
+                    Replayed::of(&trial, self.check)?.if_testable()
+                }
+                Err(reason) => Err(reason),
+            };
+            self.keep(commit, replayed);
+        }
+        Ok(self.outcomes[&variant].clone())
+    }
+
+    pub(super) fn changes(&mut self, edges: &[Step]) -> Result<Vec<Change>, BisectError> {
+        let mut changes = Vec::new();
+        let mut edges = edges.iter().copied().peekable();
+        for commit in self.range.first..self.range.ids.len() as u32 {
+            let parents = self.range.graph.followed(commit, self.bisection.first_parent).to_vec();
+            let inherited = parents.iter().filter_map(|parent| self.trail.get(parent)).flatten();
+            let mut trail: Vec<Step> = Vec::new();
+            for &step in inherited {
+                if !trail.contains(&step) {
+                    trail.push(step);
+                }
+            }
+            let mut steps = Vec::new();
+            while let Some((_, parent)) = edges.next_if(|edge| edge.0 == commit) {
+                steps.push(parent);
+            }
+            for parent in steps {
+                changes.extend(self.change(commit, parent, &mut trail)?);
+            }
+            self.trail.insert(commit, trail);
+        }
+        Ok(changes)
+    }
+
+    /// The change of `commit` since `parent`, if there is one.
+    pub(super) fn change(
+        &mut self,
+        commit: u32,
+        parent: u32,
+        trail: &mut Vec<Step>,
+    ) -> Result<Option<Change>, BisectError> {
+        let base = self.last_testable(parent)?;
+        let (Some(before), Some(after)) = (self.outcome(base)?, self.outcome(commit)?) else {
+            return self.untestable(commit, parent);
+        };
+        if unchanged(&before, &after) {
+            self.acquitted.push(self.commit(commit)?);
+            return Ok(None);
+        }
+        let (judgement, pictures) = self.judge(base, commit, self.bisection.illustrated)?;
+        let accesses = after.accesses(&before);
+        let has_new = accesses.as_ref().is_some_and(Accesses::has_new);
+        let is_mended = accesses.as_ref().is_some_and(Accesses::has_gone);
+        let mut settled = before.ordered.clone();
+        settled.retain(|name| after.has_output(name) && !after.ordered.contains(name));
+        let (broken, mended) = self.known(base, commit, &judgement)?;
+        let fails = judgement.verdict == Verdict::Failed || has_new;
+        if fails || !broken.is_empty() || new_order(&judgement) {
+            self.defects.insert(commit);
+        }
+        let repair = match judgement.verdict {
+            Verdict::Diverged | Verdict::Failed => self.repair(commit, trail)?,
+            _ if !settled.is_empty() || is_mended => self.repair(commit, trail)?,
+            _ => None,
+        };
+        // A change that mends a gradient is none that a later commit should take back.
+        let is_worse = judgement.verdict >= Verdict::Diverged || has_new;
+        if repair.is_none() && is_worse && mended.is_empty() {
+            trail.push((commit, base));
+        }
+        Ok(Some(Change {
+            fixture: self.target.subject.fixture.name.clone(),
+            commit: self.commit(commit)?,
+            base: self.commit(base)?,
+            skipped: if base == parent { None } else { Some(self.commit(parent)?) },
+            judgement,
+            pictures,
+            accesses,
+            settled,
+            broken,
+            mended,
+            repair,
+        }))
+    }
+
+    /// The outputs that `commit` broke, and those that it mended, by measures that do not take
+    /// `base` for the truth: gradients against their loss on both sides, and captured outputs.
+    fn known(
+        &self,
+        base: u32,
+        commit: u32,
+        judgement: &Judgement,
+    ) -> Result<(Vec<String>, Vec<String>), BisectError> {
+        let fixture = &self.target.subject.fixture;
+        let diverged = judgement.outputs.iter().filter(|o| o.verdict == Verdict::Diverged);
+        let diverged: Vec<&OutputJudgement> = diverged.collect();
+        let captured = |name: &str| fixture.expected.iter().any(|expected| expected.name == name);
+        let worse = |finding| matches!(finding, Some(Finding::Wrong | Finding::LessAccurate));
+        let wrong =
+            diverged.iter().filter(|output| captured(&output.name) && worse(output.finding));
+        let mut broken: Vec<String> = wrong.map(|output| output.name.clone()).collect();
+        let mut mended = Vec::new();
+        let is_gradient = |output: &&OutputJudgement| {
+            fixture.outputs.iter().any(|of| of.name == output.name && of.gradient_of.is_some())
+        };
+        if diverged.iter().any(is_gradient)
+            && let (Some(Ok(before)), Some(Ok(after))) =
+                (self.sources.get(&self.variant(base)), self.sources.get(&self.variant(commit)))
+        {
+            let check =
+                |sources| gradients(&self.bisection.lab.trial(&self.target.subject, sources));
+            let (before, after) = (check(before)?, check(after)?);
+            for (old, new) in before.iter().zip(&after) {
+                let name = || new.output.clone();
+                match (old.verdict, new.verdict) {
+                    (GradientVerdict::Mismatch, GradientVerdict::Matches) => mended.push(name()),
+                    (GradientVerdict::Matches, GradientVerdict::Mismatch)
+                        if !broken.contains(&new.output) =>
+                    {
+                        broken.push(name());
+                    }
+                    _ => {}
+                }
+            }
+        }
+        Ok((broken, mended))
+    }
+
+    /// The change from a testable `parent` to an untestable `commit`; a run of these is told once.
+    fn untestable(&mut self, commit: u32, parent: u32) -> Result<Option<Change>, BisectError> {
+        if self.outcome(commit)?.is_some() || self.outcome(parent)?.is_none() {
+            return Ok(None);
+        }
+        let (Ok(_), Ok(_)) = (self.sources(parent)?, self.sources(commit)?) else {
+            return Ok(None);
+        };
+        Ok(Some(Change {
+            fixture: self.target.subject.fixture.name.clone(),
+            commit: self.commit(commit)?,
+            base: self.commit(parent)?,
+            skipped: None,
+            judgement: self.judge(parent, commit, false)?.0,
+            pictures: Vec::new(),
+            accesses: None,
+            settled: Vec::new(),
+            broken: Vec::new(),
+            mended: Vec::new(),
+            repair: None,
+        }))
+    }
+
+    /// The first of `commit` and its first parents that can be tested; itself if none can.
+    fn last_testable(&mut self, commit: u32) -> Result<u32, BisectError> {
+        let mut at = commit;
+        while self.outcome(at)?.is_none() {
+            match self.range.graph.parents(at).first() {
+                Some(&parent) => at = parent,
+                None => return Ok(commit),
+            }
+        }
+        Ok(at)
+    }
+
+    /// The judgement on `commit` by `base`, with pictures where it is worse and they are wanted.
+    fn judge(
+        &mut self,
+        base: u32,
+        commit: u32,
+        illustrated: bool,
+    ) -> Result<(Judgement, Vec<OutputPicture>), BisectError> {
+        let (Ok(before), Ok(after)) = (self.sources(base)?, self.sources(commit)?) else {
+            unreachable!("what was replayed has sources")
+        };
+        let (lab, subject) = (&self.bisection.lab, &self.target.subject);
+        // Frees the memory of another trusted trial before the next one takes its own.
+        self.trusted = self.trusted.take().filter(|known| known.sources().id == before.id);
+        let trusted = self.trusted.get_or_insert_with(|| lab.trial(subject, &before));
+        let trial = lab.trial(subject, &after);
+        let judgement = judge(trusted, &trial)?;
+        let shown = illustrated && judgement.verdict >= Verdict::Diverged;
+        let pictures = if shown { pictures(Some(trusted), &trial)? } else { Vec::new() };
+        Ok((judgement, pictures))
+    }
+
+    /// The last divergence of `trail` that `commit` takes back; it and later ones leave the trail.
+    fn repair(
+        &mut self,
+        commit: u32,
+        trail: &mut Vec<Step>,
+    ) -> Result<Option<Repair>, BisectError> {
+        for at in (0..trail.len()).rev() {
+            let (of, like) = trail[at];
+            let verdict = match (self.outcome(like)?, self.outcome(commit)?) {
+                (Some(before), Some(after)) if unchanged(&before, &after) => Verdict::Identical,
+                (Some(before), Some(after)) if !accesses_agree(&before, &after) => continue,
+                (Some(_), Some(_)) => self.judge(like, commit, false)?.0.verdict,
+                _ => continue,
+            };
+            if verdict <= Verdict::Equivalent {
+                trail.truncate(at);
+                let of_defect = self.defects.contains(&of);
+                let (of, like) = (self.commit(of)?, self.commit(like)?);
+                return Ok(Some(Repair { of, like, verdict, of_defect }));
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// Whether an output depends on the order of blocks and threads that did not before.
+fn new_order(judgement: &Judgement) -> bool {
+    let diverged = judgement.outputs.iter().filter(|o| o.verdict == Verdict::Diverged);
+    diverged.into_iter().any(OutputJudgement::by_order_alone)
+}
