@@ -226,8 +226,12 @@ impl TensorView<'_> {
     ///
     /// # Panics
     /// If there are not so many.
-    #[inline]
     pub(crate) fn read(&self, first: usize, out: &mut [f64]) {
+        vectors::widest!(self.read_inlined(first, out));
+    }
+
+    #[inline(always)]
+    fn read_inlined(&self, first: usize, out: &mut [f64]) {
         let size = self.dtype.size();
         let bytes = &self.bytes[first * size..(first + out.len()) * size];
         macro_rules! read {

@@ -72,7 +72,7 @@ fn raise<T: Cell>(noise: &mut [T], row: usize, sorted: usize) {
     noise.par_chunks_mut(row).for_each(|row| {
         let least = ROW_SHARE * median(row, sorted).get();
         if least.is_finite() {
-            widest(|| row.iter_mut().for_each(|noise| *noise = T::of(noise.get().max(least))));
+            widest!(row.iter_mut().for_each(|noise| *noise = T::of(noise.get().max(least))));
         }
     });
 }

@@ -10,10 +10,13 @@ use super::noise::NoiseRef;
 use super::{CompareError, NumericsError, check_shapes};
 use crate::scratch::Scratch;
 use crate::summary::Number;
-use crate::tensor::TensorView;
+use crate::tensor::{DType, TensorView};
 
 /// Elements of one task; fixed, so that sums do not depend on the number of threads.
 const BLOCK: usize = 1 << 14;
+
+/// Elements that are read at a time.
+const AT_A_TIME: usize = 1 << 10;
 
 /// Blocks that are compared before they are added up, in their order.
 const AT_ONCE: usize = 1 << 10;
@@ -171,6 +174,22 @@ pub(super) struct Element {
 }
 
 impl Element {
+    /// The element with these values on the two sides, whose bits differ; none if both are NaN.
+    fn of(dtype: DType, base: f64, got: f64, noise: f64) -> Option<Element> {
+        if base.is_nan() && got.is_nan() {
+            return None;
+        }
+        let distance = distance(base, got);
+        let ratio = if !dtype.is_float() {
+            f64::INFINITY
+        } else if noise.is_infinite() || distance == 0.0 {
+            0.0
+        } else {
+            distance / noise
+        };
+        Some(Element { base, got, noise, distance, ratio })
+    }
+
     /// Whether it is beyond noise.
     pub(super) fn is_beyond(&self) -> bool {
         self.ratio > NOISE_FACTOR
@@ -190,19 +209,7 @@ pub(super) fn judge(
         return None;
     }
     let (left, right) = (base.get_f64(index), got.get_f64(index));
-    if left.is_nan() && right.is_nan() {
-        return None;
-    }
-    let noise = noise.at(base.dtype, index, left, right);
-    let distance = distance(left, right);
-    let ratio = if !base.dtype.is_float() {
-        f64::INFINITY
-    } else if noise.is_infinite() || distance == 0.0 {
-        0.0
-    } else {
-        distance / noise
-    };
-    Some(Element { base: left, got: right, noise, distance, ratio })
+    Element::of(base.dtype, left, right, noise.at(base.dtype, index, left, right))
 }
 
 #[derive(Default)]
@@ -220,13 +227,30 @@ struct Block {
 
 fn compare_block(base: &TensorView, got: &TensorView, noise: &NoiseRef, first: usize) -> Block {
     let mut block = Block::default();
-    for index in first..base.len().min(first + BLOCK) {
-        let value = base.get_f64(index);
-        if value.is_finite() {
-            block.base_squares.add(value);
+    let (size, end) = (base.dtype.size(), base.len().min(first + BLOCK));
+    let [mut values, mut others, mut noises] = [[0.0; AT_A_TIME]; 3];
+    for first in (first..end).step_by(AT_A_TIME) {
+        let count = AT_A_TIME.min(end - first);
+        let values = &mut values[..count];
+        base.read(first, values);
+        values.iter().filter(|value| value.is_finite()).for_each(|&x| block.base_squares.add(x));
+        let [one, other] = [base, got].map(|side| &side.bytes[first * size..][..count * size]);
+        if one == other {
+            continue;
         }
-        if let Some(element) = judge(base, got, noise, index) {
-            block.add(index, &element, ulp(base.dtype, element.base));
+        let (others, noises) = (&mut others[..count], &mut noises[..count]);
+        got.read(first, others);
+        noise.read(first, noises);
+        for at in 0..count {
+            // Large integers are alike as floats before their bits are.
+            if one[at * size..][..size] == other[at * size..][..size] {
+                continue;
+            }
+            let (left, right) = (values[at], others[at]);
+            let noise = NoiseRef::raised(noises[at], base.dtype, left, right);
+            if let Some(element) = Element::of(base.dtype, left, right, noise) {
+                block.add(first + at, &element, ulp(base.dtype, left));
+            }
         }
     }
     block
@@ -273,6 +297,65 @@ impl Block {
         self.max_abs = self.max_abs.max(next.max_abs);
         if let Some(worst) = next.worst {
             self.challenge(worst);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::numerics::noise::Spread;
+    use crate::tensor::step::drawn;
+
+    /// Values of which some are none or infinite, and others that differ from some of them.
+    fn sides(count: u64) -> [Vec<f32>; 2] {
+        let value = |index: u64| match drawn(1, index) % 50 {
+            0 => f32::NAN,
+            1 => f32::INFINITY,
+            2 => -0.0,
+            _ => (drawn(2, index) % 1000) as f32 - 500.0,
+        };
+        let other = |index: u64| match drawn(3, index) % 4 {
+            0 => value(index) * (1.0 + (drawn(4, index) % 9) as f32 * 1e-7),
+            1 => value(index + 1),
+            _ => value(index),
+        };
+        [(0..count).map(value).collect(), (0..count).map(other).collect()]
+    }
+
+    #[test]
+    fn all_elements_are_compared_as_each_is() {
+        for count in [1, 1023, 1024, 1025, 40_000] {
+            let [base, got] = sides(count)
+                .map(|side| side.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<u8>>());
+            let shape = [count as usize];
+            let view = |bytes| TensorView { dtype: DType::F32, shape: &shape, bytes };
+            let (base, got) = (view(&base), view(&got));
+            let noise = (0..count).map(|index| (drawn(5, index) % 100) as f32 * 1e-6);
+            let spread = Spread::Single(noise.collect::<Vec<f32>>().into());
+            for noise in [
+                NoiseRef { base: None, got: None },
+                NoiseRef { base: Some(&spread), got: None },
+                NoiseRef { base: Some(&spread), got: Some(&spread) },
+            ] {
+                let mut each = Block::default();
+                for index in 0..base.len() {
+                    if let Some(element) = judge(&base, &got, &noise, index) {
+                        each.add(index, &element, ulp(DType::F32, element.base));
+                    }
+                }
+                let all = compare(&base, &got, &noise).unwrap();
+                let counts = (all.differing, all.beyond, all.nan_mismatch, all.inf_mismatch);
+                assert_eq!(
+                    counts,
+                    (each.differing, each.beyond, each.nan_mismatch, each.inf_mismatch)
+                );
+                // As text: two NaN are not equal.
+                let told = |max_abs, worst| format!("{max_abs:?} {worst:?}");
+                assert_eq!(told(all.max_abs, all.worst), told(each.max_abs, each.worst));
+                let beyond = beyond_noise(&base, &got, &noise, &Scratch::heap()).unwrap();
+                assert_eq!(beyond.count(), all.beyond);
+            }
         }
     }
 }

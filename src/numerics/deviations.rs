@@ -109,9 +109,9 @@ impl<T: Cell> Deviations<T> {
             let (values, others) = (&mut values[..own.len()], &mut others[..own.len()]);
             let mut deviations = [T::default(); BLOCK];
             let deviations = &mut deviations[..own.len()];
-            widest(|| {
-                base.read(block * BLOCK, values);
-                replay.read(block * BLOCK, others);
+            base.read(block * BLOCK, values);
+            replay.read(block * BLOCK, others);
+            widest!({
                 let mut largest = T::default();
                 for ((deviation, &value), &other) in
                     deviations.iter_mut().zip(&*values).zip(&*others)

@@ -46,14 +46,19 @@ pub(super) struct Squares {
 
 /// Elements whose squares one task adds up; fixed, so that a sum does not depend on the number of threads.
 const PART: usize = 1 << 18;
+/// Elements that are read at a time.
+const BLOCK: usize = 1 << 10;
 
 /// The root mean square of a tensor, in which elements that are not finite count as 0.
 pub(super) fn root_mean_square(view: &TensorView) -> f64 {
     let squares = |part: usize| {
         let mut squares = Squares::default();
-        let range = part * PART..view.len().min((part + 1) * PART);
-        let finite = range.map(|index| view.get_f64(index)).filter(|x| x.is_finite());
-        finite.for_each(|value| squares.add(value));
+        let (end, mut values) = (view.len().min((part + 1) * PART), [0.0; BLOCK]);
+        for first in (part * PART..end).step_by(BLOCK) {
+            let values = &mut values[..BLOCK.min(end - first)];
+            view.read(first, values);
+            values.iter().filter(|x| x.is_finite()).for_each(|&value| squares.add(value));
+        }
         squares
     };
     let parts = (0..view.len().div_ceil(PART)).into_par_iter();

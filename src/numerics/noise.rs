@@ -52,6 +52,19 @@ impl Spread {
             Spread::Double(spread) => spread[index],
         }
     }
+
+    /// Adds the numbers from `first` on to `sums`.
+    fn add_to(&self, first: usize, sums: &mut [f64]) {
+        let range = first..first + sums.len();
+        match self {
+            Spread::Single(spread) => add_to(&spread[range], sums),
+            Spread::Double(spread) => add_to(&spread[range], sums),
+        }
+    }
+}
+
+fn add_to<T: Cell>(numbers: &[T], sums: &mut [f64]) {
+    widest!(sums.iter_mut().zip(numbers).for_each(|(sum, number)| *sum += number.get()));
 }
 
 /// How a replay differed from its base.
@@ -276,8 +289,8 @@ fn floored<T: Cell>(mut deviations: Numbers<T>, base: &TensorView) -> Numbers<T>
     blocks.for_each(|(block, noise)| {
         let mut values = [0.0; BLOCK];
         let values = &mut values[..noise.len()];
-        widest(|| {
-            base.read(block * BLOCK, values);
+        base.read(block * BLOCK, values);
+        widest!({
             for (noise, &value) in noise.iter_mut().zip(&*values) {
                 *noise = T::of(noise.get().max(ulp(base.dtype, value)));
             }
@@ -339,10 +352,8 @@ impl Part {
         for start in range.clone().step_by(BLOCK) {
             let count = BLOCK.min(range.end - start);
             let (values, deviations) = (&mut values[..count], &mut deviations[..count]);
-            widest(|| {
-                base.read(start, values);
-                all.largest(of, start, deviations);
-            });
+            base.read(start, values);
+            widest!(all.largest(of, start, deviations));
             for ((index, deviation), &value) in (start..).zip(&*deviations).zip(&*values) {
                 let (floor, deviation) = (ulp(base.dtype, value), deviation.get());
                 if deviation.is_infinite() {
@@ -396,8 +407,22 @@ impl NoiseRef<'_> {
     /// Each side errs by itself, so the errors add up.
     pub(super) fn at(&self, dtype: DType, index: usize, base: f64, got: f64) -> f64 {
         let side = |noise: Option<&Spread>| noise.map_or(0.0, |noise| noise.at(index));
-        let floor = ulp(dtype, base).max(ulp(dtype, got));
-        (side(self.base) + side(self.got)).max(floor)
+        NoiseRef::raised(side(self.base) + side(self.got), dtype, base, got)
+    }
+
+    /// Writes the summed noise of both sides to `out`, that of the elements from `first` on, before it is
+    /// [`raised`](NoiseRef::raised).
+    pub(super) fn read(&self, first: usize, out: &mut [f64]) {
+        out.fill(0.0);
+        for side in [self.base, self.got].into_iter().flatten() {
+            side.add_to(first, out);
+        }
+    }
+
+    /// `noise`, at least one unit in the last place of `dtype` at the larger magnitude.
+    #[inline(always)]
+    pub(super) fn raised(noise: f64, dtype: DType, base: f64, got: f64) -> f64 {
+        noise.max(ulp(dtype, base).max(ulp(dtype, got)))
     }
 
     /// Whether the trusted side has at least a quarter of the other side's, in L2.

@@ -87,36 +87,42 @@ impl Part {
     fn of(got: &TensorView, oracle: &TensorView, noise: &NoiseRef, range: Range<usize>) -> Part {
         let mut part = Part::default();
         let (mut values, mut targets) = ([0.0; BLOCK], [0.0; BLOCK]);
-        for index in range.clone() {
-            let at = (index - range.start) % BLOCK;
-            if at == 0 {
-                let count = BLOCK.min(range.end - index);
-                widest(|| {
-                    got.read(index, &mut values[..count]);
-                    oracle.read(index, &mut targets[..count]);
-                });
-            }
-            let (value, target) = (values[at], targets[at]);
-            let error = distance(value, target);
-            if target.is_finite() {
-                part.truth.add(target);
-            }
-            if error == 0.0 {
-                continue;
-            }
-            part.infinite |= error.is_infinite();
-            if error.is_finite() {
-                part.errors.add(error);
-            }
-            let unit = ulp(got.dtype, target);
-            let noise = noise.at(got.dtype, index, target, value);
-            let ratio =
-                if noise > 0.0 && noise.is_finite() { error / noise } else { f64::INFINITY };
-            let ratio = if noise.is_infinite() { 0.0 } else { ratio };
-            if part.worst.is_none_or(|worst| ratio > worst.ratio) {
-                let ulps = if unit > 0.0 { error / unit } else { error };
-                let (index, oracle) = (index as u64, target);
-                part.worst = Some(WorstError { index, oracle, got: value, ulps, ratio });
+        let (mut errors, mut ratios) = ([0.0; BLOCK], [0.0; BLOCK]);
+        for first in range.clone().step_by(BLOCK) {
+            let count = BLOCK.min(range.end - first);
+            let (values, targets) = (&mut values[..count], &mut targets[..count]);
+            let (errors, ratios) = (&mut errors[..count], &mut ratios[..count]);
+            got.read(first, values);
+            oracle.read(first, targets);
+            noise.read(first, ratios);
+            widest!({
+                let sides = values.iter().zip(&*targets);
+                for (((&value, &target), error), ratio) in sides.zip(&mut *errors).zip(&mut *ratios)
+                {
+                    let noise = NoiseRef::raised(*ratio, got.dtype, target, value);
+                    *error = distance(value, target);
+                    let off = if noise > 0.0 { *error / noise } else { f64::INFINITY };
+                    *ratio = if noise == f64::INFINITY { 0.0 } else { off };
+                }
+            });
+            for (at, (&target, &error)) in targets.iter().zip(&*errors).enumerate() {
+                if target.is_finite() {
+                    part.truth.add(target);
+                }
+                if error == 0.0 {
+                    continue;
+                }
+                part.infinite |= error.is_infinite();
+                if error.is_finite() {
+                    part.errors.add(error);
+                }
+                let ratio = ratios[at];
+                if part.worst.is_none_or(|worst| ratio > worst.ratio) {
+                    let unit = ulp(got.dtype, target);
+                    let ulps = if unit > 0.0 { error / unit } else { error };
+                    let (index, oracle, got) = ((first + at) as u64, target, values[at]);
+                    part.worst = Some(WorstError { index, oracle, got, ulps, ratio });
+                }
             }
         }
         part
@@ -189,5 +195,43 @@ pub fn finding(evidence: &Evidence) -> Finding {
         Finding::Imprecise
     } else {
         Finding::AsAccurate
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::numerics::noise::Spread;
+    use crate::tensor::DType;
+    use crate::tensor::step::drawn;
+
+    #[test]
+    fn the_worst_element_is_that_of_all_blocks() {
+        let count = 3 * BLOCK as u64 + 5;
+        let truth = |index: u64| (drawn(1, index) % 1000) as f64 / 7.0;
+        let got = |index: u64| (truth(index) * (1.0 + (drawn(2, index) % 99) as f64 * 1e-6)) as f32;
+        let noise = |index: u64| (drawn(3, index) % 7) as f32 * 1e-5;
+        let truths: Vec<u8> = (0..count).flat_map(|index| truth(index).to_le_bytes()).collect();
+        let gots: Vec<u8> = (0..count).flat_map(|index| got(index).to_le_bytes()).collect();
+        let shape = [count as usize];
+        let oracle = TensorView { dtype: DType::F64, shape: &shape, bytes: &truths };
+        let view = TensorView { dtype: DType::F32, shape: &shape, bytes: &gots };
+        let spread = Spread::Single((0..count).map(noise).collect::<Vec<f32>>().into());
+        let told = against_oracle(&view, &oracle, &NoiseRef { base: Some(&spread), got: None });
+        let told = told.unwrap();
+        let (mut errors, mut truths) = (Squares::default(), Squares::default());
+        let mut worst = (f64::NEG_INFINITY, 0);
+        for index in 0..count {
+            let (value, target) = (f64::from(got(index)), truth(index));
+            truths.add(target);
+            errors.add((value - target).abs());
+            let unit = ulp(DType::F32, target).max(ulp(DType::F32, value));
+            let ratio = (value - target).abs() / f64::from(noise(index)).max(unit);
+            if value != target && ratio > worst.0 {
+                worst = (ratio, index);
+            }
+        }
+        assert_eq!(told.relative_l2, errors.relative_to(&truths));
+        assert_eq!(told.worst.map(|worst| (worst.ratio, worst.index)), Some(worst));
     }
 }

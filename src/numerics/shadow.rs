@@ -71,6 +71,8 @@ pub struct Shadows<'a> {
 
 /// Elements that one task compares; fixed, so that sums do not depend on the number of threads.
 const PART: usize = 1 << 18;
+/// Elements that are read at a time.
+const BLOCK: usize = 1 << 10;
 
 /// How some elements of two shadows differ.
 #[derive(Default)]
@@ -202,27 +204,41 @@ impl<'a> Shadows<'a> {
 
     fn changed(&self, range: Range<usize>) -> Changed {
         let mut found = Changed::default();
-        for index in range {
-            let (left, right) = (self.base.get_f64(index), self.got.get_f64(index));
-            if left.is_finite() {
-                found.truth.add(left);
-            }
-            let apart = distance(left, right);
-            found.differences.add(apart);
-            if apart == 0.0 {
-                continue;
-            }
-            if apart.is_infinite() || apart > self.explained(index, left, right) {
-                found.changed += 1;
-                found.first.get_or_insert(index as u64);
-            }
-            if self.has_moved(index, self.rows[index / row_of(&self.base)]) {
-                found.moved += 1;
-                found.moved_by.add(apart);
-                found.moved_from.add(if left.is_finite() { left } else { 0.0 });
+        let row = row_of(&self.base);
+        let (mut lefts, mut rights) = ([0.0; BLOCK], [0.0; BLOCK]);
+        for first in range.clone().step_by(BLOCK) {
+            let count = BLOCK.min(range.end - first);
+            let (lefts, rights) = (&mut lefts[..count], &mut rights[..count]);
+            self.base.read(first, lefts);
+            self.got.read(first, rights);
+            for ((index, &left), &right) in (first..).zip(&*lefts).zip(&*rights) {
+                if left.is_finite() {
+                    found.truth.add(left);
+                }
+                let apart = distance(left, right);
+                found.differences.add(apart);
+                if apart == 0.0 {
+                    continue;
+                }
+                if self.is_unexplained(apart, index, left, right) {
+                    found.changed += 1;
+                    found.first.get_or_insert(index as u64);
+                }
+                if self.have_moved(index, left, right, self.rows[index / row]) {
+                    found.moved += 1;
+                    found.moved_by.add(apart);
+                    found.moved_from.add(if left.is_finite() { left } else { 0.0 });
+                }
             }
         }
         found
+    }
+
+    /// Whether the values of an element lie further apart than [`explained`](Shadows::explained).
+    fn is_unexplained(&self, apart: f64, index: usize, left: f64, right: f64) -> bool {
+        // Most are explained by this alone, and their noise lies in other memory.
+        let is_near = self.is_wide() && apart <= SHADOW_RELATIVE * left.abs().max(right.abs());
+        apart.is_infinite() || !is_near && apart > self.explained(index, left, right)
     }
 
     /// The elements that moved by more than one unit roundoff of their own magnitude, those of small
@@ -258,9 +274,17 @@ impl<'a> Shadows<'a> {
     /// magnitude and at `row`, and by more than a share of its noise: constants are written to a
     /// precision, too.
     fn has_moved(&self, index: usize, row: f64) -> bool {
-        let (left, right) = (self.base.get_f64(index), self.got.get_f64(index));
+        self.have_moved(index, self.base.get_f64(index), self.got.get_f64(index), row)
+    }
+
+    /// The same of an element with these values.
+    fn have_moved(&self, index: usize, left: f64, right: f64, row: f64) -> bool {
         let apart = distance(left, right);
-        if apart == 0.0 {
+        let scale = left.abs().max(right.abs()).max(row);
+        let roundoff = ulp(self.native, 1.0) / 2.0 * scale;
+        let least = roundoff.max(ulp(self.native, 0.0) / 2.0);
+        // What comes now lies in other memory.
+        if apart == 0.0 || apart <= least && apart.is_finite() {
             return false;
         }
         let own = self.own.map_or(0.0, |own| own.at(DType::F64, index, left, right));
@@ -271,10 +295,9 @@ impl<'a> Shadows<'a> {
         if apart.is_infinite() {
             return true;
         }
-        let scale = left.abs().max(right.abs()).max(row);
-        let roundoff = ulp(self.native, 1.0) / 2.0 * scale;
-        let least = roundoff.max(ulp(self.native, 0.0) / 2.0).max(noise * HIDDEN_SHARE);
-        apart > least && apart > self.explained(index, left, right) && apart > SHADOW_FACTOR * own
+        apart > least.max(noise * HIDDEN_SHARE)
+            && apart > self.explained(index, left, right)
+            && apart > SHADOW_FACTOR * own
     }
 }
 

@@ -80,12 +80,12 @@ impl Step {
 
     /// Moves `values`, the elements of `scales` from `first` on.
     pub fn add_to(&self, scales: &Scales, first: usize, values: &mut [f64]) {
-        widest(|| self.each(scales, first, values, |x, distance| *x += distance));
+        widest!(self.each(scales, first, values, |x, distance| *x += distance));
     }
 
     /// Replaces `values`, the elements of `scales` from `first` on, by how far they move.
     pub fn distances(&self, scales: &Scales, first: usize, values: &mut [f64]) {
-        widest(|| self.each(scales, first, values, |x, distance| *x = distance));
+        widest!(self.each(scales, first, values, |x, distance| *x = distance));
     }
 
     /// Gives each of `values` to `take`, with how far it moves.
@@ -283,7 +283,7 @@ pub fn widen(tensor: &TensorView, step: Option<(&Step, &Scales)>, threads: usize
         for (number, out) in out.chunks_mut(BLOCK * SIZE).enumerate() {
             let first = (block + number) * BLOCK;
             let values = &mut values[..out.len() / SIZE];
-            widest(|| tensor.read(first, values));
+            tensor.read(first, values);
             match step {
                 Some((step, scales)) => step.add_to(scales, first, values),
                 None => values.iter_mut().for_each(|x| *x += 0.0),

@@ -3,9 +3,21 @@
 //! Nothing is reordered or contracted, so all give the same bits.
 #![allow(unsafe_code)]
 
-/// What `work` returns. What is inlined into it is compiled for the widest vectors of this processor.
+/// What `$work` gives, an expression that is compiled for each kind of vectors, with what is inlined into it.
+macro_rules! widest {
+    // Where it is not inlined, it is compiled once, for the vectors that all processors have.
+    ($work:expr) => {
+        $crate::tensor::vectors::in_widest(
+            #[inline(always)]
+            || $work,
+        )
+    };
+}
+pub(crate) use widest;
+
+/// What `work` returns. It must be inlined, as [`widest`] sees to.
 #[inline]
-pub(crate) fn widest<R>(work: impl FnOnce() -> R) -> R {
+pub(crate) fn in_widest<R>(work: impl FnOnce() -> R) -> R {
     #[cfg(target_arch = "x86_64")]
     {
         if is_x86_feature_detected!("avx512f")

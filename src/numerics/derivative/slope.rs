@@ -5,7 +5,6 @@ use std::ops::Range;
 use crate::numerics::constants::NOISE_FACTOR;
 use crate::tensor::parts;
 use crate::tensor::step::{Class, Step, Unit};
-use crate::tensor::vectors::widest;
 
 use super::{Question, SMOOTH};
 
@@ -221,10 +220,8 @@ fn each_block(
     for start in range.clone().step_by(BLOCK) {
         let count = BLOCK.min(range.end - start);
         let (values, gradients) = (&mut values[..count], &mut gradients[..count]);
-        widest(|| {
-            question.input.read(start, values);
-            question.gradient.read(start, gradients);
-        });
+        question.input.read(start, values);
+        question.gradient.read(start, gradients);
         take(start, values, gradients);
     }
 }
