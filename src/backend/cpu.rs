@@ -22,6 +22,8 @@ const TEMPLATES: usize = 4;
 const BYTES_AT_ONCE: usize = 128 << 20;
 /// The part of the memory that is free for numbers and outputs which replays at a time may take.
 const SHARE_AT_ONCE: usize = 2;
+/// So many replays share a core: some lay out their inputs by few threads, and some end before others.
+const SHARES: usize = 2;
 /// The least number of replays at a time: on one core, the next one is prepared meanwhile.
 const LEAST_AT_ONCE: usize = 2;
 
@@ -228,7 +230,8 @@ impl Variant for CpuVariant {
         take: &mut Take<'_>,
     ) -> Result<(), ReplayError> {
         let at_once = at_once.min(modes.len());
-        let threads = (self.shared.host.threads / at_once.max(1)).max(1);
+        let threads = (SHARES * self.shared.host.threads / at_once.max(1))
+            .clamp(1, self.shared.host.threads.max(1));
         let series = self.series();
         let run = |index: usize| {
             let mode: &Mode = &modes[index];

@@ -20,8 +20,8 @@ use crate::scratch::{self, Budget, Taken};
 pub(super) const LARGE_OUTPUTS: usize = 64 << 20;
 /// Such memory is kept for another replay from this size on: to have it anew takes time.
 pub(super) const REUSED: usize = 4 << 20;
-/// How many such are kept at most.
-const SPARES: usize = 3;
+/// How many such are kept at most: those of replays that run at a time.
+const SPARES: usize = 8;
 /// Large memory has a multiple of this size, so that it serves replays that differ a little in theirs.
 const UNIT: usize = 32 << 20;
 

@@ -13,7 +13,7 @@ use std::io;
 use std::sync::Mutex;
 
 use super::check;
-use super::pages::{self, Body, fill_from, first_change, pages_of, repeat, reserve, show};
+use super::pages::{Body, fill_from, first_change, pages_of, repeat, reserve, show};
 use crate::cuda::CudaError;
 use crate::runtime::{lack_of_memory, limit_is_reached};
 use crate::summary::Poison;
@@ -72,6 +72,8 @@ impl Allocation {
 pub(super) struct Memory {
     poison: Poison,
     limit: usize,
+    /// How many threads may fill an allocation.
+    threads: usize,
     state: Mutex<State>,
 }
 
@@ -90,9 +92,9 @@ struct State {
 }
 
 impl Memory {
-    /// Memory of `limit` bytes that starts as `poison`.
-    pub(super) fn new(poison: Poison, limit: usize) -> Memory {
-        Memory { poison, limit, state: Mutex::default() }
+    /// Memory of `limit` bytes that starts as `poison`, which up to `threads` threads write.
+    pub(super) fn new(poison: Poison, limit: usize, threads: usize) -> Memory {
+        Memory { poison, limit, threads, state: Mutex::default() }
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, State> {
@@ -111,13 +113,7 @@ impl Memory {
         bytes: usize,
         label: String,
     ) -> Result<*mut u8, CudaError> {
-        let lay = |pages: usize, body: usize| content.lay(pages, body);
-        let begin = self.allocate_by(&lay, bytes, label)?;
-        if let (false, Some(fill)) = (begin.is_null(), content.fill) {
-            // SAFETY: allocated just now, and nobody else knows of it.
-            unsafe { pages::fill(fill, begin as usize, bytes) };
-        }
-        Ok(begin)
+        self.allocate_by(&|pages, body| content.lay(pages, body, self.threads), bytes, label)
     }
 
     /// The same, with the poison in pages that come into being when they are written.
@@ -344,7 +340,7 @@ mod tests {
     const FILLED: Body = Body { place: None, fill: Some(POISON_A) };
 
     fn memory() -> Memory {
-        Memory::new(POISON_A, 1 << 20)
+        Memory::new(POISON_A, 1 << 20, 1)
     }
 
     fn described(memory: &Memory, address: usize) -> String {
@@ -396,7 +392,7 @@ mod tests {
             let (body, offset) = pages_of(bytes);
             let content: Vec<u8> = (0..body).map(|k| (k % 251) as u8).collect();
             file.write_all_at(&content, GUARD_BYTES as u64).unwrap();
-            let memory = Memory::new(POISON_B, usize::MAX);
+            let memory = Memory::new(POISON_B, usize::MAX, 1);
             let from = |label: &str| {
                 memory.allocate_from(&file, GUARD_BYTES, bytes, label.into()).unwrap()
             };
@@ -422,7 +418,7 @@ mod tests {
 
     #[test]
     fn what_lies_around_an_allocation_is_poisoned_whatever_it_holds() {
-        let memory = Memory::new(POISON_A, usize::MAX);
+        let memory = Memory::new(POISON_A, usize::MAX, 3);
         let file = tempfile::tempfile().unwrap();
         let (most, _) = pages_of(5 << 20);
         file.set_len(most as u64).unwrap();

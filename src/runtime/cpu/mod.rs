@@ -140,8 +140,8 @@ impl Cpu {
         settings: CpuSettings,
         pointers: impl Fn() -> ThreadPointers + Copy + Send + Sync + 'static,
     ) -> Cpu {
-        let memory: &'static Memory =
-            Box::leak(Box::new(Memory::new(settings.poison, settings.memory_bytes)));
+        let memory = Memory::new(settings.poison, settings.memory_bytes, settings.threads);
+        let memory: &'static Memory = Box::leak(Box::new(memory));
         fault::install(memory);
         let core = move || {
             signals::use_own_stack();

@@ -10,6 +10,7 @@ use rustix::fs::{MemfdFlags, fcntl_get_seals, memfd_create};
 
 use super::fiber::page_bytes;
 use crate::summary::Poison;
+use crate::tensor::parts;
 
 /// CUDA's alignment of an allocation.
 pub(super) const ALIGNMENT: usize = 256;
@@ -29,8 +30,8 @@ impl Body<'_> {
         Body { place: None, fill: Some(poison) }
     }
 
-    /// Puts `body` bytes of memory at `pages`, which are reserved.
-    pub(super) fn lay(self, pages: usize, body: usize) -> io::Result<()> {
+    /// Puts `body` bytes of memory at `pages`, which are reserved, by up to `threads` threads.
+    pub(super) fn lay(self, pages: usize, body: usize, threads: usize) -> io::Result<()> {
         let at = pages as *mut libc::c_void;
         match self.place {
             None => {
@@ -42,9 +43,26 @@ impl Body<'_> {
             }
             Some((file, offset)) => place(pages, body, file, offset, libc::MAP_SHARED)?,
         }
+        ask_for_large(pages, body);
         // All pages are written soon. Memory that is shared can be written where it can be read, and the system
         // maps what is read many pages at a time.
-        prepare(pages, body, self.place.map(|(file, _)| file));
+        let is_populated = body >= HUGE_PAGE && self.place.is_some_and(|(file, _)| is_memory(file));
+        if !is_populated && self.fill.is_none() {
+            return Ok(());
+        }
+        // SAFETY: the pages were mapped just now, and nobody else knows of them.
+        let all = unsafe { std::slice::from_raw_parts_mut(pages as *mut u8, body) };
+        parts::fill(threads, all, HUGE_PAGE, 1, |_, part| {
+            // New pages hold zeros, which are in the processor's cache while the poison is written over them.
+            for stretch in part.chunks_mut(HUGE_PAGE) {
+                if is_populated {
+                    populate(stretch.as_mut_ptr() as usize, stretch.len());
+                }
+                if let Some(poison) = self.fill {
+                    poison.fill(stretch);
+                }
+            }
+        });
         Ok(())
     }
 }
@@ -53,25 +71,32 @@ impl Body<'_> {
 /// there alone.
 pub(super) fn show(pages: usize, body: usize, file: &File, offset: usize) -> io::Result<()> {
     place(pages, body, file, offset, libc::MAP_PRIVATE)?;
-    prepare(pages, body, Some(file));
+    ask_for_large(pages, body);
+    if body >= HUGE_PAGE && is_memory(file) {
+        populate(pages, body);
+    }
     Ok(())
 }
 
-/// Asks for large pages for `body` bytes at `pages`, if they are so many, and for all pages at once that lie in a
-/// `file` in memory: one call for them takes less time than a fault for each.
-fn prepare(pages: usize, body: usize, file: Option<&File>) {
-    if body < HUGE_PAGE {
-        return;
+/// Asks for large pages for `body` bytes at `pages`, if they are so many.
+fn ask_for_large(pages: usize, body: usize) {
+    if body >= HUGE_PAGE {
+        // SAFETY: callers pass pages that were mapped just now, and nobody else knows of them. A system without
+        // large pages takes small ones.
+        unsafe { libc::madvise(pages as *mut libc::c_void, body, libc::MADV_HUGEPAGE) };
     }
-    let at = pages as *mut libc::c_void;
-    // SAFETY: callers pass pages that were mapped just now, and nobody else knows of them. A system without large
-    // pages takes small ones.
-    unsafe { libc::madvise(at, body, libc::MADV_HUGEPAGE) };
+}
+
+/// Has all pages of `bytes` at `pages` there at once: one call for them takes less time than a fault for each.
+fn populate(pages: usize, bytes: usize) {
+    // SAFETY: as above. A system that cannot do so has them fault.
+    unsafe { libc::madvise(pages as *mut libc::c_void, bytes, libc::MADV_POPULATE_READ) };
+}
+
+/// Whether `file` lies in memory.
+fn is_memory(file: &File) -> bool {
     // Memory has seals, files on a disk have none.
-    if file.is_some_and(|file| fcntl_get_seals(file).is_ok()) {
-        // SAFETY: as above. A system that cannot do so has them fault.
-        unsafe { libc::madvise(at, body, libc::MADV_POPULATE_READ) };
-    }
+    fcntl_get_seals(file).is_ok()
 }
 
 /// The system's large pages, where it has them; content that begins at one needs the fewest pages.
