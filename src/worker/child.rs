@@ -1,29 +1,24 @@
-//! The work of the child: loads artifact and fixture, makes the call, writes the outputs.
+//! The work of the child: loads artifact and fixture, makes the call on its tensors, writes the outputs.
 #![allow(unsafe_code)]
 
-use std::borrow::Cow;
-use std::ffi::c_void;
 use std::fs::File;
 use std::time::{Duration, Instant};
 
-use memmap2::{MmapOptions, MmapRaw};
-
 use super::evaluations;
 use super::inputs::Common;
-use super::run::{Declared, OutputTensor, bytes_of};
+use super::run::{Declared, OutputTensor};
+use super::tensors::{Tensors, lay_out};
 use super::{DeviceJob, Job, Part};
 use crate::cuda::CudaError;
 use crate::cuda::sanitizer::Tool;
-use crate::fixture::{Fixture, FixtureError, Input};
+use crate::fixture::{Fixture, FixtureError};
 use crate::process::{Pid, shield};
 use crate::runtime::artifact::{LoadError, LoadedArtifact};
 use crate::runtime::cpu::{Cpu, CpuSettings, Rounding};
 use crate::runtime::gpu::{self, Gpu, StartError};
 use crate::runtime::report::{Findings, Report, Reporter};
-use crate::runtime::{self, CopyKind, Device, Runtime, Widening, api};
+use crate::runtime::{self, Runtime, api};
 use crate::summary::Poison;
-use crate::tensor::step::{self, Scales};
-use crate::tensor::{DType, TensorView};
 
 /// Errors that keep the call from being made; the parent shows them to the user.
 #[derive(Debug, thiserror::Error)]
@@ -163,40 +158,6 @@ fn ask_for_pages<'s>(
     }
 }
 
-/// The tensors of the call, with inputs that are `laid_out` already taken from there and what is told written to
-/// `memory`; and those of the outputs that are told, with their places among the tensors.
-fn lay_out(
-    job: &Job,
-    fixture: &Fixture,
-    device: &dyn Device,
-    (memory, laid_out): (&File, Option<&File>),
-) -> Result<(Tensors, Vec<(OutputTensor, usize)>), ChildError> {
-    let common = laid_out.map(|_| Common::of(fixture, job)).unwrap_or_default();
-    let declared = Declared::of(fixture, job, &common);
-    let all = declared.layout(&Part::Whole).outputs;
-    let told = declared.layout(&job.part);
-    let scales = scales(job, fixture, memory, told.end())?;
-    let mut tensors = Tensors::new(memory, told.bytes)?;
-    for input in &fixture.inputs {
-        if let Some((file, pages)) = laid_out.zip(common.place(&input.name)) {
-            tensors.add_laid_out(device, input, (file, pages), job)?;
-            continue;
-        }
-        let place = told.inputs.iter().find(|(name, _)| *name == input.name);
-        let place = place.map(|(_, pages)| (memory, *pages));
-        tensors.add_input(device, input, place, job, scales.as_ref())?;
-    }
-    let mut outputs = Vec::new();
-    // Those that nobody hears of have a place to be written to, too.
-    for output in all {
-        let told = told.outputs.iter().find(|told| told.name == output.name);
-        let place = told.map(|told| (memory, told.pages()));
-        tensors.add_output(device, &output, place, job)?;
-        outputs.extend(told.map(|told| (told.clone(), tensors.pointers.len() - 1)));
-    }
-    Ok((tensors, outputs))
-}
-
 /// The most writes out of bounds that are reported.
 const MOST_OVERRUNS: usize = 64;
 
@@ -331,234 +292,4 @@ fn start_device(
             Ok(runtime::start(Box::new(gpu), reporter))
         }
     }
-}
-
-/// The arguments of the call, in the order of the signature.
-pub(super) struct Tensors {
-    /// The shared memory for outputs.
-    memory: MmapRaw,
-    pub(super) pointers: Vec<*mut c_void>,
-    pub(super) strides: Vec<Vec<i64>>,
-    /// Keeps scalars, which live in host memory, alive and aligned.
-    #[allow(clippy::vec_box)] // The call holds their addresses: they may not move.
-    scalars: Vec<Box<u64>>,
-}
-
-// SAFETY: the pointers are to memory that is there until the process ends.
-unsafe impl Send for Tensors {}
-// SAFETY: as above; nothing changes once the call is made.
-unsafe impl Sync for Tensors {}
-
-impl Tensors {
-    pub(super) fn new(memory: &File, bytes: usize) -> Result<Tensors, ChildError> {
-        let memory =
-            MmapOptions::new().len(bytes.max(1)).map_raw(memory).map_err(ChildError::Map)?;
-        Ok(Tensors { memory, pointers: Vec::new(), strides: Vec::new(), scalars: Vec::new() })
-    }
-
-    pub(super) fn add_input(
-        &mut self,
-        device: &dyn Device,
-        input: &Input,
-        place: Option<(&File, usize)>,
-        job: &Job,
-        scales: Option<&Scales>,
-    ) -> Result<(), ChildError> {
-        let strides = input.strides.iter().flatten().map(|&stride| stride as i64).collect();
-        self.strides.push(strides);
-        if !input.present {
-            self.pointers.push(std::ptr::null_mut());
-            return Ok(());
-        }
-        let widen = job.shadow && input.dtype.is_float();
-        let is_packed = input.strides.is_none();
-        let bytes = bytes_of(input, job.shadow);
-        if input.dims.is_empty() {
-            let mut value = [0u8; 8];
-            fill(input, job, scales, &mut value[..bytes])?;
-            self.add_scalar(u64::from_ne_bytes(value));
-            return Ok(());
-        }
-        let pointer = device
-            .malloc_input(bytes, place, is_packed, input.name.clone())
-            .map_err(|error| ChildError::Memory { tensor: input.name.clone(), bytes, error })?;
-        self.pointers.push(pointer.cast());
-        if bytes == 0 {
-            return Ok(());
-        }
-        if device.is_host() {
-            // SAFETY: the device's memory is this process's, and was allocated just now.
-            let memory = unsafe { std::slice::from_raw_parts_mut(pointer, bytes) };
-            fill(input, job, scales, memory)?;
-            device.input(pointer, bytes);
-            return Ok(());
-        }
-        if widen
-            && is_packed
-            && let Some(done) = widened(device, pointer, input, job, scales)?
-        {
-            return done.map_err(|error| ChildError::Copy { tensor: input.name.clone(), error });
-        }
-        let staging = if widen || !is_packed {
-            let mut staging = vec![0u8; bytes];
-            job.poison.fill(&mut staging);
-            fill(input, job, scales, &mut staging)?;
-            Cow::Owned(staging)
-        } else {
-            input.packed()?
-        };
-        let (from, stream) = (staging.as_ptr(), std::ptr::null_mut());
-        // SAFETY: the elements have that many bytes: without strides, those that are packed.
-        unsafe { device.copy(pointer, from, bytes, CopyKind::HostToDevice, stream) }
-            .map_err(|error| ChildError::Copy { tensor: input.name.clone(), error })
-    }
-
-    /// Adds `input`, whose pages lie in a file from an offset on and hold its elements.
-    fn add_laid_out(
-        &mut self,
-        device: &dyn Device,
-        input: &Input,
-        (file, pages): (&File, usize),
-        job: &Job,
-    ) -> Result<(), ChildError> {
-        let (bytes, tensor) = (bytes_of(input, job.shadow), input.name.clone());
-        let pointer = device
-            .malloc_from(file, pages, bytes, tensor.clone())
-            .map_err(|error| ChildError::Memory { tensor, bytes, error })?;
-        self.strides.push(Vec::new());
-        self.pointers.push(pointer.cast());
-        device.input(pointer, bytes);
-        Ok(())
-    }
-
-    pub(super) fn add_output(
-        &mut self,
-        device: &dyn Device,
-        output: &OutputTensor,
-        place: Option<(&File, usize)>,
-        job: &Job,
-    ) -> Result<(), ChildError> {
-        self.strides.push(Vec::new());
-        let bytes = output.range().len();
-        let is_watched = job.part.watches(&output.name);
-        if output.shape.is_empty() && !is_watched {
-            self.add_scalar(u64::from_le_bytes(job.poison.pattern));
-            return Ok(());
-        }
-        let name = output.name.clone();
-        let pointer = match place {
-            _ if output.shape.is_empty() => device.malloc(bytes, name),
-            Some((memory, pages)) => device.malloc_in(memory, pages, bytes, name),
-            None => device.malloc_unread(bytes, name),
-        };
-        let pointer = pointer.map_err(|error| ChildError::Memory {
-            tensor: output.name.clone(),
-            bytes,
-            error,
-        })?;
-        self.pointers.push(pointer.cast());
-        if is_watched {
-            device.watch(pointer);
-        }
-        Ok(())
-    }
-
-    /// Frees all of them.
-    pub(super) fn clear(&mut self, device: &dyn Device) {
-        let scalars: Vec<*mut c_void> =
-            self.scalars.iter_mut().map(|scalar| (&raw mut **scalar).cast()).collect();
-        let held = self.pointers.drain(..);
-        for pointer in held.filter(|pointer| !pointer.is_null() && !scalars.contains(pointer)) {
-            // What the code has freed itself is gone.
-            let _ = device.free(pointer.cast());
-        }
-        self.scalars.clear();
-        self.strides.clear();
-    }
-
-    /// Copies `output`, which is at `pointer`, to its place in the shared memory.
-    pub(super) fn copy_out(&self, device: &dyn Device, output: &OutputTensor, pointer: *mut u8) {
-        let range = output.range();
-        let place = self.memory.as_mut_ptr().wrapping_add(range.start);
-        if output.shape.is_empty() {
-            // SAFETY: a scalar lies in eight bytes, and its place in the mapping.
-            unsafe { place.copy_from(pointer, range.len()) };
-            return;
-        }
-        let (stream, kind) = (std::ptr::null_mut(), CopyKind::DeviceToHost);
-        // SAFETY: the target is a part of the mapping, and that long.
-        let copied = unsafe { device.copy(place, pointer, range.len(), kind, stream) };
-        if let Err(error) = copied {
-            let detail = format!("{} cannot be read after the call: {error}", output.name);
-            runtime::end("output is gone", detail, None);
-        }
-    }
-
-    fn add_scalar(&mut self, bits: u64) {
-        let mut scalar = Box::new(bits);
-        self.pointers.push((&raw mut *scalar).cast());
-        self.scalars.push(scalar);
-    }
-}
-
-/// Has `device` write the elements of `input` to `to` as `job` wants them, in float64, if it can.
-fn widened(
-    device: &dyn Device,
-    to: *mut u8,
-    input: &Input,
-    job: &Job,
-    scales: Option<&Scales>,
-) -> Result<Option<Result<(), CudaError>>, ChildError> {
-    let stepped = job.step.as_ref().filter(|stepped| stepped.input == input.name);
-    let step = stepped.map(|stepped| &stepped.step).zip(scales);
-    let (packed, is_kept) = (input.packed()?, !job.evaluations.is_empty());
-    let (name, dtype) = (input.name.as_str(), input.dtype);
-    Ok(device.widen(to, &Widening { name, dtype, bytes: &packed, step, is_kept }))
-}
-
-/// Writes the elements of `input` to `out` as `job` wants them: as float64 in a shadow, moved by a step.
-/// `scales` are those of the input that is moved.
-fn fill(
-    input: &Input,
-    job: &Job,
-    scales: Option<&Scales>,
-    out: &mut [u8],
-) -> Result<(), ChildError> {
-    if !(job.shadow && input.dtype.is_float()) {
-        return Ok(input.copy_to(out)?);
-    }
-    let threads = job.device.threads();
-    let packed = input.packed()?;
-    let shape = input.shape();
-    let view = TensorView { dtype: input.dtype, shape: &shape, bytes: &packed };
-    let stepped = job.step.as_ref().filter(|stepped| stepped.input == input.name);
-    let step = stepped.map(|stepped| &stepped.step).zip(scales);
-    if input.strides.is_none() {
-        // Straight into place: a copy of all would be as large as the tensor.
-        step::widen(&view, step, threads, out);
-    } else {
-        let mut widened = vec![0; view.len() * DType::F64.size()];
-        step::widen(&view, step, threads, &mut widened);
-        input.lay_out(DType::F64.size(), &widened, out);
-    }
-    Ok(())
-}
-
-/// The scales of the input of `fixture` that `job` moves, if it moves one. The parent has put them into
-/// `memory`, from `begin` on.
-pub(super) fn scales(
-    job: &Job,
-    fixture: &Fixture,
-    memory: &File,
-    begin: usize,
-) -> Result<Option<Scales>, ChildError> {
-    let moved = |input: &&Input| job.step.as_ref().is_some_and(|step| step.input == input.name);
-    let Some(input) = fixture.inputs.iter().find(moved) else { return Ok(None) };
-    let (shape, bytes) = (input.shape(), Scales::bytes_of(&input.shape()));
-    if bytes == 0 {
-        return Ok(None);
-    }
-    // SAFETY: the parent wrote it before it asked for this process, and nobody has changed it.
-    let map = unsafe { MmapOptions::new().offset(begin as u64).len(bytes).map(memory) };
-    Ok(Some(Scales::read(&shape, &map.map_err(ChildError::Map)?)))
 }

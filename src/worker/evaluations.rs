@@ -4,9 +4,10 @@
 use std::fs::File;
 use std::time::{Duration, Instant};
 
-use super::child::{ChildError, Tensors, microseconds, processor_time, scales};
+use super::child::{ChildError, microseconds, processor_time};
 use super::inputs::Common;
 use super::run::{Declared, OutputTensor};
+use super::tensors::{Tensors, scales};
 use super::{Job, Part, Stepped};
 use crate::fixture::Fixture;
 use crate::runtime::artifact::LoadedArtifact;

@@ -26,6 +26,7 @@ mod run;
 mod series;
 mod socket;
 mod template;
+mod tensors;
 
 use std::ffi::OsString;
 use std::fmt;
