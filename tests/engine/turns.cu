@@ -189,3 +189,54 @@ __global__ void steps_kernel(long long* out, float* real, int far) {
 static void case_steps(long long* out, float* real) {
   clear(out, real), steps_kernel<8><<<1, 128>>>(out, real, 100);
 }
+
+/// Lanes that end free those that wait for them, one after the other.
+__global__ void pairs_kernel(long long* out, float* real) {
+  int t = threadIdx.x, lane = t % 32;
+  float x = number(t);
+  note(out, t);
+  if (lane % 2) return;
+  unsigned pair = 3u << lane;
+  for (int d = 2; d > 0; d /= 2) x += __shfl_xor_sync(pair, x, d);
+  note(out, 1000 + t);
+  real[t] = x;
+}
+static void case_pairs(long long* out, float* real) { clear(out, real), pairs_kernel<<<1, 96>>>(out, real); }
+
+__device__ unsigned drawn(unsigned seed, unsigned step, unsigned of) {
+  unsigned x = seed * 0x9e3779b9u ^ step * 0x85ebca6bu ^ of * 0xc2b2ae35u;
+  x ^= x >> 15, x *= 0x2c1b3c6du, x ^= x >> 12, x *= 0x297a2d39u;
+  return x ^ x >> 15;
+}
+/// What the order of turns makes of `what`.
+__device__ void mark(long long* out, int what) { out[0] = (long long)((unsigned long long)out[0] * 31 + what); }
+
+/// Groups of lanes do this or that, all threads come to barriers, and some threads end.
+__global__ void drawn_kernel(long long* out, float* real, unsigned seed) {
+  int t = threadIdx.x, lane = t % 32;
+  float x = number(t);
+  for (int step = 0; step < 12; step++) {
+    int bits = drawn(seed, step, t / 32) % 6, first = lane >> bits << bits;
+    unsigned mask = bits == 5 ? FULL_MASK : (1u << (1 << bits)) - 1 << first;
+    unsigned what = drawn(seed, step, 1000 + (t >> bits)) % 4, own = drawn(seed, step, 5000 + t);
+    mark(out, 100 * t + step);
+    if (own % 24 == 0) return;
+    if (what == 0) {
+      for (int d = 16; d > 0; d /= 2) x += __shfl_xor_sync(mask, x, d);
+    } else if (what == 1) {
+      x = fmaxf(x, __shfl_down_sync(mask, x, 4));
+      x = fmaxf(x, __shfl_down_sync(mask, x, 1));
+    } else if (what == 2 && own % 3) {
+      for (unsigned k = 0; k < own % 8; k++) atomicAdd(&real[4000], x);
+      mark(out, t);
+    }
+    x *= 0.5f;
+    if (drawn(seed, step, 9999) % 3 == 0) __syncthreads();
+  }
+  real[t] += x;
+  mark(out, t);
+}
+static void case_drawn(long long* out, float* real) {
+  clear(out, real);
+  for (unsigned seed = 0; seed < 200; seed++) drawn_kernel<<<2, 32 + seed % 5 * 24>>>(out, real, seed);
+}

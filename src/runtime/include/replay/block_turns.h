@@ -182,6 +182,7 @@ class block_turns {
       at_position_--;
       come_to_fold(false);
       at_position_++;
+      turn_.alone = 0;
     } else {
       abi->turn_barrier(first, count_, barriers_[place_ - 1], nullptr);
     }
