@@ -33,11 +33,11 @@ const fn size(rows: usize, columns: usize, repetitions: usize, bound: f64) -> Si
 const SHAPES: [Shape; 7] = [
     Shape {
         name: "column sums, shuffles and atomics",
-        sizes: [size(256, 128, 6, 9000.0), size(8192, 768, 3, 60.0)],
+        sizes: [size(256, 128, 10, 3600.0), size(8192, 768, 10, 30.0)],
     },
     Shape {
         name: "global norm on a full grid",
-        sizes: [size(256, 128, 6, 2700.0), size(8192, 768, 3, 20.0)],
+        sizes: [size(256, 128, 10, 2700.0), size(8192, 768, 10, 20.0)],
     },
     Shape {
         name: "layer norm, cooperative groups",
