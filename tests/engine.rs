@@ -324,8 +324,8 @@ fn threads_at_different_barriers_are_named_with_both_places() {
 
 #[test]
 fn a_grid_that_cannot_wait_for_all_its_blocks_is_told() {
-    insta::assert_snapshot!(failures("grid_without_cooperation"), @"launch is not cooperative in grid_kernel, block [0, 0, 0], thread [0, 0, 0]: grid.sync() at src/cases.cu:233");
-    insta::assert_snapshot!(failures("blocks_that_leave"), @"barrier never reached in grid_kernel, block [3, 0, 0], thread [0, 0, 0]: 5 of 8 blocks wait for the grid at src/cases.cu:233; 3 have ended");
+    insta::assert_snapshot!(failures("grid_without_cooperation"), @"launch is not cooperative in grid_kernel, block [0, 0, 0], thread [0, 0, 0]: grid.sync() at src/cases.cu:213");
+    insta::assert_snapshot!(failures("blocks_that_leave"), @"barrier never reached in grid_kernel, block [3, 0, 0], thread [0, 0, 0]: 5 of 8 blocks wait for the grid at src/cases.cu:213; 3 have ended");
     let too_many = failures("more_blocks_than_fit");
     assert!(too_many.contains("cudaErrorCooperativeLaunchTooLarge"), "{too_many}");
 }

@@ -206,26 +206,6 @@ static void case_write_after_barrier(const float*, float* out) {
   write_after_barrier_kernel<<<1, 32>>>(out, 1);
 }
 
-// The same, in kernels that wait for lanes of a warp.
-
-__global__ void fold_or_barrier_kernel(float* out, int n) {
-  float x = n;
-  if (threadIdx.x == 35) return;
-  if (threadIdx.x % 4 == 1) {
-    __syncthreads();
-  } else {
-    for (int d = 16; d > 0; d /= 2) x += __shfl_xor_sync(0xffffffff, x, d);
-  }
-  out[0] = x;
-}
-static void case_fold_or_barrier(const float*, float* out) { fold_or_barrier_kernel<<<2, 60>>>(out, 5); }
-__global__ void write_after_fold_kernel(float* p, int n) {
-  int sum = n;
-  for (int d = 16; d > 0; d /= 2) sum += __shfl_xor_sync(0xffffffff, sum, d);
-  if (threadIdx.x == 41) p[1000 * sum] = 1;
-}
-static void case_write_after_fold(const float*, float* out) { write_after_fold_kernel<<<1, 64>>>(out, 1); }
-
 // Cooperative launches.
 #include <cooperative_groups.h>
 __global__ void grid_kernel(float* out, unsigned leaves) {
@@ -267,3 +247,23 @@ static void case_arrives_twice(const float*, float* out) { cluster_kernel<<<2, 3
 static void case_waits_without_arriving(const float*, float* out) { cluster_kernel<<<2, 32>>>(out, 3); }
 static void case_rank_of_nobody(const float*, float* out) { cluster_kernel<<<2, 32>>>(out, 4); }
 static void case_not_shared(const float*, float* out) { cluster_kernel<<<2, 32>>>(out, 5); }
+
+// Kernels that wait for lanes of a warp.
+
+__global__ void fold_or_barrier_kernel(float* out, int n) {
+  float x = n;
+  if (threadIdx.x == 35) return;
+  if (threadIdx.x % 4 == 1) {
+    __syncthreads();
+  } else {
+    for (int d = 16; d > 0; d /= 2) x += __shfl_xor_sync(0xffffffff, x, d);
+  }
+  out[0] = x;
+}
+static void case_fold_or_barrier(const float*, float* out) { fold_or_barrier_kernel<<<2, 60>>>(out, 5); }
+__global__ void write_after_fold_kernel(float* p, int n) {
+  int sum = n;
+  for (int d = 16; d > 0; d /= 2) sum += __shfl_xor_sync(0xffffffff, sum, d);
+  if (threadIdx.x == 41) p[1000 * sum] = 1;
+}
+static void case_write_after_fold(const float*, float* out) { write_after_fold_kernel<<<1, 64>>>(out, 1); }
