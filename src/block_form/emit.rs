@@ -90,7 +90,7 @@ impl Writer<'_> {
         }
         let sites = sites.join(", ");
         if self.plan.turns {
-            members += "::replay_rt::fold_place replay_fold; ::replay_rt::kept_value replay_kept; ";
+            members += "::replay_rt::fold_place replay_fold; ";
         }
         let _ = write!(
             before,
@@ -270,10 +270,10 @@ impl Writer<'_> {
             self.erase(barrier.tokens.clone());
             return self.edits.insert(self.tokens[start].start, text);
         }
-        if !self.tokens.is(self.source.text, start, "__syncthreads") {
-            let statement = barrier.tokens.clone();
+        if let Some(arguments) = &barrier.arguments {
+            let variables = [out.as_str(), back.as_str()];
             let (before, after) =
-                around_atomic(self.source, self.tokens, statement, number, &out, &back);
+                around_atomic(self.source, self.tokens, start, arguments, number, variables);
             self.edits.insert(self.tokens[start].start, before);
             return self.edits.insert(self.tokens[barrier.tokens.end - 1].end, after);
         }

@@ -92,6 +92,8 @@ pub(super) struct Barrier {
     pub tokens: Range<usize>,
     /// The variables that are needed afterwards and live in local variables.
     pub kept: Vec<usize>,
+    /// The address and the value of an atomic.
+    pub arguments: Option<[Range<usize>; 2]>,
 }
 
 /// Plans the kernel `item`, in which `folds` stand; with `lanes` some loops run for several threads at once.
@@ -132,7 +134,6 @@ pub(super) fn plan<'t>(
     planner.list(&statements, inner, &mut Vec::new())?;
     planner.check_names()?;
     planner.check_barriers()?;
-    planner.check_atomics()?;
     if planner.plan.turns {
         return Ok(planner.plan);
     }
@@ -159,7 +160,7 @@ pub(super) struct Planner<'t> {
     /// Where the kernel mentions each name, in order.
     places: BTreeMap<&'t str, Vec<usize>>,
     /// The names of declarations that move in front of the loop over the threads.
-    pub(super) moved: BTreeSet<&'t str>,
+    moved: BTreeSet<&'t str>,
     /// The variables that can be named, by index, while the statements are walked.
     visible: Vec<usize>,
 }

@@ -2,7 +2,7 @@
 //! whose result nobody uses.
 //!
 //! An atomic lets other threads run if there were many before it (`replay/thread.h`, `may_be_waiting`). The kernel
-//! does so in front of the statement, with the value that the atomic gets; the address must be the same afterwards.
+//! does so in front of the statement, and keeps the arguments.
 
 use std::ops::Range;
 
@@ -10,7 +10,7 @@ use super::Refusal;
 use super::facts::Facts;
 use super::folds::Fold;
 use super::plan::Planner;
-use crate::syntax::lexer::{Kind, Tokens, folded};
+use crate::syntax::lexer::{Tokens, folded};
 use crate::syntax::outline::Item;
 use crate::syntax::source::Source;
 
@@ -55,34 +55,24 @@ pub(super) fn waits(
     found
 }
 
-/// The code in front of the atomic in `statement`, wait `number`, and behind it; `out` and `back` are as for a fold.
+/// The code in front of the atomic whose statement starts at `start`, wait `number`, and behind it; `out` and `back`
+/// are as for a fold, `arguments` are its address and its value.
 pub(super) fn around_atomic(
     source: &Source,
     tokens: &Tokens,
-    statement: Range<usize>,
+    start: usize,
+    arguments: &[Range<usize>; 2],
     number: usize,
-    out: &str,
-    back: &str,
+    [out, back]: [&str; 2],
 ) -> (String, &'static str) {
-    let value = (statement.start + 2..statement.end - 2).find_map(|at| {
-        let inside = tokens[statement.start + 2..at].iter();
-        let depth = inside.fold(0i32, |depth, token| match token.text(source.text) {
-            "(" | "[" => depth + 1,
-            ")" | "]" => depth - 1,
-            _ => depth,
-        });
-        (depth == 0 && tokens.is(source.text, at, ",")).then_some(at + 1..statement.end - 2)
-    });
-    let value = folded(source.text, &tokens[value.unwrap_or(0..0)]);
-    let start = statement.start;
-    let address = folded(source.text, &tokens[start..statement.end - 2])
-        .strip_suffix(&value)
-        .unwrap_or_default()
-        .to_owned();
+    let text = |range: &Range<usize>| folded(source.text, &tokens[range.clone()]);
+    let (name, address, value) =
+        (tokens[start].text(source.text), text(&arguments[0]), text(&arguments[1]));
     let before = format!(
-        "{{ if (replay_block.yields()) {{ replay_block.keep(*replay_frame, {value}); {out}\
+        "{{ if (replay_block.yields()) {{ replay_block.keep({address}, {value}); {out}\
          replay_block.yield(*replay_frame, {number}); goto replay_next; replay_{number}:;{back} \
-         replay_block.yielded(); {address} replay_block.template kept<decltype({value})>(*replay_frame)); }} else "
+         replay_block.yielded(); {name}(replay_block.template kept_address<decltype(({address}) + 0)>(), \
+         replay_block.template kept_value<decltype({value})>()); }} else "
     );
     (before, " }")
 }
@@ -107,53 +97,23 @@ impl Planner<'_> {
         }
     }
 
-    /// Refuses atomics whose address other threads may change, or whose arguments wait.
-    pub(super) fn check_atomics(&self) -> Result<(), Refusal> {
-        for wait in self.waits().iter().filter(|wait| ATOMICS.contains(&self.word(wait.start))) {
-            let arguments = self.pieces(wait.start + 2..wait.end - 2);
-            let fits = match &arguments[..] {
-                [address, value] => {
-                    address.clone().all(|at| self.is_own(at))
-                        && !value.clone().any(|at| self.facts.waits(self.word(at)))
-                        && !value.clone().any(|at| self.is(at, "{"))
-                }
-                _ => false,
-            };
-            if !fits {
-                let name = self.word(wait.start);
-                return Err(Refusal::new(format!("the arguments of {name}")));
-            }
+    /// The address and the value of the atomic whose statement is at `tokens`; none for barriers and folds.
+    ///
+    /// # Errors
+    /// If one of them may wait, or there are others.
+    pub(super) fn atomic(
+        &self,
+        tokens: Range<usize>,
+    ) -> Result<Option<[Range<usize>; 2]>, Refusal> {
+        let name = self.word(tokens.start);
+        if !ATOMICS.contains(&name) {
+            return Ok(None);
         }
-        Ok(())
-    }
-
-    /// Whether the token at `at`, in the address of an atomic, reads nothing but variables of the thread.
-    fn is_own(&self, at: usize) -> bool {
-        let (word, before) = (self.word(at), self.word(at - 1));
-        let begins = matches!(before, "(" | "," | "[") || "+-*/%<>?:&|!~=".contains(before);
-        match self.tokens[at].kind {
-            Kind::Number => true,
-            // An element is read unless its address is taken.
-            Kind::Punct if word == "[" => {
-                let chain = (0..at).rev().find(|&k| self.is(k, "&") || self.is(k, ","));
-                chain.is_some_and(|k| {
-                    self.is(k, "&") && matches!(self.word(k - 1), "(" | ",") && k + 2 == at
-                })
-            }
-            Kind::Punct if word == "*" || word == "&" => {
-                !begins || word == "&" && matches!(before, "(" | ",")
-            }
-            Kind::Punct => "()],.+-/%<>?:|!~^".contains(word),
-            Kind::Ident => {
-                let addressed = before == "&" && matches!(self.word(at - 2), "(" | ",");
-                let shared = self.moved.contains(word) || self.facts.is_device_variable(word);
-                let called = self.is(at + 1, "(") && before != ",";
-                !self.facts.waits(word)
-                    && !called
-                    && (addressed || !shared)
-                    && !self.facts.is_macro(word)
-            }
-            Kind::Text | Kind::Directive => false,
+        let arguments = tokens.start + 2..tokens.end - 2;
+        let refused = |at: usize| self.facts.waits(self.word(at)) || self.is(at, "{");
+        match <[Range<usize>; 2]>::try_from(self.pieces(arguments.clone())) {
+            Ok(both) if !arguments.clone().any(refused) => Ok(Some(both)),
+            _ => Err(Refusal::new(format!("the arguments of {name}"))),
         }
     }
 }

@@ -130,9 +130,11 @@ static void case_leaving(long long* out, float* real) { clear(out, real), leavin
 /// Enough atomics that other threads get their turn between them.
 __global__ void counting_kernel(long long* out, float* real, int rounds) {
   __shared__ int counts[8];
+  __shared__ double places[2];
   int t = threadIdx.x;
   float x = number(t + 64 * blockIdx.x);
   if (t < 8) counts[t] = 0;
+  if (t < 2) places[t] = t;
   __syncthreads();
   for (int round = 0; round < rounds; round++) {
     atomicAdd(&counts[(t + round) % 8], 1 + round);
@@ -147,11 +149,14 @@ __global__ void counting_kernel(long long* out, float* real, int rounds) {
   }
   __syncthreads();
   for (int k = 0; k < 3; k++) {
-    // Others change the value in between, if they get their turn.
-    atomicAdd(&real[8 + t % 5], (float)counts[(t + k) % 8] * x);
+    // Others change the place and the value in between, if they get their turn.
+    atomicAdd(&real[8 + counts[k] % 5], (float)counts[(t + k) % 8] * x);
+    atomicAdd(places, places[1]);
     counts[(t * k) % 8] += 1;
+    places[1] += 0.1f;
   }
   note(out, 1000 + t);
+  real[20 + t] = places[0];
 }
 static void case_atomics(long long* out, float* real) {
   clear(out, real), counting_kernel<<<3, 128>>>(out, real, 5);

@@ -134,6 +134,7 @@ fn what_jumps_and_frames_can_hold_takes_block_form() {
         ("", "{ int n = 1; x[0] = n; } __syncthreads(); x[1] = n;"),
         ("", "atomicAdd(x, 1.0f); __syncthreads();"),
         ("", "atomicAdd(&x[n * 2], x[1] + x[2]); __syncthreads();"),
+        ("__device__ int at(int i);", "atomicAdd(x + at(1), fmaxf(x[1], 2)); __syncthreads();"),
         (
             "",
             "int m = n; for (int d = n; d > 0; d /= 2) m += __shfl_xor_sync(~0u, m, d); x[0] = m;",
@@ -164,13 +165,10 @@ fn what_is_not_understood_keeps_stacks() {
         ("", "if (n) __syncthreads_count(1); __syncthreads();"),
         ("", "__syncwarp(); __syncthreads();"),
         ("", "x[0] = __shfl_down_sync(~0u, x[0], 1); __syncthreads();"),
-        ("", "atomicAdd(&x[(int)x[1]], 1.0f); __syncthreads();"),
-        ("__device__ int at;", "atomicAdd(x + at, 1.0f); __syncthreads();"),
-        ("", "__shared__ int at; atomicAdd(x + at, 1.0f); __syncthreads();"),
-        ("", "atomicAdd(*(float**)x, 1.0f); __syncthreads();"),
-        ("__device__ int at(int i);", "atomicAdd(&x[at(1)], 1.0f); __syncthreads();"),
         ("", "n = atomicAdd(x, 1.0f); __syncthreads();"),
         ("", "atomicAdd(x, atomicAdd(x, 1.0f)); __syncthreads();"),
+        ("", "atomicAdd(x, {1.0f}); __syncthreads();"),
+        ("__device__ int at() { __syncwarp(); }", "atomicAdd(x + at(), 1.0f); __syncthreads();"),
         ("", "atomicCAS((int*)x, 1, 2); __syncthreads();"),
         ("__device__ void atomicAdd(float* x, float y) {}", "atomicAdd(x, 1.0f); __syncthreads();"),
         (

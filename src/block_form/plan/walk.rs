@@ -154,6 +154,7 @@ impl Planner<'_> {
 
     fn barrier(&mut self, tokens: Range<usize>, loops: &[Range<usize>]) -> Result<(), Refusal> {
         self.check_fold(tokens.start)?;
+        let arguments = self.atomic(tokens.clone())?;
         // Other waits are statements that go on with their variables.
         let behind = if self.is(tokens.start, "__syncthreads") { tokens.end } else { tokens.start };
         let mut kept = Vec::new();
@@ -183,7 +184,7 @@ impl Planner<'_> {
             }
         }
         kept.retain(|&index| self.plan.variables[index].home != Home::Frame);
-        self.plan.barriers.push(Barrier { tokens, kept });
+        self.plan.barriers.push(Barrier { tokens, kept, arguments });
         Ok(())
     }
 }

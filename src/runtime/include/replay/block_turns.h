@@ -18,11 +18,6 @@ struct fold_place {
   bool more;       // whether there are steps behind these
 };
 
-/// The value that an atomic gets once others have run; a member of a frame.
-struct kept_value {
-  alignas(16) unsigned char bytes[16];
-};
-
 /// Up to `Most` steps of a chain, behind those that are done.
 template <uint32_t Most>
 class fold_part {
@@ -56,9 +51,10 @@ class block_turns {
  public:
   explicit block_turns(const replay_site* barriers) : barriers_(barriers) {
     replay_block_threads threads;
-    abi->block_turns(sizeof(Frame), &threads, &turn_);
+    abi->block_turns(sizeof(Frame) + sizeof(arguments), &threads, &turn_);
     threads_ = threads.threads;
     frames_ = static_cast<Frame*>(threads.frames);
+    arguments_ = reinterpret_cast<char*>(frames_ + threads.count);
     for (uint32_t t = 0; t < threads.count; t++) frames_[t].replay_at = 0;
     begin_turn();
   }
@@ -104,16 +100,23 @@ class block_turns {
   /// Behind it: the atomic counts itself once more.
   static void yielded() { block.restless -= 1; }
 
-  /// Keeps the value of an atomic in the frame of its thread.
+  /// Keeps what the thread that runs passes to an atomic, until it has its turn again.
   template <class T>
-  static void keep(Frame& frame, const T& value) {
-    static_assert(sizeof(T) <= sizeof frame.replay_kept.bytes, "the value of an atomic has 16 bytes at most");
-    __builtin_memcpy(frame.replay_kept.bytes, &value, sizeof(T));
+  __attribute__((noinline)) void keep(const volatile void* address, const T& value) {
+    static_assert(sizeof(T) <= sizeof(arguments::value), "the value of an atomic has 16 bytes at most");
+    arguments kept = {address, {}};
+    __builtin_memcpy(kept.value, &value, sizeof(T));
+    __builtin_memcpy(arguments_ + sizeof(arguments) * at_position_, &kept, sizeof kept);
+  }
+  template <class Pointer>
+  Pointer kept_address() const {
+    return (Pointer)kept().address;
   }
   template <class T>
-  static typename plain<T>::type kept(const Frame& frame) {
+  typename plain<T>::type kept_value() const {
     typename plain<T>::type value;
-    __builtin_memcpy(&value, frame.replay_kept.bytes, sizeof value);
+    const arguments all = kept();
+    __builtin_memcpy(&value, all.value, sizeof value);
     return value;
   }
 
@@ -154,6 +157,17 @@ class block_turns {
 
  private:
   static constexpr uint32_t ended = 0xffffffffu;
+
+  /// Of an atomic.
+  struct arguments {
+    const volatile void* address;
+    unsigned char value[16];
+  };
+  arguments kept() const {
+    arguments kept;
+    __builtin_memcpy(&kept, arguments_ + sizeof(arguments) * at_position_, sizeof kept);
+    return kept;
+  }
 
   __attribute__((always_inline)) void begin_turn() {
     at_position_ = turn_.position;
@@ -212,6 +226,8 @@ class block_turns {
   const replay_site* barriers_;
   const replay_block_thread* threads_;
   Frame* frames_;
+  // `arguments` of each thread.
+  char* arguments_;
   // The thread that runs, and the end of those that follow it.
   uint32_t at_position_;
   uint32_t end_position_;
