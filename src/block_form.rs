@@ -1,10 +1,11 @@
-//! Kernels in block form: one call runs all threads of a block, each from barrier to barrier.
+//! Kernels in block form: one call runs all threads of a block, each from wait to wait.
 //!
-//! A second pass over host C++. A kernel that waits only at `__syncthreads();` statements becomes a
-//! loop over the threads of the block. A thread that comes to a barrier leaves its variables in a
-//! frame and jumps to the end of the loop; its next turn jumps back. So threads run exactly as on
-//! stacks of their own, in the same order, at the cost of a jump. A kernel that is not understood
-//! in every detail is left as it is. Wherever they stand, chains of shuffles become one wait.
+//! A second pass over host C++. A kernel that waits only at statements becomes a loop over the threads
+//! of the block: at `__syncthreads();`, at chains of shuffles, and in front of atomics, which let other threads run.
+//! A thread that comes to one leaves its variables in a frame and jumps to the end of the loop; its
+//! next turn jumps back. So threads run exactly as on stacks of their own, in the same order, at the
+//! cost of a jump. A kernel that is not understood in every detail is left as it is. Wherever they
+//! stand, chains of shuffles become one wait.
 
 mod declarations;
 mod emit;
