@@ -3,6 +3,7 @@
 
 use replay::frontend::Precision;
 use replay::runtime::report::{Found, FoundKind};
+use replay::worker::Ending;
 
 use super::project::elements;
 use super::public::{Public, Tensor, on_a_gpu};
@@ -429,6 +430,17 @@ fn library_code_has_no_races_of_its_own() {
         let found = run.findings.found.iter().filter(|found| found.kind != FoundKind::SameValue);
         assert_eq!(found.collect::<Vec<_>>(), Vec::<&Found>::new(), "{which}");
     }
+}
+
+#[test]
+fn a_checked_replay_follows_the_barriers_of_a_grid_and_no_loop_that_waits() {
+    for (folder, which) in [("grid", 0), ("grid", 1), ("clusters", 0), ("clusters", 1)] {
+        let run = public_of(folder, which).run(Precision::Checked);
+        assert_eq!(run.ending, Ending::Completed, "{folder} {which}");
+        assert_eq!(run.findings.found, Vec::<Found>::new(), "{folder} {which}");
+    }
+    let ending = format!("{:?}", public_of("grid", 2).run(Precision::Checked).ending);
+    assert!(ending.contains("blocks that wait in a loop cannot be checked"), "{ending}");
 }
 
 /// The number `text`, as `%a` writes it behind the `0x`.
