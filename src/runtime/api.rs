@@ -180,10 +180,10 @@ unsafe extern "C" fn launch(raw: *const RawLaunch) -> c_int {
     let limits = runtime.api.shared_limits.lock().expect("no code panics while it holds this");
     let dynamic_limit = limits.get(&(raw.function as usize)).copied();
     drop(limits);
-    let dynamic_limit = dynamic_limit.unwrap_or(cpu::DEFAULT_SHARED_BYTES);
+    let (default, most) = shared_limits();
+    let dynamic_limit = dynamic_limit.unwrap_or(default);
     // A kernel that was allowed more may have its static shared memory on top.
-    let is_raised = dynamic_limit > cpu::DEFAULT_SHARED_BYTES;
-    let shared_limit = if is_raised { cpu::MAX_SHARED_BYTES } else { cpu::DEFAULT_SHARED_BYTES };
+    let shared_limit = if dynamic_limit > default { most } else { default };
     let launch = Launch {
         kernel,
         thunk: raw.thunk,
@@ -202,7 +202,7 @@ unsafe extern "C" fn launch(raw: *const RawLaunch) -> c_int {
         stream: raw.stream,
     };
     let checked = check_limits(raw, dynamic_limit)
-        .and_then(|()| check_bounds(raw, runtime.api.most_in_cluster(raw.function)));
+        .and_then(|()| check_bounds(raw, runtime.api.most_in_cluster(raw.function), most));
     let bounds = match checked {
         Err(CudaError::INVALID_VALUE) => format!(": __launch_bounds__({})", raw.max_threads),
         Err(CudaError::INVALID_CLUSTER_SIZE) => {
@@ -344,6 +344,12 @@ unsafe extern "C" fn synchronize(stream: *mut c_void) -> c_int {
     status(runtime_of_process().device.synchronize())
 }
 
+/// The bytes of shared memory that a block has without asking for more, and those that it may ask for.
+fn shared_limits() -> (usize, usize) {
+    let scale = runtime_of_process().device.shared_scale();
+    (cpu::DEFAULT_SHARED_BYTES * scale, cpu::MAX_SHARED_BYTES * scale)
+}
+
 /// `cudaFuncAttributeMaxDynamicSharedMemorySize`.
 const MAX_DYNAMIC_SHARED: c_int = 8;
 
@@ -368,13 +374,13 @@ unsafe extern "C" fn func_set_attribute(
     if attribute != MAX_DYNAMIC_SHARED {
         return 0;
     }
-    let Some(bytes) = usize::try_from(value).ok().filter(|&bytes| bytes <= cpu::MAX_SHARED_BYTES)
-    else {
+    let (default, most) = shared_limits();
+    let Some(bytes) = usize::try_from(value).ok().filter(|&bytes| bytes <= most) else {
         return status(Err(CudaError::INVALID_VALUE));
     };
     let state = &runtime_of_process().api;
     let mut limits = state.shared_limits.lock().expect("no code panics while it holds this");
-    limits.insert(function as usize, bytes.max(cpu::DEFAULT_SHARED_BYTES));
+    limits.insert(function as usize, bytes.max(default));
     0
 }
 
@@ -391,7 +397,8 @@ unsafe extern "C" fn occupancy(
     }
     let threads = block_size as usize;
     let told = runtime_of_process().device.occupancy(function, threads, shared_bytes);
-    let resident = told.unwrap_or_else(|| resident_blocks(threads, shared_bytes));
+    let resident =
+        told.unwrap_or_else(|| resident_blocks(threads, shared_bytes, shared_limits().1));
     // SAFETY: the artifact passes the address of an int.
     unsafe { *blocks = resident as c_int };
     0

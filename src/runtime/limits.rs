@@ -7,11 +7,14 @@ use crate::cuda::CudaError;
 /// Multiprocessors of the device that the CPU stands for.
 pub(super) const MULTIPROCESSORS: u64 = 132;
 
-/// How many blocks of so many threads and bytes of shared memory a multiprocessor holds.
-pub(super) fn resident_blocks(threads: usize, shared_bytes: usize) -> usize {
+/// How many blocks of so many threads and bytes of shared memory a multiprocessor holds. A block may ask for `most`
+/// bytes: in a shadow more than a device has.
+pub(super) fn resident_blocks(threads: usize, shared_bytes: usize, most: usize) -> usize {
     const THREADS_PER_SM: usize = 2048;
     const BLOCKS_PER_SM: usize = 32;
     let by_memory = cpu::MAX_SHARED_BYTES.checked_div(shared_bytes).unwrap_or(usize::MAX);
+    // Wider elements make blocks fewer, but one that fits stays.
+    let by_memory = by_memory.max(usize::from(shared_bytes <= most));
     (THREADS_PER_SM / threads.next_multiple_of(32)).min(BLOCKS_PER_SM).min(by_memory)
 }
 
@@ -30,15 +33,21 @@ pub(super) fn check_limits(raw: &RawLaunch, dynamic_limit: usize) -> Result<(), 
 }
 
 /// Checks a launch against the kernel's own bounds (CUDA C++ Programming Guide, "Launch Bounds",
-/// "Thread Block Clusters", "Grid Synchronization"). The codes are those of CUDA 13.
-pub(super) fn check_bounds(raw: &RawLaunch, most_in_cluster: u32) -> Result<(), CudaError> {
+/// "Thread Block Clusters", "Grid Synchronization"), with the most blocks of a cluster and the most bytes of shared memory
+/// of a block. The codes are those of CUDA 13.
+pub(super) fn check_bounds(
+    raw: &RawLaunch,
+    most_in_cluster: u32,
+    most_shared: usize,
+) -> Result<(), CudaError> {
     let threads: u32 = raw.block.iter().product();
     if raw.max_threads != 0 && threads > raw.max_threads {
         return Err(CudaError::INVALID_VALUE);
     }
     check_cluster(raw, most_in_cluster)?;
     let blocks: u64 = raw.grid.iter().map(|&size| u64::from(size)).product();
-    let resident = MULTIPROCESSORS * resident_blocks(threads as usize, raw.shared_bytes) as u64;
+    let resident = resident_blocks(threads as usize, raw.shared_bytes, most_shared);
+    let resident = MULTIPROCESSORS * resident as u64;
     match raw.cooperative != 0 && blocks > resident {
         true => Err(CudaError::COOPERATIVE_LAUNCH_TOO_LARGE),
         false => Ok(()),

@@ -115,6 +115,10 @@ pub trait Device: Send + Sync {
     fn holds(&self, _pointer: *const u8, _bytes: usize) -> bool {
         false
     }
+    /// How many times the shared memory of a device a block has: more in a float64 shadow on the CPU.
+    fn shared_scale(&self) -> usize {
+        1
+    }
     /// Memory for a tensor.
     fn malloc(&self, bytes: usize, label: String) -> Result<*mut u8, CudaError>;
     /// Memory for a tensor: in a file, from `offset` on, if the device's memory is this process's.

@@ -270,6 +270,7 @@ fn start_device(
                 memory_bytes,
                 rounding,
                 checked: checked.then(|| job.artifact.clone()),
+                shadow: job.shadow,
                 end_before: job.part.end(),
             };
             let cpu = Cpu::new(settings, move || artifact.thread_pointers());

@@ -375,3 +375,16 @@ fn kernels_of_a_pytorch_extension_are_launched_by_the_call() {
     let expected: Vec<f64> = values.iter().enumerate().map(one).collect();
     public.assert_gives("out", &expected, 1e-6);
 }
+
+#[test]
+fn a_shadow_has_the_shared_memory_for_its_wider_elements() {
+    let harness = "call = \"reverse(out, in, n);\"\n\
+                   [inputs.in]\ndtype = \"f32\"\nshape = [\"n\"]\n\
+                   [outputs.out]\ndtype = \"f32\"\nshape = [2, \"n\"]\n";
+    // These numbers are bfloat16.
+    let values: Vec<f32> = (0..64).map(|i| i as f32 / 4.0).collect();
+    let public = Public::new("shared", harness, &[("in", &values, &[64])]);
+    let reversed = || values.iter().rev().map(|&x| f64::from(x));
+    let expected: Vec<f64> = reversed().chain(reversed().map(|x| 2.0 * x)).collect();
+    public.assert_gives("out", &expected, 0.0);
+}

@@ -88,8 +88,17 @@ pub struct CpuSettings {
     pub rounding: Rounding,
     /// The artifact, if its accesses are checked.
     pub checked: Option<PathBuf>,
+    /// Whether elements are as wide as in a float64 shadow, and blocks have the shared memory for them.
+    pub shadow: bool,
     /// The launch, from 0, at which the replay ends instead; none to perform all.
     pub end_before: Option<u64>,
+}
+
+impl CpuSettings {
+    /// How many times the shared memory of a device blocks have.
+    fn shared_scale(&self) -> usize {
+        if self.shadow { shared::WIDENING } else { 1 }
+    }
 }
 
 /// The rounding mode of a replay, as IEEE 754-2019 section 4.3 names them.
@@ -143,14 +152,15 @@ impl Cpu {
         let memory = Memory::new(settings.poison, settings.memory_bytes, settings.threads);
         let memory: &'static Memory = Box::leak(Box::new(memory));
         fault::install(memory);
+        let scale = settings.shared_scale();
         let core = move || {
             signals::use_own_stack();
             settings.rounding.use_on_this_thread();
             let make = move || {
                 let poison = scratch_poison(settings.poison);
-                let shared = SharedMemory::new(poison, too_much_shared_memory);
+                let shared = SharedMemory::new(poison, scale, too_much_shared_memory);
                 let shared = shared.unwrap_or_else(|error| {
-                    lack_of_memory("shared memory", shared::MAP_BYTES, &error)
+                    lack_of_memory("shared memory", shared::MAX_BYTES * scale, &error)
                 });
                 Block { runner: BlockRunner::new(pointers(), deadlock), shared }
             };
@@ -245,6 +255,10 @@ impl Device for Cpu {
 
     fn is_host(&self) -> bool {
         true
+    }
+
+    fn shared_scale(&self) -> usize {
+        self.settings.shared_scale()
     }
 
     fn holds(&self, pointer: *const u8, bytes: usize) -> bool {

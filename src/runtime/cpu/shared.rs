@@ -23,9 +23,10 @@ pub(crate) const DEFAULT_BYTES: usize = 48 << 10;
 /// The most that a block may ask for, on a device of compute capability 9.0.
 pub(crate) const MAX_BYTES: usize = 227 << 10;
 
+/// Bytes for the static variables of a block, and as many for its dynamic shared memory.
 const AREA_BYTES: usize = 256 << 10;
-/// Bytes of shared memory that an operating-system thread maps, without its guard page.
-pub(crate) const MAP_BYTES: usize = 2 * AREA_BYTES;
+/// The widest that an element of one byte becomes in a float64 shadow.
+pub(crate) const WIDENING: usize = 8;
 const ALIGNMENT: usize = 128;
 const MAX_SLOTS: usize = 2048;
 
@@ -44,6 +45,8 @@ pub(crate) extern "C" fn new_slot() -> u32 {
 /// The shared memory of one operating-system thread.
 pub(super) struct SharedMemory {
     map: *mut u8,
+    /// Bytes of the static and of the dynamic area, each.
+    area: usize,
     slots: Box<[*mut c_void; MAX_SLOTS]>,
     poison: Poison,
     limit: usize,
@@ -66,16 +69,19 @@ thread_local! {
 impl SharedMemory {
     /// Maps both areas.
     ///
+    /// The areas hold `scale` times what a device has.
+    ///
     /// # Errors
     /// If the system has no memory.
     pub(super) fn new(
         poison: Poison,
+        scale: usize,
         too_large: fn(usize, usize) -> !,
     ) -> io::Result<SharedMemory> {
-        let page = page_bytes();
+        let (page, area) = (page_bytes(), AREA_BYTES * scale);
         // SAFETY: an anonymous mapping; the last page is made a guard.
         let map = unsafe {
-            let bytes = MAP_BYTES + page;
+            let bytes = 2 * area + page;
             let map = libc::mmap(
                 std::ptr::null_mut(),
                 bytes,
@@ -85,11 +91,7 @@ impl SharedMemory {
                 0,
             );
             if map == libc::MAP_FAILED
-                || libc::mprotect(
-                    map.cast::<u8>().add(2 * AREA_BYTES).cast(),
-                    page,
-                    libc::PROT_NONE,
-                ) != 0
+                || libc::mprotect(map.cast::<u8>().add(2 * area).cast(), page, libc::PROT_NONE) != 0
             {
                 return Err(io::Error::last_os_error());
             }
@@ -101,6 +103,7 @@ impl SharedMemory {
         begins[0] = map;
         Ok(SharedMemory {
             map,
+            area,
             slots,
             poison,
             limit,
@@ -131,8 +134,8 @@ impl SharedMemory {
         self.closed = closed;
         let access = if closed { libc::PROT_NONE } else { libc::PROT_READ | libc::PROT_WRITE };
         // SAFETY: the pages that `new` mapped, without the guard behind them.
-        if unsafe { libc::mprotect(self.map.cast(), MAP_BYTES, access) } != 0 {
-            lack_of_memory("shared memory", MAP_BYTES, &io::Error::last_os_error());
+        if unsafe { libc::mprotect(self.map.cast(), 2 * self.area, access) } != 0 {
+            lack_of_memory("shared memory", 2 * self.area, &io::Error::last_os_error());
         }
     }
 
@@ -147,7 +150,7 @@ impl SharedMemory {
         self.dynamic_bytes = dynamic_bytes;
         self.limit = limit;
         state.shared_begin = self.map;
-        state.shared_end = self.map.wrapping_add(2 * AREA_BYTES);
+        state.shared_end = self.map.wrapping_add(2 * self.area);
         let body = dynamic_bytes.next_multiple_of(ALIGNMENT);
         state.dynamic_shared = state.shared_end.wrapping_sub(body);
         state.shared_slots = self.slots.as_mut_ptr();
@@ -161,7 +164,7 @@ impl SharedMemory {
         self.slots[..used].fill(std::ptr::null_mut());
         self.static_bytes = 0;
         let body = self.dynamic_bytes.next_multiple_of(ALIGNMENT);
-        let begin = self.map as usize + 2 * AREA_BYTES - body;
+        let begin = self.map as usize + 2 * self.area - body;
         // SAFETY: the area is mapped and belongs to this thread.
         unsafe { fill(self.poison, begin, body) };
     }
@@ -169,13 +172,13 @@ impl SharedMemory {
     /// Where the dynamic part lies.
     pub(super) fn dynamic(&self) -> std::ops::Range<usize> {
         let begin =
-            self.map as usize + 2 * AREA_BYTES - self.dynamic_bytes.next_multiple_of(ALIGNMENT);
+            self.map as usize + 2 * self.area - self.dynamic_bytes.next_multiple_of(ALIGNMENT);
         begin..begin + self.dynamic_bytes
     }
 
     /// Both areas.
     pub(super) fn range(&self) -> std::ops::Range<usize> {
-        self.map as usize..self.map as usize + 2 * AREA_BYTES
+        self.map as usize..self.map as usize + 2 * self.area
     }
 
     fn allocate(&mut self, slot: u32, bytes: usize, align: usize) -> *mut c_void {
@@ -200,7 +203,7 @@ impl SharedMemory {
             return std::ptr::null_mut();
         }
         let address = self.map as usize + begin;
-        // SAFETY: the area is larger than MAX_BYTES and belongs to this thread.
+        // SAFETY: the area is larger than any limit and belongs to this thread.
         unsafe { fill(self.poison, address, bytes) };
         self.slots[slot as usize] = address as *mut c_void;
         check::shared(address..address + bytes, self.range());
@@ -216,7 +219,7 @@ pub(crate) fn overrun_at(address: usize) -> bool {
         return false;
     }
     // SAFETY: set by `begin_launch`; the memory lives as long as the thread.
-    let end = unsafe { (*shared).map as usize } + 2 * AREA_BYTES;
+    let end = unsafe { (*shared).map as usize + 2 * (*shared).area };
     (end..end + page_bytes()).contains(&address)
 }
 

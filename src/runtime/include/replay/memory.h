@@ -201,6 +201,13 @@ inline bool breaks_capture(bool also_relaxed) {
 }
 void fill_properties(cudaDeviceProp* properties);
 int device_attribute(cudaDeviceAttr attribute);
+// The shadow's elements are wider, and a block on the CPU has the shared memory for them.
+template <class... T>
+inline void widen_shared([[maybe_unused]] T&... bytes) {
+#ifdef REPLAY_SHADOW
+  if (abi->device_is_host()) (void)std::initializer_list<int>{(bytes *= 8, 0)...};
+#endif
+}
 }  // namespace replay_rt
 
 const char* cudaGetErrorString(cudaError_t error);
@@ -222,11 +229,15 @@ inline cudaError_t cudaGetDeviceCount(int* count) { return *count = 1, cudaSucce
 inline cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   if (device != 0) return cudaErrorInvalidDevice;
   replay_rt::fill_properties(properties);
+  replay_rt::widen_shared(properties->sharedMemPerBlock, properties->sharedMemPerBlockOptin);
   return cudaSuccess;
 }
 inline cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device) {
   if (device != 0) return cudaErrorInvalidDevice;
   *value = replay_rt::device_attribute(attribute);
+  const bool shared = attribute == cudaDevAttrMaxSharedMemoryPerBlock ||
+                      attribute == cudaDevAttrMaxSharedMemoryPerBlockOptin;
+  if (shared) replay_rt::widen_shared(*value);
   return cudaSuccess;
 }
 inline cudaError_t cudaDeviceSynchronize() {
