@@ -388,3 +388,21 @@ fn a_shadow_has_the_shared_memory_for_its_wider_elements() {
     let expected: Vec<f64> = reversed().chain(reversed().map(|x| 2.0 * x)).collect();
     public.assert_gives("out", &expected, 0.0);
 }
+
+#[test]
+fn a_kernel_beside_collective_calls_is_replayed_and_such_a_call_is_named() {
+    let harness = |everywhere: bool| {
+        format!(
+            "call = \"average(grads, sums, n, {everywhere});\"\n\
+             [inputs.sums]\ndtype = \"f32\"\nshape = [\"n\"]\n\
+             [outputs.grads]\ndtype = \"f32\"\nshape = [\"n\"]\n"
+        )
+    };
+    let values = numbers(40, 9);
+    let public =
+        |everywhere| Public::new("parallel", &harness(everywhere), &[("sums", &values, &[40])]);
+    let expected: Vec<f64> = values.iter().map(|&x| f64::from(x) / 2.0).collect();
+    public(false).assert_gives("grads", &expected, 0.0);
+    let ended = public(true).run(Precision::Native);
+    insta::assert_snapshot!(format!("{:?}", ended.ending), @r#"Fault(Fault { what: "device code stopped itself", detail: "ncclAllReduce is not supported: a replay has one process and one device", kernel: None, block: None, thread: None })"#);
+}
