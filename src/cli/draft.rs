@@ -1,6 +1,7 @@
 //! Drafts a `replay.toml` from the functions of a CUDA source. Pure: text in, text out. What a
 //! signature and a body cannot tell is guessed and marked.
 
+mod allocated;
 mod conditions;
 mod launch;
 mod roles;
@@ -13,6 +14,8 @@ use ::replay::frontend::{Parameter, Signature};
 use ::replay::tensor::DType;
 use indexmap::IndexMap;
 
+use allocated::Allocated;
+pub use conditions::kept;
 use launch::statement;
 pub use roles::Project;
 use roles::{Begin, Extent, Role, is_choice};
@@ -52,6 +55,8 @@ pub struct Tensor {
     shape: Vec<String>,
     /// What it holds before the call, if it is an output.
     begin: Begin,
+    /// Whether an infinity is written to it.
+    infinite: bool,
 }
 
 impl Tensor {
@@ -144,12 +149,33 @@ impl Draft {
             }
             self.take(entry, &function.name);
         }
+        self.prepare(function, project);
         let result = self.result(function, project);
         let arguments = arguments.join(", ");
         let text = statement(function, &arguments, &sizes, result.as_deref(), &guesses);
         self.calls.push(text);
         self.functions.push(function.name.clone());
         Ok(())
+    }
+
+    /// Does before the call what `main` does before it calls `function`.
+    fn prepare(&mut self, function: &Signature, project: &Project) {
+        if function.kernel {
+            return;
+        }
+        let tensors = self.inputs.values().chain(self.outputs.values());
+        let shapes = tensors.flat_map(|tensor| &tensor.shape);
+        let sizes: Vec<String> = self.sizes.iter().chain(shapes).cloned().collect();
+        let runs = |other: &&Signature| other.launches || other.kernel || dispatches(other);
+        let calls = |word: &str| {
+            let mut named = project.functions.iter().filter(|other| other.name == word);
+            word == function.name || word != "main" && named.any(runs)
+        };
+        let taken = |name: &str| self.inputs.contains_key(name) || self.outputs.contains_key(name);
+        let prepared = project.program.prepares(calls, &sizes, taken);
+        for statement in prepared.into_iter().map(str::to_owned).collect::<Vec<_>>() {
+            self.set_up(&statement);
+        }
     }
 
     fn set_up(&mut self, statements: &str) {
@@ -213,7 +239,8 @@ impl Draft {
             false => name.to_owned(),
         };
         let (shape, begin) = (Vec::new(), Begin::Anything);
-        self.outputs.insert(name.clone(), Tensor { dtype: Some(dtype), shape, begin });
+        let tensor = Tensor { dtype: Some(dtype), shape, begin, infinite: false };
+        self.outputs.insert(name.clone(), tensor);
         Some(name)
     }
 
@@ -288,6 +315,9 @@ impl Draft {
                     let _ = writeln!(text, "init = 0 {MARK}: is all of it written?");
                 }
                 Begin::Copy => _ = writeln!(text, "init = {:?}", before(name)),
+            }
+            if tensor.infinite {
+                let _ = writeln!(text, "non_finite = true {MARK}: an infinity is written");
             }
             if let Some(of) = self.gradient_of(name, tensor) {
                 let _ = writeln!(text, "gradient_of = {of:?} {MARK}");
@@ -365,15 +395,31 @@ fn drafted(function: &Signature, project: &Project) -> Vec<Drafted> {
     let sizes = named(|role| matches!(role, Role::Size));
     let tensors = named(|role| matches!(role, Role::Input(..) | Role::Output(..)));
     let scene = Scene { sizes: &sizes, function: &function.name, tensors: &tensors };
-    names.into_iter().zip(roles).map(|(name, role)| one(name, role, &scene)).collect()
+    let allocated = Allocated { passed: &project.passed(function), names: &names, sizes: &sizes };
+    let places = function.parameters.iter().zip(&names).zip(roles).enumerate();
+    let drafted = places.map(|(place, ((parameter, name), role))| {
+        let told = allocated.shape(place);
+        let mut drafted = one(name.clone(), role, &scene, told);
+        if let Entry::Output(_, tensor) = &mut drafted.entry {
+            tensor.infinite = project.writes_infinity(&parameter.uses);
+        }
+        drafted
+    });
+    drafted.collect()
 }
 
-fn one(name: String, role: Role, scene: &Scene) -> Drafted {
+/// `told` is the shape that an allocation tells.
+fn one(name: String, role: Role, scene: &Scene, told: Option<Vec<String>>) -> Drafted {
     let plain = |argument: String, entry| Drafted { argument, entry, guess: None };
     match role {
         Role::Size => plain(name.clone(), Entry::Size(name)),
         Role::Scalar(dtype) => {
-            let tensor = Tensor { dtype: Some(dtype), shape: Vec::new(), begin: Begin::Anything };
+            let tensor = Tensor {
+                dtype: Some(dtype),
+                shape: Vec::new(),
+                begin: Begin::Anything,
+                infinite: false,
+            };
             plain(name.clone(), Entry::Input(name, tensor))
         }
         Role::Literal(text, guessed) => match text.as_str() {
@@ -385,19 +431,21 @@ fn one(name: String, role: Role, scene: &Scene) -> Drafted {
             }
         },
         Role::Input(element, extent) => {
-            let (shape, _) = shape(&name, &element, extent, scene, false);
+            let (shape, _) = shape(&name, &element, extent, scene, told, false);
             let argument = cast(&name, element.cast.as_deref(), "const ");
-            let tensor = Tensor { dtype: element.dtype, shape, begin: Begin::Anything };
+            let begin = Begin::Anything;
+            let tensor = Tensor { dtype: element.dtype, shape, begin, infinite: false };
             plain(argument, Entry::Input(name, tensor))
         }
         Role::Output(element, extent, begin) => {
-            let (shape, certain) = shape(&name, &element, extent, scene, true);
+            let (shape, certain) = shape(&name, &element, extent, scene, told, true);
             let begin = match begin {
-                Begin::Anything if !certain => Begin::Zeros,
+                Begin::Anything if !certain || scene.leaves_gaps(&shape) => Begin::Zeros,
                 begin => begin,
             };
             let argument = cast(&name, element.cast.as_deref(), "");
-            plain(argument, Entry::Output(name, Tensor { dtype: element.dtype, shape, begin }))
+            let tensor = Tensor { dtype: element.dtype, shape, begin, infinite: false };
+            plain(argument, Entry::Output(name, tensor))
         }
     }
 }
@@ -407,6 +455,7 @@ fn shape(
     element: &types::Element,
     extent: Extent,
     scene: &Scene,
+    told: Option<Vec<String>>,
     output: bool,
 ) -> shapes::Guess {
     if extent == Extent::One {
@@ -415,6 +464,16 @@ fn shape(
     // Integers that are read choose or mask rows, but for quantised numbers.
     let float = output || element.dtype.is_none_or(|dtype| dtype.is_float() || dtype == DType::I8);
     let (mut shape, certain) = scene.shape(name, float, output);
+    if let Some(told) = told.filter(|_| element.lanes == 1) {
+        // Names know the order of the same factors; what is larger than they suggest need not be written whole.
+        let sorted = |shape: &[String]| {
+            let mut sizes = shape.to_vec();
+            sizes.sort();
+            sizes
+        };
+        let same = sorted(&told) == sorted(&shape);
+        return if same { (shape, certain) } else { (told, false) };
+    }
     if element.lanes > 1 {
         shape.push(element.lanes.to_string());
     }

@@ -5,12 +5,12 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use ::replay::files;
-use ::replay::frontend::{Signature, Unit, scan, signatures, tightened};
+use ::replay::frontend::{Program, Signature, Unit, scan, signatures, tightened};
 use ::replay::harness::Harness;
 use ::replay::history::History;
 use indexmap::IndexMap;
 
-use super::draft::{Draft, Project, Tensor, Types, dispatches, unversioned};
+use super::draft::{Draft, Project, Tensor, Types, dispatches, kept, unversioned};
 use super::error::{CliResult, CommandError, Context};
 use super::exit;
 use super::out::println;
@@ -65,9 +65,12 @@ pub fn run(args: &Args) -> CliResult<u8> {
         left_out.extend(not_called(candidate, &functions));
         let include = includes(&candidate.text, &files, &root);
         let texts = headers.iter().map(|header| header.text.as_str());
-        let types = Types::of(texts, &candidate.text);
+        let types = Types::of(texts.clone(), &candidate.text);
+        let (declared, source) = kept(texts, &candidate.text);
+        let program = Program::of(declared.iter().map(String::as_str), &source);
         let all = headers.iter().flat_map(|header| &header.functions).chain(&candidate.functions);
-        let project = Project { functions: &all.collect::<Vec<_>>(), types: &types };
+        let known = all.collect::<Vec<_>>();
+        let project = Project { functions: &known, types: &types, program: &program };
         for draft in Draft::all(&functions, &project) {
             let text = draft.text(&candidate.path, &include);
             let output = output(&args.output, &candidate.path, &draft, &harnesses);

@@ -20,6 +20,7 @@ mod launches;
 mod own;
 mod packs;
 mod pointers;
+mod program;
 mod ptx;
 mod reach;
 mod shadow;
@@ -33,6 +34,7 @@ mod uses;
 
 pub use error::FrontendError;
 pub use extension::without_tensors;
+pub use program::{Passed, Program};
 pub use signatures::{Parameter, Signature, TemplateParameter, signatures};
 pub use symbols::{Symbols, scan};
 pub use uses::{Grid, Place, Use};

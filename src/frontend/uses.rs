@@ -14,6 +14,8 @@ pub enum Use {
     Write(Place),
     /// An element is changed: `+=` or an atomic function.
     Update(Place),
+    /// An infinity is written.
+    Infinite,
     /// The pointer is an argument of a function or a kernel.
     Passed {
         /// The function.
@@ -30,7 +32,7 @@ impl Use {
             Use::Read(_) => Use::Read(Place::Any),
             Use::Write(_) => Use::Write(Place::Any),
             Use::Update(_) => Use::Update(Place::Any),
-            passed @ Use::Passed { .. } => passed,
+            other => other,
         }
     }
 }
@@ -93,6 +95,9 @@ impl Body<'_> {
                 _ => found
                     .extend(self.use_at(at).map(|one| if itself { one } else { one.anywhere() })),
             }
+            if self.writes_infinity(at) {
+                found.push(Use::Infinite);
+            }
         }
         found
     }
@@ -146,7 +151,11 @@ impl Body<'_> {
         let ends = |at: &usize| [";", "{", "}"].iter().any(|end| self.is(*at, end));
         let begin = (first..at).rev().find(ends)? + 1;
         let assigned = (begin..at).find(|&place| self.is(place, "="))?;
-        let name = assigned.checked_sub(1).filter(|&name| name > begin)?;
+        let name = assigned.checked_sub(1).filter(|&name| name >= begin)?;
+        if name == begin {
+            let declared = self.is_pointer(name);
+            return declared.then(|| self.tokens[name].text(self.text).to_owned());
+        }
         let mut star = name - 1;
         while self.is(star, "__restrict__") || self.is(star, "__restrict") || self.is(star, "const")
         {
@@ -155,6 +164,17 @@ impl Body<'_> {
         let declares = self.is(star, "*") && star > begin || self.is(star, "auto");
         (declares && self.tokens[name].kind == Kind::Ident)
             .then(|| self.tokens[name].text(self.text).to_owned())
+    }
+
+    /// Whether a declaration before `name` made it a pointer: `*q, *name;`.
+    fn is_pointer(&self, name: usize) -> bool {
+        let named = self.tokens[name].text(self.text);
+        let declared = |at: usize| {
+            self.is(at, named)
+                && self.is(at.wrapping_sub(1), "*")
+                && [",", ";"].iter().any(|end| self.is(at + 1, end))
+        };
+        self.tokens[name].kind == Kind::Ident && (self.range.start..name).any(declared)
     }
 
     fn is_dereferenced(&self, at: usize) -> bool {
@@ -190,6 +210,39 @@ impl Body<'_> {
         (at + 1..end).any(|at| names.iter().any(|name| self.is(at, name)) && !self.is_member(at))
     }
 
+    /// Whether the value that is written at `at` is an infinity.
+    fn writes_infinity(&self, at: usize) -> bool {
+        if !matches!(self.use_at(at), Some(Use::Write(_))) {
+            return false;
+        }
+        let rest = at + 1..self.range.end.min(at + MOST_TOKENS);
+        let value = rest.take_while(|&at| !self.is(at, ";") && !self.is(at, "{"));
+        value.into_iter().any(|at| ["INFINITY", "CUDART_INF_F"].iter().any(|w| self.is(at, w)))
+    }
+
+    /// What a function of cuBLAS does with its argument number `place`, whose parenthesis opens at `open`.
+    fn multiplied(&self, name: &str, open: usize, place: usize) -> Option<Use> {
+        let product = product(name)?;
+        let begins_as_zero = || {
+            let mut at = open;
+            for _ in 0..product.beta {
+                at = (at + 1..self.range.end.min(at + MOST_TOKENS)).find(|&at| self.is(at, ","))?;
+            }
+            // The value of `beta` in `&beta`.
+            let variable = self.tokens[at + 2].text(self.text);
+            let set = |&at: &usize| self.is(at, variable) && self.is(at + 1, "=");
+            let value = self.range.clone().find(set)? + 2;
+            let value = self.tokens.get(value)?.text(self.text);
+            value.trim_end_matches(['f', 'F']).parse::<f64>().ok().map(|value| value == 0.0)
+        };
+        Some(match place {
+            _ if product.factors.contains(&place) => Use::Read(Place::Any),
+            _ if !product.results.contains(&place) => return None,
+            _ if begins_as_zero() == Some(true) => Use::Write(Place::Any),
+            _ => Use::Update(Place::Any),
+        })
+    }
+
     fn use_at(&self, at: usize) -> Option<Use> {
         let (mut first, mut end) = (at, at + 1);
         // Each turn takes in one more bracket.
@@ -216,6 +269,9 @@ impl Body<'_> {
                 match self.callee(open) {
                     Callee::None => (first, end) = (open, close + 1),
                     Callee::Cast(begin) => (first, end) = (begin, close + 1),
+                    Callee::Function(name) if product(&name).is_some() => {
+                        return self.multiplied(&name, open, place);
+                    }
                     Callee::Function(name) => {
                         let more = ["+", "-"].iter().any(|sign| self.is(end, sign));
                         let whole = first == at && end == at + 1 && !more;
@@ -326,6 +382,27 @@ enum Callee {
     /// A cast that begins there.
     Cast(usize),
     Function(String),
+}
+
+/// The places of matrices among the arguments of a function of cuBLAS.
+struct Product {
+    factors: [usize; 2],
+    results: &'static [usize],
+    beta: usize,
+}
+
+fn product(name: &str) -> Option<Product> {
+    let called = name.strip_prefix("cublas")?;
+    let of = |factors, results, beta| Some(Product { factors, results, beta });
+    match called.strip_prefix(['S', 'D', 'H']).unwrap_or(called) {
+        "gemm" => of([7, 9], &[12], 11),
+        "gemmStridedBatched" => of([7, 10], &[14], 13),
+        "GemmEx" | "gemmEx" => of([7, 10], &[14], 13),
+        "GemmStridedBatchedEx" => of([7, 11], &[16], 15),
+        "gemv" => of([5, 7], &[10], 9),
+        "LtMatmul" => of([3, 5], &[8, 10], 7),
+        _ => None,
+    }
 }
 
 /// What the function `name` does with its argument number `argument`, which leads to `place`.

@@ -34,6 +34,16 @@ pub fn lines<'t>(conditions: &mut Conditions<Defined<'t>>, text: &'t str) -> Vec
     text.lines().filter(is_kept).collect()
 }
 
+/// The text of `headers`, each, and of the source that includes them, as far as the preprocessor keeps them.
+pub fn kept<'t>(
+    headers: impl IntoIterator<Item = &'t str>,
+    source: &'t str,
+) -> (Vec<String>, String) {
+    let mut conditions = before(source);
+    let headers = headers.into_iter().map(|text| lines(&mut conditions, text).join("\n")).collect();
+    (headers, lines(&mut conditions, source).join("\n"))
+}
+
 /// The name that `line` defines.
 fn definition(line: &str) -> Option<&str> {
     directive(line).filter(|(directive, _)| *directive == "define").and_then(|(_, rest)| name(rest))

@@ -1,8 +1,9 @@
 //! What each parameter of a function is to a harness: a size, a tensor, or a value of the call.
 
-use ::replay::frontend::{Parameter, Place, Signature, Use};
+use ::replay::frontend::{Parameter, Passed, Place, Program, Signature, Use};
 use ::replay::tensor::DType;
 
+use super::dispatches;
 use super::types::{Element, Types};
 
 /// The part of a parameter in a harness.
@@ -40,12 +41,14 @@ pub enum Begin {
     Copy,
 }
 
-/// All functions that a project defines, and its names of types.
+/// All functions that a project defines, its names of types, and what a source's own program does.
 pub struct Project<'a> {
     /// The functions, kernels and device functions among them.
     pub functions: &'a [&'a Signature],
     /// The names.
     pub types: &'a Types,
+    /// The `main` of the source.
+    pub program: &'a Program,
 }
 
 /// Functions are followed through no more others than this.
@@ -75,7 +78,7 @@ impl Project<'_> {
         let skipped = ["const", "*", "&", "struct", "volatile"];
         let element: Vec<&str> =
             words.iter().copied().filter(|word| !skipped.contains(word)).collect();
-        let element = self.named_by_template(function, &element.join(" "));
+        let element = self.named_by_template(function, parameter, &element.join(" "));
         match stars {
             1 => self.pointer(function, parameter, &element),
             0 => self.value(function, parameter, &element),
@@ -83,11 +86,27 @@ impl Project<'_> {
         }
     }
 
-    /// `element`, or float where it is a parameter of the function's template.
-    fn named_by_template(&self, function: &Signature, element: &str) -> String {
+    /// With what `main` calls `function`, by the place of its parameters.
+    pub fn passed(&self, function: &Signature) -> Vec<Passed> {
+        let count = function.parameters.len();
+        self.program.passed(&function.name, count).unwrap_or_default()
+    }
+
+    /// `element`; where it is a parameter of the function's template, what `main` passes, or float.
+    fn named_by_template(
+        &self,
+        function: &Signature,
+        parameter: &Parameter,
+        element: &str,
+    ) -> String {
         let mut parameters = function.template.iter().flatten();
-        let is_type = parameters.any(|parameter| parameter.name == element);
-        if is_type { "float".to_owned() } else { element.to_owned() }
+        if !parameters.any(|parameter| parameter.name == element) {
+            return element.to_owned();
+        }
+        let place = function.parameters.iter().position(|other| other.name == parameter.name);
+        let passed = place.and_then(|place| self.passed(function).get(place)?.ty.clone());
+        let known = passed.filter(|ty| self.types.dtype(ty).is_some());
+        known.unwrap_or("float".to_owned())
     }
 
     fn pointer(&self, function: &Signature, parameter: &Parameter, element: &str) -> Role {
@@ -98,20 +117,67 @@ impl Project<'_> {
         }
         let element = self.types.element(element);
         let name = parameter.name.to_lowercase();
-        let leaves = self.leaves(&parameter.uses, MOST_CALLS);
-        let first_alone = !leaves.is_empty()
-            && leaves.iter().all(|leaf| leaf.0 == Place::First)
+        let versions = self.versions(function, parameter);
+        let leaves = || versions.iter().flatten();
+        let first_alone = leaves().count() > 0
+            && leaves().all(|leaf| leaf.0 == Place::First)
             && function.parameters.iter().any(|other| other.name != parameter.name);
         let extent = if first_alone { Extent::One } else { Extent::Named };
-        let written = leaves.iter().any(|leaf| leaf.1 != Effect::Read);
-        match leaves.first().map(|leaf| leaf.1) {
-            _ if is_const(parameter) => Role::Input(element, extent),
-            Some(Effect::Read) if !written => Role::Input(element, extent),
-            Some(Effect::Read) => Role::Output(element, extent, Begin::Copy),
-            Some(Effect::Update) if is_state(&name) => Role::Output(element, extent, Begin::Copy),
-            Some(Effect::Update) => Role::Output(element, extent, Begin::Zeros),
-            Some(Effect::Write) | None => Role::Output(element, extent, Begin::Anything),
+        let written = leaves().any(|leaf| leaf.1 != Effect::Read);
+        if is_const(parameter) || !written && leaves().count() > 0 {
+            return Role::Input(element, extent);
         }
+        let first = versions.iter().map(|leaves| leaves.first().map(|leaf| leaf.1));
+        let first: Vec<Option<Effect>> = first.collect();
+        let is = |effect: Effect| first.contains(&Some(effect));
+        let begin = match () {
+            () if is(Effect::Read) && !is(Effect::Write) => Begin::Copy,
+            () if is(Effect::Update) && is_state(&name) => Begin::Copy,
+            () if matches!(first[..], [None]) => Begin::Anything,
+            () if first.iter().all(|effect| *effect == Some(Effect::Write)) => Begin::Anything,
+            // Some version reads it, adds to it or leaves it alone.
+            () => Begin::Zeros,
+        };
+        Role::Output(element, extent, begin)
+    }
+
+    /// What each of the functions that `function` chooses by a number does with `parameter`, or what it does
+    /// itself.
+    fn versions(&self, function: &Signature, parameter: &Parameter) -> Vec<Vec<(Place, Effect)>> {
+        let is_version = |name: &str| {
+            let mut named = self.functions.iter().filter(|function| function.name == name);
+            named.any(|function| !function.device && function.launches)
+        };
+        let mut names: Vec<&str> = function.calls.iter().map(|call| call.name.as_str()).collect();
+        names.retain(|name| is_version(name));
+        names.sort_unstable();
+        names.dedup();
+        if !dispatches(function) || names.is_empty() {
+            return vec![self.leaves(&parameter.uses, MOST_CALLS)];
+        }
+        let of = |name: &&str| {
+            let to = |one: &&Use| matches!(one, Use::Passed { to, .. } if to == name);
+            let uses: Vec<Use> = parameter.uses.iter().filter(to).cloned().collect();
+            self.leaves(&uses, MOST_CALLS)
+        };
+        names.iter().map(of).collect()
+    }
+
+    /// Whether one of `uses` writes an infinity.
+    pub fn writes_infinity(&self, uses: &[Use]) -> bool {
+        self.reaches_infinity(uses, MOST_CALLS)
+    }
+
+    fn reaches_infinity(&self, uses: &[Use], depth: usize) -> bool {
+        uses.iter().any(|one| match one {
+            Use::Infinite => true,
+            Use::Passed { to, at } if depth > 0 => {
+                let named = self.functions.iter().filter(|function| function.name == *to);
+                let mut taken = named.filter_map(|function| function.parameters.get(*at)).take(4);
+                taken.any(|parameter| self.reaches_infinity(&parameter.uses, depth - 1))
+            }
+            _ => false,
+        })
     }
 
     /// What the functions at the end of all calls do, in order.
@@ -132,7 +198,7 @@ impl Project<'_> {
                         }
                     }
                 }
-                Use::Passed { .. } => {}
+                Use::Passed { .. } | Use::Infinite => {}
             }
         }
         found

@@ -112,6 +112,15 @@ impl Scene<'_> {
         (shape, is(ACTIVATIONS) && !(output && fewer && base != "inp"))
     }
 
+    /// Whether functions write only a part of what has `shape`, as a rule: the triangle of scores that causal
+    /// attention uses, rows without their padding.
+    pub fn leaves_gaps(&self, shape: &[String]) -> bool {
+        let has = |name: &str| self.sizes.iter().any(|size| size == name);
+        let padded = |size: &String| matches!(size.as_str(), "P" | "Vp" | "padded_vocab");
+        let rows = has("V") || has("vocab") || has("vocab_size");
+        shape.windows(2).any(|pair| pair[0] == pair[1]) || rows && shape.last().is_some_and(padded)
+    }
+
     /// `name` without what marks a gradient or a copy: `inp` for `dinp1`.
     fn base(&self, name: &str) -> String {
         let lower = name.trim_end_matches('_').to_lowercase();

@@ -1,16 +1,27 @@
 use std::path::Path;
 
-use ::replay::frontend::{Unit, scan, signatures};
+use ::replay::frontend::{Program, Unit, scan, signatures};
 use ::replay::harness::Harness;
 
 use super::*;
 
 fn draft(text: &str) -> String {
+    drafts(text, |_| true)
+}
+
+/// The draft for the function `name` alone.
+fn draft_of(name: &str, text: &str) -> String {
+    drafts(text, |function| function.name == name)
+}
+
+fn drafts(text: &str, wanted: impl Fn(&Signature) -> bool) -> String {
     let unit = Unit { path: "k.cu", text };
     let found = signatures(&unit, &scan(&[unit]));
     let (types, functions) = (Types::of([], text), found.iter().collect::<Vec<_>>());
-    let project = Project { functions: &functions, types: &types };
-    let drafts = Draft::all(&functions, &project);
+    let program = Program::of([], text);
+    let project = Project { functions: &functions, types: &types, program: &program };
+    let called: Vec<&Signature> = functions.iter().copied().filter(|f| wanted(f)).collect();
+    let drafts = Draft::all(&called, &project);
     let texts = drafts.iter().map(|draft| {
         let text = draft.text("k.cu", &[]);
         Harness::parse(&text, Path::new("replay.toml")).unwrap();
@@ -239,11 +250,80 @@ fn what_main_prepares_is_done_before_the_call() {
     let text = "void setup_main() {}\nvoid test_all() { setup_main(); }\n\
                 void scale(float* y, const float* x, int n) { k<<<blocks, 32>>>(y, x, n); }\n\
                 int main() { setup_main(); test_all(); init(1); }";
-    let unit = Unit { path: "k.cu", text };
-    let found = signatures(&unit, &scan(&[unit]));
-    let functions = found.iter().collect::<Vec<_>>();
-    let project = Project { functions: &functions, types: &Types::default() };
-    let scale = functions.iter().filter(|function| function.name == "scale");
-    let drafts = Draft::all(&scale.copied().collect::<Vec<_>>(), &project);
-    assert!(drafts[0].text("k.cu", &[]).contains("\nsetup = \"setup_main();\"\n"));
+    assert!(draft_of("scale", text).contains("\nsetup = \"setup_main();\"\n"));
+}
+
+#[test]
+fn main_tells_shapes_types_and_what_it_prepares() {
+    let text = draft_of(
+        "fill",
+        "static float* sums; bool first = true;\n\
+         __global__ void k(float* y) {}\n\
+         template <class T> void fill(T* out, float* total, int rows, int width) {\n\
+           k<<<rows, 32>>>(sums); if (first) cublasSgemm(handle, sums); total[rows] = 1; out[rows] = 2; }\n\
+         int main(int argc, char** argv) {\n\
+           int B = 2, T = 8, C = 64; int wide = argc > 1 ? atoi(argv[1]) : 0;\n\
+           cublasCreate(&handle); cudaMalloc(&sums, width * 4 * sizeof(float)); cudaMalloc(&first, wide);\n\
+           double* d_out; cudaMalloc(&d_out, B * T * 3 * C * sizeof(double));\n\
+           float* d_total; cudaMalloc(&d_total, 16 * sizeof(float));\n\
+           fill(d_out, d_total, B * T, C); first = false; }\n\
+         cublasHandle_t handle;\n",
+    );
+    insta::assert_snapshot!(text.lines().skip(4).collect::<Vec<_>>().join("\n"), @r#"
+    sizes = ["rows", "width"]
+    setup = "cublasCreate(&handle); cudaMalloc(&sums, width * 4 * sizeof(float));"
+    call = """
+    fill(out, total, rows, width);
+    """
+
+    [outputs.out]
+    dtype = "f64"
+    shape = ["rows", 3, "width"] # EDIT
+    init = 0 # EDIT: is all of it written?
+
+    [outputs.total]
+    dtype = "f32"
+    shape = [16] # EDIT
+    init = 0 # EDIT: is all of it written?
+    "#);
+}
+
+#[test]
+fn what_no_version_need_write_begins_as_zero() {
+    let text = draft(
+        "__global__ void k(float* p, float* q) { p[0] = 1; q[0] += 1; }\n\
+         __global__ void mask(float* p, int i) { p[i] = i ? -INFINITY : 0; }\n\
+         void f1(float* out, float* sum, float* att) { k<<<1, 1>>>(out, sum); mask<<<1, 1>>>(att, 1); }\n\
+         void f2(float* out, float* sum) { k<<<1, 1>>>(out, sum); k<<<1, 1>>>(sum, out); }\n\
+         void f(int kernel_num, float* out, float* sum, float* att, const float* inp, int B, int NH, int T) {\n\
+           switch (kernel_num) { case 1: f1(out, sum, att); break; case 2: f2(out, sum); } }\n\
+         void product(float* c, float* d, const float* a, int M, int N, int K) {\n\
+           float one = 1.0f, zero = 0.0f;\n\
+           cublasSgemm(handle, N, T, M, N, K, &one, a, K, a, K, &zero, c, N);\n\
+           cublasSgemm(handle, N, T, M, N, K, &one, c, K, a, K, &one, d, N); }\n",
+    );
+    let kept = |line: &&str| ["[outputs", "init", "non_finite"].iter().any(|w| line.starts_with(w));
+    insta::assert_snapshot!(text.lines().filter(kept).collect::<Vec<_>>().join("\n"), @"
+    [outputs.p]
+    [outputs.q]
+    init = 0 # EDIT: is all of it written?
+    [outputs.p]
+    init = 0 # EDIT: is all of it written?
+    non_finite = true # EDIT: an infinity is written
+    [outputs.out]
+    [outputs.sum]
+    init = 0 # EDIT: is all of it written?
+    [outputs.att]
+    init = 0 # EDIT: is all of it written?
+    non_finite = true # EDIT: an infinity is written
+    [outputs.out]
+    [outputs.sum]
+    init = 0 # EDIT: is all of it written?
+    [outputs.att]
+    init = 0 # EDIT: is all of it written?
+    non_finite = true # EDIT: an infinity is written
+    [outputs.c]
+    [outputs.d]
+    init = 0 # EDIT: is all of it written?
+    ");
 }
