@@ -153,12 +153,12 @@ impl Project<'_> {
         names.sort_unstable();
         names.dedup();
         if !dispatches(function) || names.is_empty() {
-            return vec![self.leaves(&parameter.uses, MOST_CALLS)];
+            return vec![self.leaves(function, &parameter.uses, MOST_CALLS)];
         }
         let of = |name: &&str| {
             let to = |one: &&Use| matches!(one, Use::Passed { to, .. } if to == name);
             let uses: Vec<Use> = parameter.uses.iter().filter(to).cloned().collect();
-            self.leaves(&uses, MOST_CALLS)
+            self.leaves(function, &uses, MOST_CALLS)
         };
         names.iter().map(of).collect()
     }
@@ -181,20 +181,26 @@ impl Project<'_> {
     }
 
     /// What the functions at the end of all calls do, in order.
-    fn leaves(&self, uses: &[Use], depth: usize) -> Vec<(Place, Effect)> {
+    fn leaves(&self, function: &Signature, uses: &[Use], depth: usize) -> Vec<(Place, Effect)> {
         let mut found = Vec::new();
         for one in uses {
             match one {
                 Use::Read(place) => found.push((*place, Effect::Read)),
                 Use::Write(place) => found.push((*place, Effect::Write)),
                 Use::Update(place) => found.push((*place, Effect::Update)),
+                // A function that the caller chooses may do anything.
+                Use::Passed { to, .. } if function.parameters.iter().any(|p| p.name == *to) => {
+                    found.push((Place::Any, Effect::Update));
+                }
                 Use::Passed { to, at } if depth > 0 => {
                     let named = self.functions.iter().filter(|function| function.name == *to);
-                    let taken = named.filter_map(|function| function.parameters.get(*at));
-                    for parameter in taken.take(4) {
+                    let taken = named.filter_map(|f| Some((f, f.parameters.get(*at)?)));
+                    for (function, parameter) in taken.take(4) {
                         match is_const(parameter) && parameter.uses.is_empty() {
                             true => found.push((Place::Any, Effect::Read)),
-                            false => found.extend(self.leaves(&parameter.uses, depth - 1)),
+                            false => {
+                                found.extend(self.leaves(function, &parameter.uses, depth - 1));
+                            }
                         }
                     }
                 }

@@ -300,7 +300,9 @@ fn what_no_version_need_write_begins_as_zero() {
          void product(float* c, float* d, const float* a, int M, int N, int K) {\n\
            float one = 1.0f, zero = 0.0f;\n\
            cublasSgemm(handle, N, T, M, N, K, &one, a, K, a, K, &zero, c, N);\n\
-           cublasSgemm(handle, N, T, M, N, K, &one, c, K, a, K, &one, d, N); }\n",
+           cublasSgemm(handle, N, T, M, N, K, &one, c, K, a, K, &one, d, N); }\n\
+         template <class Step> void chosen(float* e, Step step, int n) {\n\
+           step(e, n); cublasSgemm(handle, N, T, n, n, n, &one, e, n, e, n, &zero, 0, n); k<<<1, 1>>>(0, 0); }\n",
     );
     let kept = |line: &&str| ["[outputs", "init", "non_finite"].iter().any(|w| line.starts_with(w));
     insta::assert_snapshot!(text.lines().filter(kept).collect::<Vec<_>>().join("\n"), @"
@@ -324,6 +326,8 @@ fn what_no_version_need_write_begins_as_zero() {
     non_finite = true # EDIT: an infinity is written
     [outputs.c]
     [outputs.d]
+    init = 0 # EDIT: is all of it written?
+    [outputs.e]
     init = 0 # EDIT: is all of it written?
     ");
 }
