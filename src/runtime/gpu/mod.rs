@@ -185,6 +185,20 @@ impl Gpu {
         Ok(function)
     }
 
+    /// Copies from the device, large tensors through pinned memory.
+    ///
+    /// # Safety
+    /// `to` must have room for that many bytes.
+    unsafe fn download(&self, to: *mut u8, from: Address, bytes: usize) -> Result<(), CudaError> {
+        // SAFETY: promised by the caller.
+        unsafe {
+            match bytes >= upload::LARGE {
+                true => self.uploader.download(&self.context, to, from, bytes),
+                false => self.context.download(to, from, bytes),
+            }
+        }
+    }
+
     /// Has `library` answer the call that `launch` is.
     fn call(&self, library: Library, launch: &Launch) -> Result<(), CudaError> {
         timeout::running(Some(launch.kernel));
@@ -336,7 +350,7 @@ impl Device for Gpu {
                     self.uploader.upload(&self.context, to as Address, bytes)
                 }
                 CopyKind::HostToDevice => self.context.upload(to as Address, from, bytes),
-                CopyKind::DeviceToHost => self.context.download(to, from as Address, bytes),
+                CopyKind::DeviceToHost => self.download(to, from as Address, bytes),
                 CopyKind::DeviceToDevice => {
                     self.context.copy_within(to as Address, from as Address, bytes)
                 }

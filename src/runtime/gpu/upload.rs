@@ -1,7 +1,7 @@
-//! Large copies to the device: from mapped files through pinned memory, many pieces at a time.
+//! Large copies to the device, from mapped files, and back: through pinned memory, many pieces at a time.
 //!
-//! The driver copies pageable memory piece by piece and waits for each. Here several threads fill pinned
-//! pieces while earlier ones are on their way. All pieces together fit in the processor's cache.
+//! The driver copies pageable memory piece by piece and waits for each. Here several threads fill or empty pinned
+//! pieces while others are on their way. All pieces together fit in the processor's cache.
 #![allow(unsafe_code)]
 
 use std::ffi::c_void;
@@ -24,11 +24,11 @@ const PIECES: usize = 2;
 /// Threads that fill pieces; more do not make memory faster.
 const THREADS: usize = 12;
 
-/// The pinned memory of one thread, and the stream that copies out of it.
+/// The pinned memory of one thread, and the stream that copies out of it and into it.
 struct Lane {
     pinned: *mut u8,
     stream: sys::CUstream,
-    /// Recorded after the last copy out of each piece.
+    /// Recorded after the last copy of each piece.
     events: [sys::CUevent; PIECES],
 }
 
@@ -70,6 +70,49 @@ impl Lane {
         checked(unsafe { sys::cuStreamSynchronize(self.stream) })
     }
 
+    /// Brings the pieces of the `bytes` from `from` on that `next` gives until there are no more.
+    fn fetch(
+        &self,
+        to: Target,
+        from: Address,
+        bytes: usize,
+        next: &AtomicUsize,
+    ) -> Result<(), CudaError> {
+        let mut earlier: Option<(usize, usize)> = None;
+        for turn in 0.. {
+            let begin = next.fetch_add(1, Ordering::Relaxed) * PIECE;
+            let slot = turn % PIECES;
+            if begin < bytes {
+                self.request(from + begin as Address, PIECE.min(bytes - begin), slot)?;
+            }
+            // One piece is on its way while the one before it is copied.
+            if let Some((begin, slot)) = earlier {
+                let length = PIECE.min(bytes - begin);
+                // SAFETY: the piece has arrived, and its place is a part of the target.
+                unsafe {
+                    checked(sys::cuEventSynchronize(self.events[slot]))?;
+                    let pinned = self.pinned.add(slot * PIECE);
+                    std::ptr::copy_nonoverlapping(pinned, to.0.add(begin), length);
+                }
+            }
+            earlier = (begin < bytes).then_some((begin, slot));
+            if earlier.is_none() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Asks for `length` bytes to come to pinned piece `slot`.
+    fn request(&self, from: Address, length: usize, slot: usize) -> Result<(), CudaError> {
+        // SAFETY: the pinned piece is as long as any, and its earlier content was copied away.
+        unsafe {
+            let pinned = self.pinned.add(slot * PIECE);
+            checked(sys::cuMemcpyDtoHAsync_v2(pinned.cast(), from, length, self.stream))?;
+            checked(sys::cuEventRecord(self.events[slot], self.stream))
+        }
+    }
+
     /// Sends `piece` by way of pinned piece `slot`, once that one's earlier content has arrived.
     fn send(&self, to: Address, piece: &[u8], slot: usize) -> Result<(), CudaError> {
         // SAFETY: the pinned piece is as long as any, and nothing reads it once its event is over;
@@ -100,6 +143,15 @@ impl Drop for Lane {
     }
 }
 
+/// Memory of the host that several threads write parts of.
+#[derive(Clone, Copy)]
+struct Target(*mut u8);
+
+// SAFETY: each thread writes pieces of its own.
+unsafe impl Send for Target {}
+// SAFETY: as above.
+unsafe impl Sync for Target {}
+
 /// Lanes for copies, made when the first large one comes.
 #[derive(Default)]
 pub(super) struct Uploader {
@@ -114,25 +166,49 @@ impl Uploader {
         to: Address,
         bytes: &[u8],
     ) -> Result<(), CudaError> {
+        let next = AtomicUsize::new(0);
+        self.with_lanes(context, |lane| lane.work(to, bytes, &next))
+    }
+
+    /// Copies `bytes` from the device.
+    ///
+    /// # Safety
+    /// `to` must have room for them.
+    pub(super) unsafe fn download(
+        &self,
+        context: &Context,
+        to: *mut u8,
+        from: Address,
+        bytes: usize,
+    ) -> Result<(), CudaError> {
+        let (next, to) = (AtomicUsize::new(0), Target(to));
+        self.with_lanes(context, |lane| lane.fetch(to, from, bytes, &next))
+    }
+
+    /// Does `work` on every lane, each on a thread.
+    fn with_lanes(
+        &self,
+        context: &Context,
+        work: impl Fn(&mut Lane) -> Result<(), CudaError> + Sync,
+    ) -> Result<(), CudaError> {
         let mut lanes = self.lanes.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let threads = parts::cores().clamp(1, THREADS);
         while lanes.len() < threads {
             lanes.push(Lane::new()?);
         }
-        let next = AtomicUsize::new(0);
         thread::scope(|scope| {
-            let work = lanes.iter_mut().map(|lane| {
-                let next = &next;
+            let begun = lanes.iter_mut().map(|lane| {
+                let work = &work;
                 scope.spawn(move || {
                     context.enter()?;
-                    lane.work(to, bytes, next)
+                    work(lane)
                 })
             });
-            let work: Vec<_> = work.collect();
+            let begun: Vec<_> = begun.collect();
             let join = |handle: thread::ScopedJoinHandle<'_, _>| {
                 handle.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
             };
-            work.into_iter().map(join).collect::<Result<Vec<()>, CudaError>>().map(|_| ())
+            begun.into_iter().map(join).collect::<Result<Vec<()>, CudaError>>().map(|_| ())
         })
     }
 }
