@@ -13,6 +13,7 @@ mod module;
 mod nvrtc;
 mod object;
 pub mod random;
+mod rounding;
 pub mod sanitizer;
 
 pub use self::driver::{DeviceInfo, GpuError, device, devices};
@@ -23,3 +24,4 @@ pub use self::math_errors::math_error_ulps;
 pub use self::module::Module;
 pub(crate) use self::module::{FILL_KERNEL, FILL_SOURCE, WIDEN_SOURCE};
 pub use self::nvrtc::{Image, Nvrtc, NvrtcError};
+pub use self::rounding::{Direction, rounded};

@@ -1,0 +1,496 @@
+//! Directed rounding in PTX, text to text (PTX ISA, "Instruction Set").
+//!
+//! A GPU has no rounding mode; each instruction has its own. Those that round to nearest are rewritten:
+//! arithmetic and conversions, and additions to memory as loops that compare and exchange. Approximations cannot
+//! round otherwise: their results are moved by a unit in the last place instead. Code that rounds to nearest
+//! where nothing else can be had (half precision, tensor cores) is refused. Pure: no driver, no files.
+
+use std::fmt::Write;
+
+/// A direction that is not the nearest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// To negative infinity.
+    Down,
+    /// To positive infinity.
+    Up,
+    /// To zero.
+    TowardZero,
+}
+
+impl Direction {
+    fn modifier(self) -> &'static str {
+        match self {
+            Direction::Down => "rm",
+            Direction::Up => "rp",
+            Direction::TowardZero => "rz",
+        }
+    }
+
+    /// The number that a result is multiplied by to move it by a unit in the last place: 1 - 2^-24 or 1 + 2^-23.
+    fn neighbour_of_one(self) -> &'static str {
+        match self {
+            Direction::Up => "0f3F800001",
+            Direction::Down | Direction::TowardZero => "0f3F7FFFFF",
+        }
+    }
+}
+
+/// The code `ptx`, rounding in `direction`; or the first instruction that cannot.
+///
+/// # Errors
+/// The instruction, with its modifiers.
+pub fn rounded(ptx: &str, direction: Direction) -> Result<String, String> {
+    let mut writer = Writer {
+        direction,
+        rest: ptx,
+        out: String::with_capacity(ptx.len() + ptx.len() / 8),
+        loops: 0,
+    };
+    writer.write()?;
+    Ok(writer.out)
+}
+
+/// What becomes of an instruction.
+#[derive(Debug, PartialEq, Eq)]
+enum Change {
+    Keep,
+    /// It rounds by a modifier: the instruction with another one.
+    Modifier(String),
+    /// Its result is moved.
+    Move,
+    /// It adds to memory: the same access as a compare and exchange, and the addition.
+    Loop {
+        exchange: String,
+        add: String,
+        bits: u32,
+        /// Whether it gives the old value.
+        returns: bool,
+    },
+    Refuse,
+}
+
+struct Writer<'p> {
+    direction: Direction,
+    rest: &'p str,
+    out: String,
+    loops: usize,
+}
+
+impl<'p> Writer<'p> {
+    fn write(&mut self) -> Result<(), String> {
+        // Whether a statement may begin here.
+        let mut begins = true;
+        while let Some(next) = self.rest.chars().next() {
+            match next {
+                '/' if self.rest.starts_with("//") => self.copy_through("\n", 2),
+                '/' if self.rest.starts_with("/*") => self.copy_through("*/", 2),
+                '"' => {
+                    self.copy_through("\"", 1);
+                    begins = false;
+                }
+                '\n' | ';' | '{' | '}' => {
+                    self.copy(1);
+                    begins = true;
+                }
+                _ if next.is_whitespace() => self.copy(next.len_utf8()),
+                '@' | '_' | '$' | 'a'..='z' | 'A'..='Z' if begins => {
+                    begins = self.statement()?;
+                }
+                _ => {
+                    self.copy(next.len_utf8());
+                    begins = false;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The next `bytes` of the text.
+    fn take(&mut self, bytes: usize) -> &'p str {
+        let (taken, rest) = self.rest.split_at(bytes);
+        self.rest = rest;
+        taken
+    }
+
+    fn copy(&mut self, bytes: usize) {
+        let taken = self.take(bytes);
+        self.out.push_str(taken);
+    }
+
+    /// Copies what begins with `skipped` bytes and ends with `end`.
+    fn copy_through(&mut self, end: &str, skipped: usize) {
+        let found = self.rest[skipped..].find(end);
+        self.copy(found.map_or(self.rest.len(), |at| skipped + at + end.len()));
+    }
+
+    /// A label, or an instruction up to its end. Whether another statement may begin next.
+    fn statement(&mut self) -> Result<bool, String> {
+        let guard = match self.rest.starts_with('@') {
+            true => {
+                let all = self.rest.len();
+                let name = self.rest.find(char::is_whitespace).unwrap_or(all);
+                let guard = self.take(name);
+                let space = self.rest.len() - self.rest.trim_start().len();
+                self.take(space);
+                guard
+            }
+            false => "",
+        };
+        let is_of_word = |c: char| c.is_ascii_alphanumeric() || "_.$:%".contains(c);
+        let word = self.rest.find(|c| !is_of_word(c)).unwrap_or(self.rest.len());
+        let word = self.take(word);
+        if word.ends_with(':') || word.is_empty() {
+            self.out.push_str(guard);
+            self.out.push_str(word);
+            return Ok(!word.is_empty());
+        }
+        let end = self.rest.find(';').unwrap_or(self.rest.len());
+        let operands = self.take(end);
+        self.instruction(guard, word, operands)?;
+        Ok(false)
+    }
+
+    fn instruction(&mut self, guard: &str, word: &str, operands: &str) -> Result<(), String> {
+        let change = change(word, self.direction);
+        let space = if guard.is_empty() { "" } else { " " };
+        match change {
+            Change::Refuse => return Err(word.to_owned()),
+            Change::Loop { exchange, add, bits, returns } => {
+                self.add_to_memory(guard, operands, (&exchange, &add), bits, returns)?;
+                // A block ends without a semicolon.
+                self.take(usize::from(self.rest.starts_with(';')));
+            }
+            Change::Modifier(word) => self.push([guard, space, &word, operands]),
+            Change::Keep => self.push([guard, space, word, operands]),
+            Change::Move => {
+                self.push([guard, space, word, operands]);
+                let result = operands.split(',').next().unwrap_or_default().trim();
+                let (modifier, factor) =
+                    (self.direction.modifier(), self.direction.neighbour_of_one());
+                let moved =
+                    format!(";\n{guard}{space}mul.{modifier}.f32 {result}, {result}, {factor}");
+                self.out.push_str(&moved);
+            }
+        }
+        Ok(())
+    }
+
+    fn push(&mut self, parts: [&str; 4]) {
+        parts.into_iter().for_each(|part| self.out.push_str(part));
+    }
+
+    /// Adds to memory by `exchange`, which reads by exchanging 0 for 0.
+    fn add_to_memory(
+        &mut self,
+        guard: &str,
+        operands: &str,
+        (exchange, add): (&str, &str),
+        bits: u32,
+        returns: bool,
+    ) -> Result<(), String> {
+        let unread = || format!("{add} with the operands {operands}");
+        let open = operands.find('[').ok_or_else(unread)?;
+        let close = operands.find(']').ok_or_else(unread)?;
+        let address = &operands[open..=close];
+        let added = operands[close + 1..].trim_start_matches([',', ' ', '\t']).trim_end();
+        let result = operands[..open].trim().trim_end_matches(',').trim_end();
+        if added.is_empty() || added.contains(',') {
+            return Err(unread());
+        }
+        let number = self.loops;
+        self.loops += 1;
+        let done = format!("$replay_done_{number}");
+        let again = format!("$replay_again_{number}");
+        let mut text = format!(
+            "{{\n.reg .pred %replay_p;\n.reg .b{bits} %replay_seen, %replay_old, %replay_sum;\n"
+        );
+        if !guard.is_empty() {
+            let not = match guard.strip_prefix("@!") {
+                Some(name) => format!("@{name}"),
+                None => format!("@!{}", &guard[1..]),
+            };
+            let _ = writeln!(text, "{not} bra {done};");
+        }
+        let _ = write!(
+            text,
+            "{exchange} %replay_seen, {address}, 0, 0;\n\
+             {again}:\n\
+             mov.b{bits} %replay_old, %replay_seen;\n\
+             {add} %replay_sum, %replay_old, {added};\n\
+             {exchange} %replay_seen, {address}, %replay_old, %replay_sum;\n\
+             setp.ne.b{bits} %replay_p, %replay_seen, %replay_old;\n\
+             @%replay_p bra {again};\n"
+        );
+        if returns && result != "_" {
+            let _ = writeln!(text, "mov.b{bits} {result}, %replay_old;");
+        }
+        let _ = write!(text, "{done}:\n}}");
+        self.out.push_str(&text);
+        Ok(())
+    }
+}
+
+/// Types of fewer bits than float32, whose arithmetic has no direction.
+const HALVES: [&str; 4] = ["f16", "f16x2", "bf16", "bf16x2"];
+/// Types whose arithmetic has all directions.
+const SINGLES: [&str; 3] = ["f32", "f32x2", "f64"];
+
+/// What becomes of the instruction `word` where results are rounded in `direction`.
+fn change(word: &str, direction: Direction) -> Change {
+    let parts: Vec<&str> = word.split('.').collect();
+    let (name, modifiers) = (parts[0], &parts[1..]);
+    let has = |wanted: &[&str]| modifiers.iter().any(|modifier| wanted.contains(modifier));
+    let is_float = has(&SINGLES) || has(&HALVES);
+    match name {
+        "add" | "sub" | "mul" | "mad" | "fma" | "div" | "rcp" | "sqrt" if is_float => {
+            arithmetic(&parts, direction)
+        }
+        "ex2" | "lg2" | "sin" | "cos" | "tanh" | "rsqrt" => match () {
+            () if has(&HALVES) => Change::Refuse,
+            () if has(&["f32"]) => Change::Move,
+            // The first guess of an iteration.
+            () => Change::Keep,
+        },
+        "cvt" if has(&["rn"]) => conversion(&parts, direction),
+        "atom" | "red" if has(&["add"]) && is_float => addition(&parts, direction),
+        "multimem" | "cp" | "redux" if has(&["add"]) && is_float => Change::Refuse,
+        "wmma" if has(&["mma"]) => Change::Refuse,
+        "mma" | "wgmma" | "tcgen05" => Change::Refuse,
+        _ => Change::Keep,
+    }
+}
+
+fn arithmetic(parts: &[&str], direction: Direction) -> Change {
+    let has = |wanted: &[&str]| parts.iter().any(|part| wanted.contains(part));
+    if has(&HALVES) {
+        return Change::Refuse;
+    }
+    if has(&["rm", "rp", "rz"]) {
+        return Change::Keep;
+    }
+    if has(&["approx", "full"]) {
+        // In float64 it is the first guess of an iteration.
+        return if has(&["f32"]) { Change::Move } else { Change::Keep };
+    }
+    let modifiers = parts[1..].iter().filter(|part| **part != "rn");
+    let all = [parts[0], direction.modifier()].into_iter().chain(modifiers.copied());
+    Change::Modifier(all.collect::<Vec<_>>().join("."))
+}
+
+/// A conversion that rounds to nearest: from float64 to float32, from an integer, or to half precision.
+fn conversion(parts: &[&str], direction: Direction) -> Change {
+    let [.., to, from] = *parts else { return Change::Keep };
+    let with = |modifier: &str| {
+        let parts = parts.iter().map(|part| if *part == "rn" { modifier } else { part });
+        Change::Modifier(parts.collect::<Vec<_>>().join("."))
+    };
+    let saturates = parts.iter().any(|part| ["relu", "satfinite"].contains(part));
+    match to {
+        "f32" | "f64" => with(direction.modifier()),
+        "f16" if !saturates => with(direction.modifier()),
+        // These have one direction besides the nearest.
+        "f16" | "f16x2" | "bf16" | "bf16x2" if from == "f32" => match direction {
+            Direction::TowardZero => with("rz"),
+            Direction::Down | Direction::Up => Change::Keep,
+        },
+        _ => Change::Refuse,
+    }
+}
+
+fn addition(parts: &[&str], direction: Direction) -> Change {
+    let bits = match parts.last() {
+        Some(&"f32") => 32,
+        Some(&"f64") => 64,
+        _ => return Change::Refuse,
+    };
+    // Vectors, hints for caches, and what is waited for elsewhere.
+    let is_plain = |part: &&str| {
+        !part.starts_with('v') && *part != "async" && *part != "cache_hint" && *part != "noftz"
+    };
+    let access = &parts[1..parts.len() - 2];
+    if parts[parts.len() - 2] != "add" || !access.iter().all(is_plain) {
+        return Change::Refuse;
+    }
+    let access: String = access.iter().map(|part| format!(".{part}")).collect();
+    Change::Loop {
+        exchange: format!("atom{access}.cas.b{bits}"),
+        add: format!("add.{}.f{bits}", direction.modifier()),
+        bits,
+        returns: parts[0] == "atom",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn down(ptx: &str) -> String {
+        rounded(ptx, Direction::Down).unwrap()
+    }
+
+    #[test]
+    fn arithmetic_that_rounds_to_nearest_rounds_as_told() {
+        for (before, after) in [
+            ("add.f32 %f1, %f2, %f3;", "add.rm.f32 %f1, %f2, %f3;"),
+            ("add.rn.f32 %f1, %f2, %f3;", "add.rm.f32 %f1, %f2, %f3;"),
+            ("sub.ftz.f32 %f1, %f2, %f3;", "sub.rm.ftz.f32 %f1, %f2, %f3;"),
+            ("add.sat.f32 %f1, %f2, %f3;", "add.rm.sat.f32 %f1, %f2, %f3;"),
+            ("mul.f64 %fd1, %fd2, %fd3;", "mul.rm.f64 %fd1, %fd2, %fd3;"),
+            ("mul.rn.f32x2 %rd1, %rd2, %rd3;", "mul.rm.f32x2 %rd1, %rd2, %rd3;"),
+            ("mad.rn.f32 %f1, %f2, %f3, %f4;", "mad.rm.f32 %f1, %f2, %f3, %f4;"),
+            ("fma.rn.f32 %f1, %f2, %f3, %f4;", "fma.rm.f32 %f1, %f2, %f3, %f4;"),
+            ("fma.rn.ftz.sat.f32 %f1, %f2, %f3, %f4;", "fma.rm.ftz.sat.f32 %f1, %f2, %f3, %f4;"),
+            ("div.rn.f32 %f1, %f2, %f3;", "div.rm.f32 %f1, %f2, %f3;"),
+            ("rcp.rn.f64 %fd1, %fd2;", "rcp.rm.f64 %fd1, %fd2;"),
+            ("sqrt.rn.f32 %f1, %f2;", "sqrt.rm.f32 %f1, %f2;"),
+        ] {
+            assert_eq!(down(before), after);
+        }
+        let add = "\tadd.f32 \t%f1, %f2, %f3;\n";
+        assert_eq!(rounded(add, Direction::Up).unwrap(), "\tadd.rp.f32 \t%f1, %f2, %f3;\n");
+        assert_eq!(rounded(add, Direction::TowardZero).unwrap(), "\tadd.rz.f32 \t%f1, %f2, %f3;\n");
+    }
+
+    #[test]
+    fn conversions_round_as_told_as_far_as_they_can() {
+        for (before, down, up, zero) in [
+            ("cvt.rn.f32.f64", "cvt.rm.f32.f64", "cvt.rp.f32.f64", "cvt.rz.f32.f64"),
+            ("cvt.rn.f32.s32", "cvt.rm.f32.s32", "cvt.rp.f32.s32", "cvt.rz.f32.s32"),
+            ("cvt.rn.f64.u64", "cvt.rm.f64.u64", "cvt.rp.f64.u64", "cvt.rz.f64.u64"),
+            ("cvt.rn.f16.f32", "cvt.rm.f16.f32", "cvt.rp.f16.f32", "cvt.rz.f16.f32"),
+            ("cvt.rn.bf16.f32", "cvt.rn.bf16.f32", "cvt.rn.bf16.f32", "cvt.rz.bf16.f32"),
+            ("cvt.rn.f16x2.f32", "cvt.rn.f16x2.f32", "cvt.rn.f16x2.f32", "cvt.rz.f16x2.f32"),
+            (
+                "cvt.rn.relu.f16.f32",
+                "cvt.rn.relu.f16.f32",
+                "cvt.rn.relu.f16.f32",
+                "cvt.rz.relu.f16.f32",
+            ),
+        ] {
+            let all = [Direction::Down, Direction::Up, Direction::TowardZero];
+            let told = all.map(|to| rounded(&format!("{before} %a, %b;"), to).unwrap());
+            assert_eq!(told, [down, up, zero].map(|word| format!("{word} %a, %b;")));
+        }
+    }
+
+    #[test]
+    fn what_does_not_round_to_nearest_is_left_alone() {
+        let kept = "\
+//
+.version 9.5
+.target sm_90
+.visible .entry mul(
+	.param .u64 mul_param_0
+)
+{
+	.reg .f32 	%f<5>; // add.f32 in words
+	.loc	1 20 3
+	/* add.f32 %f1, %f1, %f1; */
+	add.s32 %r1, %r2, %r3;
+	mad.lo.s32 %r1, %r2, %r3, %r4;
+	mul.wide.u32 %rd1, %r2, 4;
+	div.u32 %r1, %r2, %r3;
+	fma.rm.f32 %f1, %f2, %f3, %f4;
+	add.rz.f32 %f1, %f2, %f3;
+	neg.f32 %f1, %f2;
+	setp.lt.f32 %p1, %f1, %f2;
+	cvt.f64.f32 %fd1, %f1;
+	cvt.rni.f32.f32 %f1, %f2;
+	cvt.rzi.s32.f32 %r1, %f1;
+	cvt.sat.f32.f32 %f1, %f2;
+	rcp.approx.ftz.f64 %fd1, %fd2;
+	atom.global.add.u32 %r1, [%rd1], %r2;
+	ld.global.L1::evict_last.f32 %f1, [%rd1+4];
+	st.global.v2.f32 [%rd1], {%f1, %f2};
+	call.uni (retval0),
+	vprintf,
+	(param0, param1);
+	.pragma \"nounroll; add.f32 %f1, %f1, %f1;\";
+	max.f32 %f1, %f2, %f3;
+	bra.uni $L__BB0_2;
+	ret;
+}
+";
+        assert_eq!(down(kept), kept);
+    }
+
+    #[test]
+    fn a_result_of_an_approximation_moves_by_a_unit() {
+        assert_eq!(
+            down("ex2.approx.ftz.f32 %f2, %f1;"),
+            "ex2.approx.ftz.f32 %f2, %f1;\nmul.rm.f32 %f2, %f2, 0f3F7FFFFF;"
+        );
+        let up = |ptx: &str| rounded(ptx, Direction::Up).unwrap();
+        assert_eq!(
+            up("@%p1 div.full.f32 %f3, %f1, %f2;"),
+            "@%p1 div.full.f32 %f3, %f1, %f2;\n@%p1 mul.rp.f32 %f3, %f3, 0f3F800001;"
+        );
+        for word in ["lg2.approx.f32", "sin.approx.f32", "cos.approx.f32", "tanh.approx.f32"] {
+            assert!(up(&format!("{word} %f1, %f1;")).contains("mul.rp.f32 %f1, %f1"), "{word}");
+        }
+        for word in ["rsqrt.approx.f32", "rcp.approx.f32", "sqrt.approx.ftz.f32", "div.approx.f32"]
+        {
+            assert!(up(&format!("{word} %f1, %f1;")).contains("mul.rp.f32 %f1, %f1"), "{word}");
+        }
+    }
+
+    #[test]
+    fn an_addition_to_memory_becomes_a_loop_that_rounds_as_told() {
+        insta::assert_snapshot!(down("@!%p2 atom.global.add.f32 %f2, [%rd1+8], %f1;"), @r"
+        {
+        .reg .pred %replay_p;
+        .reg .b32 %replay_seen, %replay_old, %replay_sum;
+        @%p2 bra $replay_done_0;
+        atom.global.cas.b32 %replay_seen, [%rd1+8], 0, 0;
+        $replay_again_0:
+        mov.b32 %replay_old, %replay_seen;
+        add.rm.f32 %replay_sum, %replay_old, %f1;
+        atom.global.cas.b32 %replay_seen, [%rd1+8], %replay_old, %replay_sum;
+        setp.ne.b32 %replay_p, %replay_seen, %replay_old;
+        @%replay_p bra $replay_again_0;
+        mov.b32 %f2, %replay_old;
+        $replay_done_0:
+        }
+        ");
+        let reduced = down("red.shared.add.f64 [%r1], %fd1;");
+        assert!(reduced.contains("atom.shared.cas.b64 %replay_seen, [%r1], 0, 0;"), "{reduced}");
+        assert!(!reduced.contains("mov.b64 %fd"), "{reduced}");
+        let both = down("red.global.add.f32 [%rd1], %f1;\nred.global.add.f32 [%rd1], %f1;");
+        assert!(both.contains("$replay_done_0:") && both.contains("$replay_done_1:"), "{both}");
+    }
+
+    #[test]
+    fn statements_are_found_behind_labels_guards_and_braces() {
+        assert_eq!(
+            down(
+                "$L__BB0_1:\n\t@%p1 add.f32 %f1, %f1, %f2;\n{sub.f32 %f1,%f2,%f3;}\nL2: mul.f32 %f1, %f2, %f3;"
+            ),
+            "$L__BB0_1:\n\t@%p1 add.rm.f32 %f1, %f1, %f2;\n{sub.rm.f32 %f1,%f2,%f3;}\nL2: mul.rm.f32 %f1, %f2, %f3;"
+        );
+    }
+
+    #[test]
+    fn what_rounds_to_nearest_alone_is_refused_by_its_name() {
+        for word in [
+            "add.f16",
+            "fma.rn.f16x2",
+            "mul.bf16x2",
+            "fma.rn.relu.bf16",
+            "ex2.approx.f16",
+            "tanh.approx.bf16x2",
+            "cvt.rn.satfinite.e4m3x2.f32",
+            "cvt.rn.tf32.f32",
+            "atom.global.add.noftz.f16x2",
+            "red.global.add.noftz.bf16",
+            "red.global.v2.f32.add",
+            "atom.global.v4.f32.add",
+            "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32",
+            "wmma.mma.sync.aligned.row.col.m16n16k16.f32.f32",
+            "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16",
+            "cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32",
+        ] {
+            assert_eq!(rounded(&format!("{word} %a, %b;"), Direction::Up), Err(word.to_owned()));
+        }
+    }
+}
