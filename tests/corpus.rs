@@ -227,7 +227,12 @@ fn a_gpu_gives_the_verdicts_that_the_cpu_gives() {
     let search = SearchPath { libraries, roots, python: Some("python3".to_owned()) };
     let cpu = corpus::cpu(GPU_SECONDS, Threads::Lanes);
     let gpu = Cuda::new(cpu, None, None, &search, &corpus::cache());
-    let gpu = corpus::lab(gpu.unwrap_or_else(|error| panic!("needs a GPU: {error}")));
+    let gpu = gpu.unwrap_or_else(|error| panic!("needs a GPU: {error}"));
+    // The corpus is small: its evidence is the CPU's, unless it is to be the device's.
+    let gpu = corpus::lab(match std::env::var_os("REPLAY_TEST_EVIDENCE") {
+        Some(value) if value == "device" => gpu.with_evidence_from(0),
+        _ => gpu,
+    });
     let others = Mutex::new(Vec::new());
     let confusion = Corpus::new().confusion(wanted, |cpu, case| {
         let judge = |lab: &Arc<Lab>| {

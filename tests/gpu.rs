@@ -1,5 +1,7 @@
 //! The demonstration kernels through NVRTC and on a GPU.
 
+#[path = "gpu/deviations.rs"]
+mod deviations;
 #[path = "gpu/lab.rs"]
 mod lab;
 #[path = "gpu/nvrtc.rs"]

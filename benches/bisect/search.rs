@@ -283,6 +283,7 @@ pub fn compare(artifact: &Path, fixture: &Path, recorded: &Path) -> Result<bool>
         step: None,
         part: worker::Part::Whole,
         evaluations: Vec::new(),
+        deviations: None,
     };
     let program = PathBuf::from(env!("CARGO_BIN_EXE_replay"));
     let run = worker::Workers::new(program).run(&job, &subject.fixture, limits, None)?;

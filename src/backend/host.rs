@@ -102,6 +102,7 @@ impl Host {
             step: mode.step.clone(),
             part: mode.part.clone(),
             evaluations: Vec::new(),
+            deviations: None,
         }
     }
 

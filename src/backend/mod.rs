@@ -158,6 +158,21 @@ pub trait Variant: Send + Sync {
         take: &mut Take<'_>,
     ) -> Result<(), ReplayError>;
 
+    /// Whether its own device can measure how far directed rounding moves outputs.
+    fn deviates(&self) -> bool {
+        false
+    }
+
+    /// How far directed rounding moves each element of the floating-point outputs, as a run that has these numbers
+    /// for outputs; negative where one direction moves it more than `jump` times as far as another. None where the
+    /// device cannot measure it after all.
+    ///
+    /// # Errors
+    /// As [`Variant::run`].
+    fn deviations(&self, _jump: f64) -> Result<Option<Run>, ReplayError> {
+        Ok(None)
+    }
+
     /// The findings of the backend's checker from a run of its own; empty without a checker.
     ///
     /// # Errors

@@ -16,7 +16,10 @@ use super::{
     About, CompileError, HEADERS, Refused, first_error, for_this_run, includes, scratch_failed,
 };
 use crate::cache::{Cache, Kind};
-use crate::cuda::{FILL_SOURCE, Module, Nvrtc, SearchPath, WIDEN_SOURCE, math_error_ulps};
+use crate::cuda::{
+    DEVIATIONS_SOURCE, Direction, FILL_SOURCE, Module, Nvrtc, SearchPath, WIDEN_SOURCE,
+    math_error_ulps, rounded,
+};
 use crate::frontend::{self, Precision, Unit};
 use crate::harness::Harness;
 use crate::history::{OVERLAY, SourceSet};
@@ -60,6 +63,17 @@ impl DeviceModule {
     /// that the device code names; 1 if each of them rounds as on the CPU.
     pub fn math_ulps(&self) -> f64 {
         self.unit.math_ulps
+    }
+
+    /// Why the device code cannot round in other directions, if it cannot.
+    pub fn rounding_obstacle(&self) -> Option<String> {
+        let module = std::fs::read(&self.path).ok().and_then(|bytes| Module::decode(&bytes));
+        let Some(module) = module.filter(|module| !module.ptx.is_empty()) else {
+            return Some("the module has no PTX".to_owned());
+        };
+        rounded(&module.ptx, Direction::Down)
+            .err()
+            .map(|instruction| format!("{instruction} rounds to nearest alone"))
     }
 
     /// Whether the device code names atomic operations; the device chooses their order.
@@ -173,6 +187,7 @@ impl DeviceToolchain {
             math_ulps: 1.0,
             atomics: false,
             precision: Precision::Native,
+            rounds: false,
         };
         self.compile_with(&unit, &self.key(&unit)?, &BTreeSet::new())
     }
@@ -204,7 +219,8 @@ impl DeviceToolchain {
         match self.nvrtc.compile(&unit.text, &self.options(unit, folder), &names)? {
             Ok(image) => {
                 let names = expressions.iter().cloned().zip(image.names).collect();
-                let module = Module { names, code: image.code };
+                let ptx = if unit.rounds { image.ptx } else { String::new() };
+                let module = Module { names, code: image.code, ptx };
                 Ok(self.cache.write(Kind::Module, &key, &module.encode())?)
             }
             Err(log) => {
@@ -325,6 +341,8 @@ struct DeviceUnit {
     /// The result of [`DeviceModule::has_atomics`].
     atomics: bool,
     precision: Precision,
+    /// Whether its module is to be rounded in other directions.
+    rounds: bool,
 }
 
 impl DeviceUnit {
@@ -361,10 +379,13 @@ impl DeviceUnit {
             if is_file { parent(include).to_owned() } else { include.clone() }
         });
         let overlay = harness.overlay.iter().map(|_| OVERLAY.to_owned());
-        let widens = (precision == Precision::Shadow).then(|| WIDEN_SOURCE.to_owned());
+        let own = match precision {
+            Precision::Shadow => WIDEN_SOURCE,
+            Precision::Native | Precision::Checked => DEVIATIONS_SOURCE,
+        };
         Ok(DeviceUnit {
             text: std::iter::once(FILL_SOURCE.to_owned())
-                .chain(widens)
+                .chain([own.to_owned()])
                 .chain(included.iter().map(|path| format!("#include \"tree/{path}\"\n")))
                 .collect(),
             folders: overlay.chain(folders.collect::<BTreeSet<_>>()).collect(),
@@ -374,6 +395,7 @@ impl DeviceUnit {
             math_ulps,
             atomics,
             precision,
+            rounds: precision == Precision::Native,
         })
     }
 }

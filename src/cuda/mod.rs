@@ -22,6 +22,6 @@ pub use self::library::SearchPath;
 pub(crate) use self::library::identity;
 pub use self::math_errors::math_error_ulps;
 pub use self::module::Module;
-pub(crate) use self::module::{FILL_KERNEL, FILL_SOURCE, WIDEN_SOURCE};
+pub(crate) use self::module::{DEVIATIONS_SOURCE, FILL_KERNEL, FILL_SOURCE, WIDEN_SOURCE};
 pub use self::nvrtc::{Image, Nvrtc, NvrtcError};
 pub use self::rounding::{Direction, rounded};

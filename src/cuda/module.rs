@@ -10,6 +10,8 @@ use serde::{Deserialize, Serialize};
 
 /// The kernel that fills shared memory, which every module holds.
 pub(crate) const FILL_SOURCE: &str = include_str!("fill_shared.cu");
+/// The kernels that measure deviations, which every module of native sources holds.
+pub(crate) const DEVIATIONS_SOURCE: &str = include_str!("deviations.cu");
 /// The kernels that widen inputs, which every module of a shadow holds.
 pub(crate) const WIDEN_SOURCE: &str = include_str!("widen.cu");
 /// The name of the kernel that fills shared memory.
@@ -22,21 +24,27 @@ pub struct Module {
     pub names: BTreeMap<String, String>,
     /// A cubin.
     pub code: Vec<u8>,
+    /// What it was assembled from, to be rounded otherwise; empty where that is not needed.
+    pub ptx: String,
 }
 
 #[derive(Serialize, Deserialize)]
 struct Header {
     names: BTreeMap<String, String>,
     code_bytes: usize,
+    #[serde(default)]
+    ptx_bytes: usize,
 }
 
 impl Module {
-    /// One line of JSON, then the code.
+    /// One line of JSON, then the code, then its text.
     pub(crate) fn encode(&self) -> Vec<u8> {
-        let header = Header { names: self.names.clone(), code_bytes: self.code.len() };
+        let (code_bytes, ptx_bytes) = (self.code.len(), self.ptx.len());
+        let header = Header { names: self.names.clone(), code_bytes, ptx_bytes };
         let mut bytes = serde_json::to_vec(&header).expect("names are plain data");
         bytes.push(b'\n');
         bytes.extend_from_slice(&self.code);
+        bytes.extend_from_slice(self.ptx.as_bytes());
         bytes
     }
 
@@ -44,8 +52,9 @@ impl Module {
     pub fn decode(bytes: &[u8]) -> Option<Module> {
         let line = bytes.iter().position(|&byte| byte == b'\n')?;
         let header: Header = serde_json::from_slice(&bytes[..line]).ok()?;
-        let code = bytes[line + 1..].get(..header.code_bytes)?.to_vec();
-        Some(Module { names: header.names, code })
+        let (code, rest) = bytes[line + 1..].split_at_checked(header.code_bytes)?;
+        let ptx = String::from_utf8(rest.get(..header.ptx_bytes)?.to_vec()).ok()?;
+        Some(Module { names: header.names, code: code.to_vec(), ptx })
     }
 
     /// The symbols of all kernels: each has a section `.text.SYMBOL` in the code.
@@ -114,7 +123,7 @@ mod tests {
     fn module(symbols: &[&str]) -> Module {
         let sections = symbols.iter().map(|symbol| format!("\0.nv.info.{symbol}\0.text.{symbol}"));
         let code = format!("\x7fELF{}\0", sections.collect::<String>()).into_bytes();
-        Module { names: BTreeMap::new(), code }
+        Module { names: BTreeMap::new(), code, ptx: ".version 9.0".to_owned() }
     }
 
     #[test]
@@ -125,6 +134,7 @@ mod tests {
         bytes.extend_from_slice(b"\ntrailer");
         assert_eq!(Module::decode(&bytes), Some(module));
         assert_eq!(Module::decode(&bytes[..20]), None);
+        assert_eq!(Module::decode(&bytes[..bytes.len() - 12]), None);
         assert_eq!(Module::decode(b"no module"), None);
     }
 

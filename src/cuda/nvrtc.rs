@@ -81,6 +81,8 @@ struct Functions {
     log: unsafe extern "C" fn(Program, *mut c_char) -> Status,
     image_size: unsafe extern "C" fn(Program, *mut usize) -> Status,
     image: unsafe extern "C" fn(Program, *mut c_char) -> Status,
+    ptx_size: unsafe extern "C" fn(Program, *mut usize) -> Status,
+    ptx: unsafe extern "C" fn(Program, *mut c_char) -> Status,
 }
 
 const SUCCESS: Status = 0;
@@ -106,6 +108,8 @@ impl std::fmt::Debug for Nvrtc {
 pub struct Image {
     /// Machine code (a cubin).
     pub code: Vec<u8>,
+    /// The PTX that it was assembled from.
+    pub ptx: String,
     /// The name in the code of each expression that was asked for, in the same order.
     pub names: Vec<String>,
 }
@@ -154,6 +158,8 @@ impl Nvrtc {
                 log: object.function(c"nvrtcGetProgramLog").map_err(refused)?,
                 image_size: object.function(c"nvrtcGetCUBINSize").map_err(refused)?,
                 image: object.function(c"nvrtcGetCUBIN").map_err(refused)?,
+                ptx_size: object.function(c"nvrtcGetPTXSize").map_err(refused)?,
+                ptx: object.function(c"nvrtcGetPTX").map_err(refused)?,
             }
         };
         let path = object.file_of(c"nvrtcVersion").unwrap_or_else(|| path.to_owned());
@@ -215,7 +221,9 @@ impl Nvrtc {
         let names = expressions.iter().map(|expression| program.lowered_name(expression));
         let names = names.collect::<Result<_, _>>()?;
         let code = program.bytes("nvrtcGetCUBIN", self.functions.image_size, self.functions.image);
-        Ok(Ok(Image { code: code?, names }))
+        let ptx = program.bytes("nvrtcGetPTX", self.functions.ptx_size, self.functions.ptx)?;
+        let ptx = String::from_utf8_lossy(&ptx).trim_end_matches('\0').to_owned();
+        Ok(Ok(Image { code: code?, ptx, names }))
     }
 }
 

@@ -3,6 +3,7 @@
 
 use rayon::prelude::*;
 
+use super::bitmap::Bitmap;
 use super::cells::Cell;
 use super::measure::distance;
 use super::noise::Moved;
@@ -23,6 +24,9 @@ pub(super) struct Deviations<T: Cell> {
     /// The second and third largest of all.
     second: Numbers<T>,
     third: Numbers<T>,
+    /// Where a device told the deviations by rounding, those that are far beyond the ones that follow: these are
+    /// taken for equal everywhere else, and lie nowhere.
+    told: Option<Bitmap>,
     /// Whether a replay in another rounding moved any element, and one in another order.
     moved: [bool; 2],
 }
@@ -41,7 +45,65 @@ impl<T: Cell> Deviations<T> {
     pub(super) fn new(len: usize, scratch: &Scratch) -> Result<Deviations<T>, ScratchError> {
         let zeros = || scratch.zeros(len);
         let (rounding, order, second, third) = (zeros()?, zeros()?, zeros()?, zeros()?);
-        Ok(Deviations { rounding, order, second, third, moved: [false; 2] })
+        Ok(Deviations { rounding, order, second, third, told: None, moved: [false; 2] })
+    }
+
+    /// Those by rounding that a device told: `deviations`, negative where the element jumps.
+    pub(super) fn told(
+        deviations: &TensorView,
+        scratch: &Scratch,
+    ) -> Result<Deviations<T>, ScratchError> {
+        let mut all = Deviations::new(deviations.len(), scratch)?;
+        let blocks = all.rounding.par_chunks_mut(BLOCK).enumerate().map(|(block, own)| {
+            let mut values = [0.0; BLOCK];
+            let values = &mut values[..own.len()];
+            deviations.read(block * BLOCK, values);
+            own.iter_mut().zip(&*values).for_each(|(own, value)| *own = T::of(value.abs()));
+            [values.iter().any(|&x| x != 0.0), values.iter().any(|&x| x < 0.0)]
+        });
+        let [moved, jumps] = blocks.reduce(|| [false; 2], |a, b| [a[0] | b[0], a[1] | b[1]]);
+        all.moved[Moved::Rounding as usize] = moved;
+        let jumps = |index: usize| jumps && deviations.get_f64(index) < 0.0;
+        all.told = Some(Bitmap::in_scratch(scratch, deviations.len(), jumps)?);
+        Ok(all)
+    }
+
+    /// Writes down the deviations that follow the largest ones, which a device did not tell.
+    fn write_down(&mut self) {
+        let Some(jumps) = self.told.take() else { return };
+        let rounding = self.rounding.par_chunks(BLOCK).enumerate();
+        let following = self.second.par_chunks_mut(BLOCK).zip(self.third.par_chunks_mut(BLOCK));
+        rounding.zip(following).for_each(|((block, rounding), (second, third))| {
+            let following = second.iter_mut().zip(third);
+            for ((at, &largest), (second, third)) in rounding.iter().enumerate().zip(following) {
+                (*second, *third) = match jumps.contains(block * BLOCK + at) {
+                    true => (largest, T::default()),
+                    false => (largest, largest),
+                };
+            }
+        });
+    }
+
+    /// Takes in the deviations in other orders that `others` holds, and nothing else of it.
+    pub(super) fn take_orders(&mut self, others: &Deviations<T>) {
+        if !others.has_moved(Moved::Order) {
+            return;
+        }
+        self.write_down();
+        self.moved[Moved::Order as usize] = true;
+        let own = self.order.par_chunks_mut(BLOCK).zip(self.rounding.par_chunks(BLOCK));
+        let own = own.zip(self.second.par_chunks_mut(BLOCK).zip(self.third.par_chunks_mut(BLOCK)));
+        let taken = others.order.par_chunks(BLOCK);
+        let taken = taken.zip(others.second.par_chunks(BLOCK).zip(others.third.par_chunks(BLOCK)));
+        own.zip(taken).for_each(|(((own, other), (second, third)), (a, (b, c)))| {
+            for deviations in [a, b, c] {
+                let other = Some(other);
+                merge(
+                    Block { own: &mut *own, other, second: &mut *second, third: &mut *third },
+                    deviations,
+                );
+            }
+        });
     }
 
     /// The number of elements.
@@ -61,7 +123,11 @@ impl<T: Cell> Deviations<T> {
 
     /// The third largest deviation of element `index`.
     pub(super) fn third(&self, index: usize) -> f64 {
-        self.third[index].get()
+        match &self.told {
+            Some(jumps) if jumps.contains(index) => 0.0,
+            Some(_) => self.rounding[index].get(),
+            None => self.third[index].get(),
+        }
     }
 
     /// Writes the largest deviations of `of` to `out`, those of the elements from `first` on.
@@ -89,6 +155,7 @@ impl<T: Cell> Deviations<T> {
 
     /// Takes in how far `replay`, which `moved` so, lies from `base`.
     pub(super) fn add(&mut self, base: &TensorView, replay: &TensorView, moved: Moved) {
+        self.write_down();
         let bytes = BLOCK * base.dtype.size();
         let pairs = base.bytes.par_chunks(bytes).zip(replay.bytes.par_chunks(bytes));
         let (own, other) = match moved {
@@ -235,6 +302,44 @@ mod tests {
             }
             let all = deviations.into_largest(Of::All);
             prop_assert_eq!(all[len - 1].get(), rounding.max(order));
+        }
+
+        #[test]
+        fn told_deviations_and_orders_of_their_own_are_those_of_all_replays(
+            roundings in prop::collection::vec(0u8..5, 3),
+            orders in prop::collection::vec(0u8..5, 0..4),
+        ) {
+            let len = BLOCK + 5;
+            fn view(bytes: &[u8]) -> TensorView<'_> {
+                TensorView { dtype: DType::F32, shape: &[BLOCK + 5], bytes }
+            }
+            let at = |x: u8| bytes(&vec![f64::from(x); len]);
+            let (base, scratch) = (at(0), Scratch::heap());
+            let added = |replays: &[u8], moved| {
+                let mut all: Deviations<f32> = Deviations::new(len, &scratch).unwrap();
+                replays.iter().for_each(|&x| all.add(&view(&base), &view(&at(x)), moved));
+                all
+            };
+            let (most, least) =
+                (*roundings.iter().max().unwrap(), *roundings.iter().min().unwrap());
+            // A device tells the least only by whether an element jumps from nothing.
+            let jumps = least == 0 && most > 0;
+            let sign = if jumps { -1.0 } else { 1.0 };
+            let told = bytes(&vec![sign * f64::from(most); len]);
+            let mut deviations: Deviations<f32> = Deviations::told(&view(&told), &scratch).unwrap();
+            prop_assert_eq!(deviations.has_moved(Moved::Rounding), most > 0);
+            prop_assert_eq!(deviations.third(len - 1) == 0.0, jumps || most == 0);
+            deviations.take_orders(&added(&orders, Moved::Order));
+            let order = orders.iter().max().copied().unwrap_or(0);
+            for index in [0, BLOCK, len - 1] {
+                prop_assert_eq!(deviations.order(index), f64::from(order));
+                let mut largest = [0.0f32];
+                deviations.largest(Of::All, index, &mut largest);
+                prop_assert_eq!(f64::from(largest[0]), f64::from(most.max(order)));
+                let mut all = [&[most, most, if jumps { 0 } else { most }], &orders[..]].concat();
+                all.sort_unstable();
+                prop_assert_eq!(deviations.third(index), f64::from(all[all.len() - 3]));
+            }
         }
     }
 }

@@ -185,6 +185,36 @@ impl NoiseAccumulator {
         Ok(NoiseAccumulator { deviations, replays: 0, scratch: scratch.clone() })
     }
 
+    /// The accumulator of so many `replays` of `base` in other roundings, of which a device told the largest
+    /// deviations: negative where the element jumps.
+    ///
+    /// # Errors
+    /// [`CompareError::Noise`] if `deviations` has another number of elements; [`ScratchError`] if there is no room.
+    pub fn told(
+        base: &TensorView,
+        deviations: &TensorView,
+        replays: u32,
+        scratch: &Scratch,
+    ) -> Result<NoiseAccumulator, NumericsError> {
+        let told = match base.dtype {
+            DType::F64 => All::Double(Deviations::told(deviations, scratch)?),
+            _ => All::Single(Deviations::told(deviations, scratch)?),
+        };
+        let told = NoiseAccumulator { deviations: told, replays, scratch: scratch.clone() };
+        told.check_len(base)?;
+        Ok(told)
+    }
+
+    /// Takes the deviations in other orders from `others`, which measured nothing else.
+    pub fn take_orders(&mut self, others: &NoiseAccumulator) {
+        match (&mut self.deviations, &others.deviations) {
+            (All::Single(own), All::Single(others)) => own.take_orders(others),
+            (All::Double(own), All::Double(others)) => own.take_orders(others),
+            _ => return,
+        }
+        self.replays += others.replays;
+    }
+
     /// Takes the output of another replay of the same inputs. `moved` says how it differed from
     /// `base`.
     ///

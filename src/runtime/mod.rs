@@ -22,7 +22,7 @@ use std::sync::OnceLock;
 
 use self::abi::Thunk;
 use self::report::{Fault, Findings, Report, Reporter};
-use crate::cuda::CudaError;
+use crate::cuda::{CudaError, Direction};
 use crate::process;
 use crate::summary::{Poison, Summary};
 use crate::tensor::DType;
@@ -103,6 +103,79 @@ pub struct Widening<'i> {
     pub is_kept: bool,
 }
 
+/// One of the calls that deviations are measured by.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Pass {
+    /// That which the others are held against.
+    Plain,
+    /// One that rounds in another direction.
+    Rounded(Direction),
+    /// The plain call once more, which ends the measurement. An element jumps where its largest deviation is more
+    /// than that many times its least one.
+    Again {
+        /// How many times.
+        jump: f64,
+    },
+}
+
+impl Pass {
+    /// How it rounds; none to nearest.
+    pub fn direction(self) -> Option<Direction> {
+        match self {
+            Pass::Rounded(direction) => Some(direction),
+            Pass::Plain | Pass::Again { .. } => None,
+        }
+    }
+}
+
+/// A device that measures how far directed rounding moves outputs.
+#[allow(unsafe_code)]
+pub trait Deviating: Sync {
+    /// Rounds as `pass` does from here on; or why it cannot.
+    ///
+    /// # Errors
+    /// The reason, in words.
+    fn begin(&self, pass: Pass) -> Result<(), String>;
+
+    /// Gets ready for every pass, so that none of them has to wait; what fails here fails there.
+    fn prepare(&self);
+
+    /// Keeps the `bytes` of an input at a `place`, for the passes to come.
+    ///
+    /// # Errors
+    /// CUDA's error.
+    fn keep(&self, place: usize, tensor: *const u8, bytes: usize) -> Result<(), CudaError>;
+
+    /// Writes what was kept of the input at `place` to `tensor`.
+    ///
+    /// # Errors
+    /// CUDA's error.
+    fn restore(&self, place: usize, tensor: *mut u8, bytes: usize) -> Result<(), CudaError>;
+
+    /// Takes in what `pass` has left in the output at a `place`: `count` elements, in memory of the host if it is a
+    /// scalar. Returns how many of them the repetition moved by more than rounding explains.
+    ///
+    /// # Errors
+    /// CUDA's error.
+    fn take(
+        &self,
+        place: usize,
+        tensor: (*const u8, bool),
+        dtype: DType,
+        count: usize,
+        pass: Pass,
+    ) -> Result<u64, CudaError>;
+
+    /// Copies the deviations of the output at `place` to the host, those of jumps with a negative sign.
+    ///
+    /// # Safety
+    /// There must be room for them: four bytes each, or eight for float64.
+    ///
+    /// # Errors
+    /// CUDA's error.
+    unsafe fn read(&self, place: usize, to: *mut u8) -> Result<(), CudaError>;
+}
+
 /// A device, as the runtime API sees it.
 #[allow(missing_docs)]
 #[allow(unsafe_code)]
@@ -176,6 +249,10 @@ pub trait Device: Send + Sync {
     fn free(&self, pointer: *mut u8) -> Result<(), CudaError>;
     /// Writes `input` to `to` as float64, if the device can do so itself.
     fn widen(&self, _to: *mut u8, _input: &Widening) -> Option<Result<(), CudaError>> {
+        None
+    }
+    /// The device as one that measures deviations, if it does.
+    fn deviating(&self) -> Option<&dyn Deviating> {
         None
     }
     /// Lets kernels use `bytes` of host memory at `pointer`; 0 bytes take that back.

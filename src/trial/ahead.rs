@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use super::Trial;
 use super::both::both;
-use super::measurement::Around;
+use super::measurement::{Around, Needed, needed_beside};
 use crate::backend::{Mode, ReplayError, Variant};
 use crate::cache::Kind;
 use crate::summary::POISON_A;
@@ -18,7 +18,7 @@ pub(super) enum Ahead {
     #[default]
     Open,
     /// It waits for the measurement that it is for.
-    Made(Around),
+    Made(Around, Needed),
     /// A measurement has taken it, or makes it itself.
     Taken,
 }
@@ -48,18 +48,20 @@ pub(crate) fn measured_ahead<R>(
 
 impl Trial {
     /// The reference, if there is one and the outcome has yet to be made.
-    fn unmeasured_reference(&self) -> Result<Option<&dyn Variant>, ReplayError> {
-        let reference = self.variant()?.and_then(Variant::reference);
-        let Some(reference) = reference.filter(|_| self.outcome.known().is_none()) else {
-            return Ok(None);
-        };
+    fn unmeasured_reference(&self) -> Result<Option<(&dyn Variant, Needed)>, ReplayError> {
+        let Some(variant) = self.variant()? else { return Ok(None) };
+        let reference = variant.reference().filter(|_| self.outcome.known().is_none());
+        let Some(reference) = reference else { return Ok(None) };
         let is_known = self.lab.recall::<super::Outcome>(Kind::Outcome, self.key()?).is_some();
-        Ok((!is_known).then_some(reference))
+        Ok((!is_known).then(|| (reference, needed_beside(variant))))
     }
 
     /// Measures the noise of `reference` for a measurement to come, which waits for it; it is kept where nothing but
     /// the machine could make it another.
-    fn measure_ahead(&self, reference: &dyn Variant) -> Result<(), ReplayError> {
+    fn measure_ahead(
+        &self,
+        (reference, needed): (&dyn Variant, Needed),
+    ) -> Result<(), ReplayError> {
         let mut ahead = self.ahead.lock().unwrap_or_else(PoisonError::into_inner);
         if !matches!(*ahead, Ahead::Open) {
             return Ok(());
@@ -71,33 +73,39 @@ impl Trial {
         if centre.ending != Ending::Completed || is_refused {
             return Ok(());
         }
-        let noise = self.noise_at(reference, &centre)?;
+        let noise = self.noise_at(reference, &centre, needed)?;
         if self.lab.backend().timeouts() == timeouts {
-            *ahead = Ahead::Made(noise);
+            *ahead = Ahead::Made(noise, needed);
         }
         Ok(())
     }
 
-    /// The noise of `reference` around its own plain run.
+    /// The noise of `reference` around its own plain run, as far as it is `needed`.
     pub(super) fn noise_on_reference(
         &self,
         reference: &dyn Variant,
+        needed: Needed,
     ) -> Result<Around, ReplayError> {
         let mut ahead = self.ahead.lock().unwrap_or_else(PoisonError::into_inner);
         let known = std::mem::replace(&mut *ahead, Ahead::Taken);
         drop(ahead);
         match known {
-            Ahead::Made(noise) => Ok(noise),
-            Ahead::Open | Ahead::Taken => {
-                self.noise_at(reference, &reference.run(&Mode::plain(POISON_A))?)
+            Ahead::Made(noise, made) if made == needed => Ok(noise),
+            Ahead::Open | Ahead::Made(..) | Ahead::Taken => {
+                self.noise_at(reference, &reference.run(&Mode::plain(POISON_A))?, needed)
             }
         }
     }
 
     /// The noise of `reference` around `centre`, its plain run.
-    fn noise_at(&self, reference: &dyn Variant, centre: &Run) -> Result<Around, ReplayError> {
+    fn noise_at(
+        &self,
+        reference: &dyn Variant,
+        centre: &Run,
+        needed: Needed,
+    ) -> Result<Around, ReplayError> {
         // Whether the accesses of a call are checked depends on its time.
         self.call.get(|| Ok::<_, ReplayError>(centre.call_cpu))?;
-        self.noise_around(reference, centre)
+        self.noise_around(reference, centre, needed)
     }
 }

@@ -13,11 +13,13 @@ use crate::backend::{Mode, ReplayError, Variant};
 use crate::fixture::Input;
 use crate::numerics::NumericsError;
 use crate::numerics::compare::compare;
+use crate::numerics::constants::FLIP_FACTOR;
 use crate::numerics::measure::ulp;
 use crate::numerics::noise::{
     Moved, Noise, NoiseAccumulator, NoiseRef, NoiseSummary, Ordered, Spread,
 };
 use crate::runtime::cpu::Rounding;
+use crate::runtime::cpu::order::Order;
 use crate::scratch::Scratch;
 use crate::summary::{Number, POISON_A};
 use crate::tensor::step::{Class, Scales, Step, Unit};
@@ -29,6 +31,18 @@ pub(crate) const ORDERS: [u64; 3] = [0x5eed_0001, 0x5eed_0002, 0x5eed_0003];
 
 /// Replays that are made on other inputs where other roundings do not move an output.
 const NUDGES: [u64; 4] = [0x5eed_1001, 0x5eed_1002, 0x5eed_1003, 0x5eed_1004];
+
+/// The directions of rounding besides the nearest.
+const ROUNDINGS: [Rounding; 3] = [Rounding::Down, Rounding::Up, Rounding::TowardZero];
+
+/// The measurements that a reference makes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Needed {
+    /// In other roundings and orders.
+    All,
+    /// In the opposite order: the device tells of roundings, and the tensors are large.
+    Order,
+}
 
 /// What moved an output, and so told how far it may lie from the mathematics of its sources.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -189,14 +203,22 @@ impl Trial {
         let (base, again, mut noise) = match variant.reference() {
             None => {
                 let (base, again) = self.plain_runs(variant)?;
-                let noise = self.noise_around(variant, &base)?;
+                let noise = self.noise_around(variant, &base, Needed::All)?;
                 (base, again, noise)
             }
             Some(reference) => {
-                let (runs, noise) =
-                    both(|| self.plain_runs(variant), || self.noise_on_reference(reference));
-                let (base, again) = runs?;
-                (base, again, noise?)
+                let needed = needed_beside(variant);
+                let (runs, noise) = both(
+                    || self.runs_and_roundings(variant),
+                    || self.noise_on_reference(reference, needed),
+                );
+                let ((base, again), told) = runs?;
+                let noise = match (needed, told) {
+                    (Needed::All, _) => noise?,
+                    (Needed::Order, Some(told)) => self.with_order(reference, told, noise?)?,
+                    (Needed::Order, None) => self.noise_on_reference(reference, Needed::All)?,
+                };
+                (base, again, noise)
             }
         };
         if noise.accumulators.is_empty() {
@@ -208,6 +230,53 @@ impl Trial {
         }
         let nondeterminism = again.map_or(Vec::new(), |again| differences(&base, &again));
         noise.measurement(base, nondeterminism, variant.math_ulps())
+    }
+
+    /// The plain run of `variant` with its repetition, and what its own device tells of roundings around it.
+    fn runs_and_roundings(&self, variant: &dyn Variant) -> Result<(Plains, Told), ReplayError> {
+        let (base, again) = self.plain_runs(variant)?;
+        let told = self.told(variant, &base)?;
+        Ok(((base, again), told))
+    }
+
+    /// What the device of `variant` tells of roundings, if it measures them.
+    fn told(&self, variant: &dyn Variant, base: &Run) -> Result<Told, ReplayError> {
+        let _span = tracing::info_span!("roundings", message = self.fixture().name);
+        let Some(run) = variant.deviations(FLIP_FACTOR)? else { return Ok(None) };
+        let (scratch, replays) = (self.lab.scratch(), ROUNDINGS.len() as u32);
+        let told = base.outputs().map(|(output, view)| {
+            let accumulator = match run.output(&output.name) {
+                Some(moved) => room(NoiseAccumulator::told(&view, &moved, replays, scratch))?,
+                None => NoiseAccumulator::new(&view, scratch)?,
+            };
+            Ok((output.name.clone(), accumulator))
+        });
+        told.collect::<Result<_, ReplayError>>().map(Some)
+    }
+
+    /// The noise that a device `told` of roundings, with what another order does on `reference`.
+    fn with_order(
+        &self,
+        reference: &dyn Variant,
+        mut told: Vec<(String, NoiseAccumulator)>,
+        order: Around,
+    ) -> Result<Around, ReplayError> {
+        let mut has_moved = false;
+        for (name, accumulator) in &mut told {
+            let found = order.accumulators.iter().find(|(of, _)| of == name);
+            if let Some((_, found)) = found {
+                accumulator.take_orders(found);
+                has_moved |= found.has_moved(Moved::Order);
+            }
+        }
+        let ordered = match has_moved {
+            true => {
+                let centre = reference.run(&Mode::plain(POISON_A))?;
+                self.ordered(reference, &centre, &told, &[Order::REVERSED.0])?
+            }
+            false => Vec::new(),
+        };
+        Ok(Around { accumulators: told, ordered, nudged: Vec::new() })
     }
 
     /// The plain run, and a repetition unless it is known to give the same bits.
@@ -228,16 +297,25 @@ impl Trial {
         &self,
         variant: &dyn Variant,
         centre: &Run,
+        needed: Needed,
     ) -> Result<Around, ReplayError> {
         let _span = tracing::info_span!("noise", message = self.fixture().name);
         let mut accumulators = self.accumulators(centre, |_| true)?;
-        let (moved, modes): (Vec<Moved>, Vec<Mode>) = noise_modes(variant).into_iter().unzip();
+        let mut modes = noise_modes(variant);
+        if needed == Needed::Order {
+            let order = Order::REVERSED.0;
+            modes = vec![(Moved::Order, Mode { order, ..Mode::plain(POISON_A) })];
+        }
+        let (moved, modes): (Vec<Moved>, Vec<Mode>) = modes.into_iter().unzip();
         variant.run_each(&modes, variant.at_once(Some(centre)), &mut |index, replay| {
             accumulate(&mut accumulators, centre, &replay, moved[index]);
             Ok(())
         })?;
+        if needed == Needed::Order {
+            return Ok(Around { accumulators, ordered: Vec::new(), nudged: Vec::new() });
+        }
         let nudged = self.nudge(variant, centre, &mut accumulators)?;
-        let ordered = self.ordered(variant, centre, &accumulators)?;
+        let ordered = self.ordered(variant, centre, &accumulators, &ORDERS)?;
         Ok(Around { accumulators, ordered, nudged })
     }
 
@@ -337,10 +415,20 @@ impl Trial {
     }
 }
 
+/// A plain run, and a repetition of it.
+type Plains = (Run, Option<Run>);
+/// Accumulators of deviations that a device told, by output; none where it tells nothing.
+type Told = Option<Vec<(String, NoiseAccumulator)>>;
+
+/// What the reference of `variant` has to measure.
+pub(super) fn needed_beside(variant: &dyn Variant) -> Needed {
+    if variant.deviates() { Needed::Order } else { Needed::All }
+}
+
 /// The modes of `variant` that noise is measured by.
 fn noise_modes(variant: &dyn Variant) -> Vec<(Moved, Mode)> {
-    let rounded = [Rounding::Down, Rounding::Up, Rounding::TowardZero]
-        .map(|rounding| (Moved::Rounding, Mode { rounding, ..Mode::plain(POISON_A) }));
+    let rounded =
+        ROUNDINGS.map(|rounding| (Moved::Rounding, Mode { rounding, ..Mode::plain(POISON_A) }));
     let ordered = ORDERS.map(|order| (Moved::Order, Mode { order, ..Mode::plain(POISON_A) }));
     let abilities = variant.abilities();
     rounded.into_iter().chain(ordered).filter(|(_, mode)| abilities.allow(mode)).collect()

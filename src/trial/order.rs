@@ -7,7 +7,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::Trial;
-use super::measurement::{ORDERS, accumulate, room};
+use super::measurement::{accumulate, room};
 use crate::backend::{Mode, ReplayError, Variant};
 use crate::fixture::Fixture;
 use crate::numerics::bitmap::Bitmap;
@@ -47,12 +47,13 @@ pub struct OrderDependence {
 
 impl Trial {
     /// The outputs that depend on the order, with the elements that do. Elements that the replays
-    /// in `accumulators` make suspect are also compared with rounding in the other orders.
+    /// in `accumulators` make suspect are also compared with rounding in the other `orders`.
     pub(super) fn ordered(
         &self,
         variant: &dyn Variant,
         centre: &Run,
         accumulators: &[(String, NoiseAccumulator)],
+        orders: &[u64],
     ) -> Result<Vec<(Ordered, OrderDependence)>, ReplayError> {
         let mut suspects: Vec<Suspect> = Vec::new();
         for (name, accumulator) in accumulators {
@@ -66,7 +67,7 @@ impl Trial {
             return Ok(Vec::new());
         }
         let scratch = self.lab.scratch();
-        for order in ORDERS {
+        for &order in orders {
             let run = |rounding: Rounding| {
                 variant.run(&Mode { order, rounding, ..Mode::plain(POISON_A) })
             };

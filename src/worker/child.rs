@@ -4,11 +4,11 @@
 use std::fs::File;
 use std::time::{Duration, Instant};
 
-use super::evaluations;
 use super::inputs::Common;
 use super::run::{Declared, OutputTensor};
 use super::tensors::{Tensors, lay_out};
 use super::{DeviceJob, Job, Part};
+use super::{deviations, evaluations};
 use crate::cuda::CudaError;
 use crate::cuda::sanitizer::Tool;
 use crate::fixture::{Fixture, FixtureError};
@@ -33,6 +33,8 @@ pub(super) enum ChildError {
     Memory { tensor: String, bytes: usize, error: CudaError },
     #[error("cannot copy {tensor}: {error}")]
     Copy { tensor: String, error: CudaError },
+    #[error("deviations cannot be measured on the device: {0}")]
+    Deviations(String),
     #[error("cannot map the outputs: {0}")]
     Map(std::io::Error),
 }
@@ -107,6 +109,9 @@ fn replay(
     let begun = Instant::now();
     if !job.evaluations.is_empty() {
         return evaluations::make(job, fixture, &artifact, runtime, memory);
+    }
+    if let Some(jump) = job.deviations {
+        return deviations::make(job, jump, fixture, &artifact, runtime, memory);
     }
     let (tensors, outputs) = lay_out(job, fixture, &*runtime.device, (&memory, laid_out.as_ref()))?;
     // Replayed code finds no descriptor to change its size by.

@@ -9,11 +9,10 @@ use super::inputs::Common;
 use super::run::{Declared, OutputTensor};
 use super::tensors::{Tensors, scales};
 use super::{Job, Part, Stepped};
-use crate::fixture::Fixture;
+use crate::fixture::{Fixture, Input};
 use crate::runtime::artifact::LoadedArtifact;
 use crate::runtime::report::Report;
 use crate::runtime::{self, Runtime};
-use crate::tensor::step::{Scales, Step};
 
 /// Makes the evaluations of `job`, and writes the output of each to its place in `memory`.
 pub(super) fn make(
@@ -32,59 +31,54 @@ pub(super) fn make(
     drop(memory);
     runtime::cpu::code_runs();
     let all = declared.layout(&Part::Whole).outputs;
-    let mut evaluating =
-        Evaluating { job, fixture, artifact, runtime, all, tensors, call: Duration::ZERO };
+    let mut calls = Calls { fixture, artifact, runtime, all, tensors, time: Duration::ZERO };
     let begun_cpu = processor_time();
     for (step, output) in job.evaluations.iter().zip(&told.outputs) {
-        evaluating.make(step.as_ref(), scales.as_ref(), output)?;
+        let moved = |stepped: &Stepped| Some(Stepped { step: step.clone()?, ..stepped.clone() });
+        let job = Job { step: job.step.as_ref().and_then(moved), ..job.clone() };
+        let device = &*runtime.device;
+        let first = calls.make(&job, |tensors, _, input| {
+            tensors.add_input(device, input, None, &job, scales.as_ref())
+        })?;
+        if let Some(place) = calls.all.iter().position(|one| one.name == output.name) {
+            let pointer = calls.tensors.pointers[first + place];
+            calls.tensors.copy_out(device, output, pointer.cast());
+        }
+        calls.tensors.clear(device);
     }
-    let (device, reporter) = (&*runtime.device, runtime.reporter);
-    for detail in device.overruns() {
-        reporter.send(&Report::Overrun { detail });
-    }
-    let call_us = evaluating.call.as_micros() as u64;
-    reporter.send(&Report::Done {
-        launches: reporter.launches(),
-        last_write: None,
-        inputs_us: microseconds(begun).saturating_sub(call_us),
-        call_us,
-        cpu_us: (processor_time() - begun_cpu).as_micros() as u64,
-        outputs_us: 0,
-    });
+    calls.end(begun, begun_cpu);
     Ok(())
 }
 
-struct Evaluating<'e> {
-    job: &'e Job,
-    fixture: &'e Fixture,
-    artifact: &'e LoadedArtifact,
-    runtime: &'static Runtime,
+/// Calls of one artifact, one after the other.
+pub(super) struct Calls<'e> {
+    pub fixture: &'e Fixture,
+    pub artifact: &'e LoadedArtifact,
+    pub runtime: &'static Runtime,
     /// All outputs.
-    all: Vec<OutputTensor>,
+    pub all: Vec<OutputTensor>,
     /// The arguments of the call, made anew for each.
-    tensors: Tensors,
+    pub tensors: Tensors,
     /// The time that calls took.
-    call: Duration,
+    pub time: Duration,
 }
 
-impl Evaluating<'_> {
-    /// Makes the call on inputs moved by `step`, and writes `output` to its place.
-    fn make(
+impl Calls<'_> {
+    /// Makes the call on inputs that `add` lays out, each with its number, for `job`. Returns the number of the first
+    /// output among the arguments.
+    pub(super) fn make(
         &mut self,
-        step: Option<&Step>,
-        scales: Option<&Scales>,
-        output: &OutputTensor,
-    ) -> Result<(), ChildError> {
-        let Evaluating { job, fixture, artifact, runtime, .. } = *self;
+        job: &Job,
+        add: impl Fn(&mut Tensors, usize, &Input) -> Result<(), ChildError>,
+    ) -> Result<usize, ChildError> {
+        let Calls { fixture, artifact, runtime, .. } = *self;
         let (device, tensors) = (&*runtime.device, &mut self.tensors);
-        let moved = |stepped: &Stepped| Some(Stepped { step: step?.clone(), ..stepped.clone() });
-        let job = Job { step: job.step.as_ref().and_then(moved), ..job.clone() };
-        for input in &fixture.inputs {
-            tensors.add_input(device, input, None, &job, scales)?;
+        for (place, input) in fixture.inputs.iter().enumerate() {
+            add(tensors, place, input)?;
         }
         let first = tensors.pointers.len();
         for output in &self.all {
-            tensors.add_output(device, output, None, &job)?;
+            tensors.add_output(device, output, None, job)?;
         }
         let sizes: Vec<i64> = fixture.sizes.values().map(|&size| size as i64).collect();
         let strides: Vec<*const i64> = tensors.strides.iter().map(|s| s.as_ptr()).collect();
@@ -96,12 +90,24 @@ impl Evaluating<'_> {
         if let Err(error) = device.synchronize() {
             runtime::end("device error", error.to_string(), None);
         }
-        self.call += begun.elapsed();
-        let place = self.all.iter().position(|one| one.name == output.name);
-        if let Some(place) = place {
-            tensors.copy_out(device, output, tensors.pointers[first + place].cast());
+        self.time += begun.elapsed();
+        Ok(first)
+    }
+
+    /// Tells that all calls were made, the first of them `begun` so long ago.
+    pub(super) fn end(&self, begun: Instant, begun_cpu: Duration) {
+        let (device, reporter) = (&*self.runtime.device, self.runtime.reporter);
+        for detail in device.overruns() {
+            reporter.send(&Report::Overrun { detail });
         }
-        tensors.clear(device);
-        Ok(())
+        let call_us = self.time.as_micros() as u64;
+        reporter.send(&Report::Done {
+            launches: reporter.launches(),
+            last_write: None,
+            inputs_us: microseconds(begun).saturating_sub(call_us),
+            call_us,
+            cpu_us: (processor_time() - begun_cpu).as_micros() as u64,
+            outputs_us: 0,
+        });
     }
 }

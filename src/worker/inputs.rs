@@ -197,6 +197,7 @@ mod tests {
             step: None,
             part: Part::Whole,
             evaluations: Vec::new(),
+            deviations: None,
         }
     }
 

@@ -9,6 +9,7 @@
 //! everything.
 
 mod child;
+mod deviations;
 mod error;
 mod evaluations;
 #[cfg(any(test, fuzzing))]
@@ -145,6 +146,10 @@ pub struct Job {
     /// If there are any, the call is made once for each, on inputs that are moved so, or that stay where there
     /// is none; `step` names the input, and `part` the output that each tells of. Only on a GPU.
     pub evaluations: Vec<Option<Step>>,
+    /// If it is there, the call is made in each direction of rounding, and the outputs are how far each element of a
+    /// floating-point output moves. One that moves so many times as far in some direction as in another is negative.
+    /// Only on a GPU.
+    pub deviations: Option<f64>,
 }
 
 /// How much of the call is made, and what is told of it; only the CPU can make less than all.
@@ -292,6 +297,9 @@ impl fmt::Display for Told<'_> {
             DeviceJob::Cuda { ordinal, .. } => write!(f, "cuda:{ordinal}")?,
         }
         write!(f, ", poison {:02x}", poison.pattern[0])?;
+        if self.0.deviations.is_some() {
+            write!(f, ", each rounding")?;
+        }
         if let Some(Stepped { input, step, .. }) = step {
             match self.0.evaluations.len() {
                 0 => write!(f, ", {input} moved by {:.1e}", step.length)?,

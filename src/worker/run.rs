@@ -200,6 +200,8 @@ pub(super) struct Declared {
     shadow: bool,
     /// How often each output that is told of alone is written, one after the other.
     times: usize,
+    /// Whether outputs are the deviations of floats.
+    deviations: bool,
 }
 
 impl Declared {
@@ -214,7 +216,8 @@ impl Declared {
         let inputs = inputs.map(|input| (input.name.clone(), bytes_of(input, job.shadow)));
         let inputs = inputs.filter(|(_, bytes)| *bytes >= memory::REUSED).collect();
         let (outputs, times) = (fixture.outputs.clone(), job.evaluations.len().max(1));
-        let declared = Declared { inputs, outputs, shadow: job.shadow, times };
+        let (shadow, deviations) = (job.shadow, job.deviations.is_some());
+        let declared = Declared { inputs, outputs, shadow, times, deviations };
         // Shared memory is a file to this limit.
         match declared.layout(&Part::Whole).bytes as u64 <= process::file_limit() {
             true => declared,
@@ -225,7 +228,8 @@ impl Declared {
     /// Those outputs alone.
     #[cfg(any(test, fuzzing))]
     pub(super) fn outputs(outputs: Vec<Output>) -> Declared {
-        Declared { inputs: Vec::new(), outputs, shadow: false, times: 1 }
+        let (shadow, deviations) = (false, false);
+        Declared { inputs: Vec::new(), outputs, shadow, times: 1, deviations }
     }
 
     /// Where a replay of `part` of the call has those that it tells of.
@@ -239,9 +243,13 @@ impl Declared {
         };
         let times = if matches!(part, Part::Told(_)) { self.times } else { 1 };
         let outputs = self.outputs.iter().filter(|output| part.tells_of(&output.name));
+        let outputs = outputs.filter(|output| !self.deviations || output.dtype.is_float());
         let outputs = outputs.flat_map(|output| std::iter::repeat_n(output, times));
         let outputs = outputs.map(|output| {
-            let dtype = memory_dtype(output.dtype, self.shadow);
+            let dtype = match self.deviations {
+                true if output.dtype != DType::F64 => DType::F32,
+                _ => memory_dtype(output.dtype, self.shadow),
+            };
             let size = output.bytes() / output.dtype.size() * dtype.size();
             let (pages, begin) = place(size);
             let (name, shape) = (output.name.clone(), output.shape());

@@ -194,10 +194,15 @@ impl Tensors {
         self.strides.clear();
     }
 
+    /// The place of `output` in the shared memory.
+    pub(super) fn place(&self, output: &OutputTensor) -> *mut u8 {
+        self.memory.as_mut_ptr().wrapping_add(output.range().start)
+    }
+
     /// Copies `output`, which is at `pointer`, to its place in the shared memory.
     pub(super) fn copy_out(&self, device: &dyn Device, output: &OutputTensor, pointer: *mut u8) {
         let range = output.range();
-        let place = self.memory.as_mut_ptr().wrapping_add(range.start);
+        let place = self.place(output);
         if output.shape.is_empty() {
             // SAFETY: a scalar lies in eight bytes, and its place in the mapping.
             unsafe { place.copy_from(pointer, range.len()) };

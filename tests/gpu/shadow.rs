@@ -39,7 +39,7 @@ fn both(
     cache: &replay::cache::Cache,
 ) -> Option<(Arc<dyn Variant>, Arc<dyn Variant>)> {
     let machine = cpu(cache, &program(), MINUTE);
-    let gpu = cuda(cache, machine.clone()).with_shadows_from(0);
+    let gpu = cuda(cache, machine.clone()).with_evidence_from(0);
     let prepare = |backend: &dyn Backend| match backend.prepare(
         &subject.fixture,
         sources,
@@ -169,7 +169,7 @@ fn evidence_from_a_gpu_gives_the_verdicts_of_the_cpu() {
     let cache = shared_cache();
     let machine = cpu(&cache, &program(), MINUTE);
     let on_cpu = Lab::new(Arc::new(machine.clone()), cache.clone(), false);
-    let gpu = cuda(&cache, machine).with_shadows_from(0);
+    let gpu = cuda(&cache, machine).with_evidence_from(0);
     // What CPU evidence gave on a GPU is another backend's.
     let on_gpu = Lab::new(Arc::new(gpu), cache.clone(), true);
     let mut wrong = Vec::new();

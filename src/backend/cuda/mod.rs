@@ -9,6 +9,7 @@ mod variant;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use self::pool::Pool;
 use self::shadow::CudaShadow;
@@ -43,14 +44,14 @@ struct Shared {
     search: SearchPath,
     /// The most bytes of a device's memory that one replay may have.
     memory_bytes: u64,
-    /// From how many bytes of tensors on, in float64, shadows run on the device.
-    shadows_from: u64,
+    /// From how many bytes of tensors on, in float64, shadows and other roundings run on the device.
+    evidence_from: u64,
     cache: Cache,
 }
 
-/// From how many bytes of tensors on, in float64, shadows run on the device. A replay on the CPU takes less
+/// From how many bytes of tensors on, in float64, shadows and other roundings run on the device. A replay on the CPU takes less
 /// time than a context where the tensors are smaller.
-const SHADOWS_FROM: u64 = 256 << 20;
+const EVIDENCE_FROM: u64 = 256 << 20;
 
 /// Why a GPU cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -96,19 +97,19 @@ impl Cuda {
         let toolchain = DeviceToolchain::new(nvrtc, search, &device.architecture, cache);
         let memory_bytes = memory_bytes.unwrap_or(device.memory_bytes as u64);
         let (pool, cache) = (Pool::new(ordinals), cache.clone());
-        let (search, shadows_from) = (search.clone(), SHADOWS_FROM);
+        let (search, evidence_from) = (search.clone(), EVIDENCE_FROM);
         let shared =
-            Shared { cpu, device, pool, toolchain, search, memory_bytes, shadows_from, cache };
+            Shared { cpu, device, pool, toolchain, search, memory_bytes, evidence_from, cache };
         Ok(Cuda { shared: Arc::new(shared), sanitizer: None })
     }
 
-    /// The same, but shadows run on the device from so many bytes of tensors on. For tests.
+    /// The same, but shadows and other roundings run on the device from so many bytes of tensors on. For tests.
     ///
     /// # Panics
     /// If variants were prepared already.
-    pub fn with_shadows_from(mut self, bytes: u64) -> Cuda {
+    pub fn with_evidence_from(mut self, bytes: u64) -> Cuda {
         let shared = Arc::get_mut(&mut self.shared).expect("no variant was prepared");
-        shared.shadows_from = bytes;
+        shared.evidence_from = bytes;
         self
     }
 
@@ -137,7 +138,7 @@ impl Shared {
         // Inputs lie there as they are stored, too.
         let (stored, _) = tensor_bytes(fixture, false);
         let room = self.memory_bytes.min(self.device.memory_bytes as u64);
-        if bytes < self.shadows_from || bytes.saturating_add(stored) > room {
+        if bytes < self.evidence_from || bytes.saturating_add(stored) > room {
             return Ok(None);
         }
         match self.toolchain.compile_shadow(&fixture.harness, sources)? {
@@ -151,6 +152,39 @@ impl Shared {
 }
 
 impl Shared {
+    /// Whether the device has room for all that two revisions may want of it at a time.
+    pub(super) fn has_room_for_both(&self, fixture: &Fixture) -> bool {
+        let (wide_inputs, wide_outputs) = tensor_bytes(fixture, true);
+        let (inputs, outputs) = tensor_bytes(fixture, false);
+        // Deviations take the inputs twice, the outputs of two calls, and two numbers for each element; the shadow its
+        // inputs as they are stored, too.
+        let deviations = [inputs, inputs, outputs, outputs, wide_outputs, wide_outputs];
+        let shadow = [inputs, wide_inputs, wide_outputs];
+        let all = deviations.into_iter().chain(shadow).fold(0, u64::saturating_add);
+        all.saturating_mul(2) <= self.memory_bytes.min(self.device.memory_bytes as u64)
+    }
+
+    /// Whether the device measures how far directed rounding moves the outputs of `module` on `fixture`.
+    fn deviates(&self, fixture: &Fixture, module: &DeviceModule) -> bool {
+        let (inputs, outputs) = tensor_bytes(fixture, true);
+        let bytes = inputs.saturating_add(outputs);
+        if bytes < self.evidence_from || !self.has_room_for_both(fixture) {
+            return false;
+        }
+        let mut floats = fixture.outputs.iter().filter(|output| output.dtype.is_float());
+        if let Some(output) = floats.find(|output| !DEVIATING.contains(&output.dtype)) {
+            tracing::info!("rounding is the CPU's: {} is {}", output.name, output.dtype);
+            return false;
+        }
+        match module.rounding_obstacle() {
+            None => true,
+            Some(obstacle) => {
+                tracing::info!("rounding is the CPU's: {obstacle}");
+                false
+            }
+        }
+    }
+
     /// The folders with NVIDIA's libraries, if `sources` may call one of them.
     fn libraries(&self, sources: &SourceSet) -> Vec<PathBuf> {
         let calls = |text: &[u8]| text.windows(6).any(|word| matches!(word, b"cublas" | b"curand"));
@@ -225,10 +259,25 @@ impl Backend for Cuda {
         };
         let (cuda, sanitizer) = (self.shared.clone(), self.sanitizer.clone());
         let libraries = self.shared.libraries(sources);
+        // What NVIDIA's libraries compute rounds to nearest.
+        let deviates = libraries.is_empty() && self.shared.deviates(fixture, &module);
+        let deviates = AtomicBool::new(deviates);
         let (fixture, sources) = (fixture.clone(), sources.clone());
-        Ok(Arc::new(CudaVariant { cuda, sanitizer, fixture, sources, host, module, libraries }))
+        Ok(Arc::new(CudaVariant {
+            cuda,
+            sanitizer,
+            fixture,
+            sources,
+            host,
+            module,
+            libraries,
+            deviates,
+        }))
     }
 }
+
+/// The elements whose deviations a device measures.
+const DEVIATING: [DType; 4] = [DType::F32, DType::F64, DType::F16, DType::BF16];
 
 /// The numbers of the devices that are of the kind of `device`, which modules are built for.
 fn like(device: &DeviceInfo, all: &[DeviceInfo]) -> Vec<usize> {

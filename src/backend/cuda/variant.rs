@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::Shared;
 use super::pool::Lease;
@@ -15,7 +16,8 @@ use crate::cuda::{identity, random};
 use crate::fixture::Fixture;
 use crate::frontend::Precision;
 use crate::history::SourceSet;
-use crate::worker::{DeviceJob, Run};
+use crate::summary::POISON_A;
+use crate::worker::{DeviceJob, Ending, Job, Run};
 
 /// Host code, the module with its kernels, and the fixture that they run on.
 pub(super) struct CudaVariant {
@@ -27,6 +29,8 @@ pub(super) struct CudaVariant {
     pub module: DeviceModule,
     /// The folders with the libraries that the sources call.
     pub libraries: Vec<PathBuf>,
+    /// Whether the device measures how far directed rounding moves outputs; not any more once it has failed to.
+    pub deviates: AtomicBool,
 }
 
 /// Runs of one variant on one GPU.
@@ -36,7 +40,13 @@ struct Turn<'v> {
 }
 
 impl Turn<'_> {
-    fn run(&self, module: &mut DeviceModule, mode: &Mode) -> Result<Run, ReplayError> {
+    /// Runs in `mode`, or measures `deviations` that way.
+    fn run(
+        &self,
+        module: &mut DeviceModule,
+        mode: &Mode,
+        deviations: Option<f64>,
+    ) -> Result<Run, ReplayError> {
         debug_assert!(self.variant.abilities().allow(mode), "{mode:?}");
         let CudaVariant { cuda, fixture, host, .. } = self.variant;
         learning(&cuda.toolchain, module, |module| {
@@ -52,7 +62,7 @@ impl Turn<'_> {
             let machine = cuda.cpu.host();
             let native = (&host.artifact, Precision::Native);
             let job = machine.job(device, cuda.memory_bytes, fixture, native, mode);
-            Ok(machine.run(&job, fixture, None)?)
+            Ok(machine.run(&Job { deviations, ..job }, fixture, None)?)
         })
     }
 }
@@ -133,7 +143,7 @@ impl Variant for CudaVariant {
     }
 
     fn run(&self, mode: &Mode) -> Result<Run, ReplayError> {
-        self.turn().run(&mut self.module.clone(), mode)
+        self.turn().run(&mut self.module.clone(), mode, None)
     }
 
     fn at_once(&self, _like: Option<&Run>) -> usize {
@@ -154,7 +164,25 @@ impl Variant for CudaVariant {
         }
         let (turn, mut module) = (self.turn(), self.module.clone());
         let mut modes = modes.iter().enumerate();
-        modes.try_for_each(|(index, mode)| take(index, turn.run(&mut module, mode)?))
+        modes.try_for_each(|(index, mode)| take(index, turn.run(&mut module, mode, None)?))
+    }
+
+    fn deviates(&self) -> bool {
+        self.deviates.load(Ordering::Relaxed)
+    }
+
+    fn deviations(&self, jump: f64) -> Result<Option<Run>, ReplayError> {
+        if !self.deviates() {
+            return Ok(None);
+        }
+        let mode = Mode::plain(POISON_A);
+        match self.turn().run(&mut self.module.clone(), &mode, Some(jump)) {
+            Ok(run) if run.ending == Ending::Completed => return Ok(Some(run)),
+            Ok(run) => tracing::info!("rounding is the CPU's: {:?}", run.ending),
+            Err(error) => tracing::info!("rounding is the CPU's: {error}"),
+        }
+        self.deviates.store(false, Ordering::Relaxed);
+        Ok(None)
     }
 
     fn check(&self) -> Result<Vec<(Tool, Finding)>, ReplayError> {

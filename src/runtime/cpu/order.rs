@@ -10,11 +10,15 @@ pub struct Order(pub u64);
 impl Order {
     /// The order of the linear indices.
     pub(crate) const LINEAR: Order = Order(0);
+    /// The opposite order, which turns every pair of blocks and of threads around.
+    pub(crate) const REVERSED: Order = Order(u64::MAX);
 
     /// The linear index of the thread at each position.
     pub fn threads(self, count: usize) -> Vec<u16> {
         let mut threads: Vec<u16> = (0..count as u32).map(|thread| thread as u16).collect();
-        if self != Order::LINEAR {
+        if self == Order::REVERSED {
+            threads.reverse();
+        } else if self != Order::LINEAR {
             let mut state = self.0;
             for last in (1..count).rev() {
                 state = mix(state.wrapping_add(last as u64));
@@ -31,6 +35,9 @@ impl Order {
     pub fn block(self, position: u64, count: u64) -> u64 {
         if self == Order::LINEAR || count < 2 {
             return position;
+        }
+        if self == Order::REVERSED {
+            return count - 1 - position;
         }
         let half_bits = (64 - (count - 1).leading_zeros()).div_ceil(2);
         let mask = (1u64 << half_bits) - 1;
@@ -63,7 +70,7 @@ mod tests {
 
     #[test]
     fn every_order_is_a_permutation() {
-        for seed in [0, 1, 2, 77] {
+        for seed in [0, 1, 2, 77, Order::REVERSED.0] {
             for count in [1u64, 2, 3, 5, 34, 256, 1000] {
                 let order = Order(seed);
                 let mut blocks: Vec<u64> = (0..count).map(|p| order.block(p, count)).collect();
@@ -74,6 +81,12 @@ mod tests {
                 assert!(threads.into_iter().map(u64::from).eq(0..count), "threads, seed {seed}");
             }
         }
+    }
+
+    #[test]
+    fn the_opposite_order_turns_every_pair_around() {
+        assert_eq!(Order::REVERSED.threads(4), [3, 2, 1, 0]);
+        assert_eq!([0, 1, 2].map(|position| Order::REVERSED.block(position, 3)), [2, 1, 0]);
     }
 
     #[test]

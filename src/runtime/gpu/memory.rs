@@ -62,6 +62,11 @@ impl Memory {
         self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
+    /// Whether host code can touch all of it, while no kernel runs.
+    pub(super) fn managed(&self) -> bool {
+        self.managed
+    }
+
     /// Allocates `bytes`, called `label` in messages, that the host can touch too if `managed`; address 0 for
     /// no bytes.
     pub(super) fn allocate(

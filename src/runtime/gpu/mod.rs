@@ -5,6 +5,7 @@
 #![allow(unsafe_code)]
 
 mod blas;
+mod deviations;
 mod host;
 mod library;
 mod memory;
@@ -18,11 +19,13 @@ mod widen;
 use std::collections::HashMap;
 use std::ffi::{CStr, c_void};
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, OnceLock};
 
 pub use self::upload::pinned_copy_seconds;
 
 use self::blas::BlasCalls;
+use self::deviations::Deviations;
 use self::library::{Library, nameless};
 use self::memory::Memory;
 use self::random::RandomCalls;
@@ -32,9 +35,9 @@ use self::upload::Uploader;
 use self::widen::Stored;
 use super::abi::ThreadPointers;
 use super::report::{Fault, Report};
-use super::{CopyKind, Device, Launch, Widening, cpu, end_with};
+use super::{CopyKind, Deviating, Device, Launch, Widening, cpu, end_with};
 use crate::cuda::driver::{Address, Context, Function, Loaded, Shape, words};
-use crate::cuda::{CudaError, DeviceInfo, GpuError, Module, device};
+use crate::cuda::{CudaError, DeviceInfo, Direction, GpuError, Module, device, rounded};
 use crate::summary::{Poison, Summary};
 use crate::tensor::DType;
 
@@ -99,6 +102,13 @@ pub struct Gpu {
     memory: Memory,
     module: Module,
     loaded: Loaded,
+    /// The module that rounds in each direction, once it was asked for.
+    rounded: [OnceLock<Loaded>; 3],
+    /// Held while one of them is loaded.
+    rounding: Mutex<()>,
+    /// Which of them runs, from 1; 0 for the module itself.
+    running: AtomicUsize,
+    deviations: Deviations,
     /// None where memory is left as it is.
     shared: Option<SharedFill>,
     summaries: Vec<(DType, Summarizer)>,
@@ -106,8 +116,8 @@ pub struct Gpu {
     random: RandomCalls,
     /// Where the built-in variables of the calling thread are.
     pointers: Box<dyn Fn() -> ThreadPointers + Send + Sync>,
-    /// By the host's function and name: those that were launched.
-    functions: Mutex<HashMap<(usize, &'static str), Function>>,
+    /// By the module that ran, the host's function and name: those that were launched.
+    functions: Mutex<HashMap<(usize, usize, &'static str), Function>>,
 }
 
 impl Gpu {
@@ -158,6 +168,10 @@ impl Gpu {
             memory,
             module,
             loaded,
+            rounded: Default::default(),
+            rounding: Mutex::default(),
+            running: AtomicUsize::new(0),
+            deviations: Deviations::default(),
             shared,
             summaries,
             blas,
@@ -168,7 +182,8 @@ impl Gpu {
     }
 
     fn function(&self, launch: &Launch) -> Result<Function, CudaError> {
-        let key = (launch.function as usize, launch.kernel);
+        let running = self.running.load(Ordering::Relaxed);
+        let key = (running, launch.function as usize, launch.kernel);
         let mut known = self.functions.lock().expect("no code panics while it holds this");
         if let Some(&function) = known.get(&key) {
             return Ok(function);
@@ -180,9 +195,41 @@ impl Gpu {
             }
             unresolved(launch.kernel.to_owned());
         };
-        let function = self.loaded.function(&symbol)?;
+        let function = self.running().function(&symbol)?;
         known.insert(key, function);
         Ok(function)
+    }
+
+    /// The module whose kernels run.
+    fn running(&self) -> &Loaded {
+        let rounded = self.running.load(Ordering::Relaxed).checked_sub(1);
+        rounded.and_then(|at| self.rounded[at].get()).unwrap_or(&self.loaded)
+    }
+
+    /// The module that rounds in `direction`.
+    fn rounded(&self, direction: Direction) -> Result<&Loaded, String> {
+        let place = &self.rounded[direction as usize];
+        let _held = self.rounding.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        if let Some(loaded) = place.get() {
+            return Ok(loaded);
+        }
+        let mut text = rounded(&self.module.ptx, direction)?;
+        text.push('\0');
+        let loaded = Loaded::new(text.as_bytes()).map_err(words)?;
+        Ok(place.get_or_init(|| loaded))
+    }
+
+    /// Runs the module that rounds in `direction` from here on; the module itself without one.
+    fn round(&self, direction: Option<Direction>) -> Result<(), String> {
+        let running = match direction {
+            Some(direction) => {
+                self.rounded(direction)?;
+                direction as usize + 1
+            }
+            None => 0,
+        };
+        self.running.store(running, Ordering::Relaxed);
+        Ok(())
     }
 
     /// Copies from the device, large tensors through pinned memory.
@@ -328,6 +375,11 @@ impl Device for Gpu {
         Some(self.survive(done, None))
     }
 
+    fn deviating(&self) -> Option<&dyn Deviating> {
+        // Algorithms of libraries that the host computes round to nearest.
+        (!self.memory.managed()).then_some(self as &dyn Deviating)
+    }
+
     unsafe fn copy(
         &self,
         to: *mut u8,
@@ -374,8 +426,8 @@ impl Device for Gpu {
     fn symbol(&self, _host: *mut u8, name: &str, bytes: usize) -> Result<*mut u8, CudaError> {
         let expression = format!("&{name}");
         let found = match self.module.names.get(&expression) {
-            Some(symbol) => self.loaded.variable(symbol).ok_or(CudaError::INVALID_SYMBOL)?,
-            None => match self.loaded.variable(name) {
+            Some(symbol) => self.running().variable(symbol).ok_or(CudaError::INVALID_SYMBOL)?,
+            None => match self.running().variable(name) {
                 Some(found) => found,
                 None => unresolved(expression),
             },

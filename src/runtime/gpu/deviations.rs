@@ -1,0 +1,209 @@
+//! Measures on the device how far elements of outputs move in calls that round otherwise.
+#![allow(unsafe_code)]
+
+use std::collections::BTreeMap;
+use std::ffi::c_void;
+use std::sync::Mutex;
+
+use super::Gpu;
+use crate::cuda::driver::{Address, Context, Function, Loaded, Shape};
+use crate::cuda::{CudaError, Direction};
+use crate::runtime::{Deviating, Pass};
+use crate::tensor::DType;
+
+/// Threads of a block, and the most blocks.
+const THREADS: u32 = 256;
+const BLOCKS: u64 = 1 << 14;
+/// How many times as far as by rounding a repetition may move an element: atomic additions in another order do.
+const UNSTEADY_FACTOR: f64 = 64.0;
+
+/// What is known of the outputs, by their places.
+#[derive(Default)]
+pub(super) struct Deviations {
+    outputs: Mutex<Vec<Option<Measured>>>,
+    /// The inputs as they were first.
+    inputs: Mutex<BTreeMap<usize, Address>>,
+}
+
+/// One output: its elements in the plain call, and their largest and least deviations.
+#[derive(Clone, Copy)]
+struct Measured {
+    plain: Address,
+    largest: Address,
+    least: Address,
+    /// The output of another call, where it lies on the host.
+    staging: Address,
+    count: u64,
+    dtype: DType,
+    is_begun: bool,
+}
+
+impl Measured {
+    fn new(context: &Context, dtype: DType, count: usize) -> Result<Measured, CudaError> {
+        let (element, deviation) = (dtype.size(), deviation_bytes(dtype));
+        Ok(Measured {
+            plain: context.allocate(count * element)?,
+            largest: context.allocate(count * deviation)?,
+            least: context.allocate(count * deviation)?,
+            staging: context.allocate(element)?,
+            count: count as u64,
+            dtype,
+            is_begun: false,
+        })
+    }
+
+    /// The elements at `tensor`, which is host memory if it is a scalar.
+    fn elements(
+        &self,
+        context: &Context,
+        tensor: *const u8,
+        is_scalar: bool,
+    ) -> Result<Address, CudaError> {
+        if !is_scalar {
+            return Ok(tensor as Address);
+        }
+        // SAFETY: a scalar has that many bytes.
+        unsafe { context.upload(self.staging, tensor, self.dtype.size())? };
+        Ok(self.staging)
+    }
+
+    fn take(&mut self, loaded: &Loaded, moved: Address) -> Result<(), CudaError> {
+        let function = loaded.function(&format!("replay_take_{}", name(self.dtype)))?;
+        let (mut moved, mut first) = (moved, i32::from(!self.is_begun));
+        let Measured { mut plain, mut largest, mut least, mut count, .. } = *self;
+        self.is_begun = true;
+        let mut args: [*mut c_void; 6] = [
+            (&raw mut plain).cast(),
+            (&raw mut moved).cast(),
+            (&raw mut largest).cast(),
+            (&raw mut least).cast(),
+            (&raw mut count).cast(),
+            (&raw mut first).cast(),
+        ];
+        launch(function, count, &mut args)
+    }
+
+    /// Marks jumps, and returns how many elements `again` moves further than rounding does.
+    fn finish(
+        &self,
+        context: &Context,
+        loaded: &Loaded,
+        again: Address,
+        jump: f64,
+    ) -> Result<u64, CudaError> {
+        let function = loaded.function(&format!("replay_finish_{}", name(self.dtype)))?;
+        let mut unsteady = context.allocate(8)?;
+        context.set(unsteady, 0, 8)?;
+        let (mut again, mut jump, mut allowed) = (again, jump, UNSTEADY_FACTOR);
+        let Measured { mut plain, mut largest, mut least, mut count, .. } = *self;
+        let mut args: [*mut c_void; 8] = [
+            (&raw mut plain).cast(),
+            (&raw mut again).cast(),
+            (&raw mut largest).cast(),
+            (&raw mut least).cast(),
+            (&raw mut count).cast(),
+            (&raw mut jump).cast(),
+            (&raw mut allowed).cast(),
+            (&raw mut unsteady).cast(),
+        ];
+        launch(function, count, &mut args)?;
+        let mut found = 0u64;
+        // SAFETY: an integer of that size.
+        unsafe { context.download((&raw mut found).cast(), unsteady, 8)? };
+        context.free(unsteady)?;
+        Ok(found)
+    }
+}
+
+fn launch(function: Function, count: u64, args: &mut [*mut c_void]) -> Result<(), CudaError> {
+    let blocks = count.div_ceil(THREADS.into()).clamp(1, BLOCKS) as u32;
+    let shape = Shape::plain(blocks, THREADS, 0);
+    // SAFETY: the arguments are those of the kernel, and the tensors as long as the count says.
+    unsafe { function.launch(shape, args.as_mut_ptr()) }
+}
+
+/// The dtype in the names of kernels.
+fn name(dtype: DType) -> &'static str {
+    match dtype {
+        DType::F64 => "f64",
+        DType::F16 => "f16",
+        DType::BF16 => "bf16",
+        _ => "f32",
+    }
+}
+
+/// Bytes that the deviation of an element of `dtype` takes.
+fn deviation_bytes(dtype: DType) -> usize {
+    if dtype == DType::F64 { 8 } else { 4 }
+}
+
+impl Deviating for Gpu {
+    fn begin(&self, pass: Pass) -> Result<(), String> {
+        self.round(pass.direction())
+    }
+
+    fn prepare(&self) {
+        if self.context.enter().is_ok() {
+            for direction in [Direction::Down, Direction::Up, Direction::TowardZero] {
+                let _ = self.rounded(direction);
+            }
+        }
+    }
+
+    fn keep(&self, place: usize, tensor: *const u8, bytes: usize) -> Result<(), CudaError> {
+        let kept = self.context.allocate(bytes)?;
+        self.context.copy_within(kept, tensor as Address, bytes)?;
+        let mut inputs = self.deviations.inputs.lock().expect("no code panics while it holds this");
+        inputs.insert(place, kept);
+        Ok(())
+    }
+
+    fn restore(&self, place: usize, tensor: *mut u8, bytes: usize) -> Result<(), CudaError> {
+        let inputs = self.deviations.inputs.lock().expect("no code panics while it holds this");
+        let kept = *inputs.get(&place).ok_or(CudaError::INVALID_VALUE)?;
+        self.context.copy_within(tensor as Address, kept, bytes)
+    }
+
+    fn take(
+        &self,
+        place: usize,
+        (tensor, is_scalar): (*const u8, bool),
+        dtype: DType,
+        count: usize,
+        pass: Pass,
+    ) -> Result<u64, CudaError> {
+        let Gpu { context, loaded, deviations, .. } = self;
+        let mut outputs = deviations.outputs.lock().expect("no code panics while it holds this");
+        if outputs.len() <= place {
+            outputs.resize(place + 1, None);
+        }
+        if outputs[place].is_none() {
+            outputs[place] = Some(Measured::new(context, dtype, count)?);
+        }
+        let measured = outputs[place].as_mut().expect("made just now");
+        let elements = measured.elements(context, tensor, is_scalar)?;
+        let told = match pass {
+            Pass::Plain => {
+                context.copy_within(measured.plain, elements, count * dtype.size())?;
+                0
+            }
+            Pass::Rounded(_) => {
+                measured.take(loaded, elements)?;
+                0
+            }
+            Pass::Again { jump } => measured.finish(context, loaded, elements, jump)?,
+        };
+        context.synchronize()?;
+        Ok(told)
+    }
+
+    unsafe fn read(&self, place: usize, to: *mut u8) -> Result<(), CudaError> {
+        let outputs = self.deviations.outputs.lock().expect("no code panics while it holds this");
+        let Some(&Some(measured)) = outputs.get(place) else {
+            return Err(CudaError::INVALID_VALUE);
+        };
+        let bytes = measured.count as usize * deviation_bytes(measured.dtype);
+        // SAFETY: promised by the caller.
+        unsafe { self.download(to, measured.largest, bytes) }
+    }
+}
