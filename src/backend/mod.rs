@@ -158,6 +158,11 @@ pub trait Variant: Send + Sync {
         take: &mut Take<'_>,
     ) -> Result<(), ReplayError>;
 
+    /// Whether its device has room for runs of another revision at the same time, and they are no slower for it.
+    fn shares_device(&self) -> bool {
+        false
+    }
+
     /// Whether its own device can measure how far directed rounding moves outputs.
     fn deviates(&self) -> bool {
         false

@@ -167,7 +167,11 @@ pub fn judge(base: &Trial, got: &Trial) -> Result<Judgement, ReplayError> {
 }
 
 fn judged(base: &Trial, got: &Trial) -> Result<Judgement, ReplayError> {
-    let judgement = Judgement::of_outcomes(base.outcome()?.clone(), got.outcome()?.clone());
+    let (ours, theirs) = match base.variant()?.is_some_and(|variant| variant.shares_device()) {
+        true => both(|| base.outcome(), || got.outcome()),
+        false => (base.outcome(), got.outcome()),
+    };
+    let judgement = Judgement::of_outcomes(ours?.clone(), theirs?.clone());
     if base.variant()?.is_none() || got.variant()?.is_none() {
         return Ok(judgement);
     }

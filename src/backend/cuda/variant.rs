@@ -167,6 +167,10 @@ impl Variant for CudaVariant {
         modes.try_for_each(|(index, mode)| take(index, turn.run(&mut module, mode, None)?))
     }
 
+    fn shares_device(&self) -> bool {
+        self.cuda.has_room_for_both(&self.fixture)
+    }
+
     fn deviates(&self) -> bool {
         self.deviates.load(Ordering::Relaxed)
     }
