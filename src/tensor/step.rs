@@ -189,13 +189,10 @@ impl Scales {
     pub fn of(tensor: &TensorView, threads: usize) -> Scales {
         let columns = tensor.shape.last().copied().unwrap_or(1).max(1);
         let mut rows = vec![0.0; tensor.len().div_ceil(columns)];
-        parts::fill(threads, &mut rows, 1, columns, |first, rows| {
-            let mut distinct = Distinct::default();
-            for (number, scale) in rows.iter_mut().enumerate() {
-                let start = (first + number) * columns;
-                let row = start..tensor.len().min(start + columns);
-                *scale = distinct.median_power(row.map(|index| tensor.get_f64(index).abs()));
-            }
+        let is_narrow = tensor.dtype.is_float() && tensor.dtype != DType::F64;
+        parts::fill(threads, &mut rows, 1, columns, |first, rows| match is_narrow {
+            true => Distinct::<u32>::default().powers(tensor, columns, first, rows),
+            false => Distinct::<u64>::default().powers(tensor, columns, first, rows),
         });
         let mut scaled: Vec<f64> = rows.iter().copied().filter(|&scale| scale > 0.0).collect();
         scaled.sort_unstable_by(f64::total_cmp);
@@ -294,34 +291,65 @@ pub fn widen(tensor: &TensorView, step: Option<(&Step, &Scales)>, threads: usize
     });
 }
 
+/// The bits of a positive number.
+trait Bits: Copy + Default + PartialEq + Into<u64> {
+    fn of(x: f64) -> Self;
+}
+
+impl Bits for u64 {
+    fn of(x: f64) -> u64 {
+        x.to_bits()
+    }
+}
+
+/// Those of a float32, or of a number of a narrower format.
+impl Bits for u32 {
+    fn of(x: f64) -> u32 {
+        (x as f32).to_bits()
+    }
+}
+
 /// Counts the distinct values of one row after the other.
 #[derive(Default)]
-struct Distinct {
+struct Distinct<B> {
     /// The bits of the values that were seen, each at the first free place from its own on; 0 is free.
-    seen: Vec<u64>,
+    seen: Vec<B>,
     /// How many distinct values have each exponent.
     exponents: Vec<u32>,
 }
 
-impl Distinct {
+impl<B: Bits> Distinct<B> {
+    /// Writes the powers of two of the medians of rows of `tensor` to `powers`, from row `first` on.
+    fn powers(&mut self, tensor: &TensorView, columns: usize, first: usize, powers: &mut [f64]) {
+        let mut values = vec![0.0; columns];
+        for (number, power) in powers.iter_mut().enumerate() {
+            let start = (first + number) * columns;
+            let values = &mut values[..columns.min(tensor.len() - start)];
+            tensor.read(start, values);
+            *power = self.median_power(values.iter().map(|x| x.abs()));
+        }
+    }
+
     /// The power of two of the lower median of the distinct values that are positive and finite; 0 if
     /// there is none. None is negative.
     fn median_power(&mut self, values: impl ExactSizeIterator<Item = f64>) -> f64 {
         let places = (2 * values.len()).next_power_of_two();
         self.seen.clear();
-        self.seen.resize(places, 0);
+        self.seen.resize(places, B::default());
         self.exponents.clear();
         self.exponents.resize(1 << 11, 0);
         let mut count = 0u32;
-        for bits in values.filter(|&x| x > 0.0 && x.is_finite()).map(f64::to_bits) {
-            let mut place =
-                bits.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(32) as usize % places;
-            while self.seen[place] != 0 && self.seen[place] != bits {
-                place = (place + 1) % places;
+        for x in values.filter(|&x| x > 0.0 && x.is_finite()) {
+            let bits = B::of(x);
+            let drawn = bits.into().wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(32);
+            // The number of places is a power of two.
+            let mut place = drawn as usize & (places - 1);
+            while self.seen[place] != B::default() && self.seen[place] != bits {
+                place = (place + 1) & (places - 1);
             }
-            let is_new = u32::from(self.seen[place] == 0);
+            let is_new = u32::from(self.seen[place] == B::default());
             self.seen[place] = bits;
-            self.exponents[(bits >> 52) as usize] += is_new;
+            self.exponents[(x.to_bits() >> 52) as usize] += is_new;
             count += is_new;
         }
         if count == 0 {
@@ -454,9 +482,11 @@ mod tests {
                 1..4,
             ),
         ) {
-            let mut distinct = Distinct::default();
+            let (mut distinct, mut narrow) = (Distinct::<u64>::default(), Distinct::<u32>::default());
             for row in rows {
                 prop_assert_eq!(distinct.median_power(row.iter().copied()), sorted(&row));
+                let row: Vec<f64> = row.iter().map(|x| f64::from(*x as f32)).collect();
+                prop_assert_eq!(narrow.median_power(row.iter().copied()), sorted(&row));
             }
         }
 
