@@ -165,8 +165,7 @@ pub(super) fn on_host(
     held: Held,
     folder: &Path,
 ) -> Result<(), NoRoom> {
-    let pieces =
-        pieces(fixture, precision, held, |(inputs, outputs)| inputs.saturating_add(outputs));
+    let pieces = pieces(fixture, precision, held, |(inputs, outputs)| [inputs, outputs]);
     fits(&Subject::new(fixture, precision, held), &pieces, 0, folder)
 }
 
@@ -181,7 +180,7 @@ pub(super) fn for_programs(
     folder: &Path,
 ) -> Result<(), NoRoom> {
     let subject = Subject::new(fixture, precision, held);
-    let pieces = pieces(fixture, precision, held, |(_, outputs)| outputs);
+    let pieces = pieces(fixture, precision, held, |(_, outputs)| [0, outputs]);
     let is_wide = precision == Precision::Shadow || held == Held::Gradient;
     let (inputs, outputs) = worker::tensor_bytes(fixture, is_wide);
     let in_program = inputs.saturating_add(outputs);
@@ -220,17 +219,17 @@ fn fits(subject: &Subject, pieces: &[u64], files: u64, folder: &Path) -> Result<
 }
 
 /// The bytes that are held, each piece as a whole in memory or on the disk, in the order in which they are taken.
-/// `kept` says how many bytes are held of a replay whose inputs and outputs take so many.
+/// `kept` says which pieces are held of a replay whose inputs and outputs take so many bytes.
 fn pieces(
     fixture: &Fixture,
     precision: Precision,
     held: Held,
-    kept: impl Fn((u64, u64)) -> u64,
+    kept: impl Fn((u64, u64)) -> [u64; 2],
 ) -> Vec<u64> {
-    let replay = |is_wide: bool| worker::rounded(kept(worker::tensor_bytes(fixture, is_wide)));
+    let replay = |is_wide: bool| kept(worker::tensor_bytes(fixture, is_wide)).map(worker::rounded);
     let (wide, replay) = (replay(true), replay(precision == Precision::Shadow));
     let revisions = match held {
-        Held::Outcome => return vec![replay; REPLAYS],
+        Held::Outcome => return [replay; REPLAYS].concat(),
         Held::Noise { revisions } => revisions,
         Held::Gradient => 1,
     };
@@ -241,12 +240,12 @@ fn pieces(
     let numbers: Vec<u64> = numbers.collect();
     let mut pieces = Vec::new();
     for revision in 0..revisions {
-        pieces.push(replay);
+        pieces.extend(replay);
         let kinds = if revision + 1 == revisions { KINDS } else { 1 };
         pieces.extend(numbers.iter().flat_map(|&bytes| std::iter::repeat_n(bytes, kinds)));
     }
-    pieces.extend([replay; REPLAYS]);
-    pieces.extend((held == Held::Gradient).then_some(wide));
+    pieces.extend([replay; REPLAYS].concat());
+    pieces.extend((held == Held::Gradient).then_some(wide).into_iter().flatten());
     pieces
 }
 
@@ -310,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn a_replay_lies_as_a_whole_in_memory_or_on_the_disk() {
+    fn each_piece_lies_as_a_whole_in_memory_or_on_the_disk() {
         assert_eq!(beyond_memory(&[16, 16], 40), 0);
         assert_eq!(beyond_memory(&[16, 16], 31), 16);
         // There is room for 24 in all, and still both need the disk.

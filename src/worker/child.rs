@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::inputs::Common;
 use super::run::{Declared, OutputTensor};
-use super::tensors::{Tensors, lay_out};
+use super::tensors::{Files, Tensors, lay_out};
 use super::{DeviceJob, Job, Part};
 use super::{deviations, evaluations};
 use crate::cuda::CudaError;
@@ -43,6 +43,8 @@ pub(super) enum ChildError {
 pub(super) struct Surroundings<'a> {
     /// Where outputs are written.
     pub outputs: File,
+    /// Where large inputs are laid out that this replay alone has so.
+    pub own_inputs: Option<File>,
     /// Holds the inputs that are common to several replays, if any are.
     pub inputs: Option<File>,
     /// Processes that replayed code is to be kept from, where that was not done yet.
@@ -94,7 +96,7 @@ fn replay(
     job: &Job,
     fixture: &Fixture,
     artifact: LoadedArtifact,
-    Surroundings { outputs: memory, inputs: laid_out, above, reporter }: Surroundings,
+    Surroundings { outputs: memory, own_inputs, inputs: laid_out, above, reporter }: Surroundings,
 ) -> Result<(), ChildError> {
     let runtime = std::thread::scope(|scope| {
         ask_for_pages(job, fixture, &memory, scope);
@@ -113,9 +115,11 @@ fn replay(
     if let Some(jump) = job.deviations {
         return deviations::make(job, jump, fixture, &artifact, runtime, memory);
     }
-    let (tensors, outputs) = lay_out(job, fixture, &*runtime.device, (&memory, laid_out.as_ref()))?;
+    let files =
+        Files { outputs: &memory, own_inputs: own_inputs.as_ref(), inputs: laid_out.as_ref() };
+    let (tensors, outputs) = lay_out(job, fixture, &*runtime.device, files)?;
     // Replayed code finds no descriptor to change its size by.
-    drop((memory, laid_out));
+    drop((memory, own_inputs, laid_out));
     let sizes: Vec<i64> = fixture.sizes.values().map(|&size| size as i64).collect();
     let tensors: &'static Tensors = Box::leak(Box::new(tensors));
     let strides: Vec<*const i64> = tensors.strides.iter().map(|s| s.as_ptr()).collect();

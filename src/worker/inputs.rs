@@ -159,6 +159,7 @@ mod tests {
     use crate::runtime::cpu::Rounding;
     use crate::summary::POISON_A;
     use crate::tensor::DType;
+    use crate::worker::run::Declared;
     use crate::worker::{DeviceJob, Part};
 
     /// Elements of 4 bytes that are large together.
@@ -228,6 +229,27 @@ mod tests {
         }
         let refused = first.file().write_all_at(&[9], 0).unwrap_err();
         assert_eq!(refused.raw_os_error(), Some(libc::EPERM));
+    }
+
+    #[test]
+    fn a_replay_s_own_inputs_lie_apart_from_its_outputs() {
+        let folder = written(1);
+        let (fixture, shadow) = (Fixture::load(folder.path()).unwrap(), job(folder.path(), true));
+        let layout = |job: &Job, common: &Common, part: &Part| {
+            let layout = Declared::of(&fixture, job, common).layout(part);
+            let inputs: Vec<String> = layout.inputs.into_iter().map(|(name, _)| name).collect();
+            (inputs, layout.input_bytes, layout.bytes)
+        };
+        let common = Common::of(&fixture, &shadow);
+        let (inputs, input_bytes, bytes) = layout(&shadow, &common, &Part::Whole);
+        assert_eq!(inputs, ["x"]);
+        let wide = pages_of(8 * LARGE).0;
+        assert_eq!((input_bytes, bytes), (wide, wide));
+        let told = Part::Told("none".to_owned());
+        assert_eq!(layout(&shadow, &common, &told), (inputs, wide, 0));
+        let native = job(folder.path(), false);
+        let (inputs, input_bytes, _) = layout(&native, &Common::of(&fixture, &native), &told);
+        assert_eq!((inputs.len(), input_bytes), (0, 0));
     }
 
     #[test]

@@ -16,7 +16,7 @@ use super::memory::{OutputMemory, Spares};
 use super::printed::Printed;
 use super::run::{Account, Declared, Layout, Run, finish};
 use super::{ALONE, memory, nursery, socket};
-use super::{Answer, CHILD_ARGUMENT, DeviceJob, Job, Limits, Order, Request, Wrapping};
+use super::{Answer, CHILD_ARGUMENT, DeviceJob, Ending, Job, Limits, Order, Request, Wrapping};
 use crate::cuda::sanitizer::Wrapper;
 use crate::fixture::Fixture;
 use crate::process::{self, tree::End};
@@ -115,8 +115,11 @@ impl Workers {
         let begun = Instant::now();
         let scales = job.step.as_ref().map(|stepped| stepped.scales.bytes()).unwrap_or_default();
         let end = terms.layout.end();
-        self.inputs.make_room(end + scales.len());
+        let input_bytes = terms.layout.input_bytes;
+        self.inputs.make_room(end + scales.len() + input_bytes);
         let outputs = self.spares.take(end + scales.len(), &job.folder)?;
+        let own = (input_bytes > 0).then(|| self.spares.take(input_bytes, &job.folder));
+        let own = own.transpose()?;
         let written = outputs.file().write_all_at(&scales, end as u64);
         written.map_err(system("hand over the scales"))?;
         let journal = memory::for_journal()?;
@@ -126,11 +129,13 @@ impl Workers {
             key: key().map_err(system("draw random numbers"))?,
             address_space: terms.address_space,
             series: terms.series,
+            has_inputs: own.is_some(),
             wrapper: terms.wrapper.map(|wrapper| self.wrapping(wrapper)),
         };
         let key = order.key;
         let mut files = vec![printed_there.as_fd(), journal.as_fd(), outputs.file().as_fd()];
-        files.extend(terms.inputs.map(|inputs| inputs.file().as_fd()));
+        let inputs = own.as_ref().into_iter().chain(terms.inputs);
+        files.extend(inputs.map(|inputs| inputs.file().as_fd()));
         let sent = lane.send(&Request::Run(Box::new(order)), &files);
         if let Err(error) = sent {
             return Err(match error.kind() {
@@ -169,6 +174,10 @@ impl Workers {
             }
             error => error,
         })?;
+        // A process that has not ended by itself may still write to them.
+        if let Some(own) = own.filter(|_| run.ending == Ending::Completed) {
+            self.spares.give(own);
+        }
         Ok((run, is_idle))
     }
 

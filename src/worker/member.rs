@@ -48,6 +48,7 @@ fn run_in(
 ) -> Option<i32> {
     let mut files = files.into_iter().map(File::from);
     let (printed, journal, outputs) = (files.next()?, files.next()?, files.next()?);
+    let own_inputs = if order.has_inputs { Some(files.next()?) } else { None };
     let inputs = files.next();
     if !tree::end_with(keeper) {
         return None;
@@ -79,7 +80,11 @@ fn run_in(
     drop(journal);
     // NVIDIA's driver may start a program that needs its privileges: it comes first.
     let above = if is_shielded { &[] } else { above };
-    Some(child::run(&order.job, loaded, Surroundings { outputs, inputs, above, reporter }))
+    Some(child::run(
+        &order.job,
+        loaded,
+        Surroundings { outputs, own_inputs, inputs, above, reporter },
+    ))
 }
 
 /// Makes the replay that the standard input describes, in a process that a wrapper has started. Returns
@@ -101,7 +106,9 @@ pub(super) fn run_alone() -> i32 {
     }
     drop(journal);
     signals::watch(process::parent_of(wrapper).unwrap_or(wrapper));
-    child::run(&order.job, None, Surroundings { outputs, inputs: None, above: &[], reporter })
+    let (own_inputs, inputs) = (None, None);
+    let surroundings = Surroundings { outputs, own_inputs, inputs, above: &[], reporter };
+    child::run(&order.job, None, surroundings)
 }
 
 /// Begins to write to `journal`.

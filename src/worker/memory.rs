@@ -15,7 +15,7 @@ use crate::process;
 use crate::runtime::journal;
 use crate::scratch::{self, Budget, Taken};
 
-/// The tensors of one replay that take this many bytes are counted as memory. Where there is not enough of it
+/// The inputs or the outputs of one replay that take this many bytes are counted as memory. Where there is not enough of it
 /// they lie in a file, whose pages the system can write out.
 pub(super) const LARGE_OUTPUTS: usize = 64 << 20;
 /// Such memory is kept for another replay from this size on: to have it anew takes time.
@@ -25,7 +25,7 @@ const SPARES: usize = 8;
 /// Large memory has a multiple of this size, so that it serves replays that differ a little in theirs.
 const UNIT: usize = 32 << 20;
 
-/// The bytes that the tensors of one replay take, of which there are so many.
+/// The bytes that the inputs or the outputs of one replay take, of which there are so many.
 pub(crate) fn rounded(bytes: u64) -> u64 {
     match bytes >= LARGE_OUTPUTS as u64 {
         true => bytes.checked_next_multiple_of(UNIT as u64).unwrap_or(u64::MAX),
@@ -36,7 +36,7 @@ pub(crate) fn rounded(bytes: u64) -> u64 {
 /// The size of a journal is a multiple of this.
 const PAGE: usize = 64 << 10;
 
-/// Memory that one replay writes its outputs to, and lays large inputs into; or inputs of several replays.
+/// Memory that one replay writes its outputs to, or lays large inputs into; or inputs of several replays.
 #[derive(Debug)]
 pub(super) struct OutputMemory {
     file: File,
@@ -119,7 +119,7 @@ pub(super) fn populate(memory: &File, bytes: usize) {
     });
 }
 
-/// Memory for outputs that nobody uses at the moment.
+/// Memory for outputs or inputs of a replay that nobody uses at the moment.
 #[derive(Debug, Default)]
 pub(super) struct Spares {
     memory: Mutex<Vec<OutputMemory>>,
@@ -142,8 +142,8 @@ impl Spares {
         OutputMemory::new(bytes, folder)
     }
 
-    /// Keeps `memory` for another replay.
-    fn give(&self, memory: OutputMemory) {
+    /// Keeps `memory`, which no process writes to any more, for another replay.
+    pub(super) fn give(&self, memory: OutputMemory) {
         let mut spares = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
         let is_cheap = memory.taken.is_none() || memory.bytes <= Budget::of_process().left() / 4;
         if memory.bytes < REUSED || !is_cheap {

@@ -195,8 +195,8 @@ impl Part {
 /// A request to a keeper.
 #[derive(Debug, Serialize, Deserialize)]
 enum Request {
-    /// To make a replay. Where it prints to, its journal and the memory for outputs come with it, and the memory that
-    /// holds inputs, if any is common to several replays.
+    /// To make a replay. Where it prints to, its journal and the memory for outputs come with it; then memory for its
+    /// inputs, if it lays out large ones, and the memory that holds inputs, if any is common to several replays.
     Run(Box<Order>),
     /// To send a signal to the replay that runs, if one does.
     Signal {
@@ -216,6 +216,8 @@ struct Order {
     /// Whether a template may make it. All such orders of a keeper load the same artifact and
     /// fixture.
     series: bool,
+    /// Whether memory for its own inputs comes with it.
+    has_inputs: bool,
     /// The program to run it under, if any.
     wrapper: Option<Wrapping>,
 }

@@ -181,20 +181,22 @@ fn memory_dtype(dtype: DType, shadow: bool) -> DType {
     if shadow && dtype.is_float() { DType::F64 } else { dtype }
 }
 
-/// The places of tensors in the shared memory, and its size.
+/// The places of tensors in two shared memories, one for outputs and one for inputs, and their sizes.
 #[derive(Clone, Debug)]
 pub(super) struct Layout {
     pub outputs: Vec<OutputTensor>,
+    /// Bytes of the outputs, with their pages.
+    pub bytes: usize,
     /// Inputs by name, with the offsets of their pages.
     pub inputs: Vec<(String, usize)>,
-    /// Bytes of all of them, with their pages.
-    pub bytes: usize,
+    /// Bytes of the inputs, with their pages.
+    pub input_bytes: usize,
 }
 
-/// The tensors of a fixture, as far as the shared memory is concerned.
+/// The tensors of a fixture, as far as shared memory is concerned.
 #[derive(Clone, Debug)]
 pub(super) struct Declared {
-    /// The large ones that lie there, with the bytes that they take.
+    /// The large inputs that lie there, with the bytes that they take.
     inputs: Vec<(String, usize)>,
     outputs: Vec<Output>,
     shadow: bool,
@@ -219,7 +221,7 @@ impl Declared {
         let (shadow, deviations) = (job.shadow, job.deviations.is_some());
         let declared = Declared { inputs, outputs, shadow, times, deviations };
         // Shared memory is a file to this limit.
-        match declared.layout(&Part::Whole).bytes as u64 <= process::file_limit() {
+        match declared.layout(&Part::Whole).input_bytes as u64 <= process::file_limit() {
             true => declared,
             false => Declared { inputs: Vec::new(), ..declared },
         }
@@ -234,11 +236,11 @@ impl Declared {
 
     /// Where a replay of `part` of the call has those that it tells of.
     pub(super) fn layout(&self, part: &Part) -> Layout {
-        let mut bytes = 0usize;
-        let mut place = |size: usize| {
+        let (mut bytes, mut input_bytes) = (0usize, 0usize);
+        let place = |bytes: &mut usize, size: usize| {
             let pages = bytes.next_multiple_of(ALIGNMENT);
             let (body, offset) = pages_of(size);
-            bytes = pages + body;
+            *bytes = pages + body;
             (pages, pages + offset)
         };
         let times = if matches!(part, Part::Told(_)) { self.times } else { 1 };
@@ -251,14 +253,15 @@ impl Declared {
                 _ => memory_dtype(output.dtype, self.shadow),
             };
             let size = output.bytes() / output.dtype.size() * dtype.size();
-            let (pages, begin) = place(size);
+            let (pages, begin) = place(&mut bytes, size);
             let (name, shape) = (output.name.clone(), output.shape());
             OutputTensor { name, dtype, shape, pages, begin, bytes: size }
         });
         let outputs = outputs.collect();
         let inputs = self.inputs.iter();
-        let inputs = inputs.map(|(name, size)| (name.clone(), place(*size).0)).collect();
-        Layout { outputs, inputs, bytes }
+        let inputs = inputs.map(|(name, size)| (name.clone(), place(&mut input_bytes, *size).0));
+        let inputs = inputs.collect();
+        Layout { outputs, bytes, inputs, input_bytes }
     }
 }
 
@@ -280,7 +283,7 @@ pub(super) fn bytes_of(input: &Input, shadow: bool) -> usize {
 }
 
 impl Layout {
-    /// The offset behind all of them, for what else the child has to know.
+    /// The offset behind the outputs, for what else the child has to know.
     pub(super) fn end(&self) -> usize {
         self.bytes.next_multiple_of(ALIGNMENT)
     }

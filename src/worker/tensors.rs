@@ -17,14 +17,25 @@ use crate::runtime::{self, CopyKind, Device, Widening};
 use crate::tensor::step::{self, Scales};
 use crate::tensor::{DType, TensorView};
 
-/// The tensors of the call, with inputs that are `laid_out` already taken from there and what is told written to
-/// `memory`; and those of the outputs that are told, with their places among the tensors.
+/// The files that tensors of the host lie in.
+#[derive(Clone, Copy)]
+pub(super) struct Files<'f> {
+    /// Outputs that are told of.
+    pub outputs: &'f File,
+    /// Large inputs that this replay lays out.
+    pub own_inputs: Option<&'f File>,
+    /// Inputs that are laid out already.
+    pub inputs: Option<&'f File>,
+}
+
+/// The tensors of the call; and those of the outputs that are told, with their places among the tensors.
 pub(super) fn lay_out(
     job: &Job,
     fixture: &Fixture,
     device: &dyn Device,
-    (memory, laid_out): (&File, Option<&File>),
+    files: Files,
 ) -> Result<(Tensors, Vec<(OutputTensor, usize)>), ChildError> {
+    let Files { outputs: memory, own_inputs, inputs: laid_out } = files;
     let common = laid_out.map(|_| Common::of(fixture, job)).unwrap_or_default();
     let declared = Declared::of(fixture, job, &common);
     let all = declared.layout(&Part::Whole).outputs;
@@ -37,7 +48,7 @@ pub(super) fn lay_out(
             continue;
         }
         let place = told.inputs.iter().find(|(name, _)| *name == input.name);
-        let place = place.map(|(_, pages)| (memory, *pages));
+        let place = own_inputs.zip(place.map(|(_, pages)| *pages));
         tensors.add_input(device, input, place, job, scales.as_ref())?;
     }
     let mut outputs = Vec::new();
