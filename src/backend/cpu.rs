@@ -8,13 +8,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::in_order::in_order;
 use super::{Abilities, Backend, DeviceName, Held, Host, Mode, NoRoom, ReplayError, Take, Variant};
 use crate::compile::{Artifact, Signature, Toolchain};
-use crate::fixture::{Fixture, Input};
+use crate::fixture::Fixture;
 use crate::frontend::Precision;
 use crate::history::SourceSet;
 use crate::scratch::Budget;
 use crate::summary::POISON_A;
-use crate::tensor::DType;
-use crate::worker::{DeviceJob, Job, Run, Series};
+use crate::worker::{self, DeviceJob, Job, Run, Series};
 
 /// Templates that wait for further runs: those of two revisions with their shadows.
 const TEMPLATES: usize = 4;
@@ -22,8 +21,11 @@ const TEMPLATES: usize = 4;
 const BYTES_AT_ONCE: usize = 128 << 20;
 /// The part of the memory that is free for numbers and outputs which replays at a time may take.
 const SHARE_AT_ONCE: usize = 2;
-/// So many replays share a core: some lay out their inputs by few threads, and some end before others.
+/// So many replays at a time share a core where their tensors take [`LARGE`] bytes: some lay out inputs by fewer
+/// threads, and some end before others.
 const SHARES: usize = 2;
+/// Threads take no time to start beside tensors of this size.
+const LARGE: usize = 16 << 20;
 /// The least number of replays at a time: on one core, the next one is prepared meanwhile.
 const LEAST_AT_ONCE: usize = 2;
 
@@ -140,14 +142,11 @@ impl CpuVariant {
         host.job(device, host.limits.memory_bytes, &self.fixture, variant, mode)
     }
 
-    /// The bytes that `input` takes in a run.
-    fn bytes_of(&self, input: &Input) -> usize {
-        match self.precision {
-            Precision::Shadow if input.dtype.is_float() => {
-                input.storage_elements() * DType::F64.size()
-            }
-            _ => input.storage_bytes(),
-        }
+    /// The bytes that inputs and outputs take in a run.
+    fn tensor_bytes(&self) -> usize {
+        let is_wide = self.precision == Precision::Shadow;
+        let (inputs, outputs) = worker::tensor_bytes(&self.fixture, is_wide);
+        usize::try_from(inputs.saturating_add(outputs)).unwrap_or(usize::MAX)
     }
 
     /// A series of runs, made anew if it has not been used for long.
@@ -213,14 +212,12 @@ impl Variant for CpuVariant {
     fn at_once(&self, like: Option<&Run>) -> usize {
         let Host { threads, limits, .. } = self.shared.host;
         let most = threads.max(LEAST_AT_ONCE);
-        let Some(run) = like else { return most };
         // With a core instead of all of them it may take that much longer.
-        if run.call.saturating_mul(2 * threads as u32) > limits.timeout {
+        if like.is_some_and(|run| run.call.saturating_mul(2 * threads as u32) > limits.timeout) {
             return 1;
         }
-        let inputs: usize = self.fixture.inputs.iter().map(|input| self.bytes_of(input)).sum();
         let bytes = BYTES_AT_ONCE.max(Budget::of_process().left() / SHARE_AT_ONCE);
-        (bytes / (inputs + run.output_bytes()).max(1)).clamp(1, most)
+        (bytes / self.tensor_bytes().max(1)).clamp(1, most)
     }
 
     fn run_each(
@@ -230,8 +227,9 @@ impl Variant for CpuVariant {
         take: &mut Take<'_>,
     ) -> Result<(), ReplayError> {
         let at_once = at_once.min(modes.len());
-        let threads = (SHARES * self.shared.host.threads / at_once.max(1))
-            .clamp(1, self.shared.host.threads.max(1));
+        let cores = self.shared.host.threads;
+        let shares = if self.tensor_bytes() >= LARGE { SHARES } else { 1 };
+        let threads = (shares * cores / at_once.max(1)).min(cores).max(1);
         let series = self.series();
         let run = |index: usize| {
             let mode: &Mode = &modes[index];

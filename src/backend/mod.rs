@@ -89,6 +89,11 @@ pub trait Backend: fmt::Debug + Send + Sync {
         Ok(())
     }
 
+    /// Whether it, or the reference machine for it, replays in other orders of blocks and threads.
+    fn has_orders(&self) -> bool {
+        true
+    }
+
     /// Prepares for many variants.
     fn expect_many(&self) {}
 

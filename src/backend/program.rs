@@ -80,6 +80,10 @@ impl Backend for Programs {
         Ok(self.shared.runner.project(harness)?.identity().to_owned())
     }
 
+    fn has_orders(&self) -> bool {
+        false
+    }
+
     fn room(&self, fixture: &Fixture, precision: Precision, held: Held) -> Result<(), NoRoom> {
         let Shared { host, device_bytes, .. } = &*self.shared;
         host.room_for_programs(fixture, precision, held, *device_bytes)

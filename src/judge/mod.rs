@@ -201,14 +201,15 @@ fn compared(judgement: Judgement, base: &Trial, got: &Trial) -> Result<Judgement
     judgement.with_outputs(&ours, &theirs)
 }
 
-/// Whether there is room for the evidence about `trial`: its outcome, the check of its gradients, the comparison with
-/// captured outputs, and with a trusted revision if it is held `against` one. Asked before anything is compiled.
+/// Whether there is room for the evidence about `trial`: its outcome, what depends on the order of blocks, the check of
+/// its gradients, the comparison with captured outputs, and with a trusted revision if it is held `against` one. Asked before anything is compiled.
 ///
 /// # Errors
 /// [`ReplayError`] if there is too little.
 pub fn room(trial: &Trial, against: bool) -> Result<(), ReplayError> {
     let fixture = trial.fixture();
-    if against || !fixture.expected.is_empty() {
+    // Outputs that depend on the order are measured.
+    if against || !fixture.expected.is_empty() || trial.lab().backend().has_orders() {
         trial.room_for(Held::Noise { revisions: 1 + usize::from(against) })?;
     }
     // Where there is no room for a shadow, no gradient is checked.

@@ -178,7 +178,9 @@ fn every_comparison_asks_for_its_room_before_anything_is_compiled() {
     let large = format!("{harness}[outputs.z]\ndtype = \"f32\"\nshape = [{elements}]\n");
     fs::write(env.path("replay.toml"), large).unwrap();
     env.repo.commit_file("k.cu", "#error nor this\n", "Another kernel");
-    let commands: [&[&str]; 5] = [
+    let commands: [&[&str]; 6] = [
+        // What depends on the order of blocks is compared, too.
+        &["fixtures/tiny", "--rev", "HEAD"],
         &["diff", "fixtures/tiny", "HEAD~", "HEAD"],
         &["log", "fixtures/tiny", "HEAD~..HEAD"],
         &["bisect", "fixtures/tiny", "--good", "HEAD~", "--bad", "HEAD"],
@@ -191,7 +193,9 @@ fn every_comparison_asks_for_its_room_before_anything_is_compiled() {
         let asked = "the tensors of tiny and their noise take";
         assert!(run.stderr.contains(asked), "{command:?}: {}", run.text());
     }
-    // A replay alone fits: it gets as far as the compiler.
+    // What fits gets as far as the compiler.
+    let few = format!("{harness}[outputs.z]\ndtype = \"f32\"\nshape = [9]\n");
+    fs::write(env.path("replay.toml"), few).unwrap();
     let run = env.replay(&["fixtures/tiny", "--rev", "HEAD", "--memory", "64T"]);
     assert_eq!(run.code, Some(125), "{}", run.text());
 }
