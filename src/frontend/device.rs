@@ -225,6 +225,8 @@ impl<'s> Device<'s> {
         let head = |word| item.has(self.source.text, self.tokens, word);
         let on_device = item.on_device(self.source.text, self.tokens) || head("constexpr");
         match item.kind {
+            // No kernel can call what names the types of the host's libraries.
+            ItemKind::Function if head("__host__") && self.names_library(&item.tokens) => true,
             ItemKind::Function if item.member => !on_device && !head("virtual"),
             ItemKind::Function => !on_device && !self.is_device_macro(item),
             ItemKind::Prototype if item.member => {
@@ -291,21 +293,32 @@ impl<'s> Device<'s> {
         item.name_at == item.tokens.start && self.symbols.is_device_macro(&item.name)
     }
 
+    /// Whether any of the tokens begins the name of something in a library of the host.
+    fn names_library(&self, range: &Range<usize>) -> bool {
+        let text = self.source.text;
+        range.clone().any(|at| {
+            let qualifies = self.tokens.is(text, at + 1, "::");
+            qualifies && HOST_NAMESPACES.contains(&self.tokens[at].text(text))
+        })
+    }
+
     /// Whether any of the tokens is a name that only the host has.
     fn names_host(&self, range: &Range<usize>) -> bool {
         let text = self.source.text;
         let is_capital = |c: char| c.is_ascii_uppercase();
-        range.clone().any(|at| {
-            let word = self.tokens[at].text(text);
-            let std = self.tokens.is(text, at, "std") && self.tokens.is(text, at + 1, "::");
-            let known =
-                self.tokens.get(at + 2).is_some_and(|name| DEVICE_STD.contains(&name.text(text)));
-            let qualifies = self.tokens.is(text, at + 1, "::");
-            let blas = word.strip_prefix("cublas").is_some_and(|rest| rest.starts_with(is_capital));
-            let host = blas
-                || HOST_TYPES.contains(&word)
-                || (qualifies && HOST_NAMESPACES.contains(&word));
-            (std && !known) || (self.tokens[at].kind == Kind::Ident && host)
-        })
+        let named = self.names_library(range);
+        named
+            || range.clone().any(|at| {
+                let word = self.tokens[at].text(text);
+                let std = self.tokens.is(text, at, "std") && self.tokens.is(text, at + 1, "::");
+                let known = self
+                    .tokens
+                    .get(at + 2)
+                    .is_some_and(|name| DEVICE_STD.contains(&name.text(text)));
+                let blas =
+                    word.strip_prefix("cublas").is_some_and(|rest| rest.starts_with(is_capital));
+                let host = blas || HOST_TYPES.contains(&word);
+                (std && !known) || (self.tokens[at].kind == Kind::Ident && host)
+            })
     }
 }

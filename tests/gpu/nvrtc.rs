@@ -126,7 +126,8 @@ fn kernels_that_include_all_of_cub_or_wait_for_their_grid_compile_for_a_gpu() {
     let toolchain = DeviceToolchain::new(nvrtc, &search(), "sm_90", &cache);
     let folder = root().join("tests/engine/public");
     // Without those of cuRAND, whose headers are in none of the packages that CI installs.
-    let text = "sources = [\"libraries/a_cub.cu\", \"libraries/e_barriers.cu\", \"blas\", \"grid\", \"clusters\"]\n\
+    let text = "sources = [\"libraries/a_cub.cu\", \"libraries/d_vectors.cu\", \"libraries/e_barriers.cu\", \"libraries/f_selection.cu\", \
+                \"libraries/g_groups.cu\", \"blas\", \"grid\", \"clusters\"]\n\
                 call = \"f();\"\n[outputs.out]\ndtype = \"f32\"\nshape = []\n";
     let harness = Harness::parse(text, &folder.join("replay.toml")).unwrap();
     let spec = SourceSpec { sources: harness.sources.clone(), ..SourceSpec::default() };
