@@ -108,6 +108,11 @@ fn one(
     let judgement = judge(&before, &after)?;
     let pictures = if illustrated { pictures(Some(&before), &after)? } else { Vec::new() };
     let accesses = accesses_of_both(&after, &before, check.into())?;
+    // Large tensors take time to give back.
+    std::thread::scope(|scope| {
+        scope.spawn(|| drop(before));
+        drop(after);
+    });
     Ok(Compared {
         fixture: project.subject.fixture.name.clone(),
         base: base.commit.map(Revision::from),

@@ -1,6 +1,6 @@
 //! How far rounding and scheduling alone move each element of an output.
 
-use std::ops::Range;
+use std::ops::{MulAssign, Range};
 
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
@@ -145,9 +145,12 @@ impl Noise {
     /// The noise of a machine whose operations err up to `factor` times as much as those of the
     /// measured machine. To first order, errors add up linearly.
     pub fn scaled(mut self, factor: f64) -> Noise {
+        if factor == 1.0 {
+            return self;
+        }
         match &mut self.per_element {
-            Spread::Single(spread) => spread.iter_mut().for_each(|noise| *noise *= factor as f32),
-            Spread::Double(spread) => spread.iter_mut().for_each(|noise| *noise *= factor),
+            Spread::Single(spread) => scale(spread, factor as f32),
+            Spread::Double(spread) => scale(spread, factor),
         }
         self.summary.relative_l2 *= factor;
         self
@@ -166,9 +169,15 @@ impl Noise {
     }
 }
 
+fn scale<T: Number + MulAssign>(numbers: &mut [T], factor: T) {
+    let blocks = numbers.par_chunks_mut(BLOCK);
+    blocks.for_each(|block| block.iter_mut().for_each(|number| *number *= factor));
+}
+
 fn copy<T: Number>(numbers: &Numbers<T>, scratch: &Scratch) -> Result<Numbers<T>, ScratchError> {
-    let mut copy = scratch.zeros(numbers.len())?;
-    copy.copy_from_slice(numbers);
+    let mut copy: Numbers<T> = scratch.zeros(numbers.len())?;
+    let blocks = copy.par_chunks_mut(BLOCK).zip(numbers.par_chunks(BLOCK));
+    blocks.for_each(|(copy, numbers)| copy.copy_from_slice(numbers));
     Ok(copy)
 }
 

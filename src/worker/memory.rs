@@ -135,10 +135,10 @@ impl Spares {
         if let Some(place) = memory.iter().position(|spare| spare.bytes == bytes) {
             return Ok(memory.remove(place));
         }
-        if bytes >= LARGE_OUTPUTS && Budget::of_process().left() < bytes {
-            memory.clear();
-        }
+        let is_short = bytes >= LARGE_OUTPUTS && Budget::of_process().left() < bytes;
+        let unused = if is_short { std::mem::take(&mut *memory) } else { Vec::new() };
         drop(memory);
+        give_back(unused);
         OutputMemory::new(bytes, folder)
     }
 
@@ -150,11 +150,23 @@ impl Spares {
             return;
         }
         // The one that was used longest ago makes room.
-        if spares.len() >= SPARES {
-            spares.remove(0);
-        }
+        let oldest = (spares.len() >= SPARES).then(|| spares.remove(0));
         spares.push(memory);
+        drop(spares);
+        drop(oldest);
     }
+}
+
+impl Drop for Spares {
+    fn drop(&mut self) {
+        let memory = self.memory.get_mut().unwrap_or_else(PoisonError::into_inner);
+        give_back(std::mem::take(memory));
+    }
+}
+
+/// Gives `memory` back to the system, on all cores: a core takes a second for some 10 GB.
+fn give_back(memory: Vec<OutputMemory>) {
+    memory.into_par_iter().for_each(drop);
 }
 
 /// The outputs of a replay that has ended; their memory serves another one afterwards.
