@@ -24,7 +24,7 @@ pub(super) enum Ahead {
 }
 
 /// Does `work`, which makes outcomes of `trials` and measures them. The noise of those that run on a device and have
-/// no outcome yet is measured on their references meanwhile, one after the other.
+/// no outcome yet is measured on their references meanwhile.
 pub(crate) fn measured_ahead<R>(
     trials: &[&Trial],
     work: impl FnOnce() -> R,
@@ -32,18 +32,27 @@ pub(crate) fn measured_ahead<R>(
     let mut waiting = Vec::new();
     for trial in trials {
         trial.is_to_be_measured.store(true, Ordering::Relaxed);
-        waiting.extend(trial.unmeasured_reference()?.map(|reference| (trial, reference)));
+        waiting.extend(trial.unmeasured_reference()?.map(|reference| (*trial, reference)));
     }
     if waiting.is_empty() {
         return Ok(work());
     }
-    let ahead = || {
-        for (trial, reference) in waiting {
-            // A measurement makes what is missing, and tells what is wrong then.
-            let _ = trial.measure_ahead(reference);
+    Ok(both(|| ahead(&waiting), work).1)
+}
+
+/// Measures the noise of each reference: one after the other, since each takes all cores, or all at a time where it is one
+/// replay of large tensors, which mostly waits for memory.
+fn ahead(waiting: &[(&Trial, (&dyn Variant, Needed))]) {
+    let Some(((trial, reference), others)) = waiting.split_first() else { return };
+    // A measurement makes what is missing, and tells what is wrong then.
+    let one = || drop(trial.measure_ahead(*reference));
+    match reference.1 {
+        Needed::Order => drop(both(one, || ahead(others))),
+        Needed::All => {
+            one();
+            ahead(others);
         }
-    };
-    Ok(both(ahead, work).1)
+    }
 }
 
 impl Trial {
