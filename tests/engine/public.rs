@@ -238,6 +238,22 @@ pub(super) fn numbers_of_a_type_by_macro_are_packed_too() {
 }
 
 #[test]
+pub(super) fn a_number_is_added_as_half_of_a_word() {
+    let counted = "floatX* sums; cudaMalloc(&sums, C * sizeof(floatX)); cudaMemset(sums, 0, C * sizeof(floatX)); \
+                   count_kernel<<<N, C>>>(sums, C); widen<<<1, C>>>(out, sums);";
+    let (public, _) = trainer(counted, "elementwise", "\"ENABLE_BF16\"", 0);
+    public.assert_gives("out", &[6.0; 64], 0.0);
+    let read = "floatX* two; cudaMalloc(&two, C * sizeof(floatX)); narrow<<<1, C>>>(two, inp); \
+                exchange_kernel<<<1, 1>>>(out, two);";
+    let (public, values) = trainer(read, "elementwise", "\"ENABLE_BF16\"", 0);
+    let [x, y] = [0, 1].map(|at| f64::from(values[at]));
+    let shadow = elements(&public.run(Precision::Shadow), "out", 3);
+    assert_close(&shadow, &[x, y, x + y], 1e-12, "shadow");
+    let native = elements(&public.run(Precision::Native), "out", 3);
+    assert_close(&native, &[x, y, x + y], 1e-2, "native");
+}
+
+#[test]
 fn a_kernel_that_looks_at_bits_ends_its_shadow() {
     let call = "gelu_sign_kernel<<<1, 64>>>((unsigned*)out, inp, 64);";
     let (public, _) = trainer(call, "elementwise", "", 0);

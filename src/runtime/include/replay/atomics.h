@@ -67,6 +67,39 @@ inline V atomic_change_each(V* address, Change change) {
   return before;
 }
 
+#ifdef REPLAY_SHADOW
+/// What an atomic addition of a pair found there. A number to which zero was added is read if somebody asks.
+template <class V>
+struct found_pair {
+  const V* address;
+  V before;
+  bool added_x, added_y;
+  operator V() const {
+    V found = before;
+    if (!added_x) found.x = address->x;
+    if (!added_y) found.y = address->y;
+    return found;
+  }
+};
+
+/// Adds a pair of narrow numbers. Sources add a single one as a pair with a zero, which is the other half of an aligned
+/// word; here it lies behind the number, where a tensor may have ended.
+template <class V>
+inline found_pair<V> add_pair(V* address, V value) {
+  atomic_turn(address);
+  found_pair<V> found{address, value, double(value.x) != 0, double(value.y) != 0};
+  if (found.added_x) {
+    found.before.x = address->x;
+    address->x = __hadd(address->x, value.x);
+  }
+  if (found.added_y) {
+    found.before.y = address->y;
+    address->y = __hadd(address->y, value.y);
+  }
+  return found;
+}
+#endif
+
 }  // namespace replay_rt
 
 // One atomic in its three scopes, which are one here: device, block, system.

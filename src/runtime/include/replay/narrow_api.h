@@ -386,9 +386,15 @@ REPLAY_SHUFFLES(REPLAY_N2)
 REPLAY_CACHE_HINTS(REPLAY_N)
 REPLAY_CACHE_HINTS(REPLAY_N2)
 REPLAY_ATOMIC_1(REPLAY_N, atomicAdd, __hadd(old, value))
+#ifdef REPLAY_SHADOW
+inline replay_rt::found_pair<REPLAY_N2> atomicAdd(REPLAY_N2* address, REPLAY_N2 value) {
+  return replay_rt::add_pair(address, value);
+}
+#else
 inline REPLAY_N2 atomicAdd(REPLAY_N2* address, REPLAY_N2 value) {
   return replay_rt::atomic_change_each(address, [=](REPLAY_N2 old) { return __hadd2(old, value); });
 }
+#endif
 
 #undef REPLAY_API
 #undef REPLAY_API2

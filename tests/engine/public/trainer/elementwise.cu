@@ -91,6 +91,27 @@ void gelu_forward(int kernel_num, floatX* out, const floatX* inp, int B, int T, 
     }
 }
 
+#ifdef ENABLE_BF16
+// The device adds words: the other half gets a zero.
+__device__ void atomicAddX(__nv_bfloat16* addr, __nv_bfloat16 val) {
+    size_t at = reinterpret_cast<size_t>(addr);
+    __nv_bfloat16 nothing = __ushort_as_bfloat16(0);
+    __nv_bfloat162* word = reinterpret_cast<__nv_bfloat162*>(at & ~(size_t)3);
+    atomicAdd(word, at & 2 ? __halves2bfloat162(nothing, val) : __halves2bfloat162(val, nothing));
+}
+
+__global__ void count_kernel(floatX* counts, int N) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    atomicAddX(&counts[i % N], (floatX)1.0f);
+}
+
+__global__ void exchange_kernel(float* out, floatX* two) {
+    auto word = reinterpret_cast<__nv_bfloat162*>(two);
+    __nv_bfloat162 before = atomicAdd(word, __halves2bfloat162(two[1], __ushort_as_bfloat16(0)));
+    out[0] = (float)before.x, out[1] = (float)before.y, out[2] = (float)two[0];
+}
+#endif
+
 int main(int argc, const char **argv) {
     setup_main();
     int B = 8, T = 1024, C = 768;
