@@ -71,9 +71,12 @@ impl Checker {
     /// it only if that is the same: that it was read without an atomic does no harm (CUDA C++ Programming Guide,
     /// "Atomic Functions", makes atomics so).
     pub(crate) fn before_swap(&mut self, thread: u16, address: usize, bytes: usize, compare: u64) {
+        // Members of a pair are read by themselves and compared as one word.
         let is_checked = |doubt: &Doubt| {
             let Accessed { address: at, bytes: read, .. } = doubt.access;
-            (doubt.thread, at, read, doubt.value) == (thread, address, bytes, compare)
+            let inside = at >= address && at + read <= address + bytes;
+            let bits = |offset: usize| compare >> (8 * offset) & (u64::MAX >> (64 - 8 * read));
+            doubt.thread == thread && inside && read > 0 && doubt.value == bits(at - address)
         };
         self.unsure.reads.retain(|doubt| !is_checked(doubt));
         self.settle();
