@@ -76,12 +76,15 @@ pub fn signatures(unit: &Unit, symbols: &Symbols) -> Vec<Signature> {
     let tokens = source.view(true);
     let items = outline(source.text, &tokens);
     let wanted = items.iter().filter(|item| item.kind == ItemKind::Function && !item.member);
-    wanted.filter_map(|item| signature(&source, &tokens, item, symbols)).collect()
+    let opens = (0..tokens.len()).filter(|&at| tokens.is(source.text, at, "{"));
+    let braces: Vec<Range<usize>> =
+        opens.filter_map(|at| tokens.skip_group(at).map(|end| at..end)).collect();
+    wanted.filter_map(|item| signature(&source, (&tokens, &braces), item, symbols)).collect()
 }
 
 fn signature(
     source: &Source,
-    tokens: &Tokens,
+    (tokens, braces): (&Tokens, &[Range<usize>]),
     item: &Item,
     symbols: &Symbols,
 ) -> Option<Signature> {
@@ -107,7 +110,7 @@ fn signature(
         kernel,
         device: has("__device__") && !has("__host__"),
         template: item.template.then(|| template(text, tokens, head.clone())),
-        scope: scope(text, tokens, item.tokens.start),
+        scope: scope(text, tokens, braces, item.tokens.start),
         grid: body.grid(),
         local: has("static"),
         returns: words(text, tokens, returned(text, tokens, head)),
@@ -164,12 +167,11 @@ fn template(text: &str, tokens: &Tokens, head: Range<usize>) -> Vec<TemplatePara
     symbols::arguments(text, tokens, open + 1).into_iter().filter_map(one).collect()
 }
 
-/// The namespaces that are open at `at`, each with `::`.
-fn scope(text: &str, tokens: &Tokens, at: usize) -> String {
-    let opens = (0..at).filter(|&brace| tokens.is(text, brace, "{"));
-    let around = opens.filter(|&brace| tokens.skip_group(brace).is_some_and(|end| end > at));
+/// The namespaces that are open at `at`, each with `::`; `braces` are all groups in braces.
+fn scope(text: &str, tokens: &Tokens, braces: &[Range<usize>], at: usize) -> String {
+    let around = braces.iter().take_while(|group| group.start < at).filter(|group| group.end > at);
     let mut scope = String::new();
-    for brace in around {
+    for brace in around.map(|group| group.start) {
         let is_name = |&word: &usize| {
             tokens[word].kind == Kind::Ident && !tokens.is(text, word, "namespace")
                 || tokens.is(text, word, "::")
