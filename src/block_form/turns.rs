@@ -15,7 +15,7 @@ use crate::syntax::outline::Item;
 use crate::syntax::source::Source;
 
 /// The functions whose statements are such atomics.
-const ATOMICS: [&str; 8] = [
+pub(super) const ATOMICS: [&str; 8] = [
     "atomicAdd",
     "atomicSub",
     "atomicMin",

@@ -2,6 +2,7 @@
 //! certainly harmless, it counts as the worst.
 
 use super::facts::Facts;
+use super::turns::ATOMICS;
 use crate::syntax::lexer::{Kind, Tokens};
 
 /// The effect of a mention, from the harmless to the worst.
@@ -16,7 +17,7 @@ pub(super) enum Use {
 }
 
 /// Functions of CUDA and C that take their arguments by value, or do not keep them.
-const BY_VALUE: [&str; 69] = [
+const BY_VALUE: [&str; 61] = [
     "abs",
     "ceil",
     "ceilf",
@@ -78,14 +79,6 @@ const BY_VALUE: [&str; 69] = [
     "__shfl_xor_sync",
     "__shfl_down_sync",
     "__shfl_up_sync",
-    "atomicAdd",
-    "atomicSub",
-    "atomicMin",
-    "atomicMax",
-    "atomicAnd",
-    "atomicOr",
-    "atomicXor",
-    "atomicExch",
 ];
 
 /// Words before parentheses that are no call.
@@ -212,7 +205,8 @@ impl Mention<'_> {
         let qualified = self.word(open.checked_sub(2)) == "::";
         let ident = open > 0 && self.tokens[open - 1].kind == Kind::Ident;
         let known = KEYWORDS.contains(&callee)
-            || BY_VALUE.contains(&callee) && !self.facts.is_defined(callee)
+            || (BY_VALUE.contains(&callee) || ATOMICS.contains(&callee))
+                && !self.facts.is_defined(callee)
             || self.facts.takes_values(callee) && !qualified;
         let safe = self.word(Some(open)) == "(" && ident && !self.facts.is_macro(callee) && known;
         if safe { Use::Read } else { Use::Escape }

@@ -109,10 +109,7 @@ fn one(
     let pictures = if illustrated { pictures(Some(&before), &after)? } else { Vec::new() };
     let accesses = accesses_of_both(&after, &before, check.into())?;
     // Large tensors take time to give back.
-    std::thread::scope(|scope| {
-        scope.spawn(|| drop(before));
-        drop(after);
-    });
+    rayon::join(|| drop(before), || drop(after));
     Ok(Compared {
         fixture: project.subject.fixture.name.clone(),
         base: base.commit.map(Revision::from),

@@ -1,12 +1,12 @@
 //! `replay doctor`: compilers, cache, memory; what works here and what to do about the rest.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use ::replay::backend::ReplayError;
 use ::replay::cache::Cache;
 use ::replay::cuda::blas::BlasFiles;
 use ::replay::cuda::sanitizer::{Sanitizer, Tool};
-use ::replay::cuda::{self, Nvrtc, SearchPath, random};
+use ::replay::cuda::{self, LibraryError, Nvrtc, SearchPath, random};
 use ::replay::harness::Harness;
 use ::replay::program;
 use ::replay::report::Line;
@@ -53,8 +53,9 @@ pub fn run(_args: &Args) -> CliResult<u8> {
     findings.extend(gpus());
     let search = search_path();
     findings.extend(device_compiler(&search));
-    findings.push(blas(&search));
-    findings.push(random_numbers(&search));
+    let folders = search.folders();
+    findings.push(library("cuBLAS", BlasFiles::find(&folders).map(|files| files.blas)));
+    findings.push(library("cuRAND", random::find(&folders)));
     findings.push(sanitizer(&search));
     findings.extend(own_program());
     for finding in &findings {
@@ -159,22 +160,13 @@ fn device_compiler(search: &SearchPath) -> Vec<Finding> {
     }
 }
 
-/// cuBLAS, which calls of it need on a GPU.
-fn blas(search: &SearchPath) -> Finding {
-    let (works, detail, advice) = match BlasFiles::find(&search.folders()) {
-        Ok(files) => (true, files.blas.display().to_string(), None),
-        Err(error) => (false, error.to_string(), error.hint()),
-    };
-    Finding { what: "cuBLAS", works, needed: false, detail, advice }
-}
-
-/// cuRAND, which calls of its host functions need on a GPU.
-fn random_numbers(search: &SearchPath) -> Finding {
-    let (works, detail, advice) = match random::find(&search.folders()) {
+/// A library of NVIDIA's, which calls of it need on a GPU.
+fn library(what: &'static str, found: Result<PathBuf, LibraryError>) -> Finding {
+    let (works, detail, advice) = match found {
         Ok(file) => (true, file.display().to_string(), None),
-        Err(error) => (false, error.to_string(), error.hint()),
+        Err(error) => (false, error.to_string(), Some(error.hint())),
     };
-    Finding { what: "cuRAND", works, needed: false, detail, advice }
+    Finding { what, works, needed: false, detail, advice }
 }
 
 /// NVIDIA's compute-sanitizer, for `--sanitize`.

@@ -13,43 +13,15 @@ use std::path::{Path, PathBuf};
 pub(crate) use self::lt::{Layout, Product};
 
 use super::driver::Address;
-use super::library::{files_in, identity};
+use super::library::{Called, LibraryError, files_in, identity};
 use super::object::SharedObject;
 
-/// Why cuBLAS cannot be used.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum BlasError {
-    /// It was found nowhere.
-    #[error("no libcublas: looked in {}", looked.join(", "))]
-    Missing {
-        /// The folders that were searched.
-        looked: Vec<String>,
-    },
-    /// It was found, and cannot be used.
-    #[error("cannot use {path}: {message}")]
-    Unusable {
-        /// The library.
-        path: String,
-        /// The reason, in the loader's or in its own words.
-        message: String,
-    },
-}
-
-impl BlasError {
-    /// A hint for the user.
-    pub fn hint(&self) -> Option<String> {
-        Some(match self {
-            BlasError::Missing { .. } => {
-                "install it with `pip install nvidia-cublas` for CUDA 13, \
-                 `pip install nvidia-cublas-cu12` for CUDA 12, or name CUDA's folder in CUDA_HOME"
-                    .to_owned()
-            }
-            BlasError::Unusable { .. } => {
-                "cuBLAS 12 and 13 are known to work, with a driver that is as new".to_owned()
-            }
-        })
-    }
-}
+/// What is said of it where it cannot be used.
+pub(crate) static CALLED: Called = Called {
+    file: "libcublas",
+    package: "nvidia-cublas",
+    known: "cuBLAS 12 and 13 are known to work",
+};
 
 /// The files of cuBLAS and of cuBLASLt, which lie in one folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,19 +36,17 @@ impl BlasFiles {
     /// The newest of the first of `folders` that has both.
     ///
     /// # Errors
-    /// [`BlasError::Missing`] names the folders.
-    pub fn find(folders: &[PathBuf]) -> Result<BlasFiles, BlasError> {
+    /// [`LibraryError::Missing`] names the folders.
+    pub fn find(folders: &[PathBuf]) -> Result<BlasFiles, LibraryError> {
         let name = |path: &Path| path.file_name().map(|name| name.to_string_lossy().into_owned());
         let in_folder = |folder: &PathBuf| {
-            files_in(folder, "libcublas").into_iter().find_map(|blas| {
+            files_in(folder, CALLED.file).into_iter().find_map(|blas| {
                 let lt = name(&blas)?.replace("libcublas", "libcublasLt");
                 let lt = Some(folder.join(lt)).filter(|lt| lt.is_file())?;
                 Some(BlasFiles { blas, lt })
             })
         };
-        folders.iter().find_map(in_folder).ok_or_else(|| BlasError::Missing {
-            looked: folders.iter().map(|folder| folder.display().to_string()).collect(),
-        })
+        folders.iter().find_map(in_folder).ok_or_else(|| CALLED.missing(folders))
     }
 }
 
@@ -158,12 +128,12 @@ impl Blas {
     /// Loads `files`, and makes handles that work in `workspace`.
     ///
     /// # Errors
-    /// [`BlasError::Unusable`].
-    pub(crate) fn open(files: BlasFiles, workspace: (Address, usize)) -> Result<Blas, BlasError> {
-        let unusable = |path: &Path, message| BlasError::Unusable {
-            path: path.display().to_string(),
-            message,
-        };
+    /// [`LibraryError::Unusable`].
+    pub(crate) fn open(
+        files: BlasFiles,
+        workspace: (Address, usize),
+    ) -> Result<Blas, LibraryError> {
+        let unusable = |path: &Path, message| CALLED.unusable(path, message);
         // libcublas finds libcublasLt among the libraries that are loaded.
         let lt = SharedObject::open(&files.lt).map_err(|why| unusable(&files.lt, why))?;
         let blas = SharedObject::open(&files.blas).map_err(|why| unusable(&files.blas, why))?;
@@ -196,13 +166,13 @@ impl Blas {
     ///
     /// # Safety
     /// `F` must be its type.
-    unsafe fn function<F: Copy>(&self, name: &str, suffix: &str) -> Result<F, BlasError> {
+    unsafe fn function<F: Copy>(&self, name: &str, suffix: &str) -> Result<F, LibraryError> {
         let symbol = CString::new(format!("{name}{suffix}")).unwrap_or_default();
         // SAFETY: promised by the caller.
         unsafe { lookup(&self.blas, &self.files.blas, &symbol) }
     }
 
-    fn set(&self, settings: Settings) -> Result<Status, BlasError> {
+    fn set(&self, settings: Settings) -> Result<Status, LibraryError> {
         type Set = unsafe extern "C" fn(Handle, c_int) -> Status;
         // SAFETY: the documented types.
         unsafe {
@@ -217,7 +187,7 @@ impl Blas {
     /// another name.
     ///
     /// # Errors
-    /// [`BlasError::Unusable`] if the library lacks it.
+    /// [`LibraryError::Unusable`] if the library lacks it.
     ///
     /// # Safety
     /// Factors must be readable where `settings` says.
@@ -226,7 +196,7 @@ impl Blas {
         name: &str,
         settings: Settings,
         gemm: &Gemm,
-    ) -> Result<Option<Status>, BlasError> {
+    ) -> Result<Option<Status>, LibraryError> {
         let status = self.set(settings)?;
         if status != SUCCESS {
             return Ok(Some(status));
@@ -243,7 +213,7 @@ impl Blas {
 
     /// `cublas<t>gemm`, `gemmStridedBatched` and `gemmBatched`.
     #[rustfmt::skip]
-    unsafe fn typed(&self, name: &str, gemm: &Gemm) -> Result<Status, BlasError> {
+    unsafe fn typed(&self, name: &str, gemm: &Gemm) -> Result<Status, LibraryError> {
         type I = c_int;
         type P = Pointer;
         type One =
@@ -283,7 +253,7 @@ impl Blas {
 
     /// `cublasGemmEx`, `GemmStridedBatchedEx` and `GemmBatchedEx`.
     #[rustfmt::skip]
-    unsafe fn mixed(&self, name: &str, gemm: &Gemm) -> Result<Status, BlasError> {
+    unsafe fn mixed(&self, name: &str, gemm: &Gemm) -> Result<Status, LibraryError> {
         type I = c_int;
         type P = Pointer;
         type One = unsafe extern "C" fn(
@@ -327,7 +297,7 @@ impl Blas {
     /// elements, or with the sizes of the matrix; none for another name.
     ///
     /// # Errors
-    /// [`BlasError::Unusable`] if the library lacks it.
+    /// [`LibraryError::Unusable`] if the library lacks it.
     ///
     /// # Safety
     /// Factors must be readable where `settings` says.
@@ -337,7 +307,7 @@ impl Blas {
         name: &str,
         settings: Settings,
         call: &Gemm,
-    ) -> Result<Option<Status>, BlasError> {
+    ) -> Result<Option<Status>, LibraryError> {
         type I = c_int;
         type P = Pointer;
         type M = *mut c_void;
@@ -433,10 +403,10 @@ unsafe fn lookup<F: Copy>(
     object: &SharedObject,
     path: &Path,
     symbol: &CStr,
-) -> Result<F, BlasError> {
+) -> Result<F, LibraryError> {
     // SAFETY: promised by the caller.
     let found = unsafe { object.function(symbol) };
-    found.map_err(|message| BlasError::Unusable { path: path.display().to_string(), message })
+    found.map_err(|message| CALLED.unusable(path, message))
 }
 
 #[cfg(test)]
@@ -463,7 +433,7 @@ mod tests {
     fn a_machine_without_cublas_is_told_where_it_was_looked_for_and_what_to_install() {
         let error = BlasFiles::find(&["/opt/cuda/lib64".into(), "/usr/lib64/none".into()]);
         let error = error.unwrap_err();
-        let hint = error.hint().unwrap();
+        let hint = error.hint();
         insta::assert_snapshot!(format!("{error}\n{hint}"), @r"
         no libcublas: looked in /opt/cuda/lib64, /usr/lib64/none
         install it with `pip install nvidia-cublas` for CUDA 13, `pip install nvidia-cublas-cu12` for CUDA 12, or name CUDA's folder in CUDA_HOME
@@ -477,7 +447,7 @@ mod tests {
             std::fs::write(folder.path().join(name), "no library").unwrap();
         }
         let files = BlasFiles::find(&[folder.path().to_owned()]).unwrap();
-        let Err(BlasError::Unusable { path, message }) = Blas::open(files, (0, 0)) else {
+        let Err(LibraryError::Unusable { path, message, .. }) = Blas::open(files, (0, 0)) else {
             panic!("a text was loaded");
         };
         assert!(path.ends_with("libcublasLt.so.13"), "{path}");

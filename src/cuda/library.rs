@@ -110,6 +110,66 @@ pub(crate) fn identity(path: &Path) -> String {
     format!("{} {state:?}", path.display())
 }
 
+/// A library of NVIDIA's that host code calls.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Called {
+    /// As its files are called.
+    pub(super) file: &'static str,
+    /// The package of PyPI that has it for CUDA 13.
+    pub(super) package: &'static str,
+    /// The versions that are known to work, in words.
+    pub(super) known: &'static str,
+}
+
+/// Why a library that host code calls cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LibraryError {
+    /// It was found nowhere.
+    #[error("no {}: looked in {}", .library.file, looked.join(", "))]
+    Missing {
+        /// The library.
+        library: &'static Called,
+        /// The folders that were searched.
+        looked: Vec<String>,
+    },
+    /// It was found, and cannot be used.
+    #[error("cannot use {path}: {message}")]
+    Unusable {
+        /// The library.
+        library: &'static Called,
+        /// Its file.
+        path: String,
+        /// The reason, in the loader's or in its own words.
+        message: String,
+    },
+}
+
+impl LibraryError {
+    /// A hint for the user.
+    pub fn hint(&self) -> String {
+        match self {
+            LibraryError::Missing { library: Called { package, .. }, .. } => format!(
+                "install it with `pip install {package}` for CUDA 13, \
+                 `pip install {package}-cu12` for CUDA 12, or name CUDA's folder in CUDA_HOME"
+            ),
+            LibraryError::Unusable { library, .. } => {
+                format!("{}, with a driver that is as new", library.known)
+            }
+        }
+    }
+}
+
+impl Called {
+    pub(super) fn missing(&'static self, folders: &[PathBuf]) -> LibraryError {
+        let looked = folders.iter().map(|folder| folder.display().to_string()).collect();
+        LibraryError::Missing { library: self, looked }
+    }
+
+    pub(crate) fn unusable(&'static self, path: &Path, message: String) -> LibraryError {
+        LibraryError::Unusable { library: self, path: path.display().to_string(), message }
+    }
+}
+
 /// The files called `name.so` or `name.so.N` in `folder`, the newest version first.
 pub(super) fn files_in(folder: &Path, name: &str) -> Vec<PathBuf> {
     let stem = format!("{name}.so");

@@ -18,8 +18,8 @@ pub mod sanitizer;
 
 pub use self::driver::{DeviceInfo, GpuError, device, devices};
 pub use self::error::CudaError;
-pub use self::library::SearchPath;
 pub(crate) use self::library::identity;
+pub use self::library::{Called, LibraryError, SearchPath};
 pub use self::math_errors::math_error_ulps;
 pub use self::module::Module;
 pub(crate) use self::module::{DEVIATIONS_SOURCE, FILL_KERNEL, FILL_SOURCE, WIDEN_SOURCE};

@@ -4,55 +4,22 @@
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, c_int, c_void};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use super::library::files_in;
+use super::library::{Called, LibraryError, files_in};
 use super::object::SharedObject;
 
-/// Why cuRAND cannot be used.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum RandomError {
-    /// It was found nowhere.
-    #[error("no libcurand: looked in {}", looked.join(", "))]
-    Missing {
-        /// The folders that were searched.
-        looked: Vec<String>,
-    },
-    /// It was found, and cannot be used.
-    #[error("cannot use {path}: {message}")]
-    Unusable {
-        /// The library.
-        path: String,
-        /// The reason, in the loader's words.
-        message: String,
-    },
-}
-
-impl RandomError {
-    /// A hint for the user.
-    pub fn hint(&self) -> Option<String> {
-        Some(match self {
-            RandomError::Missing { .. } => {
-                "install it with `pip install nvidia-curand` for CUDA 13, \
-                 `pip install nvidia-curand-cu12` for CUDA 12, or name CUDA's folder in CUDA_HOME"
-                    .to_owned()
-            }
-            RandomError::Unusable { .. } => {
-                "cuRAND 10 is known to work, with a driver that is as new".to_owned()
-            }
-        })
-    }
-}
+/// What is said of it where it cannot be used.
+static CALLED: Called =
+    Called { file: "libcurand", package: "nvidia-curand", known: "cuRAND 10 is known to work" };
 
 /// The newest libcurand of the first of `folders` that has one.
 ///
 /// # Errors
-/// [`RandomError::Missing`] names the folders.
-pub fn find(folders: &[PathBuf]) -> Result<PathBuf, RandomError> {
-    let found = folders.iter().find_map(|folder| files_in(folder, "libcurand").into_iter().next());
-    found.ok_or_else(|| RandomError::Missing {
-        looked: folders.iter().map(|folder| folder.display().to_string()).collect(),
-    })
+/// [`LibraryError::Missing`] names the folders.
+pub fn find(folders: &[PathBuf]) -> Result<PathBuf, LibraryError> {
+    let found = folders.iter().find_map(|folder| files_in(folder, CALLED.file).into_iter().next());
+    found.ok_or_else(|| CALLED.missing(folders))
 }
 
 /// `curandStatus_t`.
@@ -88,25 +55,26 @@ impl Random {
     /// Loads the library at `path`.
     ///
     /// # Errors
-    /// [`RandomError::Unusable`].
-    pub(crate) fn open(path: PathBuf) -> Result<Random, RandomError> {
-        let object = SharedObject::open(&path).map_err(|message| unusable(&path, message))?;
+    /// [`LibraryError::Unusable`].
+    pub(crate) fn open(path: PathBuf) -> Result<Random, LibraryError> {
+        let object =
+            SharedObject::open(&path).map_err(|message| CALLED.unusable(&path, message))?;
         Ok(Random { path, object })
     }
 
     /// # Safety
     /// `F` must be the type of the function.
-    unsafe fn function<F: Copy>(&self, symbol: &CStr) -> Result<F, RandomError> {
+    unsafe fn function<F: Copy>(&self, symbol: &CStr) -> Result<F, LibraryError> {
         // SAFETY: promised by the caller.
         let found = unsafe { self.object.function(symbol) };
-        found.map_err(|message| unusable(&self.path, message))
+        found.map_err(|message| CALLED.unusable(&self.path, message))
     }
 
     /// A generator of this `curandRngType_t`, or the library's status.
     ///
     /// # Errors
-    /// [`RandomError::Unusable`] if the library lacks it.
-    pub(crate) fn create(&self, kind: c_int) -> Result<Result<Generator, Status>, RandomError> {
+    /// [`LibraryError::Unusable`] if the library lacks it.
+    pub(crate) fn create(&self, kind: c_int) -> Result<Result<Generator, Status>, LibraryError> {
         let mut generator = std::ptr::null_mut();
         // SAFETY: the documented type; fills in a handle.
         let status = unsafe {
@@ -120,13 +88,13 @@ impl Random {
     /// Sets the seed, or the place in the sequence.
     ///
     /// # Errors
-    /// [`RandomError::Unusable`] if the library lacks the function.
+    /// [`LibraryError::Unusable`] if the library lacks the function.
     pub(crate) fn set(
         &self,
         generator: Generator,
         seed: Option<u64>,
         offset: Option<u64>,
-    ) -> Result<Status, RandomError> {
+    ) -> Result<Status, LibraryError> {
         type Set = unsafe extern "C" fn(*mut c_void, u64) -> Status;
         let changes =
             [(c"curandSetPseudoRandomGeneratorSeed", seed), (c"curandSetGeneratorOffset", offset)];
@@ -145,7 +113,7 @@ impl Random {
     /// Writes `count` numbers of four bytes to `out`, normal ones of this mean and deviation.
     ///
     /// # Errors
-    /// [`RandomError::Unusable`] if the library lacks the function.
+    /// [`LibraryError::Unusable`] if the library lacks the function.
     ///
     /// # Safety
     /// `out` must be memory of the device that has room for them.
@@ -155,7 +123,7 @@ impl Random {
         numbers: Numbers,
         (out, count): (*mut c_void, usize),
         (mean, deviation): (f32, f32),
-    ) -> Result<Status, RandomError> {
+    ) -> Result<Status, LibraryError> {
         type Plain = unsafe extern "C" fn(*mut c_void, *mut c_void, usize) -> Status;
         type Normal = unsafe extern "C" fn(*mut c_void, *mut c_void, usize, f32, f32) -> Status;
         let Generator(handle) = generator;
@@ -175,10 +143,6 @@ impl Random {
     }
 }
 
-fn unusable(path: &Path, message: String) -> RandomError {
-    RandomError::Unusable { path: path.display().to_string(), message }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -186,7 +150,7 @@ mod tests {
     #[test]
     fn a_machine_without_curand_is_told_where_it_was_looked_for_and_what_to_install() {
         let error = find(&["/opt/cuda/lib64".into(), "/usr/lib64/none".into()]).unwrap_err();
-        let hint = error.hint().unwrap();
+        let hint = error.hint();
         insta::assert_snapshot!(format!("{error}\n{hint}"), @r"
         no libcurand: looked in /opt/cuda/lib64, /usr/lib64/none
         install it with `pip install nvidia-curand` for CUDA 13, `pip install nvidia-curand-cu12` for CUDA 12, or name CUDA's folder in CUDA_HOME
@@ -198,7 +162,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("libcurand.so.10"), "no library").unwrap();
         let path = find(&[folder.path().to_owned()]).unwrap();
-        let Err(RandomError::Unusable { path, message }) = Random::open(path) else {
+        let Err(LibraryError::Unusable { path, message, .. }) = Random::open(path) else {
             panic!("a text was loaded");
         };
         assert!(path.ends_with("libcurand.so.10"), "{path}");

@@ -13,10 +13,10 @@ use super::source::Source;
 /// Lets the function around byte `at` end the replay for `obstacle`; whether there is one that can.
 pub(super) fn guard(context: &Context, at: usize, obstacle: &Obstacle, edits: &mut Edits) -> bool {
     let (text, tokens) = (context.source.text, &context.tokens);
-    let constant = |word| context.function(at).is_some_and(|item| item.has(text, tokens, word));
     let Some(function) = context.function(at) else { return false };
     let begin = tokens[function.body.start].end;
-    if constant("constexpr") || constant("consteval") || !are_together(context.source, begin, at) {
+    let has = |word| function.has(text, tokens, word);
+    if has("constexpr") || has("consteval") || !are_together(context.source, begin, at) {
         return false;
     }
     edits.insert(begin, ending(context, obstacle));

@@ -42,6 +42,24 @@ fn shown(run: &Run) -> String {
     format!("{:?} {:?} {} {:?}", bits("out"), bits("real"), run.printed, run.ending)
 }
 
+/// Asserts that every case of `project` shows the same as with stacks, in four orders and roundings.
+fn assert_same_as_with_stacks(project: &Project) {
+    for case in project.cases() {
+        for (order, rounding) in [
+            (0, Rounding::Nearest),
+            (1, Rounding::Up),
+            (2, Rounding::Down),
+            (3, Rounding::TowardZero),
+        ] {
+            let machine = Machine { order, rounding, ..Machine::PLAIN };
+            let stacks = project.run(case, Machine { form: Threads::Stacks, ..machine });
+            let other = project.run(case, machine);
+            assert_eq!(stacks.ending, Ending::Completed, "{case}");
+            assert_eq!(shown(&other), shown(&stacks), "{case}, order {order}");
+        }
+    }
+}
+
 #[test]
 fn every_kernel_of_the_cases_takes_block_form() {
     let refused: Vec<_> =
@@ -60,20 +78,7 @@ fn every_kernel_that_waits_for_lanes_at_statements_takes_turns() {
 
 #[test]
 fn turns_are_those_of_threads_with_stacks() {
-    for case in TURNS.cases() {
-        for (order, rounding) in [
-            (0, Rounding::Nearest),
-            (1, Rounding::Up),
-            (2, Rounding::Down),
-            (3, Rounding::TowardZero),
-        ] {
-            let machine = Machine { order, rounding, ..Machine::PLAIN };
-            let stacks = TURNS.run(case, Machine { form: Threads::Stacks, ..machine });
-            let turns = TURNS.run(case, machine);
-            assert_eq!(stacks.ending, Ending::Completed, "{case}");
-            assert_eq!(shown(&turns), shown(&stacks), "{case}, order {order}");
-        }
-    }
+    assert_same_as_with_stacks(&TURNS);
 }
 
 #[test]
@@ -92,20 +97,7 @@ fn block_form_changes_no_bit_in_any_order() {
 
 #[test]
 fn chains_of_shuffles_as_one_wait_change_no_bit_and_no_turn() {
-    for case in FOLDS.cases() {
-        for (order, rounding) in [
-            (0, Rounding::Nearest),
-            (1, Rounding::Up),
-            (2, Rounding::Down),
-            (3, Rounding::TowardZero),
-        ] {
-            let machine = Machine { order, rounding, ..Machine::PLAIN };
-            let stacks = FOLDS.run(case, Machine { form: Threads::Stacks, ..machine });
-            let folds = FOLDS.run(case, machine);
-            assert_eq!(stacks.ending, Ending::Completed, "{case}");
-            assert_eq!(shown(&folds), shown(&stacks), "{case}, order {order}");
-        }
-    }
+    assert_same_as_with_stacks(&FOLDS);
 }
 
 #[test]

@@ -133,8 +133,7 @@ impl Shared {
         fixture: &Fixture,
         sources: &SourceSet,
     ) -> Result<Option<DeviceModule>, ReplayError> {
-        let (inputs, outputs) = tensor_bytes(fixture, true);
-        let bytes = inputs.saturating_add(outputs);
+        let bytes = wide_bytes(fixture);
         // Inputs lie there as they are stored, too.
         let (stored, _) = tensor_bytes(fixture, false);
         let room = self.memory_bytes.min(self.device.memory_bytes as u64);
@@ -166,9 +165,7 @@ impl Shared {
 
     /// Whether the device measures how far directed rounding moves the outputs of `module` on `fixture`.
     fn deviates(&self, fixture: &Fixture, module: &DeviceModule) -> bool {
-        let (inputs, outputs) = tensor_bytes(fixture, true);
-        let bytes = inputs.saturating_add(outputs);
-        if bytes < self.evidence_from || !self.has_room_for_both(fixture) {
+        if wide_bytes(fixture) < self.evidence_from || !self.has_room_for_both(fixture) {
             return false;
         }
         let mut floats = fixture.outputs.iter().filter(|output| output.dtype.is_float());
@@ -274,6 +271,12 @@ impl Backend for Cuda {
             deviates,
         }))
     }
+}
+
+/// The bytes that the tensors of `fixture` take in float64.
+fn wide_bytes(fixture: &Fixture) -> u64 {
+    let (inputs, outputs) = tensor_bytes(fixture, true);
+    inputs.saturating_add(outputs)
 }
 
 /// The elements whose deviations a device measures.

@@ -2,7 +2,7 @@
 
 use std::ffi::{CStr, c_int, c_void};
 
-use super::{Blas, BlasError, Handle, Pointer, SUCCESS, Status, lookup};
+use super::{Blas, Handle, LibraryError, Pointer, SUCCESS, Status, lookup};
 
 /// A matrix.
 #[derive(Clone, Copy, Debug)]
@@ -118,11 +118,11 @@ impl Drop for Descriptor {
 enum Failed {
     /// cuBLASLt's answer.
     With(Status),
-    Library(BlasError),
+    Library(LibraryError),
 }
 
-impl From<BlasError> for Failed {
-    fn from(error: BlasError) -> Failed {
+impl From<LibraryError> for Failed {
+    fn from(error: LibraryError) -> Failed {
         Failed::Library(error)
     }
 }
@@ -135,11 +135,11 @@ impl Blas {
     /// `cublasLtMatmul`.
     ///
     /// # Errors
-    /// [`BlasError::Unusable`] if the library lacks a function.
+    /// [`LibraryError::Unusable`] if the library lacks a function.
     ///
     /// # Safety
     /// Factors must be readable where `product` says.
-    pub(crate) unsafe fn product(&self, product: &Product) -> Result<Status, BlasError> {
+    pub(crate) unsafe fn product(&self, product: &Product) -> Result<Status, LibraryError> {
         // SAFETY: promised by the caller.
         match unsafe { self.multiply(product) } {
             Ok(()) => Ok(SUCCESS),
@@ -150,7 +150,7 @@ impl Blas {
 
     /// # Safety
     /// `F` must be the type of the function called `symbol`.
-    unsafe fn lt_function<F: Copy>(&self, symbol: &CStr) -> Result<F, BlasError> {
+    unsafe fn lt_function<F: Copy>(&self, symbol: &CStr) -> Result<F, LibraryError> {
         // SAFETY: promised by the caller.
         unsafe { lookup(&self.lt, &self.files.lt, symbol) }
     }

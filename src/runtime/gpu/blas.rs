@@ -8,9 +8,10 @@ use std::ffi::c_void;
 use std::path::PathBuf;
 use std::sync::Mutex;
 
-use crate::cuda::blas::{Blas, BlasError, BlasFiles, Gemm, Layout, Operand, Product, Settings};
+use super::library::refusal;
+use crate::cuda::LibraryError;
+use crate::cuda::blas::{Blas, BlasFiles, CALLED, Gemm, Layout, Operand, Product, Settings};
 use crate::cuda::driver::Context;
-use crate::runtime::report::Report;
 use crate::runtime::{Launch, REPORT_IT, end_with, refuse};
 
 /// What the libraries work in; the size that cuBLAS itself takes on a device of compute capability 9.0.
@@ -127,11 +128,10 @@ impl BlasCalls {
         }
     }
 
-    fn open(&self, context: &Context) -> Result<Blas, BlasError> {
+    fn open(&self, context: &Context) -> Result<Blas, LibraryError> {
         let files = BlasFiles::find(&self.folders)?;
-        let workspace = context.allocate(WORKSPACE_BYTES).map_err(|error| BlasError::Unusable {
-            path: files.blas.display().to_string(),
-            message: format!("no memory for its workspace: {error}"),
+        let workspace = context.allocate(WORKSPACE_BYTES).map_err(|error| {
+            CALLED.unusable(&files.blas, format!("no memory for its workspace: {error}"))
         })?;
         Blas::open(files, (workspace, WORKSPACE_BYTES))
     }
@@ -139,7 +139,7 @@ impl BlasCalls {
 
 /// # Safety
 /// Factors must lie where `call` says.
-unsafe fn answer(blas: &Blas, name: &str, call: &Call) -> Result<Option<i32>, BlasError> {
+unsafe fn answer(blas: &Blas, name: &str, call: &Call) -> Result<Option<i32>, LibraryError> {
     let on_device = !call.alpha.device.is_null();
     let gemm = Gemm {
         operations: call.operations,
@@ -188,17 +188,14 @@ fn product(call: &LtCall) -> Product {
     }
 }
 
-fn unusable(launch: &Launch, error: &BlasError) -> ! {
+fn unusable(launch: &Launch, error: &LibraryError) -> ! {
     end_with(&refusal(launch.kernel, error))
-}
-
-fn refusal(function: &str, error: &BlasError) -> Report {
-    Report::Refused { message: format!("{function} was called: {error}"), hint: error.hint() }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::runtime::report::Report;
 
     #[test]
     fn a_call_without_the_library_names_the_function_and_the_way_out() {

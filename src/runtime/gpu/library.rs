@@ -1,5 +1,6 @@
 //! Launches that are no kernels of the sources: functions of NVIDIA's libraries, and kernels without a name.
 
+use crate::cuda::LibraryError;
 use crate::runtime::report::Report;
 
 /// A library of NVIDIA's whose functions host code calls.
@@ -26,6 +27,11 @@ impl Library {
             _ => return None,
         })
     }
+}
+
+/// The report for a call of `function`, whose library cannot be used.
+pub(super) fn refusal(function: &str, error: &LibraryError) -> Report {
+    Report::Refused { message: format!("{function} was called: {error}"), hint: Some(error.hint()) }
 }
 
 /// The report for a kernel that `function` launches, whose name no symbol of the host tells.

@@ -9,8 +9,9 @@ use std::ffi::c_void;
 use std::path::PathBuf;
 use std::sync::Mutex;
 
-use crate::cuda::random::{Generator, Numbers, Random, RandomError, find};
-use crate::runtime::report::Report;
+use super::library::refusal;
+use crate::cuda::LibraryError;
+use crate::cuda::random::{Generator, Numbers, Random, find};
 use crate::runtime::{Launch, REPORT_IT, end_with, refuse};
 
 /// `replay_rt::curand_call`.
@@ -84,7 +85,7 @@ impl RandomCalls {
         opened: &mut Opened,
         numbers: Numbers,
         call: &Call,
-    ) -> Result<i32, RandomError> {
+    ) -> Result<i32, LibraryError> {
         if opened.random.is_none() {
             opened.random = Some(Random::open(find(&self.folders)?)?);
         }
@@ -112,13 +113,10 @@ fn unknown(function: &str) -> ! {
     refuse(message, Some(REPORT_IT.to_owned()))
 }
 
-fn refusal(function: &str, error: &RandomError) -> Report {
-    Report::Refused { message: format!("{function} was called: {error}"), hint: error.hint() }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::runtime::report::Report;
 
     #[test]
     fn a_call_without_the_library_names_the_function_and_the_way_out() {
