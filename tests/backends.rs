@@ -3,15 +3,11 @@
 //! A backend passes it by saying truthfully what it can do: what it does not claim is not asked of
 //! it, and the claims of the backends that there are stand below.
 
-#[path = "gpu/lab.rs"]
-mod lab;
-#[path = "common/speaker.rs"]
-mod speaker;
-
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
-use lab::{MINUTE, shared_cache};
+use crate::common::gpu_lab;
+use crate::common::gpu_lab::{MINUTE, shared_cache};
 use replay::backend::{Abilities, Backend, DeviceName, Host, Mode, Programs, Variant};
 use replay::fixture::{self, Fixture};
 use replay::foreign::Keeper;
@@ -137,7 +133,7 @@ fn words(root: &Path, work: Work) -> String {
         Work::Exits => ("exit 3", ""),
     };
     std::fs::write(root.join("kernel.txt"), words).unwrap();
-    format!("program = [\"{}\"]\n{more}", speaker::speaker().display())
+    format!("program = [\"{}\"]\n{more}", crate::common::speaker::speaker().display())
 }
 
 /// A backend that passes the suite, or does not.
@@ -373,12 +369,12 @@ macro_rules! suite {
 }
 
 fn cpu() -> replay::backend::Cpu {
-    lab::cpu(&shared_cache(), &lab::program(), MINUTE)
+    gpu_lab::cpu(&shared_cache(), &gpu_lab::program(), MINUTE)
 }
 
 /// Programs on the CPU.
 fn programs() -> Programs {
-    let (cache, program) = (shared_cache(), lab::program());
+    let (cache, program) = (shared_cache(), gpu_lab::program());
     let limits = Limits { timeout: MINUTE, ..Limits::default() };
     let host = Host::new(program.clone(), limits, 2, cache.temporary());
     let setting = Setting {
@@ -432,7 +428,7 @@ suite!(
 
 suite!(
     on_a_gpu,
-    Given::new(Language::Kernels, lab::cuda(&shared_cache(), cpu())),
+    Given::new(Language::Kernels, gpu_lab::cuda(&shared_cache(), cpu())),
     Abilities {
         poison: true,
         surroundings: false,

@@ -1,35 +1,19 @@
 //! `replay bisect` and `replay log` as a user runs them, on the demonstration and on histories of
 //! a kernel of one line.
 
-#[path = "common/env.rs"]
-mod env;
-#[path = "common/repo.rs"]
-mod repo;
-
-#[path = "bisect_cli/answers.rs"]
 mod answers;
-#[path = "bisect_cli/elsewhere.rs"]
 mod elsewhere;
-#[path = "bisect_cli/ends.rs"]
 mod ends;
-#[path = "bisect_cli/faults.rs"]
 mod faults;
-#[path = "bisect_cli/git.rs"]
 mod git;
-#[path = "bisect_cli/log.rs"]
 mod log;
-#[path = "bisect_cli/markdown.rs"]
 mod markdown;
-#[path = "bisect_cli/orders.rs"]
 mod orders;
-#[path = "bisect_cli/races.rs"]
 mod races;
-#[path = "bisect_cli/recorded.rs"]
 mod recorded;
-#[path = "bisect_cli/shapes.rs"]
 mod shapes;
 
-use crate::env::{Run, TestEnv};
+use crate::common::env::{Run, TestEnv};
 
 /// How the kernels of these histories are called.
 const CALL: &str = "run(x, y, n);";

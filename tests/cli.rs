@@ -3,37 +3,28 @@
 //! What can be tested below the command line is tested there; here is one test for each class of
 //! answer. Compiled kernels are shared between tests, and with the next run, in target/tmp.
 
-#[path = "common/env.rs"]
-mod env;
-#[path = "common/repo.rs"]
-mod repo;
-#[path = "common/schema.rs"]
-mod schema;
-
-mod cli {
-    mod captured;
-    mod checkouts;
-    mod commands;
-    mod compiling;
-    mod culprit;
-    mod demonstration;
-    mod documents;
-    mod fixtures;
-    mod foreign;
-    mod front_door;
-    mod gradients;
-    mod helping;
-    mod interruptions;
-    mod json;
-    mod machine;
-    mod mathematics;
-    mod non_finite;
-    mod odd;
-    mod orders;
-    mod overlays;
-    mod pages;
-    mod races;
-    mod revisions;
-    mod series;
-    mod streams;
-}
+mod captured;
+mod checkouts;
+mod commands;
+mod compiling;
+mod culprit;
+mod demonstration;
+mod documents;
+mod fixtures;
+mod foreign;
+mod front_door;
+mod gradients;
+mod helping;
+mod interruptions;
+mod json;
+mod machine;
+mod mathematics;
+mod non_finite;
+mod odd;
+mod orders;
+mod overlays;
+mod pages;
+mod races;
+mod revisions;
+mod series;
+mod streams;

@@ -2,24 +2,23 @@
 //!
 //! `cargo test` takes the third of the variants that `corpus.toml` calls quick, every kind of
 //! defect among them; `REPLAY_TEST_CORPUS=all` takes all. Artifacts are kept in the target folder,
-//! so a second run compiles nothing. `cargo test --test corpus -- --nocapture` shows how far every
+//! so a second run compiles nothing. `cargo test --test integration corpus:: -- --nocapture` shows how far every
 //! variant lies from the truth, in the order of the indices and in others.
 
-#[path = "corpus/block_form.rs"]
 mod block_form;
-#[path = "corpus/mod.rs"]
-mod corpus;
-#[path = "corpus/races.rs"]
+mod families;
+mod inputs;
+mod matrix;
 mod races;
-#[path = "corpus/sized/mod.rs"]
 mod sized;
+mod truth;
 
 use std::collections::{BTreeSet, HashMap};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use corpus::{Captured, Case, Corpus, Effect, FAMILIES, Family, Truth, Variant, truth};
+use families::{Captured, Case, Corpus, Effect, FAMILIES, Family, Truth, Variant};
 use replay::backend::{Cuda, Mode};
 use replay::cuda::SearchPath;
 use replay::frontend::Threads;
@@ -135,12 +134,12 @@ fn judge_by_truth(bases: &Bases, lab: &Arc<Lab>, case: &Case) -> Verdict {
 #[test]
 fn every_file_of_the_corpus_is_listed_once_and_begins_with_its_truth() {
     for family in FAMILIES {
-        let variants = corpus::variants(family);
+        let variants = families::variants(family);
         let listed: BTreeSet<String> = variants.iter().map(|v| v.file.clone()).collect();
-        assert_eq!(listed, corpus::files(family), "{family}");
+        assert_eq!(listed, families::files(family), "{family}");
         assert_eq!(listed.len(), variants.len(), "{family}: a file is listed twice");
         for variant in &variants {
-            let text = corpus::text(family, &variant.file);
+            let text = families::text(family, &variant.file);
             let comment = text.lines().map_while(|line| line.strip_prefix("// "));
             let words = comment.collect::<Vec<_>>().join(" ");
             let (label, truth) = match variant.truth {
@@ -158,9 +157,9 @@ fn the_corpus_is_large_enough_and_every_defect_names_fixtures_that_exist() {
     let mut counts = [0; 2];
     for family in FAMILIES {
         let fixtures: BTreeSet<String> =
-            corpus::inputs::fixtures(family).iter().map(|f| f.name.to_owned()).collect();
+            inputs::fixtures(family).iter().map(|f| f.name.to_owned()).collect();
         assert!(fixtures.len() >= 3);
-        for variant in corpus::variants(family) {
+        for variant in families::variants(family) {
             counts[variant.truth as usize] += 1;
             let named: BTreeSet<String> = &variant.at | &variant.in_other_orders;
             assert!(named.is_subset(&fixtures), "{family}/{}", variant.file);
@@ -225,11 +224,11 @@ fn a_gpu_gives_the_verdicts_that_the_cpu_gives() {
     };
     let (libraries, roots) = (folders("LD_LIBRARY_PATH"), folders("CUDA_HOME"));
     let search = SearchPath { libraries, roots, python: Some("python3".to_owned()) };
-    let cpu = corpus::cpu(GPU_SECONDS, Threads::Lanes);
-    let gpu = Cuda::new(cpu, None, None, &search, &corpus::cache());
+    let cpu = families::cpu(GPU_SECONDS, Threads::Lanes);
+    let gpu = Cuda::new(cpu, None, None, &search, &families::cache());
     let gpu = gpu.unwrap_or_else(|error| panic!("needs a GPU: {error}"));
     // The corpus is small: its evidence is the CPU's, unless it is to be the device's.
-    let gpu = corpus::lab(match std::env::var_os("REPLAY_TEST_EVIDENCE") {
+    let gpu = families::lab(match std::env::var_os("REPLAY_TEST_EVIDENCE") {
         Some(value) if value == "device" => gpu.with_evidence_from(0),
         _ => gpu,
     });

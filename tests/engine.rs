@@ -1,39 +1,22 @@
 //! The CPU engine as kernels see it: each case of `tests/engine/*.cu` is compiled and replayed in
 //! a child process, through the library, as users' kernels are.
 
-#[path = "engine/blas.rs"]
 mod blas;
-#[path = "engine/block_form.rs"]
 mod block_form;
-#[path = "engine/borders.rs"]
 mod borders;
-#[path = "engine/checked.rs"]
 mod checked;
-#[path = "engine/drafts.rs"]
 mod drafts;
-#[path = "engine/exponentials.rs"]
 mod exponentials;
-#[path = "engine/hostile.rs"]
 mod hostile;
-#[path = "engine/libraries.rs"]
 mod libraries;
-#[path = "engine/once.rs"]
 mod once;
-#[path = "engine/parts.rs"]
 mod parts;
-#[path = "engine/project.rs"]
 mod project;
-#[path = "engine/public.rs"]
 mod public;
-#[path = "engine/same_bits.rs"]
 mod same_bits;
-#[path = "engine/series.rs"]
 mod series;
-#[path = "engine/shipped.rs"]
 mod shipped;
-#[path = "engine/strided.rs"]
 mod strided;
-#[path = "engine/tensor.rs"]
 mod tensor;
 
 use std::sync::LazyLock;

@@ -1,10 +1,7 @@
 //! Snapshots of what the front end makes of small CUDA files, and its promises about any text.
 
-#[path = "frontend/block_form.rs"]
 mod block_form;
-#[path = "frontend/borders.rs"]
 mod borders;
-#[path = "frontend/folds.rs"]
 mod folds;
 
 use std::path::Path;

@@ -1,14 +1,8 @@
 //! The demonstration kernels through NVRTC and on a GPU.
 
-#[path = "gpu/deviations.rs"]
 mod deviations;
-#[path = "gpu/lab.rs"]
-mod lab;
-#[path = "gpu/nvrtc.rs"]
 mod nvrtc;
-#[path = "gpu/races.rs"]
 mod races;
-#[path = "gpu/shadow.rs"]
 mod shadow;
 
 use std::collections::BTreeSet;
@@ -17,7 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use lab::*;
+use crate::common::gpu_lab::*;
 use replay::cache::Cache;
 use replay::cuda::sanitizer::{Sanitizer, Tool};
 use replay::fixture::Fixture;

@@ -1,15 +1,12 @@
 //! What goes wrong on a GPU: kernels that err, sources that one compiler refuses, devices that are
 //! missing or go. Each is an outcome, or an error with its reason.
 
-#[path = "gpu/lab.rs"]
-mod lab;
-
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lab::*;
+use crate::common::gpu_lab::*;
 use replay::backend::ReplayError;
 use replay::cache::Cache;
 use replay::compile::DeviceToolchain;

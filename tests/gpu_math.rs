@@ -3,11 +3,9 @@
 //!
 //! `ci/test-gpu` runs it.
 
-#[path = "gpu/lab.rs"]
-mod lab;
-
 use std::fmt::Write;
 
+use crate::common::gpu_lab;
 use cudarc::driver::{CudaContext, LaunchConfig, PushKernelArg};
 use cudarc::nvrtc::Ptx;
 use replay::cuda::{self, math_error_ulps};
@@ -147,7 +145,7 @@ extern "C" __global__ void measure(unsigned long long* worst) {
 #[ignore = "needs a GPU"]
 fn no_function_of_the_device_errs_by_more_than_the_table_says() {
     let device = cuda::device(0).unwrap_or_else(|error| panic!("needs a GPU: {error}"));
-    let nvrtc = lab::nvrtc();
+    let nvrtc = gpu_lab::nvrtc();
     let context = CudaContext::new(0).unwrap();
     let stream = context.default_stream();
     let mut wrong = Vec::new();

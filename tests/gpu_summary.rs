@@ -2,12 +2,10 @@
 //!
 //! `ci/test-gpu` runs it.
 
-#[path = "gpu/lab.rs"]
-mod lab;
-
 use std::path::Path;
 use std::sync::Arc;
 
+use crate::common::gpu_lab;
 use cudarc::driver::sys::CUevent_flags;
 use cudarc::driver::{
     CudaContext, CudaFunction, CudaSlice, CudaStream, LaunchConfig, PushKernelArg,
@@ -36,11 +34,11 @@ struct Lab {
 
 fn lab() -> Lab {
     let device = cuda::device(0).unwrap_or_else(|error| panic!("needs a GPU: {error}"));
-    let nvrtc = lab::nvrtc();
+    let nvrtc = gpu_lab::nvrtc();
     let folder = tempfile::tempdir().unwrap();
     let cache = Cache::open(folder.path()).unwrap();
     let (found, architecture) = (nvrtc.clone(), &device.architecture);
-    let toolchain = DeviceToolchain::new(found, &lab::search(), architecture, &cache);
+    let toolchain = DeviceToolchain::new(found, &gpu_lab::search(), architecture, &cache);
     let context = CudaContext::new(0).unwrap();
     let stream = context.default_stream();
     Lab { context, stream, toolchain, nvrtc, _folder: folder }

@@ -1,24 +1,16 @@
 //! History read through git2, compared with what the git command line says.
 
-#[path = "common/repo.rs"]
-mod repo;
-
-#[path = "history/faults.rs"]
 mod faults;
-#[path = "history/graphs.rs"]
 mod graphs;
-#[path = "history/repositories.rs"]
 mod repositories;
-#[path = "history/revisions.rs"]
 mod revisions;
-#[path = "history/sources.rs"]
 mod sources;
 
 use std::error::Error;
 use std::fs;
 
+use crate::common::repo::TestRepo;
 use replay::history::{History, HistoryError, SourceSpec};
-use repo::TestRepo;
 
 fn spec(sources: &[&str], include: &[&str]) -> SourceSpec {
     let owned = |paths: &[&str]| paths.iter().map(|path| path.to_string()).collect();

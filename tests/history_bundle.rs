@@ -1,17 +1,14 @@
 //! Bundles made by the git command line, whole, partial and damaged.
 
-#[path = "common/repo.rs"]
-mod repo;
-
 use std::{
     error::Error,
     fs,
     path::{Path, PathBuf},
 };
 
+use crate::common::repo::TestRepo;
 use insta::assert_snapshot;
 use replay::history::{History, HistoryError, SourceSpec};
-use repo::TestRepo;
 
 fn spec() -> SourceSpec {
     SourceSpec { sources: vec!["loss.cu".into()], ..SourceSpec::default() }

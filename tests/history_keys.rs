@@ -1,13 +1,10 @@
 //! Keys of source sets in a long history, and objects that were damaged.
 
-#[path = "common/repo.rs"]
-mod repo;
-
 use std::{collections::HashSet, error::Error, fs, io::Write, process::Stdio};
 
+use crate::common::repo::TestRepo;
 use insta::assert_snapshot;
 use replay::history::{CommitId, History, SourceSpec};
-use repo::TestRepo;
 
 fn spec(sources: &[&str]) -> SourceSpec {
     let sources = sources.iter().map(|path| path.to_string()).collect();

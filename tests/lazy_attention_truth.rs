@@ -1,7 +1,7 @@
 //! Replays the history of `kernels/lazy_attention` on the CPU and compares every output, head by
 //! head, with float64 arithmetic that follows the definition in `include/attention.h` alone.
 //!
-//! `cargo test --test lazy_attention_truth -- --nocapture` prints the errors.
+//! `cargo test --test integration lazy_attention_truth:: -- --nocapture` prints the errors.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

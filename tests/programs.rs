@@ -1,22 +1,10 @@
 //! Revisions that a program of the user's own runs, as a user replays them. The program here is in C++
 //! (`programs/speaker.cpp`) and does what the revision's `kernel.txt` says.
 
-#[path = "common/env.rs"]
-mod env;
-#[path = "common/repo.rs"]
-mod repo;
-#[path = "common/speaker.rs"]
-mod speaker;
-
-#[path = "programs/faults.rs"]
 mod faults;
-#[path = "programs/probes.rs"]
 mod probes;
-#[path = "programs/searches.rs"]
 mod searches;
-#[path = "programs/servers.rs"]
 mod servers;
-#[path = "programs/trees.rs"]
 mod trees;
 
 use std::fs;
@@ -25,8 +13,8 @@ use std::path::Path;
 
 use replay::tensor::DType;
 
-use crate::env::{Run, TestEnv};
-use crate::speaker::speaker;
+use crate::common::env::{Run, TestEnv};
+use crate::common::speaker::speaker;
 
 /// What the harness says besides the program's own keys.
 const TENSORS: &str = "\

@@ -1,11 +1,6 @@
 //! Searches on a real Slurm: a controller and two nodes, all on this machine, started by the tests and ended
 //! with them. They wait for what happens, never for time to pass.
 
-#[path = "common/env.rs"]
-mod env;
-#[path = "common/repo.rs"]
-mod repo;
-
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -14,7 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use crate::env::{Run, TestEnv};
+use crate::common::env::{Run, TestEnv};
 
 /// One test at a time has the nodes: each finds them free.
 static TURN: Mutex<()> = Mutex::new(());

@@ -2,10 +2,10 @@
 
 use serde_json::Value;
 
-use crate::env::TestEnv;
-use crate::{BROKEN, DIVIDED, MULTIPLIED, RIGHT, WRONG, history};
+use crate::bisect_cli::{BROKEN, DIVIDED, MULTIPLIED, RIGHT, WRONG, history};
+use crate::common::env::TestEnv;
 
-fn search(env: &TestEnv, arguments: &str) -> crate::env::Run {
+fn search(env: &TestEnv, arguments: &str) -> crate::common::env::Run {
     let words: Vec<&str> = arguments.split(' ').collect();
     env.replay(&[&["bisect"], words.as_slice()].concat())
 }

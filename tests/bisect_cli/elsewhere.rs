@@ -4,11 +4,11 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
-use crate::env::{Run, TestEnv};
-use crate::{RIGHT, WRONG, history, isolated};
+use crate::bisect_cli::{RIGHT, WRONG, history, isolated};
+use crate::common::env::{Run, TestEnv};
 
 /// Runs `words` here and then, from an empty cache, as tasks of local processes.
-fn both(env: &TestEnv, words: &[&str]) -> [crate::env::Run; 2] {
+fn both(env: &TestEnv, words: &[&str]) -> [crate::common::env::Run; 2] {
     let here = env.replay(words);
     std::fs::remove_dir_all(env.cache_parent()).expect("a cache");
     [here, env.replay(&[words, &["--on-cluster", "local"]].concat())]

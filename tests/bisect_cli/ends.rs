@@ -1,7 +1,7 @@
 //! Ends that allow no search are refused, with what was seen there and what to do.
 
-use crate::env::TestEnv;
-use crate::{BROKEN, RIGHT, WRONG, history};
+use crate::bisect_cli::{BROKEN, RIGHT, WRONG, history};
+use crate::common::env::TestEnv;
 
 /// A history in which c2 goes wrong and c4 is right again.
 fn wrong_and_right_again() -> (TestEnv, Vec<String>) {
@@ -80,7 +80,7 @@ fn beside_a_good_end_that_cannot_be_tested_nothing_is_said_of_the_bad_one() {
 fn a_bad_merge_base_is_refused() {
     let (env, mut ids) = history(TestEnv::new(), &[WRONG, WRONG]);
     env.repo.git(&["checkout", "-q", "-b", "fixed", "main~1"]);
-    ids.push(env.repo.commit_file("k.cu", &crate::kernel(RIGHT.0, "", "fixed"), "Fix"));
+    ids.push(env.repo.commit_file("k.cu", &crate::bisect_cli::kernel(RIGHT.0, "", "fixed"), "Fix"));
     insta::assert_snapshot!(refusal(&(env, ids), 2, 1), @r"
     refused: [C0] is the common ancestor of the ends, and bad: y diverged
     hint: the defect was fixed on the way to the good end: name a good commit before it, or swap the ends to find the fix

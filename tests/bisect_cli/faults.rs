@@ -7,8 +7,8 @@ use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, SystemTime};
 
-use crate::env::TestEnv;
-use crate::{DIVIDED, MULTIPLIED, RIGHT, WRONG, history, isolated};
+use crate::bisect_cli::{DIVIDED, MULTIPLIED, RIGHT, WRONG, history, isolated};
+use crate::common::env::TestEnv;
 
 const SEARCH: [&str; 6] = ["bisect", "fixtures/tiny", "--good", "main~8", "--bad", "main"];
 

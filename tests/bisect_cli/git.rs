@@ -2,8 +2,8 @@
 
 use std::process::Command;
 
-use crate::env::TestEnv;
-use crate::{RIGHT, history};
+use crate::bisect_cli::{RIGHT, history};
+use crate::common::env::TestEnv;
 
 /// Eight commits; from c5 on the kernel forgets the last element.
 fn eight() -> (TestEnv, Vec<String>) {

@@ -2,11 +2,11 @@
 
 use serde_json::Value;
 
-use crate::env::{Run, TestEnv};
-use crate::{BROKEN, RIGHT, WRONG, history, kernel};
+use crate::bisect_cli::{BROKEN, RIGHT, WRONG, history, kernel};
+use crate::common::env::{Run, TestEnv};
 
 fn masked(run: &Run, ids: &[String]) -> String {
-    crate::masked(&run.stdout, ids)
+    crate::bisect_cli::masked(&run.stdout, ids)
 }
 
 #[test]

@@ -1,10 +1,10 @@
 //! The answer as a comment on a pull request.
 
-use crate::env::{Run, TestEnv};
-use crate::{RIGHT, WRONG, history};
+use crate::bisect_cli::{RIGHT, WRONG, history};
+use crate::common::env::{Run, TestEnv};
 
 fn masked(run: &Run, ids: &[String]) -> String {
-    let text = crate::masked(&run.stdout, ids);
+    let text = crate::bisect_cli::masked(&run.stdout, ids);
     // Ids of blobs depend on the kernel's text alone, and say nothing here.
     let lines = text.lines().filter(|line| !line.starts_with("index "));
     lines.collect::<Vec<_>>().join("\n")

@@ -3,8 +3,8 @@
 
 use serde_json::Value;
 
-use crate::env::TestEnv;
-use crate::{committed, masked, search};
+use crate::bisect_cli::{committed, masked, search};
+use crate::common::env::TestEnv;
 
 /// A value that the first thread shares; `after` says what keeps the others from reading too early.
 fn share(scale: &str, after: &str, note: &str) -> String {
@@ -78,7 +78,7 @@ fn lost_barrier(env: TestEnv) -> (TestEnv, Vec<String>) {
 
 #[test]
 fn a_lost_barrier_is_found_although_no_bit_changes_in_the_order_of_the_indices() {
-    let (env, ids) = lost_barrier(crate::isolated());
+    let (env, ids) = lost_barrier(crate::bisect_cli::isolated());
     let run = search(&env, "--good main~5 --bad main --jobs 1");
     assert_eq!(run.code, Some(0), "{}", run.text());
     let (told, diff) = run.stdout.split_once("\n\n").expect("a diff");

@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 
-use crate::env::TestEnv;
-use crate::{committed, masked, search};
+use crate::bisect_cli::{committed, masked, search};
+use crate::common::env::TestEnv;
 
 /// A sum over the block. Plain adds lose nothing on a CPU, whose threads run one after the other.
 fn sum(add: &str, note: &str) -> String {
@@ -35,7 +35,7 @@ fn adds(env: TestEnv, adds: &[&str]) -> (TestEnv, Vec<String>) {
 
 #[test]
 fn a_plain_sum_that_was_atomic_is_found_by_its_race() {
-    let (env, ids) = adds(crate::isolated(), &[ATOMIC, ATOMIC, ATOMIC, PLAIN, PLAIN]);
+    let (env, ids) = adds(crate::bisect_cli::isolated(), &[ATOMIC, ATOMIC, ATOMIC, PLAIN, PLAIN]);
     let run = search(&env, "--good main~4 --bad main --on race --jobs 1");
     assert_eq!(run.code, Some(0), "{}", run.text());
     let (told, diff) = run.stdout.split_once("\n\n").expect("a diff");

@@ -2,8 +2,8 @@
 
 use std::fs;
 
-use crate::env::{Run, TestEnv};
-use crate::{DIVIDED, MULTIPLIED, WRONG, history, kernel};
+use crate::bisect_cli::{DIVIDED, MULTIPLIED, WRONG, history, kernel};
+use crate::common::env::{Run, TestEnv};
 
 /// c0 and c1 as recorded between them, c2 rounded otherwise, c3 wrong; ids by number, the commit
 /// of the snapshot last.
@@ -23,13 +23,13 @@ fn recorded() -> (TestEnv, Vec<String>) {
 }
 
 fn masked(run: &Run, ids: &[String]) -> String {
-    without_diff(&crate::masked(&run.text(), ids))
+    without_diff(&crate::bisect_cli::masked(&run.text(), ids))
 }
 
 /// What a search that found its commit says; which others it tested on the way depends on what was known.
 fn told(run: &Run, ids: &[String]) -> String {
     assert_eq!(run.code, Some(0), "{}", run.text());
-    without_diff(&crate::masked(&run.stdout, ids))
+    without_diff(&crate::bisect_cli::masked(&run.stdout, ids))
 }
 
 /// The diff has a test of its own.

@@ -1,7 +1,7 @@
 //! Histories that are no line: merges, first parents, clones that end early.
 
-use crate::env::{Run, TestEnv};
-use crate::{RIGHT, WRONG, history, kernel};
+use crate::bisect_cli::{RIGHT, WRONG, history, kernel};
+use crate::common::env::{Run, TestEnv};
 
 fn search(env: &TestEnv, ends: &[&str]) -> Run {
     env.replay(&[&["bisect", "fixtures/tiny"], ends].concat())

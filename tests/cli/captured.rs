@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 
-use crate::env::{Run, TestEnv};
-use crate::schema;
+use crate::common::env::{Run, TestEnv};
+use crate::common::schema;
 use replay::fixture;
 use replay::tensor::DType;
 

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::env::{TestEnv, harness};
+use crate::common::env::{TestEnv, harness};
 
 const DOUBLE: &str = "__global__ void twice(const float* x, float* y, int n)\n\
                       { int i = threadIdx.x; if (i < n) y[i] = 2 * x[i]; }\n";

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use replay::tensor::DType;
 
-use crate::env::{Run, TestEnv};
+use crate::common::env::{Run, TestEnv};
 
 const CALL: &str = "twice<<<1, n>>>(x, y, n);";
 

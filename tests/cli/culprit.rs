@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 
-use crate::env::TestEnv;
-use crate::schema;
+use crate::common::env::TestEnv;
+use crate::common::schema;
 
 const KERNEL: &str = "__global__ void twice(const float* x, float* y, int n)\n\
                       {\n    int i = threadIdx.x;\n    if (i < n) y[i] = 2 * x[i];\n}\n";

@@ -1,6 +1,6 @@
 //! The history of the language-model loss on both fixtures.
 
-use crate::env::TestEnv;
+use crate::common::env::TestEnv;
 
 #[test]
 fn step0_shows_commit_device_launches_outputs_and_a_verdict() {
@@ -73,7 +73,9 @@ fn every_commit_is_replayed_and_those_without_kernel_changes_compile_nothing() {
         let step0 = env.replay(&["fixtures/step0", "--rev", commit]);
         let words = env.replay(&["fixtures/step0-words", "--rev", commit]);
         let compiled = env.cached("artifacts").len() > before;
-        let code = |run: &crate::env::Run| run.code.map_or("-".to_owned(), |code| code.to_string());
+        let code = |run: &crate::common::env::Run| {
+            run.code.map_or("-".to_owned(), |code| code.to_string())
+        };
         let verdict = |line: &str| line.split(" at ").next().unwrap_or_default().to_owned();
         table.push(format!(
             "{commit}  {:10}  step0 {} {}  |  words {} {}",

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use crate::env::TestEnv;
+use crate::common::env::TestEnv;
 
 fn root() -> PathBuf {
     env!("CARGO_MANIFEST_DIR").into()

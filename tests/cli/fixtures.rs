@@ -4,7 +4,7 @@ use std::fs;
 
 use replay::tensor::DType;
 
-use crate::env::TestEnv;
+use crate::common::env::TestEnv;
 
 /// A safetensors file of a header and data that need not fit.
 fn safetensors(header: &str, data: usize) -> Vec<u8> {

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::env::TestEnv;
+use crate::common::env::TestEnv;
 
 /// Clears the screen, hides what follows, sets a title, turns the text around; and a line end.
 const HOSTILE: &str = "\u{1b}[2J\u{1b}[8m\u{1b}]0;owned\u{7}\u{202e}\u{200b}\u{9b}1m`@all|<b>";

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use crate::env::{Run, TestEnv};
+use crate::common::env::{Run, TestEnv};
 
 const DOUBLE: &str = "__global__ void twice(const float* x, float* y, int n)\n\
                       { int i = threadIdx.x; if (i < n) y[i] = 2 * x[i]; }\n";

@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 
-use crate::env::{Run, TestEnv};
-use crate::schema;
+use crate::common::env::{Run, TestEnv};
+use crate::common::schema;
 
 /// Doubles `x`; the loss is the sum of squares, by which `y` is the gradient.
 const KERNEL: &str = "\

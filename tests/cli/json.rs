@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use crate::env::TestEnv;
-use crate::schema;
+use crate::common::env::TestEnv;
+use crate::common::schema;
 
 fn document(env: &TestEnv, arguments: &[&str]) -> (Option<i32>, Value) {
     let run = env.replay(arguments);

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use replay::tensor::DType;
 
-use crate::env::TestEnv;
+use crate::common::env::TestEnv;
 
 const KERNEL: &str = "__global__ void twice(const float* x, float* y, int n)\n\
                       { int i = threadIdx.x; if (i < n) y[i] = 2 * x[i]; }\n";

@@ -3,8 +3,8 @@
 use replay::tensor::DType;
 use serde_json::Value;
 
-use crate::env::TestEnv;
-use crate::schema;
+use crate::common::env::TestEnv;
+use crate::common::schema;
 
 const CALL: &str = "scale<<<1, 32>>>(x, y, n);";
 

@@ -1,6 +1,6 @@
 //! Outputs that are not finite although the inputs are.
 
-use crate::env::TestEnv;
+use crate::common::env::TestEnv;
 
 /// The first element is infinite, as the log-sum of an empty row.
 fn kernel(rest: &str) -> String {

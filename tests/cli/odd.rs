@@ -1,6 +1,6 @@
 //! Outputs without elements, outputs of integers, scalars, sides that fail: what is said of them.
 
-use crate::env::TestEnv;
+use crate::common::env::TestEnv;
 use replay::fixture;
 use replay::tensor::{DType, TensorView};
 

@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 
-use crate::env::TestEnv;
-use crate::schema;
+use crate::common::env::TestEnv;
+use crate::common::schema;
 
 /// Nothing keeps the threads from adding before the first has set the sum to zero.
 const RACE: &str = "\

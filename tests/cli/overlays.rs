@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 
-use crate::env::{Run, TestEnv};
+use crate::common::env::{Run, TestEnv};
 
 const KERNEL: &str = "#include <vendor/scale.cuh>\n\
                       __global__ void twice(const float* x, float* y, int n)\n\

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::env::TestEnv;
+use crate::common::env::TestEnv;
 
 const KERNEL: &str = "__global__ void twice(const float* x, float* y, int n)\n\
                       {\n    int i = threadIdx.x;\n    if (i < n) y[i] = 2 * x[i];\n}\n";

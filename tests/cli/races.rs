@@ -3,8 +3,8 @@
 
 use serde_json::Value;
 
-use crate::env::TestEnv;
-use crate::schema;
+use crate::common::env::TestEnv;
+use crate::common::schema;
 
 /// The last thread of the warp reads what others have written; in the order of the indices all of them are
 /// done by then.

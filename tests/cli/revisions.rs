@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 
-use crate::env::{TestEnv, harness};
+use crate::common::env::{TestEnv, harness};
 
 const KERNEL: &str = "__global__ void twice(const float* x, float* y, int n)\n\
                       {\n    int i = threadIdx.x;\n    if (i < n) y[i] = 2 * x[i];\n}\n";

@@ -5,8 +5,8 @@ use std::fs;
 use replay::tensor::DType;
 use serde_json::Value;
 
-use crate::env::TestEnv;
-use crate::schema;
+use crate::common::env::TestEnv;
+use crate::common::schema;
 
 /// An environment with the shipped run.
 fn shipped() -> TestEnv {

@@ -3,7 +3,7 @@
 use std::fs::OpenOptions;
 use std::process::Stdio;
 
-use crate::env::TestEnv;
+use crate::common::env::TestEnv;
 
 const DOUBLE: &str = "__global__ void twice(const float* x, float* y, int n)\n\
                       { int i = threadIdx.x; if (i < n) y[i] = 2 * x[i]; }\n";

@@ -1,8 +1,5 @@
 //! The program in an environment of its own (folder, HOME, cache, variables), and its answers.
 
-// Each test file uses a part of this.
-#![allow(dead_code)]
-
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,7 +11,7 @@ use replay::fixture::{self, NewTensor};
 use replay::foreign::Keeper;
 use replay::tensor::DType;
 
-use crate::repo::TestRepo;
+use crate::common::repo::TestRepo;
 
 /// A repository with the program's environment around it.
 pub struct TestEnv {

@@ -1,8 +1,5 @@
 //! Real repositories for tests, made by the git command line with nothing of the user's own.
 
-// Each test file uses a part of this.
-#![allow(dead_code)]
-
 use std::{
     fs,
     path::{Path, PathBuf},

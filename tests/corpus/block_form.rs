@@ -15,7 +15,7 @@ use replay::summary::POISON_A;
 use replay::trial::{Lab, Subject};
 use replay::worker::Limits;
 
-use super::corpus::{Corpus, cache, cpu, lab};
+use super::families::{Corpus, cache, cpu, lab};
 
 /// The kernels of `sources` that take block form, with their files.
 fn in_block_form(sources: &SourceSet) -> BTreeSet<String> {

@@ -4,7 +4,7 @@ use std::fmt;
 
 use replay::judge::Verdict;
 
-use super::Effect;
+use super::families::Effect;
 
 const COLUMNS: [Verdict; 5] = [
     Verdict::Identical,

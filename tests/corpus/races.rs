@@ -6,7 +6,7 @@ use replay::judge::accesses;
 use replay::runtime::report::FoundKind;
 use replay::trial::Check;
 
-use super::corpus::{Case, Corpus, Truth, Variant};
+use super::families::{Case, Corpus, Truth, Variant};
 use super::{RACES, is_race, wanted};
 
 /// What a checked replay of `case` finds that the base has not.

@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use crate::project::{Machine, Project, elements};
+use crate::engine::project::{Machine, Project, elements};
 
 static BORDERS: LazyLock<Project> = LazyLock::new(|| {
     let tables = "[inputs.x]\ndtype = \"f32\"\nshape = [\"n\"]\n\

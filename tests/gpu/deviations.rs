@@ -7,7 +7,7 @@ use replay::frontend::Precision;
 use replay::runtime::cpu::Rounding;
 use replay::summary::POISON_A;
 
-use crate::lab::*;
+use crate::common::gpu_lab::*;
 
 /// How many times as far an element must move in one direction as in another to jump.
 const JUMP: f64 = 1024.0;

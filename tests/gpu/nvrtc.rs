@@ -8,8 +8,8 @@ use replay::cuda::Module;
 use replay::harness::Harness;
 use replay::history::{SourceSpec, source_set_from_dir};
 
-use crate::lab::*;
-use crate::{DEDUCED, Demo, HEADERS, NAMES, WIDENED};
+use crate::common::gpu_lab::*;
+use crate::gpu::{DEDUCED, Demo, HEADERS, NAMES, WIDENED};
 
 /// Commits of the demonstration: the suspect, the declared fixes, what came before and after.
 const COMMITS: [&str; 7] =

@@ -16,7 +16,7 @@ use replay::runtime::report::Found as Access;
 use replay::tensor::DType;
 use replay::trial::{Check, Failure, Lab, Status, Subject};
 
-use super::lab::*;
+use crate::common::gpu_lab::*;
 
 /// What a case is called by its first word, and the tool that looks for it. What host code does is not a
 /// sanitizer's matter.

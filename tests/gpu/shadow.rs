@@ -11,8 +11,8 @@ use replay::tensor::step::{Class, Scales, Step, Unit};
 use replay::trial::Lab;
 use replay::worker::{Ending, Part, Run, Stepped};
 
-use crate::lab::*;
-use crate::{Demo, WIDENED, variants};
+use crate::common::gpu_lab::*;
+use crate::gpu::{Demo, WIDENED, variants};
 
 /// How far the shadows of two devices may lie apart, relative to an element or to the root mean square of
 /// all: their mathematical functions err by a few units in the last place of float64.
@@ -184,7 +184,7 @@ fn evidence_from_a_gpu_gives_the_verdicts_of_the_cpu() {
                 let judged = judge(&base, &got).unwrap();
                 let checked: Vec<GradientVerdict> =
                     gradients(&got).unwrap().iter().map(|check| check.verdict).collect();
-                (crate::class(judged.verdict), checked)
+                (crate::gpu::class(judged.verdict), checked)
             };
             let (cpu, gpu) = (told(&on_cpu), told(&on_gpu));
             eprintln!("{fixture} {id}: cpu {cpu:?}, gpu {gpu:?}");

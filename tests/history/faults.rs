@@ -5,8 +5,8 @@ use std::{fs, os::unix::fs::symlink};
 use insta::assert_snapshot;
 use replay::history::{History, HistoryError, SourceSpec};
 
-use super::repo::TestRepo;
 use super::{error_text, kernel_history, kernels, open, spec};
+use crate::common::repo::TestRepo;
 
 /// The error for `spec` after `change` was committed; the same fault must show on disk.
 fn fault_of(change: impl Fn(&TestRepo), spec: &SourceSpec) -> String {

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use insta::assert_snapshot;
 use replay::history::{Commit, CommitGraph, History, HistoryError};
 
-use super::repo::TestRepo;
 use super::{error_text, import, kernel_history, open, shown};
+use crate::common::repo::TestRepo;
 
 /// The ids in a graph, and its edges, as `git rev-list --parents` lists them, sorted.
 fn edges(graph: &CommitGraph) -> Vec<String> {

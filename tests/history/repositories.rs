@@ -5,8 +5,8 @@ use std::{fs, path::Path};
 use insta::assert_snapshot;
 use replay::history::History;
 
-use super::repo::TestRepo;
 use super::{kernel_history, kernels, open, shown};
+use crate::common::repo::TestRepo;
 
 #[test]
 fn a_linked_worktree_and_a_bare_clone_are_repositories() {

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use insta::assert_snapshot;
 use replay::history::HistoryError;
 
-use super::repo::TestRepo;
 use super::{error_text, import, kernel_history, open, shown};
+use crate::common::repo::TestRepo;
 
 #[test]
 fn revisions_mean_what_git_rev_parse_says() {

@@ -5,8 +5,8 @@ use std::{fs, os::unix::fs::symlink};
 use insta::assert_snapshot;
 use replay::history::{SourceSet, SourceSpec, source_set_from_dir};
 
-use super::repo::TestRepo;
 use super::{error_text, kernel_history, kernels, open, shown, spec};
+use crate::common::repo::TestRepo;
 
 fn paths(set: &SourceSet) -> Vec<String> {
     set.files.iter().map(|file| format!("{:?} {}", file.role, file.path)).collect()

@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 
-use crate::env::{Run, TestEnv};
+use crate::common::env::{Run, TestEnv};
 
 /// The exit code and the lines that say what is wrong.
 fn told(run: &Run) -> String {

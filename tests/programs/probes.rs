@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::env::{Run, TestEnv};
+use crate::common::env::{Run, TestEnv};
 
 /// The output `dx` of a comparison.
 fn compared(run: &Run) -> Value {

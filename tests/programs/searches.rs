@@ -1,6 +1,6 @@
 //! Searches over revisions that a program runs.
 
-use crate::env::TestEnv;
+use crate::common::env::TestEnv;
 
 #[test]
 fn what_a_program_notes_is_shown_once_a_search() {

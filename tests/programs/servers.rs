@@ -2,8 +2,8 @@
 
 use std::fs;
 
-use crate::GRADIENT;
-use crate::env::TestEnv;
+use crate::common::env::TestEnv;
+use crate::programs::GRADIENT;
 
 /// With a program that stays, does what `behaviour` says, and notes each of its processes in a file.
 fn serving(behaviour: &str, gradient: &str) -> TestEnv {

@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 
-use crate::env::TestEnv;
+use crate::common::env::TestEnv;
 
 /// A program that shows its tree, and answers as the other one does.
 const SHOW: &str = "#!/bin/sh\ncd \"$REPLAY_TREE\" && find . -printf '%y %m %p %l\\n' | sed 's/ *$//' | sort >&2\n\

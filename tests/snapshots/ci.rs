@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use serde_json::Value;
 
-use crate::env::{Run, TestEnv};
-use crate::schema;
+use crate::common::env::{Run, TestEnv};
+use crate::common::schema;
 
 const KERNEL: &str = "\
 __global__ void scale(const float* x, float* y, int n)

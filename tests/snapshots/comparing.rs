@@ -1,6 +1,6 @@
 //! Outcomes against the accepted snapshot: each verdict, the files before and after, the reports.
 
-use crate::env::TestEnv;
+use crate::common::env::TestEnv;
 use crate::snapshots::project::{
     BENIGN, DEFECT, KERNEL, ORIGINAL, accepted, pending, project, replay, replay_with, review,
     rewrite, snap, text,

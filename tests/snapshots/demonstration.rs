@@ -1,5 +1,5 @@
 //! What every commit of every demonstration gives on every fixture of it, bit by bit, on the CPU:
-//! the same on every machine and with every compiler (`CXX=clang++ cargo test --test snapshots`).
+//! the same on every machine and with every compiler (`CXX=clang++ cargo test --test integration snapshots::`).
 //!
 //! A history below `kernels/` takes part with the fixtures below `fixtures/` that name its harness.
 

@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::process::Stdio;
 
-use crate::env::{Run, TestEnv};
+use crate::common::env::{Run, TestEnv};
 
 /// The kernel of the project, as it was accepted.
 pub const KERNEL: &str = "\

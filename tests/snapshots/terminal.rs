@@ -3,8 +3,8 @@
 use std::fs;
 use std::path::PathBuf;
 
-use crate::env::TestEnv;
-use crate::terminal::Terminal;
+use crate::common::env::TestEnv;
+use crate::common::terminal::Terminal;
 
 const KERNEL: &str = "\
 __global__ void scale(const float* x, float* y, int n)

@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
-use crate::env::{Run, TestEnv};
+use crate::common::env::{Run, TestEnv};
 
 const KERNEL: &str = "\
 __global__ void scale(const float* x, float* y, int n)

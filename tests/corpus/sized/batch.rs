@@ -13,7 +13,7 @@ use replay::worker::Limits;
 use tempfile::TempDir;
 
 use super::{Change, Elements, Family, Output, Problem};
-use crate::corpus;
+use crate::corpus::families;
 
 /// The element types of the outputs.
 pub const DTYPES: [DType; 3] = [DType::F32, DType::BF16, DType::F16];
@@ -39,7 +39,7 @@ impl Bench {
         };
         let folder = folder.expect("a temporary folder");
         let cache = replay::cache::Cache::open(&folder.path().join("cache")).expect("a cache");
-        let backend = Arc::new(corpus::cpu(Limits::TIMEOUT, Threads::Lanes));
+        let backend = Arc::new(families::cpu(Limits::TIMEOUT, Threads::Lanes));
         Bench { lab: Lab::new(backend, cache, true), folder }
     }
 }
@@ -222,6 +222,6 @@ fn sources(family: &Family) -> Arc<SourceSet> {
         tree: Vec::new(),
         ..SourceSpec::default()
     };
-    let folder = corpus::folder("sized").join("kernels");
+    let folder = families::folder("sized").join("kernels");
     source_set_from_dir(&folder, &spec).expect("the sources of a family").into()
 }

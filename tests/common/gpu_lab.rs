@@ -2,7 +2,6 @@
 //!
 //! What needs a GPU or NVRTC is ignored unless it is asked for, and fails where that is missing:
 //! `ci/test-gpu` and `ci/test-nvrtc` ask.
-#![allow(dead_code)] // Each of them uses a part.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -69,7 +68,6 @@ impl Devices {
 }
 
 /// Makes two tests of each function: one on the CPU, one on a GPU, which is ignored by default.
-#[macro_export]
 macro_rules! on_each_device {
     ($($claim:ident),+ $(,)?) => {
         mod on_the_cpu {
@@ -87,6 +85,7 @@ macro_rules! on_each_device {
         }
     };
 }
+pub(crate) use on_each_device;
 
 /// The reference machine, whose children are of `program`.
 pub fn cpu(cache: &Cache, program: &Path, timeout: Duration) -> Cpu {

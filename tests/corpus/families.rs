@@ -4,10 +4,6 @@
 //! `defect/`, and `corpus.toml`, which says at which fixtures a defect changes the mathematics.
 //! Judges nothing itself: [`Corpus::confusion`] takes the judge.
 
-pub mod inputs;
-mod matrix;
-pub mod truth;
-
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -28,8 +24,8 @@ use replay::worker::Limits;
 use serde::Deserialize;
 use tempfile::TempDir;
 
-use inputs::Inputs;
-pub use matrix::Confusion;
+use super::inputs::{self, Inputs};
+use super::matrix::Confusion;
 
 /// What a variant is, whatever a judge says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
