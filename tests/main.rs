@@ -2,6 +2,7 @@
 //! runs a part. What counts its own heap is a program of its own, `verdict_memory.rs`.
 
 mod common {
+    pub mod checked_cases;
     pub mod env;
     pub mod gpu_lab;
     pub mod repo;

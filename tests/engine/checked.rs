@@ -1,7 +1,6 @@
 //! Checked replays: what races is found, with both places; what CUDA orders is not.
 
-#[path = "../common/checked_cases.rs"]
-mod checked_cases;
+use crate::common::checked_cases;
 
 use std::sync::LazyLock;
 

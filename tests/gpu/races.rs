@@ -1,7 +1,6 @@
 //! Checked replays beside compute-sanitizer: who finds what of the cases that `engine/checked.rs` tests.
 
-#[path = "../common/checked_cases.rs"]
-mod checked_cases;
+use crate::common::checked_cases;
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
