@@ -3,8 +3,6 @@
 //! The result depends on dtype, shape and elements alone: not on the number of threads, the
 //! processor or where parts begin. Pure: no files, devices or printing.
 
-#[cfg(target_arch = "x86_64")]
-mod avx512;
 mod checksum;
 pub mod device;
 mod estimate;
@@ -72,10 +70,10 @@ const LEAST_SAFE_SQUARE: f64 = 1e-280;
 /// Summarises a tensor; `poison` is the initial content of its buffer.
 pub fn summarize(view: &TensorView, poison: Option<&Poison>) -> Summary {
     let parts: Vec<Part> = (view.bytes.par_chunks(pass::PART_BYTES).enumerate())
-        .map(|(index, bytes)| pass::part(view.dtype, bytes, index as u64, poison))
+        .map(|(index, bytes)| pass::summarise_part(view.dtype, bytes, index as u64, poison))
         .collect();
     let total = parts.into_iter().reduce(join);
-    let total = total.unwrap_or_else(|| pass::part(view.dtype, &[], 0, None));
+    let total = total.unwrap_or_else(|| pass::summarise_part(view.dtype, &[], 0, None));
     let max_abs = if total.finite == 0 { 0.0 } else { total.max.max(-total.min) };
     let moments = norm_and_mean(view, &total, max_abs);
     close(&total, view.dtype, view.shape, max_abs, moments)

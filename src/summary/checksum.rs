@@ -18,9 +18,9 @@ const LANES: usize = 8;
 const CHUNK_BYTES: usize = LANES * UNIT_BYTES;
 
 /// Added to the first and to the second word of every unit.
-pub(super) const START: [u64; 2] = [0x243F_6A88_85A3_08D3, 0x1319_8A2E_0370_7344];
+const START: [u64; 2] = [0x243F_6A88_85A3_08D3, 0x1319_8A2E_0370_7344];
 /// Added once more for every unit before it; odd, so that no two units have the same key.
-pub(super) const STEP: [u64; 2] = [0x9E37_79B9_7F4A_7C15, 0xD1B5_4A32_D192_ED03];
+const STEP: [u64; 2] = [0x9E37_79B9_7F4A_7C15, 0xD1B5_4A32_D192_ED03];
 
 /// 128 bits over dtype, shape and elements of a tensor; shown as 32 hexadecimal digits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]

@@ -1,7 +1,6 @@
 //! The sums over elements, run by run: total, squares, and the buckets of the sketch.
 //!
-//! Every sum takes its terms in one order, which the loops here and those in `avx512` share, so
-//! that both give the same bits.
+//! Every sum takes its terms in one order, whatever the width of the vectors.
 
 use super::sketch::{Draw, PROJECTIONS, RUN_UNITS, Sketch};
 
@@ -18,9 +17,9 @@ pub(super) const RUN_ELEMENTS: usize = RUN_UNITS * 16;
 pub(super) struct Moments {
     /// Where a unit holds `K` elements, lane `place * K + element` has the signed sum of element
     /// `element` of all units `u` with `u % 16 ^ turn == place`.
-    pub(super) signed: [f64; PROJECTIONS * 16],
-    pub(super) sum: [f64; SUMS],
-    pub(super) squares: [f64; SQUARES],
+    signed: [f64; PROJECTIONS * 16],
+    sum: [f64; SUMS],
+    squares: [f64; SQUARES],
 }
 
 impl Default for Moments {

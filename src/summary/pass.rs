@@ -1,17 +1,14 @@
 //! Reads one part of a tensor, once, and computes its share of a summary.
 //!
-//! The loops are plain Rust over arrays of fixed width, compiled once for any machine and again
-//! for wider vector units; `avx512` has its own. Nothing is reordered or contracted, so all give
-//! the same bits.
-#![allow(unsafe_code)]
+//! The loops are plain Rust over arrays of fixed width. Nothing is reordered or contracted, so vectors of
+//! every width give the same bits.
 
-#[cfg(target_arch = "x86_64")]
-use super::avx512;
 use super::checksum::{Sums, UNIT_BYTES};
 use super::moments::{Moments, RUN_ELEMENTS};
 use super::poison::Poison;
 use super::sketch::{Draw, RUN_BYTES, Sketch};
 use crate::tensor::float8::{E4M3, E5M2};
+use crate::tensor::vectors::widest;
 use crate::tensor::{DType, TensorView};
 
 /// Bytes of one part; a multiple of a run's.
@@ -35,39 +32,24 @@ pub(super) struct Part {
     pub(super) unwritten: u64,
 }
 
-/// Summarises part `index` of a tensor, whose bytes are `bytes`.
-pub(super) fn part(dtype: DType, bytes: &[u8], index: u64, poison: Option<&Poison>) -> Part {
-    #[cfg(target_arch = "x86_64")]
-    {
-        if avx512::is_supported() {
-            // SAFETY: the processor has the features, as was just asked.
-            return unsafe { avx512::part(dtype, bytes, index, poison) };
-        }
-        if is_x86_feature_detected!("avx2") {
-            // SAFETY: the processor has this feature, as was just asked.
-            return unsafe { part_avx2(dtype, bytes, index, poison) };
-        }
-    }
-    part_baseline(dtype, bytes, index, poison)
-}
-
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2")]
-fn part_avx2(dtype: DType, bytes: &[u8], index: u64, poison: Option<&Poison>) -> Part {
-    part_body(dtype, bytes, index, poison)
-}
-
-pub(super) fn part_baseline(
+/// Summarises part `index` of a tensor, whose bytes are `bytes`, with the widest vectors of the processor.
+pub(super) fn summarise_part(
     dtype: DType,
     bytes: &[u8],
     index: u64,
     poison: Option<&Poison>,
 ) -> Part {
-    part_body(dtype, bytes, index, poison)
+    widest!(summarise_part_inlined(dtype, bytes, index, poison))
 }
 
+/// [`summarise_part`] with the vectors of whatever it is inlined into.
 #[inline(always)]
-fn part_body(dtype: DType, bytes: &[u8], index: u64, poison: Option<&Poison>) -> Part {
+pub(super) fn summarise_part_inlined(
+    dtype: DType,
+    bytes: &[u8],
+    index: u64,
+    poison: Option<&Poison>,
+) -> Part {
     let mut work = Work::new(dtype, index);
     let mut values = [0f64; RUN_ELEMENTS];
     for run in bytes.chunks(RUN_BYTES) {
@@ -77,18 +59,18 @@ fn part_body(dtype: DType, bytes: &[u8], index: u64, poison: Option<&Poison>) ->
 }
 
 /// The state of a part while its runs go by.
-pub(super) struct Work {
+struct Work {
     dtype: DType,
     /// The sums that are kept here rather than in `moments`.
-    pub(super) part: Part,
-    pub(super) moments: Moments,
+    part: Part,
+    moments: Moments,
     /// The number of the next run, from the start of the tensor.
-    pub(super) number: u64,
+    number: u64,
 }
 
 impl Work {
     #[inline(always)]
-    pub(super) fn new(dtype: DType, index: u64) -> Work {
+    fn new(dtype: DType, index: u64) -> Work {
         let part = Part {
             sums: Sums::default(),
             sketch: Sketch::default(),
@@ -108,7 +90,7 @@ impl Work {
 
     /// Takes the next run, which may be short only at the tensor's end; `values` is room for it.
     #[inline(always)]
-    pub(super) fn run(&mut self, run: &[u8], values: &mut [f64; RUN_ELEMENTS]) {
+    fn run(&mut self, run: &[u8], values: &mut [f64; RUN_ELEMENTS]) {
         let count = run.len() / self.dtype.size();
         if decode(self.dtype, run, values) {
             self.special_run(run, values);
@@ -131,7 +113,7 @@ impl Work {
 
     /// The part, whose bytes are `bytes`.
     #[inline(always)]
-    pub(super) fn finish(mut self, bytes: &[u8], poison: Option<&Poison>) -> Part {
+    fn finish(mut self, bytes: &[u8], poison: Option<&Poison>) -> Part {
         if let Some(poison) = poison {
             self.part.unwritten = poison.count(bytes, self.dtype);
         }

@@ -16,8 +16,8 @@ pub(super) const RUN_BYTES: usize = RUN_UNITS * 16;
 /// Runs that share one draw.
 const RUNS_OF_DRAW: u64 = 16;
 /// The step from the sign key of one unit to that of the next, and the factor that mixes a key.
-pub(super) const SIGN_STEP: u32 = 0x9E37_79B9;
-pub(super) const SIGN_MIX: u32 = 0x846C_A68B;
+const SIGN_STEP: u32 = 0x9E37_79B9;
+const SIGN_MIX: u32 = 0x846C_A68B;
 
 /// Sixteen sums of all finite elements, each element taken with a fixed pseudo-random sign.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]

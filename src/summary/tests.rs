@@ -248,8 +248,8 @@ fn neither_threads_nor_vector_units_change_a_bit() {
         let [one, three] = pools.each_ref().map(|pool| pool.install(|| t.summary()));
         assert_eq!(format!("{one:?}"), format!("{three:?}"), "{dtype}");
         for (index, bytes) in t.bytes.chunks(pass::PART_BYTES).enumerate() {
-            let wide = pass::part(dtype, bytes, index as u64, None);
-            let narrow = pass::part_baseline(dtype, bytes, index as u64, None);
+            let wide = pass::summarise_part(dtype, bytes, index as u64, None);
+            let narrow = pass::summarise_part_inlined(dtype, bytes, index as u64, None);
             assert_eq!(format!("{wide:?}"), format!("{narrow:?}"), "{dtype}");
         }
     }
