@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use crate::common::env::TestEnv;
+use crate::common::env::{Run, TestEnv};
 use crate::common::schema;
 
 /// The last thread of the warp reads what others have written; in the order of the indices all of them are
@@ -79,6 +79,21 @@ fn a_race_on_both_sides_is_not_the_difference_and_a_new_one_is() {
     let same = against("HEAD", "HEAD~1");
     assert_eq!(same.code, Some(0), "{}", same.text());
     assert!(same.stdout.contains("  on both sides: race on"), "{}", same.text());
+}
+
+#[test]
+fn a_call_that_takes_too_long_to_be_checked_is_timed_once() {
+    let spin = "#include <time.h>\n\
+                void spin() { clock_t end = clock() + CLOCKS_PER_SEC / 5; while (clock() < end); }\n";
+    let kernels = format!("{spin}{}", repaired());
+    let env = TestEnv::isolated().with_kernel(&kernels, &format!("spin(); {CALL}"));
+    let said = |run: Run| {
+        let line = run.stdout.lines().find(|line| line.contains("races are not looked for"));
+        line.map(str::to_owned).unwrap_or_else(|| panic!("{}", run.text()))
+    };
+    let first = said(env.replay(&["fixtures/tiny"]));
+    assert!(first.contains(" ms of processor time, more than 100 ms"), "{first}");
+    assert_eq!(said(env.replay(&["fixtures/tiny"])), first);
 }
 
 /// Host code that also has 1 MiB, which `touch` touches.
