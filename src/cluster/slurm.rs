@@ -199,10 +199,8 @@ fn standings(text: &str, tasks: usize) -> Vec<Option<Standing>> {
             line.split_whitespace().filter_map(|field| field.split_once('=')).collect();
         let field = |name: &str| fields.get(name).copied().unwrap_or_default();
         let standing = standing(field("JobState"), field("Reason"), field("NodeList"));
-        for number in numbers(field("ArrayTaskId")) {
-            if let Some(place) = found.get_mut(number) {
-                *place = Some(standing.clone());
-            }
+        for number in numbers(field("ArrayTaskId"), tasks) {
+            found[number] = Some(standing.clone());
         }
     }
     found
@@ -225,14 +223,14 @@ fn standing(state: &str, reason: &str, node: &str) -> Standing {
     }
 }
 
-/// The numbers in `3`, `0-4`, `1,3,5-7%2`.
-fn numbers(text: &str) -> Vec<usize> {
+/// The numbers below `end` in `3`, `0-4`, `1,3,5-7%2`.
+fn numbers(text: &str, end: usize) -> Vec<usize> {
     let text = text.split('%').next().unwrap_or_default();
     let mut all = Vec::new();
     for part in text.split(',') {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
         if let (Ok(first), Ok(last)) = (first.parse::<usize>(), last.parse::<usize>()) {
-            all.extend(first..=last);
+            all.extend(first..last.saturating_add(1).min(end));
         }
     }
     all
@@ -293,6 +291,13 @@ mod tests {
         assert_eq!(standing("CANCELLED", "None", "n1"), Standing::Cancelled);
         assert!(standing("PENDING", NEVER_BEGAN, "(null)").is_over());
         assert!(!standing("PENDING", "JobHeldUser", "(null)").is_over());
+    }
+
+    #[test]
+    fn numbers_beyond_the_array_are_passed_over() {
+        let standings = standings("ArrayTaskId=1-18446744073709551615 JobState=CANCELLED", 3);
+        assert_eq!(standings, [None, Some(Standing::Cancelled), Some(Standing::Cancelled)]);
+        assert_eq!(numbers("18446744073709551615,2-1,0", 3), [0]);
     }
 
     #[test]
