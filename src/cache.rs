@@ -167,6 +167,12 @@ const TRAILER: usize = MARK.len() + 64 + 1;
 /// No entry is larger.
 const LARGEST: u64 = 4 << 30;
 
+/// Notes why a shared cache does not get what is written here.
+fn note_unshared(error: &CacheError) {
+    let why = std::error::Error::source(error).map(|why| format!(": {why}")).unwrap_or_default();
+    tracing::info!("not shared: {error}{why}");
+}
+
 impl Cache {
     /// The folder that is the cache's own in `parent`, whether or not it exists.
     pub fn place(parent: &Path) -> PathBuf {
@@ -187,12 +193,19 @@ impl Cache {
     }
 
     /// The same with the cache in `parent` behind it, which other machines use too: entries that this one lacks
-    /// are taken from there, and those that are written here are written there as well.
+    /// are taken from there, and those that are written here are written there as well, as far as it takes them.
     ///
     /// # Errors
-    /// As [`Cache::open`].
+    /// [`CacheError::Foreign`] as [`Cache::open`]. One that cannot be written is only read.
     pub fn sharing(self, parent: &Path) -> Result<Cache, CacheError> {
-        Ok(Cache { shared: Some(Arc::new(Cache::open(parent)?)), ..self })
+        let shared = match Cache::open(parent) {
+            Err(error @ CacheError::Io { .. }) => {
+                note_unshared(&error);
+                Cache { root: Cache::place(parent), swept: Arc::new(Once::new()), shared: None }
+            }
+            opened => opened?,
+        };
+        Ok(Cache { shared: Some(Arc::new(shared)), ..self })
     }
 
     /// Marks the folder as replay's, unless it is.
@@ -297,7 +310,8 @@ impl Cache {
     pub fn write(&self, kind: Kind, key: &str, payload: &[u8]) -> Result<PathBuf, CacheError> {
         let path = self.put(kind, key, payload)?;
         if let Some(shared) = self.shared.as_ref().filter(|_| kind.is_shared()) {
-            shared.put(kind, key, payload)?;
+            // The entry is here, and others can make it again.
+            let _ = shared.put(kind, key, payload).inspect_err(note_unshared);
         }
         Ok(path)
     }
@@ -424,6 +438,26 @@ mod tests {
         assert!(path.starts_with(two.root()));
         fs::remove_dir_all(&shared).unwrap();
         assert_eq!(two.read(Kind::Outcome, "k").as_deref(), Some(&b"payload"[..]));
+    }
+
+    #[test]
+    fn a_shared_cache_that_takes_nothing_stops_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("file");
+        fs::write(&file, "").unwrap();
+        let own = Cache::open(&folder.path().join("own")).unwrap();
+        let own = own.sharing(&file.join("shared")).unwrap();
+        own.write(Kind::Outcome, "k", b"payload").unwrap();
+        assert_eq!(own.read(Kind::Outcome, "k").as_deref(), Some(&b"payload"[..]));
+
+        let parent = folder.path().join("full");
+        let full = Cache::open(&parent).unwrap();
+        full.write(Kind::Outcome, "known", b"payload").unwrap();
+        fs::remove_dir(full.temporary()).unwrap();
+        fs::write(full.temporary(), "nothing can be written").unwrap();
+        let own = Cache::open(&folder.path().join("other")).unwrap().sharing(&parent).unwrap();
+        own.write(Kind::Outcome, "k", b"payload").unwrap();
+        assert!(own.read(Kind::Outcome, "known").is_some(), "it is still read");
     }
 
     #[test]
