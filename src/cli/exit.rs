@@ -1,6 +1,7 @@
 //! Exit codes as `git bisect run` understands them, and the ways to end the process early.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicI32, Ordering};
 
 use super::out;
 
@@ -14,7 +15,8 @@ pub const FAILED: u8 = 1;
 pub const UNTESTABLE: u8 = 125;
 /// Not about the kernel: usage, a bad fixture, no repository, the machine.
 pub const NOT_ABOUT_THE_KERNEL: u8 = 128;
-/// Interrupted by the user.
+/// Interrupted by the user. The process then ends by the signal: a shell's loop goes on after an exit
+/// code, whatever it is.
 pub const INTERRUPTED: u8 = 130;
 
 /// The exit code for a standing.
@@ -53,22 +55,50 @@ pub fn usage(error: &clap::Error, meant: Option<&str>) -> u8 {
     }
 }
 
-/// Ends with [`INTERRUPTED`] on Ctrl-C; child processes end with their parent. A file over its size
+/// Ends this process by `signal`, so that whoever started it knows that the user wants an end. May be called from a
+/// signal handler.
+#[allow(unsafe_code)]
+fn end_by(signal: i32) -> ! {
+    // SAFETY: all of these may be called from a signal handler.
+    unsafe {
+        libc::signal(signal, libc::SIG_DFL);
+        let mut set: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&raw mut set);
+        libc::sigaddset(&raw mut set, signal);
+        libc::pthread_sigmask(libc::SIG_UNBLOCK, &raw const set, std::ptr::null_mut());
+        libc::kill(libc::getpid(), signal);
+        // The first process of a container does not end by it.
+        libc::_exit(128 + signal)
+    }
+}
+
+/// The exit code `code`; the process ends by the signal that interrupted it instead where one did.
+pub fn leave_with(code: u8) -> ExitCode {
+    match (code, INTERRUPTED_BY.load(Ordering::Relaxed)) {
+        (INTERRUPTED, 0) => end_by(libc::SIGINT),
+        (INTERRUPTED, signal) => end_by(signal),
+        (code, _) => ExitCode::from(code),
+    }
+}
+
+/// Ends by SIGINT on Ctrl-C; child processes end with their parent. A file over its size
 /// limit is an error, and does not end the process.
 #[allow(unsafe_code)]
 pub fn on_signals() {
-    extern "C" fn interrupted(_: i32) {
+    extern "C" fn interrupted(signal: i32) {
         const SHOW_CURSOR: &[u8] = b"\x1b[?25h";
-        // SAFETY: isatty, write and _exit may be called from a signal handler.
+        // SAFETY: isatty and write may be called from a signal handler.
         unsafe {
             if libc::isatty(libc::STDERR_FILENO) == 1 {
                 libc::write(libc::STDERR_FILENO, SHOW_CURSOR.as_ptr().cast(), SHOW_CURSOR.len());
             }
-            libc::_exit(INTERRUPTED.into());
         }
+        end_by(signal)
     }
     // SAFETY: the handler does only what a signal handler may do.
     unsafe {
+        // Where a parent ignores it, the system forgets how a child ended, and nobody can ask.
+        libc::signal(libc::SIGCHLD, libc::SIG_DFL);
         libc::signal(libc::SIGINT, interrupted as *const () as libc::sighandler_t);
         // A reader that closes the pipe ends the output, as for any command-line tool.
         libc::signal(libc::SIGPIPE, libc::SIG_DFL);
@@ -77,17 +107,16 @@ pub fn on_signals() {
     }
 }
 
-/// Whether the user wants this process to end.
-static IS_INTERRUPTED: AtomicBool = AtomicBool::new(false);
+/// The signal by which the user wants this process to end; 0 for none.
+static INTERRUPTED_BY: AtomicI32 = AtomicI32::new(0);
 
 /// From now on Ctrl-C and SIGTERM are noted, and end the process only the second time: what was started on other machines
 /// has to be ended first.
 #[allow(unsafe_code)]
 pub fn note_interruptions() {
-    extern "C" fn noted(_: i32) {
-        if IS_INTERRUPTED.swap(true, Ordering::Relaxed) {
-            // SAFETY: _exit may be called from a signal handler.
-            unsafe { libc::_exit(INTERRUPTED.into()) };
+    extern "C" fn noted(signal: i32) {
+        if INTERRUPTED_BY.swap(signal, Ordering::Relaxed) != 0 {
+            end_by(signal);
         }
     }
     for signal in [libc::SIGINT, libc::SIGTERM] {
@@ -98,7 +127,7 @@ pub fn note_interruptions() {
 
 /// Whether an interruption was noted.
 pub fn is_interrupted() -> bool {
-    IS_INTERRUPTED.load(Ordering::Relaxed)
+    INTERRUPTED_BY.load(Ordering::Relaxed) != 0
 }
 
 #[cfg(test)]

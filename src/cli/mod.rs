@@ -189,7 +189,7 @@ pub fn keep() -> ExitCode {
 /// Does what the command line says.
 pub fn run() -> ExitCode {
     exit::on_signals();
-    ExitCode::from(defect::guarded(|| {
+    exit::leave_with(defect::guarded(|| {
         let matches = Cli::command().try_get_matches();
         match matches.and_then(|matches| Cli::from_arg_matches(&matches)) {
             Ok(cli) => {

@@ -1,5 +1,6 @@
 //! Runs that end before their time leave nothing behind that troubles the next one.
 
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -36,7 +37,7 @@ fn a_run_that_is_killed_at_any_moment_loses_nothing_that_the_next_needs() {
 }
 
 #[test]
-fn an_interrupt_ends_with_130() {
+fn an_interrupted_run_ends_by_the_signal_so_that_a_shells_loop_ends_too() {
     let endless = "__global__ void endless(const float* x, float* y)\n\
                    { volatile int on = 1; while (on) {} y[0] = x[0]; }\n";
     let env = TestEnv::new().with_kernel(endless, "endless<<<1, 1>>>(x, y);");
@@ -47,8 +48,27 @@ fn an_interrupt_ends_with_130() {
     sleep(Duration::from_millis(300));
     signal(&child, "-INT");
     let start = Instant::now();
-    assert_eq!(child.wait().unwrap().code(), Some(130));
+    assert_eq!(child.wait().unwrap().signal(), Some(libc::SIGINT));
     assert!(start.elapsed() < Duration::from_secs(5));
+}
+
+#[test]
+#[allow(unsafe_code)]
+fn a_parent_that_ignores_the_ends_of_its_children_changes_nothing() {
+    let env = TestEnv::new().with_kernel(
+        "__global__ void ignored(const float* x, float* y) { y[threadIdx.x] = x[threadIdx.x]; }\n",
+        "ignored<<<1, n>>>(x, y);",
+    );
+    let mut command = env.command(&["fixtures/tiny"]);
+    // SAFETY: signal may be called between fork and exec.
+    unsafe {
+        command.pre_exec(|| {
+            libc::signal(libc::SIGCHLD, libc::SIG_IGN);
+            Ok(())
+        });
+    }
+    let output = command.output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
 /// Whether any process was started with `env`'s cache.
