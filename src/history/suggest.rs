@@ -65,6 +65,7 @@ fn list(tree: &impl Tree, folder: &str, depth: usize, paths: &mut Vec<String>) {
         if paths.len() >= MAX_PATHS {
             return;
         }
+        let Ok(name) = name else { continue };
         let path = join(folder, &name);
         paths.push(path.clone());
         if let Node::Folder(_) = node {

@@ -5,6 +5,7 @@
 use std::{
     cell::RefCell,
     collections::HashMap,
+    ffi::OsString,
     fs, io,
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
@@ -19,7 +20,7 @@ use crate::files;
 const LONGEST_NAME: usize = 255;
 
 /// The node at a path. Ids are git's, and zero on disk.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Node {
     File(Oid),
     /// A file that can be run as a program.
@@ -50,13 +51,17 @@ impl From<HistoryError> for Stop {
     }
 }
 
+/// What lies in a folder: its name, and the node.
+pub(super) type Child = (Result<String, Fault>, Node);
+
 /// Paths are relative to the root, with `/`, without `.` and `..`; the root is the empty path.
 pub(super) trait Tree {
     fn root(&self) -> Node;
     /// The node at `folder/name`; `folder` is a real folder.
     fn child(&self, folder: &str, name: &str) -> Result<Option<Node>, Stop>;
-    /// Names and nodes in `folder`, in the order of the names' bytes.
-    fn children(&self, folder: &str) -> Result<Vec<(String, Node)>, Stop>;
+    /// Names and nodes in `folder`, in the order of the names' bytes; a fault for a name that no path
+    /// can contain.
+    fn children(&self, folder: &str) -> Result<Vec<Child>, Stop>;
     /// The folder of the repository that holds its files as objects; none for files on disk.
     fn repository(&self) -> Option<&Path>;
     /// The bytes of a file, or the text of a symlink.
@@ -110,11 +115,11 @@ impl Tree for GitTree<'_> {
         Ok(self.folder(folder)?.get_name(name).map(|entry| node_of(&entry)))
     }
 
-    fn children(&self, folder: &str) -> Result<Vec<(String, Node)>, Stop> {
+    fn children(&self, folder: &str) -> Result<Vec<Child>, Stop> {
         let tree = self.folder(folder)?;
-        tree.iter()
-            .map(|entry| Ok((file_name(folder, entry.name_bytes())?, node_of(&entry))))
-            .collect()
+        let child =
+            |entry: git2::TreeEntry<'_>| (file_name(folder, entry.name_bytes()), node_of(&entry));
+        Ok(tree.iter().map(child).collect())
     }
 
     fn read(&self, path: &str, node: Node) -> Result<Vec<u8>, Stop> {
@@ -155,7 +160,7 @@ fn read_error(path: &str) -> impl Fn(git2::Error) -> HistoryError {
     }
 }
 
-/// `name` as text, if a file on any system can have it and `#include` can contain it.
+/// `name` as text, if it is text and a file can have it.
 ///
 /// git does not check names in a tree that somebody else made, and `..` would lead out of the
 /// folder in which sources are laid out.
@@ -163,7 +168,7 @@ fn file_name(folder: &str, name: &[u8]) -> Result<String, Fault> {
     let path = || join(folder, &String::from_utf8_lossy(name));
     let Ok(text) = str::from_utf8(name) else { return Err(Fault::NameNotUtf8 { path: path() }) };
     let reserved = matches!(text, "" | "." | "..") || text.eq_ignore_ascii_case(".git");
-    if reserved || text.len() > LONGEST_NAME || text.contains(['/', '"', '\\', '\0', '\n', '\r']) {
+    if reserved || text.len() > LONGEST_NAME || text.contains(['/', '\0']) {
         return Err(Fault::BadName { path: path() });
     }
     Ok(text.to_owned())
@@ -180,12 +185,16 @@ impl<'r> DiskTree<'r> {
         DiskTree { root: root.to_owned(), repo }
     }
 
-    fn io_error(&self, doing: &'static str, path: &str) -> impl Fn(io::Error) -> HistoryError {
+    fn io_error(
+        &self,
+        doing: &'static str,
+        path: impl AsRef<Path>,
+    ) -> impl Fn(io::Error) -> HistoryError {
         let path = self.root.join(path);
         move |source| HistoryError::Io { doing, path: path.clone(), source }
     }
 
-    fn node(&self, path: &str) -> Result<Option<Node>, HistoryError> {
+    fn node(&self, path: &Path) -> Result<Option<Node>, HistoryError> {
         let full = self.root.join(path);
         let metadata = match fs::symlink_metadata(&full) {
             Ok(metadata) => metadata,
@@ -219,7 +228,7 @@ impl<'r> DiskTree<'r> {
                 Ok(found) if !found.is_file() && !found.is_dir() => {
                     let what = format!("it is {}, not a file", files::kind(found.file_type()));
                     let error = io::Error::new(io::ErrorKind::InvalidInput, what);
-                    return Err(self.io_error("read", &list.to_string_lossy())(error));
+                    return Err(self.io_error("read", &list)(error));
                 }
                 _ if !here.pop() => return Ok(()),
                 _ => {}
@@ -228,12 +237,11 @@ impl<'r> DiskTree<'r> {
     }
 
     /// Ignored files are build products; a tracked file counts even if a pattern matches it.
-    fn is_ignored(&self, path: &str) -> bool {
+    fn is_ignored(&self, path: &Path) -> bool {
         let Some(repo) = self.repo else { return false };
         let tracked = || {
             repo.index().is_ok_and(|index| {
-                index.get_path(Path::new(path), 0).is_some()
-                    || index.find_prefix(format!("{path}/")).is_ok()
+                index.get_path(path, 0).is_some() || index.find_prefix(path.join("")).is_ok()
             })
         };
         repo.is_path_ignored(path).unwrap_or(false) && !tracked()
@@ -250,10 +258,10 @@ impl Tree for DiskTree<'_> {
     }
 
     fn child(&self, folder: &str, name: &str) -> Result<Option<Node>, Stop> {
-        Ok(self.node(&join(folder, name))?)
+        Ok(self.node(Path::new(&join(folder, name)))?)
     }
 
-    fn children(&self, folder: &str) -> Result<Vec<(String, Node)>, Stop> {
+    fn children(&self, folder: &str) -> Result<Vec<Child>, Stop> {
         self.check_ignore_lists(folder)?;
         let entries =
             fs::read_dir(self.root.join(folder)).map_err(self.io_error("list", folder))?;
@@ -263,8 +271,7 @@ impl Tree for DiskTree<'_> {
             if name == ".git" {
                 continue;
             }
-            let name = file_name(folder, name.as_encoded_bytes())?;
-            let path = join(folder, &name);
+            let path = Path::new(folder).join(&name);
             if self.is_ignored(&path) {
                 continue;
             }
@@ -273,8 +280,10 @@ impl Tree for DiskTree<'_> {
                 found.push((name, node));
             }
         }
-        found.sort_by(|a, b| a.0.cmp(&b.0));
-        Ok(found)
+        found.sort();
+        let child =
+            |(name, node): (OsString, Node)| (file_name(folder, name.as_encoded_bytes()), node);
+        Ok(found.into_iter().map(child).collect())
     }
 
     fn read(&self, path: &str, node: Node) -> Result<Vec<u8>, Stop> {

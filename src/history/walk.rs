@@ -20,6 +20,10 @@ pub(super) const MAX_DEPTH: usize = 128;
 /// `include/project -> .` is customary; a second turn through it shows nothing new.
 const MAX_VISITS: usize = 2;
 
+/// The endings of the names of sources and headers.
+const CODE: [&str; 12] =
+    ["cu", "cuh", "h", "hh", "hpp", "hxx", "inl", "inc", "c", "cc", "cpp", "cxx"];
+
 /// A file below a named path.
 #[derive(Debug)]
 pub(super) struct Found {
@@ -132,6 +136,7 @@ impl<'t, T: Tree> Walk<'t, T> {
                 }
                 above.push(real.clone());
                 for (name, child) in self.tree.children(&real)? {
+                    let Some(name) = includable(&real, name, child)? else { continue };
                     self.collect(join(&path, &name), join(&real, &name), child, above, found)?;
                 }
                 above.pop();
@@ -139,6 +144,26 @@ impl<'t, T: Tree> Walk<'t, T> {
         }
         Ok(())
     }
+}
+
+/// The name of what lies in `folder`, if `#include` can contain it; none for a file or folder that no
+/// source needs.
+fn includable(
+    folder: &str,
+    name: Result<String, Fault>,
+    node: Node,
+) -> Result<Option<String>, Fault> {
+    let fault = match name {
+        Ok(name) if !name.contains(['"', '\\', '\n', '\r']) => return Ok(Some(name)),
+        Ok(name) => Fault::BadName { path: join(folder, &name) },
+        Err(fault) => fault,
+    };
+    let (Fault::NameNotUtf8 { path } | Fault::BadName { path }) = &fault else { return Err(fault) };
+    let ending = path.rsplit_once('.').map_or("", |(_, ending)| ending);
+    let name = path.rsplit('/').next().unwrap_or_default();
+    let is_of_no_file = matches!(name, "" | "." | "..") || name.eq_ignore_ascii_case(".git");
+    let is_code = !matches!(node, Node::Folder(_)) && CODE.contains(&ending);
+    if is_code || is_of_no_file { Err(fault) } else { Ok(None) }
 }
 
 fn missing(last_link: Option<(String, String)>, path: &str) -> Fault {

@@ -50,6 +50,11 @@ impl<T: Tree> Reading<'_, T> {
             }
             Node::Folder(_) => {
                 for (name, child) in self.tree.children(real)? {
+                    let name = match name {
+                        // Paths are text: programs do without such a file.
+                        Err(Fault::NameNotUtf8 { .. }) => continue,
+                        name => name?,
+                    };
                     self.collect(&join(path, &name), &join(real, &name), child, depth + 1)?;
                 }
                 Ok(())

@@ -79,6 +79,29 @@ fn a_file_name_that_is_not_utf8_is_the_revisions_fault() {
 }
 
 #[test]
+fn a_file_that_no_source_can_need_may_have_any_name() {
+    use std::{ffi::OsStr, os::unix::ffi::OsStrExt};
+    let repo = kernel_history();
+    let whole = SourceSpec { tree: vec![String::new()], ..kernels() };
+    let history = open(&repo);
+    let before = history.source_set(&history.head().unwrap(), &kernels()).unwrap();
+    for name in [b"\xff.txt".as_slice(), b"\xff", b"a\\b.txt", b"two\nlines"] {
+        fs::write(repo.root().join("include").join(OsStr::from_bytes(name)), "x").unwrap();
+    }
+    fs::create_dir(repo.root().join(OsStr::from_bytes(b"include/\xfe"))).unwrap();
+    fs::write(repo.root().join(OsStr::from_bytes(b"include/\xfe/x.h")), "x").unwrap();
+    repo.commit("Odd names");
+    let history = open(&repo);
+    let head = history.head().unwrap();
+    assert_eq!(history.source_set(&head, &kernels()).unwrap(), before);
+    assert_eq!(history.working_tree(&kernels()).unwrap(), before);
+    history.source_key(&head, &kernels()).unwrap();
+    let seen = history.source_set(&head, &whole).unwrap();
+    let odd = |name: &str| seen.tree.iter().any(|file| file.path == name);
+    assert!(odd("include/two\nlines") && odd("include/a\\b.txt"), "{:?}", seen.tree);
+}
+
+#[test]
 fn a_name_that_leads_elsewhere_is_the_revisions_fault() {
     // git's own commands make no such trees; others do.
     let hidden = |name: &'static str| {
