@@ -26,6 +26,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <random>
 #include <set>
 #include <stdexcept>
 #include <string>
@@ -35,8 +36,11 @@
 #include <utility>
 #include <vector>
 
+#include <dirent.h>
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -228,6 +232,14 @@ inline bool exists(const std::string& path) {
   return ::stat(path.c_str(), &status) == 0;
 }
 
+// The real path of a file or folder that exists, else the path itself.
+inline std::string real(const std::string& path) {
+  char* found = ::realpath(path.c_str(), nullptr);
+  std::string text = found != nullptr ? found : path;
+  std::free(found);
+  return text;
+}
+
 // Puts the names in a folder on the disk.
 inline void sync_folder(const std::string& path) {
   descriptor folder(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
@@ -243,6 +255,148 @@ inline void make_folder(const std::string& path, std::vector<std::string>& above
   above.push_back(home);
 }
 
+// A name in the folder of `path` that nobody else has, for what becomes `path` once it is whole.
+inline std::string beside(const std::string& path) {
+  std::random_device source;
+  char mark[17];
+  std::snprintf(mark, sizeof mark, "%08x%08x", static_cast<unsigned>(source()), static_cast<unsigned>(source()));
+  return parent(path) + "/." + leaf(path) + "." + mark + ".part";
+}
+
+inline bool has_ending(const std::string& text, const std::string& ending) {
+  return text.size() >= ending.size() && text.compare(text.size() - ending.size(), ending.size(), ending) == 0;
+}
+
+// The names in a folder.
+inline std::vector<std::string> names_in(const std::string& path) {
+  std::vector<std::string> names;
+  DIR* folder = ::opendir(path.c_str());
+  if (folder == nullptr) return names;
+  while (const dirent* entry = ::readdir(folder)) {
+    std::string name = entry->d_name;
+    if (name != "." && name != "..") names.push_back(name);
+  }
+  ::closedir(folder);
+  return names;
+}
+
+// Deletes a folder of files.
+inline void remove_folder(const std::string& path) {
+  for (const std::string& name : names_in(path)) ::unlink((path + "/" + name).c_str());
+  ::rmdir(path.c_str());
+}
+
+// Keeps other threads and processes from what they do with this lock of a folder. Some file systems have none.
+class folder_lock {
+ public:
+  explicit folder_lock(const std::string& path, bool waits = true)
+      : folder_(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
+    if (folder_.number() < 0) return;
+    int result;
+    do {
+      result = ::flock(folder_.number(), LOCK_EX | (waits ? 0 : LOCK_NB));
+    } while (result != 0 && errno == EINTR);
+    held_ = result == 0;
+  }
+  folder_lock(const folder_lock&) = delete;
+  folder_lock& operator=(const folder_lock&) = delete;
+  // A process that was forked meanwhile has the descriptor, too.
+  ~folder_lock() {
+    if (held_) ::flock(folder_.number(), LOCK_UN);
+  }
+  bool held() const { return held_; }
+
+ private:
+  descriptor folder_;
+  bool held_ = false;
+};
+
+// Deletes the folders that processes left in `home` which died while they wrote, once a process. `home` is locked.
+inline void sweep(const std::string& home) {
+  static std::mutex mutex;
+  static std::set<std::string> swept;
+  {
+    std::lock_guard<std::mutex> guard(mutex);
+    if (!swept.insert(home).second) return;
+  }
+  for (const std::string& name : names_in(home)) {
+    if (name[0] != '.' || !has_ending(name, ".part")) continue;
+    folder_lock lock(home + "/" + name, false);
+    if (lock.held()) remove_folder(home + "/" + name);
+  }
+}
+
+// A folder that becomes `path` with all its files, for the first who asks; else it is deleted.
+class part_folder {
+ public:
+  explicit part_folder(const std::string& path) : path_(path), home_(real(path)), beside_(beside(home_)) {
+    folder_lock guard(parent(home_));
+    if (guard.held()) sweep(parent(home_));
+    if (::mkdir(beside_.c_str(), 0777) != 0) fail_with_errno("make the folder", path_);
+    // As long as it is locked its writer lives.
+    lock_ = std::make_unique<folder_lock>(beside_);
+  }
+  part_folder(const part_folder&) = delete;
+  part_folder& operator=(const part_folder&) = delete;
+  ~part_folder() {
+    if (!named_) remove_folder(beside_);
+  }
+
+  // Where it is at the moment.
+  const std::string& place() const { return named_ ? home_ : beside_; }
+
+  // Gives the folder its name. `last` is the file that stands for all. Into a folder that is there the files are
+  // moved, the last at the end, where a lock keeps others from doing the same.
+  void name(const std::string& last) {
+    folder_lock guard(parent(home_));
+    // Only a folder that is empty is replaced.
+    if (::rename(beside_.c_str(), home_.c_str()) != 0) {
+      if (errno != ENOTEMPTY && errno != EEXIST) fail_with_errno("make the folder", path_);
+      if (!guard.held() || exists(home_ + "/" + last)) {
+        throw failure(path_ + " holds a fixture already, which stays as it is");
+      }
+      move_files(last);
+    }
+    named_ = true;
+    lock_.reset();
+    struct stat status;
+    if (::stat(home_.c_str(), &status) == 0) device_ = status.st_dev, number_ = status.st_ino;
+  }
+
+  // Throws where the folder is no longer the one that this made.
+  void check_own() const {
+    struct stat status;
+    if (::stat(home_.c_str(), &status) != 0 || status.st_dev != device_ || status.st_ino != number_) {
+      throw failure(path_ + " was removed or replaced while it was captured");
+    }
+  }
+
+ private:
+  void move_files(const std::string& last) {
+    // What a process left that died.
+    for (const std::string& left : names_in(home_)) {
+      if (has_ending(left, ".safetensors") || has_ending(left, ".part")) ::unlink((home_ + "/" + left).c_str());
+    }
+    std::vector<std::string> names = names_in(beside_);
+    for (std::size_t i = 0; i < names.size(); i++) {
+      if (names[i] == last) std::swap(names[i], names.back());
+    }
+    for (const std::string& name : names) {
+      if (::rename((beside_ + "/" + name).c_str(), (home_ + "/" + name).c_str()) != 0) {
+        fail_with_errno("write", path_ + "/" + name);
+      }
+    }
+    ::rmdir(beside_.c_str());
+    sync_folder(home_);
+  }
+
+  std::string path_, home_, beside_;
+  std::unique_ptr<folder_lock> lock_;
+  dev_t device_ = 0;
+  ino_t number_ = 0;
+  bool named_ = false;
+};
+
 // Bytes that somebody else holds.
 struct span {
   const char* data;
@@ -252,10 +406,12 @@ struct span {
 // A file beside its place, which is deleted unless it gets its name.
 class part_file {
  public:
-  explicit part_file(const std::string& path)
+  // The file `path`, which lies in `folder` where that is not its own yet.
+  explicit part_file(const std::string& path, const std::string& folder = "")
       : path_(path),
-        beside_(parent(path) + "/." + leaf(path) + "." + std::to_string(::getpid()) + ".part"),
-        file_(::open(beside_.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666)) {
+        home_((folder.empty() ? parent(path) : folder) + "/" + leaf(path)),
+        beside_(beside(home_)),
+        file_(::open(beside_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666)) {
     if (file_.number() < 0) fail_with_errno("write", path_);
   }
   part_file(const part_file&) = delete;
@@ -268,6 +424,13 @@ class part_file {
   const std::string& path() const { return path_; }
 
   void write(const span& bytes, std::uint64_t at) {
+    // The system would end the program by a signal.
+    rlimit most;
+    bool is_limited = ::getrlimit(RLIMIT_FSIZE, &most) == 0 && most.rlim_cur != RLIM_INFINITY;
+    if (is_limited && bytes.size > 0 && (at > most.rlim_cur || bytes.size > most.rlim_cur - at)) {
+      errno = EFBIG;
+      fail_with_errno("write", path_);
+    }
     std::size_t done = 0;
     while (done < bytes.size) {
       off_t place = static_cast<off_t>(at + done);
@@ -291,20 +454,20 @@ class part_file {
 
   // Gives the file its name.
   void name() {
-    if (::rename(beside_.c_str(), path_.c_str()) != 0) fail_with_errno("write", path_);
+    if (::rename(beside_.c_str(), home_.c_str()) != 0) fail_with_errno("write", path_);
     named_ = true;
   }
 
  private:
-  std::string path_, beside_;
+  std::string path_, home_, beside_;
   descriptor file_;
   bool named_ = false;
 };
 
 using part = std::unique_ptr<part_file>;
 
-inline part text_file(const std::string& path, const std::string& text) {
-  part made = std::make_unique<part_file>(path);
+inline part text_file(const std::string& path, const std::string& text, const std::string& folder = "") {
+  part made = std::make_unique<part_file>(path, folder);
   made->write({text.data(), text.size()}, 0);
   return made;
 }
@@ -348,6 +511,25 @@ inline void publish(const std::vector<part>& files, const std::vector<std::strin
   sync_folder(parent(last));
 }
 
+// Puts a folder and files in it on the disk, and names in folders `above`. It has its name once all of it is on the
+// disk.
+inline void publish_folder(part_folder& folder, const std::vector<part>& files, const std::vector<std::string>& above) {
+  for (const part& one : files) one->name();
+  std::vector<std::unique_ptr<descriptor>> folders;
+  std::vector<int> numbers;
+  for (const part& one : files) numbers.push_back(one->number());
+  std::vector<std::string> paths = above;
+  paths.push_back(folder.place());
+  for (const std::string& path : paths) {
+    folders.push_back(std::make_unique<descriptor>(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)));
+    if (folders.back()->number() < 0) fail_with_errno("write the folder", path);
+    numbers.push_back(folders.back()->number());
+  }
+  sync_together(numbers, files.back()->path());
+  folder.name(leaf(files.back()->path()));
+  sync_folder(parent(folder.place()));
+}
+
 inline void publish(part file, const std::vector<std::string>& above) {
   std::vector<part> files;
   files.push_back(std::move(file));
@@ -360,14 +542,6 @@ inline std::string read_file(const std::string& path, std::size_t limit) {
   std::string text(limit, '\0');
   ssize_t count = file.number() < 0 ? 0 : ::read(file.number(), &text[0], limit);
   text.resize(count < 0 ? 0 : static_cast<std::size_t>(count));
-  return text;
-}
-
-// The real path of a file or folder that exists, else the path itself.
-inline std::string real(const std::string& path) {
-  char* found = ::realpath(path.c_str(), nullptr);
-  std::string text = found != nullptr ? found : path;
-  std::free(found);
   return text;
 }
 
@@ -538,9 +712,10 @@ inline std::uint64_t product(const std::string& name, const shape& dims) {
 
 // How many elements a tensor reaches, from its first to its last.
 inline std::uint64_t reach(const shape& dims, const strides& steps) {
-  std::uint64_t last = 0;
+  std::uint64_t last = 0, most = std::uint64_t(1) << 62;
   for (std::size_t i = 0; i < dims.size(); i++) {
     if (dims[i].size == 0) return 0;
+    if (steps[i] != 0 && dims[i].size - 1 > (most - last) / steps[i]) return most;
     last += (dims[i].size - 1) * steps[i];
   }
   return last + 1;
@@ -575,8 +750,11 @@ inline tensor describe(const std::string& name, dtype type, const shape& dims, c
     throw failure("`" + name + "` has " + std::to_string(steps.size()) + " strides for " +
                   std::to_string(dims.size()) + " dimensions");
   }
-  std::uint64_t count = product(name, dims);
-  return {name, type, dims, steps, steps.empty() ? count : reach(dims, steps), ""};
+  std::uint64_t count = product(name, dims), storage = steps.empty() ? count : reach(dims, steps);
+  // Elements may share their places: there may be more of them than places.
+  std::uint64_t most = (std::uint64_t(1) << 62) / facts(type).size;
+  if (count > most || storage > most) throw failure("`" + name + "` has more elements than memory has addresses");
+  return {name, type, dims, steps, storage, ""};
 }
 
 template <class Number>
@@ -617,7 +795,8 @@ inline std::string header(const std::vector<tensor>& tensors, std::size_t least)
 // before them is written at the end, into the room that is left for it.
 class tensor_file {
  public:
-  explicit tensor_file(const std::string& path) : file_(std::make_unique<part_file>(path)) {}
+  explicit tensor_file(const std::string& path, const std::string& folder = "")
+      : file_(std::make_unique<part_file>(path, folder)) {}
 
   // Adds a tensor's elements, which lie as it is described.
   void add(const tensor& described, const void* data) {
@@ -702,7 +881,9 @@ class capture {
  public:
   explicit capture(std::string path, bool on = true, const char* file = __builtin_FILE(),
                    const char* function = __builtin_FUNCTION())
-      : path_(std::move(path)), on_(on), file_(file), function_(function) {}
+      : path_(std::move(path)), on_(on), file_(file), function_(function) {
+    while (path_.size() > 1 && path_.back() == '/') path_.pop_back();
+  }
   capture(const capture&) = delete;
   capture& operator=(const capture&) = delete;
 
@@ -812,6 +993,7 @@ class capture {
     ready();
     guarded([&] {
       if (!outputs_.empty()) {
+        folder_->check_own();
         std::string text = manifest();
         if (text != manifest_) detail::publish(detail::text_file(path_ + "/fixture.toml", text), {});
         detail::publish(outputs_file_->finish(outputs_), {});
@@ -867,6 +1049,7 @@ class capture {
       described = check(std::move(described));
       described.gradient_of = of;
       if (outputs_file_ == nullptr) {
+        folder_->check_own();
         outputs_file_ = std::make_unique<detail::tensor_file>(path_ + "/expected.safetensors");
       }
       if (on_host) {
@@ -907,16 +1090,14 @@ class capture {
     sizes_.push_back(one);
   }
 
-  // Makes the folder, and the file that the inputs go into.
+  // Makes what becomes the folder, and the file that the inputs go into.
   void begin() {
     if (detail::exists(path_ + "/fixture.toml")) {
       throw detail::failure(path_ + " holds a fixture already, which stays as it is");
     }
-    detail::make_folder(path_, above_);
-    made_ = !above_.empty();
-    if (!made_) above_.push_back(detail::parent(path_));
-    ::unlink((path_ + "/expected.safetensors").c_str());
-    inputs_file_ = std::make_unique<detail::tensor_file>(path_ + "/inputs.safetensors");
+    detail::make_folder(detail::parent(path_), above_);
+    folder_ = std::make_unique<detail::part_folder>(path_);
+    inputs_file_ = std::make_unique<detail::tensor_file>(path_ + "/inputs.safetensors", folder_->place());
   }
 
   void write_inputs() {
@@ -924,8 +1105,8 @@ class capture {
     manifest_ = manifest();
     std::vector<detail::part> files;
     files.push_back(inputs_file_->finish(inputs_));
-    files.push_back(detail::text_file(path_ + "/fixture.toml", manifest_));
-    detail::publish(files, above_);
+    files.push_back(detail::text_file(path_ + "/fixture.toml", manifest_, folder_->place()));
+    detail::publish_folder(*folder_, files, above_);
     ready_ = true;
   }
 
@@ -933,13 +1114,13 @@ class capture {
   void forget() {
     inputs_file_.reset();
     outputs_file_.reset();
-    if (made_ && !ready_) ::rmdir(path_.c_str());
+    folder_.reset();
   }
 
   // The text of fixture.toml; its harness is drafted if it is not there.
   std::string manifest() const {
     std::string harness = harness_.empty() ? place_harness() : harness_;
-    std::string way = detail::relative(detail::parent(harness), path_);
+    std::string way = detail::relative(detail::parent(harness), folder_->place());
     std::string text = "harness = " + detail::quoted(way + "/" + detail::leaf(harness)) + "\n";
     std::string about = description_.empty() ? "a call of " + function_ : description_;
     text += "description = " + detail::quoted(about) + "\n\n[provenance]\n";
@@ -1118,6 +1299,8 @@ class capture {
     std::string call = "# Drafted for call " + detail::digest(function_ + call_ + inputs) + ", results ";
     std::string results = outputs_.empty() ? "unknown" : detail::digest(outputs);
     std::string name = detail::is_identifier(function_) ? function_ : "function";
+    // Another thread or process may draft one in this moment.
+    detail::folder_lock guard(detail::parent(path_));
     for (int number = 1;; number++) {
       std::string folder = detail::parent(path_) + "/harness-" + name;
       if (number > 1) folder += "-" + std::to_string(number);
@@ -1145,9 +1328,9 @@ class capture {
   std::vector<detail::tensor> inputs_, outputs_;
   std::vector<dim> sizes_;
   std::unique_ptr<detail::tensor_file> inputs_file_, outputs_file_;
-  // Folders with names that are not on the disk yet, and whether that of this step was made.
+  // Folders with names that are not on the disk yet.
   std::vector<std::string> above_;
-  bool made_ = false;
+  std::unique_ptr<detail::part_folder> folder_;
   std::string manifest_;
   std::string error_;
   bool strict_ = false, ready_ = false, finished_ = false, failed_ = false;

@@ -361,6 +361,10 @@ int main() {
     late.input("y", x, {4});
     replay::capture("g").input("x", x, {4}).ready();
     replay::capture("h").ready();
+    const long long huge = 1LL << 62;
+    replay::capture("j").input("x", x, {huge});
+    replay::capture("k").input("x", x, {8, 2}, {1, huge});
+    replay::capture("l").input("x", x, {-1});
   }
   try {
     replay::capture("i").strict(true).input("", x, {4});
@@ -381,6 +385,7 @@ int main() {
     replay: not captured: input `y` comes after ready() or an output
     replay: not captured: g holds a fixture already, which stays as it is
     replay: not captured: h has no inputs
+    replay: not captured: `x` has more elements than memory has addresses
     replay: not captured: f holds a fixture already, which stays as it is
     thrown: `` is not an identifier of C++, as names of tensors are
     ");
@@ -389,11 +394,9 @@ int main() {
 #[test]
 fn a_full_disk_leaves_whole_fixtures_only_and_is_told_once() {
     let main = r#"
-#include <csignal>
 #include <sys/resource.h>
 int main() {
-  // A file that grows beyond this fails as it does on a full disk.
-  std::signal(SIGXFSZ, SIG_IGN);
+  // A file that grows beyond this fails as it does on a full disk; the signal for it would end the training.
   rlimit most{100000, 100000};
   setrlimit(RLIMIT_FSIZE, &most);
   std::vector<float> x(60000, 1);
@@ -412,9 +415,56 @@ int main() {
         assert_eq!(floats(&fixture, "x").len(), count);
         assert_eq!(fixture.expected.len(), 1, "{step}");
     }
-    for step in ["step1", "step3"] {
-        assert!(!folder.path().join("fixtures").join(step).exists(), "{step}");
+    let mut names: Vec<_> = std::fs::read_dir(folder.path().join("fixtures"))
+        .expect("a folder")
+        .map(|entry| entry.expect("an entry").file_name().into_string().expect("text"))
+        .collect();
+    names.sort();
+    assert_eq!(names, ["harness-scaled", "step0", "step2"]);
+}
+
+#[test]
+fn each_fixture_of_two_threads_on_one_folder_is_the_work_of_one() {
+    let main = r#"
+#include <atomic>
+#include <thread>
+int main() {
+  std::atomic<int> ready{0};
+  auto train = [&](float mine) {
+    const int n = 3000;
+    std::vector<float> x(n, mine);
+    std::vector<double> out(n, 2 * mine);
+    for (int step = 0; step < 20; step++) {
+      ready++;
+      while (ready < 2 * (step + 1)) std::this_thread::yield();
+      replay::capture c("fixtures/" + std::to_string(step) + "/");
+      c.function("scaled").input("x", x.data(), {{"n", n}}).input("mine", mine);
+      c.ready();
+      c.output("out", out.data(), {{"n", n}});
     }
+  };
+  // What a process left that died: while it wrote, and before folders appeared whole.
+  std::vector<std::string> left;
+  replay::detail::make_folder("fixtures/.0.7.part", left);
+  replay::detail::make_folder("fixtures/0", left);
+  std::fclose(std::fopen("fixtures/.0.7.part/inputs.safetensors", "w"));
+  std::fclose(std::fopen("fixtures/0/expected.safetensors", "w"));
+  std::thread other(train, 1.0f);
+  train(2.0f);
+  other.join();
+}
+"#;
+    let (folder, stderr) = told(main);
+    assert!(stderr.contains(" holds a fixture already, which stays as it is"), "{stderr}");
+    for step in 0..20 {
+        let fixture = load(folder.path(), &format!("fixtures/{step}"));
+        let mine = floats(&fixture, "mine")[0];
+        assert_eq!(floats(&fixture, "x"), vec![mine; 3000]);
+        let out = fixture.expected[0].bytes().as_chunks().0;
+        assert!(out.iter().all(|&bytes| f64::from_le_bytes(bytes) == f64::from(2.0 * mine)));
+    }
+    let entries = std::fs::read_dir(folder.path().join("fixtures")).expect("a folder");
+    assert_eq!(entries.count(), 21, "20 steps and a harness");
 }
 
 #[test]

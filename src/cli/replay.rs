@@ -483,7 +483,6 @@ mod tests {
         let judged = [
             Verdict::Identical,
             Verdict::Equivalent,
-            Verdict::Unknown,
             Verdict::Untestable,
             Verdict::Diverged,
             Verdict::Failed,

@@ -41,7 +41,6 @@ pub(super) fn sentence(checks: &[CapturedCheck], worst: Verdict) -> String {
     let what = match worst {
         Verdict::Identical => "as captured",
         Verdict::Equivalent => "within noise of what was captured",
-        Verdict::Unknown => "not comparable with what was captured",
         _ => "not as captured",
     };
     format!("{} {is} {what}", names.join(", "))

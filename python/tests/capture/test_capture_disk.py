@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import subprocess
+import sys
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from written import inspect, names
+from written import array, inspect, names
 
 from gradreplay import capture
-from gradreplay.capture import disk, fixture, functions
+from gradreplay.capture import disk, fixture, functions, host
+from gradreplay.capture.arguments import Names
+from gradreplay.capture.errors import CaptureError
+from gradreplay.capture.record import Function, Record
+from gradreplay.capture.target import find
+from gradreplay.capture.writer import Writer
 from gradreplay.tensors import TensorFileError
 
 
@@ -66,7 +75,7 @@ def test_a_captured_step_waits_for_the_disk_as_often_as_its_two_files_alone(watc
         waits.append(watch.waits - before)
     # The first step drafts the harness. `expected` is synchronised by the file that it is staged in.
     assert waits[1:] == [3, 3]
-    assert watch.named[-3:] == ["inputs.safetensors", "fixture.toml", "expected.safetensors"]
+    assert watch.named[-2:] == ["step2", "expected.safetensors"]
     assert watch.early == []
     assert os.stat("fixtures").st_ino in watch.synced, "the names of the steps"
     assert os.stat("fixtures/step2").st_ino in watch.synced, "the names of its files"
@@ -111,6 +120,116 @@ def test_what_a_step_that_was_being_deleted_left_does_not_disturb_the_next(repla
     assert names() == ["step0"]
     told = inspect(replay, folder)
     assert told.returncode == 0, told.stderr
+
+
+def writer_of(value: float) -> Writer:
+    """The writer of a call on `fixtures/step0`, as another process would have it."""
+    record = Record(
+        function=Function("f", "numpy", find(np.copy, None), {}),
+        names=Names(),
+        text="x",
+        inputs={"x": host.copied("x", np.full(1000, value))},
+        differentiated=(),
+        device="cpu",
+        script=lambda record: "",
+    )
+    record.outputs = {"out": host.copied("out", np.full(1000, value + 1))}
+    record.returned = True
+    return Writer(record, Path("fixtures"), Path("fixtures/step0"), {"step": 0})
+
+
+def values(name: str, tensor: str) -> set[float]:
+    return set(array(Path("fixtures/step0") / name, tensor).tolist())
+
+
+def test_the_second_of_two_writers_of_a_fixture_adds_nothing_to_it() -> None:
+    one, two = writer_of(1), writer_of(2)
+    # Both have looked at the folder before either has written.
+    for writer in (one, two):
+        writer.folder.begin()
+        writer._add("inputs.safetensors", writer.record.inputs)
+    two._publish()
+    two.written = True
+    with pytest.raises(CaptureError, match="holds a fixture already, which stays as it is"):
+        one._publish()
+    one.finish()
+    one.discard()
+    two.finish()
+    assert values("inputs.safetensors", "x") == {2.0}
+    assert values("expected.safetensors", "out") == {3.0}
+    assert names() == ["step0"]
+    assert [path for path in Path("fixtures").iterdir() if path.name.endswith(".part")] == []
+
+
+def test_outputs_are_not_added_to_a_fixture_that_another_has_made_since() -> None:
+    one, two = writer_of(1), writer_of(2)
+    one.write_inputs()
+    Path("fixtures/step0").rename("fixtures/moved")
+    two.write_whole()
+    with pytest.raises(CaptureError, match="fixtures/step0 was removed or replaced"):
+        one.finish()
+    one.discard()
+    assert values("inputs.safetensors", "x") == {2.0}
+    assert values("expected.safetensors", "out") == {3.0}
+
+
+def test_of_many_processes_on_one_folder_each_fixture_is_one_s_own() -> None:
+    training = """
+    import os, sys
+    import numpy as np
+    from gradreplay import capture
+    # As in containers, every process has the same number.
+    os.getpid = lambda: 7
+    def add(x, y): return x + y
+    add = capture.function(add, import_as="losses:add")
+    mine = float(sys.argv[1])
+    print("ready", flush=True)
+    sys.stdin.readline()
+    for step in range(20):
+        with capture.step("fixtures/step{step}", step=step, when=capture.every(1)):
+            add(np.full(5000, mine), np.full(5000, mine))
+    capture.flush()
+    """
+    command = [sys.executable, "-c", textwrap.dedent(training)]
+    pipe = subprocess.PIPE
+    trainings = [
+        subprocess.Popen([*command, str(rank)], stdin=pipe, stdout=pipe, stderr=pipe, text=True)
+        for rank in range(3)
+    ]
+    for one in trainings:
+        assert one.stdout is not None and one.stdout.readline() == "ready\n"
+    for one in trainings:
+        one.communicate("\n", timeout=120)
+        assert one.returncode == 0
+    found = sorted(Path("fixtures").glob("step*"))
+    assert len(found) == 20
+    for home in found:
+        x = set(array(home / "inputs.safetensors", "x").tolist())
+        assert set(array(home / "inputs.safetensors", "y").tolist()) == x and len(x) == 1
+        assert set(array(home / "expected.safetensors", "out").tolist()) == {2 * x.pop()}
+    assert [path.name for path in Path("fixtures").glob(".*")] == []
+
+
+def test_a_folder_that_a_killed_process_was_writing_is_deleted_by_the_next() -> None:
+    left, lives = Path("fixtures/.step0.1.part"), Path("fixtures/.step1.1.part")
+    for folder in (left, lives):
+        folder.mkdir(parents=True)
+        (folder / "inputs.safetensors").write_bytes(b"half")
+    with disk.locked(lives):
+        writer_of(1).write_whole()
+    assert not left.exists() and lives.exists()
+
+
+def test_a_file_system_without_locks_takes_fixtures_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(descriptor: int, operation: int) -> None:
+        raise OSError(95, "Operation not supported")
+
+    monkeypatch.setattr(fcntl, "flock", fails)
+    one, two = writer_of(1), writer_of(2)
+    one.write_whole()
+    with pytest.raises(CaptureError, match="holds a fixture already"):
+        two.write_whole()
+    assert values("expected.safetensors", "out") == {2.0}
 
 
 @pytest.mark.parametrize(

@@ -83,7 +83,7 @@ def test_a_hundred_kills_leave_no_half_fixture_that_inspect_accepts(replay: str)
             assert training.stdout.readline() == b"ready\n"
             time.sleep(chance.random() * 0.6)
             training.kill()
-        folders = sorted((home / "fixtures").glob("*")) if (home / "fixtures").exists() else []
+        folders = sorted((home / "fixtures").glob("[0-9]*")) if (home / "fixtures").exists() else []
         if not folders:
             continue
         for folder in folders:

@@ -1,14 +1,17 @@
-"""Files that are on the disk before they have their names, with few waits for the disk.
+"""Files and folders that are on the disk before they have their names, with few waits for the disk.
 
 A synchronisation waits for the disk however little there is to write; what was begun to be written before it
-goes along.
+goes along. Of several processes that make one folder a single one succeeds.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
+import fcntl
 import os
 import secrets
+import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,6 +21,135 @@ from ..tensors import TensorFileError
 # How a file that is not there yet is opened.
 NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY
+# How the names of files and folders end that are not whole yet.
+_PART = ".part"
+
+# Folders whose leftovers this process has deleted.
+_swept: set[str] = set()
+
+
+class TakenError(Exception):
+    """The folder is somebody else's."""
+
+
+def beside(path: str) -> str:
+    """A name in the folder of `path` that nobody else has, for what becomes `path` once it is whole."""
+    folder, name = os.path.split(path)
+    return os.path.join(folder, f".{name}.{secrets.token_hex(8)}{_PART}")
+
+
+def put_folder(
+    path: Path, files: Mapping[str, Iterable[Any] | Path], above: Iterable[Path]
+) -> None:
+    """Puts a folder with these files, each given in pieces or as one to be linked, on the disk, and the
+    names in the folders `above`.
+
+    The folder appears with all of them; the last stands for all. What a process left that died is
+    replaced, and other files in the folder stay.
+
+    Raises :class:`TakenError` if the last is there, whoever has written it and when;
+    :class:`TensorFileError` or :class:`OSError` if it cannot be written. Then nothing is left of it."""
+    # The place of a symbolic link is the folder that it leads to.
+    home = os.path.realpath(path)
+    parent = os.path.dirname(home)
+    name = ""
+    with contextlib.ExitStack() as stack:
+        try:
+            with locked(parent) as is_locked:
+                if is_locked:
+                    _sweep(parent)
+                made = beside(home)
+                os.mkdir(made)
+                stack.callback(shutil.rmtree, made, ignore_errors=True)
+                # As long as it is locked its writer lives.
+                stack.enter_context(locked(made))
+            descriptors = [stack.enter_context(opened(made, _FOLDER))]
+            for name, pieces in files.items():
+                place = f"{made}/{name}"
+                if isinstance(pieces, Path):
+                    _link(pieces, place)
+                    descriptors.append(stack.enter_context(opened(place, os.O_RDONLY)))
+                    continue
+                descriptors.append(stack.enter_context(opened(place, NEW)))
+                write(descriptors[-1], pieces)
+            descriptors += [stack.enter_context(opened(folder, _FOLDER)) for folder in above]
+            _sync(descriptors)
+            name = ""
+            with locked(parent) as is_locked:
+                _claim(made, home, list(files), is_locked)
+        except OSError as error:
+            text = f"cannot write {path / name}: {error.strerror or error}"
+            raise TensorFileError(text) from error
+    sync_folder(Path(parent))
+
+
+def _claim(made: str, home: str, names: Sequence[str], is_locked: bool) -> None:
+    """Renames the folder `made` to `home`. Into a folder that is there its files are moved, the last of
+    `names` at the end, where a lock keeps others from doing the same.
+
+    Raises :class:`TakenError` if the last of `names` is there."""
+    try:
+        # Only one that is empty is replaced.
+        os.replace(made, home)
+        return
+    except OSError as error:
+        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+            raise
+    if not is_locked or os.path.lexists(f"{home}/{names[-1]}"):
+        raise TakenError
+    for left in os.listdir(home):
+        if left.endswith((".safetensors", _PART)):
+            os.unlink(f"{home}/{left}")
+    for name in names:
+        os.replace(f"{made}/{name}", f"{home}/{name}")
+    sync_folder(Path(home))
+
+
+def _sweep(parent: str) -> None:
+    """Deletes the folders that processes left in `parent` which died while they wrote, once a process.
+
+    The folder must be locked."""
+    if parent in _swept:
+        return
+    _swept.add(parent)
+    with os.scandir(parent) as entries:
+        left = [
+            entry.path
+            for entry in entries
+            if entry.name.startswith(".")
+            and entry.name.endswith(_PART)
+            and entry.is_dir(follow_symlinks=False)
+        ]
+    for path in left:
+        with contextlib.suppress(OSError), opened(path, _FOLDER) as folder:
+            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(path, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def locked(folder: str | Path) -> Iterator[bool]:
+    """Keeps others from what they do with this lock of a folder.
+
+    Tells whether the file system has such locks."""
+    with opened(folder, _FOLDER) as descriptor:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        except OSError:
+            yield False
+            return
+        try:
+            yield True
+        finally:
+            # A process that was forked meanwhile has the descriptor, too.
+            fcntl.flock(descriptor, fcntl.LOCK_UN)
+
+
+def _link(source: Path, target: str) -> None:
+    """Gives a file a second name; on file systems that cannot, a copy."""
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copyfile(source, target)
 
 
 def put(folder: Path, files: Mapping[str, Iterable[Any]], above: Iterable[Path] = ()) -> None:
@@ -30,22 +162,21 @@ def put(folder: Path, files: Mapping[str, Iterable[Any]], above: Iterable[Path] 
     Raises :class:`TensorFileError` if a file cannot be written, and then none has its name;
     :class:`OSError` if a folder cannot be synchronised."""
     # Another process may write a file of this name in this moment.
-    mark = secrets.token_hex(4)
     home = os.fspath(folder)
-    beside = {name: f"{home}/.{name}.{mark}.part" for name in files}
+    parts = {name: beside(f"{home}/{name}") for name in files}
     name = ""
     try:
         with contextlib.ExitStack() as stack:
             descriptors = []
             for name, pieces in files.items():
-                descriptors.append(stack.enter_context(opened(beside[name], NEW)))
+                descriptors.append(stack.enter_context(opened(parts[name], NEW)))
                 write(descriptors[-1], pieces)
             descriptors += [stack.enter_context(opened(path, _FOLDER)) for path in above]
             _sync(descriptors)
-        for name, path in beside.items():
+        for name, path in parts.items():
             os.replace(path, f"{home}/{name}")
     except BaseException as error:
-        for path in beside.values():
+        for path in parts.values():
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(path)
         if isinstance(error, OSError):

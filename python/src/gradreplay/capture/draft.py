@@ -93,16 +93,19 @@ _placed: dict[tuple[str, str], Path] = {}
 
 
 def _place(folder: Path, name: str, plan: Plan) -> Path:
-    number = 1
-    while True:
-        home = folder / (f"harness-{name}" if number == 1 else f"harness-{name}-{number}")
-        path = home / "replay.toml"
-        fit = _fits(path, plan)
-        if fit == "write":
-            _write(home, plan)
-        if fit != "other":
-            return path
-        number += 1
+    folder.mkdir(parents=True, exist_ok=True)
+    # Another process may draft one in this moment.
+    with disk.locked(folder):
+        number = 1
+        while True:
+            home = folder / (f"harness-{name}" if number == 1 else f"harness-{name}-{number}")
+            path = home / "replay.toml"
+            fit = _fits(path, plan)
+            if fit == "write":
+                _write(home, plan)
+            if fit != "other":
+                return path
+            number += 1
 
 
 def _fits(path: Path, plan: Plan) -> str:

@@ -1,7 +1,8 @@
 """A fixture's folder, written so that it is whole whenever `fixture.toml` is there.
 
-Every file has its name once it is on the disk; `fixture.toml` comes after the files that it names. A process
-that dies leaves a fixture of all inputs, or none.
+A fixture appears with all its inputs, or not at all, and of several processes that write it one
+succeeds; every later file has its name once it is on the disk. Only who made the fixture adds to it or
+deletes it.
 """
 
 from __future__ import annotations
@@ -44,29 +45,44 @@ class Folder:
     description: str
     facts: Mapping[str, Fact]
     entries: list[Entry] = field(default_factory=list)
-    # Files of the fixture that are not written yet, in pieces.
-    _added: dict[str, Iterable[Any]] = field(default_factory=dict)
+    # Files of the fixture that are not written yet: in pieces, or where they lie.
+    _added: dict[str, Iterable[Any] | Path] = field(default_factory=dict)
     # The harness that `fixture.toml` names.
     _published: Path | None = None
     # Folders with names that are not on the disk yet.
     _unsynced: list[Path] = field(default_factory=list)
+    # The folder's device and number, once it is there.
+    _identity: tuple[int, int] | None = None
 
     def begin(self) -> None:
-        """Makes the folder.
+        """Makes the folders above.
 
-        Raises :class:`CaptureError` if a fixture is there, :class:`OSError` if it cannot be made."""
-        self._unsynced = make_folder(self.path)
-        if self._unsynced:
-            return
+        Raises :class:`CaptureError` if a fixture is there, :class:`OSError` if they cannot be made."""
         if (self.path / MANIFEST).exists():
-            raise CaptureError(
-                f"{self.path} holds a fixture already, which stays as it is",
-                "delete it, or name the steps of this run differently",
-            )
-        self._unsynced = [self.path.parent]
-        # What a process left that died before its inputs were whole.
-        for left in (self.path / INPUTS, self.path / EXPECTED, *self.path.glob(".*.part")):
-            left.unlink(missing_ok=True)
+            raise self._taken()
+        self._unsynced = make_folder(self.path.parent)
+
+    def _taken(self) -> CaptureError:
+        return CaptureError(
+            f"{self.path} holds a fixture already, which stays as it is",
+            "delete it, or name the steps of this run differently",
+        )
+
+    def check_own(self) -> None:
+        """Raises :class:`CaptureError` if the fixture that this made is no longer there."""
+        if not self._is_own():
+            raise CaptureError(f"{self.path} was removed or replaced while it was captured")
+
+    def _is_own(self) -> bool:
+        try:
+            return self._identity == _identity(self.path)
+        except OSError:
+            return False
+
+    def link(self, source: Path, entry: Entry) -> None:
+        """Makes a file that lies elsewhere part of the fixture, as :meth:`add`."""
+        self._added[entry.path] = source
+        self.entries.append(entry)
 
     def add(
         self, name: str, content: Mapping[str, tensors.Tensor], metadata: Mapping[str, str]
@@ -93,11 +109,22 @@ class Folder:
         known = list(self.entries)
         files, self._added = {**self._added, MANIFEST: self._manifest(harness)}, {}
         try:
-            disk.put(self.path, files, above=self._unsynced)
+            self._put(files)
         except BaseException:
             self.entries = known
             raise
         self._unsynced, self._published = [], harness
+
+    def _put(self, files: dict[str, Any]) -> None:
+        if self._identity is not None:
+            self.check_own()
+            disk.put(self.path, files)
+            return
+        try:
+            disk.put_folder(self.path, files, self._unsynced)
+        except disk.TakenError as error:
+            raise self._taken() from error
+        self._identity = _identity(self.path)
 
     def _manifest(self, harness: Path) -> Iterator[bytes]:
         """The text of `fixture.toml`, made when the other files are written."""
@@ -118,11 +145,20 @@ class Folder:
 
     def discard(self) -> None:
         """Deletes the fixture, which is none from the first moment on, and nothing else in its folder."""
-        for name in (MANIFEST, EXPECTED, *(entry.path for entry in self.entries)):
-            (self.path / name).unlink(missing_ok=True)
-        # What others have put into the folder stays.
-        with contextlib.suppress(OSError):
-            self.path.rmdir()
+        if not self._is_own():
+            return
+        # Others must not take the folder while this deletes files in it.
+        with disk.locked(os.path.dirname(os.path.realpath(self.path))):
+            for name in (MANIFEST, EXPECTED, *(entry.path for entry in self.entries)):
+                (self.path / name).unlink(missing_ok=True)
+            # What others have put into the folder stays.
+            with contextlib.suppress(OSError):
+                self.path.rmdir()
+
+
+def _identity(path: Path) -> tuple[int, int]:
+    status = os.stat(path)
+    return status.st_dev, status.st_ino
 
 
 def _facts(facts: Mapping[str, Fact]) -> list[str]:
@@ -148,7 +184,7 @@ def make_folder(path: Path) -> list[Path]:
         return [path.parent]
     except FileExistsError:
         if not path.is_dir():
-            raise
+            raise NotADirectoryError(f"{path} is no folder") from None
         return []
     except FileNotFoundError:
         missing = [folder for folder in (path, *path.parents) if not folder.exists()]

@@ -8,7 +8,6 @@ can be replayed. When the step has ended in all processes the parts become shard
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -151,16 +150,12 @@ class Parts:
         folder = Folder(self.path, text, self.facts)
         folder.begin()
         for order, part in enumerate(parts):
-            source, target = self._home / part.name / INPUTS, self.path / f"{part.name}.safetensors"
-            target.unlink(missing_ok=True)
-            _link(source, target)
-            folder.entries.append(Entry(target.name, blake3(target), self.axis, order))
+            source = self._home / part.name / INPUTS
+            folder.link(source, Entry(f"{part.name}.safetensors", blake3(source), self.axis, order))
         self._join_upstream(parts, folder)
         whole = self._home / "whole.safetensors"
         if whole.exists():
-            os.replace(whole, self.path / whole.name)
-            folder.entries.append(Entry(whole.name, blake3(self.path / whole.name)))
-        disk.sync_folder(self.path)
+            folder.link(whole, Entry(whole.name, blake3(whole)))
         writer = next(iter(self._writers.values()))
         folder.publish(harness_of(writer.record, self.base))
         self.discard()
@@ -196,13 +191,3 @@ class Parts:
                 f"`{name}` differs between the parts of {self.path}, which are left in {self._home}"
             )
         return replace(pieces[0], layout=None)
-
-
-def _link(source: Path, target: Path) -> None:
-    """Gives a file a second name; on file systems that cannot, a copy."""
-    try:
-        os.link(source, target)
-    except OSError:
-        shutil.copyfile(source, target)
-        with open(target, "rb") as file:
-            os.fsync(file.fileno())

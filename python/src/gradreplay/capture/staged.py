@@ -30,7 +30,7 @@ class Staged:
     def __init__(self, path: Path, count: int) -> None:
         """The file at `path`, of about `count` tensors."""
         self.path = path
-        self._beside = path.with_name(f".{path.name}.{os.getpid()}.part")
+        self._beside = Path(disk.beside(os.fspath(path)))
         # A multiple of the elements' alignment.
         self._room = -(-(_ENTRY * (count + 2)) // _BLOCK) * _BLOCK
         self._end = 0

@@ -73,6 +73,7 @@ class Writer:
 
     def _expect(self, expected: Mapping[str, Taken]) -> None:
         staged = self.record.staged or Staged(self.folder.path / EXPECTED, len(expected))
+        self.folder.check_own()
         places = {name: one.place or staged.add(one.tensor) for name, one in expected.items()}
         staged.finish(_tensors(expected), places, _metadata(expected))
         disk.sync_folder(self.folder.path)
