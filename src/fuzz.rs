@@ -128,6 +128,8 @@ pub fn outcome(bytes: &[u8]) {
         accesses: None,
         snapshot: None,
         captured: Vec::new(),
+        captured_at: None,
+        oracle: Vec::new(),
     };
     assert!(!report::text(&entry).is_empty());
     let entries = [entry];

@@ -122,7 +122,7 @@ fn what_a_narrow_format_costs_is_imprecise_by_every_command() {
       dx    diverged: imprecise: the float64 shadow is rounded on the way to fewer digits, too
             98.4 % of bits differ, rel. 0.00079, 0 elements beyond noise
             worst at [5]: 2.43000007 -> 2.43375015, 0.48 x noise, 15729 ulp
-            error against the oracle: 2.3e-8 -> 0.00079
+            error against the trusted shadow: 2.3e-8 -> 0.00079
             at 63 of 64 elements, first at n 0
             63 elements jump in one or two replays only: a tie, a clamp or a narrow rounding
 

@@ -73,7 +73,7 @@ pub struct Change {
     /// Outputs that no longer depend on the order of blocks and threads.
     pub settled: Vec<String>,
     /// Outputs that are wrong now, by measures that do not trust `base`: gradients that no longer
-    /// match their loss, and outputs that moved away from the captured ones.
+    /// match their loss, and outputs that moved away from the oracle.
     pub broken: Vec<String>,
     /// Gradients that match their loss now and did not before.
     pub mended: Vec<String>,

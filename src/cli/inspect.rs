@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use ::replay::fixture::{Fixture, Input};
+use ::replay::fixture::{Fixture, Input, KnownOutput};
 use ::replay::report::{Line, Text, dims, statistics};
 use ::replay::series::{Shift, shift};
 use ::replay::summary::summarize;
@@ -15,6 +15,8 @@ use super::error::CliResult;
 use super::exit;
 use super::fixtures;
 use super::out::{print, println};
+use super::project::Project;
+use super::session;
 
 /// The arguments of `replay inspect`.
 #[derive(Debug, clap::Args)]
@@ -32,8 +34,7 @@ pub fn run(args: &Args) -> CliResult<u8> {
     let mut broken = 0;
     let fixtures = fixtures::expand(&args.fixtures);
     for (number, path) in fixtures.iter().enumerate() {
-        let told = checkout::load(path).and_then(|fixture| text(&fixture));
-        match told {
+        match describe_fixture(path) {
             Ok(text) => print!("{}{text}", if number > 0 { "\n" } else { "" }),
             Err(error) => {
                 error.print();
@@ -53,7 +54,42 @@ pub fn run(args: &Args) -> CliResult<u8> {
     Ok(code)
 }
 
-fn text(fixture: &Fixture) -> CliResult<Text> {
+/// The text on the fixture at `path`.
+fn describe_fixture(path: &Path) -> CliResult<Text> {
+    let fixture = checkout::load(path)?;
+    let Some(named) = fixture.provenance.commit.clone() else {
+        return describe(&fixture, "what one revision gave; the fixture does not say which");
+    };
+    if fixture.captured.is_empty() {
+        return describe(&fixture, "");
+    }
+    // The tensors are whole whether or not the history can be read.
+    match session::cache().and_then(|cache| Project::of(fixture, &cache)) {
+        Ok(project) => {
+            let origin = describe_origin(&project).unwrap_or_else(|_| format!("what {named} gave"));
+            describe(&project.subject.fixture, &origin)
+        }
+        Err(_) => describe(&checkout::load(path)?, &format!("what {named} gave")),
+    }
+}
+
+/// Whose outputs were captured, and whether the working tree has the same sources.
+fn describe_origin(project: &Project) -> CliResult<String> {
+    let working_tree = project.target(None)?;
+    let Some(at) = project.capture_revision(&working_tree.sources)? else {
+        return Ok("what one revision gave".to_owned());
+    };
+    let words = at.words();
+    Ok(match at.commit {
+        None => format!("what {words} gave"),
+        Some(_) if at.same_sources => {
+            format!("what {words} gave, whose sources the working tree has")
+        }
+        Some(_) => format!("what {words} gave; the working tree has other sources"),
+    })
+}
+
+fn describe(fixture: &Fixture, origin: &str) -> CliResult<Text> {
     let mut out = Text::new();
     out.line(Line::of(BOLD, &fixture.name));
     fixture.description.iter().flat_map(|text| text.lines()).for_each(|line| out.line(line));
@@ -91,9 +127,31 @@ fn text(fixture: &Fixture) -> CliResult<Text> {
         let kind = format!("{:width$} {}", output.dtype, dims(&output.dims));
         out.line(format!("  {:12}  {kind}{gradient}", output.name));
     }
+    out.append(known("captured outputs", &fixture.captured, origin, width));
+    let declared = "true by fixture.toml: what errors are measured against";
+    out.append(known("oracle", &fixture.oracle, declared, width));
     out.line(Line::new());
     out.line(format!("content  {}", fixture.content_hash()?.to_hex()));
     Ok(out)
+}
+
+/// Outputs that the fixture holds, and what they are.
+fn known(title: &str, outputs: &[KnownOutput], what: &str, width: usize) -> Text {
+    let mut out = Text::new();
+    if outputs.is_empty() {
+        return out;
+    }
+    out.section(title);
+    for output in outputs {
+        let shape = output.shape();
+        let view = TensorView { dtype: output.dtype, shape: &shape, bytes: output.bytes() };
+        let summary = summarize(&view, None);
+        let kind = format!("{:width$} {}", output.dtype, dims(&output.dims));
+        out.line(format!("  {:12}  {kind}  {}", output.name, summary.checksum));
+        out.line(Line::from(format!("  {:12}  ", "")).and(statistics(&summary)));
+    }
+    out.line(format!("  {what}"));
+    out
 }
 
 /// An input, with dtypes in a column of `width` characters.
@@ -128,14 +186,14 @@ fn shifts(inputs: &[Input]) -> CliResult<Vec<String>> {
             if tokens.name != next.name
                 && let Some(found) = shift(&view(tokens, &left), &view(next, &right))
             {
-                lines.push(describe(tokens, next, &found));
+                lines.push(describe_shift(tokens, next, &found));
             }
         }
     }
     Ok(lines)
 }
 
-fn describe(tokens: &Input, next: &Input, found: &Shift) -> String {
+fn describe_shift(tokens: &Input, next: &Input, found: &Shift) -> String {
     let along = tokens.dims.last().and_then(|dim| dim.name.as_deref());
     let along = along.map_or(String::new(), |name| format!(" along {name}"));
     let except = found.first.as_ref().map_or(String::new(), |first| {

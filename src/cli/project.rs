@@ -4,9 +4,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ::replay::cache::Cache;
+use ::replay::fixture::Fixture;
 use ::replay::history::{
     Commit, CommitId, History, Overlay, SourceSet, SourceSpec, source_set_from_dir,
 };
+use ::replay::report::CaptureRevision;
 use ::replay::trial::Subject;
 
 use crate::cli::checkout;
@@ -35,7 +37,11 @@ pub struct RequestedRevision {
 impl Project {
     /// Loads the fixture at `path` and opens the repository of its harness.
     pub fn open(path: &Path, cache: &Cache) -> CliResult<Project> {
-        let fixture = checkout::load(path)?;
+        Project::of(checkout::load(path)?, cache)
+    }
+
+    /// Opens the repository of the harness of `fixture`.
+    pub fn of(fixture: Fixture, cache: &Cache) -> CliResult<Project> {
         let harness = &fixture.harness;
         let history = match &harness.repository {
             Some(repository) => History::open_with_cache(repository, cache.root())?,
@@ -73,6 +79,24 @@ impl Project {
     pub fn commit_target(&self, commit: Commit) -> CliResult<RequestedRevision> {
         let sources = self.history.source_set(CommitId::from(&commit), &self.spec)?;
         Ok(RequestedRevision { commit: Some(commit), sources: sources.into() })
+    }
+
+    /// The revision whose outputs the fixture holds, beside the `sources` that were replayed; none if the
+    /// fixture does not name it.
+    pub fn capture_revision(&self, sources: &SourceSet) -> CliResult<Option<CaptureRevision>> {
+        let provenance = &self.subject.fixture.provenance;
+        let Some(named) = provenance.commit.clone() else { return Ok(None) };
+        let dirty = provenance.dirty.as_deref() == Some("true");
+        let Ok(commit) = self.history.resolve(&named) else {
+            return Ok(Some(CaptureRevision { named, commit: None, dirty, same_sources: false }));
+        };
+        let same_sources = match self.history.source_set(CommitId::from(&commit), &self.spec) {
+            Ok(own) => own.id == sources.id,
+            Err(error) if error.is_revision_fault() => false,
+            Err(error) => return Err(error.into()),
+        };
+        let commit = Some(commit.into());
+        Ok(Some(CaptureRevision { named, commit, dirty, same_sources }))
     }
 
     fn working_tree(&self) -> CliResult<SourceSet> {

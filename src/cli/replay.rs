@@ -6,8 +6,8 @@ use std::sync::Arc;
 use ::replay::bisect::On;
 use ::replay::cache::Cache;
 use ::replay::judge::{
-    Accesses, Judgement, Verdict, accesses, captured, judge, orders, outcome_and_gradients,
-    pictures, room,
+    Accesses, Judgement, Verdict, accesses, check_captured, check_oracle, judge, orders,
+    outcome_and_gradients, pictures, room,
 };
 use ::replay::report::{self, Entry, Line, Refused, Revision, Standing, Text};
 use ::replay::trial::{Check, Lab};
@@ -254,7 +254,7 @@ fn one(
     };
     let base = base.map(|base| lab.trial(&project.subject, &base.sources));
     let found = accesses(&trial, base.as_ref(), args.check.into())?;
-    let captured = captured(&trial)?;
+    let (captured, oracle) = (check_captured(&trial)?, check_oracle(&trial)?);
     // Against a trusted revision only a new dependence counts.
     let orders = if args.against.is_none() { orders(&trial)? } else { Vec::new() };
     let judgement = match &base {
@@ -277,11 +277,17 @@ fn one(
         true => snapshots.check(&trial, asked)?,
         false => None,
     };
+    let captured_at = match captured.is_empty() {
+        true => None,
+        false => project.capture_revision(&target.sources)?,
+    };
     Ok(Entry {
         fixture: project.subject.fixture.name.clone(),
         revision: target.commit.map(Revision::from),
         outcome: outcome.clone(),
         captured,
+        captured_at,
+        oracle,
         gradients,
         orders,
         accesses: found,
@@ -337,7 +343,7 @@ mod tests {
     use std::path::PathBuf;
 
     use ::replay::judge::{
-        Accesses, CapturedCheck, GradientCheck, GradientVerdict, Judgement, Verdict,
+        Accesses, GradientCheck, GradientVerdict, Judgement, KnownCheck, Verdict,
     };
     use ::replay::numerics::compare;
     use ::replay::numerics::noise::NoiseSummary;
@@ -395,7 +401,7 @@ mod tests {
         }
     }
 
-    fn captured(verdict: Verdict) -> CapturedCheck {
+    fn known(verdict: Verdict) -> KnownCheck {
         let comparison = compare::Comparison {
             verdict: compare::Agreement::Identical,
             count: 1,
@@ -408,7 +414,7 @@ mod tests {
             max_abs: 0.0,
             worst: None,
         };
-        CapturedCheck {
+        KnownCheck {
             output: "y".to_owned(),
             dtype: DType::F32,
             dims: Vec::new(),
@@ -501,19 +507,27 @@ mod tests {
             GradientVerdict::Imprecise,
             GradientVerdict::Mismatch,
         ];
-        let seen = [Verdict::Identical, Verdict::Equivalent, Verdict::Diverged];
+        // The oracle's verdict, and whether outputs are as captured.
+        let held_beside = [
+            (None, None),
+            (Some(Verdict::Identical), None),
+            (Some(Verdict::Equivalent), Some(Verdict::Diverged)),
+            (Some(Verdict::Diverged), Some(Verdict::Identical)),
+        ];
         let mut entries = Vec::new();
         for status in [Status::Completed, failed, untestable] {
             for verdict in some(&judged) {
                 for comparison in some(&compared) {
                     for check in some(&held) {
-                        for beside in some(&seen) {
+                        for (oracle, captured) in held_beside {
                             for (ordered, accesses) in DEPENDENCE {
                                 entries.push(Entry {
                                     fixture: "tiny".to_owned(),
                                     revision: None,
                                     outcome: outcome(&status),
-                                    captured: beside.map(captured).into_iter().collect(),
+                                    captured: captured.map(known).into_iter().collect(),
+                                    captured_at: None,
+                                    oracle: oracle.map(known).into_iter().collect(),
                                     gradients: check.map(gradient).into_iter().collect(),
                                     orders: ordered.then(order).into_iter().collect(),
                                     accesses: accesses.map(checked),
@@ -529,6 +543,17 @@ mod tests {
             }
         }
         entries
+    }
+
+    #[test]
+    fn what_was_captured_makes_no_replay_better_or_worse() {
+        for mut entry in all_entries() {
+            let standing = Standing::of(&entry);
+            for verdict in [Verdict::Identical, Verdict::Equivalent, Verdict::Diverged] {
+                entry.captured = vec![known(verdict)];
+                assert_eq!(Standing::of(&entry), standing, "{verdict:?}: {entry:?}");
+            }
+        }
     }
 
     #[test]

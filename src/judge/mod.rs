@@ -1,13 +1,13 @@
 //! Judgements on trials: free functions that bring measurements and `numerics` together.
 //!
-//! [`judge`] compares two trials, [`captured`] one with what its fixture holds, [`gradients`] holds
+//! [`judge`] compares two trials, [`check_captured`] one with what its fixture holds, [`gradients`] holds
 //! declared gradients against their loss, [`orders`] looks for races. Results are remembered by
 //! content, like the trials themselves. The functions ask a variant what it can do, and do not know
 //! what runs it.
 
 mod accesses;
-mod captured;
 mod gradcheck;
+mod known;
 mod launches;
 mod masks;
 mod orders;
@@ -32,8 +32,8 @@ use crate::trial::{
 };
 
 pub use self::accesses::{Accesses, accesses, accesses_of_both};
-pub use self::captured::{CapturedCheck, captured};
 pub use self::gradcheck::{GradientCheck, GradientPlace, GradientVerdict, gradients};
+pub use self::known::{KnownCheck, check_captured, check_oracle, has_captured_bits};
 pub use self::launches::{LaunchChange, changes as launch_changes};
 pub use self::orders::orders;
 use self::pair::Pair;
@@ -92,12 +92,15 @@ pub struct OutputJudgement {
     pub base_noise: NoiseSummary,
     /// The noise of the other side.
     pub got_noise: NoiseSummary,
-    /// The meaning of the change; none without an oracle.
+    /// The meaning of the change; none where no truth is known.
     pub finding: Option<Finding>,
-    /// The trusted side against the oracle.
+    /// The trusted side against the oracle, or the trusted shadow where none is declared.
     pub base_accuracy: Option<Accuracy>,
-    /// The other side against the oracle.
+    /// The other side against the same.
     pub got_accuracy: Option<Accuracy>,
+    /// Whether the accuracies are against an oracle that the fixture declares.
+    #[serde(default)]
+    pub by_oracle: bool,
     /// How the float64 shadow changed.
     pub shadow: Option<ShadowChange>,
     /// A shift of many elements that none of them shows, where there are no shadows of both sides.
@@ -202,14 +205,16 @@ fn compared(judgement: Judgement, base: &Trial, got: &Trial) -> Result<Judgement
 }
 
 /// Whether there is room for the evidence about `trial`: its outcome, what depends on the order of blocks, the check of
-/// its gradients, the comparison with captured outputs, and with a trusted revision if it is held `against` one. Asked before anything is compiled.
+/// its gradients, the comparison with the outputs that the fixture holds, and with a trusted revision if it is held
+/// `against` one. Asked before anything is compiled.
 ///
 /// # Errors
 /// [`ReplayError`] if there is too little.
 pub fn room(trial: &Trial, against: bool) -> Result<(), ReplayError> {
     let fixture = trial.fixture();
     // Outputs that depend on the order are measured.
-    if against || !fixture.expected.is_empty() || trial.lab().backend().has_orders() {
+    let has_known = !fixture.captured.is_empty() || !fixture.oracle.is_empty();
+    if against || has_known || trial.lab().backend().has_orders() {
         trial.room_for(Held::Noise { revisions: 1 + usize::from(against) })?;
     }
     // Where there is no room for a shadow, no gradient is checked.

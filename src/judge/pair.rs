@@ -66,6 +66,7 @@ impl Pair<'_> {
             finding: None,
             base_accuracy: None,
             got_accuracy: None,
+            by_oracle: false,
             shadow: None,
             drift: found.drift.clone(),
             location: None,
@@ -81,6 +82,7 @@ impl Pair<'_> {
             judged.finding = (!order_alone).then(|| truth.finding(rounding));
             judged.base_accuracy = Some(truth.base.clone());
             judged.got_accuracy = Some(truth.got.clone());
+            judged.by_oracle = truth.by_oracle;
             judged.shadow = truth.shadow;
         }
         if let Some(drift) = &found.drift {
@@ -298,7 +300,7 @@ impl Pair<'_> {
         Ok(())
     }
 
-    /// How far both sides lie from the captured output, else from the trusted side's shadow.
+    /// How far both sides lie from the declared oracle, else from the trusted side's shadow.
     fn truth(
         &self,
         name: &str,
@@ -309,11 +311,11 @@ impl Pair<'_> {
         if !self.base_view.dtype.is_float() {
             return None;
         }
-        let expected = self.fixture.expected.iter().find(|expected| expected.name == name);
-        let shape = expected.map(|expected| expected.shape());
-        let oracle = match (expected, &shape) {
-            (Some(expected), Some(shape)) => {
-                TensorView { dtype: expected.dtype, shape, bytes: expected.bytes() }
+        let declared = self.fixture.oracle.iter().find(|output| output.name == name);
+        let shape = declared.map(|output| output.shape());
+        let oracle = match (declared, &shape) {
+            (Some(output), Some(shape)) => {
+                TensorView { dtype: output.dtype, shape, bytes: output.bytes() }
             }
             _ => self.base.shadow_of(name)?,
         };
@@ -325,7 +327,7 @@ impl Pair<'_> {
             got: against(&self.got_view, noise.base)?,
             shadow: shadows.map(|shown| shown.change),
             agrees: agreement == Agreement::Equivalent,
-            independent_oracle: expected.is_some(),
+            by_oracle: declared.is_some(),
         })
     }
 }
@@ -374,7 +376,8 @@ struct Truth {
     shadow: Option<ShadowChange>,
     /// Whether the native outputs agree within noise.
     agrees: bool,
-    independent_oracle: bool,
+    /// Whether it is a declared oracle, which owes nothing to the trusted side.
+    by_oracle: bool,
 }
 
 impl Truth {
@@ -385,7 +388,7 @@ impl Truth {
             got_error: self.got.relative_l2,
             noise: rounding,
             hidden: self.is_hidden(),
-            independent_oracle: self.independent_oracle,
+            independent_oracle: self.by_oracle,
         })
     }
 

@@ -3,8 +3,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::captured::Captured;
 use super::gradcheck::has_loss;
+use super::known::Known;
 use super::side::Side;
 use crate::backend::{Mode, ReplayError};
 use crate::numerics::noise::NoiseRef;
@@ -24,7 +24,7 @@ pub struct OutputPicture {
 }
 
 /// A picture of each output of `got` that has the same name in `base`, which is trusted. Without `base`,
-/// outputs are held against the captured ones of the fixture, and against their shadow where there are
+/// outputs are held against the captured ones of the fixture, and against the oracle, or their shadow where there are
 /// gradients to check; there is none of an output that could be held against nothing.
 ///
 /// # Errors
@@ -44,7 +44,8 @@ pub fn pictures(base: Option<&Trial>, got: &Trial) -> Result<Vec<OutputPicture>,
     }
     let fixture = got.fixture();
     let shows = base.is_some()
-        || !fixture.expected.is_empty()
+        || !fixture.captured.is_empty()
+        || !fixture.oracle.is_empty()
         || fixture.outputs.iter().any(has_loss)
         || matches!(got.outcome()?.status, Status::Failed(_));
     if !shows {
@@ -87,8 +88,8 @@ fn alone(got: &Trial) -> Result<Vec<OutputPicture>, ReplayError> {
         false => None,
     };
     let again = repoisoned(got)?;
-    let captured: Vec<Captured> =
-        fixture.expected.iter().map(|one| Captured::of(fixture, one)).collect();
+    let captured: Vec<Known> =
+        fixture.captured.iter().map(|output| Known::of(fixture, output)).collect();
     let mut made = Vec::new();
     for (output, view) in measured.run.outputs() {
         let name = output.name.as_str();
@@ -103,14 +104,14 @@ fn alone(got: &Trial) -> Result<Vec<OutputPicture>, ReplayError> {
     Ok(made)
 }
 
-/// The picture of output `name`; its truth is the captured output, if there is one.
+/// The picture of output `name`; its truth is the declared oracle, if there is one.
 fn picture(trial: &Trial, name: &str, scene: Scene<'_>) -> OutputPicture {
-    let expected = trial.fixture().expected.iter().find(|expected| expected.name == name);
-    let shape = expected.map(|expected| expected.shape());
-    let truth = expected.zip(shape.as_deref()).map(|(expected, shape)| TensorView {
-        dtype: expected.dtype,
+    let declared = trial.fixture().oracle.iter().find(|output| output.name == name);
+    let shape = declared.map(|output| output.shape());
+    let truth = declared.zip(shape.as_deref()).map(|(output, shape)| TensorView {
+        dtype: output.dtype,
         shape,
-        bytes: expected.bytes(),
+        bytes: output.bytes(),
     });
     let scene = Scene { oracle: truth.or(scene.oracle), ..scene };
     OutputPicture { name: name.to_owned(), picture: Picture::of(&scene) }

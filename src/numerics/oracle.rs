@@ -170,7 +170,7 @@ pub struct Evidence {
     pub got_error: f64,
     /// The noise of the trusted output, relative, in L2: smaller errors are alike.
     pub noise: f64,
-    /// Whether the oracle was captured, and so owes nothing to the trusted side.
+    /// Whether the oracle was declared, and so owes nothing to the trusted side.
     pub independent_oracle: bool,
 }
 

@@ -172,7 +172,7 @@ pub(super) fn verdict(change: &Change) -> Line {
 }
 
 /// The outputs that went beyond the noise of the commit before. That commit is not taken for the
-/// truth: only a loss or a captured output makes an output wrong or repaired.
+/// truth: only a loss or an oracle makes an output wrong or repaired.
 fn diverged(change: &Change, judgement: &Judgement) -> Line {
     let outputs = judgement.outputs.iter().filter(|o| o.verdict == Verdict::Diverged);
     let outputs: Vec<&OutputJudgement> = outputs.collect();

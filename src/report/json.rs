@@ -5,9 +5,9 @@ use serde::Serialize;
 
 use super::accesses::sentence;
 use super::text::failure;
-use super::{Blame, Entry, Refused, Revision, SnapshotCheck, Standing};
+use super::{Blame, CaptureRevision, Entry, Refused, Revision, SnapshotCheck, Standing};
 use crate::judge::{
-    Accesses, CapturedCheck, GradientCheck, Judgement, LaunchChange, OutputJudgement, Verdict,
+    Accesses, GradientCheck, Judgement, KnownCheck, LaunchChange, OutputJudgement, Verdict,
 };
 use crate::runtime::report::{Found, LaunchRecord};
 use crate::summary::Summary;
@@ -42,7 +42,9 @@ struct Replay<'a> {
     launches: &'a [LaunchRecord],
     launch_count: u64,
     outputs: Vec<Output<'a>>,
-    captured: &'a [CapturedCheck],
+    captured: &'a [KnownCheck],
+    captured_at: Option<&'a CaptureRevision>,
+    oracle: &'a [KnownCheck],
     gradients: &'a [GradientCheck],
     orders: &'a [OrderDependence],
     accesses: Option<AccessesTold<'a>>,
@@ -140,6 +142,8 @@ fn replay(entry: &Entry) -> Replay<'_> {
         launch_count: entry.outcome.launch_count,
         outputs: entry.outcome.outputs.iter().map(output).collect(),
         captured: &entry.captured,
+        captured_at: entry.captured_at.as_ref(),
+        oracle: &entry.oracle,
         gradients: &entry.gradients,
         orders: &entry.orders,
         accesses: entry.accesses.as_ref().map(accesses),

@@ -142,7 +142,8 @@ pub fn output_lines(output: &OutputJudgement) -> Vec<Line> {
     lines.extend(comparison(output.dtype, &output.dims, compared));
     if let (Some(base), Some(got)) = (&output.base_accuracy, &output.got_accuracy) {
         let (base, got) = (short(base.relative_l2, 2), short(got.relative_l2, 2));
-        lines.push(format!("error against the oracle: {base} -> {got}").into());
+        let truth = truth_name(output);
+        lines.push(format!("error against {truth}: {base} -> {got}").into());
     }
     if output.verdict == Verdict::Diverged {
         let zeros = output.zero_slices.iter().map(|slice| format!("{slice} all zero").into());
@@ -256,7 +257,7 @@ fn meaning(output: &OutputJudgement) -> String {
             ": more accurate, no regression".to_owned()
         }
         (Verdict::Diverged, Some(Finding::AsAccurate)) => {
-            ": as far from the oracle as before".to_owned()
+            format!(": as far from {} as before", truth_name(output))
         }
         (Verdict::Diverged, None) if output.order.is_some() && output.comparison.beyond == 0 => {
             ": in the order of the indices it agrees, in others it does not".to_owned()
@@ -279,6 +280,11 @@ pub(super) fn shift(output: &OutputJudgement) -> Option<String> {
     let dtype = output.dtype;
     let name = shadow_name(output);
     Some(format!("the {name} changed by rel. {by}, less than {dtype} can hold"))
+}
+
+/// What errors are measured against.
+pub(super) fn truth_name(output: &OutputJudgement) -> &'static str {
+    if output.by_oracle { "the oracle" } else { "the trusted shadow" }
 }
 
 /// What is held against the native output.

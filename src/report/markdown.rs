@@ -4,11 +4,12 @@
 use std::fmt::Write;
 
 use super::judgement::{launch_change, verdict_name};
+use super::known::captured_word;
 use super::numbers::{count, short};
 use super::spans::clean;
 use super::standing::{Standing, reasons, tally, title, unchecked};
 use super::{Entry, Refused};
-use crate::judge::{CapturedCheck, Judgement, OutputJudgement, Verdict};
+use crate::judge::{Judgement, KnownCheck, OutputJudgement, Verdict};
 use crate::numerics::compare::Comparison;
 use crate::snapshot::OutputChange;
 use crate::tensor::{Dim, unravel};
@@ -94,8 +95,13 @@ fn rows(entry: &Entry) -> Vec<Vec<String>> {
     }
     let others = changes.filter(|change| judged.iter().all(|output| output.name != change.name));
     rows.extend(others.map(|change| changed_row(&entry.fixture, change)));
-    let captured = entry.captured.iter().filter(|check| check.verdict != Verdict::Identical);
-    rows.extend(captured.map(|check| captured_row(entry, check)));
+    let differs = |check: &&KnownCheck| check.verdict != Verdict::Identical;
+    let oracle = entry.oracle.iter().filter(differs);
+    rows.extend(oracle.map(|check| known_row(entry, check, "oracle", verdict_name(check.verdict))));
+    let captured = entry.captured.iter().filter(differs);
+    rows.extend(
+        captured.map(|check| known_row(entry, check, "captured", captured_word(check.verdict))),
+    );
     if let Some(culprit) = &entry.culprit {
         let commit = culprit.commit.as_ref().map_or("none named", |commit| &commit.short);
         rows.iter_mut().for_each(|cells| cells.push(commit.to_owned()));
@@ -124,19 +130,15 @@ pub(super) fn judged_row(
     cells
 }
 
-/// The cells of the row of one output beside the captured one.
-fn captured_row(entry: &Entry, check: &CapturedCheck) -> Vec<String> {
+/// The cells of the row of one output beside the one that the fixture holds.
+fn known_row(entry: &Entry, check: &KnownCheck, which: &str, word: &str) -> Vec<String> {
     let found = entry.outcome.outputs.iter().find(|record| record.name == check.output);
     let sums = checksums(
         Some(check.checksum.to_string()),
         found.map(|record| record.summary.checksum.to_string()),
     );
-    let mut cells = vec![
-        entry.fixture.clone(),
-        format!("{} (captured)", check.output),
-        verdict_name(check.verdict).to_owned(),
-        sums,
-    ];
+    let mut cells =
+        vec![entry.fixture.clone(), format!("{} ({which})", check.output), word.to_owned(), sums];
     cells.extend(distance(&check.dims, &check.comparison));
     cells
 }

@@ -4,13 +4,13 @@
 mod accesses;
 mod bisect;
 mod bisect_markdown;
-mod captured;
 mod changes;
 mod devices;
 mod html;
 mod json;
 mod judgement;
 mod junit;
+mod known;
 mod markdown;
 mod numbers;
 mod refusal;
@@ -52,7 +52,7 @@ pub use text::{failure, heading, launch_shape, text};
 
 use crate::bisect::Lineage;
 use crate::history::Commit;
-use crate::judge::{Accesses, CapturedCheck, GradientCheck, Judgement, OutputPicture};
+use crate::judge::{Accesses, GradientCheck, Judgement, KnownCheck, OutputPicture};
 use crate::trial::{OrderDependence, Outcome};
 
 /// A commit, as reports name it.
@@ -76,8 +76,12 @@ pub struct Entry {
     pub revision: Option<Revision>,
     /// The outcome of the replay.
     pub outcome: Outcome,
-    /// The outputs compared with the captured ones of the fixture.
-    pub captured: Vec<CapturedCheck>,
+    /// The outputs beside the captured ones of the fixture.
+    pub captured: Vec<KnownCheck>,
+    /// The revision whose outputs were captured, if the fixture names it.
+    pub captured_at: Option<CaptureRevision>,
+    /// The outputs compared with the oracle that the fixture declares.
+    pub oracle: Vec<KnownCheck>,
     /// The outputs that the harness declares to be gradients, compared with their loss.
     pub gradients: Vec<GradientCheck>,
     /// Outputs that depend on the order of blocks and threads.
@@ -92,6 +96,20 @@ pub struct Entry {
     pub culprit: Option<Blame>,
     /// The comparison with the accepted snapshot, if one was made.
     pub snapshot: Option<SnapshotCheck>,
+}
+
+/// The revision whose outputs a fixture holds, as its provenance names it.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct CaptureRevision {
+    /// The commit in the words of the fixture.
+    pub named: String,
+    /// The commit; none if the repository has no such commit.
+    pub commit: Option<Revision>,
+    /// Whether tracked files differed from it.
+    pub dirty: bool,
+    /// Whether its sources are those that were replayed.
+    pub same_sources: bool,
 }
 
 /// The commit that made the difference.
@@ -147,6 +165,8 @@ fn made_up(status: crate::trial::Status) -> Entry {
         revision: None,
         outcome,
         captured: Vec::new(),
+        captured_at: None,
+        oracle: Vec::new(),
         gradients: Vec::new(),
         orders: Vec::new(),
         accesses: None,

@@ -66,6 +66,8 @@ pub enum Part {
     Adam,
     /// Relative distances of outputs from the trusted revision.
     FromTrusted,
+    /// The same from the oracle.
+    FromOracle,
     /// The same from the captured outputs.
     FromCaptured,
 }
@@ -82,6 +84,7 @@ impl Part {
             Part::Updates => "update-to-weight ratio",
             Part::Adam => "Adam's step / learning rate",
             Part::FromTrusted => "relative distance from the trusted revision",
+            Part::FromOracle => "relative distance from the oracle",
             Part::FromCaptured => "relative distance from the captured output",
         }
     }
@@ -160,9 +163,11 @@ impl SeriesReport {
 
     fn distances(&self) -> Vec<Curve> {
         let mut curves = Vec::new();
-        for (part, from) in
-            [(Part::FromTrusted, Other::Trusted), (Part::FromCaptured, Other::Captured)]
-        {
+        for (part, from) in [
+            (Part::FromTrusted, Other::Trusted),
+            (Part::FromOracle, Other::Oracle),
+            (Part::FromCaptured, Other::Captured),
+        ] {
             let replays = self.series.steps.iter().filter_map(|step| step.replay.as_ref());
             let all = replays.flat_map(|replay| &replay.distances).filter(|one| one.from == from);
             let mut names: Vec<&str> = Vec::new();
@@ -189,8 +194,9 @@ impl SeriesReport {
                 Status::Failed(_) => Standing::Failed,
                 Status::Untestable { .. } => Standing::Untestable,
             };
-            let captured = replay.distances.iter().map(|one| one.verdict);
-            let others: Option<Verdict> = captured.chain(replay.against).max();
+            let judged = replay.distances.iter().filter(|one| one.from != Other::Captured);
+            let verdicts = judged.map(|one| one.verdict);
+            let others: Option<Verdict> = verdicts.chain(replay.against).max();
             own.max(others.map_or(Standing::Completed, Standing::from))
         });
         let is_wrong = self.findings.iter().any(|finding| finding.severity == Severity::Wrong);

@@ -11,10 +11,10 @@ use super::numbers::count;
 use super::spans::Line;
 use super::style::{BOLD, GREEN, RED, YELLOW};
 use super::text::failure;
-use super::{Entry, captured};
+use super::{Entry, known};
 use crate::judge::{GradientCheck, GradientVerdict, Judgement, Verdict};
 use crate::snapshot::SnapshotVerdict;
-use crate::trial::{Outcome, Status};
+use crate::trial::Status;
 
 /// The worst verdict on one replay; ordered from best to worst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
@@ -148,10 +148,10 @@ fn stand(entry: &Entry) -> (Standing, Vec<Point>) {
         let reasons = vec![format!("snapshot {}", comparison.sentence())];
         points.push(Point { standing, sentence, reasons });
     }
-    if let Some(verdict) = entry.captured.iter().map(|check| check.verdict).max() {
-        let sentence = captured::sentence(&entry.captured, verdict);
+    if let Some(verdict) = entry.oracle.iter().map(|check| check.verdict).max() {
+        let sentence = known::oracle_sentence(&entry.oracle, verdict);
         let mut point = Point::new(verdict.into(), sentence);
-        point.reasons.extend(captured::places(&entry.captured));
+        point.reasons.extend(known::places(&entry.oracle));
         points.push(point);
     }
     let mut wrong: Vec<&GradientCheck> = entry.gradients.iter().filter(|g| is_wrong(g)).collect();
@@ -188,11 +188,9 @@ fn own(entry: &Entry) -> Point {
             sentence: NON_FINITE.to_owned(),
             reasons: Vec::new(),
         },
-        Status::Completed => Point {
-            standing: Standing::Completed,
-            sentence: completed(&entry.outcome, &entry.gradients),
-            reasons: Vec::new(),
-        },
+        Status::Completed => {
+            Point { standing: Standing::Completed, sentence: completed(entry), reasons: Vec::new() }
+        }
         Status::Failed(failures) => {
             let mut reasons: Vec<String> = failures.iter().map(failure).collect();
             // A file may hold a failure without a word on it; it is a failure all the same.
@@ -213,18 +211,21 @@ pub(super) fn is_non_finite_on_both(entry: &Entry) -> bool {
     entry.judgement.as_ref().is_some_and(Judgement::is_non_finite_on_both)
 }
 
-fn completed(outcome: &Outcome, gradients: &[GradientCheck]) -> String {
-    let all_finite = outcome.outputs.iter().all(|o| o.summary.nan + o.summary.inf == 0);
+fn completed(entry: &Entry) -> String {
+    let all_finite = entry.outcome.outputs.iter().all(|o| o.summary.nan + o.summary.inf == 0);
     let finite = match all_finite {
         true => " and finite",
         false => ", not all finite, as inputs or harness allow",
     };
-    let unchecked = gradients.iter().filter(|check| check.verdict == GradientVerdict::Unknown);
+    let unchecked =
+        entry.gradients.iter().filter(|check| check.verdict == GradientVerdict::Unknown);
     let unchecked = match unchecked.count() as u64 {
         0 => String::new(),
         n => format!("; {} not checked", count(n, "gradient")),
     };
-    format!("every output is written{finite}{unchecked}")
+    let captured = known::captured_sentence(&entry.captured);
+    let captured = captured.map_or(String::new(), |sentence| format!("; {sentence}"));
+    format!("every output is written{finite}{unchecked}{captured}")
 }
 
 /// The finding of the comparison with a trusted revision.

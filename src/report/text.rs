@@ -3,8 +3,8 @@
 use std::fmt::Write;
 
 use super::accesses::accesses;
-use super::captured::captured;
 use super::judgement::{gradients, judgement, orders};
+use super::known::known;
 use super::numbers::{self, count, dims, none_hoped, plural, short};
 use super::spans::{Line, Text};
 use super::style::{BOLD, COMMIT, DIM, RED};
@@ -20,7 +20,7 @@ pub fn text(entry: &Entry) -> Text {
     head(&mut out, entry);
     launches(&mut out, outcome);
     outputs(&mut out, outcome);
-    out.append(captured(&entry.captured));
+    out.append(known(entry));
     out.append(gradients(&entry.gradients));
     out.append(orders(&entry.orders));
     if let Some(found) = &entry.accesses {

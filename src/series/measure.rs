@@ -55,7 +55,7 @@ impl Tensors<'_> {
         }
         Ok(match self.outputs {
             Outputs::Captured => {
-                let found = self.fixture.expected.iter().find(|one| one.name == name);
+                let found = self.fixture.captured.iter().find(|one| one.name == name);
                 found.map(|one| Elements {
                     dtype: one.dtype,
                     shape: one.shape(),

@@ -134,7 +134,7 @@ pub struct Replay {
     pub gradients: Vec<Checked>,
     /// The verdict against the trusted revision, where there is one.
     pub against: Option<Verdict>,
-    /// How far outputs lie from the captured ones, and from those of the trusted revision.
+    /// How far outputs lie from the captured ones, from the oracle, and from those of the trusted revision.
     pub distances: Vec<Distance>,
 }
 
@@ -163,6 +163,8 @@ pub enum Other {
     Trusted,
     /// What the run computed.
     Captured,
+    /// The truth that the fixture declares.
+    Oracle,
 }
 
 /// How far an output lies from another.

@@ -1,12 +1,13 @@
-//! Replays one step at a revision: its numbers, its gradients against their loss, its outputs against
-//! the captured ones and against those of a trusted revision.
+//! Replays one step at a revision: its numbers, its gradients against their loss, its outputs beside
+//! the captured ones, and against the oracle and those of a trusted revision.
 
 use super::measure::{Outputs, measure};
 use super::numbers::{Checked, Distance, Measured, Other, Replay};
 use super::{Parameter, Roster};
 use crate::backend::{Mode, ReplayError};
 use crate::judge::{
-    CapturedCheck, Judgement, Verdict, captured, judge, outcome_and_gradients, room,
+    Judgement, KnownCheck, Verdict, check_captured, check_oracle, judge, outcome_and_gradients,
+    room,
 };
 use crate::numerics::compare::Comparison;
 use crate::numerics::oracle::Finding;
@@ -31,7 +32,8 @@ pub fn replayed(trial: &Trial, base: Option<&Trial>) -> Result<(Measured, Replay
         })?,
         false => measure(&roster, fixture, &Outputs::Replayed(outcome, None))?,
     };
-    let mut distances: Vec<Distance> = captured(trial)?.iter().map(from_captured).collect();
+    let mut distances = from_known(Other::Captured, &check_captured(trial)?);
+    distances.extend(from_known(Other::Oracle, &check_oracle(trial)?));
     let judgement = base.map(|base| judge(base, trial)).transpose()?;
     distances.extend(judgement.iter().flat_map(from_trusted));
     let checked = gradients.into_iter().map(|check| Checked {
@@ -67,8 +69,11 @@ fn plain(trial: &Trial) -> Result<Option<Run>, ReplayError> {
     variant.map(|variant| variant.run(&Mode::plain(POISON_A))).transpose()
 }
 
-fn from_captured(check: &CapturedCheck) -> Distance {
-    distance(Other::Captured, &check.output, check.verdict, &check.comparison, None)
+fn from_known(from: Other, checks: &[KnownCheck]) -> Vec<Distance> {
+    let checks = checks.iter();
+    checks
+        .map(|check| distance(from, &check.output, check.verdict, &check.comparison, None))
+        .collect()
 }
 
 fn from_trusted(judgement: &Judgement) -> Vec<Distance> {

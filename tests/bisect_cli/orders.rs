@@ -138,7 +138,7 @@ fn a_lost_barrier_whose_bits_change_is_found_past_a_commit_that_rounds_otherwise
       y diverged: wrong, not imprecise: the float64 shadow changed too (rel. 0.4)
         100 % of bits differ, rel. 0.4, 4 elements beyond noise
         worst at [0]: 10 -> 6, 2796203 x noise, 4194304 ulp
-        error against the oracle: 0 -> 0.4
+        error against the trusted shadow: 0 -> 0.4
         everywhere
         depends on the order of blocks and threads: a race or a missing barrier
         4 of 4 elements, everywhere; [1]: 6 -> 1 in another order, rounding moves it by 4.8e-7

@@ -1,4 +1,4 @@
-//! `expected.safetensors`: a plain replay is held against the outputs that were captured.
+//! Outputs that a fixture holds: a replay is as captured or not, and is right or wrong by an oracle alone.
 
 use serde_json::Value;
 
@@ -37,23 +37,25 @@ fn told(run: &Run) -> String {
 fn the_captured_bits_are_identical() {
     let run = project(&RIGHT).replay(&["fixtures/tiny"]);
     insta::assert_snapshot!(told(&run), @"
-      y  identical
+      y  as captured
+      captured at a commit that the fixture does not name
 
-    identical: y is as captured
+    completed: every output is written and finite; y is as captured
     [0]
     ");
 }
 
 #[test]
-fn a_capture_that_was_rounded_elsewhere_is_equivalent() {
+fn a_capture_that_was_rounded_elsewhere_is_within_noise() {
     let moved = [1.6, 3.1, f32::from_bits(4.6f32.to_bits() + 1), 6.1];
     let run = project(&moved).replay(&["fixtures/tiny"]);
     insta::assert_snapshot!(told(&run), @"
-      y  equivalent
+      y  within noise of what was captured
          25 % of bits differ, rel. 5.7e-8, 0 elements beyond noise
          worst at [2]: 4.60000038 -> 4.5999999, 0.5 x noise, 1 ulp
+      captured at a commit that the fixture does not name
 
-    equivalent: y is within noise of what was captured
+    completed: every output is written and finite; y is within noise of what was captured
     [0]
     ");
 }
@@ -64,50 +66,153 @@ fn a_capture_in_a_wider_float_is_rounded_first() {
     let wide: Vec<u8> = [1.6f64, 3.1, 4.6, 6.1].iter().flat_map(|x| x.to_le_bytes()).collect();
     capture(&env, DType::F64, &wide);
     let run = env.replay(&["fixtures/tiny"]);
-    assert!(run.stdout.contains("y  identical"), "{}", run.text());
+    assert!(run.stdout.contains("y  as captured"), "{}", run.text());
 }
 
 #[test]
-fn a_replay_that_is_not_as_captured_diverges_in_every_format() {
+fn a_replay_that_is_not_as_captured_is_no_worse_for_it_in_any_format() {
     let env = project(&[1.6, 3.1, 4.6, 6.2]);
     let run = env.replay(&["fixtures/tiny"]);
     insta::assert_snapshot!(told(&run), @"
+      y  not as captured
+         25 % of bits differ, rel. 0.012, 1 element beyond noise
+         worst at [3]: 6.19999981 -> 6.0999999, 104858 x noise, 209715 ulp
+         at n 3
+      captured at a commit that the fixture does not name
+
+    completed: every output is written and finite; y is not as captured
+    [0]
+    ");
+
+    let json = env.replay(&["fixtures/tiny", "--format", "json"]);
+    assert_eq!(json.code, Some(0));
+    let document: Value = serde_json::from_str(&json.stdout).expect("a document");
+    assert_eq!(schema::problems(&document), [""; 0]);
+    assert_eq!(document["replays"][0]["verdict"], "completed");
+    assert_eq!(document["replays"][0]["captured"][0]["verdict"], "diverged");
+
+    insta::assert_snapshot!(env.replay(&["fixtures/tiny", "--format", "markdown"]).stdout, @"
+    <!-- replay -->
+    ## replay: 1 completed
+
+    <details><summary>1 completed</summary>
+
+    - tiny at working tree on cpu
+
+    </details>
+    ");
+}
+
+#[test]
+fn the_oracle_that_a_fixture_declares_decides_in_every_format() {
+    let env = project(&[1.6, 3.1, 4.6, 6.2]);
+    declare_oracle(&env);
+    let run = env.replay(&["fixtures/tiny"]);
+    let (_, told) = run.stdout.split_once("oracle\n").expect("a comparison");
+    insta::assert_snapshot!(format!("{told}[{}]", run.code.unwrap_or(-1)), @"
       y  diverged
          25 % of bits differ, rel. 0.012, 1 element beyond noise
          worst at [3]: 6.19999981 -> 6.0999999, 104858 x noise, 209715 ulp
          at n 3
 
-    diverged: y is not as captured
+    diverged: y is beyond noise of the oracle
     [1]
     ");
-
     let json = env.replay(&["fixtures/tiny", "--format", "json"]);
     assert_eq!(json.code, Some(1));
     let document: Value = serde_json::from_str(&json.stdout).expect("a document");
     assert_eq!(schema::problems(&document), [""; 0]);
     assert_eq!(document["replays"][0]["verdict"], "diverged");
-    assert_eq!(document["replays"][0]["captured"][0]["verdict"], "diverged");
+    assert_eq!(document["replays"][0]["oracle"][0]["verdict"], "diverged");
 
     let junit = env.replay(&["fixtures/tiny", "--format", "junit"]);
     assert!(junit.stdout.contains("type=\"diverged\""), "{}", junit.text());
-    insta::assert_snapshot!(env.replay(&["fixtures/tiny", "--format", "markdown"]).stdout, @"
-    <!-- replay -->
-    ## replay: 1 diverged
+    let markdown = env.replay(&["fixtures/tiny", "--format", "markdown"]).stdout;
+    assert!(markdown.contains("| y (oracle) | diverged |"), "{markdown}");
+    assert!(markdown.contains("- diverged: y is beyond noise of the oracle"), "{markdown}");
+}
 
-    | fixture | output | verdict | checksum | distance | beyond noise | worst element |
-    | --- | --- | --- | --- | --- | --- | --- |
-    | tiny | y (captured) | diverged | 941000ed → b3073c7b | rel. 0.012 | 1 of 4 | &#91;3&#93;: 6.19999981 → 6.0999999 |
+/// Declares the captured outputs to be true.
+fn declare_oracle(env: &TestEnv) {
+    let path = env.path("fixtures/tiny/fixture.toml");
+    let text = std::fs::read_to_string(&path).expect("a text");
+    std::fs::write(&path, format!("oracle = \"expected.safetensors\"\n{text}")).expect("a file");
+}
 
-    **diverged** tiny at working tree on cpu
-    - diverged: y is not as captured
-    - y at n 3
-    ");
+/// A capture at `HEAD`, which multiplies by 1.6 where the commit before it multiplies by 1.5.
+fn captured_at_the_defect() -> TestEnv {
+    let env = project(&[1.7, 3.3, 4.9, 6.5]);
+    env.repo.commit_file("k.cu", &KERNEL.replace("1.5f", "1.6f"), "Break it");
+    let path = env.path("fixtures/tiny/fixture.toml");
+    let text = std::fs::read_to_string(&path).expect("a text");
+    let commit = env.repo.git(&["rev-parse", "HEAD"]);
+    let provenance =
+        format!("{text}\n[provenance]\ncommit = \"{}\"\ndirty = false\n", commit.trim());
+    std::fs::write(&path, provenance).expect("a file");
+    env
 }
 
 #[test]
-fn the_commit_that_left_the_captured_outputs_fails_a_bisection() {
-    let env = project(&RIGHT);
-    env.repo.commit_file("k.cu", &KERNEL.replace("1.5f", "1.6f"), "Break it");
-    assert_eq!(env.replay(&["fixtures/tiny", "--rev", "HEAD~1"]).code, Some(0));
-    assert_eq!(env.replay(&["fixtures/tiny", "--rev", "HEAD"]).code, Some(1));
+fn outputs_that_the_bad_revision_gave_are_not_the_truth_that_it_is_judged_by() {
+    let env = captured_at_the_defect();
+    let diff = env.replay(&["diff", "fixtures/tiny", "main~1", "main"]);
+    assert_eq!(diff.code, Some(1), "{}", diff.text());
+    let (_, outputs) = diff.stdout.split_once("outputs\n").expect("outputs");
+    insta::assert_snapshot!(outputs, @"
+      y  diverged: wrong, not imprecise: the float64 shadow changed too (rel. 0.065)
+         100 % of bits differ, rel. 0.065, 4 elements beyond noise
+         worst at [0]: 1.60000002 -> 1.70000005, 419430 x noise, 838861 ulp
+         error against the trusted shadow: 2e-8 -> 0.065
+         everywhere
+
+    diverged: y (wrong)
+    ");
+    // Declared to be true, the same values are.
+    declare_oracle(&env);
+    let diff = env.replay(&["diff", "fixtures/tiny", "main~1", "main"]).stdout;
+    assert!(diff.contains("y  diverged: more accurate, no regression"), "{diff}");
+    assert!(diff.contains("error against the oracle: 0.061 -> 0"), "{diff}");
+}
+
+#[test]
+fn a_replay_says_whose_outputs_were_captured() {
+    let env = captured_at_the_defect();
+    insta::assert_snapshot!(told(&env.replay(&["fixtures/tiny", "--rev", "main"])), @"
+      y  as captured
+      captured at d285185, with the sources that were replayed
+
+    completed: every output is written and finite; y is as captured
+    [0]
+    ");
+    let before = told(&env.replay(&["fixtures/tiny", "--rev", "main~1"]));
+    assert!(before.contains("  captured at d285185, with other sources\n"), "{before}");
+    assert!(!before.contains("outside of the inputs"), "{before}");
+    let inspected = || {
+        let run = env.replay(&["inspect", "fixtures/tiny"]);
+        let (_, told) = run.stdout.split_once("captured outputs\n").expect("captured outputs");
+        told.split_once("\n\n").expect("a hash").0.to_owned()
+    };
+    let told = inspected();
+    assert!(told.ends_with("\n  what d285185 gave, whose sources the working tree has"), "{told}");
+    env.repo.write("k.cu", KERNEL);
+    let told = inspected();
+    assert!(told.ends_with("\n  what d285185 gave; the working tree has other sources"), "{told}");
+}
+
+#[test]
+fn sources_that_do_not_give_what_they_gave_at_the_capture_depend_on_more_than_the_inputs() {
+    let env = captured_at_the_defect();
+    let bytes: Vec<u8> = [1.7f32, 3.3, 4.9, 7.5].iter().flat_map(|x| x.to_le_bytes()).collect();
+    capture(&env, DType::F32, &bytes);
+    insta::assert_snapshot!(told(&env.replay(&["fixtures/tiny", "--rev", "main"])), @"
+      y  not as captured
+         25 % of bits differ, rel. 0.1, 1 element beyond noise
+         worst at [3]: 7.5 -> 6.5, 1048576 x noise, 2097152 ulp
+         at n 3
+      captured at d285185, with the sources that were replayed
+      something outside of the inputs is at work, such as a buffer kept between calls, random numbers, or another version of a package
+
+    completed: every output is written and finite; y is not as captured
+    [0]
+    ");
 }

@@ -31,7 +31,7 @@ fn a_shadow_that_moves_by_more_than_a_unit_roundoff_is_wrong_within_noise() {
       y  diverged: wrong, hidden by rounding on this fixture: the float64 shadow moves by rel. 3e-7
          100 % of bits differ, rel. 3.5e-7, 0 elements beyond noise
          worst at [2]: 3 -> 3.00000095, 2 x noise, 4 ulp
-         error against the oracle: 0 -> 3.5e-7
+         error against the trusted shadow: 0 -> 3.5e-7
          everywhere
 
     diverged: y (wrong, hidden by rounding)
@@ -73,7 +73,7 @@ fn a_shadow_that_moves_by_less_is_equivalent_and_can_be_searched_for() {
       y  equivalent: within noise, at most 0.5 x
          100 % of bits differ, rel. 6.6e-8, 0 elements beyond noise
          worst at [2]: 3 -> 2.99999976, 0.5 x noise, 1 ulp
-         error against the oracle: 0 -> 6.6e-8
+         error against the trusted shadow: 0 -> 6.6e-8
          the float64 shadow changed by rel. 3e-8, less than f32 can hold
 
     equivalent: y

@@ -28,7 +28,7 @@ fn what_the_trusted_side_holds_in_the_same_place_is_no_failure() {
       y  diverged: wrong, not imprecise: the float64 shadow changed too (rel. 0.33)
          75 % of bits differ, rel. 0.33, 3 elements beyond noise
          worst at [2]: 9 -> 12, 1572864 x noise, 3145728 ulp
-         error against the oracle: 0 -> 0.33
+         error against the trusted shadow: 0 -> 0.33
          at n 1..3
 
     diverged: y (wrong)

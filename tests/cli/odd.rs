@@ -85,7 +85,7 @@ fn a_scalar_has_no_index_and_infinity_no_distance() {
       loss  diverged: wrong, not imprecise: the float64 shadow changed too (rel. 0.033)
             100 % of bits differ, rel. 0.033, 1 element beyond noise
             worst: 30 -> 31, 262144 x noise, 524288 ulp
-            error against the oracle: 0 -> 0.033
+            error against the trusted shadow: 0 -> 0.033
             everywhere
 
     diverged: loss (wrong)
@@ -96,12 +96,12 @@ fn a_scalar_has_no_index_and_infinity_no_distance() {
       y     diverged: wrong, not imprecise: the float64 shadow changed too (rel. inf)
             100 % of bits differ, rel. inf, 4 elements beyond noise
             worst at [0]: 2 -> inf
-            error against the oracle: 0 -> inf
+            error against the trusted shadow: 0 -> inf
             everywhere
       loss  diverged: wrong, not imprecise: the float64 shadow changed too (rel. 0.032)
             100 % of bits differ, rel. 0.032, 1 element beyond noise
             worst: 31 -> 30, 262144 x noise, 524288 ulp
-            error against the oracle: 0 -> 0.032
+            error against the trusted shadow: 0 -> 0.032
             everywhere
 
     failed: non-finite: y has 0 NaN and 4 Inf from finite inputs, first at [0]
@@ -112,7 +112,7 @@ fn a_scalar_has_no_index_and_infinity_no_distance() {
       y     diverged: wrong, not imprecise: the float64 shadow changed too (rel. inf)
             100 % of bits differ, rel. inf, 4 elements beyond noise
             worst at [0]: inf -> 2
-            error against the oracle: 0 -> inf
+            error against the trusted shadow: 0 -> inf
             everywhere
       loss  identical
 
@@ -201,6 +201,8 @@ fn without_a_shadow_nothing_is_called_imprecise() {
     let path = env.path("fixtures/tiny/expected.safetensors");
     let bytes: Vec<u8> = [2f32, 4.0, 6.0, 8.0].iter().flat_map(|x| x.to_le_bytes()).collect();
     replay::fixture::write_file(&path, &[("y", DType::F32, &[4], &bytes)], &[]).unwrap();
+    let manifest = "harness = \"../../replay.toml\"\noracle = \"expected.safetensors\"\n";
+    std::fs::write(env.path("fixtures/tiny/fixture.toml"), manifest).unwrap();
     let run = env.replay(&["diff", "fixtures/tiny", "main~1", "main"]).without_compilers_words();
     let (_, told) = run.stdout.split_once("\n\n").expect("headings");
     insta::assert_snapshot!(told, @"
@@ -239,7 +241,7 @@ fn words_that_say_where_need_no_picture() {
     }
     let place = |rev: &str| {
         let run = env.replay(&["diff", "fixtures/flat", "main~3", rev]);
-        let (_, told) = run.stdout.split_once("oracle: ").expect("a comparison");
+        let (_, told) = run.stdout.split_once("trusted shadow: ").expect("a comparison");
         told.split_once('\n').expect("lines").1.to_owned()
     };
     insta::assert_snapshot!(place("main~2"), @"
@@ -328,12 +330,13 @@ fn every_float8_is_widened_and_rounded_as_its_table_says() {
     let told = told(&env, &["fixtures/all", "--rev", "main"]);
     let (_, captured) = told.split_once("captured outputs\n").expect("they are compared");
     insta::assert_snapshot!(captured, @"
-      wide_a  identical
-      wide_b  identical
-      back_a  identical
-      back_b  identical
+      wide_a  as captured
+      wide_b  as captured
+      back_a  as captured
+      back_b  as captured
+      captured at a commit that the fixture does not name
 
-    identical: wide_a, wide_b, back_a, back_b are as captured
+    completed: every output is written and finite; wide_a, wide_b, back_a, back_b are as captured
     [0]
     ");
 }
@@ -349,7 +352,7 @@ fn what_is_rounded_to_float8_is_compared_in_its_units() {
       back_a  diverged: wrong, hidden by rounding on this fixture: the float64 shadow moves by 25 %
               96.9 % of bits differ, rel. 0.2, 0 elements beyond noise
               worst at [59]: 1.375 -> 1.75, 1.5 x noise, 3 ulp
-              error against the oracle: 0 -> 0.2
+              error against the trusted shadow: 0 -> 0.2
               at 240 of 247 elements of n >= 7, first at n 7
       back_b  identical
 

@@ -32,7 +32,7 @@ fn a_bisect_names_the_commit_among_those_that_cannot_be_run() {
       dx diverged: wrong, not imprecise: the float64 shadow changed too (rel. 1)
          100 % of bits differ, rel. 1, 4 elements beyond noise
          worst at [0]: 0.333333343 -> 0.666666687, 3728270 x noise, 1.12e7 ulp
-         error against the oracle: 2.5e-8 -> 1
+         error against the trusted shadow: 2.5e-8 -> 1
          everywhere
       e93e301, its parent, was tested: identical
 
@@ -84,12 +84,12 @@ fn two_revisions_are_compared_tensor_by_tensor() {
       loss  diverged: wrong, not imprecise: the float64 shadow changed too (rel. 3.3e-5)
             100 % of bits differ, rel. 3.3e-5, 1 element beyond noise
             worst: 5 -> 4.99983358, 174 x noise, 349 ulp
-            error against the oracle: 0 -> 3.3e-5
+            error against the trusted shadow: 0 -> 3.3e-5
             everywhere
       dx    diverged: wrong, not imprecise: the float64 shadow changed too (rel. 3.3e-5)
             100 % of bits differ, rel. 3.3e-5, 4 elements beyond noise
             worst at [2]: 1 -> 0.999966681, 186 x noise, 280 ulp
-            error against the oracle: 2.5e-8 -> 3.3e-5
+            error against the trusted shadow: 2.5e-8 -> 3.3e-5
             everywhere
             noise by inputs moved a unit in the last place: other roundings leave it
 

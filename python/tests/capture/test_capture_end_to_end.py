@@ -7,6 +7,7 @@ working tree; then commits follow, one of which is wrong, and `replay bisect` mu
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -240,8 +241,8 @@ def test_a_captured_step_gives_its_own_bits_and_then_finds_a_defect(
 
     replayed = run(replay, "fixtures/")
     assert replayed.returncode == 0, replayed.stdout + replayed.stderr
-    identical = replayed.stdout.count("\nidentical: ")
-    assert identical == len(project.fixtures), replayed.stdout
+    as_captured = len(re.findall(r"^completed: .* as captured$", replayed.stdout, re.MULTILINE))
+    assert as_captured == len(project.fixtures), replayed.stdout
     assert "skipped" not in replayed.stderr
 
     commit("write it in other words", *project.harmless)

@@ -245,7 +245,7 @@ impl<'a> View<'a> {
     }
 
     /// The outputs that `commit` broke, and those that it mended, by measures that do not take
-    /// `base` for the truth: gradients against their loss on both sides, and captured outputs.
+    /// `base` for the truth: gradients against their loss on both sides, and the oracle.
     fn known(
         &self,
         base: u32,
@@ -255,10 +255,8 @@ impl<'a> View<'a> {
         let fixture = &self.target.subject.fixture;
         let diverged = judgement.outputs.iter().filter(|o| o.verdict == Verdict::Diverged);
         let diverged: Vec<&OutputJudgement> = diverged.collect();
-        let captured = |name: &str| fixture.expected.iter().any(|expected| expected.name == name);
         let worse = |finding| matches!(finding, Some(Finding::Wrong | Finding::LessAccurate));
-        let wrong =
-            diverged.iter().filter(|output| captured(&output.name) && worse(output.finding));
+        let wrong = diverged.iter().filter(|output| output.by_oracle && worse(output.finding));
         let mut broken: Vec<String> = wrong.map(|output| output.name.clone()).collect();
         let mut mended = Vec::new();
         let is_gradient = |output: &&OutputJudgement| {

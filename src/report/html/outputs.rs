@@ -3,12 +3,13 @@
 use maud::{Markup, html};
 
 use super::super::judgement::{finding_words, output_lines, verdict_name};
+use super::super::known::captured_word;
 use super::super::numbers::{dims, short};
 use super::chart;
 use super::shell::badge;
 use super::table::table;
 use super::words::list;
-use crate::judge::{CapturedCheck, Judgement, OutputJudgement, OutputPicture, Verdict};
+use crate::judge::{Judgement, KnownCheck, OutputJudgement, OutputPicture, Verdict};
 use crate::numerics::compare::Comparison;
 use crate::numerics::picture::{Classes, Picture, Shade};
 use crate::numerics::slices::Location;
@@ -217,13 +218,31 @@ fn has_something(picture: &Picture) -> bool {
     shaded || picture.got_errors.is_some()
 }
 
-/// The outputs beside the captured ones.
-pub(super) fn captured(checks: &[CapturedCheck]) -> Markup {
+/// The outputs beside those of the oracle.
+pub(super) fn oracle(checks: &[KnownCheck]) -> Markup {
+    known(checks, "Beside the oracle", "outputs beside those of the oracle", &|verdict| {
+        badge(verdict.into(), verdict_name(verdict))
+    })
+}
+
+/// The outputs beside the captured ones, which make none good or bad.
+pub(super) fn captured(checks: &[KnownCheck]) -> Markup {
+    known(checks, "Beside the captured outputs", "outputs beside the captured ones", &|verdict| {
+        html! { (captured_word(verdict)) }
+    })
+}
+
+fn known(
+    checks: &[KnownCheck],
+    title: &str,
+    caption: &str,
+    word: &dyn Fn(Verdict) -> Markup,
+) -> Markup {
     let rows = html! {
         @for check in checks {
             tr {
                 th scope="row" { (check.output) }
-                td { (badge(check.verdict.into(), verdict_name(check.verdict))) }
+                td { (word(check.verdict)) }
                 td { (check.place.as_deref().unwrap_or("")) }
                 (distances(&check.comparison))
             }
@@ -231,8 +250,8 @@ pub(super) fn captured(checks: &[CapturedCheck]) -> Markup {
     };
     html! {
         @if !checks.is_empty() {
-            h3 { "Beside the captured outputs" }
-            (table("outputs beside the captured ones", &BESIDE[..7], &rows))
+            h3 { (title) }
+            (table(caption, &BESIDE[..7], &rows))
         }
     }
 }

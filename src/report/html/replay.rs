@@ -112,6 +112,7 @@ fn section(number: usize, entry: &Entry) -> Markup {
                 },
                 None => (launches::launches(outcome)),
             }
+            (outputs::oracle(&entry.oracle))
             (outputs::captured(&entry.captured))
             @if entry.judgement.is_none() { (outputs::alone(&outcome.outputs, &entry.pictures)) }
             (findings::gradients(&entry.gradients))

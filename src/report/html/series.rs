@@ -86,7 +86,7 @@ fn axis(part: Part) -> &'static str {
         Part::Clipping => "factor",
         Part::Updates => "ratio",
         Part::Adam => "step / learning rate",
-        Part::FromTrusted | Part::FromCaptured => "relative distance",
+        Part::FromTrusted | Part::FromOracle | Part::FromCaptured => "relative distance",
     }
 }
 

@@ -169,6 +169,7 @@ pub(super) fn diverged(name: &str) -> OutputJudgement {
         finding: None,
         base_accuracy: None,
         got_accuracy: None,
+        by_oracle: false,
         shadow: None,
         drift: None,
         location: None,

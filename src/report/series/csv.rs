@@ -46,6 +46,7 @@ fn columns(report: &SeriesReport) -> Vec<(String, Vec<String>)> {
             Part::Updates => format!("update_ratio:{}", curve.name),
             Part::Adam => format!("adam_step:{}", curve.name),
             Part::FromTrusted => format!("from_trusted:{}", curve.name),
+            Part::FromOracle => format!("from_oracle:{}", curve.name),
             Part::FromCaptured => format!("from_captured:{}", curve.name),
         };
         columns.push((name, curve.values.into_iter().map(value).collect()));

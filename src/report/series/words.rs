@@ -153,10 +153,12 @@ fn list_numbers(numbers: &[i64]) -> String {
 }
 
 fn parted_words(report: &SeriesReport, parted: &Parted) -> String {
-    let from = match (parted.from, &report.against) {
-        (Other::Captured, _) => "what the run computed".to_owned(),
-        (Other::Trusted, Some(revision)) => revision.short.clone(),
-        (Other::Trusted, None) => "the trusted revision".to_owned(),
+    let parts_from = |from: &str| format!("parts from {from} beyond noise");
+    let what = match (parted.from, &report.against) {
+        (Other::Captured, _) => "is not as captured".to_owned(),
+        (Other::Oracle, _) => parts_from("the oracle"),
+        (Other::Trusted, Some(revision)) => parts_from(&revision.short),
+        (Other::Trusted, None) => parts_from("the trusted revision"),
     };
     let meaning = match parted.meaning {
         Some(oracle::Finding::Wrong) => "; wrong, not imprecise",
@@ -179,11 +181,7 @@ fn parted_words(report: &SeriesReport, parted: &Parted) -> String {
         Some(factor) => format!(", shrinking by {} a step", percent(1.0 - factor)),
         None => String::new(),
     };
-    format!(
-        "{} parts from {from} beyond noise {}: {distance}{trend}{meaning}",
-        parted.output,
-        at(report, &parted.spell)
-    )
+    format!("{} {what} {}: {distance}{trend}{meaning}", parted.output, at(report, &parted.spell))
 }
 
 fn percent(part: f64) -> String {
@@ -336,7 +334,8 @@ mod tests {
                 error: 2.8e-9,
             },
             parted(Other::Trusted, Some(2.0), Some(oracle::Finding::Wrong)),
-            parted(Other::Captured, Some(0.9), Some(oracle::Finding::Imprecise)),
+            parted(Other::Captured, Some(0.9), None),
+            parted(Other::Oracle, None, Some(oracle::Finding::Imprecise)),
             Kind::AdamNegative { parameters: vec!["w".into()], spell: spell(2, 20, 1, 9) },
             Kind::Misaligned {
                 spell: spell(20, 20, 0, 19),
@@ -365,7 +364,8 @@ mod tests {
         NaN or infinity at 12 of 20 steps, step 108 to step 119: first in a, later in 2 tensors more
         g does not match its loss at all 20 steps: worst rel. 0.76 (noise 2.8e-9)
         g parts from 37707d4 beyond noise at 15 of 20 steps, step 105 to step 119: rel. 3.2e-6 at step 105, 0.052 at step 119, at most 0.052, growing by 100 % a step; wrong, not imprecise
-        g parts from what the run computed beyond noise at 15 of 20 steps, step 105 to step 119: rel. 3.2e-6 at step 105, 0.052 at step 119, at most 0.052, shrinking by 10 % a step; imprecise, not wrong
+        g is not as captured at 15 of 20 steps, step 105 to step 119: rel. 3.2e-6 at step 105, 0.052 at step 119, at most 0.052, shrinking by 10 % a step
+        g parts from the oracle beyond noise at 15 of 20 steps, step 105 to step 119: rel. 3.2e-6 at step 105, 0.052 at step 119, at most 0.052; imprecise, not wrong
         Adam's second moment of w is negative at 2 of 20 steps, first at step 101: a mean of squares cannot be
         the targets are the tokens themselves, not those shifted by one, at all 20 steps
         the targets are not the tokens shifted by one, at step 100, the only one

@@ -131,7 +131,7 @@ pub(in crate::report::html) fn errors(
     let shown = Shown::of(&all, &[]);
     let most = all.iter().flat_map(|one| &one.counts).copied().max().unwrap_or(1);
     let frame = Frame {
-        x: shown.axis(&format!("error against the oracle ({unit})")),
+        x: shown.axis(&format!("error ({unit})")),
         y: counts_axis(most),
         width: SIZE[0],
         height: SIZE[1],
@@ -150,8 +150,8 @@ pub(in crate::report::html) fn errors(
         keys.push(("key-after", format!("{when}, half at most {}", median(after))));
     }
     let told: Vec<String> = keys.iter().map(|(_, words)| format!("{words} {unit}")).collect();
-    let alt = format!("Errors of {name} against the oracle: {}", told.join("; "));
-    figure("Error against the oracle", &frame.svg(&alt, &inside), &legend(&keys))
+    let alt = format!("Errors of {name}: {}", told.join("; "));
+    figure("Errors of elements", &frame.svg(&alt, &inside), &legend(&keys))
 }
 
 /// The bucket that holds the median.

@@ -1,8 +1,9 @@
-//! One revision compared with the captured outputs of the fixture.
+//! One revision beside the outputs that its fixture holds: the captured ones, and those of an oracle.
 //!
-//! They came from a GPU, or from another program. Like the outputs of a trusted revision they are
-//! the truth plus an error. That error is taken to be the noise of the replay, times the error that
-//! is documented for a GPU's functions.
+//! Captured outputs are what one revision gave on one machine: a replay may be as captured or not, and is
+//! no better or worse for it. An oracle is declared to be the truth. Both may come from a GPU or from
+//! another program, and err by themselves. That error is taken to be the noise of the replay, times the
+//! error that is documented for a GPU's functions.
 
 use std::borrow::Cow;
 
@@ -13,7 +14,7 @@ use super::Verdict;
 use super::masks::Masks;
 use crate::backend::{ReplayError, Variant};
 use crate::cuda::math_error_ulps;
-use crate::fixture::{Expected, Fixture};
+use crate::fixture::{Fixture, KnownOutput};
 use crate::frontend::{self, Unit};
 use crate::history::SourceSet;
 use crate::numerics::compare::{Agreement, Comparison, beyond_noise, compare};
@@ -22,24 +23,24 @@ use crate::numerics::slices::{describe, locate};
 use crate::scratch::Scratch;
 use crate::summary::{Checksum, summarize};
 use crate::tensor::{DType, Dim, TensorView, float8};
-use crate::trial::{Status, Trial, room};
+use crate::trial::{Outcome, Status, Trial, room};
 
-/// One output beside the captured one.
+/// One output beside the one that the fixture holds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct CapturedCheck {
+pub struct KnownCheck {
     /// The output.
     pub output: String,
     /// The element type.
     pub dtype: DType,
     /// The dimensions.
     pub dims: Vec<Dim>,
-    /// Whether the replay agrees.
+    /// Whether the replay gives the same.
     #[cfg_attr(test, schemars(extend("enum" = ["identical", "equivalent", "diverged"])))]
     pub verdict: Verdict,
-    /// The checksum of the captured output, in the output's own dtype.
+    /// The checksum of the output that the fixture holds, in the output's own dtype.
     pub checksum: Checksum,
-    /// The comparison, element by element; the captured output is the base.
+    /// The comparison, element by element; what the fixture holds is the base.
     pub comparison: Comparison,
     /// The noise of the replay.
     pub noise: NoiseSummary,
@@ -52,41 +53,57 @@ pub struct CapturedCheck {
 ///
 /// # Errors
 /// [`ReplayError`] if the machine or the fixture is at fault.
-pub fn captured(trial: &Trial) -> Result<Vec<CapturedCheck>, ReplayError> {
+pub fn check_captured(trial: &Trial) -> Result<Vec<KnownCheck>, ReplayError> {
+    check_known(trial, &trial.fixture().captured, "captured")
+}
+
+/// Compares the outputs of `trial` with the oracle of its fixture; as [`check_captured`].
+///
+/// # Errors
+/// As [`check_captured`].
+pub fn check_oracle(trial: &Trial) -> Result<Vec<KnownCheck>, ReplayError> {
+    check_known(trial, &trial.fixture().oracle, "oracle")
+}
+
+/// Whether `outcome` has the bits of all captured outputs of `fixture`.
+pub fn has_captured_bits(fixture: &Fixture, outcome: &Outcome) -> bool {
+    fixture.captured.iter().all(|output| Known::of(fixture, output).has_bits_of(outcome))
+}
+
+fn check_known(
+    trial: &Trial,
+    outputs: &[KnownOutput],
+    what: &str,
+) -> Result<Vec<KnownCheck>, ReplayError> {
     let (fixture, outcome) = (trial.fixture(), trial.outcome()?);
-    if fixture.expected.is_empty() || outcome.status != Status::Completed {
+    if outputs.is_empty() || outcome.status != Status::Completed {
         return Ok(Vec::new());
     }
     let Some(variant) = trial.variant()? else { return Ok(Vec::new()) };
-    trial.lab().remember(&trial.key_of("captured")?, || {
-        let captured: Vec<Captured> =
-            fixture.expected.iter().map(|one| Captured::of(fixture, one)).collect();
-        let same = |one: &Captured| {
-            let record = outcome.outputs.iter().find(|record| record.name == one.name);
-            record.is_some_and(|record| record.summary.checksum == one.checksum())
-        };
-        if captured.iter().all(same) {
-            return Ok(captured.iter().map(Captured::identical).collect());
+    trial.lab().remember(&trial.key_of(what)?, || {
+        let known: Vec<Known> = outputs.iter().map(|output| Known::of(fixture, output)).collect();
+        if known.iter().all(|output| output.has_bits_of(outcome)) {
+            return Ok(known.iter().map(Known::identical).collect());
         }
         // Half of it for each side: the replay's own, and as much times the factor.
         let factor = (1.0 + gpu_error(trial.sources(), variant)) / 2.0;
-        check_all(trial, &captured, factor)
+        check_elements(trial, &known, factor)
     })
 }
 
-/// Compares each of `captured` with the plain run, with `factor` times its noise on both sides.
-fn check_all(
+/// Compares each of `known` with the plain run, with `factor` times its noise on both sides.
+fn check_elements(
     trial: &Trial,
-    captured: &[Captured],
+    known: &[Known],
     factor: f64,
-) -> Result<Vec<CapturedCheck>, ReplayError> {
+) -> Result<Vec<KnownCheck>, ReplayError> {
     let Some(measured) = trial.measurement()? else { return Ok(Vec::new()) };
     let (fixture, scratch) = (trial.fixture(), trial.lab().scratch());
     let mut checks = Vec::new();
-    for one in captured {
-        let Some(got) = measured.run.output(one.name) else { continue };
-        let noise = measured.scaled_noise(one.name, factor, scratch)?;
-        checks.push(one.check(fixture, noise.as_ref(), &got, scratch)?);
+    for output in known {
+        let Some(got) = measured.run.output(output.name) else { continue };
+        let noise = measured.scaled_noise(output.name, factor, scratch)?;
+        checks.push(output.check(fixture, noise.as_ref(), &got, scratch)?);
     }
     Ok(checks)
 }
@@ -105,8 +122,8 @@ fn gpu_error(sources: &SourceSet, variant: &dyn Variant) -> f64 {
     names.filter_map(|name| math_error_ulps(&name)).fold(1.0, f64::max)
 }
 
-/// A captured output in the dtype of the output.
-pub(super) struct Captured<'f> {
+/// An output that the fixture holds, in the dtype of the output.
+pub(super) struct Known<'f> {
     /// The output.
     pub(super) name: &'f str,
     dtype: DType,
@@ -115,14 +132,13 @@ pub(super) struct Captured<'f> {
     bytes: Cow<'f, [u8]>,
 }
 
-impl<'f> Captured<'f> {
-    /// `expected`, rounded to the dtype of the output.
-    pub(super) fn of(fixture: &'f Fixture, expected: &'f Expected) -> Captured<'f> {
-        let output = fixture.outputs.iter().find(|output| output.name == expected.name);
-        let dtype = output.map_or(expected.dtype, |output| output.dtype);
-        let bytes = rounded(expected.bytes(), expected.dtype, dtype);
-        let (name, dims, shape) = (expected.name.as_str(), &expected.dims, expected.shape());
-        Captured { name, dtype, dims, shape, bytes }
+impl<'f> Known<'f> {
+    /// `known`, rounded to the dtype of the output.
+    pub(super) fn of(fixture: &'f Fixture, known: &'f KnownOutput) -> Known<'f> {
+        let output = fixture.outputs.iter().find(|output| output.name == known.name);
+        let dtype = output.map_or(known.dtype, |output| output.dtype);
+        let bytes = rounded(known.bytes(), known.dtype, dtype);
+        Known { name: &known.name, dtype, dims: &known.dims, shape: known.shape(), bytes }
     }
 
     /// Its elements.
@@ -134,8 +150,14 @@ impl<'f> Captured<'f> {
         summarize(&self.view(), None).checksum
     }
 
+    /// Whether `outcome` has this output with these bits.
+    fn has_bits_of(&self, outcome: &Outcome) -> bool {
+        let record = outcome.outputs.iter().find(|record| record.name == self.name);
+        record.is_some_and(|record| record.summary.checksum == self.checksum())
+    }
+
     /// The check of an output where the replay gave these bits.
-    fn identical(&self) -> CapturedCheck {
+    fn identical(&self) -> KnownCheck {
         let none = NoiseRef { base: None, got: None };
         let comparison = compare(&self.view(), &self.view(), &none).expect("it is one tensor");
         self.told(comparison, NoiseSummary::default(), None)
@@ -147,12 +169,12 @@ impl<'f> Captured<'f> {
         noise: Option<&Noise>,
         got: &TensorView,
         scratch: &Scratch,
-    ) -> Result<CapturedCheck, ReplayError> {
+    ) -> Result<KnownCheck, ReplayError> {
         let per_element = noise.map(|noise| &noise.per_element);
         let summary = noise.map_or_else(NoiseSummary::default, |noise| noise.summary.clone());
         let noise = NoiseRef { base: per_element, got: per_element };
         let comparison = compare(&self.view(), got, &noise)
-            .expect("a captured output has the shape that the harness declares");
+            .expect("a known output has the shape that the harness declares");
         let place = match comparison.verdict {
             Agreement::Diverged => {
                 let beyond = room(beyond_noise(&self.view(), got, &noise, scratch))?;
@@ -169,8 +191,8 @@ impl<'f> Captured<'f> {
         comparison: Comparison,
         noise: NoiseSummary,
         place: Option<String>,
-    ) -> CapturedCheck {
-        CapturedCheck {
+    ) -> KnownCheck {
+        KnownCheck {
             output: self.name.to_owned(),
             dtype: self.dtype,
             dims: self.dims.to_vec(),
@@ -199,7 +221,7 @@ fn rounded(bytes: &[u8], stored: DType, dtype: DType) -> Cow<'_, [u8]> {
         DType::BF16 => values.flat_map(|x| bf16::from_f64(x).to_le_bytes()).collect(),
         DType::F8E4M3 | DType::F8E5M2 => values.map(|x| float8::encode(dtype, x)).collect(),
         DType::F32 => values.flat_map(|x| (x as f32).to_le_bytes()).collect(),
-        _ => unreachable!("only a float is captured in a wider dtype, and f64 is the widest"),
+        _ => unreachable!("only a float is stored in a wider dtype, and f64 is the widest"),
     })
 }
 
@@ -208,7 +230,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_wider_capture_is_rounded_to_the_dtype_of_the_output() {
+    fn a_wider_output_is_rounded_to_the_dtype_of_the_output() {
         let bytes: Vec<u8> = [1.0f64, 0.1, -3.5].iter().flat_map(|x| x.to_le_bytes()).collect();
         let narrow = [DType::F32, DType::BF16, DType::F8E4M3, DType::F8E5M2];
         for (dtype, tenth) in
