@@ -6,6 +6,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use serde::Serialize;
 
+use super::captured::{CapturedBy, find_captured};
 use super::lineage::{Lineage, of_range};
 use super::range::Range;
 use super::workers::Planned;
@@ -34,6 +35,9 @@ pub struct LogReport {
     pub acquitted: Vec<Commit>,
     /// Variants that could not be tested on any fixture.
     pub untested: usize,
+    /// Which commits give the captured outputs, for each fixture that holds some.
+    #[serde(skip)]
+    pub captured: Vec<CapturedBy>,
     /// The commits of the range as a graph, if it was asked for.
     #[serde(skip)]
     pub lineage: Option<Lineage>,
@@ -156,7 +160,7 @@ fn report(
     let work = survey(&range.graph, &include, &exclude, bisection.first_parent);
     let (mut changes, mut acquitted, mut untestable) = (Vec::new(), Vec::new(), Vec::new());
     let mut untested: BTreeSet<u32> = work.runs.iter().copied().collect();
-    let mut unchecked = Vec::new();
+    let (mut unchecked, mut captured) = (Vec::new(), Vec::new());
     for target in &bisection.targets {
         let mut view = View::new(bisection, check, target, &range);
         view.replay(&work.runs, progress)?;
@@ -166,6 +170,7 @@ fn report(
         let inside = found.into_iter().filter(|(number, _)| *number >= range.first);
         untestable.extend(inside.map(|(_, found)| found));
         changes.extend(view.changes(&work.edges)?);
+        captured.extend(find_captured(bisection, target, &view.replayed()?)?);
         acquitted.append(&mut view.acquitted);
         unchecked.extend(work.runs.iter().filter_map(|&run| view.unchecked(run)));
     }
@@ -187,6 +192,7 @@ fn report(
         changes,
         acquitted,
         untested: untested.len(),
+        captured,
         unchecked: unchecked.first().cloned().map(|reason| (unchecked.len(), reason)),
     })
 }

@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
+use super::captured::{CapturedBy, Replayed, find_captured};
 use super::changes::{LogReport, survey_between};
 use super::lineage::{Known, Lineage};
 use super::plan::Plan;
@@ -40,6 +41,8 @@ pub struct Report {
     pub recorded: bool,
     /// The commits between the ends as a graph, if it was asked for.
     pub lineage: Option<Lineage>,
+    /// Which of the tested commits give the captured outputs, for each fixture that holds some.
+    pub captured: Vec<CapturedBy>,
     /// Whether tests were repeated because their verdicts differed.
     pub flaky: bool,
     commits: HashMap<u32, Commit>,
@@ -172,6 +175,7 @@ fn conclude(
     }
     let commit = |&number: &u32| Ok((number, planned.commit(number)?));
     let commits = numbers.iter().map(commit).collect::<Result<_, BisectError>>()?;
+    let captured = captured_by(planned, &steady, &tested, culprit.as_ref())?;
     let shown = |&number: &u32| Some((number, steady.seen.get(&planned.variant(number))?.clone()));
     let seen = numbers.iter().filter_map(shown).collect();
     Ok(Report {
@@ -184,10 +188,40 @@ fn conclude(
         log,
         recorded: matches!(planned.bisection.trusted, Trusted::Snapshots(_)),
         lineage,
+        captured,
         flaky,
         commits,
         seen,
     })
+}
+
+/// Which of the tested commits give the captured outputs of each fixture. Elements are compared at the ends and
+/// at the culprit alone.
+fn captured_by(
+    planned: &Planned<'_>,
+    steady: &Steady,
+    tested: &[Tested],
+    culprit: Option<&Culprit>,
+) -> Result<Vec<CapturedBy>, BisectError> {
+    let ends = planned.plan.good.iter().chain(&planned.plan.bad);
+    let compared: BTreeSet<u32> =
+        ends.copied().chain(culprit.map(|culprit| culprit.commit)).collect();
+    let numbers: BTreeSet<u32> =
+        tested.iter().map(|tested| tested.commit).chain(compared.iter().copied()).collect();
+    let mut found = Vec::new();
+    for (index, target) in planned.bisection.targets.iter().enumerate() {
+        let mut replayed = Vec::new();
+        for &number in &numbers {
+            let variant = planned.variant(number);
+            let seen = steady.seen.get(&variant);
+            let outcome = seen.and_then(|seen| seen.observations.get(index)?.outcome.as_ref());
+            let Some(outcome) = outcome else { continue };
+            let (commit, compared) = (planned.commit(number)?, compared.contains(&number));
+            replayed.push(Replayed { commit, variant, outcome, compared });
+        }
+        found.extend(find_captured(planned.bisection, target, &replayed)?);
+    }
+    Ok(found)
 }
 
 /// The commits between the ends, and the good ends, as a graph.

@@ -4,6 +4,7 @@
 //! Joins the pure search of [`search`](crate::search) with histories and replays. Prints nothing:
 //! it reports to a callback, in [`Event`]s.
 
+mod captured;
 mod changes;
 mod conclusion;
 mod elsewhere;
@@ -27,6 +28,7 @@ use crate::search::{Answer, GraphError, SearchError, State};
 use crate::snapshot::Snapshot;
 use crate::trial::{Check, Lab, Subject};
 
+pub use captured::CapturedBy;
 pub use changes::{Change, LogReport, LogStep, LogWork, Repair, Untestable, survey_range};
 pub use conclusion::{Culprit, Report, SearchEnd, Tested};
 pub use elsewhere::{Between, Elsewhere, Findings, Look, narrow, work_of_log};

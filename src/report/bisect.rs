@@ -4,6 +4,7 @@ use anstyle::Style;
 use serde_json::{Value, json};
 
 use super::accesses::{access_lines, wrong};
+use super::captured_by::{captured_json, captured_lines};
 use super::judgement::{
     ORDER, launch_line, output_lines, verdict_line, verdict_name, verdict_style,
 };
@@ -181,11 +182,13 @@ pub fn bisect(report: &Report) -> Text {
     out
 }
 
-/// A line for each warning, and for each thing that programs noted.
+/// A line for each warning, for each thing that programs noted, and on who gives the captured outputs.
 pub(super) fn warnings(report: &Report) -> impl Iterator<Item = Line> {
     let begun = || Line::of(YELLOW, "note:").and(" ");
     let warned = report.warnings.iter().map(move |w| begun().and(warning_words(report, w)));
-    warned.chain(notes(report).into_iter().map(move |note| begun().and(note)))
+    let captured = captured_lines(&report.captured).into_iter();
+    let noted = notes(report).into_iter().map(str::to_owned).chain(captured);
+    warned.chain(noted.map(move |note| begun().and(note)))
 }
 
 /// What programs noted of the commits that were tested, each line once.
@@ -463,7 +466,7 @@ pub fn bisect_json(report: &Report) -> Value {
     let mut value = json!({
         "schema": SCHEMA, "event": "concluded", "conclusion": name,
         "tested": report.tested.len(), "wanted": report.wanted, "flaky": report.flaky,
-        "warnings": warnings, "culprit": report.culprit.as_ref().map(|c| culprit_json(report, c)),
+        "warnings": warnings, "captured": captured_json(&report.captured), "culprit": report.culprit.as_ref().map(|c| culprit_json(report, c)),
     });
     if let (Some(value), Value::Object(details)) = (value.as_object_mut(), details) {
         value.extend(details);

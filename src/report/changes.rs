@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::accesses::{accesses_json, gone_lines, sentence, wrong};
+use super::captured_by::{captured_json, captured_lines};
 use super::judgement::{
     HIDDEN, ORDER, difference, finding_words, launch_line, order_lines, shift, verdict_line,
     verdict_name, verdict_style,
@@ -45,6 +46,7 @@ pub fn log(report: &LogReport) -> Text {
         let variants = count(*number as u64, "variant");
         out.line(Line::of(YELLOW, format!("races are not looked for in {variants}: {reason}")));
     }
+    captured_lines(&report.captured).into_iter().for_each(|line| out.line(line));
     out.line(summary(report));
     out
 }
@@ -247,6 +249,7 @@ pub fn log_json(report: &LogReport) -> Value {
         "variants_not_checked": report.unchecked.as_ref().map_or(0, |(number, _)| *number),
         "untestable": report.untestable.iter().map(untestable).collect::<Vec<_>>(),
         "changes": report.changes.iter().map(change).collect::<Vec<_>>(),
+        "captured": captured_json(&report.captured),
         "changed_nothing": report.acquitted.iter().cloned().map(Revision::from).collect::<Vec<_>>(),
     })
 }

@@ -4,6 +4,7 @@
 mod accesses;
 mod bisect;
 mod bisect_markdown;
+mod captured_by;
 mod changes;
 mod devices;
 mod html;

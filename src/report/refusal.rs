@@ -1,6 +1,7 @@
 //! Why a search was refused, in words, and what to do about it.
 
 use super::bisect::{observation_line, shown};
+use super::captured_by::outside_advice;
 use super::spans::{Line, Text};
 use super::style::{DIM, RED};
 use super::text::caused_by;
@@ -35,6 +36,10 @@ impl Claim {
 pub(super) fn refused(report: &Report, refusal: &Refusal) -> Text {
     let claim = if report.recorded { Claim::Recorded } else { Claim::Named };
     let (what, advice) = refusal_words(report, refusal, claim);
+    let is_lost =
+        matches!(refusal, Refusal::EndsDisagree { bad_is_good, .. } if !bad_is_good.is_empty());
+    let outside = outside_advice(&report.captured).filter(|_| is_lost);
+    let advice = outside.unwrap_or(advice);
     let untestable = match refusal {
         Refusal::UntestableEnds { ends } => ends.as_slice(),
         _ => &[],

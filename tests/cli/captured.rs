@@ -216,3 +216,59 @@ fn sources_that_do_not_give_what_they_gave_at_the_capture_depend_on_more_than_th
     [0]
     ");
 }
+
+#[test]
+fn a_search_and_a_log_say_which_commits_give_the_captured_outputs_and_are_not_led_by_them() {
+    let env = captured_at_the_defect();
+    let found = env.replay(&["bisect", "fixtures/tiny", "--good", "main~1", "--bad", "main"]);
+    assert_eq!(found.code, Some(0), "{}", found.text());
+    assert!(
+        found.stdout.starts_with("d285185 is the first bad commit: Break it\n"),
+        "{}",
+        found.text()
+    );
+    let short = |rev: &str| env.repo.git(&["rev-parse", "--short=7", rev]).trim().to_owned();
+    let (good, bad) = (short("main~1"), short("main"));
+    let line = format!("note: captured outputs are given by {bad}, not by {good}\n");
+    assert!(found.stdout.ends_with(&line), "{}", found.text());
+
+    let log = env.replay(&["log", "fixtures/tiny", "main~1..main"]);
+    assert!(
+        log.stdout.contains(&format!("\ncaptured outputs are given by {bad}\n")),
+        "{}",
+        log.text()
+    );
+    let json = env.replay(&["log", "fixtures/tiny", "main~1..main", "--format", "json"]);
+    let document: Value = serde_json::from_str(&json.stdout).expect("a document");
+    let captured = &document["captured"][0];
+    assert_eq!(captured["given_by"][0]["short"], bad, "{captured}");
+    assert_eq!(captured["lost_at"], Value::Null);
+}
+
+#[test]
+fn a_search_says_that_more_than_the_inputs_is_at_work_where_the_captured_commit_does_not_give_its_outputs()
+ {
+    let env = captured_at_the_defect();
+    // The kernel kept something between calls; on the captured inputs alone nothing is wrong.
+    env.repo.commit_file("k.cu", &format!("{}// Again.\n", KERNEL), "Take it back");
+    let bad = env.repo.git(&["rev-parse", "--short=7", "main"]).trim().to_owned();
+    let path = env.path("fixtures/tiny/fixture.toml");
+    let text = std::fs::read_to_string(&path).expect("a text");
+    let (before, _) = text.split_once("commit").expect("provenance");
+    std::fs::write(&path, format!("{before}commit = \"{bad}\"\n")).expect("a file");
+    let bytes: Vec<u8> = [1.7f32, 3.3, 4.9, 7.5].iter().flat_map(|x| x.to_le_bytes()).collect();
+    capture(&env, DType::F32, &bytes);
+    let run = env.replay(&["bisect", "fixtures/tiny", "--good", "main~2", "--bad", "main"]);
+    assert_eq!(run.code, Some(1), "{}", run.text());
+    let hint = format!(
+        "hint: {bad} does not give what was captured at it: something outside of the inputs is at work, \
+         such as a buffer kept between calls, random numbers, or another version of a package; make it \
+         an input, and capture again\n"
+    );
+    assert!(run.stdout.contains(&hint), "{}", run.text());
+    let note = format!(
+        "note: captured outputs are given by none of these commits, nor by {bad}, at which they were \
+         captured\n"
+    );
+    assert!(run.stdout.ends_with(&note), "{}", run.text());
+}

@@ -4,6 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use super::{Change, Repair, Untestable};
+use crate::bisect::captured;
 use crate::bisect::probe::Sources;
 use crate::bisect::range::Range;
 use crate::bisect::replayed::{Replayed, accesses_agree, unchanged};
@@ -127,6 +128,18 @@ impl<'a> View<'a> {
             self.reasons.insert(variant, reason.clone());
         }
         self.outcomes.insert(variant, replayed.ok());
+    }
+
+    /// The replays of the commits of the range, in topological order.
+    pub(super) fn replayed(&self) -> Result<Vec<captured::Replayed<'_>>, BisectError> {
+        let mut replayed = Vec::new();
+        for commit in self.range.first..self.range.ids.len() as u32 {
+            let variant = self.variant(commit);
+            let Some(Some(replay)) = self.outcomes.get(&variant) else { continue };
+            let (commit, outcome) = (self.commit(commit)?, &replay.outcome);
+            replayed.push(captured::Replayed { commit, variant, outcome, compared: true });
+        }
+        Ok(replayed)
     }
 
     /// Those of `runs` that could not be tested.

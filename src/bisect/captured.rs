@@ -1,0 +1,109 @@
+//! Which commits give the outputs that a fixture holds as captured. What was captured makes no commit good
+//! or bad; where even the captured commit does not give it, more than the inputs is at work.
+
+use std::collections::{HashMap, HashSet};
+
+use super::{BisectError, Bisection, SearchTarget};
+use crate::history::{Commit, CommitId};
+use crate::judge::{Verdict, check_captured, has_captured_bits};
+use crate::trial::{Outcome, Status};
+
+/// Which commits give the captured outputs of a fixture, to the bit or, where none does, within noise.
+#[derive(Clone, Debug)]
+pub struct CapturedBy {
+    /// The fixture's name.
+    pub fixture: String,
+    /// The commits that give them.
+    pub given_by: Vec<Commit>,
+    /// The commits that give others.
+    pub not_by: Vec<Commit>,
+    /// The commit that they were captured at, if it does not give them either: something besides sources and
+    /// inputs is at work.
+    pub lost_at: Option<Commit>,
+}
+
+/// A replayed commit.
+pub(super) struct Replayed<'a> {
+    /// The commit.
+    pub(super) commit: Commit,
+    /// Its variant; an answer holds for all commits that have it.
+    pub(super) variant: u32,
+    /// What its replay gave.
+    pub(super) outcome: &'a Outcome,
+    /// Whether elements may be compared where no commit gives the captured bits.
+    pub(super) compared: bool,
+}
+
+/// Which of `replayed` give the captured outputs of `target`; none if it holds none.
+pub(super) fn find_captured(
+    bisection: &Bisection<'_>,
+    target: &SearchTarget,
+    replayed: &[Replayed<'_>],
+) -> Result<Option<CapturedBy>, BisectError> {
+    let fixture = &target.subject.fixture;
+    if fixture.captured.is_empty() {
+        return Ok(None);
+    }
+    let mut found = CapturedBy {
+        fixture: fixture.name.clone(),
+        given_by: Vec::new(),
+        not_by: Vec::new(),
+        lost_at: None,
+    };
+    let completed = |one: &&Replayed| one.outcome.status == Status::Completed;
+    let exact: HashSet<u32> = replayed
+        .iter()
+        .filter(completed)
+        .filter(|one| has_captured_bits(fixture, one.outcome))
+        .map(|one| one.variant)
+        .collect();
+    let mut known: HashMap<u32, bool> = HashMap::new();
+    for one in replayed.iter().filter(completed) {
+        let gives = match known.get(&one.variant) {
+            Some(gives) => *gives,
+            None if !exact.is_empty() => exact.contains(&one.variant),
+            None if !one.compared => continue,
+            None => match gives_captured(bisection, target, CommitId::from(&one.commit))? {
+                Some(gives) => gives,
+                None => continue,
+            },
+        };
+        known.insert(one.variant, gives);
+        let list = if gives { &mut found.given_by } else { &mut found.not_by };
+        list.push(one.commit.clone());
+    }
+    if found.given_by.is_empty() {
+        found.lost_at = captured_commit(bisection, target)?;
+    }
+    Ok(Some(found))
+}
+
+/// The commit that the outputs of `target` were captured at, if its sources do not give them.
+fn captured_commit(
+    bisection: &Bisection<'_>,
+    target: &SearchTarget,
+) -> Result<Option<Commit>, BisectError> {
+    let provenance = &target.subject.fixture.provenance;
+    let is_clean = provenance.dirty.as_deref() != Some("true");
+    let Some(named) = provenance.commit.as_ref().filter(|_| is_clean) else { return Ok(None) };
+    let Ok(commit) = bisection.history.resolve(named) else { return Ok(None) };
+    let gives = gives_captured(bisection, target, CommitId::from(&commit))?;
+    Ok((gives == Some(false)).then_some(commit))
+}
+
+/// Whether the sources of `commit` give the captured outputs of `target` within noise; none if they cannot be
+/// replayed to their end.
+fn gives_captured(
+    bisection: &Bisection<'_>,
+    target: &SearchTarget,
+    commit: CommitId,
+) -> Result<Option<bool>, BisectError> {
+    let sources = match bisection.history.source_set(commit, &target.spec) {
+        Ok(sources) => sources.into(),
+        Err(error) if error.is_revision_fault() => return Ok(None),
+        Err(error) => return Err(error.into()),
+    };
+    let checks = check_captured(&bisection.lab.trial(&target.subject, &sources))?;
+    let worst = checks.iter().map(|check| check.verdict).max();
+    Ok(worst.map(|worst| worst <= Verdict::Equivalent))
+}
