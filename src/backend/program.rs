@@ -13,7 +13,7 @@ use crate::frontend::Precision;
 use crate::harness::Harness;
 use crate::history::SourceSet;
 use crate::process;
-use crate::program::{self, CANNOT, Device, Project, Replay, Request, Runner, Surroundings};
+use crate::program::{self, Device, Project, Replay, Request, Runner, Surroundings};
 use crate::summary::POISON_A;
 use crate::tensor::DType;
 use crate::worker::{Ending, Run, tensor_bytes};
@@ -222,11 +222,22 @@ impl Variant for ProgramVariant {
         }
     }
 
+    fn has_atomics(&self) -> bool {
+        // Frameworks add by atomics on a GPU.
+        matches!(self.shared.runner.device(), Device::Cuda(_))
+    }
+
     fn run(&self, mode: &Mode) -> Result<Run, ReplayError> {
         debug_assert!(self.abilities().allow(mode), "{mode:?}");
         let run = match self.made(mode, None) {
-            Err(program::Fault::Program(_)) if !self.is_plain(mode) => {
-                Run::without_outputs(Ending::Status(CANNOT))
+            Err(program::Fault::Program(error)) if !self.is_plain(mode) => {
+                Run::without_outputs(Ending::Unable(error.to_string()))
+            }
+            // What fails so among zeros, too, is told by the replay with them.
+            Err(program::Fault::Program(error))
+                if error.is_revision_fault() && mode.poison != POISON_A =>
+            {
+                Run::without_outputs(Ending::Unable(error.to_string()))
             }
             made => made?,
         };

@@ -489,6 +489,7 @@ mod tests {
         let judged = [
             Verdict::Identical,
             Verdict::Equivalent,
+            Verdict::Unknown,
             Verdict::Untestable,
             Verdict::Diverged,
             Verdict::Failed,

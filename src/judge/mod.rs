@@ -49,6 +49,8 @@ pub enum Verdict {
     Identical,
     /// Other bits, within noise.
     Equivalent,
+    /// Identical replays of one side differ by more than rounding: nothing can be compared.
+    Unknown,
     /// It could not be run.
     Untestable,
     /// Beyond noise.
@@ -150,7 +152,7 @@ impl OutputJudgement {
     /// The verdict in the order of the indices.
     pub fn verdict_by_value(&self) -> Verdict {
         match self.comparison.verdict {
-            _ if !self.by_order_alone() => self.verdict,
+            _ if !self.by_order_alone() || self.verdict == Verdict::Unknown => self.verdict,
             Agreement::Identical => Verdict::Identical,
             Agreement::Equivalent => Verdict::Equivalent,
             Agreement::Diverged => Verdict::Diverged,

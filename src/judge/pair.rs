@@ -56,11 +56,17 @@ impl Pair<'_> {
         let new_order = order.is_some() && self.base.measured.ordered_of(name).is_none();
         // Within noise the order alone convicts: that it is as accurate as before says nothing.
         let order_alone = new_order && verdict != Verdict::Diverged;
+        let is_unsteady = self.base.trial.outcome()?.is_unsteady(name)
+            || self.got.trial.outcome()?.is_unsteady(name);
         let mut judged = OutputJudgement {
             name: name.to_owned(),
             dtype: self.base_view.dtype,
             dims: dims.to_vec(),
-            verdict: if new_order { Verdict::Diverged } else { verdict },
+            verdict: match verdict {
+                _ if is_unsteady => Verdict::Unknown,
+                _ if new_order => Verdict::Diverged,
+                verdict => verdict,
+            },
             comparison,
             got_noise: self.got.measured.noise_summary(name),
             finding: None,
@@ -85,7 +91,9 @@ impl Pair<'_> {
             judged.by_oracle = truth.by_oracle;
             judged.shadow = truth.shadow;
         }
-        if let Some(drift) = &found.drift {
+        if is_unsteady {
+            judged.finding = None;
+        } else if let Some(drift) = &found.drift {
             let slice = drift.slice.as_ref();
             judged.place =
                 Some(slice.map_or("everywhere".to_owned(), |(dim, at)| format!("{dim} {at}")));

@@ -21,5 +21,4 @@ mod tree;
 pub use self::error::ProgramError;
 pub use self::project::Project;
 pub use self::request::{Device, Request, Surroundings};
-pub(crate) use self::runner::CANNOT;
 pub use self::runner::{Fault, Replay, Runner, Setting};

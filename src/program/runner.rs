@@ -32,7 +32,7 @@ const BESIDE: Along = Along { by: 1, exponent: 30 };
 /// How many times as long as a replay a build may take.
 const BUILD_SHARE: u32 = 10;
 /// The exit status by which a program says that it cannot do what it was asked for.
-pub(crate) const CANNOT: i32 = 125;
+const CANNOT: i32 = 125;
 /// How long the command `identity` may take.
 const IDENTITY_TIME: Duration = Duration::from_secs(60);
 /// The most bytes of a file that a program writes: its outputs, and the caches of compilers.
@@ -192,12 +192,20 @@ impl Runner {
         let change = step.or(replay.nudge.map(Change::Nudge)).or(replay.along.map(Change::Along));
         inputs::write(&places.inputs, replay.fixture, replay.request.wide, change)?;
         let begun = Instant::now();
-        let ended = self.start(replay, &places)?;
+        let ended = self.start(replay, &places);
         let call = begun.elapsed();
-        let mut run = self.run_of(replay, ended, &places)?;
-        (run.call, run.call_cpu) = (call, call);
-        if let Some(path) = tree.changed() {
+        let made = ended.and_then(|ended| self.run_of(replay, ended, &places));
+        let changed = tree.changed();
+        if changed.is_some() {
             tree.discard();
+        }
+        let mut run = match made {
+            // It may have failed for want of its tree.
+            Err(Fault::Program(_)) if changed.is_some() => Run::default(),
+            made => made?,
+        };
+        (run.call, run.call_cpu) = (call, call);
+        if let Some(path) = changed {
             run.refuse(format!("it changed the revision's tree, at `{path}`"));
         }
         Ok(run)

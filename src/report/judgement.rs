@@ -21,6 +21,7 @@ pub fn verdict_name(verdict: Verdict) -> &'static str {
     match verdict {
         Verdict::Identical => "identical",
         Verdict::Equivalent => "equivalent",
+        Verdict::Unknown => "unknown",
         Verdict::Untestable => "untestable",
         Verdict::Diverged => "diverged",
         Verdict::Failed => "failed",
@@ -31,7 +32,7 @@ pub fn verdict_name(verdict: Verdict) -> &'static str {
 pub fn verdict_style(verdict: Verdict) -> Style {
     match verdict {
         Verdict::Identical | Verdict::Equivalent => GREEN,
-        Verdict::Untestable => YELLOW,
+        Verdict::Unknown | Verdict::Untestable => YELLOW,
         Verdict::Diverged | Verdict::Failed => RED,
     }
 }
@@ -213,11 +214,13 @@ fn worst(dtype: DType, dims: &[Dim], compared: &Comparison) -> Option<String> {
 
 fn nondeterminism(output: &OutputJudgement) -> Option<Line> {
     let found = output.nondeterminism.as_ref()?;
-    Some(Line::of(YELLOW, "not deterministic").and(format!(
-        ": two identical replays differ in {}, by at most {}",
-        count(found.differing, "element"),
-        short(found.max_abs, 2)
-    )))
+    let elements = count(found.differing, "element");
+    let by = short(found.max_abs, 2);
+    let told = format!(": two identical replays differ in {elements}, by at most {by}");
+    Some(match output.verdict {
+        Verdict::Unknown => Line::of(YELLOW, "not deterministic").and(told),
+        _ => Line::of(YELLOW, "rounds in another order each time").and(told),
+    })
 }
 
 fn meaning(output: &OutputJudgement) -> String {
@@ -262,6 +265,7 @@ fn meaning(output: &OutputJudgement) -> String {
         (Verdict::Diverged, None) if output.order.is_some() && output.comparison.beyond == 0 => {
             ": in the order of the indices it agrees, in others it does not".to_owned()
         }
+        (Verdict::Unknown, _) => ": a side's own replays differ by more than rounding".to_owned(),
         (Verdict::Equivalent, _) if output.errs_alike() => {
             format!(": as far as before from its {name}, which is the same")
         }

@@ -101,7 +101,7 @@ impl From<Verdict> for Standing {
         match verdict {
             Verdict::Identical => Standing::Identical,
             Verdict::Equivalent => Standing::Equivalent,
-            Verdict::Untestable => Standing::Untestable,
+            Verdict::Unknown | Verdict::Untestable => Standing::Untestable,
             Verdict::Diverged => Standing::Diverged,
             Verdict::Failed => Standing::Failed,
         }

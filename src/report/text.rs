@@ -189,6 +189,24 @@ pub fn failure(failure: &Failure) -> String {
             let first = first_at(first);
             format!("reads outside its tensors: {count} of {of} elements of {output}{first}")
         }
+        Failure::Raised { message } => format!("raised: {message}"),
+        Failure::EndsByPoison { outside: true, failure } => {
+            let how = self::failure(failure);
+            format!("reads outside its tensors: with NaN around them it fails: {how}")
+        }
+        Failure::EndsByPoison { outside: false, failure } => {
+            let how = self::failure(failure);
+            format!("depends on unwritten memory: with other values there it fails: {how}")
+        }
+        Failure::EndsByChance { failure } => {
+            format!("not deterministic: an identical replay fails: {}", self::failure(failure))
+        }
+        Failure::NotDeterministic { output, count, of, first, max_abs } => format!(
+            "not deterministic: identical replays differ in {count} of {of} elements of \
+             {output}, by at most {}{}",
+            short(*max_abs, 2),
+            first_at(first)
+        ),
         Failure::Killed { signal } => {
             format!("killed: signal {signal}{}", signal_name(*signal))
         }

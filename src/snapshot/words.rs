@@ -30,6 +30,16 @@ pub(super) fn failure_line(found: &Failure) -> String {
         Failure::OutsideRead { output, count, of, first } => format!(
             "reads outside its tensors: {count} of {of} elements of {output}, first at {first:?}"
         ),
+        Failure::Raised { message } => format!("raised: {message}"),
+        Failure::EndsByPoison { outside, failure } => {
+            let memory = if *outside { "around tensors" } else { "in unwritten memory" };
+            format!("{}: fails with other values {memory}: {}", found.kind(), failure_line(failure))
+        }
+        Failure::EndsByChance { failure } => {
+            format!("not deterministic: a repetition fails: {}", failure_line(failure))
+        }
+        // Their number is another each time.
+        Failure::NotDeterministic { output, .. } => format!("not deterministic: {output}"),
         Failure::Killed { signal } => format!("killed: signal {signal}"),
         Failure::Timeout { seconds, place } => {
             let kernel = place.as_ref().and_then(|fault| fault.kernel.as_deref());
@@ -151,6 +161,20 @@ mod tests {
             Failure::PoisonDependent { output: output(), count: 1, of: 4, first: vec![2] },
             Failure::Status { code: 3 },
             Failure::OutsideRead { output: output(), count: 1, of: 4, first: vec![2] },
+            Failure::Raised { message: "IndexError: 7".to_owned() },
+            Failure::EndsByPoison {
+                outside: true,
+                failure: Box::new(Failure::Raised { message: "IndexError: 7".to_owned() }),
+            },
+            Failure::EndsByPoison { outside: false, failure: Box::new(Failure::Exit { code: 3 }) },
+            Failure::EndsByChance { failure: Box::new(Failure::Exit { code: 3 }) },
+            Failure::NotDeterministic {
+                output: output(),
+                count: 1,
+                of: 4,
+                first: vec![2],
+                max_abs: 0.5,
+            },
             Failure::Outputs { problem: "output `y` is missing".to_owned() },
             Failure::Sanitizer { tool: Tool::Memcheck, finding },
         ];
@@ -167,6 +191,11 @@ mod tests {
         depends on unwritten memory: 1 of 4 elements of y, first at [2]
         exit: the program ended with exit status 3
         reads outside its tensors: 1 of 4 elements of y, first at [2]
+        raised: IndexError: 7
+        reads outside its tensors: fails with other values around tensors: raised: IndexError: 7
+        depends on unwritten memory: fails with other values in unwritten memory: exit: the code called exit(3) before the call returned
+        not deterministic: a repetition fails: exit: the code called exit(3) before the call returned
+        not deterministic: y
         outputs: output `y` is missing
         memcheck: Invalid write in k
         ");

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::cuda::sanitizer::{Finding, Tool};
 use crate::fixture::{Fixture, FixtureError};
 use crate::runtime::report::{Fault, LaunchRecord};
-use crate::summary::{Summary, slice_norms, summarize};
+use crate::summary::{Number, Summary, slice_norms, summarize};
 use crate::tensor::{DType, Dim, TensorView, unravel};
 use crate::worker::{Ending, NOTE};
 
@@ -42,6 +42,15 @@ impl Outcome {
     pub(crate) fn is_late(&self) -> bool {
         let is_late = |failure: &Failure| matches!(failure, Failure::Timeout { .. });
         matches!(&self.status, Status::Failed(failures) if failures.iter().any(is_late))
+    }
+
+    /// Whether identical replays give other values in output `name`, by more than rounding.
+    pub fn is_unsteady(&self, name: &str) -> bool {
+        let is_of_it = |failure: &Failure| match failure {
+            Failure::NotDeterministic { output, .. } => output == name,
+            _ => false,
+        };
+        matches!(&self.status, Status::Failed(failures) if failures.iter().any(is_of_it))
     }
 
     /// Whether it completed, or failed only by values that are not finite, in outputs where `base`
@@ -167,6 +176,37 @@ pub enum Failure {
         /// The index of the first of them, along each dimension.
         first: Vec<usize>,
     },
+    /// The program says that the revision's code failed.
+    Raised {
+        /// The program's words.
+        message: String,
+    },
+    /// It completes, and fails once memory that it was not given holds something else.
+    EndsByPoison {
+        /// Whether that memory lies around the tensors that it was given, and not in them.
+        outside: bool,
+        /// How it fails.
+        failure: Box<Failure>,
+    },
+    /// It completes, and a repetition fails.
+    EndsByChance {
+        /// How it fails.
+        failure: Box<Failure>,
+    },
+    /// Elements that another replay of the same gives otherwise, by more than rounding.
+    NotDeterministic {
+        /// The output.
+        output: String,
+        /// The number of these elements.
+        count: u64,
+        /// The number of all elements of the output.
+        of: u64,
+        /// The index of the first of them, along each dimension.
+        first: Vec<usize>,
+        /// The largest difference.
+        #[serde(with = "Number")]
+        max_abs: f64,
+    },
     /// It left something else than the outputs that the harness declares.
     Outputs {
         /// What is wrong, in words.
@@ -194,7 +234,12 @@ impl Failure {
             Failure::NonFinite { .. } => "non-finite",
             Failure::Unwritten { .. } => "unwritten",
             Failure::PoisonDependent { .. } => "depends on unwritten memory",
-            Failure::OutsideRead { .. } => "reads outside its tensors",
+            Failure::OutsideRead { .. } | Failure::EndsByPoison { outside: true, .. } => {
+                "reads outside its tensors"
+            }
+            Failure::EndsByPoison { outside: false, .. } => "depends on unwritten memory",
+            Failure::Raised { .. } => "raised",
+            Failure::EndsByChance { .. } | Failure::NotDeterministic { .. } => "not deterministic",
             Failure::Outputs { .. } => "outputs",
             Failure::Sanitizer { tool, .. } => tool.name(),
         }
@@ -249,6 +294,7 @@ pub(super) fn failure_of(ending: &Ending) -> Option<Failure> {
         Ending::Status(code) => Some(Failure::Status { code: *code }),
         Ending::Killed(signal) => Some(Failure::Killed { signal: *signal }),
         Ending::Unfit(problem) => Some(Failure::Outputs { problem: problem.clone() }),
+        Ending::Unable(message) => Some(Failure::Raised { message: message.clone() }),
         Ending::TimedOut(limit, place) => {
             Some(Failure::Timeout { seconds: limit.as_secs_f64(), place: place.clone() })
         }

@@ -39,8 +39,19 @@ struct Runs {
     first: Run,
     /// The same on other poison.
     second: Run,
-    /// A repetition, where a device may give other bits by itself.
+    /// A repetition, where elements differ.
     again: Option<Again>,
+    /// Why one of both completed and the other did not.
+    parting: Option<Parting>,
+}
+
+/// Why two runs that differ in their poison end differently.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Parting {
+    /// Repetitions end as they did.
+    Poison,
+    /// They do not.
+    Chance,
 }
 
 /// A repetition of the first run, or of the second.
@@ -84,11 +95,15 @@ impl Trial {
 
     fn runs(&self, variant: &dyn Variant) -> Result<Runs, ReplayError> {
         let (first, second) = self.run_twice(variant)?;
-        let again = match !variant.abilities().repeats && poison_shows(&first, &second) {
+        let again = match poison_shows(&first, &second) {
             true => Some(repetition(variant, &first, &second)?),
             false => None,
         };
-        Ok(Runs { first, second, again })
+        let parting = match end_differently(&first, &second) {
+            true => Some(parting(variant, &first)?),
+            false => None,
+        };
+        Ok(Runs { first, second, again, parting })
     }
 
     /// Two plain runs that differ in their poison. Large outputs are summarised on the device where
@@ -161,7 +176,7 @@ impl Trial {
     /// The outcome that two runs with different poison show.
     fn outcome_of(&self, variant: &dyn Variant, runs: &Runs) -> Result<Outcome, ReplayError> {
         let run = &runs.first;
-        let mut failures = failures_of_the_call(runs);
+        let mut failures = failures_of_the_call(runs, variant.abilities().surroundings);
         let fixture = self.fixture();
         let mut outputs = Vec::new();
         let is_summarised =
@@ -226,6 +241,13 @@ impl Trial {
             let is_around = variant.abilities().surroundings;
             failures = memory_failures(name, view, &written, is_around);
         }
+        if let Some(again) = &runs.again
+            && let Some(repeated) = again.run.output(name)
+        {
+            let of = if again.is_of_second { runs.second.output(name) } else { Some(*view) };
+            let unsteady = of.map(|of| self.unsteady(variant, name, [&of, &repeated]));
+            failures.extend(unsteady.transpose()?.flatten());
+        }
         if summary.nan + summary.inf > 0
             && summary.unwritten == 0
             && poison_dependent == 0
@@ -248,8 +270,9 @@ impl Trial {
     }
 }
 
-/// The failures of the call, whatever its outputs are.
-fn failures_of_the_call(runs: &Runs) -> Vec<Failure> {
+/// The failures of the call, whatever its outputs are; poison lies around the tensors that it was given if that
+/// `is_around`.
+fn failures_of_the_call(runs: &Runs, is_around: bool) -> Vec<Failure> {
     let Runs { first, second, .. } = runs;
     let refused = first.launches.iter().filter(|launch| launch.error.is_some());
     let refused = refused.map(|launch| Failure::Launch { launch: launch.clone() });
@@ -259,8 +282,29 @@ fn failures_of_the_call(runs: &Runs) -> Vec<Failure> {
     // A crash with only one poison is a crash too.
     let endings = [&first.ending, &second.ending];
     let ending = endings.into_iter().filter_map(failure_of).find(|found| !failures.contains(found));
-    failures.extend(ending);
+    failures.extend(ending.map(|failure| match (runs.parting, Box::new(failure)) {
+        (None, failure) => *failure,
+        (Some(Parting::Poison), failure) => Failure::EndsByPoison { outside: is_around, failure },
+        (Some(Parting::Chance), failure) => Failure::EndsByChance { failure },
+    }));
     failures
+}
+
+/// Whether one of two runs completed and the other did not. Being late says as much about the machine.
+fn end_differently(first: &Run, second: &Run) -> bool {
+    let [first, second] = [first, second].map(|run| &run.ending);
+    let is_late = |ending: &Ending| matches!(ending, Ending::TimedOut(..));
+    (*first == Ending::Completed) != (*second == Ending::Completed)
+        && !is_late(first)
+        && !is_late(second)
+}
+
+/// Why `first` and a run that differs in its poison end differently.
+fn parting(variant: &dyn Variant, first: &Run) -> Result<Parting, ReplayError> {
+    let (one, other) = variant.run_pair([POISON_A, POISON_B].map(Mode::plain))?;
+    let alike = end_differently(&one, &other)
+        && (one.ending == Ending::Completed) == (first.ending == Ending::Completed);
+    Ok(if alike { Parting::Poison } else { Parting::Chance })
 }
 
 fn record(declared: &Output, summary: Summary, slices: Vec<Slices>) -> OutputRecord {
@@ -273,7 +317,10 @@ fn record(declared: &Output, summary: Summary, slices: Vec<Slices>) -> OutputRec
 /// Code may choose among a few algorithms by the clock: two runs may differ by chance, and one repetition
 /// may be as one of them by chance. NaN that the surroundings show is no such chance.
 fn repetition(variant: &dyn Variant, first: &Run, second: &Run) -> Result<Again, ReplayError> {
-    if !variant.abilities().surroundings || is_nan_where_it_moves(first, second) {
+    if variant.abilities().repeats
+        || !variant.abilities().surroundings
+        || is_nan_where_it_moves(first, second)
+    {
         let run = variant.run(&Mode::plain(POISON_A))?;
         return Ok(Again { run, is_of_second: false });
     }

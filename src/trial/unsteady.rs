@@ -1,7 +1,13 @@
-//! Tells unwritten memory from the order of atomics, on devices that choose the order.
+//! Tells unwritten memory from the order of atomics, on devices that choose the order, and outputs that are not
+//! deterministic from those that rounding moves.
 
+use super::Trial;
+use super::outcome::Failure;
+use crate::backend::{Mode, ReplayError, Variant};
+use crate::numerics::measure::ulp;
 use crate::summary::{POISON_A, POISON_B, Poison, Written};
-use crate::tensor::TensorView;
+use crate::tensor::{TensorView, unravel};
+use crate::worker::{Ending, Run};
 
 /// How much further than in a repetition an element must move with the poison to depend on it.
 const MARGIN: f64 = 8.0;
@@ -9,6 +15,94 @@ const MARGIN: f64 = 8.0;
 /// The same as a share of the largest element, for floats that atomics sum. A repetition can come
 /// out the same by chance, and poison reads as NaN or as about 1e30, which moves a float by more.
 const SHARE: f64 = 1.0 / 1024.0;
+
+/// Units in the last place, at the element or the root mean square of all, by which identical replays may differ:
+/// another order of a sum, or another algorithm that the clock chooses.
+const REORDERED_ULPS: f64 = 16.0;
+
+/// How far a twin in float64 moves at least, as a share of how far the output moves, where it is no rounding
+/// that moves both. Rounding moves the twin 2^29 times less.
+const TWIN_SHARE: f64 = 1.0 / 256.0;
+
+impl Trial {
+    /// The failure of output `name` if two identical replays of `variant` give elements otherwise, by more than
+    /// rounding. Sums of many terms that cancel move far; the float64 shadow then tells.
+    pub(super) fn unsteady(
+        &self,
+        variant: &dyn Variant,
+        name: &str,
+        [one, other]: [&TensorView; 2],
+    ) -> Result<Option<Failure>, ReplayError> {
+        let Some(failure) = not_deterministic(name, [one, other], variant.has_atomics()) else {
+            return Ok(None);
+        };
+        let steady = one.dtype.is_float() && self.shadow_is_steady(name, [one, other])?;
+        Ok((!steady).then_some(failure))
+    }
+
+    /// Whether the float64 shadow of output `name` moves far less than the output, which two replays gave
+    /// as `one` and `other`; false without a shadow.
+    fn shadow_is_steady(
+        &self,
+        name: &str,
+        [one, other]: [&TensorView; 2],
+    ) -> Result<bool, ReplayError> {
+        let Ok(shadow) = self.shadow()? else { return Ok(false) };
+        let mode = Mode::plain(POISON_A);
+        let (first, second) = shadow.run_pair([mode.clone(), mode])?;
+        let completed = |run: &Run| run.ending == Ending::Completed;
+        let outputs = first.output(name).zip(second.output(name));
+        let Some((first, second)) = outputs.filter(|_| completed(&first) && completed(&second))
+        else {
+            return Ok(false);
+        };
+        Ok(distance(&first, &second) < TWIN_SHARE * distance(one, other))
+    }
+}
+
+/// The failure of output `name` if identical replays differ in it by more than rounding as its dtype has it.
+fn not_deterministic(name: &str, [one, other]: [&TensorView; 2], atomics: bool) -> Option<Failure> {
+    if one.bytes == other.bytes || atomics && !one.dtype.is_float() {
+        // Threads append to lists in any order.
+        return None;
+    }
+    let finite = || (0..one.len()).map(|index| one.get_f64(index)).filter(|x| x.is_finite());
+    let rms = (finite().map(|x| x * x).sum::<f64>() / finite().count().max(1) as f64).sqrt();
+    let largest = finite().map(f64::abs).fold(0.0, f64::max);
+    let allowed = |size: f64| match (one.dtype.is_float(), atomics) {
+        (false, _) => 0.0,
+        (true, false) => REORDERED_ULPS * ulp(one.dtype, size.max(rms)),
+        (true, true) => (REORDERED_ULPS * ulp(one.dtype, size.max(rms))).max(SHARE * largest),
+    };
+    let (mut count, mut first, mut max_abs) = (0, None, 0.0f64);
+    for index in 0..one.len() {
+        let (left, right) = (one.get_f64(index), other.get_f64(index));
+        let apart = apart(left, right);
+        if apart > allowed(left.abs().min(right.abs())) {
+            count += 1;
+            first.get_or_insert(index);
+            max_abs = max_abs.max(apart);
+        }
+    }
+    let first = unravel(first?, one.shape);
+    let (output, of) = (name.to_owned(), one.len() as u64);
+    Some(Failure::NotDeterministic { output, count, of, first, max_abs })
+}
+
+/// The distance of two elements; infinite where one of them alone is not finite.
+fn apart(one: f64, other: f64) -> f64 {
+    if one == other || one.is_nan() && other.is_nan() {
+        return 0.0;
+    }
+    let distance = (one - other).abs();
+    if distance.is_nan() { f64::INFINITY } else { distance }
+}
+
+/// The distance of two tensors, in L2.
+fn distance(one: &TensorView, other: &TensorView) -> f64 {
+    let elements = (0..one.len()).map(|index| apart(one.get_f64(index), other.get_f64(index)));
+    elements.map(|distance| distance * distance).sum::<f64>().sqrt()
+}
 
 /// Takes back the poison dependence that `written` reports for elements that differ between `first`
 /// and `second`, where the device causes such differences by itself. `again`, a replay with the
@@ -64,6 +158,33 @@ mod tests {
     use super::*;
     use crate::summary::written;
     use crate::tensor::DType;
+
+    fn unsteady(one: &[f32], other: &[f32], atomics: bool) -> Option<(u64, Vec<usize>)> {
+        let bytes = |values: &[f32]| -> Vec<u8> {
+            values.iter().flat_map(|value| value.to_le_bytes()).collect()
+        };
+        let all = [one, other].map(bytes);
+        let shape = [one.len()];
+        let [one, other] = &all;
+        let view = |bytes| TensorView { dtype: DType::F32, shape: &shape, bytes };
+        match not_deterministic("y", [&view(one), &view(other)], atomics)? {
+            Failure::NotDeterministic { count, first, .. } => Some((count, first)),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn identical_replays_that_differ_by_more_than_rounding_are_not_deterministic() {
+        let base = [1.0, 2.0, 3.0];
+        assert_eq!(unsteady(&base, &base, false), None);
+        assert_eq!(unsteady(&base, &[1.0, 2.000_001, 3.0], false), None);
+        assert_eq!(unsteady(&base, &[1.0, 2.001, 3.1], false), Some((2, vec![1])));
+        assert_eq!(unsteady(&base, &[1.0, 2.001, 3.1], true), Some((1, vec![2])));
+        assert_eq!(unsteady(&base, &[f32::NAN, 2.0, 3.0], true), Some((1, vec![0])));
+        assert_eq!(unsteady(&[f32::NAN, 2.0], &[f32::NAN, 2.0], false), None);
+        // A sum that cancels moves by the roundings of its terms.
+        assert_eq!(unsteady(&[1e-9, 2.0], &[-3e-8, 2.0], false), None);
+    }
 
     fn judged(first: &[f32], second: &[f32], again: &[f32], atomics: bool) -> (u64, Vec<u64>) {
         let bytes = |values: &[f32]| -> Vec<u8> {

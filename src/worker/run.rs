@@ -41,6 +41,8 @@ pub enum Ending {
     TimedOut(Duration, Option<Fault>),
     /// It left something else than the outputs that the harness declares; what is wrong, in words.
     Unfit(String),
+    /// The program could not run the revision in this mode; why, in a line.
+    Unable(String),
 }
 
 /// One output of a completed run.

@@ -20,7 +20,7 @@ fn is_right(verdict: Verdict, effect: Effect) -> bool {
     match verdict {
         Verdict::Identical | Verdict::Equivalent => effect == Effect::Rounding,
         Verdict::Diverged | Verdict::Failed => effect != Effect::Rounding,
-        Verdict::Untestable => false,
+        Verdict::Unknown | Verdict::Untestable => false,
     }
 }
 

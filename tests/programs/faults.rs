@@ -196,10 +196,45 @@ fn a_program_that_surrounds_nothing_reads_nothing_outside() {
 }
 
 #[test]
-fn chance_is_not_taken_for_what_lies_around_tensors() {
+fn code_that_fails_on_what_lies_around_tensors_has_read_it() {
+    let env = TestEnv::with_speaker();
+    insta::assert_snapshot!(all_told(&env, &["stumble", "exit-among-nan 3"], &[]), @"
+    [stumble]
+    1: failed: reads outside its tensors: with NaN around them it fails: raised: IndexError: index 2147483647 is out of bounds
+    [exit-among-nan 3]
+    1: failed: reads outside its tensors: with NaN around them it fails: exit: the program ended with exit status 3
+    ");
+}
+
+#[test]
+fn code_that_fails_now_and_then_is_not_deterministic() {
+    let env = TestEnv::with_speaker();
+    let mark = env.repo.beside("mark");
+    let run = env.replay_kernel(&format!("divide 3\nwaver {}", mark.display()), &[]);
+    assert_eq!(run.code, Some(1), "{}", run.text());
+    insta::assert_snapshot!(run.last_line(), @"failed: not deterministic: an identical replay fails: raised: IndexError: index 2147483647 is out of bounds");
+}
+
+#[test]
+fn outputs_that_are_others_each_time_are_not_deterministic() {
     let env = TestEnv::with_speaker();
     let run = env.replay_kernel("clock", &[]);
-    assert_eq!(run.code, Some(0), "{}", run.text());
+    assert_eq!(run.code, Some(1), "{}", run.text());
+    let line = run.last_line();
+    let begin =
+        "failed: not deterministic: identical replays differ in 1 of 4 elements of dx, by at most ";
+    assert!(line.starts_with(begin) && line.ends_with(", first at [0]"), "{line}");
+}
+
+#[test]
+fn a_program_that_removes_its_tree_fails_whatever_it_says_then() {
+    let env = TestEnv::with_speaker();
+    insta::assert_snapshot!(all_told(&env, &["remove 0", "remove 125"], &[]), @"
+    [remove 0]
+    1: failed: outputs: it changed the revision's tree, at `kernel.txt`
+    [remove 125]
+    1: failed: outputs: it changed the revision's tree, at `kernel.txt`
+    ");
 }
 
 #[test]

@@ -41,8 +41,8 @@ fn an_output_without_a_twin_is_not_said_to_be_wrong() {
 }
 
 #[test]
-fn repetitions_that_differ_are_noise() {
+fn what_is_another_each_time_is_neither_equivalent_nor_diverged() {
     let found = diff(["divide 3\nrandom", "divide 3\nrandom\nsay again"]);
     assert!(!found["nondeterminism"].is_null(), "{found}");
-    assert_eq!(found["verdict"], "equivalent", "{found}");
+    assert_eq!((&found["verdict"], &found["finding"]), (&"unknown".into(), &Value::Null));
 }

@@ -163,7 +163,7 @@ static std::vector<Tensor> compute(const Words& words, const Request& request) {
   if (words.count("by-chance") && request.surroundings == "nan") {
     // Once, as a choice that the clock makes.
     std::string mark = words.find("by-chance")->second;
-    if (text_of(mark).empty()) dx[0] += T(1), std::ofstream(mark) << "chosen";
+    if (text_of(mark).empty()) dx[0] *= T(1.000001), std::ofstream(mark) << "chosen";
   }
   if (words.count("random"))
     dx[0] += T(std::chrono::steady_clock::now().time_since_epoch().count() % 1000);
@@ -194,9 +194,15 @@ static int replay(const Request& request) {
   if (has("note")) answer = "{\"notes\":[\"" + argument("note") + "\"]}";
   if (has("unsurrounded")) answer = "{\"surroundings\":\"unsupported\"}";
   if (has("reset") && request.rounding != "nearest") answer = "{\"rounding\":\"reset\"}";
+  // As an index that was read outside of a tensor.
+  bool stumbles = has("stumble") && request.surroundings == "nan";
+  if (has("waver") && request.surroundings == "nan" && text_of(argument("waver")).empty())
+    stumbles = true, std::ofstream(argument("waver")) << "once";
+  if (stumbles) answer = "{\"error\":{\"fault\":\"revision\",\"message\":\"IndexError: index 2147483647 is out of bounds\"}}";
   if (has("garbage")) answer = "{\"error\": 3";
   if (!answer.empty()) std::ofstream(request.answer) << answer;
-  if (has("fault")) return 126;
+  if (has("fault") || stumbles) return 126;
+  if (has("exit-among-nan") && request.surroundings == "nan") return std::stoi(argument("exit-among-nan"));
   if (has("exit")) return std::stoi(argument("exit"));
   if (has("signal")) std::signal(std::stoi(argument("signal")), SIG_DFL), raise(std::stoi(argument("signal")));
   if (has("last") && replays >= std::stoi(argument("last"))) raise(SIGSEGV);
@@ -227,6 +233,11 @@ static int replay(const Request& request) {
   std::vector<Tensor> tensors = wide ? compute<double>(words, request) : compute<float>(words, request);
   fesetround(FE_TONEAREST);
   if (has("spoil")) std::ofstream(request.inputs) << "spoilt";
+  if (has("remove")) {
+    for (const char* path : {"", "/kernel.txt"}) chmod((request.tree + path).c_str(), 0755);
+    unlink((request.tree + "/kernel.txt").c_str());
+    return std::stoi(argument("remove"));
+  }
   if (has("nothing")) return 0;
   if (has("omit")) tensors.pop_back();
   if (has("extra")) tensors.push_back(tensor("more", std::vector<float>{1}, "[1]"));
