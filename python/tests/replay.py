@@ -80,12 +80,14 @@ class Project:
     def inputs(self, **arrays: Any) -> dict[str, Tensor]:
         return {name: tensors.take(name, np.asarray(array)) for name, array in arrays.items()}
 
-    def folder(self, inputs: Mapping[str, Tensor]) -> Path:
+    def folder(
+        self, inputs: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None
+    ) -> Path:
         """A new folder of a run, with its inputs."""
         self._count += 1
         folder = self.root / "runs" / str(self._count)
         (folder / "tmp").mkdir(parents=True)
-        tensors.write(folder / "inputs", inputs)
+        tensors.write(folder / "inputs", inputs, metadata)
         return folder
 
     def variables(self, extra: Mapping[str, str]) -> dict[str, str]:
@@ -192,11 +194,12 @@ class Server:
         tree: Path | None = None,
         *,
         fork: bool = True,
+        metadata: Mapping[str, str] | None = None,
         **modes: Any,
     ) -> Path:
         """Sends a run; the folder tells where it writes."""
         self.runs += 1
-        folder = self.project.folder(inputs)
+        folder = self.project.folder(inputs, metadata)
         message = {
             "id": self.runs,
             "inputs": str(folder / "inputs"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 from frameworks import need
 from replay import Project, Server
 
-from gradreplay import tensors
+from gradreplay import generators, tensors
 from gradreplay.tensors import DTYPES, Layout, Tensor
 
 OPTIONS = "(framework='torch')"
@@ -201,3 +202,28 @@ def test_what_torch_imports_to_differentiate_is_preloaded(
     )
     servers.append(Server(project, preload="torch"))
     assert servers[0].run(project.inputs(x=np.ones(3, np.float32))).stdout == "[]\n"
+
+
+def test_a_replay_draws_the_random_numbers_that_its_inputs_hold(
+    project: Project, servers: list[Server], torch: Any
+) -> None:
+    project.write_program(
+        """
+        def step(x):
+            import random
+            import numpy
+            import torch
+            torch.rand(3), numpy.random.rand(3), random.random()
+            replay.restore_random()
+            drawn = [torch.rand(()).item(), numpy.random.rand(), random.random()]
+            return {"y": torch.tensor(drawn, dtype=torch.float64)}
+        """,
+        options=OPTIONS,
+    )
+    servers.append(Server(project, "torch"))
+    states = generators.states()
+    expected = [torch.rand(()).item(), np.random.rand(), random.random()]
+    given = project.inputs(x=np.ones(1, np.float32))
+    for _ in range(2):
+        done = servers[0].run(given, metadata=states)
+        assert done.array("y").tolist() == expected

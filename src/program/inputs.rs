@@ -65,6 +65,7 @@ pub(super) fn write(
             metadata.push((format!("{}.offset", input.name), input.offset.to_string()));
         }
     }
+    metadata.extend(fixture.random.iter().cloned());
     let tensors: Vec<_> = tensors
         .iter()
         .map(|(name, dtype, shape, bytes)| (*name, *dtype, &shape[..], &bytes[..]))

@@ -163,7 +163,7 @@ impl Run {
     pub(crate) fn refuse(&mut self, problem: String) {
         self.outputs.clear();
         self.ending = match std::mem::take(&mut self.ending) {
-            Ending::Completed => Ending::Unfit(problem),
+            Ending::Completed | Ending::Unfit(_) => Ending::Unfit(problem),
             ending => ending,
         };
     }

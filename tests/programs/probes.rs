@@ -2,6 +2,9 @@
 
 use serde_json::Value;
 
+use replay::fixture::{NewTensor, write};
+use replay::tensor::DType;
+
 use crate::common::env::{Run, TestEnv};
 
 /// The output `dx` of a comparison.
@@ -45,4 +48,16 @@ fn what_is_another_each_time_is_neither_equivalent_nor_diverged() {
     let found = diff(["divide 3\nrandom", "divide 3\nrandom\nsay again"]);
     assert!(!found["nondeterminism"].is_null(), "{found}");
     assert_eq!((&found["verdict"], &found["finding"]), (&"unknown".into(), &Value::Null));
+}
+
+#[test]
+fn the_states_of_random_generators_reach_the_program() {
+    let env = TestEnv::with_speaker();
+    let x: Vec<u8> = [1f32, 2.0].iter().flat_map(|x| x.to_le_bytes()).collect();
+    let tensors: &[NewTensor<'_>] = &[("x", DType::F32, &[2], &x)];
+    env.write_fixture("drawn", tensors);
+    write(&env.path("fixtures/drawn"), tensors, &[("random.torch", "AAEC")]).unwrap();
+    env.kernel("divide 3\nstates");
+    let run = env.replay(&["fixtures/drawn"]);
+    assert!(run.stdout.contains("| 1"), "{}", run.text());
 }

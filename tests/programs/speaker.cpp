@@ -198,6 +198,7 @@ static int replay(const Request& request) {
   bool stumbles = has("stumble") && request.surroundings == "nan";
   if (has("waver") && request.surroundings == "nan" && text_of(argument("waver")).empty())
     stumbles = true, std::ofstream(argument("waver")) << "once";
+  if (has("states")) std::cout << (text_of(request.inputs).find("\"random.torch\":\"AAEC\"") != std::string::npos) << std::endl;
   if (stumbles) answer = "{\"error\":{\"fault\":\"revision\",\"message\":\"IndexError: index 2147483647 is out of bounds\"}}";
   if (has("garbage")) answer = "{\"error\": 3";
   if (!answer.empty()) std::ofstream(request.answer) << answer;

@@ -21,10 +21,11 @@ if sys.version_info < (3, 10):  # noqa: UP036
     sys.stderr.write("error: gradreplay needs Python 3.10, this is %s\n" % version)  # noqa: UP031
     sys.exit(126)
 
+from .generators import restore_random
 from .harness import harness, main, watch
 from .notes import note
 
-__all__ = ["harness", "main", "note"]
+__all__ = ["harness", "main", "note", "restore_random"]
 
 if "REPLAY_PROTOCOL" in os.environ:
     watch(os.environ)

@@ -17,6 +17,7 @@ from typing import Any
 
 from . import tensors, triton_interpreter
 from .faults import Blame, Fault, Place, judge
+from .generators import restored
 from .notes import note, said
 from .protocol import Answer, Request
 from .rounding import directed
@@ -61,6 +62,7 @@ def replay(harness: Harness, request: Request, program: Path | None) -> int:
 
 def _outputs(harness: Harness, request: Request, place: Place, answer: Answer) -> dict[str, Tensor]:
     given = tensors.read(request.inputs)
+    restored.hold(tensors.read_metadata(request.inputs))
     _use_device(harness.framework, request)
     _set_precision(harness.framework, request, given)
     if request.surroundings != "none":
@@ -80,6 +82,7 @@ def _outputs(harness: Harness, request: Request, place: Place, answer: Answer) -
             answer.rounding = rounding.obeyed
             return {}
         try:
+            restored.restore()
             result = harness.function(**arguments)
             _finish(harness.framework, request.device, result)
         finally:
@@ -87,6 +90,7 @@ def _outputs(harness: Harness, request: Request, place: Place, answer: Answer) -
             triton_interpreter.check_versions()
     if request.rounding != "nearest":
         answer.rounding = rounding.obeyed
+    restored.tell(request.device)
     _tell_strangers(place, set(sys.modules) - before)
     return _taken(harness, result)
 

@@ -171,11 +171,7 @@ def read(path: str | os.PathLike[str]) -> dict[str, Tensor]:
     """The tensors of a safetensors file, with the layouts of its metadata; the file is mapped.
 
     Raises :class:`TensorError` if the file is damaged or holds a dtype that replay does not know."""
-    try:
-        with safe_open(os.fspath(path), framework="np") as checked:
-            metadata = checked.metadata() or {}
-    except (OSError, SafetensorError) as error:
-        raise TensorFileError(f"cannot read {os.fspath(path)}: {error}") from error
+    metadata = read_metadata(path)
     # safetensors has checked the header: sizes, order and that no byte is left over.
     content = np.memmap(path, dtype=np.uint8, mode="r")
     length = int.from_bytes(content[:8].tobytes(), "little")
@@ -185,6 +181,17 @@ def read(path: str | os.PathLike[str]) -> dict[str, Tensor]:
         name: _read_one(path, name, entry, content[8 + length :], metadata)
         for name, entry in header.items()
     }
+
+
+def read_metadata(path: str | os.PathLike[str]) -> dict[str, str]:
+    """The metadata of a safetensors file.
+
+    Raises :class:`TensorFileError` if it cannot be read."""
+    try:
+        with safe_open(os.fspath(path), framework="np") as checked:
+            return checked.metadata() or {}
+    except (OSError, SafetensorError) as error:
+        raise TensorFileError(f"cannot read {os.fspath(path)}: {error}") from error
 
 
 def _read_one(

@@ -17,6 +17,8 @@ from gradreplay import capture, tensors
 
 LOSSES = {
     "torch": """
+import random
+import numpy as np
 import torch
 def loss(logits, targets, scale=1.0):
     lse = torch.logsumexp(logits.float(), -1)
@@ -37,7 +39,9 @@ class Layer(torch.nn.Module):
         self.width = width
         self.inner = torch.nn.Linear(width, width, bias)
     def forward(self, x, *, scale):
-        return self.inner(x) * scale
+        # Dropout, and other random numbers of the three generators.
+        noise = torch.randn(self.width) + np.random.randn() + random.gauss(0, 1)
+        return torch.nn.functional.dropout(self.inner(x) * scale, 0.5, self.training) + noise
 """,
     "jax": """
 import jax, jax.numpy as jnp
@@ -115,7 +119,9 @@ def replay(fixture: Path, tree: Path) -> dict[str, tensors.Tensor]:
     for file in fixture.glob("*.safetensors"):
         if file.name != "expected.safetensors":
             inputs |= tensors.read(file)
-    tensors.write(fixture / "all.in", inputs)
+    states = tensors.read_metadata(fixture / "inputs.safetensors")
+    states = {key: state for key, state in states.items() if key.startswith("random.")}
+    tensors.write(fixture / "all.in", inputs, states)
     name = fixture.name.partition("-")[2]
     script = fixture.parent / f"harness-{name or 'softmax'}" / "replay_step.py"
     python(

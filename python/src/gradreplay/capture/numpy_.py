@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from .. import tensors
+from .. import generators, tensors
 from . import arguments, host
 from .arguments import Arguments
 from .kept import Kept
 from .provenance import rank
 from .record import Function, Record
-from .scripts import Lines, results, script
+from .scripts import RESTORE, Lines, results, script
 from .session import Step
 from .writer import Writer
 
@@ -38,6 +38,7 @@ class Call:
             inputs=inputs,
             differentiated=(),
             device=_device(given.arrays),
+            random=generators.states(),
             script=_script,
         )
         self.writer = self.step.begin(self.record, self.function, rank())
@@ -96,7 +97,8 @@ def _script(record: Record) -> str:
         if taken.view:
             imports = ["import ml_dtypes", "import numpy as np"]
             body.append(f"{name} = {name}.view(ml_dtypes.{taken.view})")
-    body += [f"result = {record.function.target.expression}({record.text})", *results(record)]
+    body += [RESTORE, f"result = {record.function.target.expression}({record.text})"]
+    body += results(record)
     viewed = [name for name, taken in (record.outputs or {}).items() if taken.view]
     body += [f'results["{name}"] = results["{name}"].view(np.uint8)' for name in viewed]
     return script(record, Lines(imports, [*body, "return results"]))

@@ -50,6 +50,8 @@ class Record:
     differentiated: tuple[str, ...]
     device: str
     script: Callable[[Record], str]
+    # The states of random generators at the call, as they stand in the metadata of its inputs.
+    random: Mapping[str, str] = field(default_factory=dict)
     # Parts of the script that depend on the call, and so are part of what a harness fits.
     variant: str = ""
     result_texts: dict[str, str] = field(default_factory=dict)

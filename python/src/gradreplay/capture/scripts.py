@@ -7,6 +7,9 @@ from dataclasses import dataclass
 
 from .record import Record
 
+# The line before the call: what builds the function may have drawn random numbers.
+RESTORE = "replay.restore_random()"
+
 
 @dataclass(frozen=True)
 class Lines:

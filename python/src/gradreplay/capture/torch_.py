@@ -11,6 +11,7 @@ import importlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from .. import generators
 from ..signatures import signature
 from . import arguments, host
 from .arguments import Arguments, Names
@@ -18,7 +19,7 @@ from .errors import CaptureError, tell
 from .host import Taken
 from .provenance import rank
 from .record import Function, Record
-from .scripts import Lines, results, script
+from .scripts import RESTORE, Lines, results, script
 from .session import Step
 from .writer import Writer
 
@@ -53,6 +54,7 @@ class Call:
                 name for name, value in arrays.items() if _is_wanted(torch, value)
             ),
             device=device(arrays),
+            random=generators.states(_number(arrays)),
             script=functools.partial(_script, module=module),
             variant=module.variant() if module else "",
         )
@@ -213,6 +215,12 @@ def device(arrays: Mapping[str, Any]) -> str:
     return min(places, default=(True, "cpu"), key=lambda place: place[0])[1]
 
 
+def _number(arrays: Mapping[str, Any]) -> int | None:
+    """The number of the GPU that the tensors lie on."""
+    numbers = (getattr(getattr(value, "device", None), "index", None) for value in arrays.values())
+    return next((number for number in numbers if number is not None), None)
+
+
 def _version(value: Any) -> int:
     try:
         return int(value._version)
@@ -232,7 +240,7 @@ def _script(record: Record, module: Module | None) -> str:
     ]
     body += [f"{name}.requires_grad_()" for name in record.differentiated]
     if module is None:
-        body.append(f"result = {target.expression}({record.text})")
+        body += [RESTORE, f"result = {target.expression}({record.text})"]
     else:
         own = ", ".join(f'"{name}": {given}' for name, given in module.names.items())
         body.append(f"module = {module.build}.train({module.module.training})")
@@ -240,7 +248,7 @@ def _script(record: Record, module: Module | None) -> str:
         body.append(
             "call = lambda *args, **kwargs: functional_call(module, parameters, args, kwargs)"
         )
-        body.append(f"result = call({record.text})")
+        body += [RESTORE, f"result = call({record.text})"]
     body += results(record)
     body += _gradient_lines(record)
     viewed = [name for name, taken in (record.outputs or {}).items() if taken.view]

@@ -37,7 +37,9 @@ class Writer:
 
         Raises :class:`CaptureError` or :class:`OSError` if it cannot."""
         self.folder.begin()
-        self._add(INPUTS, self.record.inputs)
+        # Parts of one fixture each have states of their own.
+        random = {} if self._part else self.record.random
+        self._add(INPUTS, self.record.inputs, random)
         self._publish()
         self.written = True
 
@@ -90,8 +92,10 @@ class Writer:
         if self.written:
             self.folder.discard()
 
-    def _add(self, name: str, taken: Mapping[str, Taken]) -> None:
-        self.folder.add(name, _tensors(taken), _metadata(taken))
+    def _add(
+        self, name: str, taken: Mapping[str, Taken], more: Mapping[str, str] | None = None
+    ) -> None:
+        self.folder.add(name, _tensors(taken), {**_metadata(taken), **(more or {})})
 
     def _publish(self) -> None:
         self.folder.publish(harness_of(self.record, self.base))
