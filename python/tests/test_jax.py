@@ -133,3 +133,48 @@ def test_an_error_in_a_traced_function_of_the_revision_is_its_fault(project: Pro
     done = project.run(project.inputs(x=X), tree)
     assert (done.code, done.error["fault"]) == (125, "revision")
     assert done.error["message"].startswith("model.py:2: TypeError: ")
+
+
+def test_casts_to_float32_are_widened_in_a_twin(project: Project, servers: list[Server]) -> None:
+    tree = project.tree(
+        model="""
+        import jax
+        import jax.numpy as jnp
+        def loss(x):
+            one, two, three = jax.random.split(jax.random.key(3), 3)
+            y = x.astype(jnp.float32) ** 2
+            y = jnp.einsum("ij,kj->ik", y, y, preferred_element_type=jnp.float32)
+            y = y + jnp.zeros(4, jnp.float32) + jnp.arange(4, dtype=jnp.float32)
+            y = jnp.where(jax.random.bernoulli(one, 0.5, y.shape), y / 0.5, 0)
+            y = y + jax.random.normal(two, (4,)) + jax.random.uniform(three, (4,), jnp.float32)
+            def add(total, row):
+                return total + jnp.float32(0.5) * row, None
+            y, _ = jax.lax.scan(add, jnp.zeros(4, jnp.float32), y.astype("float32"))
+            return (jax.nn.log_softmax(y) ** 2).mean()
+        """
+    )
+    project.write_program(
+        """
+        def step(x):
+            import jax
+            from model import loss
+            value, dx = jax.jit(jax.value_and_grad(loss))(x)
+            return {"loss": value, "dx": dx}
+        """,
+        options=OPTIONS,
+    )
+    servers.append(Server(project, "jax,jax.numpy"))
+    x = np.linspace(-1, 1, 20).reshape(4, 5)
+    native = servers[0].run(project.inputs(x=x.astype(np.float32)), tree)
+
+    def twin(x: Any) -> Any:
+        return servers[0].run(project.inputs(x=x), tree, precision="float64")
+
+    wide = twin(x)
+    assert wide.array("loss").dtype == np.float64, wide.stderr
+    for name in ("loss", "dx"):
+        # The same random numbers, and more digits.
+        np.testing.assert_allclose(wide.array(name), native.array(name), rtol=2e-5, atol=1e-5)
+    step = 1e-6 * np.cos(np.arange(20)).reshape(4, 5)
+    slope = (twin(x + step).array("loss") - twin(x - step).array("loss")) / 2
+    np.testing.assert_allclose(slope, (wide.array("dx") * step).sum(), rtol=1e-7)

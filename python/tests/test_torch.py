@@ -204,6 +204,58 @@ def test_what_torch_imports_to_differentiate_is_preloaded(
     assert servers[0].run(project.inputs(x=np.ones(3, np.float32))).stdout == "[]\n"
 
 
+def test_casts_to_float32_are_widened_in_a_twin(project: Project, servers: list[Server]) -> None:
+    tree = project.tree(
+        model="""
+        import torch
+        from torch.nn import functional
+        class Square(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x):
+                ctx.save_for_backward(x)
+                return x.float() ** 2
+            @staticmethod
+            def backward(ctx, upstream):
+                x, = ctx.saved_tensors
+                return (2 * x.to(torch.float32) * upstream.type(torch.FloatTensor)).type_as(x)
+        def loss(x):
+            torch.manual_seed(3)
+            y = functional.dropout(Square.apply(x), 0.5) + torch.zeros(5, dtype=torch.float)
+            y = y + torch.rand(5) + torch.empty_like(y).normal_()
+            y = torch.log_softmax(y, -1, dtype=torch.float32).cumsum(-1, dtype=torch.float32)
+            return torch.compile(lambda y: y.float().square().mean(), backend="eager")(y)
+        """
+    )
+    project.write_program(
+        """
+        def step(x):
+            import torch
+            from model import loss
+            x.requires_grad_()
+            value = loss(x)
+            assert torch.zeros(1).dtype is x.dtype or value.dtype is torch.float32
+            return {"loss": value, "dx": torch.autograd.grad(value, x)[0]}
+        """,
+        options=OPTIONS,
+    )
+    servers.append(Server(project, "torch"))
+    x = np.linspace(-1, 1, 20).reshape(4, 5)
+    native = servers[0].run(project.inputs(x=x.astype(np.float32)), tree)
+
+    def twin(x: Any, **modes: str) -> Any:
+        return servers[0].run(project.inputs(x=x), tree, precision="float64", **modes)
+
+    wide, kept = twin(x), twin(x, casts="kept")
+    assert wide.array("loss").dtype == np.float64 and kept.array("loss").dtype == np.float32
+    for name in ("loss", "dx"):
+        # The same random numbers, and more digits.
+        np.testing.assert_allclose(wide.array(name), native.array(name), rtol=2e-5, atol=1e-6)
+        assert (wide.array(name) != kept.array(name)).any()
+    step = 1e-6 * np.cos(np.arange(20)).reshape(4, 5)
+    slope = (twin(x + step).array("loss") - twin(x - step).array("loss")) / 2
+    np.testing.assert_allclose(slope, (wide.array("dx") * step).sum(), rtol=1e-7)
+
+
 def test_a_replay_draws_the_random_numbers_that_its_inputs_hold(
     project: Project, servers: list[Server], torch: Any
 ) -> None:

@@ -3,7 +3,7 @@
 
 mod series;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use self::series::{Begun, Series};
 use super::in_order::in_order;
@@ -100,7 +100,18 @@ impl Backend for Programs {
         let (shared, fixture, sources) = (self.shared.clone(), fixture.clone(), sources.clone());
         let wide = (precision == Precision::Shadow).then_some(project.spec.precision);
         let series = wide.and_then(|_| project.name_series()).map(Series::new);
-        Ok(Arc::new(ProgramVariant { shared, project, fixture, sources, wide, series }))
+        let is_settled = wide != Some(DType::F64) || !project.spec.widen_casts;
+        let (widens, why_kept) = (Mutex::new(is_settled.then_some(false)), OnceLock::new());
+        Ok(Arc::new(ProgramVariant {
+            shared,
+            project,
+            fixture,
+            sources,
+            wide,
+            widens,
+            why_kept,
+            series,
+        }))
     }
 }
 
@@ -112,6 +123,10 @@ struct ProgramVariant {
     sources: SourceSet,
     /// What it computes in, if that is not what the harness declares: float64 or float32.
     wide: Option<DType>,
+    /// Whether the twin widens casts that code names: its first replay settles it.
+    widens: Mutex<Option<bool>>,
+    /// Why it does not, where it failed so.
+    why_kept: OnceLock<String>,
     /// The replays of a twin with moved inputs, if one process may make several.
     series: Option<Series>,
 }
@@ -147,10 +162,37 @@ impl ProgramVariant {
         present.map(|input| input.storage_elements() * input.dtype.size()).sum()
     }
 
-    /// The run under `mode`, in a process of its own or in one that makes replays of `series`.
+    /// The run under `mode`, in a process of its own or in one that makes replays of `series`. What a framework
+    /// widens may meet code that takes float32 alone: a twin that fails so is made as the code says.
     fn made(&self, mode: &Mode, series: Option<u64>) -> Result<Run, program::Fault> {
+        let mut widens = self.widens.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(widens) = *widens {
+            return self.made_with(mode, series, widens);
+        }
+        let failure = match self.made_with(mode, None, true) {
+            Ok(run) if run.ending == Ending::Completed => {
+                *widens = Some(true);
+                return Ok(run);
+            }
+            Ok(_) => "it does not run to its end".to_owned(),
+            Err(program::Fault::Program(error)) => error.to_string(),
+            Err(fault) => return Err(fault),
+        };
+        *widens = Some(false);
+        let _ = self.why_kept.set(failure);
+        self.made_with(mode, None, false)
+    }
+
+    /// The same; a twin widens casts that code names if it `widens` any.
+    fn made_with(
+        &self,
+        mode: &Mode,
+        series: Option<u64>,
+        widens: bool,
+    ) -> Result<Run, program::Fault> {
         let request = Request {
             wide: self.wide,
+            widen_casts: widens,
             rounding: mode.rounding,
             device: self.shared.runner.device(),
             surroundings: match mode.poison == POISON_A {
@@ -186,6 +228,11 @@ impl ProgramVariant {
     fn finished(&self, mut run: Run) -> Run {
         let DeviceName { class, description } = self.shared.device.clone();
         run.device = Some((description, class));
+        if let Some(failure) = self.why_kept.get() {
+            for narrow in &mut run.narrow {
+                narrow.reason.push_str(&format!("; with casts to float32 widened: {failure}"));
+            }
+        }
         self.shared.host.counted(run)
     }
 }

@@ -21,6 +21,8 @@ pub struct ProgramSpec {
     pub env: IndexMap<String, String>,
     /// What its twin computes in: float64 or float32.
     pub precision: DType,
+    /// Whether its twin in float64 widens the casts to float32 that code names.
+    pub widen_casts: bool,
     /// The command that builds a tree, once for each.
     pub build: Option<Vec<String>>,
     /// The command whose output says what the program is made of.
@@ -28,7 +30,8 @@ pub struct ProgramSpec {
 }
 
 /// The keys that go with `program` alone.
-pub(super) const KEYS: [&str; 6] = ["tree", "preload", "env", "precision", "build", "identity"];
+pub(super) const KEYS: [&str; 7] =
+    ["tree", "preload", "env", "precision", "widen_casts", "build", "identity"];
 /// The keys of kernels, which do not go with `program`.
 pub(super) const KERNEL_KEYS: [&str; 7] =
     ["sources", "include", "overlay", "defines", "undefine", "setup", "call"];
@@ -66,6 +69,7 @@ pub(super) fn program(root: &Table<'_>) -> Result<Option<ProgramSpec>, HarnessEr
         preload: preload(root)?,
         env: environment(root)?,
         precision: precision(root)?,
+        widen_casts: root.get("widen_casts").map_or(Ok(true), |value| value.boolean())?,
         build: command("build")?,
         identity: command("identity")?,
     }))

@@ -198,7 +198,7 @@ fn a_name_without_end_is_refused_at_once() {
 fn unknown_keys_are_refused_at_every_level() {
     insta::assert_snapshot!(refused("sources =", "souces ="), @"
     unknown key `souces` at kernels/replay.toml:3:1, did you mean `sources`?
-    hint: the keys known there are repository, sizes, inputs, outputs, program, roles, sources, include, overlay, defines, undefine, setup, call, tree, preload, env, precision, build, identity
+    hint: the keys known there are repository, sizes, inputs, outputs, program, roles, sources, include, overlay, defines, undefine, setup, call, tree, preload, env, precision, widen_casts, build, identity
     ");
     insta::assert_snapshot!(refused("optional", "optinal"), @"
     unknown key `inputs.mask.optinal` at kernels/replay.toml:15:1, did you mean `optional`?
@@ -349,7 +349,7 @@ fn program(keys: &str) -> Result<Harness, HarnessError> {
 fn a_program_takes_the_place_of_sources_and_call() {
     let keys = "program = [\"python3\", \"step.py\"]\npreload = [\"numpy\", \"jax.numpy\"]\n\
                 tree = [\"src\", \"./pyproject.toml\"]\nenv = { JAX_PLATFORMS = \"cpu\" }\n\
-                precision = \"float32\"\nbuild = [\"make\"]\nidentity = [\"python3\", \"-V\"]";
+                precision = \"float32\"\nwiden_casts = false\nbuild = [\"make\"]\nidentity = [\"python3\", \"-V\"]";
     let harness = program(keys).unwrap();
     assert!(harness.sources.is_empty() && harness.calls.is_empty());
     assert_eq!(harness.tree(), ["src", "pyproject.toml"]);
@@ -357,12 +357,13 @@ fn a_program_takes_the_place_of_sources_and_call() {
     assert_eq!(found.words, ["python3", "step.py"]);
     assert_eq!(found.preload.unwrap(), ["numpy", "jax.numpy"]);
     assert_eq!(found.env["JAX_PLATFORMS"], "cpu");
-    assert_eq!(found.precision, DType::F32);
+    assert_eq!((found.precision, found.widen_casts), (DType::F32, false));
     assert_eq!((found.build.unwrap(), found.identity.unwrap().len()), (vec!["make".to_owned()], 2));
     let plain = program("program = [\"./step.sh\"]").unwrap();
     assert_eq!(plain.tree(), ["."]);
     let plain = plain.program.unwrap();
     assert_eq!((plain.preload, plain.precision), (None, DType::F64));
+    assert!(plain.widen_casts);
 }
 
 #[test]

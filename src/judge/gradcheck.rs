@@ -219,7 +219,7 @@ impl Check<'_> {
         let input = fixture.inputs.iter().find(|i| i.name == check.gradient_of && i.present);
         let Some(input) = input else { return Ok(check.cannot("the input is absent")) };
         let (Some(gradient), Some(_)) = (base.output(&self.output.name), base.output(of)) else {
-            return Ok(check.cannot("it is not computed in float64 when the inputs are"));
+            return Ok(check.cannot(&why_narrow(base, [&self.output.name, of])));
         };
         if gradient.is_empty() {
             return Ok(check.cannot("it has no elements"));
@@ -326,8 +326,19 @@ fn unfinished(run: &Run, what: &str) -> Option<String> {
     match run.ending {
         Ending::Completed => None,
         Ending::TimedOut(..) => Some(format!("{what} ran out of time")),
+        Ending::Unable(ref message) => Some(format!("{what} does not run to its end: {message}")),
         _ => Some(meaningless(run).unwrap_or_else(|| format!("{what} does not run to its end"))),
     }
+}
+
+/// Why `base`, a shadow's run, has not all of `outputs`.
+fn why_narrow(base: &Run, outputs: [&String; 2]) -> String {
+    let missing = outputs.into_iter().find(|name| base.output(name).is_none());
+    let reason = missing.and_then(|name| Some((name, base.why_narrow(name)?)));
+    reason.map_or_else(
+        || "it is not computed in float64 when the inputs are".to_owned(),
+        |(name, reason)| format!("{name} has no float64 shadow: {reason}"),
+    )
 }
 
 /// The part of the call that decides about the differentiated output. Launches after its last write

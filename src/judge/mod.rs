@@ -105,6 +105,9 @@ pub struct OutputJudgement {
     pub by_oracle: bool,
     /// How the float64 shadow changed.
     pub shadow: Option<ShadowChange>,
+    /// Why one of both sides has no shadow of this output, if so and others have one.
+    #[serde(default)]
+    pub without_shadow: Option<String>,
     /// A shift of many elements that none of them shows, where there are no shadows of both sides.
     pub drift: Option<Drift>,
     /// The location of the elements beyond noise; of those whose shadow moved, where rounding hides it.

@@ -74,6 +74,7 @@ impl Pair<'_> {
             got_accuracy: None,
             by_oracle: false,
             shadow: None,
+            without_shadow: self.why_narrow(name).filter(|_| agreement != Agreement::Identical),
             drift: found.drift.clone(),
             location: None,
             place: None,
@@ -102,6 +103,12 @@ impl Pair<'_> {
             self.find_place(&mut judged, &elements)?;
         }
         Ok(judged)
+    }
+
+    /// Why one of both sides has no shadow of output `name`, where it has others.
+    fn why_narrow(&self, name: &str) -> Option<String> {
+        let runs = [self.base, self.got].into_iter().filter_map(|side| side.shadow.ok());
+        runs.filter_map(|run| run.why_narrow(name)).next().map(str::to_owned)
     }
 
     /// What moved the output on either side.

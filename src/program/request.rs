@@ -55,6 +55,8 @@ impl Surroundings {
 pub struct Request {
     /// What narrower floating-point inputs become, and the computation is wanted in: float64 or float32.
     pub wide: Option<DType>,
+    /// Whether a twin is to widen the casts to float32 that code names.
+    pub widen_casts: bool,
     /// How operations round.
     pub rounding: Rounding,
     /// What lies around each tensor.
@@ -79,6 +81,10 @@ impl Request {
             Rounding::Up => "up",
             Rounding::TowardZero => "zero",
         }
+    }
+
+    pub(super) fn casts(&self) -> &'static str {
+        if self.widen_casts { "wide" } else { "kept" }
     }
 
     pub(super) fn surroundings(&self) -> &'static str {
@@ -107,6 +113,7 @@ pub(super) fn variables(request: &Request, places: &Places) -> Vec<(OsString, Os
         ("REPLAY_TREE", path(&places.tree)),
         ("REPLAY_PRECISION", request.precision().into()),
         ("REPLAY_ROUNDING", request.rounding().into()),
+        ("REPLAY_CASTS", request.casts().into()),
         ("REPLAY_SURROUNDINGS", request.surroundings().into()),
         ("TMPDIR", path(&places.temporary)),
     ];

@@ -25,7 +25,7 @@ use crate::runtime::cpu::Rounding;
 use crate::runtime::report;
 use crate::tensor::step::Along;
 use crate::tensor::{DType, TensorView};
-use crate::worker::{Ending, Limits, NOTE, Run, Stepped, WorkerError};
+use crate::worker::{Ending, Limits, NOTE, Narrow, Run, Stepped, WorkerError};
 
 /// A move of inputs by digits that no native format of 32 bits or fewer holds.
 const BESIDE: Along = Along { by: 1, exponent: 30 };
@@ -343,18 +343,46 @@ impl Runner {
                 return Ok(run);
             }
         };
+        let mut narrow = Vec::new();
         // Beside the captured inputs nothing is held against the native outputs.
-        if wide.is_some() && replay.step.is_none() && replay.along.is_none() {
+        if let Some(wide) = wide
+            && replay.step.is_none()
+            && replay.along.is_none()
+        {
             let doubted = self.doubted(replay, &file, &found)?;
-            let is_false = |name: &str| answer.twins.get(name) == Some(&false);
-            found.retain(|one| !is_false(&one.name) && !doubted.contains(&one.name));
+            found.retain(|one| {
+                let says_so = answer.twins.get(&one.name) == Some(&false);
+                let is_narrow = says_so || doubted.contains(&one.name);
+                if is_narrow {
+                    let reason = why_narrow(one, says_so, replay, wide);
+                    narrow.push(Narrow { output: one.name.clone(), reason });
+                }
+                !is_narrow
+            });
         }
         let tensors = found.into_iter().map(|one| (one.name, one.dtype, one.shape, one.range));
         let mut run = Run::of_bytes(file.bytes(), tensors, wide, &self.cache.temporary())?;
+        run.narrow = narrow;
         run.is_unpoisoned = answer.surroundings.is_some_and(|effect| effect != Effect::Applied);
         run.printed = printed;
         Ok(run)
     }
+}
+
+/// Why `output` of the `wide` computation of `replay` is none, if the program `says_so` or its numbers do.
+fn why_narrow(output: &Found, says_so: bool, replay: &Replay<'_>, wide: DType) -> String {
+    let native = declared(replay.fixture, &output.name).unwrap_or(output.dtype);
+    let mut reason = match says_so {
+        true => format!("the program says that it is not computed in {wide}"),
+        false if output.dtype.size() < wide.size() => {
+            format!("the program returns it in {}", output.dtype)
+        }
+        false => format!("all its numbers fit {native}: they were rounded to it on the way"),
+    };
+    if wide == DType::F64 && !replay.project.spec.widen_casts {
+        reason.push_str(" (`widen_casts` is false)");
+    }
+    reason
 }
 
 /// The dtype that `fixture` declares for output `name`.

@@ -406,6 +406,7 @@ fn message(id: u64, (fork, series): (bool, bool), request: &Request, places: &Pl
         "answer": path(&places.answer),
         "tree": path(&places.tree),
         "precision": request.precision(),
+        "casts": request.casts(),
         "rounding": request.rounding(),
         "surroundings": request.surroundings(),
         "device": request.device.name(),

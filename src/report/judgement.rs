@@ -160,6 +160,8 @@ pub fn output_lines(output: &OutputJudgement) -> Vec<Line> {
             "noise by inputs moved a unit in the last place: other roundings leave it".into(),
         );
     }
+    let narrow = output.without_shadow.iter();
+    lines.extend(narrow.map(|reason| format!("it has no float64 shadow: {reason}").into()));
     let flips = output.base_noise.flips + output.got_noise.flips;
     if flips > 0 {
         let jump = if flips == 1 { "1 element jumps" } else { &format!("{flips} elements jump") };

@@ -305,6 +305,9 @@ impl Trial {
         let run = shadow.run(&Mode::plain(POISON_A))?;
         Ok(match run.ending {
             Ending::Completed => Ok(run),
+            Ending::Unable(message) => {
+                Err(format!("the float64 shadow does not run to its end: {message}"))
+            }
             _ => Err(meaningless(&run)
                 .unwrap_or_else(|| "the float64 shadow does not run to its end".to_owned())),
         })

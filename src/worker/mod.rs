@@ -51,7 +51,7 @@ pub use self::lane::Workers;
 pub use self::limits::Limits;
 pub(crate) use self::memory::rounded;
 pub(crate) use self::printed::shortened;
-pub use self::run::{Ending, OutputTensor, Run};
+pub use self::run::{Ending, Narrow, OutputTensor, Run};
 pub(crate) use self::run::{NOTE, tensor_bytes};
 pub use self::series::Series;
 

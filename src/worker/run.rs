@@ -45,6 +45,15 @@ pub enum Ending {
     Unable(String),
 }
 
+/// An output that was not computed in the wider format that was asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Narrow {
+    /// The output.
+    pub output: String,
+    /// Why not, in words.
+    pub reason: String,
+}
+
 /// One output of a completed run.
 #[derive(Clone, Debug)]
 pub struct OutputTensor {
@@ -79,6 +88,8 @@ pub struct Run {
     pub last_write: Option<u64>,
     /// The expression that the GPU's module lacks; the rest of the run then means nothing.
     pub unresolved: Option<String>,
+    /// The outputs that a wide computation did not give, each with the reason.
+    pub narrow: Vec<Narrow>,
     /// The device's description and class.
     pub device: Option<(String, String)>,
     /// Whether memory did not hold the poison that was asked for.
@@ -106,6 +117,12 @@ impl Run {
     /// The output called `name`, if the run completed.
     pub fn output(&self, name: &str) -> Option<TensorView<'_>> {
         self.outputs.iter().find(|output| output.name == name).map(|output| self.view(output))
+    }
+
+    /// Why output `name` was not computed in the wider format that was asked for, if it is known.
+    pub fn why_narrow(&self, name: &str) -> Option<&str> {
+        let found = self.narrow.iter().find(|narrow| narrow.output == name);
+        found.map(|narrow| narrow.reason.as_str())
     }
 
     /// Bytes of all outputs.

@@ -5,6 +5,7 @@ use serde_json::Value;
 use replay::fixture::{NewTensor, write};
 use replay::tensor::DType;
 
+use super::GRADIENT;
 use crate::common::env::{Run, TestEnv};
 
 /// The output `dx` of a comparison.
@@ -41,6 +42,7 @@ fn an_output_without_a_twin_is_not_said_to_be_wrong() {
     let found = diff(["divide 3\nfloat", "divide 3\nfloat\nscale 1.001"]);
     assert_eq!(found["verdict"], "diverged", "{found}");
     assert!(found["shadow"].is_null() && found["finding"] != "wrong", "{found}");
+    assert_eq!(found["without_shadow"], "the program returns it in f32", "{found}");
 }
 
 #[test]
@@ -48,6 +50,33 @@ fn what_is_another_each_time_is_neither_equivalent_nor_diverged() {
     let found = diff(["divide 3\nrandom", "divide 3\nrandom\nsay again"]);
     assert!(!found["nondeterminism"].is_null(), "{found}");
     assert_eq!((&found["verdict"], &found["finding"]), (&"unknown".into(), &Value::Null));
+}
+
+#[test]
+fn a_gradient_that_is_not_checked_says_why_there_is_no_twin() {
+    let checked = |keys: &str, words: &str| {
+        let keys = format!("program = [\"./speaker\"]{keys}");
+        let env = TestEnv::isolated().with_program(&keys, GRADIENT);
+        env.kernel(words);
+        let run = env.replay(&["gradcheck", "fixtures/tiny"]);
+        let line = run.stdout.lines().find(|line| line.trim().starts_with("dx"));
+        line.expect("a line on the gradient").trim().to_owned()
+    };
+    let all = [
+        checked("", "divide 3\nfloat"),
+        checked("\nwiden_casts = false", "divide 3\nnarrow"),
+        checked("", "divide 3\nnarrow\ncasts-kept"),
+        checked("", "divide 3\nnative-alone"),
+        // Its casts cannot be widened, and it has a twin without that.
+        checked("", "divide 3\ncasts-kept"),
+    ];
+    insta::assert_snapshot!(all.join("\n"), @"
+    dx  not checked: dx has no float64 shadow: the program returns it in f32
+    dx  not checked: dx has no float64 shadow: all its numbers fit f32: they were rounded to it on the way (`widen_casts` is false)
+    dx  not checked: dx has no float64 shadow: all its numbers fit f32: they were rounded to it on the way; with casts to float32 widened: IndexError: index 2147483647 is out of bounds
+    dx  not checked: the float64 shadow does not run to its end: IndexError: index 2147483647 is out of bounds
+    dx  matches d loss / d x: 8 directional derivatives, worst rel. 1.5e-11 (noise 1.8e-11)
+    ");
 }
 
 #[test]

@@ -21,6 +21,8 @@ VERSION = 1
 
 Precision = Literal["native", "float32", "float64"]
 Device = Literal["cpu", "cuda"]
+# What becomes of casts to float32 that code names, in a twin in float64.
+Casts = Literal["wide", "kept"]
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,7 @@ class Request:
     rounding: Mode = "nearest"
     surroundings: Surroundings = "none"
     device: Device = "cpu"
+    casts: Casts = "wide"
     threads: int | None = None
 
     def environment(self) -> dict[str, str]:
@@ -47,6 +50,7 @@ class Request:
             "REPLAY_ROUNDING": self.rounding,
             "REPLAY_SURROUNDINGS": self.surroundings,
             "REPLAY_DEVICE": self.device,
+            "REPLAY_CASTS": self.casts,
         }
         if self.answer is not None:
             variables["REPLAY_ANSWER"] = os.fspath(self.answer)
@@ -152,6 +156,7 @@ _KEYS = (
     "rounding",
     "surroundings",
     "device",
+    "casts",
     "threads",
 )
 
@@ -172,6 +177,7 @@ def _request(values: Mapping[str, Any]) -> Request:
             Surroundings, _choice("surroundings", values, "none", get_args(Surroundings))
         ),
         device=cast(Device, _choice("device", values, "cpu", get_args(Device))),
+        casts=cast(Casts, _choice("casts", values, "wide", get_args(Casts))),
         threads=int(threads) if threads else None,
     )
 

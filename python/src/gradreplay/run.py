@@ -11,6 +11,7 @@ import site
 import sys
 import sysconfig
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from .protocol import Answer, Request
 from .rounding import directed
 from .signatures import signature
 from .tensors import Framework, MissingPackage, Tensor, TensorError, TensorFileError
+from .widening import widened
 
 
 @dataclass(frozen=True)
@@ -82,9 +84,10 @@ def _outputs(harness: Harness, request: Request, place: Place, answer: Answer) -
             answer.rounding = rounding.obeyed
             return {}
         try:
-            restored.restore()
-            result = harness.function(**arguments)
-            _finish(harness.framework, request.device, result)
+            with _widened(harness.framework, request):
+                restored.restore()
+                result = harness.function(**arguments)
+                _finish(harness.framework, request.device, result)
         finally:
             # What the revision imported may be what made it fail.
             triton_interpreter.check_versions()
@@ -151,6 +154,13 @@ def _set_precision(framework: Framework, request: Request, given: Mapping[str, T
         torch: Any = importlib.import_module("torch")
         torch.backends.cuda.matmul.allow_tf32 = False
         torch.backends.cudnn.allow_tf32 = False
+
+
+def _widened(framework: Framework, request: Request) -> AbstractContextManager[None]:
+    """Widens casts to float32 in a twin in float64, unless the harness keeps them."""
+    if request.precision == "float64" and request.casts == "wide":
+        return widened(framework)
+    return nullcontext()
 
 
 def _finish(framework: Framework, device: str, result: object) -> None:

@@ -171,6 +171,7 @@ pub(super) fn diverged(name: &str) -> OutputJudgement {
         got_accuracy: None,
         by_oracle: false,
         shadow: None,
+        without_shadow: None,
         drift: None,
         location: None,
         place: Some("row 3".to_owned()),

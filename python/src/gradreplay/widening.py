@@ -1,0 +1,213 @@
+"""Casts to float32 that code names, widened while a twin in float64 is computed.
+
+A twin has float64 inputs, and `x.float()`, `dtype=torch.float32` or a tensor made without a dtype would round
+it on the way. PyTorch's operations are seen below autograd, so in backward functions and in compiled code:
+where one is told float32, it makes float64. JAX's conversions are told so where they are traced. Random
+numbers are drawn in float32, and are those of the native replay.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import numpy as np
+
+from .signatures import signature
+from .tensors import Framework
+
+
+@contextmanager
+def widened(framework: Framework) -> Iterator[None]:
+    """Widens casts to float32 for the length of a block, where the framework allows it."""
+    if framework == "torch":
+        with _torch_widened():
+            yield
+    elif framework == "jax":
+        with _jax_widened():
+            yield
+    else:
+        yield
+
+
+# PyTorch
+
+
+@contextmanager
+def _torch_widened() -> Iterator[None]:
+    torch: Any = importlib.import_module("torch")
+    default = torch.get_default_dtype()
+    if default is torch.float32:
+        torch.set_default_dtype(torch.float64)
+    try:
+        with _torch_mode(torch):
+            yield
+    finally:
+        torch.set_default_dtype(default)
+
+
+def _torch_mode(torch: Any) -> Any:
+    modes: Any = importlib.import_module("torch.utils._python_dispatch")
+    narrow, wide = torch.float32, torch.float64
+
+    def replaced(argument: Any) -> Any:
+        return wide if argument is narrow else argument
+
+    class Widening(modes.TorchDispatchMode):  # type: ignore[misc]
+        def __torch_dispatch__(
+            self,
+            operation: Any,
+            types: Any,
+            args: tuple[Any, ...] = (),
+            kwargs: Mapping[str, Any] | None = None,
+        ) -> Any:
+            named = dict(kwargs or {})
+            name = operation.overloadpacket.__name__
+            if name in _DRAWING:
+                return _draw(torch, operation, args, named)
+            if name in _REINTERPRETING:
+                return operation(*args, **named)
+            args = tuple(map(replaced, args))
+            return operation(*args, **{key: replaced(value) for key, value in named.items()})
+
+    return Widening()
+
+
+# Operations of PyTorch that take a dtype for what bits mean.
+_REINTERPRETING = {"view"}
+
+# Operations of PyTorch that draw random numbers: others in float64 than in float32.
+_DRAWING = set(
+    """
+    rand rand_like randn randn_like normal normal_ uniform uniform_ exponential exponential_
+    cauchy cauchy_ log_normal log_normal_ geometric geometric_ bernoulli bernoulli_ multinomial
+    poisson binomial _standard_gamma _sample_dirichlet native_dropout
+    """.split()
+)
+
+
+def _draw(torch: Any, operation: Any, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
+    """What `operation` draws in float32, as float64."""
+    narrow, wide = torch.float32, torch.float64
+
+    def narrowed(argument: Any) -> Any:
+        is_wide = isinstance(argument, torch.Tensor) and argument.dtype is wide
+        return argument.to(narrow) if is_wide else argument
+
+    name = operation.overloadpacket.__name__
+    if name == "native_dropout":
+        given, share, *rest = args
+        _, kept = operation(narrowed(given), share, *rest, **named)
+        left = 1.0 - share
+        return given * kept * (1.0 / left if left > 0 else 0.0), kept
+    if name.endswith("_"):
+        target, *rest = args
+        drawn = operation(narrowed(target), *map(narrowed, rest), **named)
+        return target.copy_(drawn)
+    if named.get("dtype", wide) is wide or named["dtype"] is None:
+        is_made = name in ("rand", "randn") or name.endswith("_like")
+        if is_made or "dtype" in named:
+            named["dtype"] = narrow
+    drawn = operation(*map(narrowed, args), **named)
+    return drawn.to(wide) if drawn.dtype is narrow else drawn
+
+
+# JAX
+
+
+@contextmanager
+def _jax_widened() -> Iterator[None]:
+    """Conversions, products and ranges are told float64 for float32, while they are traced or run.
+
+    These functions are JAX's own, and another version may have them elsewhere: then casts stay."""
+    jax: Any = importlib.import_module("jax")
+    try:
+        lax: Any = importlib.import_module("jax._src.lax.lax")
+        products, ranges, conversions = lax.dot_general_p, lax.iota_p, lax.convert_element_type_p
+        convert, core = (
+            lax._convert_element_type,
+            importlib.import_module(jax.random.uniform.__module__),
+        )
+    except (ImportError, AttributeError):
+        yield
+        return
+    # What draws random numbers computes in the format that it draws in.
+    is_drawing = False
+
+    def wider(dtype: Any) -> Any:
+        is_narrow = not is_drawing and dtype is not None and dtype == np.float32
+        return np.dtype(np.float64) if is_narrow else dtype
+
+    def converted(operand: Any, new_dtype: Any = None, *more: Any, **named: Any) -> Any:
+        return convert(operand, wider(new_dtype), *more, **named)
+
+    def bound(primitive: Any, key: str) -> Callable[..., Any]:
+        bind: Callable[..., Any] = primitive.bind
+
+        def wide(*args: Any, **named: Any) -> Any:
+            return bind(*args, **{**named, key: wider(named.get(key))})
+
+        return wide
+
+    def drawing(draw: Callable[..., Any]) -> Callable[..., Any]:
+        known = signature(draw)
+
+        def drawn(*args: Any, **named: Any) -> Any:
+            nonlocal is_drawing
+            given = known.bind(*args, **named)
+            given.apply_defaults()
+            dtype = given.arguments["dtype"]
+            if is_drawing or not (dtype in (None, float) or np.dtype(dtype) in _FLOATS):
+                return draw(*args, **named)
+            given.arguments["dtype"] = np.float32
+            is_drawing = True
+            try:
+                result = draw(*given.args, **given.kwargs)
+            finally:
+                is_drawing = False
+            return convert(result, np.dtype(np.float64))
+
+        return drawn
+
+    with ExitStack() as patches:
+        patches.enter_context(_set(lax, "_convert_element_type", converted))
+        for primitive, key in (
+            (conversions, "new_dtype"),
+            (products, "preferred_element_type"),
+            (ranges, "dtype"),
+        ):
+            patches.enter_context(_set(primitive, "bind", bound(primitive, key)))
+        for name in _JAX_DRAWING:
+            draw = getattr(jax.random, name, None)
+            if draw is None:
+                continue
+            wrapped = drawing(draw)
+            for module in (jax.random, core):
+                if getattr(module, name, None) is draw:
+                    patches.enter_context(_set(module, name, wrapped))
+        yield
+
+
+# Functions of `jax.random` that draw floats: others in float64 than in float32.
+_JAX_DRAWING = """
+    uniform normal truncated_normal beta cauchy chisquare dirichlet double_sided_maxwell exponential
+    f gamma generalized_normal gumbel laplace loggamma logistic lognormal maxwell multivariate_normal
+    orthogonal pareto rayleigh t triangular wald weibull_min ball
+""".split()
+_FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
+
+
+@contextmanager
+def _set(target: Any, name: str, value: Any) -> Iterator[None]:
+    """An attribute with another value for the length of a block."""
+    own = vars(target).get(name, _set)
+    setattr(target, name, value)
+    try:
+        yield
+    finally:
+        if own is _set:
+            delattr(target, name)
+        else:
+            setattr(target, name, own)
