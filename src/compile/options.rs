@@ -30,6 +30,10 @@ pub(super) fn precision_flag(precision: Precision) -> Option<String> {
 
 /// Makes the compiler call a function of ours before each access to memory that other threads may
 /// see, and leave tables from which the place of a call is told.
+///
+/// g++ tells nothing of an aggregate that a call takes by value from memory, or returns into it. It does tell of
+/// constructors and assignments, and with `-fno-elide-constructors` it makes all of them: each such aggregate then
+/// is a temporary that is copied.
 fn check_flags(compiler: &Compiler) -> Vec<String> {
     let own: &[&str] = match compiler.version().contains("clang") {
         true => &[
@@ -38,9 +42,11 @@ fn check_flags(compiler: &Compiler) -> Vec<String> {
             "-mllvm",
             "-tsan-distinguish-volatile=1",
         ],
-        false => {
-            &["--param=tsan-instrument-func-entry-exit=0", "--param=tsan-distinguish-volatile=1"]
-        }
+        false => &[
+            "--param=tsan-instrument-func-entry-exit=0",
+            "--param=tsan-distinguish-volatile=1",
+            "-fno-elide-constructors",
+        ],
     };
     let all = ["-g1", "-fsanitize=thread"].iter().chain(own);
     all.map(|&word| word.to_owned()).collect()

@@ -24,20 +24,46 @@ impl Lines {
         // The call ends before the address that it returns to.
         let probe = address.checked_sub(1)?.checked_sub(self.base)? as u64;
         let mut frames = self.loader.find_frames(probe).ok()?;
-        let mut found = None;
         while let Ok(Some(frame)) = frames.next() {
+            let name = frame.function.as_ref().and_then(|function| function.raw_name().ok());
             let Some(location) = frame.location else { continue };
             let (Some(file), Some(line)) = (location.file, location.line) else { continue };
-            if let Some(file) = of_the_user(file) {
-                found = Some(format!("{file}:{line}"));
-                break;
+            if let Some(file) = of_the_user(file)
+                && !name.is_some_and(|name| copies_an_object(&name))
+            {
+                return Some(format!("{file}:{line}"));
             }
         }
-        found
+        None
     }
+}
+
+/// Whether the function of that linkage name copies or moves an object of a class (Itanium C++ ABI, "Mangling"). g++ makes
+/// them for plain copies, and places them at the head of the class: who copies is told.
+fn copies_an_object(name: &str) -> bool {
+    let Some((function, parameter)) = name.rsplit_once('E') else { return false };
+    let is_it = ["C1", "C2", "C4", "aS"].iter().any(|kind| function.ends_with(kind));
+    let class = parameter.strip_prefix("RK").or_else(|| parameter.strip_prefix('O'));
+    is_it && class.is_some_and(|class| class.starts_with('S') && class.ends_with('_'))
 }
 
 /// The name that the user knows `file` by; none for our headers and the system's, which lie elsewhere.
 fn of_the_user(file: &str) -> Option<&str> {
-    (!file.starts_with('/')).then(|| file.trim_start_matches("./").trim_start_matches("tree/"))
+    (!file.starts_with('/') && !file.starts_with("headers/"))
+        .then(|| file.trim_start_matches("./").trim_start_matches("tree/"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn functions_that_copy_an_object_are_known_by_their_names() {
+        for name in ["_ZN7WelfordC2ERKS_", "_ZN7WelfordaSEOS_", "_ZN2cu3VecIfEC1ERKS1_"] {
+            assert!(copies_an_object(name), "{name}");
+        }
+        for name in ["_ZN3SumC2E7Welford", "_Z5merge7WelfordS_", "_ZN3SumplERKS_", "main", ""] {
+            assert!(!copies_an_object(name), "{name}");
+        }
+    }
 }
