@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 use replay::backend::Mode;
 use replay::frontend::Precision;
 use replay::runtime::report::{Found, FoundKind};
-use replay::summary::POISON_A;
+use replay::summary::{POISON_A, POISON_B};
 use replay::worker::{Ending, Run};
 
 use super::project::{Machine, Project};
@@ -82,6 +82,27 @@ fn threads_that_write_the_same_value_are_told_apart() {
 #[test]
 fn shuffles_that_read_lanes_which_take_no_part_are_found() {
     assert_eq!(missed("stray_", FoundKind::UndefinedLane).join("\n"), "");
+}
+
+#[test]
+fn whoever_reads_a_lane_that_takes_no_part_gets_poison_in_every_form_of_kernels() {
+    let unused = ["stray_tail_of_a_reduction"];
+    for case in cases("stray_") {
+        let plain = |poison, machine| {
+            let run = CHECKED.run_in(case, &Mode::plain(poison), machine);
+            assert_eq!(run.ending, Ending::Completed, "{case}");
+            run.output("out").unwrap().bytes.to_vec()
+        };
+        let [first, second] = [POISON_A, POISON_B].map(|poison| {
+            let blocks = plain(poison, Machine::PLAIN);
+            assert!(blocks == plain(poison, Machine::STACKS), "{case}");
+            blocks
+        });
+        let untouched = [&POISON_A.pattern[..4], &POISON_B.pattern[..4]];
+        let pairs = first.chunks(4).zip(second.chunks(4)).map(|(a, b)| [a, b]);
+        let differs = pairs.filter(|pair| *pair != untouched).any(|[a, b]| a != b);
+        assert_eq!(differs, !unused.contains(&case.as_str()), "{case}");
+    }
 }
 
 /// The line of the cases that `src/cases.cu:N` names.

@@ -32,6 +32,7 @@ use crate::runtime::abi::{
     BlockState, BlockThread, BlockThreads, Site, ThreadPointers, Thunk, WarpOp,
 };
 use crate::runtime::{end, lack_of_memory};
+use crate::summary::Poison;
 
 /// The fewest stacks to make: a larger block that follows small ones then rarely needs new ones.
 const LEAST_STACKS: usize = 256;
@@ -124,6 +125,8 @@ pub(super) struct BlockRunner {
     turns: bool,
     /// While other blocks are alive too.
     together: Option<Together>,
+    /// What a lane gets that reads one which takes no part.
+    undefined: u64,
     /// This runner's entry among those that run, if there was room.
     running: Option<&'static AtomicPtr<BlockRunner>>,
 }
@@ -161,8 +164,9 @@ extern "C" fn run_threads() -> ! {
 }
 
 impl BlockRunner {
-    /// A runner for the operating-system thread whose built-in variables are at `pointers`.
-    pub(super) fn new(pointers: ThreadPointers, deadlock: Deadlock) -> BlockRunner {
+    /// A runner for the operating-system thread whose built-in variables are at `pointers`. Values that CUDA does not
+    /// define are `poison`.
+    pub(super) fn new(pointers: ThreadPointers, poison: Poison, deadlock: Deadlock) -> BlockRunner {
         const UNUSED: Thread = Thread {
             context: 0,
             site: Site { file: std::ptr::null(), line: 0 },
@@ -198,6 +202,7 @@ impl BlockRunner {
             whole: false,
             turns: false,
             together: None,
+            undefined: u64::from_le_bytes(poison.pattern),
             running: None,
         }
     }
@@ -442,7 +447,7 @@ impl BlockRunner {
     /// Lets the lanes go on whose collective `offer` completes, and returns them.
     #[inline(never)]
     fn complete(&mut self, warp: usize, offer: Offer) -> u32 {
-        let freed = self.warps[warp].complete(&offer);
+        let freed = self.warps[warp].complete(&offer, self.undefined);
         if freed != 0 {
             match WarpOp::from_number(offer.op) {
                 WarpOp::Sync => check::warp_sync(warp, freed),
@@ -467,7 +472,7 @@ impl BlockRunner {
     }
 
     /// Tells a checked replay of lanes that read one which takes no part. They get the value of another
-    /// lane than in a plain replay: whether it matters shows in the outputs.
+    /// lane, and in a plain replay poison: whether it matters shows in the outputs.
     #[cold]
     fn tell_strays(&mut self, warp: usize, members: u32) {
         for lane in bits(self.warps[warp].strays) {

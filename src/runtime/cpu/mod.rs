@@ -162,7 +162,7 @@ impl Cpu {
                 let shared = shared.unwrap_or_else(|error| {
                     lack_of_memory("shared memory", shared::MAX_BYTES * scale, &error)
                 });
-                Block { runner: BlockRunner::new(pointers(), deadlock), shared }
+                Block { runner: BlockRunner::new(pointers(), poison, deadlock), shared }
             };
             let Block { runner, shared } = make();
             Core { runner, shared, together: Vec::new(), make: Box::new(make) }

@@ -143,8 +143,8 @@ impl Lanes {
     }
 
     /// Completes the collective of `offer` if every live lane of its mask has come with the same
-    /// operation and mask, and returns the lanes that can go on.
-    pub(super) fn complete(&mut self, offer: &Offer) -> u32 {
+    /// operation and mask, and returns the lanes that can go on. Who reads a lane that takes no part gets `undefined`.
+    pub(super) fn complete(&mut self, offer: &Offer, undefined: u64) -> u32 {
         let members = offer.mask & self.live;
         let agrees =
             |lane: usize| self.offers[lane].mask == offer.mask && self.offers[lane].op == offer.op;
@@ -153,8 +153,8 @@ impl Lanes {
         }
         match WarpOp::from_number(offer.op) {
             WarpOp::Shuffle => match self.fold {
-                Some(fold) if members & !self.folding == 0 => self.run(fold, members),
-                _ => self.shuffle(members),
+                Some(fold) if members & !self.folding == 0 => self.run(fold, members, undefined),
+                _ => self.shuffle(members, undefined),
             },
             op => self.combine(op, members),
         }
@@ -162,13 +162,14 @@ impl Lanes {
         members
     }
 
-    /// Gives every member its value after all steps of `fold`.
-    fn run(&mut self, fold: Fold, members: u32) {
+    /// Gives every member its value after all steps of `fold`, in which all other lanes pass `undefined`.
+    fn run(&mut self, fold: Fold, members: u32, undefined: u64) {
         self.strays = 0;
         self.whole |= members;
         self.folding &= !members;
         self.left.set(members, fold.count() - 1);
         let mut values = self.offers.map(|offer| offer.value);
+        bits(!members).for_each(|lane| values[lane] = undefined);
         // SAFETY: the artifact that made the offers made `run` for their values.
         unsafe { (fold.run)(values.as_mut_ptr(), fold.steps, members) };
         for lane in bits(members) {
@@ -176,19 +177,17 @@ impl Lanes {
         }
     }
 
-    /// Gives every member the value of the lane that it reads.
-    fn shuffle(&mut self, members: u32) {
+    /// Gives every member the value of the lane that it reads: `undefined` where that is no member.
+    fn shuffle(&mut self, members: u32, undefined: u64) {
         self.strays = 0;
         self.whole &= !members;
         self.folding &= !members;
         for lane in 0..LANES {
-            // A lane outside the mask has no defined value; the caller's own stands in.
             let source = self.offers[lane].argument as usize % LANES;
             let is_stray = members >> source & 1 == 0;
-            let source = if is_stray { lane } else { source };
             if members >> lane & 1 == 1 {
                 self.strays |= u32::from(is_stray) << lane;
-                self.results[lane] = self.offers[source].value;
+                self.results[lane] = if is_stray { undefined } else { self.offers[source].value };
             }
         }
     }
@@ -241,14 +240,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_shuffle_from_a_lane_outside_the_mask_keeps_the_own_value() {
+    fn a_shuffle_from_a_lane_outside_the_mask_gives_what_is_undefined() {
         let mut lanes = Lanes { live: u32::MAX, ..Lanes::default() };
         for lane in 0..32 {
             let argument = (lane as u32 + 1) % 32;
             lanes.offers[lane] = Offer { op: 1, mask: 0xf, value: lane as u64, argument };
         }
-        lanes.shuffle(0xf);
-        assert_eq!(lanes.results[..4], [1, 2, 3, 3]);
+        lanes.shuffle(0xf, 77);
+        assert_eq!(lanes.results[..4], [1, 2, 3, 77]);
         assert_eq!(lanes.strays, 1 << 3);
     }
 
@@ -296,14 +295,14 @@ mod tests {
         let mut lanes = Lanes { live: 0xf, ..Lanes::default() };
         lanes.arrive(0, offer(2, 0x3));
         lanes.arrive(2, offer(2, 0xc));
-        assert_eq!(lanes.complete(&offer(2, 0xc)), 0);
+        assert_eq!(lanes.complete(&offer(2, 0xc), 0), 0);
         lanes.arrive(3, offer(2, 0xc));
-        assert_eq!(lanes.complete(&offer(2, 0xc)), 0xc);
+        assert_eq!(lanes.complete(&offer(2, 0xc), 0), 0xc);
         // It has come with another operation than the lane that waits for it.
         lanes.arrive(1, offer(0, 0x3));
-        assert_eq!(lanes.complete(&offer(0, 0x3)), 0);
+        assert_eq!(lanes.complete(&offer(0, 0x3), 0), 0);
         lanes.live = 0x1;
-        assert_eq!(lanes.complete(&offer(2, 0x3)), 0x1);
+        assert_eq!(lanes.complete(&offer(2, 0x3), 0), 0x1);
         assert_eq!(lanes.results[..4], [1, 0, 12, 12]);
     }
 }

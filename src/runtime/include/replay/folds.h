@@ -99,7 +99,7 @@ struct by_call {
   static void apply(T& x, const T& y) { x = Function()(x, y); }
 };
 
-/// A `replay_fold` for values of type `T`.
+/// A `replay_fold` for values of type `T`. The words of lanes that take no part are what those read who read them.
 template <class Kind, class Combine, class T>
 inline void fold_lanes(uint64_t* words, uint64_t steps, uint32_t members) {
   T own[32], other[32];
@@ -110,11 +110,11 @@ inline void fold_lanes(uint64_t* words, uint64_t steps, uint32_t members) {
   for (uint32_t k = 0; k < count; k++) {
     const uint32_t by = (uint32_t)(steps >> REPLAY_FOLD_DISTANCE_BITS * k & 63);
     for (uint32_t lane = 0; lane < 32; lane++) other[lane] = own[Kind::source(lane, by, width) & 31];
-    for (uint32_t lane = 0; members != 0xffffffffu && lane < 32; lane++) {
-      // A lane that takes no part has no defined value; the reader's own stands in.
-      if (!(members >> (Kind::source(lane, by, width) & 31) & 1)) other[lane] = own[lane];
-    }
     for (int lane = 0; lane < 32; lane++) Combine::apply(own[lane], other[lane]);
+    for (uint32_t lane = 0; members != 0xffffffffu && lane < 32; lane++) {
+      // What a lane passes that takes no part is the same at each step.
+      if (!(members >> lane & 1)) __builtin_memcpy(&own[lane], &words[lane], sizeof(T));
+    }
   }
   for (int lane = 0; lane < 32; lane++) {
     words[lane] = 0;
