@@ -223,6 +223,23 @@ fn a_cached_bundle_is_unpacked_once_and_again_when_damaged() {
 }
 
 #[test]
+fn all_references_of_a_bundle_are_unpacked_to_one_file() {
+    let repo = small_history();
+    let head = repo.git(&["rev-parse", "HEAD"]);
+    repo.git(&["tag", "-a", "-m", "An annotated one", "noted", "HEAD~1"]);
+    for number in 0..20 {
+        repo.git(&["update-ref", &format!("refs/heads/deep/{number}"), "HEAD"]);
+    }
+    let path = bundle(&repo, &[], &["--all"]);
+    let cache = repo.beside("cache");
+    let history = History::open_with_cache(&path, &cache).unwrap();
+    assert_eq!(history.resolve("deep/7").unwrap().id.to_string(), head);
+    assert_eq!(history.resolve("noted").unwrap(), history.resolve("HEAD~1").unwrap());
+    let home = fs::read_dir(cache.join("bundles")).unwrap().next().unwrap().unwrap().path();
+    assert_eq!(fs::read_dir(home.join("repo.git/refs/heads")).unwrap().count(), 0);
+}
+
+#[test]
 fn a_cached_bundle_in_the_place_of_another_is_not_believed() {
     let (one, other) = (small_history(), small_history());
     other.commit_file("more.txt", "more", "One more");

@@ -5,6 +5,7 @@
 //! repository is unpacked again. It appears under its name by one rename, complete.
 
 use std::{
+    collections::BTreeMap,
     fs::{self, File},
     io::{self, BufRead, BufReader, Read, Write},
     path::{Path, PathBuf},
@@ -232,6 +233,7 @@ fn create_references(
 ) -> Result<(), HistoryError> {
     let corrupt = |what: String| HistoryError::BundleHeader { path: bundle.into(), what };
     let odb = repo.odb().map_err(|source| git_error(bundle, source))?;
+    let mut packed = BTreeMap::new();
     for (id, name) in &header.references {
         if !odb.exists(*id) {
             return Err(corrupt(format!("`{name}` is at {id}, which its pack does not hold")));
@@ -244,9 +246,13 @@ fn create_references(
             return Err(corrupt(format!("`{name}` is no name of a reference")));
         }
         if name != "HEAD" {
-            repo.reference(name, *id, true, "").map_err(|source| git_error(bundle, source))?;
+            packed.insert(name, id);
         }
     }
+    // A file for each takes milliseconds a reference, and there may be thousands.
+    let text: String = packed.into_iter().map(|(name, id)| format!("{id} {name}\n")).collect();
+    let path = repo.path().join("packed-refs");
+    fs::write(&path, text).map_err(io_error("write", &path))?;
     set_head(header, repo).map_err(|source| git_error(bundle, source))
 }
 
