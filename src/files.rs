@@ -72,7 +72,14 @@ pub fn read_text(path: &Path, limit: u64) -> io::Result<String> {
 /// Those of the system.
 pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let real = path.canonicalize();
-    let path = real.as_deref().unwrap_or(path);
+    replace_entry(real.as_deref().unwrap_or(path), bytes)
+}
+
+/// Writes a file with these bytes to `path`, as [`replace`] does; a symbolic link there is replaced itself.
+///
+/// # Errors
+/// Those of the system.
+pub fn replace_entry(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mode = std::fs::metadata(path).ok().map(|status| status.permissions().mode());
     let file = written(path, bytes, mode)?;
     file.persist(path).map_err(|error| error.error)?;

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use ::replay::files;
 use clap::CommandFactory;
 use clap_complete::Shell;
 
@@ -37,8 +38,17 @@ pub struct ManArgs {
 /// Writes the pages.
 pub fn man(args: &ManArgs) -> CliResult<u8> {
     let folder = &args.folder;
-    std::fs::create_dir_all(folder)
-        .and_then(|()| clap_mangen::generate_to(Cli::command(), folder))
-        .context(|| format!("cannot write manual pages to {}", folder.display()))?;
+    let write = || -> std::io::Result<()> {
+        // Pages go to the folder as files: a link there may lead anywhere.
+        let made = tempfile::tempdir()?;
+        clap_mangen::generate_to(Cli::command(), &made)?;
+        std::fs::create_dir_all(folder)?;
+        for page in std::fs::read_dir(&made)? {
+            let page = page?;
+            files::replace_entry(&folder.join(page.file_name()), &std::fs::read(page.path())?)?;
+        }
+        Ok(())
+    };
+    write().context(|| format!("cannot write manual pages to {}", folder.display()))?;
     Ok(exit::SUCCESS)
 }

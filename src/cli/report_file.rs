@@ -74,6 +74,15 @@ impl ReportFile {
                 CommandError::new(message).with_hint("make it, or name another file with --report")
             );
         }
+        if let Ok(target) = std::fs::read_link(path) {
+            let message = format!(
+                "the report cannot be written to {}: it is a symbolic link to {}",
+                path.display(),
+                target.display()
+            );
+            return Err(CommandError::new(message)
+                .with_hint("remove the link, or name the file itself with --report"));
+        }
         if path.is_dir() {
             let message =
                 format!("the report cannot be written to {}: it is a folder", path.display());
@@ -90,7 +99,7 @@ impl ReportFile {
     /// Writes the report; an earlier one is replaced.
     pub fn write(&self, text: &str) -> CliResult<()> {
         let failed = || format!("cannot write the report to {}", self.path.display());
-        files::replace(&self.path, text.as_bytes()).context(failed)
+        files::replace_entry(&self.path, text.as_bytes()).context(failed)
     }
 }
 
@@ -106,7 +115,9 @@ mod tests {
         assert_eq!(named("a.b.json").unwrap().unwrap().format, FileFormat::Json);
         assert!(ReportFile::named(None, &FILES).unwrap().is_none());
         std::fs::create_dir(folder.path().join("folder.html")).expect("a folder");
-        let told = ["a", "a.pdf", "a.md", "none/a.html", "folder.html"].map(|name| {
+        std::os::unix::fs::symlink("loss.cu", folder.path().join("link.html")).expect("a link");
+        let names = ["a", "a.pdf", "a.md", "none/a.html", "folder.html", "link.html"];
+        let told = names.map(|name| {
             let error = named(name).err().expect("it cannot be written");
             let at = folder.path().display().to_string();
             format!("{}; {}\n", error.message().replace(&at, ""), error.hints().join("; "))
@@ -117,7 +128,20 @@ mod tests {
         the ending of /a.md names no format of a report; the endings are .html, .json
         there is no folder /none for the report; make it, or name another file with --report
         the report cannot be written to /folder.html: it is a folder; name a file in it with --report
+        the report cannot be written to /link.html: it is a symbolic link to loss.cu; remove the link, or name the file itself with --report
         ");
+    }
+
+    #[test]
+    fn a_link_that_was_put_there_since_is_replaced_and_its_target_stays() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("a.html");
+        let file = ReportFile::named(Some(&path), &FILES).unwrap().unwrap();
+        std::fs::write(folder.path().join("loss.cu"), "a source").expect("a file");
+        std::os::unix::fs::symlink("loss.cu", &path).expect("a link");
+        file.write("a page").unwrap();
+        let text = |name: &str| std::fs::read_to_string(folder.path().join(name)).expect("a file");
+        assert_eq!((text("loss.cu"), text("a.html")), ("a source".into(), "a page".into()));
     }
 
     #[test]
