@@ -132,7 +132,7 @@ impl TreeReader {
         match GitTree::new(repository, Oid::ZERO_SHA1).read(&file.path, Node::File(id)) {
             Ok(content) => Ok(content.into()),
             Err(Stop::Error(error)) => Err(error),
-            Err(Stop::Fault(_) | Stop::TooManyFiles(_)) => unreachable!("it is an object"),
+            Err(Stop::Fault(_) | Stop::TooManyFiles(_)) => unreachable!("it was read before"),
         }
     }
 }

@@ -295,6 +295,16 @@ pub enum Fault {
         /// The file.
         path: String,
     },
+    /// A file that nobody reads as a source.
+    #[error("has a file of {bytes} bytes at `{path}`, more than the {limit} that are read")]
+    TooLarge {
+        /// The file.
+        path: String,
+        /// Its size.
+        bytes: u64,
+        /// How many are allowed.
+        limit: u64,
+    },
     /// A name that no file can have, or that `#include` cannot contain.
     #[error("has a name that no source can have: `{}`", path.escape_debug())]
     BadName {
@@ -405,6 +415,10 @@ impl Fault {
             Fault::Submodule { .. } => {
                 Some("name folders without submodules in `sources` and `include`".into())
             }
+            Fault::TooLarge { .. } => Some(
+                "name the files that the kernels need in `sources` and `include`, or in `tree`"
+                    .into(),
+            ),
             Fault::LfsPointer { .. } => Some(match place {
                 Place::WorkingTree(_) | Place::Overlay(_) => "fetch the files: git lfs pull".into(),
                 Place::Revision(_) => "git's own objects are read, not those of LFS: check the \

@@ -127,6 +127,10 @@ impl Tree for GitTree<'_> {
         else {
             return Err(Fault::Submodule { path: path.to_owned() }.into());
         };
+        // Its header tells the size: a few bytes can stand for gigabytes.
+        let database = self.repo.odb().map_err(read_error(path))?;
+        let (bytes, _) = database.read_header(id).map_err(read_error(path))?;
+        check_size(path, bytes as u64)?;
         let blob = self.repo.find_blob(id).map_err(read_error(path))?;
         let found = Oid::hash_object(ObjectType::Blob, blob.content()).map_err(read_error(path))?;
         if found != id {
@@ -136,6 +140,15 @@ impl Tree for GitTree<'_> {
         }
         Ok(blob.content().to_vec())
     }
+}
+
+/// Refuses a file at `path` that is larger than any source, before it is read.
+fn check_size(path: &str, bytes: u64) -> Result<(), Fault> {
+    let limit = files::SOURCE_BYTES;
+    if bytes > limit {
+        return Err(Fault::TooLarge { path: path.to_owned(), bytes, limit });
+    }
+    Ok(())
 }
 
 pub(super) fn node_of(entry: &git2::TreeEntry<'_>) -> Node {
@@ -292,7 +305,11 @@ impl Tree for DiskTree<'_> {
             Node::Link(_) => {
                 fs::read_link(&full).map(|target| target.into_os_string().into_encoded_bytes())
             }
-            _ => files::read(&full, files::SOURCE_BYTES),
+            _ => {
+                let bytes = fs::metadata(&full).map_err(self.io_error("read", path))?.len();
+                check_size(path, bytes)?;
+                files::read(&full, files::SOURCE_BYTES)
+            }
         };
         Ok(read.map_err(self.io_error("read", path))?)
     }

@@ -148,6 +148,36 @@ fn revision_fault(change: impl Fn(&TestRepo), spec: &SourceSpec) -> String {
 }
 
 #[test]
+fn a_file_of_gigabytes_is_refused_before_it_is_read() {
+    // Only the first bytes of the object are there: a loose object of 3 GiB, whose content is missing.
+    let grow = |repo: &TestRepo| {
+        let head = b"blob 3221225472\0";
+        let mut object = vec![0x78, 0x01, 0x00];
+        object.extend(1000_u16.to_le_bytes());
+        object.extend((!1000_u16).to_le_bytes());
+        object.extend(head);
+        object.resize(7 + 1000, b'x');
+        let id = "aa00000000000000000000000000000000000000";
+        let folder = repo.root().join(".git/objects").join(&id[..2]);
+        fs::create_dir_all(&folder).unwrap();
+        fs::write(folder.join(&id[2..]), object).unwrap();
+        let inner = tree(repo, &format!("100644 blob {id}\tloss.cu\n"));
+        let outer = tree(repo, &format!("040000 tree {inner}\tsrc\n"));
+        let commit = repo.git(&["commit-tree", &outer, "-p", "HEAD", "-m", "Large"]);
+        repo.git(&["reset", "-q", "--soft", &commit]);
+    };
+    let fault = revision_fault(grow, &spec(&["src"], &[]));
+    assert_snapshot!(fault, @"
+    revision SHORT has a file of 3221225472 bytes at `src/loss.cu`, more than the 268435456 that are read
+    hint: name the files that the kernels need in `sources` and `include`, or in `tree`
+    ");
+    let repo = kernel_history();
+    fs::File::create(repo.root().join("src/loss.cu")).unwrap().set_len(3 << 30).unwrap();
+    let error = open(&repo).working_tree(&kernels()).unwrap_err();
+    assert!(error.is_revision_fault());
+}
+
+#[test]
 fn folders_without_end_are_the_revisions_fault() {
     let repo = kernel_history();
     let blob = repo.git(&["rev-parse", "HEAD:src/loss.cu"]);
