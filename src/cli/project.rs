@@ -1,18 +1,19 @@
 //! From a fixture and a revision to sources: opens the harness's repository.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Once};
 
 use ::replay::cache::Cache;
 use ::replay::fixture::Fixture;
 use ::replay::history::{
     Commit, CommitId, History, Overlay, SourceSet, SourceSpec, source_set_from_dir,
 };
-use ::replay::report::CaptureRevision;
+use ::replay::report::{CaptureRevision, Line, count};
 use ::replay::trial::Subject;
 
 use crate::cli::checkout;
 use crate::cli::error::{CliResult, CommandError};
+use crate::cli::progress::Progress;
 
 /// A fixture with the history of the kernels that it fits.
 pub struct Project {
@@ -47,6 +48,7 @@ impl Project {
             Some(repository) => History::open_with_cache(repository, cache.root())?,
             None => History::discover(&harness.path)?,
         };
+        tell_replaced(&history);
         let overlay = harness.overlay.as_deref().map(Overlay::read).transpose()?;
         let spec = SourceSpec {
             sources: harness.sources.clone(),
@@ -112,5 +114,34 @@ impl Project {
         } else {
             Ok(self.history.working_tree(&self.spec)?)
         }
+    }
+}
+
+/// Says once that a history is not the one that git shows.
+fn tell_replaced(history: &History) {
+    static ONCE: Once = Once::new();
+    let replaced = history.replaced();
+    if replaced > 0 {
+        let told = replaced_words(history.path(), replaced);
+        ONCE.call_once(|| Progress::start().note(&Line::from(told)));
+    }
+}
+
+fn replaced_words(repository: &Path, replaced: usize) -> String {
+    format!(
+        "{} replaces {} (refs/replace): replay reads what was recorded, as `git --no-replace-objects` does",
+        repository.display(),
+        count(replaced as u64, "object")
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_history_that_git_shows_otherwise_is_told() {
+        let told = replaced_words(Path::new("/kernels"), 1);
+        insta::assert_snapshot!(told, @"/kernels replaces 1 object (refs/replace): replay reads what was recorded, as `git --no-replace-objects` does");
     }
 }

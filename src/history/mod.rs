@@ -210,6 +210,12 @@ impl History {
         Ok(Self::new(repo, self.path.clone(), self.is_bundle, None))
     }
 
+    /// How many objects the repository replaces by others (`git replace`). They are read as they are recorded, as by
+    /// `git --no-replace-objects`.
+    pub fn replaced(&self) -> usize {
+        self.repo.references_glob("refs/replace/*").map_or(0, |found| found.flatten().count())
+    }
+
     /// The working tree's root, else the repository's folder or the bundle's file.
     pub fn path(&self) -> &Path {
         &self.path

@@ -68,6 +68,18 @@ fn an_empty_repository_says_so() {
 }
 
 #[test]
+fn replaced_objects_are_read_as_recorded_and_counted() {
+    let repo = kernel_history();
+    let head = repo.git(&["rev-parse", "HEAD"]);
+    assert_eq!(open(&repo).replaced(), 0);
+    repo.git(&["replace", "--graft", "HEAD"]);
+    let history = open(&repo);
+    assert_eq!(history.replaced(), 1);
+    let commit = history.head().unwrap();
+    assert_eq!((commit.id.to_string(), commit.parents.len()), (head, 1));
+}
+
+#[test]
 fn reading_changes_nothing_in_the_repository() {
     fn listing(folder: &Path, into: &mut Vec<(String, Vec<u8>)>) {
         for entry in fs::read_dir(folder).unwrap() {
