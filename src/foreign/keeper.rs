@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use super::{Bounds, ProgramEnd, Report};
 use crate::process::tree::{self, Deaths, End};
-use crate::process::{self, Pid, Resource};
+use crate::process::{self, Pid, Resource, shield};
 
 /// How long killed processes may take to go. A process blocked on a device cannot be killed.
 const GOING: Duration = Duration::from_secs(5);
@@ -67,15 +67,18 @@ fn start(words: &[OsString], bounds: &Bounds, served: Option<&str>) -> io::Resul
         (Resource::Core, 0),
     ];
     let keeper = process::this();
+    let above = process::line_of_descent();
     let become_program = move || {
         process::unblock_signals();
+        // Where the system has no such filters the program can reach those above it.
+        let _ = shield::raise(&above);
         limits.into_iter().try_for_each(|(of, most)| process::lower_limit(of, most))?;
         match tree::end_with(keeper) {
             true => Ok(()),
             false => Err(io::Error::from_raw_os_error(libc::ESRCH)),
         }
     };
-    // SAFETY: it calls only functions that may be called between fork and exec.
+    // SAFETY: this process has one thread, so that what is called between fork and exec may allocate.
     unsafe { command.pre_exec(become_program) };
     Ok(command.spawn()?.id() as Pid)
 }

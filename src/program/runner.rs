@@ -248,6 +248,8 @@ impl Runner {
                 let (signal, memory_ran_out) = (libc::SIGKILL, false);
                 return Err(WorkerError::Killed { signal, memory_ran_out }.into());
             }
+            // So ends a program that sends itself SIGKILL: see `shield`.
+            ProgramEnd::Ended(End::Killed(libc::SIGSYS)) => Ending::Killed(libc::SIGKILL),
             ProgramEnd::Ended(End::Killed(signal)) => Ending::Killed(signal),
             ProgramEnd::Ended(End::Exited(code)) => {
                 match self.told(replay, code, &finished, answer)? {

@@ -106,7 +106,6 @@ fn whoever_is_at_fault_is_blamed() {
         "exit 125\nsay the last words",
         "exit 126\nsay a module is missing",
         "exit 127",
-        "signal 9",
     ];
     insta::assert_snapshot!(all_told(&env, &kernels, &[]), @"
     [fault revision]
@@ -131,9 +130,14 @@ fn whoever_is_at_fault_is_blamed() {
     [exit 127]
     128: error: the program's environment: the program ended with exit status 127
        hint: this says nothing about the revision: install what is missing, and replay it again
+    ");
+    insta::assert_snapshot!(all_told(&env, &["signal 9", "strike 9", "strike 19"], &[]), @"
     [signal 9]
-    128: error: the replay was killed from outside (signal 9)
-       hint: this says nothing about the code, and nothing of it is remembered: replay it again
+    1: failed: killed: signal 9 (SIGKILL, which the code sent to itself)
+    [strike 9]
+    1: failed: exit: the program ended with exit status 3
+    [strike 19]
+    1: failed: exit: the program ended with exit status 3
     ");
 }
 

@@ -208,6 +208,7 @@ static int replay(const Request& request) {
   if (has("exit-among-nan") && request.surroundings == "nan") return std::stoi(argument("exit-among-nan"));
   if (has("exit")) return std::stoi(argument("exit"));
   if (has("signal")) std::signal(std::stoi(argument("signal")), SIG_DFL), raise(std::stoi(argument("signal")));
+  if (has("strike") && kill(getppid(), std::stoi(argument("strike"))) != 0) return 3;
   if (has("last") && replays >= std::stoi(argument("last"))) raise(SIGSEGV);
   if (has("refuse") && replays >= std::stoi(argument("refuse"))) return 3;
   if (has("stuck") && replays >= std::stoi(argument("stuck"))) for (;;) pause();
