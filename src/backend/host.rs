@@ -92,7 +92,7 @@ impl Host {
         mode: &Mode,
     ) -> Job {
         Job {
-            artifact: artifact.path.clone(),
+            artifact: artifact.place().to_owned(),
             fixture: fixture.dir.clone(),
             shadow: precision == Precision::Shadow,
             device,

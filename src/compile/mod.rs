@@ -21,8 +21,11 @@ mod tools;
 mod translation;
 mod unit;
 
+use std::fs::{self, File};
 use std::io;
+use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::SystemTime;
 
@@ -40,6 +43,7 @@ use self::options::{LINK, options, precision_flag, strings};
 use self::outside::{Outside, outside_of};
 use self::translation::{Translation, lay_out, translate};
 use crate::cache::{Cache, Kind};
+use crate::files;
 use crate::foreign::Finished;
 use crate::frontend::{Precision, Threads};
 use crate::harness::Harness;
@@ -61,6 +65,20 @@ pub struct Artifact {
     pub may_end: bool,
     /// Whether this run compiled it.
     pub fresh: bool,
+    /// The shared object, whoever removes it at its path.
+    kept: Option<Arc<File>>,
+}
+
+impl Artifact {
+    /// The path of the shared object, which is put back where replayed code has removed it.
+    pub(crate) fn place(&self) -> &Path {
+        if let Some(kept) = self.kept.as_ref().filter(|_| !self.path.exists()) {
+            let bytes = fs::read(format!("/proc/self/fd/{}", kept.as_raw_fd()));
+            // Where that fails the loader says what is missing.
+            let _ = bytes.and_then(|bytes| files::replace(&self.path, &bytes));
+        }
+        &self.path
+    }
 }
 
 /// The state that all compilations of a run share.
@@ -149,7 +167,16 @@ impl Toolchain {
                 Ok((path, key, fresh)) => {
                     let statements = statements(harness, call);
                     let (shadow_obstacles, may_end) = translated.shadow_obstacles(&statements);
-                    return Ok(Artifact { path, key, call, shadow_obstacles, may_end, fresh });
+                    let kept = File::open(&path).ok().map(Arc::new);
+                    return Ok(Artifact {
+                        path,
+                        key,
+                        call,
+                        shadow_obstacles,
+                        may_end,
+                        fresh,
+                        kept,
+                    });
                 }
                 // Another call cannot mend an error outside of this one.
                 Err(error) if !error.blames_call() => return Err(error),

@@ -71,6 +71,19 @@ fn a_parent_that_ignores_the_ends_of_its_children_changes_nothing() {
     assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
+#[test]
+fn code_that_removes_its_own_file_is_replayed_like_any_other() {
+    let code = "#include <dlfcn.h>\n#include <unistd.h>\n\
+        static void forget() {\n\
+          Dl_info info;\n\
+          if (dladdr((void*)&forget, &info)) unlink(info.dli_fname);\n\
+        }\n\
+        __global__ void k(const float* x, float* y, int n) { y[threadIdx.x] = x[threadIdx.x]; }\n";
+    let env = TestEnv::new().with_kernel(code, "forget(); k<<<1, n>>>(x, y, n);");
+    let run = env.replay(&["fixtures/tiny", "--fresh", "--check", "always"]);
+    assert_eq!(run.code, Some(0), "{}", run.text());
+}
+
 /// Whether any process was started with `env`'s cache.
 fn lives(env: &TestEnv) -> bool {
     let cache = format!("REPLAY_CACHE_DIR={}", env.cache_parent().display());
