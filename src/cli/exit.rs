@@ -95,8 +95,19 @@ pub fn on_signals() {
         }
         end_by(signal)
     }
-    // SAFETY: the handler does only what a signal handler may do.
+    /// What Rust does where memory or the stack is used up; it has said so.
+    extern "C" fn aborted(_: i32) {
+        const TOLD: &[u8] =
+            b"error: replay had to end early\nhint: give it more memory (ulimit -d, -s, -v)\n";
+        // SAFETY: write and _exit may be called from a signal handler.
+        unsafe {
+            libc::write(libc::STDERR_FILENO, TOLD.as_ptr().cast(), TOLD.len());
+            libc::_exit(NOT_ABOUT_THE_KERNEL.into());
+        }
+    }
+    // SAFETY: the handlers do only what a signal handler may do.
     unsafe {
+        libc::signal(libc::SIGABRT, aborted as *const () as libc::sighandler_t);
         // Where a parent ignores it, the system forgets how a child ended, and nobody can ask.
         libc::signal(libc::SIGCHLD, libc::SIG_DFL);
         libc::signal(libc::SIGINT, interrupted as *const () as libc::sighandler_t);

@@ -20,6 +20,7 @@ mod help;
 mod init;
 mod inspect;
 mod keys;
+mod limits;
 mod log;
 mod log_file;
 mod markdown;
@@ -190,6 +191,10 @@ pub fn keep() -> ExitCode {
 pub fn run() -> ExitCode {
     exit::on_signals();
     exit::leave_with(defect::guarded(|| {
+        if let Err(error) = limits::settle() {
+            error.print();
+            return error.exit_code();
+        }
         let matches = Cli::command().try_get_matches();
         match matches.and_then(|matches| Cli::from_arg_matches(&matches)) {
             Ok(cli) => {

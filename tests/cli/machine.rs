@@ -251,6 +251,13 @@ fn limits_of_the_shell_are_told_in_their_own_words() {
     error: a replay needs an address space of 35328 MiB, and 7812 MiB are allowed: Operation not permitted (os error 1)
     hint: lift the limit (ulimit -v unlimited), or lower --memory
     ");
+    let told = shell(&env, "ulimit -s 64; exec $REPLAY fixtures/tiny --fresh");
+    insta::assert_snapshot!(told, @"
+    exit code 128
+    --- stderr
+    error: the shell allows 64 KiB of stack
+    hint: allow 512 KiB or more: ulimit -s
+    ");
     let told = shell(&env, "ulimit -f 20; exec $REPLAY fixtures/tiny --fresh");
     insta::assert_snapshot!(told, @"
     exit code 128

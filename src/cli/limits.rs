@@ -1,0 +1,87 @@
+//! What the shell lets this process have: less than any command needs is an error before it ends the process by a
+//! signal.
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use super::error::{CliResult, CommandError};
+
+/// Something that every command needs.
+struct Need {
+    resource: Resource,
+    name: &'static str,
+    option: &'static str,
+    least: u64,
+    /// What it gets where the shell allows more than it has set.
+    usual: u64,
+}
+
+const NEEDS: [Need; 3] = [
+    Need {
+        resource: Resource::Stack,
+        name: "stack",
+        option: "-s",
+        least: 512 << 10,
+        usual: 8 << 20,
+    },
+    Need { resource: Resource::Data, name: "data", option: "-d", least: 32 << 20, usual: u64::MAX },
+    Need {
+        resource: Resource::As,
+        name: "addresses",
+        option: "-v",
+        least: 256 << 20,
+        usual: u64::MAX,
+    },
+];
+
+/// Raises the limits of this process to what it needs, as far as it may.
+///
+/// # Errors
+/// If the shell does not allow what every command needs.
+pub fn settle() -> CliResult<()> {
+    NEEDS.iter().try_for_each(|need| need.settle(getrlimit(need.resource)))
+}
+
+impl Need {
+    fn settle(&self, limit: Rlimit) -> CliResult<()> {
+        let is_enough = |bytes: Option<u64>| bytes.is_none_or(|bytes| bytes >= self.least);
+        if is_enough(limit.current) {
+            return Ok(());
+        }
+        let most = limit.maximum.unwrap_or(u64::MAX).min(self.usual);
+        let current = (most < u64::MAX).then_some(most);
+        if is_enough(current) && setrlimit(self.resource, Rlimit { current, ..limit }).is_ok() {
+            return Ok(());
+        }
+        let kib = limit.current.unwrap_or_default() >> 10;
+        let message = format!("the shell allows {kib} KiB of {}", self.name);
+        let least = self.least >> 10;
+        Err(CommandError::new(message)
+            .with_hint(format!("allow {least} KiB or more: ulimit {}", self.option)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn too_low_a_limit_is_an_error_that_names_it() {
+        let low = Rlimit { current: Some(64 << 10), maximum: Some(64 << 10) };
+        let told = NEEDS.iter().map(|need| {
+            let error = need.settle(low).expect_err("it is too low");
+            format!("{}; {}\n", error.message(), error.hints().join("; "))
+        });
+        insta::assert_snapshot!(told.collect::<String>(), @"
+        the shell allows 64 KiB of stack; allow 512 KiB or more: ulimit -s
+        the shell allows 64 KiB of data; allow 32768 KiB or more: ulimit -d
+        the shell allows 64 KiB of addresses; allow 262144 KiB or more: ulimit -v
+        ");
+    }
+
+    #[test]
+    fn limits_that_suffice_are_left_alone() {
+        let before = NEEDS.map(|need| getrlimit(need.resource));
+        settle().expect("the tests have enough");
+        assert_eq!(NEEDS.map(|need| getrlimit(need.resource)), before);
+    }
+}
