@@ -4,6 +4,7 @@
 //! keeps signals away from the processes above.
 #![allow(unsafe_code)]
 
+mod container;
 pub(crate) mod shield;
 pub(crate) mod tree;
 
@@ -11,7 +12,6 @@ use std::fs;
 use std::fs::File;
 use std::io;
 use std::os::fd::{BorrowedFd, FromRawFd};
-use std::path::Path;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec};
@@ -186,29 +186,7 @@ pub(crate) fn free_memory() -> Option<u64> {
     let text = fs::read_to_string("/proc/meminfo").ok()?;
     let field = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
     let machine = field.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.saturating_mul(1024);
-    let container = [
-        ["/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"],
-        [
-            "/sys/fs/cgroup/memory/memory.limit_in_bytes",
-            "/sys/fs/cgroup/memory/memory.usage_in_bytes",
-        ],
-    ];
-    let number = |path| fs::read_to_string(path).ok()?.trim().parse::<u64>().ok();
-    let left = container.iter().find_map(|[most, used]| {
-        // What the container uses includes pages of files, which the system takes back if need be.
-        let files = cached_files(Path::new(most).parent()?).unwrap_or_default();
-        Some(number(*most)?.saturating_sub(number(*used)?.saturating_sub(files)))
-    });
-    Some(left.map_or(machine, |left| left.min(machine)))
-}
-
-/// The bytes of files that the system keeps in memory for the container whose numbers lie in `folder`.
-fn cached_files(folder: &Path) -> Option<u64> {
-    let text = fs::read_to_string(folder.join("memory.stat")).ok()?;
-    let counted = |name: &str| -> Option<u64> {
-        text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok())
-    };
-    Some(counted("inactive_file ")? + counted("active_file ")?)
+    Some(container::free_memory().map_or(machine, |left| left.min(machine)))
 }
 
 /// The bytes that a file may have which this process writes.
