@@ -186,6 +186,17 @@ def test_processes_make_one_fixture_of_their_parts(replay: str) -> None:
         assert array(f"fixtures/step4/{name}", "logits")[0, 0] == 6.0 * order
 
 
+def test_parts_of_different_runs_are_never_joined() -> None:
+    for rank in (0, 1):
+        variables = {"WORLD_SIZE": "2", "RANK": str(rank), "MASTER_PORT": f"290{rank}"}
+        command = [sys.executable, "-c", RANK, str(rank)]
+        done = subprocess.run(
+            command, env=os.environ | variables, capture_output=True, text=True, timeout=120
+        )
+        assert ("they are of different runs" in done.stderr) == (rank == 1), done.stderr
+    assert not Path("fixtures/step4").exists()
+
+
 def test_a_condition_on_no_step_is_refused() -> None:
     for make in (capture.first, capture.every):
         with pytest.raises(ValueError, match="a number of steps is at least 1"):

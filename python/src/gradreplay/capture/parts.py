@@ -119,21 +119,30 @@ class Parts:
                 for name, value in whole.items()
             }
             disk.put(self._home, {"whole.safetensors": tensors.pieces(content, {})})
-        listed = json.dumps([[part.index, part.call] for part in mine])
+        listed = json.dumps(
+            {"run": provenance.run(), "parts": [[part.index, part.call] for part in mine]}
+        )
         disk.put(self._home, {f"rank{provenance.rank()}.json": [listed.encode()]})
         parts = self._all_parts()
         if parts is not None and self._is_mine():
             self._join(parts)
 
     def _all_parts(self) -> list[Part] | None:
-        """The parts of all processes in their order; `None` while some are missing."""
+        """The parts of all processes in their order; `None` while some are missing.
+
+        Raises :class:`CaptureError` if they are of different runs."""
         found: list[Part] = []
         for rank in range(provenance.world()):
             try:
                 listed = json.loads((self._home / f"rank{rank}.json").read_text())
             except FileNotFoundError:
                 return None
-            found += [Part(index, call) for index, call in listed]
+            if listed["run"] != provenance.run():
+                raise CaptureError(
+                    f"{self.path} is left in parts, in {self._home}: they are of different runs",
+                    "give each run a path of its own",
+                )
+            found += [Part(index, call) for index, call in listed["parts"]]
         return sorted(found, key=lambda part: (part.index, part.call))
 
     def _is_mine(self) -> bool:

@@ -145,6 +145,18 @@ def world() -> int:
     return max(_of_processes("get_world_size", "process_count", "WORLD_SIZE", 1), 1)
 
 
+# What launchers call a run, the same for all its processes.
+_RUN = (
+    "TORCHELASTIC_RUN_ID", "MASTER_ADDR", "MASTER_PORT", "JAX_COORDINATOR_ADDRESS", "SLURM_JOB_ID",
+    "SLURM_STEP_ID", "PMIX_NAMESPACE",
+)  # fmt: skip
+
+
+def run() -> str:
+    """The run that this process belongs to, as far as its launcher has named it."""
+    return " ".join(f"{name}={os.environ[name]}" for name in _RUN if name in os.environ)
+
+
 def _of_processes(in_torch: str, in_jax: str, variable: str, otherwise: int) -> int:
     """What the framework that several processes train with says, else their environment."""
     torch: Any = sys.modules.get("torch")
