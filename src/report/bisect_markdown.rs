@@ -5,6 +5,7 @@ use std::fmt::Write;
 
 use super::accesses::access_lines;
 use super::bisect::{Origin, acquittal, bisect, observation_line};
+use super::captured_by::captured_lines;
 use super::judgement::{finding_words, launch_change};
 use super::markdown::{Page, changed_row, escape, judged_row};
 use crate::bisect::{Culprit, Observation, Report};
@@ -108,5 +109,6 @@ fn lines(report: &Report, culprit: &Culprit) -> Vec<String> {
             lines.push(format!("{}{what} was tested: {}", commit.short, acquittal(seen)));
         }
     }
+    lines.extend(captured_lines(&report.captured));
     lines
 }

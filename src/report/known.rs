@@ -42,7 +42,7 @@ fn block(title: &str, checks: &[KnownCheck], word: impl Fn(&KnownCheck) -> Line)
     out
 }
 
-/// The lines about one output, those `word`s first.
+/// The lines about one output, `word` first.
 fn lines(check: &KnownCheck, word: Line) -> Vec<Line> {
     let mut lines = vec![word];
     if check.verdict != Verdict::Identical {

@@ -2,8 +2,10 @@
 
 use maud::{Markup, html};
 
+use super::super::captured_by::captured_lines;
 use super::super::changes::{change_lines, summary, verdict};
 use super::super::judgement::{launch_line, verdict_name};
+use super::super::spans::Line;
 use super::history::Graph;
 use super::shell::{Head, Mood, badge, document};
 use super::table::fixtures_by_commits;
@@ -36,7 +38,8 @@ fn head(report: &LogReport, range: &str) -> Head {
         0 => "the range has no commits".into(),
         _ => summary(report),
     };
-    Head { kind: "replay log", about: range.into(), mood, verdict, notes: Vec::new() }
+    let notes = captured_lines(&report.captured).into_iter().map(Line::from).collect();
+    Head { kind: "replay log", about: range.into(), mood, verdict, notes }
 }
 
 /// The commits of the range as a graph.
