@@ -11,7 +11,15 @@ pub struct Subject {
     /// The fixture.
     pub fixture: Arc<Fixture>,
     declaration: blake3::Hash,
-    content: OnceLock<String>,
+    hashes: OnceLock<Hashes>,
+}
+
+/// What identifies the tensors of a fixture.
+struct Hashes {
+    /// Of the inputs.
+    content: String,
+    /// Of the outputs that it holds.
+    outputs: String,
 }
 
 impl Subject {
@@ -22,7 +30,7 @@ impl Subject {
         let calls = (calls, harness.setup.as_ref().map(|setup| &setup.text));
         let said = (calls, &harness.inputs, &harness.outputs, &fixture.sizes);
         let declaration = blake3::hash(format!("{said:?}").as_bytes());
-        Subject { fixture: Arc::new(fixture), declaration, content: OnceLock::new() }
+        Subject { fixture: Arc::new(fixture), declaration, hashes: OnceLock::new() }
     }
 
     /// Identifies the subject by its tensors and by its harness's declarations.
@@ -30,30 +38,40 @@ impl Subject {
     /// # Errors
     /// [`ReplayError`] if the fixture or the cache cannot be read.
     pub fn identity(&self, cache: &Cache) -> Result<String, ReplayError> {
-        Ok(format!("{} {}", self.content(cache)?, self.declaration.to_hex()))
+        let Hashes { content, outputs } = self.hashes(cache)?;
+        Ok(format!("{content} {outputs} {}", self.declaration.to_hex()))
     }
 
-    /// The hash of the fixture's content, remembered for as long as its files do not change.
+    /// The hash of the fixture's content, which is its inputs.
     ///
     /// # Errors
     /// [`ReplayError`] if the fixture or the cache cannot be read.
     pub fn content(&self, cache: &Cache) -> Result<&str, ReplayError> {
-        if let Some(content) = self.content.get() {
-            return Ok(content);
+        Ok(&self.hashes(cache)?.content)
+    }
+
+    /// The hashes of its tensors, remembered for as long as its files do not change.
+    fn hashes(&self, cache: &Cache) -> Result<&Hashes, ReplayError> {
+        if let Some(hashes) = self.hashes.get() {
+            return Ok(hashes);
         }
         let states = self.fixture.stat_identity();
-        let identity = format!("content, {}\n{states}", env!("CARGO_PKG_VERSION"));
+        let identity = format!("content and outputs, {}\n{states}", env!("CARGO_PKG_VERSION"));
         let identity = blake3::hash(identity.as_bytes()).to_hex();
         let known = cache.read(Kind::Fact, &identity);
-        let known = known.and_then(|bytes| String::from_utf8(bytes).ok());
-        let content = match known {
-            Some(content) => content,
+        let known = known.and_then(|bytes| {
+            let (content, outputs) = std::str::from_utf8(&bytes).ok()?.split_once(' ')?;
+            Some(Hashes { content: content.to_owned(), outputs: outputs.to_owned() })
+        });
+        let hashes = match known {
+            Some(hashes) => hashes,
             None => {
                 let content = self.fixture.content_hash()?.to_hex().to_string();
-                cache.write(Kind::Fact, &identity, content.as_bytes())?;
-                content
+                let outputs = self.fixture.outputs_hash().to_hex().to_string();
+                cache.write(Kind::Fact, &identity, format!("{content} {outputs}").as_bytes())?;
+                Hashes { content, outputs }
             }
         };
-        Ok(self.content.get_or_init(|| content))
+        Ok(self.hashes.get_or_init(|| hashes))
     }
 }

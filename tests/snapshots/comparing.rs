@@ -5,6 +5,8 @@ use crate::snapshots::project::{
     BENIGN, DEFECT, KERNEL, ORIGINAL, accepted, pending, project, replay, replay_with, review,
     rewrite, snap, text,
 };
+use replay::fixture;
+use replay::tensor::DType;
 
 /// Lines that only one of both texts has.
 fn changed_lines(old: &str, new: &str) -> usize {
@@ -96,6 +98,10 @@ fn a_defect_diverges_and_the_accepted_snapshot_stays() {
     let env = accepted();
     let before = text(snap(&env));
     rewrite(&env, DEFECT);
+    // Outputs that were captured with the inputs make a snapshot neither stale nor right.
+    let seen: Vec<u8> = [1.6001f32, 3.1001, 4.6001, 6.1001].map(f32::to_le_bytes).concat();
+    let path = env.path("fixtures/tiny/expected.safetensors");
+    fixture::write_file(&path, &[("y", DType::F32, &[4], &seen)], &[]).expect("a file");
     let run = replay(&env);
     assert_eq!(run.code, Some(1), "{}", run.text());
     insta::assert_snapshot!(run.last_line(), @"diverged: y moved by rel. 2.4e-5 (noise 1.7e-7), the float64 shadow moves too");
