@@ -88,8 +88,8 @@ fn gradients(compiler: &Compiler) -> Result<bool> {
 fn lay_out_project(folder: &Path) -> Result<()> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let spec = SourceSpec {
-        sources: vec!["src/loss.cu".to_owned()],
-        include: vec!["include".to_owned()],
+        sources: vec!["src/loss.cu".into()],
+        include: vec!["include".into()],
         ..SourceSpec::default()
     };
     let cache = cache()?;

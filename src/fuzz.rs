@@ -18,7 +18,7 @@ use crate::cache::{Cache, Kind};
 use crate::cuda::sanitizer;
 use crate::harness::Harness;
 use crate::report::{self, Entry};
-use crate::search::{LogEntry, LogMark, git_bisect_log};
+use crate::search::{LogEntry, LogMark, Terms, git_bisect_log};
 use crate::snapshot::{Meta, Snapshot, SnapshotFile, SnapshotVerdict, compare};
 use crate::trial::{Outcome, Status};
 
@@ -124,6 +124,7 @@ pub fn outcome(bytes: &[u8]) {
         orders: Vec::new(),
         judgement: None,
         pictures: Vec::new(),
+        base_lacks: None,
         culprit: None,
         accesses: None,
         snapshot: None,
@@ -198,7 +199,7 @@ pub fn bisect_log(bytes: &[u8]) {
     let first_parent = draw.flag();
     let answers: Vec<(LogMark, String, String)> = (0..draw.below(5))
         .map(|_| {
-            let mark = [LogMark::Good, LogMark::Bad, LogMark::Skip][draw.below(3)];
+            let mark = [LogMark::Old, LogMark::New, LogMark::Skip][draw.below(3)];
             (mark, format!("{:040x}", draw.number()), draw.text(64))
         })
         .collect();
@@ -206,7 +207,7 @@ pub fn bisect_log(bytes: &[u8]) {
         answers.iter().map(|(mark, id, subject)| LogEntry { mark: *mark, id, subject }).collect();
     let culprit = draw.text(64);
     let culprit = draw.flag().then_some(("c0ffee", culprit.as_str()));
-    let log = git_bisect_log(&entries, culprit, first_parent);
+    let log = git_bisect_log(&entries, culprit, first_parent, Terms::BREAKS);
     let mut commands = log.lines().filter(|line| !line.starts_with('#'));
     let start = if first_parent { "git bisect start '--first-parent'" } else { "git bisect start" };
     assert_eq!(commands.next(), Some(start));
@@ -215,8 +216,8 @@ pub fn bisect_log(bytes: &[u8]) {
             let words: Vec<&str> = command.split(' ').collect();
             let ["git", "bisect", word, id] = words[..] else { panic!("{command:?} in {log}") };
             let mark = match word {
-                "good" => LogMark::Good,
-                "bad" => LogMark::Bad,
+                "good" => LogMark::Old,
+                "bad" => LogMark::New,
                 "skip" => LogMark::Skip,
                 _ => panic!("{command:?} in {log}"),
             };

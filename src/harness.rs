@@ -23,8 +23,8 @@ use self::paths::repository_path;
 use crate::tensor::DType;
 
 pub use error::HarnessError;
-pub use paths::PathFault;
 pub(crate) use paths::joined;
+pub use paths::{PathFault, SourcePath};
 pub use program::ProgramSpec;
 pub use roles::Role;
 pub use spot::Spot;
@@ -43,9 +43,9 @@ pub struct Harness {
     pub repository: Option<PathBuf>,
     /// Files of a revision that are compiled; relative, inside the repository. Empty where a program
     /// runs the revision, and only there.
-    pub sources: Vec<String>,
+    pub sources: Vec<SourcePath>,
     /// Folders of a revision in which headers are found; `.` is the root of the repository.
-    pub include: Vec<String>,
+    pub include: Vec<SourcePath>,
     /// The folder of stand-in headers outside of the revisions, searched before `include`; resolved
     /// against the folder of the file.
     pub overlay: Option<PathBuf>,
@@ -409,9 +409,12 @@ fn check_name(value: &Value<'_>, name: &str) -> Result<(), HarnessError> {
     Err(HarnessError::BadName { spot: value.key_spot(), name: name.to_owned(), reason })
 }
 
-fn paths(root: &Table<'_>, key: &str) -> Result<Vec<String>, HarnessError> {
-    let mut paths = IndexSet::new();
-    for item in root.strings(key)? {
+/// The paths at `key`. A list in the place of a path holds the names that it has at different revisions.
+fn paths(root: &Table<'_>, key: &str) -> Result<Vec<SourcePath>, HarnessError> {
+    const EXPECTED: &str = "a list of strings";
+    let Some(list) = root.get(key) else { return Ok(Vec::new()) };
+    let (mut met, mut paths) = (IndexSet::new(), Vec::new());
+    let mut read = |item: &Value<'_>| -> Result<String, HarnessError> {
         let value = item.string()?;
         let bad = |reason| HarnessError::BadPath {
             spot: item.spot(),
@@ -420,11 +423,25 @@ fn paths(root: &Table<'_>, key: &str) -> Result<Vec<String>, HarnessError> {
             reason,
         };
         let path = repository_path(&value, key != "sources").map_err(bad)?;
-        if !paths.insert(path) {
-            return Err(bad(PathFault::Twice));
+        match met.insert(path.clone()) {
+            true => Ok(path),
+            false => Err(bad(PathFault::Twice)),
         }
+    };
+    for item in list.list(EXPECTED)? {
+        if !item.is_list() {
+            paths.push(SourcePath::from(read(&item)?));
+            continue;
+        }
+        let names = item.list(EXPECTED)?;
+        let [first, others @ ..] = names.as_slice() else { return Err(empty(&item)) };
+        let mut path = SourcePath::from(read(first)?);
+        for other in others {
+            path = path.or(read(other)?);
+        }
+        paths.push(path);
     }
-    Ok(paths.into_iter().collect())
+    Ok(paths)
 }
 
 /// `text` with control characters as they are escaped.

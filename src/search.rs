@@ -24,7 +24,7 @@ pub use candidates::distances;
 pub use ends::Refusal;
 pub use engine::Search;
 pub use graph::{Graph, GraphError};
-pub use log_text::{LogEntry, LogMark, git_bisect_log};
+pub use log_text::{LogEntry, LogMark, Terms, git_bisect_log};
 pub use survey::Survey;
 pub(crate) use survey::survey;
 pub use words::{Answer, Conclusion, Options, Phase, SearchError, State, Warning};

@@ -99,10 +99,10 @@ impl Project {
     fn sources(&self) -> SourceSet {
         let spec = match self.language {
             Language::Kernels => {
-                SourceSpec { sources: vec!["kernel.cu".to_owned()], ..SourceSpec::default() }
+                SourceSpec { sources: vec!["kernel.cu".into()], ..SourceSpec::default() }
             }
             Language::Program => {
-                SourceSpec { tree: vec!["kernel.txt".to_owned()], ..SourceSpec::default() }
+                SourceSpec { tree: vec!["kernel.txt".into()], ..SourceSpec::default() }
             }
         };
         let root: &Path = self.folder.path();

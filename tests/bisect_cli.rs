@@ -2,6 +2,7 @@
 //! a kernel of one line.
 
 mod answers;
+mod directions;
 mod elsewhere;
 mod ends;
 mod faults;

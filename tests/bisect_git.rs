@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use replay::search::{
-    Answer, Conclusion, Graph, LogEntry, LogMark, Options, Search, distances, git_bisect_log,
+    Answer, Conclusion, Graph, LogEntry, LogMark, Options, Search, Terms, distances, git_bisect_log,
 };
 
 /// SplitMix64 (Steele, Lea, Flood 2014), so that every run sees the same histories.
@@ -398,21 +398,23 @@ fn git_bisect_replay_accepts_the_log_and_comes_to_the_same_culprit() {
     let ids = repo.import(&braid(), &[0]);
     let entry = |mark, commit: usize| LogEntry { mark, id: &ids[commit], subject: "odd [x]\n'y'" };
     let entries = [
-        entry(LogMark::Bad, 18),
-        entry(LogMark::Good, 0),
+        entry(LogMark::New, 18),
+        entry(LogMark::Old, 0),
         entry(LogMark::Skip, 10),
-        entry(LogMark::Bad, 8),
-        entry(LogMark::Good, 5),
-        entry(LogMark::Good, 6),
+        entry(LogMark::New, 8),
+        entry(LogMark::Old, 5),
+        entry(LogMark::Old, 6),
     ];
-    let text = git_bisect_log(&entries, Some((&ids[8], "odd")), false);
-    std::fs::write(repo.path().join(".git/replay.log"), text).unwrap();
-    let said = repo.git(&["bisect", "replay", ".git/replay.log"]);
-    let next = repo.git(&["bisect", "log"]);
-    let culprit = &ids[8];
-    assert!(
-        said.contains(&format!("{culprit} is the first bad commit"))
-            || next.contains(&format!("# first bad commit: [{culprit}]")),
-        "{said}\n{next}"
-    );
+    for terms in [Terms::BREAKS, Terms::REPAIRS, Terms::CHANGES] {
+        let text = git_bisect_log(&entries, Some((&ids[8], "odd")), false, terms);
+        std::fs::write(repo.path().join(".git/replay.log"), text).unwrap();
+        let said = repo.git(&["bisect", "replay", ".git/replay.log"]);
+        let next = repo.git(&["bisect", "log"]);
+        let (culprit, new) = (&ids[8], terms.new);
+        assert!(
+            said.contains(&format!("{culprit} is the first {new} commit"))
+                || next.contains(&format!("# first {new} commit: [{culprit}]")),
+            "{said}\n{next}"
+        );
+    }
 }

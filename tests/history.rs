@@ -13,7 +13,7 @@ use crate::common::repo::TestRepo;
 use replay::history::{History, HistoryError, SourceSpec};
 
 fn spec(sources: &[&str], include: &[&str]) -> SourceSpec {
-    let owned = |paths: &[&str]| paths.iter().map(|path| path.to_string()).collect();
+    let owned = |paths: &[&str]| paths.iter().map(|&path| path.into()).collect();
     SourceSpec { sources: owned(sources), include: owned(include), ..SourceSpec::default() }
 }
 

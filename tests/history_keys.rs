@@ -7,7 +7,7 @@ use insta::assert_snapshot;
 use replay::history::{CommitId, History, SourceSpec};
 
 fn spec(sources: &[&str]) -> SourceSpec {
-    let sources = sources.iter().map(|path| path.to_string()).collect();
+    let sources = sources.iter().map(|&path| path.into()).collect();
     SourceSpec { sources, ..SourceSpec::default() }
 }
 

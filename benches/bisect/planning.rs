@@ -70,15 +70,15 @@ pub fn child(repository: &Path) -> Result<()> {
     let begin = Instant::now();
     let history = History::open(repository)?;
     let spec = SourceSpec {
-        sources: vec!["src/loss.cu".to_owned()],
-        include: vec!["include".to_owned()],
+        sources: vec!["src/loss.cu".into()],
+        include: vec!["include".into()],
         ..SourceSpec::default()
     };
     let good = [history.resolve("first")?];
     let bad = [history.resolve("main")?];
-    let plan = Plan::new(&history, &[SearchTarget { subject, spec }], &good, &bad)?;
+    let plan = Plan::claimed(&history, &[SearchTarget { subject, spec }], &good, &bad)?;
     let options = Options { trust_ends: true, ..Options::default() };
-    let mut search = Search::new(plan.graph.clone(), &plan.good, &plan.bad, options)?;
+    let mut search = Search::new(plan.graph.clone(), &plan.old, &plan.new, options)?;
     let picks = search.next(2, &|_| false);
     let wall = begin.elapsed();
     if plan.between != COMMITS as usize - 1

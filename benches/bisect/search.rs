@@ -187,8 +187,8 @@ fn timed(command: &mut Command) -> Result<(Time, String)> {
 fn write_history(repository: &Path, here: &Path) -> Result<()> {
     let bundle = History::open(&here.join("kernels/lm_loss/history.bundle"))?;
     let spec = SourceSpec {
-        sources: vec!["src/loss.cu".to_owned()],
-        include: vec!["include".to_owned()],
+        sources: vec!["src/loss.cu".into()],
+        include: vec!["include".into()],
         ..SourceSpec::default()
     };
     let files = bundle.source_set(&bundle.resolve("main")?, &spec)?.files;

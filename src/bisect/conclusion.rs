@@ -5,11 +5,13 @@ use std::collections::{BTreeSet, HashMap};
 
 use super::captured::{CapturedBy, Replayed, find_captured};
 use super::changes::{LogReport, survey_between};
+use super::direction::{Direction, Ends};
+use super::grounds::{SharedDefect, find_shared_defect};
 use super::lineage::{Known, Lineage};
 use super::plan::Plan;
 use super::probe::Seen;
 use super::steady::{self, Pass, Steady};
-use super::symptom::{On, Symptom};
+use super::symptom::{On, Symptom, are_slight, same_bits, select_wanted};
 use super::workers::Planned;
 use super::{BisectError, Bisection, Event, Listener, SearchTarget, Trusted, flaky};
 use crate::history::{Commit, SourceSpec};
@@ -19,6 +21,9 @@ use crate::search::{Answer, Conclusion, Refusal, Warning};
 /// In a history of at most this many variants, the acquitted commit that changed most is tested
 /// even if the search does not need it: it is the one that people suspect.
 const FEW_VARIANTS: usize = 12;
+
+/// As many commits behind the culprit are searched for: each costs a search.
+const MOST_BEHIND: usize = 3;
 
 /// The result of a search.
 pub struct Report {
@@ -30,10 +35,16 @@ pub struct Report {
     pub tested: Vec<Tested>,
     /// The condition under which a commit is bad.
     pub on: On,
+    /// What happens to the defect between the older and the newer ends.
+    pub direction: Direction,
     /// The symptoms that were searched for.
     pub wanted: BTreeSet<Symptom>,
     /// The evidence against the culprit, if there is one.
     pub culprit: Option<Culprit>,
+    /// What the bad end shows beyond the culprit.
+    pub behind: Behind,
+    /// The defect that both ends have, if the bad end is no worse than the good one.
+    pub shared: Option<SharedDefect>,
     /// Where the outputs change, if they change more than once.
     pub log: Option<LogReport>,
     /// Whether commits were compared with recorded snapshots; the user then made no claim about the
@@ -49,6 +60,21 @@ pub struct Report {
     seen: HashMap<u32, Seen>,
 }
 
+/// What the bad end shows beyond the culprit.
+#[derive(Default)]
+pub enum Behind {
+    /// Nothing, or it was not asked.
+    #[default]
+    Nothing,
+    /// The change of another commit: the search between the culprit and the bad end.
+    Another(Box<Report>),
+    /// A change for which the search named no commit.
+    Unclear {
+        /// The bad end.
+        bad: Commit,
+    },
+}
+
 /// An answered test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tested {
@@ -62,7 +88,8 @@ pub struct Tested {
 pub struct Culprit {
     /// The commit.
     pub commit: u32,
-    /// The result of its test, compared with the good end.
+    /// The evidence: the result of its test, compared with the good end. Of a commit that repairs a defect
+    /// it is that of its parent.
     pub seen: Seen,
     /// By fixture: pictures of its outputs, beside those of the good end, if they were asked for.
     pub pictures: Vec<(String, Vec<OutputPicture>)>,
@@ -74,7 +101,7 @@ pub struct Culprit {
     pub diff: String,
     /// Its parents.
     pub parents: Vec<u32>,
-    /// Commits that changed something too, and are innocent.
+    /// Commits that changed something too, and did not make the change that is searched for.
     pub acquitted: Vec<u32>,
 }
 
@@ -100,6 +127,13 @@ impl Report {
         self.seen.get(&commit)
     }
 
+    /// Whether the culprit changes `output`, as far as the search tells.
+    pub fn changes(&self, output: &str) -> bool {
+        let observations = self.culprit.iter().flat_map(|culprit| &culprit.seen.observations);
+        let mut symptoms = observations.flat_map(|observation| &observation.symptoms);
+        symptoms.any(|symptom| symptom.output() == Some(output))
+    }
+
     /// How the search ended.
     pub fn ending(&self) -> SearchEnd {
         match self.conclusion {
@@ -111,31 +145,80 @@ impl Report {
 }
 
 impl Bisection<'_> {
-    /// Searches for the first bad commit between `good` and `bad` ends; neither may be empty.
+    /// Searches for the commit between `ends` that makes or repairs the defect; neither side may be empty.
     ///
     /// # Errors
     /// [`BisectError`] if the machine, the fixtures or the repository are at fault. Defects of
     /// commits or ends are in the report.
-    pub fn search(
-        &self,
-        good: &[Commit],
-        bad: &[Commit],
-        listener: &mut Listener<'_>,
-    ) -> Result<Report, BisectError> {
+    pub fn search(&self, ends: &Ends, listener: &mut Listener<'_>) -> Result<Report, BisectError> {
         self.lab.backend().expect_many();
-        let plan = Plan::new(self.history, &self.targets, good, bad)?;
-        let planned = Planned::new(self, plan)?;
+        let planned = Planned::new(self, self.plan(ends)?)?;
         match steady::run(&planned, listener)? {
-            Pass::Done(steady) => conclude(&planned, *steady, false, listener),
+            Pass::Done(steady) => {
+                let mut report = conclude(&planned, *steady, false, listener)?;
+                report.behind = self.search_behind(&planned, &report, MOST_BEHIND)?;
+                Ok(report)
+            }
             Pass::Flaky(commit) => {
                 listener(Event::Flaky { commit: &planned.commit(commit)? });
-                let plan = Plan::new(self.history, &self.targets, good, bad)?;
-                let planned = Planned::new(self, plan)?;
+                let planned = Planned::new(self, self.plan(ends)?)?;
                 let found = flaky::run(&planned, listener)?;
                 conclude(&planned, found, true, listener)
             }
         }
     }
+
+    /// Searches between the culprit of `report` and the bad end for what that shows beyond the culprit: the
+    /// culprit may be harmless, or one of several. At most `left` commits are named.
+    fn search_behind(
+        &self,
+        planned: &Planned<'_>,
+        report: &Report,
+        left: usize,
+    ) -> Result<Behind, BisectError> {
+        let (Some(culprit), Trusted::GoodEnd) = (&report.culprit, &self.trusted) else {
+            return Ok(Behind::Nothing);
+        };
+        let &[bad] = planned.plan.new.as_slice() else { return Ok(Behind::Nothing) };
+        let is_last = planned.variant(culprit.commit) == planned.variant(bad)
+            || report.seen(bad).is_some_and(|end| have_same_bits(&culprit.seen, end));
+        let compares = self.on.minds_values() && self.on != On::Bits;
+        if is_last || !compares || planned.plan.direction == Direction::Repairs {
+            return Ok(Behind::Nothing);
+        }
+        let (culprit, bad) = (planned.commit(culprit.commit)?, planned.commit(bad)?);
+        let (history, direction) = (self.history, Direction::Breaks);
+        let plan =
+            Plan::new(history, &self.targets, &[culprit], std::slice::from_ref(&bad), direction)?;
+        let planned = Planned::new(self, plan)?;
+        let end = planned.plan.new[0];
+        let shown = planned.test(end, &self.lab)?().map_err(BisectError::Replay)?;
+        let wanted = select_wanted(shown.symptoms());
+        // Beside a defect that shows, changes that do not are as good as none.
+        if wanted.is_empty() || are_slight(&wanted) && !are_slight(&report.wanted) {
+            return Ok(Behind::Nothing);
+        }
+        let Some(left) = left.checked_sub(1) else { return Ok(Behind::Unclear { bad }) };
+        let silent: &mut Listener<'_> = &mut |_| {};
+        let Pass::Done(steady) = steady::run(&planned, silent)? else {
+            return Ok(Behind::Unclear { bad });
+        };
+        if !matches!(steady.search.outcome(), Some(Conclusion::Found { .. })) {
+            return Ok(Behind::Unclear { bad });
+        }
+        let mut report = conclude(&planned, *steady, false, &mut |_| {})?;
+        report.behind = self.search_behind(&planned, &report, left)?;
+        Ok(Behind::Another(Box::new(report)))
+    }
+}
+
+/// Whether two tests have the same bits on every fixture.
+fn have_same_bits(one: &Seen, other: &Seen) -> bool {
+    let mut pairs = one.observations.iter().zip(&other.observations);
+    pairs.all(|(one, other)| {
+        let outcomes = one.outcome.as_ref().zip(other.outcome.as_ref());
+        outcomes.is_some_and(|(one, other)| same_bits(one, other))
+    })
 }
 
 fn conclude(
@@ -147,7 +230,7 @@ fn conclude(
     let conclusion = match steady.search.outcome() {
         Some(conclusion) => conclusion,
         // Nothing is left to test and nothing was found: whatever is between the ends may be it.
-        None => Conclusion::Hidden { candidates: planned.plan.bad.clone() },
+        None => Conclusion::Hidden { candidates: planned.plan.new.clone() },
     };
     let culprit = match conclusion {
         Conclusion::Found { culprit, .. } | Conclusion::Probable { culprit, .. } => {
@@ -159,6 +242,7 @@ fn conclude(
         Conclusion::NotMonotone { .. } => Some(survey_between(planned)?),
         _ => None,
     };
+    let shared = find_shared_defect(planned, &conclusion)?;
     let lineage = match planned.bisection.illustrated {
         true => Some(lineage(planned, &steady, culprit.as_ref())?),
         false => None,
@@ -169,7 +253,7 @@ fn conclude(
     let mut numbers: BTreeSet<u32> = tested.iter().map(|tested| tested.commit).collect();
     numbers.extend(mentioned(&conclusion));
     numbers.extend(warnings.iter().map(warned_of));
-    numbers.extend(planned.plan.good.iter().chain(&planned.plan.bad));
+    numbers.extend(planned.plan.old.iter().chain(&planned.plan.new));
     if let Some(culprit) = &culprit {
         numbers.extend(culprit.parents.iter().chain(&culprit.acquitted));
     }
@@ -180,7 +264,10 @@ fn conclude(
     let seen = numbers.iter().filter_map(shown).collect();
     Ok(Report {
         on: planned.bisection.on,
+        direction: planned.plan.direction,
         conclusion,
+        behind: Behind::Nothing,
+        shared,
         warnings,
         tested,
         wanted: steady.wanted,
@@ -203,7 +290,7 @@ fn captured_by(
     tested: &[Tested],
     culprit: Option<&Culprit>,
 ) -> Result<Vec<CapturedBy>, BisectError> {
-    let ends = planned.plan.good.iter().chain(&planned.plan.bad);
+    let ends = planned.plan.old.iter().chain(&planned.plan.new);
     let compared: BTreeSet<u32> =
         ends.copied().chain(culprit.map(|culprit| culprit.commit)).collect();
     let numbers: BTreeSet<u32> =
@@ -236,7 +323,8 @@ fn lineage(
         ids: &plan.ids,
         graph: &plan.graph,
         first: (plan.ids.len() - plan.between) as u32,
-        ends: plan.good.clone(),
+        ends: plan.old.clone(),
+        direction: plan.direction,
         answers: steady.tested.iter().copied().collect(),
         seen: &steady.seen,
         recalled: &steady.recalled,
@@ -295,37 +383,37 @@ fn culprit_of(
     listener: &mut Listener<'_>,
 ) -> Result<Culprit, BisectError> {
     let bisection = planned.bisection;
-    let seen = match flaky {
-        true => steady.seen.get(&planned.variant(culprit)).cloned().unwrap_or_default(),
-        false => judged(planned, culprit)?,
-    };
     let parents = planned.plan.graph.followed(culprit, bisection.first_parent).to_vec();
     let first = parents.first().copied();
-    let before = first.and_then(|parent| steady.seen.get(&planned.variant(parent)));
-    let launches = match before {
-        Some(before) => before.observations.iter().zip(&seen.observations).flat_map(|(b, g)| {
-            let both = b.outcome.as_ref().zip(g.outcome.as_ref());
-            both.map(|(b, g)| launch_changes(&b.launches, &g.launches)).unwrap_or_default()
-        }),
-        None => return culprit_without_parents(planned, culprit, seen),
+    let shown_by = match planned.plan.direction {
+        Direction::Repairs => first.unwrap_or(culprit),
+        Direction::Breaks | Direction::Changes => culprit,
     };
+    let seen = match flaky {
+        true => steady.seen.get(&planned.variant(shown_by)).cloned().unwrap_or_default(),
+        false => judged(planned, shown_by)?,
+    };
+    let seen_of = |commit: u32| steady.seen.get(&planned.variant(commit));
+    let Some((before, after)) = first.and_then(seen_of).zip(seen_of(culprit)) else {
+        return culprit_without_parents(planned, culprit, seen);
+    };
+    let pairs = before.observations.iter().zip(&after.observations);
+    let launches = pairs.flat_map(|(before, after)| {
+        let both = before.outcome.as_ref().zip(after.outcome.as_ref());
+        both.map(|(b, a)| launch_changes(&b.launches, &a.launches)).unwrap_or_default()
+    });
     let launches = launches.collect();
     let diff = diff(planned, culprit)?;
     if !flaky {
         test_the_suspect(planned, steady, culprit, listener)?;
     }
-    let ends: Vec<u32> = planned
-        .plan
-        .good
-        .iter()
-        .chain(&planned.plan.bad)
-        .map(|&end| planned.variant(end))
-        .collect();
+    let ends: Vec<u32> =
+        planned.plan.old.iter().chain(&planned.plan.new).map(|&end| planned.variant(end)).collect();
     let mut acquitted: Vec<u32> = steady
         .tested
         .iter()
         .filter(|&&(commit, answer)| {
-            answer == Answer::Good
+            planned.plan.direction.swapped(answer) == Answer::Good
                 && !ends.contains(&planned.variant(commit))
                 && changes_bits(steady.seen.get(&planned.variant(commit)))
         })
@@ -404,7 +492,9 @@ fn judged(planned: &Planned<'_>, commit: u32) -> Result<Seen, BisectError> {
         let orders = planned.orders.get();
         let observation = probe.test(&planned.bisection.lab, sources, orders)?;
         match observation.verdict {
-            Verdict::Diverged => probe.judge(&planned.bisection.lab, sources, orders),
+            Verdict::Diverged if planned.bisection.on.minds_values() => {
+                probe.judge(&planned.bisection.lab, sources, orders)
+            }
             _ => Ok(observation),
         }
     });

@@ -13,9 +13,9 @@ use super::plan::Plan;
 use super::probe::Seen;
 use super::replayed::Replayed;
 use super::steady::TESTED;
-use super::symptom::{self, Symptom, ask_for_orders};
+use super::symptom::{self, Symptom, ask_for_orders, select_wanted};
 use super::workers::Planned;
-use super::{BisectError, Bisection, SearchTarget};
+use super::{BisectError, Bisection, Ends, SearchTarget};
 use crate::history::{Commit, CommitId, History};
 use crate::search::{Answer, Options, Search, State};
 
@@ -24,13 +24,20 @@ use crate::search::{Answer, Options, Search, State};
 pub struct Findings {
     /// The symptoms on all fixtures.
     pub symptoms: BTreeSet<Symptom>,
+    /// Symptoms that could not be looked for.
+    #[serde(default)]
+    pub unknown: BTreeSet<Symptom>,
     /// Whether it could not be tested on some fixture.
     pub untestable: bool,
 }
 
 impl Findings {
     fn of(seen: &Seen) -> Findings {
-        Findings { symptoms: seen.symptoms(), untestable: seen.untestable().is_some() }
+        Findings {
+            symptoms: seen.symptoms(),
+            unknown: seen.unknown(),
+            untestable: seen.untestable().is_some(),
+        }
     }
 }
 
@@ -98,9 +105,9 @@ pub fn narrow<E: Elsewhere>(
     between: Between<'_>,
     elsewhere: &mut E,
 ) -> Result<usize, E::Error> {
-    let plan = Plan::new(history, targets, between.good, between.bad)?;
+    let plan = Plan::claimed(history, targets, between.good, between.bad)?;
     let options = Options { first_parent: between.first_parent, ..Options::default() };
-    let search = Search::new(plan.graph.clone(), &plan.good, &plan.bad, options)
+    let search = Search::new(plan.graph.clone(), &plan.old, &plan.new, options)
         .map_err(BisectError::from)?;
     let is_compiled = |target: &SearchTarget| target.subject.fixture.harness.program.is_none();
     let mut rounds = Rounds {
@@ -188,13 +195,15 @@ impl Rounds<'_> {
                 let found = self.held.iter().find(|(commit, _)| variant(*commit) == variant(*end));
                 found.map(|(_, findings)| &findings.symptoms)
             };
-            let ends: Option<Vec<_>> = self.plan.bad.iter().map(of_end).collect();
-            self.wanted = ends.map(|ends| ends.into_iter().flatten().cloned().collect());
+            let ends: Option<Vec<_>> = self.plan.defective().iter().map(of_end).collect();
+            let shown = ends.map(|ends| ends.into_iter().flatten().cloned().collect());
+            self.wanted = shown.map(select_wanted);
         }
         let Some(wanted) = &self.wanted else { return Ok(()) };
         for (commit, findings) in std::mem::take(&mut self.held) {
-            let answer = symptom::answer(&findings.symptoms, findings.untestable, wanted);
-            self.search.answer(commit, answer);
+            let is_unclear = findings.untestable || !findings.unknown.is_disjoint(wanted);
+            let answer = symptom::answer(&findings.symptoms, is_unclear, wanted);
+            self.search.answer(commit, self.plan.direction.swapped(answer));
             let id = self.plan.ids[commit as usize];
             let told = self.history.commit(id).map_err(BisectError::from)?;
             elsewhere.told(&told, answer, &self.search.state());
@@ -208,14 +217,8 @@ impl Bisection<'_> {
     ///
     /// # Errors
     /// As [`Bisection::search`].
-    pub fn look(
-        &self,
-        good: &[Commit],
-        bad: &[Commit],
-        look: Look,
-    ) -> Result<Findings, BisectError> {
-        let plan = Plan::new(self.history, &self.targets, good, bad)?;
-        let planned = Planned::new(self, plan)?;
+    pub fn look(&self, ends: &Ends, look: Look) -> Result<Findings, BisectError> {
+        let planned = Planned::new(self, self.plan(ends)?)?;
         let number = planned.plan.ids.iter().position(|id| *id == look.commit);
         let Some(number) = number else {
             return Err(BisectError::Outside { commit: look.commit.to_string() });

@@ -4,7 +4,7 @@
 use std::collections::{BTreeSet, HashMap};
 
 use super::steady::Steady;
-use super::symptom::ask_for_orders;
+use super::symptom::{ask_for_orders, select_wanted};
 use super::workers::{Planned, Workers};
 use super::{BisectError, Event, Listener};
 use crate::search::{Answer, Options, Rate, Search};
@@ -20,7 +20,7 @@ pub(super) fn run<'l>(
     let plan = &planned.plan;
     let options = Options { first_parent: planned.bisection.first_parent, ..Options::default() };
     let rates = (Rate::unknown(), Rate::unknown());
-    let search = Search::with_flakiness(plan.graph.clone(), &plan.good, &plan.bad, options, rates)?;
+    let search = Search::with_flakiness(plan.graph.clone(), &plan.old, &plan.new, options, rates)?;
     let mut found = Steady {
         search,
         tested: Vec::new(),
@@ -28,11 +28,11 @@ pub(super) fn run<'l>(
         wanted: BTreeSet::new(),
         recalled: BTreeSet::new(),
     };
-    let bad = plan.bad[0];
+    let bad = plan.defective()[0];
     for _ in 0..PATIENCE {
         let seen =
             planned.test(bad, &planned.bisection.repeater)?().map_err(BisectError::Replay)?;
-        found.wanted = seen.symptoms();
+        found.wanted = select_wanted(seen.symptoms());
         found.seen.insert(planned.variant(bad), seen);
         if !found.wanted.is_empty() {
             break;
@@ -49,7 +49,7 @@ pub(super) fn run<'l>(
         }
         let Some((commit, seen)) = workers.wait()? else { break };
         let answer = seen.answer(&found.wanted);
-        found.search.answer(commit, answer);
+        found.search.answer(commit, plan.direction.swapped(answer));
         found.tested.push((commit, answer));
         let state = found.search.state();
         listener(Event::Tested {

@@ -7,7 +7,7 @@ use super::changes::{Change, Untestable};
 use super::conclusion::all_sources;
 use super::probe::Seen;
 use super::range::Range;
-use super::{BisectError, Bisection};
+use super::{BisectError, Bisection, Direction};
 use crate::history::{Commit, CommitId, History, SourceSpec};
 use crate::search::{Answer, Graph};
 
@@ -68,6 +68,8 @@ pub(super) struct Known<'a> {
     pub first: u32,
     /// Commits before it that belong to it too.
     pub ends: Vec<u32>,
+    /// What happens to the defect on the way.
+    pub direction: Direction,
     /// The answers, by commit.
     pub answers: HashMap<u32, Answer>,
     /// The tests, by variant.
@@ -105,6 +107,7 @@ pub(super) fn of_range(
         graph: &range.graph,
         first: range.first,
         ends: Vec::new(),
+        direction: Direction::Breaks,
         answers: numbers.filter_map(answer).collect(),
         seen: &HashMap::new(),
         recalled: &BTreeSet::new(),
@@ -165,12 +168,16 @@ impl Known<'_> {
     }
 
     /// What tests of other commits tell of each: commits with the same sources do the same; what comes
-    /// after a bad commit is bad, what comes before a good one good.
+    /// after a bad commit is bad, what comes before a good one good. The other way round where a defect is
+    /// repaired.
     fn inferred(&self) -> Vec<Option<Answer>> {
         let of = |wanted: Answer| -> Vec<u32> {
+            let wanted = self.direction.swapped(wanted);
             let such = self.answers.iter().filter(|(_, answer)| **answer == wanted);
             such.map(|(commit, _)| *commit).collect()
         };
+        let after = self.direction.swapped(Answer::Bad);
+        let before = self.direction.swapped(Answer::Good);
         let by_variant: HashMap<u32, Answer> =
             self.answers.iter().map(|(&commit, &answer)| (self.variant(commit), answer)).collect();
         let good = self.graph.ancestors(&of(Answer::Good), false);
@@ -183,8 +190,8 @@ impl Known<'_> {
             inferred.push(match by_variant.get(&self.variant(commit)) {
                 _ if !self.infer => None,
                 Some(answer) => Some(*answer),
-                None if after_bad[commit as usize] => Some(Answer::Bad),
-                None => good[commit as usize].then_some(Answer::Good),
+                None if after_bad[commit as usize] => Some(after),
+                None => good[commit as usize].then_some(before),
             });
         }
         inferred

@@ -7,8 +7,10 @@
 mod captured;
 mod changes;
 mod conclusion;
+mod direction;
 mod elsewhere;
 mod flaky;
+mod grounds;
 mod lineage;
 mod plan;
 mod probe;
@@ -30,8 +32,10 @@ use crate::trial::{Check, Lab, Subject};
 
 pub use captured::CapturedBy;
 pub use changes::{Change, LogReport, LogStep, LogWork, Repair, Untestable, survey_range};
-pub use conclusion::{Culprit, Report, SearchEnd, Tested};
+pub use conclusion::{Behind, Culprit, Report, SearchEnd, Tested};
+pub use direction::{Direction, Ends};
 pub use elsewhere::{Between, Elsewhere, Findings, Look, narrow, work_of_log};
+pub use grounds::{Oldest, SharedDefect};
 pub use lineage::{Kin, Knowledge, Lineage};
 pub use plan::Plan;
 pub use probe::{Observation, Seen};
@@ -60,6 +64,8 @@ pub struct Bisection<'h> {
     pub on: On,
     /// The good side, which commits are compared with.
     pub trusted: Trusted,
+    /// The only output whose symptoms count, if the search is for one.
+    pub output: Option<String>,
     /// Commits that are tested at a time.
     pub jobs: NonZeroUsize,
     /// Follow first parents only.

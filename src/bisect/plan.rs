@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-use super::{BisectError, SearchTarget};
+use super::{BisectError, Direction, SearchTarget};
 use crate::history::{Commit, CommitId, GraphNode, History, HistoryError, SourceKey, SourceSpec};
 use crate::search::Graph;
 
@@ -13,10 +13,12 @@ pub struct Plan {
     pub ids: Vec<CommitId>,
     /// The graph.
     pub graph: Graph,
-    /// The good ends.
-    pub good: Vec<u32>,
-    /// The bad ends.
-    pub bad: Vec<u32>,
+    /// The older ends.
+    pub old: Vec<u32>,
+    /// The newer ends.
+    pub new: Vec<u32>,
+    /// What happens to the defect between them.
+    pub direction: Direction,
     /// Commits between the ends.
     pub between: usize,
     /// The source keys of each testable variant, one for each fixture.
@@ -24,24 +26,45 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Reads what lies between `good` and `bad`.
+    /// Reads what lies between `good` and `bad` ends. Where all bad ends are older than good ones, the
+    /// defect was repaired between them.
+    ///
+    /// # Errors
+    /// As [`Plan::new`].
+    pub fn claimed(
+        history: &History,
+        targets: &[SearchTarget],
+        good: &[Commit],
+        bad: &[Commit],
+    ) -> Result<Plan, BisectError> {
+        let plan = Plan::new(history, targets, good, bad, Direction::Breaks)?;
+        let older = plan.graph.ancestors(&plan.old, false);
+        let is_older = |bad: &u32| older[*bad as usize] && !plan.old.contains(bad);
+        match plan.new.iter().all(is_older) {
+            true => Plan::new(history, targets, bad, good, Direction::Repairs),
+            false => Ok(plan),
+        }
+    }
+
+    /// Reads what lies between `old` and `new`.
     ///
     /// # Errors
     /// [`BisectError::History`] if the repository is shallow between the ends, or damaged.
     pub fn new(
         history: &History,
         targets: &[SearchTarget],
-        good: &[Commit],
-        bad: &[Commit],
+        old: &[Commit],
+        new: &[Commit],
+        direction: Direction,
     ) -> Result<Plan, BisectError> {
-        let between = history.commits_between(good, bad, false)?;
-        let behind = behind(history, good, &between)?;
+        let between = history.commits_between(old, new, false)?;
+        let behind = behind(history, old, &between)?;
         let mut ids: Vec<CommitId> = behind.iter().map(|node| node.id).collect();
         let mut parents: Vec<Vec<u32>> = behind.iter().map(|node| numbers(&node.parents)).collect();
         let first = ids.len();
         let mut place: HashMap<CommitId, u32> = ids.iter().copied().zip(0..).collect();
         let mut relevant: HashSet<CommitId> =
-            good.iter().chain(bad).map(|commit| commit.id).collect();
+            old.iter().chain(new).map(|commit| commit.id).collect();
         for node in &between {
             place.insert(node.id, ids.len() as u32);
             ids.push(node.id);
@@ -52,12 +75,12 @@ impl Plan {
             relevant.extend(&node.outside);
         }
         let end = |commit: &Commit| place[&commit.id];
-        let (good, bad): (Vec<u32>, Vec<u32>) =
-            (good.iter().map(end).collect(), bad.iter().map(end).collect());
+        let old: Vec<u32> = old.iter().map(end).collect();
+        let new: Vec<u32> = new.iter().map(end).collect();
         // Every commit a variant of its own, until it is known which of them matter.
         let shape = Graph::new(parents.clone(), (0..ids.len() as u32).collect())?;
-        for &bad in &bad {
-            let bases = shape.merge_bases(bad, &good);
+        for &end in &new {
+            let bases = shape.merge_bases(end, &old);
             relevant.extend(bases.iter().map(|&base| ids[base as usize]));
         }
         let wanted: Vec<CommitId> =
@@ -67,12 +90,29 @@ impl Plan {
         let (variant, keys) = variants(&ids, keys);
         Ok(Plan {
             graph: Graph::new(parents, variant)?,
-            good,
-            bad,
+            old,
+            new,
+            direction,
             between: between.len(),
             ids,
             keys,
         })
+    }
+
+    /// The end that commits are compared with.
+    pub(super) fn trusted(&self) -> u32 {
+        match self.direction {
+            Direction::Breaks | Direction::Changes => self.old[0],
+            Direction::Repairs => self.new[0],
+        }
+    }
+
+    /// The ends that show what is searched for.
+    pub(super) fn defective(&self) -> &[u32] {
+        match self.direction {
+            Direction::Breaks | Direction::Changes => &self.new,
+            Direction::Repairs => &self.old,
+        }
     }
 
     /// The source keys of a commit that can be tested, one for each fixture.
@@ -81,16 +121,16 @@ impl Plan {
     }
 }
 
-/// The commits behind the good ends. In a shallow clone, only the commits that touch the search,
+/// The commits behind the `old` ends. In a shallow clone, only the commits that touch the search,
 /// without their edges.
 fn behind(
     history: &History,
-    good: &[Commit],
+    old: &[Commit],
     between: &[GraphNode],
 ) -> Result<Vec<GraphNode>, HistoryError> {
-    match history.commits_between(&[], good, false) {
+    match history.commits_between(&[], old, false) {
         Err(HistoryError::Shallow { .. }) => {
-            let ends = good.iter().map(|commit| commit.id);
+            let ends = old.iter().map(|commit| commit.id);
             let outside = between.iter().flat_map(|node| node.outside.iter().copied());
             let ids: BTreeSet<CommitId> = ends.chain(outside).collect();
             let node = |id| GraphNode { id, parents: Vec::new(), outside: Vec::new() };

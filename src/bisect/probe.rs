@@ -10,7 +10,8 @@ use super::symptom::{self, On, Symptom};
 use crate::backend::ReplayError;
 use crate::history::SourceSet;
 use crate::judge::{
-    Accesses, Judgement, OutputJudgement, OutputPicture, Verdict, accesses, judge, orders, pictures,
+    Accesses, GradientCheck, GradientVerdict, Judgement, OutputJudgement, OutputPicture, Verdict,
+    accesses, gradients, judge, orders, pictures,
 };
 use crate::runtime::report::Found;
 use crate::search::Answer;
@@ -52,8 +53,14 @@ pub struct Observation {
     /// Its wrong accesses to memory beside those of the good side, where they are searched for.
     #[serde(skip)]
     pub accesses: Option<Accesses>,
+    /// Its gradients beside their loss, where that is searched for.
+    #[serde(skip)]
+    pub gradients: Vec<GradientCheck>,
     /// Its symptoms.
     pub symptoms: BTreeSet<Symptom>,
+    /// Symptoms that could not be looked for.
+    #[serde(skip)]
+    pub unknown: BTreeSet<Symptom>,
     /// Why it could not be tested.
     pub untestable: Option<String>,
     /// The verdict.
@@ -91,9 +98,16 @@ impl Seen {
             .unwrap_or(Verdict::Identical)
     }
 
-    /// The answer to a search for `wanted`.
+    /// Symptoms that could not be looked for, on all fixtures.
+    pub(super) fn unknown(&self) -> BTreeSet<Symptom> {
+        let observations = self.observations.iter();
+        observations.flat_map(|observation| observation.unknown.iter().cloned()).collect()
+    }
+
+    /// The answer to a search for `wanted`: whether the commit has the defect.
     pub fn answer(&self, wanted: &BTreeSet<Symptom>) -> Answer {
-        symptom::answer(&self.symptoms(), self.untestable().is_some(), wanted)
+        let is_unclear = self.untestable().is_some() || !self.unknown().is_disjoint(wanted);
+        symptom::answer(&self.symptoms(), is_unclear, wanted)
     }
 
     /// Whether a replay ran out of time, which says as much about the machine as about the code.
@@ -128,6 +142,8 @@ pub(super) struct Probe {
     subject: Arc<Subject>,
     on: On,
     base: Base,
+    /// The only output whose symptoms count, if there is one.
+    output: Option<String>,
     /// The trial of the good side's sources, or why there is none: it is measured once.
     trusted: Result<Arc<Trial>, String>,
     /// The judgement on each set of bits, so that commits with the same bits share one. The inner
@@ -146,10 +162,16 @@ struct Known {
 }
 
 impl Probe {
-    /// Tests against `base`, whose trial `lab` makes.
-    pub(super) fn new(lab: &Arc<Lab>, subject: Arc<Subject>, on: On, base: Base) -> Probe {
+    /// Tests against `base`, whose trial `lab` makes; symptoms of `output` alone count, if it is named.
+    pub(super) fn new(
+        lab: &Arc<Lab>,
+        subject: Arc<Subject>,
+        on: On,
+        base: Base,
+        output: Option<String>,
+    ) -> Probe {
         let trusted = trusted_trial(lab, &subject, &base);
-        Probe { subject, on, base, trusted, known: Mutex::default() }
+        Probe { subject, on, base, output, trusted, known: Mutex::default() }
     }
 
     /// Tests `sources`; compares elements only where the bits leave the verdict open, and replays
@@ -260,7 +282,9 @@ impl Probe {
             orders: false,
             ordered_alike: Vec::new(),
             accesses: None,
+            gradients: Vec::new(),
             symptoms: BTreeSet::new(),
+            unknown: BTreeSet::new(),
             untestable: None,
             verdict,
         }
@@ -292,11 +316,52 @@ impl Test<'_> {
     /// The observation, in other orders of blocks and threads too if `orders` is set.
     fn observation(&self, orders: bool) -> Result<Observation, ReplayError> {
         let observation = Observation { orders, ..self.values()? };
-        match self.probe.on {
-            On::Race => self.accessed(observation),
-            on if orders && on.minds_orders() => self.ordered(observation),
-            _ => Ok(observation),
+        let mut observation = match self.probe.on {
+            On::Race => self.accessed(observation)?,
+            On::Gradient => self.differentiated(observation)?,
+            on if orders && on.minds_orders() => self.ordered(observation)?,
+            _ => observation,
+        };
+        if let Some(only) = &self.probe.output {
+            let counts = |symptom: &Symptom| symptom.output().is_none_or(|output| output == only);
+            observation.symptoms.retain(counts);
         }
+        Ok(observation)
+    }
+
+    /// Adds the gradients that do not match their loss. A failure is a symptom already.
+    fn differentiated(&self, mut observation: Observation) -> Result<Observation, ReplayError> {
+        if observation.untestable.is_some() || !observation.symptoms.is_empty() {
+            return Ok(observation);
+        }
+        let checks = gradients(&self.trial)?;
+        let unknown = |check: &&GradientCheck| check.verdict == GradientVerdict::Unknown;
+        if checks.iter().all(|check| unknown(&check)) {
+            let reason = checks.first().and_then(|check| check.reason.as_deref());
+            let reason = reason.unwrap_or("the harness declares no gradient");
+            let reason = format!("its gradients cannot be checked: {reason}");
+            let orders = observation.orders;
+            let untestable = self.probe.untestable(observation.outcome, reason);
+            return Ok(Observation { orders, ..untestable });
+        }
+        let fixture = self.probe.name();
+        observation.symptoms = symptom::of_gradients(fixture, &checks);
+        observation.unknown = checks
+            .iter()
+            .filter(unknown)
+            .flat_map(|check| {
+                let (fixture, output) = (fixture.to_owned(), check.output.clone());
+                [
+                    Symptom::Mismatch { fixture: fixture.clone(), output: output.clone() },
+                    Symptom::Imprecise { fixture, output },
+                ]
+            })
+            .collect();
+        if !observation.symptoms.is_empty() {
+            observation.verdict = Verdict::Diverged;
+        }
+        observation.gradients = checks;
+        Ok(observation)
     }
 
     /// Adds what accesses to memory do that they must not.

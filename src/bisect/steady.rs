@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
 use super::probe::Seen;
-use super::symptom::{Symptom, ask_for_orders};
+use super::symptom::{Symptom, ask_for_orders, select_wanted};
 use super::workers::{Planned, Workers};
 use super::{BisectError, Event, Listener};
 use crate::backend::ReplayError;
@@ -65,7 +65,7 @@ pub(super) fn run<'a, 'l>(
 ) -> Result<Pass, BisectError> {
     let plan = &planned.plan;
     let options = Options { first_parent: planned.bisection.first_parent, ..Options::default() };
-    let search = Search::new(plan.graph.clone(), &plan.good, &plan.bad, options)?;
+    let search = Search::new(plan.graph.clone(), &plan.old, &plan.new, options)?;
     let mut run = Run {
         planned,
         listener,
@@ -186,17 +186,17 @@ impl Run<'_, '_> {
             let variant = self.planned.variant(*bad);
             self.held.iter().find(|(commit, _)| self.planned.variant(*commit) == variant)
         };
-        let Some(bad): Option<Vec<&(u32, Seen)>> = plan.bad.iter().map(seen_of).collect() else {
-            return;
-        };
-        self.steady.wanted = bad.iter().flat_map(|(_, seen)| seen.symptoms()).collect();
+        let ends = plan.defective().iter().map(seen_of);
+        let Some(ends): Option<Vec<&(u32, Seen)>> = ends.collect() else { return };
+        let shown = ends.iter().flat_map(|(_, seen)| seen.symptoms()).collect();
+        self.steady.wanted = select_wanted(shown);
         self.planned.orders.set(ask_for_orders(&self.steady.wanted));
         self.ends_known = true;
     }
 
     fn answer(&mut self, commit: u32, seen: Seen) -> Result<(), BisectError> {
         let answer = seen.answer(&self.steady.wanted);
-        self.steady.search.answer(commit, answer);
+        self.steady.search.answer(commit, self.planned.plan.direction.swapped(answer));
         self.steady.tested.push((commit, answer));
         let state = self.steady.search.state();
         let commit_shown = self.planned.commit(commit)?;
@@ -239,7 +239,7 @@ impl Run<'_, '_> {
                 Refusal::EndsDisagree { .. } | Refusal::UntestableEnds { .. },
             )) => {
                 let plan = &self.planned.plan;
-                ([plan.good.as_slice(), &plan.bad].concat(), VERY_STEADY, REPETITIONS)
+                ([plan.old.as_slice(), &plan.new].concat(), VERY_STEADY, REPETITIONS)
             }
             _ => return Ok(None),
         };

@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::judge::{Judgement, OutputJudgement, Verdict};
+use crate::judge::{GradientCheck, GradientVerdict, Judgement, OutputJudgement, Verdict};
 use crate::numerics::oracle::Finding;
 use crate::runtime::report::{Found, FoundKind};
 use crate::search::Answer;
@@ -25,6 +25,8 @@ pub enum On {
     Bits,
     /// An access to memory that is wrong in a checked replay, or a failure.
     Race,
+    /// A gradient that does not match its loss, or a failure.
+    Gradient,
     /// A failure.
     Failed,
 }
@@ -35,6 +37,13 @@ pub enum On {
 pub enum Symptom {
     /// An output went beyond the noise of the good side.
     Diverged {
+        /// The fixture.
+        fixture: String,
+        /// The output.
+        output: String,
+    },
+    /// The mathematics of an output changed, and rounding hides it on the fixture.
+    Hidden {
         /// The fixture.
         fixture: String,
         /// The output.
@@ -70,6 +79,20 @@ pub enum Symptom {
         /// The memory.
         memory: String,
     },
+    /// A gradient does not match its loss.
+    Mismatch {
+        /// The fixture.
+        fixture: String,
+        /// The gradient.
+        output: String,
+    },
+    /// A gradient is less precise than its noise allows.
+    Imprecise {
+        /// The fixture.
+        fixture: String,
+        /// The gradient.
+        output: String,
+    },
     /// The replay failed.
     Failed {
         /// The fixture.
@@ -83,14 +106,69 @@ impl fmt::Display for Symptom {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Symptom::Diverged { output, .. } => write!(f, "{output} diverged"),
+            Symptom::Hidden { output, .. } => {
+                write!(f, "the mathematics of {output} changed, hidden by rounding")
+            }
             Symptom::Shifted { output, .. } => write!(f, "the float64 shadow of {output} changed"),
             Symptom::Bits { output, .. } => write!(f, "{output} has other bits"),
             Symptom::Ordered { output, .. } => {
                 write!(f, "{output} depends on the order of blocks and threads")
             }
             Symptom::Access { finding, memory, .. } => f.write_str(&finding.words(memory)),
+            Symptom::Mismatch { output, .. } => write!(f, "{output} does not match its loss"),
+            Symptom::Imprecise { output, .. } => {
+                write!(f, "{output} is less precise than its noise allows")
+            }
             Symptom::Failed { kind, .. } => write!(f, "failed: {kind}"),
         }
+    }
+}
+
+impl Symptom {
+    /// The output that shows it; none where it is not one output.
+    pub fn output(&self) -> Option<&str> {
+        match self {
+            Symptom::Diverged { output, .. }
+            | Symptom::Hidden { output, .. }
+            | Symptom::Shifted { output, .. }
+            | Symptom::Bits { output, .. }
+            | Symptom::Ordered { output, .. }
+            | Symptom::Mismatch { output, .. }
+            | Symptom::Imprecise { output, .. } => Some(output),
+            Symptom::Access { .. } | Symptom::Failed { .. } => None,
+        }
+    }
+
+    /// Whether a commit may have it by a harmless change, beside a defect that shows.
+    fn is_slight(&self) -> bool {
+        matches!(self, Symptom::Hidden { .. } | Symptom::Shifted { .. })
+    }
+
+    /// Whether a commit that has it has what `wanted` stands for: an output that diverged has more than
+    /// the change that rounding hides.
+    fn covers(&self, wanted: &Symptom) -> bool {
+        match (self, wanted) {
+            (
+                Symptom::Diverged { fixture, output },
+                Symptom::Hidden { fixture: of, output: hidden },
+            ) => (fixture, output) == (of, hidden),
+            _ => self == wanted,
+        }
+    }
+}
+
+/// Whether all of `symptoms` are changes that a harmless commit may make too.
+pub(super) fn are_slight(symptoms: &BTreeSet<Symptom>) -> bool {
+    symptoms.iter().all(Symptom::is_slight)
+}
+
+/// The symptoms to search for where the ends with the defect show `shown`. A change that rounding hides,
+/// or that the output cannot hold, is left out beside one that shows: a harmless commit makes such a
+/// change too, and would be taken for the culprit.
+pub(super) fn select_wanted(shown: BTreeSet<Symptom>) -> BTreeSet<Symptom> {
+    match are_slight(&shown) {
+        true => shown,
+        false => shown.into_iter().filter(|symptom| !symptom.is_slight()).collect(),
     }
 }
 
@@ -107,7 +185,7 @@ impl On {
     }
 
     /// Whether values count at all.
-    pub(super) fn minds_values(self) -> bool {
+    pub fn minds_values(self) -> bool {
         matches!(self, On::Wrong | On::Changed | On::Bits)
     }
 }
@@ -167,13 +245,31 @@ pub(super) fn of_judgement(fixture: &str, on: On, judgement: &Judgement) -> BTre
     }
     let by_value = |o: &&OutputJudgement| o.verdict == Verdict::Diverged && !o.by_order_alone();
     let diverged = judgement.outputs.iter().filter(by_value);
-    let diverged = diverged.filter(|o| counts(o.finding)).map(|output| symptom(&output.name));
+    let diverged = diverged.filter(|o| counts(o.finding)).map(|output| {
+        match output.is_hidden() || output.drift.is_some() {
+            true => Symptom::Hidden { fixture: fixture.to_owned(), output: output.name.clone() },
+            false => symptom(&output.name),
+        }
+    });
     let shifted = judgement.outputs.iter().filter(|o| on == On::Changed && o.shifted());
     let shifted = shifted.map(|output| Symptom::Shifted {
         fixture: fixture.to_owned(),
         output: output.name.clone(),
     });
     diverged.chain(shifted).collect()
+}
+
+/// The gradients that do not match their loss, and those that are imprecise.
+pub(super) fn of_gradients(fixture: &str, checks: &[GradientCheck]) -> BTreeSet<Symptom> {
+    let symptom = |check: &GradientCheck| {
+        let (fixture, output) = (fixture.to_owned(), check.output.clone());
+        match check.verdict {
+            GradientVerdict::Mismatch => Some(Symptom::Mismatch { fixture, output }),
+            GradientVerdict::Imprecise => Some(Symptom::Imprecise { fixture, output }),
+            GradientVerdict::Matches | GradientVerdict::Unknown => None,
+        }
+    };
+    checks.iter().filter_map(symptom).collect()
 }
 
 /// Whether all outputs of two replays that can be compared have the same bits.
@@ -184,21 +280,25 @@ pub(super) fn same_bits(one: &Outcome, other: &Outcome) -> bool {
         && of_bits("", one, other).is_empty()
 }
 
-/// The answer that the symptoms `found` give to a search for `wanted`. A dependence on the order of
-/// blocks and threads counts only if it is wanted: else not every commit is tested for one. So does a
-/// shadow that changed by little, which is no other defect.
+/// The answer that the symptoms `found` give to a search for `wanted`: good where there are none. A
+/// dependence on the order of blocks and threads counts only if it is wanted: else not every commit is
+/// tested for one. So do changes that do not show, and gradients that are imprecise, which are no other
+/// defect.
 pub(super) fn answer(
     found: &BTreeSet<Symptom>,
     untestable: bool,
     wanted: &BTreeSet<Symptom>,
 ) -> Answer {
+    let is_wanted = |symptom: &Symptom| wanted.iter().any(|wanted| symptom.covers(wanted));
     let asked = |symptom: &&Symptom| match symptom {
         Symptom::Ordered { .. } => ask_for_orders(wanted),
-        Symptom::Shifted { .. } => wanted.contains(symptom),
+        Symptom::Hidden { .. } | Symptom::Shifted { .. } | Symptom::Imprecise { .. } => {
+            is_wanted(symptom)
+        }
         _ => true,
     };
     let found: Vec<&Symptom> = found.iter().filter(asked).collect();
-    if found.iter().any(|symptom| wanted.contains(symptom)) {
+    if found.iter().any(|symptom| is_wanted(symptom)) {
         Answer::Bad
     } else if untestable {
         Answer::Skip
@@ -234,6 +334,31 @@ mod tests {
         assert_eq!(answer(&found, false, &value), Answer::Good);
         assert_eq!(answer(&found, false, &BTreeSet::from([of("grad")])), Answer::Other);
         assert_eq!(answer(&found, false, &found), Answer::Bad);
+    }
+
+    fn hidden(output: &str) -> Symptom {
+        Symptom::Hidden { fixture: "step0".into(), output: output.into() }
+    }
+
+    fn diverged(output: &str) -> Symptom {
+        Symptom::Diverged { fixture: "step0".into(), output: output.into() }
+    }
+
+    #[test]
+    fn a_change_that_rounding_hides_is_passed_over_where_the_bad_end_shows_more() {
+        let wanted = select_wanted(BTreeSet::from([hidden("loss"), diverged("grad")]));
+        assert_eq!(wanted, BTreeSet::from([diverged("grad")]));
+        for harmless in [hidden("loss"), hidden("grad")] {
+            assert_eq!(answer(&BTreeSet::from([harmless]), false, &wanted), Answer::Good);
+        }
+    }
+
+    #[test]
+    fn a_change_that_rounding_hides_is_searched_for_where_the_bad_end_shows_no_more() {
+        let wanted = select_wanted(BTreeSet::from([hidden("grad")]));
+        assert_eq!(answer(&BTreeSet::from([hidden("grad")]), false, &wanted), Answer::Bad);
+        assert_eq!(answer(&BTreeSet::from([diverged("grad")]), false, &wanted), Answer::Bad);
+        assert_eq!(answer(&BTreeSet::from([diverged("loss")]), false, &wanted), Answer::Other);
     }
 
     #[test]

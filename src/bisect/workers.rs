@@ -100,17 +100,18 @@ impl<'a> Planned<'a> {
         };
         let base: Vec<Base> = match &bisection.trusted {
             Trusted::GoodEnd => {
-                planned.sources(planned.plan.good[0])?.into_iter().map(Base::Sources).collect()
+                planned.sources(planned.plan.trusted())?.into_iter().map(Base::Sources).collect()
             }
             Trusted::Snapshots(all) => {
-                let good = planned.sources(planned.plan.good[0])?;
+                let good = planned.sources(planned.plan.trusted())?;
                 let pairs = all.iter().cloned().zip(good);
                 pairs.map(|(snapshot, good)| Base::Snapshot(snapshot, good)).collect()
             }
         };
         let targets = bisection.targets.iter().zip(base);
         let probe = |(target, base): (&super::SearchTarget, Base)| {
-            Probe::new(&bisection.lab, target.subject.clone(), bisection.on, base)
+            let (subject, output) = (target.subject.clone(), bisection.output.clone());
+            Probe::new(&bisection.lab, subject, bisection.on, base, output)
         };
         planned.probes = Arc::new(targets.map(probe).collect());
         Ok(planned)
@@ -203,7 +204,7 @@ impl<'a> Planned<'a> {
             hasher.update(backend.identity_with(harness).ok()?.as_bytes());
         }
         let base = match &self.bisection.trusted {
-            Trusted::GoodEnd => self.plan.keys(self.plan.good[0])?,
+            Trusted::GoodEnd => self.plan.keys(self.plan.trusted())?,
             Trusted::Snapshots(all) => {
                 for snapshot in all {
                     hasher.update(snapshot.to_string().as_bytes());

@@ -1,15 +1,16 @@
-//! `replay bisect FIXTURE... --good REV... --bad REV...`: finds the first bad commit.
+//! `replay bisect FIXTURE... --good REV... --bad REV...`: finds the commit that broke a kernel, or the one
+//! that repaired it.
 
 use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
 use ::replay::bisect::{
-    Bisection, Event, Findings, Look, On, Report, SearchEnd, SearchTarget, Trusted,
+    Bisection, Ends, Event, Findings, Look, On, Report, SearchEnd, SearchTarget, Trusted,
 };
 use ::replay::harness::Harness;
-use ::replay::history::{Commit, CommitId, History};
-use ::replay::report::{self, Blame, Line, Origin};
+use ::replay::history::{Commit, CommitId, History, SourceSpec};
+use ::replay::report::{self, Blame, Line, Origin, OutputBlame};
 use ::replay::trial::Check;
 use clap::ValueEnum;
 
@@ -43,11 +44,19 @@ pub struct Args {
     /// left it. It goes back to the other revisions that are named; if none is, to the commit that
     /// last touched the snapshot, or, where the snapshot is not in the history of the sources,
     /// to the first commit that has them.
-    #[arg(long, required = true, num_args = 1.., value_name = "REV")]
+    ///
+    /// Where they are newer than the bad ones, the commit is found that repaired the defect.
+    #[arg(long, required_unless_present_any = ["old", "on"], num_args = 1.., value_name = "REV")]
     good: Vec<String>,
     /// Revisions with the defect
-    #[arg(long, required = true, num_args = 1.., value_name = "REV")]
+    #[arg(long, required_unless_present = "old", num_args = 1.., value_name = "REV")]
     bad: Vec<String>,
+    /// Older revisions, where it is not known which end is right: the replays tell
+    #[arg(long, requires = "new", conflicts_with_all = ["good", "bad"], num_args = 1.., value_name = "REV")]
+    old: Vec<String>,
+    /// Newer revisions, which differ from the older ones
+    #[arg(long, requires = "old", num_args = 1.., value_name = "REV")]
+    new: Vec<String>,
     /// What makes a commit bad
     #[arg(long, value_enum, default_value = "wrong", value_name = "WHAT")]
     on: OnArg,
@@ -100,6 +109,9 @@ enum OnArg {
     /// An access to memory that is wrong in a checked replay (a race, a read of what nobody wrote, an
     /// access out of bounds) and not so at the good end, or a failure
     Race,
+    /// A gradient that does not match its loss, or a failure: nothing is compared with the good end, which
+    /// is the first commit with the sources if none is named
+    Gradient,
     /// A failure
     Failed,
 }
@@ -111,6 +123,7 @@ impl From<OnArg> for On {
             OnArg::Changed => On::Changed,
             OnArg::Bits => On::Bits,
             OnArg::Race => On::Race,
+            OnArg::Gradient => On::Gradient,
             OnArg::Failed => On::Failed,
         }
     }
@@ -127,13 +140,15 @@ pub fn run(args: &Args, session: &SessionArgs) -> CliResult<u8> {
         drop(progress);
         return run_on_cluster(args, session, &history, &targets);
     }
-    let Search { mut bisection, good, bad, origin } = search(args, session, &history, targets)?;
+    let Search { mut bisection, ends, origin } = search(args, session, &history, targets)?;
     bisection.illustrated = args.format == SearchFormat::Html || ReportFile::is_page(&file);
-    if let (Some(origin), SearchFormat::Json) = (&origin, args.format) {
-        println!("{}", report::recorded_json(&origin.snapshot, &good));
+    if let (Some(origin), SearchFormat::Json, Ends::Claimed { good, .. }) =
+        (&origin, args.format, &ends)
+    {
+        println!("{}", report::recorded_json(&origin.snapshot, good));
     }
     let mut watcher = Watcher { progress: &progress, format: args.format, busy: BTreeSet::new() };
-    let report = bisection.search(&good, &bad, &mut |event| watcher.hear(&event))?;
+    let report = bisection.search(&ends, &mut |event| watcher.hear(&event))?;
     drop(progress);
     messages::end_with(bisect_log::text(&report, args.first_parent));
     print!("{}", written(args.format, &report, origin.as_ref(), report::COMMENT_BYTES));
@@ -167,19 +182,38 @@ fn written(format: SearchFormat, found: &Report, origin: Option<&Origin>, limit:
 /// A search as the command line asks for it.
 struct Search<'h> {
     bisection: Bisection<'h>,
-    good: Vec<Commit>,
-    bad: Vec<Commit>,
+    ends: Ends,
     /// Where it begins, if that is a snapshot.
     origin: Option<report::Origin>,
 }
 
-/// The good and the bad ends that are revisions.
-fn ends(args: &Args, history: &History) -> CliResult<(Vec<Commit>, Vec<Commit>)> {
-    let resolve = |revs: &mut dyn Iterator<Item = &String>| -> CliResult<Vec<Commit>> {
-        Ok(revs.map(|rev| history.resolve(rev)).collect::<Result<_, _>>()?)
-    };
-    let good = resolve(&mut args.good.iter().filter(|rev| *rev != SNAPSHOT))?;
-    Ok((good, resolve(&mut args.bad.iter())?))
+/// The good and the bad ends that are revisions. Where no good end is named, and none is compared with,
+/// they are the first commits with the sources.
+fn claimed_ends(
+    args: &Args,
+    history: &History,
+    targets: &[SearchTarget],
+) -> CliResult<(Vec<Commit>, Vec<Commit>)> {
+    let named: Vec<&String> = args.good.iter().filter(|rev| *rev != SNAPSHOT).collect();
+    let mut good = resolve(history, &named)?;
+    let bad = resolve(history, &args.bad)?;
+    if args.good.is_empty() {
+        if On::from(args.on).minds_values() {
+            return Err(CommandError::new("there is no good end to compare with").with_hint(
+                "name one with --good; `--on gradient` needs none, and `--old A --new B` makes no claim",
+            ));
+        }
+        let specs: Vec<&SourceSpec> = targets.iter().map(|target| &target.spec).collect();
+        for end in &bad {
+            good.extend(history.first_with_sources(end, &specs)?);
+        }
+        good.dedup_by_key(|end| end.id);
+    }
+    Ok((good, bad))
+}
+
+fn resolve(history: &History, revs: &[impl AsRef<str>]) -> CliResult<Vec<Commit>> {
+    Ok(revs.iter().map(|rev| history.resolve(rev.as_ref())).collect::<Result<_, _>>()?)
 }
 
 /// Whether commits are compared with accepted snapshots.
@@ -193,10 +227,21 @@ fn search<'h>(
     history: &'h History,
     targets: Vec<SearchTarget>,
 ) -> CliResult<Search<'h>> {
-    let (mut good, bad) = ends(args, history)?;
+    let check = check(args)?;
+    if !args.old.is_empty() {
+        let ends = Ends::Unclaimed {
+            old: resolve(history, &args.old)?,
+            new: resolve(history, &args.new)?,
+        };
+        let mut bisection =
+            bisection(history, targets, args.on.into(), args.jobs, args.first_parent, session)?;
+        bisection.check = check;
+        return Ok(Search { bisection, ends, origin: None });
+    }
+    let (mut good, bad) = claimed_ends(args, history, &targets)?;
     let mut bisection =
         bisection(history, targets, args.on.into(), args.jobs, args.first_parent, session)?;
-    bisection.check = check(args)?;
+    bisection.check = check;
     let mut origin = None;
     if is_recorded(args) {
         if let Some(folder) = &args.snapshots {
@@ -217,7 +262,7 @@ fn search<'h>(
         origin = Some(report::Origin { snapshot, back_to });
         bisection.trusted = Trusted::Snapshots(recorded.snapshots);
     }
-    Ok(Search { bisection, good, bad, origin })
+    Ok(Search { bisection, ends: Ends::Claimed { good, bad }, origin })
 }
 
 /// The same with tests on a cluster. Unless snapshots are compared with, this machine needs no device for it.
@@ -228,22 +273,32 @@ fn run_on_cluster(
     targets: &[SearchTarget],
 ) -> CliResult<u8> {
     check(args)?;
+    if !args.old.is_empty() {
+        return Err(CommandError::new("on a cluster a search must know which end is good").with_hint(
+            "name the ends with --good and --bad, in either order; `replay diff` says which is right",
+        ));
+    }
     let (good, bad) = match is_recorded(args) {
-        true => {
-            let search = search(args, session, history, targets.to_vec())?;
-            (search.good, search.bad)
-        }
-        false => ends(args, history)?,
+        true => claimed(search(args, session, history, targets.to_vec())?.ends)?,
+        false => claimed_ends(args, history, targets)?,
     };
     let jobs = args.jobs.map(NonZeroUsize::get);
     cluster::bisect(&args.cluster, history, targets, (&good, &bad, args.first_parent), jobs)
 }
 
+/// The good and the bad ends of a search on a cluster.
+fn claimed(ends: Ends) -> CliResult<(Vec<Commit>, Vec<Commit>)> {
+    match ends {
+        Ends::Claimed { good, bad } => Ok((good, bad)),
+        Ends::Unclaimed { .. } => Err(CommandError::new("no end is said to be good")),
+    }
+}
+
 /// Makes one test of the search.
 pub fn look(args: &Args, session: &SessionArgs, look: Look) -> CliResult<Findings> {
     let (history, targets) = open(&fixtures::expand(&args.fixtures))?;
-    let Search { bisection, good, bad, .. } = search(args, session, &history, targets)?;
-    Ok(bisection.look(&good, &bad, look)?)
+    let Search { bisection, ends, .. } = search(args, session, &history, targets)?;
+    Ok(bisection.look(&ends, look)?)
 }
 
 /// Compiles a commit that the search may test.
@@ -266,13 +321,22 @@ fn check(args: &Args) -> CliResult<Check> {
     }
 }
 
-/// The commit between `good` and `target` that `on` calls bad on the fixture at `path`.
+/// The change whose commit is asked for.
+pub struct Sought<'a> {
+    /// The trusted revision.
+    pub trusted: &'a str,
+    /// What makes a commit bad.
+    pub on: On,
+    /// The outputs that diverged.
+    pub outputs: Vec<String>,
+}
+
+/// The commits between the trusted revision and `target` that made the difference on the fixture at `path`.
 pub fn blame(
     path: &Path,
-    good: &str,
+    sought: &Sought,
     target: &super::project::RequestedRevision,
     project: &Project,
-    on: On,
     illustrated: bool,
     session: &SessionArgs,
 ) -> CliResult<Blame> {
@@ -282,17 +346,32 @@ pub fn blame(
             let head = project.history.head()?;
             if project.commit_target(head.clone())?.sources != target.sources {
                 let text = "what changed is not committed: the working tree differs from HEAD";
-                return Ok(Blame { commit: None, text: text.to_owned(), lineage: None });
+                return Ok(Blame::nobody(text));
             }
             head
         }
     };
     let (history, targets) = open(&[path.to_owned()])?;
-    let good = history.resolve(good)?;
-    let mut bisection = bisection(&history, targets, on, None, false, session)?;
+    let good = history.resolve(sought.trusted)?;
+    let mut bisection = bisection(&history, targets, sought.on, None, false, session)?;
     bisection.illustrated = illustrated;
-    let report = bisection.search(&[good], &[bad], &mut |_| {})?;
-    Ok(report::blame(&report))
+    let ends = Ends::Claimed { good: vec![good], bad: vec![bad] };
+    let report = bisection.search(&ends, &mut |_| {})?;
+    let mut blame = report::blame(&report);
+    // Each output that another commit changed has a search of its own, whose replays are at hand.
+    bisection.illustrated = false;
+    for output in &sought.outputs {
+        let own = match report.changes(output) || report.ending() == SearchEnd::Refused {
+            true => OutputBlame::new(output, &blame),
+            false => {
+                bisection.output = Some(output.clone());
+                let own = bisection.search(&ends, &mut |_| {})?;
+                OutputBlame::new(output, &report::blame(&own))
+            }
+        };
+        blame.outputs.push(own);
+    }
+    Ok(blame)
 }
 
 /// Loads the fixtures, which must share a history.
@@ -337,19 +416,18 @@ pub fn bisection<'h>(
     let harnesses: Vec<&Harness> =
         targets.iter().map(|target| &target.subject.fixture.harness).collect();
     let [lab, repeater] = session.search_labs(&harnesses, threads)?;
-    let trusted = Trusted::GoodEnd;
-    let (check, illustrated) = (Check::Off, false);
     Ok(Bisection {
         history,
         targets,
         lab,
         repeater,
         on,
-        trusted,
+        trusted: Trusted::GoodEnd,
+        output: None,
         jobs,
         first_parent,
-        check,
-        illustrated,
+        check: Check::Off,
+        illustrated: false,
     })
 }
 

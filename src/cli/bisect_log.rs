@@ -1,7 +1,7 @@
 //! The answers of a search, as `git bisect replay` takes them.
 
-use ::replay::bisect::Report;
-use ::replay::search::{Answer, Conclusion, LogEntry, LogMark, git_bisect_log};
+use ::replay::bisect::{Direction, Report};
+use ::replay::search::{Answer, Conclusion, LogEntry, LogMark, Terms, git_bisect_log};
 
 /// The answered tests, in the form of `git bisect log`.
 pub fn text(report: &Report, first_parent: bool) -> String {
@@ -10,10 +10,12 @@ pub fn text(report: &Report, first_parent: bool) -> String {
         .iter()
         .filter_map(|tested| {
             let commit = report.commit(tested.commit)?;
-            let mark = match tested.answer {
-                Answer::Good => LogMark::Good,
-                Answer::Bad => LogMark::Bad,
-                Answer::Skip | Answer::Other => LogMark::Skip,
+            let mark = match (tested.answer, report.direction) {
+                (Answer::Skip | Answer::Other, _) => LogMark::Skip,
+                (Answer::Good, Direction::Repairs) => LogMark::New,
+                (Answer::Bad, Direction::Repairs) => LogMark::Old,
+                (Answer::Good, _) => LogMark::Old,
+                (Answer::Bad, _) => LogMark::New,
             };
             Some((mark, commit.id.to_string(), commit.subject.clone()))
         })
@@ -27,5 +29,10 @@ pub fn text(report: &Report, first_parent: bool) -> String {
         _ => None,
     };
     let culprit = culprit.as_ref().map(|(id, subject)| (id.as_str(), *subject));
-    git_bisect_log(&entries, culprit, first_parent)
+    let terms = match report.direction {
+        Direction::Breaks => Terms::BREAKS,
+        Direction::Repairs => Terms::REPAIRS,
+        Direction::Changes => Terms::CHANGES,
+    };
+    git_bisect_log(&entries, culprit, first_parent, terms)
 }

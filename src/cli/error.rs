@@ -315,7 +315,11 @@ mod tests {
     fn what_wraps_an_error_leaves_the_blame_where_it_is() {
         let unusable = || HistoryError::Unusable {
             place: Place::Revision("61b3d97".to_owned()),
-            fault: Fault::Missing { path: "src".to_owned(), similar: vec!["source".to_owned()] },
+            fault: Fault::Missing {
+                path: "src".to_owned(),
+                names: Box::default(),
+                similar: vec!["source".to_owned()],
+            },
         };
         let wrapped: CommandError = BisectError::from(unusable()).into();
         let wrapped = wrapped.context("cannot search");

@@ -77,6 +77,18 @@ impl Project {
         }
     }
 
+    /// The sources of `rev`, which is trusted; where it has no such files under any name, why.
+    pub fn trusted(&self, rev: &str) -> CliResult<Result<RequestedRevision, String>> {
+        let commit = self.history.resolve(rev)?;
+        match self.history.source_set(CommitId::from(&commit), &self.spec) {
+            Ok(sources) => {
+                Ok(Ok(RequestedRevision { commit: Some(commit), sources: sources.into() }))
+            }
+            Err(error) if error.is_absence() => Ok(Err(error.to_string())),
+            Err(error) => Err(error.into()),
+        }
+    }
+
     /// The sources of a commit that was resolved.
     pub fn commit_target(&self, commit: Commit) -> CliResult<RequestedRevision> {
         let sources = self.history.source_set(CommitId::from(&commit), &self.spec)?;

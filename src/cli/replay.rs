@@ -13,6 +13,7 @@ use ::replay::report::{self, Entry, Line, Refused, Revision, Standing, Text};
 use ::replay::trial::{Check, Lab};
 use clap::ValueEnum;
 
+use super::bisect::Sought;
 use super::cluster::{self, ClusterArgs};
 use super::error::{CliResult, CommandError};
 use super::exit;
@@ -248,11 +249,12 @@ fn one(
     let trial = lab.trial(&project.subject, &target.sources);
     room(&trial, args.against.is_some())?;
     let (outcome, gradients) = outcome_and_gradients(&trial)?;
-    let base = match &args.against {
-        Some(trusted) => Some(project.target(Some(trusted))?),
-        None => None,
+    let trusted = args.against.as_deref().map(|rev| project.trusted(rev)).transpose()?;
+    let (base, base_lacks) = match trusted {
+        Some(Ok(base)) => (Some(lab.trial(&project.subject, &base.sources)), None),
+        Some(Err(reason)) => (None, Some(reason)),
+        None => (None, None),
     };
-    let base = base.map(|base| lab.trial(&project.subject, &base.sources));
     let found = accesses(&trial, base.as_ref(), args.check.into())?;
     let (captured, oracle) = (check_captured(&trial)?, check_oracle(&trial)?);
     // Against a trusted revision only a new dependence counts.
@@ -267,7 +269,8 @@ fn one(
         Some(on) if args.culprit => {
             progress.say(format!("searching for what changed {}", path.display()));
             let trusted = args.against.as_deref().unwrap_or_default();
-            Some(super::bisect::blame(path, trusted, &target, project, on, illustrated, session)?)
+            let sought = Sought { trusted, on, outputs: diverged(judgement.as_ref()) };
+            Some(super::bisect::blame(path, &sought, &target, project, illustrated, session)?)
         }
         _ => None,
     };
@@ -292,10 +295,18 @@ fn one(
         orders,
         accesses: found,
         judgement,
+        base_lacks,
         pictures,
         culprit,
         snapshot,
     })
+}
+
+/// The outputs that diverged.
+fn diverged(judgement: Option<&Judgement>) -> Vec<String> {
+    let outputs = judgement.into_iter().flat_map(|judgement| &judgement.outputs);
+    let outputs = outputs.filter(|output| output.verdict >= Verdict::Diverged);
+    outputs.map(|output| output.name.clone()).collect()
 }
 
 /// What tells the commit that made the difference to the trusted revision, if there is one.
@@ -534,6 +545,7 @@ mod tests {
                                     accesses: accesses.map(checked),
                                     pictures: Vec::new(),
                                     judgement: verdict.map(|v| judgement(v, &status)),
+                                    base_lacks: None,
                                     culprit: None,
                                     snapshot: comparison.map(snapshot),
                                 });

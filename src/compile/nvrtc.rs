@@ -21,7 +21,7 @@ use crate::cuda::{
     math_error_ulps, rounded,
 };
 use crate::frontend::{self, Precision, Unit};
-use crate::harness::Harness;
+use crate::harness::{Harness, SourcePath};
 use crate::history::{OVERLAY, SourceSet};
 use crate::runtime::headers;
 use crate::summary;
@@ -374,9 +374,9 @@ impl DeviceUnit {
         }
         files.extend(others(sources));
         let included = unit_sources(sources)?;
-        let folders = harness.include.iter().map(|include| {
+        let folders = harness.include.iter().flat_map(SourcePath::names).map(|include| {
             let is_file = files.iter().any(|(path, _)| path == include);
-            if is_file { parent(include).to_owned() } else { include.clone() }
+            if is_file { parent(include).to_owned() } else { include.to_owned() }
         });
         let overlay = harness.overlay.iter().map(|_| OVERLAY.to_owned());
         let own = match precision {

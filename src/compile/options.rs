@@ -6,7 +6,7 @@ use super::Compiler;
 use super::flags::{CHECKED, FLAGS, PRELUDE, SHADOW};
 use super::translation::{Translation, parent, reserved};
 use crate::frontend::Precision;
-use crate::harness::Harness;
+use crate::harness::{Harness, SourcePath};
 use crate::history::OVERLAY;
 
 /// Calls of mathematical functions stay inside of the artifact, and none may be undefined. The linker
@@ -66,9 +66,10 @@ pub(super) fn options(
     let folders: BTreeSet<String> = harness
         .include
         .iter()
+        .flat_map(SourcePath::names)
         .map(|include| {
             let is_file = translated.files.iter().any(|(path, _)| path == include);
-            let folder = if is_file { parent(include) } else { include.as_str() };
+            let folder = if is_file { parent(include) } else { include };
             format!("-Itree/{folder}")
         })
         .collect();

@@ -223,7 +223,7 @@ mod tests {
     #[test]
     fn an_include_of_a_device_or_a_folder_is_refused_before_anything_waits_for_it() {
         let folder = tempfile::tempdir().unwrap();
-        let spec = SourceSpec { sources: vec!["k.cu".to_owned()], ..SourceSpec::default() };
+        let spec = SourceSpec { sources: vec!["k.cu".into()], ..SourceSpec::default() };
         let text =
             "sources = [\"k.cu\"]\ncall = \"k();\"\n[outputs.x]\ndtype = \"f32\"\nshape = []\n";
         let harness = Harness::parse(text, Path::new("replay.toml")).unwrap();

@@ -3,6 +3,41 @@
 use std::fmt;
 use std::path::{Component, Path, PathBuf};
 
+use serde::{Deserialize, Serialize};
+
+/// A file or folder of a revision under the names that it has at different revisions. The first name
+/// that is there is taken.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct SourcePath {
+    name: String,
+    others: Vec<String>,
+}
+
+impl SourcePath {
+    /// The names, in the order in which they are tried; never none.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        std::iter::once(&self.name).chain(&self.others).map(String::as_str)
+    }
+
+    /// With one name more, which is tried last.
+    pub(super) fn or(mut self, name: String) -> SourcePath {
+        self.others.push(name);
+        self
+    }
+}
+
+impl From<String> for SourcePath {
+    fn from(name: String) -> SourcePath {
+        SourcePath { name, others: Vec::new() }
+    }
+}
+
+impl From<&str> for SourcePath {
+    fn from(name: &str) -> SourcePath {
+        SourcePath::from(name.to_owned())
+    }
+}
+
 /// The fault of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PathFault {

@@ -4,7 +4,7 @@ use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
 use super::table::{Table, Value};
-use super::{Harness, HarnessError, empty, paths};
+use super::{Harness, HarnessError, SourcePath, empty, paths};
 use crate::tensor::DType;
 
 /// How a program runs a revision's files on captured inputs.
@@ -13,7 +13,7 @@ pub struct ProgramSpec {
     /// The program and its arguments, started in the folder of `replay.toml`; never empty.
     pub words: Vec<String>,
     /// Files and folders of a revision that are laid out for it; `.` is all of it.
-    pub tree: Vec<String>,
+    pub tree: Vec<SourcePath>,
     /// What the program loads once, before it copies itself for each replay; none for a program that
     /// is started for each.
     pub preload: Option<Vec<String>>,
@@ -56,7 +56,7 @@ pub(super) fn program(root: &Table<'_>) -> Result<Option<ProgramSpec>, HarnessEr
         });
     }
     let tree = match root.get("tree") {
-        None => vec![".".to_owned()],
+        None => vec![SourcePath::from(".")],
         Some(value) => match paths(root, "tree")? {
             listed if listed.is_empty() => return Err(empty(&value)),
             listed => listed,
@@ -138,7 +138,7 @@ fn environment(root: &Table<'_>) -> Result<IndexMap<String, String>, HarnessErro
 
 impl Harness {
     /// The files and folders of a revision that take part, for a program; none for kernels.
-    pub fn tree(&self) -> &[String] {
+    pub fn tree(&self) -> &[SourcePath] {
         self.program.as_ref().map_or(&[], |program| &program.tree)
     }
 }

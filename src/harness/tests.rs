@@ -42,8 +42,8 @@ fn refused(from: &str, to: &str) -> String {
 fn a_complete_harness_is_read_in_its_order() {
     let harness = parse(SMALL).unwrap();
     assert_eq!(harness.repository.as_deref(), Some(Path::new("kernels/../history.bundle")));
-    assert_eq!(harness.sources, ["src/loss.cu"]);
-    assert_eq!(harness.include, ["include", "."]);
+    assert_eq!(harness.sources, [SourcePath::from("src/loss.cu")]);
+    assert_eq!(harness.include, ["include", "."].map(SourcePath::from));
     assert_eq!(harness.inputs.keys().collect::<Vec<_>>(), ["logits", "mask"]);
     assert_eq!(harness.size_names().collect::<Vec<_>>(), ["batch", "vocab"]);
     assert_eq!(harness.outputs["grad_logits"].of.as_deref(), Some("loss"));
@@ -352,7 +352,7 @@ fn a_program_takes_the_place_of_sources_and_call() {
                 precision = \"float32\"\nwiden_casts = false\nbuild = [\"make\"]\nidentity = [\"python3\", \"-V\"]";
     let harness = program(keys).unwrap();
     assert!(harness.sources.is_empty() && harness.calls.is_empty());
-    assert_eq!(harness.tree(), ["src", "pyproject.toml"]);
+    assert_eq!(harness.tree(), ["src", "pyproject.toml"].map(SourcePath::from));
     let found = harness.program.unwrap();
     assert_eq!(found.words, ["python3", "step.py"]);
     assert_eq!(found.preload.unwrap(), ["numpy", "jax.numpy"]);
@@ -360,7 +360,7 @@ fn a_program_takes_the_place_of_sources_and_call() {
     assert_eq!((found.precision, found.widen_casts), (DType::F32, false));
     assert_eq!((found.build.unwrap(), found.identity.unwrap().len()), (vec!["make".to_owned()], 2));
     let plain = program("program = [\"./step.sh\"]").unwrap();
-    assert_eq!(plain.tree(), ["."]);
+    assert_eq!(plain.tree(), [SourcePath::from(".")]);
     let plain = plain.program.unwrap();
     assert_eq!((plain.preload, plain.precision), (None, DType::F64));
     assert!(plain.widen_casts);

@@ -246,10 +246,12 @@ impl fmt::Display for Place {
 #[non_exhaustive]
 pub enum Fault {
     /// A named path does not exist.
-    #[error("has no file or folder `{path}`")]
+    #[error("has no file or folder {}{}", quoted_names(path, &names.tried), at_other_place(names))]
     Missing {
         /// The path, relative to the repository's root.
         path: String,
+        /// Its other names.
+        names: Box<OtherNames>,
         /// Paths of the same revision that look alike, nearest first.
         similar: Vec<String>,
     },
@@ -327,6 +329,15 @@ pub enum Fault {
     },
 }
 
+/// The names of a path that a revision lacks, besides the first.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OtherNames {
+    /// Those that were tried.
+    pub tried: Vec<String>,
+    /// Where the revision has it, if git sees it renamed.
+    pub moved: Option<String>,
+}
+
 /// One of several commits that an abbreviated id could mean.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Candidate {
@@ -352,6 +363,15 @@ impl HistoryError {
     pub fn is_revision_fault(&self) -> bool {
         let HistoryError::Unusable { place, .. } = self else { return false };
         !matches!(place, Place::Overlay(_))
+    }
+
+    /// Whether the revision lacks a named path under any name that git knows: the path is newer, or was
+    /// never there.
+    pub fn is_absence(&self) -> bool {
+        let HistoryError::Unusable { fault: Fault::Missing { names, .. }, .. } = self else {
+            return false;
+        };
+        names.moved.is_none()
     }
 
     /// Advice to the user, if there is any.
@@ -411,6 +431,14 @@ impl HistoryError {
 impl Fault {
     fn hint(&self, place: &Place) -> Option<String> {
         match self {
+            Fault::Missing { path, names, .. } if let Some(moved) = &names.moved => {
+                let names = [path].into_iter().chain(&names.tried).chain([moved]);
+                let names: Vec<String> = names.map(|name| format!("\"{name}\"")).collect();
+                let names = names.join(", ");
+                Some(format!(
+                    "name both in its place in replay.toml, and the first that is there is taken: [{names}]"
+                ))
+            }
             Fault::Missing { similar, .. } => did_you_mean(similar),
             Fault::Submodule { .. } => {
                 Some("name folders without submodules in `sources` and `include`".into())
@@ -428,6 +456,16 @@ impl Fault {
             _ => None,
         }
     }
+}
+
+/// `a` or `b`, in quotes.
+fn quoted_names(path: &str, others: &[String]) -> String {
+    let names = std::iter::once(path).chain(others.iter().map(String::as_str));
+    names.map(|name| format!("`{name}`")).collect::<Vec<_>>().join(" or ")
+}
+
+fn at_other_place(names: &OtherNames) -> String {
+    names.moved.as_ref().map_or(String::new(), |moved| format!(": git sees it at `{moved}` there"))
 }
 
 fn did_you_mean(similar: &[String]) -> Option<String> {

@@ -15,7 +15,7 @@ use git2::Oid;
 use super::{
     CommitId, History, HistoryError, Role, SourceKey, SourceSpec,
     objects::Entry,
-    source_set::{Named, hash_bytes},
+    source_set::{Named, Resolved, hash_bytes},
     tree::{GitTree, Node, Stop, node_of},
     walk::{MAX_DEPTH, Walk},
 };
@@ -164,7 +164,6 @@ impl History {
         let mut met_link = false;
         for named in named {
             hasher.update(&[named.role as u8]);
-            hash_bytes(&mut hasher, named.path.as_bytes());
             let walk = Walk::new(&tree);
             match self.hash_ids(&walk, named, &mut hasher) {
                 Ok(()) => {}
@@ -186,7 +185,8 @@ impl History {
         named: &Named,
         hasher: &mut blake3::Hasher,
     ) -> Result<(), Stop> {
-        let (real, node) = walk.resolve(&named.path)?;
+        let Resolved { path, real, node } = named.resolve(walk)?;
+        hash_bytes(hasher, path.as_bytes());
         match node {
             // As it is: symlinks are not followed, and git's ids cover modes.
             Node::Folder(id) | Node::File(id) if named.role == Role::Tree => {
@@ -200,7 +200,7 @@ impl History {
             }
             // A symlink may lead out of the folder, whose id does not cover its target then.
             _ => {
-                for found in walk.files(&named.path, real, node)? {
+                for found in walk.files(path, real, node)? {
                     hash_bytes(hasher, found.path.as_bytes());
                     hasher.update(found.id.as_bytes());
                 }
@@ -236,10 +236,11 @@ impl History {
 
 /// The first components of the paths; none if one of them is the root itself.
 fn beginnings(named: &[Named]) -> Option<Arc<[String]>> {
-    let first = |named: &Named| {
-        let name = named.path.split('/').next().unwrap_or_default();
+    let first = |path: &String| {
+        let name = path.split('/').next().unwrap_or_default();
         (!name.is_empty()).then(|| name.to_owned())
     };
-    let names: BTreeSet<String> = named.iter().map(first).collect::<Option<_>>()?;
+    let paths = named.iter().flat_map(|named| &named.names);
+    let names: BTreeSet<String> = paths.map(first).collect::<Option<_>>()?;
     Some(names.into_iter().collect())
 }

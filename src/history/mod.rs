@@ -17,6 +17,7 @@ mod libgit2;
 mod lineage;
 mod objects;
 mod overlay;
+mod renames;
 mod revision;
 mod source_set;
 mod suggest;
@@ -39,7 +40,7 @@ use crate::files;
 
 pub use content::{FileKind, TreeFile, TreeReader};
 pub use elsewhere::Elsewhere;
-pub use error::{Candidate, Fault, GitCause, HistoryError, Place};
+pub use error::{Candidate, Fault, GitCause, HistoryError, OtherNames, Place};
 pub use graph::{CommitGraph, GraphNode};
 pub use overlay::{OVERLAY, Overlay};
 pub use source_set::{Role, SourceFile, SourceKey, SourceSet, SourceSpec, source_set_from_dir};
@@ -114,6 +115,8 @@ pub struct History {
     /// The root trees of commits that were met.
     trees: RefCell<HashMap<Oid, Oid>>,
     keys: RefCell<keys::Keys>,
+    /// By tree and path that it lacks: where git sees it, if it does.
+    renames: RefCell<HashMap<(Oid, String), Option<String>>>,
     /// Declared after `repo`, so that the files outlive the mappings of them.
     _unpacked: Option<TempDir>,
 }
@@ -190,8 +193,8 @@ impl History {
 
     fn new(repo: Repository, path: PathBuf, is_bundle: bool, unpacked: Option<TempDir>) -> Self {
         let is_grafted = repo.is_shallow() || repo.commondir().join("info/grafts").exists();
-        let (trees, keys) = Default::default();
-        History { repo, path, is_bundle, is_grafted, trees, keys, _unpacked: unpacked }
+        let (trees, keys, renames) = Default::default();
+        History { repo, path, is_bundle, is_grafted, trees, keys, renames, _unpacked: unpacked }
     }
 
     /// Opens the same repository once more, for another thread.

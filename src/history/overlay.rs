@@ -48,7 +48,7 @@ impl Overlay {
             }
         }
         let tree = DiskTree::new(path, None);
-        let named = [Named { role: Role::Include, path: String::new() }];
+        let named = [Named { role: Role::Include, names: vec![String::new()] }];
         let read = read_files(&tree, &named, "");
         let (mut files, _) = read.map_err(|stop| unreadable(&tree, stop, place))?;
         let mut hasher = blake3::Hasher::new();

@@ -5,7 +5,7 @@ use std::{path::Path, sync::Arc};
 use git2::{DiffFormat, DiffLine, DiffOptions, Oid};
 
 use super::{
-    Commit, CommitId, Fault, History, HistoryError, OVERLAY, Overlay, Place,
+    Commit, CommitId, Fault, History, HistoryError, OVERLAY, OtherNames, Overlay, Place,
     content::TreeFile,
     suggest,
     tree::{DiskTree, GitTree, Node, Stop, Tree},
@@ -13,17 +13,18 @@ use super::{
     whole,
 };
 use crate::files;
+use crate::harness::SourcePath;
 
 /// Which files belong to a kernel project.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct SourceSpec {
     /// Files or folders with the sources, relative to `prefix`.
-    pub sources: Vec<String>,
+    pub sources: Vec<SourcePath>,
     /// Files or folders with headers, relative to `prefix`.
-    pub include: Vec<String>,
+    pub include: Vec<SourcePath>,
     /// Files or folders that are wanted as they are: with their modes, and with symlinks that are
     /// not followed; relative to `prefix`.
-    pub tree: Vec<String>,
+    pub tree: Vec<SourcePath>,
     /// The project's folder, relative to the repository's root; empty for the root itself.
     pub prefix: String,
     /// Headers outside of every revision, which go with each.
@@ -84,10 +85,37 @@ impl SourceKey {
     }
 }
 
-/// One path of a spec, relative to the repository's root.
+/// One path of a spec under its names, relative to the repository's root.
 pub(super) struct Named {
     pub role: Role,
-    pub path: String,
+    /// Never empty; the first that is there is meant.
+    pub names: Vec<String>,
+}
+
+/// A named path of a tree.
+pub(super) struct Resolved<'n> {
+    /// The name that is there.
+    pub path: &'n str,
+    /// Where it really lies.
+    pub real: String,
+    pub node: Node,
+}
+
+impl Named {
+    /// The first of the names that is there.
+    pub(super) fn resolve<T: Tree>(&self, walk: &Walk<'_, T>) -> Result<Resolved<'_>, Stop> {
+        for path in &self.names {
+            match walk.resolve(path) {
+                Ok((real, node)) => return Ok(Resolved { path, real, node }),
+                Err(Stop::Fault(Fault::Missing { .. })) => {}
+                Err(stop) => return Err(stop),
+            }
+        }
+        let mut names = self.names.iter().cloned();
+        let path = names.next().unwrap_or_default();
+        let names = Box::new(OtherNames { tried: names.collect(), moved: None });
+        Err(Fault::Missing { path, names, similar: Vec::new() }.into())
+    }
 }
 
 impl SourceSpec {
@@ -98,7 +126,10 @@ impl SourceSpec {
         sources
             .chain(include)
             .chain(tree)
-            .map(|(role, path)| Ok(Named { role, path: from_root(&self.prefix, path)? }))
+            .map(|(role, path)| {
+                let names = path.names().map(|name| from_root(&self.prefix, name));
+                Ok(Named { role, names: names.collect::<Result<_, _>>()? })
+            })
             .collect()
     }
 }
@@ -145,7 +176,8 @@ impl History {
     ) -> Result<SourceSet, HistoryError> {
         let commit = self.find_commit(commit.into())?;
         let tree = GitTree::new(&self.repo, commit.tree_id());
-        read_set(&tree, spec, || Place::Revision(self.short(commit.id())))
+        let read = read_set(&tree, spec, || Place::Revision(self.short(commit.id())));
+        read.map_err(|error| self.trace_rename(&commit, error))
     }
 
     /// The files that `spec` names in the working tree, without what git ignores.
@@ -179,10 +211,9 @@ impl History {
         options.disable_pathspec_match(true);
         let named = spec.named()?;
         // The root as a pathspec would match nothing; no pathspec matches everything.
-        if named.iter().all(|named| !named.path.is_empty()) {
-            for named in named {
-                options.pathspec(named.path);
-            }
+        let names: Vec<String> = named.into_iter().flat_map(|named| named.names).collect();
+        if names.iter().all(|name| !name.is_empty()) {
+            names.into_iter().for_each(|name| _ = options.pathspec(name));
         }
         self.print_diff(old.map(|old| old.tree_id()), new, &mut options).map_err(|source| {
             HistoryError::Git {
@@ -200,7 +231,8 @@ impl History {
     ) -> Result<String, git2::Error> {
         let old = old.map(|id| self.repo.find_tree(id)).transpose()?;
         let new = self.repo.find_tree(new)?;
-        let diff = self.repo.diff_tree_to_tree(old.as_ref(), Some(&new), Some(options))?;
+        let mut diff = self.repo.diff_tree_to_tree(old.as_ref(), Some(&new), Some(options))?;
+        diff.find_similar(None)?;
         let mut text = Vec::new();
         diff.print(DiffFormat::Patch, |_, _, line: DiffLine<'_>| {
             if matches!(line.origin(), '+' | '-' | ' ') {
@@ -264,12 +296,12 @@ pub(super) fn read_files(
     let walk = Walk::new(tree);
     let (mut files, mut whole) = (Vec::new(), Vec::new());
     for named in named {
-        let (real, node) = walk.resolve(&named.path)?;
+        let Resolved { path, real, node } = named.resolve(&walk)?;
         if named.role == Role::Tree {
-            whole.extend(whole::files(tree, &named.path, &real, node, prefix)?);
+            whole.extend(whole::files(tree, path, &real, node, prefix)?);
             continue;
         }
-        for found in walk.files(&named.path, real, node)? {
+        for found in walk.files(path, real, node)? {
             files.push(read_file(tree, named.role, prefix, &found)?);
         }
     }

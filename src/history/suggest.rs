@@ -33,9 +33,9 @@ pub(super) fn similar_references(repo: &Repository, name: &str) -> Vec<String> {
 /// Adds to a missing path those of the same tree that resemble it.
 pub(super) fn complete_fault(tree: &impl Tree, fault: Fault) -> Fault {
     match fault {
-        Fault::Missing { path, .. } => {
+        Fault::Missing { path, names, .. } => {
             let similar = similar_paths(tree, &path);
-            Fault::Missing { path, similar }
+            Fault::Missing { path, names, similar }
         }
         other => other,
     }

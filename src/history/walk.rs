@@ -169,7 +169,9 @@ fn includable(
 fn missing(last_link: Option<(String, String)>, path: &str) -> Fault {
     match last_link {
         Some((link, target)) => Fault::Dangling { link, target },
-        None => Fault::Missing { path: path.to_owned(), similar: Vec::new() },
+        None => {
+            Fault::Missing { path: path.to_owned(), names: Box::default(), similar: Vec::new() }
+        }
     }
 }
 

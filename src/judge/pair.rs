@@ -86,7 +86,8 @@ impl Pair<'_> {
             base_noise,
         };
         if let Some(truth) = &found.truth {
-            judged.finding = (!order_alone).then(|| truth.finding(rounding));
+            let got_rounding = judged.got_noise.relative_l2;
+            judged.finding = (!order_alone).then(|| truth.finding(rounding, got_rounding));
             judged.base_accuracy = Some(truth.base.clone());
             judged.got_accuracy = Some(truth.got.clone());
             judged.by_oracle = truth.by_oracle;
@@ -396,20 +397,35 @@ struct Truth {
 }
 
 impl Truth {
-    fn finding(&self, rounding: f64) -> Finding {
-        finding(&Evidence {
+    /// The meaning of the change, where rounding moves the trusted side by `rounding` and the other one by
+    /// `got_rounding`.
+    fn finding(&self, rounding: f64, got_rounding: f64) -> Finding {
+        let found = finding(&Evidence {
             shadow: self.shadow,
             base_error: self.base.relative_l2,
             got_error: self.got.relative_l2,
             noise: rounding,
             hidden: self.is_hidden(),
             independent_oracle: self.by_oracle,
-        })
+        });
+        match found {
+            Finding::AsAccurate if self.is_refined(got_rounding) => Finding::MoreAccurate,
+            found => found,
+        }
     }
 
     /// Whether the mathematics changed and the native outputs do not show it.
     fn is_hidden(&self) -> bool {
         self.agrees && self.shadow.is_some_and(|shadow| shadow.moved > 0)
+    }
+
+    /// Whether the trusted side lost more than arithmetic in float32 loses, and the other one does not: the
+    /// reverse of [`Truth::is_imprecise`]. The trusted side's noise is then as large as its error.
+    fn is_refined(&self, got_rounding: f64) -> bool {
+        let after = self.got.relative_l2.max(got_rounding);
+        let unmoved = self.shadow.is_some_and(|shadow| shadow.moved == 0);
+        let before = self.base.relative_l2;
+        unmoved && before > NARROW_ROUNDING && before > ERROR_RATIO * after
     }
 
     /// Whether the other side lost more than arithmetic in float32 loses: it rounds to a narrow

@@ -6,20 +6,27 @@ use serde_json::{Value, json};
 use super::accesses::{access_lines, wrong};
 use super::captured_by::{captured_json, captured_lines};
 use super::judgement::{
-    ORDER, launch_line, output_lines, verdict_line, verdict_name, verdict_style,
+    ORDER, gradient, launch_line, more_accurate, output_lines, verdict_line, verdict_name,
+    verdict_style,
 };
 use super::numbers::count;
 use super::refusal::{Claim, joined, refusal_words, refused};
 use super::spans::{Line, Text};
+use super::standing::is_wrong;
 use super::style::{BOLD, COMMIT, DIM, GREEN, RED, YELLOW};
 use super::text::failure;
 use super::{Blame, Revision, SCHEMA};
 use super::{changes, json as documents};
-use crate::bisect::{Culprit, Event, Observation, Report, Seen, Tested};
+use crate::bisect::{
+    Behind, Culprit, Direction, Event, Observation, Report, Seen, Symptom, Tested,
+};
 use crate::history::Commit;
-use crate::judge::{Judgement, Verdict};
+use crate::judge::{GradientCheck, GradientVerdict, Judgement, Verdict};
 use crate::search::{Answer, Conclusion, Warning};
 use crate::trial::{Outcome, Status};
+
+/// What is said where the ends differ and nothing tells which of them is right.
+pub(super) const UNCLAIMED: &str = "which side is right is not known";
 
 /// The good side of a search that compares with a snapshot.
 pub struct Origin {
@@ -85,10 +92,19 @@ fn observation_words(observation: &Observation) -> String {
 /// What is said of an innocent commit whose values were not compared.
 fn not_compared(observation: &Observation) -> String {
     match &observation.accesses {
-        Some(found) if !found.has_new() => "completed, without a new race",
-        _ => "completed",
+        Some(found) if !found.has_new() => "completed, without a new race".to_owned(),
+        _ if observation.gradients.is_empty() => "completed".to_owned(),
+        _ => gradients_words(&observation.gradients),
     }
-    .to_owned()
+}
+
+/// What is said of gradients of which none is wrong: `grad matches its loss`.
+fn gradients_words(checks: &[GradientCheck]) -> String {
+    let words = |check: &GradientCheck| match check.verdict {
+        GradientVerdict::Unknown => format!("{} is not checked", check.output),
+        _ => format!("{} matches its loss", check.output),
+    };
+    checks.iter().map(words).collect::<Vec<_>>().join(", ")
 }
 
 /// An answered test, in a line.
@@ -127,17 +143,18 @@ pub fn blame(report: &Report) -> Blame {
         }
         _ => headline(report).words(),
     };
-    Blame { commit, text, lineage: report.lineage.clone() }
+    Blame { commit, text, outputs: Vec::new(), lineage: report.lineage.clone() }
 }
 
 /// The answer in a line; for a refusal without the reason.
 pub(super) fn headline(report: &Report) -> Line {
     match (&report.conclusion, &report.culprit) {
         (_, Some(culprit)) => match report.commit(culprit.commit) {
-            Some(commit) => Line::of(COMMIT, &commit.short)
-                .and(" is ")
-                .styled(BOLD, "the first bad commit")
-                .and(format!(": {}", commit.subject)),
+            Some(commit) => {
+                let [verb, what] = deed(report);
+                let line = Line::of(COMMIT, &commit.short).and(format!(" {verb} "));
+                line.styled(BOLD, what).and(format!(": {}", commit.subject))
+            }
             None => "found".into(),
         },
         (Conclusion::Hidden { candidates }, None) => {
@@ -145,13 +162,44 @@ pub(super) fn headline(report: &Report) -> Line {
                 Some(_) => "commits that are neither good nor bad hide",
                 None => "untestable commits hide",
             };
-            Line::from(format!("{why} the first bad commit; it is "))
+            let what = match report.direction {
+                Direction::Breaks => "the first bad commit",
+                Direction::Repairs => "the repair",
+                Direction::Changes => "the change",
+            };
+            Line::from(format!("{why} {what}; it is "))
                 .styled(BOLD, format!("one of these {}", candidates.len()))
         }
-        (Conclusion::NotMonotone { .. }, None) => Line::of(BOLD, "no single commit is to blame")
-            .and(": good turns bad more than once between the ends"),
+        (Conclusion::NotMonotone { .. }, None) => {
+            let turns = match report.direction {
+                Direction::Breaks => "good turns bad",
+                Direction::Repairs => "bad turns good",
+                Direction::Changes => "old turns new",
+            };
+            let more = format!(": {turns} more than once between the ends");
+            Line::of(BOLD, "no single commit is to blame").and(more)
+        }
         (Conclusion::Refused(_), None) => Line::of(RED, "refused"),
         _ => "nothing was found".into(),
+    }
+}
+
+/// What the culprit does: `is`, `the first bad commit`; or `repairs`, `loss, grad`.
+pub(super) fn deed(report: &Report) -> [String; 2] {
+    let what = || {
+        let mut names: Vec<String> = Vec::new();
+        for symptom in &report.wanted {
+            let name = symptom.output().map_or_else(|| symptom.to_string(), str::to_owned);
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        }
+        names.join(", ")
+    };
+    match report.direction {
+        Direction::Breaks => ["is".to_owned(), "the first bad commit".to_owned()],
+        Direction::Repairs => ["repairs".to_owned(), what()],
+        Direction::Changes => ["changes".to_owned(), what()],
     }
 }
 
@@ -186,9 +234,17 @@ pub fn bisect(report: &Report) -> Text {
 pub(super) fn warnings(report: &Report) -> impl Iterator<Item = Line> {
     let begun = || Line::of(YELLOW, "note:").and(" ");
     let warned = report.warnings.iter().map(move |w| begun().and(warning_words(report, w)));
+    let last = behind(report).into_iter().last().unwrap_or(report);
+    let unclear = match &last.behind {
+        Behind::Unclear { bad } => {
+            let why = " shows more than that: further commits behind it are not told apart";
+            Some(begun().styled(COMMIT, &bad.short).and(why))
+        }
+        Behind::Nothing | Behind::Another(_) => None,
+    };
     let captured = captured_lines(&report.captured).into_iter();
     let noted = notes(report).into_iter().map(str::to_owned).chain(captured);
-    warned.chain(noted.map(move |note| begun().and(note)))
+    warned.chain(unclear).chain(noted.map(move |note| begun().and(note)))
 }
 
 /// What programs noted of the commits that were tested, each line once.
@@ -221,6 +277,11 @@ fn convicted(out: &mut Text, report: &Report, culprit: &Culprit, probability: Op
              the same"
         ));
     }
+    match report.direction {
+        Direction::Breaks => {}
+        Direction::Repairs => out.line("  before it, compared with the good end:"),
+        Direction::Changes => out.line(format!("  {UNCLAIMED}; compared with the old end:")),
+    }
     let several = culprit.seen.observations.len() > 1;
     for observation in &culprit.seen.observations {
         if several {
@@ -240,6 +301,15 @@ fn convicted(out: &mut Text, report: &Report, culprit: &Culprit, probability: Op
 
 /// Adds the evidence of one fixture against the culprit.
 fn evidence(out: &mut Text, observation: &Observation) {
+    let wrong = observation.gradients.iter().filter(|check| is_wrong(check));
+    let wrong: Vec<&GradientCheck> = wrong.collect();
+    if !wrong.is_empty() {
+        for check in wrong {
+            let name = Line::from("  ").styled(BOLD, &check.output);
+            out.line(name.and(" ").and(gradient(check)));
+        }
+        return;
+    }
     match &observation.judgement {
         Some(judgement) if !judgement.outputs.is_empty() => judged(out, judgement),
         _ => out.line(
@@ -286,10 +356,35 @@ fn rest(out: &mut Text, report: &Report, culprit: &Culprit) {
     for change in &culprit.launches {
         out.line(format!("  {}", launch_line(change)));
     }
+    for found in behind(report) {
+        out.line(Line::from("  ").and(behind_line(found)));
+        let Some(another) = &found.culprit else { continue };
+        another.seen.observations.iter().for_each(|observation| evidence(out, observation));
+    }
     if !culprit.diff.is_empty() {
         out.line(Line::new());
         out.append(coloured(&culprit.diff));
     }
+}
+
+/// The searches behind the culprit, in their order.
+pub(super) fn behind(report: &Report) -> Vec<&Report> {
+    let (mut searches, mut last) = (Vec::new(), report);
+    while let Behind::Another(next) = &last.behind {
+        searches.push(&**next);
+        last = next;
+    }
+    searches
+}
+
+/// The line about a commit behind the culprit that changes what the bad end shows.
+pub(super) fn behind_line(found: &Report) -> Line {
+    let commit = found.culprit.as_ref().and_then(|culprit| found.commit(culprit.commit));
+    let Some(commit) = commit else { return Line::new() };
+    let line = Line::from("behind it ").styled(COMMIT, &commit.short).and(" changes ");
+    let names: Vec<&str> = found.wanted.iter().filter_map(Symptom::output).collect();
+    let names = if names.is_empty() { "the outcome".to_owned() } else { names.join(", ") };
+    line.styled(BOLD, names).and(format!(" too: {}", commit.subject))
 }
 
 /// The verdict on an innocent commit.
@@ -297,9 +392,11 @@ pub(super) fn acquittal(seen: &Seen) -> String {
     let verdict = seen.verdict();
     match seen.observations.as_slice() {
         [observation] if observation.untestable.is_none() && verdict <= Verdict::Equivalent => {
-            match !observation.compared && verdict == Verdict::Equivalent {
-                true => not_compared(observation),
-                false => verdict_name(verdict).to_owned(),
+            if !observation.compared && verdict == Verdict::Equivalent {
+                not_compared(observation)
+            } else {
+                let better = observation.judgement.as_ref().map_or(String::new(), more_accurate);
+                format!("{}{better}", verdict_name(verdict))
             }
         }
         _ => observation_line(seen),
@@ -466,12 +563,20 @@ pub fn bisect_json(report: &Report) -> Value {
     let mut value = json!({
         "schema": SCHEMA, "event": "concluded", "conclusion": name,
         "tested": report.tested.len(), "wanted": report.wanted, "flaky": report.flaky,
+        "direction": report.direction,
+        "behind": behind(report).into_iter().map(behind_json).collect::<Vec<_>>(),
         "warnings": warnings, "captured": captured_json(&report.captured), "culprit": report.culprit.as_ref().map(|c| culprit_json(report, c)),
     });
     if let (Some(value), Value::Object(details)) = (value.as_object_mut(), details) {
         value.extend(details);
     }
     value
+}
+
+/// A commit behind the culprit that changes what the bad end shows.
+fn behind_json(found: &Report) -> Value {
+    let culprit = found.culprit.as_ref().map(|culprit| culprit_json(found, culprit));
+    json!({ "wanted": found.wanted, "culprit": culprit })
 }
 
 fn culprit_json(report: &Report, culprit: &Culprit) -> Value {
@@ -493,6 +598,7 @@ fn culprit_json(report: &Report, culprit: &Culprit) -> Value {
                 "symptoms": observation.symptoms,
                 "status": observation.outcome.as_ref().map(|outcome| &outcome.status),
                 "outputs": observation.judgement.as_ref().map(|judgement| &judgement.outputs),
+                "gradients": observation.gradients,
             })
         })
         .collect();

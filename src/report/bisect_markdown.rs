@@ -4,11 +4,13 @@
 use std::fmt::Write;
 
 use super::accesses::access_lines;
-use super::bisect::{Origin, acquittal, bisect, observation_line};
+use super::bisect::{
+    Origin, UNCLAIMED, acquittal, behind, behind_line, bisect, deed, observation_line,
+};
 use super::captured_by::captured_lines;
 use super::judgement::{finding_words, launch_change};
 use super::markdown::{Page, changed_row, escape, judged_row};
-use crate::bisect::{Culprit, Observation, Report};
+use crate::bisect::{Culprit, Direction, Observation, Report};
 use crate::judge::Verdict;
 use crate::search::Conclusion;
 
@@ -34,7 +36,8 @@ fn headline(report: &Report) -> String {
     match (&report.conclusion, &report.culprit) {
         (_, Some(culprit)) => match report.commit(culprit.commit) {
             Some(commit) => {
-                escape(&format!("{} is the first bad commit: {}", commit.short, commit.subject))
+                let [verb, what] = deed(report);
+                escape(&format!("{} {verb} {what}: {}", commit.short, commit.subject))
             }
             None => "found".to_owned(),
         },
@@ -79,6 +82,11 @@ fn lines(report: &Report, culprit: &Culprit) -> Vec<String> {
             "with a probability of {percent:.2} %: verdicts are not always the same"
         ));
     }
+    match report.direction {
+        Direction::Breaks => {}
+        Direction::Repairs => lines.push("before it, compared with the good end:".to_owned()),
+        Direction::Changes => lines.push(format!("{UNCLAIMED}; compared with the old end:")),
+    }
     for observation in &culprit.seen.observations {
         let outputs = observation.judgement.iter().flat_map(|judged| &judged.outputs);
         for output in outputs.filter(|output| output.verdict == Verdict::Diverged) {
@@ -102,6 +110,7 @@ fn lines(report: &Report, culprit: &Culprit) -> Vec<String> {
     }
     let changes = culprit.launches.iter();
     lines.extend(changes.map(|change| format!("launch changed: {}", launch_change(change))));
+    lines.extend(behind(report).into_iter().map(|found| behind_line(found).words()));
     let others = culprit.acquitted.iter().filter(|commit| !culprit.parents.contains(commit));
     let parents = culprit.parents.iter().map(|commit| (commit, ", its parent,"));
     for (commit, what) in parents.chain(others.map(|commit| (commit, ""))) {

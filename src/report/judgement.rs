@@ -268,12 +268,19 @@ fn meaning(output: &OutputJudgement) -> String {
             ": in the order of the indices it agrees, in others it does not".to_owned()
         }
         (Verdict::Unknown, _) => ": a side's own replays differ by more than rounding".to_owned(),
+        (Verdict::Equivalent, Some(Finding::MoreAccurate)) if output.errs_alike() => {
+            format!(": more accurate: closer to its {name}, which is the same")
+        }
         (Verdict::Equivalent, _) if output.errs_alike() => {
             format!(": as far as before from its {name}, which is the same")
         }
-        (Verdict::Equivalent, _) => {
+        (Verdict::Equivalent, finding) => {
             let ratio = output.comparison.worst.map_or(0.0, |worst| worst.ratio);
-            format!(": within noise, at most {} x", short(ratio, 2))
+            let better = match finding {
+                Some(Finding::MoreAccurate) => ": more accurate",
+                _ => "",
+            };
+            format!("{better}: within noise, at most {} x", short(ratio, 2))
         }
         _ => String::new(),
     }
@@ -354,6 +361,9 @@ fn of_outputs(outputs: &[OutputJudgement], verdict: Verdict) -> String {
             (Verdict::Diverged, Some(finding)) => {
                 format!("{} ({})", output.name, finding_words(output, finding))
             }
+            (Verdict::Equivalent, Some(finding @ Finding::MoreAccurate)) => {
+                format!("{} ({})", output.name, finding_name(finding))
+            }
             (Verdict::Diverged, None) if output.order.is_some() => {
                 format!("{} {ORDER}", output.name)
             }
@@ -361,6 +371,15 @@ fn of_outputs(outputs: &[OutputJudgement], verdict: Verdict) -> String {
         })
         .collect();
     such.join(", ")
+}
+
+/// The outputs that came closer to the truth, as they follow the word of a verdict: `: y (more accurate)`.
+pub(super) fn more_accurate(judgement: &Judgement) -> String {
+    let is_better = |output: &&OutputJudgement| output.finding == Some(Finding::MoreAccurate);
+    let better = judgement.outputs.iter().filter(is_better);
+    let names: Vec<String> =
+        better.map(|output| format!("{} (more accurate)", output.name)).collect();
+    if names.is_empty() { String::new() } else { format!(": {}", names.join(", ")) }
 }
 
 /// `at vocab 3`, or `everywhere`.

@@ -8,7 +8,7 @@ use super::known::captured_word;
 use super::numbers::{count, short};
 use super::spans::clean;
 use super::standing::{Standing, reasons, tally, title, unchecked};
-use super::{Entry, Refused};
+use super::{Blame, Entry, Refused, Revision};
 use crate::judge::{Judgement, KnownCheck, OutputJudgement, Verdict};
 use crate::numerics::compare::Comparison;
 use crate::snapshot::OutputChange;
@@ -103,10 +103,22 @@ fn rows(entry: &Entry) -> Vec<Vec<String>> {
         captured.map(|check| known_row(entry, check, "captured", captured_word(check.verdict))),
     );
     if let Some(culprit) = &entry.culprit {
-        let commit = culprit.commit.as_ref().map_or("none named", |commit| &commit.short);
-        rows.iter_mut().for_each(|cells| cells.push(commit.to_owned()));
+        rows.iter_mut().for_each(|cells| cells.push(culprit_cell(culprit, &cells[1])));
     }
     rows
+}
+
+/// The commit that changed `output`; empty where none was searched for.
+fn culprit_cell(culprit: &Blame, output: &str) -> String {
+    let named = |commit: &Option<Revision>| {
+        commit.as_ref().map_or("none named", |commit| &commit.short).to_owned()
+    };
+    match culprit.outputs.iter().find(|own| own.output == output) {
+        Some(own) => named(&own.commit),
+        // The search was not for outputs.
+        None if culprit.outputs.is_empty() => named(&culprit.commit),
+        None => String::new(),
+    }
 }
 
 /// The cells of the row of one output of a comparison.

@@ -91,6 +91,8 @@ pub struct Entry {
     pub accesses: Option<Accesses>,
     /// The comparison with a trusted revision, if one was asked for.
     pub judgement: Option<Judgement>,
+    /// Why there is no comparison though one was asked for: the trusted revision lacks the sources.
+    pub base_lacks: Option<String>,
     /// Pictures of the outputs, if a page was asked for.
     pub pictures: Vec<OutputPicture>,
     /// The commit that made the difference to the trusted revision, if it was asked for.
@@ -121,10 +123,39 @@ pub struct Blame {
     pub commit: Option<Revision>,
     /// The result of the search, in a line.
     pub text: String,
+    /// The commit of each output that diverged.
+    pub outputs: Vec<OutputBlame>,
     /// The commits between the two revisions as a graph, if a page was asked for.
     #[serde(skip)]
     #[cfg_attr(test, schemars(skip))]
     pub lineage: Option<Lineage>,
+}
+
+impl Blame {
+    /// No commit, because of `text`.
+    pub fn nobody(text: &str) -> Blame {
+        Blame { commit: None, text: text.to_owned(), outputs: Vec::new(), lineage: None }
+    }
+}
+
+/// The commit that changed one output.
+#[derive(Clone, Debug, serde::Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct OutputBlame {
+    /// The output.
+    pub output: String,
+    /// The commit; none where the search named none.
+    pub commit: Option<Revision>,
+    /// The result of the search, in a line.
+    pub text: String,
+}
+
+impl OutputBlame {
+    /// The commit of `blame` for `output`.
+    pub fn new(output: &str, blame: &Blame) -> OutputBlame {
+        let Blame { commit, text, .. } = blame;
+        OutputBlame { output: output.to_owned(), commit: commit.clone(), text: text.clone() }
+    }
 }
 
 impl From<Commit> for Revision {
@@ -172,6 +203,7 @@ fn made_up(status: crate::trial::Status) -> Entry {
         orders: Vec::new(),
         accesses: None,
         judgement: None,
+        base_lacks: None,
         pictures: Vec::new(),
         culprit: None,
         snapshot: None,

@@ -2,11 +2,12 @@
 
 use super::bisect::{observation_line, shown};
 use super::captured_by::outside_advice;
+use super::judgement::gradient;
 use super::spans::{Line, Text};
-use super::style::{DIM, RED};
+use super::style::{COMMIT, DIM, RED};
 use super::text::caused_by;
-use crate::bisect::{Observation, On, Report, Seen};
-use crate::judge::Verdict;
+use crate::bisect::{Direction, Observation, Oldest, On, Report, Seen, SharedDefect};
+use crate::judge::{GradientCheck, Verdict};
 use crate::search::Refusal;
 use crate::trial::Status;
 
@@ -106,14 +107,28 @@ pub(super) fn refusal_words(
             vec![shown(report, *good).and(" was said to be both good and bad")],
             "name two revisions".to_owned(),
         ),
+        Refusal::Reversed { good, bad } if report.direction == Direction::Changes => (
+            vec![ends(report, [("new ", bad), (" is an ancestor of old ", good)])],
+            "swap --old and --new".to_owned(),
+        ),
         Refusal::Reversed { good, bad } => (
             vec![ends(report, [("bad ", bad), (" is an ancestor of good ", good)])],
-            "swap --good and --bad, or see with `replay log` where the defect was fixed".to_owned(),
+            "name ends of which all bad ones are older than the good ones, or all newer".to_owned(),
         ),
-        Refusal::EndsDisagree { good_is_bad, bad_is_good } => {
-            disagreement(report, claim, good_is_bad, bad_is_good)
-        }
+        Refusal::EndsDisagree { good_is_bad, bad_is_good } => match report.direction {
+            // In terms of the search good is what the older ends are.
+            Direction::Repairs => disagreement(report, claim, bad_is_good, good_is_bad),
+            Direction::Breaks | Direction::Changes => {
+                disagreement(report, claim, good_is_bad, bad_is_good)
+            }
+        },
         Refusal::UntestableEnds { ends } => neither(report, ends),
+        Refusal::BadMergeBase { base } if report.direction == Direction::Repairs => (
+            vec![end_line(report, *base, "is the common ancestor of the ends, and good")],
+            "the defect came on the way to the bad end, and nothing was repaired on the way to the good \
+             one: name them with --good and --bad"
+                .to_owned(),
+        ),
         Refusal::BadMergeBase { base } => (
             vec![end_line(report, *base, "is the common ancestor of the ends, and bad")],
             "the defect was fixed on the way to the good end: name a good commit before it, or \
@@ -162,10 +177,17 @@ fn disagreement(
     good_is_bad: &[u32],
     bad_is_good: &[u32],
 ) -> (Vec<Line>, String) {
-    let [said_good, said_bad] = claim.words();
+    let [said_good, said_bad] = match report.direction {
+        Direction::Changes => ["is not as the old end", "is not changed"],
+        Direction::Breaks | Direction::Repairs => claim.words(),
+    };
     let good = good_is_bad.iter().map(|&end| end_line(report, end, said_good));
     let bad = bad_is_good.iter().map(|&end| end_line(report, end, said_bad));
-    let what = good.chain(bad).collect();
+    let mut what: Vec<Line> = good.chain(bad).collect();
+    if let Some(shared) = &report.shared {
+        what.extend(shared_lines(shared));
+        return (what, shared_advice(shared));
+    }
     let verdicts: Vec<Verdict> =
         bad_is_good.iter().filter_map(|&end| report.seen(end)).map(Seen::verdict).collect();
     let advice = match verdicts.iter().max() {
@@ -187,6 +209,9 @@ fn disagreement(
         _ if report.on == On::Failed => {
             "it does not fail: without `--on failed` its outputs are compared with the good end's"
         }
+        _ if report.on == On::Gradient => {
+            "its gradients match their loss: `replay gradcheck` shows them in detail"
+        }
         _ if report.on == On::Race => {
             "its accesses to memory are in order: capture inputs on which the race shows"
         }
@@ -206,6 +231,39 @@ fn disagreement(
         }
     };
     (what, advice.to_owned())
+}
+
+/// What both ends have: a line for each gradient.
+fn shared_lines(shared: &SharedDefect) -> Vec<Line> {
+    let of_fixture = |(fixture, checks): &(String, Vec<GradientCheck>)| {
+        let line = |check: &GradientCheck| {
+            let begun =
+                Line::of(COMMIT, &shared.good.short).and(", the good end, has a defect already: ");
+            begun.and(format!("on {fixture} {} ", check.output)).and(gradient(check))
+        };
+        checks.iter().map(line).collect::<Vec<Line>>()
+    };
+    shared.gradients.iter().flat_map(of_fixture).collect()
+}
+
+/// Where to look for a defect that both ends have.
+fn shared_advice(shared: &SharedDefect) -> String {
+    match &shared.oldest {
+        Some(Oldest { commit, is_right: true }) => format!(
+            "name an older good revision: at {short}, the first with the sources, it matches; \
+             `--on gradient --good {short}` finds the commit",
+            short = commit.short
+        ),
+        Some(Oldest { commit, is_right: false }) => format!(
+            "{}, the first revision with the sources, does not show a gradient that matches either: \
+             name a revision between them at which `replay gradcheck` is content, for `--on gradient`",
+            commit.short
+        ),
+        None => format!(
+            "{} has the sources of the first revision that has any: the defect was there from the start",
+            shared.good.short
+        ),
+    }
 }
 
 fn fails(report: &Report, commit: u32) -> bool {

@@ -27,7 +27,7 @@ pub enum Standing {
     Identical,
     /// Other bits, within noise.
     Equivalent,
-    /// No snapshot was accepted yet.
+    /// No snapshot was accepted yet, or the trusted side has no such sources.
     New,
     /// It could not be run, or the trusted side could not.
     Untestable,
@@ -176,6 +176,18 @@ fn stand(entry: &Entry) -> (Standing, Vec<Point>) {
         let sentence = sentence(found);
         Point { standing: Standing::Failed, reasons: vec![sentence.clone()], sentence }
     }));
+    if let Some(reason) = &entry.base_lacks {
+        // What is new is judged by itself.
+        let worst = points.iter().map(|point| point.standing).max();
+        let own = points.iter().find(|point| Some(point.standing) == worst);
+        let own = own.map_or(String::new(), |own| {
+            format!("; by itself {}: {}", own.standing.name(), own.sentence)
+        });
+        let sentence = format!("the base has no such sources{own}");
+        let mut point = Point::new(Standing::New, sentence);
+        point.reasons.push(reason.clone());
+        points.push(point);
+    }
     let worst = points.iter().map(|point| point.standing).max().unwrap_or(Standing::Completed);
     (worst, points)
 }
@@ -244,7 +256,7 @@ fn compared(entry: &Entry) -> Option<Point> {
     Some(point)
 }
 
-fn is_wrong(check: &GradientCheck) -> bool {
+pub(super) fn is_wrong(check: &GradientCheck) -> bool {
     check.verdict >= GradientVerdict::Imprecise
 }
 
@@ -261,7 +273,11 @@ pub(crate) fn reasons(entry: &Entry) -> Vec<String> {
     let (_, mut points) = stand(entry);
     points.retain(|point| point.standing > Standing::Identical);
     points.sort_by_key(|point| Reverse(point.standing));
-    let blamed = entry.culprit.iter().map(|culprit| culprit.text.clone());
+    let blamed = entry.culprit.iter().flat_map(|culprit| {
+        let others = culprit.outputs.iter().filter(|own| own.text != culprit.text);
+        let others = others.map(|own| format!("{}: {}", own.output, own.text));
+        std::iter::once(culprit.text.clone()).chain(others)
+    });
     points.into_iter().flat_map(|point| point.reasons).chain(blamed).collect()
 }
 

@@ -36,6 +36,9 @@ pub fn text(entry: &Entry) -> Text {
     if let Some(culprit) = &entry.culprit {
         out.section("culprit");
         out.line(format!("  {}", culprit.text));
+        for own in culprit.outputs.iter().filter(|own| own.text != culprit.text) {
+            out.line(format!("  {}: {}", own.output, own.text));
+        }
     }
     verdict(&mut out, entry);
     out

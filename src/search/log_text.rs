@@ -5,10 +5,10 @@ use std::fmt::Write;
 /// The mark of a commit in the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogMark {
-    /// The failure is not there.
-    Good,
-    /// The failure is there.
-    Bad,
+    /// It is as the older ends are.
+    Old,
+    /// It is as the newer ends are.
+    New,
     /// The commit could not be tested, or failed in another way.
     Skip,
 }
@@ -24,25 +24,53 @@ pub struct LogEntry<'a> {
     pub subject: &'a str,
 }
 
+/// The words for older and newer commits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Terms {
+    /// What older commits are.
+    pub old: &'static str,
+    /// What newer commits are.
+    pub new: &'static str,
+}
+
+impl Terms {
+    /// A failure came.
+    pub const BREAKS: Terms = Terms { old: "good", new: "bad" };
+    /// A failure went; git keeps `good` and `bad` for the other way.
+    pub const REPAIRS: Terms = Terms { old: "broken", new: "fixed" };
+    /// Something changed.
+    pub const CHANGES: Terms = Terms { old: "old", new: "new" };
+
+    /// The options of `git bisect start` that set them, where they are not git's own.
+    fn options(self) -> String {
+        match self {
+            Terms::BREAKS => String::new(),
+            Terms { old, new } => format!(" '--term-old={old}' '--term-new={new}'"),
+        }
+    }
+}
+
 /// Writes `entries` in order, and `culprit` (id and subject) as git's closing comment.
 pub fn git_bisect_log(
     entries: &[LogEntry],
     culprit: Option<(&str, &str)>,
     first_parent: bool,
+    terms: Terms,
 ) -> String {
     let mut out = "git bisect start".to_owned();
+    out.push_str(&terms.options());
     out.push_str(if first_parent { " '--first-parent'\n" } else { "\n" });
     for entry in entries {
         let word = match entry.mark {
-            LogMark::Good => "good",
-            LogMark::Bad => "bad",
+            LogMark::Old => terms.old,
+            LogMark::New => terms.new,
             LogMark::Skip => "skip",
         };
         let subject = one_line(entry.subject);
         let _ = writeln!(out, "# {word}: [{id}] {subject}\ngit bisect {word} {id}", id = entry.id);
     }
     if let Some((id, subject)) = culprit {
-        let _ = writeln!(out, "# first bad commit: [{id}] {}", one_line(subject));
+        let _ = writeln!(out, "# first {} commit: [{id}] {}", terms.new, one_line(subject));
     }
     out
 }
@@ -59,11 +87,12 @@ mod tests {
     #[test]
     fn the_log_reads_like_gits_own_and_a_subject_cannot_start_a_command() {
         let entries = [
-            LogEntry { mark: LogMark::Bad, id: "b0", subject: "Rewrite\ngit bisect good b0" },
-            LogEntry { mark: LogMark::Good, id: "a0", subject: "Start" },
+            LogEntry { mark: LogMark::New, id: "b0", subject: "Rewrite\ngit bisect good b0" },
+            LogEntry { mark: LogMark::Old, id: "a0", subject: "Start" },
             LogEntry { mark: LogMark::Skip, id: "a1", subject: "Break the build" },
         ];
-        insta::assert_snapshot!(git_bisect_log(&entries, Some(("b0", "Rewrite")), true), @r"
+        let log = git_bisect_log(&entries, Some(("b0", "Rewrite")), true, Terms::BREAKS);
+        insta::assert_snapshot!(log, @r"
         git bisect start '--first-parent'
         # bad: [b0] Rewrite git bisect good b0
         git bisect bad b0

@@ -62,7 +62,7 @@ fn a_machine_without_the_scheduler_says_so() {
     error: the following required arguments were not provided:
       --on-cluster <ENGINE>
 
-    Usage: replay bisect --good <REV>... --bad <REV>... --on-cluster <ENGINE> --gres <LIST> <FIXTURE>...
+    Usage: replay bisect --on-cluster <ENGINE> --good <REV>... --bad <REV>... --gres <LIST> <FIXTURE>...
 
     For more information, try '--help'.
     ");

@@ -1,6 +1,6 @@
 //! Ends that allow no search are refused, with what was seen there and what to do.
 
-use crate::bisect_cli::{BROKEN, RIGHT, WRONG, history};
+use crate::bisect_cli::{BROKEN, RIGHT, WRONG, history, masked};
 use crate::common::env::TestEnv;
 
 /// A history in which c2 goes wrong and c4 is right again.
@@ -24,10 +24,14 @@ fn refusal_on((env, ids): &(TestEnv, Vec<String>), good: usize, bad: usize, on: 
 }
 
 #[test]
-fn reversed_ends_are_refused_without_a_test() {
-    insta::assert_snapshot!(refusal(&wrong_and_right_again(), 3, 1), @r"
-    refused: bad [C1] is an ancestor of good [C3]
-    hint: swap --good and --bad, or see with `replay log` where the defect was fixed
+fn bad_ends_on_both_sides_of_the_good_one_are_refused_without_a_test() {
+    let (env, ids) = wrong_and_right_again();
+    let ends = ["bisect", "fixtures/tiny", "--good", &ids[1], "--bad", &ids[0], &ids[3]];
+    let run = env.replay(&ends);
+    assert_eq!(run.code, Some(1), "{}", run.text());
+    insta::assert_snapshot!(masked(&run.stdout, &ids), @"
+    refused: bad [C0] is an ancestor of good [C1]
+    hint: name ends of which all bad ones are older than the good ones, or all newer
     ");
 }
 

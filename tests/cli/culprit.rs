@@ -76,13 +76,13 @@ fn a_change_that_is_not_committed_has_no_commit() {
 }
 
 #[test]
-fn an_older_revision_than_the_trusted_one_has_no_culprit() {
+fn beside_a_newer_trusted_revision_the_commit_that_repairs_is_named() {
     let env = history();
     let short = |rev: &str| env.repo.git(&["rev-parse", "--short=7", rev]).trim().to_owned();
     let run = env.replay(&["fixtures/tiny", "--rev", "base", "--against", "HEAD", "--culprit"]);
     let told = run.stdout.split_once("culprit\n").expect("a word on it").1;
-    let told = told.replace(&short("base"), "[BASE]").replace(&short("HEAD"), "[HEAD]");
-    insta::assert_snapshot!(told.lines().next().unwrap(), @"  no commit can be named: [BASE] is an ancestor of [HEAD], which is trusted");
+    let told = told.replace(&short("HEAD~1"), "[COMMIT]");
+    insta::assert_snapshot!(told.lines().next().unwrap(), @"  [COMMIT] repairs y: Break it");
 }
 
 #[test]

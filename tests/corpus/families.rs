@@ -141,8 +141,8 @@ pub fn text(family: &str, file: &str) -> String {
 /// The source set in which `file` takes the place of the harness's sources.
 pub fn source_set(family: &str, file: &str) -> Arc<SourceSet> {
     let spec = SourceSpec {
-        sources: vec![file.to_owned()],
-        include: vec!["include".to_owned()],
+        sources: vec![file.into()],
+        include: vec!["include".into()],
         ..SourceSpec::default()
     };
     source_set_from_dir(&folder(family), &spec).expect("the files of a variant").into()

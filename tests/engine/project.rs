@@ -112,7 +112,7 @@ impl Project {
             }
             fixture::write(&folder, &tensors, &[]).unwrap();
         }
-        let spec = SourceSpec { sources: vec!["src/cases.cu".to_owned()], ..SourceSpec::default() };
+        let spec = SourceSpec { sources: vec!["src/cases.cu".into()], ..SourceSpec::default() };
         let sources = source_set_from_dir(dir.path(), &spec).unwrap().into();
         Project { dir, cases, sources }
     }

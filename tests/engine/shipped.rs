@@ -124,8 +124,8 @@ impl Shipped {
         }
         fs::write(dir.path().join("replay.toml"), harness).unwrap();
         let spec = SourceSpec {
-            sources: vec![name.to_owned()],
-            include: vec!["common.cuh".to_owned()],
+            sources: vec![name.into()],
+            include: vec!["common.cuh".into()],
             ..SourceSpec::default()
         };
         let sources = source_set_from_dir(dir.path(), &spec).unwrap().into();

@@ -56,7 +56,7 @@ impl Cases {
             names[0]
         );
         std::fs::write(folder.path().join("replay.toml"), harness).unwrap();
-        let spec = SourceSpec { sources: vec!["kernel.cu".to_owned()], ..SourceSpec::default() };
+        let spec = SourceSpec { sources: vec!["kernel.cu".into()], ..SourceSpec::default() };
         let sources = source_set_from_dir(folder.path(), &spec).unwrap().into();
         Cases { folder, names, sources }
     }

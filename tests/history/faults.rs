@@ -82,7 +82,7 @@ fn a_file_name_that_is_not_utf8_is_the_revisions_fault() {
 fn a_file_that_no_source_can_need_may_have_any_name() {
     use std::{ffi::OsStr, os::unix::ffi::OsStrExt};
     let repo = kernel_history();
-    let whole = SourceSpec { tree: vec![String::new()], ..kernels() };
+    let whole = SourceSpec { tree: vec!["".into()], ..kernels() };
     let history = open(&repo);
     let before = history.source_set(&history.head().unwrap(), &kernels()).unwrap();
     for name in [b"\xff.txt".as_slice(), b"\xff", b"a\\b.txt", b"two\nlines"] {

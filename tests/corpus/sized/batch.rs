@@ -217,8 +217,8 @@ impl Elements {
 
 fn sources(family: &Family) -> Arc<SourceSet> {
     let spec = SourceSpec {
-        sources: vec![format!("{}.cu", family.name)],
-        include: vec!["include".to_owned()],
+        sources: vec![format!("{}.cu", family.name).into()],
+        include: vec!["include".into()],
         tree: Vec::new(),
         ..SourceSpec::default()
     };

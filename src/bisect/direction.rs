@@ -1,0 +1,112 @@
+//! The ends of a search, and what happens to the defect between them.
+
+use std::collections::BTreeSet;
+
+use super::plan::Plan;
+use super::probe::Seen;
+use super::symptom::Symptom;
+use super::workers::Planned;
+use super::{BisectError, Bisection};
+use crate::history::Commit;
+use crate::search::Answer;
+
+/// The ends of a search.
+#[derive(Clone, Debug)]
+pub enum Ends {
+    /// It is known which end has the defect. If that is the older one, the commit that repairs it is
+    /// searched for.
+    Claimed {
+        /// Commits without the defect.
+        good: Vec<Commit>,
+        /// Commits with the defect.
+        bad: Vec<Commit>,
+    },
+    /// The replays of the ends tell which of them has a defect, if one has.
+    Unclaimed {
+        /// The older commits.
+        old: Vec<Commit>,
+        /// The newer commits.
+        new: Vec<Commit>,
+    },
+}
+
+/// What happens to the defect on the way from the older ends to the newer ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Direction {
+    /// It comes: the older ends are good.
+    Breaks,
+    /// It goes: the newer ends are good.
+    Repairs,
+    /// The ends differ, and which of them is right is not known. The older ones are compared with.
+    Changes,
+}
+
+impl Direction {
+    /// Good and bad in terms of the search, in which what is older is good; and back.
+    pub(super) fn swapped(self, answer: Answer) -> Answer {
+        match (self, answer) {
+            (Direction::Repairs, Answer::Good) => Answer::Bad,
+            (Direction::Repairs, Answer::Bad) => Answer::Good,
+            (_, answer) => answer,
+        }
+    }
+}
+
+impl Bisection<'_> {
+    /// Reads what lies between `ends`, and replays ends of which nothing is claimed.
+    pub(super) fn plan(&self, ends: &Ends) -> Result<Plan, BisectError> {
+        let (old, new) = match ends {
+            Ends::Claimed { good, bad } => {
+                return Plan::claimed(self.history, &self.targets, good, bad);
+            }
+            Ends::Unclaimed { old, new } => (old, new),
+        };
+        let direction = self.direction(old, new)?;
+        Plan::new(self.history, &self.targets, old, new, direction)
+    }
+
+    /// Which of two ends has a defect. Each is tested beside the other; where both then seem wrong,
+    /// failures tell, and gradients that do not match their loss.
+    fn direction(&self, old: &[Commit], new: &[Commit]) -> Result<Direction, BisectError> {
+        let beside = |direction| -> Result<Seen, BisectError> {
+            let plan = Plan::new(self.history, &self.targets, old, new, direction)?;
+            let planned = Planned::new(self, plan)?;
+            let end = planned.plan.defective()[0];
+            Ok(planned.test(end, &self.lab)?()?)
+        };
+        let (new_end, old_end) = (beside(Direction::Breaks)?, beside(Direction::Repairs)?);
+        let (comes, goes) = (new_end.symptoms(), old_end.symptoms());
+        Ok(match (comes.is_empty(), goes.is_empty()) {
+            (_, true) => Direction::Breaks,
+            (true, false) => Direction::Repairs,
+            (false, false) => self.tell_apart((&comes, new), (&goes, old))?,
+        })
+    }
+
+    fn tell_apart(
+        &self,
+        (comes, new): (&BTreeSet<Symptom>, &[Commit]),
+        (goes, old): (&BTreeSet<Symptom>, &[Commit]),
+    ) -> Result<Direction, BisectError> {
+        let fails = |symptoms: &BTreeSet<Symptom>| {
+            let failure = |symptom: &Symptom| matches!(symptom, Symptom::Failed { .. });
+            symptoms.iter().any(failure)
+        };
+        let (new_is_wrong, old_is_wrong) = match (fails(comes), fails(goes)) {
+            (false, false) => (self.has_wrong_gradient(new)?, self.has_wrong_gradient(old)?),
+            failures => failures,
+        };
+        Ok(match (new_is_wrong, old_is_wrong) {
+            (true, false) => Direction::Breaks,
+            (false, true) => Direction::Repairs,
+            _ => Direction::Changes,
+        })
+    }
+
+    /// Whether a gradient of the first of `ends` does not match its loss.
+    fn has_wrong_gradient(&self, ends: &[Commit]) -> Result<bool, BisectError> {
+        let Some(end) = ends.first() else { return Ok(false) };
+        Ok(!self.wrong_gradients(end.id)?.is_empty())
+    }
+}
