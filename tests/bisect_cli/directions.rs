@@ -23,7 +23,7 @@ fn the_commit_that_repairs_a_defect_is_found_where_the_good_end_is_the_newer_one
       y diverged: wrong, not imprecise: the float64 shadow changed too (rel. 0.25)
         100 % of bits differ, rel. 0.25, 4 elements beyond noise
         worst at [2]: 6 -> 7.5, 1572864 x noise, 3145728 ulp
-        error against the oracle: 0 -> 0.25
+        error against the trusted shadow: 0 -> 0.25
         everywhere
       [C1], its parent, was tested: y diverged
     ");
@@ -65,7 +65,7 @@ fn where_nothing_tells_which_end_is_right_the_change_is_found_and_nobody_is_accu
       y diverged: wrong, not imprecise: the float64 shadow changed too (rel. 0.25)
         100 % of bits differ, rel. 0.25, 4 elements beyond noise
         worst at [2]: 6 -> 7.5, 1572864 x noise, 3145728 ulp
-        error against the oracle: 0 -> 0.25
+        error against the trusted shadow: 0 -> 0.25
         everywhere
       [C1], its parent, was tested: identical
     ");
@@ -110,7 +110,7 @@ fn a_harmless_change_that_rounding_hides_does_not_take_the_place_of_the_culprit(
       y diverged: wrong, not imprecise: the float64 shadow changed too (rel. 2)
         100 % of bits differ, rel. 2, 4 elements beyond noise
         worst at [0]: 1 -> 3, 5592405 x noise, 1.68e7 ulp
-        error against the oracle: 0 -> 2
+        error against the trusted shadow: 0 -> 2
         everywhere
       [C2], its parent, was tested: the mathematics of y changed, hidden by rounding
       [C1] was tested: diverged: y (wrong, hidden by rounding) (c1)
@@ -127,14 +127,14 @@ fn what_the_bad_end_shows_beyond_the_culprit_is_followed_to_its_commit() {
       y diverged: wrong, not imprecise: the float64 shadow changed too (rel. 0.25)
         100 % of bits differ, rel. 0.25, 4 elements beyond noise
         worst at [2]: 6 -> 7.5, 1572864 x noise, 3145728 ulp
-        error against the oracle: 0 -> 0.25
+        error against the trusted shadow: 0 -> 0.25
         everywhere
       [C0], its parent, was tested: identical
       behind it [C3] changes y too: c3
       y diverged: wrong, not imprecise: the float64 shadow changed too (rel. 1.8)
         100 % of bits differ, rel. 1.8, 4 elements beyond noise
         worst at [0]: 2.5 -> 7, 6291456 x noise, 1.89e7 ulp
-        error against the oracle: 0 -> 1.8
+        error against the trusted shadow: 0 -> 1.8
         everywhere
     ");
 }

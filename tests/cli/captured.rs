@@ -243,6 +243,13 @@ fn a_search_and_a_log_say_which_commits_give_the_captured_outputs_and_are_not_le
     let captured = &document["captured"][0];
     assert_eq!(captured["given_by"][0]["short"], bad, "{captured}");
     assert_eq!(captured["lost_at"], Value::Null);
+
+    // Rounded elsewhere they are no commit's bits, and within noise of the same end.
+    let moved = [1.7, 3.3, f32::from_bits(4.9f32.to_bits() + 1), 6.5];
+    let bytes: Vec<u8> = moved.iter().flat_map(|x| x.to_le_bytes()).collect();
+    capture(&env, DType::F32, &bytes);
+    let found = env.replay(&["bisect", "fixtures/tiny", "--good", "main~1", "--bad", "main"]);
+    assert!(found.stdout.ends_with(&line), "{}", found.text());
 }
 
 #[test]
