@@ -86,14 +86,17 @@ fn tree_reductions_are_right_for_blocks_of_any_size() {
     assert_eq!(out("reductions", blocks.len()), blocks.map(|n: i64| n * (n + 1) / 2));
 }
 
+/// The poison of an element as these cases give it.
+const POISON: i64 = i64::MIN;
+
 #[test]
 fn shuffles_stay_in_their_segment_and_give_the_own_value_past_its_end() {
     let got = out("shuffles", 5 * 4 * 80);
     for (k, width) in [2i64, 4, 8, 16, 32].into_iter().enumerate() {
         for t in 0..80i64 {
-            // The last warp has 16 threads: a lane without a thread gives the own value.
+            // The last warp has 16 threads: what a lane without a thread gives is undefined, and reads as poison.
             let (lane, warp) = (t % 32, t / 32 * 32);
-            let read = |source: i64| if warp + source < 80 { warp + source } else { t };
+            let read = |source: i64| if warp + source < 80 { warp + source } else { POISON };
             let (begin, offset) = (lane / width * width, lane % width);
             let expected = [
                 read(begin + 3 % width),

@@ -18,17 +18,23 @@ namespace replay_rt {
 #define REPLAY_UNTOLD __attribute__((noinline, noipa, no_sanitize("thread")))
 
 template <class T>
-REPLAY_UNTOLD T load_untold(const T* address) {
-  return *address;
+REPLAY_UNTOLD void load_untold(const T* address, T* value) {
+  __builtin_memcpy(value, address, sizeof(T));
 }
 template <class T>
-REPLAY_UNTOLD void store_relaxed(T* address, T value) {
-  *address = value;
+REPLAY_UNTOLD void store_untold(T* address, const T* value) {
+  __builtin_memcpy(address, value, sizeof(T));
+}
+template <class T>
+inline void store_relaxed(T* address, T value) {
+  store_untold(address, &value);
 }
 template <class T>
 inline T load_relaxed(const T* address) {
+  T value;
   tell_atomic(address, sizeof(T));
-  return load_untold(address);
+  load_untold(address, &value);
+  return value;
 }
 #else
 inline void before_swap(const volatile void*, size_t, const void*) {}
