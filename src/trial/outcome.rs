@@ -239,7 +239,9 @@ impl Failure {
             }
             Failure::EndsByPoison { outside: false, .. } => "depends on unwritten memory",
             Failure::Raised { .. } => "raised",
-            Failure::EndsByChance { .. } | Failure::NotDeterministic { .. } => "not deterministic",
+            // The next replay may fail so at once.
+            Failure::EndsByChance { failure } => failure.kind(),
+            Failure::NotDeterministic { .. } => "not deterministic",
             Failure::Outputs { .. } => "outputs",
             Failure::Sanitizer { tool, .. } => tool.name(),
         }

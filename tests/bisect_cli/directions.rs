@@ -104,7 +104,7 @@ fn a_harmless_change_that_rounding_hides_does_not_take_the_place_of_the_culprit(
     let first = masked(&run.stdout, &ids);
     assert!(first.starts_with("[C1] is the first bad commit"), "{first}");
     assert!(first.contains("hidden by rounding"), "{first}");
-    let run = search(&env, "--good main~3 --bad main");
+    let run = search(&env, "--good main~3 --bad main --jobs 1");
     insta::assert_snapshot!(answer(&run.stdout, &ids), @"
     [C3] is the first bad commit: c3
       y diverged: wrong, not imprecise: the float64 shadow changed too (rel. 2)
@@ -160,16 +160,21 @@ fn losses(factors: &[&str]) -> (TestEnv, Vec<String>) {
         format!(
             "__global__ void k(const float* x, float* loss, float* dx, int n) {{\n\
              float sum = 0.0f;\nfor (int i = 0; i < n; i++) sum += x[i] * x[i];\n*loss = sum;\n\
-             for (int i = 0; i < n; i++) dx[i] = {factor} * x[i];\n}}\n// {number}\n"
+             for (int i = 0; i < n; i++) dx[i] = {factor} * x[i];\n}}\n// {number}\n\
+             float run(const float* x, float* dx, int n) {{\n\
+             float *device, loss;\ncudaMalloc(&device, sizeof(float));\n\
+             k<<<1, 1>>>(x, device, dx, n);\n\
+             cudaMemcpy(&loss, device, sizeof(float), cudaMemcpyDeviceToHost);\n\
+             cudaFree(device);\nreturn loss;\n}}\n"
         )
     };
     let kernels: Vec<String> = factors.iter().enumerate().map(kernel).collect();
-    let (env, ids) = committed(TestEnv::new(), "k<<<1, 1>>>(x, loss, dx, n);", &kernels);
+    let (env, ids) = committed(TestEnv::new(), "loss = run(x, dx, n);", &kernels);
     env.repo.write(
         "replay.toml",
-        "sources = [\"k.cu\"]\ncall = \"k<<<1, 1>>>(x, loss, dx, n);\"\n\
+        "sources = [\"k.cu\"]\ncall = \"loss = run(x, dx, n);\"\n\
          [inputs.x]\ndtype = \"f32\"\nshape = [\"n\"]\n\
-         [outputs.loss]\ndtype = \"f32\"\nshape = [1]\n\
+         [outputs.loss]\ndtype = \"f32\"\nshape = []\n\
          [outputs.dx]\ndtype = \"f32\"\nshape = [\"n\"]\ngradient_of = \"x\"\nof = \"loss\"\n",
     );
     (env, ids)
