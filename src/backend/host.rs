@@ -93,6 +93,7 @@ impl Host {
     ) -> Job {
         Job {
             artifact: artifact.place().to_owned(),
+            artifact_kept: artifact.kept_at(),
             fixture: fixture.dir.clone(),
             shadow: precision == Precision::Shadow,
             device,

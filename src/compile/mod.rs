@@ -79,6 +79,12 @@ impl Artifact {
         }
         &self.path
     }
+
+    /// A path of the shared object that nobody can remove while this lives.
+    pub(crate) fn kept_at(&self) -> Option<PathBuf> {
+        let kept = self.kept.as_ref()?;
+        Some(format!("/proc/{}/fd/{}", std::process::id(), kept.as_raw_fd()).into())
+    }
 }
 
 /// The state that all compilations of a run share.
