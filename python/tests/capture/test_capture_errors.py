@@ -39,8 +39,7 @@ def test_a_path_that_no_folder_can_have_is_told_once(caplog: pytest.LogCaptureFi
         with capture.step("file/fixtures", step=step, when=capture.every(1)):
             assert wrapped(np.ones(1)) == 2
     assert len(messages(caplog)) == 1
-    assert messages(caplog)[0].startswith("not captured: NotADirectoryError: ")
-    assert "'file/fixtures'" in messages(caplog)[0]
+    assert messages(caplog)[0] == "not captured: NotADirectoryError: file is no folder"
 
 
 def test_a_folder_that_nobody_may_write_is_told(caplog: pytest.LogCaptureFixture) -> None:
