@@ -470,7 +470,7 @@ fn an_interrupted_search_cancels_its_tasks_and_goes_on_later() {
     Command::new("kill").args(["-INT", &id]).status().expect("kill runs");
     let run = site.end(search);
     insta::assert_snapshot!(run.text(), @"
-    exit code 130
+    ended by a signal
     --- stderr
     error: interrupted: what was under way on the cluster is cancelled, what was done is kept
     ");
