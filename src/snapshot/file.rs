@@ -53,9 +53,7 @@ impl SnapshotFile {
     /// # Errors
     /// [`SnapshotError`], which names the line that is wrong.
     pub fn parse(text: &str, path: &Path) -> Result<SnapshotFile, SnapshotError> {
-        let marks = ["<<<<<<< ", "||||||| ", ">>>>>>> "];
-        let is_mark = |line: &str| marks.iter().any(|mark| line.starts_with(mark));
-        if let Some(index) = text.lines().position(is_mark) {
+        if let Some(index) = text.lines().position(is_conflict_mark) {
             return Err(SnapshotError::Conflict { path: path.to_owned(), line: index + 1 });
         }
         let mut lines = text.lines();
@@ -126,6 +124,14 @@ fn quote(text: &str) -> String {
 
 fn unquote(value: &str) -> String {
     serde_json::from_str(value).unwrap_or_else(|_| value.to_owned())
+}
+
+/// Whether `line` is one that git leaves in a file whose merge has conflicts: seven equal characters, and
+/// the name of a side where there is one.
+fn is_conflict_mark(line: &str) -> bool {
+    ["<<<<<<<", "|||||||", "=======", ">>>>>>>"].iter().any(|mark| {
+        line.strip_prefix(mark).is_some_and(|name| name.is_empty() || name.starts_with(' '))
+    })
 }
 
 fn foreign(path: &Path, reason: &str) -> SnapshotError {

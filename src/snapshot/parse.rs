@@ -61,9 +61,7 @@ impl<'a> Parser<'a> {
         let launches = self.list();
         let outputs = self.value("outputs: ", "a number of outputs", |t| t.parse().ok())?;
         let outputs = self.outputs(outputs)?;
-        if let Some(line) = self.peek().filter(|line| !line.is_empty()) {
-            return Err(self.wrong("the end of the file", line));
-        }
+        self.end()?;
         Ok(Snapshot {
             fixture,
             content,
@@ -152,6 +150,17 @@ impl<'a> Parser<'a> {
             return Err(self.wrong("the seal of a shadow that belongs to the output", &seal));
         }
         Ok(Some(imprint))
+    }
+
+    /// Passes over empty lines, after which nothing may stand.
+    fn end(&mut self) -> Parsed<()> {
+        while let Some(line) = self.peek() {
+            if !line.trim().is_empty() {
+                return Err(self.wrong("the end of the file", line));
+            }
+            self.at += 1;
+        }
+        Ok(())
     }
 
     fn peek(&self) -> Option<&'a str> {

@@ -13,6 +13,10 @@ fn damaged_snapshots_are_named_with_their_line() {
     let half = &whole[..whole.find("  sketch").unwrap()];
     let cases = [
         ("conflict", whole.replace("  noise", "<<<<<<< HEAD\n  noise")),
+        ("the end of a conflict", whole.clone() + "\n>>>>>>> theirs\n"),
+        ("the middle of a conflict", whole.clone() + "\n=======\n"),
+        ("an output twice", whole.clone() + "\n" + &whole[whole.find("output y").unwrap()..]),
+        ("a line behind empty ones", whole.clone() + "\n  \n\nhello\n"),
         ("edited", whole.replace("  norm ", "  norm about ")),
         ("a norm of other bits", whole.replace("  norm 8.3988", "  norm 9.3988")),
         ("a noise that excuses all", whole.replace("  noise 8.6e-8", "  noise 1000")),
@@ -38,6 +42,22 @@ fn damaged_snapshots_are_named_with_their_line() {
     conflict
     error: [ROOT]/snapshots/tiny.cpu.snap:16: a merge conflict is not resolved
     hint: keep either side (`git checkout --ours FILE`), replay, and review what is pending
+
+    the end of a conflict
+    error: [ROOT]/snapshots/tiny.cpu.snap:27: a merge conflict is not resolved
+    hint: keep either side (`git checkout --ours FILE`), replay, and review what is pending
+
+    the middle of a conflict
+    error: [ROOT]/snapshots/tiny.cpu.snap:27: a merge conflict is not resolved
+    hint: keep either side (`git checkout --ours FILE`), replay, and review what is pending
+
+    an output twice
+    error: [ROOT]/snapshots/tiny.cpu.snap:27: the end of the file is expected, not `output y: f32 [n 4]`
+    hint: snapshots are not edited by hand: take the last committed version (`git checkout -- FILE`), or remove the file, replay and review the new one
+
+    a line behind empty ones
+    error: [ROOT]/snapshots/tiny.cpu.snap:29: the end of the file is expected, not `hello`
+    hint: snapshots are not edited by hand: take the last committed version (`git checkout -- FILE`), or remove the file, replay and review the new one
 
     edited
     error: [ROOT]/snapshots/tiny.cpu.snap:17: a number is expected, not `about 8.3988`
@@ -90,9 +110,12 @@ fn damaged_snapshots_are_named_with_their_line() {
 }
 
 #[test]
-fn line_ends_of_windows_are_read() {
+fn line_ends_of_windows_and_empty_lines_at_the_end_are_read() {
     let env = accepted();
     fs::write(snap(&env), text(snap(&env)).replace('\n', "\r\n")).unwrap();
+    let run = replay(&env);
+    assert!(run.stdout.contains("snap  matches\n"), "{}", run.text());
+    fs::write(snap(&env), text(snap(&env)) + "\r\n\n").unwrap();
     let run = replay(&env);
     assert!(run.stdout.contains("snap  matches\n"), "{}", run.text());
 }
