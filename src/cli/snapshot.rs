@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use ::replay::fixture::Fixture;
 use ::replay::report::SnapshotCheck;
 use ::replay::snapshot::{
-    self, Pending, Snapshot, SnapshotComparison, SnapshotError, SnapshotFile, Store, Update, Write,
+    self, Meta, Pending, Snapshot, SnapshotComparison, SnapshotError, SnapshotFile, Store, Update,
+    Write,
 };
 use ::replay::trial::{Status, Trial};
 use globset::{Glob, GlobSet, GlobSetBuilder};
@@ -52,7 +53,8 @@ impl SnapshotSettings {
         let fixture = trial.fixture();
         let Some(store) = self.store(fixture, asked) else { return Ok(None) };
         let path = store.path(&outcome.device);
-        let accepted = store.accepted(&outcome.device)?.map(|file| file.snapshot);
+        let file = store.accepted(&outcome.device)?;
+        let (meta, accepted) = file.map(|file| (file.meta, file.snapshot)).unzip();
         let content = trial.content()?;
         let fresh = accepted.as_ref().is_none_or(|accepted| accepted.content != content);
         let same_bits = !fresh && accepted.as_ref().is_some_and(|a| a.has_bits_of(outcome));
@@ -63,7 +65,8 @@ impl SnapshotSettings {
         }
         let how = self.update.write(accepted.is_some(), self.ci);
         // Noise and shadows take a few replays more: they are measured only where they say something.
-        let (noise, shadows) = if same_bits || (accepted.is_none() && how == Write::Nothing) {
+        let is_known = same_bits && self.update != Update::Force;
+        let (noise, shadows) = if is_known || (accepted.is_none() && how == Write::Nothing) {
             (Vec::new(), Vec::new())
         } else {
             (trial.noise()?, trial.imprints()?)
@@ -86,7 +89,10 @@ impl SnapshotSettings {
                 None
             }
             how => {
-                let file = SnapshotFile { meta: store.meta(), snapshot: got };
+                // The reason that was given for these bits still holds.
+                let description = meta.filter(|_| same_bits).and_then(|meta| meta.description);
+                let meta = Meta { description, ..store.meta() };
+                let file = SnapshotFile { meta, snapshot: got };
                 snapshot::write(&path, &file, how)?
             }
         };

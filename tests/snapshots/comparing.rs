@@ -133,12 +133,35 @@ fn what_rounding_hides_diverges_from_a_snapshot_with_a_shadow() {
     assert!(review.stdout.contains("hidden by rounding on this fixture"), "{}", review.text());
 }
 
+/// Makes of the accepted snapshot one of the first format, without shadows.
+fn strip_shadows(env: &TestEnv) {
+    let whole = text(snap(env)).replace("format: 2", "format: 1");
+    let old: Vec<&str> = whole.lines().filter(|line| !line.starts_with("  shadow ")).collect();
+    std::fs::write(snap(env), old.join("\n") + "\n").expect("a file");
+}
+
+#[test]
+fn force_makes_a_snapshot_of_the_first_format_anew_and_keeps_its_reason() {
+    let env = project();
+    replay(&env);
+    env.replay(&["accept", "--reason", "the first"]);
+    let whole = text(snap(&env));
+    strip_shadows(&env);
+    let run = replay_with(&env, &[("REPLAY_UPDATE", "always")]);
+    assert!(run.stdout.contains("tiny.cpu.snap  matches\n"), "{}", run.text());
+    assert!(text(snap(&env)).contains("\nformat: 1\n"));
+    let run = replay_with(&env, &[("REPLAY_UPDATE", "force")]);
+    assert_eq!(run.code, Some(0), "{}", run.text());
+    assert!(run.stdout.contains("accepted without review: snapshots/tiny"), "{}", run.stdout);
+    assert_eq!(text(snap(&env)), whole);
+    replay_with(&env, &[("REPLAY_UPDATE", "force")]);
+    assert_eq!(text(snap(&env)), whole);
+}
+
 #[test]
 fn a_snapshot_of_the_first_format_stays_valid_and_says_what_it_lacks() {
     let env = accepted();
-    let whole = text(snap(&env)).replace("format: 2", "format: 1");
-    let old: Vec<&str> = whole.lines().filter(|line| !line.starts_with("  shadow ")).collect();
-    std::fs::write(snap(&env), old.join("\n") + "\n").expect("a file");
+    strip_shadows(&env);
     assert!(replay(&env).stdout.contains("tiny.cpu.snap  matches\n"));
     assert!(!pending(&env).exists());
     rewrite(&env, BENIGN);
