@@ -120,6 +120,7 @@ pub fn outcome(bytes: &[u8]) {
         fixture: "step0".to_owned(),
         revision: None,
         outcome,
+        filled: Vec::new(),
         gradients: Vec::new(),
         orders: Vec::new(),
         judgement: None,

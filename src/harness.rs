@@ -210,6 +210,12 @@ impl Harness {
         seen.into_iter()
     }
 
+    /// The outputs that hold zeros or an input before the call.
+    pub fn filled(&self) -> impl Iterator<Item = &str> {
+        let filled = self.outputs.iter().filter(|(_, output)| output.init.is_some());
+        filled.map(|(name, _)| name.as_str())
+    }
+
     /// Refuses outputs that begin as what they cannot be.
     fn check_inits(&self, spot: &dyn Fn(&str) -> Box<Spot>) -> Result<(), HarnessError> {
         for (output, spec) in &self.outputs {

@@ -10,6 +10,7 @@ mod compiling;
 mod culprit;
 mod demonstration;
 mod documents;
+mod filled;
 mod fixtures;
 mod foreign;
 mod front_door;

@@ -311,8 +311,13 @@ impl Draft {
             table(text, "outputs", name, tensor);
             match tensor.begin {
                 Begin::Anything => {}
+                Begin::Undecided => {
+                    let _ =
+                        writeln!(text, "# init = 0 {MARK}: if the call need not write all of it");
+                }
                 Begin::Zeros => {
-                    let _ = writeln!(text, "init = 0 {MARK}: is all of it written?");
+                    let _ =
+                        writeln!(text, "init = 0 {MARK}: the call adds to it, or leaves it alone");
                 }
                 Begin::Copy => _ = writeln!(text, "init = {:?}", before(name)),
             }
@@ -440,7 +445,7 @@ fn one(name: String, role: Role, scene: &Scene, told: Option<Vec<String>>) -> Dr
         Role::Output(element, extent, begin) => {
             let (shape, certain) = shape(&name, &element, extent, scene, told, true);
             let begin = match begin {
-                Begin::Anything if !certain || scene.leaves_gaps(&shape) => Begin::Zeros,
+                Begin::Anything if !certain || scene.leaves_gaps(&shape) => Begin::Undecided,
                 begin => begin,
             };
             let argument = cast(&name, element.cast.as_deref(), "");

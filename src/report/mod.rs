@@ -77,6 +77,8 @@ pub struct Entry {
     pub revision: Option<Revision>,
     /// The outcome of the replay.
     pub outcome: Outcome,
+    /// The outputs that hold zeros or an input before the call: elements that it leaves do not show.
+    pub filled: Vec<String>,
     /// The outputs beside the captured ones of the fixture.
     pub captured: Vec<KnownCheck>,
     /// The revision whose outputs were captured, if the fixture names it.
@@ -196,6 +198,7 @@ fn made_up(status: crate::trial::Status) -> Entry {
         fixture: "step0".to_owned(),
         revision: None,
         outcome,
+        filled: Vec::new(),
         captured: Vec::new(),
         captured_at: None,
         oracle: Vec::new(),

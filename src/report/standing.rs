@@ -223,11 +223,27 @@ pub(super) fn is_non_finite_on_both(entry: &Entry) -> bool {
     entry.judgement.as_ref().is_some_and(Judgement::is_non_finite_on_both)
 }
 
+/// What is said of outputs that may hold NaN or infinity.
+const NOT_ALL_FINITE: &str = "not all finite, as inputs or harness allow";
+
 fn completed(entry: &Entry) -> String {
-    let all_finite = entry.outcome.outputs.iter().all(|o| o.summary.nan + o.summary.inf == 0);
-    let finite = match all_finite {
-        true => " and finite",
-        false => ", not all finite, as inputs or harness allow",
+    let outputs = &entry.outcome.outputs;
+    let all_finite = outputs.iter().all(|o| o.summary.nan + o.summary.inf == 0);
+    let written = match (entry.filled.len(), all_finite) {
+        (0, true) => "every output is written and finite".to_owned(),
+        (0, false) => format!("every output is written, {NOT_ALL_FINITE}"),
+        (filled, finite) => {
+            let written = match filled < outputs.len() {
+                true => {
+                    let names = entry.filled.join(", ");
+                    format!("every output but {names}, which `init` fills, is known to be written")
+                }
+                false => {
+                    "`init` fills the outputs, so that unwritten elements do not show".to_owned()
+                }
+            };
+            format!("{written}; {}", if finite { "all are finite" } else { NOT_ALL_FINITE })
+        }
     };
     let unchecked =
         entry.gradients.iter().filter(|check| check.verdict == GradientVerdict::Unknown);
@@ -237,7 +253,7 @@ fn completed(entry: &Entry) -> String {
     };
     let captured = known::captured_sentence(&entry.captured);
     let captured = captured.map_or(String::new(), |sentence| format!("; {sentence}"));
-    format!("every output is written{finite}{unchecked}{captured}")
+    format!("{written}{unchecked}{captured}")
 }
 
 /// The finding of the comparison with a trusted revision.

@@ -19,7 +19,7 @@ pub fn text(entry: &Entry) -> Text {
     let outcome = &entry.outcome;
     head(&mut out, entry);
     launches(&mut out, outcome);
-    outputs(&mut out, outcome);
+    outputs(&mut out, entry);
     out.append(known(entry));
     out.append(gradients(&entry.gradients));
     out.append(orders(&entry.orders));
@@ -101,7 +101,8 @@ pub fn launch_shape(launch: &LaunchRecord) -> String {
     }
 }
 
-fn outputs(out: &mut Text, outcome: &Outcome) {
+fn outputs(out: &mut Text, entry: &Entry) {
+    let outcome = &entry.outcome;
     if outcome.outputs.is_empty() {
         return;
     }
@@ -112,17 +113,17 @@ fn outputs(out: &mut Text, outcome: &Outcome) {
         let checksum = output.summary.checksum;
         let words = format!("  {:kind$}  {checksum}", self::kind(output));
         out.line(Line::from("  ").column(BOLD, &output.name, name).and(words));
-        out.line(Line::from(" ".repeat(name + 4)).and(statistics(output)));
+        let unwritten = match entry.filled.contains(&output.name) {
+            true => Line::from("unwritten unknown"),
+            false => none_hoped("unwritten", output.summary.unwritten),
+        };
+        let statistics = numbers::statistics(&output.summary).and("  ").and(unwritten);
+        out.line(Line::from(" ".repeat(name + 4)).and(statistics));
     }
 }
 
 fn kind(output: &OutputRecord) -> String {
     format!("{} {}", output.dtype, dims(&output.dims))
-}
-
-fn statistics(output: &OutputRecord) -> Line {
-    let summary = &output.summary;
-    numbers::statistics(summary).and("  ").and(none_hoped("unwritten", summary.unwritten))
 }
 
 fn printed(out: &mut Text, outcome: &Outcome) {

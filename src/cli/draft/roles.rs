@@ -35,7 +35,9 @@ pub enum Extent {
 pub enum Begin {
     /// Anything: the function writes it before it reads it.
     Anything,
-    /// Zeros: the function adds to it.
+    /// Anything, or zeros where the function need not write all of it: the sources do not tell.
+    Undecided,
+    /// Zeros: the function adds to it, or a version of it leaves it alone.
     Zeros,
     /// A copy of what the fixture holds: the function changes it in place.
     Copy,
@@ -133,6 +135,7 @@ impl Project<'_> {
         let begin = match () {
             () if is(Effect::Read) && !is(Effect::Write) => Begin::Copy,
             () if is(Effect::Update) && is_state(&name) => Begin::Copy,
+            () if is(Effect::Unknown) => Begin::Undecided,
             () if matches!(first[..], [None]) => Begin::Anything,
             () if first.iter().all(|effect| *effect == Some(Effect::Write)) => Begin::Anything,
             // Some version reads it, adds to it or leaves it alone.
@@ -190,7 +193,7 @@ impl Project<'_> {
                 Use::Update(place) => found.push((*place, Effect::Update)),
                 // A function that the caller chooses may do anything.
                 Use::Passed { to, .. } if function.parameters.iter().any(|p| p.name == *to) => {
-                    found.push((Place::Any, Effect::Update));
+                    found.push((Place::Any, Effect::Unknown));
                 }
                 Use::Passed { to, at } if depth > 0 => {
                     let named = self.functions.iter().filter(|function| function.name == *to);
@@ -234,6 +237,7 @@ enum Effect {
     Read,
     Write,
     Update,
+    Unknown,
 }
 
 /// Whether what `parameter` points to cannot be written.

@@ -73,7 +73,7 @@ fn types_of_the_projects_own_are_marked_and_gradients_recognised() {
     [outputs.y]
     dtype = "f32"
     shape = ["n"] # EDIT
-    init = 0 # EDIT: is all of it written?
+    # init = 0 # EDIT: if the call need not write all of it
 
     # How to call the kernels of k.cu, whatever the revision. A draft by `replay init`:
     # what is marked EDIT was guessed from names and has to be checked.
@@ -94,7 +94,7 @@ fn types_of_the_projects_own_are_marked_and_gradients_recognised() {
     [outputs.dq]
     dtype = "f32" # EDIT: a type of the project's own
     shape = ["rows", "cols"] # EDIT
-    init = 0 # EDIT: is all of it written?
+    # init = 0 # EDIT: if the call need not write all of it
     gradient_of = "q" # EDIT
     "#);
 }
@@ -196,7 +196,7 @@ fn what_a_function_changes_begins_as_the_fixture_has_it() {
     [outputs.total]
     dtype = "f32"
     shape = [1] # EDIT
-    init = 0 # EDIT: is all of it written?
+    init = 0 # EDIT: the call adds to it, or leaves it alone
 
     # How to call the kernels of k.cu, whatever the revision. A draft by `replay init`:
     # what is marked EDIT was guessed from names and has to be checked.
@@ -236,7 +236,7 @@ fn what_a_function_changes_begins_as_the_fixture_has_it() {
     [outputs.total]
     dtype = "f32"
     shape = [1] # EDIT
-    init = 0 # EDIT: is all of it written?
+    init = 0 # EDIT: the call adds to it, or leaves it alone
     "#);
 }
 
@@ -279,17 +279,17 @@ fn main_tells_shapes_types_and_what_it_prepares() {
     [outputs.out]
     dtype = "f64"
     shape = ["rows", 3, "width"] # EDIT
-    init = 0 # EDIT: is all of it written?
+    # init = 0 # EDIT: if the call need not write all of it
 
     [outputs.total]
     dtype = "f32"
     shape = [16] # EDIT
-    init = 0 # EDIT: is all of it written?
+    # init = 0 # EDIT: if the call need not write all of it
     "#);
 }
 
 #[test]
-fn what_no_version_need_write_begins_as_zero() {
+fn what_a_version_leaves_or_adds_to_begins_as_zero_and_what_is_a_guess_is_not_filled() {
     let text = draft(
         "__global__ void k(float* p, float* q) { p[0] = 1; q[0] += 1; }\n\
          __global__ void mask(float* p, int i) { p[i] = i ? -INFINITY : 0; }\n\
@@ -304,30 +304,32 @@ fn what_no_version_need_write_begins_as_zero() {
          template <class Step> void chosen(float* e, Step step, int n) {\n\
            step(e, n); cublasSgemm(handle, N, T, n, n, n, &one, e, n, e, n, &zero, 0, n); k<<<1, 1>>>(0, 0); }\n",
     );
-    let kept = |line: &&str| ["[outputs", "init", "non_finite"].iter().any(|w| line.starts_with(w));
+    let kept = |line: &&str| {
+        ["[outputs", "init", "# init", "non_finite"].iter().any(|w| line.starts_with(w))
+    };
     insta::assert_snapshot!(text.lines().filter(kept).collect::<Vec<_>>().join("\n"), @"
     [outputs.p]
     [outputs.q]
-    init = 0 # EDIT: is all of it written?
+    init = 0 # EDIT: the call adds to it, or leaves it alone
     [outputs.p]
-    init = 0 # EDIT: is all of it written?
+    # init = 0 # EDIT: if the call need not write all of it
     non_finite = true # EDIT: an infinity is written
     [outputs.out]
     [outputs.sum]
-    init = 0 # EDIT: is all of it written?
+    init = 0 # EDIT: the call adds to it, or leaves it alone
     [outputs.att]
-    init = 0 # EDIT: is all of it written?
+    # init = 0 # EDIT: if the call need not write all of it
     non_finite = true # EDIT: an infinity is written
     [outputs.out]
     [outputs.sum]
-    init = 0 # EDIT: is all of it written?
+    init = 0 # EDIT: the call adds to it, or leaves it alone
     [outputs.att]
-    init = 0 # EDIT: is all of it written?
+    init = 0 # EDIT: the call adds to it, or leaves it alone
     non_finite = true # EDIT: an infinity is written
     [outputs.c]
     [outputs.d]
-    init = 0 # EDIT: is all of it written?
+    init = 0 # EDIT: the call adds to it, or leaves it alone
     [outputs.e]
-    init = 0 # EDIT: is all of it written?
+    # init = 0 # EDIT: if the call need not write all of it
     ");
 }
