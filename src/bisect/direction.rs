@@ -32,6 +32,7 @@ pub enum Ends {
 
 /// What happens to the defect on the way from the older ends to the newer ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Direction {
     /// It comes: the older ends are good.

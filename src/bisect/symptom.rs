@@ -33,6 +33,7 @@ pub enum On {
 
 /// A symptom of a defect; two commits that share one count as having the same defect.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case", tag = "symptom")]
 pub enum Symptom {
     /// An output went beyond the noise of the good side.

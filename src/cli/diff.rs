@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 use ::replay::cache::Cache;
 use ::replay::judge::{accesses_of_both, judge, pictures};
 use ::replay::report::{self, Compared, Line, Refused, Revision, Standing, Text};
-use serde_json::{Value, json};
 
 use super::error::{CliResult, CommandError};
 use super::exit;
@@ -65,27 +64,23 @@ pub fn run(args: &Args, session: &SessionArgs) -> CliResult<u8> {
         }
     }
     let standings: Vec<Standing> = all.iter().map(|one| one.verdict().into()).collect();
-    match written(args.format, &all, &errors)? {
+    match written(args.format, &all, &errors) {
         Some(text) => print!("{text}"),
         None => summary(&standings, errors.len()),
     }
     if let Some(file) = file {
-        file.write(&written(file.format.into(), &all, &errors)?.unwrap_or_default())?;
+        file.write(&written(file.format.into(), &all, &errors).unwrap_or_default())?;
     }
     Ok(standings.into_iter().map(exit::code_of).fold(code, exit::worse))
 }
 
 /// The whole report; none for text, which is printed as it comes.
-fn written(format: Format, all: &[Compared], errors: &[Refused]) -> CliResult<Option<String>> {
-    Ok(Some(match format {
-        Format::Text => return Ok(None),
-        Format::Json => {
-            let diffs: Vec<Value> = all.iter().map(document).collect();
-            let document = json!({ "schema": report::SCHEMA, "diffs": diffs, "errors": errors });
-            serde_json::to_string_pretty(&document)? + "\n"
-        }
+fn written(format: Format, all: &[Compared], errors: &[Refused]) -> Option<String> {
+    Some(match format {
+        Format::Text => return None,
+        Format::Json => report::diff_json(all, errors) + "\n",
         Format::Html => report::diff_html(all, errors),
-    }))
+    })
 }
 
 fn one(
@@ -132,20 +127,4 @@ fn text(compared: &Compared) -> Text {
     text.line(Line::new());
     text.line(compared.verdict_line());
     text
-}
-
-fn document(compared: &Compared) -> Value {
-    let Compared { fixture, base, got, judgement, accesses, .. } = compared;
-    json!({
-        "fixture": fixture,
-        "base": base,
-        "got": got,
-        "verdict": compared.verdict(),
-        "outputs": judgement.outputs,
-        "launches_changed": judgement.launches,
-        "without_shadow": judgement.without_shadow,
-        "base_status": judgement.base.status,
-        "got_status": judgement.got.status,
-        "accesses": accesses.as_ref().map(report::accesses_json),
-    })
 }

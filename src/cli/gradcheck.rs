@@ -6,7 +6,6 @@ use ::replay::cache::Cache;
 use ::replay::fixture::Fixture;
 use ::replay::judge::{gradients, pictures, room};
 use ::replay::report::{self, Checked, Line, Refused, Revision, Standing, Text};
-use serde_json::{Value, json};
 
 use super::error::{CliResult, CommandError};
 use super::exit;
@@ -61,28 +60,23 @@ pub fn run(args: &Args, session: &SessionArgs) -> CliResult<u8> {
         }
     }
     let standings: Vec<Standing> = all.iter().map(Checked::standing).collect();
-    match written(args.format, &all, &errors)? {
+    match written(args.format, &all, &errors) {
         Some(text) => print!("{text}"),
         None => summary(&standings, errors.len()),
     }
     if let Some(file) = file {
-        file.write(&written(file.format.into(), &all, &errors)?.unwrap_or_default())?;
+        file.write(&written(file.format.into(), &all, &errors).unwrap_or_default())?;
     }
     Ok(standings.into_iter().map(exit::code_of).fold(code, exit::worse))
 }
 
 /// The whole report; none for text, which is printed as it comes.
-fn written(format: Format, all: &[Checked], errors: &[Refused]) -> CliResult<Option<String>> {
-    Ok(Some(match format {
-        Format::Text => return Ok(None),
-        Format::Json => {
-            let checks: Vec<Value> = all.iter().map(document).collect();
-            let document =
-                json!({ "schema": report::SCHEMA, "gradchecks": checks, "errors": errors });
-            serde_json::to_string_pretty(&document)? + "\n"
-        }
+fn written(format: Format, all: &[Checked], errors: &[Refused]) -> Option<String> {
+    Some(match format {
+        Format::Text => return None,
+        Format::Json => report::gradcheck_json(all, errors) + "\n",
         Format::Html => report::gradcheck_html(all, errors),
-    }))
+    })
 }
 
 fn one(
@@ -138,15 +132,4 @@ fn text(checked: &Checked) -> Text {
         text.line(last);
     }
     text
-}
-
-fn document(checked: &Checked) -> Value {
-    let Checked { fixture, revision, outcome, gradients, .. } = checked;
-    json!({
-        "fixture": fixture,
-        "revision": revision,
-        "verdict": checked.standing().name(),
-        "status": outcome.status,
-        "gradients": gradients,
-    })
 }

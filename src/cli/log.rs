@@ -111,18 +111,18 @@ pub fn run(args: &Args, session: &SessionArgs) -> CliResult<u8> {
         progress.say(format!("replaying {}, {} of {all}", commit.short, done + 1));
     })?;
     drop(progress);
-    print!("{}", written(args.format, &found, range)?);
+    print!("{}", written(args.format, &found, range));
     if let Some(file) = file {
-        file.write(&written(file.format.into(), &found, range)?)?;
+        file.write(&written(file.format.into(), &found, range))?;
     }
     let untested = found.variants > 0 && found.untested == found.variants;
     Ok(if untested { exit::UNTESTABLE } else { exit::SUCCESS })
 }
 
-fn written(format: Format, found: &LogReport, range: &str) -> CliResult<String> {
-    Ok(match format {
+fn written(format: Format, found: &LogReport, range: &str) -> String {
+    match format {
         Format::Text => report::log(found).to_string(),
-        Format::Json => serde_json::to_string_pretty(&report::log_json(found))? + "\n",
+        Format::Json => report::log_json(found) + "\n",
         Format::Html => report::log_html(found, range),
-    })
+    }
 }

@@ -1,7 +1,5 @@
 //! The findings of a checked replay, in words.
 
-use serde_json::{Value, json};
-
 use super::numbers::count;
 use super::spans::{Line, Text};
 use super::style::{DIM, GREEN, RED, YELLOW};
@@ -124,15 +122,6 @@ pub(super) fn gone_lines(found: &Accesses) -> impl Iterator<Item = Line> {
 pub fn new_access(found: &Accesses) -> Option<Line> {
     let first = found.failures().next()?;
     Some(Line::of(RED, "failed").and(format!(": {}", sentence(first))))
-}
-
-/// What was found, and what is gone, for a document.
-pub fn accesses_json(found: &Accesses) -> Value {
-    let gone = found.gone().map(|found| json!({ "text": sentence(found), "finding": found }));
-    let gone: Vec<Value> = gone.collect();
-    let mut told = json!(super::json::accesses(found));
-    told["gone"] = gone.into();
-    told
 }
 
 #[cfg(test)]

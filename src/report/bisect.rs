@@ -1,10 +1,10 @@
-//! The answer of a search, for people and as events for programs.
+//! The answer of a search, for people.
 
 use anstyle::Style;
-use serde_json::{Value, json};
 
 use super::accesses::{access_lines, wrong};
-use super::captured_by::{captured_json, captured_lines};
+use super::captured_by::captured_lines;
+use super::changes;
 use super::judgement::{
     ORDER, gradient, launch_line, more_accurate, output_lines, verdict_line, verdict_name,
     verdict_style,
@@ -15,11 +15,8 @@ use super::spans::{Line, Text};
 use super::standing::is_wrong;
 use super::style::{BOLD, COMMIT, DIM, GREEN, RED, YELLOW};
 use super::text::failure;
-use super::{Blame, Revision, SCHEMA};
-use super::{changes, json as documents};
-use crate::bisect::{
-    Behind, Culprit, Direction, Event, Observation, Report, Seen, Symptom, Tested,
-};
+use super::{Blame, Revision};
+use crate::bisect::{Behind, Culprit, Direction, Observation, Report, Seen, Symptom, Tested};
 use crate::history::Commit;
 use crate::judge::{GradientCheck, GradientVerdict, Judgement, Verdict};
 use crate::search::{Answer, Conclusion, Warning};
@@ -471,7 +468,7 @@ fn not_monotone(out: &mut Text, report: &Report, commit: u32, bad_parents: &[u32
     }
 }
 
-fn warning_words(report: &Report, warning: &Warning) -> Line {
+pub(super) fn warning_words(report: &Report, warning: &Warning) -> Line {
     let (commit, words) = match *warning {
         Warning::UntestableMergeBase { base } => (
             base,
@@ -483,136 +480,4 @@ fn warning_words(report: &Report, warning: &Warning) -> Line {
         }
     };
     shown(report, commit).and(words)
-}
-
-/// The event that names the recorded snapshots and the commits that the search goes back to, as one
-/// line of JSON.
-pub fn recorded_json(snapshots: &str, back_to: &[Commit]) -> Value {
-    let back_to: Vec<Revision> = back_to.iter().cloned().map(Revision::from).collect();
-    json!({ "schema": SCHEMA, "event": "recorded", "good": snapshots, "back_to": back_to })
-}
-
-/// An event of a search, as one line of JSON.
-pub fn event_json(event: &Event) -> Value {
-    match event {
-        Event::Planned { commits, candidates, jobs } => json!({
-            "schema": SCHEMA, "event": "planned",
-            "commits": commits, "candidates": candidates, "jobs": jobs,
-        }),
-        Event::Started { commit, state } => json!({
-            "event": "started", "commit": Revision::from((*commit).clone()),
-            "candidates_left": state.candidates, "rounds_left": state.rounds,
-        }),
-        Event::Tested { commit, answer, seen, state } => json!({
-            "event": "tested", "commit": Revision::from((*commit).clone()),
-            "answer": answer_name(*answer), "text": observation_line(seen), "fixtures": observations(seen),
-            "candidates_left": state.candidates, "rounds_left": state.rounds,
-        }),
-        Event::Flaky { commit } => {
-            json!({ "event": "flaky", "commit": Revision::from((*commit).clone()) })
-        }
-    }
-}
-
-fn observations(seen: &Seen) -> Vec<Value> {
-    let one = |observation: &Observation| {
-        json!({
-            "fixture": observation.fixture,
-            "verdict": observation.verdict,
-            "symptoms": observation.symptoms,
-            "untestable": observation.untestable,
-        })
-    };
-    seen.observations.iter().map(one).collect()
-}
-
-/// The answer of a search, as one line of JSON.
-pub fn bisect_json(report: &Report) -> Value {
-    let revision = |commit: u32| report.commit(commit).cloned().map(Revision::from);
-    let list = |commits: &[u32]| commits.iter().map(|&c| revision(c)).collect::<Vec<_>>();
-    let (name, details) = match &report.conclusion {
-        Conclusion::Found { unconfirmed_parents, .. } => {
-            ("found", json!({ "unconfirmed_parents": list(unconfirmed_parents) }))
-        }
-        Conclusion::Probable { probability, .. } => {
-            ("probable", json!({ "probability": probability }))
-        }
-        Conclusion::Hidden { candidates } => {
-            let reasons: Vec<Value> = candidates
-                .iter()
-                .map(|&c| json!({ "commit": revision(c), "text": report.seen(c).map(observation_line) }))
-                .collect();
-            ("hidden", json!({ "candidates": reasons }))
-        }
-        Conclusion::NotMonotone { commit, bad_parents } => (
-            "not_monotone",
-            json!({
-                "commit": revision(*commit),
-                "bad_parents": list(bad_parents),
-                "log": report.log.as_ref().map(changes::log_json),
-            }),
-        ),
-        Conclusion::Refused(refusal) => {
-            let text: String =
-                refused(report, refusal).words().iter().map(|line| format!("{line}\n")).collect();
-            ("refused", json!({ "text": text }))
-        }
-    };
-    let warnings: Vec<String> =
-        report.warnings.iter().map(|warning| warning_words(report, warning).words()).collect();
-    let mut value = json!({
-        "schema": SCHEMA, "event": "concluded", "conclusion": name,
-        "tested": report.tested.len(), "wanted": report.wanted, "flaky": report.flaky,
-        "direction": report.direction,
-        "behind": behind(report).into_iter().map(behind_json).collect::<Vec<_>>(),
-        "warnings": warnings, "captured": captured_json(&report.captured), "culprit": report.culprit.as_ref().map(|c| culprit_json(report, c)),
-    });
-    if let (Some(value), Value::Object(details)) = (value.as_object_mut(), details) {
-        value.extend(details);
-    }
-    value
-}
-
-/// A commit behind the culprit that changes what the bad end shows.
-fn behind_json(found: &Report) -> Value {
-    let culprit = found.culprit.as_ref().map(|culprit| culprit_json(found, culprit));
-    json!({ "wanted": found.wanted, "culprit": culprit })
-}
-
-fn culprit_json(report: &Report, culprit: &Culprit) -> Value {
-    let tested = |commit: &u32| {
-        json!({
-            "commit": report.commit(*commit).cloned().map(Revision::from),
-            "verdict": report.seen(*commit).map(Seen::verdict),
-            "text": report.seen(*commit).map(observation_line),
-        })
-    };
-    let judgements: Vec<Value> = culprit
-        .seen
-        .observations
-        .iter()
-        .map(|observation| {
-            json!({
-                "fixture": observation.fixture,
-                "verdict": observation.verdict,
-                "symptoms": observation.symptoms,
-                "status": observation.outcome.as_ref().map(|outcome| &outcome.status),
-                "outputs": observation.judgement.as_ref().map(|judgement| &judgement.outputs),
-                "gradients": observation.gradients,
-            })
-        })
-        .collect();
-    let checked = culprit.accesses.iter().map(
-        |(fixture, found)| json!({ "fixture": fixture, "accesses": documents::accesses(found) }),
-    );
-    let checked: Vec<Value> = checked.collect();
-    json!({
-        "commit": report.commit(culprit.commit).cloned().map(Revision::from),
-        "fixtures": judgements,
-        "accesses": checked,
-        "launches_changed": culprit.launches,
-        "parents": culprit.parents.iter().map(tested).collect::<Vec<_>>(),
-        "acquitted": culprit.acquitted.iter().map(tested).collect::<Vec<_>>(),
-        "diff": culprit.diff,
-    })
 }

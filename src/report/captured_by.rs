@@ -1,8 +1,5 @@
-//! Which commits give the outputs that a fixture holds as captured, for people and for programs.
+//! Which commits give the outputs that a fixture holds as captured, for people.
 
-use serde_json::{Value, json};
-
-use super::Revision;
 use super::known::OUTSIDE;
 use crate::bisect::CapturedBy;
 use crate::history::Commit;
@@ -51,20 +48,4 @@ fn names(commits: &[Commit]) -> String {
         0 => names,
         more => format!("{names} and {more} more"),
     }
-}
-
-/// The same as JSON.
-pub(super) fn captured_json(found: &[CapturedBy]) -> Vec<Value> {
-    let revisions = |commits: &[Commit]| -> Vec<Revision> {
-        commits.iter().cloned().map(Revision::from).collect()
-    };
-    let one = |one: &CapturedBy| {
-        json!({
-            "fixture": one.fixture,
-            "given_by": revisions(&one.given_by),
-            "not_by": revisions(&one.not_by),
-            "lost_at": one.lost_at.clone().map(Revision::from),
-        })
-    };
-    found.iter().map(one).collect()
 }

@@ -1,9 +1,7 @@
-//! Where outputs change along a history, for people and for programs.
+//! Where outputs change along a history, for people.
 
-use serde_json::{Value, json};
-
-use super::accesses::{accesses_json, gone_lines, sentence, wrong};
-use super::captured_by::{captured_json, captured_lines};
+use super::accesses::{gone_lines, sentence, wrong};
+use super::captured_by::captured_lines;
 use super::judgement::{
     HIDDEN, ORDER, difference, finding_words, launch_line, order_lines, shift, verdict_line,
     verdict_name, verdict_style,
@@ -12,7 +10,6 @@ use super::numbers::{count, plural};
 use super::spans::{Line, Text};
 use super::style::{COMMIT, DIM, GREEN, YELLOW};
 use super::text::failure;
-use super::{Revision, SCHEMA};
 use crate::bisect::{Change, LogReport, Untestable};
 use crate::history::Commit;
 use crate::judge::{Judgement, OutputJudgement, Verdict};
@@ -201,55 +198,4 @@ fn diverged(change: &Change, judgement: &Judgement) -> Line {
         false => Line::of(verdict_style(Verdict::Diverged), verdict_name(Verdict::Diverged)),
     };
     word.and(format!(": {}", all.join(", ")))
-}
-
-/// The log as one JSON document.
-pub fn log_json(report: &LogReport) -> Value {
-    let change = |change: &Change| {
-        let judgement = &change.judgement;
-        let (untestable, reason) = match &judgement.got.status {
-            Status::Untestable { reason, .. } => (true, Some(reason)),
-            _ => (false, None),
-        };
-        json!({
-            "fixture": change.fixture,
-            "commit": Revision::from(change.commit.clone()),
-            "base": Revision::from(change.base.clone()),
-            "untestable_parent": change.skipped.clone().map(Revision::from),
-            "verdict": verdict_name(change.verdict()),
-            "untestable": untestable,
-            "reason": reason,
-            "outputs": judgement.outputs,
-            "launches_changed": judgement.launches,
-            "accesses": change.accesses.as_ref().map(accesses_json),
-            "no_longer_order_dependent": change.settled,
-            "broken": change.broken,
-            "mended": change.mended,
-            "status": judgement.got.status,
-            "repairs": change.repair.as_ref().map(|repair| json!({
-                "commit": Revision::from(repair.of.clone()),
-                "like": Revision::from(repair.like.clone()),
-                "verdict": repair.verdict,
-                "of_defect": repair.of_defect,
-            })),
-        })
-    };
-    let untestable = |found: &Untestable| {
-        json!({
-            "fixture": found.fixture,
-            "commit": Revision::from(found.commit.clone()),
-            "reason": found.reason,
-        })
-    };
-    json!({
-        "schema": SCHEMA,
-        "commits": report.commits,
-        "variants": report.variants,
-        "variants_untestable": report.untested,
-        "variants_not_checked": report.unchecked.as_ref().map_or(0, |(number, _)| *number),
-        "untestable": report.untestable.iter().map(untestable).collect::<Vec<_>>(),
-        "changes": report.changes.iter().map(change).collect::<Vec<_>>(),
-        "captured": captured_json(&report.captured),
-        "changed_nothing": report.acquitted.iter().cloned().map(Revision::from).collect::<Vec<_>>(),
-    })
 }

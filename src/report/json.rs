@@ -1,11 +1,18 @@
-//! Replays for programs: a versioned document. `docs/schema.md` describes it field by field,
-//! `docs/schema/replay-1.json` is its JSON Schema, made from these types.
+//! Replays for programs: versioned documents, one a command. `docs/schema.md` describes them field by
+//! field, `docs/schema` holds their JSON Schemas, made from these types.
+
+mod bisect;
+mod diff;
+mod gradcheck;
+mod log;
 
 use serde::Serialize;
 
 use super::accesses::sentence;
 use super::text::failure;
 use super::{Blame, CaptureRevision, Entry, Refused, Revision, SnapshotCheck, Standing};
+use crate::bisect::CapturedBy;
+use crate::history::Commit;
 use crate::judge::{
     Accesses, GradientCheck, Judgement, KnownCheck, LaunchChange, OutputJudgement, Verdict,
 };
@@ -14,8 +21,13 @@ use crate::summary::Summary;
 use crate::tensor::{DType, Dim};
 use crate::trial::{Failure, OrderDependence, Outcome, OutputRecord, Status};
 
+pub use bisect::{bisect as bisect_json, event as event_json, recorded as recorded_json};
+pub use diff::diff as diff_json;
+pub use gradcheck::gradcheck as gradcheck_json;
+pub use log::log as log_json;
+
 /// The version of the document; it grows when a field changes its meaning or goes.
-pub const SCHEMA: &str = "replay/1";
+const SCHEMA: &str = "replay/1";
 
 /// The document that `replay FIXTURE... --format json` writes; docs/schema.md explains the fields.
 #[derive(Serialize)]
@@ -90,7 +102,7 @@ struct Output<'a> {
 
 #[derive(Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(super) struct AccessesTold<'a> {
+struct AccessesTold<'a> {
     reason: Option<String>,
     findings: Vec<FindingTold<'a>>,
     left_out: u64,
@@ -103,6 +115,32 @@ struct FindingTold<'a> {
     known: bool,
     #[serde(flatten)]
     finding: &'a Found,
+}
+
+/// What is wrong with accesses on one side and not on the trusted one, and the other way round.
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+struct AccessesCompared<'a> {
+    #[serde(flatten)]
+    accesses: AccessesTold<'a>,
+    gone: Vec<FindingGone<'a>>,
+}
+
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+struct FindingGone<'a> {
+    text: String,
+    finding: &'a Found,
+}
+
+/// Which commits give the outputs that a fixture holds as captured.
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+struct CapturedOutputs<'a> {
+    fixture: &'a str,
+    given_by: Vec<Revision>,
+    not_by: Vec<Revision>,
+    lost_at: Option<Revision>,
 }
 
 #[derive(Serialize)]
@@ -165,7 +203,7 @@ fn against(judgement: &Judgement) -> Against<'_> {
     }
 }
 
-pub(super) fn accesses(found: &Accesses) -> AccessesTold<'_> {
+fn accesses(found: &Accesses) -> AccessesTold<'_> {
     let findings = found.findings().map(|(finding, known)| FindingTold {
         text: sentence(finding),
         known,
@@ -176,6 +214,25 @@ pub(super) fn accesses(found: &Accesses) -> AccessesTold<'_> {
         findings: findings.collect(),
         left_out: found.left_out(),
     }
+}
+
+fn compare_accesses(found: &Accesses) -> AccessesCompared<'_> {
+    let gone = found.gone().map(|finding| FindingGone { text: sentence(finding), finding });
+    AccessesCompared { accesses: accesses(found), gone: gone.collect() }
+}
+
+fn revisions(commits: &[Commit]) -> Vec<Revision> {
+    commits.iter().cloned().map(Revision::from).collect()
+}
+
+fn captured_outputs(found: &[CapturedBy]) -> Vec<CapturedOutputs<'_>> {
+    let outputs = found.iter().map(|found| CapturedOutputs {
+        fixture: &found.fixture,
+        given_by: revisions(&found.given_by),
+        not_by: revisions(&found.not_by),
+        lost_at: found.lost_at.clone().map(Revision::from),
+    });
+    outputs.collect()
 }
 
 fn failed(found: &Failure) -> Failed<'_> {

@@ -24,17 +24,15 @@ mod standing;
 mod style;
 mod text;
 
-pub use accesses::{accesses_compared, accesses_json, new_access};
-pub use bisect::{
-    Origin, answered_line, bisect, bisect_json, blame, event_json, recorded_json, tested_line,
-};
+pub use accesses::{accesses_compared, new_access};
+pub use bisect::{Origin, answered_line, bisect, blame, tested_line};
 pub use bisect_markdown::bisect_markdown;
-pub use changes::{log, log_json};
+pub use changes::log;
 pub use devices::devices;
 pub use html::{
     Checked, Compared, bisect_html, diff_html, gradcheck_html, html, log_html, series_html,
 };
-pub use json::{SCHEMA, json};
+pub use json::{bisect_json, diff_json, event_json, gradcheck_json, json, log_json, recorded_json};
 pub use judgement::{
     comparison, gradient, gradients, judgement, launch_change, order_lines, output_lines,
     verdict_line, verdict_name, verdict_style,
@@ -43,8 +41,7 @@ pub use junit::junit;
 pub use markdown::{COMMENT_BYTES, SUMMARY_BYTES, markdown};
 pub use numbers::{count, dims, short, statistics};
 pub use series::{
-    Curve, Part, SERIES_SCHEMA, SeriesReport, finding_sentence, series_csv, series_json,
-    series_text,
+    Curve, Part, SeriesReport, finding_sentence, series_csv, series_json, series_text,
 };
 pub use snapshot::{Context, SnapshotCheck, sentence as snapshot_sentence, snapshot_diff};
 pub use spans::{Line, Text, clean};

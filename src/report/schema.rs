@@ -29,6 +29,7 @@ fn close(schema: &mut Schema) {
         Some(choices) => {
             for choice in choices.iter_mut().filter_map(|choice| choice.as_object_mut()) {
                 choice.remove("additionalProperties");
+                choice.remove("unevaluatedProperties");
             }
             object.insert("unevaluatedProperties".to_owned(), false.into());
         }
@@ -41,7 +42,8 @@ fn close(schema: &mut Schema) {
 /// Fails unless `docs/schema/NAME.json` is the schema of `T`; `REPLAY_UPDATE=1` writes the file.
 pub(super) fn is_kept<T: JsonSchema>(name: &str) {
     let settings = SchemaSettings::draft2020_12().for_serialize().with_transform(close);
-    let schema = settings.into_generator().into_root_schema_for::<T>();
+    let mut schema = settings.into_generator().into_root_schema_for::<T>();
+    schema.insert("$id".to_owned(), format!("urn:replay:{name}").into());
     let made = serde_json::to_string_pretty(&schema).unwrap() + "\n";
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/schema");
     let path = folder.join(format!("{name}.json"));

@@ -7,7 +7,7 @@ mod text;
 mod words;
 
 pub use csv::csv as series_csv;
-pub use document::{SCHEMA as SERIES_SCHEMA, json as series_json};
+pub use document::json as series_json;
 pub use text::series as series_text;
 pub(super) use text::{NO_ROLES, alignment, heading, severity, verdict};
 pub use words::sentence as finding_sentence;

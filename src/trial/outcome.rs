@@ -73,6 +73,7 @@ impl Outcome {
 
 /// How a replay ended.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Status {
     /// Every output was written, from inputs alone, and is finite where the inputs are.

@@ -1,5 +1,6 @@
 //! The program in an environment of its own (folder, HOME, cache, variables), and its answers.
 
+use std::ffi::OsStr;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,6 +13,7 @@ use replay::foreign::Keeper;
 use replay::tensor::DType;
 
 use crate::common::repo::TestRepo;
+use crate::common::schema;
 
 /// A repository with the program's environment around it.
 pub struct TestEnv {
@@ -139,9 +141,16 @@ impl TestEnv {
         self.finish(&mut self.command(arguments))
     }
 
-    /// Runs a command of this environment to its end.
+    /// Runs a command of this environment to its end. What it writes as JSON keeps to its schema.
     pub fn finish(&self, command: &mut Command) -> Run {
-        self.read(&command.output().expect("the program runs"))
+        let run = self.read(&command.output().expect("the program runs"));
+        let arguments: Vec<&OsStr> = command.get_args().collect();
+        if arguments.windows(2).any(|pair| pair == ["--format", "json"]) {
+            for document in schema::documents(&run.stdout) {
+                assert_eq!(schema::problems(&document), [""; 0], "{arguments:?}: {document:#}");
+            }
+        }
+        run
     }
 
     pub fn read(&self, output: &Output) -> Run {

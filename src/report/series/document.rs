@@ -15,7 +15,7 @@ use crate::summary::OptionalNumber;
 use crate::trial::Status;
 
 /// The version of the document; it grows when a field changes its meaning or goes.
-pub const SCHEMA: &str = "replay-series/1";
+const SCHEMA: &str = "replay-series/1";
 
 /// The document that `replay series --format json` writes; docs/series.md explains the fields.
 #[derive(Serialize)]

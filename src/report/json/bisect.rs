@@ -1,0 +1,291 @@
+//! `replay bisect FIXTURE... --format json`: one event a line, the answer last.
+
+use std::collections::BTreeSet;
+
+use serde::Serialize;
+
+use super::log::{LogTold, log_of_range};
+use super::{AccessesTold, CapturedOutputs, accesses, captured_outputs, revisions};
+use crate::bisect::{Culprit, Direction, Event, Observation, Report, Seen, Symptom};
+use crate::history::Commit;
+use crate::judge::{GradientCheck, LaunchChange, OutputJudgement, Verdict};
+use crate::report::Revision;
+use crate::report::bisect::{answer_name, behind, observation_line, warning_words};
+use crate::report::refusal::refused;
+use crate::search::Conclusion;
+use crate::trial::Status;
+
+/// The version of the events; it grows when a field changes its meaning or goes.
+const SCHEMA: &str = "replay-bisect/1";
+
+/// An event of `replay bisect --format json`, one a line; docs/schema.md explains the fields.
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(title = "replay bisect --format json"))]
+struct SearchEvent<'a> {
+    #[cfg_attr(test, schemars(extend("const" = SCHEMA)))]
+    schema: &'a str,
+    #[serde(flatten)]
+    event: EventTold<'a>,
+}
+
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case", tag = "event")]
+enum EventTold<'a> {
+    /// The good side is a snapshot; the search goes back to these commits.
+    Recorded { good: &'a str, back_to: Vec<Revision> },
+    /// The history was read.
+    Planned { commits: usize, candidates: usize, jobs: usize },
+    /// A test begins.
+    Started { commit: Revision, candidates_left: usize, rounds_left: u32 },
+    /// A test has an answer.
+    Tested {
+        commit: Revision,
+        #[cfg_attr(test, schemars(extend("enum" = ["good", "bad", "untestable", "fails otherwise"])))]
+        answer: &'a str,
+        text: String,
+        fixtures: Vec<TestedFixture<'a>>,
+        candidates_left: usize,
+        rounds_left: u32,
+    },
+    /// Replays of this commit do not always come out the same: the search starts again, and counts.
+    Flaky { commit: Revision },
+    /// The answer.
+    Concluded {
+        tested: usize,
+        wanted: &'a BTreeSet<Symptom>,
+        flaky: bool,
+        direction: Direction,
+        behind: Vec<BehindTold<'a>>,
+        warnings: Vec<String>,
+        captured: Vec<CapturedOutputs<'a>>,
+        culprit: Option<Box<CulpritTold<'a>>>,
+        #[serde(flatten)]
+        conclusion: ConclusionTold<'a>,
+    },
+}
+
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+struct TestedFixture<'a> {
+    fixture: &'a str,
+    verdict: Verdict,
+    symptoms: &'a BTreeSet<Symptom>,
+    untestable: Option<&'a str>,
+}
+
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case", tag = "conclusion")]
+enum ConclusionTold<'a> {
+    /// The culprit is known, and so are its parents.
+    Found { unconfirmed_parents: Vec<Option<Revision>> },
+    /// Repeated tests point to the culprit.
+    Probable { probability: f64 },
+    /// Untestable commits hide the culprit, which is one of these.
+    Hidden { candidates: Vec<Candidate> },
+    /// The history changes more than once.
+    NotMonotone {
+        commit: Option<Revision>,
+        bad_parents: Vec<Option<Revision>>,
+        log: Option<Box<LogTold<'a>>>,
+    },
+    /// The ends do not allow a search.
+    Refused { text: String },
+}
+
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+struct Candidate {
+    commit: Option<Revision>,
+    text: Option<String>,
+}
+
+/// A commit behind the culprit that changes what the bad end shows.
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+struct BehindTold<'a> {
+    wanted: &'a BTreeSet<Symptom>,
+    culprit: Option<CulpritTold<'a>>,
+}
+
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+struct CulpritTold<'a> {
+    commit: Option<Revision>,
+    fixtures: Vec<CulpritFixture<'a>>,
+    accesses: Vec<CulpritAccesses<'a>>,
+    launches_changed: &'a [LaunchChange],
+    parents: Vec<TestedCommit>,
+    acquitted: Vec<TestedCommit>,
+    diff: &'a str,
+}
+
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+struct CulpritFixture<'a> {
+    fixture: &'a str,
+    verdict: Verdict,
+    symptoms: &'a BTreeSet<Symptom>,
+    status: Option<&'a Status>,
+    outputs: Option<&'a [OutputJudgement]>,
+    gradients: &'a [GradientCheck],
+}
+
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+struct CulpritAccesses<'a> {
+    fixture: &'a str,
+    accesses: AccessesTold<'a>,
+}
+
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+struct TestedCommit {
+    commit: Option<Revision>,
+    verdict: Option<Verdict>,
+    text: Option<String>,
+}
+
+fn line(event: EventTold<'_>) -> String {
+    let event = SearchEvent { schema: SCHEMA, event };
+    serde_json::to_string(&event).expect("values are plain data")
+}
+
+/// The event that names the recorded snapshots and the commits that the search goes back to, as one
+/// line.
+pub fn recorded(snapshots: &str, back_to: &[Commit]) -> String {
+    line(EventTold::Recorded { good: snapshots, back_to: revisions(back_to) })
+}
+
+/// An event of a search, as one line.
+pub fn event(event: &Event<'_>) -> String {
+    line(match *event {
+        Event::Planned { commits, candidates, jobs } => {
+            EventTold::Planned { commits, candidates, jobs }
+        }
+        Event::Started { commit, state } => EventTold::Started {
+            commit: commit.clone().into(),
+            candidates_left: state.candidates,
+            rounds_left: state.rounds,
+        },
+        Event::Tested { commit, answer, seen, state } => EventTold::Tested {
+            commit: commit.clone().into(),
+            answer: answer_name(answer),
+            text: observation_line(seen),
+            fixtures: seen.observations.iter().map(tested_fixture).collect(),
+            candidates_left: state.candidates,
+            rounds_left: state.rounds,
+        },
+        Event::Flaky { commit } => EventTold::Flaky { commit: commit.clone().into() },
+    })
+}
+
+fn tested_fixture(observation: &Observation) -> TestedFixture<'_> {
+    TestedFixture {
+        fixture: &observation.fixture,
+        verdict: observation.verdict,
+        symptoms: &observation.symptoms,
+        untestable: observation.untestable.as_deref(),
+    }
+}
+
+/// The answer of a search, as one line.
+pub fn bisect(report: &Report) -> String {
+    let behind = behind(report).into_iter().map(|found| BehindTold {
+        wanted: &found.wanted,
+        culprit: found.culprit.as_ref().map(|culprit| culprit_told(found, culprit)),
+    });
+    let warnings = report.warnings.iter().map(|warning| warning_words(report, warning).words());
+    line(EventTold::Concluded {
+        tested: report.tested.len(),
+        wanted: &report.wanted,
+        flaky: report.flaky,
+        direction: report.direction,
+        behind: behind.collect(),
+        warnings: warnings.collect(),
+        captured: captured_outputs(&report.captured),
+        culprit: report.culprit.as_ref().map(|culprit| culprit_told(report, culprit).into()),
+        conclusion: conclusion(report),
+    })
+}
+
+fn revision(report: &Report, commit: u32) -> Option<Revision> {
+    report.commit(commit).cloned().map(Revision::from)
+}
+
+fn revisions_of(report: &Report, commits: &[u32]) -> Vec<Option<Revision>> {
+    commits.iter().map(|&commit| revision(report, commit)).collect()
+}
+
+fn conclusion(report: &Report) -> ConclusionTold<'_> {
+    match &report.conclusion {
+        Conclusion::Found { unconfirmed_parents, .. } => {
+            ConclusionTold::Found { unconfirmed_parents: revisions_of(report, unconfirmed_parents) }
+        }
+        Conclusion::Probable { probability, .. } => {
+            ConclusionTold::Probable { probability: *probability }
+        }
+        Conclusion::Hidden { candidates } => {
+            let candidates = candidates.iter().map(|&commit| Candidate {
+                commit: revision(report, commit),
+                text: report.seen(commit).map(observation_line),
+            });
+            ConclusionTold::Hidden { candidates: candidates.collect() }
+        }
+        Conclusion::NotMonotone { commit, bad_parents } => ConclusionTold::NotMonotone {
+            commit: revision(report, *commit),
+            bad_parents: revisions_of(report, bad_parents),
+            log: report.log.as_ref().map(|log| Box::new(log_of_range(log))),
+        },
+        Conclusion::Refused(refusal) => {
+            let lines = refused(report, refusal).words();
+            ConclusionTold::Refused { text: lines.iter().map(|line| format!("{line}\n")).collect() }
+        }
+    }
+}
+
+fn culprit_told<'a>(report: &'a Report, culprit: &'a Culprit) -> CulpritTold<'a> {
+    let fixtures = culprit.seen.observations.iter().map(|observation| CulpritFixture {
+        fixture: &observation.fixture,
+        verdict: observation.verdict,
+        symptoms: &observation.symptoms,
+        status: observation.outcome.as_ref().map(|outcome| &outcome.status),
+        outputs: observation.judgement.as_ref().map(|judgement| &judgement.outputs[..]),
+        gradients: &observation.gradients,
+    });
+    let checked = culprit
+        .accesses
+        .iter()
+        .map(|(fixture, found)| CulpritAccesses { fixture, accesses: accesses(found) });
+    CulpritTold {
+        commit: revision(report, culprit.commit),
+        fixtures: fixtures.collect(),
+        accesses: checked.collect(),
+        launches_changed: &culprit.launches,
+        parents: tested_commits(report, &culprit.parents),
+        acquitted: tested_commits(report, &culprit.acquitted),
+        diff: &culprit.diff,
+    }
+}
+
+fn tested_commits(report: &Report, commits: &[u32]) -> Vec<TestedCommit> {
+    let tested = commits.iter().map(|&commit| TestedCommit {
+        commit: revision(report, commit),
+        verdict: report.seen(commit).map(Seen::verdict),
+        text: report.seen(commit).map(observation_line),
+    });
+    tested.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::SearchEvent;
+    use crate::report::schema;
+
+    #[test]
+    fn the_schema_is_what_the_types_say() {
+        schema::is_kept::<SearchEvent<'_>>("bisect-1");
+    }
+}

@@ -1,0 +1,71 @@
+//! `replay diff FIXTURE... REV REV --format json`.
+
+use serde::Serialize;
+
+use super::{AccessesCompared, compare_accesses};
+use crate::judge::{LaunchChange, OutputJudgement, Verdict};
+use crate::report::{Compared, Refused, Revision};
+use crate::trial::Status;
+
+/// The version of the document; it grows when a field changes its meaning or goes.
+const SCHEMA: &str = "replay-diff/1";
+
+/// The document that `replay diff --format json` writes; docs/schema.md explains the fields.
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(title = "replay diff --format json"))]
+struct DiffDocument<'a> {
+    #[cfg_attr(test, schemars(extend("const" = SCHEMA)))]
+    schema: &'a str,
+    diffs: Vec<Diff<'a>>,
+    errors: &'a [Refused],
+}
+
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+struct Diff<'a> {
+    fixture: &'a str,
+    base: Option<&'a Revision>,
+    got: Option<&'a Revision>,
+    verdict: Verdict,
+    outputs: &'a [OutputJudgement],
+    launches_changed: &'a [LaunchChange],
+    without_shadow: Option<&'a str>,
+    base_status: &'a Status,
+    got_status: &'a Status,
+    accesses: Option<AccessesCompared<'a>>,
+}
+
+/// The document for `compared`, and for the fixtures on which nothing could be compared.
+pub fn diff(compared: &[Compared], errors: &[Refused]) -> String {
+    let diffs = compared.iter().map(diff_of_fixture).collect();
+    let document = DiffDocument { schema: SCHEMA, diffs, errors };
+    serde_json::to_string_pretty(&document).expect("values are plain data")
+}
+
+fn diff_of_fixture(compared: &Compared) -> Diff<'_> {
+    let Compared { fixture, base, got, judgement, accesses, .. } = compared;
+    Diff {
+        fixture,
+        base: base.as_ref(),
+        got: got.as_ref(),
+        verdict: compared.verdict(),
+        outputs: &judgement.outputs,
+        launches_changed: &judgement.launches,
+        without_shadow: judgement.without_shadow.as_deref(),
+        base_status: &judgement.base.status,
+        got_status: &judgement.got.status,
+        accesses: accesses.as_ref().map(compare_accesses),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::DiffDocument;
+    use crate::report::schema;
+
+    #[test]
+    fn the_schema_is_what_the_types_say() {
+        schema::is_kept::<DiffDocument<'_>>("diff-1");
+    }
+}

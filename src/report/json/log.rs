@@ -1,0 +1,143 @@
+//! `replay log FIXTURE... RANGE --format json`.
+
+use serde::Serialize;
+
+use super::{AccessesCompared, CapturedOutputs, captured_outputs, compare_accesses, revisions};
+use crate::bisect::{Change, LogReport, Repair};
+use crate::judge::{LaunchChange, OutputJudgement, Verdict};
+use crate::report::Revision;
+use crate::trial::Status;
+
+/// The version of the document; it grows when a field changes its meaning or goes.
+const SCHEMA: &str = "replay-log/1";
+
+/// The document that `replay log --format json` writes; docs/schema.md explains the fields.
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(title = "replay log --format json"))]
+struct LogDocument<'a> {
+    #[cfg_attr(test, schemars(extend("const" = SCHEMA)))]
+    schema: &'a str,
+    #[serde(flatten)]
+    log: LogTold<'a>,
+}
+
+/// The changes of a range, as a document of its own or within the answer of a search.
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(super) struct LogTold<'a> {
+    commits: usize,
+    variants: usize,
+    variants_untestable: usize,
+    variants_not_checked: usize,
+    untestable: Vec<UntestableCommit<'a>>,
+    changes: Vec<ChangeTold<'a>>,
+    captured: Vec<CapturedOutputs<'a>>,
+    changed_nothing: Vec<Revision>,
+}
+
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+struct UntestableCommit<'a> {
+    fixture: &'a str,
+    commit: Revision,
+    reason: &'a str,
+}
+
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+struct ChangeTold<'a> {
+    fixture: &'a str,
+    commit: Revision,
+    base: Revision,
+    untestable_parent: Option<Revision>,
+    verdict: Verdict,
+    untestable: bool,
+    reason: Option<&'a str>,
+    outputs: &'a [OutputJudgement],
+    launches_changed: &'a [LaunchChange],
+    accesses: Option<AccessesCompared<'a>>,
+    no_longer_order_dependent: &'a [String],
+    broken: &'a [String],
+    mended: &'a [String],
+    status: &'a Status,
+    repairs: Option<RepairTold>,
+}
+
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+struct RepairTold {
+    commit: Revision,
+    like: Revision,
+    verdict: Verdict,
+    of_defect: bool,
+}
+
+/// The log as one document.
+pub fn log(report: &LogReport) -> String {
+    let document = LogDocument { schema: SCHEMA, log: log_of_range(report) };
+    serde_json::to_string_pretty(&document).expect("values are plain data")
+}
+
+pub(super) fn log_of_range(report: &LogReport) -> LogTold<'_> {
+    let untestable = report.untestable.iter().map(|found| UntestableCommit {
+        fixture: &found.fixture,
+        commit: found.commit.clone().into(),
+        reason: &found.reason,
+    });
+    LogTold {
+        commits: report.commits,
+        variants: report.variants,
+        variants_untestable: report.untested,
+        variants_not_checked: report.unchecked.as_ref().map_or(0, |(number, _)| *number),
+        untestable: untestable.collect(),
+        changes: report.changes.iter().map(change).collect(),
+        captured: captured_outputs(&report.captured),
+        changed_nothing: revisions(&report.acquitted),
+    }
+}
+
+fn change(change: &Change) -> ChangeTold<'_> {
+    let judgement = &change.judgement;
+    let reason = match &judgement.got.status {
+        Status::Untestable { reason, .. } => Some(reason.as_str()),
+        _ => None,
+    };
+    ChangeTold {
+        fixture: &change.fixture,
+        commit: change.commit.clone().into(),
+        base: change.base.clone().into(),
+        untestable_parent: change.skipped.clone().map(Revision::from),
+        verdict: change.verdict(),
+        untestable: reason.is_some(),
+        reason,
+        outputs: &judgement.outputs,
+        launches_changed: &judgement.launches,
+        accesses: change.accesses.as_ref().map(compare_accesses),
+        no_longer_order_dependent: &change.settled,
+        broken: &change.broken,
+        mended: &change.mended,
+        status: &judgement.got.status,
+        repairs: change.repair.as_ref().map(repair),
+    }
+}
+
+fn repair(repair: &Repair) -> RepairTold {
+    RepairTold {
+        commit: repair.of.clone().into(),
+        like: repair.like.clone().into(),
+        verdict: repair.verdict,
+        of_defect: repair.of_defect,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::LogDocument;
+    use crate::report::schema;
+
+    #[test]
+    fn the_schema_is_what_the_types_say() {
+        schema::is_kept::<LogDocument<'_>>("log-1");
+    }
+}
