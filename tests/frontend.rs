@@ -1,8 +1,8 @@
 //! Snapshots of what the front end makes of small CUDA files, and its promises about any text.
 
 mod block_form;
-mod borders;
 mod folds;
+mod launch_bounds;
 
 use std::path::Path;
 

@@ -41,20 +41,6 @@ pub enum FrontendError {
         /// 1-based.
         line: usize,
     },
-    /// Code that CUDA refuses, or gives another meaning, and a compiler for the host would take.
-    #[error("{what} at {path}:{line}: {why}")]
-    Restriction {
-        /// The construct, and the function it stands in.
-        what: String,
-        /// The file.
-        path: String,
-        /// 1-based.
-        line: usize,
-        /// CUDA's treatment of it.
-        why: &'static str,
-        /// The code to write instead.
-        hint: &'static str,
-    },
 }
 
 impl FrontendError {
@@ -70,7 +56,6 @@ impl FrontendError {
             Self::SharedMemory { .. } => {
                 "declare it inside the kernel, without initialiser: __shared__ float name[SIZE];"
             }
-            Self::Restriction { hint, .. } => hint,
             Self::Unsupported { .. } => {
                 "guard it with #ifdef __CUDA_ARCH__ and give plain C++ in the #else branch"
             }

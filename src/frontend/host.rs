@@ -10,7 +10,7 @@ use super::macros::{self, Macro};
 use super::outline::{Item, ItemKind, outline};
 use super::source::Source;
 use super::{FrontendError, LaunchSite, Precision, Symbols, Translated};
-use super::{borders, bounds, escape, pointers, ptx, shadow, shared, symbols, unsupported};
+use super::{bounds, escape, pointers, ptx, shadow, shared, symbols, unsupported};
 
 /// The context in which a text stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,7 +63,6 @@ pub(super) fn translate(
     let macros = directives.filter_map(|&token| macros::definition(source.text, token)).collect();
     let context = Context { source, symbols, precision, place, tokens, functions, macros };
     unsupported::check(&context)?;
-    borders::check(&context)?;
     let mut edits = Edits::default();
     let launches = rewrite_launches(&context, &mut edits)?;
     shared::rewrite(&context, &mut edits)?;

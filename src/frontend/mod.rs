@@ -5,7 +5,6 @@
 //! [`device`] leaves the code that NVRTC is to compile. Both keep every line where it was.
 //! `docs/frontend.md` tells what the rewriting can and cannot see.
 
-mod borders;
 mod bounds;
 pub mod conditions;
 mod device;
@@ -26,7 +25,6 @@ mod reach;
 mod shadow;
 mod shared;
 mod signatures;
-mod spaces;
 mod symbols;
 mod tighten;
 mod unsupported;

@@ -7,11 +7,10 @@ use super::bounds::{self, Bounds};
 use super::instances;
 use super::lexer::{Kind, Tokens};
 use super::macros;
-use super::outline::is_attribute;
+use super::outline::{ItemKind, is_attribute, outline};
 use super::packs;
 use super::reach::Reach;
 use super::source::Source;
-use super::spaces::{Space, Spaces};
 use super::{Kernel, Unit};
 use crate::block_form::Facts;
 
@@ -21,7 +20,8 @@ pub struct Symbols {
     kernels: BTreeMap<String, Known>,
     device_macros: BTreeSet<String>,
     block_facts: Facts,
-    spaces: Spaces,
+    /// The names of functions and types that are no kernels.
+    other_names: BTreeSet<String>,
     /// The macros that stand for launch bounds.
     bounds: BTreeMap<String, Bounds>,
     reach: Reach,
@@ -71,7 +71,7 @@ impl Symbols {
 
     /// Whether `name` alone does not identify a kernel: there are several, or other functions too.
     fn is_overloaded(&self, name: &str, known: &Known) -> bool {
-        known.plain > 1 || self.spaces.function(name).is_some_and(|space| space != Space::Kernel)
+        known.plain > 1 || self.other_names.contains(name)
     }
 
     /// Whether a launch of the kernel `name` leaves some of its arguments to their defaults; `given`
@@ -105,6 +105,32 @@ impl Symbols {
         known.bare += isize::from(!kernel.specialises);
     }
 
+    /// Notes the functions and types of `source` that are no kernels.
+    fn add_other_names(&mut self, source: &Source) {
+        let text = source.text;
+        for first in [true, false] {
+            if !first && !source.has_alternatives() {
+                continue;
+            }
+            let tokens = source.view(first);
+            for item in outline(text, &tokens) {
+                match item.kind {
+                    ItemKind::Function | ItemKind::Prototype => {
+                        if !item.has(text, &tokens, "__global__") {
+                            self.other_names.insert(item.name);
+                        }
+                    }
+                    ItemKind::Type => {
+                        let head = tokens[item.tokens].iter().take_while(|it| !it.is(text, "{"));
+                        let idents = head.filter(|token| token.kind == Kind::Ident);
+                        self.other_names.extend(idents.map(|it| it.text(text).to_owned()));
+                    }
+                    ItemKind::Other => {}
+                }
+            }
+        }
+    }
+
     /// The facts that decide which kernels can be put into block form.
     pub(super) fn block_facts(&self) -> &Facts {
         &self.block_facts
@@ -113,11 +139,6 @@ impl Symbols {
     /// The launch bounds that the macro `name` stands for, if it does.
     pub(super) fn bounds(&self, name: &str) -> Option<&Bounds> {
         self.bounds.get(name)
-    }
-
-    /// Where functions and variables may be used.
-    pub(super) fn spaces(&self) -> &Spaces {
-        &self.spaces
     }
 
     /// Whether `name` is a macro whose body declares something for the device.
@@ -129,11 +150,12 @@ impl Symbols {
 /// Collects the names of the `__global__` functions that `units` declare or define.
 pub fn scan(units: &[Unit]) -> Symbols {
     let sources: Vec<Source> = units.iter().map(Source::without_main).collect();
-    let mut symbols = Symbols { spaces: Spaces::of(&sources), ..Symbols::default() };
+    let mut symbols = Symbols::default();
     for source in &sources {
         symbols.block_facts.add(source);
         symbols.reach.add(source);
         symbols.packs |= packs::any(source);
+        symbols.add_other_names(source);
         symbols.bounds.extend(bounds::macros(source));
         let tokens = Tokens::new(source.text, source.tokens.clone());
         kernels(source.text, &tokens).into_iter().for_each(|kernel| symbols.add(kernel));

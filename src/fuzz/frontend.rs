@@ -87,7 +87,6 @@ fn refused(error: &FrontendError, lines: usize) {
     super::told(error, error.hint());
     let (FrontendError::UnseenLaunch { line, .. }
     | FrontendError::UnseenMacroLaunch { line, .. }
-    | FrontendError::Restriction { line, .. }
     | FrontendError::SharedMemory { line, .. }
     | FrontendError::Unsupported { line, .. }) = error;
     within(*line, lines);

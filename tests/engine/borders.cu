@@ -43,6 +43,15 @@ static void case_host_uses_managed_memory(const float*, float* out) {
   printf("%g\n", sum);
 }
 
+// Host code that calls functions of kernels.
+
+static void case_host_waits_for_threads(const float*, float*) { __syncthreads(); }
+static void case_host_shuffles(const float*, float* out) {
+  fill_kernel<<<1, 10>>>(out);
+  printf("%d\n", __shfl_xor_sync(0xffffffff, 1, 1));
+}
+static void case_host_calls_kernel(const float* x, float* out) { copy_kernel(out, x); }
+
 // Kernels that touch memory of the host.
 
 static float of_program[10];

@@ -82,6 +82,16 @@ extern "C" fn handle(signal: i32, info: *mut libc::siginfo_t, machine: *mut libc
     signals::end_with(&fault(what, running::place(), told));
 }
 
+/// Ends the replay of host code that waits for the threads of a block, or speaks with them: there is none.
+#[cold]
+pub(super) fn end_in_host_code() -> ! {
+    let told = |word: &mut LastWord| {
+        let text = "it calls a function of kernels, such as __syncthreads(), which CUDA refuses";
+        let _ = word.write_str(text);
+    };
+    signals::end_with(&fault("device function in host code", None, told))
+}
+
 /// The cause of an access that the system refused.
 enum Access {
     /// It overflows the stack of a CUDA thread.

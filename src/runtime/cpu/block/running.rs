@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 
 use super::BlockRunner;
 use crate::runtime::Place;
+use crate::runtime::cpu::fault;
 
 thread_local! {
     static CURRENT: Cell<*mut BlockRunner> = const { Cell::new(std::ptr::null_mut()) };
@@ -16,16 +17,21 @@ thread_local! {
 static RUNNING: [AtomicPtr<BlockRunner>; 256] =
     [const { AtomicPtr::new(std::ptr::null_mut()) }; 256];
 
-/// The runner of the block whose thread calls.
+/// The runner of the block whose thread calls. Host code that calls a function of kernels, which a
+/// compiler for the host does not refuse, ends the replay.
 ///
 /// A switch runs other threads, which change the runner: no reference may live across one.
 ///
 /// # Safety
-/// Must be called from a thread of a kernel that runs.
+/// Must be called by code that is replayed.
 #[inline(always)]
 pub(super) unsafe fn current<'a>() -> &'a mut BlockRunner {
+    let runner = CURRENT.get();
+    if runner.is_null() {
+        fault::end_in_host_code();
+    }
     // SAFETY: `run` set it for the time in which a kernel's threads run on this OS thread.
-    unsafe { &mut *CURRENT.get() }
+    unsafe { &mut *runner }
 }
 
 /// The linear index of the thread that runs, in its block.
