@@ -5,7 +5,6 @@ mod blas;
 mod block_form;
 mod borders;
 mod checked;
-mod drafts;
 mod exponentials;
 mod hostile;
 mod libraries;

@@ -5,12 +5,12 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use ::replay::files;
-use ::replay::frontend::{Program, Signature, Unit, scan, signatures, tightened};
+use ::replay::frontend::{Signature, Unit, scan, signatures, tightened};
 use ::replay::harness::Harness;
 use ::replay::history::History;
 use indexmap::IndexMap;
 
-use super::draft::{Draft, Project, Tensor, Types, dispatches, kept, unversioned};
+use super::draft::{Draft, DraftedTensor, TypeNames};
 use super::error::{CliResult, CommandError, Context};
 use super::exit;
 use super::out::println;
@@ -58,20 +58,15 @@ pub fn run(args: &Args) -> CliResult<u8> {
         Some(path) => vec![candidate(&fs::canonicalize(path).unwrap_or(path.clone()), &root)?],
         None => candidates(&files, &root, &mut left_out),
     };
-    let headers = headers(&files);
+    let headers = read_headers(&files);
     let mut harnesses: Vec<Harnessed> = Vec::new();
     for candidate in &candidates {
         let functions = worth_calling(&candidate.functions);
         left_out.extend(not_called(candidate, &functions));
         let include = includes(&candidate.text, &files, &root);
-        let texts = headers.iter().map(|header| header.text.as_str());
-        let types = Types::of(texts.clone(), &candidate.text);
-        let (declared, source) = kept(texts, &candidate.text);
-        let program = Program::of(declared.iter().map(String::as_str), &source);
-        let all = headers.iter().flat_map(|header| &header.functions).chain(&candidate.functions);
-        let known = all.collect::<Vec<_>>();
-        let project = Project { functions: &known, types: &types, program: &program };
-        for draft in Draft::all(&functions, &project) {
+        let texts = headers.iter().map(String::as_str);
+        let types = TypeNames::of(texts.chain([candidate.text.as_str()]));
+        for draft in Draft::all(&functions, &types) {
             let text = draft.text(&candidate.path, &include);
             let output = output(&args.output, &candidate.path, &draft, &harnesses);
             harnesses.push(Harnessed { output, source: candidate.path.clone(), draft, text });
@@ -96,14 +91,11 @@ pub fn run(args: &Args) -> CliResult<u8> {
     Ok(exit::SUCCESS)
 }
 
-/// The headers among `files`; those that cannot be read tell nothing.
-fn headers(files: &[PathBuf]) -> Vec<Candidate> {
-    let is_header = |path: &&PathBuf| path.extension().is_none_or(|ending| ending != "cu");
-    let read = |path: &PathBuf| {
-        let text = files::read(path, files::SOURCE_BYTES).ok()?;
-        Some(read(path.display().to_string(), String::from_utf8_lossy(&text).into_owned()))
-    };
-    files.iter().filter(is_header).filter_map(read).collect()
+/// The texts of the headers among `files`; those that cannot be read tell nothing.
+fn read_headers(files: &[PathBuf]) -> Vec<String> {
+    let headers = files.iter().filter(|path| path.extension().is_none_or(|ending| ending != "cu"));
+    let texts = headers.filter_map(|path| files::read(path, files::SOURCE_BYTES).ok());
+    texts.map(|text| String::from_utf8_lossy(&text).into_owned()).collect()
 }
 
 /// The sources with something to call, those with gradients first. `left_out` names the others.
@@ -136,9 +128,6 @@ fn not_called(candidate: &Candidate, called: &[&Signature]) -> Vec<String> {
     let why = |function: &Signature| match () {
         () if function.name == "main" => "it is the program, not a function to call",
         () if takes_tensors(function) => "it takes tensors of PyTorch: a program calls it",
-        () if is_version_of_a_called(function, &candidate.functions) => {
-            "another function calls it by its number"
-        }
         () => "it takes no pointer, so it neither reads nor writes a tensor",
     };
     let line = |f: &Signature| format!("{} in {}: {}", f.name, candidate.path, why(f));
@@ -210,24 +199,22 @@ fn nothing_to_call(place: &str) -> CommandError {
     CommandError::new(message).with_hint(hint)
 }
 
-/// Host functions that launch kernels, or choose one that does, and take pointers; kernels where no function
-/// does.
+/// Host functions that launch kernels and take pointers; kernels where no function does.
 fn worth_calling(functions: &[Signature]) -> Vec<&Signature> {
-    let reaches = |function: &&Signature| {
+    let takes_pointers = |function: &&Signature| {
         function.parameters.iter().any(|parameter| parameter.ty.contains('*'))
     };
-    let host = functions.iter().filter(|function| {
+    let launching = functions.iter().filter(|function| {
         is_host(function)
-            && leads_to_launch(function, functions)
+            && function.launches
             && function.name != "main"
             && !takes_tensors(function)
-            && !is_version_of_a_called(function, functions)
     });
-    let host: Vec<_> = host.filter(reaches).collect();
-    if host.is_empty() {
+    let called: Vec<&Signature> = launching.filter(takes_pointers).collect();
+    if called.is_empty() {
         functions.iter().filter(|function| function.kernel).collect()
     } else {
-        host
+        called
     }
 }
 
@@ -235,28 +222,10 @@ fn is_host(function: &Signature) -> bool {
     !function.kernel && !function.device
 }
 
-/// Whether `function` launches a kernel, or chooses by a number one of those that do.
-fn leads_to_launch(function: &Signature, functions: &[Signature]) -> bool {
-    let mut launching = functions.iter().filter(|other| is_host(other) && other.launches);
-    function.launches || dispatches(function) && launching.any(|other| calls(function, other))
-}
-
-fn calls(function: &Signature, other: &Signature) -> bool {
-    function.calls.iter().any(|call| call.name == other.name)
-}
-
 /// Whether a function takes or returns tensors of PyTorch, whose headers are not here.
 fn takes_tensors(function: &Signature) -> bool {
     let tensor = |words: &str| words.split(' ').any(|word| word.ends_with("Tensor"));
     tensor(&function.returns) || function.parameters.iter().any(|p| tensor(&p.ty))
-}
-
-/// Whether another of `functions` chooses this one by a number.
-fn is_version_of_a_called(function: &Signature, functions: &[Signature]) -> bool {
-    let stem = unversioned(&function.name);
-    let chooses = |other: &Signature| stem == Some(&other.name) || calls(other, function);
-    let mut others = functions.iter().filter(|other| is_host(other) && dispatches(other));
-    !dispatches(function) && others.any(chooses)
 }
 
 /// The folders, relative to the root, of the headers that `text` includes.
@@ -302,9 +271,6 @@ fn tell(harnesses: &[Harnessed], left_out: &[String]) {
         for call in &draft.calls {
             println!("  {call}");
         }
-        if let Some(why) = &draft.apart {
-            println!("  apart from the others: {why}");
-        }
     }
     if !left_out.is_empty() {
         println!("\nleft out:");
@@ -312,7 +278,7 @@ fn tell(harnesses: &[Harnessed], left_out: &[String]) {
     for line in left_out {
         println!("  {line}");
     }
-    let names = |of: &IndexMap<String, Tensor>| {
+    let names = |of: &IndexMap<String, DraftedTensor>| {
         of.keys().map(String::as_str).collect::<Vec<_>>().join(", ")
     };
     let (first, several) = (&harnesses[0], harnesses.len() > 1);
@@ -334,27 +300,4 @@ fn tell(harnesses: &[Harnessed], left_out: &[String]) {
     let outputs =
         if several { String::new() } else { format!(": {}", names(&first.draft.outputs)) };
     println!("  4. replay inspect fixtures/NAME, then replay fixtures/NAME{outputs}");
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_function_that_chooses_a_version_is_called_in_place_of_all() {
-        let text = "__global__ void k(float* x) {}\n\
-                    void scale1(float* x) { k<<<1, 32>>>(x); }\n\
-                    template <int BY> void scale_by(float* x) { k<<<1, BY>>>(x); }\n\
-                    void scale(int kernel_num, float* x) {\n\
-                      switch (kernel_num) { case 1: scale1(x); break; case 2: scale_by<2>(x); }\n\
-                    }\n\
-                    void product(int which, float* x) { which ? product1(x) : product2(x); }\n\
-                    void product1(float* x) { cublasSgemm(handle, x); }\n\
-                    void product2(float* x) {}\n\
-                    void both(float* x) { scale(1, x); product(1, x); }\n";
-        let candidate = read("k.cu".to_owned(), text.to_owned());
-        let called = worth_calling(&candidate.functions);
-        let names: Vec<&str> = called.iter().map(|function| function.name.as_str()).collect();
-        assert_eq!(names, ["scale", "product"]);
-    }
 }

@@ -5,19 +5,9 @@ use std::ops::Range;
 use super::lexer::Kind;
 use super::source::Source;
 
-/// What is known of the names in conditions.
-pub trait Names {
-    /// Whether `name` is defined; None if that is not known.
-    fn is_defined(&self, name: &str) -> Option<bool>;
-    /// The number that `name` stands for, if that is known.
-    fn value(&self, name: &str) -> Option<i64>;
-}
-
 /// The groups of `#if` around the line that is read.
-#[derive(Debug)]
-pub struct Conditions<N> {
-    /// What is known of names.
-    pub names: N,
+#[derive(Debug, Default)]
+struct Conditions {
     groups: Vec<Group>,
 }
 
@@ -30,35 +20,24 @@ struct Group {
     earlier: Option<bool>,
 }
 
-impl<N: Names> Conditions<N> {
-    /// Those at the begin of a text.
-    pub fn new(names: N) -> Conditions<N> {
-        Conditions { names, groups: Vec::new() }
-    }
-
-    /// Begins another text.
-    pub fn restart(&mut self) {
-        self.groups.clear();
-    }
-
+impl Conditions {
     /// Whether the preprocessor leaves out for certain what comes now.
-    pub fn leave_out(&self) -> bool {
+    fn leave_out(&self) -> bool {
         self.groups.iter().any(|group| group.kept == Some(false))
     }
 
-    /// Takes in `line`, if it begins or ends a branch; whether it does.
-    pub fn read(&mut self, line: &str) -> bool {
-        let Some((directive, rest)) = directive(line) else { return false };
+    /// Takes in `line`, if it begins or ends a branch.
+    fn read(&mut self, line: &str) {
+        let Some((directive, rest)) = directive(line) else { return };
         match directive {
-            "if" => self.open(self.holds(rest)),
-            "ifdef" => self.open(self.is_defined(rest)),
-            "ifndef" => self.open(not(self.is_defined(rest))),
-            "elif" => self.next(self.holds(rest)),
+            "if" => self.open(holds(rest)),
+            "ifdef" => self.open(name(rest).and_then(is_defined)),
+            "ifndef" => self.open(not(name(rest).and_then(is_defined))),
+            "elif" => self.next(holds(rest)),
             "else" => self.next(Some(true)),
             "endif" => _ = self.groups.pop(),
-            _ => return false,
+            _ => {}
         }
-        true
     }
 
     fn open(&mut self, kept: Option<bool>) {
@@ -70,21 +49,17 @@ impl<N: Names> Conditions<N> {
         group.earlier = either(group.earlier, group.kept);
         group.kept = not(either(group.earlier, not(holds)));
     }
+}
 
-    fn is_defined(&self, rest: &str) -> Option<bool> {
-        name(rest).and_then(|name| self.names.is_defined(name))
-    }
-
-    /// Whether `condition` holds.
-    fn holds(&self, condition: &str) -> Option<bool> {
-        let mut rest = Condition { text: condition, names: &self.names };
-        let value = rest.any()?;
-        rest.text.trim().is_empty().then_some(value != 0)
-    }
+/// Whether `condition` holds.
+fn holds(condition: &str) -> Option<bool> {
+    let mut rest = Condition { text: condition };
+    let value = rest.any()?;
+    rest.text.trim().is_empty().then_some(value != 0)
 }
 
 /// The name of the directive on `line` and what follows it, without a comment at the end.
-pub fn directive(line: &str) -> Option<(&str, &str)> {
+fn directive(line: &str) -> Option<(&str, &str)> {
     let rest = line.trim_start().strip_prefix('#')?.trim_start();
     let rest = rest.split("//").next()?;
     let end = rest.find(|c: char| !c.is_alphanumeric()).unwrap_or(rest.len());
@@ -92,15 +67,13 @@ pub fn directive(line: &str) -> Option<(&str, &str)> {
 }
 
 /// The name that `text` begins with.
-pub fn name(text: &str) -> Option<&str> {
+fn name(text: &str) -> Option<&str> {
     let text = text.trim_start();
     let end = text.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(text.len());
     (end > 0).then(|| &text[..end])
 }
 
 /// What the headers for the CPU define, `runtime/include/replay/qualifiers.h`; sources may define anything else.
-struct Shim;
-
 const SHIM: [(&str, i64); 7] = [
     ("__CUDACC__", 1),
     ("__NVCC__", 1),
@@ -111,19 +84,19 @@ const SHIM: [(&str, i64); 7] = [
     ("CUDA_VERSION", 12080),
 ];
 
-impl Names for Shim {
-    fn is_defined(&self, name: &str) -> Option<bool> {
-        self.value(name).map(|_| true)
-    }
+/// Whether `name` is defined; None if that is not known.
+fn is_defined(name: &str) -> Option<bool> {
+    value_of(name).map(|_| true)
+}
 
-    fn value(&self, name: &str) -> Option<i64> {
-        SHIM.iter().find(|(known, _)| *known == name).map(|(_, value)| *value)
-    }
+/// The number that `name` stands for, if that is known.
+fn value_of(name: &str) -> Option<i64> {
+    SHIM.iter().find(|(known, _)| *known == name).map(|(_, value)| *value)
 }
 
 /// Where the code of `source` lies that is left out, whatever the sources define.
 pub(super) fn left_out(source: &Source) -> Vec<Range<usize>> {
-    let mut conditions = Conditions::new(Shim);
+    let mut conditions = Conditions::default();
     let (mut begin, mut found) = (None, Vec::new());
     for token in source.tokens.iter().filter(|token| token.kind == Kind::Directive) {
         conditions.read(token.text(source.text));
@@ -142,7 +115,6 @@ pub(super) fn left_out(source: &Source) -> Vec<Range<usize>> {
 /// What is left of a condition. Values are None where they are not known, or the condition is not understood.
 struct Condition<'t> {
     text: &'t str,
-    names: &'t dyn Names,
 }
 
 impl<'t> Condition<'t> {
@@ -201,12 +173,12 @@ impl<'t> Condition<'t> {
             if in_parentheses && !self.takes(")") {
                 return self.give_up();
             }
-            return self.names.is_defined(name).map(i64::from);
+            return is_defined(name).map(i64::from);
         }
         if word.is_empty() {
             return self.give_up();
         }
-        word.parse().ok().or_else(|| self.names.value(word))
+        word.parse().ok().or_else(|| value_of(word))
     }
 
     fn word(&mut self) -> &'t str {
@@ -261,7 +233,7 @@ mod tests {
             ("(1", None),
         ];
         for (condition, expected) in cases {
-            assert_eq!(Conditions::new(Shim).holds(condition), expected, "{condition}");
+            assert_eq!(holds(condition), expected, "{condition}");
         }
     }
 

@@ -6,7 +6,7 @@
 //! `docs/frontend.md` tells what the rewriting can and cannot see.
 
 mod bounds;
-pub mod conditions;
+mod conditions;
 mod device;
 mod device_shadow;
 mod error;
@@ -19,7 +19,6 @@ mod launches;
 mod own;
 mod packs;
 mod pointers;
-mod program;
 mod ptx;
 mod reach;
 mod shadow;
@@ -28,14 +27,11 @@ mod signatures;
 mod symbols;
 mod tighten;
 mod unsupported;
-mod uses;
 
 pub use error::FrontendError;
 pub use extension::without_tensors;
-pub use program::{Passed, Program};
 pub use signatures::{Parameter, Signature, TemplateParameter, signatures};
 pub use symbols::{Symbols, scan};
-pub use uses::{Grid, Place, Use};
 
 pub use crate::block_form::BlockForm;
 pub use crate::syntax::Unit;

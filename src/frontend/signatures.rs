@@ -8,7 +8,6 @@ use super::lexer::{Kind, Tokens};
 use super::outline::{Item, ItemKind, outline};
 use super::source::Source;
 use super::symbols::{self, Symbols};
-use super::uses::{Body, Grid, Use};
 
 /// A function that a file defines at namespace scope.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,19 +32,6 @@ pub struct Signature {
     pub parameters: Vec<Parameter>,
     /// Whether its body launches a kernel or has a library multiply matrices.
     pub launches: bool,
-    /// What its body calls, in order.
-    pub calls: Vec<Call>,
-    /// How its threads find their elements, if it is a kernel.
-    pub grid: Grid,
-}
-
-/// A call of a function or macro.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Call {
-    /// The last part of its name.
-    pub name: String,
-    /// Whether arguments are given.
-    pub arguments: bool,
 }
 
 /// One parameter of a template.
@@ -66,8 +52,6 @@ pub struct Parameter {
     pub ty: String,
     /// Its name; empty if it has none.
     pub name: String,
-    /// How the body uses what it points to, in order; empty for other parameters.
-    pub uses: Vec<Use>,
 }
 
 /// The functions that `unit` defines at namespace scope, in order.
@@ -98,12 +82,6 @@ fn signature(
         word == "<<<" || symbols.is_kernel(word) || multiplies_matrices(word)
     });
     let head = item.tokens.start..item.name_at;
-    let body = Body { text, tokens, range: item.body.clone() };
-    let mut parameters = parameters(text, tokens, open + 1, close);
-    let pointers = parameters.iter_mut().filter(|parameter| parameter.ty.contains('*'));
-    for pointer in pointers.filter(|pointer| !pointer.name.is_empty()) {
-        pointer.uses = body.uses(&pointer.name);
-    }
     Some(Signature {
         name: item.name.clone(),
         line: source.line(tokens[item.name_at].start),
@@ -111,12 +89,10 @@ fn signature(
         device: has("__device__") && !has("__host__"),
         template: item.template.then(|| template(text, tokens, head.clone())),
         scope: scope(text, tokens, braces, item.tokens.start),
-        grid: body.grid(),
         local: has("static"),
         returns: words(text, tokens, returned(text, tokens, head)),
-        parameters,
+        parameters: parameters(text, tokens, open + 1, close),
         launches,
-        calls: calls(text, tokens, item.body.clone()),
     })
 }
 
@@ -126,18 +102,6 @@ fn multiplies_matrices(word: &str) -> bool {
     let computes =
         word.starts_with("cublas") && products.iter().any(|product| word.contains(product));
     computes || word == "cublasLtMatmul"
-}
-
-/// What `body` calls.
-fn calls(text: &str, tokens: &Tokens, body: Range<usize>) -> Vec<Call> {
-    let call = |at: usize| {
-        let template = tokens.is(text, at + 1, "<").then(|| tokens.skip_angles(text, at + 1));
-        let open = template.map_or(Some(at + 1), |after| after)?;
-        let called = tokens[at].kind == Kind::Ident && tokens.is(text, open, "(");
-        let name = tokens[at].text(text).to_owned();
-        called.then(|| Call { name, arguments: !tokens.is(text, open + 1, ")") })
-    };
-    body.filter_map(call).collect()
 }
 
 /// The words of a function's type among those before its name.
@@ -245,7 +209,7 @@ fn parameter(text: &str, tokens: &Tokens, start: usize, end: usize) -> Option<Pa
         ty.push_str(" *");
     }
     let name = if named { tokens[last].text(text).to_owned() } else { String::new() };
-    Some(Parameter { ty, name, uses: Vec::new() })
+    Some(Parameter { ty, name })
 }
 
 fn words(text: &str, tokens: &Tokens, places: impl Iterator<Item = usize>) -> String {
@@ -295,48 +259,17 @@ mod tests {
     }
 
     #[test]
-    fn the_uses_of_a_pointer_are_told_through_casts_and_other_pointers() {
+    fn templates_and_namespaces_are_told() {
         let found = of("namespace a { namespace b::c {\n\
              template <typename T, int WIDTH = 4, bool CAUSAL>\n\
-             __global__ void k(T* out, const T* inp, float* sum, float* lr, float* p, float4* v, int* t,\n\
-                               float* one, float* q, float* z, int n) {\n\
-               int i = blockIdx.x * blockDim.x + threadIdx.x;\n\
-               T* o = out + i; const T* x = &inp[i * 4]; o[0] = x[0] * lr[3] + (p[i] == 2);\n\
-               atomicAdd(&sum[i], 1.0f); p[i] -= lr[0]; reinterpret_cast<float4*>(v)[i].x = 2;\n\
-               __stcs(t + i, 3); *one = (*lr) * 2; helper(n, q + i); ((float4*)z)[i] = v[1];\n\
-             } } }\n\
-             void run(float* out, const float* inp, float* extra, int n) {\n\
-               cudaMemset(extra, 0, n * sizeof(float)); k<float, 4><<<1, n>>>(out, inp, extra);\n\
-               if (extra == nullptr) return;\n\
-             }\n");
-        let told = |f: &Signature| {
-            let one = |p: &Parameter| format!("{}: {:?}", p.name, p.uses);
-            f.parameters.iter().map(one).collect::<Vec<_>>().join("\n")
-        };
+             __global__ void k(T* out, const T* inp) { out[0] = inp[0]; }\n\
+             } }\n\
+             void run(float* out, const float* inp) { k<float, 4><<<1, 1>>>(out, inp); }\n");
         assert_eq!((&*found[0].scope, &*found[1].scope), ("a::b::c::", ""));
-        assert_eq!((&*found[0].returns, found[0].grid.by_thread), ("void", true));
+        assert_eq!(found[0].returns, "void");
         let template = found[0].template.as_ref().unwrap();
         let template: Vec<String> =
             template.iter().map(|p| format!("{} {} {}", p.ty, p.name, p.has_default)).collect();
         assert_eq!(template, ["typename T false", "int WIDTH true", "bool CAUSAL false"]);
-        insta::assert_snapshot!(told(&found[0]), @r#"
-        out: [Write(Any)]
-        inp: [Read(Any)]
-        sum: [Update(Any)]
-        lr: [Read(Any), Read(First), Read(First)]
-        p: [Read(Any), Update(Any)]
-        v: [Write(Any), Read(Any)]
-        t: [Write(Any)]
-        one: [Write(First)]
-        q: [Passed { to: "helper", at: 1 }]
-        z: [Write(Any)]
-        n: []
-        "#);
-        insta::assert_snapshot!(told(&found[1]), @r#"
-        out: [Passed { to: "k", at: 0 }]
-        inp: [Passed { to: "k", at: 1 }]
-        extra: [Write(First), Passed { to: "k", at: 2 }]
-        n: []
-        "#);
     }
 }

@@ -254,6 +254,16 @@ fn init_drafts_a_harness_that_replays_the_demonstration() {
 
     fs::write(env.path("fixtures/step0/fixture.toml"), "harness = \"../../replay.toml\"\n")
         .unwrap();
+    // The two tensors with other shapes than the rest.
+    let mut harness = fs::read_to_string(env.path("replay.toml")).unwrap();
+    for table in ["[inputs.targets]", "[inputs.mask]"] {
+        let table = harness.find(table).unwrap();
+        let shape = table + harness[table..].find("shape").unwrap();
+        let end = shape + harness[shape..].find('\n').unwrap();
+        assert!(harness[shape..end].ends_with("# EDIT"));
+        harness.replace_range(shape..end, "shape = [\"batch\", \"seq\"]");
+    }
+    fs::write(env.path("replay.toml"), harness).unwrap();
     env.repo.commit("Sources");
     let drafted = env.replay(&["fixtures/step0"]);
     let known = TestEnv::new().with_demonstration().replay(&["fixtures/step0", "--rev", "main"]);

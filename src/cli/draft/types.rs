@@ -4,11 +4,13 @@ use std::collections::HashMap;
 
 use ::replay::tensor::DType;
 
-use super::conditions;
+/// Types of parameters that no fixture holds, with the arguments for them.
+pub const VALUE_TYPES: [(&str, &str); 2] =
+    [("cudaStream_t", "0"), ("cublasHandle_t", "cublasHandle_t")];
 
 /// Names for types, as `typedef`, `using` and `#define` give them.
 #[derive(Debug, Default)]
-pub struct Types {
+pub struct TypeNames {
     aliases: HashMap<String, String>,
 }
 
@@ -19,23 +21,29 @@ pub struct Element {
     pub dtype: Option<DType>,
     /// How many numbers it has.
     pub lanes: usize,
-    /// The type to which a pointer to its numbers is cast: that of a vector.
-    pub cast: Option<String>,
+    /// The type to which a pointer to its numbers is cast, where the harness has another.
+    cast: Option<String>,
+}
+
+impl Element {
+    /// The argument for the tensor `name`.
+    pub fn argument(&self, name: &str, is_const: bool) -> String {
+        let qualifier = if is_const { "const " } else { "" };
+        match &self.cast {
+            Some(ty) => format!("reinterpret_cast<{qualifier}{ty}*>({name})"),
+            None => name.to_owned(),
+        }
+    }
 }
 
 /// A name is not followed through more others than this.
 const MOST_STEPS: usize = 8;
 
-impl Types {
-    /// The names in `headers` and in `source`, which includes them, as far as the preprocessor keeps them. Of
-    /// several meanings the last counts: the branch without a condition.
-    pub fn of<'t>(headers: impl IntoIterator<Item = &'t str>, source: &'t str) -> Types {
-        let mut types = Types::default();
-        let mut kept = conditions::before(source);
-        for text in headers.into_iter().chain([source]) {
-            types.aliases.extend(conditions::lines(&mut kept, text).into_iter().filter_map(alias));
-        }
-        types
+impl TypeNames {
+    /// The names in `texts`. Of several meanings the last counts: mostly the branch without a condition.
+    pub fn of<'t>(texts: impl IntoIterator<Item = &'t str>) -> TypeNames {
+        let lines = texts.into_iter().flat_map(str::lines);
+        TypeNames { aliases: lines.filter_map(alias).collect() }
     }
 
     /// The dtype of `words`; none if it is unknown.
@@ -126,17 +134,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_of_types_are_followed_to_the_branch_without_a_condition() {
+    fn names_of_types_are_followed_to_their_last_meaning() {
         let text = "#if defined(ENABLE_BF16)\ntypedef __nv_bfloat16 floatX;\n#else\n\
                     typedef float floatX; // default\n#endif\nusing scalar = floatX;\n\
                     #define REAL scalar\n#define LOOP LOOP2\n#define LOOP2 LOOP\n#define f(x) x\n";
-        let types = Types::of([text], "");
+        let types = TypeNames::of([text]);
         assert_eq!(types.dtype("floatX"), Some(DType::F32));
         assert_eq!(types.dtype("REAL"), Some(DType::F32));
         assert_eq!(types.dtype("std :: size_t"), Some(DType::U64));
         assert_eq!((types.dtype("LOOP"), types.dtype("Config")), (None, None));
         assert_eq!(types.element("float4").lanes, 4);
-        let narrow = Types::of([text], "#define ENABLE_BF16\n#include \"common.h\"\n");
-        assert_eq!(narrow.dtype("REAL"), Some(DType::BF16));
     }
 }
