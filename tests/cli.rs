@@ -29,3 +29,4 @@ mod races;
 mod revisions;
 mod series;
 mod streams;
+mod verdicts;

@@ -294,12 +294,11 @@ impl Pair<'_> {
             Some(shown) if agreement == Agreement::Equivalent && !found.imprecise => {
                 room(shown.shadows.moved(scratch))
             }
-            _ => {
-                // An output that is only imprecise lies within the noise of both sides, not of the
-                // trusted one.
-                let noise = if found.imprecise { NoiseRef { got: None, ..*noise } } else { *noise };
-                room(beyond_noise(base, got, &noise, scratch))
+            // It lies within the noise of both sides, not of the trusted one.
+            _ if agreement == Agreement::Equivalent => {
+                room(beyond_noise(base, got, &NoiseRef { got: None, ..*noise }, scratch))
             }
+            _ => room(beyond_noise(base, got, noise, scratch)),
         }
     }
 
