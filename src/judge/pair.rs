@@ -93,6 +93,12 @@ impl Pair<'_> {
             judged.by_oracle = truth.by_oracle;
             judged.shadow = truth.shadow;
         }
+        if judged.finding.is_none() && agreement == Agreement::Equivalent {
+            // There is no error of integers to weigh.
+            judged.shadow = found.shadows.as_ref().map(|shown| shown.change);
+            judged.finding =
+                (verdict == Verdict::Diverged && found.moves()).then_some(Finding::Wrong);
+        }
         if is_unsteady {
             judged.finding = None;
         } else if let Some(drift) = &found.drift {
@@ -131,7 +137,10 @@ impl Pair<'_> {
             return Ok(Found::default());
         }
         let noise = self.noise(name);
-        let mut shadows = self.shown(name, agreement, self.shadows(name, noise)?)?;
+        // Integers beyond noise are no rounding's, whatever their shadows do.
+        let is_told = !self.base_view.dtype.is_float() && agreement == Agreement::Diverged;
+        let shadows = if is_told { None } else { self.shadows(name, noise)? };
+        let mut shadows = self.shown(name, agreement, shadows)?;
         let mut truth = self.truth(name, &noise, agreement, shadows.as_ref());
         let drift = match agreement {
             Agreement::Equivalent if shadows.is_none() => {
@@ -154,7 +163,7 @@ impl Pair<'_> {
             _ => false,
         };
         let rounded = shadows.as_ref().is_some_and(|shadows| shadows.change.rounded);
-        let unmoved = shadows.as_ref().is_some_and(|shadows| shadows.change.moved == 0);
+        let unmoved = is_told || shadows.as_ref().is_some_and(|shadows| shadows.change.moved == 0);
         Ok(Found {
             imprecise,
             err_alike: agreement == Agreement::Diverged
@@ -188,8 +197,9 @@ impl Pair<'_> {
         noise: NoiseRef<'s>,
     ) -> Result<Option<Shadows<'s>>, ReplayError> {
         let (native, scratch) = (self.base_view.dtype, self.scratch);
-        let both = self.base.shadow_of(name).zip(self.got.shadow_of(name));
-        let Some((base, got)) = both.filter(|_| native.is_float()) else { return Ok(None) };
+        let Some((base, got)) = self.base.shadow_of(name).zip(self.got.shadow_of(name)) else {
+            return Ok(None);
+        };
         room(Shadows::new(base, got, native, noise, scratch)).map(Some)
     }
 
@@ -278,7 +288,8 @@ impl Pair<'_> {
         both.is_some_and(|(base_shadow, got_shadow)| {
             let got_shadow = if rounded { base_shadow } else { got_shadow };
             let (base, got) = (self.base_view, self.got_view);
-            Errors { base, got, base_shadow, got_shadow, noise }.are_alike()
+            let errors = Errors { base, got, base_shadow, got_shadow, noise };
+            if base.dtype.is_float() { errors.are_alike() } else { errors.are_alike_in_integers() }
         })
     }
 
@@ -360,12 +371,16 @@ struct Found<'a> {
 }
 
 impl Found<'_> {
+    /// Whether the mathematics is another one.
+    fn moves(&self) -> bool {
+        self.shadows.as_ref().is_some_and(|shown| shown.change.moved > 0)
+    }
+
     /// The verdict on an output whose elements come to `agreement`.
     fn verdict(&self, agreement: Agreement) -> Verdict {
-        let hidden = self.truth.as_ref().is_some_and(Truth::is_hidden);
         match agreement {
             Agreement::Identical => Verdict::Identical,
-            Agreement::Equivalent if self.imprecise || hidden || self.drift.is_some() => {
+            Agreement::Equivalent if self.imprecise || self.moves() || self.drift.is_some() => {
                 Verdict::Diverged
             }
             Agreement::Equivalent => Verdict::Equivalent,

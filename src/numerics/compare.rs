@@ -77,7 +77,7 @@ pub struct Worst {
     /// The noise of both sides together.
     #[serde(with = "Number")]
     pub noise: f64,
-    /// The distance, as a multiple of the noise; infinite for integers and non-finite values.
+    /// The distance, as a multiple of the noise; infinite for non-finite values, and integers without noise.
     #[serde(with = "Number")]
     pub ratio: f64,
     /// The distance in units in the last place of the dtype, at `base`.
@@ -90,7 +90,7 @@ pub struct Worst {
 /// All are row-major with the same shape. An element is beyond noise when it lies more than
 /// `NOISE_FACTOR` times the noise away. Two NaNs are equal, as are infinities of one sign; a
 /// NaN or an infinity on one side only is infinitely far. Zeros of different sign differ in bits
-/// and have distance 0. Integers are compared exactly.
+/// and have distance 0. Integers have noise where roundings flip them, and are compared exactly elsewhere.
 ///
 /// # Errors
 /// [`CompareError::Shape`] if dtype or shape differ, [`CompareError::Noise`] if the noise belongs to
@@ -180,12 +180,12 @@ impl Element {
             return None;
         }
         let distance = distance(base, got);
-        let ratio = if !dtype.is_float() {
-            f64::INFINITY
-        } else if noise.is_infinite() || distance == 0.0 {
-            0.0
-        } else {
-            distance / noise
+        // Large integers are alike as floats before their bits are.
+        let is_near = noise.is_infinite() || distance == 0.0 && (dtype.is_float() || noise > 0.0);
+        let ratio = match (is_near, noise > 0.0) {
+            (true, _) => 0.0,
+            (false, true) => distance / noise,
+            (false, false) => f64::INFINITY,
         };
         Some(Element { base, got, noise, distance, ratio })
     }

@@ -115,7 +115,7 @@ pub struct Ordered {
 #[derive(Debug, PartialEq)]
 pub struct Noise {
     /// The largest deviation of any replay, per element. It is at least one unit in the last place
-    /// of the output's dtype (0 for integers) and a share of the median of its row. It is infinite
+    /// of the output's dtype (0 for integers that no rounding flips) and a share of the median of its row. It is infinite
     /// where one replay is finite and another is not.
     pub per_element: Spread,
     /// The noise in a few numbers.
@@ -279,8 +279,8 @@ impl NoiseAccumulator {
         Ok((elements.count() > 0).then_some(Ordered { elements, rounding }))
     }
 
-    /// The noise of the replays. With `ordered`, only replays in other roundings count: dependence
-    /// on the order is not noise.
+    /// The noise of the replays. With `ordered`, and for integers, only replays in other roundings count:
+    /// dependence on the order is not noise.
     ///
     /// # Errors
     /// As [`NoiseAccumulator::rounding`].
@@ -290,9 +290,10 @@ impl NoiseAccumulator {
         ordered: Option<Ordered>,
     ) -> Result<Noise, NumericsError> {
         self.check_len(base)?;
+        // Threads append integers to lists in any order, which is no noise of any of them.
         let (replays, of) = match ordered {
-            None => (self.replays, Of::All),
-            Some(_) => (self.replays, Of::Rounding),
+            None if base.dtype.is_float() => (self.replays, Of::All),
+            _ => (self.replays, Of::Rounding),
         };
         let summary = of_all!(&self.deviations, all => summarize(all, base, of, replays));
         let per_element = match (ordered, self.deviations) {

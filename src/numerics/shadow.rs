@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::bitmap::Bitmap;
 use super::cells::sorted_median;
-use super::compare::is_beyond;
+use super::compare::{is_beyond, judge};
 use super::constants::{
     ERROR_RATIO, HIDDEN_SHARE, LEAST_CLASS, LEAST_ROW, NOISE_FACTOR, SHADOW_ABSOLUTE,
     SHADOW_FACTOR, SHADOW_RELATIVE,
@@ -392,6 +392,29 @@ impl Errors<'_> {
             |index: usize| self.got_error(index) <= NOISE_FACTOR * typical[&self.class(index)];
         let beyond = |&index: &usize| is_beyond(&self.base, &self.got, &self.noise, index);
         (0..self.base.len()).filter(beyond).all(excused)
+    }
+
+    /// The same of integers: both shadows hold one integer wherever the outputs differ beyond noise, roundings flip
+    /// more of those that differ, and the other output has no more than `ERROR_RATIO` times as many that are not its
+    /// shadow's. Each replay flips a tie by chance, so a few are flipped by none.
+    pub fn are_alike_in_integers(&self) -> bool {
+        let (mut flipped, mut kept, mut base, mut got) = (0u64, 0u64, 0u64, 0u64);
+        for index in 0..self.base.len() {
+            if let Some(element) = judge(&self.base, &self.got, &self.noise, index) {
+                if element.is_beyond() && !self.is_shadow_the_same(index) {
+                    return false;
+                }
+                *if element.is_beyond() { &mut kept } else { &mut flipped } += 1;
+            }
+            base += u64::from(self.base_error(index) != 0.0);
+            got += u64::from(self.got_error(index) != 0.0);
+        }
+        kept <= flipped && got as f64 <= ERROR_RATIO * base as f64
+    }
+
+    /// Whether the shadows hold one value at `index`.
+    fn is_shadow_the_same(&self, index: usize) -> bool {
+        distance(self.base_shadow.get_f64(index), self.got_shadow.get_f64(index)) == 0.0
     }
 
     fn base_error(&self, index: usize) -> f64 {

@@ -195,7 +195,14 @@ pub(super) fn difference(dtype: DType, compared: &Comparison) -> String {
             let beyond = count(compared.beyond, "element");
             format!("{share} of bits differ, rel. {relative}, {beyond} beyond noise")
         }
-        false => format!("{share} of elements differ, rel. {relative}; integers have no noise"),
+        false => {
+            let flipped = match compared.differing - compared.beyond {
+                0 => "no rounding flips them".to_owned(),
+                _ if compared.beyond == 0 => "roundings flip them on a side by itself".to_owned(),
+                some => format!("roundings flip {some} of them, and leave {}", compared.beyond),
+            };
+            format!("{share} of elements differ, rel. {relative}; {flipped}")
+        }
     }
 }
 
@@ -273,6 +280,9 @@ fn meaning(output: &OutputJudgement) -> String {
         }
         (Verdict::Equivalent, _) if output.errs_alike() => {
             format!(": as far as before from its {name}, which is the same")
+        }
+        (Verdict::Equivalent, _) if !output.dtype.is_float() => {
+            ": integers that roundings flip".to_owned()
         }
         (Verdict::Equivalent, finding) => {
             let ratio = output.comparison.worst.map_or(0.0, |worst| worst.ratio);

@@ -327,9 +327,8 @@ impl Trial {
         centre: &Run,
         accumulators: &mut [(String, NoiseAccumulator)],
     ) -> Result<Vec<String>, ReplayError> {
-        let still = |(name, accumulator): &&mut (String, NoiseAccumulator)| {
-            let is_float = centre.output(name).is_some_and(|view| view.dtype.is_float());
-            is_float && !accumulator.has_moved(Moved::Rounding)
+        let still = |(_, accumulator): &&mut (String, NoiseAccumulator)| {
+            !accumulator.has_moved(Moved::Rounding)
         };
         let mut still: Vec<_> = accumulators.iter_mut().filter(still).collect();
         if still.is_empty() || !variant.abilities().nudge {

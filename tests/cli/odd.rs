@@ -129,7 +129,7 @@ fn a_scalar_has_no_index_and_infinity_no_distance() {
 }
 
 #[test]
-fn integers_are_compared_without_noise() {
+fn integers_that_no_rounding_flips_are_compared_without_noise() {
     let integers = KERNEL.replace("float* y", "int* y");
     let env = project(&[&integers, &integers.replace("2.0f", "3.0f")]);
     let harness = HARNESS.replace("[outputs.y]\ndtype = \"f32\"", "[outputs.y]\ndtype = \"i32\"");
@@ -138,7 +138,7 @@ fn integers_are_compared_without_noise() {
     insta::assert_snapshot!(told(&env, &["diff", "fixtures/tiny", "main~1", "main"]), @"
     outputs
       y     diverged
-            100 % of elements differ, rel. 0.5; integers have no noise
+            100 % of elements differ, rel. 0.5; no rounding flips them
             worst at [0]: 2 -> 3
             everywhere
       loss  identical
