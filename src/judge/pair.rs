@@ -8,7 +8,7 @@ use super::{OutputJudgement, Verdict};
 use crate::backend::ReplayError;
 use crate::fixture::Fixture;
 use crate::numerics::bitmap::Bitmap;
-use crate::numerics::compare::{Agreement, beyond_noise, compare};
+use crate::numerics::compare::{Agreement, Unexplained, beyond_noise, compare, is_unexplained};
 use crate::numerics::constants::{ERROR_RATIO, NARROW_ROUNDING};
 use crate::numerics::drift::{Drift, drift};
 use crate::numerics::measure::ulp;
@@ -98,6 +98,10 @@ impl Pair<'_> {
             judged.shadow = found.shadows.as_ref().map(|shown| shown.change);
             judged.finding =
                 (verdict == Verdict::Diverged && found.moves()).then_some(Finding::Wrong);
+        }
+        let is_by_value = agreement == Agreement::Diverged && verdict == Verdict::Diverged;
+        if is_by_value && judged.order.is_none() && self.is_unexplained(&noise, judged.finding) {
+            judged.finding = Some(Finding::Wrong);
         }
         if is_unsteady {
             judged.finding = None;
@@ -291,6 +295,17 @@ impl Pair<'_> {
             let errors = Errors { base, got, base_shadow, got_shadow, noise };
             if base.dtype.is_float() { errors.are_alike() } else { errors.are_alike_in_integers() }
         })
+    }
+
+    /// Whether the output lies further off than any rounding explains, where `finding` does not say that it is wrong.
+    fn is_unexplained(&self, noise: &NoiseRef, finding: Option<Finding>) -> bool {
+        let which = match finding {
+            None | Some(Finding::LessAccurate) => Unexplained::Any,
+            Some(Finding::Imprecise) => Unexplained::NewOrReversed,
+            Some(Finding::Wrong | Finding::MoreAccurate | Finding::AsAccurate) => return false,
+        };
+        is_unexplained(&self.base_view, &self.got_view, noise, which)
+            .expect("two runs of one fixture have outputs of one shape")
     }
 
     /// The elements that make the output diverge.

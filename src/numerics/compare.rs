@@ -4,7 +4,7 @@ use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use super::bitmap::Bitmap;
-use super::constants::NOISE_FACTOR;
+use super::constants::{COARSE_ROUNDING, COARSEST_SHARE, NOISE_FACTOR};
 use super::measure::{Squares, distance, ulp};
 use super::noise::NoiseRef;
 use super::{CompareError, NumericsError, check_shapes};
@@ -155,6 +155,51 @@ pub(super) fn is_beyond(
     index: usize,
 ) -> bool {
     judge(base, got, noise, index).is_some_and(|element| element.is_beyond())
+}
+
+/// The elements that [`is_unexplained`] looks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unexplained {
+    /// All of them.
+    Any,
+    /// Those that are zero on the trusted side alone, or have another sign. Sums in a narrow format stop growing, and
+    /// what is too small for one becomes zero: a shadow that is the same vouches for that.
+    NewOrReversed,
+}
+
+/// Whether an element lies further off than any rounding explains: by more than it would if all of the computation
+/// rounded to bfloat16, and by more than a quarter of itself. Nothing is said of infinities, which may have
+/// overflowed, and of integers.
+///
+/// # Errors
+/// Those of [`compare`].
+pub fn is_unexplained(
+    base: &TensorView,
+    got: &TensorView,
+    noise: &NoiseRef,
+    which: Unexplained,
+) -> Result<bool, CompareError> {
+    check(base, got, noise)?;
+    if !base.dtype.is_float() {
+        return Ok(false);
+    }
+    let coarser = (COARSE_ROUNDING / (ulp(base.dtype, 1.0) / 2.0)).max(1.0);
+    let is_far = |index: usize| {
+        judge(base, got, noise, index).is_some_and(|element| {
+            let larger = element.base.abs().max(element.got.abs());
+            let least = match which {
+                Unexplained::Any => COARSEST_SHARE * larger,
+                Unexplained::NewOrReversed => larger,
+            };
+            let counts = which == Unexplained::Any || element.got != 0.0;
+            let is_finite = element.distance.is_finite();
+            is_finite
+                && counts
+                && element.distance >= least
+                && element.ratio > NOISE_FACTOR * coarser
+        })
+    };
+    Ok((0..base.len()).into_par_iter().any(is_far))
 }
 
 fn check(base: &TensorView, got: &TensorView, noise: &NoiseRef) -> Result<(), CompareError> {

@@ -65,3 +65,11 @@ pub(crate) const LEAST_SLICE: usize = 256;
 /// format than it is stored in. Each side's last rounding makes one; a share of the median of the row
 /// takes both to the root of five at most.
 pub(crate) const WIDER_NOISE: f64 = 2.5;
+
+/// The unit roundoff of the coarsest format that sums are taken in, bfloat16. An element that lies further off than
+/// noise would be if every operation rounded to it is explained by no rounding.
+pub(crate) const COARSE_ROUNDING: f64 = 1.0 / 256.0;
+
+/// The share of an element that rounding it once changes in the coarsest format of all: float8 with two digits
+/// of mantissa rounds by an eighth, and the scale around it may round as far.
+pub(crate) const COARSEST_SHARE: f64 = 0.25;

@@ -242,6 +242,7 @@ fn meaning(output: &OutputJudgement) -> String {
         );
     }
     let is_rounded = output.shadow.is_some_and(|shadow| shadow.rounded);
+    let has_moved = output.shadow.is_some_and(|shadow| shadow.moved > 0);
     let name = shadow_name(output);
     let shadow = output.shadow.filter(|shadow| shadow.changed > 0);
     match (output.verdict, output.finding) {
@@ -249,6 +250,9 @@ fn meaning(output: &OutputJudgement) -> String {
             let by =
                 shadow.map_or(String::new(), |shadow| format!(" by {}", share(shadow.moved_by)));
             format!(": wrong, hidden by rounding on this fixture: the {name} moves{by}")
+        }
+        (Verdict::Diverged, Some(Finding::Wrong)) if !has_moved => {
+            format!(": wrong: no rounding of {} explains the distance", output.dtype)
         }
         (Verdict::Diverged, Some(Finding::Wrong)) => {
             let rel = shadow.map_or(String::new(), |shadow| {

@@ -144,3 +144,26 @@ fn elements_beyond_noise_are_counted_once() {
         run.text()
     );
 }
+
+#[test]
+fn a_distance_that_no_rounding_explains_is_wrong_with_a_shadow_and_without() {
+    let x: Vec<f32> = (0..64).map(|at| if at % 3 == 0 { 0.0 } else { drawn(at) }).collect();
+    let versions = [
+        elementwise(true, "of(x[i])"),
+        elementwise(true, "x[i] == 0.0f ? 1.06f : of(x[i])"),
+        // Far less than an element, and more than noise.
+        elementwise(true, "x[i] == 0.0f ? 1.06f : of(x[i]) * 1.001f"),
+        // The shadow is the same: it has another size of a float.
+        elementwise(false, "x[i]"),
+        elementwise(false, "sizeof(x[i]) == 4 && x[i] == 0.0f ? 1.06f : x[i]"),
+    ];
+    let env = project(&versions, &x);
+    let said = |base: &str, got: &str| {
+        let run = env.replay(&["diff", "fixtures/many", base, got]).without_compilers_words();
+        outputs(&run).lines().next().unwrap_or_default().to_owned()
+    };
+    let wrong = "  y  diverged: wrong: no rounding of f32 explains the distance";
+    assert_eq!(said("main~4", "main~3"), wrong);
+    assert_eq!(said("main~3", "main~2"), "  y  diverged");
+    assert_eq!(said("main~1", "main"), wrong);
+}
