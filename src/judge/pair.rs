@@ -204,7 +204,9 @@ impl Pair<'_> {
         let Some((base, got)) = self.base.shadow_of(name).zip(self.got.shadow_of(name)) else {
             return Ok(None);
         };
-        room(Shadows::new(base, got, native, noise, scratch)).map(Some)
+        let shadows = room(Shadows::new(base, got, native, noise, scratch))?;
+        let shadows = shadows.with_outputs(self.base_view, self.got_view);
+        Ok(Some(shadows.expect("a shadow has the shape of its output")))
     }
 
     /// `shadows` with their change. Where the native outputs agree and the shadows do not, rounding in

@@ -1,10 +1,12 @@
-//! The floats that noise is stored in, and the medians of their rows.
+//! The floats that noise is stored in, and how far their neighbours raise them.
+
+use std::ops::Range;
 
 use rayon::prelude::*;
 
 use super::constants::{LEAST_ROW, ROW_SHARE};
 use crate::scratch::Number;
-use crate::tensor::vectors::widest;
+use crate::tensor::TensorView;
 
 /// A float that deviations are kept in.
 pub(super) trait Cell: Number + Default + PartialOrd {
@@ -58,23 +60,143 @@ impl Cell for f64 {
 /// Longer rows are not copied to find their median.
 const SORTED: usize = 1 << 16;
 
-/// Raises the noise of each element to a share of the median of its row. A sum that cancels ends on
-/// a coarse grid, where a few replays may meet the base by chance.
-pub(super) fn raise_to_neighbours<T: Cell>(noise: &mut [T], row: usize) {
-    raise(noise, row, SORTED);
-}
+/// Elements that are read at a time.
+const BLOCK: usize = 1 << 10;
 
-/// Copies and sorts rows of up to `sorted` elements.
-fn raise<T: Cell>(noise: &mut [T], row: usize, sorted: usize) {
+/// Blocks of a row that one task takes.
+const AT_ONCE: usize = 1 << 6;
+
+/// Raises the noise of each element of `tensor` to a share of the median of those in its row that are about as large. A
+/// sum that cancels ends on a coarse grid, where a few replays may meet the base by chance, and so do the small elements
+/// beside it. Where these have a fine grid of their own, they are small by themselves.
+pub(super) fn raise_to_neighbours<T: Cell>(noise: &mut [T], tensor: &TensorView) {
+    let row = tensor.shape.last().copied().unwrap_or(1);
     if row < LEAST_ROW {
         return;
     }
-    noise.par_chunks_mut(row).for_each(|row| {
-        let least = ROW_SHARE * median(row, sorted).get();
-        if least.is_finite() {
-            widest!(row.iter_mut().for_each(|noise| *noise = T::of(noise.get().max(least))));
-        }
+    noise.par_chunks_mut(row).enumerate().for_each(|(at, noise)| {
+        let groups = Groups::of(tensor, at * row..(at + 1) * row);
+        let least = groups.medians(tensor, at * row, noise);
+        let least: Vec<f64> = least.into_iter().map(|median| ROW_SHARE * median).collect();
+        noise.par_chunks_mut(BLOCK).with_min_len(AT_ONCE).enumerate().for_each(|(block, noise)| {
+            let mut values = [0.0; BLOCK];
+            let values = &mut values[..noise.len()];
+            tensor.read(at * row + block * BLOCK, values);
+            for (noise, &value) in noise.iter_mut().zip(&*values) {
+                let least = groups.of_value(value).map_or(0.0, |group| least[group]);
+                if noise.get() < least && least.is_finite() {
+                    *noise = T::of(least);
+                }
+            }
+        });
     });
+}
+
+/// How often numbers occur, by the number.
+#[derive(Clone, Default)]
+struct Histogram(Vec<(u16, usize)>);
+
+impl Histogram {
+    fn add(&mut self, number: u16, count: usize) {
+        match self.0.binary_search_by_key(&number, |&(known, _)| known) {
+            Ok(at) => self.0[at].1 += count,
+            Err(at) => self.0.insert(at, (number, count)),
+        }
+    }
+
+    fn followed_by(mut self, other: Histogram) -> Histogram {
+        other.0.into_iter().for_each(|(number, count)| self.add(number, count));
+        self
+    }
+
+    /// The upper median; none of nothing.
+    fn median(&self) -> Option<u16> {
+        let mut below = self.0.iter().map(|(_, count)| count).sum::<usize>() / 2;
+        let passes = |&&(_, count): &&(u16, usize)| {
+            let passes = count <= below;
+            below -= if passes { count } else { 0 };
+            passes
+        };
+        let at = self.0.iter().take_while(passes).count();
+        self.0.get(at).map(|&(number, _)| number)
+    }
+}
+
+/// The exponent of `value` as float64 stores it, 0 for zero; none of what is not finite.
+fn exponent(value: f64) -> Option<u16> {
+    value.is_finite().then_some((value.to_bits() >> 52) as u16 & 0x7FF)
+}
+
+/// Bits of the mantissa of a deviation that its median keeps.
+const KEPT: u32 = 3;
+
+/// The elements of one row by their magnitude: groups of neighbouring powers of two, each of so many elements that they
+/// have a median. Zeros are the smallest.
+struct Groups {
+    /// The greatest exponent of each.
+    ends: Vec<u16>,
+}
+
+impl Groups {
+    /// Those of the elements in `range`.
+    fn of(tensor: &TensorView, range: Range<usize>) -> Groups {
+        let blocks = (0..range.len().div_ceil(BLOCK)).into_par_iter().with_min_len(AT_ONCE);
+        let counts = blocks.fold(Histogram::default, |mut counts, block| {
+            let first = range.start + block * BLOCK;
+            let mut values = [0.0; BLOCK];
+            let values = &mut values[..BLOCK.min(range.end - first)];
+            tensor.read(first, values);
+            values
+                .iter()
+                .filter_map(|&value| exponent(value))
+                .for_each(|number| counts.add(number, 1));
+            counts
+        });
+        let counts = counts.reduce(Histogram::default, Histogram::followed_by);
+        let (mut ends, mut elements) = (Vec::new(), 0);
+        for &(exponent, count) in &counts.0 {
+            elements += count;
+            if elements >= LEAST_ROW {
+                ends.push(exponent);
+                elements = 0;
+            }
+        }
+        // The largest may be too few: they belong to those below them.
+        let greatest = counts.0.last().map_or(0, |&(exponent, _)| exponent);
+        match ends.last_mut() {
+            Some(last) => *last = greatest,
+            None => ends.push(greatest),
+        }
+        Groups { ends }
+    }
+
+    /// The group of an element with this value; none if it is not finite.
+    fn of_value(&self, value: f64) -> Option<usize> {
+        let own = exponent(value)?;
+        Some(self.ends.partition_point(|&end| end < own))
+    }
+
+    /// The median of `noise` in each group, of a row that starts at element `first`: rounded down to a few bits.
+    fn medians<T: Cell>(&self, tensor: &TensorView, first: usize, noise: &[T]) -> Vec<f64> {
+        let none = || vec![Histogram::default(); self.ends.len()];
+        let blocks = noise.par_chunks(BLOCK).enumerate().with_min_len(AT_ONCE);
+        let counts = blocks.fold(none, |mut counts, (block, noise)| {
+            let mut values = [0.0; BLOCK];
+            let values = &mut values[..noise.len()];
+            tensor.read(first + block * BLOCK, values);
+            for (noise, &value) in noise.iter().zip(&*values) {
+                if let Some(group) = self.of_value(value) {
+                    counts[group].add((noise.get().to_bits() >> (52 - KEPT)) as u16, 1);
+                }
+            }
+            counts
+        });
+        let counts = counts.reduce(none, |one, other| {
+            one.into_iter().zip(other).map(|(one, other)| one.followed_by(other)).collect()
+        });
+        let rounded = |median: u16| f64::from_bits(u64::from(median) << (52 - KEPT));
+        counts.iter().map(|counts| counts.median().map_or(0.0, rounded)).collect()
+    }
 }
 
 /// The upper median of `row`, which is not empty.
@@ -121,11 +243,44 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::tensor::DType;
 
-    fn raised<T: Cell>(noise: &[T], row: usize, sorted: usize) -> Vec<u64> {
+    /// What becomes of `noise` beside `values`, in rows of `row`.
+    fn raised(values: &[f32], noise: &[f32], row: usize) -> Vec<f32> {
+        let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+        let shape = [values.len() / row, row];
         let mut noise = noise.to_vec();
-        raise(&mut noise, row, sorted);
-        noise.iter().map(|noise| noise.rank()).collect()
+        raise_to_neighbours(
+            &mut noise,
+            &TensorView { dtype: DType::F32, shape: &shape, bytes: &bytes },
+        );
+        noise
+    }
+
+    #[test]
+    fn a_cancelled_element_has_the_noise_of_its_neighbours() {
+        let mut values = [1.0; 32];
+        let mut noise = [1e-6; 32];
+        (values[5], noise[5]) = (1e-9, 1e-16);
+        assert!((raised(&values, &noise, 32)[5] / 0.5e-6 - 1.0).abs() < 0.13);
+        assert_eq!(raised(&values, &noise, 4), noise, "four have no median");
+    }
+
+    #[test]
+    fn elements_that_are_small_by_themselves_keep_their_own_noise() {
+        for small in [1e-13, 0.0] {
+            let values: Vec<f32> = (0..48).map(|n| if n % 3 == 0 { small } else { 1.0 }).collect();
+            let noise: Vec<f32> = values.iter().map(|value| value * 1e-7).collect();
+            assert_eq!(raised(&values, &noise, 48), noise);
+        }
+    }
+
+    #[test]
+    fn what_is_not_finite_has_no_neighbours() {
+        let values = [[f32::NAN; 8], [f32::INFINITY; 8], [2.0; 8]].concat();
+        let noise = [[0.0; 8], [0.0; 8], [f32::INFINITY; 8]].concat();
+        assert_eq!(raised(&values, &noise, 24), noise);
+        assert_eq!(raised(&[], &[], 8), [0.0; 0]);
     }
 
     /// Deviations of all magnitudes, many of them alike, some infinite.
@@ -141,14 +296,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_median_is_the_same_however_it_is_found(all in deviations(), row in 1usize..600) {
-            let single: Vec<f32> = all.iter().map(|&noise| f32::of(noise)).collect();
-            // By counting in rows of any length, in those longer than 13, in none.
-            for sorted in [0, 13] {
-                let whole = usize::MAX;
-                prop_assert_eq!(raised(&all, row, sorted), raised(&all, row, whole));
-                prop_assert_eq!(raised(&single, row, sorted), raised(&single, row, whole));
-            }
+        fn a_median_is_the_same_however_it_is_found(all in deviations()) {
             let mut ordered = all.clone();
             ordered.sort_by(f64::total_cmp);
             prop_assert_eq!(counted_median(&all), ordered[all.len() / 2]);

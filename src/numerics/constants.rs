@@ -42,12 +42,13 @@ pub(crate) const ERROR_RATIO: f64 = 2.0;
 /// rewrites of the corpus stay sixteen times below it.
 pub(crate) const NARROW_ROUNDING: f64 = 1.0 / 32768.0;
 
-/// The noise of an element is at least this share of the median noise of its row. In a sum that
-/// cancels, all terms round on one coarse grid, so an element whose replays happen to agree has the
-/// noise of its neighbours all the same. A median does not let a flip excuse a row.
+/// The noise of an element is at least this share of the median noise of those in its row that are about
+/// as large. In a sum that cancels, all terms round on one coarse grid, so an element whose replays happen to
+/// agree has the noise of its neighbours all the same. A median does not let a flip excuse a row, and those of
+/// other magnitudes say nothing of one that is small by itself: a second moment of 1e-13 beside others of 1e-4.
 pub(crate) const ROW_SHARE: f64 = 0.5;
 
-/// Rows shorter than this have no median worth the name.
+/// Fewer elements than this have no median worth the name.
 pub(crate) const LEAST_ROW: usize = 8;
 
 /// A change of the shadow counts where it exceeds this share of the noise. Constants are written

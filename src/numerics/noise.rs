@@ -115,7 +115,7 @@ pub struct Ordered {
 #[derive(Debug, PartialEq)]
 pub struct Noise {
     /// The largest deviation of any replay, per element. It is at least one unit in the last place
-    /// of the output's dtype (0 for integers that no rounding flips) and a share of the median of its row. It is infinite
+    /// of the output's dtype (0 for integers that no rounding flips) and a share of the median of its neighbours. It is infinite
     /// where one replay is finite and another is not.
     pub per_element: Spread,
     /// The noise in a few numbers.
@@ -337,7 +337,7 @@ fn floored<T: Cell>(mut deviations: Numbers<T>, base: &TensorView) -> Numbers<T>
         });
     });
     if base.dtype.is_float() {
-        raise_to_neighbours(&mut deviations, base.shape.last().copied().unwrap_or(1));
+        raise_to_neighbours(&mut deviations, base);
     }
     deviations
 }

@@ -11,8 +11,8 @@ use super::bitmap::Bitmap;
 use super::cells::sorted_median;
 use super::compare::{is_beyond, judge};
 use super::constants::{
-    ERROR_RATIO, HIDDEN_SHARE, LEAST_CLASS, LEAST_ROW, NOISE_FACTOR, SHADOW_ABSOLUTE,
-    SHADOW_FACTOR, SHADOW_RELATIVE,
+    COARSEST_SHARE, ERROR_RATIO, HIDDEN_SHARE, LEAST_CLASS, LEAST_ROW, NOISE_FACTOR,
+    SHADOW_ABSOLUTE, SHADOW_FACTOR, SHADOW_RELATIVE,
 };
 use super::measure::{Squares, distance, root_mean_square, ulp};
 use super::noise::NoiseRef;
@@ -64,6 +64,8 @@ pub struct Shadows<'a> {
     own: Option<NoiseRef<'a>>,
     /// How far the shadows step as their inputs move, where it was measured.
     steps: Option<NoiseRef<'a>>,
+    /// The outputs that they are the shadows of, where these are known.
+    outputs: Option<[TensorView<'a>; 2]>,
     /// The scale of each row.
     rows: Numbers<f64>,
     root_mean_square: f64,
@@ -126,8 +128,22 @@ impl<'a> Shadows<'a> {
         if row >= LEAST_ROW {
             rows.par_iter_mut().enumerate().for_each(|(at, scale)| *scale = median(&base, at, row));
         }
-        let (own, steps) = (None, None);
-        Ok(Shadows { base, got, native, noise, own, steps, rows, root_mean_square })
+        let (own, steps, outputs) = (None, None, None);
+        Ok(Shadows { base, got, native, noise, own, steps, outputs, rows, root_mean_square })
+    }
+
+    /// The same, where the outputs are `base` and `got`: what they hold as well is not left of terms that cancel.
+    ///
+    /// # Errors
+    /// [`CompareError::Shape`] if the shapes differ.
+    pub fn with_outputs(
+        self,
+        base: TensorView<'a>,
+        got: TensorView<'a>,
+    ) -> Result<Shadows<'a>, CompareError> {
+        check_shapes(&self.base, &base, false)?;
+        check_shapes(&self.got, &got, false)?;
+        Ok(Shadows { outputs: Some([base, got]), ..self })
     }
 
     /// The same, where rounding in float64 is known to move the shadows by `own`: a tie that it
@@ -157,7 +173,7 @@ impl<'a> Shadows<'a> {
         for index in 0..self.base.len() {
             let apart = distance(self.base.get_f64(index), self.got.get_f64(index));
             all += apart * apart;
-            if self.has_moved(index, self.rows[index / row_of(&self.base)]) {
+            if self.has_moved(index) {
                 left += apart * apart;
                 count += 1;
             }
@@ -204,7 +220,6 @@ impl<'a> Shadows<'a> {
 
     fn changed(&self, range: Range<usize>) -> Changed {
         let mut found = Changed::default();
-        let row = row_of(&self.base);
         let (mut lefts, mut rights) = ([0.0; BLOCK], [0.0; BLOCK]);
         for first in range.clone().step_by(BLOCK) {
             let count = BLOCK.min(range.end - first);
@@ -224,7 +239,7 @@ impl<'a> Shadows<'a> {
                     found.changed += 1;
                     found.first.get_or_insert(index as u64);
                 }
-                if self.have_moved(index, left, right, self.rows[index / row]) {
+                if self.have_moved(index, left, right) {
                     found.moved += 1;
                     found.moved_by.add(apart);
                     found.moved_from.add(if left.is_finite() { left } else { 0.0 });
@@ -238,16 +253,15 @@ impl<'a> Shadows<'a> {
     fn is_unexplained(&self, apart: f64, index: usize, left: f64, right: f64) -> bool {
         // Most are explained by this alone, and their noise lies in other memory.
         let is_near = self.is_wide() && apart <= SHADOW_RELATIVE * left.abs().max(right.abs());
-        apart.is_infinite() || !is_near && apart > self.explained(index, left, right)
+        apart.is_infinite() || !is_near && apart > self.explained(apart, index, left, right)
     }
 
-    /// The elements that moved by more than one unit roundoff of their own magnitude, those of small
-    /// elements in large rows among them: where a change lies.
+    /// The elements that moved.
     ///
     /// # Errors
     /// [`ScratchError`](crate::scratch::ScratchError) if there is no room.
     pub fn moved(&self, scratch: &Scratch) -> Result<Bitmap, NumericsError> {
-        Ok(Bitmap::in_scratch(scratch, self.base.len(), |index| self.has_moved(index, 0.0))?)
+        Ok(Bitmap::in_scratch(scratch, self.base.len(), |index| self.has_moved(index))?)
     }
 
     /// How far rounding in the shadows' own format moves an element, and that to narrower ones on the way.
@@ -255,7 +269,7 @@ impl<'a> Shadows<'a> {
     /// The condition of the computation is the same in both precisions, so rounding in float64 moves
     /// an element by as much as native rounding, scaled by the ratio of the precisions of float64 and
     /// float32. Noise is measured in float32 arithmetic at best, whatever the outputs are stored in.
-    fn explained(&self, index: usize, left: f64, right: f64) -> f64 {
+    fn explained(&self, apart: f64, index: usize, left: f64, right: f64) -> f64 {
         let steps = self.steps.map_or(0.0, |steps| steps.at(self.base.dtype, index, left, right));
         let steps = NOISE_FACTOR * steps;
         if self.base.dtype != DType::F64 {
@@ -264,27 +278,56 @@ impl<'a> Shadows<'a> {
         let precision = ulp(DType::F64, 1.0) / ulp(DType::F32, 1.0);
         let noise = self.noise.at(self.native, index, left, right);
         let noise = if noise.is_finite() { noise } else { 0.0 };
-        SHADOW_FACTOR * precision * noise
+        let known = SHADOW_FACTOR * precision * noise
             + SHADOW_RELATIVE * left.abs().max(right.abs())
-            + SHADOW_ABSOLUTE * self.root_mean_square
-            + steps
+            + steps;
+        let cancelled = SHADOW_ABSOLUTE * self.root_mean_square;
+        if apart > known && apart <= known + cancelled && self.is_held(index, left, right) {
+            return known;
+        }
+        known + cancelled
     }
 
-    /// Whether an element moved by more than one unit roundoff of the output's dtype at its own
-    /// magnitude and at `row`, and by more than a share of its noise: constants are written to a
+    /// Whether the outputs hold the larger of the values of an element as well, to the digits of the narrowest of formats: it
+    /// is no remainder of terms that cancel.
+    fn is_held(&self, index: usize, left: f64, right: f64) -> bool {
+        self.outputs.is_some_and(|[base, got]| {
+            let larger = if left.abs() > right.abs() { left } else { right };
+            let output = if left.abs() > right.abs() { base } else { got };
+            distance(output.get_f64(index), larger) <= COARSEST_SHARE * larger.abs()
+        })
+    }
+
+    /// The magnitude of an element in whose units it is known: its own, or the median of its row so far as rounding moves it by as much.
+    fn scale(&self, index: usize, left: f64, right: f64) -> f64 {
+        let row = self.rows[index / row_of(&self.base)];
+        let own = left.abs().max(right.abs());
+        if row <= own {
+            return own;
+        }
+        let noise = self.noise.at(self.native, index, left, right);
+        own.max(row.min(noise / ulp(self.native, 1.0)))
+    }
+
+    /// Whether an element moved by more than one unit roundoff of the output's dtype at its
+    /// [`scale`](Shadows::scale), and by more than a share of its noise: constants are written to a
     /// precision, too.
-    fn has_moved(&self, index: usize, row: f64) -> bool {
-        self.have_moved(index, self.base.get_f64(index), self.got.get_f64(index), row)
+    fn has_moved(&self, index: usize) -> bool {
+        self.have_moved(index, self.base.get_f64(index), self.got.get_f64(index))
     }
 
     /// The same of an element with these values.
-    fn have_moved(&self, index: usize, left: f64, right: f64, row: f64) -> bool {
+    fn have_moved(&self, index: usize, left: f64, right: f64) -> bool {
         let apart = distance(left, right);
-        let scale = left.abs().max(right.abs()).max(row);
-        let roundoff = ulp(self.native, 1.0) / 2.0 * scale;
-        let least = roundoff.max(ulp(self.native, 0.0) / 2.0);
+        let roundoff = ulp(self.native, 1.0) / 2.0;
+        let own = roundoff * left.abs().max(right.abs());
         // What comes now lies in other memory.
-        if apart == 0.0 || apart <= least && apart.is_finite() {
+        if apart == 0.0 || apart <= own && apart.is_finite() {
+            return false;
+        }
+        let scale = self.scale(index, left, right);
+        let least = (roundoff * scale).max(ulp(self.native, 0.0) / 2.0);
+        if apart <= least && apart.is_finite() {
             return false;
         }
         let own = self.own.map_or(0.0, |own| own.at(DType::F64, index, left, right));
@@ -296,7 +339,7 @@ impl<'a> Shadows<'a> {
             return true;
         }
         apart > least.max(noise * HIDDEN_SHARE)
-            && apart > self.explained(index, left, right)
+            && apart > self.explained(apart, index, left, right)
             && apart > SHADOW_FACTOR * own
     }
 }

@@ -306,14 +306,35 @@ fn a_shadow_in_float32_moves_by_more_than_its_own_rounding() {
 }
 
 #[test]
-fn a_small_element_moves_at_the_scale_of_its_row() {
+fn a_small_element_moves_at_the_scale_of_its_row_where_it_rounds_as_that_does() {
     let mut base: Vec<f64> = (1..=32).map(f64::from).collect();
     base[7] = 1e-9;
     let mut got = base.clone();
     got[7] = 1.1e-9;
     let (base, got) = (Owned::f64(&base), Owned::f64(&got));
-    let change = change_of(&base, &got, DType::F32, NoiseRef::default());
+    // It is what is left of terms as large as the row.
+    let mut noise = vec![2f32.powi(-20); 32];
+    let spread = Spread::Single(noise.clone().into());
+    let change = change_of(&base, &got, DType::F32, NoiseRef { base: Some(&spread), got: None });
     assert_eq!((change.changed, change.moved), (1, 0));
+    // It is small by itself.
+    noise[7] = 1e-16;
+    let spread = Spread::Single(noise.into());
+    let change = change_of(&base, &got, DType::F32, NoiseRef { base: Some(&spread), got: None });
+    assert_eq!((change.changed, change.moved), (1, 1));
+}
+
+#[test]
+fn what_the_outputs_hold_as_well_is_not_left_of_terms_that_cancel() {
+    let (base, got) = (Owned::f64(&[1.0, 1e-13]), Owned::f64(&[1.0, 0.0]));
+    let scratch = Scratch::heap();
+    let moved = |native: f32| {
+        let (base_output, got_output) = (Owned::f32(&[1.0, native]), Owned::f32(&[1.0, 0.0]));
+        let noise = NoiseRef::default();
+        let shadows = Shadows::new(base.view(), got.view(), DType::F32, noise, &scratch).unwrap();
+        shadows.with_outputs(base_output.view(), got_output.view()).unwrap().change().moved
+    };
+    assert_eq!((moved(1e-13), moved(0.0), moved(3e-8)), (1, 0, 0));
 }
 
 #[test]

@@ -167,3 +167,26 @@ fn a_distance_that_no_rounding_explains_is_wrong_with_a_shadow_and_without() {
     assert_eq!(said("main~3", "main~2"), "  y  diverged");
     assert_eq!(said("main~1", "main"), wrong);
 }
+
+#[test]
+fn small_elements_that_are_lost_are_wrong_beside_large_ones() {
+    // Squares of a second moment, as an optimiser keeps them: a third is far smaller than the rest.
+    let x: Vec<f32> =
+        (0..300).map(|at| drawn(at) * if at % 3 == 0 { 3e-7 } else { 0.01 }).collect();
+    for without_shadow in [false, true] {
+        let square = if without_shadow { "of(x[i]) * of(x[i])" } else { "x[i] * x[i]" };
+        let lost = format!("i % 3 == 0 ? 0.0f : {square}");
+        let versions = [elementwise(without_shadow, square), elementwise(without_shadow, &lost)];
+        let env = project(&versions, &x);
+        let run = diff(&env);
+        let wrong =
+            if without_shadow { "wrong: no rounding of f32" } else { "wrong, not imprecise" };
+        assert!(run.stdout.contains(wrong), "{}", run.text());
+        assert!(run.stdout.contains(" 100 elements beyond noise"), "{}", run.text());
+        // The same in another order is none.
+        let added = format!("({square}) + 0.0f * x[0]");
+        env.repo.commit_file("k.cu", &elementwise(without_shadow, square), "Again");
+        env.repo.commit_file("k.cu", &elementwise(without_shadow, &added), "Add nothing");
+        assert_eq!(diff(&env).code, Some(0), "{}", diff(&env).text());
+    }
+}
