@@ -16,6 +16,7 @@ mod host;
 mod includes;
 mod instances;
 mod launches;
+mod literals;
 mod own;
 mod packs;
 mod pointers;

@@ -3,12 +3,15 @@
 //! Sound only if a source does not look at the bits of its numbers. Code that does is listed as an
 //! obstacle, as far as tokens show it.
 
+use std::ops::Range;
+
 use super::Obstacle;
 use super::conditions;
 use super::edits::Edits;
 use super::guards::{guard, guard_cast};
 use super::host::Context;
 use super::lexer::{Kind, Token, Tokens, lex};
+use super::literals;
 use super::outline::outline;
 use super::packs::{NARROW, Packed, VECTORS};
 use super::reach::{holder, is_generic};
@@ -186,6 +189,10 @@ pub(super) fn rewrite(context: &Context, edits: &mut Edits) -> Vec<Obstacle> {
             if let Some(text) = widened(*token, source.text) {
                 edits.replace(token.start..token.end, text);
             }
+            if let Some((range, number)) = constant_float(source.text, tokens, index) {
+                edits.replace(range, number);
+                continue;
+            }
             if is_constant(source.text, tokens, index) {
                 edits.replace(token.start..token.start, CONSTANT.to_owned());
                 continue;
@@ -252,22 +259,22 @@ pub(super) fn widened(token: Token, text: &str) -> Option<String> {
     match token.kind {
         Kind::Ident if word == "float" => Some("double".to_owned()),
         Kind::Ident if MATH.contains(&word) => word.strip_suffix('f').map(str::to_owned),
-        Kind::Number => without_suffix(word).map(str::to_owned),
+        Kind::Number => literals::in_shadow(word),
         _ => None,
     }
 }
 
-/// A floating literal without the suffix that makes it narrower than double.
-fn without_suffix(word: &str) -> Option<&str> {
-    let hexadecimal = word.starts_with("0x") || word.starts_with("0X");
-    let floating = match hexadecimal {
-        true => word.contains(['p', 'P']),
-        false => word.contains(['.', 'e', 'E']),
-    };
-    let suffixes = ["bf16", "BF16", "f16", "F16", "f32", "F32", "f", "F"];
-    let strip = |word: &'_ str| suffixes.iter().find(|suffix| word.ends_with(*suffix)).copied();
-    let suffix = if floating { strip(word) } else { None }?;
-    word.strip_suffix(suffix)
+/// The float that `__int_as_float(0x3fb8aa3b)` at `index` makes of one written number: where it stands, and
+/// its text in the shadow.
+fn constant_float(text: &str, tokens: &Tokens, index: usize) -> Option<(Range<usize>, String)> {
+    let makes_float = ["__int_as_float", "__uint_as_float"].contains(&tokens[index].text(text));
+    let [open, number, close] = tokens.get(index + 1..index + 4)? else { return None };
+    if !makes_float || !open.is(text, "(") || !close.is(text, ")") || number.kind != Kind::Number {
+        return None;
+    }
+    let digits = number.text(text).trim_end_matches(['u', 'U']);
+    let bits = u32::from_str_radix(digits.strip_prefix("0x").or(digits.strip_prefix("0X"))?, 16);
+    Some((tokens[index].start..close.end, literals::of_bits(bits.ok()?)?))
 }
 
 /// Whether the token at `index` makes a number of bits that are written there.

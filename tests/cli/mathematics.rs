@@ -28,7 +28,7 @@ fn a_shadow_that_moves_by_more_than_a_unit_roundoff_is_wrong_within_noise() {
     let run = env.replay(&["diff", "fixtures/tiny", "HEAD~1", "HEAD"]);
     assert_eq!(run.code, Some(1), "{}", run.text());
     insta::assert_snapshot!(run.stdout.split_once("outputs\n").unwrap().1, @"
-      y  diverged: wrong, hidden by rounding on this fixture: the float64 shadow moves by rel. 3e-7
+      y  diverged: wrong, hidden by rounding on this fixture: the float64 shadow moves by rel. 3.6e-7
          100 % of bits differ, rel. 3.5e-7, 0 elements beyond noise
          worst at [2]: 3 -> 3.00000095, 2 x noise, 4 ulp
          error against the trusted shadow: 0 -> 3.5e-7
@@ -64,15 +64,15 @@ fn a_search_names_the_commit_that_rounding_hides() {
 
 #[test]
 fn a_shadow_that_moves_by_less_is_equivalent_and_can_be_searched_for() {
-    let env = scaled("1.00000003f / 1.0f");
+    let env = scaled("(float)1.00000003");
     // In float32 the factor is 1; this adds a rounding of the last place.
-    env.repo.commit_file("k.cu", &scaled_by("1.00000003f * 0.99999994f"), "Round it");
+    env.repo.commit_file("k.cu", &scaled_by("(float)1.00000003 * 0.99999994f"), "Round it");
     let run = env.replay(&["diff", "fixtures/tiny", "HEAD~2", "HEAD"]);
     assert_eq!(run.code, Some(0), "{}", run.text());
     insta::assert_snapshot!(run.stdout.split_once("outputs\n").unwrap().1, @"
-      y  equivalent: within noise, at most 0.5 x
+      y  equivalent: within noise, at most 0.25 x
          100 % of bits differ, rel. 6.6e-8, 0 elements beyond noise
-         worst at [2]: 3 -> 2.99999976, 0.5 x noise, 1 ulp
+         worst at [2]: 3 -> 2.99999976, 0.25 x noise, 1 ulp
          error against the trusted shadow: 0 -> 6.6e-8
          the float64 shadow changed by rel. 3e-8, less than f32 can hold
 

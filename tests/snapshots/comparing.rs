@@ -122,7 +122,7 @@ fn what_rounding_hides_diverges_from_a_snapshot_with_a_shadow() {
     rewrite(&env, "y[i] = x[i] * 1.5000005f + 0.1f;");
     let run = replay(&env);
     assert_eq!(run.code, Some(1), "{}", run.text());
-    insta::assert_snapshot!(run.last_line(), @"diverged: y moved by rel. 3.1e-7 (noise 1.7e-7), hidden by rounding on this fixture: the float64 shadow moves by about rel. 2.4e-7");
+    insta::assert_snapshot!(run.last_line(), @"diverged: y moved by rel. 3.1e-7 (noise 1.7e-7), hidden by rounding on this fixture: the float64 shadow moves by about rel. 2.3e-7");
     let json = env.replay(&["fixtures/tiny", "--format", "json"]).stdout;
     let document: serde_json::Value = serde_json::from_str(&json).expect("a document");
     let shadow = &document["replays"][0]["snapshot"]["changes"][0]["shadow"];
