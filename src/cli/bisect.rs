@@ -346,7 +346,7 @@ pub fn blame(
             let head = project.history.head()?;
             if project.commit_target(head.clone())?.sources != target.sources {
                 let text = "what changed is not committed: the working tree differs from HEAD";
-                return Ok(Blame::nobody(text));
+                return Ok(Blame::nobody(text, &sought.outputs));
             }
             head
         }

@@ -115,8 +115,6 @@ fn culprit_cell(culprit: &Blame, output: &str) -> String {
     };
     match culprit.outputs.iter().find(|own| own.output == output) {
         Some(own) => named(&own.commit),
-        // The search was not for outputs.
-        None if culprit.outputs.is_empty() => named(&culprit.commit),
         None => String::new(),
     }
 }

@@ -131,9 +131,12 @@ pub struct Blame {
 }
 
 impl Blame {
-    /// No commit, because of `text`.
-    pub fn nobody(text: &str) -> Blame {
-        Blame { commit: None, text: text.to_owned(), outputs: Vec::new(), lineage: None }
+    /// No commit for any of `outputs`, because of `text`.
+    pub fn nobody(text: &str, outputs: &[String]) -> Blame {
+        let mut blame =
+            Blame { commit: None, text: text.to_owned(), outputs: Vec::new(), lineage: None };
+        blame.outputs = outputs.iter().map(|output| OutputBlame::new(output, &blame)).collect();
+        blame
     }
 }
 
