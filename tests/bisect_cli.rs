@@ -9,6 +9,7 @@ mod faults;
 mod git;
 mod log;
 mod markdown;
+mod moved;
 mod orders;
 mod races;
 mod recorded;
@@ -53,6 +54,12 @@ fn masked(text: &str, ids: &[String]) -> String {
         text = text.replace(&id[..7], &format!("[C{number}]"));
     }
     text
+}
+
+/// What a search prints, without the diff of the commit.
+fn without_diff(text: &str, ids: &[String]) -> String {
+    let text = masked(text, ids);
+    text.split("\n\ndiff --git").next().unwrap_or_default().to_owned()
 }
 
 /// A search on the fixture of these histories.

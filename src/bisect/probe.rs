@@ -8,11 +8,12 @@ use serde::Serialize;
 use super::recorded;
 use super::symptom::{self, On, Symptom};
 use crate::backend::ReplayError;
-use crate::history::SourceSet;
+use crate::history::{HistoryError, SourceSet};
 use crate::judge::{
-    Accesses, GradientCheck, GradientVerdict, Judgement, OutputJudgement, OutputPicture, Verdict,
-    accesses, gradients, judge, orders, pictures,
+    Accesses, GradientCheck, GradientVerdict, Judgement, OutputPicture, Verdict, accesses,
+    gradients, judge, orders, pictures,
 };
+use crate::numerics::compare::Agreement;
 use crate::runtime::report::Found;
 use crate::search::Answer;
 use crate::snapshot::{Snapshot, SnapshotComparison};
@@ -20,7 +21,22 @@ use crate::summary::Checksum;
 use crate::trial::{Check, Failure, Lab, Outcome, Status, Subject, Trial};
 
 /// The sources of a commit for one fixture, or why it has none.
-pub(super) type Sources = Result<Arc<SourceSet>, String>;
+pub(super) type Sources = Result<Arc<SourceSet>, MissingSources>;
+
+/// Why a commit has no sources for a fixture.
+#[derive(Clone, Debug)]
+pub(super) struct MissingSources {
+    /// The reason, in a sentence.
+    pub reason: String,
+    /// What to do about it, if that is known.
+    pub hint: Option<String>,
+}
+
+impl From<HistoryError> for MissingSources {
+    fn from(error: HistoryError) -> MissingSources {
+        MissingSources { reason: error.to_string(), hint: error.hint() }
+    }
+}
 
 /// The result of testing a commit.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -63,6 +79,9 @@ pub struct Observation {
     pub unknown: BTreeSet<Symptom>,
     /// Why it could not be tested.
     pub untestable: Option<String>,
+    /// What to do where the commit lacks the sources, if that is known.
+    #[serde(skip)]
+    pub hint: Option<String>,
     /// The verdict.
     pub verdict: Verdict,
 }
@@ -87,6 +106,11 @@ impl Seen {
     /// Why it could not be tested, if so.
     pub fn untestable(&self) -> Option<&str> {
         self.observations.iter().find_map(|observation| observation.untestable.as_deref())
+    }
+
+    /// What to do where the commit lacks the sources, if that is known.
+    pub fn hint(&self) -> Option<&str> {
+        self.observations.iter().find_map(|observation| observation.hint.as_deref())
     }
 
     /// The worst verdict of any fixture.
@@ -183,8 +207,11 @@ impl Probe {
         orders: bool,
     ) -> Result<Observation, ReplayError> {
         match sources {
-            Ok(sources) => self.begin(lab, sources).observation(orders),
-            Err(reason) => Ok(Observation { orders, ..self.untestable(None, reason.clone()) }),
+            Ok(sources) => self.begin(lab, sources, true).observation(orders),
+            Err(MissingSources { reason, hint }) => {
+                let untestable = self.untestable(None, reason.clone());
+                Ok(Observation { orders, hint: hint.clone(), ..untestable })
+            }
         }
     }
 
@@ -286,6 +313,7 @@ impl Probe {
             symptoms: BTreeSet::new(),
             unknown: BTreeSet::new(),
             untestable: None,
+            hint: None,
             verdict,
         }
     }
@@ -300,7 +328,7 @@ fn trusted_trial(
     let (Base::Sources(good) | Base::Snapshot(_, good)) = base;
     match good {
         Ok(good) => Ok(Arc::new(lab.trial(subject, good))),
-        Err(reason) => Err(reason.clone()),
+        Err(missing) => Err(missing.reason.clone()),
     }
 }
 

@@ -133,7 +133,7 @@ impl<'a> Planned<'a> {
         let sources = self.bisection.targets.iter().map(|target| {
             match self.bisection.history.source_set(id, &target.spec) {
                 Ok(found) => Ok(Ok(Arc::new(found))),
-                Err(error) if error.is_revision_fault() => Ok(Err(error.to_string())),
+                Err(error) if error.is_revision_fault() => Ok(Err(error.into())),
                 Err(error) => Err(error.into()),
             }
         });

@@ -19,8 +19,17 @@ impl SourcePath {
         std::iter::once(&self.name).chain(&self.others).map(String::as_str)
     }
 
+    /// As it stands in a list of `replay.toml`.
+    pub fn to_toml(&self) -> String {
+        let mut names = self.names().map(toml::Value::from);
+        match (names.next(), self.others.is_empty()) {
+            (Some(only), true) => only.to_string(),
+            _ => toml::Value::Array(self.names().map(toml::Value::from).collect()).to_string(),
+        }
+    }
+
     /// With one name more, which is tried last.
-    pub(super) fn or(mut self, name: String) -> SourcePath {
+    pub fn or(mut self, name: String) -> SourcePath {
         self.others.push(name);
         self
     }

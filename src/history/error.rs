@@ -335,7 +335,16 @@ pub struct OtherNames {
     /// Those that were tried.
     pub tried: Vec<String>,
     /// Where the revision has it, if git sees it renamed.
-    pub moved: Option<String>,
+    pub moved: Option<Rename>,
+}
+
+/// The place at which a revision has a path that it lacks under its name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rename {
+    /// The place, relative to the repository's root.
+    pub place: String,
+    /// The line of `replay.toml` that names this place, too.
+    pub line: String,
 }
 
 /// One of several commits that an abbreviated id could mean.
@@ -431,14 +440,10 @@ impl HistoryError {
 impl Fault {
     fn hint(&self, place: &Place) -> Option<String> {
         match self {
-            Fault::Missing { path, names, .. } if let Some(moved) = &names.moved => {
-                let names = [path].into_iter().chain(&names.tried).chain([moved]);
-                let names: Vec<String> = names.map(|name| format!("\"{name}\"")).collect();
-                let names = names.join(", ");
-                Some(format!(
-                    "name both in its place in replay.toml, and the first that is there is taken: [{names}]"
-                ))
-            }
+            Fault::Missing { names, .. } if let Some(moved) = &names.moved => Some(format!(
+                "of several names the first that is there is taken; in replay.toml: {}",
+                moved.line
+            )),
             Fault::Missing { similar, .. } => did_you_mean(similar),
             Fault::Submodule { .. } => {
                 Some("name folders without submodules in `sources` and `include`".into())
@@ -465,7 +470,8 @@ fn quoted_names(path: &str, others: &[String]) -> String {
 }
 
 fn at_other_place(names: &OtherNames) -> String {
-    names.moved.as_ref().map_or(String::new(), |moved| format!(": git sees it at `{moved}` there"))
+    let moved = names.moved.as_ref();
+    moved.map_or(String::new(), |moved| format!(": git sees it at `{}` there", moved.place))
 }
 
 fn did_you_mean(similar: &[String]) -> Option<String> {

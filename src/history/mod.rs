@@ -40,7 +40,7 @@ use crate::files;
 
 pub use content::{FileKind, TreeFile, TreeReader};
 pub use elsewhere::Elsewhere;
-pub use error::{Candidate, Fault, GitCause, HistoryError, OtherNames, Place};
+pub use error::{Candidate, Fault, GitCause, HistoryError, OtherNames, Place, Rename};
 pub use graph::{CommitGraph, GraphNode};
 pub use overlay::{OVERLAY, Overlay};
 pub use source_set::{Role, SourceFile, SourceKey, SourceSet, SourceSpec, source_set_from_dir};

@@ -2,7 +2,9 @@
 
 use git2::{Commit, Delta, DiffFindOptions, Oid, Tree};
 
-use super::{Fault, History, HistoryError};
+use super::source_set::{from_prefix, from_root};
+use super::{Fault, History, HistoryError, Rename, SourceSpec};
+use crate::harness::SourcePath;
 
 /// As many commits behind a revision are asked for a path that it lacks.
 const MOST_COMMITS: usize = 4096;
@@ -10,14 +12,24 @@ const MOST_COMMITS: usize = 4096;
 const MOST_FILES: usize = 512;
 
 impl History {
-    /// Adds to a path that `commit` lacks the place where git sees it.
-    pub(super) fn trace_rename(&self, commit: &Commit<'_>, error: HistoryError) -> HistoryError {
+    /// Adds to a path of `spec` that `commit` lacks the place where git sees it.
+    pub(super) fn trace_rename(
+        &self,
+        commit: &Commit<'_>,
+        spec: &SourceSpec,
+        error: HistoryError,
+    ) -> HistoryError {
         match error {
             HistoryError::Unusable {
                 place,
                 fault: Fault::Missing { path, mut names, similar },
             } => {
-                names.moved = self.remembered_rename(commit, &path);
+                let tried = std::iter::once(&path).chain(&names.tried);
+                let found = tried.into_iter().find_map(|name| self.remembered_rename(commit, name));
+                names.moved = found.and_then(|found| {
+                    let line = line_with(spec, &path, &found)?;
+                    Some(Rename { place: found, line })
+                });
                 HistoryError::Unusable { place, fault: Fault::Missing { path, names, similar } }
             }
             other => other,
@@ -38,23 +50,62 @@ impl History {
     /// The path of `commit` that becomes `path` at HEAD, or was `path` before.
     fn find_rename(&self, commit: &Commit<'_>, path: &str) -> Result<Option<String>, git2::Error> {
         let own = commit.tree()?;
-        let head = self.repo.head().and_then(|head| head.peel_to_tree());
-        let at_head = head.ok().filter(|tree| has_path(tree, path));
-        let other = match at_head {
-            Some(tree) => Some(tree),
-            None => self.last_with(commit, path)?,
-        };
-        other.map_or(Ok(None), |other| self.renamed_between(&own, &other, path))
+        if let Some(place) = self.follow_back(&own, path)? {
+            return Ok(Some(place));
+        }
+        let Some([with, without]) = self.last_with(commit, path)? else { return Ok(None) };
+        for tree in [&own, &without] {
+            let place = self.renamed_between(tree, &with, path)?;
+            if let Some(place) = place.filter(|place| has_path(&own, place)) {
+                return Ok(Some(place));
+            }
+        }
+        Ok(None)
     }
 
-    /// The tree of the last commit behind `commit`, along first parents, that has `path`.
-    fn last_with(&self, commit: &Commit<'_>, path: &str) -> Result<Option<Tree<'_>>, git2::Error> {
+    /// The path of `own` that becomes `path` at HEAD, by one rename or by several.
+    fn follow_back(&self, own: &Tree<'_>, path: &str) -> Result<Option<String>, git2::Error> {
+        let Ok(mut at) = self.repo.head().and_then(|head| head.peel_to_commit()) else {
+            return Ok(None);
+        };
+        let (mut tree, mut name) = (at.tree()?, path.to_owned());
+        if !has_path(&tree, path) {
+            return Ok(None);
+        }
+        if let Some(place) = self.renamed_between(own, &tree, path)? {
+            return Ok(Some(place));
+        }
+        for _ in 0..MOST_COMMITS {
+            let Ok(parent) = at.parent(0) else { return Ok(None) };
+            let before = parent.tree()?;
+            if !has_path(&before, &name) {
+                let Some(place) = self.renamed_between(&before, &tree, &name)? else {
+                    return Ok(None);
+                };
+                if has_path(own, &place) {
+                    return Ok(Some(place));
+                }
+                name = place;
+            }
+            (at, tree) = (parent, before);
+        }
+        Ok(None)
+    }
+
+    /// The trees of the last commit behind `commit`, along first parents, that has `path`, and of the one after it.
+    fn last_with(
+        &self,
+        commit: &Commit<'_>,
+        path: &str,
+    ) -> Result<Option<[Tree<'_>; 2]>, git2::Error> {
         let mut at: Oid = commit.id();
         for _ in 0..MOST_COMMITS {
-            let Ok(parent) = self.repo.find_commit(at)?.parent_id(0) else { return Ok(None) };
+            let child = self.repo.find_commit(at)?;
+            let Ok(parent) = child.parent_id(0) else { return Ok(None) };
             let tree = self.repo.find_commit(parent)?.tree()?;
             if has_path(&tree, path) {
-                return Ok(Some(tree));
+                let child = self.repo.find_tree(child.tree_id())?;
+                return Ok(Some([tree, child]));
             }
             at = parent;
         }
@@ -86,6 +137,22 @@ impl History {
             });
         Ok(place)
     }
+}
+
+/// The line of a harness in which the list that names `path` also names `place`; both are relative to the
+/// repository's root.
+fn line_with(spec: &SourceSpec, path: &str, place: &str) -> Option<String> {
+    let is_meant = |named: &SourcePath| {
+        let first = named.names().next();
+        first.and_then(|name| from_root(&spec.prefix, name).ok()).is_some_and(|name| name == path)
+    };
+    let lists = [("sources", &spec.sources), ("include", &spec.include), ("tree", &spec.tree)];
+    let (key, list) = lists.into_iter().find(|(_, list)| list.iter().any(is_meant))?;
+    let in_list = |named: &SourcePath| match is_meant(named) {
+        true => named.clone().or(from_prefix(&spec.prefix, place)).to_toml(),
+        false => named.to_toml(),
+    };
+    Some(format!("{key} = [{}]", list.iter().map(in_list).collect::<Vec<_>>().join(", ")))
 }
 
 fn has_path(tree: &Tree<'_>, path: &str) -> bool {

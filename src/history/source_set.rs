@@ -135,7 +135,7 @@ impl SourceSpec {
 }
 
 /// `prefix/path` without `.` and `..`.
-fn from_root(prefix: &str, path: &str) -> Result<String, HistoryError> {
+pub(super) fn from_root(prefix: &str, path: &str) -> Result<String, HistoryError> {
     let outside = || HistoryError::PathOutside { path: path.to_owned() };
     if path.starts_with('/') || prefix.starts_with('/') {
         return Err(outside());
@@ -177,7 +177,7 @@ impl History {
         let commit = self.find_commit(commit.into())?;
         let tree = GitTree::new(&self.repo, commit.tree_id());
         let read = read_set(&tree, spec, || Place::Revision(self.short(commit.id())));
-        read.map_err(|error| self.trace_rename(&commit, error))
+        read.map_err(|error| self.trace_rename(&commit, spec, error))
     }
 
     /// The files that `spec` names in the working tree, without what git ignores.

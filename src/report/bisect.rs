@@ -443,6 +443,10 @@ fn hidden(out: &mut Text, report: &Report, candidates: &[u32]) {
         let words = seen.unwrap_or_else(|| "was not tested".to_owned());
         out.line(Line::from("    ").styled(DIM, words));
     }
+    let mut seen = candidates.iter().filter_map(|&candidate| report.seen(candidate));
+    if let Some(hint) = seen.find_map(Seen::hint) {
+        out.line(Line::of(DIM, "hint:").and(format!(" {hint}")));
+    }
     if let Some(other) = other_than_wanted(report, candidates) {
         let wanted: Vec<String> = report.wanted.iter().map(ToString::to_string).collect();
         let wanted = wanted.join(", ");

@@ -161,7 +161,9 @@ fn neither(report: &Report, ends: &[u32]) -> (Vec<Line>, String) {
         };
         end_line(report, end, claim)
     };
+    let known = ends.iter().filter_map(|&end| report.seen(end)).find_map(Seen::hint);
     let advice = match ends.iter().map(|&end| verdict(end)).max() {
+        Some(Verdict::Untestable) if let Some(hint) = known => hint,
         Some(Verdict::Failed) => {
             "name a good end that completes; the first commit at which it does is shown by `replay log`"
         }

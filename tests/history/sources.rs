@@ -3,7 +3,8 @@
 use std::{fs, os::unix::fs::symlink};
 
 use insta::assert_snapshot;
-use replay::history::{SourceSet, SourceSpec, source_set_from_dir};
+use replay::harness::SourcePath;
+use replay::history::{CommitId, SourceSet, SourceSpec, source_set_from_dir};
 
 use super::{error_text, kernel_history, kernels, open, shown, spec};
 use crate::common::repo::TestRepo;
@@ -84,6 +85,75 @@ fn a_revision_without_the_source_names_paths_like_it() {
     let error = history.working_tree(&spec(&["nothing.cu"], &[])).unwrap_err();
     assert!(error.is_revision_fault());
     assert_snapshot!(shown::<()>(&repo, Err(error)), @"working tree `/tmp/repo` has no file or folder `nothing.cu`");
+}
+
+/// A kernel, a header and a text, all of which have moved since their first commit.
+fn moved_history() -> (TestRepo, CommitId) {
+    let repo = TestRepo::new();
+    repo.write("k.cu", "a kernel that is long enough\nto be seen again\n");
+    repo.write("include/k.h", "a header that is long enough\nto be seen again\n");
+    repo.write("other.cu", "stays\n");
+    let first = repo.commit("Begin");
+    fs::create_dir(repo.root().join("kernels")).unwrap();
+    repo.git(&["mv", "k.cu", "kernels/k\u{e9}.cu"]);
+    repo.git(&["mv", "include", "headers"]);
+    repo.commit("Move");
+    (repo, first.parse().unwrap())
+}
+
+#[test]
+fn a_path_that_git_sees_renamed_is_told_with_the_line_that_names_both() {
+    let (repo, first) = moved_history();
+    let history = open(&repo);
+    let told = |spec: &SourceSpec| error_text(&history.source_set(first, spec).unwrap_err());
+    assert_snapshot!(told(&spec(&["other.cu", "kernels/k\u{e9}.cu"], &[])), @r#"
+    revision 888fab5 has no file or folder `kernels/ké.cu`: git sees it at `k.cu` there
+    hint: of several names the first that is there is taken; in replay.toml: sources = ["other.cu", ["kernels/ké.cu", "k.cu"]]
+    "#);
+    assert_snapshot!(told(&spec(&["other.cu"], &["headers"])), @r#"
+    revision 888fab5 has no file or folder `headers`: git sees it at `include` there
+    hint: of several names the first that is there is taken; in replay.toml: include = [["headers", "include"]]
+    "#);
+    let tree = SourceSpec { tree: vec!["headers".into()], ..SourceSpec::default() };
+    assert_snapshot!(told(&tree), @r#"
+    revision 888fab5 has no file or folder `headers`: git sees it at `include` there
+    hint: of several names the first that is there is taken; in replay.toml: tree = [["headers", "include"]]
+    "#);
+    let two = SourcePath::from("kernel/loss.cu").or("kernels/k\u{e9}.cu".to_owned());
+    let several = SourceSpec { sources: vec![two, "other.cu".into()], ..SourceSpec::default() };
+    assert_snapshot!(told(&several), @r#"
+    revision 888fab5 has no file or folder `kernel/loss.cu` or `kernels/ké.cu`: git sees it at `k.cu` there
+    hint: of several names the first that is there is taken; in replay.toml: sources = [["kernel/loss.cu", "kernels/ké.cu", "k.cu"], "other.cu"]
+    "#);
+}
+
+#[test]
+fn a_path_that_was_renamed_twice_and_changed_between_is_followed_through_both_commits() {
+    let repo = TestRepo::new();
+    repo.write("a.cu", "first line\nsecond line\nthird line\n");
+    let first: CommitId = repo.commit("Begin").parse().unwrap();
+    for (from, to) in [("a.cu", "b.cu"), ("b.cu", "c.cu")] {
+        repo.git(&["mv", from, to]);
+        repo.commit("Move");
+        repo.commit_file(to, &format!("{to} is written\nfrom nothing\n"), "Rewrite");
+    }
+    let history = open(&repo);
+    let told = |commit: CommitId, name: &str| {
+        error_text(&history.source_set(commit, &spec(&[name], &[])).unwrap_err())
+    };
+    assert_snapshot!(told(first, "c.cu"), @"");
+    assert_snapshot!(told(history.head().unwrap().id, "b.cu"), @"");
+}
+
+#[test]
+fn a_folder_of_a_prefix_that_moved_is_told_relative_to_it() {
+    let (repo, first) = moved_history();
+    let below = SourceSpec { prefix: "headers".to_owned(), ..spec(&["."], &[]) };
+    let error = open(&repo).source_set(first, &below).unwrap_err();
+    assert_snapshot!(error_text(&error), @r#"
+    revision 888fab5 has no file or folder `headers`: git sees it at `include` there
+    hint: of several names the first that is there is taken; in replay.toml: sources = [[".", "../include"]]
+    "#);
 }
 
 #[test]

@@ -150,3 +150,40 @@ fn a_broken_environment_ends_a_search() {
     let found = env.replay(&["bisect", "fixtures/tiny", "--good", &good, "--bad", &bad]);
     assert_eq!(found.code, Some(128), "{}", found.text());
 }
+
+/// The first line of a search over a history in which the program's file moves into a folder between two kernels
+/// before and two behind.
+fn culprit_over_the_move_of_a_tree(kernels: [&str; 4]) -> String {
+    let keys = "program = [\"./speaker\"]\ntree = [[\"moved\", \"kernel.txt\"]]";
+    let env = TestEnv::isolated().with_program(keys, "");
+    let good = env.kernel(kernels[0]);
+    env.kernel(kernels[1]);
+    std::fs::create_dir(env.path("moved")).expect("a folder");
+    env.repo.git(&["mv", "kernel.txt", "moved/kernel.txt"]);
+    env.repo.commit("Move it");
+    env.repo.commit_file("moved/kernel.txt", kernels[2], &format!("Make it {}", kernels[2]));
+    let bad =
+        env.repo.commit_file("moved/kernel.txt", kernels[3], &format!("Make it {}", kernels[3]));
+    let found = env.replay(&["bisect", "fixtures/tiny", "--good", &good, "--bad", &bad]);
+    assert_eq!(found.code, Some(0), "{}", found.text());
+    let line = found.stdout.lines().next().unwrap_or_default();
+    line.split_once(' ').expect("an id").1.to_owned()
+}
+
+#[test]
+fn a_defect_before_the_move_of_a_programs_tree_is_found_where_both_names_are_given() {
+    let found =
+        culprit_over_the_move_of_a_tree(["divide 3", "divide 4", "divide 4\nsay it", "divide 4"]);
+    assert_eq!(found, "is the first bad commit: Make it divide 4");
+}
+
+#[test]
+fn a_defect_behind_the_move_of_a_programs_tree_is_found_where_both_names_are_given() {
+    let found = culprit_over_the_move_of_a_tree([
+        "divide 3",
+        "divide 3\nsay it",
+        "divide 4",
+        "divide 4\nsay it",
+    ]);
+    assert_eq!(found, "is the first bad commit: Make it divide 4");
+}

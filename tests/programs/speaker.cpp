@@ -1,5 +1,5 @@
 // A program that speaks replay's protocol, in both of its forms, for the tests. The "code" of a
-// revision is the file kernel.txt of its tree: one word and its argument in a line.
+// revision is the file kernel.txt of its tree, or of the folder `moved` there: one word and its argument in a line.
 //
 // It computes loss = sum(x * x) / (2 * D) and dx = x / D, in float, or in double where it is asked for
 // float64. Other words make it do what programs should not.
@@ -44,7 +44,8 @@ static std::string field(const std::string& json, const std::string& key) {
 
 static Words kernel(const std::string& tree) {
   Words words;
-  std::istringstream lines(text_of(tree + "/kernel.txt"));
+  std::string text = text_of(tree + "/kernel.txt");
+  std::istringstream lines(text.empty() ? text_of(tree + "/moved/kernel.txt") : text);
   for (std::string line; std::getline(lines, line);) {
     size_t space = line.find(' ');
     if (!line.empty())

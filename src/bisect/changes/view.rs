@@ -80,7 +80,7 @@ impl<'a> View<'a> {
         let id = self.range.ids[commit as usize];
         let found = match self.bisection.history.source_set(id, &self.target.spec) {
             Ok(found) => Ok(Arc::new(found)),
-            Err(error) if error.is_revision_fault() => Err(error.to_string()),
+            Err(error) if error.is_revision_fault() => Err(error.into()),
             Err(error) => return Err(error.into()),
         };
         self.sources.insert(variant, found.clone());
@@ -105,7 +105,7 @@ impl<'a> View<'a> {
                     let check = self.check;
                     workers.start(commit, move || Replayed::of(&trial, check));
                 }
-                Err(reason) => self.keep(commit, Err(reason)),
+                Err(missing) => self.keep(commit, Err(missing.reason)),
             }
         }
         while workers.running() > 0 {
@@ -175,7 +175,7 @@ impl<'a> View<'a> {
                     let trial = self.bisection.lab.trial(&self.target.subject, &sources);
                     Replayed::of(&trial, self.check)?.if_testable()
                 }
-                Err(reason) => Err(reason),
+                Err(missing) => Err(missing.reason),
             };
             self.keep(commit, replayed);
         }
