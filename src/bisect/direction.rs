@@ -7,7 +7,7 @@ use super::probe::Seen;
 use super::symptom::Symptom;
 use super::workers::Planned;
 use super::{BisectError, Bisection};
-use crate::history::Commit;
+use crate::history::{Commit, History};
 use crate::search::Answer;
 
 /// The ends of a search.
@@ -31,7 +31,7 @@ pub enum Ends {
 }
 
 /// What happens to the defect on the way from the older ends to the newer ones.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Direction {
@@ -41,6 +41,25 @@ pub enum Direction {
     Repairs,
     /// The ends differ, and which of them is right is not known. The older ones are compared with.
     Changes,
+}
+
+impl Ends {
+    /// Ends of which nothing is claimed. Whichever is an ancestor of the other is the older one.
+    ///
+    /// # Errors
+    /// [`BisectError::History`] if the repository is shallow between them, or damaged.
+    pub fn unclaimed(
+        history: &History,
+        old: Vec<Commit>,
+        new: Vec<Commit>,
+    ) -> Result<Ends, BisectError> {
+        // What was named as new adds nothing to what was named as old.
+        let are_swapped = history.commits_between(&old, &new, false)?.is_empty();
+        Ok(match are_swapped {
+            true => Ends::Unclaimed { old: new, new: old },
+            false => Ends::Unclaimed { old, new },
+        })
+    }
 }
 
 impl Direction {
@@ -57,19 +76,21 @@ impl Direction {
 impl Bisection<'_> {
     /// Reads what lies between `ends`, and replays ends of which nothing is claimed.
     pub(super) fn plan(&self, ends: &Ends) -> Result<Plan, BisectError> {
-        let (old, new) = match ends {
-            Ends::Claimed { good, bad } => {
-                return Plan::claimed(self.history, &self.targets, good, bad);
+        match ends {
+            Ends::Claimed { good, bad } => Plan::claimed(self.history, &self.targets, good, bad),
+            Ends::Unclaimed { old, new } => {
+                let direction = self.find_direction(old, new)?;
+                Plan::new(self.history, &self.targets, old, new, direction)
             }
-            Ends::Unclaimed { old, new } => (old, new),
-        };
-        let direction = self.direction(old, new)?;
-        Plan::new(self.history, &self.targets, old, new, direction)
+        }
     }
 
     /// Which of two ends has a defect. Each is tested beside the other; where both then seem wrong,
     /// failures tell, and gradients that do not match their loss.
-    fn direction(&self, old: &[Commit], new: &[Commit]) -> Result<Direction, BisectError> {
+    ///
+    /// # Errors
+    /// As [`Bisection::search`].
+    pub fn find_direction(&self, old: &[Commit], new: &[Commit]) -> Result<Direction, BisectError> {
         let beside = |direction| -> Result<Seen, BisectError> {
             let plan = Plan::new(self.history, &self.targets, old, new, direction)?;
             let planned = Planned::new(self, plan)?;

@@ -81,20 +81,16 @@ pub trait Elsewhere {
     fn told(&mut self, commit: &Commit, answer: Answer, state: &State);
 }
 
-/// The ends of a search, and how wide it is.
+/// How a search is made.
 #[derive(Clone, Copy, Debug)]
-pub struct Between<'a> {
-    /// The good ends.
-    pub good: &'a [Commit],
-    /// The bad ends.
-    pub bad: &'a [Commit],
+pub struct Manner {
     /// Whether only first parents are followed.
     pub first_parent: bool,
     /// Tests that are made at a time.
     pub width: usize,
 }
 
-/// Has `elsewhere` test commits until the search between two ends has its answer, in rounds: in each of them the
+/// Has `elsewhere` test commits until the search of `plan` has its answer, in rounds: in each of them the
 /// commits that together divide what is left best. Returns the number of rounds.
 ///
 /// # Errors
@@ -102,11 +98,11 @@ pub struct Between<'a> {
 pub fn narrow<E: Elsewhere>(
     history: &History,
     targets: &[SearchTarget],
-    between: Between<'_>,
+    plan: Plan,
+    manner: Manner,
     elsewhere: &mut E,
 ) -> Result<usize, E::Error> {
-    let plan = Plan::claimed(history, targets, between.good, between.bad)?;
-    let options = Options { first_parent: between.first_parent, ..Options::default() };
+    let options = Options { first_parent: manner.first_parent, ..Options::default() };
     let search = Search::new(plan.graph.clone(), &plan.old, &plan.new, options)
         .map_err(BisectError::from)?;
     let is_compiled = |target: &SearchTarget| target.subject.fixture.harness.program.is_none();
@@ -114,14 +110,14 @@ pub fn narrow<E: Elsewhere>(
         history,
         plan,
         search,
-        width: between.width,
+        width: manner.width,
         are_compiled: targets.iter().any(is_compiled),
         wanted: None,
         held: Vec::new(),
     };
     let mut made = 0;
     while rounds.search.outcome().is_none() {
-        let picks = rounds.search.next(between.width, &|_| false);
+        let picks = rounds.search.next(manner.width, &|_| false);
         if picks.is_empty() {
             break;
         }

@@ -34,7 +34,7 @@ pub use captured::CapturedBy;
 pub use changes::{Change, LogReport, LogStep, LogWork, Repair, Untestable, survey_range};
 pub use conclusion::{Behind, Culprit, Report, SearchEnd, Tested};
 pub use direction::{Direction, Ends};
-pub use elsewhere::{Between, Elsewhere, Findings, Look, narrow, work_of_log};
+pub use elsewhere::{Elsewhere, Findings, Look, Manner, narrow, work_of_log};
 pub use grounds::{Oldest, SharedDefect};
 pub use lineage::{Kin, Knowledge, Lineage};
 pub use plan::Plan;

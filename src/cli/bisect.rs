@@ -6,7 +6,7 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
 use ::replay::bisect::{
-    Bisection, Ends, Event, Findings, Look, On, Report, SearchEnd, SearchTarget, Trusted,
+    Bisection, Direction, Ends, Event, Findings, Look, On, Report, SearchEnd, SearchTarget, Trusted,
 };
 use ::replay::harness::Harness;
 use ::replay::history::{Commit, CommitId, History, SourceSpec};
@@ -212,6 +212,11 @@ fn claimed_ends(
     Ok((good, bad))
 }
 
+/// The ends of which nothing is claimed.
+fn unclaimed_ends(args: &Args, history: &History) -> CliResult<Ends> {
+    Ok(Ends::unclaimed(history, resolve(history, &args.old)?, resolve(history, &args.new)?)?)
+}
+
 fn resolve(history: &History, revs: &[impl AsRef<str>]) -> CliResult<Vec<Commit>> {
     Ok(revs.iter().map(|rev| history.resolve(rev.as_ref())).collect::<Result<_, _>>()?)
 }
@@ -229,10 +234,7 @@ fn search<'h>(
 ) -> CliResult<Search<'h>> {
     let check = check(args)?;
     if !args.old.is_empty() {
-        let ends = Ends::Unclaimed {
-            old: resolve(history, &args.old)?,
-            new: resolve(history, &args.new)?,
-        };
+        let ends = unclaimed_ends(args, history)?;
         let mut bisection =
             bisection(history, targets, args.on.into(), args.jobs, args.first_parent, session)?;
         bisection.check = check;
@@ -273,24 +275,25 @@ fn run_on_cluster(
     targets: &[SearchTarget],
 ) -> CliResult<u8> {
     check(args)?;
-    if !args.old.is_empty() {
-        return Err(CommandError::new("on a cluster a search must know which end is good").with_hint(
-            "name the ends with --good and --bad, in either order; `replay diff` says which is right",
-        ));
-    }
-    let (good, bad) = match is_recorded(args) {
-        true => claimed(search(args, session, history, targets.to_vec())?.ends)?,
-        false => claimed_ends(args, history, targets)?,
+    let ends = if !args.old.is_empty() {
+        unclaimed_ends(args, history)?
+    } else if is_recorded(args) {
+        search(args, session, history, targets.to_vec())?.ends
+    } else {
+        let (good, bad) = claimed_ends(args, history, targets)?;
+        Ends::Claimed { good, bad }
     };
     let jobs = args.jobs.map(NonZeroUsize::get);
-    cluster::bisect(&args.cluster, history, targets, (&good, &bad, args.first_parent), jobs)
+    cluster::bisect(&args.cluster, history, targets, &ends, args.first_parent, jobs)
 }
 
-/// The good and the bad ends of a search on a cluster.
-fn claimed(ends: Ends) -> CliResult<(Vec<Commit>, Vec<Commit>)> {
+/// Finds out which of the ends of the search has a defect, where nothing is claimed of them.
+pub fn find_direction(args: &Args, session: &SessionArgs) -> CliResult<Direction> {
+    let (history, targets) = open(&fixtures::expand(&args.fixtures))?;
+    let Search { bisection, ends, .. } = search(args, session, &history, targets)?;
     match ends {
-        Ends::Claimed { good, bad } => Ok((good, bad)),
-        Ends::Unclaimed { .. } => Err(CommandError::new("no end is said to be good")),
+        Ends::Unclaimed { old, new } => Ok(bisection.find_direction(&old, &new)?),
+        Ends::Claimed { .. } => Err(CommandError::new("the words of the command name a good end")),
     }
 }
 

@@ -31,6 +31,16 @@ fn a_search_on_a_cluster_has_the_answer_of_one_machine() {
 }
 
 #[test]
+fn a_search_without_a_claim_on_a_cluster_has_the_answer_of_one_machine() {
+    let aborts = (RIGHT.0, "abort();");
+    let (env, ids) = history(isolated(), &[aborts, aborts, RIGHT, RIGHT]);
+    let words = ["bisect", "fixtures/tiny", "--old", &ids[0], "--new", &ids[3], "--jobs", "2"];
+    let [here, there] = both(&env, &words);
+    assert_eq!((there.code, &there.stdout), (here.code, &here.stdout), "{}", there.text());
+    assert!(there.stdout.starts_with(&format!("{} repairs failed: fault", &ids[2][..7])));
+}
+
+#[test]
 fn a_log_and_a_replay_on_a_cluster_print_what_one_machine_prints() {
     // Wrong, right again, other bits, and a commit that changes nothing.
     let versions = [RIGHT, WRONG, RIGHT, ("x[i] * 2 + 1e-7f", ""), ("x[i] * 2 + 1e-7f", "")];

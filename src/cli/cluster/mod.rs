@@ -11,7 +11,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use ::replay::bisect::{Between, Elsewhere, Findings, Look, narrow};
+use ::replay::bisect::{Direction, Elsewhere, Ends, Findings, Look, Manner, Plan, narrow};
 use ::replay::bisect::{LogStep, SearchTarget, work_of_log};
 use ::replay::cache::Cache;
 use ::replay::cluster::{ClusterError, Crew, Folder, Task};
@@ -46,6 +46,8 @@ struct Work {
 /// What a task does of a command.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 enum What {
+    /// Which of two ends has a defect, where nothing is claimed of them.
+    Direction,
     /// A test of a search.
     Test { commit: String, orders: bool },
     /// The compilation of a commit that a search may test.
@@ -170,15 +172,23 @@ pub fn bisect(
     args: &ClusterArgs,
     history: &History,
     targets: &[SearchTarget],
-    (good, bad, first_parent): (&[Commit], &[Commit], bool),
+    ends: &Ends,
+    first_parent: bool,
     jobs: Option<usize>,
 ) -> CliResult<u8> {
     let settings = args.settings(jobs)?;
     let mut parts = identities(targets)?;
-    parts.extend(good.iter().chain(bad).map(|end| end.id.to_string()));
+    let (Ends::Claimed { good: one, bad: other } | Ends::Unclaimed { old: one, new: other }) = ends;
+    parts.extend(one.iter().chain(other).map(|end| end.id.to_string()));
     let mut site = Site::open(&settings, &parts)?;
-    let between = Between { good, bad, first_parent, width: settings.width };
-    let rounds = narrow(history, targets, between, &mut site)?;
+    let plan = match ends {
+        Ends::Claimed { good, bad } => Plan::claimed(history, targets, good, bad)?,
+        Ends::Unclaimed { old, new } => {
+            Plan::new(history, targets, old, new, site.find_direction()?)?
+        }
+    };
+    let manner = Manner { first_parent, width: settings.width };
+    let rounds = narrow(history, targets, plan, manner, &mut site)?;
     tracing::info!(rounds, "searched on the cluster");
     site.answer()
 }
@@ -313,6 +323,16 @@ pub fn replay(args: &ClusterArgs, fixtures: &[PathBuf], parts: &[String]) -> Cli
 }
 
 impl Site<'_> {
+    /// Has a node find out which of the ends has a defect.
+    fn find_direction(&mut self) -> CliResult<Direction> {
+        let what = "the comparison of the ends".to_owned();
+        let task = self.task("direction".to_owned(), what, What::Direction);
+        let found = self.all(vec![task], "comparisons")?.pop();
+        let (_, direction) =
+            found.ok_or_else(|| CommandError::new("the ends were not compared"))?;
+        Ok(direction)
+    }
+
     /// Makes all of `tasks`, which are `things`; returns what each has found, by its key.
     fn all<R: serde::de::DeserializeOwned>(
         &mut self,

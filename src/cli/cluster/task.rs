@@ -60,6 +60,9 @@ fn made(work: &Work) -> CliResult<(String, Value)> {
         (What::Whole { stdout, stderr, colours }, _) => {
             whole(&work.words, stdout, stderr, *colours)?.into()
         }
+        (What::Direction, Some(Command::Bisect(command))) => {
+            serde_json::to_value(bisect::find_direction(&command.args, &command.session)?)?
+        }
         (What::Test { commit, orders }, Some(Command::Bisect(command))) => {
             let look = Look { commit: parse(commit)?, orders: *orders };
             serde_json::to_value(bisect::look(&command.args, &command.session, look)?)?
