@@ -17,7 +17,7 @@ use crate::numerics::compare::Agreement;
 use crate::runtime::report::Found;
 use crate::search::Answer;
 use crate::snapshot::{Snapshot, SnapshotComparison};
-use crate::summary::Checksum;
+use crate::summary::{Checksum, summarize};
 use crate::trial::{Check, Failure, Lab, Outcome, Status, Subject, Trial};
 
 /// The sources of a commit for one fixture, or why it has none.
@@ -170,19 +170,32 @@ pub(super) struct Probe {
     output: Option<String>,
     /// The trial of the good side's sources, or why there is none: it is measured once.
     trusted: Result<Arc<Trial>, String>,
-    /// The judgement on each set of bits, so that commits with the same bits share one. The inner
+    /// The judgements on each set of bits, so that commits with the same bits share one. The inner
     /// lock keeps two of them from being judged at once.
-    known: Mutex<HashMap<Bits, Arc<Mutex<Option<Known>>>>>,
+    known: Mutex<HashMap<Bits, Arc<Mutex<Vec<Known>>>>>,
 }
 
 /// The checksums of all outputs.
 type Bits = Vec<(String, Checksum)>;
 
-/// The result of a judgement.
-#[derive(Clone)]
+/// A judgement on a commit that others with the same bits share.
 struct Known {
-    symptoms: BTreeSet<Symptom>,
-    verdict: Verdict,
+    judgement: Judgement,
+    /// The bits of its float64 shadow, if there is one.
+    shadow: Option<Bits>,
+}
+
+impl Known {
+    /// Whether the values tell all of it, without the shadow: each output has the bits of the good side or is
+    /// beyond noise.
+    fn is_settled_by_values(&self) -> bool {
+        self.judgement.outputs.iter().all(|output| match output.verdict {
+            Verdict::Identical => true,
+            verdict => {
+                verdict == Verdict::Diverged && output.comparison.verdict == Agreement::Diverged
+            }
+        })
+    }
 }
 
 impl Probe {
@@ -223,7 +236,7 @@ impl Probe {
         orders: bool,
     ) -> Result<Observation, ReplayError> {
         match sources {
-            Ok(sources) => self.begin(lab, sources).judged_observation(orders),
+            Ok(sources) => self.begin(lab, sources, false).judged_observation(orders),
             Err(_) => self.test(lab, sources, orders),
         }
     }
@@ -273,14 +286,14 @@ impl Probe {
         &self.subject.fixture.name
     }
 
-    fn begin(&self, lab: &Arc<Lab>, sources: &Arc<SourceSet>) -> Test<'_> {
+    fn begin(&self, lab: &Arc<Lab>, sources: &Arc<SourceSet>, shares: bool) -> Test<'_> {
         let is_own = |trusted: &Arc<Trial>| Arc::ptr_eq(trusted.lab(), lab);
         // A repeated test repeats the good side as well.
         let trusted = match self.trusted.as_ref().is_ok_and(is_own) {
             true => self.trusted.clone(),
             false => trusted_trial(lab, &self.subject, &self.base),
         };
-        Test { probe: self, trial: lab.trial(&self.subject, sources), trusted }
+        Test { probe: self, trial: lab.trial(&self.subject, sources), trusted, shares }
     }
 
     /// The observation of a replay, without a comparison.
@@ -338,6 +351,8 @@ struct Test<'p> {
     trial: Trial,
     /// The good side, or why there is none.
     trusted: Result<Arc<Trial>, String>,
+    /// Whether the judgement on another commit with the same bits may be taken.
+    shares: bool,
 }
 
 impl Test<'_> {
@@ -442,10 +457,7 @@ impl Test<'_> {
         {
             return Ok(observation);
         }
-        let found = match &observation.judgement {
-            Some(judged) => judged.outputs.iter().filter_map(|o| o.order.clone()).collect(),
-            None => orders(&self.trial)?,
-        };
+        let found = orders(&self.trial)?;
         if found.is_empty() {
             return Ok(observation);
         }
@@ -456,6 +468,9 @@ impl Test<'_> {
         let alike = found.iter().filter(|one| known.iter().any(|k| k.output == one.output));
         observation.ordered_alike = alike.map(|one| one.output.clone()).collect();
         let symptoms = symptom::of_orders(self.probe.name(), &found, &known);
+        if let Some(judgement) = &mut observation.judgement {
+            judgement.add_orders(&found, &known);
+        }
         if !symptoms.is_empty() {
             observation.verdict = observation.verdict.max(Verdict::Diverged);
             observation.symptoms.extend(symptoms);
@@ -540,31 +555,48 @@ impl Test<'_> {
         self.judged(trusted, outcome)
     }
 
-    /// Compares elements, unless that was done for the same bits.
+    /// Compares elements, unless that was done for the same bits. Where values leave something open, the shadows
+    /// must have the same bits as well: a harmless commit and a defect that rounding hides can have equal values.
     fn judged(&self, trusted: &Trial, outcome: Outcome) -> Result<Observation, ReplayError> {
+        if !self.shares {
+            let judgement = judge(trusted, &self.trial)?;
+            return Ok(self.of_judgement(outcome, judgement));
+        }
         let probe = self.probe;
         let slot = {
             let mut known = probe.known.lock().unwrap_or_else(PoisonError::into_inner);
             known.entry(bits(&outcome)).or_default().clone()
         };
         let mut slot = slot.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(Known { symptoms, verdict }) = slot.clone() {
-            let observation = probe.observation(outcome, symptoms, verdict);
-            return Ok(Observation { compared: true, ..observation });
+        for known in slot.iter() {
+            if known.is_settled_by_values() || known.shadow == shadow_bits(&self.trial)? {
+                let judgement = known.judgement.of_same_values(outcome.clone());
+                return Ok(self.of_judgement(outcome, judgement));
+            }
         }
         let judgement = judge(trusted, &self.trial)?;
-        let symptoms = symptom::of_judgement(probe.name(), probe.on, &judgement);
-        let verdict = judgement.verdict;
         let steady = judgement.outputs.iter().all(|output| output.nondeterminism.is_none());
-        if steady && symptom::same_bits(&judgement.got, &outcome) {
-            // Another commit with these bits may depend on the order where this one does not.
-            let by_value = judgement.outputs.iter().map(OutputJudgement::verdict_by_value).max();
-            let verdict = by_value.unwrap_or(verdict);
-            *slot = Some(Known { symptoms: symptoms.clone(), verdict });
+        // What depends on the order is told of each commit by itself.
+        let ordered = judgement.outputs.iter().any(|output| output.order.is_some());
+        if steady && !ordered && symptom::same_bits(&judgement.got, &outcome) {
+            slot.push(Known { judgement: judgement.clone(), shadow: shadow_bits(&self.trial)? });
         }
-        let observation = probe.observation(outcome, symptoms, verdict);
-        Ok(Observation { judgement: Some(judgement), compared: true, ..observation })
+        Ok(self.of_judgement(outcome, judgement.without_orders()))
     }
+
+    /// The observation of a replay that was compared.
+    fn of_judgement(&self, outcome: Outcome, judgement: Judgement) -> Observation {
+        let symptoms = symptom::of_judgement(self.probe.name(), self.probe.on, &judgement);
+        let observation = self.probe.observation(outcome, symptoms, judgement.verdict);
+        Observation { judgement: Some(judgement), compared: true, ..observation }
+    }
+}
+
+/// The checksums of the float64 shadow of `trial`; none where it has none.
+fn shadow_bits(trial: &Trial) -> Result<Option<Bits>, ReplayError> {
+    let Ok(run) = trial.shadow_run()? else { return Ok(None) };
+    let checksum = |view| summarize(&view, None).checksum;
+    Ok(Some(run.outputs().map(|(output, view)| (output.name.clone(), checksum(view))).collect()))
 }
 
 fn bits(outcome: &Outcome) -> Bits {

@@ -14,6 +14,7 @@ mod orders;
 mod pair;
 mod pictures;
 mod side;
+mod values;
 
 use serde::{Deserialize, Serialize};
 
@@ -262,10 +263,10 @@ pub fn outcome_and_gradients(trial: &Trial) -> Result<(&Outcome, Vec<GradientChe
 }
 
 impl Judgement {
-    /// The judgement that two outcomes allow without comparing elements.
-    fn of_outcomes(base: Outcome, got: Outcome) -> Judgement {
-        let verdict = match &got.status {
-            _ if got.can_be_compared_with(&base) && base.can_be_compared_with(&got) => {
+    /// The verdict that two outcomes allow without comparing elements.
+    fn verdict_of(base: &Outcome, got: &Outcome) -> Verdict {
+        match &got.status {
+            _ if got.can_be_compared_with(base) && base.can_be_compared_with(got) => {
                 Verdict::Identical
             }
             Status::Untestable { .. } => Verdict::Untestable,
@@ -275,7 +276,12 @@ impl Judgement {
                 // Without outputs to compare, only the ending differs.
                 _ => Verdict::Diverged,
             },
-        };
+        }
+    }
+
+    /// The judgement that two outcomes allow without comparing elements.
+    fn of_outcomes(base: Outcome, got: Outcome) -> Judgement {
+        let verdict = Judgement::verdict_of(&base, &got);
         let launches = launches::changes(&base.launches, &got.launches);
         Judgement { verdict, outputs: Vec::new(), launches, base, got, without_shadow: None }
     }
@@ -294,11 +300,7 @@ impl Judgement {
             let pair = Pair { fixture, base, got, base_view, got_view, scratch };
             self.outputs.push(pair.judge(&output.name, &output.dims)?);
         }
-        // A failure stays one, whatever the comparison says; what both sides have is compared.
-        if self.verdict <= Verdict::Equivalent {
-            let worst = self.outputs.iter().map(|output| output.verdict).max();
-            self.verdict = worst.unwrap_or(self.verdict);
-        }
+        self.settle();
         Ok(self)
     }
 

@@ -1,23 +1,21 @@
 //! Defects that are made, defects that are repaired, ends of which nothing is claimed, and what lies
 //! behind the first answer.
 
+use std::collections::BTreeMap;
+
 use serde_json::Value;
 
-use crate::bisect_cli::{DIVIDED, MULTIPLIED, RIGHT, WRONG, committed, history, masked, search};
+use crate::bisect_cli::{
+    DIVIDED, MULTIPLIED, RIGHT, WRONG, committed, history, masked, search, without_diff,
+};
 use crate::common::env::TestEnv;
-
-/// The answer without the diff of the commit.
-fn answer(text: &str, ids: &[String]) -> String {
-    let text = masked(text, ids);
-    text.split("\n\ndiff --git").next().unwrap_or_default().to_owned()
-}
 
 #[test]
 fn the_commit_that_repairs_a_defect_is_found_where_the_good_end_is_the_newer_one() {
     let (env, ids) = history(TestEnv::new(), &[WRONG, WRONG, RIGHT, RIGHT]);
     let run = search(&env, "--good main --bad main~3");
     assert_eq!(run.code, Some(0), "{}", run.text());
-    insta::assert_snapshot!(answer(&run.stdout, &ids), @"
+    insta::assert_snapshot!(without_diff(&run.stdout, &ids), @"
     [C2] repairs y: c2
       before it, compared with the good end:
       y diverged: wrong, not imprecise: the float64 shadow changed too (rel. 0.25)
@@ -25,15 +23,23 @@ fn the_commit_that_repairs_a_defect_is_found_where_the_good_end_is_the_newer_one
         worst at [2]: 6 -> 7.5, 1572864 x noise, 3145728 ulp
         error against the trusted shadow: 0 -> 0.25
         everywhere
-      [C1], its parent, was tested: y diverged
+      [C1], its parent, was tested: diverged: y (wrong)
     ");
     let log = env.path("log");
     let words = format!("--good main --bad main~3 --log {}", log.display());
     search(&env, &words);
     let log = std::fs::read_to_string(log).expect("a log");
-    assert!(log.contains("git bisect start '--term-old=broken' '--term-new=fixed'"), "{log}");
-    assert!(log.contains(&format!("git bisect fixed {}", ids[2])), "{log}");
-    assert!(log.contains(&format!("git bisect broken {}", ids[1])), "{log}");
+    let commands = log.split_inclusive('\n').filter(|line| line.starts_with("git bisect "));
+    let commands = ids.iter().zip(0..).fold(commands.collect::<String>(), |text, (id, number)| {
+        text.replace(id, &format!("[C{number}]"))
+    });
+    insta::assert_snapshot!(commands, @"
+    git bisect start '--term-old=broken' '--term-new=fixed'
+    git bisect fixed [C3]
+    git bisect broken [C0]
+    git bisect fixed [C2]
+    git bisect broken [C1]
+    ");
 }
 
 #[test]
@@ -41,7 +47,7 @@ fn the_replays_tell_which_of_two_ends_is_right() {
     let (env, ids) = history(TestEnv::new(), &[(RIGHT.0, "abort();"), RIGHT, RIGHT]);
     let run = search(&env, "--old main~2 --new main");
     assert_eq!(run.code, Some(0), "{}", run.text());
-    insta::assert_snapshot!(answer(&run.stdout, &ids), @"
+    insta::assert_snapshot!(without_diff(&run.stdout, &ids), @"
     [C1] repairs failed: fault: c1
       before it, compared with the good end:
       failed: aborted in host code: the code called abort(), or an exception was not caught
@@ -59,7 +65,7 @@ fn where_nothing_tells_which_end_is_right_the_change_is_found_and_nobody_is_accu
     let (env, ids) = history(TestEnv::new(), &[RIGHT, RIGHT, WRONG]);
     let run = search(&env, "--old main~2 --new main");
     assert_eq!(run.code, Some(0), "{}", run.text());
-    insta::assert_snapshot!(answer(&run.stdout, &ids), @"
+    insta::assert_snapshot!(without_diff(&run.stdout, &ids), @"
     [C2] changes y: c2
       which side is right is not known; compared with the old end:
       y diverged: wrong, not imprecise: the float64 shadow changed too (rel. 0.25)
@@ -101,19 +107,97 @@ fn a_harmless_change_that_rounding_hides_does_not_take_the_place_of_the_culprit(
     let versions = [(base.as_str(), ""), (&harmless, ""), (&harmless, ";"), (&defect, "")];
     let (env, ids) = history(TestEnv::new(), &versions);
     let run = search(&env, "--good main~3 --bad main~1");
-    let first = masked(&run.stdout, &ids);
-    assert!(first.starts_with("[C1] is the first bad commit"), "{first}");
-    assert!(first.contains("hidden by rounding"), "{first}");
+    insta::assert_snapshot!(without_diff(&run.stdout, &ids), @"
+    [C1] is the first bad commit: c1
+      y diverged: wrong, hidden by rounding on this fixture: the float64 shadow moves by 0.4 %
+        100 % of bits differ, rel. 0.0039, 0 elements beyond noise
+        worst at [0]: 1 -> 1.00390625, 4 x noise, 32768 ulp
+        error against the trusted shadow: 0 -> 0.0039
+        everywhere
+        4 elements jump in one or two replays only: a tie, a clamp or a narrow rounding
+      [C0], its parent, was tested: identical
+    ");
     let run = search(&env, "--good main~3 --bad main --jobs 1");
-    insta::assert_snapshot!(answer(&run.stdout, &ids), @"
+    insta::assert_snapshot!(without_diff(&run.stdout, &ids), @"
     [C3] is the first bad commit: c3
       y diverged: wrong, not imprecise: the float64 shadow changed too (rel. 2)
         100 % of bits differ, rel. 2, 4 elements beyond noise
         worst at [0]: 1 -> 3, 5592405 x noise, 1.68e7 ulp
         error against the trusted shadow: 0 -> 2
         everywhere
-      [C2], its parent, was tested: the mathematics of y changed, hidden by rounding
+      [C2], its parent, was tested: diverged: y (wrong, hidden by rounding)
       [C1] was tested: diverged: y (wrong, hidden by rounding) (c1)
+    ");
+}
+
+#[test]
+fn what_is_said_of_commits_with_the_same_bits_does_not_depend_on_which_was_tested_first() {
+    let sum = |constant: &str| format!("(x[i] * 12345.678f + {constant}) - x[i] * 12345.678f");
+    let [base, harmless, defect] = ["1.0f", "1.004f", "3.0f"].map(sum);
+    let versions = [
+        (base.as_str(), ""),
+        (&harmless, ""),
+        (&harmless, ";"),
+        (&harmless, ";;"),
+        (&harmless, ";;;"),
+        (&defect, ""),
+        (&defect, ";"),
+    ];
+    let (env, ids) = history(TestEnv::isolated(), &versions);
+    let said = ["1", "2", "4"].map(|jobs| {
+        std::fs::remove_dir_all(env.cache_parent()).expect("a cache");
+        let run = search(&env, &format!("--good main~6 --bad main --jobs {jobs} --format json"));
+        let events = masked(&run.stdout, &ids);
+        let events = events.lines().map(|line| serde_json::from_str(line).expect("JSON"));
+        let events: Vec<Value> = events.collect();
+        let tested = events.iter().filter(|event| event["event"] == "tested");
+        let word = |value: &Value| value.as_str().expect("a word").to_owned();
+        let texts: BTreeMap<String, String> = tested
+            .map(|event| (word(&event["commit"]["short"]), word(&event["text"])))
+            .collect();
+        let culprit = events.last().expect("an answer")["culprit"].clone();
+        (texts, [culprit["commit"].clone(), culprit["fixtures"].clone()])
+    });
+    // With more jobs more commits are tested.
+    let mut all: BTreeMap<String, String> = BTreeMap::new();
+    for (texts, culprit) in &said {
+        assert_eq!(*culprit, said[0].1);
+        for (commit, text) in texts {
+            assert_eq!(all.entry(commit.clone()).or_insert(text.clone()), text);
+        }
+    }
+    let all = all.iter().map(|(commit, text)| format!("{commit} {text}\n")).collect::<String>();
+    insta::assert_snapshot!(all, @"
+    [C0] identical
+    [C1] diverged: y (wrong, hidden by rounding)
+    [C2] diverged: y (wrong, hidden by rounding)
+    [C4] diverged: y (wrong, hidden by rounding)
+    [C5] diverged: y (wrong)
+    [C6] diverged: y (wrong)
+    ");
+}
+
+#[test]
+fn a_harmless_commit_with_the_bits_of_a_defect_that_rounding_hides_is_not_taken_for_it() {
+    let sum =
+        |factor: &str, constant: &str| format!("(x[i] * {factor} + {constant}) - x[i] * {factor}");
+    // The second rounds otherwise; the fourth computes something else, which is rounded to the same.
+    let [base, harmless, defect] =
+        [("12345.5f", "1.0005f"), ("24691.0f", "1.0005f"), ("24691.0f", "1.0009f")]
+            .map(|(factor, constant)| sum(factor, constant));
+    let versions = [(base.as_str(), ""), (&harmless, ""), (&harmless, ";"), (&defect, "")];
+    let (env, ids) = history(TestEnv::new(), &versions);
+    let run = search(&env, "--good main~3 --bad main --jobs 1");
+    insta::assert_snapshot!(without_diff(&run.stdout, &ids), @"
+    [C3] is the first bad commit: c3
+      y diverged: wrong, hidden by rounding on this fixture: the float64 shadow moves by 0.04 %
+        25 % of bits differ, rel. 0.00049, 0 elements beyond noise
+        worst at [0]: 1.00097656 -> 1, 0.33 x noise, 8192 ulp
+        error against the trusted shadow: 0.00049 -> 0.0005
+        everywhere
+        8 elements jump in one or two replays only: a tie, a clamp or a narrow rounding
+      [C2], its parent, was tested: equivalent
+      [C1] was tested: equivalent (c1)
     ");
 }
 
@@ -122,7 +206,7 @@ fn what_the_bad_end_shows_beyond_the_culprit_is_followed_to_its_commit() {
     let (env, ids) = history(TestEnv::new(), &[RIGHT, WRONG, WRONG, ("x[i] * 7.0f", "")]);
     let run = search(&env, "--good main~3 --bad main");
     assert_eq!(run.code, Some(0), "{}", run.text());
-    insta::assert_snapshot!(answer(&run.stdout, &ids), @"
+    insta::assert_snapshot!(without_diff(&run.stdout, &ids), @"
     [C1] is the first bad commit: c1
       y diverged: wrong, not imprecise: the float64 shadow changed too (rel. 0.25)
         100 % of bits differ, rel. 0.25, 4 elements beyond noise
@@ -145,13 +229,28 @@ fn a_change_that_makes_an_output_more_accurate_is_said_to() {
     let cancels = ("(x[i] * 12345.678f + 0.3f) - x[i] * 12345.678f", "");
     let (env, ids) = history(TestEnv::new(), &[cancels, exact]);
     let run = env.replay(&["diff", "fixtures/tiny", "main~1", "main"]);
-    assert!(
-        masked(&run.stdout, &ids).contains("y  equivalent: more accurate: within noise"),
-        "{}",
-        run.text()
-    );
+    insta::assert_snapshot!(masked(&run.stdout, &ids), @"
+    tiny at [C0] A kernel
+    tiny at [C1] c1
+
+    outputs
+      y  equivalent: more accurate: within noise, at most 0.4 x
+         100 % of bits differ, rel. 0.0023, 0 elements beyond noise
+         worst at [1]: 0.30078125 -> 0.300000012, 0.4 x noise, 26214 ulp
+         error against the trusted shadow: 0.0023 -> 4e-8
+         4 elements jump in one or two replays only: a tie, a clamp or a narrow rounding
+
+    equivalent: y (more accurate)
+    ");
     let run = env.replay(&["log", "fixtures/tiny", "main~1..main"]);
-    assert!(masked(&run.stdout, &ids).contains("equivalent: y (more accurate)"), "{}", run.text());
+    insta::assert_snapshot!(masked(&run.stdout, &ids), @"
+    [C1] c1
+      equivalent: y (more accurate)
+      y: 100 % of bits differ, rel. 0.0023, 0 elements beyond noise
+      against [C0]
+
+    1 change at 1 commit of 1 commit, 2 variants replayed
+    ");
 }
 
 /// Kernels of the loss `sum of x squared`, whose gradient is `factor` times x.
@@ -180,59 +279,102 @@ fn losses(factors: &[&str]) -> (TestEnv, Vec<String>) {
     (env, ids)
 }
 
+/// What a search on a history of these factors of the gradient says, and how it ends; 2 is right.
+fn answer_on_losses(factors: &[&str], words: &str) -> String {
+    let (env, ids) = losses(factors);
+    let run = search(&env, &format!("{words} --jobs 1"));
+    let code = run.code.expect("an exit code");
+    format!("exit code {code}\n{}", without_diff(&run.stdout, &ids))
+}
+
 #[test]
 fn a_good_end_that_has_the_defect_already_is_told_with_an_older_revision_to_try() {
-    let (env, ids) = losses(&["2.0f", "2.5f", "2.5f", "2.5f"]);
-    let run = search(&env, "--good main~2 --bad main");
-    assert_eq!(run.code, Some(1), "{}", run.text());
-    assert!(
-        masked(&run.stdout, &ids).contains("[C1], the good end, has a defect already"),
-        "{}",
-        run.text()
-    );
-    let run = search(&env, "--good main~2 --bad main~1 --on gradient");
-    assert!(
-        masked(&run.stdout, &ids).contains("[C1] was said to be good: dx does not match its loss"),
-        "{}",
-        run.text()
-    );
+    let said = answer_on_losses(&["2.0f", "2.5f", "2.5f", "2.5f"], "--good main~2 --bad main");
+    insta::assert_snapshot!(said, @"
+    exit code 1
+    refused: [C3] was said to be bad: identical
+             [C1], the good end, has a defect already: on tiny dx does not match d loss / d x: 8 directional derivatives, worst rel. 0.25 (noise 1.8e-11), at [3] 10 instead of 8
+    hint: name an older good revision: at [C0], the first with the sources, it matches; `--on gradient --good [C0]` finds the commit
+    ");
+}
+
+#[test]
+fn a_good_end_whose_gradient_does_not_match_its_loss_is_refused_in_a_search_for_gradients() {
+    let factors = ["2.0f", "2.5f", "2.5f", "2.5f"];
+    let said = answer_on_losses(&factors, "--good main~2 --bad main~1 --on gradient");
+    insta::assert_snapshot!(said, @"
+    exit code 1
+    refused: [C1] was said to be good: dx does not match its loss
+    hint: name a good commit that does not show what the bad one shows
+    ");
 }
 
 #[test]
 fn a_gradient_that_was_never_right_is_told_to_be_so() {
-    let (env, ids) = losses(&["2.5f", "2.5f", "2.5f"]);
-    let run = search(&env, "--good main~1 --bad main");
-    assert!(
-        masked(&run.stdout, &ids).contains("the good end, has a defect already"),
-        "{}",
-        run.text()
-    );
-    let run = search(&env, "--good main~2 --bad main");
-    assert!(
-        masked(&run.stdout, &ids).contains("the good end, has a defect already"),
-        "{}",
-        run.text()
-    );
+    let said = answer_on_losses(&["2.5f", "2.5f", "2.5f"], "--good main~2 --bad main");
+    insta::assert_snapshot!(said, @"
+    exit code 1
+    refused: [C2] was said to be bad: identical
+             [C0], the good end, has a defect already: on tiny dx does not match d loss / d x: 8 directional derivatives, worst rel. 0.25 (noise 1.8e-11), at [3] 10 instead of 8
+    hint: [C0] has the sources of the first revision that has any: the defect was there from the start
+    ");
+}
+
+#[test]
+fn a_gradient_that_is_wrong_at_the_first_revision_in_another_way_is_told_to_be_so() {
+    let said = answer_on_losses(&["3.0f", "2.5f", "2.5f"], "--good main~1 --bad main");
+    insta::assert_snapshot!(said, @"
+    exit code 1
+    refused: [C2] was said to be bad: identical
+             [C1], the good end, has a defect already: on tiny dx does not match d loss / d x: 8 directional derivatives, worst rel. 0.25 (noise 1.8e-11), at [3] 10 instead of 8
+    hint: [C0], the first revision with the sources, does not show a gradient that matches either: name a revision between them at which `replay gradcheck` is content, for `--on gradient`
+    ");
 }
 
 #[test]
 fn the_first_commit_whose_gradient_does_not_match_its_loss_is_found_without_a_good_end() {
-    let (env, ids) = losses(&["2.0f", "2.0f", "2.5f", "2.5f"]);
-    let run = search(&env, "--on gradient --bad main");
-    assert_eq!(run.code, Some(0), "{}", run.text());
-    assert!(
-        masked(&run.stdout, &ids).contains("[C2] is the first bad commit: c2"),
-        "{}",
-        run.text()
-    );
-    let run = search(&env, "--on gradient --bad main~1 --good main --old main");
-    assert_eq!(run.code, Some(128), "{}", run.text());
+    let said = answer_on_losses(&["2.0f", "2.0f", "2.5f", "2.5f"], "--on gradient --bad main");
+    insta::assert_snapshot!(said, @"
+    exit code 0
+    [C2] is the first bad commit: c2
+      dx does not match d loss / d x: 8 directional derivatives, worst rel. 0.25 (noise 1.8e-11), at [3] 10 instead of 8
+      [C1], its parent, was tested: dx matches its loss
+    ");
 }
 
 #[test]
 fn the_commit_that_repairs_a_gradient_is_found_without_a_claim() {
-    let (env, ids) = losses(&["2.5f", "2.0f"]);
-    let run = search(&env, "--old main~1 --new main");
-    let text = masked(&run.stdout, &ids);
-    assert!(text.starts_with("[C1] repairs dx: c1\n"), "{text}");
+    let said = answer_on_losses(&["2.5f", "2.0f"], "--old main~1 --new main");
+    insta::assert_snapshot!(said, @"
+    exit code 0
+    [C1] repairs dx: c1
+      before it, compared with the good end:
+      dx diverged: wrong, not imprecise: the float64 shadow changed too (rel. 0.25)
+         100 % of bits differ, rel. 0.25, 4 elements beyond noise
+         worst at [2]: 6 -> 7.5, 1572864 x noise, 3145728 ulp
+         error against the trusted shadow: 0 -> 0.25
+         everywhere
+      [C0], its parent, was tested: diverged: dx (wrong)
+    ");
+}
+
+#[test]
+fn ends_that_nothing_is_claimed_of_may_be_named_in_either_order() {
+    let said = answer_on_losses(&["2.5f", "2.0f"], "--old main --new main~1");
+    assert_eq!(said, answer_on_losses(&["2.5f", "2.0f"], "--old main~1 --new main"));
+}
+
+#[test]
+fn claims_and_their_absence_do_not_go_together() {
+    let (env, _) = history(TestEnv::new(), &[RIGHT]);
+    let run = search(&env, "--bad main~1 --good main --old main");
+    insta::assert_snapshot!(run.text(), @"
+    exit code 128
+    --- stderr
+    error: the argument '--bad <REV>...' cannot be used with '--old <REV>...'
+
+    Usage: replay bisect --bad <REV>... --good <REV>... <FIXTURE>...
+
+    For more information, try '--help'.
+    ");
 }
