@@ -8,6 +8,7 @@ use ::replay::cuda::blas::BlasFiles;
 use ::replay::cuda::sanitizer::{Sanitizer, Tool};
 use ::replay::cuda::{self, LibraryError, Nvrtc, SearchPath, random};
 use ::replay::harness::Harness;
+use ::replay::history::History;
 use ::replay::program;
 use ::replay::report::Line;
 use ::replay::tensor::cores;
@@ -18,6 +19,7 @@ use super::cache::size;
 use super::error::{CliResult, CommandError};
 use super::exit;
 use super::out::println;
+use super::project::replaced_words;
 use super::session::{cache_folder, compiler, compiler_named, folders, runner, search_path};
 
 /// The harness whose program is asked for.
@@ -58,6 +60,7 @@ pub fn run(_args: &Args) -> CliResult<u8> {
     findings.push(library("cuRAND", random::find(&folders)));
     findings.push(sanitizer(&search));
     findings.extend(own_program());
+    findings.extend(replaced_history());
     for finding in &findings {
         print(finding);
     }
@@ -200,6 +203,18 @@ fn own_program() -> Option<Finding> {
         Err(error) => (false, error.in_a_line(), advice(&error)),
     };
     Some(Finding { what: "program", works, needed: true, detail, advice })
+}
+
+/// What is to be known of the history of the harness in this folder, or of the repository around it.
+fn replaced_history() -> Option<Finding> {
+    let named = Harness::load(Path::new(HARNESS)).ok().and_then(|harness| harness.repository);
+    let history = match named {
+        Some(repository) => History::open(&repository),
+        None => History::discover(Path::new(HARNESS)),
+    };
+    let detail = replaced_words(&history.ok()?)?;
+    let advice = Some("git for-each-ref refs/replace lists them".to_owned());
+    Some(Finding { what: "history", works: true, needed: false, detail, advice })
 }
 
 fn processor() -> Finding {

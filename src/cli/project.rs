@@ -132,28 +132,18 @@ impl Project {
 /// Says once that a history is not the one that git shows.
 fn tell_replaced(history: &History) {
     static ONCE: Once = Once::new();
-    let replaced = history.replaced();
-    if replaced > 0 {
-        let told = replaced_words(history.path(), replaced);
+    if let Some(told) = replaced_words(history) {
         ONCE.call_once(|| Progress::start().note(&Line::from(told)));
     }
 }
 
-fn replaced_words(repository: &Path, replaced: usize) -> String {
-    format!(
+/// What is said of a history whose objects git replaces; none if it replaces none.
+pub fn replaced_words(history: &History) -> Option<String> {
+    let replaced = history.replaced() as u64;
+    let told = format!(
         "{} replaces {} (refs/replace): replay reads what was recorded, as `git --no-replace-objects` does",
-        repository.display(),
-        count(replaced as u64, "object")
-    )
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_history_that_git_shows_otherwise_is_told() {
-        let told = replaced_words(Path::new("/kernels"), 1);
-        insta::assert_snapshot!(told, @"/kernels replaces 1 object (refs/replace): replay reads what was recorded, as `git --no-replace-objects` does");
-    }
+        history.path().display(),
+        count(replaced, "object")
+    );
+    (replaced > 0).then_some(told)
 }

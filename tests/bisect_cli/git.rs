@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use crate::bisect_cli::{RIGHT, history};
+use crate::bisect_cli::{RIGHT, WRONG, history};
 use crate::common::env::TestEnv;
 
 /// Eight commits; from c5 on the kernel forgets the last element.
@@ -21,6 +21,33 @@ fn git(env: &TestEnv, arguments: &[&str]) -> String {
         String::from_utf8_lossy(&output.stdout),
         String::from_utf8_lossy(&output.stderr)
     )
+}
+
+#[test]
+fn objects_that_git_replaces_are_told_by_every_command_that_reads_the_history() {
+    let (env, ids) = history(TestEnv::new(), &[RIGHT, RIGHT, WRONG]);
+    env.repo.git(&["replace", "--graft", "main~1"]);
+    let range = format!("{}..{}", ids[0], ids[2]);
+    let mut said = std::collections::BTreeSet::new();
+    for words in [
+        ["fixtures/tiny", "--rev", &ids[2]].as_slice(),
+        &["diff", "fixtures/tiny", &ids[0], &ids[2]],
+        &["bisect", "fixtures/tiny", "--good", &ids[0], "--bad", &ids[2]],
+        &["log", "fixtures/tiny", &range],
+        &["doctor"],
+    ] {
+        let run = env.replay(words);
+        let streams = [run.stdout, run.stderr].concat();
+        let told: Vec<&str> =
+            streams.lines().filter(|line| line.contains("refs/replace")).collect();
+        assert!(!told.is_empty(), "{words:?}: {streams}");
+        said.extend(told.into_iter().map(str::to_owned));
+    }
+    insta::assert_snapshot!(said.into_iter().collect::<Vec<_>>().join("\n"), @"
+                          git for-each-ref refs/replace lists them
+    [ROOT] replaces 1 object (refs/replace): replay reads what was recorded, as `git --no-replace-objects` does
+    ok      history       [ROOT] replaces 1 object (refs/replace): replay reads what was recorded, as `git --no-replace-objects` does
+    ");
 }
 
 #[test]
