@@ -21,6 +21,7 @@ mod json;
 mod literals;
 mod machine;
 mod mathematics;
+mod new_sources;
 mod non_finite;
 mod odd;
 mod orders;

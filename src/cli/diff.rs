@@ -4,15 +4,15 @@ use std::path::{Path, PathBuf};
 
 use ::replay::cache::Cache;
 use ::replay::judge::{accesses_of_both, judge, pictures};
-use ::replay::report::{self, Compared, Line, Refused, Revision, Standing, Text};
+use ::replay::report::{self, Compared, Entry, Line, Refused, Revision, Standing, Text};
 
 use super::error::{CliResult, CommandError};
 use super::exit;
 use super::fixtures;
 use super::out::print;
 use super::progress::Progress;
-use super::project::{Project, RequestedRevision};
-use super::replay::{CheckArg, Format, name, refused, summary};
+use super::project::Project;
+use super::replay::{CheckArg, Format, judged, name, refused, summary};
 use super::report_file::{FILES, ReportFile};
 use super::session::{self, Labs, SessionArgs};
 
@@ -45,42 +45,75 @@ pub fn run(args: &Args, session: &SessionArgs) -> CliResult<u8> {
     let cache = session::cache()?;
     let illustrated = args.format == Format::Html || ReportFile::is_page(&file);
     let mut code = exit::SUCCESS;
-    let (mut all, mut errors) = (Vec::new(), Vec::new());
+    let (mut found, mut standings) = (Found::default(), Vec::new());
     for path in fixtures {
         let path = path.as_path();
-        match one(path, [trusted, other], args.check, illustrated, &labs, &cache) {
-            Ok(compared) => {
-                if args.format == Format::Text {
-                    let gap = if all.is_empty() { "" } else { "\n" };
-                    print!("{gap}{}", text(&compared));
+        let (told, standing) =
+            match one(path, [trusted, other], args.check, illustrated, &labs, &cache) {
+                Ok(Side::Compared(compared)) => {
+                    let told = (text(&compared), Standing::from(compared.verdict()));
+                    found.compared.push(*compared);
+                    told
                 }
-                all.push(compared);
-            }
-            Err(error) => {
-                code = exit::worse(code, error.exit_code());
-                error.print();
-                errors.push(refused(path, &error));
-            }
+                Ok(Side::New { base, entry }) => {
+                    let told = (new_text(&base, &entry), Standing::of(&entry));
+                    found.new.push(*entry);
+                    told
+                }
+                Err(error) => {
+                    code = exit::worse(code, error.exit_code());
+                    error.print();
+                    found.errors.push(refused(path, &error));
+                    continue;
+                }
+            };
+        if args.format == Format::Text {
+            let gap = if standings.is_empty() { "" } else { "\n" };
+            print!("{gap}{told}");
         }
+        standings.push(standing);
     }
-    let standings: Vec<Standing> = all.iter().map(|one| one.verdict().into()).collect();
-    match written(args.format, &all, &errors) {
+    match found.written(args.format) {
         Some(text) => print!("{text}"),
-        None => summary(&standings, errors.len()),
+        None => summary(&standings, found.errors.len()),
     }
     if let Some(file) = file {
-        file.write(&written(file.format.into(), &all, &errors).unwrap_or_default())?;
+        file.write(&found.written(file.format.into()).unwrap_or_default())?;
     }
     Ok(standings.into_iter().map(exit::code_of).fold(code, exit::worse))
 }
 
-/// The whole report; none for text, which is printed as it comes.
-fn written(format: Format, all: &[Compared], errors: &[Refused]) -> Option<String> {
-    Some(match format {
-        Format::Text => return None,
-        Format::Json => report::diff_json(all, errors) + "\n",
-        Format::Html => report::diff_html(all, errors),
-    })
+/// What two revisions are on a fixture.
+enum Side {
+    /// Both have the sources.
+    Compared(Box<Compared>),
+    /// The trusted one has no such sources: the other is judged by itself.
+    New {
+        /// The trusted one.
+        base: Revision,
+        /// The other.
+        entry: Box<Entry>,
+    },
+}
+
+/// All that was found.
+#[derive(Default)]
+struct Found {
+    compared: Vec<Compared>,
+    /// Where the trusted revision has no such sources.
+    new: Vec<Entry>,
+    errors: Vec<Refused>,
+}
+
+impl Found {
+    /// The whole report; none for text, which is printed as it comes.
+    fn written(&self, format: Format) -> Option<String> {
+        Some(match format {
+            Format::Text => return None,
+            Format::Json => report::diff_json(&self.compared, &self.new, &self.errors) + "\n",
+            Format::Html => report::diff_html(&self.compared, &self.new, &self.errors),
+        })
+    }
 }
 
 fn one(
@@ -90,29 +123,51 @@ fn one(
     illustrated: bool,
     labs: &Labs,
     cache: &Cache,
-) -> CliResult<Compared> {
+) -> CliResult<Side> {
     let progress = Progress::start();
     let project = Project::open(path, cache)?;
     let lab = labs.one_of(&project.subject.fixture.harness);
-    let base = project.target(Some(trusted))?;
+    let base = project.trusted(trusted)?;
     let got = project.target(Some(other))?;
+    let after = lab.trial(&project.subject, &got.sources);
+    let base = match base {
+        Ok(base) => base,
+        Err(reason) => {
+            progress.say(format!("replaying {} at {}", path.display(), name(&got)));
+            let base = project.history.resolve(trusted)?.into();
+            let entry = judged(&project, &got, &after, None, check, illustrated)?;
+            let entry = Box::new(Entry { base_lacks: Some(reason), ..entry });
+            return Ok(Side::New { base, entry });
+        }
+    };
     let (from, to) = (name(&base), name(&got));
     progress.say(format!("comparing {} at {from} and {to}", path.display()));
-    let trial = |target: &RequestedRevision| lab.trial(&project.subject, &target.sources);
-    let (before, after) = (trial(&base), trial(&got));
+    let before = lab.trial(&project.subject, &base.sources);
     let judgement = judge(&before, &after)?;
     let pictures = if illustrated { pictures(Some(&before), &after)? } else { Vec::new() };
     let accesses = accesses_of_both(&after, &before, check.into())?;
     // Large tensors take time to give back.
     rayon::join(|| drop(before), || drop(after));
-    Ok(Compared {
+    Ok(Side::Compared(Box::new(Compared {
         fixture: project.subject.fixture.name.clone(),
         base: base.commit.map(Revision::from),
         got: got.commit.map(Revision::from),
         judgement,
         pictures,
         accesses,
-    })
+    })))
+}
+
+/// A replay by itself, below the trusted revision that has no such sources.
+fn new_text(base: &Revision, entry: &Entry) -> Text {
+    let mut text = Text::new();
+    text.line(report::heading(&entry.fixture, Some(base)));
+    if let Some(reason) = &entry.base_lacks {
+        text.line(format!("  {reason}"));
+    }
+    text.line(Line::new());
+    text.append(report::text(entry));
+    text
 }
 
 fn text(compared: &Compared) -> Text {

@@ -10,7 +10,7 @@ use ::replay::judge::{
     outcome_and_gradients, pictures, room,
 };
 use ::replay::report::{self, Entry, Line, Refused, Revision, Standing, Text};
-use ::replay::trial::{Check, Lab};
+use ::replay::trial::{Check, Lab, Trial};
 use clap::ValueEnum;
 
 use super::bisect::Sought;
@@ -247,29 +247,19 @@ fn one(
     let target = project.target(args.rev.as_deref())?;
     progress.say(format!("replaying {} at {}", path.display(), name(&target)));
     let trial = lab.trial(&project.subject, &target.sources);
-    room(&trial, args.against.is_some())?;
-    let (outcome, gradients) = outcome_and_gradients(&trial)?;
     let trusted = args.against.as_deref().map(|rev| project.trusted(rev)).transpose()?;
     let (base, base_lacks) = match trusted {
         Some(Ok(base)) => (Some(lab.trial(&project.subject, &base.sources)), None),
         Some(Err(reason)) => (None, Some(reason)),
         None => (None, None),
     };
-    let found = accesses(&trial, base.as_ref(), args.check.into())?;
-    let (captured, oracle) = (check_captured(&trial)?, check_oracle(&trial)?);
-    // Against a trusted revision only a new dependence counts.
-    let orders = if args.against.is_none() { orders(&trial)? } else { Vec::new() };
-    let judgement = match &base {
-        Some(base) => Some(judge(base, &trial)?),
-        None => None,
-    };
-    let pictures = if illustrated { pictures(base.as_ref(), &trial)? } else { Vec::new() };
+    let judged = judged(project, &target, &trial, base.as_ref(), args.check, illustrated)?;
     drop(base);
-    let culprit = match difference(judgement.as_ref(), found.as_ref()) {
+    let culprit = match difference(judged.judgement.as_ref(), judged.accesses.as_ref()) {
         Some(on) if args.culprit => {
             progress.say(format!("searching for what changed {}", path.display()));
             let trusted = args.against.as_deref().unwrap_or_default();
-            let sought = Sought { trusted, on, outputs: diverged(judgement.as_ref()) };
+            let sought = Sought { trusted, on, outputs: diverged(judged.judgement.as_ref()) };
             Some(super::bisect::blame(path, &sought, &target, project, illustrated, session)?)
         }
         _ => None,
@@ -280,13 +270,36 @@ fn one(
         true => snapshots.check(&trial, asked)?,
         false => None,
     };
+    Ok(Entry { base_lacks, culprit, snapshot, ..judged })
+}
+
+/// What is known of `trial`, which replays `target`, by itself and beside `base`; without snapshots.
+pub fn judged(
+    project: &Project,
+    target: &RequestedRevision,
+    trial: &Trial,
+    base: Option<&Trial>,
+    check: CheckArg,
+    illustrated: bool,
+) -> CliResult<Entry> {
+    room(trial, base.is_some())?;
+    let (outcome, gradients) = outcome_and_gradients(trial)?;
+    let found = accesses(trial, base, check.into())?;
+    let (captured, oracle) = (check_captured(trial)?, check_oracle(trial)?);
+    // Against a trusted revision only a new dependence counts.
+    let orders = if base.is_none() { orders(trial)? } else { Vec::new() };
+    let judgement = match base {
+        Some(base) => Some(judge(base, trial)?),
+        None => None,
+    };
+    let pictures = if illustrated { pictures(base, trial)? } else { Vec::new() };
     let captured_at = match captured.is_empty() {
         true => None,
         false => project.capture_revision(&target.sources)?,
     };
     Ok(Entry {
         fixture: project.subject.fixture.name.clone(),
-        revision: target.commit.map(Revision::from),
+        revision: target.commit.clone().map(Revision::from),
         outcome: outcome.clone(),
         filled: project.subject.fixture.harness.filled().map(str::to_owned).collect(),
         captured,
@@ -296,10 +309,10 @@ fn one(
         orders,
         accesses: found,
         judgement,
-        base_lacks,
+        base_lacks: None,
         pictures,
-        culprit,
-        snapshot,
+        culprit: None,
+        snapshot: None,
     })
 }
 

@@ -5,11 +5,11 @@ use maud::{Markup, html};
 use super::super::judgement::verdict_reason;
 use super::super::numbers::count;
 use super::super::spans::Line;
-use super::super::{Refused, Revision, Standing, accesses, standing};
+use super::super::{Entry, Refused, Revision, Standing, accesses, standing};
 use super::shell::{Head, Mood, badge, document, refusals};
 use super::table::table;
 use super::words::revision;
-use super::{findings, launches, outputs};
+use super::{findings, launches, outputs, replay};
 use crate::judge::{Accesses, Judgement, OutputPicture, Verdict};
 
 /// Two revisions that were compared on one fixture.
@@ -47,20 +47,23 @@ impl Compared {
     }
 }
 
-/// The page on `compared`, and on the fixtures on which nothing could be compared.
-pub fn diff_html(compared: &[Compared], refused: &[Refused]) -> String {
+/// The page on `compared`, on the fixtures whose sources are `new`, and on those on which nothing could be
+/// compared.
+pub fn diff_html(compared: &[Compared], new: &[Entry], refused: &[Refused]) -> String {
     let body = html! {
         @if compared.len() > 1 { (overview(compared)) }
         @for (number, one) in compared.iter().enumerate() { (section(number, one)) }
+        @for (number, one) in new.iter().enumerate() { (replay::section(compared.len() + number, one)) }
         (refusals(refused))
     };
-    document(&head(compared, refused), &body)
+    document(&head(compared, new, refused), &body)
 }
 
-fn head(compared: &[Compared], refused: &[Refused]) -> Head {
-    let worst = compared.iter().map(Compared::verdict).max();
-    let mood = match worst {
-        Some(worst) if worst >= Verdict::Diverged || refused.is_empty() => worst.into(),
+fn head(compared: &[Compared], new: &[Entry], refused: &[Refused]) -> Head {
+    let standings = compared.iter().map(|one| Standing::from(one.verdict()));
+    let standings: Vec<Standing> = standings.chain(new.iter().map(Standing::of)).collect();
+    let mood = match standings.iter().max() {
+        Some(worst) if worst.is_wrong() || refused.is_empty() => (*worst).into(),
         _ => Mood::Untold,
     };
     let short = |revision: &Option<Revision>| {
@@ -68,11 +71,11 @@ fn head(compared: &[Compared], refused: &[Refused]) -> Head {
     };
     let sides = compared.first().map(|one| format!("{} -> {}", short(&one.base), short(&one.got)));
     let sides = sides.unwrap_or_default();
-    let (about, verdict) = match (compared, refused) {
-        ([one], []) => (format!("{}, {sides}", one.fixture), one.verdict_line()),
+    let (about, verdict) = match (compared, new, refused) {
+        ([one], [], []) => (format!("{}, {sides}", one.fixture), one.verdict_line()),
+        ([], [one], []) => (one.fixture.clone(), standing::verdict(one)),
         _ => {
-            let all = count((compared.len() + refused.len()) as u64, "fixture");
-            let standings = compared.iter().map(|one| Standing::from(one.verdict()));
+            let all = count((standings.len() + refused.len()) as u64, "fixture");
             (format!("{all}, {sides}"), standing::tally(standings, refused.len()).into())
         }
     };

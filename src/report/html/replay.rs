@@ -89,7 +89,8 @@ fn id(number: usize) -> String {
     format!("f{number}")
 }
 
-fn section(number: usize, entry: &Entry) -> Markup {
+/// All about one replay.
+pub(super) fn section(number: usize, entry: &Entry) -> Markup {
     let standing = Standing::of(entry);
     let outcome = &entry.outcome;
     let call = outcome.call.filter(|&call| call > 0);

@@ -249,7 +249,7 @@ fn what_others_wrote_is_text_and_nothing_else_on_every_page() {
         html(&hostile_entries(), &refused),
         html(&[], &refused),
         html(&hostile_entries()[..1], &[]),
-        diff_html(&[compared], &refused),
+        diff_html(&[compared], &hostile_entries()[..1], &refused),
         gradcheck_html(&[checked], &refused),
     ];
     for page in pages {

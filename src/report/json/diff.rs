@@ -2,9 +2,9 @@
 
 use serde::Serialize;
 
-use super::{AccessesCompared, compare_accesses};
+use super::{AccessesCompared, Replay, compare_accesses, replay};
 use crate::judge::{LaunchChange, OutputJudgement, Verdict};
-use crate::report::{Compared, Refused, Revision};
+use crate::report::{Compared, Entry, Refused, Revision};
 use crate::trial::Status;
 
 /// The version of the document; it grows when a field changes its meaning or goes.
@@ -18,6 +18,8 @@ struct DiffDocument<'a> {
     #[cfg_attr(test, schemars(extend("const" = SCHEMA)))]
     schema: &'a str,
     diffs: Vec<Diff<'a>>,
+    /// Where the trusted revision has no such sources, the other one by itself.
+    new: Vec<Replay<'a>>,
     errors: &'a [Refused],
 }
 
@@ -36,10 +38,12 @@ struct Diff<'a> {
     accesses: Option<AccessesCompared<'a>>,
 }
 
-/// The document for `compared`, and for the fixtures on which nothing could be compared.
-pub fn diff(compared: &[Compared], errors: &[Refused]) -> String {
+/// The document for `compared`, for the fixtures whose sources are `new`, and for those on which nothing could be
+/// compared.
+pub fn diff(compared: &[Compared], new: &[Entry], errors: &[Refused]) -> String {
     let diffs = compared.iter().map(diff_of_fixture).collect();
-    let document = DiffDocument { schema: SCHEMA, diffs, errors };
+    let document =
+        DiffDocument { schema: SCHEMA, diffs, new: new.iter().map(replay).collect(), errors };
     serde_json::to_string_pretty(&document).expect("values are plain data")
 }
 
