@@ -92,8 +92,7 @@ impl Host {
         mode: &Mode,
     ) -> Job {
         Job {
-            artifact: artifact.place().to_owned(),
-            artifact_kept: artifact.kept_at(),
+            artifact: artifact.place(),
             fixture: fixture.dir.clone(),
             shadow: precision == Precision::Shadow,
             device,

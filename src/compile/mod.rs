@@ -21,7 +21,7 @@ mod tools;
 mod translation;
 mod unit;
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
@@ -43,7 +43,6 @@ use self::options::{LINK, options, precision_flag, strings};
 use self::outside::{Outside, outside_of};
 use self::translation::{Translation, lay_out, translate};
 use crate::cache::{Cache, Kind};
-use crate::files;
 use crate::foreign::Finished;
 use crate::frontend::{Precision, Threads};
 use crate::harness::Harness;
@@ -70,20 +69,12 @@ pub struct Artifact {
 }
 
 impl Artifact {
-    /// The path of the shared object, which is put back where replayed code has removed it.
-    pub(crate) fn place(&self) -> &Path {
-        if let Some(kept) = self.kept.as_ref().filter(|_| !self.path.exists()) {
-            let bytes = fs::read(format!("/proc/self/fd/{}", kept.as_raw_fd()));
-            // Where that fails the loader says what is missing.
-            let _ = bytes.and_then(|bytes| files::replace(&self.path, &bytes));
+    /// A path of the shared object that nobody can remove while this lives; replayed code may remove the file.
+    pub(crate) fn place(&self) -> PathBuf {
+        match &self.kept {
+            Some(kept) => format!("/proc/{}/fd/{}", std::process::id(), kept.as_raw_fd()).into(),
+            None => self.path.clone(),
         }
-        &self.path
-    }
-
-    /// A path of the shared object that nobody can remove while this lives.
-    pub(crate) fn kept_at(&self) -> Option<PathBuf> {
-        let kept = self.kept.as_ref()?;
-        Some(format!("/proc/{}/fd/{}", std::process::id(), kept.as_raw_fd()).into())
     }
 }
 

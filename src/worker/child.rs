@@ -77,7 +77,7 @@ pub(super) fn run(
 }
 
 fn load(job: &Job) -> Result<(Fixture, LoadedArtifact), ChildError> {
-    Ok((Fixture::load_trusted(&job.fixture)?, job.load_artifact()?))
+    Ok((Fixture::load_trusted(&job.fixture)?, LoadedArtifact::load(&job.artifact)?))
 }
 
 fn refuse(reporter: &Reporter, error: &ChildError) {

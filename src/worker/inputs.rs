@@ -189,7 +189,6 @@ mod tests {
         let (threads, order, rounding, checked) = (1, 0, Rounding::Nearest, false);
         Job {
             artifact: "unused".into(),
-            artifact_kept: None,
             fixture: folder.to_owned(),
             shadow,
             device: DeviceJob::Cpu { threads, order, rounding, checked },

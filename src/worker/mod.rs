@@ -40,7 +40,6 @@ use serde::{Deserialize, Serialize};
 use crate::cuda::sanitizer::Tool;
 use crate::frontend::Precision;
 use crate::process::tree::End;
-use crate::runtime::artifact::{LoadError, LoadedArtifact};
 use crate::runtime::cpu::Rounding;
 use crate::runtime::journal::Key;
 use crate::summary::Poison;
@@ -126,8 +125,6 @@ pub struct Job {
     /// The shared object.
     #[serde(with = "path")]
     pub artifact: PathBuf,
-    /// Where the shared object is if code that runs meanwhile has removed it there.
-    pub artifact_kept: Option<PathBuf>,
     /// The fixture's folder.
     #[serde(with = "path")]
     pub fixture: PathBuf,
@@ -270,15 +267,6 @@ pub struct Stepped {
 }
 
 impl Job {
-    /// Loads the artifact into this process.
-    fn load_artifact(&self) -> Result<LoadedArtifact, LoadError> {
-        let loaded = LoadedArtifact::load(&self.artifact);
-        match &self.artifact_kept {
-            Some(kept) if loaded.is_err() && !self.artifact.exists() => LoadedArtifact::load(kept),
-            _ => loaded,
-        }
-    }
-
     /// The meaning of `float` in the artifact.
     pub fn precision(&self) -> Precision {
         match self.device {

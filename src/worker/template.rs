@@ -10,6 +10,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use super::{GO_FIRST, Order, member, memory, socket};
 use crate::fixture::Fixture;
 use crate::process::{self, Pid, shield, tree};
+use crate::runtime::artifact::LoadedArtifact;
 use crate::runtime::signals;
 
 /// A template, as its keeper knows it.
@@ -65,7 +66,7 @@ fn serve_orders(keeper: OwnedFd, order: &Order, above: &[Pid]) -> Option<()> {
     // As in a member: it may stay without.
     let _ = shield::raise(above);
     let fixture = Fixture::load_trusted(&order.job.fixture).ok()?;
-    let artifact = order.job.load_artifact().ok()?;
+    let artifact = LoadedArtifact::load(&order.job.artifact).ok()?;
     if !is_alone() || has_printed(&printed) {
         return None;
     }
