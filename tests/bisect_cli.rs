@@ -1,6 +1,7 @@
 //! `replay bisect` and `replay log` as a user runs them, on the demonstration and on histories of
 //! a kernel of one line.
 
+mod accuracy;
 mod answers;
 mod directions;
 mod elsewhere;
