@@ -85,8 +85,8 @@ fn a_bad_merge_base_is_refused() {
     let (env, mut ids) = history(TestEnv::new(), &[WRONG, WRONG]);
     env.repo.git(&["checkout", "-q", "-b", "fixed", "main~1"]);
     ids.push(env.repo.commit_file("k.cu", &crate::bisect_cli::kernel(RIGHT.0, "", "fixed"), "Fix"));
-    insta::assert_snapshot!(refusal(&(env, ids), 2, 1), @r"
-    refused: [C0] is the common ancestor of the ends, and bad: y diverged
+    insta::assert_snapshot!(refusal(&(env, ids), 2, 1), @"
+    refused: [C0] is the common ancestor of the ends, and bad: diverged: y (wrong)
     hint: the defect was fixed on the way to the good end: name a good commit before it, or swap the ends to find the fix
     ");
 }

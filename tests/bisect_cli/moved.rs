@@ -136,17 +136,17 @@ fn an_end_with_the_include_folder_under_another_name_says_what_to_write_for_it()
     let keys = "sources = [\"k.cu\"]\ninclude = [\"headers\"]";
     let (env, ids) = with_moved_include(keys, 4);
     let run = search(&env, &format!("--good {} --bad {} --jobs 1", ids[0], ids[4]));
-    insta::assert_snapshot!(without_diff(&run.text(), &ids), @"
+    insta::assert_snapshot!(without_diff(&run.text(), &ids), @r#"
     exit code 1
     --- stdout
-    refused: [C0] is neither good nor bad: untestable: revision [C0] has no file or folder `headers`
-             [C4] is neither good nor bad: untestable: there is nothing to compare with: revision [C0] has no file or folder `headers`
-    hint: name other ends; `replay FIXTURE --rev REV` shows one commit in detail
+    refused: [C0] is neither good nor bad: untestable: revision [C0] has no file or folder `headers`: git sees it at `include` there
+             [C4] is neither good nor bad: untestable: there is nothing to compare with: revision [C0] has no file or folder `headers`: git sees it at `include` there
+    hint: of several names the first that is there is taken; in replay.toml: include = [["headers", "include"]]
     --- stderr
     3 of 4 commits change a kernel, 1 tested at a time
-    [C0] untestable: revision [C0] has no file or folder `headers`
-    [C4] untestable: there is nothing to compare with: revision [C0] has no file or folder `headers`
-    ");
+    [C0] untestable: revision [C0] has no file or folder `headers`: git sees it at `include` there
+    [C4] untestable: there is nothing to compare with: revision [C0] has no file or folder `headers`: git sees it at `include` there
+    "#);
     write_harness(&env, &format!("sources = [\"k.cu\"]\n{}", hinted_line(&run.stdout)));
     assert_eq!(culprit(&env, &ids), "[C4] is the first bad commit: c4");
 }

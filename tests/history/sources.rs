@@ -141,8 +141,14 @@ fn a_path_that_was_renamed_twice_and_changed_between_is_followed_through_both_co
     let told = |commit: CommitId, name: &str| {
         error_text(&history.source_set(commit, &spec(&[name], &[])).unwrap_err())
     };
-    assert_snapshot!(told(first, "c.cu"), @"");
-    assert_snapshot!(told(history.head().unwrap().id, "b.cu"), @"");
+    assert_snapshot!(told(first, "c.cu"), @r#"
+    revision 608b073 has no file or folder `c.cu`: git sees it at `a.cu` there
+    hint: of several names the first that is there is taken; in replay.toml: sources = [["c.cu", "a.cu"]]
+    "#);
+    assert_snapshot!(told(history.head().unwrap().id, "b.cu"), @r#"
+    revision ea898f3 has no file or folder `b.cu`: git sees it at `c.cu` there
+    hint: of several names the first that is there is taken; in replay.toml: sources = [["b.cu", "c.cu"]]
+    "#);
 }
 
 #[test]
