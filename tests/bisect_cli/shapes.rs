@@ -74,7 +74,7 @@ fn good_that_turns_bad_twice_is_told_with_every_change() {
     1 of 1 commits change a kernel, 1 tested at a time
     [C3] good: identical
     [C4] bad: diverged: y (wrong)
-    [C1] bad: y diverged
+    [C1] bad: diverged: y (wrong)
     ");
 }
 
