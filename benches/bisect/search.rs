@@ -269,7 +269,6 @@ pub fn compare(artifact: &Path, fixture: &Path, recorded: &Path) -> Result<bool>
     let limits = Limits::default();
     let job = Job {
         artifact: fs::canonicalize(artifact)?,
-        artifact_kept: None,
         fixture: fixture.to_owned(),
         shadow: false,
         device: DeviceJob::Cpu {
