@@ -15,6 +15,7 @@ mod public;
 mod same_bits;
 mod series;
 mod shipped;
+mod strays;
 mod strided;
 mod tensor;
 

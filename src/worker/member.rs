@@ -16,7 +16,7 @@ use crate::process::{self, Pid, Resource, shield, tree};
 use crate::runtime::artifact::LoadedArtifact;
 use crate::runtime::journal::{Journal, Key};
 use crate::runtime::report::Reporter;
-use crate::runtime::{self, journal, signals};
+use crate::runtime::{self, cpu, journal, signals};
 
 /// Where a process that was started by a wrapper finds its journal.
 const JOURNAL: RawFd = 3;
@@ -118,11 +118,20 @@ fn report_to(journal: &File, key: &Key) -> Option<&'static Reporter> {
     Some(reporter)
 }
 
-fn limit_memory(bytes: u64) {
+/// Limits the address space of this process to `bytes`, besides what is reserved of it for device memory.
+///
+/// # Errors
+/// Where a lower limit was set for all that this process starts.
+pub(super) fn limit_addresses(bytes: u64) -> io::Result<()> {
     if bytes == libc::RLIM_INFINITY {
-        return;
+        return Ok(());
     }
-    if let Err(error) = process::limit_memory(bytes) {
+    let reserved = cpu::reserve_addresses(process::memory_limit().saturating_sub(bytes));
+    process::limit_memory(bytes + reserved)
+}
+
+fn limit_memory(bytes: u64) {
+    if let Err(error) = limit_addresses(bytes) {
         let mib = |bytes: u64| bytes >> 20;
         let message = format!(
             "a replay needs an address space of {} MiB, and {} MiB are allowed: {error}",

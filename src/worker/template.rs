@@ -57,7 +57,7 @@ fn serve_orders(keeper: OwnedFd, order: &Order, above: &[Pid]) -> Option<()> {
     process::lead_group();
     process::unblock_signals();
     process::go_first(GO_FIRST);
-    process::limit_memory(order.address_space).ok()?;
+    member::limit_addresses(order.address_space).ok()?;
     // Output of initialisers belongs to no single run. It is only detected, not kept.
     let printed = memory::growing().ok()?;
     member::place(&printed, libc::STDOUT_FILENO).ok()?;

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::block::running;
 use super::memory::Memory;
+use super::shared::Stray;
 use super::{grid, host_stack, misaligned, protection, shared, traps, watch};
 use crate::runtime::Place;
 use crate::runtime::report::{DEVICE_ACCESS, HOST_ACCESS, LastWord};
@@ -106,8 +107,8 @@ enum Access {
     Trap,
     /// The system reports no address, as for one that no memory can have.
     Nowhere,
-    /// It lies beyond dynamic shared memory.
-    Shared,
+    /// It lies beside shared memory.
+    Shared(Stray),
     /// It is shared memory of another block of the cluster, which has ended.
     Ended,
     /// It lies outside of every allocation.
@@ -133,10 +134,10 @@ impl Access {
             Access::Trap
         } else if code == SI_KERNEL {
             Access::Nowhere
-        } else if shared::overrun_at(address) {
-            Access::Shared
         } else if shared::ended_at(address) {
             Access::Ended
+        } else if let Some(stray) = shared::stray_at(address) {
+            Access::Shared(stray)
         } else {
             Access::Outside
         }
@@ -148,7 +149,7 @@ impl Access {
             Access::Misaligned { .. } => "misaligned access",
             Access::ByHost => HOST_ACCESS,
             Access::Trap => DEVICE_ACCESS,
-            Access::Nowhere | Access::Shared | Access::Ended | Access::Outside => {
+            Access::Nowhere | Access::Shared(_) | Access::Ended | Access::Outside => {
                 "out-of-bounds access"
             }
         }
@@ -176,7 +177,8 @@ impl Access {
                 return;
             }
             Access::Nowhere => "an address that no memory can have",
-            Access::Shared => "past the end of dynamic shared memory",
+            Access::Shared(Stray::Before) => "before the begin of shared memory",
+            Access::Shared(Stray::Behind) => "past the end of dynamic shared memory",
             Access::Ended => "shared memory of a block of the cluster that has ended",
             Access::Outside => return memory.describe(address, word),
         };

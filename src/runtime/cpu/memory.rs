@@ -1,42 +1,52 @@
-//! Device memory of the CPU: allocations between guard pages, poisoned when they are made.
+//! Device memory of the CPU: allocations far apart in a reservation, poisoned when they are made.
 //!
 //! Memory that may not be touched begins where an allocation ends, except for the bytes that its
 //! alignment needs. Those bytes, and the ones before the allocation on its first page, are checked
 //! for the poison when it is freed or at the end. Freed memory stays reserved, so that a late
-//! access is caught.
+//! access is caught. Small allocations beyond thousands share a pool, with poison between them.
 #![allow(unsafe_code)]
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::sync::Mutex;
 
 use super::check;
-use super::pages::{Body, fill_from, first_change, pages_of, repeat, reserve, show};
+use super::pages::{
+    Body, fill_from, first_change, lay_nothing, pages_of, place_for, repeat, reserve, show,
+};
+use super::pool::{self, Pool};
+use super::space::Space;
 use crate::cuda::CudaError;
 use crate::runtime::{lack_of_memory, limit_is_reached};
 use crate::summary::Poison;
 
-/// Untouchable bytes before and after an allocation; a multiple of every system's page. An access there
-/// is reported relative to the allocation. One further away is not: what lies there differs between runs.
+/// Untouchable bytes before and after an allocation that the reservation has no room for; a multiple of every
+/// system's page.
 const GUARD_BYTES: usize = 1 << 20;
-/// The same if there are more than [`MANY`] allocations, since address space is limited.
-const SMALL_GUARD_BYTES: usize = 64 << 10;
-/// Up to this many allocations get large guards; a fixture has fewer tensors.
-const MANY: usize = 256;
 
 /// Freed allocations whose addresses are kept reserved.
 const MAX_FREED: usize = 4096;
+
+/// What an allocation's addresses are part of.
+enum Home {
+    /// The reservation.
+    Space,
+    /// A mapping of its own, guards included.
+    Mapping(Range<usize>),
+    /// The pool.
+    Pool,
+}
 
 struct Allocation {
     /// The first byte that the user may touch.
     begin: usize,
     bytes: usize,
-    /// The mapping, guard pages included.
-    map: usize,
-    map_bytes: usize,
-    guard: usize,
+    /// Its pages, or its slot of the pool.
+    pages: Range<usize>,
+    home: Home,
     /// Counts the allocations.
     number: usize,
     label: String,
@@ -48,23 +58,22 @@ impl Allocation {
         self.begin + self.bytes
     }
 
-    /// Where its pages begin and end.
-    fn pages(&self) -> (usize, usize) {
-        (self.map + self.guard, self.map + self.map_bytes - self.guard)
-    }
-
     /// The first write on the allocation's pages outside of it, in words; none if there was none.
     fn overrun(&self, poison: Poison) -> Option<String> {
-        let (pages, pages_end) = self.pages();
         let (label, bytes) = (&self.label, self.bytes);
-        if let Some(offset) = first_change(poison, self.end(), pages_end, bytes) {
+        if let Some(offset) = first_change(poison, self.end(), self.pages.end, bytes) {
             let byte = bytes + offset;
             return Some(format!("{label} has {bytes} bytes, byte {byte} was written"));
         }
         // Pages are poisoned from their begin, a multiple of eight.
-        let offset = first_change(poison, pages, self.begin, 0)?;
-        let before = self.begin - pages - offset;
+        let offset = first_change(poison, self.pages.start, self.begin, 0)?;
+        let before = self.begin - self.pages.start - offset;
         Some(format!("{label} has {bytes} bytes, a byte {before} before its begin was written"))
+    }
+
+    /// How far `address` lies from its bytes.
+    fn distance(&self, address: usize) -> usize {
+        self.begin.saturating_sub(address).max(address.saturating_sub(self.end()))
     }
 }
 
@@ -74,13 +83,17 @@ pub(super) struct Memory {
     limit: usize,
     /// How many threads may fill an allocation.
     threads: usize,
+    space: &'static Space,
     state: Mutex<State>,
 }
 
 #[derive(Default)]
 struct State {
-    /// By the address of the mapping.
+    /// By where their pages begin.
     allocations: BTreeMap<usize, Allocation>,
+    pool: Pool,
+    /// Allocations outside of the pool that were not freed.
+    apart: usize,
     /// Begin and end of the variables of the artifact that host code has asked for.
     symbols: Vec<(usize, usize)>,
     used: usize,
@@ -92,9 +105,19 @@ struct State {
 }
 
 impl Memory {
-    /// Memory of `limit` bytes that starts as `poison`, which up to `threads` threads write.
-    pub(super) fn new(poison: Poison, limit: usize, threads: usize) -> Memory {
-        Memory { poison, limit, threads, state: Mutex::default() }
+    /// Memory of `limit` bytes in `space` that starts as `poison`, which up to `threads` threads write.
+    pub(super) fn new(
+        poison: Poison,
+        limit: usize,
+        threads: usize,
+        space: &'static Space,
+    ) -> Memory {
+        Memory { poison, limit, threads, space, state: Mutex::default() }
+    }
+
+    /// The addresses that it reserves.
+    pub(super) fn reserved(&self) -> Range<usize> {
+        self.space.range()
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, State> {
@@ -114,6 +137,32 @@ impl Memory {
         label: String,
     ) -> Result<*mut u8, CudaError> {
         self.allocate_by(&|pages, body| content.lay(pages, body, self.threads), bytes, label)
+    }
+
+    /// The same, with memory of its own that holds `fill`; small memory shares pages with others once there are
+    /// thousands, since the system gives a process so many mappings only.
+    ///
+    /// # Errors
+    /// As [`Memory::allocate`].
+    pub(super) fn allocate_scratch(
+        &self,
+        fill: Poison,
+        bytes: usize,
+        label: String,
+    ) -> Result<*mut u8, CudaError> {
+        if bytes == 0 || bytes > pool::MOST_BYTES || self.lock().apart < pool::LEAST_OTHERS {
+            return self.allocate(Body::filled(fill), bytes, label);
+        }
+        let mut state = self.lock();
+        if bytes > self.limit.saturating_sub(state.used) {
+            return Err(CudaError::MEMORY_ALLOCATION);
+        }
+        let slot = state.pool.take(self.space, bytes);
+        let slot = slot.map_err(|error| refused(&label, bytes, &error))?;
+        let begin = slot.start + pool::GAP_BYTES;
+        // SAFETY: the slot is memory that nobody else has.
+        unsafe { fill_from(fill, begin, begin + bytes, 0) };
+        Ok(self.enter(&mut state, begin, bytes, slot, Home::Pool, label))
     }
 
     /// The same, with the poison in pages that come into being when they are written.
@@ -158,30 +207,61 @@ impl Memory {
             return Err(CudaError::MEMORY_ALLOCATION);
         }
         let (body, offset) = pages_of(bytes);
-        let guard = if state.allocations.len() < MANY { GUARD_BYTES } else { SMALL_GUARD_BYTES };
-        let map_bytes = body + 2 * guard;
-        let made = reserve(map_bytes, guard, body).and_then(|map| {
-            lay(map + guard, body).map(|()| map).inspect_err(|_| {
-                // SAFETY: mapped just now, and nobody else knows of it.
-                unsafe { libc::munmap(map as *mut libc::c_void, map_bytes) };
-            })
-        });
-        let map = made.map_err(|error| refused(&label, bytes, &error))?;
-        let pages = map + guard;
-        let begin = pages + offset;
-        let number = state.made;
-        let allocation =
-            Allocation { begin, bytes, map, map_bytes, guard, number, label, freed: false };
-        // SAFETY: the body was mapped just now.
+        let place = self.space.place(body, place_for(body));
+        let made = match place {
+            Some(pages) => lay(pages, body).map(|()| (pages, Home::Space)).inspect_err(|_| {
+                // What was laid of it is given back.
+                lay_nothing(pages, body);
+            }),
+            None => self.map(lay, body),
+        };
+        let (pages, home) = made.map_err(|error| refused(&label, bytes, &error))?;
+        state.apart += 1;
+        Ok(self.enter(&mut state, pages + offset, bytes, pages..pages + body, home, label))
+    }
+
+    /// A mapping between guards, with memory at the pages of the `body` by `lay`.
+    fn map(
+        &self,
+        lay: &dyn Fn(usize, usize) -> io::Result<()>,
+        body: usize,
+    ) -> io::Result<(usize, Home)> {
+        let map_bytes = body + 2 * GUARD_BYTES;
+        let map = reserve(map_bytes, GUARD_BYTES, body)?;
+        let pages = map + GUARD_BYTES;
+        lay(pages, body).inspect_err(|_| {
+            // SAFETY: mapped just now, and nobody else knows of it.
+            unsafe { libc::munmap(map as *mut libc::c_void, map_bytes) };
+        })?;
+        Ok((pages, Home::Mapping(map..map + map_bytes)))
+    }
+
+    /// Enters an allocation whose `pages` have memory, and poisons what lies on them around it.
+    fn enter(
+        &self,
+        state: &mut State,
+        begin: usize,
+        bytes: usize,
+        pages: Range<usize>,
+        home: Home,
+        label: String,
+    ) -> *mut u8 {
+        // SAFETY: the pages were given memory just now.
         unsafe {
-            fill_from(self.poison, pages, begin, 0);
-            fill_from(self.poison, begin + bytes, pages + body, bytes);
+            fill_from(self.poison, pages.start, begin, 0);
+            fill_from(self.poison, begin + bytes, pages.end, bytes);
         }
-        check::allocated(begin, bytes, &allocation.label, map..map + map_bytes);
+        let reach = match &home {
+            Home::Mapping(map) => map.clone(),
+            Home::Space | Home::Pool => self.space.range(),
+        };
+        check::allocated(begin, bytes, &label, reach);
+        let (key, number) = (pages.start, state.made);
+        let allocation = Allocation { begin, bytes, pages, home, number, label, freed: false };
         state.used += bytes;
         state.made += 1;
-        state.allocations.insert(map, allocation);
-        Ok(begin as *mut u8)
+        state.allocations.insert(key, allocation);
+        begin as *mut u8
     }
 
     /// Frees the allocation that begins at `pointer`.
@@ -190,35 +270,42 @@ impl Memory {
     /// [`CudaError::INVALID_VALUE`] if there is none, or it was freed before.
     pub(super) fn free(&self, pointer: *mut u8) -> Result<(), CudaError> {
         let mut state = self.lock();
-        let State { allocations, used, freed, overruns, .. } = &mut *state;
+        let State { allocations, pool, apart, used, freed, overruns, .. } = &mut *state;
         let allocation = allocations
-            .values_mut()
-            .find(|allocation| allocation.begin == pointer as usize && !allocation.freed)
+            .range_mut(..=pointer as usize)
+            .next_back()
+            .map(|(_, allocation)| allocation)
+            .filter(|allocation| allocation.begin == pointer as usize && !allocation.freed)
             .ok_or(CudaError::INVALID_VALUE)?;
         overruns.extend(allocation.overrun(self.poison));
         check::freed(allocation.begin);
         *used -= allocation.bytes;
         allocation.freed = true;
         *freed += 1;
-        let (map, bytes) = (allocation.map as *mut libc::c_void, allocation.map_bytes);
-        if *freed > MAX_FREED {
-            let address = allocation.map;
-            allocations.remove(&address);
+        let key = allocation.pages.start;
+        match allocation.home {
+            Home::Space | Home::Mapping(_) => {
+                lay_nothing(key, allocation.pages.len());
+                *apart -= 1;
+            }
+            // SAFETY: nobody else has the slot, and what the code does with it from now on is its failure.
+            Home::Pool => unsafe {
+                fill_from(self.poison, allocation.begin, allocation.end(), 0);
+            },
+        }
+        if *freed > MAX_FREED
+            && let Some(allocation) = allocations.remove(&key)
+        {
             *freed -= 1;
-            // SAFETY: the mapping was made by `allocate` and is forgotten here.
-            unsafe { libc::munmap(map, bytes) };
-        } else {
-            // SAFETY: replaces the mapping by one without memory, at the same place.
-            unsafe {
-                libc::mmap(
-                    map,
-                    bytes,
-                    libc::PROT_NONE,
-                    libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED | libc::MAP_NORESERVE,
-                    -1,
-                    0,
-                )
-            };
+            match allocation.home {
+                // Its addresses stay reserved, without a name.
+                Home::Space => {}
+                // SAFETY: the mapping was made by `map` and is forgotten here.
+                Home::Mapping(map) => unsafe {
+                    libc::munmap(map.start as *mut libc::c_void, map.len());
+                },
+                Home::Pool => pool.give_back(allocation.pages),
+            }
         }
         Ok(())
     }
@@ -247,12 +334,14 @@ impl Memory {
             })
     }
 
-    /// The pages of the allocation that begins at `address`: where they begin, and their bytes.
+    /// The pages of the allocation that begins at `address`, if it shares them with no other: where they begin, and
+    /// their bytes.
     pub(super) fn pages(&self, address: usize) -> Option<(usize, usize)> {
         let state = self.lock();
-        let (_, allocation) = state.allocations.range(..=address).next_back()?;
-        let (pages, end) = allocation.pages();
-        (allocation.begin == address && !allocation.freed).then_some((pages, end - pages))
+        let (_, Allocation { begin, pages, home, freed, .. }) =
+            state.allocations.range(..=address).next_back()?;
+        let is_alone = !matches!(home, Home::Pool);
+        (*begin == address && !freed && is_alone).then_some((pages.start, pages.len()))
     }
 
     /// Bytes allocated, and the most that can be.
@@ -286,10 +375,7 @@ impl Memory {
     pub(super) fn holds(&self, address: usize) -> bool {
         let Ok(state) = self.state.try_lock() else { return false };
         let found = state.allocations.range(..=address).next_back();
-        found.is_some_and(|(_, found)| {
-            let (pages, end) = found.pages();
-            !found.freed && (pages..end).contains(&address)
-        })
+        found.is_some_and(|(_, found)| !found.freed && found.pages.contains(&address))
     }
 
     /// Says in words where `address` lies relative to the nearest allocation, in the same words in
@@ -298,13 +384,20 @@ impl Memory {
         let Ok(state) = self.state.try_lock() else {
             return;
         };
-        let found = state.allocations.range(..=address).next_back().map(|(_, found)| found);
-        let found = found.filter(|found| address < found.map + found.map_bytes);
-        let _ = match found {
+        let before = state.allocations.range(..=address).next_back();
+        let behind = state.allocations.range(address..).next();
+        let near = [before, behind].into_iter().flatten().map(|(_, near)| near);
+        let near = near.filter(|near| match &near.home {
+            Home::Mapping(map) => map.contains(&address),
+            Home::Space | Home::Pool => self.space.contains(address),
+        });
+        let _ = match near.min_by_key(|near| near.distance(address)) {
             _ if address == 0 => out.write_str("a null pointer"),
             _ if address < NULL_BYTES => write!(out, "{address} bytes past a null pointer"),
             None => out.write_str("no allocation is near"),
-            Some(Allocation { label, bytes, freed: true, .. }) => {
+            Some(Allocation { label, bytes, freed: true, pages, .. })
+                if pages.contains(&address) =>
+            {
                 write!(out, "freed memory: {label} ({bytes} bytes)")
             }
             Some(Allocation { label, bytes, begin, .. }) if address < *begin => {
@@ -339,8 +432,12 @@ mod tests {
 
     const FILLED: Body = Body { place: None, fill: Some(POISON_A) };
 
+    fn space() -> &'static Space {
+        Box::leak(Box::new(Space::reserve(1 << 40)))
+    }
+
     fn memory() -> Memory {
-        Memory::new(POISON_A, 1 << 20, 1)
+        Memory::new(POISON_A, 1 << 20, 1, space())
     }
 
     fn described(memory: &Memory, address: usize) -> String {
@@ -392,7 +489,7 @@ mod tests {
             let (body, offset) = pages_of(bytes);
             let content: Vec<u8> = (0..body).map(|k| (k % 251) as u8).collect();
             file.write_all_at(&content, GUARD_BYTES as u64).unwrap();
-            let memory = Memory::new(POISON_B, usize::MAX, 1);
+            let memory = Memory::new(POISON_B, usize::MAX, 1, space());
             let from = |label: &str| {
                 memory.allocate_from(&file, GUARD_BYTES, bytes, label.into()).unwrap()
             };
@@ -418,7 +515,7 @@ mod tests {
 
     #[test]
     fn what_lies_around_an_allocation_is_poisoned_whatever_it_holds() {
-        let memory = Memory::new(POISON_A, usize::MAX, 3);
+        let memory = Memory::new(POISON_A, usize::MAX, 3, space());
         let file = tempfile::tempfile().unwrap();
         let (most, _) = pages_of(5 << 20);
         file.set_len(most as u64).unwrap();
@@ -476,7 +573,11 @@ mod tests {
         assert_eq!(described(&memory, pointer - 4), "4 bytes before scores (1000 bytes)");
         assert_eq!(described(&memory, 0), "a null pointer");
         assert_eq!(described(&memory, 16), "16 bytes past a null pointer");
-        assert_eq!(described(&memory, pointer + (8 << 20)), "no allocation is near");
+        assert_eq!(
+            described(&memory, pointer + (8 << 20)),
+            "8387608 bytes past the end of scores (1000 bytes)"
+        );
+        assert_eq!(described(&memory, memory.reserved().end), "no allocation is near");
         memory.free(pointer as *mut u8).unwrap();
         assert_eq!(described(&memory, pointer), "freed memory: scores (1000 bytes)");
     }

@@ -15,10 +15,12 @@ mod memory;
 mod misaligned;
 pub mod order;
 mod pages;
+mod pool;
 mod positions;
 mod protection;
 mod shape;
 mod shared;
+mod space;
 mod together;
 mod traps;
 mod waiting;
@@ -54,6 +56,7 @@ pub(crate) use self::shared::{
     DEFAULT_BYTES as DEFAULT_SHARED_BYTES, MAX_BYTES as MAX_SHARED_BYTES, allocate as shared_alloc,
     new_slot as shared_slot,
 };
+pub(crate) use self::space::reserve as reserve_addresses;
 
 use self::block::{BlockRunner, Kernel};
 use self::clusters::Clusters;
@@ -64,6 +67,7 @@ use self::pages::Body;
 use self::protection::Protection;
 use self::shape::Shape;
 use self::shared::SharedMemory;
+use self::space::Spaces;
 use self::together::Block;
 use self::traps::Argument;
 use self::waiting::WaitingGroup;
@@ -149,7 +153,8 @@ impl Cpu {
         settings: CpuSettings,
         pointers: impl Fn() -> ThreadPointers + Copy + Send + Sync + 'static,
     ) -> Cpu {
-        let memory = Memory::new(settings.poison, settings.memory_bytes, settings.threads);
+        let Spaces { global, shared: shared_space } = Spaces::of_process();
+        let memory = Memory::new(settings.poison, settings.memory_bytes, settings.threads, global);
         let memory: &'static Memory = Box::leak(Box::new(memory));
         fault::install(memory);
         let scale = settings.shared_scale();
@@ -158,7 +163,7 @@ impl Cpu {
             settings.rounding.use_on_this_thread();
             let make = move || {
                 let poison = scratch_poison(settings.poison);
-                let shared = SharedMemory::new(poison, scale, too_much_shared_memory);
+                let shared = SharedMemory::new(shared_space, poison, scale, too_much_shared_memory);
                 let shared = shared.unwrap_or_else(|error| {
                     lack_of_memory("shared memory", shared::MAX_BYTES * scale, &error)
                 });
@@ -184,7 +189,7 @@ impl Cpu {
     /// Allocates memory that the code itself asks for.
     fn scratch(&self, bytes: usize, label: String) -> Result<*mut u8, CudaError> {
         let fill = scratch_poison(self.settings.poison);
-        self.memory.allocate(Body::filled(fill), bytes, label)
+        self.memory.allocate_scratch(fill, bytes, label)
     }
 
     /// Keeps host code off the allocation at `pointer`, unless `shared`.
@@ -202,7 +207,11 @@ impl Cpu {
             let found = ranges.range(..=address).next_back();
             found.is_some_and(|(begin, bytes)| address <= begin + bytes)
         };
-        self.protection.knows(address) || self.memory.contains(address, 1) || is_shared()
+        let is_reserved = self.memory.reserved().contains(&address);
+        is_reserved
+            || self.protection.knows(address)
+            || self.memory.contains(address, 1)
+            || is_shared()
     }
 
     /// The arguments of `launch`, as far as it tells them.

@@ -99,8 +99,20 @@ fn is_memory(file: &File) -> bool {
     fcntl_get_seals(file).is_ok()
 }
 
-/// The system's large pages, where it has them; content that begins at one needs the fewest pages.
+/// The system's large pages, where it has them.
 const HUGE_PAGE: usize = 2 << 20;
+
+/// The alignment that pages of `body` bytes need: content that begins at a large page needs the fewest.
+pub(super) fn place_for(body: usize) -> usize {
+    if body >= HUGE_PAGE { HUGE_PAGE } else { page_bytes() }
+}
+
+/// Takes the memory of `body` bytes at `pages` away, which cannot be touched from here on.
+pub(super) fn lay_nothing(pages: usize, body: usize) {
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED | libc::MAP_NORESERVE;
+    // SAFETY: replaces the pages of an allocation that is given up, at the same place.
+    unsafe { libc::mmap(pages as *mut libc::c_void, body, libc::PROT_NONE, flags, -1, 0) };
+}
 
 /// Reserves `map_bytes` that cannot be touched. What comes behind a `guard` of so many bytes begins at a
 /// large page, if the `body` there is large.
@@ -172,8 +184,18 @@ pub(super) fn first_change(
 ) -> Option<usize> {
     // SAFETY: callers pass parts of the pages of a live allocation.
     let slack = unsafe { std::slice::from_raw_parts(begin as *const u8, end - begin) };
-    let mut bytes = slack.iter().enumerate();
-    bytes.position(|(k, &byte)| byte != poison.pattern[(phase + k) % 8])
+    let pattern = turned(poison, phase).pattern;
+    let words = slack.chunks(pattern.len()).position(|word| *word != pattern[..word.len()])?;
+    let place = words * pattern.len();
+    let byte = slack[place..].iter().zip(pattern).position(|(&byte, value)| byte != value)?;
+    Some(place + byte)
+}
+
+/// `poison` from byte number `phase` on.
+fn turned(poison: Poison, phase: usize) -> Poison {
+    let mut pattern = poison.pattern;
+    pattern.rotate_left(phase % poison.pattern.len());
+    Poison { pattern }
 }
 
 /// Repeats the pattern of `poison` over `bytes` at `address`.
@@ -192,6 +214,5 @@ pub(super) unsafe fn fill(poison: Poison, address: usize, bytes: usize) {
 pub(super) unsafe fn fill_from(poison: Poison, begin: usize, end: usize, phase: usize) {
     // SAFETY: promised by the caller.
     let bytes = unsafe { std::slice::from_raw_parts_mut(begin as *mut u8, end - begin) };
-    let pattern = poison.pattern.iter().cycle().skip(phase % poison.pattern.len());
-    bytes.iter_mut().zip(pattern).for_each(|(byte, &value)| *byte = value);
+    turned(poison, phase).fill(bytes);
 }

@@ -1,6 +1,6 @@
 //! Shared memory of the block that an operating-system thread runs: dynamic and static.
 //!
-//! Both are poisoned for every block. Dynamic shared memory ends at a guard page. A variable lies at the same
+//! Both are poisoned for every block. Before static and behind dynamic shared memory there is none. A variable lies at the same
 //! distance from the begin in all blocks of a cluster, and what a block had that has ended cannot be touched.
 #![allow(unsafe_code)]
 
@@ -12,7 +12,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use super::check;
 use super::clusters::MOST_BLOCKS;
 use super::fiber::page_bytes;
-use super::pages::fill;
+use super::pages::{fill, reserve};
+use super::space::Space;
 use crate::runtime::abi::BlockState;
 use crate::runtime::{end, lack_of_memory};
 use crate::summary::Poison;
@@ -44,6 +45,8 @@ pub(crate) extern "C" fn new_slot() -> u32 {
 
 /// The shared memory of one operating-system thread.
 pub(super) struct SharedMemory {
+    /// Where that of others lies as well, and nothing else.
+    space: &'static Space,
     map: *mut u8,
     /// Bytes of the static and of the dynamic area, each.
     area: usize,
@@ -67,41 +70,33 @@ thread_local! {
 }
 
 impl SharedMemory {
-    /// Maps both areas.
-    ///
-    /// The areas hold `scale` times what a device has.
+    /// Both areas, in `space`. They hold `scale` times what a device has.
     ///
     /// # Errors
     /// If the system has no memory.
     pub(super) fn new(
+        space: &'static Space,
         poison: Poison,
         scale: usize,
         too_large: fn(usize, usize) -> !,
     ) -> io::Result<SharedMemory> {
         let (page, area) = (page_bytes(), AREA_BYTES * scale);
-        // SAFETY: an anonymous mapping; the last page is made a guard.
-        let map = unsafe {
-            let bytes = 2 * area + page;
-            let map = libc::mmap(
-                std::ptr::null_mut(),
-                bytes,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
-                -1,
-                0,
-            );
-            if map == libc::MAP_FAILED
-                || libc::mprotect(map.cast::<u8>().add(2 * area).cast(), page, libc::PROT_NONE) != 0
-            {
-                return Err(io::Error::last_os_error());
-            }
-            map.cast()
+        let map = match space.place(2 * area, page) {
+            Some(place) => place,
+            None => reserve(2 * area + 2 * page, page, 2 * area)? + page,
         };
+        let access = libc::PROT_READ | libc::PROT_WRITE;
+        let map = map as *mut u8;
+        // SAFETY: these addresses were reserved for it.
+        if unsafe { libc::mprotect(map.cast(), 2 * area, access) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
         let slots = Box::new([std::ptr::null_mut(); MAX_SLOTS]);
         let limit = DEFAULT_BYTES;
         let mut begins = [std::ptr::null_mut(); MOST_BLOCKS];
         begins[0] = map;
         Ok(SharedMemory {
+            space,
             map,
             area,
             slots,
@@ -211,16 +206,30 @@ impl SharedMemory {
     }
 }
 
-/// Whether `address` is the guard page behind the dynamic shared memory of this operating-system
-/// thread.
-pub(crate) fn overrun_at(address: usize) -> bool {
+/// An address further away is told as any other.
+const NEAR_BYTES: usize = 8 << 30;
+
+/// How `address` lies beside the shared memory of this operating-system thread, if it does: before it, or behind it.
+pub(crate) fn stray_at(address: usize) -> Option<Stray> {
     let shared = CURRENT.get();
     if shared.is_null() {
-        return false;
+        return None;
     }
     // SAFETY: set by `begin_launch`; the memory lives as long as the thread.
-    let end = unsafe { (*shared).map as usize + 2 * (*shared).area };
-    (end..end + page_bytes()).contains(&address)
+    let (range, space) = unsafe { ((*shared).range(), (*shared).space) };
+    let near = if space.contains(address) { NEAR_BYTES } else { page_bytes() };
+    let is_near = (range.start.saturating_sub(near)..range.end + near).contains(&address);
+    if !is_near || range.contains(&address) {
+        return None;
+    }
+    Some(if address < range.start { Stray::Before } else { Stray::Behind })
+}
+
+/// An address beside shared memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stray {
+    Before,
+    Behind,
 }
 
 /// Whether `address` is shared memory of a block that has ended, of the cluster whose block runs on this

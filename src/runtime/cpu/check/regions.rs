@@ -11,9 +11,6 @@ use crate::runtime::lack_of_memory;
 /// The most bytes that share a cell, as a power of two.
 const WIDEST: u32 = 2;
 
-/// How far outside of an allocation an access may be to be told as one beyond its end.
-const NEAR_BYTES: usize = 1 << 20;
-
 /// One piece of memory.
 pub(super) struct Region {
     begin: usize,
@@ -210,7 +207,7 @@ impl Drop for Cells {
 pub(super) enum Found<'r> {
     /// All of the access in one region.
     Inside(&'r mut Region),
-    /// Not all of it, but near to one: a byte of it lies this far behind the end, or, if negative,
+    /// Not all of it, and this one is the nearest: a byte of it lies this far behind the end, or, if negative,
     /// before the begin.
     Beside(&'r Region, i64),
     /// In memory that nobody checks.
@@ -254,26 +251,26 @@ impl Regions {
 
     /// Where `bytes` at `address` lie.
     pub(super) fn find(&mut self, address: usize, bytes: usize) -> Found<'_> {
-        let reach = self.reach.range(..=address).next_back();
-        let is_near = reach.is_some_and(|(_, &end)| address < end);
-        let before = self.by_begin.range(..=address).next_back();
-        let past =
-            before.map(|(begin, region)| (address + bytes).saturating_sub(begin + region.bytes));
-        match past {
-            Some(0) => {
-                let (_, region) = self.by_begin.range_mut(..=address).next_back().expect("found");
-                return Found::Inside(region);
-            }
-            Some(past) if is_near && past <= NEAR_BYTES => {
-                let (_, region) = self.by_begin.range(..=address).next_back().expect("found");
-                return Found::Beside(region, past as i64);
-            }
-            _ => {}
+        let past_of = |(begin, region): (&usize, &Region)| {
+            (address + bytes).saturating_sub(begin + region.bytes)
+        };
+        let past = self.by_begin.range(..=address).next_back().map(past_of);
+        if past == Some(0) {
+            let (_, region) = self.by_begin.range_mut(..=address).next_back().expect("found");
+            return Found::Inside(region);
         }
-        match self.by_begin.range(address..).next() {
-            Some((&begin, region)) if is_near && begin - address <= NEAR_BYTES => {
-                Found::Beside(region, -((begin - address) as i64))
+        let reach = self.reach.range(..=address).next_back();
+        if reach.is_none_or(|(_, &end)| address >= end) {
+            return Found::Elsewhere;
+        }
+        let before = self.by_begin.range(..=address).next_back();
+        let behind = self.by_begin.range(address..).next();
+        let until = behind.map(|(begin, _)| begin - address);
+        match (before.zip(past), behind.zip(until)) {
+            (Some(((_, region), past)), until) if until.is_none_or(|(_, until)| past <= until) => {
+                Found::Beside(region, past as i64)
             }
+            (_, Some(((_, region), until))) => Found::Beside(region, -(until as i64)),
             _ => Found::Elsewhere,
         }
     }
@@ -327,7 +324,23 @@ mod tests {
         assert!(matches!(regions.find(0x117d, 4), Found::Beside(_, 1)));
         assert!(matches!(regions.find(0x1180, 4), Found::Beside(_, 4)));
         assert!(matches!(regions.find(0x10fc, 4), Found::Beside(_, -4)));
+        assert!(matches!(regions.find(0x1f00, 4), Found::Beside(_, 0xd84)));
         assert!(matches!(regions.find(0x2000, 4), Found::Elsewhere));
         assert!(matches!(regions.find(0xfff, 1), Found::Elsewhere));
+    }
+
+    #[test]
+    fn an_access_between_two_is_told_by_the_nearer_one() {
+        let mut regions = Regions::default();
+        for (begin, label) in [(0x1100, "x"), (0x9000_0000, "y")] {
+            regions.add(Region::new(begin, 0x80, label.into(), true), 0x1000..0xffff_0000);
+        }
+        let mut told = |address| match regions.find(address, 4) {
+            Found::Beside(region, distance) => (region.label.clone(), distance),
+            _ => ("none".to_owned(), 0),
+        };
+        assert_eq!(told(0x40_1180), ("x".to_owned(), (4 << 20) + 4));
+        assert_eq!(told(0x8ff0_0000), ("y".to_owned(), -(1 << 20)));
+        assert_eq!(told(0x9fff_0000), ("y".to_owned(), 0x0ffe_ff84));
     }
 }
