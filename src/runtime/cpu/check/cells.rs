@@ -102,7 +102,7 @@ impl Stamp {
             Scope::Block if self.moment.block == access.moment.block => {
                 self.moment.epoch < access.moment.epoch
             }
-            Scope::Block => (access.ordered)(&self.moment, self.lanes),
+            Scope::Block => (access.ordered_by_block)(&self.moment),
             Scope::Grid => (access.met)(self.lanes, self.moment.epoch),
         }
     }
@@ -141,6 +141,8 @@ pub(super) struct Access<'a> {
     pub site: u32,
     /// Whether what lanes of a warp did at a moment of this launch is ordered before it.
     pub ordered: &'a dyn Fn(&Moment, u32) -> bool,
+    /// Whether what several warps of another block did in the phase of a moment is.
+    pub ordered_by_block: &'a dyn Fn(&Moment) -> bool,
     /// Whether what several blocks did, from one phase to another, is ordered before it.
     pub met: &'a dyn Fn(u32, u32) -> bool,
     /// Whether an earlier operation is ordered before this one.
@@ -234,6 +236,7 @@ mod tests {
                 moment: clocks.now(thread),
                 site: 0,
                 ordered: &|then, lanes| clocks.ordered(then, lanes, thread),
+                ordered_by_block: &|then| clocks.ordered_by_block(then, thread),
                 met: &|first, last| clocks.has_met(first, last),
                 follows: &|_| true,
             };

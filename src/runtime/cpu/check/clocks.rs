@@ -28,8 +28,53 @@ pub(super) struct Moment {
 /// A lane knows of so many warp synchronisations in one phase.
 pub(super) const MAX_TICK: u32 = (1 << 18) - 1;
 
-/// What a block has made known of itself: everything before this epoch.
-type Known = HashMap<u32, u32>;
+/// What blocks have made known of themselves, by their linear index.
+type Known = HashMap<u32, Upto>;
+
+/// What a block has made known of itself: everything before an epoch, and of the epoch what threads did before a tick.
+#[derive(Clone, Debug, Default)]
+struct Upto {
+    epoch: u32,
+    /// By thread: the tick of its lane.
+    ticks: HashMap<u16, u32>,
+}
+
+impl Upto {
+    /// Everything before `epoch`.
+    fn all_before(epoch: u32) -> Upto {
+        Upto { epoch, ticks: HashMap::new() }
+    }
+
+    /// Adds what `other` knows of the same block.
+    fn join(&mut self, other: &Upto) {
+        if other.epoch > self.epoch {
+            *self = other.clone();
+        } else if other.epoch == self.epoch {
+            for (&thread, &tick) in &other.ticks {
+                let known = self.ticks.entry(thread).or_default();
+                *known = tick.max(*known);
+            }
+        }
+    }
+
+    /// Whether what `lanes` of the warp of `then` did is known, the last of them at `then`. When the others did it in the
+    /// same epoch is not told apart: it counts as known if anything of theirs is.
+    fn covers(&self, then: &Moment, lanes: u32) -> bool {
+        if then.epoch != self.epoch {
+            return then.epoch < self.epoch;
+        }
+        let first = then.thread - then.thread % LANES as u16;
+        let known = |lane: usize| self.ticks.get(&(first + lane as u16)).copied();
+        let others = lanes & !(1 << (then.thread - first));
+        bits(others).all(|lane| known(lane).is_some())
+            && known(usize::from(then.thread - first)).is_some_and(|tick| then.tick < tick)
+    }
+
+    /// Whether what several warps did in the epoch of `then` is known, as far as it is told apart.
+    fn covers_warps(&self, then: &Moment) -> bool {
+        then.epoch < self.epoch || then.epoch == self.epoch && !self.ticks.is_empty()
+    }
+}
 
 /// The clocks of the block that runs, and of the atomics of the launch.
 #[derive(Default)]
@@ -43,8 +88,8 @@ pub(super) struct Clocks {
     met: Option<Rc<Learned>>,
     /// What single threads have learned since.
     learned: Vec<(u16, Known)>,
-    /// The threads that have fenced in this epoch.
-    fenced: Vec<u16>,
+    /// The threads that have fenced in this epoch, each with what was there to be seen after its last fence.
+    fenced: HashMap<u16, Upto>,
     /// The epoch before which everything was fenced by a thread of an earlier epoch.
     fenced_before: u32,
     /// By address: what the threads that changed it atomically have made known.
@@ -131,7 +176,7 @@ impl Clocks {
         if let Some(met) = &self.met {
             join(&mut known, &met.known);
         }
-        known.insert(self.block, self.epoch + 1);
+        known.insert(self.block, Upto::all_before(self.epoch + 1));
         let fenced = !self.fenced.is_empty() || self.fenced_before > 0;
         Learned { known, fenced, phases: 0..0 }
     }
@@ -211,12 +256,17 @@ impl Clocks {
         }
     }
 
-    /// `thread` has fenced: what it and, before the last barrier, its block did is there to be seen.
+    /// `thread` has fenced: what it did so far is there to be seen, what it knows of other lanes of its warp, and all that
+    /// its block did before the last barrier.
     pub(super) fn fence(&mut self, thread: u16) {
         self.has_fenced = true;
-        if !self.fenced.contains(&thread) {
-            self.fenced.push(thread);
-        }
+        let (warp, lane) = (usize::from(thread) / LANES, usize::from(thread) % LANES);
+        // What comes behind the fence has another tick.
+        self.warp_sync(warp, 1 << lane);
+        let first = thread - lane as u16;
+        let known = self.warps[warp].of[lane].iter().enumerate().filter(|&(_, &tick)| tick > 0);
+        let ticks = known.map(|(other, &tick)| (first + other as u16, tick)).collect();
+        self.fenced.insert(thread, Upto { epoch: self.epoch, ticks });
     }
 
     /// `thread` changes or reads the word at `address` atomically, or as a volatile.
@@ -236,12 +286,11 @@ impl Clocks {
         if !writes {
             return;
         }
-        // Its own accesses of this epoch count as well: an epoch is not told apart further.
-        let upto = if self.fenced.contains(&thread) { self.epoch + 1 } else { self.fenced_before };
-        if upto > 0 {
+        let before = || Upto::all_before(self.fenced_before);
+        let upto = self.fenced.get(&thread).cloned().unwrap_or_else(before);
+        if upto.epoch > 0 {
             let published = self.published.entry(address).or_default();
-            let entry = published.entry(self.block).or_default();
-            *entry = upto.max(*entry);
+            published.entry(self.block).or_default().join(&upto);
             join(published, &self.known);
             if let Some(met) = &self.met {
                 join(published, &met.known);
@@ -259,16 +308,24 @@ impl Clocks {
         Moment { block: self.block, thread, epoch: self.epoch, tick }
     }
 
+    /// What `thread` of the block that runs knows of `block`.
+    fn known_of(&self, block: u32, thread: u16) -> impl Iterator<Item = &Upto> {
+        let learned = self.learned.iter().find(|(of, _)| *of == thread).map(|(_, learned)| learned);
+        let met = self.met.as_ref().map(|met| &met.known);
+        let all = [Some(&self.known), learned, met].into_iter().flatten();
+        all.filter_map(move |known| known.get(&block))
+    }
+
+    /// Whether what several warps of another block did in the epoch of `then` is ordered before what `thread` does now.
+    pub(super) fn ordered_by_block(&self, then: &Moment, thread: u16) -> bool {
+        self.known_of(then.block, thread).any(|upto| upto.covers_warps(then))
+    }
+
     /// Whether what `lanes` of the warp of `then` did at `then` is ordered before what `thread` of
     /// the block that runs does now.
     pub(super) fn ordered(&self, then: &Moment, lanes: u32, thread: u16) -> bool {
         if then.block != self.block {
-            let upto =
-                |known: &Known| known.get(&then.block).is_some_and(|&upto| then.epoch < upto);
-            let learned = self.learned.iter().find(|(of, _)| *of == thread);
-            return upto(&self.known)
-                || learned.is_some_and(|(_, learned)| upto(learned))
-                || self.met.as_ref().is_some_and(|met| upto(&met.known));
+            return self.known_of(then.block, thread).any(|upto| upto.covers(then, lanes));
         }
         if then.epoch < self.epoch {
             return true;
@@ -283,9 +340,8 @@ impl Clocks {
 }
 
 fn join(known: &mut Known, other: &Known) {
-    for (&block, &upto) in other {
-        let entry = known.entry(block).or_default();
-        *entry = upto.max(*entry);
+    for (&block, upto) in other {
+        known.entry(block).or_default().join(upto);
     }
 }
 
@@ -369,6 +425,34 @@ mod tests {
         clocks.know(all);
         assert!(clocks.ordered(&then, alone(then), 0));
         assert!(!clocks.ordered(&later, alone(later), 0));
+    }
+
+    #[test]
+    fn a_thread_publishes_what_it_did_before_its_fence_and_nothing_behind_it() {
+        let mut clocks = block(0);
+        let (before, of_another) = (clocks.now(0), clocks.now(5));
+        clocks.fence(0);
+        let behind = clocks.now(0);
+        clocks.atomic(0, 0x100, false, true);
+        clocks.begin_block(1, 64);
+        clocks.atomic(3, 0x100, true, false);
+        assert!(clocks.ordered(&before, alone(before), 3));
+        assert!(!clocks.ordered(&behind, alone(behind), 3));
+        assert!(!clocks.ordered(&of_another, alone(of_another), 3));
+    }
+
+    #[test]
+    fn a_fence_publishes_what_lanes_did_before_they_synchronised_with_its_thread() {
+        let mut clocks = block(0);
+        let then = clocks.now(5);
+        clocks.warp_sync(0, 0xff);
+        let later = clocks.now(5);
+        clocks.fence(0);
+        clocks.atomic(0, 0x100, false, true);
+        clocks.begin_block(1, 64);
+        clocks.atomic(3, 0x100, true, false);
+        assert!(clocks.ordered(&then, alone(then), 3));
+        assert!(!clocks.ordered(&later, alone(later), 3));
     }
 
     #[test]

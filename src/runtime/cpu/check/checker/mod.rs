@@ -202,6 +202,7 @@ impl Checker {
             moment: Moment { epoch: phase, ..Moment::default() },
             site: 0,
             ordered: &|_, _| true,
+            ordered_by_block: &|_| true,
             met: &|_, _| true,
             follows: &|earlier| self.streams.follows(earlier),
         };
@@ -388,6 +389,7 @@ impl Checker {
             moment: clocks.now(thread),
             site: number,
             ordered: &|then, lanes| clocks.ordered(then, lanes, thread),
+            ordered_by_block: &|then| clocks.ordered_by_block(then, thread),
             met: &|first, last| clocks.has_met(first, last),
             follows: &|earlier| self.streams.follows(earlier),
         };
