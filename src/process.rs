@@ -167,6 +167,16 @@ pub(crate) fn lower_limit(resource: Resource, most: u64) -> io::Result<()> {
     Ok(setrlimit(resource, Rlimit { current: lower(current), maximum: lower(maximum) })?)
 }
 
+/// Limits `resource` for this process to `most`, which may be raised again; to what it may have at most, if none.
+///
+/// # Errors
+/// Where the system refuses.
+pub(crate) fn set_limit(resource: Resource, most: Option<u64>) -> io::Result<()> {
+    let Rlimit { maximum, .. } = getrlimit(resource);
+    let current = most.map_or(maximum, |most| Some(maximum.map_or(most, |limit| limit.min(most))));
+    Ok(setrlimit(resource, Rlimit { current, maximum })?)
+}
+
 /// Limits the address space of this process to `bytes`.
 ///
 /// # Errors

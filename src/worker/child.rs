@@ -139,6 +139,9 @@ fn replay(
         });
     }
     runtime.device.run_host(true);
+    if let DeviceJob::Cpu { .. } = job.device {
+        runtime::cpu::limit_host_memory(job.memory_bytes);
+    }
     runtime::cpu::code_runs();
     // SAFETY: the artifact was compiled for this fixture's signature, in this order.
     unsafe { artifact.call(&tensors.pointers, &sizes, &strides) };
@@ -191,6 +194,7 @@ impl Closing {
     /// Waits for the device, writes the outputs and says so.
     fn reach(&self) -> Result<(), ChildError> {
         let Closing { runtime, inputs_us, .. } = *self;
+        runtime::cpu::lift_host_memory();
         let (device, reporter) = (&*runtime.device, runtime.reporter);
         let synchronized = device.synchronize();
         let call_us = microseconds(self.begun);

@@ -332,3 +332,43 @@ fn two_runs_tell_a_fault_in_the_same_words() {
         assert_eq!(told.len(), 1, "{told:#?}");
     }
 }
+
+#[test]
+fn host_code_has_as_much_memory_as_the_device_and_the_machine_has_its_own_besides() {
+    let text = r"
+__global__ void in_turns(float* out, const float* x) {
+  __shared__ float s[1024];
+  volatile float own[2048];
+  own[threadIdx.x] = x[threadIdx.x % 2];
+  s[threadIdx.x] = own[threadIdx.x];
+  __syncthreads();
+  if (threadIdx.x < 2) out[threadIdx.x] = s[threadIdx.x + 512] + 6;
+}
+static char* volatile taken[1000];
+static bool take(int mebibytes) {
+  for (int i = 0; i < mebibytes; ++i) {
+    taken[i] = (char*)malloc(1 << 20);
+    if (taken[i] == nullptr) return false;
+    memset(taken[i], 1, 1 << 20);
+  }
+  return true;
+}
+static void case_takes_much(const float* x, float* out) {
+  if (take(800)) fill(out);
+  else exit(3);
+}
+static void case_takes_little(const float* x, float* out) {
+  float* scratch;
+  if (cudaMalloc(&scratch, 150 << 20) == cudaSuccess && take(150)) in_turns<<<64, 1024>>>(out, x);
+  cudaFree(scratch);
+  if (cudaMalloc(&scratch, 150 << 20) != cudaSuccess || !take(30)) exit(2);
+}
+";
+    let machine = Machine { memory_bytes: 200 << 20, threads: 4, ..Machine::PLAIN };
+    let project = project(text);
+    let run = project.runs("takes_much", machine, 1).pop().unwrap();
+    assert_eq!(run.ending, Ending::Exited(3));
+    for run in project.runs("takes_little", machine, 2) {
+        completes(&run);
+    }
+}

@@ -7,6 +7,8 @@
 
 use std::io;
 
+use super::host_memory;
+
 /// Usable bytes of one stack, apart from its guard.
 pub(crate) const STACK_BYTES: usize = 128 << 10;
 
@@ -106,6 +108,7 @@ impl Stacks {
     /// Makes all of stack `index` but its guard accessible.
     fn open(&self, index: usize) -> io::Result<()> {
         let guard = guard_bytes();
+        host_memory::take(STACK_BYTES);
         let access = libc::PROT_READ | libc::PROT_WRITE;
         // SAFETY: the pages lie inside the mapping that `new` made.
         match unsafe { libc::mprotect(self.guard(index).add(guard).cast(), STACK_BYTES, access) } {
@@ -117,6 +120,7 @@ impl Stacks {
 
 impl Drop for Stacks {
     fn drop(&mut self) {
+        host_memory::give_back(self.opened * STACK_BYTES);
         // SAFETY: unmaps what `new` mapped; the owner no longer runs on it.
         unsafe { libc::munmap(self.base.cast(), self.slot * self.count) };
     }

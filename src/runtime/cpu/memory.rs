@@ -13,12 +13,12 @@ use std::io;
 use std::ops::Range;
 use std::sync::Mutex;
 
-use super::check;
 use super::pages::{
     Body, fill_from, first_change, lay_nothing, pages_of, place_for, repeat, reserve, show,
 };
 use super::pool::{self, Pool};
 use super::space::Space;
+use super::{check, host_memory};
 use crate::cuda::CudaError;
 use crate::runtime::{lack_of_memory, limit_is_reached};
 use crate::summary::Poison;
@@ -207,6 +207,7 @@ impl Memory {
             return Err(CudaError::MEMORY_ALLOCATION);
         }
         let (body, offset) = pages_of(bytes);
+        host_memory::take(body);
         let place = self.space.place(body, place_for(body));
         let made = match place {
             Some(pages) => lay(pages, body).map(|()| (pages, Home::Space)).inspect_err(|_| {
@@ -286,6 +287,7 @@ impl Memory {
         match allocation.home {
             Home::Space | Home::Mapping(_) => {
                 lay_nothing(key, allocation.pages.len());
+                host_memory::give_back(allocation.pages.len());
                 *apart -= 1;
             }
             // SAFETY: nobody else has the slot, and what the code does with it from now on is its failure.

@@ -10,6 +10,7 @@ mod fault;
 mod fiber;
 mod frames;
 mod grid;
+mod host_memory;
 mod host_stack;
 mod memory;
 mod misaligned;
@@ -50,6 +51,7 @@ pub(crate) use self::clusters::{
 pub(crate) use self::fault::code_runs;
 pub(crate) use self::fiber::page_bytes;
 pub(crate) use self::grid::{atomic_turn, wait_for_blocks_before};
+pub(crate) use self::host_memory::{lift as lift_host_memory, limit as limit_host_memory};
 pub(crate) use self::pages::pages_of;
 pub(crate) use self::shape::MAX_THREADS;
 pub(crate) use self::shared::{

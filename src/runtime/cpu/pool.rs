@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::io;
 use std::ops::Range;
 
+use super::host_memory;
 use super::pages::ALIGNMENT;
 use super::space::Space;
 
@@ -55,6 +56,7 @@ fn piece(space: &Space) -> io::Result<Range<usize>> {
     let begin = space
         .place(PIECE_BYTES, ALIGNMENT.max(super::page_bytes()))
         .ok_or_else(|| io::Error::from(io::ErrorKind::OutOfMemory))?;
+    host_memory::take(PIECE_BYTES);
     let access = libc::PROT_READ | libc::PROT_WRITE;
     // SAFETY: the space has given these addresses to nobody else.
     match unsafe { libc::mprotect(begin as *mut libc::c_void, PIECE_BYTES, access) } {

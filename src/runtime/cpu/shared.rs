@@ -9,11 +9,11 @@ use std::ffi::c_void;
 use std::io;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use super::check;
 use super::clusters::MOST_BLOCKS;
 use super::fiber::page_bytes;
 use super::pages::{fill, reserve};
 use super::space::Space;
+use super::{check, host_memory};
 use crate::runtime::abi::BlockState;
 use crate::runtime::{end, lack_of_memory};
 use crate::summary::Poison;
@@ -81,6 +81,7 @@ impl SharedMemory {
         too_large: fn(usize, usize) -> !,
     ) -> io::Result<SharedMemory> {
         let (page, area) = (page_bytes(), AREA_BYTES * scale);
+        host_memory::take(2 * area);
         let map = match space.place(2 * area, page) {
             Some(place) => place,
             None => reserve(2 * area + 2 * page, page, 2 * area)? + page,

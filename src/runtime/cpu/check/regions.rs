@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 
+use super::super::host_memory;
 use super::packed::{Elsewhere, Packed};
 use super::state::{GRAIN, Slot};
 use crate::runtime::lack_of_memory;
@@ -171,6 +172,7 @@ impl Cells {
 
     fn new(count: usize) -> Cells {
         let bytes = Cells::bytes(count);
+        host_memory::take(bytes);
         // SAFETY: a new mapping at an address of the system's choice.
         let map = unsafe {
             libc::mmap(
@@ -198,6 +200,7 @@ impl Cells {
 #[allow(unsafe_code)]
 impl Drop for Cells {
     fn drop(&mut self) {
+        host_memory::give_back(Cells::bytes(self.count));
         // SAFETY: mapped by `new`, so many bytes; nobody else has it.
         unsafe { libc::munmap(self.map.cast(), Cells::bytes(self.count)) };
     }

@@ -1,0 +1,51 @@
+//! What memory host code may have: as much as the device. The system counts what a process may write to and shares with
+//! nobody (`RLIMIT_DATA`, setrlimit(2)), so that what the machine itself takes meanwhile is added to the limit.
+
+use std::sync::Mutex;
+
+use super::fiber::page_bytes;
+use crate::process::{self, Resource};
+
+/// What the machine takes without telling, such as its heap.
+const SPARE_BYTES: u64 = 64 << 20;
+
+/// The limit while host code runs.
+static LIMIT: Mutex<Option<u64>> = Mutex::new(None);
+
+fn change(change: impl FnOnce(Option<u64>) -> Option<u64>) {
+    let mut limit = LIMIT.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let next = change(*limit);
+    if next != *limit {
+        *limit = next;
+        // Where the system refuses, host code has the limit that it had.
+        let _ = process::set_limit(Resource::Data, next);
+    }
+}
+
+/// From here on host code may take `bytes`, and no more.
+pub(crate) fn limit(bytes: u64) {
+    let taken = private_memory();
+    change(|_| taken.map(|taken| taken.saturating_add(bytes).saturating_add(SPARE_BYTES)));
+}
+
+/// The bytes that this process may write to and shares with no other; none if the system does not tell (proc_pid_statm(5)).
+fn private_memory() -> Option<u64> {
+    let statistics = std::fs::read_to_string("/proc/self/statm").ok()?;
+    let pages = statistics.split(' ').nth(5)?.parse::<u64>().ok()?;
+    Some(pages.saturating_mul(page_bytes() as u64))
+}
+
+/// Host code does not run any more.
+pub(crate) fn lift() {
+    change(|_| None);
+}
+
+/// The machine takes `bytes` for itself.
+pub(super) fn take(bytes: usize) {
+    change(|limit| limit.map(|limit| limit.saturating_add(bytes as u64)));
+}
+
+/// The machine has given `bytes` back.
+pub(super) fn give_back(bytes: usize) {
+    change(|limit| limit.map(|limit| limit.saturating_sub(bytes as u64)));
+}
