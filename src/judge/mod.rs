@@ -18,6 +18,8 @@ mod values;
 
 use serde::{Deserialize, Serialize};
 
+use std::sync::OnceLock;
+
 use crate::backend::{Held, ReplayError, Variant};
 use crate::fixture::Fixture;
 use crate::numerics::compare::{Agreement, Comparison};
@@ -297,7 +299,8 @@ impl Judgement {
             else {
                 continue;
             };
-            let pair = Pair { fixture, base, got, base_view, got_view, scratch };
+            let steps = OnceLock::new();
+            let pair = Pair { fixture, base, got, base_view, got_view, scratch, steps };
             self.outputs.push(pair.judge(&output.name, &output.dims)?);
         }
         self.settle();

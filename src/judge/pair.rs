@@ -1,6 +1,7 @@
 //! Judges one output of one revision by the same output of a trusted one.
 
 use std::collections::BTreeSet;
+use std::sync::OnceLock;
 
 use super::masks::Masks;
 use super::side::Side;
@@ -19,7 +20,7 @@ use crate::numerics::slices::{Location, block_map, describe, has_shape, locate};
 use crate::numerics::zeros::zero_slices;
 use crate::scratch::Scratch;
 use crate::tensor::{Dim, TensorView};
-use crate::trial::{Probe, Reach, both, room};
+use crate::trial::{Probe, Reach, both, room, steps_between};
 
 /// One output of both sides, with everything known about them.
 pub(super) struct Pair<'a> {
@@ -35,6 +36,8 @@ pub(super) struct Pair<'a> {
     pub(super) got_view: TensorView<'a>,
     /// Space for values of every element.
     pub(super) scratch: &'a Scratch,
+    /// How far the difference of the shadows steps, where it was asked for.
+    pub(super) steps: OnceLock<Option<Spread>>,
 }
 
 impl Pair<'_> {
@@ -241,7 +244,7 @@ impl Pair<'_> {
         if agreement == Agreement::Diverged && reach == Reach::Narrow && both_step {
             return Ok(Some(shown));
         }
-        let shadows = shown.shadows.with_steps(steps).expect(SHAPE);
+        let shadows = shown.shadows.with_steps(self.steps_between(name, reach)?).expect(SHAPE);
         let mut change = shadows.change();
         let before = shown.change.moved;
         change.rounded = before > 0 && change.moved == 0;
@@ -253,6 +256,13 @@ impl Pair<'_> {
             change.lay_to_rounding();
         }
         Ok(Some(Shown { shadows, change, newly_rounded }))
+    }
+
+    /// How far what the other shadow of output `name` has more than the trusted one steps as inputs move.
+    fn steps_between(&self, name: &str, reach: Reach) -> Result<NoiseRef<'_>, ReplayError> {
+        let between = steps_between(self.base.trial, self.got.trial, name, reach)?;
+        let between = self.steps.get_or_init(|| between).as_ref();
+        Ok(NoiseRef { base: between, got: None })
     }
 
     /// How far the shadows of output `name` step as their inputs move.

@@ -34,6 +34,7 @@ const GROWTH: f64 = 16.0;
 const MOST: f64 = 0.9;
 
 /// Adds up the fourth differences of each element of an output.
+#[derive(Debug)]
 pub struct Steps {
     near: Numbers<f64>,
     far: Numbers<f64>,
@@ -74,6 +75,32 @@ impl Steps {
             self.near[index] += near * value;
             self.far[index] += far * value;
         }
+    }
+
+    /// The fourth differences of what `other` has more than these, on the same line: they vanish where both
+    /// outputs move along one curve, however steep it is.
+    ///
+    /// # Errors
+    /// [`ScratchError`](crate::scratch::ScratchError) if there is no room.
+    pub fn between(&self, other: &Steps) -> Result<Steps, NumericsError> {
+        let mut between = self.copied()?;
+        let sums = between.near.iter_mut().zip(other.near.iter());
+        for (sum, other) in sums.chain(between.far.iter_mut().zip(other.far.iter())) {
+            *sum = other - *sum;
+        }
+        Ok(between)
+    }
+
+    /// The same sums once more.
+    ///
+    /// # Errors
+    /// [`ScratchError`](crate::scratch::ScratchError) if there is no room.
+    pub fn copied(&self) -> Result<Steps, NumericsError> {
+        let mut near: Numbers<f64> = self.scratch.zeros(self.near.len())?;
+        let mut far: Numbers<f64> = self.scratch.zeros(self.far.len())?;
+        near.copy_from_slice(&self.near);
+        far.copy_from_slice(&self.far);
+        Ok(Steps { near, far, scratch: self.scratch.clone() })
     }
 
     /// How far each element is off by rounding on the way: as its own difference tells, as half of its
@@ -136,6 +163,7 @@ fn of_most(values: &mut [f64]) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use super::super::constants::NOISE_FACTOR;
     use super::*;
     use crate::tensor::DType;
 
@@ -175,6 +203,45 @@ mod tests {
         let single = |x: f64| f64::from(x.exp() as f32) + 1e-9;
         let found = stepped(single, 2f64.powi(-20));
         assert!((2f64.powi(-27)..2f64.powi(-22)).contains(&found), "{found}");
+    }
+
+    /// How far elements step that are `f` and `g` of 64 inputs, at inputs this near, in what one has more.
+    fn stepped_between(f: fn(f64) -> f64, g: fn(f64) -> f64, near: f64) -> f64 {
+        let bytes = |of: fn(f64) -> f64, by: f64| -> Vec<u8> {
+            let x = |at: i32| (1.0 + f64::from(at) / 40.0) * (1.0 + by * near);
+            (0..64).flat_map(|at| of(x(at)).to_le_bytes()).collect()
+        };
+        let middle = bytes(f, 0.0);
+        let steps = [f, g].map(|of| {
+            let own = bytes(of, 0.0);
+            let mut steps = Steps::new(&seen(&[8, 8], &own), &Scratch::heap()).unwrap();
+            for by in POINTS {
+                let values = bytes(of, f64::from(by));
+                steps.add(&seen(&[8, 8], &own), &seen(&[8, 8], &values), by).unwrap();
+            }
+            steps
+        });
+        let between = steps[0].between(&steps[1]).unwrap();
+        let found = between.finish(&seen(&[8, 8], &middle)).unwrap();
+        (0..64).map(|index| found.at(index) / f(2.6).abs()).fold(0.0, f64::max)
+    }
+
+    #[test]
+    fn a_factor_has_no_steps_of_its_own_in_a_steep_function_and_rounding_does() {
+        fn steep(x: f64) -> f64 {
+            (200.0 * x).sin() + 2.0
+        }
+        fn scaled(x: f64) -> f64 {
+            1.00001 * steep(x)
+        }
+        fn rounded(x: f64) -> f64 {
+            f64::from(half::bf16::from_f64(steep(x)).to_f32())
+        }
+        assert!(stepped(steep, 1.0 / 512.0) > 1e-3);
+        let found = stepped_between(steep, scaled, 1.0 / 512.0);
+        assert!(NOISE_FACTOR * found < 1e-5, "{found}");
+        let found = stepped_between(steep, rounded, 1.0 / 512.0);
+        assert!((2f64.powi(-11)..2f64.powi(-6)).contains(&found), "{found}");
     }
 
     #[test]

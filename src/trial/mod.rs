@@ -31,7 +31,8 @@ pub use self::measurement::{Measurement, Nondeterminism, OutputNoise, Probe};
 pub(crate) use self::measurement::{ORDERS, room};
 pub use self::order::OrderDependence;
 pub use self::outcome::{Failure, Outcome, OutputRecord, Slices, Status};
-pub(crate) use self::steps::Reach;
+use self::steps::OutputSteps;
+pub(crate) use self::steps::{Reach, steps_between};
 pub use self::subject::Subject;
 
 use self::ahead::Ahead;
@@ -73,7 +74,7 @@ pub struct Trial {
     /// The noise of the shadow, by output.
     shadow_noise: Once<Vec<(String, Noise)>>,
     /// The steps of the shadow at the distances of [`Reach`], by output.
-    shadow_steps: [Once<Vec<(String, Spread)>>; 2],
+    shadow_steps: [Once<Vec<OutputSteps>>; 2],
     /// The processor time that the call of a plain run took, once there was one.
     call: Once<Duration>,
     checked: Once<Checked>,

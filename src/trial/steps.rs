@@ -38,6 +38,35 @@ impl Reach {
     }
 }
 
+/// How the shadow of one output moves along the line.
+pub(super) struct OutputSteps {
+    name: String,
+    differences: Steps,
+    spread: Spread,
+}
+
+/// How far what the shadow of output `name` of `got` has more than that of `base` steps, at each element; none
+/// where either cannot be moved. A change of the mathematics moves along the curve that both share, and only rounding
+/// on the way steps by itself.
+///
+/// # Errors
+/// As [`Trial::measurement`].
+pub(crate) fn steps_between(
+    base: &Trial,
+    got: &Trial,
+    name: &str,
+    reach: Reach,
+) -> Result<Option<Spread>, ReplayError> {
+    let (Some(before), Some(after)) = (base.steps_of(name, reach)?, got.steps_of(name, reach)?)
+    else {
+        return Ok(None);
+    };
+    let Ok(run) = base.shadow_run()? else { return Ok(None) };
+    let Some(middle) = run.output(name) else { return Ok(None) };
+    let between = before.differences.between(&after.differences);
+    room(between.and_then(|steps| steps.finish(&middle))).map(Some)
+}
+
 impl Trial {
     /// How far each element of the shadow of output `name` steps; none without a shadow, or where its
     /// inputs cannot be moved so.
@@ -49,11 +78,15 @@ impl Trial {
         name: &str,
         reach: Reach,
     ) -> Result<Option<&Spread>, ReplayError> {
-        let steps = self.shadow_steps[reach as usize].get(|| self.measure_steps(reach))?;
-        Ok(steps.iter().find(|(of, _)| of == name).map(|(_, steps)| steps))
+        Ok(self.steps_of(name, reach)?.map(|steps| &steps.spread))
     }
 
-    fn measure_steps(&self, reach: Reach) -> Result<Vec<(String, Spread)>, ReplayError> {
+    fn steps_of(&self, name: &str, reach: Reach) -> Result<Option<&OutputSteps>, ReplayError> {
+        let steps = self.shadow_steps[reach as usize].get(|| self.measure_steps(reach))?;
+        Ok(steps.iter().find(|steps| steps.name == name))
+    }
+
+    fn measure_steps(&self, reach: Reach) -> Result<Vec<OutputSteps>, ReplayError> {
         let Ok(shadow) = self.shadow()? else { return Ok(Vec::new()) };
         if !shadow.abilities().along {
             return Ok(Vec::new());
@@ -83,8 +116,9 @@ impl Trial {
         if !whole {
             return Ok(Vec::new());
         }
-        let finished = |(name, middle, steps): (String, _, Steps)| {
-            room(steps.finish(&middle)).map(|steps| (name, steps))
+        let finished = |(name, middle, differences): (String, _, Steps)| {
+            let spread = room(differences.copied().and_then(|steps| steps.finish(&middle)))?;
+            Ok(OutputSteps { name, differences, spread })
         };
         all.into_iter().map(finished).collect()
     }

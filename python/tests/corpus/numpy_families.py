@@ -898,6 +898,38 @@ SCAN = Family(
 )
 
 
+def phase_data(rng: np.random.Generator) -> dict[str, dict[str, Array]]:
+    steps, width = 200, 12
+    # Inputs that are moved to look for rounding on the way turn the phase by more than a radian.
+    usual = {"x": normal(rng, steps, width, scale=4.0), "dy": normal(rng, steps, width)}
+    return {"usual": usual, "slow": {**usual, "x": normal(rng, steps, width)}}
+
+
+PHASE = Family(
+    name="phase",
+    source=HEAD
+    + """def step(x, dy):
+    phase = np.cumsum(5 * x, axis=0)
+    y = np.sin(phase)
+    dx = 5 * np.cumsum((dy * np.cos(phase))[::-1], axis=0)[::-1]
+    return {"y": y, "dx": dx}
+""",
+    outputs={"y": Out("x"), "dx": Out("x")},
+    inputs=phase_data,
+    variants=(
+        benign("scales later", ("np.cumsum(5 * x, axis=0)", "5 * np.cumsum(x, axis=0)")),
+        benign("another order", ("(dy * np.cos(phase))[::-1]", "(np.cos(phase) * dy)[::-1]")),
+        wrong(
+            "a column is larger by 1e-4, which rounding hides",
+            (
+                "axis=0)[::-1]\n",
+                "axis=0)[::-1] * np.where(np.arange(x.shape[1]) == 3, 1.0001, 1).astype(x.dtype)\n",
+            ),
+        ),
+    ),
+)
+
+
 def contrastive_data(rng: np.random.Generator) -> dict[str, dict[str, Array]]:
     a = normal(rng, 18, 24)
     usual = {"a": a, "b": (a + normal(rng, 18, 24, scale=0.7)).astype(np.float32)}
@@ -1028,6 +1060,7 @@ FAMILIES = [
     GATED_SINGLE,
     QUANTISED,
     SCAN,
+    PHASE,
     CONTRASTIVE,
     STRIDED,
 ]
