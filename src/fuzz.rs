@@ -123,6 +123,7 @@ pub fn outcome(bytes: &[u8]) {
         filled: Vec::new(),
         gradients: Vec::new(),
         orders: Vec::new(),
+        trusted: None,
         judgement: None,
         pictures: Vec::new(),
         base_lacks: None,
@@ -134,11 +135,12 @@ pub fn outcome(bytes: &[u8]) {
         oracle: Vec::new(),
     };
     assert!(!report::text(&entry).is_empty());
-    let entries = [entry];
-    assert!(!report::markdown(&entries, &[], report::COMMENT_BYTES).is_empty());
-    assert!(!report::junit(&entries, &[]).is_empty());
-    assert!(!report::html(&entries, &[]).is_empty());
-    let json: Result<serde_json::Value, _> = serde_json::from_str(&report::json(&entries, &[]));
+    let (entries, run) = ([entry], report::RunRecord::default());
+    assert!(!report::markdown(&entries, &[], &run, report::COMMENT_BYTES).is_empty());
+    assert!(!report::junit(&entries, &[], &run).is_empty());
+    assert!(!report::html(&entries, &[], &run).is_empty());
+    let json = report::json(&entries, &[], &run);
+    let json: Result<serde_json::Value, _> = serde_json::from_str(&json);
     assert!(json.is_ok(), "{json:?}");
     if could_be_measured(&entries[0].outcome) {
         let meta = Meta {

@@ -18,6 +18,7 @@ mod gradients;
 mod helping;
 mod interruptions;
 mod json;
+mod kept;
 mod literals;
 mod machine;
 mod mathematics;

@@ -50,6 +50,13 @@ pub struct SearchTarget {
     pub spec: SourceSpec,
 }
 
+impl SearchTarget {
+    /// The names of the fixtures of `targets`.
+    pub fn names(targets: &[SearchTarget]) -> Vec<String> {
+        targets.iter().map(|target| target.subject.fixture.name.clone()).collect()
+    }
+}
+
 /// The settings of a search.
 pub struct Bisection<'h> {
     /// The history of the kernels; one for all fixtures.

@@ -10,7 +10,7 @@ use ::replay::bisect::{
 };
 use ::replay::harness::Harness;
 use ::replay::history::{Commit, CommitId, History, SourceSpec};
-use ::replay::report::{self, Blame, Line, Origin, OutputBlame};
+use ::replay::report::{self, Blame, Line, OutputBlame, SearchRequest};
 use ::replay::trial::Check;
 use clap::ValueEnum;
 
@@ -26,6 +26,7 @@ use super::project::Project;
 use super::recorded::{Recorded, SNAPSHOT};
 use super::replay::CheckArg;
 use super::report_file::{FileFormat, ReportFile};
+use super::run_record::{self, run_record};
 use super::session::{self, SessionArgs, jobs};
 use super::snapshot::must_be_there;
 
@@ -142,22 +143,28 @@ pub fn run(args: &Args, session: &SessionArgs) -> CliResult<u8> {
     }
     let Search { mut bisection, ends, origin } = search(args, session, &history, targets)?;
     bisection.illustrated = args.format == SearchFormat::Html || ReportFile::is_page(&file);
-    if let (Some(origin), SearchFormat::Json, Ends::Claimed { good, .. }) =
-        (&origin, args.format, &ends)
-    {
-        println!("{}", report::recorded_json(&origin.snapshot, good));
+    let fixtures = SearchTarget::names(&bisection.targets);
+    let request = SearchRequest { fixtures, ends: &ends, origin };
+    if args.format == SearchFormat::Json {
+        println!("{}", report::begun_json(&request, run_record()));
+        if let (Some(origin), Ends::Claimed { good, .. }) = (&request.origin, &ends) {
+            println!("{}", report::recorded_json(&origin.snapshot, good));
+        }
     }
     let mut watcher = Watcher { progress: &progress, format: args.format, busy: BTreeSet::new() };
     let report = bisection.search(&ends, &mut |event| watcher.hear(&event))?;
     drop(progress);
     messages::end_with(bisect_log::text(&report, args.first_parent));
-    print!("{}", written(args.format, &report, origin.as_ref(), report::COMMENT_BYTES));
+    if args.format == SearchFormat::Text {
+        run_record::head(&[request.line()]);
+    }
+    print!("{}", written(args.format, &report, &request, report::COMMENT_BYTES));
     if let Some(file) = file {
         let format = match file.format {
             FileFormat::Markdown => SearchFormat::Markdown,
             _ => SearchFormat::Html,
         };
-        file.write(&written(format, &report, origin.as_ref(), report::SUMMARY_BYTES))?;
+        file.write(&written(format, &report, &request, report::SUMMARY_BYTES))?;
     }
     Ok(match report.ending() {
         SearchEnd::Found => exit::SUCCESS,
@@ -167,13 +174,18 @@ pub fn run(args: &Args, session: &SessionArgs) -> CliResult<u8> {
 }
 
 /// The answer, of at most `limit` bytes where a format has a limit.
-fn written(format: SearchFormat, found: &Report, origin: Option<&Origin>, limit: usize) -> String {
+fn written(
+    format: SearchFormat,
+    found: &Report,
+    request: &SearchRequest<'_>,
+    limit: usize,
+) -> String {
     match format {
         SearchFormat::Json => format!("{}\n", report::bisect_json(found)),
-        SearchFormat::Markdown => report::bisect_markdown(found, origin, limit),
-        SearchFormat::Html => report::bisect_html(found, origin),
+        SearchFormat::Markdown => report::bisect_markdown(found, request, run_record(), limit),
+        SearchFormat::Html => report::bisect_html(found, request, run_record()),
         SearchFormat::Text => {
-            let origin = origin.map(|origin| format!("{}\n", origin.line()));
+            let origin = request.origin.as_ref().map(|origin| format!("{}\n", origin.line()));
             format!("{}{}", report::bisect(found), origin.unwrap_or_default())
         }
     }

@@ -14,6 +14,7 @@ use super::progress::Progress;
 use super::project::Project;
 use super::replay::{CheckArg, Format, judged, name, refused, summary};
 use super::report_file::{FILES, ReportFile};
+use super::run_record::{self, run_record};
 use super::session::{self, Labs, SessionArgs};
 
 /// The arguments of `replay diff`.
@@ -46,6 +47,9 @@ pub fn run(args: &Args, session: &SessionArgs) -> CliResult<u8> {
     let illustrated = args.format == Format::Html || ReportFile::is_page(&file);
     let mut code = exit::SUCCESS;
     let (mut found, mut standings) = (Found::default(), Vec::new());
+    if args.format == Format::Text {
+        run_record::head(&[]);
+    }
     for path in fixtures {
         let path = path.as_path();
         let (told, standing) =
@@ -110,8 +114,12 @@ impl Found {
     fn written(&self, format: Format) -> Option<String> {
         Some(match format {
             Format::Text => return None,
-            Format::Json => report::diff_json(&self.compared, &self.new, &self.errors) + "\n",
-            Format::Html => report::diff_html(&self.compared, &self.new, &self.errors),
+            Format::Json => {
+                report::diff_json(&self.compared, &self.new, &self.errors, run_record()) + "\n"
+            }
+            Format::Html => {
+                report::diff_html(&self.compared, &self.new, &self.errors, run_record())
+            }
         })
     }
 }
@@ -134,9 +142,10 @@ fn one(
         Ok(base) => base,
         Err(reason) => {
             progress.say(format!("replaying {} at {}", path.display(), name(&got)));
-            let base = project.history.resolve(trusted)?.into();
+            let base: Revision = project.history.resolve(trusted)?.into();
             let entry = judged(&project, &got, &after, None, check, illustrated)?;
-            let entry = Box::new(Entry { base_lacks: Some(reason), ..entry });
+            let trusted = Some(base.clone());
+            let entry = Box::new(Entry { trusted, base_lacks: Some(reason), ..entry });
             return Ok(Side::New { base, entry });
         }
     };

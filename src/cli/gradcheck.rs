@@ -15,6 +15,7 @@ use super::progress::Progress;
 use super::project::Project;
 use super::replay::{Format, name, refused, summary};
 use super::report_file::{FILES, ReportFile};
+use super::run_record::{self, run_record};
 use super::session::{self, Labs, SessionArgs};
 
 /// The arguments of `replay gradcheck`.
@@ -42,6 +43,9 @@ pub fn run(args: &Args, session: &SessionArgs) -> CliResult<u8> {
     let cache = session::cache()?;
     let illustrated = args.format == Format::Html || ReportFile::is_page(&file);
     let mut code = exit::SUCCESS;
+    if args.format == Format::Text {
+        run_record::head(&[]);
+    }
     let (mut all, mut errors) = (Vec::new(), Vec::new());
     for path in &fixtures {
         match one(path, args.rev.as_deref(), illustrated, &labs, &cache) {
@@ -74,8 +78,8 @@ pub fn run(args: &Args, session: &SessionArgs) -> CliResult<u8> {
 fn written(format: Format, all: &[Checked], errors: &[Refused]) -> Option<String> {
     Some(match format {
         Format::Text => return None,
-        Format::Json => report::gradcheck_json(all, errors) + "\n",
-        Format::Html => report::gradcheck_html(all, errors),
+        Format::Json => report::gradcheck_json(all, errors, run_record()) + "\n",
+        Format::Html => report::gradcheck_html(all, errors, run_record()),
     })
 }
 

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use ::replay::bisect::{BisectError, Bisection, LogReport, On, SearchTarget, survey_range};
 use ::replay::history::CommitId;
-use ::replay::report;
+use ::replay::report::{self, LogRequest};
 
 use super::bisect::{bisection, open};
 use super::cluster::{self, ClusterArgs};
@@ -16,6 +16,7 @@ use super::out::print;
 use super::progress::Progress;
 use super::replay::{CheckArg, Format};
 use super::report_file::{FILES, ReportFile};
+use super::run_record::{self, run_record};
 use super::session::{SessionArgs, jobs};
 
 /// The arguments of `replay log`.
@@ -103,6 +104,7 @@ pub fn run(args: &Args, session: &SessionArgs) -> CliResult<u8> {
         let jobs = args.jobs.map(NonZeroUsize::get);
         return cluster::log(&args.cluster, &history, &targets, (range, args.first_parent), jobs);
     }
+    let names = SearchTarget::names(&targets);
     let mut bisection =
         bisection(&history, targets, On::Changed, args.jobs, args.first_parent, session)?;
     bisection.check = args.check.into();
@@ -111,18 +113,22 @@ pub fn run(args: &Args, session: &SessionArgs) -> CliResult<u8> {
         progress.say(format!("replaying {}, {} of {all}", commit.short, done + 1));
     })?;
     drop(progress);
-    print!("{}", written(args.format, &found, range));
+    let request = LogRequest { fixtures: names, range };
+    if args.format == Format::Text {
+        run_record::head(&[request.line()]);
+    }
+    print!("{}", written(args.format, &found, &request));
     if let Some(file) = file {
-        file.write(&written(file.format.into(), &found, range))?;
+        file.write(&written(file.format.into(), &found, &request))?;
     }
     let untested = found.variants > 0 && found.untested == found.variants;
     Ok(if untested { exit::UNTESTABLE } else { exit::SUCCESS })
 }
 
-fn written(format: Format, found: &LogReport, range: &str) -> String {
+fn written(format: Format, found: &LogReport, request: &LogRequest<'_>) -> String {
     match format {
         Format::Text => report::log(found).to_string(),
-        Format::Json => report::log_json(found) + "\n",
-        Format::Html => report::log_html(found, range),
+        Format::Json => report::log_json(found, request, run_record()) + "\n",
+        Format::Html => report::log_html(found, request, run_record()),
     }
 }

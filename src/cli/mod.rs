@@ -33,6 +33,7 @@ mod reject;
 mod replay;
 mod report_file;
 mod review;
+mod run_record;
 mod series;
 mod session;
 mod snapshot;

@@ -22,6 +22,7 @@ use super::out::{print, println};
 use super::progress::Progress;
 use super::project::{Project, RequestedRevision};
 use super::report_file::{FileFormat, ReportFile};
+use super::run_record::{self, run_record};
 use super::session::{self, SessionArgs};
 use super::snapshot::SnapshotSettings;
 
@@ -146,6 +147,9 @@ pub fn run(args: &Args, session: &SessionArgs) -> CliResult<u8> {
     let snapshots = SnapshotSettings::from_environment(args.snapshots.clone())?;
     let illustrated = args.format == OutcomeFormat::Html || ReportFile::is_page(&file);
     let mut code = exit::SUCCESS;
+    if args.format == OutcomeFormat::Text {
+        run_record::head(&[]);
+    }
     let (mut entries, mut errors, mut standings) = (Vec::new(), Vec::new(), Vec::new());
     for path in &fixtures {
         let on_each = |project: Project| -> CliResult<Vec<Entry>> {
@@ -193,13 +197,16 @@ fn identities(args: &Args, fixtures: &[PathBuf], cache: &Cache) -> Vec<String> {
 
 /// The whole report; none for text, which is printed as it comes.
 fn written(format: OutcomeFormat, entries: &[Entry], errors: &[Refused]) -> Option<String> {
+    let run = run_record();
     Some(match format {
         OutcomeFormat::Text => return None,
-        OutcomeFormat::Json => report::json(entries, errors) + "\n",
-        OutcomeFormat::Markdown => report::markdown(entries, errors, report::COMMENT_BYTES),
-        OutcomeFormat::MarkdownSummary => report::markdown(entries, errors, report::SUMMARY_BYTES),
-        OutcomeFormat::Junit => report::junit(entries, errors),
-        OutcomeFormat::Html => report::html(entries, errors),
+        OutcomeFormat::Json => report::json(entries, errors, run) + "\n",
+        OutcomeFormat::Markdown => report::markdown(entries, errors, run, report::COMMENT_BYTES),
+        OutcomeFormat::MarkdownSummary => {
+            report::markdown(entries, errors, run, report::SUMMARY_BYTES)
+        }
+        OutcomeFormat::Junit => report::junit(entries, errors, run),
+        OutcomeFormat::Html => report::html(entries, errors, run),
     })
 }
 
@@ -270,7 +277,9 @@ fn one(
         true => snapshots.check(&trial, asked)?,
         false => None,
     };
-    Ok(Entry { base_lacks, culprit, snapshot, ..judged })
+    let trusted = args.against.as_deref().map(|rev| project.history.resolve(rev)).transpose()?;
+    let trusted = trusted.map(Revision::from);
+    Ok(Entry { trusted, base_lacks, culprit, snapshot, ..judged })
 }
 
 /// What is known of `trial`, which replays `target`, by itself and beside `base`; without snapshots.
@@ -308,6 +317,7 @@ pub fn judged(
         gradients,
         orders,
         accesses: found,
+        trusted: None,
         judgement,
         base_lacks: None,
         pictures,
@@ -559,6 +569,7 @@ mod tests {
                                     orders: ordered.then(order).into_iter().collect(),
                                     accesses: accesses.map(checked),
                                     pictures: Vec::new(),
+                                    trusted: None,
                                     judgement: verdict.map(|v| judgement(v, &status)),
                                     base_lacks: None,
                                     culprit: None,
@@ -586,10 +597,12 @@ mod tests {
 
     #[test]
     fn text_json_markdown_junit_html_and_the_exit_code_agree_on_every_combination() {
+        let run = report::RunRecord::default();
         for entry in all_entries() {
             let told = std::slice::from_ref(&entry);
             let text = report::text(&entry).words();
-            let json: Value = serde_json::from_str(&report::json(told, &[])).expect("a document");
+            let json: Value =
+                serde_json::from_str(&report::json(told, &[], &run)).expect("a document");
             let word = json["replays"][0]["verdict"].as_str().expect("a word").to_owned();
             let standing = Standing::of(&entry);
             let shown = format!("{word}: {entry:?}");
@@ -607,10 +620,10 @@ mod tests {
             let below = text.iter().rev().take_while(|line| *line != verdicts[0]);
             assert!(below.into_iter().all(|line| line.starts_with("hint: ")), "{shown}");
 
-            let markdown = report::markdown(told, &[], report::COMMENT_BYTES);
+            let markdown = report::markdown(told, &[], &run, report::COMMENT_BYTES);
             assert!(markdown.contains(&format!("## replay: 1 {word}\n")), "{markdown} {shown}");
 
-            let junit = report::junit(told, &[]);
+            let junit = report::junit(told, &[], &run);
             let element = match exit::code_of(standing) {
                 exit::FAILED => "<failure ",
                 exit::UNTESTABLE => "<error ",
@@ -621,7 +634,7 @@ mod tests {
             assert_eq!(wrong, exit::code_of(standing) != exit::SUCCESS, "{junit} {shown}");
             assert!(!wrong || junit.contains(&format!("type=\"{word}\"")), "{junit} {shown}");
 
-            let page = report::html(told, &[]);
+            let page = report::html(told, &[], &run);
             assert!(page.contains(&format!("<title>replay: {word}: ")), "{page} {shown}");
 
             let unchecked =

@@ -17,6 +17,7 @@ use super::progress::Progress;
 use super::project::Project;
 use super::replay::{name, refused};
 use super::report_file::{FILES, FileFormat, ReportFile};
+use super::run_record::{self, run_record};
 use super::session::{self, Labs, SessionArgs};
 
 /// The arguments of `replay series`.
@@ -106,15 +107,18 @@ pub fn run(args: &Args, session: &SessionArgs) -> CliResult<u8> {
     };
     match args.format {
         SeriesFormat::Text if report.series.steps.is_empty() => {}
-        SeriesFormat::Text => print!("{}", report::series_text(&report)),
-        SeriesFormat::Json => println!("{}", report::series_json(&report)),
+        SeriesFormat::Text => {
+            run_record::head(&[]);
+            print!("{}", report::series_text(&report));
+        }
+        SeriesFormat::Json => println!("{}", report::series_json(&report, run_record())),
         SeriesFormat::Csv => print!("{}", report::series_csv(&report)),
-        SeriesFormat::Html => print!("{}", report::series_html(&report)),
+        SeriesFormat::Html => print!("{}", report::series_html(&report, run_record())),
     }
     if let Some(file) = file {
         file.write(&match file.format {
-            FileFormat::Json => format!("{}\n", report::series_json(&report)),
-            _ => report::series_html(&report),
+            FileFormat::Json => format!("{}\n", report::series_json(&report, run_record())),
+            _ => report::series_html(&report, run_record()),
         })?;
     }
     Ok(exit::worse(code, exit::code_of(report.standing())))

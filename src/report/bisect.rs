@@ -16,7 +16,7 @@ use super::standing::is_wrong;
 use super::style::{BOLD, COMMIT, DIM, GREEN, RED, YELLOW};
 use super::text::failure;
 use super::{Blame, Revision};
-use crate::bisect::{Behind, Culprit, Direction, Observation, Report, Seen, Symptom, Tested};
+use crate::bisect::{Behind, Culprit, Direction, Ends, Observation, Report, Seen, Symptom, Tested};
 use crate::history::Commit;
 use crate::judge::{GradientCheck, GradientVerdict, Judgement, Verdict};
 use crate::search::{Answer, Conclusion, Warning};
@@ -31,6 +31,34 @@ pub struct Origin {
     pub snapshot: String,
     /// The commits that the search goes back to, and why.
     pub back_to: String,
+}
+
+/// What a search is asked.
+pub struct SearchRequest<'a> {
+    /// The names of the fixtures.
+    pub fixtures: Vec<String>,
+    /// The commits between which it searches.
+    pub ends: &'a Ends,
+    /// Where it begins, if that is a snapshot.
+    pub origin: Option<Origin>,
+}
+
+impl SearchRequest<'_> {
+    /// The fixtures and the ends, such as `step0, good 37707d4, bad 61b3d97`.
+    pub fn line(&self) -> Line {
+        let sides = match self.ends {
+            Ends::Claimed { good, bad } => [("good", good), ("bad", bad)],
+            Ends::Unclaimed { old, new } => [("old", old), ("new", new)],
+        };
+        let mut line = Line::of(BOLD, self.fixtures.join(", "));
+        for (side, commits) in sides {
+            line = line.and(format!(", {side}"));
+            for commit in commits {
+                line = line.and(" ").styled(COMMIT, &commit.short);
+            }
+        }
+        line
+    }
 }
 
 /// The word for an answer.

@@ -3,9 +3,10 @@
 
 use std::fmt::Write;
 
+use super::RunRecord;
 use super::accesses::access_lines;
 use super::bisect::{
-    Origin, UNCLAIMED, acquittal, behind, behind_line, bisect, deed, observation_line,
+    SearchRequest, UNCLAIMED, acquittal, behind, behind_line, bisect, deed, observation_line,
 };
 use super::captured_by::captured_lines;
 use super::judgement::{finding_words, launch_change};
@@ -17,18 +18,24 @@ use crate::search::Conclusion;
 /// The mark by which a workflow finds the comment to update.
 const MARK: &str = "<!-- replay bisect -->";
 
-/// The report on a search, at most `limit` bytes long; it says what was cut. `origin` is the
-/// snapshot that commits were compared with, if any.
-pub fn bisect_markdown(report: &Report, origin: Option<&Origin>, limit: usize) -> String {
+/// The report on a search, at most `limit` bytes long; it says what was cut.
+pub fn bisect_markdown(
+    report: &Report,
+    request: &SearchRequest<'_>,
+    run: &RunRecord,
+    limit: usize,
+) -> String {
     let mut page = Page::new(limit);
     page.must(&format!("{MARK}\n## replay bisect: {}\n\n", headline(report)));
     match &report.culprit {
         Some(culprit) => convicted(&mut page, report, culprit),
         None => page.code("text", &bisect(report).words().join("\n")),
     }
-    if let Some(origin) = origin {
+    page.must(&format!("\n{}\n", escape(&request.line().words())));
+    if let Some(origin) = &request.origin {
         page.must(&format!("\n{}\n", escape(&origin.line().words())));
     }
+    page.run_record(run);
     page.finish()
 }
 

@@ -8,13 +8,28 @@ use super::judgement::{
 };
 use super::numbers::{count, plural};
 use super::spans::{Line, Text};
-use super::style::{COMMIT, DIM, GREEN, YELLOW};
+use super::style::{BOLD, COMMIT, DIM, GREEN, YELLOW};
 use super::text::failure;
 use crate::bisect::{Change, LogReport, Untestable};
 use crate::history::Commit;
 use crate::judge::{Judgement, OutputJudgement, Verdict};
 use crate::numerics::oracle::Finding;
 use crate::trial::Status;
+
+/// What a log is asked.
+pub struct LogRequest<'a> {
+    /// The names of the fixtures.
+    pub fixtures: Vec<String>,
+    /// The commits, as the user wrote them.
+    pub range: &'a str,
+}
+
+impl LogRequest<'_> {
+    /// The fixtures and the range.
+    pub fn line(&self) -> Line {
+        Line::of(BOLD, self.fixtures.join(", ")).and(" at ").styled(COMMIT, self.range)
+    }
+}
 
 /// Every change, the oldest first.
 pub fn log(report: &LogReport) -> Text {

@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use super::accesses::sentence;
 use super::text::failure;
-use super::{Blame, CaptureRevision, Entry, Refused, Revision, SnapshotCheck, Standing};
+use super::{Blame, CaptureRevision, Entry, Refused, Revision, RunRecord, SnapshotCheck, Standing};
 use crate::bisect::CapturedBy;
 use crate::history::Commit;
 use crate::judge::{
@@ -21,7 +21,9 @@ use crate::summary::Summary;
 use crate::tensor::{DType, Dim};
 use crate::trial::{Failure, OrderDependence, Outcome, OutputRecord, Status};
 
-pub use bisect::{bisect as bisect_json, event as event_json, recorded as recorded_json};
+pub use bisect::{
+    begun as begun_json, bisect as bisect_json, event as event_json, recorded as recorded_json,
+};
 pub use diff::diff as diff_json;
 pub use gradcheck::gradcheck as gradcheck_json;
 pub use log::log as log_json;
@@ -36,6 +38,7 @@ const SCHEMA: &str = "replay/1";
 struct Document<'a> {
     #[cfg_attr(test, schemars(extend("const" = SCHEMA)))]
     schema: &'a str,
+    run: &'a RunRecord,
     replays: Vec<Replay<'a>>,
     errors: &'a [Refused],
 }
@@ -146,6 +149,7 @@ struct CapturedOutputs<'a> {
 #[derive(Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 struct Against<'a> {
+    revision: Option<&'a Revision>,
     verdict: Verdict,
     outputs: &'a [OutputJudgement],
     launches_changed: &'a [LaunchChange],
@@ -153,9 +157,9 @@ struct Against<'a> {
 }
 
 /// The document for `entries`, and for the fixtures that could not be replayed.
-pub fn json(entries: &[Entry], errors: &[Refused]) -> String {
+pub fn json(entries: &[Entry], errors: &[Refused], run: &RunRecord) -> String {
     let replays = entries.iter().map(replay).collect();
-    let document = Document { schema: SCHEMA, replays, errors };
+    let document = Document { schema: SCHEMA, run, replays, errors };
     serde_json::to_string_pretty(&document).expect("values are plain data")
 }
 
@@ -186,7 +190,7 @@ fn replay(entry: &Entry) -> Replay<'_> {
         gradients: &entry.gradients,
         orders: &entry.orders,
         accesses: entry.accesses.as_ref().map(accesses),
-        against: entry.judgement.as_ref().map(against),
+        against: entry.judgement.as_ref().map(|judgement| against(entry, judgement)),
         base_lacks: entry.base_lacks.as_deref(),
         culprit: entry.culprit.as_ref(),
         snapshot: entry.snapshot.as_ref(),
@@ -194,8 +198,9 @@ fn replay(entry: &Entry) -> Replay<'_> {
     }
 }
 
-fn against(judgement: &Judgement) -> Against<'_> {
+fn against<'a>(entry: &'a Entry, judgement: &'a Judgement) -> Against<'a> {
     Against {
+        revision: entry.trusted.as_ref(),
         verdict: judgement.verdict,
         outputs: &judgement.outputs,
         launches_changed: &judgement.launches,

@@ -1,14 +1,20 @@
 //! Replays as a JUnit report, which CI servers read: one test case for each fixture.
 
-use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
+use quick_junit::{NonSuccessKind, Property, Report, TestCase, TestCaseStatus, TestSuite};
 
 use super::spans::clean;
 use super::standing::{Standing, reasons, title, unchecked};
-use super::{Entry, Refused};
+use super::{Entry, Refused, RunRecord};
 
 /// The report on `entries`, and on the fixtures that could not be replayed.
-pub fn junit(entries: &[Entry], refused: &[Refused]) -> String {
+pub fn junit(entries: &[Entry], refused: &[Refused], run: &RunRecord) -> String {
     let mut suite = TestSuite::new("replay");
+    let RunRecord { command, version, machine, date } = run;
+    for (name, value) in
+        [("command", command), ("version", version), ("machine", machine), ("date", date)]
+    {
+        suite.add_property(Property::new(name, clean(value).as_ref()));
+    }
     suite.add_test_cases(entries.iter().map(case));
     suite.add_test_cases(refused.iter().map(refused_case));
     let mut report = Report::new("replay");
@@ -79,7 +85,7 @@ mod tests {
             causes: vec![hostile.to_owned()],
             hint: None,
         };
-        let told = junit(&[], &[refused]);
+        let told = junit(&[], &[refused], &RunRecord::default());
         let read = Report::deserialize_from_str(&told).expect("a report");
         let case = &read.test_suites[0].test_cases[0];
         assert_eq!(case.name.as_str(), "a]]><x y=\"z\"> & 'q' b");

@@ -8,7 +8,7 @@ use super::known::captured_word;
 use super::numbers::{count, short};
 use super::spans::clean;
 use super::standing::{Standing, reasons, tally, title, unchecked};
-use super::{Blame, Entry, Refused, Revision};
+use super::{Blame, Entry, Refused, Revision, RunRecord};
 use crate::judge::{Judgement, KnownCheck, OutputJudgement, Verdict};
 use crate::numerics::compare::Comparison;
 use crate::snapshot::OutputChange;
@@ -30,7 +30,7 @@ const CULPRIT: &str = "culprit";
 
 /// The report on `entries` and on the fixtures that could not be replayed, at most `limit` bytes
 /// long; it says what was cut.
-pub fn markdown(entries: &[Entry], refused: &[Refused], limit: usize) -> String {
+pub fn markdown(entries: &[Entry], refused: &[Refused], run: &RunRecord, limit: usize) -> String {
     let mut standings: Vec<(Standing, &Entry)> =
         entries.iter().map(|entry| (Standing::of(entry), entry)).collect();
     standings.sort_by_key(|(standing, _)| std::cmp::Reverse(*standing));
@@ -57,6 +57,7 @@ pub fn markdown(entries: &[Entry], refused: &[Refused], limit: usize) -> String 
         }
         page.must("\n</details>\n");
     }
+    page.run_record(run);
     page.finish()
 }
 
@@ -256,8 +257,11 @@ pub(super) struct Page {
     cut: Vec<(&'static str, u64)>,
 }
 
-/// Bytes kept free for the ends of folds and for what was cut.
-const RESERVE: usize = 512;
+/// The longest command that a page ends with.
+const COMMAND_BYTES: usize = 1024;
+
+/// Bytes kept free for the ends of folds, for the run and for what was cut.
+const RESERVE: usize = 1024 + COMMAND_BYTES;
 
 impl Page {
     pub(super) fn new(limit: usize) -> Page {
@@ -302,6 +306,17 @@ impl Page {
             Some((_, times)) => *times += 1,
             None => self.cut.push((what, 1)),
         }
+    }
+
+    /// Adds the run that the page comes from; a very long command is left out.
+    pub(super) fn run_record(&mut self, run: &RunRecord) {
+        let [command, about] = run.lines().map(|line| escape(&line));
+        let command = match command.len() {
+            ..=COMMAND_BYTES => command + "<br>",
+            _ => String::new(),
+        };
+        let gap = if self.text.ends_with("\n\n") { "" } else { "\n" };
+        self.must(&format!("{gap}<sub>{command}{about}</sub>\n"));
     }
 
     pub(super) fn finish(mut self) -> String {
@@ -356,7 +371,7 @@ mod tests {
         let entries: Vec<Entry> =
             (0..30_000).map(|number| entry(number, verdict(number))).collect();
         for limit in [COMMENT_BYTES, SUMMARY_BYTES] {
-            let page = markdown(&entries, &[], limit);
+            let page = markdown(&entries, &[], &RunRecord::default(), limit);
             assert!(page.len() <= limit && page.len() > limit - 2 * RESERVE, "{}", page.len());
             let head =
                 "<!-- replay -->\n## replay: 10000 diverged, 10000 equivalent, 10000 identical";

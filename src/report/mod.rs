@@ -15,6 +15,7 @@ mod known;
 mod markdown;
 mod numbers;
 mod refusal;
+mod run_record;
 #[cfg(test)]
 mod schema;
 mod series;
@@ -25,14 +26,16 @@ mod style;
 mod text;
 
 pub use accesses::{accesses_compared, new_access};
-pub use bisect::{Origin, answered_line, bisect, blame, tested_line};
+pub use bisect::{Origin, SearchRequest, answered_line, bisect, blame, tested_line};
 pub use bisect_markdown::bisect_markdown;
-pub use changes::log;
+pub use changes::{LogRequest, log};
 pub use devices::devices;
 pub use html::{
     Checked, Compared, bisect_html, diff_html, gradcheck_html, html, log_html, series_html,
 };
-pub use json::{bisect_json, diff_json, event_json, gradcheck_json, json, log_json, recorded_json};
+pub use json::{
+    begun_json, bisect_json, diff_json, event_json, gradcheck_json, json, log_json, recorded_json,
+};
 pub use judgement::{
     comparison, gradient, gradients, judgement, launch_change, order_lines, output_lines,
     verdict_line, verdict_name, verdict_style,
@@ -40,6 +43,7 @@ pub use judgement::{
 pub use junit::junit;
 pub use markdown::{COMMENT_BYTES, SUMMARY_BYTES, markdown};
 pub use numbers::{count, dims, short, statistics};
+pub use run_record::{RunRecord, utc_date};
 pub use series::{
     Curve, Part, SeriesReport, finding_sentence, series_csv, series_json, series_text,
 };
@@ -88,7 +92,9 @@ pub struct Entry {
     pub orders: Vec<OrderDependence>,
     /// The wrong accesses to memory, if accesses were checked.
     pub accesses: Option<Accesses>,
-    /// The comparison with a trusted revision, if one was asked for.
+    /// The trusted revision, if one was asked for.
+    pub trusted: Option<Revision>,
+    /// The comparison with the trusted revision, if it has the sources.
     pub judgement: Option<Judgement>,
     /// Why there is no comparison though one was asked for: the trusted revision lacks the sources.
     pub base_lacks: Option<String>,
@@ -205,6 +211,7 @@ fn made_up(status: crate::trial::Status) -> Entry {
         gradients: Vec::new(),
         orders: Vec::new(),
         accesses: None,
+        trusted: None,
         judgement: None,
         base_lacks: None,
         pictures: Vec::new(),

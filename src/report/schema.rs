@@ -24,7 +24,8 @@ fn close(schema: &mut Schema) {
             types.retain(|name| name != "null");
         }
     }
-    match object.get_mut("oneOf").and_then(|choices| choices.as_array_mut()) {
+    let named = ["oneOf", "anyOf"].into_iter().find(|name| object.contains_key(*name));
+    match named.and_then(|name| object.get_mut(name)).and_then(|choices| choices.as_array_mut()) {
         // Each choice describes only some of the fields.
         Some(choices) => {
             for choice in choices.iter_mut().filter_map(|choice| choice.as_object_mut()) {

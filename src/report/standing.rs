@@ -319,7 +319,9 @@ pub(super) fn unchecked(entry: &Entry) -> Vec<String> {
 /// The title of the entry where several stand side by side.
 pub(super) fn title(entry: &Entry) -> String {
     let revision = entry.revision.as_ref().map_or("working tree", |revision| &revision.short);
-    format!("{} at {revision} on {}", entry.fixture, entry.outcome.device)
+    let trusted = entry.trusted.as_ref();
+    let trusted = trusted.map_or(String::new(), |trusted| format!(" against {}", trusted.short));
+    format!("{} at {revision}{trusted} on {}", entry.fixture, entry.outcome.device)
 }
 
 /// `1 failed, 2 identical`: how many stand how, the worst first; `refused` could not be replayed.

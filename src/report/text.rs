@@ -53,9 +53,16 @@ pub fn heading(fixture: &str, revision: Option<&Revision>) -> Line {
     }
 }
 
+/// The line that names the trusted revision, if one was asked for.
+pub(super) fn trusted(entry: &Entry) -> Option<Line> {
+    let Revision { short, subject, .. } = entry.trusted.as_ref()?;
+    Some(Line::from("against ").styled(COMMIT, short).and(" ").and(subject))
+}
+
 fn head(out: &mut Text, entry: &Entry) {
     let Outcome { device_description, compiler, .. } = &entry.outcome;
     out.line(heading(&entry.fixture, entry.revision.as_ref()));
+    trusted(entry).into_iter().for_each(|line| out.line(line));
     out.line(Line::of(DIM, format!("{device_description}, {compiler}")));
     if let Some(call) = entry.outcome.call.filter(|&call| call > 0) {
         out.line(Line::of(DIM, format!("call number {} of the harness", call + 1)));

@@ -100,8 +100,12 @@ fn events_are_json_one_a_line_and_the_last_names_the_culprit() {
     let run = search(&env, "fixtures/tiny --good main~3 --bad main --format json");
     let events: Vec<Value> =
         run.stdout.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
-    assert_eq!(events[0]["event"], "planned");
-    assert_eq!(events[0]["candidates"], 3);
+    assert_eq!(events[0]["event"], "begun");
+    assert_eq!(events[0]["fixtures"], serde_json::json!(["tiny"]));
+    assert_eq!(events[0]["good"][0]["id"], ids[0].as_str());
+    assert_eq!(events[0]["bad"][0]["id"], ids[3].as_str());
+    assert_eq!(events[1]["event"], "planned");
+    assert_eq!(events[1]["candidates"], 3);
     let count = |name: &str| events.iter().filter(|event| event["event"] == name).count();
     assert_eq!(count("started"), count("tested"));
     let last = events.last().unwrap();

@@ -44,6 +44,10 @@ fn a_culprit_comes_with_its_outputs_and_its_diff_folded() {
     ```
 
     </details>
+
+    tiny, good [C0], bad [C3]
+
+    [RUN]
     ");
 }
 
@@ -61,5 +65,9 @@ fn a_refusal_is_quoted() {
     refused: [C1] was said to be bad: identical
     hint: on this fixture nothing is wrong there: capture inputs on which the defect shows, or search for races that move no number with --on race
     ```
+
+    tiny, good [C0], bad [C1]
+
+    [RUN]
     ");
 }

@@ -61,10 +61,10 @@ fn the_commit_that_left_the_snapshot_is_found() {
     [C3] bad: diverged: y moved by rel. 17 (noise 1.8e-7), the float64 shadow moves too
     ");
     let json = env.replay(&[words.as_slice(), &["--format", "json"]].concat());
-    let first: serde_json::Value =
-        serde_json::from_str(json.stdout.lines().next().unwrap()).unwrap();
-    assert_eq!(first["event"], "recorded");
-    assert_eq!(first["back_to"][0]["id"], ids[5]);
+    let second: serde_json::Value =
+        serde_json::from_str(json.stdout.lines().nth(1).unwrap()).unwrap();
+    assert_eq!(second["event"], "recorded");
+    assert_eq!(second["back_to"][0]["id"], ids[5]);
     let again = env.replay(&words);
     assert_eq!(again.stdout, run.stdout);
     let bits = env.replay(&[words.as_slice(), &["--on", "bits"]].concat());

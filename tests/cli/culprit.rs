@@ -46,10 +46,12 @@ fn the_commit_that_made_the_difference_is_named() {
     | --- | --- | --- | --- | --- | --- | --- | --- |
     | tiny | y | diverged | 92be64be → 5a4d5361 | rel. 0.005 | 4 of 4 | &#91;2&#93;: 6 → 6.02999973 | [CULPRIT] |
 
-    **diverged** tiny at working tree on cpu
+    **diverged** tiny at working tree against 2c99ddc on cpu
     - diverged: y (wrong)
     - y everywhere
     - [CULPRIT] is the first bad commit: Break it
+
+    [RUN]
     ");
 
     let json = env.replay(&[&arguments[..], &["--format", "json"]].concat()).stdout;

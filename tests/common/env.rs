@@ -183,8 +183,17 @@ impl TestEnv {
                 at = start;
             }
         }
-        text
+        mask_run(&text)
     }
+}
+
+/// Replaces the run that a comment ends with.
+fn mask_run(text: &str) -> String {
+    let masked = |line: &str| match line.starts_with("<sub>") {
+        true => "[RUN]\n".to_owned(),
+        false => line.to_owned(),
+    };
+    text.split_inclusive('\n').map(masked).collect()
 }
 
 impl Run {

@@ -5,7 +5,7 @@ use maud::{Markup, html};
 use super::super::judgement::verdict_reason;
 use super::super::numbers::count;
 use super::super::spans::Line;
-use super::super::{Entry, Refused, Revision, Standing, accesses, standing};
+use super::super::{Entry, Refused, Revision, RunRecord, Standing, accesses, standing};
 use super::shell::{Head, Mood, badge, document, refusals};
 use super::table::table;
 use super::words::revision;
@@ -49,14 +49,19 @@ impl Compared {
 
 /// The page on `compared`, on the fixtures whose sources are `new`, and on those on which nothing could be
 /// compared.
-pub fn diff_html(compared: &[Compared], new: &[Entry], refused: &[Refused]) -> String {
+pub fn diff_html(
+    compared: &[Compared],
+    new: &[Entry],
+    refused: &[Refused],
+    run: &RunRecord,
+) -> String {
     let body = html! {
         @if compared.len() > 1 { (overview(compared)) }
         @for (number, one) in compared.iter().enumerate() { (section(number, one)) }
         @for (number, one) in new.iter().enumerate() { (replay::section(compared.len() + number, one)) }
         (refusals(refused))
     };
-    document(&head(compared, new, refused), &body)
+    document(&head(compared, new, refused), &body, run)
 }
 
 fn head(compared: &[Compared], new: &[Entry], refused: &[Refused]) -> Head {

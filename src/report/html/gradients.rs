@@ -5,7 +5,7 @@ use maud::{Markup, html};
 use super::super::numbers::{count, short};
 use super::super::spans::Line;
 use super::super::text::{failure, heading};
-use super::super::{Refused, Revision, Standing, gradient, standing};
+use super::super::{Refused, Revision, RunRecord, Standing, gradient, standing};
 use super::findings::mood;
 use super::launches;
 use super::outputs;
@@ -70,12 +70,12 @@ impl Checked {
 }
 
 /// The page on `checked`, and on the fixtures that could not be checked.
-pub fn gradcheck_html(checked: &[Checked], refused: &[Refused]) -> String {
+pub fn gradcheck_html(checked: &[Checked], refused: &[Refused], run: &RunRecord) -> String {
     let body = html! {
         @for (number, one) in checked.iter().enumerate() { (section(number, one)) }
         (refusals(refused))
     };
-    document(&head(checked, refused), &body)
+    document(&head(checked, refused), &body, run)
 }
 
 fn head(checked: &[Checked], refused: &[Refused]) -> Head {

@@ -6,6 +6,7 @@ use super::super::captured_by::captured_lines;
 use super::super::changes::{change_lines, summary, verdict};
 use super::super::judgement::{launch_line, verdict_name};
 use super::super::spans::Line;
+use super::super::{LogRequest, RunRecord};
 use super::history::Graph;
 use super::shell::{Head, Mood, badge, document};
 use super::table::fixtures_by_commits;
@@ -15,17 +16,17 @@ use crate::bisect::{Change, Kin, LogReport};
 use crate::history::Commit;
 use crate::judge::Verdict;
 
-/// The page on the changes of a range; `range` is as the user wrote it.
-pub fn log_html(report: &LogReport, range: &str) -> String {
+/// The page on the changes of a range.
+pub fn log_html(report: &LogReport, request: &LogRequest<'_>, run: &RunRecord) -> String {
     let body = html! {
         (history(report))
         (changes(report))
         (others(report))
     };
-    document(&head(report, range), &body)
+    document(&head(report, request), &body, run)
 }
 
-fn head(report: &LogReport, range: &str) -> Head {
+fn head(report: &LogReport, request: &LogRequest<'_>) -> Head {
     let worst = report.changes.iter().filter(|change| change.is_worse());
     let worst = worst.map(Change::verdict).max();
     let nothing = report.variants > 0 && report.untested == report.variants;
@@ -39,7 +40,7 @@ fn head(report: &LogReport, range: &str) -> Head {
         _ => summary(report),
     };
     let notes = captured_lines(&report.captured).into_iter().map(Line::from).collect();
-    Head { kind: "replay log", about: range.into(), mood, verdict, notes }
+    Head { kind: "replay log", about: request.line(), mood, verdict, notes }
 }
 
 /// The commits of the range as a graph.

@@ -7,7 +7,7 @@ use maud::{Markup, html};
 use super::super::numbers::count;
 use super::super::spans::Line;
 use super::super::style::{BOLD, DIM};
-use super::super::{Entry, Refused, Standing, standing};
+use super::super::{Entry, Refused, RunRecord, Standing, standing};
 use super::history::Graph;
 use super::shell::{Head, Mood, badge, document, refusals};
 use super::table::table;
@@ -16,13 +16,13 @@ use super::{findings, launches, outputs};
 use crate::trial::Status;
 
 /// The page on `entries`, and on the fixtures that could not be replayed.
-pub fn html(entries: &[Entry], refused: &[Refused]) -> String {
+pub fn html(entries: &[Entry], refused: &[Refused], run: &RunRecord) -> String {
     let body = html! {
         @if entries.len() > 1 { (overview(entries)) }
         @for (number, entry) in entries.iter().enumerate() { (section(number, entry)) }
         (refusals(refused))
     };
-    document(&head(entries, refused), &body)
+    document(&head(entries, refused), &body, run)
 }
 
 fn head(entries: &[Entry], refused: &[Refused]) -> Head {
@@ -49,7 +49,9 @@ fn head(entries: &[Entry], refused: &[Refused]) -> Head {
         [] => standing::verdict(entry),
         _ => standing::tally([Standing::of(entry)], refused.len()).into(),
     };
-    Head { kind: "replay", about, mood, verdict, notes: blamed.collect() }
+    let trusted = super::super::text::trusted(entry);
+    let notes = trusted.into_iter().chain(blamed).collect();
+    Head { kind: "replay", about, mood, verdict, notes }
 }
 
 /// Who broke what: a row for each replay, which leads to its part of the page.

@@ -2,7 +2,10 @@
 
 use maud::{Markup, html};
 
-use super::super::bisect::{Origin, answer_name, bisect, headline, observation_line};
+use super::super::RunRecord;
+use super::super::bisect::{
+    Origin, SearchRequest, answer_name, bisect, headline, observation_line,
+};
 use super::super::judgement::verdict_name;
 use super::super::numbers::count;
 use super::super::spans::Line;
@@ -17,8 +20,8 @@ use crate::bisect::{Culprit, Observation, Report, SearchEnd, Tested};
 use crate::history::Commit;
 use crate::search::{Answer, Conclusion};
 
-/// The page on a search; `origin` is the snapshot that commits were compared with, if any.
-pub fn bisect_html(report: &Report, origin: Option<&Origin>) -> String {
+/// The page on a search.
+pub fn bisect_html(report: &Report, request: &SearchRequest<'_>, run: &RunRecord) -> String {
     let body = html! {
         (history(report))
         @match &report.culprit {
@@ -31,7 +34,7 @@ pub fn bisect_html(report: &Report, origin: Option<&Origin>) -> String {
         (who_broke_what(report))
         (tested(report))
     };
-    document(&head(report, origin), &body)
+    document(&head(report, request), &body, run)
 }
 
 /// The commits between the ends as a graph.
@@ -42,7 +45,7 @@ fn history(report: &Report) -> Markup {
     Graph { lineage, culprit, anchor: "h", words: &|_| None }.card()
 }
 
-fn head(report: &Report, origin: Option<&Origin>) -> Head {
+fn head(report: &Report, request: &SearchRequest<'_>) -> Head {
     let mood = match report.ending() {
         SearchEnd::Found => Mood::Bad,
         SearchEnd::Hidden => Mood::Caution,
@@ -55,10 +58,10 @@ fn head(report: &Report, origin: Option<&Origin>) -> Head {
             "with a probability of {percent:.2} %: verdicts are not always the same"
         )));
     }
-    notes.extend(origin.map(Origin::line));
+    notes.extend(request.origin.as_ref().map(Origin::line));
     notes.extend(super::super::bisect::warnings(report));
     let tested = count(report.tested.len() as u64, "commit");
-    let about = Line::from(format!("{tested} tested"));
+    let about = request.line().and(format!(", {tested} tested"));
     // A refusal has its reason in the same line.
     let verdict = match (&report.culprit, bisect(report).words().into_iter().next()) {
         (None, Some(first)) => first.trim_end_matches(':').into(),

@@ -4,7 +4,7 @@ use maud::{Markup, html};
 
 use super::super::numbers::count;
 use super::super::series::{NO_ROLES, alignment, heading, severity, verdict};
-use super::super::{Curve, Part, SeriesReport, finding_sentence};
+use super::super::{Curve, Part, RunRecord, SeriesReport, finding_sentence};
 use super::chart::steps;
 use super::shell::{Head, Mood, badge, document, refusals};
 use crate::series::Severity;
@@ -13,7 +13,7 @@ use crate::series::Severity;
 const MOST_PICTURES: usize = 48;
 
 /// The page on a run.
-pub fn series_html(report: &SeriesReport) -> String {
+pub fn series_html(report: &SeriesReport, run: &RunRecord) -> String {
     let curves = report.curves();
     let names: Vec<String> =
         (0..report.series.steps.len()).map(|place| report.step_name(place)).collect();
@@ -25,7 +25,7 @@ pub fn series_html(report: &SeriesReport) -> String {
         @if curves.is_empty() { section class="card" { p { (NO_ROLES) } } }
         (refusals(&report.errors))
     };
-    document(&head(report), &body)
+    document(&head(report), &body, run)
 }
 
 fn head(report: &SeriesReport) -> Head {
@@ -146,7 +146,7 @@ mod tests {
         let spell = Spell { steps: 2, of: 20, first: 3, last: 4 };
         let kind = Kind::NotFinite { spell, tensors: vec![HOSTILE.to_owned()], affected: 1 };
         report.findings.push(Finding { severity: Severity::Wrong, kind });
-        let page = series_html(&report);
+        let page = series_html(&report, &RunRecord::default());
         let seen = read(&page);
         assert_eq!(seen.elements.iter().filter(|name| *name == "figure").count(), 1);
         assert!(page.contains("loss over 20 steps, 5 to 0.25; 2 are not finite"), "{page}");
@@ -155,7 +155,7 @@ mod tests {
 
     #[test]
     fn a_page_of_a_thousand_steps_stays_small() {
-        let page = series_html(&report(1000));
+        let page = series_html(&report(1000), &RunRecord::default());
         read(&page);
         assert!(page.len() < 100_000, "{} bytes", page.len());
     }

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use super::super::spans::{Line, is_unseen};
-use super::super::{Refused, Standing};
+use super::super::{Refused, RunRecord, Standing};
 use super::words::line;
 use crate::judge::Verdict;
 
@@ -91,7 +91,7 @@ pub(in crate::report) struct Head {
 }
 
 /// The page with this head and body.
-pub(in crate::report) fn document(head: &Head, body: &Markup) -> String {
+pub(in crate::report) fn document(head: &Head, body: &Markup, run: &RunRecord) -> String {
     let page = html! {
         (DOCTYPE)
         html lang="en" {
@@ -116,6 +116,7 @@ pub(in crate::report) fn document(head: &Head, body: &Markup) -> String {
                         @for note in &head.notes { p class="note" { (line(note)) } }
                     }
                     (body)
+                    footer class="dim" { @for part in run.lines() { p { (part) } } }
                 }
                 script { (PreEscaped(SCRIPT)) }
             }

@@ -12,7 +12,7 @@ use crate::judge::{Judgement, LaunchChange, OutputJudgement, OutputPicture, Verd
 use crate::numerics::compare::{Agreement, Comparison, Worst};
 use crate::numerics::noise::{NoiseRef, NoiseSummary};
 use crate::numerics::picture::{Picture, Scene};
-use crate::report::{Entry, Refused, Revision, made_up};
+use crate::report::{Entry, Refused, Revision, RunRecord, made_up};
 use crate::runtime::report::LaunchRecord;
 use crate::search::Answer;
 use crate::tensor::{DType, Dim, TensorView};
@@ -246,11 +246,11 @@ fn what_others_wrote_is_text_and_nothing_else_on_every_page() {
         pictures: Vec::new(),
     };
     let pages = [
-        html(&hostile_entries(), &refused),
-        html(&[], &refused),
-        html(&hostile_entries()[..1], &[]),
-        diff_html(&[compared], &hostile_entries()[..1], &refused),
-        gradcheck_html(&[checked], &refused),
+        html(&hostile_entries(), &refused, &RunRecord::default()),
+        html(&[], &refused, &RunRecord::default()),
+        html(&hostile_entries()[..1], &[], &RunRecord::default()),
+        diff_html(&[compared], &hostile_entries()[..1], &refused, &RunRecord::default()),
+        gradcheck_html(&[checked], &refused, &RunRecord::default()),
     ];
     for page in pages {
         let seen = read(&page);
@@ -263,7 +263,7 @@ fn what_others_wrote_is_text_and_nothing_else_on_every_page() {
 
 #[test]
 fn a_page_begins_with_the_verdict_in_one_sentence() {
-    let page = html(&hostile_entries()[..1], &[]);
+    let page = html(&hostile_entries()[..1], &[], &RunRecord::default());
     let (_, rest) = page.split_once("<h1>").expect("a heading");
     let (heading, _) = rest.split_once("</h1>").expect("its end");
     insta::assert_snapshot!(heading, @r#"<span class="sign" aria-hidden="true">✕</span><span>diverged: &lt;/title&gt;&lt;/style&gt;&lt;/script&gt;&lt;script&gt;alert(1)&lt;/script&gt;&quot;' onload=x &lt;!--[31m&amp;amp;, b</span>"#);
@@ -274,7 +274,7 @@ fn a_page_begins_with_the_verdict_in_one_sentence() {
 
 #[test]
 fn a_table_of_fixtures_leads_to_each_of_them() {
-    let seen = read(&html(&hostile_entries(), &[]));
+    let seen = read(&html(&hostile_entries(), &[], &RunRecord::default()));
     assert!(seen.links.is_superset(&["f0", "f1"].map(str::to_owned).into()), "{:?}", seen.links);
 }
 
@@ -282,7 +282,7 @@ fn a_table_of_fixtures_leads_to_each_of_them() {
 fn every_picture_has_axes_with_units_a_legend_and_words() {
     let mut entries = hostile_entries();
     entries[0].pictures = vec![picture(HOSTILE, 48)];
-    let page = html(&entries, &[]);
+    let page = html(&entries, &[], &RunRecord::default());
     let seen = read(&page);
     let of = |name: &str| seen.elements.iter().filter(|element| *element == name).count();
     assert_eq!((of("figure"), of("figcaption")), (4, 4));
@@ -310,7 +310,7 @@ fn a_page_of_200_outputs_stays_below_5_mb() {
     let one = picture("", 96).picture;
     entry.pictures =
         names.into_iter().map(|name| OutputPicture { name, picture: one.clone() }).collect();
-    let page = html(&[entry], &[]);
+    let page = html(&[entry], &[], &RunRecord::default());
     // ci/test-pages shows it to a browser.
     if let Some(folder) = std::env::var_os("REPLAY_PAGES") {
         let path = std::path::Path::new(&folder).join("outputs.html");

@@ -6,12 +6,12 @@ use serde::Serialize;
 
 use super::log::{LogTold, log_of_range};
 use super::{AccessesTold, CapturedOutputs, accesses, captured_outputs, revisions};
-use crate::bisect::{Culprit, Direction, Event, Observation, Report, Seen, Symptom};
+use crate::bisect::{Culprit, Direction, Ends, Event, Observation, Report, Seen, Symptom};
 use crate::history::Commit;
 use crate::judge::{GradientCheck, LaunchChange, OutputJudgement, Verdict};
-use crate::report::Revision;
-use crate::report::bisect::{answer_name, behind, observation_line, warning_words};
+use crate::report::bisect::{SearchRequest, answer_name, behind, observation_line, warning_words};
 use crate::report::refusal::refused;
+use crate::report::{Revision, RunRecord};
 use crate::search::Conclusion;
 use crate::trial::Status;
 
@@ -33,6 +33,14 @@ struct SearchEvent<'a> {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case", tag = "event")]
 enum EventTold<'a> {
+    /// The search begins: with the ends whose defects are known, `good` and `bad`, or without a claim, `old`
+    /// and `new`.
+    Begun {
+        run: &'a RunRecord,
+        fixtures: &'a [String],
+        #[serde(flatten)]
+        ends: EndsTold,
+    },
     /// The good side is a snapshot; the search goes back to these commits.
     Recorded { good: &'a str, back_to: Vec<Revision> },
     /// The history was read.
@@ -64,6 +72,14 @@ enum EventTold<'a> {
         #[serde(flatten)]
         conclusion: ConclusionTold<'a>,
     },
+}
+
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(untagged)]
+enum EndsTold {
+    Claimed { good: Vec<Revision>, bad: Vec<Revision> },
+    Unclaimed { old: Vec<Revision>, new: Vec<Revision> },
 }
 
 #[derive(Serialize)]
@@ -151,6 +167,19 @@ struct TestedCommit {
 fn line(event: EventTold<'_>) -> String {
     let event = SearchEvent { schema: SCHEMA, event };
     serde_json::to_string(&event).expect("values are plain data")
+}
+
+/// The first event of a search, as one line.
+pub fn begun(request: &SearchRequest<'_>, run: &RunRecord) -> String {
+    let ends = match request.ends {
+        Ends::Claimed { good, bad } => {
+            EndsTold::Claimed { good: revisions(good), bad: revisions(bad) }
+        }
+        Ends::Unclaimed { old, new } => {
+            EndsTold::Unclaimed { old: revisions(old), new: revisions(new) }
+        }
+    };
+    line(EventTold::Begun { run, fixtures: &request.fixtures, ends })
 }
 
 /// The event that names the recorded snapshots and the commits that the search goes back to, as one

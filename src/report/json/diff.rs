@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::{AccessesCompared, Replay, compare_accesses, replay};
 use crate::judge::{LaunchChange, OutputJudgement, Verdict};
-use crate::report::{Compared, Entry, Refused, Revision};
+use crate::report::{Compared, Entry, Refused, Revision, RunRecord};
 use crate::trial::Status;
 
 /// The version of the document; it grows when a field changes its meaning or goes.
@@ -17,6 +17,7 @@ const SCHEMA: &str = "replay-diff/1";
 struct DiffDocument<'a> {
     #[cfg_attr(test, schemars(extend("const" = SCHEMA)))]
     schema: &'a str,
+    run: &'a RunRecord,
     diffs: Vec<Diff<'a>>,
     /// Where the trusted revision has no such sources, the other one by itself.
     new: Vec<Replay<'a>>,
@@ -40,10 +41,10 @@ struct Diff<'a> {
 
 /// The document for `compared`, for the fixtures whose sources are `new`, and for those on which nothing could be
 /// compared.
-pub fn diff(compared: &[Compared], new: &[Entry], errors: &[Refused]) -> String {
+pub fn diff(compared: &[Compared], new: &[Entry], errors: &[Refused], run: &RunRecord) -> String {
     let diffs = compared.iter().map(diff_of_fixture).collect();
-    let document =
-        DiffDocument { schema: SCHEMA, diffs, new: new.iter().map(replay).collect(), errors };
+    let new = new.iter().map(replay).collect();
+    let document = DiffDocument { schema: SCHEMA, run, diffs, new, errors };
     serde_json::to_string_pretty(&document).expect("values are plain data")
 }
 

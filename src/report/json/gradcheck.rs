@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use crate::judge::GradientCheck;
-use crate::report::{Checked, Refused, Revision, Standing};
+use crate::report::{Checked, Refused, Revision, RunRecord, Standing};
 use crate::trial::Status;
 
 /// The version of the document; it grows when a field changes its meaning or goes.
@@ -16,6 +16,7 @@ const SCHEMA: &str = "replay-gradcheck/1";
 struct GradcheckDocument<'a> {
     #[cfg_attr(test, schemars(extend("const" = SCHEMA)))]
     schema: &'a str,
+    run: &'a RunRecord,
     gradchecks: Vec<Gradcheck<'a>>,
     errors: &'a [Refused],
 }
@@ -31,9 +32,9 @@ struct Gradcheck<'a> {
 }
 
 /// The document for `checked`, and for the fixtures whose gradients could not be checked.
-pub fn gradcheck(checked: &[Checked], errors: &[Refused]) -> String {
+pub fn gradcheck(checked: &[Checked], errors: &[Refused], run: &RunRecord) -> String {
     let gradchecks = checked.iter().map(gradcheck_of_fixture).collect();
-    let document = GradcheckDocument { schema: SCHEMA, gradchecks, errors };
+    let document = GradcheckDocument { schema: SCHEMA, run, gradchecks, errors };
     serde_json::to_string_pretty(&document).expect("values are plain data")
 }
 

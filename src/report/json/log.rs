@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::{AccessesCompared, CapturedOutputs, captured_outputs, compare_accesses, revisions};
 use crate::bisect::{Change, LogReport, Repair};
 use crate::judge::{LaunchChange, OutputJudgement, Verdict};
-use crate::report::Revision;
+use crate::report::{LogRequest, Revision, RunRecord};
 use crate::trial::Status;
 
 /// The version of the document; it grows when a field changes its meaning or goes.
@@ -18,6 +18,9 @@ const SCHEMA: &str = "replay-log/1";
 struct LogDocument<'a> {
     #[cfg_attr(test, schemars(extend("const" = SCHEMA)))]
     schema: &'a str,
+    run: &'a RunRecord,
+    fixtures: &'a [String],
+    range: &'a str,
     #[serde(flatten)]
     log: LogTold<'a>,
 }
@@ -74,8 +77,10 @@ struct RepairTold {
 }
 
 /// The log as one document.
-pub fn log(report: &LogReport) -> String {
-    let document = LogDocument { schema: SCHEMA, log: log_of_range(report) };
+pub fn log(report: &LogReport, request: &LogRequest<'_>, run: &RunRecord) -> String {
+    let LogRequest { fixtures, range } = request;
+    let log = log_of_range(report);
+    let document = LogDocument { schema: SCHEMA, run, fixtures, range, log };
     serde_json::to_string_pretty(&document).expect("values are plain data")
 }
 

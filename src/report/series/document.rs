@@ -6,7 +6,7 @@ use serde::Serialize;
 use super::SeriesReport;
 use super::words::sentence;
 use crate::judge::Verdict;
-use crate::report::{Refused, Revision, Standing};
+use crate::report::{Refused, Revision, RunRecord, Standing};
 use crate::series::{
     Adam, Alignment, Checked, Clipping, Distance, Finding, Numbering, Numbers, Scalars, Step,
     Update,
@@ -24,6 +24,7 @@ const SCHEMA: &str = "replay-series/1";
 struct Document<'a> {
     #[cfg_attr(test, schemars(extend("const" = SCHEMA)))]
     schema: &'a str,
+    run: &'a RunRecord,
     replayed: bool,
     revision: Option<&'a Revision>,
     against: Option<&'a Revision>,
@@ -86,11 +87,12 @@ struct ReplayTold<'a> {
 }
 
 /// The document for `report`.
-pub fn json(report: &SeriesReport) -> String {
+pub fn json(report: &SeriesReport, run: &RunRecord) -> String {
     let (norms, clipping) = (report.series.gradient_norms(""), report.series.clipping());
     let steps = report.series.steps.iter().enumerate();
     let document = Document {
         schema: SCHEMA,
+        run,
         replayed: report.replayed,
         revision: report.revision.as_ref(),
         against: report.against.as_ref(),

@@ -1,0 +1,59 @@
+//! The record of this run: made once, rendered by every report.
+
+use std::sync::OnceLock;
+use std::time::SystemTime;
+
+use ::replay::report::{Line, RunRecord, clean, utc_date};
+use ::replay::tensor::cores;
+use rustix::fs::{FileType, fstat};
+
+use super::VERSION;
+use super::out::print;
+
+/// The record of this process.
+pub fn run_record() -> &'static RunRecord {
+    static RECORD: OnceLock<RunRecord> = OnceLock::new();
+    RECORD.get_or_init(|| RunRecord {
+        command: command(),
+        version: VERSION.to_owned(),
+        machine: machine(),
+        date: utc_date(SystemTime::now()),
+    })
+}
+
+/// Prints the record, and what the text is about where it does not say so, above a text that is kept:
+/// where standard output is a file.
+pub fn head(about: &[Line]) {
+    let file = fstat(rustix::stdio::stdout());
+    if file.is_ok_and(|file| FileType::from_raw_mode(file.st_mode) == FileType::RegularFile) {
+        print!("{}", run_record().text(about));
+    }
+}
+
+fn command() -> String {
+    let words = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
+    let quoted = words.map(|word| match shlex::try_quote(&word) {
+        Ok(quoted) => quoted.into_owned(),
+        Err(_) => word,
+    });
+    let words: Vec<String> = ["replay".to_owned()].into_iter().chain(quoted).collect();
+    clean(&words.join(" ")).into_owned()
+}
+
+fn machine() -> String {
+    let system = rustix::system::uname();
+    let about = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let model = about.lines().find_map(|line| {
+        let (name, value) = line.split_once(':')?;
+        (name.trim() == "model name").then(|| value.trim().to_owned())
+    });
+    let parts = [
+        system.nodename().to_string_lossy().into_owned(),
+        [system.sysname(), system.release(), system.machine()]
+            .map(|part| part.to_string_lossy().into_owned())
+            .join(" "),
+        model.unwrap_or_else(|| "a processor without a name".to_owned()),
+        format!("{} threads", cores()),
+    ];
+    clean(&parts.join(", ")).into_owned()
+}
