@@ -35,6 +35,17 @@ impl Compared {
         self.judgement.verdict.max(if new { Verdict::Failed } else { Verdict::Identical })
     }
 
+    /// Whether wrong is not told from imprecise, or races are not looked for.
+    fn has_unchecked(&self) -> bool {
+        let reason = self.accesses.as_ref().and_then(Accesses::reason);
+        self.judgement.without_shadow.is_some() || reason.is_some()
+    }
+
+    /// Good only if all was checked.
+    fn mood(&self) -> Mood {
+        Mood::from(self.verdict()).as_far_as_checked(self.has_unchecked())
+    }
+
     /// The verdict in a line.
     pub fn verdict_line(&self) -> Line {
         let judged = || super::super::verdict_line(&self.judgement);
@@ -68,7 +79,11 @@ fn head(compared: &[Compared], new: &[Entry], refused: &[Refused]) -> Head {
     let standings = compared.iter().map(|one| Standing::from(one.verdict()));
     let standings: Vec<Standing> = standings.chain(new.iter().map(Standing::of)).collect();
     let mood = match standings.iter().max() {
-        Some(worst) if worst.is_wrong() || refused.is_empty() => (*worst).into(),
+        Some(&worst) if worst.is_wrong() || refused.is_empty() => {
+            let has_unchecked = compared.iter().any(Compared::has_unchecked)
+                || new.iter().any(replay::has_unchecked);
+            Mood::from(worst).as_far_as_checked(has_unchecked)
+        }
         _ => Mood::Untold,
     };
     let short = |revision: &Option<Revision>| {
@@ -92,7 +107,7 @@ fn overview(compared: &[Compared]) -> Markup {
         @for (number, one) in compared.iter().enumerate() {
             tr {
                 th scope="row" { a href={ "#f" (number) } { (one.fixture) } }
-                td { (badge(one.verdict().into(), Standing::from(one.verdict()).name())) }
+                td { (badge(one.mood(), Standing::from(one.verdict()).name())) }
                 td { (verdict_reason(&one.judgement)) }
             }
         }
@@ -106,7 +121,7 @@ fn section(number: usize, one: &Compared) -> Markup {
     let verdict = one.verdict();
     html! {
         section class="card" id={ "f" (number) } {
-            h2 { (one.fixture) " " (badge(verdict.into(), Standing::from(verdict).name())) }
+            h2 { (one.fixture) " " (badge(one.mood(), Standing::from(verdict).name())) }
             dl class="sides" {
                 dt { "before" } dd { (revision(one.base.as_ref())) }
                 dt { "after" } dd { (revision(one.got.as_ref())) }

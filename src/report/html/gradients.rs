@@ -43,6 +43,11 @@ impl Checked {
         }
     }
 
+    /// Whether a gradient could not be checked.
+    fn has_unchecked(&self) -> bool {
+        self.gradients.iter().any(|check| check.verdict == GradientVerdict::Unknown)
+    }
+
     /// Why nothing is said of the gradients, if so.
     pub fn untold(&self) -> Option<String> {
         match &self.outcome.status {
@@ -81,7 +86,9 @@ pub fn gradcheck_html(checked: &[Checked], refused: &[Refused], run: &RunRecord)
 fn head(checked: &[Checked], refused: &[Refused]) -> Head {
     let worst = checked.iter().map(Checked::standing).max();
     let mood = match worst {
-        Some(worst) if worst.is_wrong() || refused.is_empty() => worst.into(),
+        Some(worst) if worst.is_wrong() || refused.is_empty() => {
+            Mood::from(worst).as_far_as_checked(checked.iter().any(Checked::has_unchecked))
+        }
         _ => Mood::Untold,
     };
     let (about, verdict) = match (checked, refused) {
@@ -125,7 +132,7 @@ fn section(number: usize, one: &Checked) -> Markup {
         section class="card" id={ "f" (number) } {
             h2 {
                 (one.fixture) " at " (revision(one.revision.as_ref())) " "
-                (badge(standing.into(), standing.name()))
+                (badge(Mood::from(standing).as_far_as_checked(one.has_unchecked()), standing.name()))
             }
             p class="dim" { (one.outcome.device_description) ", " (one.outcome.compiler) }
             @if let Some(untold) = one.untold() { p { (untold) } }

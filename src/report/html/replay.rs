@@ -28,7 +28,9 @@ pub fn html(entries: &[Entry], refused: &[Refused], run: &RunRecord) -> String {
 fn head(entries: &[Entry], refused: &[Refused]) -> Head {
     let worst = entries.iter().map(Standing::of).max();
     let mood = match worst {
-        Some(worst) if worst.is_wrong() || refused.is_empty() => worst.into(),
+        Some(worst) if worst.is_wrong() || refused.is_empty() => {
+            Mood::from(worst).as_far_as_checked(entries.iter().any(has_unchecked))
+        }
         _ => Mood::Untold,
     };
     let [entry] = entries else {
@@ -54,6 +56,15 @@ fn head(entries: &[Entry], refused: &[Refused]) -> Head {
     Head { kind: "replay", about, mood, verdict, notes }
 }
 
+/// The mood of a replay: good only if all of it was checked.
+fn mood(entry: &Entry) -> Mood {
+    Mood::from(Standing::of(entry)).as_far_as_checked(has_unchecked(entry))
+}
+
+pub(super) fn has_unchecked(entry: &Entry) -> bool {
+    !standing::unchecked(entry).is_empty()
+}
+
 /// Who broke what: a row for each replay, which leads to its part of the page.
 fn overview(entries: &[Entry]) -> Markup {
     let rows = html! {
@@ -62,7 +73,7 @@ fn overview(entries: &[Entry]) -> Markup {
             tr {
                 th scope="row" { a href={ "#" (id(number)) } { (entry.fixture) } }
                 td { (entry.outcome.device) }
-                td { (badge(standing.into(), standing.name())) }
+                td { (badge(mood(entry), standing.name())) }
                 td { (standing::reasons(entry).first().map_or("", String::as_str)) }
                 td { (blamed(entry)) }
             }
@@ -101,7 +112,7 @@ pub(super) fn section(number: usize, entry: &Entry) -> Markup {
         section class="card" id=(id(number)) {
             h2 {
                 (entry.fixture) " at " (revision(entry.revision.as_ref())) " "
-                (badge(standing.into(), standing.name()))
+                (badge(mood(entry), standing.name()))
             }
             p class="dim" {
                 (outcome.device_description) ", " (outcome.compiler)

@@ -52,6 +52,16 @@ impl Mood {
     }
 }
 
+impl Mood {
+    /// The same, but for one that is good only as far as it was checked.
+    pub(in crate::report) fn as_far_as_checked(self, has_unchecked: bool) -> Mood {
+        match self {
+            Mood::Good if has_unchecked => Mood::Untold,
+            mood => mood,
+        }
+    }
+}
+
 impl From<Standing> for Mood {
     fn from(standing: Standing) -> Mood {
         match standing {

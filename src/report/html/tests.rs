@@ -8,7 +8,7 @@ use quick_xml::events::{BytesStart, Event};
 use super::*;
 use crate::bisect::{Kin, Knowledge};
 use crate::history::{Commit, CommitId};
-use crate::judge::{Judgement, LaunchChange, OutputJudgement, OutputPicture, Verdict};
+use crate::judge::{Accesses, Judgement, LaunchChange, OutputJudgement, OutputPicture, Verdict};
 use crate::numerics::compare::{Agreement, Comparison, Worst};
 use crate::numerics::noise::{NoiseRef, NoiseSummary};
 use crate::numerics::picture::{Picture, Scene};
@@ -16,7 +16,7 @@ use crate::report::{Entry, Refused, Revision, RunRecord, made_up};
 use crate::runtime::report::LaunchRecord;
 use crate::search::Answer;
 use crate::tensor::{DType, Dim, TensorView};
-use crate::trial::Status;
+use crate::trial::{Checked as Checking, Status};
 
 /// A name that is markup, ends attributes and comments, hides itself and turns the text around it.
 pub(super) const HOSTILE: &str = "</title></style></script><script>alert(1)</script>\"' onload=x <!--\u{202e}\u{1b}[31m&amp;\u{9b}";
@@ -259,6 +259,22 @@ fn what_others_wrote_is_text_and_nothing_else_on_every_page() {
         assert!(page.contains("alert(1)"), "it is told all the same");
         assert!(!page.contains(['\u{202e}', '\u{1b}', '\u{9b}']));
     }
+}
+
+#[test]
+fn a_replay_that_is_not_checked_in_full_has_no_green_tick() {
+    let page = |entry: &Entry| html(std::slice::from_ref(entry), &[], &RunRecord::default());
+    let mut entry = made_up(Status::Completed);
+    assert!(body(&page(&entry)).contains("✓"));
+    let reason = "the call takes 900 ms, more than 100 ms".to_owned();
+    entry.accesses = Some(Accesses { checked: Checking::Not { reason }, base: None });
+    let told = page(&entry);
+    assert!(told.contains("not checked") && !body(&told).contains("✓"), "{told}");
+}
+
+/// The page behind its styles.
+fn body(page: &str) -> &str {
+    page.split_once("<body>").expect("a body").1
 }
 
 #[test]

@@ -96,9 +96,17 @@ impl Scale {
         if least > 0.0 && most / least >= WIDE {
             return Scale { least, most, is_log: true };
         }
-        // A line that does not move lies in the middle.
-        let room = if most > least { 0.0 } else { most.abs().max(f64::MIN_POSITIVE) / 2.0 };
-        Scale { least: least - room, most: most + room, is_log: false }
+        if least == most {
+            // A line that does not move lies in the middle.
+            let room = if least == 0.0 { 1.0 } else { least.abs() / 2.0 };
+            return Scale { least: least - room, most: most + room, is_log: false };
+        }
+        let step = round_step(least, most);
+        let (low, high) = ((least / step).floor() * step, (most / step).ceil() * step);
+        if !(low.is_finite() && high.is_finite()) {
+            return Scale { least, most, is_log: false };
+        }
+        Scale { least: low, most: high, is_log: false }
     }
 
     fn share(&self, x: f64) -> f64 {
@@ -110,22 +118,45 @@ impl Scale {
     }
 
     fn ticks(&self) -> Vec<(f64, String)> {
-        if self.is_log {
-            let (first, last) = (self.least.log10().ceil() as i32, self.most.log10() as i32);
-            let powers: Vec<i32> = (first..=last).collect();
-            if powers.len() >= 2 {
-                let step = powers.len().div_ceil(5);
-                let tick = |power: &i32| {
-                    let value = 10f64.powi(*power);
-                    (self.share(value), short(value, 1))
-                };
-                return powers.iter().step_by(step).map(tick).collect();
-            }
-        }
-        [self.least, self.least / 2.0 + self.most / 2.0, self.most]
-            .map(|value| (self.share(value), short(value, 3)))
-            .to_vec()
+        let marks = if self.is_log { self.log_marks() } else { self.round_marks() };
+        marks.into_iter().map(|(value, digits)| (self.share(value), short(value, digits))).collect()
     }
+
+    /// Powers of ten, and where they are few, twice and five times as much, with their digits.
+    fn log_marks(&self) -> Vec<(f64, usize)> {
+        let inside = |value: &f64| (self.least..=self.most).contains(value);
+        let (first, last) = (self.least.log10().floor() as i32, self.most.log10() as i32);
+        let powers: Vec<f64> =
+            (first..=last).map(|power| 10f64.powi(power)).filter(inside).collect();
+        let step = powers.len().div_ceil(5).max(1);
+        if powers.len() > 2 {
+            return powers.into_iter().step_by(step).map(|value| (value, 1)).collect();
+        }
+        let all = (first..=last).map(|power| 10f64.powi(power));
+        let all = all.flat_map(|power| [1.0, 2.0, 5.0].map(|times| times * power));
+        all.filter(inside).map(|value| (value, 1)).collect()
+    }
+
+    /// Multiples of a round step, with as many digits as tell them apart.
+    fn round_marks(&self) -> Vec<(f64, usize)> {
+        let step = round_step(self.least, self.most);
+        let (first, last) = ((self.least / step).ceil(), (self.most / step).floor());
+        let size = self.least.abs().max(self.most.abs());
+        let digits = (size / step).log10().floor().clamp(0.0, 15.0) as usize + 2;
+        let marks = (0..=(last - first) as usize).map(|mark| (first + mark as f64) * step);
+        marks.filter(|mark| mark.is_finite()).map(|mark| (mark, digits)).collect()
+    }
+}
+
+/// 1, 2 or 5 times a power of ten: the least such step with at most five of them from `least` to `most`.
+fn round_step(least: f64, most: f64) -> f64 {
+    const STEPS: f64 = 5.0;
+    // Parts of both keep the difference of two large numbers finite.
+    let rough = (most / STEPS - least / STEPS).max(f64::MIN_POSITIVE);
+    let power = 10f64.powf(rough.log10().floor());
+    let steps = [1.0, 2.0, 5.0, 10.0].map(|times| times * power);
+    // The quotient of powers of ten is rounded.
+    steps.into_iter().find(|step| *step >= rough * (1.0 - 1e-9)).unwrap_or(rough)
 }
 
 /// The line through the finite values, broken where there is none.
@@ -179,7 +210,30 @@ mod tests {
         assert_eq!((scale.share(1e-3), scale.share(10.0)), (0.0, 1.0));
         let names: Vec<String> = scale.ticks().into_iter().map(|(_, name)| name).collect();
         assert_eq!(names.join(" "), "0.001 0.01 0.1 1 10");
+        let narrow = Scale::of(&[Some(1.5), Some(80.0)]);
+        let names: Vec<String> = narrow.ticks().into_iter().map(|(_, name)| name).collect();
+        assert_eq!(names.join(" "), "2 5 10 20 50");
         assert!(!Scale::of(&[Some(-1.0), Some(100.0)]).is_log);
+    }
+
+    #[test]
+    fn the_marks_of_an_axis_are_round_and_told_apart() {
+        let marks = |values: &[f64]| {
+            let values: Vec<Option<f64>> = values.iter().copied().map(Some).collect();
+            let ticks = Scale::of(&values).ticks();
+            assert!(ticks.iter().all(|(share, _)| (0.0..=1.0).contains(share)), "{ticks:?}");
+            ticks.into_iter().map(|(_, name)| name).collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(marks(&[0.0, 0.0]), "-1 -0.5 0 0.5 1");
+        assert_eq!(marks(&[4.0, 4.0]), "2 3 4 5 6");
+        assert_eq!(marks(&[2.88, 4.0]), "2.5 3 3.5 4");
+        assert_eq!(marks(&[-0.31, 0.97]), "-0.5 0 0.5 1");
+        assert_eq!(
+            marks(&[1.0000001, 1.0000002]),
+            "1.0000001 1.00000012 1.00000014 1.00000016 1.00000018 1.0000002"
+        );
+        assert_eq!(marks(&[0.0, 5e-324]).split(' ').next(), Some("0"));
+        assert!(marks(&[-f64::MAX, f64::MAX]).contains('0'));
     }
 
     #[test]
@@ -189,7 +243,7 @@ mod tests {
         let wide = Scale::of(&[Some(-f64::MAX), Some(f64::MAX)]);
         assert_eq!((wide.share(-f64::MAX), wide.share(f64::MAX)), (0.0, 1.0));
         let nothing = Scale::of(&[None, Some(f64::NAN)]);
-        assert_eq!(nothing.ticks().len(), 3);
+        assert_eq!(nothing.ticks().len(), 6);
         let picture = steps("y", "loss", &[None, Some(f64::NAN)], &[]).into_string();
         assert!(picture.contains("no finite value; 1 is not finite"), "{picture}");
     }

@@ -38,11 +38,42 @@ pub(in crate::report) struct Frame {
 
 /// Space for the texts around the area: left, right, above, below.
 const SPACE: [f64; 4] = [60.0, 18.0, 8.0, 38.0];
+/// The width of a character of a mark, and the height of its line; the styles of the page set its font.
+const MARK: [f64; 2] = [5.8, 12.0];
+/// The space for the label of the axis to the left, and between a mark and the axis.
+const BESIDE: f64 = 23.0;
+
+/// The marks of an axis whose texts do not overlap. `span` is the length of a text along the axis, in
+/// shares of it. Of two that overlap the later goes, but the last mark stays.
+fn readable(ticks: &[(f64, String)], span: impl Fn(&str) -> f64) -> Vec<&(f64, String)> {
+    let overlap = |one: &(f64, String), other: &(f64, String)| {
+        (one.0 - other.0).abs() < (span(&one.1) + span(&other.1)) / 2.0
+    };
+    let mut kept: Vec<&(f64, String)> = Vec::new();
+    for tick in ticks {
+        if kept.last().is_none_or(|last| !overlap(last, tick)) {
+            kept.push(tick);
+        }
+    }
+    if let Some(end) = ticks.last().filter(|end| kept.last() != Some(end)) {
+        while kept.last().is_some_and(|last| overlap(last, end)) {
+            kept.pop();
+        }
+        kept.push(end);
+    }
+    kept
+}
 
 impl Frame {
+    /// The space to the left: a mark that is longer than usual has room beside the label.
+    fn left(&self) -> f64 {
+        let longest = self.y.ticks.iter().map(|(_, text)| text.chars().count()).max();
+        SPACE[0].max(BESIDE + MARK[0] * longest.unwrap_or(0) as f64)
+    }
+
     /// The place at `share` of the axis below.
     pub(in crate::report) fn x(&self, share: f64) -> f64 {
-        SPACE[0] + share * self.width
+        self.left() + share * self.width
     }
 
     /// The place at `share` of the axis to the left, which rises.
@@ -52,22 +83,27 @@ impl Frame {
 
     /// The chart, in words `alt`, with `inside` drawn between the lines of the grid and the axes.
     pub(in crate::report) fn svg(&self, alt: &str, inside: &Markup) -> Markup {
-        let [left, right, top, bottom] = SPACE;
+        let [_, right, top, bottom] = SPACE;
+        let left = self.left();
+        let across = readable(&self.x.ticks, |text| {
+            MARK[0] * (text.chars().count() + 1) as f64 / self.width
+        });
+        let upwards = readable(&self.y.ticks, |_| MARK[1] / self.height);
         let (width, height) = (left + self.width + right, top + self.height + bottom);
         let foot = top + self.height;
         html! {
             svg class="chart" role="img" aria-label=(alt)
                 viewBox={ "0 0 " (round(width)) " " (round(height)) }
             {
-                @for (share, _) in &self.y.ticks {
+                @for (share, _) in &upwards {
                     path class="grid" d={ "M" (round(left)) " " (round(self.y(*share))) "h" (round(self.width)) } {}
                 }
                 (inside)
                 path class="axis" d={ "M" (round(left)) " " (round(top)) "V" (round(foot)) "h" (round(self.width)) } {}
-                @for (share, text) in &self.x.ticks {
+                @for (share, text) in &across {
                     text class="tick" x=(round(self.x(*share))) y=(round(foot + 13.0)) text-anchor="middle" { (text) }
                 }
-                @for (share, text) in &self.y.ticks {
+                @for (share, text) in &upwards {
                     text class="tick" x=(round(left - 5.0)) y=(round(self.y(*share) + 3.5)) text-anchor="end" { (text) }
                 }
                 text class="label" x=(round(left + self.width / 2.0)) y=(round(height - 6.0)) text-anchor="middle" {
@@ -162,4 +198,35 @@ fn counts_axis(most: u64) -> Axis {
     let ticks =
         powers.iter().step_by(step).map(|&power| (log_share(power, most), few(power as f64)));
     Axis { label: "elements (log scale)".to_owned(), ticks: ticks.collect() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn marks_whose_texts_would_overlap_are_left_out_and_the_last_stays() {
+        let names = ["step0", "step1000000", "step2000000", "step3000000", "step9"];
+        let ticks: Vec<(f64, String)> = names
+            .iter()
+            .enumerate()
+            .map(|(at, name)| (at as f64 / 4.0, name.to_string()))
+            .collect();
+        let kept = |width: f64| {
+            let kept = readable(&ticks, |text| text.len() as f64 / width).into_iter();
+            kept.map(|(_, name)| name.as_str()).collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(kept(1000.0), names.join(" "));
+        assert_eq!(kept(40.0), "step0 step1000000 step3000000 step9");
+        assert_eq!(kept(20.0), "step0 step2000000 step9");
+        assert_eq!(kept(1.0), "step9");
+    }
+
+    #[test]
+    fn a_long_mark_has_room_beside_the_label_of_its_axis() {
+        let axis = |text: &str| Axis { label: "y".to_owned(), ticks: vec![(0.0, text.to_owned())] };
+        let frame = |text| Frame { x: axis("0"), y: axis(text), width: 100.0, height: 100.0 };
+        assert_eq!(frame("0.25").x(0.0), SPACE[0]);
+        assert!(frame("1.00000012e-10").x(0.0) > SPACE[0] + 30.0);
+    }
 }
