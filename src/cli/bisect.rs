@@ -25,7 +25,7 @@ use super::progress::Progress;
 use super::project::Project;
 use super::recorded::{Recorded, SNAPSHOT};
 use super::replay::CheckArg;
-use super::report_file::{FileFormat, ReportFile};
+use super::report_file::{FileFormat, ReportFiles};
 use super::run_record::{self, run_record};
 use super::session::{self, SessionArgs, jobs};
 use super::snapshot::must_be_there;
@@ -77,9 +77,9 @@ pub struct Args {
     /// How the result is written; JSON is one event a line
     #[arg(short, long, value_enum, default_value = "text", value_name = "FORMAT")]
     format: SearchFormat,
-    /// Write the answer to a file too; its ending names the format: .html, .md
+    /// Write the answer to a file too, or to several; the ending names the format: .html, .md
     #[arg(long, value_name = "FILE")]
-    report: Option<PathBuf>,
+    report: Vec<PathBuf>,
     #[command(flatten)]
     cluster: ClusterArgs,
 }
@@ -132,8 +132,7 @@ impl From<OnArg> for On {
 
 /// Searches, and prints the answer.
 pub fn run(args: &Args, session: &SessionArgs) -> CliResult<u8> {
-    let file =
-        ReportFile::named(args.report.as_deref(), &[FileFormat::Html, FileFormat::Markdown])?;
+    let files = ReportFiles::named(&args.report, &[FileFormat::Html, FileFormat::Markdown])?;
     let progress = Progress::start();
     progress.say("reading the history");
     let (history, targets) = open(&fixtures::expand(&args.fixtures))?;
@@ -142,7 +141,7 @@ pub fn run(args: &Args, session: &SessionArgs) -> CliResult<u8> {
         return run_on_cluster(args, session, &history, &targets);
     }
     let Search { mut bisection, ends, origin } = search(args, session, &history, targets)?;
-    bisection.illustrated = args.format == SearchFormat::Html || ReportFile::is_page(&file);
+    bisection.illustrated = args.format == SearchFormat::Html || files.have_page();
     let fixtures = SearchTarget::names(&bisection.targets);
     let request = SearchRequest { fixtures, ends: &ends, origin };
     if args.format == SearchFormat::Json {
@@ -159,13 +158,13 @@ pub fn run(args: &Args, session: &SessionArgs) -> CliResult<u8> {
         run_record::head(&[request.line()]);
     }
     print!("{}", written(args.format, &report, &request, report::COMMENT_BYTES));
-    if let Some(file) = file {
-        let format = match file.format {
+    files.write(|format| {
+        let format = match format {
             FileFormat::Markdown => SearchFormat::Markdown,
             _ => SearchFormat::Html,
         };
-        file.write(&written(format, &report, &request, report::SUMMARY_BYTES))?;
-    }
+        written(format, &report, &request, report::SUMMARY_BYTES)
+    })?;
     Ok(match report.ending() {
         SearchEnd::Found => exit::SUCCESS,
         SearchEnd::Hidden => exit::UNTESTABLE,

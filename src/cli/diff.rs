@@ -13,15 +13,15 @@ use super::out::print;
 use super::progress::Progress;
 use super::project::Project;
 use super::replay::{CheckArg, Format, judged, name, refused, summary};
-use super::report_file::{FILES, ReportFile};
+use super::report_file::{FILES, ReportFiles};
 use super::run_record::{self, run_record};
 use super::session::{self, Labs, SessionArgs};
 
 /// The arguments of `replay diff`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Folders of captured tensors, then the revision that is trusted, then the other
-    #[arg(required = true, num_args = 3.., value_names = ["FIXTURE", "REV", "REV"])]
+    /// Folders of captured tensors, then the revision that is trusted, then the other; or both as A..B
+    #[arg(required = true, num_args = 2.., value_names = ["FIXTURE", "REV", "REV"])]
     words: Vec<String>,
     /// Whether accesses to memory are checked: races, reads of what nobody wrote, accesses out of bounds
     #[arg(long, value_enum, default_value = "auto", value_name = "WHEN")]
@@ -29,22 +29,43 @@ pub struct Args {
     /// How the result is written
     #[arg(short, long, value_enum, default_value = "text", value_name = "FORMAT")]
     format: Format,
-    /// Write the result to a file too; its ending names the format: .html, .json
+    /// Write the result to a file too, or to several; the ending names the format: .html, .json
     #[arg(long, value_name = "FILE")]
-    report: Option<PathBuf>,
+    report: Vec<PathBuf>,
+}
+
+/// The fixtures and the two revisions.
+fn parse_words(words: &[String]) -> CliResult<(&[String], [&str; 2])> {
+    if let [fixtures @ .., range] = words
+        && let Some((trusted, other)) = range.split_once("..")
+        && !fixtures.is_empty()
+        && !Path::new(range).exists()
+    {
+        if other.starts_with('.') {
+            return Err(CommandError::new(format!("{range} is not two revisions")).with_hint(
+                "name the older one itself, which `git merge-base` tells: A..B or A B",
+            ));
+        }
+        let sides = [trusted, other].map(|rev| if rev.is_empty() { "HEAD" } else { rev });
+        return Ok((fixtures, sides));
+    }
+    match words {
+        [fixtures @ .., trusted, other] if !fixtures.is_empty() => Ok((fixtures, [trusted, other])),
+        _ => Err(CommandError::new("diff needs a fixture and two revisions").with_hint(
+            "`replay diff FIXTURE A B`, or A..B; HEAD stands for a side that is left out",
+        )),
+    }
 }
 
 /// Compares on every fixture; the worst result decides about the exit code. A fixture on which the
 /// revisions cannot be compared does not stop the others.
 pub fn run(args: &Args, session: &SessionArgs) -> CliResult<u8> {
-    let [fixtures @ .., trusted, other] = args.words.as_slice() else {
-        return Err(CommandError::new("diff needs two revisions"));
-    };
-    let file = ReportFile::named(args.report.as_deref(), &FILES)?;
+    let (fixtures, [trusted, other]) = parse_words(&args.words)?;
+    let files = ReportFiles::named(&args.report, &FILES)?;
     let fixtures = fixtures::expand(fixtures);
     let labs = session.labs_on_one(&fixtures)?;
     let cache = session::cache()?;
-    let illustrated = args.format == Format::Html || ReportFile::is_page(&file);
+    let illustrated = args.format == Format::Html || files.have_page();
     let mut code = exit::SUCCESS;
     let (mut found, mut standings) = (Found::default(), Vec::new());
     if args.format == Format::Text {
@@ -81,9 +102,7 @@ pub fn run(args: &Args, session: &SessionArgs) -> CliResult<u8> {
         Some(text) => print!("{text}"),
         None => summary(&standings, found.errors.len()),
     }
-    if let Some(file) = file {
-        file.write(&found.written(file.format.into()).unwrap_or_default())?;
-    }
+    files.write(|format| found.written(format.into()).unwrap_or_default())?;
     Ok(standings.into_iter().map(exit::code_of).fold(code, exit::worse))
 }
 
@@ -144,8 +163,7 @@ fn one(
             progress.say(format!("replaying {} at {}", path.display(), name(&got)));
             let base: Revision = project.history.resolve(trusted)?.into();
             let entry = judged(&project, &got, &after, None, check, illustrated)?;
-            let trusted = Some(base.clone());
-            let entry = Box::new(Entry { trusted, base_lacks: Some(reason), ..entry });
+            let entry = Box::new(Entry { base_lacks: Some(reason), ..entry });
             return Ok(Side::New { base, entry });
         }
     };

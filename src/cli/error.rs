@@ -133,7 +133,8 @@ impl CommandError {
         out::tell(format_args!("{}", self.text()));
     }
 
-    fn text(&self) -> Text {
+    /// The text that [`CommandError::print`] prints.
+    pub fn text(&self) -> Text {
         let red = Style::new().bold().fg_color(Some(AnsiColor::Red.into()));
         let bold = Style::new().bold();
         let cyan = Style::new().bold().fg_color(Some(AnsiColor::Cyan.into()));

@@ -14,7 +14,7 @@ use super::out::print;
 use super::progress::Progress;
 use super::project::Project;
 use super::replay::{Format, name, refused, summary};
-use super::report_file::{FILES, ReportFile};
+use super::report_file::{FILES, ReportFiles};
 use super::run_record::{self, run_record};
 use super::session::{self, Labs, SessionArgs};
 
@@ -30,18 +30,18 @@ pub struct Args {
     /// How the result is written
     #[arg(short, long, value_enum, default_value = "text", value_name = "FORMAT")]
     format: Format,
-    /// Write the result to a file too; its ending names the format: .html, .json
+    /// Write the result to a file too, or to several; the ending names the format: .html, .json
     #[arg(long, value_name = "FILE")]
-    report: Option<PathBuf>,
+    report: Vec<PathBuf>,
 }
 
 /// Checks every gradient of every fixture. A fixture that cannot be checked does not stop the others.
 pub fn run(args: &Args, session: &SessionArgs) -> CliResult<u8> {
-    let file = ReportFile::named(args.report.as_deref(), &FILES)?;
+    let files = ReportFiles::named(&args.report, &FILES)?;
     let fixtures = fixtures::expand(&args.fixtures);
     let labs = session.labs_on_one(&fixtures)?;
     let cache = session::cache()?;
-    let illustrated = args.format == Format::Html || ReportFile::is_page(&file);
+    let illustrated = args.format == Format::Html || files.have_page();
     let mut code = exit::SUCCESS;
     if args.format == Format::Text {
         run_record::head(&[]);
@@ -68,9 +68,7 @@ pub fn run(args: &Args, session: &SessionArgs) -> CliResult<u8> {
         Some(text) => print!("{text}"),
         None => summary(&standings, errors.len()),
     }
-    if let Some(file) = file {
-        file.write(&written(file.format.into(), &all, &errors).unwrap_or_default())?;
-    }
+    files.write(|format| written(format.into(), &all, &errors).unwrap_or_default())?;
     Ok(standings.into_iter().map(exit::code_of).fold(code, exit::worse))
 }
 

@@ -3,15 +3,32 @@
 use clap::CommandFactory;
 
 use super::error::{CliResult, CommandError};
-use super::out::print;
+use super::out::{print, println};
 use super::{Cli, exit, markdown};
 
 /// The pages of documentation in the program.
-const TOPICS: [Topic; 4] = [
-    Topic { name: "verdicts", page: include_str!("../../docs/verdicts.md") },
-    Topic { name: "harness", page: include_str!("../../docs/harness.md") },
-    Topic { name: "fixture", page: include_str!("../../docs/fixture.md") },
+const TOPICS: [Topic; 21] = [
+    Topic { name: "architecture", page: include_str!("../../docs/architecture.md") },
+    Topic { name: "benchmarks", page: include_str!("../../docs/benchmarks.md") },
+    Topic { name: "bisect", page: include_str!("../../docs/bisect.md") },
+    Topic { name: "cache", page: include_str!("../../docs/cache.md") },
+    Topic { name: "capture", page: include_str!("../../docs/capture.md") },
+    Topic { name: "checksum", page: include_str!("../../docs/checksum.md") },
+    Topic { name: "cluster", page: include_str!("../../docs/cluster.md") },
+    Topic { name: "cuda-support", page: include_str!("../../docs/cuda-support.md") },
     Topic { name: "exit-codes", page: include_str!("../../docs/exit-codes.md") },
+    Topic { name: "fixture", page: include_str!("../../docs/fixture.md") },
+    Topic { name: "frontend", page: include_str!("../../docs/frontend.md") },
+    Topic { name: "fuzzing", page: include_str!("../../docs/fuzzing.md") },
+    Topic { name: "gpu", page: include_str!("../../docs/gpu.md") },
+    Topic { name: "harness", page: include_str!("../../docs/harness.md") },
+    Topic { name: "pages", page: include_str!("../../docs/pages.md") },
+    Topic { name: "programs", page: include_str!("../../docs/programs.md") },
+    Topic { name: "races", page: include_str!("../../docs/races.md") },
+    Topic { name: "schema", page: include_str!("../../docs/schema.md") },
+    Topic { name: "series", page: include_str!("../../docs/series.md") },
+    Topic { name: "snapshots", page: include_str!("../../docs/snapshots.md") },
+    Topic { name: "verdicts", page: include_str!("../../docs/verdicts.md") },
 ];
 
 /// The longest line, however wide the terminal is.
@@ -26,34 +43,48 @@ struct Topic {
 /// The arguments of `replay help`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// A command, or one of the topics verdicts, harness, fixture, exit-codes
+    /// A command, or a page of the documentation: `replay help topics` names them
     #[arg(value_name = "COMMAND or TOPIC")]
     words: Vec<String>,
 }
 
 /// Prints what was asked for.
 pub fn run(args: &Args) -> CliResult<u8> {
-    if let Some(topic) = TOPICS.iter().find(|topic| topic.name == args.words.join("-")) {
+    if args.words == ["topics"] {
+        TOPICS.iter().for_each(|topic| println!("{:14}{}", topic.name, title(topic.page)));
+        return Ok(exit::SUCCESS);
+    }
+    // A page that is named like a command is behind it: `replay help page bisect`.
+    let (words, page_alone) = match args.words.as_slice() {
+        [first, rest @ ..] if first == "page" => (rest, true),
+        words => (words, false),
+    };
+    let is_command = !page_alone && Cli::command().find_subcommand(words.join("-")).is_some();
+    if !is_command && let Some(topic) = TOPICS.iter().find(|topic| topic.name == words.join("-")) {
         print!("{}", markdown::render(topic.page, width()));
         return Ok(exit::SUCCESS);
     }
     let root = Cli::command();
-    args.words.iter().try_fold(&root, |command, word| {
+    words.iter().try_fold(&root, |command, word| {
         command.find_subcommand(word).ok_or_else(|| unknown(word))
     })?;
-    let words = args.words.iter().map(String::as_str);
+    let words = words.iter().map(String::as_str);
     let asked = ["replay"].into_iter().chain(words).chain(["--help"]);
     let help = root.try_get_matches_from(asked).err();
     Ok(help.map_or(exit::SUCCESS, |help| exit::usage(&help, None)))
 }
 
+/// The title of a page.
+fn title(page: &str) -> &str {
+    page.lines().next().unwrap_or_default().trim_start_matches("# ")
+}
+
 fn unknown(word: &str) -> CommandError {
-    let topics: Vec<&str> = TOPICS.iter().map(|topic| topic.name).collect();
     let near = super::nearest_command(word);
     CommandError::new(format!("there is neither a command nor a topic `{word}`")).with_hint(
         match near {
             Some(meant) => format!("did you mean `replay help {meant}`?"),
-            None => format!("the topics are {}", topics.join(", ")),
+            None => "`replay help topics` names the pages of the documentation".to_owned(),
         },
     )
 }

@@ -15,7 +15,7 @@ use super::fixtures;
 use super::out::print;
 use super::progress::Progress;
 use super::replay::{CheckArg, Format};
-use super::report_file::{FILES, ReportFile};
+use super::report_file::{FILES, ReportFiles};
 use super::run_record::{self, run_record};
 use super::session::{SessionArgs, jobs};
 
@@ -37,9 +37,9 @@ pub struct Args {
     /// How the result is written
     #[arg(short, long, value_enum, default_value = "text", value_name = "FORMAT")]
     format: Format,
-    /// Write the result to a file too; its ending names the format: .html, .json
+    /// Write the result to a file too, or to several; the ending names the format: .html, .json
     #[arg(long, value_name = "FILE")]
-    report: Option<PathBuf>,
+    report: Vec<PathBuf>,
     #[command(flatten)]
     cluster: ClusterArgs,
 }
@@ -95,7 +95,7 @@ fn on_one<T>(
 /// unless nothing could be tested.
 pub fn run(args: &Args, session: &SessionArgs) -> CliResult<u8> {
     let (fixtures, range) = words(args)?;
-    let file = ReportFile::named(args.report.as_deref(), &FILES)?;
+    let files = ReportFiles::named(&args.report, &FILES)?;
     let progress = Progress::start();
     progress.say("reading the history");
     let (history, targets) = open(&fixtures)?;
@@ -108,7 +108,7 @@ pub fn run(args: &Args, session: &SessionArgs) -> CliResult<u8> {
     let mut bisection =
         bisection(&history, targets, On::Changed, args.jobs, args.first_parent, session)?;
     bisection.check = args.check.into();
-    bisection.illustrated = args.format == Format::Html || ReportFile::is_page(&file);
+    bisection.illustrated = args.format == Format::Html || files.have_page();
     let found = survey_range(&bisection, range, &mut |commit, done, all| {
         progress.say(format!("replaying {}, {} of {all}", commit.short, done + 1));
     })?;
@@ -118,9 +118,7 @@ pub fn run(args: &Args, session: &SessionArgs) -> CliResult<u8> {
         run_record::head(&[request.line()]);
     }
     print!("{}", written(args.format, &found, &request));
-    if let Some(file) = file {
-        file.write(&written(file.format.into(), &found, &request))?;
-    }
+    files.write(|format| written(format.into(), &found, &request))?;
     let untested = found.variants > 0 && found.untested == found.variants;
     Ok(if untested { exit::UNTESTABLE } else { exit::SUCCESS })
 }

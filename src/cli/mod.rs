@@ -15,6 +15,7 @@ mod draft;
 mod error;
 mod exit;
 mod fixtures;
+mod global;
 mod gradcheck;
 mod help;
 mod init;
@@ -38,12 +39,14 @@ mod series;
 mod session;
 mod snapshot;
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 use ::replay::{foreign, worker};
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use self::error::CliResult;
+use self::global::GlobalArgs;
 use self::messages::MessageArgs;
 use self::session::SessionArgs;
 
@@ -65,6 +68,8 @@ pub const VERSION: &str = env!("REPLAY_VERSION");
 struct Cli {
     #[command(flatten)]
     replay: Replaying<replay::Args>,
+    #[command(flatten)]
+    global: GlobalArgs,
     #[command(subcommand)]
     command: Option<Command>,
 }
@@ -105,7 +110,7 @@ Examples:
   replay inspect fixtures/step0         what a fixture holds, and whether it is whole
   replay init                           a first replay.toml for this repository
   replay doctor                         what works on this machine
-  replay help verdicts                  a page about verdicts, harness, fixture or exit-codes
+  replay help verdicts                  a page of the documentation; `replay help topics` names them
 
 A fixture is a folder with captured tensors (*.safetensors) and fixture.toml, which names the
 harness: replay.toml says which sources are compiled and how they are called. Sources come from
@@ -144,7 +149,7 @@ enum Command {
     Doctor(doctor::Args),
     /// Show, shrink or clear the cache
     Cache(cache::Args),
-    /// Explain a command or a topic: verdicts, harness, fixture, exit-codes
+    /// Explain a command, or show a page of the documentation
     Help(help::Args),
     /// Write the completions of a shell to standard output
     Completions(completions::Args),
@@ -196,16 +201,17 @@ pub fn run() -> ExitCode {
             error.print();
             return error.exit_code();
         }
-        let matches = Cli::command().try_get_matches();
+        let words = global::put_behind_command(std::env::args_os(), &Cli::command());
+        let matches = Cli::command().try_get_matches_from(&words);
         match matches.and_then(|matches| Cli::from_arg_matches(&matches)) {
             Ok(cli) => {
                 settle_threads();
-                dispatch(cli).unwrap_or_else(|error| {
+                cli.global.settle().and_then(|()| dispatch(cli)).unwrap_or_else(|error| {
                     error.print();
                     error.exit_code()
                 })
             }
-            Err(error) => exit::usage(&error, misspelt_command().as_deref()),
+            Err(error) => exit::usage(&error, misspelt_command(&words).as_deref()),
         }
     }))
 }
@@ -241,8 +247,8 @@ fn dispatch(cli: Cli) -> CliResult<u8> {
 }
 
 /// The command that the first argument seems to mean, if it is neither a command nor a path.
-fn misspelt_command() -> Option<String> {
-    let word = std::env::args_os().nth(1)?.to_string_lossy().into_owned();
+fn misspelt_command(words: &[OsString]) -> Option<String> {
+    let word = words.get(1)?.to_string_lossy().into_owned();
     let word = Some(word).filter(|word| !std::path::Path::new(word).exists())?;
     nearest_command(&word).filter(|meant| *meant != word)
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use ::replay::bisect::On;
 use ::replay::cache::Cache;
+use ::replay::history::History;
 use ::replay::judge::{
     Accesses, Judgement, Verdict, accesses, check_captured, check_oracle, judge, orders,
     outcome_and_gradients, pictures, room,
@@ -21,7 +22,7 @@ use super::fixtures;
 use super::out::{print, println};
 use super::progress::Progress;
 use super::project::{Project, RequestedRevision};
-use super::report_file::{FileFormat, ReportFile};
+use super::report_file::{FileFormat, ReportFiles};
 use super::run_record::{self, run_record};
 use super::session::{self, SessionArgs};
 use super::snapshot::SnapshotSettings;
@@ -50,9 +51,9 @@ pub struct Args {
     /// How the result is written
     #[arg(short, long, value_enum, default_value = "text", value_name = "FORMAT")]
     format: OutcomeFormat,
-    /// Write the result to a file too; its ending names the format: .html, .json, .md, .xml
+    /// Write the result to a file too, or to several; the ending names the format: .html, .json, .md, .xml
     #[arg(long, value_name = "FILE")]
-    report: Option<PathBuf>,
+    report: Vec<PathBuf>,
     /// The folder of accepted snapshots [default: the nearest `snapshots` above the fixture]
     #[arg(long, value_name = "DIR", help_heading = COMPARISON)]
     snapshots: Option<PathBuf>,
@@ -66,7 +67,7 @@ pub struct Args {
 impl Args {
     /// The same for one fixture alone.
     pub fn only(&self, fixture: &Path) -> Args {
-        Args { fixtures: vec![fixture.to_owned()], report: None, ..self.clone() }
+        Args { fixtures: vec![fixture.to_owned()], report: Vec::new(), ..self.clone() }
     }
 }
 
@@ -137,7 +138,7 @@ const FILES: [FileFormat; 4] =
 /// Replays every fixture; the worst result decides about the exit code. A fixture that cannot be
 /// replayed does not stop the others.
 pub fn run(args: &Args, session: &SessionArgs) -> CliResult<u8> {
-    let file = ReportFile::named(args.report.as_deref(), &FILES)?;
+    let files = ReportFiles::named(&args.report, &FILES)?;
     let fixtures = fixtures::expand(&args.fixtures);
     let cache = session::cache()?;
     if args.cluster.on_cluster.is_some() {
@@ -145,7 +146,7 @@ pub fn run(args: &Args, session: &SessionArgs) -> CliResult<u8> {
     }
     let labs = session.labs(&fixtures)?;
     let snapshots = SnapshotSettings::from_environment(args.snapshots.clone())?;
-    let illustrated = args.format == OutcomeFormat::Html || ReportFile::is_page(&file);
+    let illustrated = args.format == OutcomeFormat::Html || files.have_page();
     let mut code = exit::SUCCESS;
     if args.format == OutcomeFormat::Text {
         run_record::head(&[]);
@@ -178,9 +179,7 @@ pub fn run(args: &Args, session: &SessionArgs) -> CliResult<u8> {
         Some(text) => print!("{text}"),
         None => summary(&standings, errors.len()),
     }
-    if let Some(file) = file {
-        file.write(&written(file.format.into(), &entries, &errors).unwrap_or_default())?;
-    }
+    files.write(|format| written(format.into(), &entries, &errors).unwrap_or_default())?;
     Ok(code)
 }
 
@@ -340,10 +339,15 @@ fn difference(judgement: Option<&Judgement>, accesses: Option<&Accesses>) -> Opt
     if has_diverged { Some(On::Changed) } else { races }
 }
 
-/// Turns "no such fixture" into advice where a command was meant.
+/// Turns "no such fixture" into advice where a command or a revision was meant.
 fn misspelt_command(path: &Path, error: CommandError) -> CommandError {
-    let word = path.to_str().filter(|word| !path.exists() && !word.contains(['/', '.']));
-    let Some(word) = word else { return error };
+    let Some(word) = path.to_str().filter(|_| !path.exists()) else { return error };
+    if let Some(hint) = revision_advice(word) {
+        return CommandError::new(error.message()).with_hint(hint);
+    }
+    if word.contains(['/', '.']) {
+        return error;
+    }
     let (message, hint) = match super::nearest_command(word) {
         Some(meant) if meant == word => (
             format!("the command `{word}` comes first, options behind it"),
@@ -356,6 +360,24 @@ fn misspelt_command(path: &Path, error: CommandError) -> CommandError {
         None => return error,
     };
     CommandError::new(message).with_hint(hint)
+}
+
+/// Advice where `word` names a revision of the repository around this folder.
+fn revision_advice(word: &str) -> Option<String> {
+    let history = History::discover(Path::new(".")).ok()?;
+    let (range, rev) = match word.split_once("..") {
+        Some((older, newer)) if history.resolve(older).is_ok() => (Some(older), newer),
+        _ => (None, word),
+    };
+    history.resolve(rev).ok()?;
+    Some(match range {
+        Some(older) => {
+            format!(
+                "{word} are revisions: `--rev {rev} --against {older}`, or `replay diff FIXTURE {word}`"
+            )
+        }
+        None => format!("{word} is a revision: --rev {word}"),
+    })
 }
 
 /// The short name of a target.

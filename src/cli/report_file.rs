@@ -1,4 +1,4 @@
-//! The file of `--report`: the result once more, in the format that the file's ending names.
+//! The files of `--report`: the result once more, in the format that each file's ending names.
 
 use std::path::{Path, PathBuf};
 
@@ -45,19 +45,50 @@ impl From<FileFormat> for Format {
 }
 
 /// A file that a result is to be written to.
-pub struct ReportFile {
+struct ReportFile {
     path: PathBuf,
     /// The format that its ending names.
-    pub format: FileFormat,
+    format: FileFormat,
+}
+
+/// The files that a result is to be written to.
+pub struct ReportFiles(Vec<ReportFile>);
+
+impl ReportFiles {
+    /// The files at `paths`. `formats` are those that the command can write.
+    ///
+    /// # Errors
+    /// As [`ReportFile::named`], and if a file is named twice.
+    pub fn named(paths: &[PathBuf], formats: &[FileFormat]) -> CliResult<ReportFiles> {
+        for (number, path) in paths.iter().enumerate() {
+            if paths[..number].contains(path) {
+                let message = format!("the report {} is named twice", path.display());
+                return Err(
+                    CommandError::new(message).with_hint("each --report names another file")
+                );
+            }
+        }
+        let files = paths.iter().map(|path| ReportFile::named(path, formats));
+        Ok(ReportFiles(files.collect::<CliResult<_>>()?))
+    }
+
+    /// Whether one of them is a page.
+    pub fn have_page(&self) -> bool {
+        self.0.iter().any(|file| file.format == FileFormat::Html)
+    }
+
+    /// Writes each with the text that `render` makes in its format.
+    pub fn write(&self, render: impl Fn(FileFormat) -> String) -> CliResult<()> {
+        self.0.iter().try_for_each(|file| file.write(&render(file.format)))
+    }
 }
 
 impl ReportFile {
-    /// The file that was named, if one was. `formats` are those that the command can write.
+    /// The file at `path`. `formats` are those that the command can write.
     ///
     /// # Errors
     /// If the ending names none of them, or the folder does not exist: before anything is replayed.
-    pub fn named(path: Option<&Path>, formats: &[FileFormat]) -> CliResult<Option<ReportFile>> {
-        let Some(path) = path else { return Ok(None) };
+    fn named(path: &Path, formats: &[FileFormat]) -> CliResult<ReportFile> {
         let ending = path.extension().and_then(|ending| ending.to_str());
         let known = formats.iter().find(|format| Some(format.ending()) == ending);
         let Some(&format) = known else {
@@ -88,16 +119,11 @@ impl ReportFile {
                 format!("the report cannot be written to {}: it is a folder", path.display());
             return Err(CommandError::new(message).with_hint("name a file in it with --report"));
         }
-        Ok(Some(ReportFile { path: path.to_owned(), format }))
-    }
-
-    /// Whether it is a page.
-    pub fn is_page(file: &Option<ReportFile>) -> bool {
-        file.as_ref().is_some_and(|file| file.format == FileFormat::Html)
+        Ok(ReportFile { path: path.to_owned(), format })
     }
 
     /// Writes the report; an earlier one is replaced.
-    pub fn write(&self, text: &str) -> CliResult<()> {
+    fn write(&self, text: &str) -> CliResult<()> {
         let failed = || format!("cannot write the report to {}", self.path.display());
         files::replace_entry(&self.path, text.as_bytes()).context(failed)
     }
@@ -110,10 +136,9 @@ mod tests {
     #[test]
     fn the_ending_names_the_format_and_what_cannot_be_written_is_told_first() {
         let folder = tempfile::tempdir().expect("a folder");
-        let named = |name: &str| ReportFile::named(Some(&folder.path().join(name)), &FILES);
-        assert_eq!(named("a.html").unwrap().unwrap().format, FileFormat::Html);
-        assert_eq!(named("a.b.json").unwrap().unwrap().format, FileFormat::Json);
-        assert!(ReportFile::named(None, &FILES).unwrap().is_none());
+        let named = |name: &str| ReportFile::named(&folder.path().join(name), &FILES);
+        assert_eq!(named("a.html").unwrap().format, FileFormat::Html);
+        assert_eq!(named("a.b.json").unwrap().format, FileFormat::Json);
         std::fs::create_dir(folder.path().join("folder.html")).expect("a folder");
         std::os::unix::fs::symlink("loss.cu", folder.path().join("link.html")).expect("a link");
         let names = ["a", "a.pdf", "a.md", "none/a.html", "folder.html", "link.html"];
@@ -133,10 +158,18 @@ mod tests {
     }
 
     #[test]
+    fn a_file_that_is_named_twice_is_refused() {
+        let paths = ["a.html", "a.json", "a.html"].map(PathBuf::from);
+        assert!(ReportFiles::named(&paths[..2], &FILES).is_ok_and(|files| files.have_page()));
+        let error = ReportFiles::named(&paths, &FILES).err().expect("it is refused");
+        insta::assert_snapshot!(error.in_a_line(), @"the report a.html is named twice");
+    }
+
+    #[test]
     fn a_link_that_was_put_there_since_is_replaced_and_its_target_stays() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("a.html");
-        let file = ReportFile::named(Some(&path), &FILES).unwrap().unwrap();
+        let file = ReportFile::named(&path, &FILES).unwrap();
         std::fs::write(folder.path().join("loss.cu"), "a source").expect("a file");
         std::os::unix::fs::symlink("loss.cu", &path).expect("a link");
         file.write("a page").unwrap();
@@ -149,7 +182,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("a.html");
         for text in ["one", "two"] {
-            let file = ReportFile::named(Some(&path), &FILES).unwrap().unwrap();
+            let file = ReportFile::named(&path, &FILES).unwrap();
             file.write(text).unwrap();
             assert_eq!(std::fs::read_to_string(&path).expect("a file"), text);
         }

@@ -16,7 +16,7 @@ use super::out::{print, println};
 use super::progress::Progress;
 use super::project::Project;
 use super::replay::{name, refused};
-use super::report_file::{FILES, FileFormat, ReportFile};
+use super::report_file::{FILES, FileFormat, ReportFiles};
 use super::run_record::{self, run_record};
 use super::session::{self, Labs, SessionArgs};
 
@@ -38,9 +38,9 @@ pub struct Args {
     /// How the result is written
     #[arg(short, long, value_enum, default_value = "text", value_name = "FORMAT")]
     format: SeriesFormat,
-    /// Write the result to a file too; its ending names the format: .html, .json
+    /// Write the result to a file too, or to several; the ending names the format: .html, .json
     #[arg(long, value_name = "FILE")]
-    report: Option<PathBuf>,
+    report: Vec<PathBuf>,
 }
 
 /// How a series is written.
@@ -68,7 +68,7 @@ fn norm(text: &str) -> Result<f64, String> {
 /// Takes the numbers of one step after the other, and says what they show. A step that cannot be read or
 /// replayed does not stop the others.
 pub fn run(args: &Args, session: &SessionArgs) -> CliResult<u8> {
-    let file = ReportFile::named(args.report.as_deref(), &FILES)?;
+    let files = ReportFiles::named(&args.report, &FILES)?;
     let cache = session::cache()?;
     let (steps, numbering, mut errors) = named(&fixtures::expand(&args.fixtures));
     let roster = harness_of_all(&steps)?.map_or_else(Roster::default, |one| Roster::of(&one));
@@ -115,12 +115,10 @@ pub fn run(args: &Args, session: &SessionArgs) -> CliResult<u8> {
         SeriesFormat::Csv => print!("{}", report::series_csv(&report)),
         SeriesFormat::Html => print!("{}", report::series_html(&report, run_record())),
     }
-    if let Some(file) = file {
-        file.write(&match file.format {
-            FileFormat::Json => format!("{}\n", report::series_json(&report, run_record())),
-            _ => report::series_html(&report, run_record()),
-        })?;
-    }
+    files.write(|format| match format {
+        FileFormat::Json => format!("{}\n", report::series_json(&report, run_record())),
+        _ => report::series_html(&report, run_record()),
+    })?;
     Ok(exit::worse(code, exit::code_of(report.standing())))
 }
 

@@ -32,6 +32,11 @@ impl Spot {
         Box::new(Spot { path: path.to_owned(), line, column, excerpt })
     }
 
+    /// The place of `range`, in bytes, in `text`, the content of the file at `path`.
+    pub fn of_text(path: &Path, text: &str, range: Range<usize>) -> Spot {
+        *Spot::new(path, text, range)
+    }
+
     /// The line with its number and a caret under the place, in three lines without the last break.
     pub fn excerpt(&self) -> &str {
         &self.excerpt

@@ -446,7 +446,12 @@ impl Fault {
             )),
             Fault::Missing { similar, .. } => did_you_mean(similar),
             Fault::Submodule { .. } => {
-                Some("name folders without submodules in `sources` and `include`".into())
+                Some(
+                    "name folders without submodules in `sources` and `include`; where the kernels need \
+                     its files, let `overlay` name a folder that holds a copy of them, for every \
+                     revision"
+                        .into(),
+                )
             }
             Fault::TooLarge { .. } => Some(
                 "name the files that the kernels need in `sources` and `include`, or in `tree`"

@@ -326,3 +326,101 @@ fn the_cache_is_shown_and_cleared() {
     ");
     assert!(env.cached("artifacts").is_empty());
 }
+
+#[test]
+fn a_folder_to_begin_in_and_colours_stand_in_front_of_a_command_or_behind_it() {
+    let env = TestEnv::new().with_kernel(DOUBLE, "twice<<<1, n>>>(x, y, n);");
+    let plain = env.replay(&["inspect", "fixtures/tiny"]).stdout;
+    for words in [
+        ["-C", "fixtures", "inspect", "tiny"],
+        ["inspect", "-C", "fixtures", "tiny"],
+        ["inspect", "tiny", "-C", "fixtures"],
+    ] {
+        let run = env.replay(&words);
+        assert_eq!((run.code, run.last_line()), (Some(0), plain.lines().last().unwrap()));
+    }
+    assert_eq!(env.replay(&["-C", "fixtures", "tiny"]).code, Some(0));
+    let bold = env.replay(&["--color", "always", "inspect", "fixtures/tiny"]).stdout;
+    assert!(!plain.contains('\u{1b}') && bold.contains('\u{1b}'), "{bold}");
+    assert_eq!(env.replay(&["--color=never", "inspect", "fixtures/tiny"]).stdout, plain);
+    insta::assert_snapshot!(env.replay(&["-C", "none", "inspect", "tiny"]).text(), @"
+    exit code 128
+    --- stderr
+    error: cannot begin in none
+    caused by: No such file or directory (os error 2)
+    ");
+}
+
+#[test]
+fn a_revision_in_the_place_of_a_fixture_is_told_how_it_is_named() {
+    let env = TestEnv::new().with_kernel(DOUBLE, "twice<<<1, n>>>(x, y, n);");
+    env.repo.commit_file("README", "twice\n", "Say what it does");
+    env.repo.git(&["tag", "v1/base"]);
+    insta::assert_snapshot!(env.replay(&["fixtures/tiny", "HEAD~1"]).stderr, @"
+    error: there is no fixture folder HEAD~1
+    hint: HEAD~1 is a revision: --rev HEAD~1
+    ");
+    insta::assert_snapshot!(env.replay(&["v1/base"]).stderr, @"
+    error: there is no fixture folder v1/base
+    hint: v1/base is a revision: --rev v1/base
+    ");
+    insta::assert_snapshot!(env.replay(&["fixtures/tiny", "HEAD~1..HEAD"]).stderr, @"
+    error: there is no fixture folder HEAD~1..HEAD
+    hint: HEAD~1..HEAD are revisions: `--rev HEAD --against HEAD~1`, or `replay diff FIXTURE HEAD~1..HEAD`
+    ");
+}
+
+#[test]
+fn a_diff_takes_its_revisions_as_a_range() {
+    let env = TestEnv::new().with_kernel(DOUBLE, "twice<<<1, n>>>(x, y, n);");
+    env.repo.commit_file("README", "twice\n", "Say what it does");
+    let two = env.replay(&["diff", "fixtures/tiny", "HEAD~1", "HEAD"]);
+    for range in ["HEAD~1..HEAD", "HEAD~1.."] {
+        let run = env.replay(&["diff", "fixtures/tiny", range]);
+        assert_eq!((run.code, &run.stdout), (Some(0), &two.stdout), "{}", run.text());
+    }
+    insta::assert_snapshot!(env.replay(&["diff", "fixtures/tiny", "A...B"]).text(), @"
+    exit code 128
+    --- stderr
+    error: A...B is not two revisions
+    hint: name the older one itself, which `git merge-base` tells: A..B or A B
+    ");
+    insta::assert_snapshot!(env.replay(&["diff", "fixtures/tiny", "HEAD"]).text(), @"
+    exit code 128
+    --- stderr
+    error: diff needs a fixture and two revisions
+    hint: `replay diff FIXTURE A B`, or A..B; HEAD stands for a side that is left out
+    ");
+}
+
+#[test]
+fn a_result_is_written_to_several_files_at_once() {
+    let env = TestEnv::new().with_kernel(DOUBLE, "twice<<<1, n>>>(x, y, n);");
+    let files = ["a.json", "a.html", "b.html", "a.md", "a.xml"];
+    let reports = files.map(|file| ["--report", file]).concat();
+    let run = env.replay(&[&["fixtures/tiny", "--rev", "HEAD"], &reports[..]].concat());
+    assert_eq!(run.code, Some(0), "{}", run.text());
+    let read = |name: &str| fs::read_to_string(env.path(name)).expect("a report");
+    assert!(read("a.json").starts_with('{') && read("a.md").starts_with("<!-- replay -->"));
+    assert!(read("a.xml").starts_with("<?xml") && read("a.html").starts_with("<!DOCTYPE"));
+    assert_eq!(read("a.html"), read("b.html"));
+}
+
+#[test]
+fn every_page_of_the_documentation_is_a_topic_and_those_named_like_a_command_are_reached() {
+    let env = TestEnv::new();
+    let topics = env.replay(&["help", "topics"]).stdout;
+    let docs = concat!(env!("CARGO_MANIFEST_DIR"), "/docs");
+    for entry in fs::read_dir(docs).expect("a folder").flatten() {
+        let name = entry.file_name().into_string().expect("text");
+        let Some(page) = name.strip_suffix(".md") else { continue };
+        assert!(
+            topics.lines().any(|line| line.split(' ').next() == Some(page)),
+            "{page}: {topics}"
+        );
+        let run = env.replay(&["help", "page", page]);
+        assert!(run.code == Some(0) && run.stdout.len() > 500, "{page}: {}", run.text());
+    }
+    assert!(env.replay(&["help", "bisect"]).stdout.contains("Usage: replay bisect"));
+    assert!(!env.replay(&["help", "page", "bisect"]).stdout.contains("Usage: replay bisect"));
+}

@@ -179,3 +179,27 @@ fn numbers_in_options_are_refused_for_what_they_are() {
     error: invalid value '100000' for '--jobs <N>': at most 256
     ");
 }
+
+#[test]
+fn fixtures_in_the_folders_of_runs_are_found_below_a_named_folder() {
+    let env = TestEnv::new().with_kernel(DOUBLE, "twice<<<1, n>>>(x, y, n);");
+    for name in ["run/rank1/step10", "run/rank1/step9", "run/rank0/step9"] {
+        let folder = env.path(&format!("fixtures/{name}"));
+        fs::create_dir_all(&folder).unwrap();
+        let tensors = "inputs.safetensors";
+        fs::copy(env.path("fixtures/tiny").join(tensors), folder.join(tensors)).unwrap();
+        let harness = "harness = \"../../../../replay.toml\"\n";
+        fs::write(folder.join("fixture.toml"), harness).unwrap();
+    }
+    fs::create_dir_all(env.path("fixtures/notes/old")).unwrap();
+    let run = env.replay(&["inspect", "fixtures"]);
+    insta::assert_snapshot!(run.stderr, @"skipped fixtures/notes: it holds no fixture.toml");
+    let names = run.stdout.lines().filter(|line| line.starts_with("step") || *line == "tiny");
+    insta::assert_snapshot!(names.collect::<Vec<_>>().join("\n"), @"
+    step9
+    step9
+    step10
+    tiny
+    ");
+    assert_eq!(run.code, Some(0));
+}

@@ -36,6 +36,7 @@ fn sources_that_the_base_lacks_are_new_and_judged_by_themselves() {
     exit code 0
     --- stdout
     tiny at 60a5bc8 A kernel
+    against b0eff61 Begin
     CPU, [COMPILER]
 
     launches
@@ -53,9 +54,11 @@ fn sources_that_the_base_lacks_are_new_and_judged_by_themselves() {
     <!-- replay -->
     ## replay: 1 new
 
-    **new** tiny at 60a5bc8 on cpu
+    **new** tiny at 60a5bc8 against b0eff61 on cpu
     - new: the base has no such sources; by itself completed: every output is written and finite
     - revision b0eff61 has no file or folder &#96;k.cu&#96;
+
+    [RUN]
     ");
 }
 

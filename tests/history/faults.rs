@@ -61,11 +61,11 @@ fn a_submodule_is_the_revisions_fault() {
     };
     assert_snapshot!(fault_of(add, &kernels()), @r"
     revision SHORT has a submodule at `include/other`, whose files are not in this repository
-    hint: name folders without submodules in `sources` and `include`
+    hint: name folders without submodules in `sources` and `include`; where the kernels need its files, let `overlay` name a folder that holds a copy of them, for every revision
     ");
     assert_snapshot!(fault_of(add, &spec(&["include/other/x.h"], &[])), @r"
     revision SHORT has a submodule at `include/other`, whose files are not in this repository
-    hint: name folders without submodules in `sources` and `include`
+    hint: name folders without submodules in `sources` and `include`; where the kernels need its files, let `overlay` name a folder that holds a copy of them, for every revision
     ");
 }
 

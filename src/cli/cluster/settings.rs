@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use ::replay::cluster::{Local, Scheduler, Slurm};
 use ::replay::files;
+use ::replay::harness::Spot;
 use clap::{Args, ValueEnum};
 use serde::Deserialize;
 
@@ -55,6 +56,9 @@ pub enum Engine {
 const OPTIONS: [&str; 5] =
     ["--on-cluster", "--partition", "--gres", "--cluster-arg", "--cluster-dir"];
 
+/// The option for the folder that a command begins in: a task begins there in any case.
+const FOLDER: &str = "-C";
+
 /// The words of a command without those that are about the cluster.
 pub(super) fn without_cluster(words: impl Iterator<Item = OsString>) -> CliResult<Vec<String>> {
     let (mut kept, mut words) = (Vec::new(), words);
@@ -64,7 +68,8 @@ pub(super) fn without_cluster(words: impl Iterator<Item = OsString>) -> CliResul
                 .with_hint("tasks on a cluster are told their words in UTF-8")
         })?;
         match word.split_once('=') {
-            _ if OPTIONS.contains(&word.as_str()) => drop(words.next()),
+            _ if word == FOLDER || OPTIONS.contains(&word.as_str()) => drop(words.next()),
+            _ if word.starts_with(FOLDER) => {}
             Some((name, _)) if OPTIONS.contains(&name) => {}
             _ => kept.push(word),
         }
@@ -153,25 +158,37 @@ fn read(path: &Path) -> CliResult<File> {
     let wrong = || format!("cannot use {}", path.display());
     let text = files::read_text(path, LIMIT).context(wrong)?;
     let file: File = toml::from_str(&text).map_err(|error: toml::de::Error| {
-        let line = error.span().map_or(1, |span| 1 + text[..span.start].matches('\n').count());
-        CommandError::new(format!("{} at {}:{line}", error.message(), path.display()))
+        let spot = Spot::of_text(path, &text, error.span().unwrap_or(0..0));
+        CommandError::new(format!("{} at {spot}", error.message()))
             .with_hint("its keys are partition, gres, arguments, folder, cache, jobs and interval")
+            .with_spot(Some(&spot))
     })?;
-    let is_wrong = |wrong: bool, what: &str| match wrong {
-        true => Err(CommandError::new(format!("{what} in {}", path.display()))),
-        false => Ok(()),
+    let is_wrong = |wrong: bool, key: &str, what: &str| {
+        if !wrong {
+            return Ok(());
+        }
+        let lines = text.split_inclusive('\n').scan(0, |end, line| {
+            *end += line.len();
+            Some(*end - line.len()..*end - line.len() + line.trim_end().len())
+        });
+        let range = lines.into_iter().find(|range| text[range.clone()].starts_with(key));
+        let range = range.unwrap_or(0..0);
+        let spot = Spot::of_text(path, &text, range);
+        Err(CommandError::new(format!("{key} {what} at {spot}")).with_spot(Some(&spot)))
     };
-    is_wrong(file.jobs.is_some_and(|jobs| !(1..=1024).contains(&jobs)), "jobs is not 1 to 1024")?;
+    let is_many = |jobs: usize| !(1..=1024).contains(&jobs);
+    is_wrong(file.jobs.is_some_and(is_many), "jobs", "is not 1 to 1024")?;
     let is_place = |cache: &String| {
         let begins = cache.starts_with('/') || cache.starts_with('$');
         begins && !["\"", "`", "\\", "$(", "\n"].iter().any(|part| cache.contains(part))
     };
     is_wrong(
         file.cache.as_ref().is_some_and(|cache| !is_place(cache)),
-        "cache is no absolute path, which may hold variables as $NAME and ${NAME},",
+        "cache",
+        "is no absolute path, which may hold variables as $NAME and ${NAME},",
     )?;
     let interval = file.interval.unwrap_or(INTERVAL);
-    is_wrong(!(0.05..=3600.0).contains(&interval), "interval is not 0.05 to 3600 seconds")?;
+    is_wrong(!(0.05..=3600.0).contains(&interval), "interval", "is not 0.05 to 3600 seconds")?;
     Ok(file)
 }
 
@@ -182,7 +199,7 @@ mod tests {
     #[test]
     fn a_task_hears_all_words_but_those_about_the_cluster() {
         let words = "bisect fixtures/a --good x --on-cluster slurm --bad y --gres=gpu:1 \
-                     --cluster-arg --account=physics --jobs 4 --cluster-dir /shared";
+                     --cluster-arg --account=physics --jobs 4 --cluster-dir /shared -C there";
         let kept = without_cluster(words.split_whitespace().map(OsString::from)).unwrap();
         assert_eq!(kept.join(" "), "bisect fixtures/a --good x --bad y --jobs 4");
     }
@@ -204,19 +221,33 @@ mod tests {
         let refused = |text: &str| {
             std::fs::write(&path, text).unwrap();
             let error = read(&path).unwrap_err();
-            let lines = [&[error.in_a_line()], error.hints()].concat();
-            lines.join("\nhint: ").replace(&path.display().to_string(), FILE)
+            let text = error.text().words().join("\n");
+            text.replace(&path.display().to_string(), FILE)
         };
-        insta::assert_snapshot!(refused("jobs = 4\npartitions = 'gpu'\n"), @r"
-        unknown field `partitions`, expected one of `partition`, `gres`, `arguments`, `folder`, `cache`, `jobs`, `interval` at replay.cluster.toml:2
+        insta::assert_snapshot!(refused("jobs = 4\npartitions = 'gpu'\n"), @"
+        error: unknown field `partitions`, expected one of `partition`, `gres`, `arguments`, `folder`, `cache`, `jobs`, `interval` at replay.cluster.toml:2:1
+          |
+        2 | partitions = 'gpu'
+          | ^^^^^^^^^^
         hint: its keys are partition, gres, arguments, folder, cache, jobs and interval
         ");
-        insta::assert_snapshot!(refused("jobs = 0"), @"jobs is not 1 to 1024 in replay.cluster.toml");
+        insta::assert_snapshot!(refused("jobs = 0"), @"
+        error: jobs is not 1 to 1024 at replay.cluster.toml:1:1
+          |
+        1 | jobs = 0
+          | ^^^^^^^^
+        ");
         for cache in ["~/x", "x", "/x/$(id)", "/x/`id`", "/x/\\\"; id"] {
-            insta::allow_duplicates! {
-                insta::assert_snapshot!(refused(&format!("cache = '{cache}'")), @"cache is no absolute path, which may hold variables as $NAME and ${NAME}, in replay.cluster.toml");
-            }
+            let told = refused(&format!("cache = '{cache}'"));
+            let message = "error: cache is no absolute path, which may hold variables as $NAME and \
+                           ${NAME}, at replay.cluster.toml:1:1\n";
+            assert!(told.starts_with(message) && told.contains(&format!("'{cache}'\n")), "{told}");
         }
-        insta::assert_snapshot!(refused("interval = 0"), @"interval is not 0.05 to 3600 seconds in replay.cluster.toml");
+        insta::assert_snapshot!(refused("interval = 0"), @"
+        error: interval is not 0.05 to 3600 seconds at replay.cluster.toml:1:1
+          |
+        1 | interval = 0
+          | ^^^^^^^^^^^^
+        ");
     }
 }

@@ -1,0 +1,96 @@
+//! `-C DIR` and `--color WHEN`: options of every command, in front of it or behind.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Command, ValueEnum};
+
+use super::error::{CliResult, CommandError};
+
+/// The options of every command.
+#[derive(Debug, clap::Args)]
+pub struct GlobalArgs {
+    /// Begin in this folder, as if the command had been typed there
+    #[arg(short = 'C', value_name = "DIR", global = true, help_heading = "Everywhere")]
+    begin_in: Option<PathBuf>,
+    /// When text is coloured
+    #[arg(
+        long,
+        value_enum,
+        default_value = "auto",
+        value_name = "WHEN",
+        global = true,
+        help_heading = "Everywhere"
+    )]
+    color: ColorArg,
+}
+
+/// When text is coloured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum ColorArg {
+    /// On terminals that can, unless NO_COLOR is set
+    Auto,
+    /// Into files and pipes as well
+    Always,
+    /// Never
+    Never,
+}
+
+impl GlobalArgs {
+    /// Goes to the folder, and decides about colours, for the rest of the process.
+    pub fn settle(&self) -> CliResult<()> {
+        match self.color {
+            ColorArg::Auto => {}
+            ColorArg::Always => anstream::ColorChoice::Always.write_global(),
+            ColorArg::Never => anstream::ColorChoice::Never.write_global(),
+        }
+        let Some(folder) = &self.begin_in else { return Ok(()) };
+        std::env::set_current_dir(folder).map_err(|error| {
+            CommandError::of(&error).context(format!("cannot begin in {}", folder.display()))
+        })
+    }
+}
+
+/// `words` with the options of every command behind the command where they stand in front of one, as
+/// `git -C DIR log` has them: in front of it they would be those of a replay.
+pub fn put_behind_command(
+    words: impl IntoIterator<Item = OsString>,
+    command: &Command,
+) -> Vec<OsString> {
+    let mut words: Vec<OsString> = words.into_iter().collect();
+    let mut end = 1;
+    while let Some(word) = words.get(end).and_then(|word| word.to_str()) {
+        match word {
+            "-C" | "--color" => end += 2,
+            _ if word.starts_with("--color=") || word.starts_with("-C") => end += 1,
+            _ => break,
+        }
+    }
+    let is_command =
+        |word: &OsString| word.to_str().is_some_and(|word| command.find_subcommand(word).is_some());
+    if end > 1 && words.get(end).is_some_and(is_command) {
+        words[1..=end].rotate_right(1);
+    }
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_of_every_command_go_behind_it_and_those_of_a_replay_stay() {
+        let command = Command::new("replay").subcommand(Command::new("log"));
+        let put = |words: &str| {
+            let words = words.split(' ').map(OsString::from);
+            let words = put_behind_command(words, &command).into_iter();
+            words.map(|word| word.into_string().expect("text")).collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(put("replay -C a --color never log x"), "replay log -C a --color never x");
+        assert_eq!(put("replay --color=never -Ca log x"), "replay log --color=never -Ca x");
+        assert_eq!(put("replay -C log x"), "replay -C log x");
+        assert_eq!(put("replay -C a x log"), "replay -C a x log");
+        assert_eq!(put("replay log -C a"), "replay log -C a");
+        assert_eq!(put("replay -C"), "replay -C");
+    }
+}
