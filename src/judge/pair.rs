@@ -9,8 +9,10 @@ use super::{OutputJudgement, Verdict};
 use crate::backend::ReplayError;
 use crate::fixture::Fixture;
 use crate::numerics::bitmap::Bitmap;
-use crate::numerics::compare::{Agreement, Unexplained, beyond_noise, compare, is_unexplained};
-use crate::numerics::constants::{ERROR_RATIO, NARROW_ROUNDING};
+use crate::numerics::compare::{
+    Agreement, Unexplained, beyond_noise, compare, is_unexplained, share_beyond,
+};
+use crate::numerics::constants::{ERROR_RATIO, LOSS_RATIO, LOST_SHARE, NARROW_ROUNDING};
 use crate::numerics::drift::{Drift, drift};
 use crate::numerics::measure::ulp;
 use crate::numerics::noise::{NoiseRef, NoiseSummary, Spread};
@@ -19,7 +21,7 @@ use crate::numerics::shadow::{Errors, ShadowChange, Shadows, error_without_ties}
 use crate::numerics::slices::{Location, block_map, describe, has_shape, locate};
 use crate::numerics::zeros::zero_slices;
 use crate::scratch::Scratch;
-use crate::tensor::{Dim, TensorView};
+use crate::tensor::{DType, Dim, TensorView};
 use crate::trial::{Probe, Reach, both, room, steps_between};
 
 /// One output of both sides, with everything known about them.
@@ -89,18 +91,15 @@ impl Pair<'_> {
             base_noise,
         };
         if let Some(truth) = &found.truth {
-            let got_rounding = judged.got_noise.relative_l2;
-            judged.finding = (!order_alone).then(|| truth.finding(rounding, got_rounding));
+            judged.finding = (!order_alone).then(|| found.finding(truth, verdict, rounding));
             judged.base_accuracy = Some(truth.base.clone());
             judged.got_accuracy = Some(truth.got.clone());
             judged.by_oracle = truth.by_oracle;
             judged.shadow = truth.shadow;
         }
-        if judged.finding.is_none() && agreement == Agreement::Equivalent {
-            // There is no error of integers to weigh.
+        if found.truth.is_none() && agreement == Agreement::Equivalent {
             judged.shadow = found.shadows.as_ref().map(|shown| shown.change);
-            judged.finding =
-                (verdict == Verdict::Diverged && found.moves()).then_some(Finding::Wrong);
+            judged.finding = found.finding_without_truth();
         }
         let is_by_value = agreement == Agreement::Diverged && verdict == Verdict::Diverged;
         if is_by_value && judged.order.is_none() && self.is_unexplained(&noise, judged.finding) {
@@ -147,6 +146,7 @@ impl Pair<'_> {
         // Integers beyond noise are no rounding's, whatever their shadows do.
         let is_told = !self.base_view.dtype.is_float() && agreement == Agreement::Diverged;
         let shadows = if is_told { None } else { self.shadows(name, noise)? };
+        let shadows_are_missing = shadows.is_none();
         let mut shadows = self.shown(name, agreement, shadows)?;
         let mut truth = self.truth(name, &noise, agreement, shadows.as_ref());
         let drift = match agreement {
@@ -156,6 +156,8 @@ impl Pair<'_> {
             _ => None,
         };
         let newly_rounded = shadows.as_mut().filter(|shadows| shadows.newly_rounded);
+        let by_noise = agreement == Agreement::Equivalent && shadows_are_missing;
+        let got_rounding = self.got.measured.noise_summary(name).relative_l2;
         let imprecise = match (&mut truth, newly_rounded) {
             // Its own shadow, rounded alike, would say that nothing is lost.
             (Some(truth), Some(shown)) if truth.is_imprecise(truth.got.relative_l2, rounding) => {
@@ -164,15 +166,23 @@ impl Pair<'_> {
                 true
             }
             (Some(truth), None) if truth.is_imprecise(truth.got.relative_l2, rounding) => {
-                let error = self.error_without_ties(name, agreement)?;
+                let error = self.error_without_ties(self.got, self.got_view, name, agreement)?;
                 error.is_none_or(|error| truth.is_imprecise(error, rounding))
             }
-            _ => false,
+            _ => by_noise && self.is_lost(noise, [rounding, got_rounding], noise.base),
+        };
+        let refined = match &truth {
+            Some(truth) if truth.is_refined(truth.base.relative_l2, got_rounding) => {
+                let error = self.error_without_ties(self.base, self.base_view, name, agreement)?;
+                error.is_none_or(|error| truth.is_refined(error, got_rounding))
+            }
+            _ => !imprecise && by_noise && self.is_lost(noise, [got_rounding, rounding], noise.got),
         };
         let rounded = shadows.as_ref().is_some_and(|shadows| shadows.change.rounded);
         let unmoved = is_told || shadows.as_ref().is_some_and(|shadows| shadows.change.moved == 0);
         Ok(Found {
             imprecise,
+            refined,
             err_alike: agreement == Agreement::Diverged
                 && unmoved
                 && self.errs_alike(name, noise, rounded),
@@ -281,20 +291,36 @@ impl Pair<'_> {
         Ok(NoiseRef { base: base?, got: got? })
     }
 
-    /// The error of the other side against its shadow, but for ties, where outputs that agree within
+    /// The error of `side`, which gave `view`, against its shadow, but for ties, where outputs that agree within
     /// noise have shadows.
     fn error_without_ties(
         &self,
+        side: &Side,
+        view: TensorView,
         name: &str,
         agreement: Agreement,
     ) -> Result<Option<f64>, ReplayError> {
-        match self.got.shadow_of(name) {
+        match side.shadow_of(name) {
             Some(shadow) if agreement == Agreement::Equivalent => {
                 let own = self.shadow_noise(name)?;
-                Ok(error_without_ties(&self.got_view, &shadow, &own).ok())
+                Ok(error_without_ties(&view, &shadow, &own).ok())
             }
             _ => Ok(None),
         }
+    }
+
+    /// Whether roundings move one side so much further than the other, and so many elements lie beyond the noise of that
+    /// other, `own`, that one of them rounds to fewer digits. `rounding` moves first the precise side, relative, in L2.
+    fn is_lost(&self, noise: NoiseRef, rounding: [f64; 2], own: Option<&Spread>) -> bool {
+        let [precise, coarse] = rounding;
+        let (base, got) = (&self.base_view, &self.got_view);
+        if !base.dtype.is_float() || coarse <= LOSS_RATIO * precise.max(unit_roundoff(base.dtype)) {
+            return false;
+        }
+        let own = NoiseRef { base: own.or(noise.base), got: None };
+        share_beyond(base, got, &own, LOSS_RATIO)
+            .expect("two runs of one fixture have outputs of one shape")
+            >= LOST_SHARE
     }
 
     /// Whether both sides err alike, each around its own shadow; around the trusted one where the other
@@ -380,6 +406,7 @@ impl Pair<'_> {
             got: against(&self.got_view, noise.base)?,
             shadow: shadows.map(|shown| shown.change),
             agrees: agreement == Agreement::Equivalent,
+            unit_roundoff: unit_roundoff(self.base_view.dtype),
             by_oracle: declared.is_some(),
         })
     }
@@ -391,13 +418,38 @@ struct Found<'a> {
     shadows: Option<Shown<'a>>,
     truth: Option<Truth>,
     drift: Option<Drift>,
-    /// Whether the other side rounds to a narrower format.
+    /// Whether the other side lost accuracy, though its own noise may excuse it.
     imprecise: bool,
+    /// Whether it gained as much.
+    refined: bool,
     /// Whether elements lie beyond noise, and both sides err alike around one shadow.
     err_alike: bool,
 }
 
 impl Found<'_> {
+    /// The meaning of a change that came to `verdict`, where rounding moves the trusted side by `rounding`. Within noise a
+    /// loss or gain counts from where it is told.
+    fn finding(&self, truth: &Truth, verdict: Verdict, rounding: f64) -> Finding {
+        let by_noise = self.shadows.is_none() && (self.imprecise || self.refined);
+        match truth.finding(rounding) {
+            _ if by_noise && self.imprecise => Finding::Imprecise,
+            Finding::AsAccurate | Finding::MoreAccurate if self.refined => Finding::MoreAccurate,
+            Finding::Wrong => Finding::Wrong,
+            _ if truth.agrees && verdict != Verdict::Diverged => Finding::AsAccurate,
+            found => found,
+        }
+    }
+
+    /// The same where there is no truth to hold errors against: roundings alone speak, and shadows of integers.
+    fn finding_without_truth(&self) -> Option<Finding> {
+        match (self.moves(), self.imprecise, self.refined) {
+            (true, _, _) => Some(Finding::Wrong),
+            (false, true, _) => Some(Finding::Imprecise),
+            (false, false, true) => Some(Finding::MoreAccurate),
+            (false, false, false) => None,
+        }
+    }
+
     /// Whether the mathematics is another one.
     fn moves(&self) -> bool {
         self.shadows.as_ref().is_some_and(|shown| shown.change.moved > 0)
@@ -433,26 +485,23 @@ struct Truth {
     shadow: Option<ShadowChange>,
     /// Whether the native outputs agree within noise.
     agrees: bool,
+    /// That of the output's dtype.
+    unit_roundoff: f64,
     /// Whether it is a declared oracle, which owes nothing to the trusted side.
     by_oracle: bool,
 }
 
 impl Truth {
-    /// The meaning of the change, where rounding moves the trusted side by `rounding` and the other one by
-    /// `got_rounding`.
-    fn finding(&self, rounding: f64, got_rounding: f64) -> Finding {
-        let found = finding(&Evidence {
+    /// The meaning of the change, where rounding moves the trusted side by `rounding`.
+    fn finding(&self, rounding: f64) -> Finding {
+        finding(&Evidence {
             shadow: self.shadow,
             base_error: self.base.relative_l2,
             got_error: self.got.relative_l2,
             noise: rounding,
             hidden: self.is_hidden(),
             independent_oracle: self.by_oracle,
-        });
-        match found {
-            Finding::AsAccurate if self.is_refined(got_rounding) => Finding::MoreAccurate,
-            found => found,
-        }
+        })
     }
 
     /// Whether the mathematics changed and the native outputs do not show it.
@@ -460,20 +509,27 @@ impl Truth {
         self.agrees && self.shadow.is_some_and(|shadow| shadow.moved > 0)
     }
 
-    /// Whether the trusted side lost more than arithmetic in float32 loses, and the other one does not: the
-    /// reverse of [`Truth::is_imprecise`]. The trusted side's noise is then as large as its error.
-    fn is_refined(&self, got_rounding: f64) -> bool {
-        let after = self.got.relative_l2.max(got_rounding);
-        let unmoved = self.shadow.is_some_and(|shadow| shadow.moved == 0);
-        let before = self.base.relative_l2;
-        unmoved && before > NARROW_ROUNDING && before > ERROR_RATIO * after
+    /// Whether the other side lost accuracy: its error is `got_error`, and rounding moves the trusted one by `rounding`.
+    fn is_imprecise(&self, got_error: f64, rounding: f64) -> bool {
+        self.is_loss(self.base.relative_l2.max(rounding), got_error)
     }
 
-    /// Whether the other side lost more than arithmetic in float32 loses: it rounds to a narrow
-    /// format where the trusted side does not. Its own noise is then as large as its error, and
-    /// would excuse it.
-    fn is_imprecise(&self, got_error: f64, rounding: f64) -> bool {
-        let before = self.base.relative_l2.max(rounding);
-        got_error > NARROW_ROUNDING && got_error > ERROR_RATIO * before
+    /// Whether it gained accuracy: the reverse of [`Truth::is_imprecise`], where the error of the trusted side is `base_error`.
+    fn is_refined(&self, base_error: f64, got_rounding: f64) -> bool {
+        let unmoved = self.shadow.is_some_and(|shadow| shadow.moved == 0);
+        unmoved && self.is_loss(self.got.relative_l2.max(got_rounding), base_error)
     }
+
+    /// Whether an error that grew from `before` to `after` is a loss: by so much that no other order of operations costs it,
+    /// or by less to as much as a narrow format costs. The noise of that side is then as large as its error, and would
+    /// excuse it.
+    fn is_loss(&self, before: f64, after: f64) -> bool {
+        after > LOSS_RATIO * before.max(self.unit_roundoff)
+            || after > NARROW_ROUNDING && after > ERROR_RATIO * before
+    }
+}
+
+/// The unit roundoff of `dtype`.
+fn unit_roundoff(dtype: DType) -> f64 {
+    ulp(dtype, 1.0) / 2.0
 }

@@ -157,6 +157,27 @@ pub(super) fn is_beyond(
     judge(base, got, noise, index).is_some_and(|element| element.is_beyond())
 }
 
+/// The share of the elements that are not zero on both sides, and lie more than `factor` times the noise apart.
+///
+/// # Errors
+/// Those of [`compare`].
+pub fn share_beyond(
+    base: &TensorView,
+    got: &TensorView,
+    noise: &NoiseRef,
+    factor: f64,
+) -> Result<f64, CompareError> {
+    check(base, got, noise)?;
+    let counts = (0..base.len()).into_par_iter().map(|index| {
+        let is_zero = base.get_f64(index) == 0.0 && got.get_f64(index) == 0.0;
+        let element = judge(base, got, noise, index);
+        [usize::from(element.is_some_and(|element| element.ratio > factor)), usize::from(!is_zero)]
+    });
+    let [beyond, all] =
+        counts.reduce(|| [0, 0], |one, other| [one[0] + other[0], one[1] + other[1]]);
+    Ok(beyond as f64 / all.max(1) as f64)
+}
+
 /// The elements that [`is_unexplained`] looks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unexplained {

@@ -37,6 +37,15 @@ pub(crate) const SHADOW_ABSOLUTE: f64 = 1e-12;
 /// An error against the oracle has changed when it is this many times larger or smaller.
 pub(crate) const ERROR_RATIO: f64 = 2.0;
 
+/// A loss of accuracy by this factor is told whatever caused it, and so is a gain. Other orders of sums cost or save
+/// less: the corpus calls 16 times the error of a base benign, and none of its benign variants reaches it. Errors
+/// below the unit roundoff of the output count as that, so no last place is a loss.
+pub(crate) const LOSS_RATIO: f64 = 16.0;
+
+/// The share of the elements that are not zero which a loss of accuracy moves, where no shadow tells it from a
+/// few ties that fall the other way.
+pub(crate) const LOST_SHARE: f64 = 0.25;
+
 /// Relative L2 errors above this are as large as those of rounding to a narrow format. It is about
 /// the geometric mean of the unit roundoffs of float32 (2^-24) and bfloat16 (2^-9). Benign float32
 /// rewrites of the corpus stay sixteen times below it.

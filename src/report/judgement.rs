@@ -263,6 +263,10 @@ fn meaning(output: &OutputJudgement) -> String {
         (Verdict::Diverged, Some(Finding::Imprecise)) if is_rounded => {
             format!(": imprecise: the {name} is rounded on the way to fewer digits, too")
         }
+        (Verdict::Diverged, Some(Finding::Imprecise)) if output.shadow.is_none() => {
+            let ratio = output.got_noise.relative_l2 / output.base_noise.relative_l2;
+            format!(": imprecise: roundings move it {} x as far as before", short(ratio, 2))
+        }
         (Verdict::Diverged, Some(Finding::Imprecise)) => {
             format!(": imprecise, not wrong: the {name} is the same")
         }

@@ -6,7 +6,8 @@ use serde::Serialize;
 
 use super::number::short;
 use super::{OutputSnapshot, ShadowChanged, Snapshot};
-use crate::numerics::constants::{NARROW_ROUNDING, NOISE_FACTOR};
+use crate::numerics::constants::{LOSS_RATIO, NARROW_ROUNDING, NOISE_FACTOR};
+use crate::numerics::measure::ulp;
 use crate::summary::{Checksum, Estimate, Number, estimate};
 use crate::trial::{Outcome, OutputImprint, OutputNoise};
 
@@ -232,9 +233,10 @@ fn is_within(distance: Estimate, old: &OutputSnapshot, got: &OutputSnapshot) -> 
     let tied = ShadowChanged::of(old, got).is_some_and(|shadow| !shadow.changed && shadow.tied);
     // A side that newly rounds to a narrow format has noise as large as its error, which would
     // excuse it.
-    let narrowed = !tied
-        && distance.relative > NARROW_ROUNDING
-        && distance.relative > NOISE_FACTOR * old.noise;
+    let unit_roundoff = ulp(old.dtype, 1.0) / 2.0;
+    let is_lost = distance.relative > LOSS_RATIO * old.noise.max(unit_roundoff)
+        || distance.relative > NARROW_ROUNDING && distance.relative > NOISE_FACTOR * old.noise;
+    let narrowed = !tied && is_lost;
     !narrowed && distance.high <= NOISE_FACTOR * (old.noise + got.noise)
 }
 

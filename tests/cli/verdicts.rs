@@ -190,3 +190,51 @@ fn small_elements_that_are_lost_are_wrong_beside_large_ones() {
         assert_eq!(diff(&env).code, Some(0), "{}", diff(&env).text());
     }
 }
+
+#[test]
+fn a_loss_of_accuracy_is_imprecise_and_the_reverse_more_accurate() {
+    // Values without a short form in binary, so that each is rounded.
+    let x: Vec<f32> = (0..256).map(|at| 1.0 + drawn(at).abs()).collect();
+    let half = "__half2float(__float2half(x[i]))";
+    let header = |text: String| format!("#include <cuda_fp16.h>\n#include <cuda_bf16.h>\n{text}");
+    // A part of the sum alone is rounded: 2^-15 is not reached.
+    let shares = ["100.0f + x[i] / 3.0f".to_owned(), format!("100.0f + {half} / 3.0f")];
+    let [precise, coarse] = shares.map(|value| header(elementwise(false, &value)));
+    let env = project(&[precise, coarse], &x);
+    let said = |base: &str, got: &str| {
+        let run = env.replay(&["diff", "fixtures/many", base, got]);
+        outputs(&run).lines().next().unwrap_or_default().to_owned()
+    };
+    let lost = said("main~1", "main");
+    assert_eq!(lost, "  y  diverged: imprecise, not wrong: the float64 shadow is the same");
+    let gained = said("main", "main~1");
+    assert!(gained.starts_with("  y  equivalent: more accurate: "), "{gained}");
+    let json = env.replay(&["diff", "fixtures/many", "main~1", "main", "--format", "json"]).stdout;
+    assert!(json.contains("\"finding\": \"imprecise\""), "{json}");
+}
+
+#[test]
+fn a_last_place_is_no_loss_of_accuracy() {
+    let x: Vec<f32> = (0..256).map(|at| drawn(at)).collect();
+    let env = project(&[elementwise(false, "x[i]"), elementwise(false, "x[i] * 3.0f / 3.0f * 1.1f / 1.1f")], &x);
+    let run = diff(&env);
+    assert_eq!(run.code, Some(0), "{}", run.text());
+    assert!(outputs(&run).starts_with("  y  equivalent: within noise"), "{}", run.text());
+}
+
+#[test]
+fn rounding_to_bfloat16_is_imprecise_without_a_shadow() {
+    let x: Vec<f32> = (0..256).map(|at| drawn(at)).collect();
+    let narrow = "__bfloat162float(__float2bfloat16(of(x[i]) * 1.1f))";
+    let [precise, coarse] = ["of(x[i]) * 1.1f", narrow]
+        .map(|value| format!("#include <cuda_bf16.h>\n{}", elementwise(true, value)));
+    let env = project(&[precise, coarse], &x);
+    let said = |base: &str, got: &str| {
+        let run = env.replay(&["diff", "fixtures/many", base, got]);
+        outputs(&run).lines().next().unwrap_or_default().to_owned()
+    };
+    let lost = said("main~1", "main");
+    assert!(lost.starts_with("  y  diverged: imprecise: roundings move it "), "{lost}");
+    let gained = said("main", "main~1");
+    assert!(gained.starts_with("  y  equivalent: more accurate: "), "{gained}");
+}
