@@ -158,6 +158,7 @@ impl Pair<'_> {
         let newly_rounded = shadows.as_mut().filter(|shadows| shadows.newly_rounded);
         let by_noise = agreement == Agreement::Equivalent && shadows_are_missing;
         let got_rounding = self.got.measured.noise_summary(name).relative_l2;
+        let narrower = by_noise && self.is_lost(noise, [rounding, got_rounding], noise.base);
         let imprecise = match (&mut truth, newly_rounded) {
             // Its own shadow, rounded alike, would say that nothing is lost.
             (Some(truth), Some(shown)) if truth.is_imprecise(truth.got.relative_l2, rounding) => {
@@ -169,20 +170,21 @@ impl Pair<'_> {
                 let error = self.error_without_ties(self.got, self.got_view, name, agreement)?;
                 error.is_none_or(|error| truth.is_imprecise(error, rounding))
             }
-            _ => by_noise && self.is_lost(noise, [rounding, got_rounding], noise.base),
+            _ => false,
         };
         let refined = match &truth {
             Some(truth) if truth.is_refined(truth.base.relative_l2, got_rounding) => {
                 let error = self.error_without_ties(self.base, self.base_view, name, agreement)?;
                 error.is_none_or(|error| truth.is_refined(error, got_rounding))
             }
-            _ => !imprecise && by_noise && self.is_lost(noise, [got_rounding, rounding], noise.got),
+            _ => by_noise && self.is_lost(noise, [got_rounding, rounding], noise.got),
         };
         let rounded = shadows.as_ref().is_some_and(|shadows| shadows.change.rounded);
         let unmoved = is_told || shadows.as_ref().is_some_and(|shadows| shadows.change.moved == 0);
         Ok(Found {
-            imprecise,
-            refined,
+            imprecise: imprecise || narrower,
+            narrower,
+            refined: refined && !narrower,
             err_alike: agreement == Agreement::Diverged
                 && unmoved
                 && self.errs_alike(name, noise, rounded),
@@ -242,6 +244,11 @@ impl Pair<'_> {
             }
             false => Shown { shadows, change: raw, newly_rounded: false },
         };
+        if agreement == Agreement::Equivalent && self.is_roundoff(name, &shown)? {
+            let mut change = shown.change;
+            change.lay_to_roundoff();
+            return Ok(Some(Shown { change, ..shown }));
+        }
         // One in float32 errs by its own rounding wherever it differs.
         let may_step = raw.moved > 0 || shown.change.changed > 0 && !shown.shadows.is_wide();
         if !may_step {
@@ -273,6 +280,37 @@ impl Pair<'_> {
         let between = steps_between(self.base.trial, self.got.trial, name, reach)?;
         let between = self.steps.get_or_init(|| between).as_ref();
         Ok(NoiseRef { base: between, got: None })
+    }
+
+    /// Whether the shadows of output `name` moved by no more than the rounding of a constant explains: no element
+    /// further than a roundoff of the inputs moves it, and the other side errs no further around the trusted
+    /// shadow than rounding makes either side err.
+    fn is_roundoff(&self, name: &str, shown: &Shown) -> Result<bool, ReplayError> {
+        let both = self.base.shadow_of(name).zip(self.got.shadow_of(name));
+        let is_single = self.base_view.dtype.is_float() && self.base_view.dtype != DType::F64;
+        let (Some((base, got)), Ok(centre)) = (both, self.base.shadow) else { return Ok(false) };
+        if shown.change.moved == 0 || !shown.shadows.is_wide() || !is_single {
+            return Ok(false);
+        }
+        let noises =
+            [self.base, self.got].map(|side| side.measured.noise_summary(name).relative_l2);
+        let own = relative_error(&self.base_view, &base).max(relative_error(&self.got_view, &got));
+        let rounding = noises.into_iter().fold(own, f64::max);
+        if relative_error(&self.got_view, &base) > ERROR_RATIO * rounding {
+            return Ok(false);
+        }
+        let trial = self.base.trial;
+        let Ok(shadow) = trial.shadow()? else { return Ok(false) };
+        if !shadow.abilities().step {
+            return Ok(false);
+        }
+        let moved = trial.condition(shadow, centre, name)?;
+        Ok(moved.is_some_and(|moved| {
+            !shown
+                .shadows
+                .move_beyond(&moved.per_element)
+                .expect("a shadow has the shape of its output")
+        }))
     }
 
     /// How far the shadows of output `name` step as their inputs move.
@@ -420,6 +458,8 @@ struct Found<'a> {
     drift: Option<Drift>,
     /// Whether the other side lost accuracy, though its own noise may excuse it.
     imprecise: bool,
+    /// Whether the noise of both sides says so, where there are no shadows of both.
+    narrower: bool,
     /// Whether it gained as much.
     refined: bool,
     /// Whether elements lie beyond noise, and both sides err alike around one shadow.
@@ -430,9 +470,8 @@ impl Found<'_> {
     /// The meaning of a change that came to `verdict`, where rounding moves the trusted side by `rounding`. Within noise a
     /// loss or gain counts from where it is told.
     fn finding(&self, truth: &Truth, verdict: Verdict, rounding: f64) -> Finding {
-        let by_noise = self.shadows.is_none() && (self.imprecise || self.refined);
         match truth.finding(rounding) {
-            _ if by_noise && self.imprecise => Finding::Imprecise,
+            _ if self.narrower => Finding::Imprecise,
             Finding::AsAccurate | Finding::MoreAccurate if self.refined => Finding::MoreAccurate,
             Finding::Wrong => Finding::Wrong,
             _ if truth.agrees && verdict != Verdict::Diverged => Finding::AsAccurate,
@@ -527,6 +566,12 @@ impl Truth {
         after > LOSS_RATIO * before.max(self.unit_roundoff)
             || after > NARROW_ROUNDING && after > ERROR_RATIO * before
     }
+}
+
+/// The error of `output` against `shadow`, which has its shape, relative, in L2.
+fn relative_error(output: &TensorView, shadow: &TensorView) -> f64 {
+    let accuracy = against_oracle(output, shadow, &NoiseRef::default());
+    accuracy.map_or(f64::INFINITY, |accuracy| accuracy.relative_l2)
 }
 
 /// The unit roundoff of `dtype`.

@@ -12,10 +12,10 @@ use super::cells::sorted_median;
 use super::compare::{is_beyond, judge};
 use super::constants::{
     COARSEST_SHARE, ERROR_RATIO, HIDDEN_SHARE, LEAST_CLASS, LEAST_ROW, NOISE_FACTOR,
-    SHADOW_ABSOLUTE, SHADOW_FACTOR, SHADOW_RELATIVE,
+    ROUNDOFF_SHARE, ROUNDOFF_UNITS, SHADOW_ABSOLUTE, SHADOW_FACTOR, SHADOW_RELATIVE,
 };
 use super::measure::{Squares, distance, root_mean_square, ulp};
-use super::noise::NoiseRef;
+use super::noise::{NoiseRef, Spread};
 use super::{CompareError, NumericsError, check_shapes};
 use crate::scratch::{Numbers, Scratch};
 use crate::summary::Number;
@@ -46,6 +46,11 @@ pub struct ShadowChange {
 }
 
 impl ShadowChange {
+    /// Takes the shift of all elements that moved for less than the output's dtype tells.
+    pub fn lay_to_roundoff(&mut self) {
+        (self.moved, self.moved_by) = (0, 0.0);
+    }
+
     /// Lays the shift of all elements that moved to rounding on the way.
     pub fn lay_to_rounding(&mut self) {
         (self.moved, self.moved_by, self.rounded) = (0, 0.0, true);
@@ -198,6 +203,23 @@ impl<'a> Shadows<'a> {
     /// Whether they are in float64, and not in float32.
     pub fn is_wide(&self) -> bool {
         self.base.dtype == DType::F64
+    }
+
+    /// Whether an element moved by more than a share of `roundoff`, which is how far the trusted shadow moves where its
+    /// inputs move by a unit in the last place of float32.
+    ///
+    /// # Errors
+    /// [`CompareError::Noise`] if `roundoff` belongs to another tensor.
+    pub fn move_beyond(&self, roundoff: &Spread) -> Result<bool, CompareError> {
+        NoiseRef { base: Some(roundoff), got: None }.check_len(self.base.len())?;
+        let is_beyond = |index: usize| {
+            let apart = distance(self.base.get_f64(index), self.got.get_f64(index));
+            let (left, right) = (self.base.get_f64(index), self.got.get_f64(index));
+            let unit = ulp(self.native, 1.0) / 2.0 * self.scale(index, left, right);
+            let explained = (ROUNDOFF_SHARE * roundoff.at(index)).min(ROUNDOFF_UNITS * unit);
+            apart > explained && self.has_moved(index)
+        };
+        Ok((0..self.base.len()).into_par_iter().any(is_beyond))
     }
 
     /// Compares the two element by element.

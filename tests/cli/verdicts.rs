@@ -198,7 +198,7 @@ fn a_loss_of_accuracy_is_imprecise_and_the_reverse_more_accurate() {
     let half = "__half2float(__float2half(x[i]))";
     let header = |text: String| format!("#include <cuda_fp16.h>\n#include <cuda_bf16.h>\n{text}");
     // A part of the sum alone is rounded: 2^-15 is not reached.
-    let shares = ["100.0f + x[i] / 3.0f".to_owned(), format!("100.0f + {half} / 3.0f")];
+    let shares = ["4.0f + x[i] / 3.0f".to_owned(), format!("4.0f + {half} / 3.0f")];
     let [precise, coarse] = shares.map(|value| header(elementwise(false, &value)));
     let env = project(&[precise, coarse], &x);
     let said = |base: &str, got: &str| {
@@ -215,8 +215,11 @@ fn a_loss_of_accuracy_is_imprecise_and_the_reverse_more_accurate() {
 
 #[test]
 fn a_last_place_is_no_loss_of_accuracy() {
-    let x: Vec<f32> = (0..256).map(|at| drawn(at)).collect();
-    let env = project(&[elementwise(false, "x[i]"), elementwise(false, "x[i] * 3.0f / 3.0f * 1.1f / 1.1f")], &x);
+    let x: Vec<f32> = (0..256).map(drawn).collect();
+    let env = project(
+        &[elementwise(false, "x[i]"), elementwise(false, "x[i] * 3.0f / 3.0f * 1.1f / 1.1f")],
+        &x,
+    );
     let run = diff(&env);
     assert_eq!(run.code, Some(0), "{}", run.text());
     assert!(outputs(&run).starts_with("  y  equivalent: within noise"), "{}", run.text());
@@ -224,7 +227,7 @@ fn a_last_place_is_no_loss_of_accuracy() {
 
 #[test]
 fn rounding_to_bfloat16_is_imprecise_without_a_shadow() {
-    let x: Vec<f32> = (0..256).map(|at| drawn(at)).collect();
+    let x: Vec<f32> = (0..256).map(drawn).collect();
     let narrow = "__bfloat162float(__float2bfloat16(of(x[i]) * 1.1f))";
     let [precise, coarse] = ["of(x[i]) * 1.1f", narrow]
         .map(|value| format!("#include <cuda_bf16.h>\n{}", elementwise(true, value)));
@@ -237,4 +240,26 @@ fn rounding_to_bfloat16_is_imprecise_without_a_shadow() {
     assert!(lost.starts_with("  y  diverged: imprecise: roundings move it "), "{lost}");
     let gained = said("main", "main~1");
     assert!(gained.starts_with("  y  equivalent: more accurate: "), "{gained}");
+}
+
+#[test]
+fn a_constant_of_single_precision_is_a_note_and_a_larger_factor_is_wrong() {
+    let x: Vec<f32> = (0..256).map(|at| 10.0 * drawn(at)).collect();
+    let versions = [
+        "expf(x[i])",
+        "exp2f(x[i] * 1.442695f)",
+        "expf(x[i]) * 1.00001f",
+        "expf(x[i] * 1.00001f)",
+        "expf(x[i] + 1e-5f)",
+    ];
+    let env = project(&versions.map(|value| elementwise(false, value)), &x);
+    let said = |got: &str| env.replay(&["diff", "fixtures/many", "main~4", got]);
+    let run = said("main~3");
+    assert_eq!(run.code, Some(0), "{}", run.text());
+    assert!(outputs(&run).starts_with("  y  equivalent: within noise"), "{}", run.text());
+    assert!(run.stdout.contains("the float64 shadow changed by rel. "), "{}", run.text());
+    for wrong in ["main~2", "main~1", "main"] {
+        let run = said(wrong);
+        assert!(run.last_line().starts_with("diverged: y (wrong"), "{}", run.text());
+    }
 }
