@@ -113,21 +113,23 @@ fn each_output_has_the_commit_that_changed_it() {
     ");
     let markdown = env.replay(&[&arguments[..], &["--format", "markdown"]].concat()).stdout;
     insta::assert_snapshot!(by_subject(&env, &markdown), @"
-      <!-- replay -->
-      ## replay: 1 diverged
+    <!-- replay -->
+    ## replay: 1 diverged
 
-      | fixture | output | verdict | checksum | distance | beyond noise | worst element | culprit |
-      | --- | --- | --- | --- | --- | --- | --- | --- |
-      | tiny | y | diverged | 92be64be → 5a4d5361 | rel. 0.005 | 4 of 4 | &#91;2&#93;: 6 → 6.02999973 | [Break y] |
-      | tiny | z | diverged | d8b0fe6a → 5145eb63 | rel. 0.0033 | 4 of 4 | &#91;0&#93;: 3 → 3.00999999 | [Break z] |
+    | fixture | output | verdict | checksum | distance | beyond noise | worst element | culprit |
+    | --- | --- | --- | --- | --- | --- | --- | --- |
+    | tiny | y | diverged | 92be64be → 5a4d5361 | rel. 0.005 | 4 of 4 | &#91;2&#93;: 6 → 6.02999973 | [Break y] |
+    | tiny | z | diverged | d8b0fe6a → 5145eb63 | rel. 0.0033 | 4 of 4 | &#91;0&#93;: 3 → 3.00999999 | [Break z] |
 
-      **diverged** tiny at working tree on cpu
-      - diverged: y (wrong), z (wrong)
-      - y everywhere
-      - z everywhere
-      - [Break y] is the first bad commit: Break y
-      - z: [Break z] is the first bad commit: Break z
-      ");
+    **diverged** tiny at working tree against [More outputs] on cpu
+    - diverged: y (wrong), z (wrong)
+    - y everywhere
+    - z everywhere
+    - [Break y] is the first bad commit: Break y
+    - z: [Break z] is the first bad commit: Break z
+
+    [RUN]
+    ");
     let json = env.replay(&[&arguments[..], &["--format", "json"]].concat()).stdout;
     let document: Value = serde_json::from_str(&json).expect("a document");
     assert_eq!(schema::problems(&document), [""; 0]);
@@ -160,11 +162,13 @@ fn one_commit_that_changed_two_outputs_is_named_for_both_and_for_no_third() {
     | tiny | z | diverged | d8b0fe6a → 5145eb63 | rel. 0.0033 | 4 of 4 | &#91;0&#93;: 3 → 3.00999999 | [Break y and z] |
     | tiny | w | equivalent | 5ffdd4ab → f6d1bb69 | rel. 3.8e-8 | 0 of 4 | &#91;2&#93;: 0.428571433 → 0.428571463 |  |
 
-    **diverged** tiny at working tree on cpu
+    **diverged** tiny at working tree against [More outputs] on cpu
     - diverged: y (wrong), z (wrong)
     - y everywhere
     - z everywhere
     - [Break y and z] is the first bad commit: Break y and z
+
+    [RUN]
     ");
 }
 
@@ -193,12 +197,14 @@ fn the_commit_of_a_race_is_not_written_beside_an_output_that_another_one_rounds_
     | --- | --- | --- | --- | --- | --- | --- | --- |
     | tiny | y | equivalent | 5ffdd4ab → f6d1bb69 | rel. 3.8e-8 | 0 of 4 | &#91;2&#93;: 0.428571433 → 0.428571463 |  |
 
-    **failed** tiny at working tree on cpu
+    **failed** tiny at working tree against [A kernel] on cpu
     - race on 4 bytes at byte 0 of shared memory: k.cu:6 writes in count, block (0, 0, 0), thread (0, 0, 0); k.cu:6 reads in count, block (0, 0, 0), thread (1, 0, 0) (3 times)
     - race on 4 bytes at byte 0 of shared memory: k.cu:6 reads in count, block (0, 0, 0), thread (0, 0, 0); k.cu:6 writes in count, block (0, 0, 0), thread (1, 0, 0)
     - race on 4 bytes at byte 0 of shared memory: k.cu:6 writes in count, block (0, 0, 0), thread (1, 0, 0); k.cu:6 writes in count, block (0, 0, 0), thread (2, 0, 0) (2 times)
     - equivalent: y
     - [Race] is the first bad commit: Race
+
+    [RUN]
     ");
 }
 
