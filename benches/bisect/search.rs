@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-use replay::fixture::Fixture;
+use replay::fixture::{Elements, Fixture};
 use replay::frontend::{self, Precision, Threads, Unit};
 use replay::history::{History, SourceSpec};
 use replay::runtime::headers;
@@ -270,6 +270,7 @@ pub fn compare(artifact: &Path, fixture: &Path, recorded: &Path) -> Result<bool>
     let job = Job {
         artifact: fs::canonicalize(artifact)?,
         fixture: fixture.to_owned(),
+        elements: Elements::Captured,
         shadow: false,
         device: DeviceJob::Cpu {
             threads: std::thread::available_parallelism()?.get(),

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::in_order::in_order;
 use super::{Abilities, Backend, DeviceName, Held, Host, Mode, NoRoom, ReplayError, Take, Variant};
 use crate::compile::{Artifact, Signature, Toolchain};
-use crate::fixture::Fixture;
+use crate::fixture::{Elements, Fixture};
 use crate::frontend::Precision;
 use crate::history::SourceSet;
 use crate::scratch::Budget;
@@ -35,11 +35,14 @@ pub struct Cpu {
     shared: Arc<Shared>,
 }
 
+/// What a series of runs is for: the artifact, the folder of the fixture, and which elements it holds.
+type SeriesKey = (PathBuf, PathBuf, Elements);
+
 struct Shared {
     toolchain: Toolchain,
     host: Host,
     /// By artifact and fixture, the last used last.
-    series: Mutex<Vec<(PathBuf, PathBuf, Arc<Series>)>>,
+    series: Mutex<Vec<(SeriesKey, Arc<Series>)>>,
 }
 
 impl std::fmt::Debug for Cpu {
@@ -153,17 +156,17 @@ impl CpuVariant {
     fn series(&self) -> Arc<Series> {
         let (host, artifact, fixture) = (&self.shared.host, &self.artifact, &self.fixture);
         let mut all = self.shared.series.lock().unwrap_or_else(PoisonError::into_inner);
-        let known =
-            all.iter().position(|(path, dir, _)| *path == artifact.path && *dir == fixture.dir);
+        let key = (artifact.path.clone(), fixture.dir.clone(), fixture.elements);
+        let known = all.iter().position(|(known, _)| *known == key);
         let entry = match known {
             Some(at) => all.remove(at),
             None => {
                 let job = self.job(host.threads, &Mode::plain(POISON_A));
                 let series = Arc::new(host.series(&job, fixture));
-                (artifact.path.clone(), fixture.dir.clone(), series)
+                (key, series)
             }
         };
-        let series = entry.2.clone();
+        let series = entry.1.clone();
         all.push(entry);
         let first = all.len().saturating_sub(TEMPLATES);
         all.drain(..first);

@@ -94,6 +94,7 @@ impl Host {
         Job {
             artifact: artifact.place(),
             fixture: fixture.dir.clone(),
+            elements: fixture.elements,
             shadow: precision == Precision::Shadow,
             device,
             poison: mode.poison,

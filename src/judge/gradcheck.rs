@@ -5,11 +5,12 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use crate::backend::{Mode, ReplayError, Variant};
 use crate::cache::Kind;
-use crate::fixture::{Fixture, Output};
+use crate::fixture::{Fixture, NonFiniteInput, Output};
 use crate::numerics::constants::{ERROR_RATIO, NOISE_FACTOR};
 use crate::numerics::derivative::{self, Answer, Found, Place, Question};
 use crate::numerics::noise::{NoiseRef, Spread};
@@ -61,7 +62,7 @@ pub struct GradientCheck {
     pub of: Option<String>,
     /// The verdict.
     pub verdict: GradientVerdict,
-    /// Why it is unknown, or imprecise in the shadow too.
+    /// Why it is unknown, or imprecise in the shadow too; where it was seen, if not at the captured inputs.
     pub reason: Option<String>,
     /// Directions that count: those along which the loss is smooth.
     pub directions: u64,
@@ -218,11 +219,20 @@ impl Check<'_> {
         let Some(of) = &self.output.of else { return Ok(check.cannot(NO_LOSS)) };
         let input = fixture.inputs.iter().find(|i| i.name == check.gradient_of && i.present);
         let Some(input) = input else { return Ok(check.cannot("the input is absent")) };
-        let (Some(gradient), Some(_)) = (base.output(&self.output.name), base.output(of)) else {
+        let (Some(gradient), Some(loss)) = (base.output(&self.output.name), base.output(of)) else {
             return Ok(check.cannot(&why_narrow(base, [&self.output.name, of])));
         };
         if gradient.is_empty() {
             return Ok(check.cannot("it has no elements"));
+        }
+        let is_loss_finite = is_finite(&loss);
+        if !(is_loss_finite && is_finite(&gradient))
+            && let Some(found) = self.made_beside()?
+        {
+            return Ok(found);
+        }
+        if !is_loss_finite {
+            return Ok(check.cannot(&format!("{of} is not finite")));
         }
         let (packed, shape) = (input.packed()?, input.shape());
         let input = TensorView { dtype: input.dtype, shape: &shape, bytes: &packed };
@@ -264,6 +274,17 @@ impl Check<'_> {
         Ok(if is_rounded { check.rounded() } else { check })
     }
 
+    /// The check at a point beside the captured one, where inputs that are not finite spoil the loss or the gradient;
+    /// none where all inputs are finite.
+    fn made_beside(&self) -> Result<Option<GradientCheck>, ReplayError> {
+        let Some((fixture, inputs)) = self.trial.fixture().with_finite_inputs()? else {
+            return Ok(None);
+        };
+        let checks = gradients(&self.trial.on(fixture))?;
+        let found = checks.into_iter().find(|check| check.output == self.output.name);
+        Ok(found.map(|check| check.beside(&inputs)))
+    }
+
     /// The loss `of` after each of `steps`.
     fn losses(
         &self,
@@ -293,6 +314,10 @@ impl Check<'_> {
         })?;
         Ok(losses)
     }
+}
+
+fn is_finite(tensor: &TensorView) -> bool {
+    (0..tensor.len()).into_par_iter().all(|index| tensor.get_f64(index).is_finite())
 }
 
 /// The losses after `steps`; `ask` tells those that are not `known` yet.
@@ -379,6 +404,35 @@ impl GradientCheck {
         self.verdict = GradientVerdict::Unknown;
         self.reason = Some(reason.to_owned());
         self
+    }
+
+    /// What this check, made with finite neighbours in the place of elements of `inputs`, says of the captured
+    /// point: a gradient that matches there is not known to match here.
+    fn beside(self, inputs: &[NonFiniteInput]) -> GradientCheck {
+        let named = inputs.iter().map(|input| {
+            let more = if input.count > 1 {
+                format!(" and {} more", input.count - 1)
+            } else {
+                String::new()
+            };
+            format!("{} is {} at {:?}{more}", input.name, input.value, input.first)
+        });
+        let named = named.collect::<Vec<_>>().join(", ");
+        let (verdict, what) = match self.verdict {
+            GradientVerdict::Matches => (
+                GradientVerdict::Unknown,
+                "it matches with finite neighbours in their place".to_owned(),
+            ),
+            GradientVerdict::Unknown => {
+                let reason = self.reason.as_deref().unwrap_or_default();
+                (
+                    GradientVerdict::Unknown,
+                    format!("with finite neighbours in their place, {reason}"),
+                )
+            }
+            verdict => (verdict, "seen with finite neighbours in their place".to_owned()),
+        };
+        GradientCheck { verdict, reason: Some(format!("{named}; {what}")), ..self }
     }
 
     /// The check of a gradient whose mismatch is no more than rounding of the shadow on the way.

@@ -485,7 +485,11 @@ pub fn gradient(check: &GradientCheck) -> Line {
     let place = check.place.as_ref().map_or(String::new(), place);
     match check.verdict {
         GradientVerdict::Matches => Line::of(GREEN, "matches").and(numbers),
-        GradientVerdict::Mismatch => Line::of(RED, "does not match").and(numbers).and(place),
+        GradientVerdict::Mismatch => {
+            let reason =
+                check.reason.as_ref().map_or(String::new(), |reason| format!("; {reason}"));
+            Line::of(RED, "does not match").and(numbers).and(place).and(reason)
+        }
         GradientVerdict::Imprecise if let Some(reason) = &check.reason => {
             let off = format!(": {reason}; off{what} by rel. {}", short(check.worst, 2));
             Line::of(RED, "imprecise").and(off).and(place)

@@ -116,6 +116,11 @@ impl Trial {
         &self.subject.fixture
     }
 
+    /// A trial of the same sources on another fixture.
+    pub(crate) fn on(&self, fixture: Fixture) -> Trial {
+        Trial::new(self.lab.clone(), Arc::new(Subject::new(fixture)), self.sources.clone())
+    }
+
     /// The source set.
     pub fn sources(&self) -> &SourceSet {
         &self.sources

@@ -77,7 +77,10 @@ pub(super) fn run(
 }
 
 fn load(job: &Job) -> Result<(Fixture, LoadedArtifact), ChildError> {
-    Ok((Fixture::load_trusted(&job.fixture)?, LoadedArtifact::load(&job.artifact)?))
+    Ok((
+        Fixture::load_trusted_with(&job.fixture, job.elements)?,
+        LoadedArtifact::load(&job.artifact)?,
+    ))
 }
 
 fn refuse(reporter: &Reporter, error: &ChildError) {

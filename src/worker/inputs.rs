@@ -155,7 +155,7 @@ impl Inputs {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixture;
+    use crate::fixture::{self, Elements};
     use crate::runtime::cpu::Rounding;
     use crate::summary::POISON_A;
     use crate::tensor::DType;
@@ -190,6 +190,7 @@ mod tests {
         Job {
             artifact: "unused".into(),
             fixture: folder.to_owned(),
+            elements: Elements::Captured,
             shadow,
             device: DeviceJob::Cpu { threads, order, rounding, checked },
             poison: POISON_A,

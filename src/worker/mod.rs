@@ -38,6 +38,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::cuda::sanitizer::Tool;
+use crate::fixture::Elements;
 use crate::frontend::Precision;
 use crate::process::tree::End;
 use crate::runtime::cpu::Rounding;
@@ -128,6 +129,8 @@ pub struct Job {
     /// The fixture's folder.
     #[serde(with = "path")]
     pub fixture: PathBuf,
+    /// Which elements its inputs hold.
+    pub elements: Elements,
     /// Whether the artifact computes in float64.
     pub shadow: bool,
     /// The device.

@@ -7,7 +7,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
-use super::{GO_FIRST, Order, member, memory, socket};
+use super::{GO_FIRST, Job, Order, member, memory, socket};
 use crate::fixture::Fixture;
 use crate::process::{self, Pid, shield, tree};
 use crate::runtime::artifact::LoadedArtifact;
@@ -65,7 +65,8 @@ fn serve_orders(keeper: OwnedFd, order: &Order, above: &[Pid]) -> Option<()> {
     signals::watch(its_number);
     // As in a member: it may stay without.
     let _ = shield::raise(above);
-    let fixture = Fixture::load_trusted(&order.job.fixture).ok()?;
+    let Job { fixture, elements, .. } = &order.job;
+    let fixture = Fixture::load_trusted_with(fixture, *elements).ok()?;
     let artifact = LoadedArtifact::load(&order.job.artifact).ok()?;
     if !is_alone() || has_printed(&printed) {
         return None;

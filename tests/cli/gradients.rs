@@ -1,5 +1,6 @@
 //! Gradients that cannot be checked: every format says so, and why.
 
+use replay::tensor::DType;
 use serde_json::Value;
 
 use crate::common::env::{Run, TestEnv};
@@ -149,5 +150,133 @@ fn one_fixture_without_gradients_does_not_keep_others_from_being_checked() {
     --- stderr
     error: there is no fixture folder fixtures/none
     hint: a fixture is a folder with fixture.toml and *.safetensors
+    ");
+}
+
+/// Gradients of the sum of squares of `x`, of that of `w`, and of a loss for each element of `x`.
+const LOSSES: &str = "\
+__global__ void k(const float* x, const float* w, const float* up, float* y, float* z,
+                  float* rows, float* r, int n)
+{
+    int i = threadIdx.x;
+    if (i >= n) return;
+    y[i] = 2.0f * x[i];
+    z[i] = 2.0f * w[i];
+    rows[i] = x[i] * x[i] * x[i];
+    r[i] = 3.0f * x[i] * x[i] * up[i];
+}
+__global__ void sums(const float* x, const float* w, float* sums, int n)
+{
+    sums[0] = sums[1] = 0.0f;
+    for (int i = 0; i < n; i++) {
+        sums[0] += x[i] * x[i];
+        sums[1] += w[i] * w[i];
+    }
+}
+void run(const float* x, const float* w, const float* up, float* y, float* z, float* rows, float* r,
+         float* loss, float* loss_w, int n)
+{
+    float* both;
+    cudaMalloc(&both, 2 * sizeof(float));
+    k<<<1, 32>>>(x, w, up, y, z, rows, r, n);
+    sums<<<1, 1>>>(x, w, both, n);
+    cudaMemcpy(loss, both, sizeof(float), cudaMemcpyDeviceToHost);
+    cudaMemcpy(loss_w, both + 1, sizeof(float), cudaMemcpyDeviceToHost);
+    cudaFree(both);
+}
+";
+
+const LOSSES_HARNESS: &str = "\
+sources = [\"k.cu\"]
+call = \"run(x, w, up, y, z, rows, r, &loss, &loss_w, n);\"
+[inputs.x]
+dtype = \"f32\"
+shape = [\"n\"]
+[inputs.w]
+dtype = \"f32\"
+shape = [\"n\"]
+[inputs.up]
+dtype = \"f32\"
+shape = [\"n\"]
+[outputs.loss]
+dtype = \"f32\"
+shape = []
+[outputs.loss_w]
+dtype = \"f32\"
+shape = []
+[outputs.rows]
+dtype = \"f32\"
+shape = [\"n\"]
+[outputs.y]
+dtype = \"f32\"
+shape = [\"n\"]
+gradient_of = \"x\"
+of = \"loss\"
+[outputs.z]
+dtype = \"f32\"
+shape = [\"n\"]
+gradient_of = \"w\"
+of = \"loss_w\"
+[outputs.r]
+dtype = \"f32\"
+shape = [\"n\"]
+gradient_of = \"x\"
+of = \"rows\"
+upstream = \"up\"
+";
+
+/// What is said of the gradients of `kernel` where `x` holds these values.
+fn told_of_gradients(kernel: &str, x: [f32; 5]) -> String {
+    let env = project(kernel);
+    env.repo.write("replay.toml", LOSSES_HARNESS);
+    let bytes = |values: [f32; 5]| values.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<u8>>();
+    let w = bytes([1.0, 2.0, 3.0, 4.0, 5.0]);
+    let tensors = [("x", &bytes(x)), ("w", &w), ("up", &w)];
+    env.write_fixture(
+        "spoilt",
+        &tensors.map(|(name, bytes)| (name, DType::F32, &[5][..], &bytes[..])),
+    );
+    let run = env.replay(&["gradcheck", "fixtures/spoilt"]);
+    format!("{}[{}]", run.stdout, run.code.unwrap_or(-1))
+}
+
+#[test]
+fn a_loss_that_an_input_spoils_names_the_input_and_the_rest_is_checked() {
+    insta::assert_snapshot!(told_of_gradients(LOSSES, [1.0, 2.0, f32::NAN, 4.0, 5.0]), @"
+    spoilt at the working tree
+
+    gradients
+      y  not checked: x is NaN at [2]; it matches with finite neighbours in their place
+      z  matches d loss_w / d w: 8 directional derivatives, worst rel. 0 (noise 2e-11)
+      r  not checked: x is NaN at [2]; it matches with finite neighbours in their place
+    [0]
+    ");
+}
+
+#[test]
+fn a_wrong_gradient_is_seen_beside_an_input_that_is_infinite() {
+    let wrong = LOSSES.replace("y[i] = 2.0f", "y[i] = 2.5f").replace("3.0f * x[i]", "3.5f * x[i]");
+    insta::assert_snapshot!(told_of_gradients(&wrong, [1.0, f32::INFINITY, 2.0, f32::NAN, 5.0]), @"
+    spoilt at the working tree
+
+    gradients
+      y  does not match d loss / d x: 8 directional derivatives, worst rel. 0.25 (noise 1.8e-11), at [4] 12.5 instead of 10; x is inf at [1] and 1 more; seen with finite neighbours in their place
+      z  matches d loss_w / d w: 8 directional derivatives, worst rel. 0 (noise 2e-11)
+      r  does not match d rows / d x: 8 directional derivatives, worst rel. 0.16 (noise 1.1e-11), at [4] 437.5 instead of 375; x is inf at [1] and 1 more; seen with finite neighbours in their place
+    [1]
+    ");
+}
+
+#[test]
+fn a_loss_that_is_infinite_beside_a_spoilt_input_too_is_not_checked() {
+    let inverse = LOSSES.replace("+= x[i] * x[i]", "+= 1.0f / x[i]");
+    insta::assert_snapshot!(told_of_gradients(&inverse, [f32::NAN; 5]), @"
+    spoilt at the working tree
+
+    gradients
+      y  not checked: x is NaN at [0] and 4 more; with finite neighbours in their place, loss is not finite
+      z  matches d loss_w / d w: 8 directional derivatives, worst rel. 0 (noise 2e-11)
+      r  not checked: x is NaN at [0] and 4 more; with finite neighbours in their place, the loss is not smooth at most elements
+    [0]
     ");
 }
