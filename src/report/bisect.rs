@@ -18,7 +18,7 @@ use super::text::failure;
 use super::{Blame, Revision};
 use crate::bisect::{Behind, Culprit, Direction, Ends, Observation, Report, Seen, Symptom, Tested};
 use crate::history::Commit;
-use crate::judge::{GradientCheck, GradientVerdict, Judgement, Verdict};
+use crate::judge::{GradientCheck, GradientVerdict, Judgement, OutputJudgement, Verdict};
 use crate::search::{Answer, Conclusion, Warning};
 use crate::trial::{Outcome, Status};
 
@@ -336,7 +336,7 @@ fn evidence(out: &mut Text, observation: &Observation) {
         return;
     }
     match &observation.judgement {
-        Some(judgement) if !judgement.outputs.is_empty() => judged(out, judgement),
+        Some(judgement) if !judgement.outputs.is_empty() => judged(out, observation, judgement),
         _ => out.line(
             Line::from("  ")
                 .styled(verdict_style(observation.verdict), observation_words(observation)),
@@ -344,7 +344,8 @@ fn evidence(out: &mut Text, observation: &Observation) {
     }
 }
 
-fn judged(out: &mut Text, judgement: &Judgement) {
+/// Adds what `judgement` says of failures, and of the outputs that diverged or are among the symptoms of `observation`.
+fn judged(out: &mut Text, observation: &Observation, judgement: &Judgement) {
     if let Status::Failed(failures) = &judgement.got.status
         && !judgement.is_non_finite_on_both()
     {
@@ -352,8 +353,11 @@ fn judged(out: &mut Text, judgement: &Judgement) {
             out.line(Line::from("  ").styled(RED, "failed").and(format!(": {}", failure(found))));
         }
     }
-    let worse = judgement.outputs.iter().filter(|output| output.verdict == Verdict::Diverged);
-    for output in worse {
+    let shown: Vec<&str> = observation.symptoms.iter().filter_map(Symptom::output).collect();
+    let is_worse = |output: &&OutputJudgement| {
+        output.verdict == Verdict::Diverged || shown.contains(&output.name.as_str())
+    };
+    for output in judgement.outputs.iter().filter(is_worse) {
         let width = output.name.chars().count();
         for (number, line) in output_lines(output).into_iter().enumerate() {
             let name = if number == 0 { output.name.as_str() } else { "" };
