@@ -54,6 +54,12 @@ pub struct Args {
     /// Write the result to a file too, or to several; the ending names the format: .html, .json, .md, .xml
     #[arg(long, value_name = "FILE")]
     report: Vec<PathBuf>,
+    /// Show each fixture whole also where there are several
+    #[arg(long, conflicts_with = "short")]
+    full: bool,
+    /// Show each fixture in a line, and below it what is not well, also where there is one
+    #[arg(long)]
+    short: bool,
     /// The folder of accepted snapshots [default: the nearest `snapshots` above the fixture]
     #[arg(long, value_name = "DIR", help_heading = COMPARISON)]
     snapshots: Option<PathBuf>,
@@ -147,6 +153,7 @@ pub fn run(args: &Args, session: &SessionArgs) -> CliResult<u8> {
     let labs = session.labs(&fixtures)?;
     let snapshots = SnapshotSettings::from_environment(args.snapshots.clone())?;
     let illustrated = args.format == OutcomeFormat::Html || files.have_page();
+    let is_short = args.short || (fixtures.len() > 1 && !args.full);
     let mut code = exit::SUCCESS;
     if args.format == OutcomeFormat::Text {
         run_record::head(&[]);
@@ -161,8 +168,8 @@ pub fn run(args: &Args, session: &SessionArgs) -> CliResult<u8> {
         match load(path, &cache).and_then(on_each) {
             Ok(on_devices) => {
                 if args.format == OutcomeFormat::Text {
-                    let gap = if entries.is_empty() { "" } else { "\n" };
-                    print!("{gap}{}", text(&on_devices));
+                    let gap = if entries.is_empty() || is_short { "" } else { "\n" };
+                    print!("{gap}{}", text(&on_devices, is_short));
                 }
                 standings.extend(on_devices.iter().map(Standing::of).max());
                 entries.extend(on_devices);
@@ -210,7 +217,15 @@ fn written(format: OutcomeFormat, entries: &[Entry], errors: &[Refused]) -> Opti
 }
 
 /// One fixture on every device, and what the devices tell of each other.
-fn text(on_devices: &[Entry]) -> Text {
+fn text(on_devices: &[Entry], is_short: bool) -> Text {
+    if is_short {
+        let mut all = Text::new();
+        on_devices.iter().for_each(|entry| all.append(report::short_text(entry)));
+        if on_devices.len() > 1 {
+            all.append(report::devices(on_devices));
+        }
+        return all;
+    }
     let mut texts: Vec<Text> = on_devices.iter().map(report::text).collect();
     if on_devices.len() > 1 {
         texts.push(report::devices(on_devices));

@@ -20,6 +20,8 @@ pub struct Args {
 /// The user's choice of what comes next.
 enum Step {
     Next,
+    /// The rest is accepted unseen, for this reason.
+    AcceptRest(String),
     Quit,
     Interrupt,
 }
@@ -32,14 +34,31 @@ pub fn run(args: &Args) -> CliResult<u8> {
     if selected.is_empty() {
         println!("nothing is pending");
     }
+    for orphan in args.selection.orphans()? {
+        let path = shown(&orphan.path).display().to_string();
+        println!(
+            "{}",
+            Line::of(BOLD, path).and(format!(
+                " is orphaned: its fixture {} is not there; remove it with `git rm`",
+                orphan.source
+            ))
+        );
+    }
     let pending = &selected.pending;
+    let mut accept_rest: Option<String> = None;
     let mut answers = Answers::open();
     for (number, one) in pending.iter().enumerate() {
+        if let Some(reason) = &accept_rest {
+            snapshot::accept(one, Some(reason))?;
+            println!("{}", Line::from(format!("accepted {}", shown(&one.path).display())));
+            continue;
+        }
         let place = format!(" ({} of {})", number + 1, pending.len());
         let name = Line::of(BOLD, shown(&one.path).display().to_string()).and(place);
         println!("\n{name}");
         match review(one, &name, &mut answers)? {
             Step::Next => {}
+            Step::AcceptRest(reason) => accept_rest = Some(reason),
             Step::Interrupt => {
                 println!();
                 return Ok(exit::INTERRUPTED);
@@ -72,14 +91,14 @@ fn review(pending: &Pending, name: &Line, answers: &mut Answers) -> CliResult<St
     remind(show(pending, Context::Near));
     loop {
         match answers.key(format_args!(
-            "\n{BOLD}a{BOLD:#}ccept  {BOLD}r{BOLD:#}eject  {BOLD}s{BOLD:#}kip  show more ({BOLD}d{BOLD:#})  {BOLD}q{BOLD:#}uit > "
+            "\n{BOLD}a{BOLD:#}ccept  {BOLD}r{BOLD:#}eject  {BOLD}s{BOLD:#}kip  accept this and the rest ({BOLD}y{BOLD:#})  show more ({BOLD}d{BOLD:#})  {BOLD}q{BOLD:#}uit > "
         )) {
-            Some(Key::Letter('a', reason)) => {
+            Some(Key::Letter(letter @ ('a' | 'y'), reason)) => {
                 let reason = reason.or_else(|| answers.line("reason (none if empty): "));
                 let Some(reason) = reason else { return Ok(Step::Quit) };
                 snapshot::accept(pending, Some(&reason))?;
                 println!("accepted");
-                return Ok(Step::Next);
+                return Ok(if letter == 'y' { Step::AcceptRest(reason) } else { Step::Next });
             }
             Some(Key::Letter('r', _)) => {
                 snapshot::reject(pending)?;
@@ -95,7 +114,7 @@ fn review(pending: &Pending, name: &Line, answers: &mut Answers) -> CliResult<St
             }
             Some(Key::Letter('q', _)) | None => return Ok(Step::Quit),
             Some(Key::Interrupt) => return Ok(Step::Interrupt),
-            Some(Key::Letter(..)) => println!("a, r, s, d or q"),
+            Some(Key::Letter(..)) => println!("a, r, s, y, d or q"),
         }
     }
 }

@@ -166,9 +166,9 @@ impl Selected {
 }
 
 impl Selection {
-    /// The pending snapshots among those selected.
-    pub fn pending(&self) -> CliResult<Selected> {
-        let folder = match &self.snapshots {
+    /// The folder of snapshots.
+    fn folder(&self) -> CliResult<PathBuf> {
+        Ok(match &self.snapshots {
             Some(folder) => {
                 must_be_there(folder)?;
                 folder.clone()
@@ -178,7 +178,17 @@ impl Selection {
                     "`REPLAY_UPDATE=new replay FIXTURE` makes one, or name one with --snapshots",
                 )
             })?,
-        };
+        })
+    }
+
+    /// The accepted snapshots whose fixtures are gone.
+    pub fn orphans(&self) -> CliResult<Vec<snapshot::Orphan>> {
+        Ok(snapshot::orphans(&self.folder()?)?)
+    }
+
+    /// The pending snapshots among those selected.
+    pub fn pending(&self) -> CliResult<Selected> {
+        let folder = self.folder()?;
         let mut paths = snapshot::pending(&folder)?;
         if !self.globs.is_empty() {
             let set = self.set()?;

@@ -175,9 +175,22 @@ pub fn output_lines(output: &OutputJudgement) -> Vec<Line> {
 
 /// Where an output diverged, as a picture; none where words say as much.
 fn picture(output: &OutputJudgement) -> Vec<Line> {
-    let map = output.map.iter().filter(|_| output.verdict == Verdict::Diverged);
-    let lines = map.flat_map(|map| map.lines());
-    lines.map(|line| Line::of(DIM, format!("|{line}|"))).collect()
+    let Some(map) = output.map.as_ref().filter(|_| output.verdict == Verdict::Diverged) else {
+        return Vec::new();
+    };
+    let drawn = map.lines().map(|line| format!("|{line}|")).chain([map_legend(output)]);
+    drawn.map(|line| Line::of(DIM, line)).collect()
+}
+
+/// What the rows, columns and shades of a map are.
+fn map_legend(output: &OutputJudgement) -> String {
+    let name = |dim: &Dim| dim.name.clone().unwrap_or_else(|| dim.size.to_string());
+    let names: Vec<String> = output.dims.iter().map(name).collect();
+    let (columns, rows) = names.split_last().map_or(("", &[][..]), |(last, rows)| (last, rows));
+    let rows = if rows.is_empty() { "one".to_owned() } else { rows.join(" x ") };
+    format!(
+        "rows: {rows}; columns: {columns}; differing: blank none, . a quarter, : half, + more, # all"
+    )
 }
 
 /// How far two outputs lie apart: all in all, and at the worst element.

@@ -50,7 +50,7 @@ pub use series::{
 pub use snapshot::{Context, SnapshotCheck, sentence as snapshot_sentence, snapshot_diff};
 pub use spans::{Line, Text, clean};
 pub use standing::{Standing, fixtures};
-pub use text::{failure, heading, launch_shape, text};
+pub use text::{failure, heading, launch_shape, short_text, text};
 
 use crate::bisect::Lineage;
 use crate::history::Commit;

@@ -6,6 +6,7 @@ use anstyle::Style;
 use serde::Serialize;
 use similar::{ChangeTag, TextDiff};
 
+use super::numbers::count;
 use super::spans::{Line, Text};
 use super::style::{DIM, GREEN, RED, YELLOW};
 use crate::snapshot::{SnapshotComparison, SnapshotVerdict};
@@ -49,20 +50,32 @@ impl SnapshotCheck {
         }
     }
 
+    /// What was written, and how it is decided.
+    pub(super) fn written_line(&self) -> Option<String> {
+        let written = self.written.as_ref()?;
+        let is_pending = written.extension().is_some_and(|extension| extension == "new");
+        let written = written.display();
+        Some(match is_pending {
+            true => format!("pending: {written}; `replay review` shows it"),
+            false => format!("accepted without review: {written}"),
+        })
+    }
+
     /// The block of a report.
     pub(super) fn text(&self) -> Text {
         let mut out = Text::new();
         out.section("snapshot");
         let path = self.path.display().to_string();
-        out.line(Line::from("  ").styled(DIM, path).and("  ").and(self.sentence()));
-        if let Some(written) = &self.written {
-            let pending = written.extension().is_some_and(|extension| extension == "new");
-            let written = written.display();
-            out.line(match pending {
-                true => format!("  pending: {written}; `replay review` shows it"),
-                false => format!("  accepted without review: {written}"),
-            });
+        let line = Line::from("  ").styled(DIM, path).and("  ");
+        match self.comparison.reasons().as_slice() {
+            [] | [_] => out.line(line.and(self.sentence())),
+            reasons => {
+                let verdict = self.comparison.verdict;
+                out.line(line.styled(verdict_style(verdict), verdict.name()).and(":"));
+                reasons.iter().for_each(|reason| out.line(format!("    {reason}")));
+            }
         }
+        self.written_line().into_iter().for_each(|line| out.line(format!("  {line}")));
         out
     }
 }
@@ -82,8 +95,33 @@ fn verdict_style(verdict: SnapshotVerdict) -> Style {
     }
 }
 
-/// The lines that changed from `old` to `new`, with the words that changed in them underlined.
+/// The beginnings of lines that tell a person nothing: projections of an output, and words of its shadow.
+const FOLDED: [&str; 4] = ["sketch ", "shadow rounding ", "shadow signed ", "shadow weighted "];
+
+/// `text` without the lines that tell a person nothing, and these.
+fn fold(text: &str) -> (String, Vec<&str>) {
+    let is_folded = |line: &&str| FOLDED.iter().any(|begin| line.trim_start().starts_with(begin));
+    let (folded, shown): (Vec<&str>, Vec<&str>) = text.split_inclusive('\n').partition(is_folded);
+    (shown.concat(), folded)
+}
+
+/// The lines that changed from `old` to `new`, with the words that changed in them underlined. Near a change,
+/// sketches and shadow words are counted alone.
 pub fn snapshot_diff(old: &str, new: &str, context: Context) -> Text {
+    if context == Context::Whole {
+        return line_diff(old, new, context);
+    }
+    let ((old, old_folded), (new, new_folded)) = (fold(old), fold(new));
+    let mut out = line_diff(&old, &new, context);
+    let changed = new_folded.iter().filter(|line| !old_folded.contains(line)).count();
+    if changed > 0 {
+        let lines = count(changed as u64, "line");
+        out.line(Line::of(DIM, format!("  and {lines} of sketches and shadows")));
+    }
+    out
+}
+
+fn line_diff(old: &str, new: &str, context: Context) -> Text {
     /// Lines around a change.
     const NEAR: usize = 2;
     let lines = match context {
@@ -135,5 +173,20 @@ mod tests {
         ");
         assert_eq!(snapshot_diff(old, &new, Context::Whole).words().len(), 9);
         assert!(snapshot_diff(old, old, Context::Near).is_empty());
+    }
+
+    #[test]
+    fn sketches_and_shadow_words_are_counted_near_a_change_and_shown_in_the_whole() {
+        let old = "norm 1\n  sketch 1 2\n  shadow signed a\n  shadow weighted b\nzeros 0\n";
+        let new =
+            old.replace("norm 1", "norm 2").replace("1 2", "3 4").replace("signed a", "signed c");
+        insta::assert_snapshot!(plain(&snapshot_diff(old, &new, Context::Near)), @"
+        - norm 1
+        + norm 2
+          zeros 0
+          and 2 lines of sketches and shadows
+        ");
+        let whole = plain(&snapshot_diff(old, &new, Context::Whole));
+        assert!(whole.contains("+   sketch 3 4") && whole.contains("shadow weighted b"), "{whole}");
     }
 }

@@ -144,7 +144,11 @@ fn stand(entry: &Entry) -> (Standing, Vec<Point>) {
     if let Some(check) = &entry.snapshot {
         let comparison = &check.comparison;
         let standing = comparison.verdict.into();
-        let sentence = comparison.reason().unwrap_or("the same bits as the snapshot".to_owned());
+        let sentence = match comparison.reasons().as_slice() {
+            [] => "the same bits as the snapshot".to_owned(),
+            [only] => only.clone(),
+            [first, others @ ..] => format!("{first}; and {} more", others.len()),
+        };
         let reasons = vec![format!("snapshot {}", comparison.sentence())];
         points.push(Point { standing, sentence, reasons });
     }

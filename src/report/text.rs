@@ -8,7 +8,7 @@ use super::known::known;
 use super::numbers::{self, count, dims, none_hoped, plural, short};
 use super::spans::{Line, Text};
 use super::style::{BOLD, COMMIT, DIM, RED};
-use super::{Entry, Revision, standing};
+use super::{Entry, Revision, Standing, standing};
 use crate::cuda::sanitizer::Finding;
 use crate::runtime::report::{Fault, LaunchRecord};
 use crate::trial::{Failure, Outcome, OutputRecord, Status};
@@ -41,6 +41,32 @@ pub fn text(entry: &Entry) -> Text {
         }
     }
     verdict(&mut out, entry);
+    out
+}
+
+/// The report on one of several fixtures: a line, and below it what is not well.
+pub fn short_text(entry: &Entry) -> Text {
+    let mut out = Text::new();
+    let (standing, title) = (Standing::of(entry), standing::title(entry));
+    let verdict = standing::verdict(entry);
+    let line = Line::of(BOLD, title).and(": ").and(verdict.clone());
+    out.line(line);
+    if standing > Standing::Equivalent {
+        let said = verdict.words();
+        let reasons = standing::reasons(entry).into_iter();
+        // One that the line says already is not said again, be it with another word before it.
+        let is_new = |reason: &String| !said.ends_with(reason) && !reason.ends_with(&said);
+        reasons.filter(is_new).for_each(|reason| out.line(format!("  {reason}")));
+        let hint = match &entry.outcome.status {
+            Status::Untestable { hint, .. } => hint.as_deref(),
+            _ => entry.snapshot.as_ref().and_then(|check| check.hint()),
+        };
+        hint.into_iter().for_each(|hint| out.line(format!("  hint: {hint}")));
+    }
+    let unchecked = standing::unchecked(entry).into_iter();
+    unchecked.for_each(|line| out.line(Line::of(DIM, format!("  not checked: {line}"))));
+    let written = entry.snapshot.as_ref().and_then(|check| check.written_line());
+    written.into_iter().for_each(|line| out.line(format!("  {line}")));
     out
 }
 

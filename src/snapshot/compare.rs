@@ -138,6 +138,12 @@ impl SnapshotComparison {
 
     /// The reason for the verdict; none where everything is as it was.
     pub fn reason(&self) -> Option<String> {
+        let parts = self.reasons();
+        (!parts.is_empty()).then(|| parts.join("; "))
+    }
+
+    /// The parts of the reason, the worst output first.
+    pub fn reasons(&self) -> Vec<String> {
         let mut parts = Vec::new();
         match self.verdict {
             SnapshotVerdict::New => parts.push("no snapshot was accepted yet".to_owned()),
@@ -159,7 +165,7 @@ impl SnapshotComparison {
         if self.launches_changed {
             parts.push("launches changed".to_owned());
         }
-        (!parts.is_empty()).then(|| parts.join("; "))
+        parts
     }
 }
 

@@ -20,7 +20,9 @@ pub use compare::{OutputChange, SnapshotComparison, SnapshotVerdict, compare, ma
 pub use error::SnapshotError;
 pub use file::{Meta, SnapshotFile};
 pub use shadow::ShadowChanged;
-pub use store::{Before, Pending, Store, accept, discard, nearest, open, pending, reject, write};
+pub use store::{
+    Before, Orphan, Pending, Store, accept, discard, nearest, open, orphans, pending, reject, write,
+};
 pub use update::{Update, Write};
 
 use crate::numerics::imprint::{Imprint, ShadowMove};

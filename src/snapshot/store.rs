@@ -141,9 +141,35 @@ pub fn write(
 /// [`SnapshotError::Io`] if a folder cannot be read.
 pub fn pending(folder: &Path) -> Result<Vec<PathBuf>, SnapshotError> {
     let mut found = Vec::new();
-    collect(folder, &mut found)?;
+    collect(folder, PENDING, &mut found)?;
     found.sort();
     Ok(found.iter().map(|new| accepted_path(new)).collect())
+}
+
+/// An accepted snapshot whose fixture is not there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Orphan {
+    /// The accepted snapshot.
+    pub path: PathBuf,
+    /// The fixture, as the snapshot names it.
+    pub source: String,
+}
+
+/// The accepted snapshots in `folder` and below whose fixtures are gone, sorted. Those of other tools and
+/// those that cannot be read are none.
+///
+/// # Errors
+/// [`SnapshotError::Io`] if a folder cannot be read.
+pub fn orphans(folder: &Path) -> Result<Vec<Orphan>, SnapshotError> {
+    let mut paths = Vec::new();
+    collect(folder, ACCEPTED, &mut paths)?;
+    paths.sort();
+    let root = folder.parent().unwrap_or(folder);
+    let orphan = |path: PathBuf| {
+        let source = SnapshotFile::read(&path).ok()?.meta.source;
+        (!root.join(&source).exists()).then_some(Orphan { path, source })
+    };
+    Ok(paths.into_iter().filter_map(orphan).collect())
 }
 
 /// The snapshot that is pending for `path`; none if it is gone, or is insta's own.
@@ -249,14 +275,14 @@ fn forget(path: &Path) -> Result<(), SnapshotError> {
     }
 }
 
-fn collect(folder: &Path, found: &mut Vec<PathBuf>) -> Result<(), SnapshotError> {
+fn collect(folder: &Path, ending: &str, found: &mut Vec<PathBuf>) -> Result<(), SnapshotError> {
     let failed = || io_error("read", folder);
     for entry in fs::read_dir(folder).map_err(failed())? {
         let entry = entry.map_err(failed())?;
         let kind = entry.file_type().map_err(failed())?;
         if kind.is_dir() {
-            collect(&entry.path(), found)?;
-        } else if entry.file_name().to_string_lossy().ends_with(PENDING) {
+            collect(&entry.path(), ending, found)?;
+        } else if entry.file_name().to_string_lossy().ends_with(ending) {
             found.push(entry.path());
         }
     }

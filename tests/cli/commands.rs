@@ -68,30 +68,9 @@ fn the_worst_of_several_fixtures_decides_and_a_broken_one_hides_no_other() {
     insta::assert_snapshot!(run.text(), @"
     exit code 128
     --- stdout
-    tiny at the working tree
-    CPU, [COMPILER]
-
-    launches
-      twice<<<1, 4>>>  call in replay.toml:2
-
-    outputs
-      y  f32 [n 4]  92be64be15f8b6407b218559afe28816
-         norm 10.9545  min 2  max 8  mean 5  zeros 0  NaN 0  Inf 0  unwritten 0
-
-    completed: every output is written and finite
-
-    more at the working tree
-    CPU, [COMPILER]
-
-    launches
-      twice<<<1, 2000>>>  call in replay.toml:2  invalid configuration argument (cudaErrorInvalidConfiguration)
-
-    outputs
-      y  f32 [n 2000]  405919c66f1fc3cc12e9038a32312d8c
-         norm 0  min none  max none  mean none  zeros 0  NaN 0  Inf 0  unwritten 2000
-
-    also: unwritten: 2000 of 2000 elements of y, first at [0]
-    failed: launch error: twice<<<1, 2000>>> at call in replay.toml:2: invalid configuration argument (cudaErrorInvalidConfiguration)
+    tiny at working tree on cpu: completed: every output is written and finite
+    more at working tree on cpu: failed: launch error: twice<<<1, 2000>>> at call in replay.toml:2: invalid configuration argument (cudaErrorInvalidConfiguration)
+      unwritten: 2000 of 2000 elements of y, first at [0]
 
     3 fixtures: 1 not replayed, 1 failed, 1 completed
     --- stderr
@@ -423,4 +402,23 @@ fn every_page_of_the_documentation_is_a_topic_and_those_named_like_a_command_are
     }
     assert!(env.replay(&["help", "bisect"]).stdout.contains("Usage: replay bisect"));
     assert!(!env.replay(&["help", "page", "bisect"]).stdout.contains("Usage: replay bisect"));
+}
+
+#[test]
+fn one_fixture_is_shown_whole_and_several_in_a_line_each_unless_it_is_asked_for() {
+    let env = TestEnv::new().with_kernel(DOUBLE, "twice<<<1, n>>>(x, y, n);");
+    env.write_fixture("more", &[("x", DType::F32, &[4], &[0; 16])]);
+    let both = ["fixtures/tiny", "fixtures/more"];
+    let whole = env.replay(&both[..1]).stdout;
+    assert!(whole.contains("\noutputs\n"), "{whole}");
+    assert_eq!(env.replay(&[both[0], "--full"]).stdout, whole);
+    let full = env.replay(&[&both[..], &["--full"]].concat()).stdout;
+    assert!(full.starts_with(&whole) && full.matches("\noutputs\n").count() == 2, "{full}");
+    insta::assert_snapshot!(env.replay(&both).stdout, @"
+    tiny at working tree on cpu: completed: every output is written and finite
+    more at working tree on cpu: completed: every output is written and finite
+
+    2 fixtures: 2 completed
+    ");
+    insta::assert_snapshot!(env.replay(&[both[0], "--short"]).stdout, @"tiny at working tree on cpu: completed: every output is written and finite");
 }

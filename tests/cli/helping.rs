@@ -57,7 +57,7 @@ fn a_folder_of_fixtures_is_all_of_them_by_name() {
     fs::create_dir(env.path("fixtures/harness-loss")).unwrap();
     fs::write(env.path("fixtures/harness-loss/replay.toml"), "").unwrap();
     fs::write(env.path("fixtures/README.md"), "").unwrap();
-    let run = env.replay(&["fixtures/"]);
+    let run = env.replay(&["fixtures/", "--full"]);
     let headings = run.stdout.lines().filter(|line| line.ends_with("at the working tree"));
     insta::assert_snapshot!(headings.collect::<Vec<_>>().join("\n"), @"
     a at the working tree

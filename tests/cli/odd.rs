@@ -264,6 +264,7 @@ fn words_that_say_where_need_no_picture() {
          | # # # #|
          |########|
          |########|
+         rows: rows; columns: n; differing: blank none, . a quarter, : half, + more, # all
 
     diverged: y (wrong)
     ");

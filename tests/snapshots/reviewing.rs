@@ -31,21 +31,11 @@ fn a_review_shows_the_verdict_and_a_diff_and_keeps_the_reason() {
     +   max 6.1001
     +   mean 3.8501
         zeros 0, NaN 0, Inf 0, unwritten 0
-    -   sketch 1e-7 * 59999999 59999999 -59999999 -59999999 1 1 -1 -1 153999997 153999997 -153999997 -153999997 29999999 29999999 -29999999 -29999999
-    -   shadow rounding 0.022, seal 78903959
-    -   shadow signed a3fd813a 3a1a023a 39c01660 18d66c2a 3b18d490 aef2ed2a e72993d6 db1388ac 18d66c2a fcfc0538 19305804 ed0fbc82 71f6bd0c 87c92e6e 0303fac8 dab99cd2
-    -   shadow weighted 6d9baa68 16d66f82 81847fa9 76dae2ae 9075b59b db811be1 1e1596e1 739d4e4e dfd5560c 504c7814 66f0ace4 fa4b94c1 634daa71 938356ff 18242892 711af1a0
-    +   sketch 1e-7 * 60000000 60000000 -60000000 -60000000 0 0 0 0 154004002 154004002 -154004002 -154004002 30000000 30000000 -30000000 -30000000
-    +   shadow rounding 0.022, seal c2ead245
-    +   shadow signed a3f98d81 3a17f957 39bd16f3 18d07e05 3b19d991 aeeee9db e72f81fb db0e8dbd 18d07e05 fcfd06e5 192b6069 ed0bbc87 71fdaf13 87cb33fd 0302f91b dab3ab59
-    +   shadow weighted 6d9b1296 16d547f8 81842899 76db40bc 907655ed db83456f 1e12d669 739e0064 dfd522a4 504d5dcf 66f171a7 fa4a6c9f 634d626f 938441f6 1823d2b8 711b35ee
+      and 4 lines of sketches and shadows
 
-    snapshots/tiny.cpu.snap (1 of 1)
-    diverged: y moved by rel. 2.4e-5 (noise 1.7e-7), the float64 shadow moves too
+    accept  reject  skip  accept this and the rest (y)  show more (d)  quit > a, r, s, y, d or q
 
-    accept  reject  skip  show more (d)  quit > a, r, s, d or q
-
-    accept  reject  skip  show more (d)  quit > 
+    accept  reject  skip  accept this and the rest (y)  show more (d)  quit > 
     1 snapshot still pending
     ");
     assert!(pending(&env).exists());
@@ -72,17 +62,60 @@ fn a_long_new_snapshot_has_its_name_and_verdict_above_the_question() {
     let named =
         shown.matches("snapshots/tiny.cpu.snap (1 of 1)\nnew: no snapshot was accepted yet\n");
     assert_eq!(named.count(), 2, "{shown}");
-    let (_, question) = shown.split_once("sketch").unwrap();
-    insta::assert_snapshot!(question.rsplit_once("sketch").unwrap().1.split_once('\n').unwrap().1, @"
-    +   shadow rounding 0.022, seal 66567ff2
-    +   shadow signed a3fd813a 3a1a023a 39c01660 18d66c2a 3b18d490 aef2ed2a e72993d6 db1388ac 18d66c2a fcfc0538 19305804 ed0fbc82 71f6bd0c 87c92e6e 0303fac8 dab99cd2
-    +   shadow weighted 6d9baa68 16d66f82 81847fa9 76dae2ae 9075b59b db811be1 1e1596e1 739d4e4e dfd5560c 504c7814 66f0ace4 fa4b94c1 634daa71 938356ff 18242892 711af1a0
-
+    let (_, question) = shown.split_once("of sketches and shadows\n").unwrap();
+    insta::assert_snapshot!(question, @"
     snapshots/tiny.cpu.snap (1 of 1)
     new: no snapshot was accepted yet
 
-    accept  reject  skip  show more (d)  quit > 
+    accept  reject  skip  accept this and the rest (y)  show more (d)  quit > 
     1 snapshot still pending
+    ");
+}
+
+#[test]
+fn a_review_accepts_the_rest_for_one_reason_and_names_orphans() {
+    let env = accepted();
+    let bytes: Vec<u8> = [5f32, 6.0].iter().flat_map(|x| x.to_le_bytes()).collect();
+    for name in ["other", "third"] {
+        env.write_fixture(name, &[("x", replay::tensor::DType::F32, &[2], &bytes)]);
+        assert_eq!(env.replay(&[&format!("fixtures/{name}")]).code, Some(0));
+    }
+    insta::assert_snapshot!(review(&env, "y they are new\n").stdout.replace("+ \n", "+\n"), @"
+    snapshots/other.cpu.snap (1 of 2)
+    new: no snapshot was accepted yet
+
+    + format: 2
+    + fixture: other
+    + content: 14766fdc575e766837fc36720959f24a5920597e094c1a1067602ed99bff69a2
+    + device: cpu
+    + status: completed
+    + launches: 1
+    +   scale<<<1, 32>>>
+    + outputs: 1
+    +
+    + output y: f32 [n 2]
+    +   checksum a288ffaf50157c604e23d374c3673ee6
+    +   noise 9e-8
+    +   norm 11.8562
+    +   min 7.6
+    +   max 9.1
+    +   mean 8.35
+    +   zeros 0, NaN 0, Inf 0, unwritten 0
+      and 4 lines of sketches and shadows
+
+    accept  reject  skip  accept this and the rest (y)  show more (d)  quit > accepted
+    accepted snapshots/third.cpu.snap
+    ");
+    for name in ["other", "third"] {
+        let kept = text(env.path(&format!("snapshots/{name}.cpu.snap")));
+        assert!(kept.contains("\ndescription: they are new\n"), "{kept}");
+    }
+    std::fs::remove_dir_all(env.path("fixtures/other")).unwrap();
+    insta::assert_snapshot!(review(&env, "").text(), @"
+    exit code 0
+    --- stdout
+    nothing is pending
+    snapshots/other.cpu.snap is orphaned: its fixture fixtures/other is not there; remove it with `git rm`
     ");
 }
 

@@ -102,7 +102,8 @@ impl Scale {
             return Scale { least: least - room, most: most + room, is_log: false };
         }
         let step = round_step(least, most);
-        let (low, high) = ((least / step).floor() * step, (most / step).ceil() * step);
+        let (low, high) = (whole_below(least / step) * step, whole_above(most / step) * step);
+        let (low, high) = (low.min(least), high.max(most));
         if !(low.is_finite() && high.is_finite()) {
             return Scale { least, most, is_log: false };
         }
@@ -119,7 +120,10 @@ impl Scale {
 
     fn ticks(&self) -> Vec<(f64, String)> {
         let marks = if self.is_log { self.log_marks() } else { self.round_marks() };
-        marks.into_iter().map(|(value, digits)| (self.share(value), short(value, digits))).collect()
+        marks
+            .into_iter()
+            .map(|(value, digits)| (self.share(value).clamp(0.0, 1.0), short(value, digits)))
+            .collect()
     }
 
     /// Powers of ten, and where they are few, twice and five times as much, with their digits.
@@ -140,12 +144,26 @@ impl Scale {
     /// Multiples of a round step, with as many digits as tell them apart.
     fn round_marks(&self) -> Vec<(f64, usize)> {
         let step = round_step(self.least, self.most);
-        let (first, last) = ((self.least / step).ceil(), (self.most / step).floor());
+        let (first, last) = (whole_above(self.least / step), whole_below(self.most / step));
         let size = self.least.abs().max(self.most.abs());
         let digits = (size / step).log10().floor().clamp(0.0, 15.0) as usize + 2;
         let marks = (0..=(last - first) as usize).map(|mark| (first + mark as f64) * step);
         marks.filter(|mark| mark.is_finite()).map(|mark| (mark, digits)).collect()
     }
+}
+
+/// What the quotient of an end and a step may miss a whole number by, as a share of it: the end, the step
+/// and the quotient are each rounded.
+const ROUNDING: f64 = 8.0 * f64::EPSILON;
+
+/// The whole number at or below `x`; where `x` is whole but for rounding, that number.
+fn whole_below(x: f64) -> f64 {
+    (x + x.abs() * ROUNDING).floor()
+}
+
+/// The whole number at or above `x`; where `x` is whole but for rounding, that number.
+fn whole_above(x: f64) -> f64 {
+    (x - x.abs() * ROUNDING).ceil()
 }
 
 /// 1, 2 or 5 times a power of ten: the least such step with at most five of them from `least` to `most`.
@@ -226,6 +244,7 @@ mod tests {
         };
         assert_eq!(marks(&[0.0, 0.0]), "-1 -0.5 0 0.5 1");
         assert_eq!(marks(&[4.0, 4.0]), "2 3 4 5 6");
+        assert_eq!(marks(&[0.02, 0.02]), "0.01 0.015 0.02 0.025 0.03");
         assert_eq!(marks(&[2.88, 4.0]), "2.5 3 3.5 4");
         assert_eq!(marks(&[-0.31, 0.97]), "-0.5 0 0.5 1");
         assert_eq!(
