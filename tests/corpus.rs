@@ -261,7 +261,8 @@ fn a_gpu_gives_the_verdicts_that_the_cpu_gives() {
 /// `--sanitize racecheck` looks for them in shared memory. A lost update, which the CPU's order of
 /// blocks makes a wrong sum, also depends on chance on a GPU, and a value that is read too soon may
 /// be poison on the one and of an earlier round on the other.
-const RACES: [&str; 8] = [
+const RACES: [&str; 9] = [
+    "defect/first_block_sets.cu",
     "defect/first_half_stores.cu",
     "defect/no_barrier_after_broadcast.cu",
     "defect/no_barrier_after_load.cu",

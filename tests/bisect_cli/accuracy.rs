@@ -154,6 +154,7 @@ fn a_diff_over_the_repair_says_more_accurate_and_the_other_way_round_imprecise()
                     |########|
                     |########|
                     |++++++++|
+                    rows: vocabulary; columns: width; differing: blank none, . a quarter, : half, + more, # all
 
     diverged: dunembedding (imprecise)
     ");
@@ -181,8 +182,10 @@ fn markdown_and_the_log_say_more_accurate_of_the_repair() {
     | --- | --- | --- | --- | --- | --- | --- |
     | step | dunembedding | equivalent | 136084e6 → 73ef8502 | rel. 0.0057 | 0 of 192 | &#91;18, 2&#93;: -0.00960286427 → -0.00963024888 |
 
-    **equivalent** step at [C2] on cpu
+    **equivalent** step at [C2] against [C1] on cpu
     - equivalent: dunembedding (more accurate)
+
+    [RUN]
     ");
     let range = format!("{}..{}", ids[0], ids[3]);
     insta::assert_snapshot!(run(&env, &ids, &["log", "fixtures/step", &range]), @"
@@ -262,6 +265,10 @@ fn the_repair_is_found_in_either_direction_and_without_a_claim() {
     ```
 
     </details>
+
+    step, good [C3], bad [C0]
+
+    [RUN]
     ");
     let json = env
         .replay(&["bisect", "fixtures/step", "--good", fix, "--bad", old, "--format", "json"])

@@ -100,6 +100,8 @@ fn a_replay_that_is_not_as_captured_is_no_worse_for_it_in_any_format() {
     - tiny at working tree on cpu
 
     </details>
+
+    [RUN]
     ");
 }
 

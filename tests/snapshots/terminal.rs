@@ -84,7 +84,7 @@ fn keys_without_a_meaning_ask_again_and_escape_and_the_end_of_input_leave() {
         let mut terminal = review(&env);
         for key in ["\u{1b}[A", "\u{e9}", "\r"] {
             terminal.press(key);
-            terminal.expect("a, r, s, d or q");
+            terminal.expect("a, r, s, y, d or q");
             terminal.expect("uit > ");
         }
         terminal.press(leave);

@@ -1,6 +1,7 @@
 //! One task on a node.
 
 use std::fs::File;
+use std::io;
 use std::path::Path;
 use std::process::{Command as Process, ExitCode, Stdio};
 
@@ -124,11 +125,17 @@ fn whole(words: &[String], stdout: &Path, stderr: &Path, colours: bool) -> CliRe
     if !words.iter().any(says) {
         process.arg("--quiet");
     }
-    process.stdin(Stdio::null()).stdout(file(stdout)?).stderr(file(stderr)?);
+    // Through a pipe, as the one who asked may have one: a file of its own would be headed by this run.
+    process.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(file(stderr)?);
     if colours {
         process.env("CLICOLOR_FORCE", "1");
     }
-    let status = process.status().context(|| "cannot start the command")?;
+    let mut said = file(stdout)?;
+    let mut child = process.spawn().context(|| "cannot start the command")?;
+    if let Some(mut from) = child.stdout.take() {
+        io::copy(&mut from, &mut said).context(|| format!("cannot write {}", stdout.display()))?;
+    }
+    let status = child.wait().context(|| "cannot wait for the command")?;
     let code = status.code().and_then(|code| u8::try_from(code).ok());
     code.ok_or_else(|| CommandError::new(format!("the command was ended: {status}")))
 }
