@@ -10,9 +10,9 @@ const KERNEL: &str = "__global__ void twice(const float* x, float* y, int n)\n\
 /// A subject that would be markup.
 const HOSTILE: &str = "Break <script>alert(1)</script> it";
 
-/// Three commits after `base`: a README, a defect with a hostile subject, a comment.
-fn history() -> TestEnv {
-    let env = TestEnv::new().with_kernel(KERNEL, "twice<<<1, n>>>(x, y, n);");
+/// Three commits in `env` after `base`: a README, a defect with a hostile subject, a comment.
+fn history(env: TestEnv) -> TestEnv {
+    let env = env.with_kernel(KERNEL, "twice<<<1, n>>>(x, y, n);");
     env.repo.git(&["tag", "base"]);
     let defect = KERNEL.replace("2 * x[i]", "2.01f * x[i]");
     env.repo.commit_file("README", "twice\n", "Say what it does");
@@ -23,7 +23,7 @@ fn history() -> TestEnv {
 
 #[test]
 fn a_page_tells_what_is_printed_with_the_history_and_pictures() {
-    let env = history();
+    let env = history(TestEnv::new());
     let page = env.path("page.html");
     let search = ["bisect", "fixtures/tiny", "--good", "base", "--bad", "HEAD"];
     let comparison = ["fixtures/tiny", "--against", "base", "--culprit"];
@@ -58,7 +58,8 @@ fn a_page_tells_what_is_printed_with_the_history_and_pictures() {
 
 #[test]
 fn a_graph_says_what_was_tested_and_what_changes_no_kernel_and_marks_the_culprit() {
-    let env = history();
+    // What others have left in the cache would be told as such.
+    let env = history(TestEnv::isolated());
     let search = ["bisect", "fixtures/tiny", "--good", "base", "--bad", "HEAD", "--jobs", "1"];
     let page = env.replay(&[&search[..], &["--format", "html"]].concat()).stdout;
     let titles = page.split("<title>").skip(2).map(|rest| {
