@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::backend::{Mode, ReplayError, Variant};
 use crate::cache::Kind;
 use crate::fixture::{Fixture, NonFiniteInput, Output};
-use crate::numerics::constants::{ERROR_RATIO, NOISE_FACTOR};
+use crate::numerics::constants::{ERROR_RATIO, NOISE_FACTOR, SLOPE_EFFORT};
 use crate::numerics::derivative::{self, Answer, Found, Place, Question};
 use crate::numerics::noise::{NoiseRef, Spread};
 use crate::numerics::oracle::{Accuracy, against_oracle};
@@ -21,12 +21,6 @@ use crate::tensor::{DType, TensorView, parts, unravel};
 use crate::trial::{Measurement, Reach, Trial, both, meaningless};
 use crate::worker::{Ending, Part, Run, Stepped};
 
-/// For inputs of up to this many elements: the number of directions along which the loss is
-/// differentiated, and the most evaluations of the loss. A replay of many elements takes long, and a few
-/// directions show that a gradient is wrong. Evaluations are counted instead of time, so that a report
-/// does not depend on the load.
-const EFFORT: [(usize, u64, usize); 3] =
-    [(1 << 16, 8, 1024), (1 << 20, 8, 256), (usize::MAX, 2, 64)];
 /// Why nothing was checked: nothing can be differentiated.
 const NO_LOSS: &str = "the harness declares no loss to differentiate";
 /// Why a gradient that does not match its loss is imprecise, not wrong.
@@ -242,8 +236,10 @@ impl Check<'_> {
         let weights = upstream(fixture, self.output)?;
         let weights = weights.as_ref().map(Upstream::elements);
         let terms = || base.output(of).into_iter().flat_map(|of| weighted(of, weights));
-        let &(_, directions, budget) =
-            EFFORT.iter().find(|(most, ..)| input.len() <= *most).expect("the last takes any");
+        let &(_, directions, budget) = SLOPE_EFFORT
+            .iter()
+            .find(|(most, ..)| input.len() <= *most)
+            .expect("the last takes any");
         let scales = Arc::new(Scales::of(&input, parts::cores()));
         let question = Question {
             input,

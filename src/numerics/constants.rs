@@ -91,3 +91,137 @@ pub(crate) const COARSE_ROUNDING: f64 = 1.0 / 256.0;
 /// The share of an element that rounding it once changes in the coarsest format of all: float8 with two digits
 /// of mantissa rounds by an eighth, and the scale around it may round as far.
 pub(crate) const COARSEST_SHARE: f64 = 0.25;
+
+/// A mismatch must exceed the slopes' own error by this factor.
+pub(crate) const SLOPE_ERROR_FACTOR: f64 = 64.0;
+
+/// Relative mismatches below this are alike: constants in sources have nine digits.
+pub(crate) const SLOPE_FLOOR: f64 = 1e-7;
+
+/// Slopes whose error is larger than this share of the gradient's norm cross a kink.
+pub(crate) const SMOOTH_SHARE: f64 = 1e-6;
+
+/// Elements of which no mismatch below this share of the gradient's norm can be seen are not checked.
+pub(crate) const COARSEST_MISMATCH: f64 = 1e-3;
+
+/// Rounds of directions, each without the kinks that the rounds before found.
+pub(crate) const DIRECTION_ROUNDS: usize = 4;
+
+/// A cancellation error may be this many times the rounding of the loss alone.
+pub(crate) const CANCELLATION_FACTOR: f64 = 8.0;
+
+/// The most ranges that are halved at a time. If more have kinks, kinks are everywhere.
+pub(crate) const MOST_ROUGH_RANGES: usize = 8;
+
+/// Slopes of halves add up, so less is allowed for each.
+pub(crate) const HALF_SHARE: f64 = 0.25;
+
+/// The share of elements that tell how far most are off: ties are few.
+pub(crate) const FEW_TIES: f64 = 0.9;
+
+/// Of so many elements that moved, steps may leave one unexplained.
+pub(crate) const LEFT_OVER: f64 = 4.0;
+
+/// Steps explain most of a change of the shadow if they leave at most this share of it, in squares.
+pub(crate) const LEFT_SHARE: f64 = 0.75;
+
+/// Steps explain a change of the shadow where they make this share of it at least, in squares.
+pub(crate) const EXPLAINED_SHARE: f64 = 0.25;
+
+/// Longer rows are sampled to find their median.
+pub(crate) const SAMPLED_ROW: usize = 1 << 16;
+
+/// The share of the tensor's root mean square that the scale of a row is at least.
+pub(crate) const LEAST_SCALE: f64 = 1.0 / 1024.0;
+
+/// The least change that is told, in units: several steps of positions, or of constants of nine digits in float32.
+pub(crate) const LEAST_CHANGE: f64 = 1.0 / 16.0;
+
+/// The finest unit, relative: two shadows of one mathematics may lie apart by half of it (`SHADOW_RELATIVE`), whatever
+/// the output holds.
+pub(crate) const LEAST_UNIT: f64 = 1.0 / (1u64 << 29) as f64;
+
+/// For inputs of up to this many elements: the number of directions along which the loss is differentiated, and the
+/// most evaluations of the loss. A replay of many elements takes long, and a few directions show that a gradient is
+/// wrong. Evaluations are counted instead of time, so that a report does not depend on the load.
+pub(crate) const SLOPE_EFFORT: [(usize, u64, usize); 3] =
+    [(1 << 16, 8, 1024), (1 << 20, 8, 256), (usize::MAX, 2, 64)];
+
+/// How much further than in a repetition an element must move with the poison to depend on it.
+pub(crate) const POISON_FACTOR: f64 = 8.0;
+
+/// The same as [`POISON_FACTOR`], as a share of the largest element, for floats that atomics sum. A repetition can come out the same by
+/// chance, and poison reads as NaN or as about 1e30, which moves a float by more.
+pub(crate) const POISON_SHARE: f64 = 1.0 / 1024.0;
+
+/// Units in the last place, at the element or the root mean square of all, by which identical replays may differ:
+/// another order of a sum, or another algorithm that the clock chooses.
+pub(crate) const REORDERED_ULPS: f64 = 16.0;
+
+/// How far a twin in float64 moves at least, as a share of how far the output moves, where it is no rounding that moves
+/// both. Rounding moves the twin 2^29 times less.
+pub(crate) const TWIN_SHARE: f64 = 1.0 / 256.0;
+
+/// Pairs of runs that have to repeat what is blamed on what lies around tensors.
+pub(crate) const POISON_REPETITIONS: u32 = 3;
+
+/// The repetitions of two runs that must end as they did before poison is why. Code that fails in a third of its runs,
+/// whatever memory holds, ends so six times with a probability of (2/9)^6, 1 in 8,000.
+pub(crate) const ENDING_REPETITIONS: usize = 6;
+
+/// Shifts of the shadow below this, relative, are none of a narrow format: bfloat16 and float16 round by 2^-12 and
+/// more, and few elements may carry it.
+pub(crate) const NARROW_SHIFT: f64 = 1.0 / 131_072.0;
+
+/// More missing step numbers than this are no gap in a series, but another run.
+pub(crate) const MOST_MISSING_STEPS: usize = 1000;
+
+/// A series of fewer steps shows nothing that lasts.
+pub(crate) const LASTING_STEPS: usize = 3;
+
+/// A parameter whose median step is larger than this share of itself moves far: a tenth, where training moves by a
+/// thousandth.
+pub(crate) const LARGE_UPDATE: f64 = 0.1;
+
+/// A parameter whose median step is smaller than this share of itself hardly moves: by a few units in the last place of
+/// float32.
+pub(crate) const SMALL_UPDATE: f64 = 1e-6;
+
+/// The steps before one that say what is usual for a spike.
+pub(crate) const SPIKE_WINDOW: usize = 16;
+
+/// Fewer steps before one do not say what is usual.
+pub(crate) const LEAST_SPIKE_STEPS: usize = 8;
+
+/// The last steps of the window, whose median a spike must exceed, too: a trend need not go on.
+pub(crate) const RECENT_STEPS: usize = 5;
+
+/// A spike lies more than this many deviations above what is expected.
+pub(crate) const SPIKE_DEVIATIONS: f64 = 6.0;
+
+/// A spike is larger than expected by at least this factor, whatever the noise.
+pub(crate) const SPIKE_FACTOR: f64 = 1.5;
+
+/// Fewer layers have no depth.
+pub(crate) const LEAST_LAYERS: usize = 3;
+
+/// Gradients vanish or explode where the first and the last layer differ by this factor.
+pub(crate) const FLOW_FACTOR: f64 = 1e3;
+
+/// Fewer steps have no trend of their distances.
+pub(crate) const LEAST_GROWTH_STEPS: usize = 5;
+
+/// More steps tell nothing new of that trend; the slopes between all pairs of them take memory.
+pub(crate) const MOST_GROWTH_STEPS: usize = 500;
+
+/// Fewer steps have no trend of the loss.
+pub(crate) const LEAST_LOSS_STEPS: usize = 12;
+
+/// The part of the steps that must be clipped for it to be told.
+pub(crate) const OFTEN_CLIPPED: f64 = 0.5;
+
+/// Squares of moments below this may have been lost to underflow in float32.
+pub(crate) const LEAST_MOMENT: f64 = 1e-15;
+
+/// What rounding may add to the square of a first moment.
+pub(crate) const MOMENT_SLACK: f64 = 1.02;

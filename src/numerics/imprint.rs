@@ -10,7 +10,10 @@ use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use super::CompareError;
-use super::constants::{HIDDEN_SHARE, LEAST_ROW, SHADOW_ABSOLUTE, SHADOW_FACTOR, SHADOW_RELATIVE};
+use super::constants::{
+    HIDDEN_SHARE, LEAST_CHANGE, LEAST_ROW, LEAST_SCALE, LEAST_UNIT, SHADOW_ABSOLUTE, SHADOW_FACTOR,
+    SHADOW_RELATIVE,
+};
 use super::measure::{root_mean_square, ulp};
 use super::noise::NoiseRef;
 use super::shadow::{median, row_of};
@@ -23,17 +26,6 @@ pub(crate) const SUMS: usize = 16;
 /// The parts of a unit that positions are rounded to. An odd number: a factor of two moves an element by a
 /// power of two of units, which must not be 0 modulo 2^32.
 const STEPS: f64 = 251.0;
-
-/// The share of the tensor's root mean square that the scale of a row is at least.
-const LEAST_SCALE: f64 = 1.0 / 1024.0;
-
-/// The least change that is told, in units: several steps of positions, or of constants of nine digits in
-/// float32.
-const LEAST_CHANGE: f64 = 1.0 / 16.0;
-
-/// The finest unit, relative: two shadows of one mathematics may lie apart by half of it
-/// (`SHADOW_RELATIVE`), whatever the output holds.
-const LEAST_UNIT: f64 = 1.0 / (1u64 << 29) as f64;
 
 /// Where values stand that are not finite, in steps: far from all others.
 const INFINITE: i64 = (1 << 48) + 0x3333_3333;

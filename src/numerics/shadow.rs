@@ -11,8 +11,9 @@ use super::bitmap::Bitmap;
 use super::cells::sorted_median;
 use super::compare::{is_beyond, judge};
 use super::constants::{
-    COARSEST_SHARE, ERROR_RATIO, HIDDEN_SHARE, LEAST_CLASS, LEAST_ROW, NOISE_FACTOR,
-    ROUNDOFF_SHARE, ROUNDOFF_UNITS, SHADOW_ABSOLUTE, SHADOW_FACTOR, SHADOW_RELATIVE,
+    COARSEST_SHARE, ERROR_RATIO, EXPLAINED_SHARE, HIDDEN_SHARE, LEAST_CLASS, LEAST_ROW, LEFT_OVER,
+    LEFT_SHARE, NOISE_FACTOR, ROUNDOFF_SHARE, ROUNDOFF_UNITS, SAMPLED_ROW, SHADOW_ABSOLUTE,
+    SHADOW_FACTOR, SHADOW_RELATIVE,
 };
 use super::measure::{Squares, distance, root_mean_square, ulp};
 use super::noise::{NoiseRef, Spread};
@@ -106,11 +107,6 @@ impl Changed {
     }
 }
 
-/// Of so many elements that moved, steps may leave one unexplained.
-const LEFT_OVER: f64 = 4.0;
-/// Longer rows are sampled to find their median.
-const SAMPLED: usize = 1 << 16;
-
 impl<'a> Shadows<'a> {
     /// The shadows `base` and `got` of an output of dtype `native`, whose values rounding moves by
     /// `noise`. Scales of rows lie in `scratch`.
@@ -183,7 +179,7 @@ impl<'a> Shadows<'a> {
                 count += 1;
             }
         }
-        all.is_finite() && LEFT_OVER * count as f64 <= moved as f64 && left <= 0.75 * all
+        all.is_finite() && LEFT_OVER * count as f64 <= moved as f64 && left <= LEFT_SHARE * all
     }
 
     /// Whether steps by themselves explain a quarter of the change at least, in squares.
@@ -197,7 +193,7 @@ impl<'a> Shadows<'a> {
             all += apart * apart;
             explained += apart.min(by).powi(2);
         }
-        all.is_finite() && all > 0.0 && 4.0 * explained >= all
+        all.is_finite() && all > 0.0 && explained >= EXPLAINED_SHARE * all
     }
 
     /// Whether they are in float64, and not in float32.
@@ -373,7 +369,7 @@ pub(super) fn row_of(tensor: &TensorView) -> usize {
 
 /// The median magnitude of row `at` of `tensor`, over finite elements.
 pub(super) fn median(tensor: &TensorView, at: usize, row: usize) -> f64 {
-    let every = row.div_ceil(SAMPLED);
+    let every = row.div_ceil(SAMPLED_ROW);
     let indices = (at * row..(at + 1) * row).step_by(every);
     let magnitudes = indices.map(|index| tensor.get_f64(index).abs());
     let magnitudes: Vec<f64> = magnitudes.filter(|magnitude| magnitude.is_finite()).collect();

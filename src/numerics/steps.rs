@@ -6,7 +6,7 @@
 //! them, however near they are. So do ties, which fall one way or the other.
 
 use super::cells::median_of;
-use super::constants::LEAST_ROW;
+use super::constants::{FEW_TIES, LEAST_ROW};
 use super::noise::Spread;
 use super::{CompareError, NumericsError, check_shapes};
 use crate::scratch::{Numbers, Scratch};
@@ -30,9 +30,6 @@ fn weights(point: i8) -> [f64; 2] {
 const WEIGHT: f64 = 8.366_600_265_340_756;
 /// How many times as large a smooth curve's fourth difference is at twice the distance.
 const GROWTH: f64 = 16.0;
-/// The share of elements that tell how far most are off: ties are few.
-const MOST: f64 = 0.9;
-
 /// Adds up the fourth differences of each element of an output.
 #[derive(Debug)]
 pub struct Steps {
@@ -152,7 +149,7 @@ impl Steps {
 
 /// The root mean square of most of `values`, the smallest; puts them in order.
 fn of_most(values: &mut [f64]) -> f64 {
-    let most = (values.len() as f64 * MOST).ceil() as usize;
+    let most = (values.len() as f64 * FEW_TIES).ceil() as usize;
     if most == 0 {
         return 0.0;
     }

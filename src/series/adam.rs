@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::numerics::constants::{LEAST_MOMENT, MOMENT_SLACK};
 use crate::summary::Number;
 use crate::tensor::TensorView;
 
@@ -41,10 +42,6 @@ pub struct Adam {
     pub unrelated: u64,
 }
 
-/// Squares of moments below this may have been lost to underflow in float32.
-const LEAST: f64 = 1e-15;
-/// What rounding may add to the square of a first moment.
-const SLACK: f64 = 1.02;
 /// Elements that are read at a time.
 const BLOCK: usize = 1 << 10;
 
@@ -84,7 +81,8 @@ pub(super) fn adam(first: &TensorView, second: &TensorView, setting: &Setting) -
         second.read(begin, &mut v[..length]);
         for (&m, &v) in m[..length].iter().zip(&v[..length]) {
             told.negative += u64::from(v < 0.0);
-            told.unrelated += u64::from(m.abs() > LEAST && v >= 0.0 && m * m > SLACK * most * v);
+            told.unrelated +=
+                u64::from(m.abs() > LEAST_MOMENT && v >= 0.0 && m * m > MOMENT_SLACK * most * v);
             let root = (v.max(0.0) * of_second).sqrt();
             told.damped += u64::from(m != 0.0 && root <= setting.epsilon);
             let step = (m * of_first / (root + setting.epsilon)).abs();

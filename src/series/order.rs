@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
+use crate::numerics::constants::MOST_MISSING_STEPS;
+
 /// A step that was named, before anything of it is read but its provenance.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Named {
@@ -79,8 +81,6 @@ fn repeated(sorted: &[i64]) -> Vec<i64> {
 
 /// The numbers that are left out: none unless four of five neighbours are equally far apart.
 fn missing(sorted: &[i64]) -> Vec<i64> {
-    /// More than this are no gap, but another run.
-    const MOST: usize = 1000;
     let gaps =
         || sorted.windows(2).map(|pair| pair[1].saturating_sub(pair[0])).filter(|&gap| gap > 0);
     let Some(usual) = gaps().min() else { return Vec::new() };
@@ -92,8 +92,8 @@ fn missing(sorted: &[i64]) -> Vec<i64> {
         let next = pair[0].saturating_add(usual);
         (next..pair[1]).step_by(usual as usize)
     });
-    let found: Vec<i64> = between.take(MOST + 1).collect();
-    if found.len() > MOST { Vec::new() } else { found }
+    let found: Vec<i64> = between.take(MOST_MISSING_STEPS + 1).collect();
+    if found.len() > MOST_MISSING_STEPS { Vec::new() } else { found }
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@ use crate::backend::{Mode, Refusal, ReplayError, Variant};
 use crate::cache::Kind;
 use crate::cuda::sanitizer::{Finding, Tool};
 use crate::fixture::Output;
+use crate::numerics::constants::{ENDING_REPETITIONS, POISON_REPETITIONS};
 use crate::scratch::Budget;
 use crate::summary::{POISON_A, POISON_B, Summary, summarize, written};
 use crate::tensor::TensorView;
@@ -22,8 +23,6 @@ use crate::worker::{Ending, Run};
 const SUMMARIZED_BYTES: usize = 64 << 20;
 /// Outputs up to this size in all are kept on any machine; larger ones are made again where memory is short.
 const KEPT_BYTES: usize = 256 << 20;
-/// Pairs of runs that have to repeat what is blamed on what lies around tensors.
-const REPETITIONS: u32 = 3;
 /// The part of the memory that is free for numbers and outputs which kept outputs may take.
 const SHARE_KEPT: usize = 4;
 
@@ -44,10 +43,6 @@ struct Runs {
     /// Why one of both completed and the other did not.
     parting: Option<Parting>,
 }
-
-/// The repetitions of two runs that must end as they did before poison is why. Code that fails in a third of its
-/// runs, whatever memory holds, ends so six times with a probability of (2/9)^6, 1 in 8,000.
-const PARTINGS: usize = 6;
 
 /// Why two runs that differ in their poison end differently.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -305,7 +300,7 @@ fn end_differently(first: &Run, second: &Run) -> bool {
 
 /// Why `first` and a run that differs in its poison end differently.
 fn parting(variant: &dyn Variant, first: &Run) -> Result<Parting, ReplayError> {
-    for _ in 0..PARTINGS {
+    for _ in 0..ENDING_REPETITIONS {
         let (one, other) = variant.run_pair([POISON_A, POISON_B].map(Mode::plain))?;
         let alike = end_differently(&one, &other)
             && (one.ending == Ending::Completed) == (first.ending == Ending::Completed);
@@ -340,7 +335,7 @@ fn repetition(variant: &dyn Variant, first: &Run, second: &Run) -> Result<Again,
         if !other.gives_the_bits_of(second) {
             return Ok(Again { run: other, is_of_second: true });
         }
-        if round == REPETITIONS || !one.gives_the_bits_of(first) {
+        if round == POISON_REPETITIONS || !one.gives_the_bits_of(first) {
             return Ok(Again { run: one, is_of_second: false });
         }
     }

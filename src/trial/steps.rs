@@ -3,6 +3,7 @@
 use super::Trial;
 use super::measurement::room;
 use crate::backend::{Mode, ReplayError};
+use crate::numerics::constants::NARROW_SHIFT;
 use crate::numerics::noise::Spread;
 use crate::numerics::steps::{POINTS, Steps};
 use crate::summary::POISON_A;
@@ -18,10 +19,6 @@ pub(crate) enum Reach {
     /// For those of narrower formats.
     Narrow,
 }
-
-/// Shifts of the shadow below this, relative, are none of a narrow format: bfloat16 and float16 round by
-/// 2^-12 and more, and few elements may carry it.
-const NARROW_SHIFT: f64 = 1.0 / 131_072.0;
 
 impl Reach {
     /// The one that explains a shift by `relative`.

@@ -4,25 +4,11 @@
 use super::Trial;
 use super::outcome::Failure;
 use crate::backend::{Mode, ReplayError, Variant};
+use crate::numerics::constants::{POISON_FACTOR, POISON_SHARE, REORDERED_ULPS, TWIN_SHARE};
 use crate::numerics::measure::ulp;
 use crate::summary::{POISON_A, POISON_B, Poison, Written};
 use crate::tensor::{TensorView, unravel};
 use crate::worker::{Ending, Run};
-
-/// How much further than in a repetition an element must move with the poison to depend on it.
-const MARGIN: f64 = 8.0;
-
-/// The same as a share of the largest element, for floats that atomics sum. A repetition can come
-/// out the same by chance, and poison reads as NaN or as about 1e30, which moves a float by more.
-const SHARE: f64 = 1.0 / 1024.0;
-
-/// Units in the last place, at the element or the root mean square of all, by which identical replays may differ:
-/// another order of a sum, or another algorithm that the clock chooses.
-const REORDERED_ULPS: f64 = 16.0;
-
-/// How far a twin in float64 moves at least, as a share of how far the output moves, where it is no rounding
-/// that moves both. Rounding moves the twin 2^29 times less.
-const TWIN_SHARE: f64 = 1.0 / 256.0;
 
 impl Trial {
     /// The failure of output `name` if two identical replays of `variant` give elements otherwise, by more than
@@ -72,7 +58,9 @@ fn not_deterministic(name: &str, [one, other]: [&TensorView; 2], atomics: bool) 
     let allowed = |size: f64| match (one.dtype.is_float(), atomics) {
         (false, _) => 0.0,
         (true, false) => REORDERED_ULPS * ulp(one.dtype, size.max(rms)),
-        (true, true) => (REORDERED_ULPS * ulp(one.dtype, size.max(rms))).max(SHARE * largest),
+        (true, true) => {
+            (REORDERED_ULPS * ulp(one.dtype, size.max(rms))).max(POISON_SHARE * largest)
+        }
     };
     let (mut count, mut first, mut max_abs) = (0, None, 0.0f64);
     for index in 0..one.len() {
@@ -123,13 +111,13 @@ pub(super) fn excuse(
     };
     let unsteady = (0..first.len()).filter(|&index| differs(again, index));
     let spread = unsteady.map(|index| moved(again, index)).filter(|moved| moved.is_finite());
-    let mut allowed = MARGIN * spread.fold(0.0, f64::max);
+    let mut allowed = POISON_FACTOR * spread.fold(0.0, f64::max);
     let unwritten =
         |index: usize| holds(&POISON_A, first, index) && holds(&POISON_B, second, index);
     if atomics && first.dtype.is_float() {
         let written = (0..first.len()).filter(|&index| !unwritten(index));
         let sizes = written.map(|index| first.get_f64(index).abs()).filter(|size| size.is_finite());
-        allowed = allowed.max(SHARE * sizes.fold(0.0, f64::max));
+        allowed = allowed.max(POISON_SHARE * sizes.fold(0.0, f64::max));
     }
     if allowed == 0.0 {
         return;

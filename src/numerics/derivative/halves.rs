@@ -2,25 +2,20 @@
 
 use std::ops::Range;
 
+use crate::numerics::constants::{HALF_SHARE, MOST_ROUGH_RANGES, SMOOTH_SHARE};
 use crate::tensor::step::Step;
 
 use super::slope::{Probe, Slope, VALUES};
-use super::{Place, SMOOTH, Search, merged};
-
-/// The most ranges that are halved at a time. If more have kinks, kinks are everywhere.
-const MOST_ROUGH: usize = 8;
-
-/// Slopes of halves add up, so less is allowed for each.
-const SHARE: f64 = 0.25;
+use super::{Place, Search, merged};
 
 impl<E, F: FnMut(&[Step]) -> Result<Vec<Option<f64>>, E>> Search<'_, F> {
     /// Ranges that contain all kinks along `rough`, as small as the budget allows.
     pub(super) fn kinks(&mut self, rough: &Slope) -> Result<Vec<Range<usize>>, E> {
-        let tolerance = SHARE * SMOOTH * rough.size();
+        let tolerance = HALF_SHARE * SMOOTH_SHARE * rough.size();
         let mut open = vec![rough.probe.among.clone()];
         let mut found = Vec::new();
         while !open.is_empty() {
-            if open.len() > MOST_ROUGH || self.left < 2 * VALUES * open.len() {
+            if open.len() > MOST_ROUGH_RANGES || self.left < 2 * VALUES * open.len() {
                 found.append(&mut open);
                 break;
             }
@@ -52,13 +47,13 @@ impl<E, F: FnMut(&[Step]) -> Result<Vec<Option<f64>>, E>> Search<'_, F> {
     ) -> Result<(Option<Place>, Vec<Range<usize>>), E> {
         let order = |a: &&Slope, b: &&Slope| a.mismatch().total_cmp(&b.mismatch());
         let mut worst = slopes.iter().max_by(order).expect("a slope differs").clone();
-        let tolerance = SHARE * SMOOTH * worst.size();
+        let tolerance = HALF_SHARE * SMOOTH_SHARE * worst.size();
         while worst.probe.among.len() > 1 && self.left >= 2 * VALUES {
             let halves = self.halves(&worst.probe, &worst.probe.among).to_vec();
             let halves = self.slopes(halves)?;
             let rough: Vec<_> = halves
                 .iter()
-                .filter(|half| !half.is_smooth_within(tolerance.max(SMOOTH * half.size())))
+                .filter(|half| !half.is_smooth_within(tolerance.max(SMOOTH_SHARE * half.size())))
                 .collect();
             if let [rough, ..] = rough[..] {
                 return Ok((None, self.kinks(rough)?));

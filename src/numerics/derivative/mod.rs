@@ -13,22 +13,15 @@ mod tests;
 
 use std::ops::Range;
 
+use crate::numerics::constants::{
+    COARSEST_MISMATCH, DIRECTION_ROUNDS, SLOPE_ERROR_FACTOR, SLOPE_FLOOR,
+};
 use crate::numerics::noise::Spread;
 use crate::tensor::TensorView;
 use crate::tensor::step::{Class, Scales, Step};
 
 use slope::{Along, LADDER, LONGEST, Probe, Slope};
 
-/// A mismatch must exceed the slopes' own error by this factor.
-const ERROR_FACTOR: f64 = 64.0;
-/// Relative mismatches below this are alike: constants in sources have nine digits.
-const FLOOR: f64 = 1e-7;
-/// Slopes whose error is larger than this share of the gradient's norm cross a kink.
-const SMOOTH: f64 = 1e-6;
-/// Elements of which no mismatch below this share of the gradient's norm can be seen are not checked.
-const COARSEST: f64 = 1e-3;
-/// Rounds of directions, each without the kinks that the rounds before found.
-const ROUNDS: usize = 4;
 /// The seed of the directions.
 const SEED: u64 = 0x6772_6164;
 
@@ -148,7 +141,7 @@ impl OfClass {
 
     /// A mismatch up to this says nothing.
     fn allowed(&self) -> f64 {
-        (ERROR_FACTOR * self.error()).max(FLOOR * self.size())
+        (SLOPE_ERROR_FACTOR * self.error()).max(SLOPE_FLOOR * self.size())
     }
 
     /// A NaN never passes.
@@ -160,7 +153,8 @@ impl OfClass {
 fn joined(classes: &[OfClass]) -> Found {
     let total = classes.iter().map(OfClass::size).fold(0.0, f64::max);
     let is_resolved = |class: &&OfClass| {
-        !class.slopes.is_empty() && (class.differs() || class.allowed() <= COARSEST * total)
+        !class.slopes.is_empty()
+            && (class.differs() || class.allowed() <= COARSEST_MISMATCH * total)
     };
     let resolved: Vec<&OfClass> = classes.iter().filter(is_resolved).collect();
     let checked = resolved.iter().map(|class| class.checked).sum();
@@ -217,7 +211,7 @@ impl<E, F: FnMut(&[Step]) -> Result<Vec<Option<f64>>, E>> Search<'_, F> {
         let mut moved = whole;
         let mut is_lossless = true;
         let mut found = blank();
-        for _ in 0..ROUNDS {
+        for _ in 0..DIRECTION_ROUNDS {
             let slopes = self.climb(class, &without)?;
             is_lossless &= slopes.iter().all(|slope| slope.error.is_infinite());
             let (smooth, rough): (Vec<Slope>, Vec<Slope>) =

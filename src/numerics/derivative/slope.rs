@@ -2,11 +2,11 @@
 
 use std::ops::Range;
 
-use crate::numerics::constants::NOISE_FACTOR;
+use crate::numerics::constants::{CANCELLATION_FACTOR, NOISE_FACTOR, SMOOTH_SHARE};
 use crate::tensor::parts;
 use crate::tensor::step::{Class, Step, Unit};
 
-use super::{Question, SMOOTH};
+use super::Question;
 
 /// The step lengths to try, in the scales of the elements. The first leaves a cancellation error near
 /// 1e-11. The two behind it cross fewer kinks. The fourth changes no sign. The last resolves
@@ -24,9 +24,6 @@ pub(super) const LONGEST: usize = LADDER.len() - 1;
 
 /// Values of the loss that make one slope.
 pub(super) const VALUES: usize = 4;
-
-/// A cancellation error may be this many times the rounding of the loss alone.
-const CANCELLATION: f64 = 8.0;
 
 /// Elements, a direction and a length.
 #[derive(Clone, Debug)]
@@ -279,12 +276,12 @@ impl Slope {
 
     /// Whether the steps cross no kink.
     pub(super) fn is_smooth(&self) -> bool {
-        self.is_smooth_within(SMOOTH * self.size())
+        self.is_smooth_within(SMOOTH_SHARE * self.size())
     }
 
     /// Whether sides and lengths agree up to `tolerance`.
     pub(super) fn is_smooth_within(&self, tolerance: f64) -> bool {
-        self.error <= tolerance.max(CANCELLATION * self.rounding)
+        self.error <= tolerance.max(CANCELLATION_FACTOR * self.rounding)
     }
 
     /// Whether it is more precise than `other`, a slope along the same elements.

@@ -3,14 +3,10 @@
 use std::collections::BTreeMap;
 
 use super::{Finding, Kind, gradient_of, unusual};
+use crate::numerics::constants::{FLOW_FACTOR, LEAST_LAYERS};
 use crate::series::Series;
 use crate::series::path::layer;
 use crate::series::robust::{median, slope};
-
-/// Fewer layers have no depth.
-const LEAST: usize = 3;
-/// The factor between the first and the last layer that is told.
-const FACTOR: f64 = 1e3;
 
 pub(super) fn found(series: &Series) -> Vec<Finding> {
     let mut groups: Vec<(String, BTreeMap<u64, Vec<usize>>)> = Vec::new();
@@ -34,11 +30,11 @@ fn flow(series: &Series, group: String, layers: &BTreeMap<u64, Vec<usize>>) -> O
         .iter()
         .filter_map(|(&depth, parameters)| Some((depth as f64, typical(series, parameters)?)))
         .collect();
-    if points.len() < LEAST {
+    if points.len() < LEAST_LAYERS {
         return None;
     }
     let (first, last) = (points.first()?.1, points.last()?.1);
-    if (first - last).abs() < FACTOR.ln() {
+    if (first - last).abs() < FLOW_FACTOR.ln() {
         return None;
     }
     let factor = (-slope(&points)?).exp();

@@ -2,13 +2,9 @@
 
 use super::{Finding, Gradients, Kind, Spell, unusual};
 use crate::judge::GradientVerdict;
+use crate::numerics::constants::{LEAST_LOSS_STEPS, OFTEN_CLIPPED};
 use crate::series::Series;
 use crate::series::robust::{median, noise};
-
-/// Fewer steps have no trend.
-const LEAST: usize = 12;
-/// The part of the steps that must be clipped for it to be told.
-const OFTEN: f64 = 0.5;
 
 pub(super) fn found(series: &Series) -> Vec<Finding> {
     [rises(series), clipped(series)].into_iter().flatten().collect()
@@ -19,7 +15,7 @@ pub(super) fn found(series: &Series) -> Vec<Finding> {
 fn rises(series: &Series) -> Option<Finding> {
     let known: Vec<f64> =
         series.losses().into_iter().flatten().filter(|loss| loss.is_finite()).collect();
-    if known.len() < LEAST {
+    if known.len() < LEAST_LOSS_STEPS {
         return None;
     }
     let quarter = known.len() / 4;
@@ -38,7 +34,7 @@ fn rises(series: &Series) -> Option<Finding> {
 fn clipped(series: &Series) -> Option<Finding> {
     let all = series.clipping();
     let spell = Spell::of(&all, |clipping| Some(clipping.as_ref()?.factor < 1.0))?;
-    if (spell.steps as f64) < OFTEN * spell.of as f64 {
+    if (spell.steps as f64) < OFTEN_CLIPPED * spell.of as f64 {
         return None;
     }
     let such = || all.iter().flatten().filter(|clipping| clipping.factor < 1.0);

@@ -2,6 +2,7 @@
 
 use super::{Finding, Kind, Parted, Spell, note, wrong};
 use crate::judge::{GradientVerdict, Verdict};
+use crate::numerics::constants::{LEAST_GROWTH_STEPS, MOST_GROWTH_STEPS};
 use crate::series::Series;
 use crate::series::numbers::{Checked, Distance, Other, Replay};
 use crate::series::robust::{noise, slope};
@@ -96,10 +97,6 @@ fn parted(distances: &[Option<&Distance>], from: Other, output: &str) -> Option<
 /// By what the distance is multiplied from step to step, where it changes by more than its scatter over
 /// all steps.
 fn growth(distances: &[Option<&Distance>]) -> Option<f64> {
-    /// Fewer steps have no trend.
-    const LEAST: usize = 5;
-    /// More tell nothing new; the slopes between all pairs of them take memory.
-    const MOST: usize = 500;
     let points: Vec<(f64, f64)> = distances
         .iter()
         .enumerate()
@@ -107,11 +104,11 @@ fn growth(distances: &[Option<&Distance>]) -> Option<f64> {
         .filter(|(_, relative)| *relative > 0.0 && relative.is_finite())
         .map(|(place, relative)| (place, relative.ln()))
         .collect();
-    if points.len() < LEAST {
+    if points.len() < LEAST_GROWTH_STEPS {
         return None;
     }
     let points: Vec<(f64, f64)> =
-        points.iter().copied().step_by(points.len().div_ceil(MOST)).collect();
+        points.iter().copied().step_by(points.len().div_ceil(MOST_GROWTH_STEPS)).collect();
     let logarithms: Vec<f64> = points.iter().map(|(_, y)| *y).collect();
     let (slope, scatter) = (slope(&points)?, noise(&logarithms)?);
     let over_all = slope * (points[points.len() - 1].0 - points[0].0);

@@ -1,19 +1,11 @@
 //! Spikes of the loss and of gradients: values far above those before them.
 
 use super::{Finding, Kind, Spell, unusual};
+use crate::numerics::constants::{
+    LEAST_SPIKE_STEPS, RECENT_STEPS, SPIKE_DEVIATIONS, SPIKE_FACTOR, SPIKE_WINDOW,
+};
 use crate::series::Series;
 use crate::series::robust::{deviation, median, noise, slope};
-
-/// The steps before one that say what is usual.
-const WINDOW: usize = 16;
-/// Fewer say nothing.
-const LEAST: usize = 8;
-/// The last of them, whose median a spike must exceed, too: a trend need not go on.
-const RECENT: usize = 5;
-/// A spike lies more than this many deviations above what is expected.
-const DEVIATIONS: f64 = 6.0;
-/// And is larger by at least this factor, whatever the noise.
-const FACTOR: f64 = 1.5;
 
 /// One spike.
 struct Spike {
@@ -85,8 +77,9 @@ fn spikes(values: &[Option<f64>]) -> Vec<Spike> {
         known.iter().map(|(_, x)| if is_positive { x.ln() } else { *x }).collect();
     let Some(usual) = noise(&scaled) else { return Vec::new() };
     let mut found = Vec::new();
-    for at in LEAST..known.len() {
-        let Some((expected, scatter)) = expected(&scaled[at.saturating_sub(WINDOW)..at]) else {
+    for at in LEAST_SPIKE_STEPS..known.len() {
+        let Some((expected, scatter)) = expected(&scaled[at.saturating_sub(SPIKE_WINDOW)..at])
+        else {
             continue;
         };
         // The noise of the whole series keeps a window that happens to be quiet from speaking.
@@ -94,10 +87,10 @@ fn spikes(values: &[Option<f64>]) -> Vec<Spike> {
         let scale = scatter.max(usual).max(least).max(f64::MIN_POSITIVE);
         let height = scaled[at] - expected;
         let is_large = match is_positive {
-            true => height > FACTOR.ln(),
-            false => height > (FACTOR - 1.0) * expected.abs(),
+            true => height > SPIKE_FACTOR.ln(),
+            false => height > (SPIKE_FACTOR - 1.0) * expected.abs(),
         };
-        if height > DEVIATIONS * scale && is_large {
+        if height > SPIKE_DEVIATIONS * scale && is_large {
             let (place, value) = known[at];
             let expected = if is_positive { expected.exp() } else { expected };
             found.push(Spike { place, value, expected, deviations: height / scale });
@@ -113,6 +106,6 @@ fn expected(before: &[f64]) -> Option<(f64, f64)> {
     let slope = slope(&points)?;
     let rest: Vec<f64> = points.iter().map(|(x, y)| y - slope * x).collect();
     let line = median(rest.iter().copied())? + slope * before.len() as f64;
-    let recent = median(before[before.len().saturating_sub(RECENT)..].iter().copied())?;
+    let recent = median(before[before.len().saturating_sub(RECENT_STEPS)..].iter().copied())?;
     Some((line.max(recent), deviation(&rest)?))
 }

@@ -2,11 +2,9 @@
 //! aligned, steps that are not there.
 
 use super::{Finding, Kind, Spell, gradient_of, note, paths, together, unusual, wrong};
+use crate::numerics::constants::{LARGE_UPDATE, LASTING_STEPS, SMALL_UPDATE};
 use crate::series::Series;
 use crate::series::numbers::Step;
-
-/// Fewer steps show nothing that lasts.
-const LASTING: usize = 3;
 
 pub(super) fn found(series: &Series) -> Vec<Finding> {
     let mut found = Vec::new();
@@ -68,7 +66,7 @@ fn no_gradient(series: &Series) -> Vec<Finding> {
             Some(numbers.count > 0 && numbers.zeros == numbers.count)
         })?;
         let lasts = spell.last + 1 == steps.len() && spell.steps == spell.last - spell.first + 1;
-        (spell.is_always() || (lasts && spell.steps >= LASTING)).then_some(spell)
+        (spell.is_always() || (lasts && spell.steps >= LASTING_STEPS)).then_some(spell)
     };
     let found = together(series, spell).into_iter();
     found
@@ -104,7 +102,7 @@ fn frozen(series: &Series) -> Vec<Finding> {
                 None => None,
             }
         })?;
-        (spell.is_always() && spell.steps >= LASTING).then_some(spell)
+        (spell.is_always() && spell.steps >= LASTING_STEPS).then_some(spell)
     };
     let found = together(series, spell).into_iter();
     found
@@ -114,8 +112,6 @@ fn frozen(series: &Series) -> Vec<Finding> {
 
 /// Parameters that a step moves by more than a tenth of themselves, or by less than a millionth.
 fn updates(series: &Series) -> Vec<Finding> {
-    const LARGE: f64 = 0.1;
-    const SMALL: f64 = 1e-6;
     let medians: Vec<(usize, f64)> = (0..series.roster.parameters.len())
         .filter_map(|at| {
             let ratios = series.update_ratios(at);
@@ -125,7 +121,9 @@ fn updates(series: &Series) -> Vec<Finding> {
         .collect();
     let mut found = Vec::new();
     for large in [true, false] {
-        let is = |ratio: f64| if large { ratio > LARGE } else { ratio > 0.0 && ratio < SMALL };
+        let is = |ratio: f64| {
+            if large { ratio > LARGE_UPDATE } else { ratio > 0.0 && ratio < SMALL_UPDATE }
+        };
         let which: Vec<(usize, f64)> = medians.iter().copied().filter(|one| is(one.1)).collect();
         let extreme = |a: &&(usize, f64), b: &&(usize, f64)| a.1.total_cmp(&b.1);
         let first = if large { which.iter().max_by(extreme) } else { which.iter().min_by(extreme) };
