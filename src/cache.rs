@@ -83,10 +83,7 @@ pub enum CacheError {
     },
     /// Somebody else's files lie in the cache's folder.
     #[error("{path} holds files and is no cache of replay")]
-    Foreign {
-        /// The folder.
-        path: PathBuf,
-    },
+    Foreign { path: PathBuf },
 }
 
 impl CacheError {
@@ -116,7 +113,6 @@ impl CacheError {
 pub struct Usage {
     /// The number of entries.
     pub entries: u64,
-    /// Their size.
     pub bytes: u64,
 }
 

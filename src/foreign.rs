@@ -49,7 +49,6 @@ pub struct Bounds {
 pub struct Program {
     /// Its name or path, and its arguments.
     pub words: Vec<OsString>,
-    /// All of its environment.
     pub environment: Vec<(OsString, OsString)>,
     /// The working directory; none for that of this process.
     pub folder: Option<PathBuf>,

@@ -128,7 +128,6 @@ pub struct OutputSpec {
 /// What an output holds before the call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Init {
-    /// Zeros.
     Zero,
     /// A copy of this input.
     Copy(String),

@@ -2,7 +2,6 @@
 //!
 //! The library neither prints nor reads user configuration; everything a terminal sees is made
 //! in the `cli` module. `docs/architecture.md` shows how the parts depend on each other.
-#![deny(missing_docs)]
 #![deny(unreachable_pub)]
 #![deny(unsafe_code)]
 

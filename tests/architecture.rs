@@ -208,6 +208,38 @@ fn only_the_command_line_prints() {
 }
 
 #[test]
+fn public_functions_and_types_say_what_they_are_for() {
+    let mut undocumented = Vec::new();
+    for source in sources() {
+        let text = fs::read_to_string(root().join("src").join(&source.path)).expect("a source");
+        let text = text.split("#[cfg(test)]\nmod tests").next().unwrap_or_default();
+        let lines: Vec<&str> = text.lines().map(str::trim).collect();
+        for (number, line) in lines.iter().enumerate() {
+            if is_public_function_or_type(line) && !has_documentation(&lines[..number]) {
+                undocumented.push(format!("src/{}:{}: {line}", source.path, number + 1));
+            }
+        }
+    }
+    assert!(undocumented.is_empty(), "no documentation:\n{}", undocumented.join("\n"));
+}
+
+fn is_public_function_or_type(line: &str) -> bool {
+    let Some(declaration) = line.strip_prefix("pub ") else { return false };
+    let words = declaration.split_whitespace();
+    let kind =
+        words.into_iter().find(|word| !["const", "unsafe", "extern", "\"C\""].contains(word));
+    kind.is_some_and(|kind| ["fn", "struct", "enum", "trait", "union"].contains(&kind))
+}
+
+/// Whether the item that follows `lines` has a documentation comment; attributes may stand between.
+fn has_documentation(lines: &[&str]) -> bool {
+    let mut above = lines.iter().rev().skip_while(|line| {
+        !line.starts_with("///") && !line.is_empty() && !line.ends_with(['{', '}', ';'])
+    });
+    above.next().is_some_and(|line| line.starts_with("///"))
+}
+
+#[test]
 fn paths_are_found_in_groups_and_in_the_middle_of_code() {
     let code = "use crate::{cache::Cache, a::{b, c}, fixture};\nlet x = crate::tensor::DType::F32;\n\
                 use crate::harness::Harness; $crate::never; use ::replay::judge::Verdict;";

@@ -24,7 +24,6 @@ pub struct CapturedBy {
 
 /// A replayed commit.
 pub(super) struct Replayed<'a> {
-    /// The commit.
     pub(super) commit: Commit,
     /// Its variant; an answer holds for all commits that have it.
     pub(super) variant: u32,

@@ -51,9 +51,7 @@ pub struct LogReport {
 pub struct Untestable {
     /// The fixture's name.
     pub fixture: String,
-    /// The commit.
     pub commit: Commit,
-    /// Why.
     pub reason: String,
 }
 
@@ -62,7 +60,6 @@ pub struct Untestable {
 pub struct Change {
     /// The fixture's name.
     pub fixture: String,
-    /// The commit.
     pub commit: Commit,
     /// The commit that it is compared with: its parent, or the last testable commit before that.
     pub base: Commit,
@@ -247,7 +244,6 @@ pub struct LogWork {
 
 /// A commit that is compared with a parent.
 pub struct LogStep {
-    /// The commit.
     pub commit: CommitId,
     /// The run of the parent's variant; none if the log makes none.
     pub before: Option<CommitId>,

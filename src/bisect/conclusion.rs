@@ -78,15 +78,12 @@ pub enum Behind {
 /// An answered test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tested {
-    /// The commit.
     pub commit: u32,
-    /// The answer.
     pub answer: Answer,
 }
 
 /// The evidence against a commit.
 pub struct Culprit {
-    /// The commit.
     pub commit: u32,
     /// The evidence: the result of its test, compared with the good end. Of a commit that repairs a defect
     /// it is that of its parent.
@@ -99,7 +96,6 @@ pub struct Culprit {
     pub launches: Vec<LaunchChange>,
     /// The diff of its sources against its first parent.
     pub diff: String,
-    /// Its parents.
     pub parents: Vec<u32>,
     /// Commits that changed something too, and did not make the change that is searched for.
     pub acquitted: Vec<u32>,

@@ -44,7 +44,6 @@ impl Findings {
 /// A test to be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Look {
-    /// The commit.
     pub commit: CommitId,
     /// Whether it is replayed in other orders of blocks and threads, where that matters.
     pub orders: bool,

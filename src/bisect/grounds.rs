@@ -21,7 +21,6 @@ pub struct SharedDefect {
 /// The first revision that has the sources.
 #[derive(Clone, Debug)]
 pub struct Oldest {
-    /// The revision.
     pub commit: Commit,
     /// Whether its gradients match their loss.
     pub is_right: bool,

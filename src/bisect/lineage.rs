@@ -19,7 +19,6 @@ const DIFFS: usize = 1 << 20;
 /// The commits between the ends, parents before their children.
 #[derive(Clone, Debug, Default)]
 pub struct Lineage {
-    /// The commits.
     pub commits: Vec<Kin>,
     /// Older commits that are left out.
     pub left_out: usize,
@@ -28,7 +27,6 @@ pub struct Lineage {
 /// One commit of a lineage.
 #[derive(Clone, Debug)]
 pub struct Kin {
-    /// The commit.
     pub commit: Commit,
     /// The places of its parents in the lineage, as far as they are there.
     pub parents: Vec<usize>,

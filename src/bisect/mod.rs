@@ -44,7 +44,6 @@ pub use symptom::{On, Symptom};
 /// A fixture, and the files of a commit that its harness compiles.
 #[derive(Clone)]
 pub struct SearchTarget {
-    /// The fixture.
     pub subject: Arc<Subject>,
     /// Which files of a commit are its sources.
     pub spec: SourceSpec,
@@ -128,7 +127,6 @@ pub enum Event<'a> {
     Tested {
         /// The tested commit.
         commit: &'a Commit,
-        /// The answer.
         answer: Answer,
         /// The result in detail.
         seen: &'a Seen,
@@ -137,10 +135,7 @@ pub enum Event<'a> {
     },
     /// Replays of this commit do not always come out the same: the search starts again, and
     /// counts how often.
-    Flaky {
-        /// The commit.
-        commit: &'a Commit,
-    },
+    Flaky { commit: &'a Commit },
 }
 
 /// Receives the events of a search.
@@ -163,8 +158,5 @@ pub enum BisectError {
     Ends(#[from] SearchError),
     /// A commit was to be tested that is not part of the search.
     #[error("commit {commit} does not lie between the ends of the search")]
-    Outside {
-        /// The commit.
-        commit: String,
-    },
+    Outside { commit: String },
 }

@@ -11,7 +11,6 @@ use crate::search::Graph;
 pub struct Plan {
     /// The commits behind the numbers of the graph.
     pub ids: Vec<CommitId>,
-    /// The graph.
     pub graph: Graph,
     /// The older ends.
     pub old: Vec<u32>,

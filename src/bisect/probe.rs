@@ -72,7 +72,6 @@ pub struct Observation {
     /// Its gradients beside their loss, where that is searched for.
     #[serde(skip)]
     pub gradients: Vec<GradientCheck>,
-    /// Its symptoms.
     pub symptoms: BTreeSet<Symptom>,
     /// Symptoms that could not be looked for.
     #[serde(skip)]
@@ -82,7 +81,6 @@ pub struct Observation {
     /// What to do where the commit lacks the sources, if that is known.
     #[serde(skip)]
     pub hint: Option<String>,
-    /// The verdict.
     pub verdict: Verdict,
 }
 

@@ -27,7 +27,6 @@ pub enum On {
     Race,
     /// A gradient that does not match its loss, or a failure.
     Gradient,
-    /// A failure.
     Failed,
 }
 

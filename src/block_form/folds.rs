@@ -51,7 +51,6 @@ struct Step {
 /// A fold in the sources.
 #[derive(Debug)]
 pub(super) struct Fold<'r> {
-    /// Its tokens.
     pub tokens: Range<usize>,
     /// The code that collects its steps.
     steps: String,

@@ -19,7 +19,6 @@ use crate::syntax::lexer::Kind;
 /// A loop as it is to be written.
 #[derive(Debug)]
 pub(super) struct Strided {
-    /// Its tokens.
     pub tokens: Range<usize>,
     /// The tokens of its start, its end and its step.
     start: Range<usize>,

@@ -114,7 +114,6 @@ enum Side {
     New {
         /// The trusted one.
         base: Revision,
-        /// The other.
         entry: Box<Entry>,
     },
 }

@@ -36,7 +36,6 @@ const WIDEST: usize = 100;
 
 struct Topic {
     name: &'static str,
-    /// Markdown.
     page: &'static str,
 }
 

@@ -15,7 +15,6 @@ pub enum Watch {
     Progress,
     /// Notes alone, as other lines come between.
     Notes,
-    /// Nothing.
     Quiet,
 }
 

@@ -17,7 +17,6 @@ use crate::cli::progress::Progress;
 
 /// A fixture with the history of the kernels that it fits.
 pub struct Project {
-    /// The fixture.
     pub subject: Arc<Subject>,
     /// The repository or bundle.
     pub history: History,
@@ -31,7 +30,6 @@ pub struct Project {
 pub struct RequestedRevision {
     /// The commit; none for the working tree.
     pub commit: Option<Commit>,
-    /// Its sources.
     pub sources: Arc<SourceSet>,
 }
 

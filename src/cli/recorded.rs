@@ -17,7 +17,6 @@ pub const SNAPSHOT: &str = "snapshot";
 
 /// Accepted snapshots, one for each fixture.
 pub struct Recorded {
-    /// The snapshots.
     pub snapshots: Vec<Arc<Snapshot>>,
     paths: Vec<PathBuf>,
 }

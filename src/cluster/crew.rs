@@ -40,7 +40,6 @@ pub struct Task<W> {
 /// A task that was made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Done<R> {
-    /// Its key.
     pub key: String,
     /// What was found.
     pub found: R,

@@ -9,28 +9,16 @@ pub enum ClusterError {
     /// A program of the scheduler's is not there.
     #[error("cannot start `{program}`")]
     Missing {
-        /// The program.
         program: String,
-        /// The failure.
         #[source]
         source: io::Error,
     },
     /// The scheduler refuses an array.
     #[error("{scheduler} refuses the tasks: {words}")]
-    Refused {
-        /// The scheduler.
-        scheduler: &'static str,
-        /// Its words.
-        words: String,
-    },
+    Refused { scheduler: &'static str, words: String },
     /// The scheduler does not answer.
     #[error("{scheduler} does not answer: {words}")]
-    Silent {
-        /// The scheduler.
-        scheduler: &'static str,
-        /// Its words.
-        words: String,
-    },
+    Silent { scheduler: &'static str, words: String },
     /// A task ended without a result each time it was tried.
     #[error(
         "{what} is unavailable: {tries} tries ended without a result, the last one with {reason}"
@@ -56,9 +44,7 @@ pub enum ClusterError {
     Failed {
         /// The task, for people.
         what: String,
-        /// The node.
         node: String,
-        /// Why.
         message: String,
         /// Advice to the user.
         hint: Option<String>,
@@ -76,7 +62,6 @@ pub enum ClusterError {
         doing: &'static str,
         /// The file or folder.
         path: PathBuf,
-        /// The failure.
         #[source]
         source: io::Error,
     },

@@ -55,9 +55,7 @@ pub enum Standing {
         /// The scheduler's word for why.
         reason: String,
     },
-    /// It runs.
     Running {
-        /// The node.
         node: String,
     },
     /// It has ended.

@@ -26,7 +26,6 @@ pub enum CompilerError {
     /// `CXX` names one that does not run.
     #[error("cannot run the C++ compiler `{command}`")]
     Run {
-        /// The command.
         command: String,
         /// The system's reason.
         source: io::Error,
@@ -40,37 +39,24 @@ pub enum CompilerError {
     /// `CXX` names something else.
     #[error("`{command} {question}` failed: {message}")]
     NotACompiler {
-        /// The command.
         command: String,
         /// The option that it was asked with.
         question: String,
-        /// Its answer.
         message: String,
     },
     /// It does not compile code that every artifact needs.
     #[error("the C++ compiler `{command}` is not suitable: {first_error}")]
-    Unsuitable {
-        /// The command.
-        command: String,
-        /// Its first error.
-        first_error: String,
-    },
+    Unsuitable { command: String, first_error: String },
     /// It failed because of the machine, not because of the code.
     #[error("the C++ compiler `{command}` cannot work here: {message}")]
     Exhausted {
-        /// The command.
         command: String,
         /// Its message, or how it ended.
         message: String,
     },
     /// Its work took more than the bounds allow.
     #[error("the C++ compiler `{command}` {excess}")]
-    Excess {
-        /// The command.
-        command: String,
-        /// The bound.
-        excess: Excess,
-    },
+    Excess { command: String, excess: Excess },
     /// The folder in which it works cannot be used.
     #[error("cannot use {path} for compiling")]
     Scratch {

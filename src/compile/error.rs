@@ -13,7 +13,6 @@ use crate::harness::Harness;
 /// The code that a compiler refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
-    /// The sources.
     Sources,
     /// The call of the harness.
     Call,
@@ -69,9 +68,7 @@ pub enum CompileError {
     /// A source includes something other than a file.
     #[error("{path}:{line} includes {included}, which is no file")]
     NoFile {
-        /// The source.
         path: String,
-        /// The line.
         line: usize,
         /// The included path.
         included: String,

@@ -26,9 +26,7 @@ pub(crate) static CALLED: Called = Called {
 /// The files of cuBLAS and of cuBLASLt, which lie in one folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BlasFiles {
-    /// libcublas.
     pub blas: PathBuf,
-    /// libcublasLt.
     pub lt: PathBuf,
 }
 

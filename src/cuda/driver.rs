@@ -59,7 +59,6 @@ pub struct DeviceInfo {
     pub architecture: String,
     /// The CUDA version of the driver, major and minor.
     pub driver: (i32, i32),
-    /// Its memory.
     pub memory_bytes: usize,
 }
 

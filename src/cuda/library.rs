@@ -127,7 +127,6 @@ pub enum LibraryError {
     /// It was found nowhere.
     #[error("no {}: looked in {}", .library.file, looked.join(", "))]
     Missing {
-        /// The library.
         library: &'static Called,
         /// The folders that were searched.
         looked: Vec<String>,
@@ -135,9 +134,7 @@ pub enum LibraryError {
     /// It was found, and cannot be used.
     #[error("cannot use {path}: {message}")]
     Unusable {
-        /// The library.
         library: &'static Called,
-        /// Its file.
         path: String,
         /// The reason, in the loader's or in its own words.
         message: String,

@@ -22,7 +22,6 @@ pub(crate) const FILL_KERNEL: &str = "replay_fill_shared";
 pub struct Module {
     /// By expression: its symbol in the code.
     pub names: BTreeMap<String, String>,
-    /// A cubin.
     pub code: Vec<u8>,
     /// What it was assembled from, to be rounded otherwise; empty where that is not needed.
     pub ptx: String,

@@ -22,7 +22,6 @@ pub enum NvrtcError {
     /// It was found, and the system's loader refused it.
     #[error("cannot load {path}: {message}")]
     Load {
-        /// The library.
         path: String,
         /// The loader's words.
         message: String,
@@ -30,9 +29,7 @@ pub enum NvrtcError {
     /// It lacks a function, or a function failed for no reason in the source.
     #[error("{function} of {path} failed: {message}")]
     Call {
-        /// The library.
         path: String,
-        /// The function.
         function: &'static str,
         /// NVRTC's words.
         message: String,

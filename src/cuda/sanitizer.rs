@@ -107,10 +107,7 @@ pub enum SanitizerError {
     },
     /// It was still at work when the replay's time was over.
     #[error("compute-sanitizer was still at work after {seconds} s")]
-    TimedOut {
-        /// The limit.
-        seconds: f64,
-    },
+    TimedOut { seconds: f64 },
 }
 
 impl SanitizerError {
@@ -152,7 +149,6 @@ pub struct Sanitizer {
 /// A program that starts another.
 #[derive(Clone, Debug)]
 pub struct Wrapper {
-    /// Its file.
     pub program: PathBuf,
     /// Its own arguments; the other program and that one's arguments follow.
     pub arguments: Vec<OsString>,

@@ -6,7 +6,6 @@ pub enum FrontendError {
     /// `<<<` without the other parts of a launch around it.
     #[error("a launch at {path}:{line} cannot be seen")]
     UnseenLaunch {
-        /// The file.
         path: String,
         /// 1-based.
         line: usize,
@@ -14,9 +13,7 @@ pub enum FrontendError {
     /// As [`FrontendError::UnseenLaunch`], in a `#define`.
     #[error("a launch in the body of macro {name} at {path}:{line} cannot be seen")]
     UnseenMacroLaunch {
-        /// The macro.
         name: String,
-        /// The file.
         path: String,
         /// 1-based.
         line: usize,
@@ -24,9 +21,7 @@ pub enum FrontendError {
     /// A declaration of shared memory in a form that is not translated.
     #[error("shared memory at {path}:{line} cannot be translated: {why}")]
     SharedMemory {
-        /// The reason.
         why: &'static str,
-        /// The file.
         path: String,
         /// 1-based.
         line: usize,
@@ -36,7 +31,6 @@ pub enum FrontendError {
     Unsupported {
         /// The construct, and the function it stands in.
         what: String,
-        /// The file.
         path: String,
         /// 1-based.
         line: usize,

@@ -3,9 +3,7 @@
 /// The treatment of an `#include` line in device code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
-    /// It stays.
     Kept,
-    /// It goes.
     Removed,
     /// A header of this name in `runtime/nvrtc` takes its place.
     Replaced(&'static str),

@@ -11,18 +11,11 @@ pub enum HarnessError {
     Toml(#[from] TomlError),
     /// A key with an empty value that must not be empty.
     #[error("`{key}` at {spot} is empty")]
-    Empty {
-        /// The key.
-        spot: Box<Spot>,
-        /// The key.
-        key: String,
-    },
+    Empty { spot: Box<Spot>, key: String },
     /// A dtype that does not exist.
     #[error("unknown dtype `{dtype}` for `{tensor}` at {spot}{}", did_you_mean(.nearest))]
     UnknownDtype {
-        /// The value.
         spot: Box<Spot>,
-        /// The tensor.
         tensor: String,
         /// The dtype as written.
         dtype: String,
@@ -32,9 +25,7 @@ pub enum HarnessError {
     /// A tensor or size whose name cannot stand in `call`.
     #[error("`{name}` at {spot} cannot name a tensor or a size: {reason}")]
     BadName {
-        /// The name.
         spot: Box<Spot>,
-        /// The name.
         name: String,
         /// The fault of the name.
         reason: &'static str,
@@ -44,11 +35,9 @@ pub enum HarnessError {
     Clash {
         /// One of the two.
         spot: Box<Spot>,
-        /// The name.
         name: String,
         /// One of the two.
         first: &'static str,
-        /// The other.
         second: &'static str,
     },
     /// An output's size that no input has, so that nothing says how large it is.
@@ -57,27 +46,18 @@ pub enum HarnessError {
         did_you_mean(.nearest)
     )]
     UnknownSize {
-        /// The output.
         spot: Box<Spot>,
-        /// The output.
         output: String,
-        /// The size.
         size: String,
         /// The size meant.
         nearest: Option<String>,
     },
     /// An optional input of a call that is a scalar, for which there is no null.
     #[error("input `{input}` at {spot} is a scalar and cannot be optional")]
-    OptionalScalar {
-        /// The table.
-        spot: Box<Spot>,
-        /// The input.
-        input: String,
-    },
+    OptionalScalar { spot: Box<Spot>, input: String },
     /// A number of elements of which no tensor can have as many.
     #[error("`{size}` at {spot} is more elements than a tensor can have")]
     HugeExtent {
-        /// The value.
         spot: Box<Spot>,
         /// The number as written.
         size: usize,
@@ -85,9 +65,7 @@ pub enum HarnessError {
     /// A path that leads outside the repository, or nowhere.
     #[error("`{value}` in `{key}` at {spot} {reason}")]
     BadPath {
-        /// The value.
         spot: Box<Spot>,
-        /// The key.
         key: String,
         /// The value as written.
         value: String,
@@ -97,7 +75,6 @@ pub enum HarnessError {
     /// Something that is not a macro definition.
     #[error("`{value}` in `defines` at {spot} is neither NAME nor NAME=VALUE")]
     BadDefine {
-        /// The value.
         spot: Box<Spot>,
         /// The value as written.
         value: String,
@@ -105,7 +82,6 @@ pub enum HarnessError {
     /// Something that is not the name of a macro.
     #[error("`{value}` in `undefine` at {spot} is not the name of a macro")]
     BadUndefine {
-        /// The value.
         spot: Box<Spot>,
         /// The value as written.
         value: String,
@@ -115,39 +91,23 @@ pub enum HarnessError {
     Init {
         /// The key, or the output.
         spot: Box<Spot>,
-        /// The output.
         output: String,
-        /// The conflict.
         problem: String,
         /// The input meant.
         nearest: Option<String>,
     },
     /// A key for kernels beside `program`.
     #[error("`{key}` at {spot} is for kernels, and this harness has a `program`")]
-    BothKinds {
-        /// The key.
-        spot: Box<Spot>,
-        /// The key.
-        key: String,
-    },
+    BothKinds { spot: Box<Spot>, key: String },
     /// A key for programs without `program`.
     #[error("`{key}` at {spot} goes with `program`, which this harness does not have")]
-    WithoutProgram {
-        /// The key.
-        spot: Box<Spot>,
-        /// The key.
-        key: String,
-    },
+    WithoutProgram { spot: Box<Spot>, key: String },
     /// A word or a value that no program can be given.
     #[error("the text at {spot} holds a zero byte")]
-    ZeroByte {
-        /// The text.
-        spot: Box<Spot>,
-    },
+    ZeroByte { spot: Box<Spot> },
     /// Something that cannot be loaded by its name.
     #[error("`{}` in `preload` at {spot} is not a name", .name.escape_debug())]
     BadPreload {
-        /// The value.
         spot: Box<Spot>,
         /// The value as written.
         name: String,
@@ -155,7 +115,6 @@ pub enum HarnessError {
     /// A precision that twins cannot have.
     #[error("`precision` at {spot} is `{}`, not `float64` or `float32`", .name.escape_debug())]
     BadPrecision {
-        /// The value.
         spot: Box<Spot>,
         /// The value as written.
         name: String,
@@ -163,9 +122,7 @@ pub enum HarnessError {
     /// An environment variable that the harness cannot set.
     #[error("`{}` in `env` at {spot}: {reason}", .name.escape_debug())]
     BadVariable {
-        /// The name.
         spot: Box<Spot>,
-        /// The name.
         name: String,
         /// The fault of the name.
         reason: &'static str,
@@ -173,11 +130,8 @@ pub enum HarnessError {
     /// `gradient_of`, `of` and `upstream` do not fit together.
     #[error("output `{output}` at {spot}: {problem}{}", did_you_mean(.nearest))]
     Gradient {
-        /// The output.
         spot: Box<Spot>,
-        /// The output.
         output: String,
-        /// The conflict.
         problem: String,
         /// The tensor meant.
         nearest: Option<String>,
@@ -187,9 +141,7 @@ pub enum HarnessError {
     Role {
         /// The tensor, or its role.
         spot: Box<Spot>,
-        /// The tensor.
         tensor: String,
-        /// The fault.
         problem: String,
         /// The tensor or the word meant.
         nearest: Option<String>,

@@ -11,13 +11,11 @@ use super::{Harness, HarnessError, nearest};
 pub enum Role {
     /// Nothing that has a name here, whatever its own is.
     None,
-    /// The loss.
     Loss,
     /// The norm of all gradients together, before they were clipped.
     GradNorm,
     /// The norm above which gradients are clipped.
     MaxNorm,
-    /// The learning rate.
     LearningRate,
     /// Adam's decay of the first moment.
     Beta1,
@@ -31,13 +29,11 @@ pub enum Role {
     Tokens,
     /// The tokens that it is to predict.
     Targets,
-    /// A parameter.
     Weight(String),
     /// The same after the step.
     WeightAfter(String),
     /// What the step adds to a parameter.
     Update(String),
-    /// A gradient.
     Gradient(String),
     /// Adam's first moment.
     ExpAvg(String),

@@ -41,7 +41,6 @@ pub enum TomlError {
     /// A key that means nothing here.
     #[error("unknown key `{key}` at {spot}{}", did_you_mean(.nearest))]
     UnknownKey {
-        /// The key.
         spot: Box<Spot>,
         /// The key with the tables that lead to it.
         key: String,
@@ -63,7 +62,6 @@ pub enum TomlError {
     /// A value of another type than the key takes.
     #[error("`{key}` at {spot} must be {expected}, not {found}")]
     WrongType {
-        /// The value.
         spot: Box<Spot>,
         /// The key with the tables that lead to it.
         key: String,

@@ -17,7 +17,6 @@ static KNOWN: LazyLock<Mutex<HashMap<Oid, Digest>>> = LazyLock::new(Mutex::defau
 /// What lies at a path of a tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FileKind {
-    /// A file.
     Plain,
     /// A file that can be run as a program.
     Executable,

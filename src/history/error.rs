@@ -103,14 +103,10 @@ pub enum HistoryError {
     },
     /// The bundle is a Git LFS pointer.
     #[error("`{}` is a Git LFS pointer, not the bundle", path.display())]
-    LfsPointer {
-        /// The file.
-        path: PathBuf,
-    },
+    LfsPointer { path: PathBuf },
     /// A bundle's header cannot be parsed or contradicts its pack.
     #[error("corrupt bundle `{}`: {what}", path.display())]
     BundleHeader {
-        /// The bundle.
         path: PathBuf,
         /// The damage, with the line where it is known.
         what: String,
@@ -118,7 +114,6 @@ pub enum HistoryError {
     /// A bundle's pack is damaged or cut short.
     #[error("corrupt bundle `{}`: its pack cannot be read", path.display())]
     BundlePack {
-        /// The bundle.
         path: PathBuf,
         /// libgit2's error.
         source: GitCause,
@@ -126,7 +121,6 @@ pub enum HistoryError {
     /// A bundle with an unknown version or capability.
     #[error("bundle `{}` needs {what}, which is not supported", path.display())]
     BundleUnsupported {
-        /// The bundle.
         path: PathBuf,
         /// The version or capability.
         what: String,
@@ -134,7 +128,6 @@ pub enum HistoryError {
     /// A bundle with only a part of the history.
     #[error("bundle `{}` builds on commits that it does not hold: {}", path.display(), missing.join(", "))]
     BundlePrerequisites {
-        /// The bundle.
         path: PathBuf,
         /// Full ids, with the comment that `git bundle create` left.
         missing: Vec<String>,
@@ -257,20 +250,10 @@ pub enum Fault {
     },
     /// A symlink whose target does not exist.
     #[error("has a symlink `{link}` to `{target}`, which does not exist")]
-    Dangling {
-        /// The symlink.
-        link: String,
-        /// Its text.
-        target: String,
-    },
+    Dangling { link: String, target: String },
     /// A symlink that leaves the tree.
     #[error("has a symlink `{link}` that leads outside, to `{target}`")]
-    SymlinkOutside {
-        /// The symlink.
-        link: String,
-        /// Its text.
-        target: String,
-    },
+    SymlinkOutside { link: String, target: String },
     /// Symlinks that never arrive.
     #[error("has a symlink `{link}` that leads back to itself")]
     SymlinkLoop {
@@ -286,33 +269,24 @@ pub enum Fault {
     /// A pipe, a socket or a device where a file or folder is named.
     #[error("has {kind} at `{path}`, not a file")]
     NotAFile {
-        /// The path.
         path: String,
         /// The type of the file.
         kind: &'static str,
     },
     /// A file that Git LFS keeps elsewhere.
     #[error("has only a Git LFS pointer at `{path}`, not the file")]
-    LfsPointer {
-        /// The file.
-        path: String,
-    },
+    LfsPointer { path: String },
     /// A file that nobody reads as a source.
     #[error("has a file of {bytes} bytes at `{path}`, more than the {limit} that are read")]
     TooLarge {
-        /// The file.
         path: String,
-        /// Its size.
         bytes: u64,
         /// How many are allowed.
         limit: u64,
     },
     /// A name that no file can have, or that `#include` cannot contain.
     #[error("has a name that no source can have: `{}`", path.escape_debug())]
-    BadName {
-        /// The path.
-        path: String,
-    },
+    BadName { path: String },
     /// Folders in folders without end.
     #[error("has folders in more than {limit} folders at `{}...`", path.chars().take(60).collect::<String>())]
     TooDeep {

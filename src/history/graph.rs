@@ -22,7 +22,6 @@ pub struct CommitGraph {
 /// A commit of a [`CommitGraph`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GraphNode {
-    /// The commit.
     pub id: CommitId,
     /// Positions of its parents among the nodes; all smaller than its own.
     pub parents: Vec<usize>,

@@ -200,7 +200,6 @@ struct Check<'c> {
     shadow: &'c dyn Variant,
     /// The shadow's run on the inputs as they are.
     base: &'c Run,
-    /// The gradient.
     output: &'c Output,
     /// The part of the call that the loss needs.
     part: Part,

@@ -124,7 +124,6 @@ fn gpu_error(sources: &SourceSet, variant: &dyn Variant) -> f64 {
 
 /// An output that the fixture holds, in the dtype of the output.
 pub(super) struct Known<'f> {
-    /// The output.
     pub(super) name: &'f str,
     dtype: DType,
     dims: &'f [Dim],

@@ -17,9 +17,7 @@ use crate::worker::Run;
 /// The picture of one output.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OutputPicture {
-    /// The output.
     pub name: String,
-    /// Its picture.
     pub picture: Picture,
 }
 

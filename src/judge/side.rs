@@ -7,7 +7,6 @@ use crate::worker::Run;
 
 /// A trial with all that was measured of it.
 pub(super) struct Side<'t> {
-    /// The trial.
     pub trial: &'t Trial,
     /// Its plain run, with the noise around it.
     pub measured: &'t Measurement,

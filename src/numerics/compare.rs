@@ -181,7 +181,6 @@ pub fn share_beyond(
 /// The elements that [`is_unexplained`] looks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unexplained {
-    /// All of them.
     Any,
     /// Those that are zero on the trusted side alone, or have another sign. Sums in a narrow format stop growing, and
     /// what is too small for one becomes zero: a shadow that is the same vouches for that.

@@ -36,7 +36,6 @@ pub(super) struct Deviations<T: Cell> {
 pub(super) enum Of {
     /// Those in another direction of rounding.
     Rounding,
-    /// All of them.
     All,
 }
 

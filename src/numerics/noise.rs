@@ -105,7 +105,6 @@ macro_rules! of_all {
 /// Elements that move with the order of blocks and threads by far more than rounding explains.
 #[derive(Debug, PartialEq)]
 pub struct Ordered {
-    /// The elements.
     pub elements: Bitmap,
     /// How far rounding alone moves each element of the output.
     pub rounding: Spread,

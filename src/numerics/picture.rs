@@ -52,7 +52,6 @@ pub enum Shade {
     /// More than that; integers that differ.
     #[serde(rename = "m")]
     Most,
-    /// Infinite.
     #[serde(rename = "i")]
     Infinite,
     /// Not a number.
@@ -192,7 +191,6 @@ impl Map {
 pub struct Classes {
     /// Not a number.
     pub nan: u64,
-    /// Infinite.
     pub inf: u64,
     /// Never written.
     pub unwritten: u64,
@@ -242,7 +240,6 @@ pub struct Picture {
 /// An output, and what it is held against.
 #[derive(Clone, Copy)]
 pub struct Scene<'a> {
-    /// The output.
     pub got: TensorView<'a>,
     /// The same of a replay on other poison, where memory that nobody wrote shows.
     pub again: Option<TensorView<'a>>,

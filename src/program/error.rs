@@ -16,14 +16,10 @@ const LINE_LENGTH: usize = 240;
 pub enum ProgramError {
     /// A file that the harness's program consists of is not there.
     #[error("the program's file `{}` does not exist", path.display())]
-    NoFile {
-        /// The file.
-        path: PathBuf,
-    },
+    NoFile { path: PathBuf },
     /// A file that the harness's program consists of cannot be read.
     #[error("failed to read the program's file `{}`", path.display())]
     File {
-        /// The file.
         path: PathBuf,
         /// The system's reason.
         source: io::Error,

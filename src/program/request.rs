@@ -17,7 +17,6 @@ const THREAD_VARIABLES: [&str; 3] = ["OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", 
 /// Where a program computes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Device {
-    /// The CPU.
     Cpu,
     /// A GPU: the one with this number, or the first.
     Cuda(Option<usize>),
@@ -35,9 +34,7 @@ impl Device {
 /// What lies around each tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Surroundings {
-    /// Zeros.
     Zero,
-    /// NaN.
     Nan,
 }
 

@@ -71,7 +71,6 @@ pub enum Fault {
     Fixture(FixtureError),
     /// The cache cannot be used.
     Cache(CacheError),
-    /// The machine.
     Worker(WorkerError),
 }
 
@@ -89,9 +88,7 @@ from!(ProgramError as Program, FixtureError as Fixture, CacheError as Cache, Wor
 
 /// One replay of a revision on a fixture.
 pub struct Replay<'r> {
-    /// The program.
     pub project: &'r Project,
-    /// The inputs.
     pub fixture: &'r Fixture,
     /// The revision's files.
     pub sources: &'r SourceSet,

@@ -20,7 +20,6 @@ use crate::trial::Status;
 /// A run, as reports show it: numbers of each step and what they show, no tensors.
 #[derive(Clone, Debug)]
 pub struct SeriesReport {
-    /// The steps.
     pub series: Series,
     /// What they show, the worst first.
     pub findings: Vec<Finding>,
@@ -50,9 +49,7 @@ pub struct Curve {
 /// A part of the report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Part {
-    /// The loss.
     Loss,
-    /// The learning rate.
     LearningRate,
     /// The norm of all gradients before they are clipped.
     NormBefore,

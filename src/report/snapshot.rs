@@ -29,7 +29,6 @@ pub struct SnapshotCheck {
 pub enum Context {
     /// A few lines.
     Near,
-    /// All of it.
     Whole,
 }
 

@@ -96,7 +96,6 @@ impl ArgumentKind {
 
 /// A collective operation of a warp; numbered as in `replay_warp_op`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs)]
 #[repr(u32)]
 pub enum WarpOp {
     Sync = 0,
@@ -181,7 +180,6 @@ pub struct BlockThreads {
     pub scratch: *mut c_void,
     /// The threads in the order in which they run.
     pub threads: *const BlockThread,
-    /// Their number.
     pub count: u32,
 }
 
@@ -207,7 +205,6 @@ pub struct Turn {
 pub struct FoldWait {
     /// The first of them, by its place in the order of the threads.
     pub position: u32,
-    /// Their number.
     pub count: u32,
     /// The lanes that take part.
     pub mask: u32,
@@ -226,7 +223,6 @@ pub struct FoldWait {
 type Status = c_int;
 
 /// The table; see the header for what each function does.
-#[allow(missing_docs)]
 #[repr(C)]
 pub struct Abi {
     pub barrier: unsafe extern "C" fn(u32, u32, Site) -> u32,

@@ -13,17 +13,13 @@ pub enum LoadError {
     /// The system's loader refused it.
     #[error("cannot load {path}: {message}")]
     Open {
-        /// The artifact.
         path: String,
         /// The loader's words.
         message: String,
     },
     /// It is not an artifact of this version.
     #[error("{path} was built for another version of replay")]
-    Version {
-        /// The artifact.
-        path: String,
-    },
+    Version { path: String },
 }
 
 /// The entry points of an artifact; it stays loaded until the process ends.

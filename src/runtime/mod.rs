@@ -31,13 +31,9 @@ use crate::tensor::step::{Scales, Step};
 /// Where copies go, as `cudaMemcpyKind` numbers them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CopyKind {
-    /// Host to host.
     HostToHost,
-    /// Host to device.
     HostToDevice,
-    /// Device to host.
     DeviceToHost,
-    /// Device to device.
     DeviceToDevice,
     /// As the pointers say.
     Default,
@@ -91,11 +87,9 @@ pub struct Launch {
 /// An input of a shadow, packed.
 #[derive(Clone, Copy, Debug)]
 pub struct Widening<'i> {
-    /// Its name.
     pub name: &'i str,
     /// The element type that it is stored in.
     pub dtype: DType,
-    /// Its elements.
     pub bytes: &'i [u8],
     /// How they are moved, if they are.
     pub step: Option<(&'i Step, &'i Scales)>,
@@ -177,7 +171,6 @@ pub trait Deviating: Sync {
 }
 
 /// A device, as the runtime API sees it.
-#[allow(missing_docs)]
 #[allow(unsafe_code)]
 pub trait Device: Send + Sync {
     /// A description for people and the device's class, `cpu` or `sm_90`.

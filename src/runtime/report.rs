@@ -199,7 +199,6 @@ pub enum Report {
     Fault(Fault),
     /// The summary of an output that lies on the device.
     Summary {
-        /// Its name.
         output: String,
         /// The device's summary.
         summary: Box<Summary>,
@@ -221,15 +220,9 @@ pub enum Report {
         class: String,
     },
     /// The process sent itself a signal that it cannot handle; it exits next.
-    Raised {
-        /// Its number.
-        signal: i32,
-    },
+    Raised { signal: i32 },
     /// A signal came from a process that does not belong to the replay; the process exits next.
-    Outside {
-        /// Its number.
-        signal: i32,
-    },
+    Outside { signal: i32 },
     /// Device code lacks this; the replay is made again with a module that has it.
     Unresolved {
         /// A kernel, or `&` and a variable, as NVRTC is asked for it.

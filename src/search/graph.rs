@@ -15,7 +15,6 @@ pub enum GraphError {
     /// A commit names a parent that does not come before it.
     #[error("commit #{commit} names #{parent} as a parent, which does not come before it")]
     ParentNotBefore {
-        /// The commit.
         commit: u32,
         /// The parent that it names.
         parent: u32,

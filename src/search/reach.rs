@@ -10,7 +10,6 @@ const COLUMNS: usize = WORDS * 64;
 /// The amount that one reached member adds to a sum.
 #[derive(Clone, Copy)]
 pub(super) enum Measure<'a> {
-    /// One.
     Count,
     /// Its entry in this slice, by local index.
     Mass(&'a [f64]),

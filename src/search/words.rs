@@ -121,7 +121,6 @@ pub enum SearchError {
     /// An end that the graph does not hold.
     #[error("end #{commit} is not among the {commits} commits of the graph")]
     UnknownEnd {
-        /// The end.
         commit: u32,
         /// How many commits the graph has.
         commits: usize,

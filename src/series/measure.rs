@@ -30,7 +30,6 @@ impl Elements<'_> {
 
 /// Where the outputs of a step come from.
 pub(super) enum Outputs<'a> {
-    /// The capture.
     Captured,
     /// A replay; its elements only where they were asked for.
     Replayed(&'a Outcome, Option<&'a Run>),

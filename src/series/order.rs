@@ -10,7 +10,6 @@ use crate::numerics::constants::MOST_MISSING_STEPS;
 /// A step that was named, before anything of it is read but its provenance.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Named {
-    /// The folder.
     pub path: PathBuf,
     /// The number of the step in its provenance.
     pub number: Option<i64>,

@@ -9,7 +9,6 @@ use crate::trial::{Outcome, OutputRecord};
 /// A number in a snapshot that cannot be that of the bits beside it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Contradiction {
-    /// The output.
     pub output: String,
     /// Which of its numbers.
     pub what: String,

@@ -20,16 +20,10 @@ pub enum SnapshotError {
     },
     /// The file was not written by this program.
     #[error("{path} is not a snapshot of a replay: {reason}", path = path.display())]
-    Foreign {
-        /// The file.
-        path: PathBuf,
-        /// The reason.
-        reason: String,
-    },
+    Foreign { path: PathBuf, reason: String },
     /// A merge was not finished.
     #[error("{path}:{line}: a merge conflict is not resolved", path = path.display())]
     Conflict {
-        /// The file.
         path: PathBuf,
         /// The line of the first mark, from 1.
         line: usize,
@@ -37,7 +31,6 @@ pub enum SnapshotError {
     /// The text is of another version of this program.
     #[error("{path}:{line}: format {found} is not known", path = path.display())]
     Version {
-        /// The file.
         path: PathBuf,
         /// The line, from 1.
         line: usize,
@@ -47,7 +40,6 @@ pub enum SnapshotError {
     /// A line is not what is expected there.
     #[error("{path}:{line}: {expected} is expected, not `{found}`", path = path.display())]
     Line {
-        /// The file.
         path: PathBuf,
         /// The line, from 1.
         line: usize,
@@ -59,7 +51,6 @@ pub enum SnapshotError {
     /// The file ends too early.
     #[error("{path}:{line}: the file ends where {expected} is expected", path = path.display())]
     Truncated {
-        /// The file.
         path: PathBuf,
         /// The line after the last, from 1.
         line: usize,
@@ -72,16 +63,10 @@ pub enum SnapshotError {
         path = path.display(), what = found.what, recorded = found.recorded,
         output = found.output, computed = found.computed
     )]
-    Edited {
-        /// The file.
-        path: PathBuf,
-        /// The number.
-        found: Contradiction,
-    },
+    Edited { path: PathBuf, found: Contradiction },
     /// The snapshot is of another device than its name says.
     #[error("{path} holds a snapshot of device {found}, not {expected}", path = path.display())]
     Device {
-        /// The file.
         path: PathBuf,
         /// The device of the outcome, or of the file's name.
         expected: String,

@@ -72,7 +72,6 @@ pub struct Snapshot {
 /// One output of a snapshot.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OutputSnapshot {
-    /// Its name.
     pub name: String,
     /// The element type.
     pub dtype: DType,

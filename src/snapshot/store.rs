@@ -43,7 +43,6 @@ pub struct Pending {
 /// The accepted file that a pending snapshot would replace.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Before {
-    /// Nothing.
     Nothing,
     /// An accepted snapshot.
     Accepted(Box<SnapshotFile>),

@@ -23,7 +23,6 @@ pub enum Update {
 /// The kind of file to write, and whether over one that exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Write {
-    /// Nothing.
     Nothing,
     /// A pending snapshot.
     Pending {

@@ -31,7 +31,6 @@ pub const SOURCE: &str = concat!(
 /// The share of one block of the kernel in a summary.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
-#[allow(missing_docs)]
 pub struct DevicePart {
     pub x: u64,
     pub y: u64,

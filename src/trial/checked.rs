@@ -21,7 +21,6 @@ pub enum Check {
     Auto,
     /// However long it takes, up to the limit of time.
     Always,
-    /// Never.
     Off,
 }
 
@@ -60,10 +59,7 @@ pub enum Checked {
         left_out: u64,
     },
     /// It was not made.
-    Not {
-        /// Why.
-        reason: String,
-    },
+    Not { reason: String },
 }
 
 impl Checked {

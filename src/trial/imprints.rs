@@ -11,9 +11,7 @@ use crate::numerics::noise::NoiseRef;
 /// The imprint of the shadow of one output.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OutputImprint {
-    /// The output.
     pub name: String,
-    /// Its shadow.
     pub imprint: Imprint,
 }
 

@@ -71,7 +71,6 @@ pub struct Nondeterminism {
 /// The noise of one output at one revision.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OutputNoise {
-    /// The output.
     pub name: String,
     /// The noise in a few numbers.
     pub noise: NoiseSummary,

@@ -252,7 +252,6 @@ impl Failure {
 /// One output of a completed replay.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OutputRecord {
-    /// Its name.
     pub name: String,
     /// The element type.
     pub dtype: DType,

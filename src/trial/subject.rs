@@ -8,7 +8,6 @@ use crate::fixture::Fixture;
 
 /// The fixture that source sets are tried on.
 pub struct Subject {
-    /// The fixture.
     pub fixture: Arc<Fixture>,
     declaration: blake3::Hash,
     hashes: OnceLock<Hashes>,

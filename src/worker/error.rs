@@ -44,10 +44,7 @@ pub enum WorkerError {
     },
     /// The child ended before replayed code could run.
     #[error("the process for the replay ended before it was ready ({how})")]
-    Unready {
-        /// How.
-        how: String,
-    },
+    Unready { how: String },
 }
 
 impl WorkerError {

@@ -55,7 +55,6 @@ pub(super) struct Calls<'e> {
     pub fixture: &'e Fixture,
     pub artifact: &'e LoadedArtifact,
     pub runtime: &'static Runtime,
-    /// All outputs.
     pub all: Vec<OutputTensor>,
     /// The arguments of the call, made anew for each.
     pub tensors: Tensors,

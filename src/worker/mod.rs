@@ -80,9 +80,7 @@ pub enum DeviceJob {
         /// Whether accesses to memory are checked; the artifact is a checked build.
         checked: bool,
     },
-    /// A GPU.
     Cuda {
-        /// Its number.
         ordinal: usize,
         /// The file of the module that was built for it.
         #[serde(with = "path")]
@@ -133,7 +131,6 @@ pub struct Job {
     pub elements: Elements,
     /// Whether the artifact computes in float64.
     pub shadow: bool,
-    /// The device.
     pub device: DeviceJob,
     /// The pattern that memory holds before it is written.
     pub poison: Poison,
@@ -158,7 +155,6 @@ pub struct Job {
 /// How much of the call is made, and what is told of it; only the CPU can make less than all.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub enum Part {
-    /// All.
     #[default]
     Whole,
     /// All, but only the output of this name is reported.
@@ -260,7 +256,6 @@ pub fn run_child() -> i32 {
 /// A step away from the captured values of an input.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Stepped {
-    /// The input.
     pub input: String,
     /// How its elements move.
     pub step: Step,

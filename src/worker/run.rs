@@ -48,7 +48,6 @@ pub enum Ending {
 /// An output that was not computed in the wider format that was asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Narrow {
-    /// The output.
     pub output: String,
     /// Why not, in words.
     pub reason: String,
@@ -57,7 +56,6 @@ pub struct Narrow {
 /// One output of a completed run.
 #[derive(Clone, Debug)]
 pub struct OutputTensor {
-    /// Its name.
     pub name: String,
     /// The element type in memory: float64 for floating-point outputs of a shadow.
     pub dtype: DType,
@@ -76,7 +74,6 @@ pub struct Run {
     pub ending: Ending,
     /// The reported launches, in order.
     pub launches: Vec<LaunchRecord>,
-    /// All launches.
     pub launch_count: u64,
     /// Descriptions of writes outside of allocations.
     pub overruns: Vec<String>,

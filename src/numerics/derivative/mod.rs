@@ -111,7 +111,6 @@ pub(crate) fn answer<E>(
 struct OfClass {
     /// Those that were moved along the slopes that count.
     checked: usize,
-    /// All of them.
     elements: usize,
     /// The slopes that count.
     slopes: Vec<Slope>,

@@ -22,7 +22,6 @@ const SPACE: [f64; 3] = [34.0, 30.0, 40.0];
 
 /// A lineage as pages show it.
 pub(super) struct Graph<'a> {
-    /// The commits.
     pub lineage: &'a Lineage,
     /// The commit that is to blame, if one is.
     pub culprit: Option<CommitId>,

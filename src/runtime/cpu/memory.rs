@@ -36,7 +36,6 @@ enum Home {
     Space,
     /// A mapping of its own, guards included.
     Mapping(Range<usize>),
-    /// The pool.
     Pool,
 }
 

@@ -18,7 +18,6 @@ const MOST_YIELDS: u32 = 1 << 10;
 
 /// What one block needs to stay alive while others run.
 pub(super) struct Block {
-    /// Its threads.
     pub runner: BlockRunner,
     /// Its shared memory.
     pub shared: SharedMemory,

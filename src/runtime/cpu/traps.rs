@@ -16,7 +16,6 @@ pub(super) struct Argument {
     pub place: *mut *mut c_void,
     /// Its size in bytes.
     pub bytes: usize,
-    /// Its kind.
     pub kind: ArgumentKind,
 }
 

@@ -49,10 +49,7 @@ pub enum StartError {
     Gpu(#[from] GpuError),
     /// The module cannot be read.
     #[error("cannot read the module {path}")]
-    Module {
-        /// Its file.
-        path: String,
-    },
+    Module { path: String },
     /// The driver refused the module.
     #[error("the CUDA driver refuses the module of {architecture}: {message}")]
     Load {

@@ -32,7 +32,6 @@ pub(in crate::report) struct Frame {
     pub y: Axis,
     /// The width of the area.
     pub width: f64,
-    /// Its height.
     pub height: f64,
 }
 

@@ -133,7 +133,6 @@ impl Stamp {
 pub(super) struct Access<'a> {
     /// What it does.
     pub touch: Touch,
-    /// The launch.
     pub operation: u32,
     /// Block, thread and time.
     pub moment: Moment,

@@ -14,7 +14,6 @@ const SLOTS: usize = 4096;
 pub(super) struct Slot {
     /// Its first address.
     pub begin: usize,
-    /// Its bytes.
     pub bytes: usize,
     /// Its cells; null where nothing is checked.
     pub cells: *mut Packed,
@@ -42,7 +41,6 @@ pub(super) struct State {
     pub phase: u32,
     /// The first one of the block that runs.
     pub block_first: u32,
-    /// The first one of the launch.
     pub launch_first: u32,
     /// Those before this one are ordered before the launch.
     pub before: u32,
