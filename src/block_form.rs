@@ -15,88 +15,199 @@ mod halving;
 mod lane_code;
 mod names;
 mod plan;
+mod reason;
 mod statements;
 mod strided;
 mod turns;
 mod uses;
 
 pub(crate) use facts::Facts;
+pub use reason::{ShuffleReason, StackReason};
 
+use std::ops::Range;
+
+use self::folds::Shuffles;
+use self::plan::Plan;
+use self::reason::Refusal;
 use crate::syntax::Unit;
 use crate::syntax::edits::Edits;
 use crate::syntax::lexer::{Kind, Token, Tokens};
 use crate::syntax::outline::{Item, ItemKind, outline};
 use crate::syntax::source::Source;
 
-/// The outcome for one kernel with a barrier or a fold: its block form, or the obstacle to it.
+/// How the threads of a block of one kernel are run.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BlockForm {
+pub struct KernelForm {
     /// Its name without namespaces.
     pub kernel: String,
     /// The 1-based line of the name.
     pub line: usize,
-    /// Why its threads keep stacks of their own, for developers; none if it has block form.
-    pub obstacle: Option<String>,
-    /// How many of its loops may run for several threads at once.
-    pub loops: usize,
+    /// How its threads are run.
+    pub threads: ThreadForm,
 }
 
-/// Why a kernel keeps a stack for each thread.
-#[derive(Clone, Debug)]
-struct Refusal(String);
-
-impl Refusal {
-    fn new(why: impl Into<String>) -> Self {
-        Refusal(why.into())
+impl KernelForm {
+    /// Whether a loop of it may run for several threads at once.
+    pub fn has_strided_loops(&self) -> bool {
+        matches!(&self.threads, ThreadForm::Block { strided, .. } if !strided.is_empty())
     }
+
+    /// Why its threads keep stacks of their own; none if one call runs them, or nothing waits.
+    pub fn why_stacks(&self) -> Option<&StackReason> {
+        match &self.threads {
+            ThreadForm::Stacks { why, .. } => Some(why),
+            ThreadForm::InTurn | ThreadForm::Block { .. } => None,
+        }
+    }
+}
+
+/// How the threads of a block are run. All lines are 1-based.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ThreadForm {
+    /// One after the other, each to its end: nothing in the kernel waits for another thread.
+    InTurn,
+    /// By one call of the kernel, each thread from wait to wait.
+    Block {
+        /// The lines of loops in which ever fewer threads have something to do, and run for those alone.
+        halving: Vec<usize>,
+        /// The lines of loops that may run for several threads at once.
+        strided: Vec<usize>,
+    },
+    /// Each on a stack of its own, which is switched where it waits.
+    Stacks {
+        /// Why they are not run by one call.
+        why: StackReason,
+        /// Where this stands, unless it is about the kernel or its file as a whole.
+        line: Option<usize>,
+    },
+}
+
+/// A shuffle, or a chain of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ShuffleSite {
+    /// The function that it stands in, without namespaces.
+    pub function: String,
+    /// Its 1-based line.
+    pub line: usize,
+    /// Why it is a wait of its own; none for a chain, which is one wait.
+    pub alone: Option<ShuffleReason>,
+}
+
+/// A file whose kernels have been put into block form where that is possible.
+#[derive(Debug)]
+pub(crate) struct Rewritten {
+    pub text: String,
+    /// Every kernel with a body, in order.
+    pub kernels: Vec<KernelForm>,
+    /// Every shuffle in a function, in order.
+    pub shuffles: Vec<ShuffleSite>,
 }
 
 /// Puts the kernels of `text`, a translation of [`crate::frontend::host`], into block form where
-/// that is possible. Returns the outcome for each kernel with a barrier or a fold. With `lanes`, their
-/// strided loops run for several threads at once.
-pub(crate) fn rewrite(
-    path: &str,
-    text: &str,
-    facts: &Facts,
-    lanes: bool,
-) -> (String, Vec<BlockForm>) {
+/// that is possible. With `lanes`, their strided loops run for several threads at once.
+pub(crate) fn rewrite(path: &str, text: &str, facts: &Facts, lanes: bool) -> Rewritten {
     let source = Source::new(&Unit { path, text });
     let tokens = source.view(true);
-    let mut edits = Edits::default();
-    let mut forms = Vec::new();
     let checked = check_source(&source, &tokens);
-    let shuffles = checked.is_ok() && text.contains("__shfl_");
+    let mut edits = Edits::default();
+    let (mut kernels, mut shuffle_sites) = (Vec::new(), Vec::new());
     for item in outline(text, &tokens) {
-        let function = item.kind == ItemKind::Function && !item.body.is_empty();
-        let folds = match shuffles && function {
-            true => folds::find(&source, &tokens, facts, &item),
-            false => Vec::new(),
-        };
-        let waits = || {
-            let barrier = |token: &Token| token.is(text, "__syncthreads");
-            !folds.is_empty() || tokens[item.body.clone()].iter().any(barrier)
-        };
-        if !function || !item.has(text, &tokens, "__global__") || !waits() {
-            folds::rewrite(&source, &tokens, &folds, &mut edits);
+        if item.kind != ItemKind::Function || item.body.is_empty() {
             continue;
         }
-        let planned =
-            checked.clone().and_then(|()| plan::plan(text, &tokens, facts, &item, &folds, lanes));
-        let (obstacle, loops) = match planned {
-            Ok(plan) => {
-                emit::emit(&source, &tokens, &plan, &mut edits);
-                (None, plan.strided.len())
-            }
-            Err(Refusal(why)) => {
-                folds::rewrite(&source, &tokens, &folds, &mut edits);
-                (Some(why), 0)
-            }
+        let shuffles = match &checked {
+            _ if !text.contains("__shfl") => Shuffles::default(),
+            Ok(()) => Shuffles::find(&source, &tokens, facts, &item),
+            Err(_) => Shuffles::refuse_all(text, &tokens, &item),
         };
-        // A `#line` directive stands in front of the file's lines.
-        let line = source.line(tokens[item.name_at].start) - 1;
-        forms.push(BlockForm { kernel: item.name.clone(), line, obstacle, loops });
+        shuffle_sites.extend(list_shuffles(&source, &tokens, &item, &shuffles));
+        let planned = match item.has(text, &tokens, "__global__") {
+            true => plan_kernel(&source, &tokens, facts, &item, &shuffles, checked.clone(), lanes),
+            false => Planned::InTurn,
+        };
+        match &planned {
+            Planned::Block(plan) => emit::emit(&source, &tokens, plan, &mut edits),
+            Planned::InTurn | Planned::Stacks(_) => {
+                folds::rewrite(&source, &tokens, &shuffles.folds, &mut edits);
+            }
+        }
+        if item.has(text, &tokens, "__global__") {
+            let threads = planned.describe(&source, &tokens);
+            let line = line_of(&source, &tokens, item.name_at);
+            kernels.push(KernelForm { kernel: item.name.clone(), line, threads });
+        }
     }
-    (edits.apply(text), forms)
+    Rewritten { text: edits.apply(text), kernels, shuffles: shuffle_sites }
+}
+
+/// How a kernel is to be written.
+enum Planned<'t> {
+    /// As it is: nothing in it waits.
+    InTurn,
+    Block(Plan<'t>),
+    /// As it is: each thread has a stack.
+    Stacks(Refusal),
+}
+
+impl Planned<'_> {
+    fn describe(&self, source: &Source, tokens: &Tokens) -> ThreadForm {
+        let line_of = |at: usize| line_of(source, tokens, at);
+        match self {
+            Planned::InTurn => ThreadForm::InTurn,
+            Planned::Block(plan) => ThreadForm::Block {
+                halving: plan.halvings.iter().map(|halving| line_of(halving.barrier)).collect(),
+                strided: plan.strided.iter().map(|strided| line_of(strided.tokens.start)).collect(),
+            },
+            Planned::Stacks(Refusal { why, at }) => {
+                ThreadForm::Stacks { why: why.clone(), line: at.map(line_of) }
+            }
+        }
+    }
+}
+
+/// Plans the kernel `item`. Only one with a barrier or a chain of shuffles gains by block form.
+fn plan_kernel<'t>(
+    source: &'t Source,
+    tokens: &'t Tokens,
+    facts: &'t Facts,
+    item: &'t Item,
+    shuffles: &'t Shuffles<'t>,
+    checked: Result<(), Refusal>,
+    lanes: bool,
+) -> Planned<'t> {
+    let text = source.text;
+    let is_barrier = |token: &Token| token.is(text, "__syncthreads");
+    if shuffles.folds.is_empty() && !tokens[item.body.clone()].iter().any(is_barrier) {
+        return match names::find_wait(text, tokens, facts, item, shuffles) {
+            Some(refusal) => Planned::Stacks(refusal),
+            None => Planned::InTurn,
+        };
+    }
+    match checked.and_then(|()| plan::plan(text, tokens, facts, item, shuffles, lanes)) {
+        Ok(plan) => Planned::Block(plan),
+        Err(refusal) => Planned::Stacks(refusal),
+    }
+}
+
+/// The shuffles of the function `item`, each chain once, in order.
+fn list_shuffles(
+    source: &Source,
+    tokens: &Tokens,
+    item: &Item,
+    shuffles: &Shuffles,
+) -> Vec<ShuffleSite> {
+    let site = |line, alone| ShuffleSite { function: item.name.clone(), line, alone };
+    let chains = shuffles.folds.iter().map(|fold| site(fold.line(source, tokens), None));
+    let alone = shuffles.refused.iter();
+    let alone = alone.map(|(&at, why)| site(line_of(source, tokens, at), Some(why.clone())));
+    let mut sites: Vec<ShuffleSite> = chains.chain(alone).collect();
+    sites.sort_by_key(|site| site.line);
+    sites
+}
+
+/// The line of the file in which token `at` stands: a `#line` directive stands in front of its lines.
+fn line_of(source: &Source, tokens: &Tokens, at: usize) -> usize {
+    source.line(tokens[at].start) - 1
 }
 
 /// Refuses files in which a line or a bracket may not be what it seems.
@@ -105,17 +216,17 @@ fn check_source(source: &Source, tokens: &Tokens) -> Result<(), Refusal> {
         let line = directive.trim_start_matches('#').trim_start();
         line.starts_with("line") || line.starts_with(|c: char| c.is_ascii_digit())
     };
-    let directives = tokens.iter().filter(|token| token.kind == Kind::Directive);
-    if directives.skip(1).any(|token| renumbers(token.text(source.text))) {
-        return Err(Refusal::new("a #line directive in the file"));
+    let mut directives = tokens.iter().filter(|token| token.kind == Kind::Directive).skip(1);
+    if directives.any(|token| renumbers(token.text(source.text))) {
+        return Err(StackReason::LineDirective.into());
     }
-    match source.has_alternatives() {
-        true => Err(Refusal::new("a bracket that depends on the preprocessor")),
-        false => Ok(()),
+    if source.has_alternatives() {
+        return Err(StackReason::BracketAlternatives.into());
     }
+    Ok(())
 }
 
 /// The tokens of a kernel without its body: from its first specifier to its parameters' end.
-fn head(item: &Item) -> std::ops::Range<usize> {
+fn head(item: &Item) -> Range<usize> {
     item.tokens.start..item.body.start
 }

@@ -265,7 +265,8 @@ impl Writer<'_> {
             }
         }
         let start = barrier.tokens.start;
-        if let Some(fold) = self.plan.folds.iter().find(|fold| fold.tokens.start == start) {
+        if let Some(fold) = self.plan.shuffles.folds.iter().find(|fold| fold.tokens.start == start)
+        {
             let text = fold.as_turn(self.source, self.tokens, number, &out, &back);
             self.erase(barrier.tokens.clone());
             return self.edits.insert(self.tokens[start].start, text);

@@ -1,7 +1,7 @@
 //! Facts about the names that a kernel may mention, from a whole source set: which may make a
 //! thread wait for others, which are macros, which functions take their arguments by value.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use crate::syntax::lexer::{Kind, Token, Tokens};
 use crate::syntax::macros::{self, Macro};
@@ -33,8 +33,8 @@ pub(crate) struct Facts {
 const OPERATOR: &str = "operator";
 /// The built-in variable that differs between the threads of a block.
 const THREAD_INDEX: &str = "threadIdx";
-/// Stands for anything that no kernel in block form may reach.
-const FORBIDDEN: &str = "volatile";
+/// Stands for leaving a statement by a macro; no name is spelt so.
+const LEAVES_STATEMENT: &str = "#leaves";
 
 /// Words that make a thread wait, or that others may wait for, or that leave the order of
 /// statements.
@@ -114,7 +114,16 @@ const WAITING_PREFIXES: [&str; 19] = [
 /// Whether `word` makes a thread wait by itself.
 pub(super) fn waits(word: &str) -> bool {
     let prefixed = WAITING_PREFIXES.iter().any(|prefix| word.starts_with(prefix));
-    WAITING.contains(&word) || prefixed && word != "__cluster_dims__"
+    WAITING.contains(&word) || word == LEAVES_STATEMENT || prefixed && word != "__cluster_dims__"
+}
+
+/// How a name leads to a wait: the names behind it, each mentioned by the one before.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    /// The last one waits; none if the name itself does.
+    Waits(Vec<String>),
+    /// The last one is a macro that may leave its statement; none if the name itself is.
+    LeavesStatement(Vec<String>),
 }
 
 /// Words of the language that are never anybody's name.
@@ -223,7 +232,7 @@ impl Facts {
         let leaves = ["return", "break", "continue", "case", "default", "__shared__", "static"];
         let unbalanced = unbalanced(text, &defined.body);
         if unbalanced || leaves.iter().any(|&word| words.contains(word)) {
-            words.insert(FORBIDDEN.to_owned());
+            words.insert(LEAVES_STATEMENT.to_owned());
         }
         self.mentions.entry(defined.name.to_owned()).or_default().extend(words.iter().cloned());
         self.macros.entry(defined.name.to_owned()).or_default().extend(words);
@@ -275,6 +284,24 @@ impl Facts {
     /// Whether a kernel that mentions `word` may wait elsewhere than at its barriers.
     pub(crate) fn waits(&self, word: &str) -> bool {
         waits(word) || self.waiting.contains(word)
+    }
+
+    /// The shortest way from `word`, for which [`Facts::waits`] holds, to a wait.
+    pub(super) fn way_to_wait(&self, word: &str) -> Way {
+        let mut mentioned_by: BTreeMap<&str, &str> = BTreeMap::new();
+        let mut open = VecDeque::from([word]);
+        while let Some(name) = open.pop_front() {
+            if waits(name) {
+                return way_back(word, name, &mentioned_by);
+            }
+            for next in self.mentions.get(name).into_iter().flatten() {
+                if next != word && !mentioned_by.contains_key(next.as_str()) {
+                    mentioned_by.insert(next, name);
+                    open.push_back(next);
+                }
+            }
+        }
+        Way::Waits(Vec::new())
     }
 
     /// Whether a kernel that mentions `word` may ask for its thread's index there.
@@ -329,6 +356,22 @@ impl Facts {
     }
 }
 
+/// The names behind `start` on the way to `end`, of which `mentioned_by` has each one's predecessor.
+fn way_back(start: &str, end: &str, mentioned_by: &BTreeMap<&str, &str>) -> Way {
+    let mut names = Vec::new();
+    let mut name = end;
+    while name != start {
+        names.push(name.to_owned());
+        name = mentioned_by[name];
+    }
+    names.reverse();
+    if end == LEAVES_STATEMENT {
+        names.pop();
+        return Way::LeavesStatement(names);
+    }
+    Way::Waits(names)
+}
+
 fn unbalanced(text: &str, body: &Tokens) -> bool {
     let mut depth = 0usize;
     for token in body.iter().filter(|token| token.kind == Kind::Punct) {
@@ -376,5 +419,20 @@ mod tests {
         facts.finish();
         assert!((0..=100).all(|at| facts.waits(&format!("A{at}"))));
         assert!(!facts.waits("A101"));
+    }
+
+    #[test]
+    fn a_name_that_waits_tells_by_which_names() {
+        let text = "#define LEAVE if (n) return\n#define TWICE LEAVE; LEAVE\n\
+                    __device__ float warp(float x) { return __shfl_xor_sync(~0u, x, 1); }\n\
+                    __device__ float block(float x) { return block(warp(x)); }\n";
+        let mut facts = Facts::default();
+        facts.add(&Source::new(&Unit { path: "a.cu", text }));
+        facts.finish();
+        let waits = |names: &[&str]| Way::Waits(names.iter().map(|&name| name.into()).collect());
+        assert_eq!(facts.way_to_wait("block"), waits(&["warp", "__shfl_xor_sync"]));
+        assert_eq!(facts.way_to_wait("volatile"), waits(&[]));
+        assert_eq!(facts.way_to_wait("LEAVE"), Way::LeavesStatement(Vec::new()));
+        assert_eq!(facts.way_to_wait("TWICE"), Way::LeavesStatement(vec!["LEAVE".to_owned()]));
     }
 }

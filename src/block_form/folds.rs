@@ -5,9 +5,11 @@
 //! (`replay/folds.h`). The code as it is stays, for steps and types that do not suit, which only the compiler and
 //! the run know. What is not certainly of this form is left.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 use super::facts::Facts;
+use super::reason::ShuffleReason;
 use crate::syntax::edits::Edits;
 use crate::syntax::lexer::{Kind, Tokens, folded};
 use crate::syntax::outline::Item;
@@ -60,28 +62,76 @@ pub(super) struct Fold<'r> {
     variables: Vec<&'r str>,
 }
 
-/// The folds in the function `item`.
-pub(super) fn find<'r>(
-    source: &'r Source<'r>,
-    tokens: &'r Tokens,
-    facts: &'r Facts,
-    item: &'r Item,
-) -> Vec<Fold<'r>> {
-    let mut reader = Reader { source, tokens, facts, item, variables: Vec::new() };
-    let mut found = Vec::new();
-    let mut at = item.body.start + 1;
-    while at + 1 < item.body.end {
-        reader.variables.clear();
-        at = match reader.fold(at) {
-            Some((tokens, steps, step)) => {
-                let (end, variables) = (tokens.end, reader.variables.clone());
-                found.push(Fold { tokens, steps, step, variables });
-                end
-            }
-            None => at + 1,
-        };
+/// The shuffles in a function.
+#[derive(Debug, Default)]
+pub(super) struct Shuffles<'r> {
+    /// The chains.
+    pub folds: Vec<Fold<'r>>,
+    /// The tokens of those in no chain, and why they are in none.
+    pub refused: BTreeMap<usize, ShuffleReason>,
+}
+
+impl<'r> Shuffles<'r> {
+    /// The shuffles in the function `item`.
+    pub(super) fn find(
+        source: &'r Source<'r>,
+        tokens: &'r Tokens,
+        facts: &'r Facts,
+        item: &'r Item,
+    ) -> Shuffles<'r> {
+        let mut reader = Reader { source, tokens, facts, item, variables: Vec::new() };
+        let mut shuffles = Shuffles::default();
+        let mut at = item.body.start + 1;
+        while at + 1 < item.body.end {
+            reader.variables.clear();
+            at = match reader.fold(at) {
+                Ok((tokens, steps, step)) => {
+                    let (end, variables) = (tokens.end, reader.variables.clone());
+                    shuffles.folds.push(Fold { tokens, steps, step, variables });
+                    end
+                }
+                Err(NoFold::Refused { shuffle, why }) => {
+                    shuffles.refused.entry(shuffle).or_insert(why);
+                    at + 1
+                }
+                Err(NoFold::NoStep) => at + 1,
+            };
+        }
+        shuffles.refuse_others(source.text, tokens, item, &ShuffleReason::NotCombined);
+        shuffles
     }
-    found
+
+    /// The shuffles of the function `item` in a file that is not looked at, since directives may change it.
+    pub(super) fn refuse_all(text: &str, tokens: &Tokens, item: &Item) -> Shuffles<'r> {
+        let mut shuffles = Shuffles::default();
+        shuffles.refuse_others(text, tokens, item, &ShuffleReason::Directive);
+        shuffles
+    }
+
+    /// Refuses the shuffles that are neither in a chain nor refused.
+    fn refuse_others(&mut self, text: &str, tokens: &Tokens, item: &Item, why: &ShuffleReason) {
+        for at in item.body.clone() {
+            if !tokens[at].text(text).starts_with("__shfl") {
+                continue;
+            }
+            let behind = self.folds.partition_point(|fold| fold.tokens.start <= at);
+            if !self.folds[..behind].last().is_some_and(|fold| fold.tokens.contains(&at)) {
+                self.refused.entry(at).or_insert_with(|| why.clone());
+            }
+        }
+    }
+}
+
+/// Why no fold starts at a token.
+enum NoFold {
+    /// No statement that combines a variable with a shuffle does.
+    NoStep,
+    /// One does, but is no chain.
+    Refused {
+        /// The token of its shuffle.
+        shuffle: usize,
+        why: ShuffleReason,
+    },
 }
 
 /// Has `folds` done as one wait, in a function whose threads have stacks of their own.
@@ -210,33 +260,43 @@ impl<'r> Reader<'r> {
     }
 
     /// The fold that starts at `at`: its tokens, the code that collects its steps, and one of them.
-    fn fold(&mut self, at: usize) -> Option<(Range<usize>, String, Step)> {
+    fn fold(&mut self, at: usize) -> Result<(Range<usize>, String, Step), NoFold> {
         if self.is(at, "for") { self.loop_at(at) } else { self.sequence_at(at) }
     }
 
     /// `for (int d = A; B; C) STEP`, where each turn changes `d` alone.
-    fn loop_at(&mut self, at: usize) -> Option<(Range<usize>, String, Step)> {
-        let before = (0..at).rev().map(|at| self.tokens[at]);
-        let mut lines = before.take_while(|token| token.kind == Kind::Directive);
-        if !self.is(at + 1, "(") || lines.any(|line| !is_pragma(line.text(self.source.text))) {
-            return None;
-        }
-        let head = at + 2..self.tokens.skip_group(at + 1)? - 1;
+    fn loop_at(&mut self, at: usize) -> Result<(Range<usize>, String, Step), NoFold> {
+        let after = self.tokens.skip_group(at + 1).filter(|_| self.is(at + 1, "("));
+        let head = at + 2..after.ok_or(NoFold::NoStep)? - 1;
         let braced = self.is(head.end + 1, "{");
         let step = self.step(head.end + 1 + usize::from(braced))?;
+        let refused = |why| NoFold::Refused { shuffle: step.shuffle, why };
+        let before = (0..at).rev().map(|at| self.tokens[at]);
+        let mut lines = before.take_while(|token| token.kind == Kind::Directive);
+        if lines.any(|line| !is_pragma(line.text(self.source.text))) {
+            return Err(refused(ShuffleReason::Directive));
+        }
         let end = step.tokens.end + usize::from(braced);
-        if braced && !self.is(end - 1, "}") || step.distance.len() != 1 {
-            return None;
+        if braced && !self.is(end - 1, "}") {
+            return Err(refused(ShuffleReason::LongLoop));
+        }
+        if step.distance.len() != 1 {
+            return Err(refused(ShuffleReason::Distance(self.folded(step.distance.clone()))));
         }
         let distance = self.word(step.distance.start);
-        self.head(head.clone(), distance)?;
-        let (variable, counts) = (self.word(step.variable), self.variables.contains(&distance));
-        if variable == distance || counts || self.variables.contains(&variable) {
-            return None;
+        if self.head(head.clone(), distance).is_none() {
+            return Err(refused(ShuffleReason::LoopHead(self.folded(head))));
+        }
+        let variable = self.word(step.variable);
+        if self.variables.contains(&distance) {
+            return Err(refused(ShuffleReason::LoopVariable(distance.to_owned())));
+        }
+        if variable == distance || self.variables.contains(&variable) {
+            return Err(refused(ShuffleReason::LoopVariable(variable.to_owned())));
         }
         let head = self.folded(head);
         let steps = format!("for ({head}) replay_steps.add({distance});");
-        Some((at..end, steps, step))
+        Ok((at..end, steps, step))
     }
 
     /// Whether `head` declares `counter` and does nothing but change it.
@@ -272,23 +332,32 @@ impl<'r> Reader<'r> {
     }
 
     /// Two or more steps behind each other that differ in their distances alone.
-    fn sequence_at(&mut self, at: usize) -> Option<(Range<usize>, String, Step)> {
+    fn sequence_at(&mut self, at: usize) -> Result<(Range<usize>, String, Step), NoFold> {
         let begins = ["{", "}", ";"].iter().any(|sign| self.is(at - 1, sign));
-        if !begins || !self.is_name(at) {
-            return None;
+        if !begins {
+            return Err(NoFold::NoStep);
         }
         let first = self.step(at)?;
         let mut steps = String::new();
         let (mut end, mut count) = (at, 0);
-        while let Some(one) = self.step(end).filter(|one| self.same(&first, one)) {
-            if self.constant(one.distance.clone(), "").is_none() {
+        while let Ok(next) = self.step(end) {
+            let distance = next.distance.clone();
+            if !self.same(&first, &next) || self.constant(distance.clone(), "").is_none() {
                 break;
             }
-            steps += &format!("replay_steps.add({}); ", self.folded(one.distance.clone()));
-            (end, count) = (one.tokens.end, count + 1);
+            steps += &format!("replay_steps.add({}); ", self.folded(distance));
+            (end, count) = (next.tokens.end, count + 1);
         }
         let variable = self.word(first.variable);
-        (count > 1 && !self.variables.contains(&variable)).then_some((at..end, steps, first))
+        let why = match count {
+            0 => ShuffleReason::Distance(self.folded(first.distance.clone())),
+            1 => ShuffleReason::Single,
+            _ if self.variables.contains(&variable) => {
+                ShuffleReason::LoopVariable(variable.to_owned())
+            }
+            _ => return Ok((at..end, steps, first)),
+        };
+        Err(NoFold::Refused { shuffle: first.shuffle, why })
     }
 
     fn same(&self, one: &Step, other: &Step) -> bool {
@@ -300,43 +369,52 @@ impl<'r> Reader<'r> {
     }
 
     /// The step whose statement starts at `at`.
-    fn step(&mut self, at: usize) -> Option<Step> {
-        let name = self.word(at);
-        if !self.is_name(at) || self.facts.is_macro(name) || self.facts.is_device_variable(name) {
-            return None;
+    fn step(&mut self, at: usize) -> Result<Step, NoFold> {
+        if !self.is_name(at) {
+            return Err(NoFold::NoStep);
         }
+        let name = self.word(at);
+        let (shuffle, combine, after) = self.combination(at, name).ok_or(NoFold::NoStep)?;
+        let refused = |why| NoFold::Refused { shuffle, why };
         // A member may lie in memory that others see.
         let parameter =
             (self.item.tokens.start..self.item.body.start).any(|p| self.word(p) == name);
-        if self.item.member && !parameter {
-            return None;
+        let member = self.item.member && !parameter;
+        if member || self.facts.is_macro(name) || self.facts.is_device_variable(name) {
+            return Err(refused(ShuffleReason::SharedVariable(name.to_owned())));
         }
-        let operator = OPERATORS.iter().find(|(sign, ..)| self.is(at + 1, sign));
-        let (shuffle, combine, after) = match operator {
-            Some((_, assigns, _)) if self.is(at + 2, "=") => {
-                (at + 3, format!("by_{assigns}"), self.call(at + 3)?)
-            }
-            None if self.is(at + 1, "=") => self.combined(at + 2, name)?,
-            _ => return None,
-        };
-        if !self.is(after, ";") {
-            return None;
-        }
-        let arguments = self.arguments(shuffle)?;
+        let arguments = self.arguments(shuffle).unwrap_or_default();
         let (mask, value, distance, width) = match &arguments[..] {
             [mask, value, distance] => (mask, value, distance, None),
             [mask, value, distance, width] => (mask, value, distance, Some(width.clone())),
-            _ => return None,
+            _ => return Err(refused(ShuffleReason::NotCombined)),
         };
-        if value.len() != 1 || self.word(value.start) != name {
-            return None;
+        if !self.is(after, ";") || value.len() != 1 || self.word(value.start) != name {
+            return Err(refused(ShuffleReason::NotCombined));
         }
-        self.constant(mask.clone(), "")?;
-        if let Some(width) = width.clone() {
-            self.constant(width, "")?;
+        if self.constant(mask.clone(), "").is_none() {
+            return Err(refused(ShuffleReason::Mask(self.folded(mask.clone()))));
+        }
+        if let Some(width) = width.clone()
+            && self.constant(width.clone(), "").is_none()
+        {
+            return Err(refused(ShuffleReason::Width(self.folded(width))));
         }
         let (mask, distance) = (mask.clone(), distance.clone());
-        Some(Step { tokens: at..after + 1, variable: at, shuffle, combine, mask, distance, width })
+        Ok(Step { tokens: at..after + 1, variable: at, shuffle, combine, mask, distance, width })
+    }
+
+    /// The combination of `name`, at `at`, with a shuffle: the shuffle, what the headers call the combination, and
+    /// the index after it.
+    fn combination(&self, at: usize, name: &str) -> Option<(usize, String, usize)> {
+        let operator = OPERATORS.iter().find(|(sign, ..)| self.is(at + 1, sign));
+        match operator {
+            Some((_, assigns, _)) if self.is(at + 2, "=") => {
+                Some((at + 3, format!("by_{assigns}"), self.call(at + 3)?))
+            }
+            None if self.is(at + 1, "=") => self.combined(at + 2, name),
+            _ => None,
+        }
     }
 
     /// `x OP shuffle`, `shuffle OP x`, `f(x, shuffle)` or `f(shuffle, x)` at `at`: the shuffle, what the headers call

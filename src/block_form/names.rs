@@ -4,10 +4,15 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 
 use super::declarations::{Declared, declared};
+use super::facts::{Facts, Way};
+use super::folds::Shuffles;
+use super::head;
 use super::plan::Planner;
+use super::reason::{Refusal, StackReason};
 use super::statements::{Form, Statement};
-use super::{Refusal, head};
-use crate::syntax::lexer::Kind;
+use super::turns;
+use crate::syntax::lexer::{Kind, Tokens};
+use crate::syntax::outline::Item;
 
 /// Longer kernels are left alone, since each variable is looked for in the whole kernel.
 const MOST_TOKENS: usize = 20_000;
@@ -16,14 +21,75 @@ const MOST_TOKENS: usize = 20_000;
 /// mentions of its name.
 const MOST_DECLARATIONS: usize = 256;
 
+/// Why the kernel `item`, which has neither a barrier nor a chain among its `shuffles`, keeps its stacks; none if nothing
+/// in it waits. Atomics whose result nobody uses are no waits.
+pub(super) fn find_wait(
+    text: &str,
+    tokens: &Tokens,
+    facts: &Facts,
+    item: &Item,
+    shuffles: &Shuffles,
+) -> Option<Refusal> {
+    if item.tokens.len() > MOST_TOKENS {
+        return Some(StackReason::Length(MOST_TOKENS).into());
+    }
+    if facts.operators_wait() {
+        return Some(StackReason::OperatorWaits.into());
+    }
+    let atomics = turns::waits(text, tokens, facts, item, &[]);
+    let at = find_waiting_word(text, tokens, facts, item, &atomics)?;
+    Some(reason_to_wait(tokens[at].text(text), at, facts, shuffles).at(at))
+}
+
+/// The first word of the kernel `item` by which a thread waits, or lets others run, elsewhere than at a
+/// barrier; `waits` are the statements that may.
+pub(super) fn find_waiting_word(
+    text: &str,
+    tokens: &Tokens,
+    facts: &Facts,
+    item: &Item,
+    waits: &[Range<usize>],
+) -> Option<usize> {
+    let mut words = head(item).chain(item.body.clone());
+    words.find(|&at| {
+        let word = tokens[at].text(text);
+        tokens[at].kind == Kind::Ident
+            && facts.waits(word)
+            && word != "__syncthreads"
+            && !waits.iter().any(|wait| wait.contains(&at))
+    })
+}
+
+/// Why a kernel that mentions `word`, which waits, at token `at` keeps its stacks.
+pub(super) fn reason_to_wait(
+    word: &str,
+    at: usize,
+    facts: &Facts,
+    shuffles: &Shuffles,
+) -> StackReason {
+    if let Some(why) = shuffles.refused.get(&at) {
+        return StackReason::Shuffle { shuffle: word.to_owned(), why: why.clone() };
+    }
+    let word = word.to_owned();
+    match facts.way_to_wait(&word) {
+        Way::Waits(through) => StackReason::Waits { word, through },
+        Way::LeavesStatement(through) => StackReason::MacroLeaves { word, through },
+    }
+}
+
 impl Planner<'_> {
     /// Refuses words that wait, and words that are not understood.
     pub(super) fn check_words(&self) -> Result<(), Refusal> {
         if self.item.tokens.len() > MOST_TOKENS {
-            return Err(Refusal::new("a kernel of so many words"));
+            return Err(StackReason::Length(MOST_TOKENS).into());
         }
         if self.facts.operators_wait() {
-            return Err(Refusal::new("an operator of the sources that waits"));
+            return Err(StackReason::OperatorWaits.into());
+        }
+        let waiting =
+            find_waiting_word(self.text, self.tokens, self.facts, self.item, self.waits());
+        if let Some(at) = waiting {
+            return Err(reason_to_wait(self.word(at), at, self.facts, self.shuffles()).at(at));
         }
         let all = head(self.item).chain(self.item.body.clone());
         for at in all.filter(|&at| self.tokens[at].kind == Kind::Ident) {
@@ -31,18 +97,16 @@ impl Planner<'_> {
             let ours = word.starts_with("replay_")
                 && !word.starts_with("replay_shared_")
                 && word != "replay_rt";
-            let known = || self.waits().iter().any(|wait| wait.contains(&at));
-            let waits = self.facts.waits(word) && word != "__syncthreads" && !known();
-            if waits || ours || matches!(word, "_Pragma" | "__pragma" | "operator") {
-                return Err(Refusal::new(format!("the word {word}")));
+            if ours || matches!(word, "_Pragma" | "__pragma" | "operator") {
+                return Err(StackReason::ReservedWord(word.to_owned()).at(at));
             }
         }
         let breaks = |at: usize| {
             let token = self.tokens[at];
             token.kind != Kind::Directive && token.text(self.text).contains('\n')
         };
-        if head(self.item).chain(self.item.body.clone()).any(breaks) {
-            return Err(Refusal::new("a literal of several lines"));
+        if let Some(at) = head(self.item).chain(self.item.body.clone()).find(|&at| breaks(at)) {
+            return Err(StackReason::LongLiteral.at(at));
         }
         for at in self.item.body.clone() {
             let lambda = self.is(at, "[")
@@ -50,7 +114,7 @@ impl Planner<'_> {
                     && !matches!(self.word(at - 1), ")" | "]" | "}" | ">" | "*" | "&")
                     || matches!(self.word(at - 1), "return" | "auto"));
             if lambda {
-                return Err(Refusal::new("a lambda or an attribute"));
+                return Err(StackReason::Lambda.at(at));
             }
         }
         Ok(())
@@ -59,7 +123,7 @@ impl Planner<'_> {
     /// Collects every name that the kernel declares.
     pub(super) fn collect_names(&mut self, statements: &[Statement]) -> Result<(), Refusal> {
         if self.parameter_list().is_none() {
-            return Err(Refusal::new("parameters that are not understood"));
+            return Err(StackReason::Parameters.into());
         }
         for range in self.parameter_ranges() {
             self.declares(range);
@@ -84,9 +148,9 @@ impl Planner<'_> {
                 Form::Label | Form::Barrier | Form::Return => {}
             }
         }
-        match self.names.values().any(|places| places.len() > MOST_DECLARATIONS) {
-            true => Err(Refusal::new("a name that is declared so often")),
-            false => Ok(()),
+        match self.names.values().find(|places| places.len() > MOST_DECLARATIONS) {
+            Some(places) => Err(StackReason::ManyDeclarations(MOST_DECLARATIONS).at(places[0])),
+            None => Ok(()),
         }
     }
 
@@ -150,7 +214,7 @@ impl Planner<'_> {
             if self.names.contains_key(word)
                 || self.names.keys().any(|name| expansion.contains(name))
             {
-                return Err(Refusal::new(format!("the macro {word}, which names a variable")));
+                return Err(StackReason::MacroNames(word.to_owned()).at(at));
             }
         }
         Ok(())

@@ -12,13 +12,14 @@ use std::ops::Range;
 
 use super::declarations::Declaration;
 use super::facts::Facts;
-use super::folds::Fold;
+use super::folds::{Fold, Shuffles};
 use super::halving::{self, Halving};
+use super::head;
+use super::reason::{Refusal, StackReason};
 use super::statements::body;
 use super::strided::{self, Strided};
 use super::turns;
 use super::uses::{Use, judge};
-use super::{Refusal, head};
 use crate::syntax::lexer::{Kind, Tokens};
 use crate::syntax::outline::Item;
 
@@ -43,8 +44,8 @@ pub(super) struct Plan<'t> {
     pub strided: Vec<Strided>,
     /// Whether the engine says whose turn it is: there are waits besides barriers.
     pub turns: bool,
-    /// The folds in the kernel.
-    pub folds: &'t [Fold<'t>],
+    /// The shuffles in the kernel.
+    pub shuffles: &'t Shuffles<'t>,
 }
 
 /// A declaration that a thread's return to a barrier jumps over.
@@ -96,16 +97,16 @@ pub(super) struct Barrier {
     pub arguments: Option<[Range<usize>; 2]>,
 }
 
-/// Plans the kernel `item`, in which `folds` stand; with `lanes` some loops run for several threads at once.
+/// Plans the kernel `item` with its `shuffles`; with `lanes` some loops run for several threads at once.
 pub(super) fn plan<'t>(
     text: &'t str,
     tokens: &'t Tokens,
     facts: &'t Facts,
     item: &'t Item,
-    folds: &'t [Fold<'t>],
+    shuffles: &'t Shuffles<'t>,
     lanes: bool,
 ) -> Result<Plan<'t>, Refusal> {
-    let waits = turns::waits(text, tokens, facts, item, folds);
+    let waits = turns::waits(text, tokens, facts, item, &shuffles.folds);
     let statements = body(text, tokens, item.body.start, &waits)?;
     let plan = Plan {
         body: item.body.clone(),
@@ -118,7 +119,7 @@ pub(super) fn plan<'t>(
         halvings: Vec::new(),
         strided: Vec::new(),
         turns: !waits.is_empty(),
-        folds,
+        shuffles,
     };
     let names = BTreeMap::new();
     let moved = BTreeSet::new();
@@ -185,7 +186,12 @@ impl<'t> Planner<'t> {
 
     /// The folds in the kernel.
     pub(super) fn folds(&self) -> &'t [Fold<'t>] {
-        self.plan.folds
+        &self.plan.shuffles.folds
+    }
+
+    /// The shuffles in the kernel.
+    pub(super) fn shuffles(&self) -> &'t Shuffles<'t> {
+        self.plan.shuffles
     }
 
     /// The statements that wait and are no barriers.
@@ -239,7 +245,7 @@ impl<'t> Planner<'t> {
             let name = variable.name.as_str();
             let places = self.names.get(name).map_or(0, Vec::len);
             if places != 1 || self.mentioned_before(name, variable.scope.start) {
-                return Err(ambiguous(name));
+                return Err(ambiguous(name, variable.scope.start));
             }
         }
         Ok(())
@@ -248,10 +254,13 @@ impl<'t> Planner<'t> {
     /// Refuses barriers in places where no statement stands.
     fn check_barriers(&self) -> Result<(), Refusal> {
         let all = head(self.item).chain(self.item.body.clone());
-        let mentions = all.filter(|&at| self.is(at, "__syncthreads")).count();
-        match mentions + self.waits.len() == self.plan.barriers.len() {
-            true => Ok(()),
-            false => Err(Refusal::new("a barrier that is not a statement")),
+        let barriers = all.filter(|&at| self.is(at, "__syncthreads"));
+        let waits = barriers.chain(self.waits.iter().map(|wait| wait.start));
+        let planned: BTreeSet<usize> =
+            self.plan.barriers.iter().map(|barrier| barrier.tokens.start).collect();
+        match waits.into_iter().find(|at| !planned.contains(at)) {
+            Some(at) => Err(StackReason::BarrierInExpression.at(at)),
+            None => Ok(()),
         }
     }
 
@@ -260,6 +269,8 @@ impl<'t> Planner<'t> {
     }
 }
 
-fn ambiguous(name: &str) -> Refusal {
-    Refusal::new(format!("{name}, which is declared twice"))
+/// The refusal of `name`, which is declared at or known to the code at token `at`.
+fn ambiguous(name: &str, at: usize) -> Refusal {
+    let shared = name.strip_prefix("replay_shared_").and_then(|name| name.strip_suffix("_t"));
+    StackReason::DeclaredTwice(shared.unwrap_or(name).to_owned()).at(at)
 }

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::ops::Range;
 
-use super::Refusal;
+use super::reason::{Refusal, StackReason};
 use crate::syntax::lexer::{Kind, Tokens};
 
 /// One statement.
@@ -81,7 +81,7 @@ impl Parser<'_> {
 
     fn group(&self, open: usize, bracket: &str) -> Result<usize, Refusal> {
         let after = self.tokens.skip_group(open).filter(|_| self.is(open, bracket));
-        after.ok_or_else(|| Refusal::new("a statement that is not understood"))
+        after.ok_or_else(|| StackReason::Statement.at(open))
     }
 
     /// The statements of the list whose brace is at `open`, and the index after it.
@@ -96,7 +96,7 @@ impl Parser<'_> {
             }
             let (statement, next) = self.statement(at)?;
             if next >= after {
-                return Err(Refusal::new("a statement without an end"));
+                return Err(StackReason::Statement.at(at));
             }
             statements.push(statement);
             at = next;
@@ -107,7 +107,7 @@ impl Parser<'_> {
         while let Some(token) = self.tokens.get(at).filter(|t| t.kind == Kind::Directive) {
             let line = token.text(self.text).trim_start_matches('#').trim_start();
             if !line.starts_with("pragma") {
-                return Err(Refusal::new("a preprocessor line"));
+                return Err(StackReason::Directive.at(at));
             }
             at += 1;
         }
@@ -116,7 +116,7 @@ impl Parser<'_> {
 
     fn statement(&self, start: usize) -> Parsed<Statement> {
         if self.depth.get() == MOST_LEVELS {
-            return Err(Refusal::new("statements nested so deep"));
+            return Err(StackReason::Depth(MOST_LEVELS).at(start));
         }
         self.depth.set(self.depth.get() + 1);
         let parsed = self.one_statement(start);
@@ -144,7 +144,7 @@ impl Parser<'_> {
                 let (body, end) = self.statement(start + 1)?;
                 let after = self.group(end + 1, "(")?;
                 if !self.is(end, "while") || !self.is(after, ";") {
-                    return Err(Refusal::new("a statement that is not understood"));
+                    return Err(StackReason::Statement.at(start));
                 }
                 (Form::Do { body: Box::new(body) }, after + 1)
             }
@@ -158,7 +158,7 @@ impl Parser<'_> {
             "__syncthreads" => {
                 let after = self.group(start + 1, "(")?;
                 if after != start + 3 || !self.is(after, ";") {
-                    return Err(Refusal::new("a barrier that is not a statement"));
+                    return Err(StackReason::BarrierInExpression.at(start));
                 }
                 (Form::Barrier, after + 1)
             }
@@ -196,7 +196,7 @@ impl Parser<'_> {
                 break;
             }
         }
-        Err(Refusal::new("a label that is not understood"))
+        Err(StackReason::Label.at(start))
     }
 
     /// The index after the semicolon of the statement that starts at `start`.
@@ -206,18 +206,18 @@ impl Parser<'_> {
             return Ok(at + 2);
         }
         if self.tokens[start].kind == Kind::Ident && self.is(start + 1, ":") {
-            return Err(Refusal::new("a label"));
+            return Err(StackReason::Label.at(start));
         }
         while at < self.tokens.len() {
             let token = self.tokens[at];
             let word = token.text(self.text);
             if token.kind == Kind::Directive {
-                return Err(Refusal::new("a preprocessor line"));
+                return Err(StackReason::Directive.at(at));
             }
             // `x.template get<T>()` is the one use of the word inside a statement.
             let qualified = word == "template" && at > start && self.is(at - 1, ".");
             if word == "}" || !qualified && STRUCTURE.contains(&word) {
-                return Err(Refusal::new("a statement that is not understood"));
+                return Err(StackReason::Statement.at(at));
             }
             if word == ";" {
                 return Ok(at + 1);
@@ -230,7 +230,7 @@ impl Parser<'_> {
                 None => at + 1,
             };
         }
-        Err(Refusal::new("a statement without an end"))
+        Err(StackReason::Statement.at(start))
     }
 
     /// Refuses code that a macro may have made of several statements, and statements inside of others.
@@ -245,9 +245,9 @@ impl Parser<'_> {
                 || STRUCTURE.contains(&word) && word != "template"
                 || word == ";"
         });
-        match called && follows || nested {
-            true => Err(Refusal::new("a statement that is not understood")),
-            false => Ok(()),
+        if called && follows || nested {
+            return Err(StackReason::Statement.at(open));
         }
+        Ok(())
     }
 }

@@ -6,10 +6,10 @@
 
 use std::ops::Range;
 
-use super::Refusal;
 use super::facts::Facts;
 use super::folds::Fold;
 use super::plan::Planner;
+use super::reason::{Refusal, StackReason};
 use crate::syntax::lexer::{Tokens, folded};
 use crate::syntax::outline::Item;
 use crate::syntax::source::Source;
@@ -93,7 +93,7 @@ impl Planner<'_> {
         });
         match fits.collect::<Vec<_>>()[..] {
             [true] => Ok(()),
-            _ => Err(Refusal::new(format!("a chain of shuffles of {name}"))),
+            _ => Err(StackReason::ShuffledVariable(name.to_owned()).at(start)),
         }
     }
 
@@ -113,7 +113,7 @@ impl Planner<'_> {
         let refused = |at: usize| self.facts.waits(self.word(at)) || self.is(at, "{");
         match <[Range<usize>; 2]>::try_from(self.pieces(arguments.clone())) {
             Ok(both) if !arguments.clone().any(refused) => Ok(Some(both)),
-            _ => Err(Refusal::new(format!("the arguments of {name}"))),
+            _ => Err(StackReason::AtomicArguments(name.to_owned()).at(tokens.start)),
         }
     }
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::encoding::{Decoded, decode};
 use super::{CompileError, includes, joined, lanes};
-use crate::frontend::{self, Obstacle, Precision, Symbols, Threads, Unit};
+use crate::frontend::{self, KernelForm, Obstacle, Precision, Symbols, Threads, Unit};
 use crate::harness::Harness;
 use crate::history::{Role, SourceFile, SourceSet};
 
@@ -153,7 +153,7 @@ pub(super) fn translate(
     let mut files = Vec::new();
     for (unit, (_, decoded)) in units.iter().zip(&texts) {
         let translated = frontend::host(unit, &symbols, precision, threads)?;
-        strided |= translated.block_forms.iter().any(|form| form.loops > 0);
+        strided |= translated.kernel_forms.iter().any(KernelForm::has_strided_loops);
         let told = |found: Obstacle| {
             let told = format!("{}:{}: {}", unit.path, found.line, found.what);
             Hindrance { within: found.within, told, guarded: found.guarded }

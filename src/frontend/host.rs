@@ -84,7 +84,8 @@ pub(super) fn translate(
     Ok(Translated {
         text: line + &edits.apply(source.text),
         launches,
-        block_forms: Vec::new(),
+        kernel_forms: Vec::new(),
+        shuffles: Vec::new(),
         kernels: symbols::defined(source),
         shadow_obstacles,
     })

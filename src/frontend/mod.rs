@@ -34,7 +34,7 @@ pub use extension::without_tensors;
 pub use signatures::{Parameter, Signature, TemplateParameter, signatures};
 pub use symbols::{Symbols, scan};
 
-pub use crate::block_form::BlockForm;
+pub use crate::block_form::{KernelForm, ShuffleReason, ShuffleSite, StackReason, ThreadForm};
 pub use crate::syntax::Unit;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -75,8 +75,10 @@ pub struct Translated {
     pub launches: Vec<LaunchSite>,
     /// Every kernel that the file defines, in order.
     pub kernels: Vec<Kernel>,
-    /// Every kernel with a barrier or a fold that was considered for [`Threads::Blocks`], in order.
-    pub block_forms: Vec<BlockForm>,
+    /// How the threads of each kernel with a body are run, in order; empty with [`Threads::Stacks`].
+    pub kernel_forms: Vec<KernelForm>,
+    /// Every shuffle in a function, in order; empty with [`Threads::Stacks`].
+    pub shuffles: Vec<ShuffleSite>,
     /// Why the float64 shadow may not mean the same as the source; empty without a shadow.
     pub shadow_obstacles: Vec<Obstacle>,
 }
@@ -134,8 +136,10 @@ pub fn host(
         host::translate(&Source::without_main(unit), symbols, precision, host::Place::File)?;
     if threads != Threads::Stacks {
         let lanes = threads == Threads::Lanes;
-        (made.text, made.block_forms) =
-            block_form::rewrite(unit.path, &made.text, symbols.block_facts(), lanes);
+        let rewritten = block_form::rewrite(unit.path, &made.text, symbols.block_facts(), lanes);
+        made.text = rewritten.text;
+        made.kernel_forms = rewritten.kernels;
+        made.shuffles = rewritten.shuffles;
     }
     made.text = bounds::uncover(made.text);
     Ok(made)

@@ -2,8 +2,8 @@
 //! equal translations, and no text ends the program.
 
 use crate::frontend::{
-    FrontendError, Precision, Symbols, Threads, Unit, call, device, host, identifiers, scan,
-    signatures,
+    FrontendError, Precision, Symbols, ThreadForm, Threads, Unit, call, device, host, identifiers,
+    scan, signatures,
 };
 
 /// The most bytes of a text: more finds nothing new and takes longer.
@@ -62,7 +62,13 @@ fn host_text(
     }
     made.launches.iter().for_each(|launch| within(launch.line, lines));
     made.kernels.iter().for_each(|kernel| within(kernel.line, lines));
-    made.block_forms.iter().for_each(|form| within(form.line, lines));
+    for form in &made.kernel_forms {
+        within(form.line, lines);
+        if let ThreadForm::Stacks { line: Some(line), .. } = form.threads {
+            within(line, lines);
+        }
+    }
+    made.shuffles.iter().for_each(|shuffle| within(shuffle.line, lines));
     made.shadow_obstacles.iter().for_each(|found| within(found.line, lines));
     Ok(made.text)
 }

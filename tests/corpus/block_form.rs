@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use replay::backend::{Mode, Variant};
 use replay::fixture::Fixture;
-use replay::frontend::{Precision, Threads, Unit, host, scan};
+use replay::frontend::{KernelForm, Precision, ThreadForm, Threads, Unit, host, scan};
 use replay::history::{History, SourceSet, SourceSpec};
 use replay::summary::POISON_A;
 use replay::trial::{Lab, Subject};
@@ -29,7 +29,8 @@ fn in_block_form(sources: &SourceSet) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     for unit in &units {
         let made = host(unit, &symbols, Precision::Native, Threads::Lanes).expect("it translates");
-        for form in made.block_forms.iter().filter(|form| form.obstacle.is_none()) {
+        let is_block = |form: &&KernelForm| matches!(form.threads, ThreadForm::Block { .. });
+        for form in made.kernel_forms.iter().filter(is_block) {
             found.insert(format!("{}: {}", unit.path, form.kernel));
         }
     }

@@ -2,8 +2,7 @@
 
 use std::sync::LazyLock;
 
-use replay::frontend::Precision;
-use replay::frontend::{Threads, Unit, host, scan};
+use replay::frontend::{KernelForm, Precision, Threads, Unit, host, scan};
 use replay::runtime::cpu::Rounding;
 use replay::worker::{Ending, Run};
 
@@ -28,11 +27,12 @@ static TURNS: LazyLock<Project> = LazyLock::new(|| {
     Project::new(include_str!("turns.cu"), "(long long*)out, real", tables, &[])
 });
 
-/// The kernels of `text` with a barrier, and why each keeps stacks, if it does.
+/// The kernels of `text` and why each keeps stacks, if it does.
 fn forms(text: &str) -> Vec<(String, Option<String>)> {
     let unit = Unit { path: "cases.cu", text };
     let made = host(&unit, &scan(&[unit]), Precision::Native, Threads::Lanes).unwrap();
-    made.block_forms.into_iter().map(|form| (form.kernel, form.obstacle)).collect()
+    let why = |form: &KernelForm| form.why_stacks().map(ToString::to_string);
+    made.kernel_forms.iter().map(|form| (form.kernel.clone(), why(form))).collect()
 }
 
 /// All that a run shows: the bits of every output, what was printed and how it ended.
@@ -71,7 +71,8 @@ fn every_kernel_of_the_cases_takes_block_form() {
 fn every_kernel_that_waits_for_lanes_at_statements_takes_turns() {
     let unit = Unit { path: "cases.cu", text: include_str!("turns.cu") };
     let made = host(&unit, &scan(&[unit]), Precision::Native, Threads::Blocks).unwrap();
-    let refused: Vec<_> = made.block_forms.iter().filter(|form| form.obstacle.is_some()).collect();
+    let refused: Vec<_> =
+        made.kernel_forms.iter().filter(|form| form.why_stacks().is_some()).collect();
     assert!(refused.is_empty(), "{refused:?}");
     assert_eq!(made.text.matches("::replay_rt::block_turns<").count(), made.kernels.len());
 }

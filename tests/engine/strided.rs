@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use replay::frontend::{Precision, Threads, Unit, host, scan};
+use replay::frontend::{KernelForm, Precision, ThreadForm, Threads, Unit, host, scan};
 use replay::runtime::cpu::Rounding;
 
 use super::project::{Machine, Project, elements};
@@ -75,11 +75,11 @@ fn clang_runs_loops_for_many_threads_with_the_same_bits() {
 fn loops(text: &str) -> String {
     let unit = Unit { path: "cases.cu", text };
     let made = host(&unit, &scan(&[unit]), Precision::Native, Threads::Lanes).unwrap();
-    let line = |form: replay::frontend::BlockForm| match form.obstacle {
-        Some(obstacle) => format!("{}: {obstacle}\n", form.kernel),
-        None => format!("{}: {}\n", form.kernel, form.loops),
+    let words = |form: &KernelForm| match &form.threads {
+        ThreadForm::Block { strided, .. } => format!("{}: {}\n", form.kernel, strided.len()),
+        threads => format!("{}: {threads:?}\n", form.kernel),
     };
-    made.block_forms.into_iter().map(line).collect()
+    made.kernel_forms.iter().map(words).collect()
 }
 
 #[test]

@@ -1,11 +1,20 @@
 //! Which kernels take block form, and what they become.
 
 use super::snapshot;
-use replay::frontend::{Precision, Threads, Translated, Unit, host, scan};
+use replay::frontend::{Precision, ThreadForm, Threads, Translated, Unit, host, scan};
 
 fn translated(text: &str, precision: Precision) -> Translated {
     let unit = Unit { path: "a.cu", text };
     host(&unit, &scan(&[unit]), precision, Threads::Blocks).unwrap()
+}
+
+fn words(threads: &ThreadForm) -> String {
+    match threads {
+        ThreadForm::InTurn => "in turn".to_owned(),
+        ThreadForm::Block { .. } => "none".to_owned(),
+        ThreadForm::Stacks { why, line: Some(line) } => format!("{line}: {why}"),
+        ThreadForm::Stacks { why, line: None } => why.to_string(),
+    }
 }
 
 /// Why a kernel with the parameters `float* x, int n` and this body keeps stacks, if it does;
@@ -13,9 +22,9 @@ fn translated(text: &str, precision: Precision) -> Translated {
 fn obstacle(before: &str, body: &str) -> String {
     let text = format!("{before}\n__global__ void k(float* x, int n) {{ {body} }}\n");
     let made = translated(&text, Precision::Native);
-    let [form] = &made.block_forms[..] else { panic!("{:?}", made.block_forms) };
+    let [form] = &made.kernel_forms[..] else { panic!("{:?}", made.kernel_forms) };
     assert_eq!((form.kernel.as_str(), form.line), ("k", 1 + before.matches('\n').count() + 1));
-    form.obstacle.clone().unwrap_or_else(|| "none".to_owned())
+    words(&form.threads)
 }
 
 const REDUCTION: &str = "\
@@ -112,7 +121,7 @@ fn block_form_keeps_the_lines() {
         include_str!("../engine/turns.cu"),
     ] {
         let made = translated(text, Precision::Native);
-        assert!(made.block_forms.iter().all(|form| form.obstacle.is_none()));
+        assert!(made.kernel_forms.iter().all(|form| form.why_stacks().is_none()));
         let stacks = host(
             &Unit { path: "a.cu", text },
             &scan(&[Unit { path: "a.cu", text }]),
@@ -155,8 +164,79 @@ fn what_jumps_and_frames_can_hold_takes_block_form() {
 fn a_kernel_without_a_barrier_stays_as_it_is() {
     let text = "__global__ void k(float* x) { x[threadIdx.x] = 0; }\n";
     let made = translated(text, Precision::Native);
-    assert!(made.block_forms.is_empty());
+    assert_eq!(words(&made.kernel_forms[0].threads), "in turn");
     assert_eq!(made.text.split_once('\n').unwrap().1, text);
+}
+
+#[test]
+fn a_kernel_that_waits_in_a_function_tells_by_which_names() {
+    let before = "__device__ float warp(float v) { return v + __shfl_xor_sync(~0u, v, 1); }\n\
+                  __device__ float block(float v) { v = warp(v); __syncthreads(); return v; }";
+    let kernel = "\nx[0] = 1;\nx[n] = block(x[n]);";
+    insta::assert_snapshot!(obstacle(before, kernel), @"5: block > __syncthreads may wait elsewhere than at a barrier of the kernel");
+    assert_eq!(obstacle(before, "atomicAdd(x, 1.0f);"), "in turn");
+}
+
+#[test]
+fn a_shuffle_that_is_a_wait_of_its_own_tells_why() {
+    let cases = [
+        "v += __shfl_xor_sync(~0u, v, 1); v += __shfl_xor_sync(~0u, v, 2);",
+        "for (int d = 16; d > 0; d /= 2) v += __shfl_xor_sync(~0u, v, d);",
+        "v += __shfl_xor_sync(~0u, v, 1);",
+        "v = __shfl_sync(~0u, v, 0);",
+        "v += __shfl_xor_sync(~0u, w, 1); v += __shfl_xor_sync(~0u, w, 2);",
+        "for (int d = 16; d > 0; d /= 2) v += __shfl_xor_sync(masks[d], v, d);",
+        "for (int d = 16; d > 0; d /= 2) v += __shfl_xor_sync(~0u, v, d, widths[0]);",
+        "for (int d = 16; d > 0; d /= 2) v += __shfl_xor_sync(~0u, v, d * 2);",
+        "v += __shfl_xor_sync(~0u, v, w()); v += __shfl_xor_sync(~0u, v, w());",
+        "for (int d = 16, e = 1; d > 0; d /= 2) v += __shfl_xor_sync(~0u, v, d);",
+        "for (int d = v; d > 0; d /= 2) v += __shfl_xor_sync(~0u, v, d);",
+        "for (int d = 16; d > 0; d /= 2) { v += __shfl_xor_sync(~0u, v, d); w = v; }",
+        "all += __shfl_xor_sync(~0u, all, 1); all += __shfl_xor_sync(~0u, all, 2);",
+        "\n#if N\n#endif\nfor (int d = 9; d > 0; d /= 2) v += __shfl_xor_sync(~0u, v, d);",
+    ];
+    let mut lines = Vec::new();
+    for body in cases {
+        let text = format!("__device__ float all;\n__device__ void f(float v) {{ {body} }}\n");
+        for site in translated(&text, Precision::Native).shuffles {
+            let why = site.alone.map_or("one wait".to_owned(), |why| why.to_string());
+            lines.push(format!("{}:{}: {why}", site.function, site.line));
+        }
+        lines.push(format!("    {}", body.replace('\n', "\\n")));
+    }
+    insta::assert_snapshot!(lines.join("\n"), @r#"
+    f:2: one wait
+        v += __shfl_xor_sync(~0u, v, 1); v += __shfl_xor_sync(~0u, v, 2);
+    f:2: one wait
+        for (int d = 16; d > 0; d /= 2) v += __shfl_xor_sync(~0u, v, d);
+    f:2: one step alone, neither in a loop of its own nor behind another
+        v += __shfl_xor_sync(~0u, v, 1);
+    f:2: its result is not combined with the lane's own value in one statement
+        v = __shfl_sync(~0u, v, 0);
+    f:2: its result is not combined with the lane's own value in one statement
+    f:2: its result is not combined with the lane's own value in one statement
+        v += __shfl_xor_sync(~0u, w, 1); v += __shfl_xor_sync(~0u, w, 2);
+    f:2: the mask masks[d] may change between steps
+        for (int d = 16; d > 0; d /= 2) v += __shfl_xor_sync(masks[d], v, d);
+    f:2: the width widths[0] may change between steps
+        for (int d = 16; d > 0; d /= 2) v += __shfl_xor_sync(~0u, v, d, widths[0]);
+    f:2: the distance d * 2 may change between steps
+        for (int d = 16; d > 0; d /= 2) v += __shfl_xor_sync(~0u, v, d * 2);
+    f:2: the distance w() may change between steps
+    f:2: the distance w() may change between steps
+        v += __shfl_xor_sync(~0u, v, w()); v += __shfl_xor_sync(~0u, v, w());
+    f:2: the loop does not only count a variable of its own: (int d = 16, e = 1; d > 0; d /= 2)
+        for (int d = 16, e = 1; d > 0; d /= 2) v += __shfl_xor_sync(~0u, v, d);
+    f:2: v decides about the steps and changes in them
+        for (int d = v; d > 0; d /= 2) v += __shfl_xor_sync(~0u, v, d);
+    f:2: its loop does more than this step
+        for (int d = 16; d > 0; d /= 2) { v += __shfl_xor_sync(~0u, v, d); w = v; }
+    f:2: all may be more than a variable of the thread
+    f:2: all may be more than a variable of the thread
+        all += __shfl_xor_sync(~0u, all, 1); all += __shfl_xor_sync(~0u, all, 2);
+    f:5: a preprocessor line that may change what stands here
+        \n#if N\n#endif\nfor (int d = 9; d > 0; d /= 2) v += __shfl_xor_sync(~0u, v, d);
+    "#);
 }
 
 #[test]
@@ -226,11 +306,8 @@ fn what_is_not_understood_keeps_stacks() {
         .map(|(before, body)| {
             let text = format!("{before} | {body}").replace('\n', "\\n");
             let why = if before.starts_with("#line") {
-                translated(&format!("{before}__global__ void k() {{ {body} }}"), Precision::Native)
-                    .block_forms[0]
-                    .obstacle
-                    .clone()
-                    .unwrap()
+                let text = format!("{before}__global__ void k() {{ {body} }}");
+                words(&translated(&text, Precision::Native).kernel_forms[0].threads)
             } else {
                 obstacle(before, body)
             };
@@ -322,7 +399,7 @@ const PIECES: [&str; 56] = [
 #[test]
 fn deep_and_long_kernels_keep_stacks() {
     let deep = format!("{}__syncthreads();{}", "{".repeat(10_000), "}".repeat(10_000));
-    assert_eq!(obstacle("", &deep), "statements nested so deep");
+    assert_eq!(obstacle("", &deep), "2: statements nested deeper than 64 levels");
     let long = format!("{} __syncthreads();", "x[n] = n;".repeat(100_000));
-    assert_eq!(obstacle("", &long), "a kernel of so many words");
+    assert_eq!(obstacle("", &long), "a kernel of more than 20000 words");
 }

@@ -33,8 +33,8 @@ fn launch_bounds_do_not_keep_a_kernel_from_block_form() {
     let unit = Unit { path: "k.cu", text };
     let symbols = frontend::scan(&[unit]);
     let made = frontend::host(&unit, &symbols, Precision::Native, Threads::Blocks).unwrap();
-    assert_eq!(made.block_forms.len(), 1);
-    assert_eq!(made.block_forms[0].obstacle, None);
+    assert_eq!(made.kernel_forms.len(), 1);
+    assert_eq!(made.kernel_forms[0].why_stacks(), None);
     assert!(made.text.contains("static_assert(::replay_rt::bounded<"));
 }
 

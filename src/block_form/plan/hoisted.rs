@@ -3,8 +3,8 @@
 use std::ops::Range;
 
 use super::{Planner, ambiguous};
-use crate::block_form::Refusal;
 use crate::block_form::declarations::{Declaration, is_trivial};
+use crate::block_form::reason::{Refusal, StackReason};
 use crate::syntax::lexer::Kind;
 
 impl Planner<'_> {
@@ -14,14 +14,14 @@ impl Planner<'_> {
             let name = self.word(at);
             let places = self.names.get(name).map_or(0, Vec::len);
             if places != 1 || self.mentioned_before(name, tokens.start) {
-                return Err(ambiguous(name));
+                return Err(ambiguous(name, at));
             }
             self.moved.insert(name);
         }
         for at in self.mentions(tokens.clone()) {
             let word = self.word(at);
             if self.names.contains_key(word) && !self.moved.contains(word) {
-                return Err(Refusal::new(format!("a declaration that depends on {word}")));
+                return Err(StackReason::DeclarationDependsOn(word.to_owned()).at(at));
             }
         }
         self.plan.hoisted.push(tokens);

@@ -3,15 +3,14 @@
 use std::ops::Range;
 
 use super::{Home, Placed, Planner, Variable};
-use crate::block_form::Refusal;
 use crate::block_form::declarations::{Declaration, Declarator, Declared, declared, is_trivial};
+use crate::block_form::reason::{Refusal, StackReason};
 use crate::block_form::uses::Use;
 use crate::syntax::lexer::Kind;
 
 impl Planner<'_> {
     /// Finds the parameters that threads may change: each thread has its own.
     pub(super) fn parameters(&mut self) -> Result<(), Refusal> {
-        let unknown = || Refusal::new("parameters that are not understood");
         for range in self.parameter_ranges() {
             if range.len() == 1 && self.is(range.start, "void") {
                 continue;
@@ -20,14 +19,16 @@ impl Planner<'_> {
             let end = range.clone().find(|&at| self.is(at, "=")).unwrap_or(range.end);
             let Declared::Variables(made) = declared(self.text, self.tokens, range.start..end)
             else {
-                return Err(unknown());
+                return Err(StackReason::Parameters.at(range.start));
             };
             if range.clone().any(directive) {
-                return Err(unknown());
+                return Err(StackReason::Parameters.at(range.start));
             }
-            let [declarator] = &made.declarators[..] else { return Err(unknown()) };
+            let [declarator] = &made.declarators[..] else {
+                return Err(StackReason::Parameters.at(range.start));
+            };
             if !declarator.dimensions.is_empty() || !declarator.initialiser.is_empty() {
-                return Err(unknown());
+                return Err(StackReason::Parameters.at(range.start));
             }
             self.parameter(&made, declarator);
         }
@@ -77,9 +78,9 @@ impl Planner<'_> {
         for declarator in &declaration.declarators {
             let scope = declarator.name..scope.end;
             let mut variable = self.variable(&declaration, declarator, scope.clone());
-            self.check_type(&variable)?;
+            self.check_type(&variable, declarator.name)?;
             if declarator.dimensions.len() == 2 {
-                return Err(Refusal::new("an array without a size"));
+                return Err(StackReason::ArrayWithoutSize(variable.name).at(declarator.name));
             }
             let later = declarator.initialiser.end..scope.end;
             let worst = self.worst(&variable.name, later);
@@ -97,13 +98,13 @@ impl Planner<'_> {
         Ok(Placed { declaration, variables, head_of })
     }
 
-    fn check_type(&self, variable: &Variable) -> Result<(), Refusal> {
+    fn check_type(&self, variable: &Variable, name_at: usize) -> Result<(), Refusal> {
         let words = variable.base.clone().chain(variable.dimensions.clone());
         let ends = |at: usize| self.facts.is_destroyed(self.word(at));
         if variable.base.clone().any(ends)
             || variable.base.clone().any(|at| self.is(at, "std")) && !variable.trivial
         {
-            return Err(Refusal::new("a type with a destructor, perhaps"));
+            return Err(StackReason::Destructor(variable.name.clone()).at(name_at));
         }
         // Types are written in front of the loop, where no variable is known.
         let words = words.filter(|&at| self.tokens[at].kind == Kind::Ident);
@@ -111,7 +112,7 @@ impl Planner<'_> {
             let word = self.word(at);
             let local = self.names.contains_key(word) && !self.moved.contains(word);
             if local || self.facts.is_macro(word) && variable.base.contains(&at) {
-                return Err(Refusal::new(format!("a type that depends on {word}")));
+                return Err(StackReason::TypeDependsOn(word.to_owned()).at(at));
             }
         }
         Ok(())

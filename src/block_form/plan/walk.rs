@@ -4,8 +4,8 @@
 use std::ops::Range;
 
 use super::{Barrier, Home, Planner, ambiguous};
-use crate::block_form::Refusal;
 use crate::block_form::declarations::{Declared, declared};
+use crate::block_form::reason::{Refusal, StackReason};
 use crate::block_form::statements::{Form, Statement};
 
 impl Planner<'_> {
@@ -45,7 +45,7 @@ impl Planner<'_> {
             Form::Label | Form::Simple => {}
             Form::If { head, constant, branches } => {
                 if statement.waits && (*constant || self.declares_in(head.clone())) {
-                    return Err(Refusal::new("a condition that declares or is constant"));
+                    return Err(StackReason::Condition.at(head.start));
                 }
                 for branch in branches {
                     self.statement(branch, loops)?;
@@ -53,7 +53,7 @@ impl Planner<'_> {
             }
             Form::Switch { body, .. } => {
                 if statement.waits {
-                    return Err(Refusal::new("a switch around a barrier"));
+                    return Err(StackReason::BarrierInSwitch.at(tokens.start));
                 }
                 self.statement(body, loops)?;
             }
@@ -89,21 +89,22 @@ impl Planner<'_> {
         is_for: bool,
     ) -> Result<(), Refusal> {
         if !is_for {
-            return match self.declares_in(head) {
-                true => Err(Refusal::new("a condition that declares or is constant")),
-                false => Ok(()),
-            };
+            if self.declares_in(head.clone()) {
+                return Err(StackReason::Condition.at(head.start));
+            }
+            return Ok(());
         }
         let semicolons: Vec<usize> = head.clone().filter(|&at| self.is(at, ";")).collect();
         let &[first, second] = &semicolons[..] else {
-            return Err(Refusal::new("a loop over a range"));
+            return Err(StackReason::LoopOverRange.at(statement.start));
         };
         if !matches!(declared(self.text, self.tokens, first + 1..second), Declared::Nothing) {
-            return Err(Refusal::new("a condition that declares or is constant"));
+            return Err(StackReason::Condition.at(first + 1));
         }
+        let unknown = StackReason::Declaration(self.word(head.start).to_owned()).at(head.start);
         match declared(self.text, self.tokens, head.start..first) {
             Declared::Nothing => Ok(()),
-            Declared::Other(_) => Err(Refusal::new("a declaration that is not understood")),
+            Declared::Other(_) => Err(unknown),
             Declared::Variables(made) => {
                 let simple = made
                     .declarators
@@ -112,10 +113,7 @@ impl Planner<'_> {
                 let placed = self.place(made, &statement, Some(statement.clone()))?;
                 let trivial = placed.variables.iter().all(|&k| self.plan.variables[k].trivial);
                 self.plan.declarations.push(placed);
-                match simple && trivial {
-                    true => Ok(()),
-                    false => Err(Refusal::new("a declaration that is not understood")),
-                }
+                if simple && trivial { Ok(()) } else { Err(unknown) }
             }
         }
     }
@@ -129,17 +127,13 @@ impl Planner<'_> {
             let expansion = self.facts.expansion(first);
             let statement = expansion.contains("do") || expansion.contains("if");
             if !statement {
-                return Err(Refusal::new(format!("the macro {first}, which may declare")));
+                return Err(StackReason::MacroDeclares(first.to_owned()).at(range.start));
             }
         }
         match declared(self.text, self.tokens, range.clone()) {
             Declared::Nothing => Ok(()),
-            Declared::Other(names) => match self.moves(range) {
-                true => self.hoist(tokens, names),
-                false => {
-                    Err(Refusal::new(format!("a declaration that is not understood, {first}")))
-                }
-            },
+            Declared::Other(names) if self.moves(range.clone()) => self.hoist(tokens, names),
+            Declared::Other(_) => Err(StackReason::Declaration(first.to_owned()).at(range.start)),
             Declared::Variables(made) if self.moves(range) || self.is_constant(&made) => {
                 let names = made.declarators.iter().map(|one| one.name).collect();
                 self.hoist(tokens, names)
@@ -180,7 +174,7 @@ impl Planner<'_> {
             let same =
                 self.visible.iter().filter(|&&other| self.plan.variables[other].name == *name);
             if same.count() != 1 {
-                return Err(ambiguous(name));
+                return Err(ambiguous(name, self.plan.variables[index].scope.start));
             }
         }
         kept.retain(|&index| self.plan.variables[index].home != Home::Frame);

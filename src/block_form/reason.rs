@@ -1,0 +1,232 @@
+//! Reasons: why the threads of a kernel keep stacks of their own, and why a shuffle is a wait of its own.
+//!
+//! They are made where it is decided, in the words of somebody who wants the faster form.
+
+use std::fmt::{self, Display, Formatter};
+
+/// Why the threads of a kernel keep stacks of their own. The names are those of the source.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StackReason {
+    /// A word by which a thread waits, or lets others run, elsewhere than at a barrier.
+    Waits {
+        /// The word in the kernel.
+        word: String,
+        /// The names by which it leads to one that waits; empty if it waits itself.
+        through: Vec<String>,
+    },
+    /// A macro that may leave the statement in which it stands, or opens a bracket without closing it.
+    MacroLeaves {
+        /// The word in the kernel.
+        word: String,
+        /// The names by which it leads to the macro; empty if it is the macro.
+        through: Vec<String>,
+    },
+    /// A shuffle that is not part of a chain.
+    Shuffle {
+        /// The function.
+        shuffle: String,
+        /// Why it is none.
+        why: ShuffleReason,
+    },
+    /// A chain of shuffles of a variable that is not the thread's own number of 32 or 64 bits.
+    ShuffledVariable(String),
+    /// An atomic whose arguments may wait.
+    AtomicArguments(String),
+    /// The sources define an operator that waits; its use cannot be seen.
+    OperatorWaits,
+    /// `__syncthreads` in an expression, or with arguments.
+    BarrierInExpression,
+    /// A barrier below `switch`.
+    BarrierInSwitch,
+    /// A barrier below a range-based `for`, or one whose head is not of three parts.
+    LoopOverRange,
+    /// A barrier below a condition that declares a variable, or below `if constexpr`.
+    Condition,
+    /// A declaration in front of a barrier that a jump cannot pass by, with its first word.
+    Declaration(String),
+    /// A declaration that has to move in front of the loop over the threads and depends on this variable.
+    DeclarationDependsOn(String),
+    /// The type of a variable depends on this name.
+    TypeDependsOn(String),
+    /// A type that has, or may have, a destructor.
+    Destructor(String),
+    /// An array whose size only its initialiser tells.
+    ArrayWithoutSize(String),
+    /// A name that means two variables.
+    DeclaredTwice(String),
+    /// Parameters in a form that is not understood.
+    Parameters,
+    /// A macro that may declare variables.
+    MacroDeclares(String),
+    /// A macro that expands to the name of a variable of the kernel.
+    MacroNames(String),
+    /// A word that the rewritten kernel needs itself, or that hides others.
+    ReservedWord(String),
+    /// A lambda, or an attribute in brackets.
+    Lambda,
+    /// A literal that goes over several lines.
+    LongLiteral,
+    /// A preprocessor line other than `#pragma`.
+    Directive,
+    /// A label.
+    Label,
+    /// A statement in a form that is not understood.
+    Statement,
+    /// Statements nested deeper than this many levels.
+    Depth(usize),
+    /// More than this many words.
+    Length(usize),
+    /// A name that is declared more than this many times.
+    ManyDeclarations(usize),
+    /// A `#line` directive in the file: lines may not be what they seem.
+    LineDirective,
+    /// A bracket that only some branches of the preprocessor open or close.
+    BracketAlternatives,
+}
+
+impl Display for StackReason {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            StackReason::Waits { word, through } => {
+                write!(
+                    f,
+                    "{word}{} may wait elsewhere than at a barrier of the kernel",
+                    way(through)
+                )
+            }
+            StackReason::MacroLeaves { word, through } => {
+                write!(f, "the macro {word}{} may leave its statement", way(through))
+            }
+            StackReason::Shuffle { shuffle, why } => write!(f, "{shuffle}: {why}"),
+            StackReason::ShuffledVariable(name) => write!(
+                f,
+                "a chain of shuffles of {name}, which is not a number of 32 or 64 bits of the thread's own"
+            ),
+            StackReason::AtomicArguments(name) => write!(f, "arguments of {name} that may wait"),
+            StackReason::OperatorWaits => f.write_str("an operator of the sources waits"),
+            StackReason::BarrierInExpression => {
+                f.write_str("a barrier that is not a statement of its own")
+            }
+            StackReason::BarrierInSwitch => f.write_str("a barrier below switch"),
+            StackReason::LoopOverRange => f.write_str("a barrier below a loop over a range"),
+            StackReason::Condition => {
+                f.write_str("a barrier below a condition that declares or is constant")
+            }
+            StackReason::Declaration(first) => write!(
+                f,
+                "a declaration that begins with {first}, in front of a barrier: a jump cannot pass by"
+            ),
+            StackReason::DeclarationDependsOn(name) => {
+                write!(f, "a constant or shared array that depends on {name}")
+            }
+            StackReason::TypeDependsOn(name) => write!(f, "a type that depends on {name}"),
+            StackReason::Destructor(name) => {
+                write!(f, "{name}, whose type may have a destructor")
+            }
+            StackReason::ArrayWithoutSize(name) => write!(f, "the array {name} without a size"),
+            StackReason::DeclaredTwice(name) => write!(f, "{name} is declared twice"),
+            StackReason::Parameters => f.write_str("parameters that are not understood"),
+            StackReason::MacroDeclares(name) => write!(f, "the macro {name} may declare variables"),
+            StackReason::MacroNames(name) => {
+                write!(f, "the macro {name} names a variable of the kernel")
+            }
+            StackReason::ReservedWord(word) => write!(f, "the word {word}"),
+            StackReason::Lambda => f.write_str("a lambda or an attribute"),
+            StackReason::LongLiteral => f.write_str("a literal of several lines"),
+            StackReason::Directive => f.write_str("a preprocessor line"),
+            StackReason::Label => f.write_str("a label"),
+            StackReason::Statement => f.write_str("a statement that is not understood"),
+            StackReason::Depth(most) => write!(f, "statements nested deeper than {most} levels"),
+            StackReason::Length(most) => write!(f, "a kernel of more than {most} words"),
+            StackReason::ManyDeclarations(most) => {
+                write!(f, "a name that is declared more than {most} times")
+            }
+            StackReason::LineDirective => f.write_str("a #line directive in the file"),
+            StackReason::BracketAlternatives => {
+                f.write_str("a bracket of the file that depends on the preprocessor")
+            }
+        }
+    }
+}
+
+/// ` > a > b`: the names by which a word leads to what it does.
+fn way(through: &[String]) -> String {
+    through.iter().map(|name| format!(" > {name}")).collect()
+}
+
+/// Why a shuffle is a wait of its own and not part of a chain.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ShuffleReason {
+    /// It is not of the form `x OP= shuffle(mask, x, distance)`.
+    NotCombined,
+    /// The mask is not made of numbers and variables that other threads cannot change.
+    Mask(String),
+    /// The same of the width.
+    Width(String),
+    /// The same of the distance.
+    Distance(String),
+    /// The head of the loop around it does not count a variable of its own from a constant to another.
+    LoopHead(String),
+    /// What the loop counts, or what decides about its steps, is what the lanes combine.
+    LoopVariable(String),
+    /// A macro, a device's variable or a member, which other threads may see.
+    SharedVariable(String),
+    /// The loop around it does more than this step.
+    LongLoop,
+    /// One step alone.
+    Single,
+    /// A preprocessor line in front of its loop, or brackets or lines of the file that depend on one.
+    Directive,
+}
+
+impl Display for ShuffleReason {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            ShuffleReason::NotCombined => {
+                f.write_str("its result is not combined with the lane's own value in one statement")
+            }
+            ShuffleReason::Mask(mask) => write!(f, "the mask {mask} may change between steps"),
+            ShuffleReason::Width(width) => write!(f, "the width {width} may change between steps"),
+            ShuffleReason::Distance(distance) => {
+                write!(f, "the distance {distance} may change between steps")
+            }
+            ShuffleReason::LoopHead(head) => {
+                write!(f, "the loop does not only count a variable of its own: ({head})")
+            }
+            ShuffleReason::LoopVariable(name) => {
+                write!(f, "{name} decides about the steps and changes in them")
+            }
+            ShuffleReason::SharedVariable(name) => {
+                write!(f, "{name} may be more than a variable of the thread")
+            }
+            ShuffleReason::LongLoop => f.write_str("its loop does more than this step"),
+            ShuffleReason::Single => {
+                f.write_str("one step alone, neither in a loop of its own nor behind another")
+            }
+            ShuffleReason::Directive => {
+                f.write_str("a preprocessor line that may change what stands here")
+            }
+        }
+    }
+}
+
+/// A reason, and where in the kernel it stands.
+#[derive(Clone, Debug)]
+pub(super) struct Refusal {
+    pub why: StackReason,
+    /// The token; none if it is the kernel as a whole.
+    pub at: Option<usize>,
+}
+
+impl StackReason {
+    /// The refusal for what stands at token `at`.
+    pub(super) fn at(self, at: usize) -> Refusal {
+        Refusal { why: self, at: Some(at) }
+    }
+}
+
+impl From<StackReason> for Refusal {
+    fn from(why: StackReason) -> Refusal {
+        Refusal { why, at: None }
+    }
+}
