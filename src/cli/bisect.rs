@@ -357,8 +357,8 @@ pub fn blame(
     let bad = match &target.commit {
         Some(commit) => commit.clone(),
         None => {
-            let head = project.history.head()?;
-            if project.commit_target(head.clone())?.sources != target.sources {
+            let head = project.origin.history.head()?;
+            if project.origin.commit_target(head.clone())?.sources != target.sources {
                 let text = "what changed is not committed: the working tree differs from HEAD";
                 return Ok(Blame::nobody(text, &sought.outputs));
             }
@@ -394,7 +394,8 @@ pub fn open(fixtures: &[PathBuf]) -> CliResult<(History, Vec<SearchTarget>)> {
     let mut history: Option<(History, &Path)> = None;
     let mut targets = Vec::new();
     for path in fixtures {
-        let Project { subject, history: own, spec, .. } = Project::open(path, &cache)?;
+        let Project { subject, origin } = Project::open(path, &cache)?;
+        let own = origin.history;
         match &history {
             None => history = Some((own, path)),
             Some((known, first)) if known.path() != own.path() => {
@@ -409,7 +410,7 @@ pub fn open(fixtures: &[PathBuf]) -> CliResult<(History, Vec<SearchTarget>)> {
             }
             Some(_) => {}
         }
-        targets.push(SearchTarget { subject, spec });
+        targets.push(SearchTarget { subject, spec: origin.spec });
     }
     let (history, _) = history.ok_or_else(|| CommandError::new("no fixture was named"))?;
     Ok((history, targets))

@@ -153,14 +153,14 @@ fn one(
     let progress = Progress::start();
     let project = Project::open(path, cache)?;
     let lab = labs.one_of(&project.subject.fixture.harness);
-    let base = project.trusted(trusted)?;
+    let base = project.origin.trusted(trusted)?;
     let got = project.target(Some(other))?;
     let after = lab.trial(&project.subject, &got.sources);
     let base = match base {
         Ok(base) => base,
         Err(reason) => {
             progress.say(format!("replaying {} at {}", path.display(), name(&got)));
-            let base: Revision = project.history.resolve(trusted)?.into();
+            let base: Revision = project.origin.history.resolve(trusted)?.into();
             let entry = judged(&project, &got, &after, None, check, illustrated)?;
             let entry = Box::new(Entry { base_lacks: Some(reason), ..entry });
             return Ok(Side::New { base, entry });

@@ -5,6 +5,7 @@ use std::sync::{Arc, Once};
 
 use ::replay::cache::Cache;
 use ::replay::fixture::Fixture;
+use ::replay::harness::Harness;
 use ::replay::history::{
     Commit, CommitId, History, Overlay, SourceSet, SourceSpec, source_set_from_dir,
 };
@@ -18,6 +19,12 @@ use crate::cli::progress::Progress;
 /// A fixture with the history of the kernels that it fits.
 pub struct Project {
     pub subject: Arc<Subject>,
+    /// Where its kernels come from.
+    pub origin: SourceOrigin,
+}
+
+/// Where the sources of a harness come from.
+pub struct SourceOrigin {
     /// The repository or bundle.
     pub history: History,
     /// The files of a revision that are compiled.
@@ -41,7 +48,38 @@ impl Project {
 
     /// Opens the repository of the harness of `fixture`.
     pub fn of(fixture: Fixture, cache: &Cache) -> CliResult<Project> {
-        let harness = &fixture.harness;
+        let origin = SourceOrigin::open(&fixture.harness, cache)?;
+        Ok(Project { subject: Arc::new(Subject::new(fixture)), origin })
+    }
+
+    /// The sources of `rev`, or of the working tree.
+    pub fn target(&self, rev: Option<&str>) -> CliResult<RequestedRevision> {
+        self.origin.target(rev)
+    }
+
+    /// The revision whose outputs the fixture holds, beside the `sources` that were replayed; none if the
+    /// fixture does not name it.
+    pub fn capture_revision(&self, sources: &SourceSet) -> CliResult<Option<CaptureRevision>> {
+        let provenance = &self.subject.fixture.provenance;
+        let Some(named) = provenance.commit.clone() else { return Ok(None) };
+        let dirty = provenance.dirty.as_deref() == Some("true");
+        let Ok(commit) = self.origin.history.resolve(&named) else {
+            return Ok(Some(CaptureRevision { named, commit: None, dirty, same_sources: false }));
+        };
+        let own = self.origin.history.source_set(CommitId::from(&commit), &self.origin.spec);
+        let same_sources = match own {
+            Ok(own) => own.id == sources.id,
+            Err(error) if error.is_revision_fault() => false,
+            Err(error) => return Err(error.into()),
+        };
+        let commit = Some(commit.into());
+        Ok(Some(CaptureRevision { named, commit, dirty, same_sources }))
+    }
+}
+
+impl SourceOrigin {
+    /// Opens the repository of `harness`.
+    pub fn open(harness: &Harness, cache: &Cache) -> CliResult<SourceOrigin> {
         let history = match &harness.repository {
             Some(repository) => History::open_with_cache(repository, cache.root())?,
             None => History::discover(&harness.path)?,
@@ -61,7 +99,7 @@ impl Project {
         } else {
             history.working_tree_root().map(Path::to_owned)
         };
-        Ok(Project { subject: Arc::new(Subject::new(fixture)), history, spec, root })
+        Ok(SourceOrigin { history, spec, root })
     }
 
     /// The sources of `rev`, or of the working tree.
@@ -91,24 +129,6 @@ impl Project {
     pub fn commit_target(&self, commit: Commit) -> CliResult<RequestedRevision> {
         let sources = self.history.source_set(CommitId::from(&commit), &self.spec)?;
         Ok(RequestedRevision { commit: Some(commit), sources: sources.into() })
-    }
-
-    /// The revision whose outputs the fixture holds, beside the `sources` that were replayed; none if the
-    /// fixture does not name it.
-    pub fn capture_revision(&self, sources: &SourceSet) -> CliResult<Option<CaptureRevision>> {
-        let provenance = &self.subject.fixture.provenance;
-        let Some(named) = provenance.commit.clone() else { return Ok(None) };
-        let dirty = provenance.dirty.as_deref() == Some("true");
-        let Ok(commit) = self.history.resolve(&named) else {
-            return Ok(Some(CaptureRevision { named, commit: None, dirty, same_sources: false }));
-        };
-        let same_sources = match self.history.source_set(CommitId::from(&commit), &self.spec) {
-            Ok(own) => own.id == sources.id,
-            Err(error) if error.is_revision_fault() => false,
-            Err(error) => return Err(error.into()),
-        };
-        let commit = Some(commit.into());
-        Ok(Some(CaptureRevision { named, commit, dirty, same_sources }))
     }
 
     fn working_tree(&self) -> CliResult<SourceSet> {

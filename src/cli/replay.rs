@@ -268,7 +268,7 @@ fn one(
     let target = project.target(args.rev.as_deref())?;
     progress.say(format!("replaying {} at {}", path.display(), name(&target)));
     let trial = lab.trial(&project.subject, &target.sources);
-    let trusted = args.against.as_deref().map(|rev| project.trusted(rev)).transpose()?;
+    let trusted = args.against.as_deref().map(|rev| project.origin.trusted(rev)).transpose()?;
     let (base, base_lacks) = match trusted {
         Some(Ok(base)) => (Some(lab.trial(&project.subject, &base.sources)), None),
         Some(Err(reason)) => (None, Some(reason)),
@@ -291,7 +291,8 @@ fn one(
         true => snapshots.check(&trial, asked)?,
         false => None,
     };
-    let trusted = args.against.as_deref().map(|rev| project.history.resolve(rev)).transpose()?;
+    let trusted =
+        args.against.as_deref().map(|rev| project.origin.history.resolve(rev)).transpose()?;
     let trusted = trusted.map(Revision::from);
     Ok(Entry { trusted, base_lacks, culprit, snapshot, ..judged })
 }
