@@ -28,7 +28,7 @@ use std::ops::Range;
 
 use self::folds::Shuffles;
 use self::plan::Plan;
-use self::reason::Refusal;
+use self::reason::StackRefusal;
 use crate::syntax::Unit;
 use crate::syntax::edits::Edits;
 use crate::syntax::lexer::{Kind, Token, Tokens};
@@ -68,7 +68,8 @@ pub enum ThreadForm {
     InTurn,
     /// By one call of the kernel, each thread from wait to wait.
     Block {
-        /// The lines of loops in which ever fewer threads have something to do, and run for those alone.
+        /// The lines of the barriers of loops in which ever fewer threads have something to do, and which run for
+        /// those alone.
         halving: Vec<usize>,
         /// The lines of loops that may run for several threads at once.
         strided: Vec<usize>,
@@ -123,11 +124,11 @@ pub(crate) fn rewrite(path: &str, text: &str, facts: &Facts, lanes: bool) -> Rew
         shuffle_sites.extend(list_shuffles(&source, &tokens, &item, &shuffles));
         let planned = match item.has(text, &tokens, "__global__") {
             true => plan_kernel(&source, &tokens, facts, &item, &shuffles, checked.clone(), lanes),
-            false => Planned::InTurn,
+            false => KernelPlan::InTurn,
         };
         match &planned {
-            Planned::Block(plan) => emit::emit(&source, &tokens, plan, &mut edits),
-            Planned::InTurn | Planned::Stacks(_) => {
+            KernelPlan::Block(plan) => emit::emit(&source, &tokens, plan, &mut edits),
+            KernelPlan::InTurn | KernelPlan::Stacks(_) => {
                 folds::rewrite(&source, &tokens, &shuffles.folds, &mut edits);
             }
         }
@@ -141,24 +142,29 @@ pub(crate) fn rewrite(path: &str, text: &str, facts: &Facts, lanes: bool) -> Rew
 }
 
 /// How a kernel is to be written.
-enum Planned<'t> {
+enum KernelPlan<'t> {
     /// As it is: nothing in it waits.
     InTurn,
     Block(Plan<'t>),
     /// As it is: each thread has a stack.
-    Stacks(Refusal),
+    Stacks(StackRefusal),
 }
 
-impl Planned<'_> {
+impl KernelPlan<'_> {
     fn describe(&self, source: &Source, tokens: &Tokens) -> ThreadForm {
         let line_of = |at: usize| line_of(source, tokens, at);
         match self {
-            Planned::InTurn => ThreadForm::InTurn,
-            Planned::Block(plan) => ThreadForm::Block {
-                halving: plan.halvings.iter().map(|halving| line_of(halving.barrier)).collect(),
-                strided: plan.strided.iter().map(|strided| line_of(strided.tokens.start)).collect(),
-            },
-            Planned::Stacks(Refusal { why, at }) => {
+            KernelPlan::InTurn => ThreadForm::InTurn,
+            KernelPlan::Block(plan) => {
+                let halving = plan.halvings.iter().map(|halving| line_of(halving.barrier));
+                let strided = plan.strided.iter().map(|strided| line_of(strided.tokens.start));
+                let (mut halving, mut strided): (Vec<_>, Vec<_>) =
+                    (halving.collect(), strided.collect());
+                halving.sort_unstable();
+                strided.sort_unstable();
+                ThreadForm::Block { halving, strided }
+            }
+            KernelPlan::Stacks(StackRefusal { why, at }) => {
                 ThreadForm::Stacks { why: why.clone(), line: at.map(line_of) }
             }
         }
@@ -172,20 +178,20 @@ fn plan_kernel<'t>(
     facts: &'t Facts,
     item: &'t Item,
     shuffles: &'t Shuffles<'t>,
-    checked: Result<(), Refusal>,
+    checked: Result<(), StackRefusal>,
     lanes: bool,
-) -> Planned<'t> {
+) -> KernelPlan<'t> {
     let text = source.text;
     let is_barrier = |token: &Token| token.is(text, "__syncthreads");
     if shuffles.folds.is_empty() && !tokens[item.body.clone()].iter().any(is_barrier) {
         return match names::find_wait(text, tokens, facts, item, shuffles) {
-            Some(refusal) => Planned::Stacks(refusal),
-            None => Planned::InTurn,
+            Some(refusal) => KernelPlan::Stacks(refusal),
+            None => KernelPlan::InTurn,
         };
     }
     match checked.and_then(|()| plan::plan(text, tokens, facts, item, shuffles, lanes)) {
-        Ok(plan) => Planned::Block(plan),
-        Err(refusal) => Planned::Stacks(refusal),
+        Ok(plan) => KernelPlan::Block(plan),
+        Err(refusal) => KernelPlan::Stacks(refusal),
     }
 }
 
@@ -211,7 +217,7 @@ fn line_of(source: &Source, tokens: &Tokens, at: usize) -> usize {
 }
 
 /// Refuses files in which a line or a bracket may not be what it seems.
-fn check_source(source: &Source, tokens: &Tokens) -> Result<(), Refusal> {
+fn check_source(source: &Source, tokens: &Tokens) -> Result<(), StackRefusal> {
     let renumbers = |directive: &str| {
         let line = directive.trim_start_matches('#').trim_start();
         line.starts_with("line") || line.starts_with(|c: char| c.is_ascii_digit())

@@ -10,6 +10,7 @@ mod compiling;
 mod culprit;
 mod demonstration;
 mod documents;
+mod explain;
 mod filled;
 mod fixtures;
 mod foreign;

@@ -8,7 +8,7 @@ use super::facts::{Facts, Way};
 use super::folds::Shuffles;
 use super::head;
 use super::plan::Planner;
-use super::reason::{Refusal, StackReason};
+use super::reason::{StackReason, StackRefusal};
 use super::statements::{Form, Statement};
 use super::turns;
 use crate::syntax::lexer::{Kind, Tokens};
@@ -29,7 +29,7 @@ pub(super) fn find_wait(
     facts: &Facts,
     item: &Item,
     shuffles: &Shuffles,
-) -> Option<Refusal> {
+) -> Option<StackRefusal> {
     if item.tokens.len() > MOST_TOKENS {
         return Some(StackReason::Length(MOST_TOKENS).into());
     }
@@ -79,7 +79,7 @@ pub(super) fn reason_to_wait(
 
 impl Planner<'_> {
     /// Refuses words that wait, and words that are not understood.
-    pub(super) fn check_words(&self) -> Result<(), Refusal> {
+    pub(super) fn check_words(&self) -> Result<(), StackRefusal> {
         if self.item.tokens.len() > MOST_TOKENS {
             return Err(StackReason::Length(MOST_TOKENS).into());
         }
@@ -121,7 +121,7 @@ impl Planner<'_> {
     }
 
     /// Collects every name that the kernel declares.
-    pub(super) fn collect_names(&mut self, statements: &[Statement]) -> Result<(), Refusal> {
+    pub(super) fn collect_names(&mut self, statements: &[Statement]) -> Result<(), StackRefusal> {
         if self.parameter_list().is_none() {
             return Err(StackReason::Parameters.into());
         }
@@ -202,7 +202,7 @@ impl Planner<'_> {
     }
 
     /// Refuses macros that may mean one of the kernel's own names.
-    pub(super) fn check_macros(&self) -> Result<(), Refusal> {
+    pub(super) fn check_macros(&self) -> Result<(), StackRefusal> {
         let mut seen = BTreeSet::new();
         for at in head(self.item).chain(self.item.body.clone()) {
             let word = self.word(at);

@@ -15,7 +15,7 @@ use super::facts::Facts;
 use super::folds::{Fold, Shuffles};
 use super::halving::{self, Halving};
 use super::head;
-use super::reason::{Refusal, StackReason};
+use super::reason::{StackReason, StackRefusal};
 use super::statements::body;
 use super::strided::{self, Strided};
 use super::turns;
@@ -105,7 +105,7 @@ pub(super) fn plan<'t>(
     item: &'t Item,
     shuffles: &'t Shuffles<'t>,
     lanes: bool,
-) -> Result<Plan<'t>, Refusal> {
+) -> Result<Plan<'t>, StackRefusal> {
     let waits = turns::waits(text, tokens, facts, item, &shuffles.folds);
     let statements = body(text, tokens, item.body.start, &waits)?;
     let plan = Plan {
@@ -239,7 +239,7 @@ impl<'t> Planner<'t> {
     }
 
     /// Refuses variables of the frame whose name means something else elsewhere.
-    fn check_names(&self) -> Result<(), Refusal> {
+    fn check_names(&self) -> Result<(), StackRefusal> {
         let variables = self.plan.variables.iter();
         for variable in variables.filter(|one| one.home == Home::Frame && !one.parameter) {
             let name = variable.name.as_str();
@@ -252,7 +252,7 @@ impl<'t> Planner<'t> {
     }
 
     /// Refuses barriers in places where no statement stands.
-    fn check_barriers(&self) -> Result<(), Refusal> {
+    fn check_barriers(&self) -> Result<(), StackRefusal> {
         let all = head(self.item).chain(self.item.body.clone());
         let barriers = all.filter(|&at| self.is(at, "__syncthreads"));
         let waits = barriers.chain(self.waits.iter().map(|wait| wait.start));
@@ -270,7 +270,7 @@ impl<'t> Planner<'t> {
 }
 
 /// The refusal of `name`, which is declared at or known to the code at token `at`.
-fn ambiguous(name: &str, at: usize) -> Refusal {
+fn ambiguous(name: &str, at: usize) -> StackRefusal {
     let shared = name.strip_prefix("replay_shared_").and_then(|name| name.strip_suffix("_t"));
     StackReason::DeclaredTwice(shared.unwrap_or(name).to_owned()).at(at)
 }

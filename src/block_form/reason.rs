@@ -5,7 +5,9 @@
 use std::fmt::{self, Display, Formatter};
 
 /// Why the threads of a kernel keep stacks of their own. The names are those of the source.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case", tag = "kind", content = "detail")]
 pub enum StackReason {
     /// A word by which a thread waits, or lets others run, elsewhere than at a barrier.
     Waits {
@@ -155,7 +157,9 @@ fn way(through: &[String]) -> String {
 }
 
 /// Why a shuffle is a wait of its own and not part of a chain.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case", tag = "kind", content = "detail")]
 pub enum ShuffleReason {
     /// It is not of the form `x OP= shuffle(mask, x, distance)`.
     NotCombined,
@@ -212,7 +216,7 @@ impl Display for ShuffleReason {
 
 /// A reason, and where in the kernel it stands.
 #[derive(Clone, Debug)]
-pub(super) struct Refusal {
+pub(super) struct StackRefusal {
     pub why: StackReason,
     /// The token; none if it is the kernel as a whole.
     pub at: Option<usize>,
@@ -220,13 +224,13 @@ pub(super) struct Refusal {
 
 impl StackReason {
     /// The refusal for what stands at token `at`.
-    pub(super) fn at(self, at: usize) -> Refusal {
-        Refusal { why: self, at: Some(at) }
+    pub(super) fn at(self, at: usize) -> StackRefusal {
+        StackRefusal { why: self, at: Some(at) }
     }
 }
 
-impl From<StackReason> for Refusal {
-    fn from(why: StackReason) -> Refusal {
-        Refusal { why, at: None }
+impl From<StackReason> for StackRefusal {
+    fn from(why: StackReason) -> StackRefusal {
+        StackRefusal { why, at: None }
     }
 }

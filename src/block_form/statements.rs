@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::ops::Range;
 
-use super::reason::{Refusal, StackReason};
+use super::reason::{StackReason, StackRefusal};
 use crate::syntax::lexer::{Kind, Tokens};
 
 /// One statement.
@@ -52,7 +52,7 @@ pub(super) fn body(
     tokens: &Tokens,
     open: usize,
     waits: &[Range<usize>],
-) -> Result<Vec<Statement>, Refusal> {
+) -> Result<Vec<Statement>, StackRefusal> {
     let depth = Cell::new(0);
     Parser { text, tokens, waits, depth }.list(open).map(|(list, _)| list)
 }
@@ -68,7 +68,7 @@ struct Parser<'t> {
     depth: Cell<usize>,
 }
 
-type Parsed<T> = Result<(T, usize), Refusal>;
+type Parsed<T> = Result<(T, usize), StackRefusal>;
 
 impl Parser<'_> {
     fn is(&self, at: usize, spelling: &str) -> bool {
@@ -79,7 +79,7 @@ impl Parser<'_> {
         self.tokens.get(at).map_or("", |token| token.text(self.text))
     }
 
-    fn group(&self, open: usize, bracket: &str) -> Result<usize, Refusal> {
+    fn group(&self, open: usize, bracket: &str) -> Result<usize, StackRefusal> {
         let after = self.tokens.skip_group(open).filter(|_| self.is(open, bracket));
         after.ok_or_else(|| StackReason::Statement.at(open))
     }
@@ -103,7 +103,7 @@ impl Parser<'_> {
         }
     }
 
-    fn skip_pragmas(&self, mut at: usize) -> Result<usize, Refusal> {
+    fn skip_pragmas(&self, mut at: usize) -> Result<usize, StackRefusal> {
         while let Some(token) = self.tokens.get(at).filter(|t| t.kind == Kind::Directive) {
             let line = token.text(self.text).trim_start_matches('#').trim_start();
             if !line.starts_with("pragma") {
@@ -200,7 +200,7 @@ impl Parser<'_> {
     }
 
     /// The index after the semicolon of the statement that starts at `start`.
-    fn simple(&self, start: usize) -> Result<usize, Refusal> {
+    fn simple(&self, start: usize) -> Result<usize, StackRefusal> {
         let mut at = start;
         if matches!(self.word(at), "break" | "continue") && self.is(at + 1, ";") {
             return Ok(at + 2);
@@ -234,7 +234,7 @@ impl Parser<'_> {
     }
 
     /// Refuses code that a macro may have made of several statements, and statements inside of others.
-    fn check_group(&self, start: usize, open: usize, after: usize) -> Result<(), Refusal> {
+    fn check_group(&self, start: usize, open: usize, after: usize) -> Result<(), StackRefusal> {
         let called = open == start + 1 && self.is(open, "(");
         let next = self.tokens.get(after);
         let follows = next.is_some_and(|next| next.kind == Kind::Ident || next.is(self.text, "{"));

@@ -9,7 +9,7 @@ use std::ops::Range;
 use super::facts::Facts;
 use super::folds::Fold;
 use super::plan::Planner;
-use super::reason::{Refusal, StackReason};
+use super::reason::{StackReason, StackRefusal};
 use crate::syntax::lexer::{Tokens, folded};
 use crate::syntax::outline::Item;
 use crate::syntax::source::Source;
@@ -80,7 +80,7 @@ pub(super) fn around_atomic(
 impl Planner<'_> {
     /// Refuses the fold that starts at `start`, if one does, unless its variable is the thread's own and of a type
     /// that shuffles take as it is.
-    pub(super) fn check_fold(&self, start: usize) -> Result<(), Refusal> {
+    pub(super) fn check_fold(&self, start: usize) -> Result<(), StackRefusal> {
         let Some(fold) = self.folds().iter().find(|fold| fold.tokens.start == start) else {
             return Ok(());
         };
@@ -104,7 +104,7 @@ impl Planner<'_> {
     pub(super) fn atomic(
         &self,
         tokens: Range<usize>,
-    ) -> Result<Option<[Range<usize>; 2]>, Refusal> {
+    ) -> Result<Option<[Range<usize>; 2]>, StackRefusal> {
         let name = self.word(tokens.start);
         if !ATOMICS.contains(&name) {
             return Ok(None);

@@ -14,6 +14,7 @@ mod doctor;
 mod draft;
 mod error;
 mod exit;
+mod explain;
 mod fixtures;
 mod global;
 mod gradcheck;
@@ -108,6 +109,7 @@ Examples:
   replay log fixtures/step0 A..B        every commit at which an output changes
   replay series fixtures/run/*          the steps of a run, one after the other
   replay inspect fixtures/step0         what a fixture holds, and whether it is whole
+  replay explain fixtures/step0         what was made of its kernels, and why not a faster form
   replay init                           a first replay.toml for this repository
   replay doctor                         what works on this machine
   replay help verdicts                  a page of the documentation; `replay help topics` names them
@@ -143,6 +145,8 @@ enum Command {
     Reject(reject::Args),
     /// Show the tensors of a fixture: dtypes, shapes, statistics, provenance, integrity
     Inspect(inspect::Args),
+    /// Show what the front end makes of kernels, and why not a faster form
+    Explain(explain::Args),
     /// Write a first replay.toml for the CUDA sources of this repository
     Init(init::Args),
     /// Show what works on this machine, and what to do about the rest
@@ -237,6 +241,7 @@ fn dispatch(cli: Cli) -> CliResult<u8> {
         Some(Command::Accept(args)) => accept::run(&args),
         Some(Command::Reject(args)) => reject::run(&args),
         Some(Command::Inspect(args)) => inspect::run(&args),
+        Some(Command::Explain(args)) => explain::run(&args),
         Some(Command::Init(args)) => init::run(&args),
         Some(Command::Doctor(args)) => doctor::run(&args),
         Some(Command::Cache(args)) => cache::run(&args),

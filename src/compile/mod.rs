@@ -7,6 +7,7 @@ mod compiler;
 mod encoding;
 mod environment;
 mod error;
+mod explanation;
 mod flags;
 mod includes;
 mod joined;
@@ -31,6 +32,9 @@ use std::time::SystemTime;
 
 pub use self::compiler::{Compiler, CompilerError, Excess};
 pub use self::error::{About, CompileError, Refused};
+pub use self::explanation::{
+    Build, ExplainedFile, Explanation, ObstacleEffect, ShadowObstacle, rewritten_sources,
+};
 pub use self::nvrtc::{DeviceModule, DeviceShadow, DeviceToolchain};
 pub use self::place::Place;
 pub use self::unit::Signature;
@@ -149,11 +153,10 @@ impl Toolchain {
         precision: Precision,
         meanwhile: &(dyn Fn() + Sync),
     ) -> Result<Artifact, CompileError> {
-        let by_size = if signature.large { Threads::Lanes } else { Threads::Blocks };
+        let by_default = threads_of(precision, signature.large);
         let threads = match precision {
-            // Each thread is told apart by its stack.
-            Precision::Checked => Threads::Stacks,
-            _ => self.threads.unwrap_or(by_size),
+            Precision::Checked => by_default,
+            Precision::Native | Precision::Shadow => self.threads.unwrap_or(by_default),
         };
         self.translations.fetch_add(1, Ordering::Relaxed);
         let translated = translate(sources, harness, precision, threads)?;
@@ -393,6 +396,17 @@ fn definitions(precision: Precision) -> &'static [u8] {
         Precision::Native => include_bytes!(env!("REPLAY_DEFINITIONS_NATIVE")),
         Precision::Shadow => include_bytes!(env!("REPLAY_DEFINITIONS_SHADOW")),
         Precision::Checked => include_bytes!(env!("REPLAY_DEFINITIONS_CHECKED")),
+    }
+}
+
+/// How threads are run where nothing else was said; `large` says whether the tensors are worth more of the compiler's
+/// time.
+fn threads_of(precision: Precision, large: bool) -> Threads {
+    match precision {
+        // Each thread is told apart by its stack.
+        Precision::Checked => Threads::Stacks,
+        Precision::Native | Precision::Shadow if large => Threads::Lanes,
+        Precision::Native | Precision::Shadow => Threads::Blocks,
     }
 }
 

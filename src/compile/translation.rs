@@ -4,8 +4,8 @@ use std::io;
 use std::path::Path;
 
 use super::encoding::{Decoded, decode};
-use super::{CompileError, includes, joined, lanes};
-use crate::frontend::{self, KernelForm, Obstacle, Precision, Symbols, Threads, Unit};
+use super::{CompileError, ObstacleEffect, includes, joined, lanes};
+use crate::frontend::{self, KernelForm, Obstacle, Precision, ShuffleSite, Symbols, Threads, Unit};
 use crate::harness::Harness;
 use crate::history::{Role, SourceFile, SourceSet};
 
@@ -17,30 +17,51 @@ pub(super) struct Translation {
     /// The begin of the translation unit: the harness's macros and the sources.
     pub head: String,
     pub symbols: Symbols,
-    shadow_obstacles: Vec<Hindrance>,
+    /// How kernels and shuffles are done, by file.
+    pub forms: Vec<FileForms>,
+    /// The obstacles to the shadow, each with its file.
+    shadow_obstacles: Vec<(String, Obstacle)>,
     /// The options for loops that run for several threads at once, if there are any.
     pub lanes: Vec<String>,
 }
 
-/// An obstacle to the shadow, with its file in its words.
-struct Hindrance {
-    within: Option<String>,
-    told: String,
-    guarded: bool,
+/// How the kernels and shuffles of a file are done.
+pub(super) struct FileForms {
+    pub path: String,
+    pub kernels: Vec<KernelForm>,
+    pub shuffles: Vec<ShuffleSite>,
 }
 
 impl Translation {
     /// Why `float` meaning `double` may not mean the same to `call`, and whether code that `call` leads to
     /// ends the shadow where it runs.
     pub(super) fn shadow_obstacles(&self, call: &str) -> (Vec<String>, bool) {
+        let (mut reasons, mut may_end) = (Vec::new(), false);
+        for (path, obstacle, effect) in self.obstacle_effects(call) {
+            match effect {
+                ObstacleEffect::NoShadow => {
+                    reasons.push(format!("{path}:{}: {}", obstacle.line, obstacle.what));
+                }
+                ObstacleEffect::EndsWhereRun => may_end = true,
+                ObstacleEffect::NotReached => {}
+            }
+        }
+        (reasons, may_end)
+    }
+
+    /// Every obstacle with its file, and what it does to the shadow of `call`.
+    pub(super) fn obstacle_effects(&self, call: &str) -> Vec<(&String, &Obstacle, ObstacleEffect)> {
         if self.shadow_obstacles.is_empty() {
-            return (Vec::new(), false);
+            return Vec::new();
         }
         let reached = self.symbols.reached(call);
-        let counts = |it: &&Hindrance| it.within.as_ref().is_none_or(|name| reached.contains(name));
-        let counting = self.shadow_obstacles.iter().filter(counts);
-        let (guarded, others): (Vec<_>, Vec<_>) = counting.partition(|it| it.guarded);
-        (others.into_iter().map(|it| it.told.clone()).collect(), !guarded.is_empty())
+        let effect = |obstacle: &Obstacle| match &obstacle.within {
+            Some(name) if !reached.contains(name) => ObstacleEffect::NotReached,
+            _ if obstacle.guarded => ObstacleEffect::EndsWhereRun,
+            _ => ObstacleEffect::NoShadow,
+        };
+        let obstacles = self.shadow_obstacles.iter();
+        obstacles.map(|(path, obstacle)| (path, obstacle, effect(obstacle))).collect()
     }
 }
 
@@ -149,23 +170,25 @@ pub(super) fn translate(
         threads => threads,
     };
     let mut strided = false;
-    let mut shadow_obstacles = Vec::new();
+    let (mut forms, mut shadow_obstacles) = (Vec::new(), Vec::new());
     let mut files = Vec::new();
     for (unit, (_, decoded)) in units.iter().zip(&texts) {
         let translated = frontend::host(unit, &symbols, precision, threads)?;
         strided |= translated.kernel_forms.iter().any(KernelForm::has_strided_loops);
-        let told = |found: Obstacle| {
-            let told = format!("{}:{}: {}", unit.path, found.line, found.what);
-            Hindrance { within: found.within, told, guarded: found.guarded }
-        };
-        shadow_obstacles.extend(translated.shadow_obstacles.into_iter().map(told));
+        let obstacles = translated.shadow_obstacles.into_iter();
+        shadow_obstacles.extend(obstacles.map(|obstacle| (unit.path.to_owned(), obstacle)));
+        forms.push(FileForms {
+            path: unit.path.to_owned(),
+            kernels: translated.kernel_forms,
+            shuffles: translated.shuffles,
+        });
         files.push((unit.path.to_owned(), decoded.encode(translated.text)));
     }
     files.extend(others(sources));
     let lanes = lanes.filter(|_| strided).unwrap_or_default();
     let sources = unit_sources(sources)?;
     let head = head(harness, &joined::includes(&units, &sources));
-    Ok(Translation { files, sources, head, symbols, shadow_obstacles, lanes })
+    Ok(Translation { files, sources, head, symbols, forms, shadow_obstacles, lanes })
 }
 
 /// The harness's changes of macros and `includes`. The headers of this program come before: no macro of a harness

@@ -3,6 +3,7 @@
 
 mod bisect;
 mod diff;
+mod explain;
 mod gradcheck;
 mod log;
 
@@ -25,6 +26,7 @@ pub use bisect::{
     begun as begun_json, bisect as bisect_json, event as event_json, recorded as recorded_json,
 };
 pub use diff::diff as diff_json;
+pub use explain::explain as explain_json;
 pub use gradcheck::gradcheck as gradcheck_json;
 pub use log::log as log_json;
 

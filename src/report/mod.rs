@@ -7,6 +7,7 @@ mod bisect_markdown;
 mod captured_by;
 mod changes;
 mod devices;
+mod explain;
 mod html;
 mod json;
 mod judgement;
@@ -30,11 +31,13 @@ pub use bisect::{Origin, SearchRequest, answered_line, bisect, blame, tested_lin
 pub use bisect_markdown::bisect_markdown;
 pub use changes::{LogRequest, log};
 pub use devices::devices;
+pub use explain::{Explained, explain_text};
 pub use html::{
     Checked, Compared, bisect_html, diff_html, gradcheck_html, html, log_html, series_html,
 };
 pub use json::{
-    begun_json, bisect_json, diff_json, event_json, gradcheck_json, json, log_json, recorded_json,
+    begun_json, bisect_json, diff_json, event_json, explain_json, gradcheck_json, json, log_json,
+    recorded_json,
 };
 pub use judgement::{
     comparison, gradient, gradients, judgement, launch_change, order_lines, output_lines,

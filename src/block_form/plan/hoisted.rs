@@ -4,12 +4,16 @@ use std::ops::Range;
 
 use super::{Planner, ambiguous};
 use crate::block_form::declarations::{Declaration, is_trivial};
-use crate::block_form::reason::{Refusal, StackReason};
+use crate::block_form::reason::{StackReason, StackRefusal};
 use crate::syntax::lexer::Kind;
 
 impl Planner<'_> {
     /// Moves the declaration of `names` in front of the loop over the threads.
-    pub(super) fn hoist(&mut self, tokens: Range<usize>, names: Vec<usize>) -> Result<(), Refusal> {
+    pub(super) fn hoist(
+        &mut self,
+        tokens: Range<usize>,
+        names: Vec<usize>,
+    ) -> Result<(), StackRefusal> {
         for &at in &names {
             let name = self.word(at);
             let places = self.names.get(name).map_or(0, Vec::len);

@@ -4,13 +4,13 @@ use std::ops::Range;
 
 use super::{Home, Placed, Planner, Variable};
 use crate::block_form::declarations::{Declaration, Declarator, Declared, declared, is_trivial};
-use crate::block_form::reason::{Refusal, StackReason};
+use crate::block_form::reason::{StackReason, StackRefusal};
 use crate::block_form::uses::Use;
 use crate::syntax::lexer::Kind;
 
 impl Planner<'_> {
     /// Finds the parameters that threads may change: each thread has its own.
-    pub(super) fn parameters(&mut self) -> Result<(), Refusal> {
+    pub(super) fn parameters(&mut self) -> Result<(), StackRefusal> {
         for range in self.parameter_ranges() {
             if range.len() == 1 && self.is(range.start, "void") {
                 continue;
@@ -73,7 +73,7 @@ impl Planner<'_> {
         declaration: Declaration,
         scope: &Range<usize>,
         head_of: Option<Range<usize>>,
-    ) -> Result<Placed, Refusal> {
+    ) -> Result<Placed, StackRefusal> {
         let mut variables = Vec::new();
         for declarator in &declaration.declarators {
             let scope = declarator.name..scope.end;
@@ -98,7 +98,7 @@ impl Planner<'_> {
         Ok(Placed { declaration, variables, head_of })
     }
 
-    fn check_type(&self, variable: &Variable, name_at: usize) -> Result<(), Refusal> {
+    fn check_type(&self, variable: &Variable, name_at: usize) -> Result<(), StackRefusal> {
         let words = variable.base.clone().chain(variable.dimensions.clone());
         let ends = |at: usize| self.facts.is_destroyed(self.word(at));
         if variable.base.clone().any(ends)

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use super::{Barrier, Home, Planner, ambiguous};
 use crate::block_form::declarations::{Declared, declared};
-use crate::block_form::reason::{Refusal, StackReason};
+use crate::block_form::reason::{StackReason, StackRefusal};
 use crate::block_form::statements::{Form, Statement};
 
 impl Planner<'_> {
@@ -15,7 +15,7 @@ impl Planner<'_> {
         statements: &[Statement],
         scope: Range<usize>,
         loops: &mut Vec<Range<usize>>,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), StackRefusal> {
         let visible = self.visible.len();
         let last = statements.iter().rposition(|statement| statement.waits);
         for (index, statement) in statements.iter().enumerate() {
@@ -34,7 +34,7 @@ impl Planner<'_> {
         &mut self,
         statement: &Statement,
         loops: &mut Vec<Range<usize>>,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), StackRefusal> {
         let tokens = statement.tokens.clone();
         match &statement.form {
             Form::List(list) => {
@@ -87,7 +87,7 @@ impl Planner<'_> {
         statement: Range<usize>,
         head: Range<usize>,
         is_for: bool,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), StackRefusal> {
         if !is_for {
             if self.declares_in(head.clone()) {
                 return Err(StackReason::Condition.at(head.start));
@@ -119,7 +119,7 @@ impl Planner<'_> {
     }
 
     /// A simple statement that a jump to a barrier passes by.
-    fn simple(&mut self, statement: &Statement, scope: &Range<usize>) -> Result<(), Refusal> {
+    fn simple(&mut self, statement: &Statement, scope: &Range<usize>) -> Result<(), StackRefusal> {
         let tokens = statement.tokens.clone();
         let range = tokens.start..tokens.end - 1;
         let first = if range.is_empty() { "" } else { self.word(range.start) };
@@ -146,7 +146,11 @@ impl Planner<'_> {
         }
     }
 
-    fn barrier(&mut self, tokens: Range<usize>, loops: &[Range<usize>]) -> Result<(), Refusal> {
+    fn barrier(
+        &mut self,
+        tokens: Range<usize>,
+        loops: &[Range<usize>],
+    ) -> Result<(), StackRefusal> {
         self.check_fold(tokens.start)?;
         let arguments = self.atomic(tokens.clone())?;
         // Other waits are statements that go on with their variables.

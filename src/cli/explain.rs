@@ -1,0 +1,185 @@
+//! `replay explain FIXTURE [NAME]`: what the front end makes of a source, and why not a faster form.
+
+use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
+
+use ::replay::backend::ReplayError;
+use ::replay::cache::Cache;
+use ::replay::compile::{Build, CompileError, Explanation, Signature, rewritten_sources};
+use ::replay::fixture::Fixture;
+use ::replay::harness::Harness;
+use ::replay::report::{self, Explained, Revision, clean};
+use clap::ValueEnum;
+
+use super::checkout;
+use super::error::{CliResult, CommandError, Kind};
+use super::exit;
+use super::out::print;
+use super::project::SourceOrigin;
+use super::run_record::{self, run_record};
+use super::session;
+
+/// The arguments of `replay explain`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// A folder of captured tensors, or a harness: replay.toml or its folder
+    #[arg(value_name = "FIXTURE")]
+    target: PathBuf,
+    /// A kernel, a function or a file, about which alone it is told [default: all]
+    #[arg(value_name = "NAME")]
+    name: Option<String>,
+    /// The revision whose sources are explained [default: the working tree]
+    #[arg(short, long, value_name = "REV")]
+    rev: Option<String>,
+    /// Write the rewritten sources instead, as the compiler gets them
+    #[arg(
+        long,
+        value_enum,
+        value_name = "BUILD",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "native",
+        conflicts_with = "format"
+    )]
+    source: Option<BuildArg>,
+    /// How the result is written
+    #[arg(short, long, value_enum, default_value = "text", value_name = "FORMAT")]
+    format: ExplainFormat,
+}
+
+/// `--source`
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum BuildArg {
+    /// Host C++
+    Native,
+    /// Host C++ in which float means double
+    Shadow,
+    /// Host C++ of the checked build
+    Checked,
+    /// Device code for NVRTC
+    Device,
+}
+
+/// `--format`
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum ExplainFormat {
+    /// For people
+    Text,
+    /// For programs; docs/schema.md describes it
+    Json,
+}
+
+impl From<BuildArg> for Build {
+    fn from(build: BuildArg) -> Build {
+        match build {
+            BuildArg::Native => Build::Native,
+            BuildArg::Shadow => Build::Shadow,
+            BuildArg::Checked => Build::Checked,
+            BuildArg::Device => Build::Device,
+        }
+    }
+}
+
+/// What is to be explained: a fixture's harness, or a harness by itself.
+struct ExplainTarget {
+    fixture: Option<Fixture>,
+    harness: Harness,
+    origin: SourceOrigin,
+}
+
+/// Explains the sources of the revision. Runs neither compiler nor kernel.
+pub fn run(args: &Args) -> CliResult<u8> {
+    let target = open_target(&args.target, &session::cache()?)?;
+    let requested = target.origin.target(args.rev.as_deref())?;
+    let signature = target.fixture.as_ref().map(Signature::of);
+    let whole = Explanation::new(&target.harness, signature.as_ref(), &requested.sources);
+    let explanation = narrow(whole.map_err(refused_sources)?, args.name.as_deref())?;
+    if let Some(build) = args.source {
+        let build = Build::from(build);
+        let sources =
+            rewritten_sources(&target.harness, signature.as_ref(), &requested.sources, build);
+        print_sources(&sources.map_err(refused_sources)?, &explanation);
+        return Ok(exit::SUCCESS);
+    }
+    let explained = Explained {
+        fixture: target.fixture.map(|fixture| fixture.name),
+        harness: target.harness.path.display().to_string(),
+        revision: requested.commit.map(Revision::from),
+        explanation,
+        narrowed: args.name.is_some(),
+    };
+    match args.format {
+        ExplainFormat::Text => {
+            run_record::head(&[]);
+            print!("{}", report::explain_text(&explained));
+        }
+        ExplainFormat::Json => print!("{}\n", report::explain_json(&explained, run_record())),
+    }
+    Ok(exit::SUCCESS)
+}
+
+/// Opens the fixture or harness at `path`.
+fn open_target(path: &Path, cache: &Cache) -> CliResult<ExplainTarget> {
+    let folder = path.strip_prefix(".").unwrap_or(path);
+    let in_folder = folder.join("replay.toml");
+    let harness_path = if path.is_file() {
+        Some(path.to_owned())
+    } else if in_folder.is_file() && !path.join("fixture.toml").exists() {
+        Some(in_folder)
+    } else {
+        None
+    };
+    let (fixture, harness) = match harness_path {
+        Some(path) => (None, Harness::load(&path)?),
+        None => {
+            let fixture = checkout::load(path)?;
+            let harness = fixture.harness.clone();
+            (Some(fixture), harness)
+        }
+    };
+    if harness.program.is_some() {
+        let harness = harness.path.display();
+        return Err(CommandError::new(format!(
+            "{harness} runs a program: no CUDA source is rewritten"
+        ))
+        .with_hint("name a harness with `sources` and a `call`"));
+    }
+    let origin = SourceOrigin::open(&harness, cache)?;
+    Ok(ExplainTarget { fixture, harness, origin })
+}
+
+/// The error for sources that the front end refuses: the revision cannot be tested.
+fn refused_sources(error: CompileError) -> CommandError {
+    let error = ReplayError::from(error);
+    let kind = if error.refusal().is_some() { Kind::Revision } else { Kind::Elsewhere };
+    CommandError::from(error).of_kind(kind)
+}
+
+/// The part of `explanation` that is about `name`; all of it if no name was given.
+fn narrow(explanation: Explanation, name: Option<&str>) -> CliResult<Explanation> {
+    let Some(name) = name else { return Ok(explanation) };
+    explanation.about(name).ok_or_else(|| {
+        let kernels: Vec<&str> = explanation.kernels().collect();
+        let kernels = if kernels.is_empty() { "none".to_owned() } else { kernels.join(", ") };
+        let files: Vec<&str> = explanation.files.iter().map(|file| file.path.as_str()).collect();
+        CommandError::new(format!("no kernel, function or file of these sources is called {name}"))
+            .with_hint(format!("kernels: {kernels}; files: {}", files.join(", ")))
+    })
+}
+
+/// Prints the text of each file that `explanation` is about. Only a terminal needs to be kept from what they hold.
+fn print_sources(sources: &[(String, Vec<u8>)], explanation: &Explanation) {
+    let harmless = std::io::stdout().is_terminal();
+    for (path, text) in sources {
+        if !explanation.files.iter().any(|file| file.path == *path) {
+            continue;
+        }
+        for line in String::from_utf8_lossy(text).lines() {
+            if harmless {
+                print!("{}\n", clean(&line.replace('\t', "        ")));
+            } else {
+                print!("{line}\n");
+            }
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! Says what the front end makes of a source set, for people who want a faster form or a float64 shadow. Runs no
+//! compiler.
+
+use super::translation::{Translation, texts, translate, units};
+use super::unit::Signature;
+use super::{CompileError, statements, threads_of};
+use crate::frontend::{self, KernelForm, Precision, ShuffleSite};
+use crate::harness::Harness;
+use crate::history::SourceSet;
+
+/// What the front end makes of a source set.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Explanation {
+    /// The files that it reads, in order.
+    pub files: Vec<ExplainedFile>,
+}
+
+/// What the front end makes of a file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ExplainedFile {
+    /// Its path in the revision.
+    pub path: String,
+    /// How the threads of each kernel are run, in order.
+    pub kernels: Vec<KernelForm>,
+    /// Its shuffles, in order.
+    pub shuffles: Vec<ShuffleSite>,
+    /// The constructs whose meaning changes if `float` means `double`, in order.
+    pub shadow_obstacles: Vec<ShadowObstacle>,
+    /// What in it keeps a GPU from running the shadow; none if a GPU may.
+    pub device_shadow_obstacle: Option<&'static str>,
+}
+
+/// A construct whose meaning changes if `float` means `double`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ShadowObstacle {
+    /// 1-based.
+    pub line: usize,
+    /// The construct, as written.
+    pub construct: String,
+    /// The function, class or macro that holds it; none if it counts wherever it stands.
+    pub within: Option<String>,
+    /// What it does to the shadow.
+    pub effect: ObstacleEffect,
+}
+
+/// What an obstacle does to the shadow of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum ObstacleEffect {
+    /// There is no shadow.
+    NoShadow,
+    /// The shadow ends where the construct is run.
+    EndsWhereRun,
+    /// Nothing: the names in the call do not lead to it.
+    NotReached,
+}
+
+/// A build of a source set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Build {
+    /// Host C++, `float` as it is.
+    Native,
+    /// Host C++, `float` meaning `double`.
+    Shadow,
+    /// Host C++ that tells of each access to memory.
+    Checked,
+    /// Device code for NVRTC.
+    Device,
+}
+
+impl Explanation {
+    /// What the front end makes of `sources` for the calls of `harness`. Without a signature it is as for small
+    /// tensors.
+    ///
+    /// # Errors
+    /// [`CompileError`] if the front end refuses the sources.
+    pub fn new(
+        harness: &Harness,
+        signature: Option<&Signature>,
+        sources: &SourceSet,
+    ) -> Result<Explanation, CompileError> {
+        let native = translated(harness, signature, sources, Precision::Native)?;
+        let shadow = translated(harness, signature, sources, Precision::Shadow)?;
+        let texts = texts(sources)?;
+        let calls: Vec<String> =
+            (0..harness.calls.len()).map(|call| statements(harness, call)).collect();
+        let mut files: Vec<ExplainedFile> = Vec::new();
+        for (forms, unit) in native.forms.into_iter().zip(units(&texts)) {
+            files.push(ExplainedFile {
+                path: forms.path,
+                kernels: forms.kernels,
+                shuffles: forms.shuffles,
+                shadow_obstacles: Vec::new(),
+                device_shadow_obstacle: frontend::device_shadow_obstacle(&unit),
+            });
+        }
+        for (path, obstacle, effect) in shadow.obstacle_effects(&calls.join("\n")) {
+            let file = files.iter_mut().find(|file| file.path == *path);
+            file.expect("the shadow is of the same files").shadow_obstacles.push(ShadowObstacle {
+                line: obstacle.line,
+                construct: obstacle.what.clone(),
+                within: obstacle.within.clone(),
+                effect,
+            });
+        }
+        Ok(Explanation { files })
+    }
+
+    /// What is about `name`: a file by its path or the end of it, a kernel, or another function with a shuffle or an
+    /// obstacle. None if nothing is called so.
+    pub fn about(&self, name: &str) -> Option<Explanation> {
+        let is_file = |file: &ExplainedFile| {
+            let before = file.path.strip_suffix(name);
+            before.is_some_and(|before| before.is_empty() || before.ends_with('/'))
+        };
+        if self.files.iter().any(is_file) {
+            let files = self.files.iter().filter(|file| is_file(file)).cloned().collect();
+            return Some(Explanation { files });
+        }
+        let mut files = self.files.clone();
+        for file in &mut files {
+            file.kernels.retain(|form| form.kernel == name);
+            file.shuffles.retain(|shuffle| shuffle.function == name);
+            file.shadow_obstacles.retain(|obstacle| obstacle.within.as_deref() == Some(name));
+        }
+        files.retain(|file| {
+            let parts = [file.kernels.len(), file.shuffles.len(), file.shadow_obstacles.len()];
+            parts.iter().any(|&count| count > 0)
+        });
+        (!files.is_empty()).then_some(Explanation { files })
+    }
+
+    /// The names of all kernels, in order.
+    pub fn kernels(&self) -> impl Iterator<Item = &str> {
+        self.files.iter().flat_map(|file| &file.kernels).map(|form| form.kernel.as_str())
+    }
+}
+
+/// The files of `sources` that the front end reads, as it writes them for `build`: path and text.
+///
+/// # Errors
+/// [`CompileError`] if the front end refuses the sources.
+pub fn rewritten_sources(
+    harness: &Harness,
+    signature: Option<&Signature>,
+    sources: &SourceSet,
+    build: Build,
+) -> Result<Vec<(String, Vec<u8>)>, CompileError> {
+    let precision = match build {
+        Build::Native | Build::Device => Precision::Native,
+        Build::Shadow => Precision::Shadow,
+        Build::Checked => Precision::Checked,
+    };
+    let host = translated(harness, signature, sources, precision)?;
+    let texts = texts(sources)?;
+    if build == Build::Device {
+        let mut files = Vec::new();
+        for (unit, (path, decoded)) in units(&texts).iter().zip(&texts) {
+            let text = frontend::device(unit, &host.symbols, precision)?;
+            files.push(((*path).to_owned(), decoded.encode(text)));
+        }
+        return Ok(files);
+    }
+    let is_read = |path: &String| texts.iter().any(|(read, _)| read == path);
+    Ok(host.files.into_iter().filter(|(path, _)| is_read(path)).collect())
+}
+
+fn translated(
+    harness: &Harness,
+    signature: Option<&Signature>,
+    sources: &SourceSet,
+    precision: Precision,
+) -> Result<Translation, CompileError> {
+    let large = signature.is_some_and(|signature| signature.large);
+    translate(sources, harness, precision, threads_of(precision, large))
+}
