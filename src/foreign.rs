@@ -20,6 +20,7 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
+use crate::process::memory::MemoryExcess;
 use crate::process::tree::{self, End};
 use crate::process::{self, Pid};
 
@@ -40,6 +41,8 @@ pub struct Bounds {
     pub timeout: Duration,
     /// Bytes of address space of each process.
     pub memory_bytes: u64,
+    /// Bytes of memory of all processes together, what they share counted once.
+    pub tree_bytes: u64,
     /// Bytes of each file that is written.
     pub file_bytes: u64,
 }
@@ -63,6 +66,8 @@ pub enum ProgramEnd {
     Ended(End),
     /// It was ended when its time was over.
     TimedOut,
+    /// It was ended when its processes had more memory together than they may have.
+    TookMemory(MemoryExcess),
 }
 
 /// The result of a program that has ended.

@@ -1,10 +1,11 @@
 //! Starts, watches and ends processes, together with everything that they start.
 //!
-//! Deals with system calls, not with the work of the processes. A [`tree`] is ended as a whole; [`shield`]
-//! keeps signals away from the processes above.
+//! Deals with system calls, not with the work of the processes. A [`tree`] is ended as a whole, and its
+//! [`memory`] watched; [`shield`] keeps signals away from the processes above.
 #![allow(unsafe_code)]
 
 mod container;
+pub(crate) mod memory;
 pub(crate) mod shield;
 pub(crate) mod tree;
 

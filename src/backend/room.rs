@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use crate::fixture::Fixture;
 use crate::frontend::Precision;
 use crate::process;
+use crate::process::memory::Bytes;
 use crate::scratch::Budget;
 use crate::tensor::DType;
 use crate::worker;
@@ -123,20 +124,6 @@ impl fmt::Display for Subject {
         let precision = if self.is_wide { " in float64" } else { "" };
         let noise = if self.is_measured { " and their noise" } else { "" };
         write!(f, "{}{precision}{noise}", self.name)
-    }
-}
-
-/// A number of bytes, in the largest decimal unit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Bytes(pub u64);
-
-impl fmt::Display for Bytes {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let units = [(1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB")];
-        match units.into_iter().find(|(unit, _)| self.0 as f64 >= *unit) {
-            Some((unit, name)) => write!(f, "{:.1} {name}", self.0 as f64 / unit),
-            None => write!(f, "{} bytes", self.0),
-        }
     }
 }
 

@@ -38,7 +38,8 @@ pub struct SessionArgs {
     #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = seconds,
           allow_negative_numbers = true)]
     timeout: Duration,
-    /// Device memory that one replay may have, and as much for its host code, such as 512M or 64G [default: 16G]
+    /// Device memory that one replay may have, and as much for its host code; all memory that a program may have on the
+    /// CPU; such as 512M or 64G [default: 16G]
     #[arg(long, value_name = "BYTES", value_parser = bytes, allow_negative_numbers = true)]
     memory: Option<u64>,
     /// Cores that run thread blocks; the outcome does not depend on them [default: all]

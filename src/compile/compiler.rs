@@ -197,6 +197,7 @@ impl Compiler {
         let bounds = Bounds {
             timeout: ANSWER,
             memory_bytes: memory.min(MEMORY_BYTES),
+            tree_bytes: u64::MAX,
             file_bytes: FILE_BYTES,
         };
         let compiler = Compiler { words, version: String::new(), keeper: keeper.clone(), bounds };
@@ -358,7 +359,7 @@ fn trouble(finished: &Finished, bounds: &Bounds, own: (u64, u64)) -> Option<Trou
     match finished.ending {
         ProgramEnd::Ended(End::Exited(0)) => return None,
         ProgramEnd::TimedOut => return Some(Trouble::Excess(Excess::Time(bounds.timeout))),
-        ProgramEnd::Ended(_) => {}
+        ProgramEnd::Ended(_) | ProgramEnd::TookMemory(_) => {}
     }
     let log = String::from_utf8_lossy(&finished.stderr);
     let told = |signs: &[&str]| {
@@ -399,8 +400,12 @@ fn is_about_code(line: &str) -> bool {
 mod tests {
     use super::*;
 
-    const BOUNDS: Bounds =
-        Bounds { timeout: Duration::from_secs(5), memory_bytes: 1 << 30, file_bytes: 1 << 20 };
+    const BOUNDS: Bounds = Bounds {
+        timeout: Duration::from_secs(5),
+        memory_bytes: 1 << 30,
+        tree_bytes: u64::MAX,
+        file_bytes: 1 << 20,
+    };
     const UNBOUNDED: (u64, u64) = (u64::MAX, u64::MAX);
 
     fn failed(stderr: &str, own: (u64, u64)) -> Option<Trouble> {

@@ -10,6 +10,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use super::{Bounds, ProgramEnd, Report};
+use crate::process::memory::{MemoryExcess, MemoryWatch};
 use crate::process::tree::{self, Deaths, End};
 use crate::process::{self, Pid, Resource, shield};
 
@@ -95,6 +96,7 @@ struct Keeping {
 enum Reason {
     Ended(End),
     TimedOut,
+    TookMemory(MemoryExcess),
     ParentGone,
 }
 
@@ -111,6 +113,9 @@ impl Keeping {
         match reason {
             Reason::Ended(end) => tell(&self.parent, &Report::Ended(ProgramEnd::Ended(end))),
             Reason::TimedOut => tell(&self.parent, &Report::Ended(ProgramEnd::TimedOut)),
+            Reason::TookMemory(excess) => {
+                tell(&self.parent, &Report::Ended(ProgramEnd::TookMemory(excess)));
+            }
             Reason::ParentGone if self.temporary => {
                 if let Ok(folder) = std::env::current_dir() {
                     // Files that cannot be removed stay for `cache gc`.
@@ -123,16 +128,21 @@ impl Keeping {
 
     fn wait(&mut self) -> Reason {
         let begun = Instant::now();
+        let mut memory = MemoryWatch::new(self.bounds.tree_bytes);
         loop {
             while let Some((process, end)) = tree::ended() {
                 if process == self.child {
                     return Reason::Ended(end);
                 }
             }
+            if let Some(excess) = memory.excess() {
+                return Reason::TookMemory(excess);
+            }
             let left = self.bounds.timeout.saturating_sub(begun.elapsed());
             if left.is_zero() {
                 return Reason::TimedOut;
             }
+            let left = memory.pause().map_or(left, |pause| pause.min(left));
             let waited = self.deaths.wait(&self.parent, Some(left));
             // The parent writes to have what was left behind ended; otherwise it has gone.
             let gone = || matches!((&self.parent).read(&mut [0]), Ok(0) | Err(_));

@@ -346,6 +346,7 @@ fn unfinished(run: &Run, what: &str) -> Option<String> {
     match run.ending {
         Ending::Completed => None,
         Ending::TimedOut(..) => Some(format!("{what} ran out of time")),
+        Ending::TookMemory(excess) => Some(format!("{what} {excess}")),
         Ending::Unable(ref message) => Some(format!("{what} does not run to its end: {message}")),
         _ => Some(meaningless(run).unwrap_or_else(|| format!("{what} does not run to its end"))),
     }

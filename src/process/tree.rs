@@ -108,12 +108,34 @@ pub(crate) fn is_childless() -> bool {
 
 /// The children of this process, those that have ended and were not waited for included.
 fn children() -> Vec<Pid> {
-    let this = this();
-    let numbers = |text: String| text.split_whitespace().filter_map(|n| n.parse().ok()).collect();
-    match fs::read_to_string(format!("/proc/self/task/{this}/children")) {
-        Ok(text) => numbers(text),
-        Err(_) => all_processes().filter(|&process| parent_of(process) == Some(this)).collect(),
+    children_of(this())
+}
+
+/// The children of all threads of `process`.
+fn children_of(process: Pid) -> Vec<Pid> {
+    let threads = fs::read_dir(format!("/proc/{process}/task"));
+    let threads = threads.into_iter().flatten().flatten();
+    let lists: Vec<io::Result<String>> =
+        threads.map(|thread| fs::read_to_string(thread.path().join("children"))).collect();
+    // Some systems do not tell; a thread that has ended meanwhile has no list.
+    if lists.iter().all(Result::is_err) {
+        return all_processes().filter(|&child| parent_of(child) == Some(process)).collect();
     }
+    let text = lists.into_iter().flatten().collect::<String>();
+    text.split_whitespace().filter_map(|number| number.parse().ok()).collect()
+}
+
+/// The processes below `root`.
+pub(crate) fn descendants(root: Pid) -> Vec<Pid> {
+    let mut all = children_of(root);
+    let mut next = 0;
+    while let Some(&process) = all.get(next) {
+        next += 1;
+        // One that ends meanwhile hands its children on, and may be met twice.
+        let children = children_of(process);
+        all.extend(children.into_iter().filter(|child| !all.contains(child)).collect::<Vec<_>>());
+    }
+    all
 }
 
 /// Tells when a child of this process has ended.

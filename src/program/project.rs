@@ -138,6 +138,7 @@ impl Project {
         let told = String::from_utf8_lossy(&finished.stderr).into_owned();
         let message = match finished.ending {
             ProgramEnd::TimedOut => "`identity` does not end".to_owned(),
+            ProgramEnd::TookMemory(excess) => format!("`identity` {excess}"),
             ProgramEnd::Ended(end) => match (last_line(&told), end) {
                 (Some(line), _) => format!("`identity` fails: {line}"),
                 (None, End::Exited(code)) => format!("`identity` fails with exit status {code}"),

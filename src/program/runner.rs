@@ -156,12 +156,14 @@ impl Runner {
 
     fn bounds(&self) -> Bounds {
         let limits = &self.setting.limits;
-        let memory_bytes = match self.setting.device {
-            Device::Cpu => limits.address_space_bytes(1),
-            // Drivers reserve far more addresses than there is memory.
+        let tree_bytes = match self.setting.device {
+            Device::Cpu => limits.memory_bytes,
+            // Its tensors lie on the device.
             Device::Cuda(_) => u64::MAX,
         };
-        Bounds { timeout: limits.timeout, memory_bytes, file_bytes: FILE_BYTES }
+        // Interpreters and their libraries reserve more addresses than they use.
+        let memory_bytes = u64::MAX;
+        Bounds { timeout: limits.timeout, memory_bytes, tree_bytes, file_bytes: FILE_BYTES }
     }
 
     pub(super) fn build_bounds(&self) -> Bounds {
@@ -224,7 +226,9 @@ impl Runner {
             }
         };
         let mut answer = match finished.ending {
-            ProgramEnd::TimedOut | ProgramEnd::Ended(End::Killed(_)) => Answer::default(),
+            ProgramEnd::TimedOut
+            | ProgramEnd::TookMemory(_)
+            | ProgramEnd::Ended(End::Killed(_)) => Answer::default(),
             ProgramEnd::Ended(End::Exited(_)) => Answer::read(&places.answer)?,
         };
         // A copy may say again what its process has said.
@@ -241,6 +245,7 @@ impl Runner {
             ProgramEnd::TimedOut => {
                 Ending::TimedOut(self.setting.limits.timeout, Some(still_running()))
             }
+            ProgramEnd::TookMemory(excess) => Ending::TookMemory(excess),
             ProgramEnd::Ended(End::Killed(libc::SIGKILL)) => {
                 let (signal, memory_ran_out) = (libc::SIGKILL, false);
                 return Err(WorkerError::Killed { signal, memory_ran_out }.into());

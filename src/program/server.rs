@@ -238,6 +238,8 @@ impl Servers {
                 Reply::Gone => match server.served.ended() {
                     // In a process of its own the replay itself has ended so.
                     Ok((end, _)) if !fork => end,
+                    // The replay is what it has more of than before.
+                    Ok((end @ ProgramEnd::TookMemory(_), _)) => end,
                     Ok((end, said)) => {
                         return Err(gone(project, end, &String::from_utf8_lossy(&said)));
                     }
@@ -433,6 +435,11 @@ fn gone(project: &Project, end: ProgramEnd, said: &str) -> ProgramError {
     }
     let how = match end {
         ProgramEnd::TimedOut => "in time".to_owned(),
+        ProgramEnd::TookMemory(excess) => {
+            let message = format!("it {excess} before it answered");
+            let hint = Some("allow more with --memory".to_owned());
+            return ProgramError::Environment { message, source: Told::last(said), hint };
+        }
         ProgramEnd::Ended(End::Exited(code)) => format!("with exit status {code}"),
         ProgramEnd::Ended(End::Killed(signal)) => format!("by signal {signal}"),
     };

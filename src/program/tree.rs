@@ -191,6 +191,7 @@ fn build_error(command: String, finished: &Finished, lacks: Option<String>) -> P
     let source = Told::last(&told);
     let how = match finished.ending {
         ProgramEnd::TimedOut => "does not end in time".to_owned(),
+        ProgramEnd::TookMemory(excess) => excess.to_string(),
         ProgramEnd::Ended(end) if is_lacking(end) => {
             let source = Told::beside(said.as_deref(), &told);
             let message = said.unwrap_or_else(|| format!("`{command}` cannot be run"));

@@ -10,6 +10,7 @@ use super::spans::{Line, Text};
 use super::style::{BOLD, COMMIT, DIM, RED};
 use super::{Entry, Revision, Standing, standing};
 use crate::cuda::sanitizer::Finding;
+use crate::process::memory::MemoryExcess;
 use crate::runtime::report::{Fault, LaunchRecord};
 use crate::trial::{Failure, Outcome, OutputRecord, Status};
 
@@ -251,6 +252,10 @@ pub fn failure(failure: &Failure) -> String {
             let place = place.as_ref().and_then(|fault| fault.kernel.as_deref());
             let place = place.map_or("in host code".to_owned(), |kernel| format!("in {kernel}"));
             format!("timeout: still running {place} after {} s", short(*seconds, 4))
+        }
+        Failure::Memory { taken, limit } => {
+            let excess = MemoryExcess { taken: *taken, limit: *limit };
+            format!("memory: the program {excess}")
         }
         Failure::Overrun { detail } => format!("out-of-bounds write: {detail}"),
         Failure::NonFinite { output, nan, inf, first } => {

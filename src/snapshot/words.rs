@@ -46,6 +46,8 @@ pub(super) fn failure_line(found: &Failure) -> String {
             let place = kernel.map_or("in host code".to_owned(), |kernel| format!("in {kernel}"));
             format!("timeout: still running {place} after {} s", short(*seconds, 4))
         }
+        // What it had taken when that was seen is another number each time.
+        Failure::Memory { limit, .. } => format!("memory: more than {limit} bytes"),
         Failure::Overrun { .. } => "out-of-bounds write".to_owned(),
         Failure::NonFinite { output, nan, inf, first } => format!(
             "non-finite: {output} has {nan} NaN and {inf} Inf from finite inputs, first at {first:?}"
@@ -176,6 +178,7 @@ mod tests {
                 max_abs: 0.5,
             },
             Failure::Outputs { problem: "output `y` is missing".to_owned() },
+            Failure::Memory { taken: 9, limit: 8 },
             Failure::Sanitizer { tool: Tool::Memcheck, finding },
         ];
         let lines: Vec<String> = all.iter().map(failure_line).collect();
@@ -197,6 +200,7 @@ mod tests {
         not deterministic: a repetition fails: exit: the code called exit(3) before the call returned
         not deterministic: y
         outputs: output `y` is missing
+        memory: more than 8 bytes
         memcheck: Invalid write in k
         ");
     }

@@ -155,6 +155,7 @@ impl Trial {
                     | Failure::Outputs { .. }
                     | Failure::Killed { .. }
                     | Failure::Timeout { .. }
+                    | Failure::Memory { .. }
             )
         };
         Ok(match &self.outcome()?.status {

@@ -314,6 +314,7 @@ impl Trial {
             Ending::Unable(message) => {
                 Err(format!("the float64 shadow does not run to its end: {message}"))
             }
+            Ending::TookMemory(excess) => Err(format!("the float64 shadow {excess}")),
             _ => Err(meaningless(&run)
                 .unwrap_or_else(|| "the float64 shadow does not run to its end".to_owned())),
         })

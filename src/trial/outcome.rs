@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::cuda::sanitizer::{Finding, Tool};
 use crate::fixture::{Fixture, FixtureError};
+use crate::process::memory::MemoryExcess;
 use crate::runtime::report::{Fault, LaunchRecord};
 use crate::summary::{Number, Summary, slice_norms, summarize};
 use crate::tensor::{DType, Dim, TensorView, unravel};
@@ -128,6 +129,13 @@ pub enum Failure {
         /// The place that it had reached, if that is known.
         place: Option<Fault>,
     },
+    /// The program took more memory than a replay may have, with all that it had started.
+    Memory {
+        /// What it had when that was seen, in bytes.
+        taken: u64,
+        /// What it may have, in bytes.
+        limit: u64,
+    },
     /// Memory outside of an allocation was written.
     Overrun {
         /// The allocation or tensor, and where the write lies.
@@ -231,6 +239,7 @@ impl Failure {
             Failure::Exit { .. } | Failure::Status { .. } => "exit",
             Failure::Killed { .. } => "killed",
             Failure::Timeout { .. } => "timeout",
+            Failure::Memory { .. } => "memory",
             Failure::Overrun { .. } => "overrun",
             Failure::NonFinite { .. } => "non-finite",
             Failure::Unwritten { .. } => "unwritten",
@@ -295,6 +304,9 @@ pub(super) fn failure_of(ending: &Ending) -> Option<Failure> {
         Ending::Exited(code) => Some(Failure::Exit { code: *code }),
         Ending::Status(code) => Some(Failure::Status { code: *code }),
         Ending::Killed(signal) => Some(Failure::Killed { signal: *signal }),
+        Ending::TookMemory(MemoryExcess { taken, limit }) => {
+            Some(Failure::Memory { taken: *taken, limit: *limit })
+        }
         Ending::Unfit(problem) => Some(Failure::Outputs { problem: problem.clone() }),
         Ending::Unable(message) => Some(Failure::Raised { message: message.clone() }),
         Ending::TimedOut(limit, place) => {

@@ -12,6 +12,7 @@ use super::memory::{self, OutputMemory, Outputs, Spares};
 use super::{Job, Part};
 use crate::fixture::{Fixture, Input, Output};
 use crate::process;
+use crate::process::memory::MemoryExcess;
 use crate::process::tree::End;
 use crate::runtime::cpu::pages_of;
 use crate::runtime::report::{Fault, Findings, LaunchRecord, Report};
@@ -39,6 +40,8 @@ pub enum Ending {
     Killed(i32),
     /// It was still running when its time was over.
     TimedOut(Duration, Option<Fault>),
+    /// A program took more memory than it may have, with all that it had started.
+    TookMemory(MemoryExcess),
     /// It left something else than the outputs that the harness declares; what is wrong, in words.
     Unfit(String),
     /// The program could not run the revision in this mode; why, in a line.

@@ -220,6 +220,19 @@ static int replay(const Request& request) {
     std::vector<char> taken(std::stoul(argument("take")), 1);
     std::cout << "took " << taken.size() << std::endl;
   }
+  if (has("share") || has("spread")) {
+    // Four children that read what they have in common, or write as much for themselves.
+    bool shared = has("share");
+    size_t bytes = std::stoul(argument(shared ? "share" : "spread"));
+    std::vector<char> common(shared ? bytes : 0, 1);
+    for (int number = 0; number < 4; number++) {
+      if (fork() != 0) continue;
+      std::vector<char> own(shared ? 0 : bytes, 1);
+      usleep(500000);
+      _exit(common.size() + own.size() == bytes ? 0 : 1);
+    }
+    for (int status; wait(&status) > 0;) if (status != 0) return 4;
+  }
   if (has("read")) std::cout << "read " << (std::cin.get() == EOF ? "nothing" : "something") << std::endl;
   if (has("leave")) {
     pid_t child = fork();

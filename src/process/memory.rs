@@ -1,0 +1,150 @@
+//! What memory the tree of processes below this one takes. Pages that several of them share count once. Pages of files,
+//! such as libraries, do not count: the system can take them back.
+
+use std::fmt;
+use std::fs;
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+
+use super::{Pid, this, tree};
+
+/// The shortest time between two looks.
+const PERIOD: Duration = Duration::from_millis(10);
+/// The time between two looks is this multiple of what a look takes.
+const PAUSE: u32 = 20;
+
+/// More memory than a replay may have, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MemoryExcess {
+    /// What its processes had together when that was seen.
+    pub taken: u64,
+    /// What they may have.
+    pub limit: u64,
+}
+
+impl fmt::Display for MemoryExcess {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (taken, limit) = (Bytes(self.taken), Bytes(self.limit));
+        write!(f, "took {taken} of memory, and a replay may have {limit} (--memory)")
+    }
+}
+
+/// A number of bytes, in the largest decimal unit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Bytes(pub u64);
+
+impl fmt::Display for Bytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let units = [(1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB")];
+        match units.into_iter().find(|(unit, _)| self.0 as f64 >= *unit) {
+            Some((unit, name)) => write!(f, "{:.1} {name}", self.0 as f64 / unit),
+            None => write!(f, "{} bytes", self.0),
+        }
+    }
+}
+
+/// Watches over the memory of the tree below this process.
+pub(crate) struct MemoryWatch {
+    /// The bytes that it may have; none where it may have any number.
+    limit: Option<u64>,
+    /// When it is looked at next.
+    due: Instant,
+}
+
+impl MemoryWatch {
+    /// A watch over a tree that may have `limit` bytes, or any number for `u64::MAX`.
+    pub(crate) fn new(limit: u64) -> MemoryWatch {
+        MemoryWatch { limit: Some(limit).filter(|&limit| limit < u64::MAX), due: Instant::now() }
+    }
+
+    /// The time until the next look; none where nothing is watched.
+    pub(crate) fn pause(&self) -> Option<Duration> {
+        self.limit.map(|_| self.due.saturating_duration_since(Instant::now()))
+    }
+
+    /// What the tree takes, if it is time to look and that is more than it may have.
+    pub(crate) fn excess(&mut self) -> Option<MemoryExcess> {
+        let limit = self.limit?;
+        let begun = Instant::now();
+        if begun < self.due {
+            return None;
+        }
+        let taken = tree_bytes(&tree::descendants(this()), limit);
+        self.due = Instant::now() + PERIOD.max(begun.elapsed() * PAUSE);
+        (taken > limit).then_some(MemoryExcess { taken, limit })
+    }
+}
+
+/// The bytes that `processes` take together. Only where they may be more than `most` is it counted which pages are
+/// shared: for that the system walks through all of them.
+fn tree_bytes(processes: &[Pid], most: u64) -> u64 {
+    let resident: u64 = processes.iter().filter_map(|&process| resident_bytes(process)).sum();
+    if resident <= most {
+        return resident;
+    }
+    let share = |&process: &Pid| proportional_bytes(process).or_else(|| resident_bytes(process));
+    processes.iter().filter_map(share).sum()
+}
+
+/// The bytes in memory and in swap that `process` has of its own or shares, files excepted (proc_pid_status(5)); none if it
+/// has gone.
+fn resident_bytes(process: Pid) -> Option<u64> {
+    sum_of_fields(process, "status", &["RssAnon:", "RssShmem:", "VmSwap:"])
+}
+
+/// The same, with a part of what it shares for each process that has it (proc_pid_smaps(5)); none if the system does not
+/// tell.
+fn proportional_bytes(process: Pid) -> Option<u64> {
+    sum_of_fields(process, "smaps_rollup", &["Pss_Anon:", "Pss_Shmem:", "SwapPss:"])
+}
+
+/// The sum of the fields with these `names` of a file about `process`, in bytes; none if it has none of them.
+fn sum_of_fields(process: Pid, file: &str, names: &[&str]) -> Option<u64> {
+    let text = fs::read_to_string(format!("/proc/{process}/{file}")).ok()?;
+    let fields = text.lines().filter_map(|line| {
+        let value = names.iter().find_map(|name| line.strip_prefix(name))?;
+        value.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()
+    });
+    fields.reduce(u64::saturating_add).map(|kib| kib.saturating_mul(1024))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Command, Stdio};
+
+    use super::*;
+
+    #[test]
+    fn memory_is_counted_of_processes_that_are_there() {
+        let resident = resident_bytes(this()).unwrap();
+        let own = proportional_bytes(this()).unwrap();
+        assert!(own > 0 && own < 2 * resident, "{own} of {resident}");
+        // No process has a number that is negative.
+        assert_eq!(tree_bytes(&[-1], 0), 0);
+    }
+
+    #[test]
+    fn a_tree_has_the_children_of_children() {
+        let mut shell = Command::new("sh")
+            .args(["-c", "sleep 60 & echo $!; wait"])
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut number = String::new();
+        let mut told = std::io::BufReader::new(shell.stdout.take().unwrap());
+        std::io::BufRead::read_line(&mut told, &mut number).unwrap();
+        let sleeper: Pid = number.trim().parse().unwrap();
+        let all = tree::descendants(this());
+        let both = [shell.id() as Pid, sleeper].map(|process| all.contains(&process));
+        tree::signal(sleeper, libc::SIGKILL);
+        shell.wait().unwrap();
+        assert_eq!(both, [true, true]);
+    }
+
+    #[test]
+    fn what_has_no_limit_is_not_looked_at() {
+        let mut watch = MemoryWatch::new(u64::MAX);
+        assert_eq!((watch.pause(), watch.excess()), (None, None));
+    }
+}
