@@ -144,7 +144,8 @@ impl OutputJudgement {
 
     /// Whether the mathematics changed by less than the output can show.
     pub fn shifted(&self) -> bool {
-        self.verdict == Verdict::Equivalent && self.shadow.is_some_and(|shadow| shadow.changed > 0)
+        let changed = |shadow: ShadowChange| shadow.changed > 0 && !shadow.rounded;
+        self.verdict == Verdict::Equivalent && self.shadow.is_some_and(changed)
     }
 
     /// Whether its only defect is that it depends on the order of blocks and threads.

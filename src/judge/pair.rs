@@ -235,6 +235,8 @@ impl Pair<'_> {
     ) -> Result<Option<Shown<'s>>, ReplayError> {
         let Some(shadows) = shadows else { return Ok(None) };
         const SHAPE: &str = "a shadow has the shape of its output";
+        let change = shadows.change();
+        let shadows = shadows.with_growth(&change);
         let raw = shadows.change();
         let shown = match agreement == Agreement::Equivalent && raw.moved > 0 {
             true => {
@@ -261,8 +263,14 @@ impl Pair<'_> {
         if agreement == Agreement::Diverged && reach == Reach::Narrow && both_step {
             return Ok(Some(shown));
         }
-        let shadows = shown.shadows.with_steps(self.steps_between(name, reach)?).expect(SHAPE);
+        let between = self.steps_between(name, reach, &shown.shadows)?;
+        let shadows = shown.shadows.with_steps(between).expect(SHAPE);
         let mut change = shadows.change();
+        if shadows.is_wide() {
+            // Steps say what a change means, not that there is none.
+            (change.changed, change.changed_by, change.first) =
+                (raw.changed, raw.changed_by, raw.first);
+        }
         let before = shown.change.moved;
         change.rounded = before > 0 && change.moved == 0;
         let mostly = before > 0 && shadows.mostly_step(before);
@@ -276,8 +284,14 @@ impl Pair<'_> {
     }
 
     /// How far what the other shadow of output `name` has more than the trusted one steps as inputs move.
-    fn steps_between(&self, name: &str, reach: Reach) -> Result<NoiseRef<'_>, ReplayError> {
-        let between = steps_between(self.base.trial, self.got.trial, name, reach)?;
+    fn steps_between(
+        &self,
+        name: &str,
+        reach: Reach,
+        shadows: &Shadows,
+    ) -> Result<NoiseRef<'_>, ReplayError> {
+        let growth = |index: usize| shadows.growth_of(index);
+        let between = steps_between(self.base.trial, self.got.trial, name, reach, growth)?;
         let between = self.steps.get_or_init(|| between).as_ref();
         Ok(NoiseRef { base: between, got: None })
     }

@@ -73,6 +73,10 @@ pub(crate) const ROUNDOFF_SHARE: f64 = 0.5;
 /// factor of 1.00001 is 168 of them in float32.
 pub(crate) const ROUNDOFF_UNITS: f64 = 64.0;
 
+/// Elements of a shadow are larger by one factor where each is within this share of what the first of them makes of it.
+/// Rounding in float64 is 1024 times ([`SHADOW_FACTOR`]) smaller than a change that counts.
+pub(crate) const FACTOR_SHARE: f64 = 1.0 / 64.0;
+
 /// Elements whose errors tell how far elements of their magnitude err.
 pub(crate) const LEAST_CLASS: u64 = 64;
 

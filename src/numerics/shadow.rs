@@ -11,9 +11,9 @@ use super::bitmap::Bitmap;
 use super::cells::sorted_median;
 use super::compare::{is_beyond, judge};
 use super::constants::{
-    COARSEST_SHARE, ERROR_RATIO, EXPLAINED_SHARE, HIDDEN_SHARE, LEAST_CLASS, LEAST_ROW, LEFT_OVER,
-    LEFT_SHARE, NOISE_FACTOR, ROUNDOFF_SHARE, ROUNDOFF_UNITS, SAMPLED_ROW, SHADOW_ABSOLUTE,
-    SHADOW_FACTOR, SHADOW_RELATIVE,
+    COARSEST_SHARE, ERROR_RATIO, EXPLAINED_SHARE, FACTOR_SHARE, HIDDEN_SHARE, LEAST_CLASS,
+    LEAST_ROW, LEFT_OVER, LEFT_SHARE, NOISE_FACTOR, ROUNDOFF_SHARE, ROUNDOFF_UNITS, SAMPLED_ROW,
+    SHADOW_ABSOLUTE, SHADOW_FACTOR, SHADOW_RELATIVE,
 };
 use super::measure::{Squares, distance, root_mean_square, ulp};
 use super::noise::{NoiseRef, Spread};
@@ -31,6 +31,9 @@ pub struct ShadowChange {
     pub relative_l2: f64,
     /// Elements that differ by more than rounding in their own format explains.
     pub changed: u64,
+    /// `||got - base|| / ||base||` over the elements that changed.
+    #[serde(with = "Number")]
+    pub changed_by: f64,
     /// The first of them by row-major index.
     pub first: Option<u64>,
     /// Elements that moved by more than one unit roundoff of the output's dtype, at their own scale
@@ -72,6 +75,8 @@ pub struct Shadows<'a> {
     steps: Option<NoiseRef<'a>>,
     /// The outputs that they are the shadows of, where these are known.
     outputs: Option<[TensorView<'a>; 2]>,
+    /// By what share of themselves all elements that changed are larger, where one factor explains them all.
+    growth: Option<f64>,
     /// The scale of each row.
     rows: Numbers<f64>,
     root_mean_square: f64,
@@ -88,6 +93,8 @@ struct Changed {
     differences: Squares,
     truth: Squares,
     changed: u64,
+    changed_by: Squares,
+    changed_from: Squares,
     first: Option<u64>,
     moved: u64,
     moved_by: Squares,
@@ -99,6 +106,8 @@ impl Changed {
         self.differences.merge(&next.differences);
         self.truth.merge(&next.truth);
         self.changed += next.changed;
+        self.changed_by.merge(&next.changed_by);
+        self.changed_from.merge(&next.changed_from);
         self.first = self.first.or(next.first);
         self.moved += next.moved;
         self.moved_by.merge(&next.moved_by);
@@ -129,8 +138,18 @@ impl<'a> Shadows<'a> {
         if row >= LEAST_ROW {
             rows.par_iter_mut().enumerate().for_each(|(at, scale)| *scale = median(&base, at, row));
         }
-        let (own, steps, outputs) = (None, None, None);
-        Ok(Shadows { base, got, native, noise, own, steps, outputs, rows, root_mean_square })
+        Ok(Shadows {
+            base,
+            got,
+            native,
+            noise,
+            own: None,
+            steps: None,
+            outputs: None,
+            growth: None,
+            rows,
+            root_mean_square,
+        })
     }
 
     /// The same, where the outputs are `base` and `got`: what they hold as well is not left of terms that cancel.
@@ -165,6 +184,39 @@ impl<'a> Shadows<'a> {
     pub fn with_steps(self, steps: NoiseRef<'a>) -> Result<Shadows<'a>, CompareError> {
         steps.check_len(self.base.len())?;
         Ok(Shadows { steps: Some(steps), ..self })
+    }
+
+    /// The same, where what one factor does to all elements that changed is no rounding's, as `change` tells: these have
+    /// moved, whatever their noise. One factor of float64 is seen exactly, and rounding draws another for each element.
+    pub fn with_growth(self, change: &ShadowChange) -> Shadows<'a> {
+        Shadows { growth: self.common_growth(change), ..self }
+    }
+
+    /// By what share all elements that changed are larger, if that is one and the same and more than constants that are
+    /// rounded to float32 multiply to.
+    fn common_growth(&self, change: &ShadowChange) -> Option<f64> {
+        let first = change.first.filter(|_| self.is_wide() && self.native.is_float())? as usize;
+        let before = self.base.get_f64(first);
+        let growth = (self.got.get_f64(first) - before) / before;
+        let roundoff = ulp(self.native, 1.0).max(ulp(DType::F32, 1.0)) / 2.0;
+        let is_larger = growth.is_finite() && growth.abs() > ROUNDOFF_UNITS * roundoff;
+        if !is_larger || change.changed < LEAST_ROW as u64 {
+            return None;
+        }
+        let fits = |index: usize| {
+            let (left, right) = (self.base.get_f64(index), self.got.get_f64(index));
+            let apart = distance(left, right);
+            apart == 0.0
+                || is_larger_by(growth, left, right)
+                || !self.is_unexplained(apart, index, left, right)
+        };
+        (0..self.base.len()).into_par_iter().all(fits).then_some(growth)
+    }
+
+    /// By what share the element at `index` is larger, where one factor explains all that changed; else 0.
+    pub fn growth_of(&self, index: usize) -> f64 {
+        let (left, right) = (self.base.get_f64(index), self.got.get_f64(index));
+        self.growth.filter(|growth| is_larger_by(*growth, left, right)).unwrap_or(0.0)
     }
 
     /// Whether steps explain a shift that `moved` so many elements: few are left, and they carry
@@ -228,6 +280,7 @@ impl<'a> Shadows<'a> {
         ShadowChange {
             relative_l2: whole.differences.relative_to(&whole.truth),
             changed: whole.changed,
+            changed_by: whole.changed_by.relative_to(&whole.changed_from),
             first: whole.first,
             moved: whole.moved,
             moved_by: whole.moved_by.relative_to(&whole.moved_from),
@@ -255,6 +308,8 @@ impl<'a> Shadows<'a> {
                 }
                 if self.is_unexplained(apart, index, left, right) {
                     found.changed += 1;
+                    found.changed_by.add(apart);
+                    found.changed_from.add(if left.is_finite() { left } else { 0.0 });
                     found.first.get_or_insert(index as u64);
                 }
                 if self.have_moved(index, left, right) {
@@ -329,7 +384,7 @@ impl<'a> Shadows<'a> {
 
     /// Whether an element moved by more than one unit roundoff of the output's dtype at its
     /// [`scale`](Shadows::scale), and by more than a share of its noise: constants are written to a
-    /// precision, too.
+    /// precision, too. One factor for all is none of these.
     fn has_moved(&self, index: usize) -> bool {
         self.have_moved(index, self.base.get_f64(index), self.got.get_f64(index))
     }
@@ -356,10 +411,17 @@ impl<'a> Shadows<'a> {
         if apart.is_infinite() {
             return true;
         }
-        apart > least.max(noise * HIDDEN_SHARE)
+        let hidden = if self.growth.is_some() { 0.0 } else { noise * HIDDEN_SHARE };
+        apart > least.max(hidden)
             && apart > self.explained(apart, index, left, right)
             && apart > SHADOW_FACTOR * own
     }
+}
+
+/// Whether `right` is larger than `left` by the share `growth` of it.
+fn is_larger_by(growth: f64, left: f64, right: f64) -> bool {
+    let grown = growth * left;
+    distance(right - left, grown) <= FACTOR_SHARE * grown.abs()
 }
 
 /// The elements of one row of `tensor`: those along its last dimension.

@@ -74,16 +74,21 @@ impl Steps {
         }
     }
 
-    /// The fourth differences of what `other` has more than these, on the same line: they vanish where both
-    /// outputs move along one curve, however steep it is.
+    /// The fourth differences of what `other` has more than these, on the same line, where each element is known to be
+    /// larger by the share `growth` there: they vanish where both outputs move along one curve, however steep it is.
     ///
     /// # Errors
     /// [`ScratchError`](crate::scratch::ScratchError) if there is no room.
-    pub fn between(&self, other: &Steps) -> Result<Steps, NumericsError> {
+    pub fn between(
+        &self,
+        other: &Steps,
+        growth: impl Fn(usize) -> f64,
+    ) -> Result<Steps, NumericsError> {
         let mut between = self.copied()?;
-        let sums = between.near.iter_mut().zip(other.near.iter());
-        for (sum, other) in sums.chain(between.far.iter_mut().zip(other.far.iter())) {
-            *sum = other - *sum;
+        for (sums, others) in [(&mut between.near, &other.near), (&mut between.far, &other.far)] {
+            for (index, (sum, other)) in sums.iter_mut().zip(others.iter()).enumerate() {
+                *sum = other - (1.0 + growth(index)) * *sum;
+            }
         }
         Ok(between)
     }
@@ -202,8 +207,9 @@ mod tests {
         assert!((2f64.powi(-27)..2f64.powi(-22)).contains(&found), "{found}");
     }
 
-    /// How far elements step that are `f` and `g` of 64 inputs, at inputs this near, in what one has more.
-    fn stepped_between(f: fn(f64) -> f64, g: fn(f64) -> f64, near: f64) -> f64 {
+    /// How far elements step that are `f` and `g` of 64 inputs, at inputs this near, in what one has more than by
+    /// `growth` of the other.
+    fn stepped_between(f: fn(f64) -> f64, g: fn(f64) -> f64, growth: f64, near: f64) -> f64 {
         let bytes = |of: fn(f64) -> f64, by: f64| -> Vec<u8> {
             let x = |at: i32| (1.0 + f64::from(at) / 40.0) * (1.0 + by * near);
             (0..64).flat_map(|at| of(x(at)).to_le_bytes()).collect()
@@ -218,7 +224,7 @@ mod tests {
             }
             steps
         });
-        let between = steps[0].between(&steps[1]).unwrap();
+        let between = steps[0].between(&steps[1], |_| growth).unwrap();
         let found = between.finish(&seen(&[8, 8], &middle)).unwrap();
         (0..64).map(|index| found.at(index) / f(2.6).abs()).fold(0.0, f64::max)
     }
@@ -235,9 +241,16 @@ mod tests {
             f64::from(half::bf16::from_f64(steep(x)).to_f32())
         }
         assert!(stepped(steep, 1.0 / 512.0) > 1e-3);
-        let found = stepped_between(steep, scaled, 1.0 / 512.0);
+        let found = stepped_between(steep, scaled, 0.0, 1.0 / 512.0);
         assert!(NOISE_FACTOR * found < 1e-5, "{found}");
-        let found = stepped_between(steep, rounded, 1.0 / 512.0);
+        let found = stepped_between(steep, rounded, 0.0, 1.0 / 512.0);
+        assert!((2f64.powi(-11)..2f64.powi(-6)).contains(&found), "{found}");
+        // So far apart nothing is smooth, and only a factor that is known is no step.
+        let found = stepped_between(steep, scaled, 0.0, 1.0 / 16.0);
+        assert!(NOISE_FACTOR * found > 1e-5, "{found}");
+        let found = stepped_between(steep, scaled, 0.00001, 1.0 / 16.0);
+        assert!(found < 1e-15, "{found}");
+        let found = stepped_between(steep, rounded, 0.00001, 1.0 / 16.0);
         assert!((2f64.powi(-11)..2f64.powi(-6)).contains(&found), "{found}");
     }
 

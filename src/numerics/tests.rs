@@ -271,6 +271,38 @@ fn a_shadow_moves_where_it_shifts_by_a_unit_roundoff_of_the_output() {
     }
 }
 
+/// How the shadows `base` and `got` change, where rounding moves each native element by a twentieth of itself.
+fn change_in_noise(base: &[f64], got: &[f64]) -> ShadowChange {
+    let mut noise = Scratch::heap().zeros(base.len()).unwrap();
+    noise.iter_mut().zip(base).for_each(|(noise, x): (&mut f64, _)| *noise = 0.05 * x.abs());
+    let (base, got, noise) = (Owned::f64(base), Owned::f64(got), Spread::Double(noise));
+    let noise = NoiseRef { base: Some(&noise), got: None };
+    let scratch = Scratch::heap();
+    let shadows = Shadows::new(base.view(), got.view(), DType::F32, noise, &scratch).unwrap();
+    let change = shadows.change();
+    shadows.with_growth(&change).change()
+}
+
+#[test]
+fn one_factor_on_all_that_changed_moves_a_shadow_whatever_the_noise() {
+    let base: Vec<f64> = (1..=64).map(|n| f64::from(n).sqrt()).collect();
+    let scaled = |every: usize, by: f64| -> Vec<f64> {
+        let grown = |(at, x): (usize, &f64)| if at % every == 0 { by * x } else { *x };
+        base.iter().enumerate().map(grown).collect()
+    };
+    let column = change_in_noise(&base, &scaled(4, 1.00001));
+    assert_eq!((column.changed, column.moved), (16, 16), "{column:?}");
+    assert!((column.changed_by / 1e-5 - 1.0).abs() < 1e-6, "{column:?}");
+    // Constants that are rounded to float32 multiply to as much.
+    let constants = change_in_noise(&base, &scaled(4, 1.000001));
+    assert_eq!((constants.changed, constants.moved), (16, 0), "{constants:?}");
+    // Few may agree by chance, and rounding draws another factor for each.
+    assert_eq!(change_in_noise(&base, &scaled(16, 1.00001)).moved, 0);
+    let rounded: Vec<f64> = base.iter().map(|&x| f64::from(half::f16::from_f64(x))).collect();
+    let rounded = change_in_noise(&base, &rounded);
+    assert!(rounded.changed > 48 && rounded.moved == 0, "{rounded:?}");
+}
+
 #[test]
 fn a_shadow_in_float32_moves_by_more_than_its_own_rounding() {
     let base: Vec<f64> = (1..=32).map(|n| 0.25 * f64::from(n)).collect();
@@ -400,9 +432,16 @@ fn shadows_that_differ_by_rounding_are_the_same_mathematics() {
 #[test]
 fn a_finding_tells_wrong_from_imprecise_from_more_accurate() {
     let shadow = |changed| {
-        let (relative_l2, moved_by) = (0.1, 0.1);
-        let (dtype, rounded, first, moved) = (DType::F64, false, None, changed);
-        Some(ShadowChange { relative_l2, changed, first, moved, moved_by, dtype, rounded })
+        Some(ShadowChange {
+            relative_l2: 0.1,
+            changed,
+            changed_by: 0.1,
+            first: None,
+            moved: changed,
+            moved_by: 0.1,
+            dtype: DType::F64,
+            rounded: false,
+        })
     };
     let same = Evidence {
         shadow: shadow(0),

@@ -11,6 +11,7 @@ use crate::judge::{
     Verdict,
 };
 use crate::numerics::compare::Comparison;
+use crate::numerics::measure::ulp;
 use crate::numerics::oracle::Finding;
 use crate::runtime::report::LaunchRecord;
 use crate::tensor::{DType, Dim, unravel};
@@ -319,10 +320,20 @@ fn meaning(output: &OutputJudgement) -> String {
 
 /// The shift of the shadow of an output that is equivalent, if its shadow changed at all.
 pub(super) fn shift(output: &OutputJudgement) -> Option<String> {
-    let shadow = output.shadow.filter(|_| output.shifted())?;
+    let is_equivalent = output.verdict == Verdict::Equivalent;
+    let shadow = output.shadow.filter(|shadow| is_equivalent && shadow.changed > 0)?;
+    let (dtype, name) = (output.dtype, shadow_name(output));
+    let roundoff = ulp(dtype, 1.0) / 2.0;
+    if shadow.rounded || shadow.changed_by > roundoff {
+        let (by, elements) = (share(shadow.changed_by), count(shadow.changed, "element"));
+        let why = if shadow.rounded {
+            "as its rounding on the way explains"
+        } else {
+            "below what noise tells"
+        };
+        return Some(format!("the {name} changed by {by} in {elements}, {why}"));
+    }
     let by = short(shadow.relative_l2, 2);
-    let dtype = output.dtype;
-    let name = shadow_name(output);
     Some(format!("the {name} changed by rel. {by}, less than {dtype} can hold"))
 }
 

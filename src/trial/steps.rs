@@ -44,7 +44,7 @@ pub(super) struct OutputSteps {
 
 /// How far what the shadow of output `name` of `got` has more than that of `base` steps, at each element; none
 /// where either cannot be moved. A change of the mathematics moves along the curve that both share, and only rounding
-/// on the way steps by itself.
+/// on the way steps by itself. What is known to be larger by the share `growth` of an element is larger at each point.
 ///
 /// # Errors
 /// As [`Trial::measurement`].
@@ -53,6 +53,7 @@ pub(crate) fn steps_between(
     got: &Trial,
     name: &str,
     reach: Reach,
+    growth: impl Fn(usize) -> f64,
 ) -> Result<Option<Spread>, ReplayError> {
     let (Some(before), Some(after)) = (base.steps_of(name, reach)?, got.steps_of(name, reach)?)
     else {
@@ -60,7 +61,7 @@ pub(crate) fn steps_between(
     };
     let Ok(run) = base.shadow_run()? else { return Ok(None) };
     let Some(middle) = run.output(name) else { return Ok(None) };
-    let between = before.differences.between(&after.differences);
+    let between = before.differences.between(&after.differences, growth);
     room(between.and_then(|steps| steps.finish(&middle))).map(Some)
 }
 

@@ -902,7 +902,8 @@ def phase_data(rng: np.random.Generator) -> dict[str, dict[str, Array]]:
     steps, width = 200, 12
     # Inputs that are moved to look for rounding on the way turn the phase by more than a radian.
     usual = {"x": normal(rng, steps, width, scale=4.0), "dy": normal(rng, steps, width)}
-    return {"usual": usual, "slow": {**usual, "x": normal(rng, steps, width)}}
+    slow = {**usual, "x": normal(rng, steps, width)}
+    return {"usual": usual, "slow": slow, "fast": {**usual, "x": 5 * usual["x"]}}
 
 
 PHASE = Family(
@@ -924,6 +925,13 @@ PHASE = Family(
             (
                 "axis=0)[::-1]\n",
                 "axis=0)[::-1] * np.where(np.arange(x.shape[1]) == 3, 1.0001, 1).astype(x.dtype)\n",
+            ),
+        ),
+        wrong(
+            "a column is larger by 1e-5, which rounding hides",
+            (
+                "axis=0)[::-1]\n",
+                "axis=0)[::-1] * np.where(np.arange(x.shape[1]) == 3, 1.00001, 1).astype(x.dtype)\n",
             ),
         ),
     ),
