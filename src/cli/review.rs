@@ -50,7 +50,8 @@ pub fn run(args: &Args) -> CliResult<u8> {
     for (number, one) in pending.iter().enumerate() {
         if let Some(reason) = &accept_rest {
             snapshot::accept(one, Some(reason))?;
-            println!("{}", Line::from(format!("accepted {}", shown(&one.path).display())));
+            let accepted = format!("accepted {}", shown(&one.path).display());
+            println!("{}", Line::from(accepted + &replaced_damage(one)));
             continue;
         }
         let place = format!(" ({} of {})", number + 1, pending.len());
@@ -116,6 +117,14 @@ fn review(pending: &Pending, name: &Line, answers: &mut Answers) -> CliResult<St
             Some(Key::Interrupt) => return Ok(Step::Interrupt),
             Some(Key::Letter(..)) => println!("a, r, s, y, d or q"),
         }
+    }
+}
+
+/// That the snapshot which `pending` took the place of could not be read, if so.
+fn replaced_damage(pending: &Pending) -> String {
+    match &pending.old {
+        Before::Damaged(why) => format!("; the one that it replaced could not be read: {why}"),
+        Before::Nothing | Before::Accepted(_) => String::new(),
     }
 }
 

@@ -192,6 +192,19 @@ fn a_damaged_accepted_snapshot_is_named_before_it_is_replaced() {
 }
 
 #[test]
+fn a_damaged_accepted_snapshot_is_named_where_the_rest_is_accepted_unseen() {
+    let env = accepted();
+    let bytes: Vec<u8> = [5f32, 6.0].iter().flat_map(|x| x.to_le_bytes()).collect();
+    env.write_fixture("other", &[("x", replay::tensor::DType::F32, &[2], &bytes)]);
+    rewrite(&env, DEFECT);
+    assert_eq!(env.replay(&["fixtures/tiny", "fixtures/other"]).code, Some(1));
+    fs::write(snap(&env), text(snap(&env)).replace("  noise", "<<<<<<< HEAD\n  noise")).unwrap();
+    let run = review(&env, "y meant\n");
+    assert_eq!(run.code, Some(0), "{}", run.text());
+    insta::assert_snapshot!(run.last_line(), @"accepted snapshots/tiny.cpu.snap; the one that it replaced could not be read: [ROOT]/snapshots/tiny.cpu.snap:16: a merge conflict is not resolved");
+}
+
+#[test]
 fn a_file_of_somebody_else_is_never_replaced() {
     let env = accepted();
     rewrite(&env, DEFECT);
