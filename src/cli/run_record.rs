@@ -21,9 +21,15 @@ pub fn run_record() -> &'static RunRecord {
     })
 }
 
+/// The variable of the environment under which a task of a cluster writes its text without the record.
+pub const WITHOUT_HEAD: &str = "REPLAY_TASK_WITHOUT_HEAD";
+
 /// Prints the record, and what the text is about where it does not say so, above a text that is kept:
 /// where standard output is a file.
 pub fn head(about: &[Line]) {
+    if std::env::var_os(WITHOUT_HEAD).is_some() {
+        return;
+    }
     let file = fstat(rustix::stdio::stdout());
     if file.is_ok_and(|file| FileType::from_raw_mode(file.st_mode) == FileType::RegularFile) {
         print!("{}", run_record().text(about));

@@ -1,7 +1,6 @@
 //! One task on a node.
 
 use std::fs::File;
-use std::io;
 use std::path::Path;
 use std::process::{Command as Process, ExitCode, Stdio};
 
@@ -11,7 +10,7 @@ use clap::{CommandFactory, FromArgMatches};
 use serde_json::Value;
 
 use super::super::error::{CliResult, CommandError, Context};
-use super::super::{Cli, Command, bisect, exit, log, replay};
+use super::super::{Cli, Command, bisect, exit, log, replay, run_record};
 use super::{What, Work};
 
 /// Makes the task that the command line names: its array's folder, and its number.
@@ -125,17 +124,13 @@ fn whole(words: &[String], stdout: &Path, stderr: &Path, colours: bool) -> CliRe
     if !words.iter().any(says) {
         process.arg("--quiet");
     }
-    // Through a pipe, as the one who asked may have one: a file of its own would be headed by this run.
-    process.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(file(stderr)?);
+    // The text is that of the command that was asked, which names its own run.
+    process.env(run_record::WITHOUT_HEAD, "1");
+    process.stdin(Stdio::null()).stdout(file(stdout)?).stderr(file(stderr)?);
     if colours {
         process.env("CLICOLOR_FORCE", "1");
     }
-    let mut said = file(stdout)?;
-    let mut child = process.spawn().context(|| "cannot start the command")?;
-    if let Some(mut from) = child.stdout.take() {
-        io::copy(&mut from, &mut said).context(|| format!("cannot write {}", stdout.display()))?;
-    }
-    let status = child.wait().context(|| "cannot wait for the command")?;
+    let status = process.status().context(|| "cannot start the command")?;
     let code = status.code().and_then(|code| u8::try_from(code).ok());
     code.ok_or_else(|| CommandError::new(format!("the command was ended: {status}")))
 }
