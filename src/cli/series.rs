@@ -112,7 +112,7 @@ pub fn run(args: &Args, session: &SessionArgs) -> CliResult<u8> {
             print!("{}", report::series_text(&report));
         }
         SeriesFormat::Json => println!("{}", report::series_json(&report, run_record())),
-        SeriesFormat::Csv => print!("{}", report::series_csv(&report)),
+        SeriesFormat::Csv => print!("{}", report::series_csv(&report, run_record())),
         SeriesFormat::Html => print!("{}", report::series_html(&report, run_record())),
     }
     files.write(|format| match format {

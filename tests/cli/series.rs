@@ -121,13 +121,30 @@ fn the_document_keeps_to_its_schema_and_the_table_has_a_line_for_each_step() {
     wrong["findings"][0]["severity"] = Value::from("bad");
     assert_eq!(schema::problems(&wrong).len(), 2);
     let table = env.replay(&[&steps[..], &["--format", "csv"]].concat()).stdout;
-    let lines: Vec<Vec<&str>> = table.lines().map(|line| line.split(',').collect()).collect();
+    let lines: Vec<Vec<String>> = table.lines().map(cells).collect();
     assert_eq!(lines.len(), 3);
     assert!(lines.iter().all(|line| line.len() == lines[0].len()));
     let column = |name: &str| lines[0].iter().position(|cell| *cell == name).expect("a column");
     assert_eq!(lines[2][column("fixture")], "step1");
     assert_eq!(lines[2][column("step")], "1");
     assert!(lines[1][column("gradient_norm:layers.0")].parse::<f64>().unwrap() > 0.0);
+    let command = "replay series fixtures/run/step0 fixtures/run/step1 --format csv";
+    assert_eq!(lines[2][column("run:command")], command);
+    assert_eq!(lines[1].last(), lines[2].last());
+    assert_eq!(lines[0].last().map(String::as_str), Some("run:date"));
+}
+
+/// The cells of a line of comma-separated values.
+fn cells(line: &str) -> Vec<String> {
+    let (mut cells, mut is_quoted) = (vec![String::new()], false);
+    for letter in line.chars() {
+        match letter {
+            '"' => is_quoted = !is_quoted,
+            ',' if !is_quoted => cells.push(String::new()),
+            _ => cells.last_mut().expect("a line has a cell").push(letter),
+        }
+    }
+    cells
 }
 
 /// Steps of the harness at the root, with vectors of these lengths.

@@ -4,12 +4,18 @@ use std::borrow::Cow;
 
 use super::{Part, SeriesReport};
 use crate::judge::GradientVerdict;
+use crate::report::RunRecord;
 use crate::report::judgement::verdict_name;
 use crate::trial::Status;
 
-/// The table, with the names of the columns in its first line. Empty cells have no value.
-pub fn csv(report: &SeriesReport) -> String {
-    let columns = columns(report);
+/// The table, with the names of the columns in its first line. Empty cells have no value. The format has no comments: the
+/// record of `run` is columns, the last ones, so that tables of several runs can be put together.
+pub fn csv(report: &SeriesReport, run: &RunRecord) -> String {
+    let mut columns = columns(report);
+    let RunRecord { command, version, machine, date } = run;
+    let record = [("command", command), ("version", version), ("machine", machine), ("date", date)];
+    let count = report.series.steps.len();
+    columns.extend(record.map(|(name, value)| (format!("run:{name}"), vec![value.clone(); count])));
     let mut out = line(columns.iter().map(|(name, _)| name.as_str()));
     for at in 0..report.series.steps.len() {
         out += &line(columns.iter().map(|(_, cells)| cells[at].as_str()));
