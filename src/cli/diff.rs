@@ -6,14 +6,16 @@ use ::replay::cache::Cache;
 use ::replay::judge::{accesses_of_both, judge, pictures};
 use ::replay::report::{self, Compared, Entry, Line, Refused, Revision, Standing, Text};
 
+use clap::ValueEnum;
+
 use super::error::{CliResult, CommandError};
 use super::exit;
 use super::fixtures;
 use super::out::print;
 use super::progress::Progress;
 use super::project::Project;
-use super::replay::{CheckArg, Format, judged, name, refused, summary};
-use super::report_file::{FILES, ReportFiles};
+use super::replay::{CheckArg, judged, name, refused, summary};
+use super::report_file::{FileFormat, ReportFiles};
 use super::run_record::{self, run_record};
 use super::session::{self, Labs, SessionArgs};
 
@@ -28,11 +30,27 @@ pub struct Args {
     check: CheckArg,
     /// How the result is written
     #[arg(short, long, value_enum, default_value = "text", value_name = "FORMAT")]
-    format: Format,
-    /// Write the result to a file too, or to several; the ending names the format: .html, .json
+    format: DiffFormat,
+    /// Write the result to a file too, or to several; the ending names the format: .html, .json, .md
     #[arg(long, value_name = "FILE")]
     report: Vec<PathBuf>,
 }
+
+/// How comparisons are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum DiffFormat {
+    /// For people
+    Text,
+    /// For programs; docs/schema.md describes it
+    Json,
+    /// For a comment on a pull request: at most 60 kB
+    Markdown,
+    /// A page to look at, in one file
+    Html,
+}
+
+/// The formats of a report in a file.
+const FILES: [FileFormat; 3] = [FileFormat::Html, FileFormat::Json, FileFormat::Markdown];
 
 /// The fixtures and the two revisions.
 fn parse_words(words: &[String]) -> CliResult<(&[String], [&str; 2])> {
@@ -65,10 +83,10 @@ pub fn run(args: &Args, session: &SessionArgs) -> CliResult<u8> {
     let fixtures = fixtures::expand(fixtures);
     let labs = session.labs_on_one(&fixtures)?;
     let cache = session::cache()?;
-    let illustrated = args.format == Format::Html || files.have_page();
+    let illustrated = args.format == DiffFormat::Html || files.have_page();
     let mut code = exit::SUCCESS;
     let (mut found, mut standings) = (Found::default(), Vec::new());
-    if args.format == Format::Text {
+    if args.format == DiffFormat::Text {
         run_record::head(&[]);
     }
     for path in fixtures {
@@ -82,7 +100,7 @@ pub fn run(args: &Args, session: &SessionArgs) -> CliResult<u8> {
                 }
                 Ok(Side::New { base, entry }) => {
                     let told = (new_text(&base, &entry), Standing::of(&entry));
-                    found.new.push(*entry);
+                    found.new.push(Entry { trusted: Some(base), ..*entry });
                     told
                 }
                 Err(error) => {
@@ -92,7 +110,7 @@ pub fn run(args: &Args, session: &SessionArgs) -> CliResult<u8> {
                     continue;
                 }
             };
-        if args.format == Format::Text {
+        if args.format == DiffFormat::Text {
             let gap = if standings.is_empty() { "" } else { "\n" };
             print!("{gap}{told}");
         }
@@ -102,7 +120,11 @@ pub fn run(args: &Args, session: &SessionArgs) -> CliResult<u8> {
         Some(text) => print!("{text}"),
         None => summary(&standings, found.errors.len()),
     }
-    files.write(|format| found.written(format.into()).unwrap_or_default())?;
+    files.write(|format| match format {
+        FileFormat::Markdown => found.markdown(report::SUMMARY_BYTES),
+        FileFormat::Json => found.json(),
+        _ => found.html(),
+    })?;
     Ok(standings.into_iter().map(exit::code_of).fold(code, exit::worse))
 }
 
@@ -129,16 +151,25 @@ struct Found {
 
 impl Found {
     /// The whole report; none for text, which is printed as it comes.
-    fn written(&self, format: Format) -> Option<String> {
+    fn written(&self, format: DiffFormat) -> Option<String> {
         Some(match format {
-            Format::Text => return None,
-            Format::Json => {
-                report::diff_json(&self.compared, &self.new, &self.errors, run_record()) + "\n"
-            }
-            Format::Html => {
-                report::diff_html(&self.compared, &self.new, &self.errors, run_record())
-            }
+            DiffFormat::Text => return None,
+            DiffFormat::Json => self.json(),
+            DiffFormat::Markdown => self.markdown(report::COMMENT_BYTES),
+            DiffFormat::Html => self.html(),
         })
+    }
+
+    fn json(&self) -> String {
+        report::diff_json(&self.compared, &self.new, &self.errors, run_record()) + "\n"
+    }
+
+    fn markdown(&self, limit: usize) -> String {
+        report::diff_markdown(&self.compared, &self.new, &self.errors, run_record(), limit)
+    }
+
+    fn html(&self) -> String {
+        report::diff_html(&self.compared, &self.new, &self.errors, run_record())
     }
 }
 

@@ -36,14 +36,34 @@ enum ColorArg {
     Never,
 }
 
-impl GlobalArgs {
-    /// Goes to the folder, and decides about colours, for the rest of the process.
-    pub fn settle(&self) -> CliResult<()> {
-        match self.color {
+impl ColorArg {
+    /// Decides about colours for the rest of the process.
+    fn settle(self) {
+        match self {
             ColorArg::Auto => {}
             ColorArg::Always => anstream::ColorChoice::Always.write_global(),
             ColorArg::Never => anstream::ColorChoice::Never.write_global(),
         }
+    }
+}
+
+/// Decides about colours as `words` say, before they are parsed: help and complaints about words obey, too.
+pub fn settle_color(words: &[OsString]) {
+    let words = words.iter().filter_map(|word| word.to_str()).take_while(|word| *word != "--");
+    let mut is_value = false;
+    for word in words {
+        let value = if is_value { Some(word) } else { word.strip_prefix("--color=") };
+        if let Some(Ok(color)) = value.map(|value| ColorArg::from_str(value, false)) {
+            color.settle();
+        }
+        is_value = word == "--color";
+    }
+}
+
+impl GlobalArgs {
+    /// Goes to the folder, and decides about colours, for the rest of the process.
+    pub fn settle(&self) -> CliResult<()> {
+        self.color.settle();
         let Some(folder) = &self.begin_in else { return Ok(()) };
         std::env::set_current_dir(folder).map_err(|error| {
             CommandError::of(&error).context(format!("cannot begin in {}", folder.display()))

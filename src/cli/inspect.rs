@@ -1,13 +1,15 @@
 //! `replay inspect`: what a fixture holds, and whether it is whole.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use ::replay::fixture::{Fixture, Input, KnownOutput};
-use ::replay::report::{Line, Text, dims, statistics};
+use ::replay::report::{CaptureRevision, Inspected, Line, Text, dims, inspect_json, statistics};
 use ::replay::series::{Shift, shift};
 use ::replay::summary::summarize;
 use ::replay::tensor::{DType, TensorView};
 use anstyle::Style;
+use clap::ValueEnum;
 
 use super::cache::size;
 use super::checkout;
@@ -16,6 +18,8 @@ use super::exit;
 use super::fixtures;
 use super::out::{print, println};
 use super::project::Project;
+use super::replay::refused;
+use super::run_record::run_record;
 use super::session;
 
 /// The arguments of `replay inspect`.
@@ -24,17 +28,67 @@ pub struct Args {
     /// Folders of captured tensors
     #[arg(required = true, value_name = "FIXTURE")]
     fixtures: Vec<PathBuf>,
+    /// How the result is written
+    #[arg(short, long, value_enum, default_value = "text", value_name = "FORMAT")]
+    format: InspectFormat,
+}
+
+/// How fixtures are shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum InspectFormat {
+    /// For people
+    Text,
+    /// For programs; docs/schema.md describes it
+    Json,
 }
 
 const BOLD: Style = Style::new().bold();
 
 /// Shows each fixture; one that is broken does not hide the others.
 pub fn run(args: &Args) -> CliResult<u8> {
+    match args.format {
+        InspectFormat::Text => show(args),
+        InspectFormat::Json => write_document(args),
+    }
+}
+
+/// Writes one document on all fixtures.
+fn write_document(args: &Args) -> CliResult<u8> {
+    let mut code = exit::SUCCESS;
+    let (mut whole, mut errors) = (Vec::new(), Vec::new());
+    for path in fixtures::expand(&args.fixtures) {
+        match inspected(&path) {
+            Ok(fixture) => whole.push(fixture),
+            Err(error) => {
+                error.print();
+                code = exit::worse(code, error.exit_code());
+                errors.push(refused(&path, &error));
+            }
+        }
+    }
+    println!("{}", inspect_json(&whole, &errors, run_record()));
+    Ok(code)
+}
+
+fn inspected(path: &Path) -> CliResult<Inspected> {
+    let (fixture, origin) = load(path)?;
+    let shifts = shifts(&fixture.inputs)?.into_iter();
+    let shifts =
+        shifts.map(|(tokens, next, shift)| (tokens.name.clone(), next.name.clone(), shift));
+    let captured_at = match origin {
+        Origin::Known { at, .. } => Some(at),
+        Origin::Unread { .. } | Origin::Unnamed => None,
+    };
+    Ok(Inspected::new(&fixture, captured_at, shifts.collect())?)
+}
+
+/// Prints one fixture after the other.
+fn show(args: &Args) -> CliResult<u8> {
     let mut code = exit::SUCCESS;
     let mut broken = 0;
     let fixtures = fixtures::expand(&args.fixtures);
     for (number, path) in fixtures.iter().enumerate() {
-        match describe_fixture(path) {
+        match load(path).and_then(|(fixture, origin)| describe(&fixture, &origin.words())) {
             Ok(text) => print!("{}{text}", if number > 0 { "\n" } else { "" }),
             Err(error) => {
                 error.print();
@@ -54,39 +108,66 @@ pub fn run(args: &Args) -> CliResult<u8> {
     Ok(code)
 }
 
-/// The text on the fixture at `path`.
-fn describe_fixture(path: &Path) -> CliResult<Text> {
-    let fixture = checkout::load(path)?;
-    let Some(named) = fixture.provenance.commit.clone() else {
-        return describe(&fixture, "what one revision gave; the fixture does not say which");
-    };
-    if fixture.captured.is_empty() {
-        return describe(&fixture, "");
-    }
-    // The tensors are whole whether or not the history can be read.
-    match session::cache().and_then(|cache| Project::of(fixture, &cache)) {
-        Ok(project) => {
-            let origin = describe_origin(&project).unwrap_or_else(|_| format!("what {named} gave"));
-            describe(&project.subject.fixture, &origin)
+/// Whose outputs a fixture holds as captured.
+enum Origin {
+    /// The fixture does not say, or holds none.
+    Unnamed,
+    /// It names this commit, and the history cannot be read.
+    Unread {
+        /// The commit in the words of the fixture.
+        named: String,
+    },
+    /// It names this revision, beside the sources of the working tree.
+    Known {
+        /// The revision.
+        at: CaptureRevision,
+    },
+}
+
+impl Origin {
+    fn words(&self) -> String {
+        let at = match self {
+            Origin::Unnamed => {
+                return "what one revision gave; the fixture does not say which".to_owned();
+            }
+            Origin::Unread { named } => return format!("what {named} gave"),
+            Origin::Known { at } => at,
+        };
+        let words = at.words();
+        match at.commit {
+            None => format!("what {words} gave"),
+            Some(_) if at.same_sources => {
+                format!("what {words} gave, whose sources the working tree has")
+            }
+            Some(_) => format!("what {words} gave; the working tree has other sources"),
         }
-        Err(_) => describe(&checkout::load(path)?, &format!("what {named} gave")),
     }
 }
 
-/// Whose outputs were captured, and whether the working tree has the same sources.
-fn describe_origin(project: &Project) -> CliResult<String> {
-    let working_tree = project.target(None)?;
-    let Some(at) = project.capture_revision(&working_tree.sources)? else {
-        return Ok("what one revision gave".to_owned());
+/// The fixture at `path`, and whose outputs it holds.
+fn load(path: &Path) -> CliResult<(Arc<Fixture>, Origin)> {
+    let fixture = checkout::load(path)?;
+    let named = fixture.provenance.commit.clone();
+    let Some(named) = named.filter(|_| !fixture.captured.is_empty()) else {
+        return Ok((fixture.into(), Origin::Unnamed));
     };
-    let words = at.words();
-    Ok(match at.commit {
-        None => format!("what {words} gave"),
-        Some(_) if at.same_sources => {
-            format!("what {words} gave, whose sources the working tree has")
+    // The tensors are whole whether or not the history can be read.
+    match session::cache().and_then(|cache| Project::of(fixture, &cache)) {
+        Ok(project) => {
+            let origin = match capture_revision(&project) {
+                Ok(Some(at)) => Origin::Known { at },
+                Ok(None) | Err(_) => Origin::Unread { named },
+            };
+            Ok((Arc::clone(&project.subject.fixture), origin))
         }
-        Some(_) => format!("what {words} gave; the working tree has other sources"),
-    })
+        Err(_) => Ok((checkout::load(path)?.into(), Origin::Unread { named })),
+    }
+}
+
+/// The revision that was captured, beside the sources of the working tree.
+fn capture_revision(project: &Project) -> CliResult<Option<CaptureRevision>> {
+    let working_tree = project.target(None)?;
+    project.capture_revision(&working_tree.sources)
 }
 
 fn describe(fixture: &Fixture, origin: &str) -> CliResult<Text> {
@@ -119,7 +200,9 @@ fn describe(fixture: &Fixture, origin: &str) -> CliResult<Text> {
     for input in &fixture.inputs {
         out.append(told(input, width)?);
     }
-    shifts(&fixture.inputs)?.iter().for_each(|line| out.line(format!("  {line}")));
+    for (tokens, next, shift) in shifts(&fixture.inputs)? {
+        out.line(format!("  {}", describe_shift(tokens, next, &shift)));
+    }
     out.section("outputs");
     for output in &fixture.outputs {
         let gradient = output.gradient_of.as_ref();
@@ -173,10 +256,10 @@ fn told(input: &Input, width: usize) -> CliResult<Text> {
 }
 
 /// Integer inputs that are others, shifted by one: the targets of a language model.
-fn shifts(inputs: &[Input]) -> CliResult<Vec<String>> {
+fn shifts(inputs: &[Input]) -> CliResult<Vec<(&Input, &Input, Shift)>> {
     let whole =
         |input: &&Input| input.present && !input.dtype.is_float() && input.dtype != DType::Bool;
-    let mut lines = Vec::new();
+    let mut pairs = Vec::new();
     for tokens in inputs.iter().filter(whole) {
         for next in inputs.iter().filter(whole).filter(|next| next.dims == tokens.dims) {
             let (left, right) = (tokens.packed()?, next.packed()?);
@@ -186,11 +269,11 @@ fn shifts(inputs: &[Input]) -> CliResult<Vec<String>> {
             if tokens.name != next.name
                 && let Some(found) = shift(&view(tokens, &left), &view(next, &right))
             {
-                lines.push(describe_shift(tokens, next, &found));
+                pairs.push((tokens, next, found));
             }
         }
     }
-    Ok(lines)
+    Ok(pairs)
 }
 
 fn describe_shift(tokens: &Input, next: &Input, found: &Shift) -> String {

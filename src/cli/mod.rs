@@ -206,6 +206,7 @@ pub fn run() -> ExitCode {
             return error.exit_code();
         }
         let words = global::put_behind_command(std::env::args_os(), &Cli::command());
+        global::settle_color(&words);
         let matches = Cli::command().try_get_matches_from(&words);
         match matches.and_then(|matches| Cli::from_arg_matches(&matches)) {
             Ok(cli) => {

@@ -5,6 +5,7 @@ mod bisect;
 mod diff;
 mod explain;
 mod gradcheck;
+mod inspect;
 mod log;
 
 use serde::Serialize;
@@ -28,6 +29,7 @@ pub use bisect::{
 pub use diff::diff as diff_json;
 pub use explain::explain as explain_json;
 pub use gradcheck::gradcheck as gradcheck_json;
+pub use inspect::{Inspected, inspect as inspect_json};
 pub use log::log as log_json;
 
 /// The version of the document; it grows when a field changes its meaning or goes.

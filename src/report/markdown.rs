@@ -3,12 +3,13 @@
 
 use std::fmt::Write;
 
+use super::accesses::gone_lines;
 use super::judgement::{launch_change, verdict_name};
 use super::known::captured_word;
 use super::numbers::{count, short};
 use super::spans::clean;
 use super::standing::{Standing, reasons, tally, title, unchecked};
-use super::{Blame, Entry, Refused, Revision, RunRecord};
+use super::{Blame, Compared, Entry, Refused, Revision, RunRecord};
 use crate::judge::{Judgement, KnownCheck, OutputJudgement, Verdict};
 use crate::numerics::compare::Comparison;
 use crate::snapshot::OutputChange;
@@ -59,6 +60,19 @@ pub fn markdown(entries: &[Entry], refused: &[Refused], run: &RunRecord, limit: 
     }
     page.run_record(run);
     page.finish()
+}
+
+/// The report on the comparisons `compared`, on replays whose trusted revision has no such sources, and on the fixtures on
+/// which nothing could be compared, as [`markdown`].
+pub fn diff_markdown(
+    compared: &[Compared],
+    new: &[Entry],
+    refused: &[Refused],
+    run: &RunRecord,
+    limit: usize,
+) -> String {
+    let entries = compared.iter().map(Compared::as_replay).chain(new.iter().cloned());
+    markdown(&entries.collect::<Vec<_>>(), refused, run, limit)
 }
 
 /// The checks that could not be made on an unchanged fixture.
@@ -214,6 +228,8 @@ fn details(standing: Standing, entry: &Entry) -> String {
             judged.launches.iter().map(|change| format!("launch {}", launch_change(change)));
         lines.extend(changes);
     }
+    let gone = entry.accesses.iter().flat_map(gone_lines);
+    lines.extend(gone.map(|line| line.words()));
     let mut out = format!("**{}** {}\n", standing.name(), escape(&title(entry)));
     for line in lines.iter().take(LINES) {
         let _ = writeln!(out, "- {}", escape(line));

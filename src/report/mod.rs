@@ -36,15 +36,15 @@ pub use html::{
     Checked, Compared, bisect_html, diff_html, gradcheck_html, html, log_html, series_html,
 };
 pub use json::{
-    begun_json, bisect_json, diff_json, event_json, explain_json, gradcheck_json, json, log_json,
-    recorded_json,
+    Inspected, begun_json, bisect_json, diff_json, event_json, explain_json, gradcheck_json,
+    inspect_json, json, log_json, recorded_json,
 };
 pub use judgement::{
     comparison, gradient, gradients, judgement, launch_change, order_lines, output_lines,
     verdict_line, verdict_name, verdict_style,
 };
 pub use junit::junit;
-pub use markdown::{COMMENT_BYTES, SUMMARY_BYTES, markdown};
+pub use markdown::{COMMENT_BYTES, SUMMARY_BYTES, diff_markdown, markdown};
 pub use numbers::{count, dims, short, statistics};
 pub use run_record::{RunRecord, utc_date};
 pub use series::{

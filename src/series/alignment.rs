@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 use crate::tensor::{TensorView, unravel};
 
 /// `next[.., i] == tokens[.., i + 1]` for at least half of all places.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Shift {
     /// Places that were compared: all but the last of each row.
     pub of: usize,

@@ -5,6 +5,7 @@ use std::fs;
 use replay::tensor::DType;
 
 use crate::common::env::{TestEnv, harness};
+use crate::common::schema;
 
 const DOUBLE: &str = "__global__ void twice(const float* x, float* y, int n)\n\
                       { int i = threadIdx.x; if (i < n) y[i] = 2 * x[i]; }\n";
@@ -150,6 +151,26 @@ fn inspect_shows_what_a_fixture_holds() {
 
     content  89a25e586c1e5bfb356245ab03edb0b7b8e1212b966415dd9719c0291094ebac
     ");
+}
+
+#[test]
+fn the_document_of_inspect_keeps_to_its_schema_and_names_what_is_broken() {
+    let env = TestEnv::new().with_demonstration();
+    let run = env.replay(&["inspect", "fixtures/step0", "fixtures/none", "--format", "json"]);
+    assert_eq!(run.code, Some(128), "{}", run.text());
+    let document: serde_json::Value = serde_json::from_str(&run.stdout).expect("a document");
+    assert_eq!(schema::problems(&document), [""; 0]);
+    let fixture = &document["fixtures"][0];
+    assert_eq!(
+        (&fixture["fixture"], fixture["inputs"][0]["dims"][0]["name"].is_string()),
+        (&"step0".into(), true)
+    );
+    assert_eq!(document["errors"][0]["fixture"], "fixtures/none");
+    let text = env.replay(&["inspect", "fixtures/step0"]).stdout;
+    let content = format!("content  {}", fixture["content"].as_str().expect("a hash"));
+    assert_eq!(text.lines().last(), Some(content.as_str()));
+    let checksum = fixture["inputs"][0]["summary"]["checksum"].as_str().expect("a checksum");
+    assert!(text.contains(checksum), "{text}");
 }
 
 #[test]
@@ -322,6 +343,14 @@ fn a_folder_to_begin_in_and_colours_stand_in_front_of_a_command_or_behind_it() {
     let bold = env.replay(&["--color", "always", "inspect", "fixtures/tiny"]).stdout;
     assert!(!plain.contains('\u{1b}') && bold.contains('\u{1b}'), "{bold}");
     assert_eq!(env.replay(&["--color=never", "inspect", "fixtures/tiny"]).stdout, plain);
+    for words in [&["log"][..], &["log", "--help"], &["--nonsense"]] {
+        let said = |color: &str| {
+            let mut command = env.command(&[words, &["--color", color]].concat());
+            env.finish(command.env("CLICOLOR_FORCE", "1")).text()
+        };
+        assert!(said("always").contains('\u{1b}'), "{words:?}");
+        assert!(!said("never").contains('\u{1b}'), "{words:?}");
+    }
     insta::assert_snapshot!(env.replay(&["-C", "none", "inspect", "tiny"]).text(), @"
     exit code 128
     --- stderr

@@ -50,6 +50,73 @@ fn a_shadow_that_moves_by_more_than_a_unit_roundoff_is_wrong_within_noise() {
 }
 
 #[test]
+fn a_comparison_can_be_written_for_a_comment() {
+    let env = scaled("1.0000003f");
+    let words = ["diff", "fixtures/tiny", "HEAD~1", "HEAD", "--format", "markdown"];
+    insta::assert_snapshot!(env.replay(&words).text(), @"
+    exit code 1
+    --- stdout
+    <!-- replay -->
+    ## replay: 1 diverged
+
+    | fixture | output | verdict | checksum | distance | beyond noise | worst element |
+    | --- | --- | --- | --- | --- | --- | --- |
+    | tiny | y | diverged | 2d8fe222 → 5131d774 | rel. 3.5e-7 | 0 of 4 | &#91;2&#93;: 3 → 3.00000095 |
+
+    **diverged** tiny at 7565836 against 884eada on cpu
+    - diverged: y (wrong, hidden by rounding)
+    - y everywhere
+
+    [RUN]
+    ");
+    let run = env.replay(&[&words[..4], &["--report", "diff.md"]].concat());
+    assert_eq!(run.code, Some(1), "{}", run.text());
+    let kept = std::fs::read_to_string(env.path("diff.md")).expect("a report");
+    assert!(kept.starts_with("<!-- replay -->"));
+}
+
+/// Multiplies by `factor` what is left of a large term, of which rounding moves every digit but three.
+fn left_over(factor: &str) -> String {
+    format!(
+        "__global__ void scale(const float* x, float* y, int n)\n\
+         {{\n    if (threadIdx.x < n) y[threadIdx.x] = ((x[threadIdx.x] / 3.0f + 4096.0f) - 4096.0f) * {factor};\n}}\n"
+    )
+}
+
+#[test]
+fn one_factor_on_all_elements_is_wrong_below_what_noise_tells_and_a_smaller_one_is_noted() {
+    let env = TestEnv::new().with_kernel(&left_over("1.0f"), CALL);
+    let x: Vec<u8> = (1..=32u8).flat_map(|x| (f32::from(x) / 7.0).to_le_bytes()).collect();
+    env.write_fixture("many", &[("x", DType::F32, &[32], &x)]);
+    env.repo.commit_file("k.cu", &left_over("1.00001f"), "Scale it");
+    env.repo.commit_file("k.cu", &left_over("1.000001f"), "Scale it by less");
+    let diff = |against: &str| {
+        let run = env.replay(&["diff", "fixtures/many", "HEAD~2", against]);
+        run.stdout.split_once("outputs\n").unwrap().1.to_owned()
+    };
+    insta::assert_snapshot!(diff("HEAD~1"), @"
+      y  diverged: wrong, hidden by rounding on this fixture: the float64 shadow moves by rel. 1e-5
+         100 % of bits differ, rel. 1e-5, 0 elements beyond noise
+         worst at [20]: 1 -> 1.00001001, 0.021 x noise, 84 ulp
+         error against the trusted shadow: 0.00016 -> 0.00016
+         everywhere
+         62 elements jump in one or two replays only: a tie, a clamp or a narrow rounding
+
+    diverged: y (wrong, hidden by rounding)
+    ");
+    insta::assert_snapshot!(diff("HEAD"), @"
+      y  equivalent: within noise, at most 0.002 x
+         100 % of bits differ, rel. 9.5e-7, 0 elements beyond noise
+         worst at [20]: 1 -> 1.00000095, 0.002 x noise, 8 ulp
+         error against the trusted shadow: 0.00016 -> 0.00016
+         the float64 shadow changed by rel. 9.5e-7 in 32 elements, below what noise tells
+         62 elements jump in one or two replays only: a tie, a clamp or a narrow rounding
+
+    equivalent: y
+    ");
+}
+
+#[test]
 fn a_search_names_the_commit_that_rounding_hides() {
     let env = scaled("1.0000003f");
     env.repo.commit_file("k.cu", &format!("// Scales.\n{}", scaled_by("1.0000003f")), "Comment");

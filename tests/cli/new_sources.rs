@@ -63,6 +63,28 @@ fn sources_that_the_base_lacks_are_new_and_judged_by_themselves() {
 }
 
 #[test]
+fn a_comparison_names_the_base_that_lacks_the_sources_in_json_and_markdown() {
+    let env = added(RIGHT);
+    let words = ["diff", "fixtures/tiny", "HEAD~1", "HEAD", "--format"];
+    let json = env.replay(&[&words[..], &["json"]].concat()).stdout;
+    let document: Value = serde_json::from_str(&json).expect("a document");
+    assert_eq!(schema::problems(&document), [""; 0]);
+    assert_eq!(document["new"][0]["base"]["subject"], "Begin");
+    insta::assert_snapshot!(env.replay(&[&words[..], &["markdown"]].concat()).text(), @"
+    exit code 0
+    --- stdout
+    <!-- replay -->
+    ## replay: 1 new
+
+    **new** tiny at 60a5bc8 against b0eff61 on cpu
+    - new: the base has no such sources; by itself completed: every output is written and finite
+    - revision b0eff61 has no file or folder &#96;k.cu&#96;
+
+    [RUN]
+    ");
+}
+
+#[test]
 fn a_snapshot_that_comes_with_the_sources_is_compared_with() {
     let env = added(RIGHT);
     let mut accept = env.command(&["fixtures/tiny"]);

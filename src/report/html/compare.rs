@@ -29,6 +29,28 @@ pub struct Compared {
 }
 
 impl Compared {
+    /// The same as the replay of the other side, compared with the trusted one.
+    pub(in crate::report) fn as_replay(&self) -> Entry {
+        Entry {
+            fixture: self.fixture.clone(),
+            revision: self.got.clone(),
+            outcome: self.judgement.got.clone(),
+            filled: Vec::new(),
+            captured: Vec::new(),
+            captured_at: None,
+            oracle: Vec::new(),
+            gradients: Vec::new(),
+            orders: Vec::new(),
+            accesses: self.accesses.clone(),
+            trusted: self.base.clone(),
+            judgement: Some(self.judgement.clone()),
+            base_lacks: None,
+            pictures: Vec::new(),
+            culprit: None,
+            snapshot: None,
+        }
+    }
+
     /// The verdict on outputs and accesses together.
     pub fn verdict(&self) -> Verdict {
         let new = self.accesses.as_ref().is_some_and(Accesses::has_new);

@@ -20,8 +20,17 @@ struct DiffDocument<'a> {
     run: &'a RunRecord,
     diffs: Vec<Diff<'a>>,
     /// Where the trusted revision has no such sources, the other one by itself.
-    new: Vec<Replay<'a>>,
+    new: Vec<NewSources<'a>>,
     errors: &'a [Refused],
+}
+
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+struct NewSources<'a> {
+    /// The trusted revision, which lacks the sources.
+    base: Option<&'a Revision>,
+    #[serde(flatten)]
+    replay: Replay<'a>,
 }
 
 #[derive(Serialize)]
@@ -43,7 +52,9 @@ struct Diff<'a> {
 /// compared.
 pub fn diff(compared: &[Compared], new: &[Entry], errors: &[Refused], run: &RunRecord) -> String {
     let diffs = compared.iter().map(diff_of_fixture).collect();
-    let new = new.iter().map(replay).collect();
+    let new =
+        new.iter().map(|entry| NewSources { base: entry.trusted.as_ref(), replay: replay(entry) });
+    let new = new.collect();
     let document = DiffDocument { schema: SCHEMA, run, diffs, new, errors };
     serde_json::to_string_pretty(&document).expect("values are plain data")
 }
