@@ -22,6 +22,10 @@ pub(super) fn sentence(found: &Found) -> String {
         FoundKind::SameValue => {
             format!("the same value is written by several to {place}: {first}; {second}{times}")
         }
+        FoundKind::Flag => format!(
+            "waits on memory (flag) {place}: {first}; {second}{times}: what other threads \
+             published is checked only as far as fences order it"
+        ),
         FoundKind::Unwritten => format!("nobody has written {place}: {second}{times}"),
         FoundKind::OutOfBounds => format!("out of bounds: {second}, {place}{times}"),
         FoundKind::UndefinedLane | FoundKind::UnusedLane => {
@@ -201,6 +205,12 @@ mod tests {
         let habit = Accesses { checked: done(vec![race(FoundKind::SameValue)]), base: None };
         assert_eq!(habit.failures().count(), 0);
         assert!(accesses(&habit).words().join("\n").contains("note: the same value"));
+        let flag = Accesses { checked: done(vec![race(FoundKind::Flag)]), base: None };
+        assert_eq!(flag.failures().count(), 0);
+        insta::assert_snapshot!(accesses(&flag).words().join("\n"), @"
+        accesses
+          note: waits on memory (flag) dx[0, 7]: src/a.cu:7 writes in sum, block (0, 0, 0), thread (3, 0, 0); src/a.cu:9 reads in sum, block (0, 0, 0), thread (4, 0, 0) (12 times): what other threads published is checked only as far as fences order it
+        ");
         let clean = Accesses { checked: done(Vec::new()), base: None };
         assert!(accesses(&clean).words().is_empty());
         let not = Checked::Not { reason: "the call takes 900 ms, more than 100 ms".to_owned() };

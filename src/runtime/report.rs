@@ -63,6 +63,9 @@ pub enum FoundKind {
     Race,
     /// A race of writes that do not change the value in memory.
     SameValue,
+    /// A thread reads, by an atomic or volatile, what another one wrote so, and nothing else orders them: what that one
+    /// published is checked as far as fences order it.
+    Flag,
     /// A kernel reads memory that nobody wrote.
     Unwritten,
     /// A kernel touches memory beside an allocation.
@@ -83,6 +86,7 @@ impl FoundKind {
         match self {
             FoundKind::Race => format!("race on {memory}"),
             FoundKind::SameValue => format!("the same value is written by several to {memory}"),
+            FoundKind::Flag => format!("waits on memory (flag) {memory}"),
             FoundKind::Unwritten => format!("reads what nobody wrote in {memory}"),
             FoundKind::OutOfBounds => format!("out of bounds of {memory}"),
             FoundKind::UndefinedLane => format!("a shuffle reads {memory}"),
@@ -164,7 +168,7 @@ impl FoundSpot {
 impl Found {
     /// Whether the code is wrong, as opposed to a habit that does no harm.
     pub fn is_failure(&self) -> bool {
-        !matches!(self.kind, FoundKind::SameValue | FoundKind::UnusedLane)
+        !matches!(self.kind, FoundKind::SameValue | FoundKind::Flag | FoundKind::UnusedLane)
     }
 
     /// Whether `other` is the same defect, of sources in which lines may have moved.

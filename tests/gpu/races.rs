@@ -11,7 +11,7 @@ use replay::cache::Cache;
 use replay::cuda::sanitizer::{Sanitizer, Tool};
 use replay::fixture::{self, Fixture};
 use replay::history::{SourceSet, SourceSpec, source_set_from_dir};
-use replay::runtime::report::Found as Access;
+use replay::runtime::report::{Found as Access, FoundKind};
 use replay::tensor::DType;
 use replay::trial::{Check, Failure, Lab, Status, Subject};
 
@@ -126,7 +126,8 @@ impl Machines {
         let own = self.own.trial(&subject, &cases.sources);
         let found = Check::Always.of(&own).unwrap();
         let found = found.as_ref().map_or(&[][..], |found| found.findings());
-        let (checked, told) = (found.iter().any(Access::is_failure), !found.is_empty());
+        let checked = found.iter().any(Access::is_failure);
+        let told = found.iter().any(|found| found.kind != FoundKind::Flag);
         let (_, gpu) = self.gpus.iter().find(|(of, _)| *of == tool).expect("every tool has a lab");
         let outcome = gpu.trial(&subject, &cases.sources).outcome().cloned();
         let by_tool = |failure: &Failure| matches!(failure, Failure::Sanitizer { .. });

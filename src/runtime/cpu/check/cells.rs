@@ -182,6 +182,14 @@ impl Cell {
         }
     }
 
+    /// The atomic write by which another thread passes a value to `access`, an atomic read, where nothing else orders the
+    /// two: a flag.
+    pub(super) fn flag(&self, access: &Access<'_>) -> Option<Race> {
+        let by = self.last[Touch::AtomicWrite as usize];
+        let is_flag = access.touch == Touch::AtomicRead && by.operation == access.operation;
+        (is_flag && !by.is_before(access)).then_some(Race { touch: Touch::AtomicWrite, by })
+    }
+
     /// Remembers `access` and tells with what it races.
     pub(super) fn touch(&mut self, access: &Access<'_>) -> Option<Race> {
         let race = Touch::ALL
@@ -227,7 +235,12 @@ mod tests {
             Machine { clocks, cell: Cell::default(), operation: 1 }
         }
 
-        fn touch(&mut self, thread: u16, touch: Touch) -> Option<Touch> {
+        fn access<T>(
+            &mut self,
+            thread: u16,
+            touch: Touch,
+            work: impl FnOnce(&mut Cell, &Access<'_>) -> T,
+        ) -> T {
             let clocks = &self.clocks;
             let access = Access {
                 touch,
@@ -239,7 +252,15 @@ mod tests {
                 met: &|first, last| clocks.has_met(first, last),
                 follows: &|_| true,
             };
-            self.cell.touch(&access).map(|race| race.touch)
+            work(&mut self.cell, &access)
+        }
+
+        fn touch(&mut self, thread: u16, touch: Touch) -> Option<Touch> {
+            self.access(thread, touch, |cell, access| cell.touch(access).map(|race| race.touch))
+        }
+
+        fn flag(&mut self, thread: u16, touch: Touch) -> bool {
+            self.access(thread, touch, |cell, access| cell.flag(access).is_some())
         }
     }
 
@@ -271,6 +292,24 @@ mod tests {
             machine.clocks.barrier();
             assert_eq!(machine.touch(40, second), None);
         }
+    }
+
+    #[test]
+    fn an_atomic_read_of_what_another_thread_wrote_atomically_is_of_a_flag_until_a_barrier() {
+        let flag = |write: Touch, read: Touch, reader: u16, is_behind_a_barrier: bool| {
+            let mut machine = Machine::new();
+            machine.touch(0, write);
+            if is_behind_a_barrier {
+                machine.clocks.barrier();
+            }
+            machine.flag(reader, read)
+        };
+        assert!(flag(AtomicWrite, AtomicRead, 40, false));
+        assert!(flag(AtomicWrite, AtomicRead, 1, false));
+        assert!(!flag(AtomicWrite, AtomicRead, 0, false));
+        assert!(!flag(AtomicWrite, AtomicRead, 40, true));
+        assert!(!flag(AtomicWrite, AtomicWrite, 40, false));
+        assert!(!flag(Write, AtomicRead, 40, false));
     }
 
     #[test]

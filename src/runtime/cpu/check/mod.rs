@@ -267,11 +267,17 @@ pub fn found(path: &Path) -> Findings {
     with(|checker| {
         let lines = Lines::of(path);
         let findings = checker.findings();
-        all.found = joined(findings.kept.iter().map(|finding| told(finding, lines.as_ref())));
+        let found = findings.kept.iter().map(|finding| told(finding, lines.as_ref()));
+        all.found = joined(found.filter(|found| !is_own_flag(found)));
         all.left_out = findings.left_out;
         all.refused = checker.refused.map(|bytes| bytes as u64);
     });
     all
+}
+
+/// Whether it is about the guard of a variable in shared memory, which the headers of this program keep.
+fn is_own_flag(found: &Found) -> bool {
+    found.kind == FoundKind::Flag && found.second.site.starts_with("headers/replay/launch.h:")
 }
 
 /// Findings of the same lines as one: a compiler that unrolls a loop makes several places of a line.
@@ -309,6 +315,7 @@ fn told(finding: &Finding, lines: Option<&Lines>) -> Found {
         kind: match finding.kind {
             Kind::Race => FoundKind::Race,
             Kind::SameValue => FoundKind::SameValue,
+            Kind::Flag => FoundKind::Flag,
             Kind::Unwritten => FoundKind::Unwritten,
             Kind::OutOfBounds => FoundKind::OutOfBounds,
             Kind::StrayLane => FoundKind::UndefinedLane,

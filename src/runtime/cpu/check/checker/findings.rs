@@ -15,6 +15,8 @@ pub(crate) enum Kind {
     Race,
     /// The same, and the other thread writes what is there already.
     SameValue,
+    /// A thread reads atomically what another one wrote atomically, and nothing else orders them.
+    Flag,
     /// A kernel reads what nobody wrote.
     Unwritten,
     /// A kernel touches memory beside an allocation.

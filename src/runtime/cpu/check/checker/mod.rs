@@ -402,10 +402,10 @@ impl Checker {
         }
         self.held += growth;
         let cells = region.cells(first, bytes, &mut self.elsewhere);
-        let (unwritten, race) = touched(region, cells, &access, &mut self.elsewhere, &past);
+        let shown = touched(region, cells, &access, &mut self.elsewhere, &past);
         let (slot, label) = (region.slot(), region.label.clone());
-        if unwritten.is_some() || race.is_some() {
-            self.tell(Accessed { spot, number, label, address, bytes }, unwritten, race, thread);
+        if shown.is_something() {
+            self.tell(Accessed { spot, number, label, address, bytes }, shown, thread);
         }
         if is_split {
             self.state().forget();
@@ -455,20 +455,18 @@ impl Checker {
     }
 
     /// Notes what an access of `thread` showed at offsets of its memory.
-    fn tell(
-        &mut self,
-        access: Accessed,
-        unwritten: Option<usize>,
-        race: Option<(usize, Race)>,
-        thread: u16,
-    ) {
-        if let Some(offset) = unwritten {
+    fn tell(&mut self, access: Accessed, shown: Shown, thread: u16) {
+        if let Some((offset, flag)) = shown.flag {
+            let (finding, key) = self.finding(Kind::Flag, &flag, &access, offset);
+            self.findings.note(finding, key);
+        }
+        if let Some(offset) = shown.unwritten {
             let Accessed { spot, number, label, bytes, .. } = &access;
             let (label, offset) = (label.clone(), offset as i64);
             let finding = Finding::new(Kind::Unwritten, *spot, label, offset, *bytes);
             self.findings.note(finding, [*number, 0]);
         }
-        if let Some((offset, race)) = race {
+        if let Some((offset, race)) = shown.race {
             match access.spot.touch == Touch::Read && race.touch == Touch::AtomicWrite {
                 true => self.doubt(Doubt::new(race, access, offset, thread)),
                 false => self.race(&race, &access, offset),
@@ -477,8 +475,15 @@ impl Checker {
         }
     }
 
-    fn race(&mut self, race: &Race, access: &Accessed, offset: usize) {
-        let &Accessed { spot: second, number, ref label, address, bytes } = access;
+    /// That `access` came behind what `race` holds, at an offset of its memory, and the places of the finding.
+    fn finding(
+        &mut self,
+        kind: Kind,
+        race: &Race,
+        access: &Accessed,
+        offset: usize,
+    ) -> (Finding, [u32; 2]) {
+        let &Accessed { spot: second, number, ref label, bytes, .. } = access;
         let Stamp { operation, moment, site, .. } = race.by;
         let (name, shape) = self.operations[operation as usize - 1];
         let at = |thread: u16| {
@@ -494,10 +499,15 @@ impl Checker {
         }
         let first = Spot { touch: race.touch, site: self.site(site), name, place };
         let key = [number, site.wrapping_add(1)];
-        let finding = Finding::new(Kind::Race, second, label.clone(), offset as i64, bytes);
+        let finding = Finding::new(kind, second, label.clone(), offset as i64, bytes);
         let between_streams = operation != self.operation;
-        let finding = Finding { first: Some(first), between_streams, ..finding };
+        (Finding { first: Some(first), between_streams, ..finding }, key)
+    }
+
+    fn race(&mut self, race: &Race, access: &Accessed, offset: usize) {
+        let (finding, key) = self.finding(Kind::Race, race, access, offset);
         let at = self.findings.note(finding, key);
+        let &Accessed { spot: second, address, bytes, .. } = access;
         let both_write = race.touch.writes() && second.touch == Touch::Write;
         if let Some(finding) = at.filter(|_| both_write && second.place.is_some()) {
             // SAFETY: the access is about to be made to these bytes by the code that runs.
@@ -530,26 +540,45 @@ impl Checker {
     }
 }
 
-/// Lets `access` touch cells of a region: the first that it reads and nobody wrote, and the first race.
+/// What an access shows, each with the first offset of its memory.
+#[derive(Default)]
+struct Shown {
+    /// What it reads and nobody wrote.
+    unwritten: Option<usize>,
+    /// With what it races.
+    race: Option<(usize, Race)>,
+    /// What passes it a value, where it reads a flag.
+    flag: Option<(usize, Race)>,
+}
+
+impl Shown {
+    fn is_something(&self) -> bool {
+        self.unwritten.is_some() || self.race.is_some() || self.flag.is_some()
+    }
+}
+
+/// Lets `access` touch cells of a region.
 fn touched(
     region: &mut Region,
     cells: impl Iterator<Item = usize>,
     access: &Access,
     elsewhere: &mut Elsewhere,
     past: &Past,
-) -> (Option<usize>, Option<(usize, Race)>) {
+) -> Shown {
     let reads = matches!(access.touch, Touch::Read | Touch::AtomicRead);
-    let (mut unwritten, mut race) = (None, None);
+    let mut shown = Shown::default();
     for offset in cells {
         let mut cell = region.cell(offset).unpack(elsewhere, past);
+        let flag = cell.flag(access);
         let found = cell.touch(access);
         if reads && !region.is_written(cell.is_written()) {
-            unwritten.get_or_insert(offset);
+            shown.unwritten.get_or_insert(offset);
         }
         region.cell(offset).pack(&cell, access.touch, elsewhere, past);
-        race = race.or(found.map(|race| (offset, race)));
+        shown.race = shown.race.or(found.map(|race| (offset, race)));
+        shown.flag = shown.flag.or(flag.map(|flag| (offset, flag)));
     }
-    (unwritten, race)
+    shown
 }
 
 fn spot_of(running: &Running, thread: u16, touch: Touch, site: At) -> Spot {
