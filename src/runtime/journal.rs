@@ -1,9 +1,9 @@
 //! The memory in which a child writes its account, shared with the process that reads it afterwards.
 //!
 //! The account survives however the child ends. It needs no descriptor that replayed code could close or
-//! write to, and cannot grow. Each entry carries a code made with a key (BLAKE3's keyed hash over the
-//! entry and its number), so entries that replayed code forges are not believed. Code that searches its
-//! own address space finds the key: this keeps out mistakes and simple forgeries, not an adversary.
+//! write to, and cannot grow. Each entry carries its length and a checksum over its number and its text, so that
+//! what stray stores of replayed code leave there is not believed. An adversary who shares the address space can
+//! forge entries: this is against accidents.
 #![allow(unsafe_code)]
 
 use std::fs::File;
@@ -13,8 +13,6 @@ use std::os::unix::fs::FileExt;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
-
-use super::cpu::page_bytes;
 
 /// The bytes of a journal, unless files must be smaller.
 pub const BYTES: usize = 4 << 20;
@@ -30,18 +28,15 @@ const FOR_THE_END: usize = 16;
 /// One part in this many, before that, is reserved for launches that failed.
 const FOR_FAILURES: usize = 8;
 
-const TAG: usize = 16;
-/// The length of an entry, then its code.
-const ENTRY_HEAD: usize = 4 + TAG;
+const CHECKSUM: usize = 16;
+/// The length of an entry, then its checksum.
+const ENTRY_HEAD: usize = 4 + CHECKSUM;
 /// The number of the last word.
 const LAST_NUMBER: u64 = u64::MAX;
 
 const FREE: u32 = 0;
 const CLAIMED: u32 = 1;
 const WRITTEN: u32 = 2;
-
-/// The key from which the codes are made.
-pub type Key = [u8; 32];
 
 /// The start of the memory.
 #[repr(C)]
@@ -50,7 +45,7 @@ struct Head {
     entries: AtomicU32,
     last_state: AtomicU32,
     last_length: AtomicU32,
-    last_tag: [u8; TAG],
+    last_checksum: [u8; CHECKSUM],
 }
 
 /// The importance of an entry; when room becomes scarce, the less important are left out.
@@ -79,8 +74,7 @@ impl Weight {
 pub struct Journal {
     map: *mut u8,
     bytes: usize,
-    key: *const Key,
-    /// The one process that writes: those that it forks have neither the memory nor the key.
+    /// The one process that writes: those that it forks do not have the memory.
     owner: libc::pid_t,
     next: Mutex<Next>,
 }
@@ -96,19 +90,18 @@ struct Next {
 }
 
 impl Journal {
-    /// The journal in `file`, all of it, written with `key`.
+    /// The journal in `file`, all of it.
     ///
     /// # Errors
     /// If the system has no room for it in this process.
-    pub fn open(file: &File, key: &Key) -> io::Result<Journal> {
+    pub fn open(file: &File) -> io::Result<Journal> {
         let bytes = file.metadata()?.len() as usize;
         if bytes < LEAST_BYTES {
             return Err(io::ErrorKind::InvalidInput.into());
         }
-        // SAFETY: new mappings; the file's pages are written by this process alone.
-        let (map, key) = unsafe { (map(Some(file), bytes)?, hidden(key)?) };
+        let map = map(file, bytes)?;
         let next = Mutex::new(Next { end: FIRST, number: 0 });
-        Ok(Journal { map, bytes, key, owner: std::process::id() as libc::pid_t, next })
+        Ok(Journal { map, bytes, owner: std::process::id() as libc::pid_t, next })
     }
 
     fn is_owner(&self) -> bool {
@@ -121,11 +114,6 @@ impl Journal {
         unsafe { &*self.map.cast::<Head>() }
     }
 
-    fn key(&self) -> &Key {
-        // SAFETY: mapped for as long as the process.
-        unsafe { &*self.key }
-    }
-
     /// Adds an entry; false where there is no room for it.
     pub fn write(&self, text: &[u8], weight: Weight) -> bool {
         if !self.is_owner() {
@@ -136,12 +124,12 @@ impl Journal {
         if end > weight.room(self.bytes) {
             return false;
         }
-        let tag = tag(self.key(), next.number, text);
+        let checksum = checksum(next.number, text);
         // SAFETY: the entry lies within the mapping, behind all others, and the lock is held.
         unsafe {
             let at = self.map.add(next.end);
             at.cast::<[u8; 4]>().write((text.len() as u32).to_le_bytes());
-            at.add(4).cast::<[u8; TAG]>().write(tag);
+            at.add(4).cast::<[u8; CHECKSUM]>().write(checksum);
             at.add(ENTRY_HEAD).copy_from(text.as_ptr(), text.len());
         }
         *next = Next { end, number: next.number + 1 };
@@ -163,10 +151,10 @@ impl Journal {
             return;
         }
         let text = &text[..text.len().min(LAST_WORD)];
-        let tag = tag(self.key(), LAST_NUMBER, text);
+        let checksum = checksum(LAST_NUMBER, text);
         // SAFETY: the head and the room behind it are this thread's, since it was the first to claim them.
         unsafe {
-            (&raw mut (*self.map.cast::<Head>()).last_tag).write(tag);
+            (&raw mut (*self.map.cast::<Head>()).last_checksum).write(checksum);
             self.map.add(size_of::<Head>()).copy_from(text.as_ptr(), text.len());
         }
         head.last_length.store(text.len() as u32, Ordering::Release);
@@ -194,11 +182,11 @@ pub(crate) fn has_begun(file: &File) -> bool {
     seals >= 0 && seals & libc::F_SEAL_SEAL != 0
 }
 
-/// The entries of the journal in `file` that were made with `key`, in order, and the last word.
+/// The entries of the journal in `file` whose checksums are right, in order, and the last word.
 ///
 /// # Errors
 /// If the file cannot be read.
-pub fn read(file: &File, key: &Key) -> io::Result<Vec<Vec<u8>>> {
+pub fn read(file: &File) -> io::Result<Vec<Vec<u8>>> {
     let mut head = vec![0; FIRST];
     file.read_exact_at(&mut head, 0)?;
     let word = |at: usize| u32::from_ne_bytes(head[at..at + 4].try_into().expect("four bytes"));
@@ -209,7 +197,7 @@ pub fn read(file: &File, key: &Key) -> io::Result<Vec<Vec<u8>>> {
     let (mut entries, mut rest) = (Vec::new(), text.as_slice());
     while let Some((entry, others)) = split_entry(rest) {
         let (found, entry) = entry;
-        if found != tag(key, entries.len() as u64, entry) {
+        if found != checksum(entries.len() as u64, entry) {
             break;
         }
         entries.push(entry.to_vec());
@@ -218,7 +206,7 @@ pub fn read(file: &File, key: &Key) -> io::Result<Vec<Vec<u8>>> {
     let last = head.get(size_of::<Head>()..size_of::<Head>() + word(8) as usize);
     if word(4) == WRITTEN
         && let Some(last) = last
-        && head[12..12 + TAG] == tag(key, LAST_NUMBER, last)
+        && head[12..12 + CHECKSUM] == checksum(LAST_NUMBER, last)
     {
         entries.push(last.to_vec());
     }
@@ -229,30 +217,27 @@ type Entry<'t> = (&'t [u8], &'t [u8]);
 
 fn split_entry(text: &[u8]) -> Option<(Entry<'_>, &[u8])> {
     let (length, text) = text.split_first_chunk::<4>()?;
-    let (tag, text) = text.split_at_checked(TAG)?;
+    let (checksum, text) = text.split_at_checked(CHECKSUM)?;
     let (entry, rest) = text.split_at_checked(u32::from_le_bytes(*length) as usize)?;
-    Some(((tag, entry), rest))
+    Some(((checksum, entry), rest))
 }
 
-fn tag(key: &Key, number: u64, text: &[u8]) -> [u8; TAG] {
-    let mut hasher = blake3::Hasher::new_keyed(key);
+fn checksum(number: u64, text: &[u8]) -> [u8; CHECKSUM] {
+    let mut hasher = blake3::Hasher::new();
     hasher.update(&number.to_le_bytes());
     hasher.update(text);
     let hash = hasher.finalize();
     *hash.as_bytes().first_chunk().expect("a hash is longer")
 }
 
-/// Memory that processes forked from this one do not have: of `file`, or of its own.
-unsafe fn map(file: Option<&File>, bytes: usize) -> io::Result<*mut u8> {
+/// The memory of `file`, which processes forked from this one do not have.
+fn map(file: &File, bytes: usize) -> io::Result<*mut u8> {
     let access = libc::PROT_READ | libc::PROT_WRITE;
-    let kind = match file {
-        Some(_) => libc::MAP_SHARED,
-        None => libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
-    };
-    let descriptor = file.map_or(-1, AsRawFd::as_raw_fd);
-    // SAFETY: a mapping at an address of the kernel's choice.
+    let descriptor = file.as_raw_fd();
+    // SAFETY: a new mapping at an address of the kernel's choice, whose pages this process alone writes.
     unsafe {
-        let map = libc::mmap(std::ptr::null_mut(), bytes, access, kind, descriptor, 0);
+        let null = std::ptr::null_mut();
+        let map = libc::mmap(null, bytes, access, libc::MAP_SHARED, descriptor, 0);
         if map == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
@@ -261,25 +246,9 @@ unsafe fn map(file: Option<&File>, bytes: usize) -> io::Result<*mut u8> {
     }
 }
 
-/// A copy of `key` on a page that cannot be written, between two that cannot be touched.
-unsafe fn hidden(key: &Key) -> io::Result<*const Key> {
-    let page = page_bytes();
-    // SAFETY: the three pages were mapped just now, and belong to nobody else.
-    unsafe {
-        let pages = map(None, 3 * page)?;
-        let place = pages.add(page);
-        place.cast::<Key>().write(*key);
-        libc::mprotect(pages.cast(), 3 * page, libc::PROT_NONE);
-        libc::mprotect(place.cast(), page, libc::PROT_READ);
-        Ok(place.cast())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    const KEY: Key = [7; 32];
 
     fn memory() -> File {
         let file = tempfile::tempfile().unwrap();
@@ -288,7 +257,7 @@ mod tests {
     }
 
     fn texts(file: &File) -> Vec<String> {
-        let entries = read(file, &KEY).unwrap();
+        let entries = read(file).unwrap();
         entries.into_iter().map(|entry| String::from_utf8(entry).unwrap()).collect()
     }
 
@@ -296,7 +265,7 @@ mod tests {
     fn what_was_written_is_read_in_order_and_the_last_word_last() {
         let file = memory();
         assert!(texts(&file).is_empty());
-        let journal = Journal::open(&file, &KEY).unwrap();
+        let journal = Journal::open(&file).unwrap();
         journal.write_last(b"an end");
         assert!(journal.write(b"one", Weight::Ordinary));
         assert!(journal.write(b"", Weight::Ending));
@@ -305,28 +274,27 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_without_the_key_is_not_believed() {
+    fn what_was_written_over_is_not_believed() {
         let file = memory();
-        let journal = Journal::open(&file, &KEY).unwrap();
+        let journal = Journal::open(&file).unwrap();
         journal.write(b"true", Weight::Ordinary);
-        let forger = Journal::open(&file, &[8; 32]).unwrap();
+        journal.write(b"lost", Weight::Ordinary);
+        journal.write_last(b"done");
         let end = ENTRY_HEAD + 4;
-        *forger.next.lock().unwrap() = Next { end: FIRST + end, number: 1 };
-        forger.write(b"done", Weight::Ending);
-        forger.write_last(b"done");
-        assert_eq!(texts(&file), ["true"]);
+        file.write_all_at(b"x", (FIRST + end + ENTRY_HEAD) as u64).unwrap();
+        assert_eq!(texts(&file), ["true", "done"]);
         // An entry that is repeated has another number.
         let mut entry = vec![0; end];
         file.read_exact_at(&mut entry, FIRST as u64).unwrap();
         file.write_all_at(&entry, (FIRST + end) as u64).unwrap();
-        file.write_all_at(&((2 * end) as u32).to_ne_bytes(), 0).unwrap();
+        file.write_all_at(b"x", size_of::<Head>() as u64).unwrap();
         assert_eq!(texts(&file), ["true"]);
     }
 
     #[test]
     fn lengths_that_make_no_sense_are_read_no_further() {
         let file = memory();
-        Journal::open(&file, &KEY).unwrap().write(b"true", Weight::Ordinary);
+        Journal::open(&file).unwrap().write(b"true", Weight::Ordinary);
         let garbage = vec![0xff; FIRST];
         file.write_all_at(&garbage, 0).unwrap();
         assert_eq!(texts(&file), ["true"]);
@@ -337,7 +305,7 @@ mod tests {
     #[test]
     fn the_end_has_room_however_much_was_written_before() {
         let file = memory();
-        let journal = Journal::open(&file, &KEY).unwrap();
+        let journal = Journal::open(&file).unwrap();
         let text = vec![b'x'; 60_000];
         let count = |weight| (0..).take_while(|_| journal.write(&text, weight)).count();
         assert!(count(Weight::Ordinary) > 50);
@@ -350,7 +318,7 @@ mod tests {
     #[test]
     fn of_several_last_words_the_first_counts() {
         let file = memory();
-        let journal = Journal::open(&file, &KEY).unwrap();
+        let journal = Journal::open(&file).unwrap();
         journal.write_last(&[b'x'; 10_000]);
         journal.write_last(b"late");
         assert_eq!(texts(&file), ["x".repeat(LAST_WORD)]);

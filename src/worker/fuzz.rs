@@ -49,10 +49,10 @@ pub fn child_report(bytes: &[u8]) {
     }
 }
 
-/// Reads a journal that begins with `bytes`; without the key it has no entries.
+/// Reads a journal that begins with `bytes`; no entry is longer than they are.
 fn read_journal(bytes: &[u8]) {
-    let file = memory(journal::BYTES, bytes);
-    assert_eq!(journal::read(&file, &[7; 32]).expect("memory"), Vec::<Vec<u8>>::new());
+    let entries = journal::read(&memory(journal::BYTES, bytes)).expect("memory");
+    assert!(entries.iter().all(|entry| entry.len() <= bytes.len()));
 }
 
 /// A file of this size that begins with the given bytes.

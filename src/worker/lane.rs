@@ -20,7 +20,7 @@ use super::{Answer, CHILD_ARGUMENT, DeviceJob, Ending, Job, Limits, Order, Reque
 use crate::cuda::sanitizer::Wrapper;
 use crate::fixture::Fixture;
 use crate::process::{self, tree::End};
-use crate::runtime::journal::{self, Key};
+use crate::runtime::journal;
 
 /// How long a child that was told to end may take to report its position.
 const GRACE: Duration = Duration::from_millis(300);
@@ -126,13 +126,11 @@ impl Workers {
         let (printed, printed_there) = memory::pipe().map_err(system("make a pipe"))?;
         let order = Order {
             job: job.clone(),
-            key: key().map_err(system("draw random numbers"))?,
             address_space: terms.address_space,
             series: terms.series,
             has_inputs: own.is_some(),
             wrapper: terms.wrapper.map(|wrapper| self.wrapping(wrapper)),
         };
-        let key = order.key;
         let mut files = vec![printed_there.as_fd(), journal.as_fd(), outputs.file().as_fd()];
         let inputs = own.as_ref().into_iter().chain(terms.inputs);
         files.extend(inputs.map(|inputs| inputs.file().as_fd()));
@@ -155,7 +153,7 @@ impl Workers {
             answer => answer,
         };
         let is_idle = answer.is_some();
-        let entries = journal::read(&journal, &key).map_err(system("read the account"))?;
+        let entries = journal::read(&journal).map_err(system("read the account"))?;
         let account = Account {
             entries,
             has_begun: journal::has_begun(&journal),
@@ -293,11 +291,4 @@ pub(super) fn address_space(job: &Job, limits: Limits) -> u64 {
         // The driver reserves addresses for all memory that it could ever map.
         DeviceJob::Cuda { .. } => libc::RLIM_INFINITY,
     }
-}
-
-/// A key that nobody knows.
-fn key() -> io::Result<Key> {
-    let mut key = Key::default();
-    File::open("/dev/urandom")?.read_exact(&mut key)?;
-    Ok(key)
 }

@@ -14,7 +14,7 @@ use super::{GO_FIRST, Order, Wrapping, memory};
 use crate::fixture::Fixture;
 use crate::process::{self, Pid, Resource, shield, tree};
 use crate::runtime::artifact::LoadedArtifact;
-use crate::runtime::journal::{Journal, Key};
+use crate::runtime::journal::Journal;
 use crate::runtime::report::Reporter;
 use crate::runtime::{self, cpu, journal, signals};
 
@@ -60,7 +60,7 @@ fn run_in(
     place(&printed, libc::STDOUT_FILENO).ok()?;
     place(&printed, libc::STDERR_FILENO).ok()?;
     drop(printed);
-    let reporter = report_to(&journal, &order.key)?;
+    let reporter = report_to(&journal)?;
     if let Some(wrapper) = &order.wrapper {
         let error = wrap(order, wrapper, &journal, &outputs);
         let program = wrapper.program.display();
@@ -100,7 +100,7 @@ pub(super) fn run_alone() -> i32 {
     };
     // SAFETY: the process that was forked for this replay put them there, and nobody else uses them.
     let (journal, outputs) = unsafe { (File::from_raw_fd(JOURNAL), File::from_raw_fd(OUTPUTS)) };
-    let Some(reporter) = report_to(&journal, &order.key) else { return UNREADY };
+    let Some(reporter) = report_to(&journal) else { return UNREADY };
     if journal::begin(&journal).is_err() {
         return UNREADY;
     }
@@ -112,8 +112,8 @@ pub(super) fn run_alone() -> i32 {
 }
 
 /// Begins to write to `journal`.
-fn report_to(journal: &File, key: &Key) -> Option<&'static Reporter> {
-    let reporter = runtime::set_reporter(Reporter::new(Journal::open(journal, key).ok()?));
+fn report_to(journal: &File) -> Option<&'static Reporter> {
+    let reporter = runtime::set_reporter(Reporter::new(Journal::open(journal).ok()?));
     runtime::own_up_to_panics();
     Some(reporter)
 }

@@ -42,7 +42,6 @@ use crate::fixture::Elements;
 use crate::frontend::Precision;
 use crate::process::tree::End;
 use crate::runtime::cpu::Rounding;
-use crate::runtime::journal::Key;
 use crate::summary::Poison;
 use crate::tensor::step::{Scales, Step};
 use crate::tensor::{DType, parts};
@@ -208,8 +207,6 @@ enum Request {
 #[derive(Debug, Serialize, Deserialize)]
 struct Order {
     job: Job,
-    /// The key that its journal is written with.
-    key: Key,
     /// The address space that it may have.
     address_space: u64,
     /// Whether a template may make it. All such orders of a keeper load the same artifact and
