@@ -110,6 +110,7 @@ pub(crate) fn rewrite(path: &str, text: &str, facts: &Facts, lanes: bool) -> Rew
     let source = Source::new(&Unit { path, text });
     let tokens = source.view(true);
     let checked = check_source(&source, &tokens);
+    let has_shuffles = text.contains("__shfl");
     let mut edits = Edits::default();
     let (mut kernels, mut shuffle_sites) = (Vec::new(), Vec::new());
     for item in outline(text, &tokens) {
@@ -117,7 +118,7 @@ pub(crate) fn rewrite(path: &str, text: &str, facts: &Facts, lanes: bool) -> Rew
             continue;
         }
         let shuffles = match &checked {
-            _ if !text.contains("__shfl") => Shuffles::default(),
+            _ if !has_shuffles => Shuffles::default(),
             Ok(()) => Shuffles::find(&source, &tokens, facts, &item),
             Err(_) => Shuffles::refuse_all(text, &tokens, &item),
         };
