@@ -1,4 +1,10 @@
 //! Shared objects: loaded by their path, and kept until the process ends.
+//!
+//! NVRTC, cuBLAS and cuRAND are called through it, with types declared where they are called, and not through cudarc,
+//! which serves for the driver. cudarc loads a library by its names on the default search path alone, 12 as its newest
+//! major version; these lie in Python's packages and `CUDA_HOME` too, in versions up to 13. Where a library or a
+//! function is missing, it panics. It has statuses as Rust enums, so that a number of a newer library would be undefined
+//! behaviour.
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, CString, OsStr, c_void};
