@@ -402,7 +402,7 @@ fn every_commit_of_every_demonstration_has_the_same_verdict_on_a_gpu() {
         let verdicts = |lab: &Arc<Lab>, sources: &Arc<SourceSet>| {
             let trial = |sources| lab.trial(&demo.subject, sources);
             let judged = judge(&trial(&base), &trial(sources)).unwrap();
-            let outputs = judged.outputs.iter().map(|o| (o.name.clone(), class(o.verdict)));
+            let outputs = judged.outputs.iter().map(|o| (o.name.clone(), class(o.story.verdict())));
             (class(judged.verdict), outputs.collect::<Vec<_>>())
         };
         let sources: Vec<Arc<SourceSet>> = variants.iter().map(sources).collect();

@@ -10,8 +10,8 @@ use super::symptom::{self, On, Symptom};
 use crate::backend::ReplayError;
 use crate::history::{HistoryError, SourceSet};
 use crate::judge::{
-    Accesses, GradientCheck, GradientVerdict, Judgement, OutputPicture, Verdict, accesses,
-    gradients, judge, orders, pictures,
+    Accesses, Equivalence, GradientCheck, GradientVerdict, Judgement, OutputPicture, Story,
+    Verdict, WrongBy, accesses, gradients, judge, orders, pictures,
 };
 use crate::numerics::compare::Agreement;
 use crate::runtime::report::Found;
@@ -187,10 +187,16 @@ impl Known {
     /// Whether the values tell all of it, without the shadow: each output has the bits of the good side or is
     /// beyond noise.
     fn is_settled_by_values(&self) -> bool {
-        self.judgement.outputs.iter().all(|output| match output.verdict {
-            Verdict::Identical => true,
-            verdict => {
-                verdict == Verdict::Diverged && output.comparison.verdict == Agreement::Diverged
+        self.judgement.outputs.iter().all(|output| match output.story {
+            Story::Agrees(Equivalence::Identical) => true,
+            Story::Agrees(Equivalence::WithinNoise { .. } | Equivalence::ErrsAlike { .. })
+            | Story::OrderDependent(_)
+            | Story::Unsteady
+            | Story::Drifted { .. }
+            | Story::Wrong(WrongBy::HiddenShadow) => false,
+            Story::Wrong(WrongBy::Shadow | WrongBy::Distance) | Story::BeyondNoise { .. } => true,
+            Story::Imprecise(_) | Story::LessAccurate | Story::MoreAccurate | Story::AsAccurate => {
+                output.comparison.verdict == Agreement::Diverged
             }
         })
     }

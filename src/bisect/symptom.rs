@@ -5,7 +5,10 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::judge::{GradientCheck, GradientVerdict, Judgement, OutputJudgement, Verdict};
+use crate::judge::{
+    Equivalence, GradientCheck, GradientVerdict, Judgement, OutputJudgement, ShadowShift, Story,
+    Verdict, WrongBy,
+};
 use crate::numerics::oracle::Finding;
 use crate::runtime::report::{Found, FoundKind};
 use crate::search::Answer;
@@ -233,30 +236,47 @@ pub(super) fn of_bits(fixture: &str, base: &Outcome, got: &Outcome) -> BTreeSet<
 /// The outputs that `judgement` finds diverged in the order of the indices and, for [`On::Wrong`], no
 /// better than before; for [`On::Changed`] also those whose shadow changed.
 pub(super) fn of_judgement(fixture: &str, on: On, judgement: &Judgement) -> BTreeSet<Symptom> {
-    let counts = |finding: Option<Finding>| match finding {
-        Some(Finding::MoreAccurate | Finding::AsAccurate) => on != On::Wrong,
-        Some(Finding::Wrong | Finding::Imprecise | Finding::LessAccurate) | None => true,
-    };
-    let symptom =
-        |output: &str| Symptom::Diverged { fixture: fixture.to_owned(), output: output.to_owned() };
     // Where the good side has no outputs there is nothing to compare: all of them are new.
     if judgement.verdict == Verdict::Diverged && judgement.outputs.is_empty() {
+        let symptom = |output: &str| diverged(fixture, output);
         return judgement.got.outputs.iter().map(|output| symptom(&output.name)).collect();
     }
-    let by_value = |o: &&OutputJudgement| o.verdict == Verdict::Diverged && !o.by_order_alone();
-    let diverged = judgement.outputs.iter().filter(by_value);
-    let diverged = diverged.filter(|o| counts(o.finding)).map(|output| {
-        match output.is_hidden() || output.drift.is_some() {
-            true => Symptom::Hidden { fixture: fixture.to_owned(), output: output.name.clone() },
-            false => symptom(&output.name),
+    judgement.outputs.iter().filter_map(|output| symptom_of_output(fixture, on, output)).collect()
+}
+
+/// The symptom of one output, whatever the order of blocks and threads does to it.
+fn symptom_of_output(fixture: &str, on: On, output: &OutputJudgement) -> Option<Symptom> {
+    let hidden = || Symptom::Hidden { fixture: fixture.to_owned(), output: output.name.clone() };
+    match &output.story {
+        Story::Agrees(
+            Equivalence::WithinNoise { shadow, .. } | Equivalence::ErrsAlike { shadow, .. },
+        ) => match shadow {
+            ShadowShift::BelowDtype | ShadowShift::BelowNoise => {
+                let (fixture, output) = (fixture.to_owned(), output.name.clone());
+                (on == On::Changed).then_some(Symptom::Shifted { fixture, output })
+            }
+            ShadowShift::None | ShadowShift::Rounded => None,
+        },
+        Story::Agrees(Equivalence::Identical) | Story::OrderDependent(_) | Story::Unsteady => None,
+        Story::Drifted { accuracy, .. } => match accuracy {
+            Some(Finding::MoreAccurate | Finding::AsAccurate) => (on != On::Wrong).then(hidden),
+            Some(Finding::Wrong | Finding::Imprecise | Finding::LessAccurate) | None => {
+                Some(hidden())
+            }
+        },
+        Story::Wrong(WrongBy::HiddenShadow) => Some(hidden()),
+        Story::Wrong(WrongBy::Shadow | WrongBy::Distance)
+        | Story::Imprecise(_)
+        | Story::LessAccurate
+        | Story::BeyondNoise { .. } => Some(diverged(fixture, &output.name)),
+        Story::MoreAccurate | Story::AsAccurate => {
+            (on != On::Wrong).then(|| diverged(fixture, &output.name))
         }
-    });
-    let shifted = judgement.outputs.iter().filter(|o| on == On::Changed && o.shifted());
-    let shifted = shifted.map(|output| Symptom::Shifted {
-        fixture: fixture.to_owned(),
-        output: output.name.clone(),
-    });
-    diverged.chain(shifted).collect()
+    }
+}
+
+fn diverged(fixture: &str, output: &str) -> Symptom {
+    Symptom::Diverged { fixture: fixture.to_owned(), output: output.to_owned() }
 }
 
 /// The gradients that do not match their loss, and those that are imprecise.
@@ -341,7 +361,7 @@ mod tests {
     }
 
     fn diverged(output: &str) -> Symptom {
-        Symptom::Diverged { fixture: "step0".into(), output: output.into() }
+        super::diverged("step0", output)
     }
 
     #[test]

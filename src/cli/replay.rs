@@ -344,7 +344,7 @@ pub fn judged(
 /// The outputs that diverged.
 fn diverged(judgement: Option<&Judgement>) -> Vec<String> {
     let outputs = judgement.into_iter().flat_map(|judgement| &judgement.outputs);
-    let outputs = outputs.filter(|output| output.verdict >= Verdict::Diverged);
+    let outputs = outputs.filter(|output| output.story.verdict() >= Verdict::Diverged);
     outputs.map(|output| output.name.clone()).collect()
 }
 

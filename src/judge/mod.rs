@@ -14,6 +14,7 @@ mod orders;
 mod pair;
 mod pictures;
 mod side;
+mod story;
 mod values;
 
 use serde::{Deserialize, Serialize};
@@ -22,10 +23,9 @@ use std::sync::OnceLock;
 
 use crate::backend::{Held, ReplayError, Variant};
 use crate::fixture::Fixture;
-use crate::numerics::compare::{Agreement, Comparison};
-use crate::numerics::drift::Drift;
+use crate::numerics::compare::Comparison;
 use crate::numerics::noise::NoiseSummary;
-use crate::numerics::oracle::{Accuracy, Finding};
+use crate::numerics::oracle::Accuracy;
 use crate::numerics::shadow::ShadowChange;
 use crate::numerics::slices::Location;
 use crate::tensor::{DType, Dim};
@@ -42,6 +42,7 @@ pub use self::orders::orders;
 use self::pair::Pair;
 pub use self::pictures::{OutputPicture, pictures};
 use self::side::Side;
+pub use self::story::{Equivalence, ImpreciseBy, ShadowShift, Story, WrongBy};
 
 /// The verdict on one revision, or on one against another; ordered from best to worst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -81,7 +82,6 @@ pub struct Judgement {
 
 /// One output of one revision against another.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct OutputJudgement {
     /// Its name.
     pub name: String,
@@ -89,30 +89,24 @@ pub struct OutputJudgement {
     pub dtype: DType,
     /// The dimensions.
     pub dims: Vec<Dim>,
-    /// Whether the two sides agree.
-    pub verdict: Verdict,
+    /// Why it stands as it does: its verdict and its meaning.
+    pub story: Story,
     /// The comparison, element by element.
     pub comparison: Comparison,
     /// The noise of the trusted side.
     pub base_noise: NoiseSummary,
     /// The noise of the other side.
     pub got_noise: NoiseSummary,
-    /// The meaning of the change; none where no truth is known.
-    pub finding: Option<Finding>,
     /// The trusted side against the oracle, or the trusted shadow where none is declared.
     pub base_accuracy: Option<Accuracy>,
     /// The other side against the same.
     pub got_accuracy: Option<Accuracy>,
     /// Whether the accuracies are against an oracle that the fixture declares.
-    #[serde(default)]
     pub by_oracle: bool,
     /// How the float64 shadow changed.
     pub shadow: Option<ShadowChange>,
     /// Why one of both sides has no shadow of this output, if so and others have one.
-    #[serde(default)]
     pub without_shadow: Option<String>,
-    /// A shift of many elements that none of them shows, where there are no shadows of both sides.
-    pub drift: Option<Drift>,
     /// The location of the elements beyond noise; of those whose shadow moved, where rounding hides it.
     pub location: Option<Location>,
     /// The location in words.
@@ -125,46 +119,9 @@ pub struct OutputJudgement {
     /// How two identical replays of the other side differ, if they do.
     pub nondeterminism: Option<Nondeterminism>,
     /// What moved it on either side, and so told its noise.
-    #[serde(default)]
     pub probes: Vec<Probe>,
     /// How the other side depends on the order of blocks and threads, if it does.
     pub order: Option<OrderDependence>,
-}
-
-impl OutputJudgement {
-    /// Whether the mathematics changed, and rounding hides it on this fixture.
-    pub fn is_hidden(&self) -> bool {
-        self.finding == Some(Finding::Wrong) && self.comparison.verdict == Agreement::Equivalent
-    }
-
-    /// Whether elements lie beyond noise, and yet both sides err alike around one shadow.
-    pub fn errs_alike(&self) -> bool {
-        self.verdict == Verdict::Equivalent && self.comparison.verdict == Agreement::Diverged
-    }
-
-    /// Whether the mathematics changed by less than the output can show.
-    pub fn shifted(&self) -> bool {
-        let changed = |shadow: ShadowChange| shadow.changed > 0 && !shadow.rounded;
-        self.verdict == Verdict::Equivalent && self.shadow.is_some_and(changed)
-    }
-
-    /// Whether its only defect is that it depends on the order of blocks and threads.
-    pub fn by_order_alone(&self) -> bool {
-        // An output that is only imprecise has a finding.
-        self.order.is_some()
-            && self.finding.is_none()
-            && self.comparison.verdict != Agreement::Diverged
-    }
-
-    /// The verdict in the order of the indices.
-    pub fn verdict_by_value(&self) -> Verdict {
-        match self.comparison.verdict {
-            _ if !self.by_order_alone() || self.verdict == Verdict::Unknown => self.verdict,
-            Agreement::Identical => Verdict::Identical,
-            Agreement::Equivalent => Verdict::Equivalent,
-            Agreement::Diverged => Verdict::Diverged,
-        }
-    }
 }
 
 /// Judges `got` by `base`, which is trusted.

@@ -1,22 +1,25 @@
-//! Judges one output of one revision by the same output of a trusted one.
+//! Measures one output of one revision beside the same output of a trusted one, and lets [`story`](super::story) judge.
 
 use std::collections::BTreeSet;
 use std::sync::OnceLock;
 
+use super::OutputJudgement;
 use super::masks::Masks;
 use super::side::Side;
-use super::{OutputJudgement, Verdict};
+use super::story::{
+    ErrorEvidence, Evidence, OrderEvidence, ShadowEvidence, StepEvidence, Story, tell_story,
+};
 use crate::backend::ReplayError;
 use crate::fixture::Fixture;
 use crate::numerics::bitmap::Bitmap;
 use crate::numerics::compare::{
     Agreement, Unexplained, beyond_noise, compare, is_unexplained, share_beyond,
 };
-use crate::numerics::constants::{ERROR_RATIO, LOSS_RATIO, LOST_SHARE, NARROW_ROUNDING};
-use crate::numerics::drift::{Drift, drift};
+use crate::numerics::constants::{ERROR_RATIO, LOSS_RATIO};
+use crate::numerics::drift::drift;
 use crate::numerics::measure::ulp;
-use crate::numerics::noise::{NoiseRef, NoiseSummary, Spread};
-use crate::numerics::oracle::{Accuracy, Evidence, Finding, against_oracle, finding};
+use crate::numerics::noise::{NoiseRef, Spread};
+use crate::numerics::oracle::{Accuracy, against_oracle};
 use crate::numerics::shadow::{Errors, ShadowChange, Shadows, error_without_ties};
 use crate::numerics::slices::{Location, block_map, describe, has_shape, locate};
 use crate::numerics::zeros::zero_slices;
@@ -42,6 +45,23 @@ pub(super) struct Pair<'a> {
     pub(super) steps: OnceLock<Option<Spread>>,
 }
 
+/// Everything known about a pair, with the story that it tells.
+struct Told<'a> {
+    evidence: Evidence,
+    story: Story,
+    /// The shadows of both sides.
+    shadows: Option<Shadows<'a>>,
+    /// How far both sides lie from the truth.
+    accuracies: Option<Accuracies>,
+}
+
+/// How far both sides lie from the declared oracle, else from the trusted shadow.
+struct Accuracies {
+    base: Accuracy,
+    got: Accuracy,
+    by_oracle: bool,
+}
+
 impl Pair<'_> {
     /// Judges the output, which has `name` and `dims`.
     ///
@@ -52,68 +72,50 @@ impl Pair<'_> {
         let comparison = compare(&self.base_view, &self.got_view, &noise)
             .expect("two runs of one fixture have outputs of one shape");
         let agreement = comparison.verdict;
-        let base_noise = self.base.measured.noise_summary(name);
-        let rounding = self.rounding(name, &base_noise);
-        let found = self.found(name, dims, agreement, rounding)?;
-        let verdict = found.verdict(agreement);
-        let order = self.got.measured.ordered_of(name);
-        // A dependence of both sides is no change.
-        let new_order = order.is_some() && self.base.measured.ordered_of(name).is_none();
-        // Within noise the order alone convicts: that it is as accurate as before says nothing.
-        let order_alone = new_order && verdict != Verdict::Diverged;
-        let is_unsteady = self.base.trial.outcome()?.is_unsteady(name)
-            || self.got.trial.outcome()?.is_unsteady(name);
+        let told = self.tell(name, dims, agreement)?;
         let mut judged = OutputJudgement {
             name: name.to_owned(),
             dtype: self.base_view.dtype,
             dims: dims.to_vec(),
-            verdict: match verdict {
-                _ if is_unsteady => Verdict::Unknown,
-                _ if new_order => Verdict::Diverged,
-                verdict => verdict,
-            },
             comparison,
+            base_noise: self.base.measured.noise_summary(name),
             got_noise: self.got.measured.noise_summary(name),
-            finding: None,
             base_accuracy: None,
             got_accuracy: None,
             by_oracle: false,
-            shadow: None,
+            shadow: told.evidence.shadow_change(),
             without_shadow: self.why_narrow(name).filter(|_| agreement != Agreement::Identical),
-            drift: found.drift.clone(),
             location: None,
             place: None,
             zero_slices: Vec::new(),
             map: None,
             probes: self.probes(name),
             nondeterminism: self.got.measured.nondeterminism_of(name),
-            order,
-            base_noise,
+            order: self.got.measured.ordered_of(name),
+            story: told.story.clone(),
         };
-        if let Some(truth) = &found.truth {
-            judged.finding = (!order_alone).then(|| found.finding(truth, verdict, rounding));
-            judged.base_accuracy = Some(truth.base.clone());
-            judged.got_accuracy = Some(truth.got.clone());
-            judged.by_oracle = truth.by_oracle;
-            judged.shadow = truth.shadow;
+        if let Some(Accuracies { base, got, by_oracle }) = &told.accuracies {
+            judged.base_accuracy = Some(base.clone());
+            judged.got_accuracy = Some(got.clone());
+            judged.by_oracle = *by_oracle;
         }
-        if found.truth.is_none() && agreement == Agreement::Equivalent {
-            judged.shadow = found.shadows.as_ref().map(|shown| shown.change);
-            judged.finding = found.finding_without_truth();
-        }
-        let is_by_value = agreement == Agreement::Diverged && verdict == Verdict::Diverged;
-        if is_by_value && judged.order.is_none() && self.is_unexplained(&noise, judged.finding) {
-            judged.finding = Some(Finding::Wrong);
-        }
-        if is_unsteady {
-            judged.finding = None;
-        } else if let Some(drift) = &found.drift {
-            let slice = drift.slice.as_ref();
-            judged.place =
-                Some(slice.map_or("everywhere".to_owned(), |(dim, at)| format!("{dim} {at}")));
-        } else if verdict == Verdict::Diverged {
-            let elements = self.elements(&noise, agreement, &found)?;
-            self.find_place(&mut judged, &elements)?;
+        match &told.story {
+            Story::Agrees(_) | Story::OrderDependent(_) | Story::Unsteady => {}
+            Story::Drifted { drift, .. } => {
+                let slice = drift.slice.as_ref();
+                let place =
+                    slice.map_or("everywhere".to_owned(), |(dim, at)| format!("{dim} {at}"));
+                judged.place = Some(place);
+            }
+            Story::Wrong(_)
+            | Story::Imprecise(_)
+            | Story::LessAccurate
+            | Story::MoreAccurate
+            | Story::AsAccurate
+            | Story::BeyondNoise { .. } => {
+                let elements = self.elements(&noise, &told)?;
+                self.find_place(&mut judged, &elements)?;
+            }
         }
         Ok(judged)
     }
@@ -131,76 +133,108 @@ impl Pair<'_> {
         both.into_iter().collect()
     }
 
-    /// All that tells how output `name` stands besides the comparison, which came to `agreement`.
-    fn found(
+    /// Measures output `name`, whose comparison came to `agreement`, and tells its story.
+    fn tell(
         &self,
         name: &str,
         dims: &[Dim],
         agreement: Agreement,
-        rounding: f64,
-    ) -> Result<Found<'_>, ReplayError> {
-        if agreement == Agreement::Identical {
-            return Ok(Found::default());
-        }
+    ) -> Result<Told<'_>, ReplayError> {
         let noise = self.noise(name);
-        // Integers beyond noise are no rounding's, whatever their shadows do.
-        let is_told = !self.base_view.dtype.is_float() && agreement == Agreement::Diverged;
-        let shadows = if is_told { None } else { self.shadows(name, noise)? };
-        let shadows_are_missing = shadows.is_none();
-        let mut shadows = self.shown(name, agreement, shadows)?;
-        let mut truth = self.truth(name, &noise, agreement, shadows.as_ref());
+        let (shadow, shadows) = match self.speaking_shadows(name, agreement, noise)? {
+            Some(shadows) => {
+                let (evidence, shadows) = self.shadow_evidence(name, agreement, shadows)?;
+                (Some(evidence), Some(shadows))
+            }
+            None => (None, None),
+        };
+        let differs = agreement != Agreement::Identical;
+        let accuracies = if differs { self.accuracies(name, &noise) } else { None };
         let drift = match agreement {
             Agreement::Equivalent if shadows.is_none() => {
                 drift(&self.base_view, &self.got_view, &noise, dims)
             }
             _ => None,
         };
-        let newly_rounded = shadows.as_mut().filter(|shadows| shadows.newly_rounded);
-        let by_noise = agreement == Agreement::Equivalent && shadows_are_missing;
-        let got_rounding = self.got.measured.noise_summary(name).relative_l2;
-        let narrower = by_noise && self.is_lost(noise, [rounding, got_rounding], noise.base);
-        let imprecise = match (&mut truth, newly_rounded) {
-            // Its own shadow, rounded alike, would say that nothing is lost.
-            (Some(truth), Some(shown)) if truth.is_imprecise(truth.got.relative_l2, rounding) => {
-                shown.change.lay_to_rounding();
-                truth.shadow = Some(shown.change);
-                true
-            }
-            (Some(truth), None) if truth.is_imprecise(truth.got.relative_l2, rounding) => {
-                let error = self.error_without_ties(self.got, self.got_view, name, agreement)?;
-                error.is_none_or(|error| truth.is_imprecise(error, rounding))
-            }
-            _ => false,
-        };
-        let refined = match &truth {
-            Some(truth) if truth.is_refined(truth.base.relative_l2, got_rounding) => {
-                let error = self.error_without_ties(self.base, self.base_view, name, agreement)?;
-                error.is_none_or(|error| truth.is_refined(error, got_rounding))
-            }
-            _ => by_noise && self.is_lost(noise, [got_rounding, rounding], noise.got),
-        };
-        let rounded = shadows.as_ref().is_some_and(|shadows| shadows.change.rounded);
-        let unmoved = is_told || shadows.as_ref().is_some_and(|shadows| shadows.change.moved == 0);
-        Ok(Found {
-            imprecise: imprecise || narrower,
-            narrower,
-            refined: refined && !narrower,
-            err_alike: agreement == Agreement::Diverged
-                && unmoved
-                && self.errs_alike(name, noise, rounded),
-            shadows,
-            truth,
+        let errors = accuracies.as_ref().map(|accuracies| ErrorEvidence {
+            base: accuracies.base.relative_l2,
+            got: accuracies.got.relative_l2,
+            by_oracle: accuracies.by_oracle,
+            base_without_ties: None,
+            got_without_ties: None,
+        });
+        let evidence = Evidence {
+            agreement,
+            dtype: self.base_view.dtype,
+            is_unsteady: self.base.trial.outcome()?.is_unsteady(name)
+                || self.got.trial.outcome()?.is_unsteady(name),
+            order: self.order_evidence(name),
+            base_rounding: self.rounding(name),
+            got_rounding: self.got.measured.noise_summary(name).relative_l2,
+            shadow,
+            errors,
+            lost_share: None,
+            gained_share: None,
             drift,
-        })
+            errs_alike: false,
+            is_unexplained: false,
+        };
+        let evidence = self.measure_further(name, noise, evidence)?;
+        Ok(Told { story: tell_story(&evidence), evidence, shadows, accuracies })
+    }
+
+    /// The evidence that is `known`, with what takes long to measure, so far as it asks for that.
+    fn measure_further(
+        &self,
+        name: &str,
+        noise: NoiseRef,
+        known: Evidence,
+    ) -> Result<Evidence, ReplayError> {
+        let errors = match known.errors {
+            Some(errors) => Some(ErrorEvidence {
+                base_without_ties: if known.suspects_gain() {
+                    self.error_without_ties(self.base, self.base_view, name, known.agreement)?
+                } else {
+                    None
+                },
+                got_without_ties: if known.suspects_loss() {
+                    self.error_without_ties(self.got, self.got_view, name, known.agreement)?
+                } else {
+                    None
+                },
+                ..errors
+            }),
+            None => None,
+        };
+        let lost_share = known.asks_for_lost_share().then(|| self.share_beyond(noise.base));
+        let gained_share =
+            known.asks_for_gained_share().then(|| self.share_beyond(noise.got.or(noise.base)));
+        let known = Evidence { errors, lost_share, gained_share, ..known };
+        let is_rounded = known.shadow_change().is_some_and(|change| change.rounded);
+        let errs_alike =
+            known.asks_whether_sides_err_alike() && self.errs_alike(name, noise, is_rounded);
+        let known = Evidence { errs_alike, ..known };
+        let unexplained = known.asks_for_unexplained();
+        let is_unexplained = unexplained.is_some_and(|which| self.is_unexplained(&noise, which));
+        Ok(Evidence { is_unexplained, ..known })
+    }
+
+    /// Which sides depend on the order of blocks and threads in output `name`.
+    fn order_evidence(&self, name: &str) -> OrderEvidence {
+        match (self.base.measured.ordered_of(name), self.got.measured.ordered_of(name)) {
+            (_, None) => OrderEvidence::Independent,
+            (Some(_), Some(_)) => OrderEvidence::OnBothSides,
+            (None, Some(_)) => OrderEvidence::New,
+        }
     }
 
     /// How far rounding moves output `name` of the trusted side, relative, in L2. Inputs moved by a unit
     /// in the last place tell that only by their condition; the error against the shadow then tells it
     /// better, and rounds once at least.
-    fn rounding(&self, name: &str, base_noise: &NoiseSummary) -> f64 {
+    fn rounding(&self, name: &str) -> f64 {
         match self.base.measured.probes_of(name) {
             [Probe::Inputs] => ulp(self.base_view.dtype, 1.0),
-            _ => base_noise.relative_l2,
+            _ => self.base.measured.noise_summary(name).relative_l2,
         }
     }
 
@@ -209,12 +243,22 @@ impl Pair<'_> {
         NoiseRef { base: self.base.measured.noise_of(name), got: self.got.measured.noise_of(name) }
     }
 
-    /// The shadows of output `name`, if both sides have one.
-    fn shadows<'s>(
+    /// The shadows of output `name`, if both sides have one and `agreement` lets them speak.
+    fn speaking_shadows<'s>(
         &'s self,
         name: &str,
+        agreement: Agreement,
         noise: NoiseRef<'s>,
     ) -> Result<Option<Shadows<'s>>, ReplayError> {
+        let speaks = match agreement {
+            Agreement::Identical => false,
+            Agreement::Equivalent => true,
+            // Integers beyond noise are no rounding's, whatever their shadows do.
+            Agreement::Diverged => self.base_view.dtype.is_float(),
+        };
+        if !speaks {
+            return Ok(None);
+        }
         let (native, scratch) = (self.base_view.dtype, self.scratch);
         let Some((base, got)) = self.base.shadow_of(name).zip(self.got.shadow_of(name)) else {
             return Ok(None);
@@ -224,63 +268,56 @@ impl Pair<'_> {
         Ok(Some(shadows.expect("a shadow has the shape of its output")))
     }
 
-    /// `shadows` with their change. Where the native outputs agree and the shadows do not, rounding in
-    /// float64 is measured too: it may decide a tie. So is how far they step, where they may be rounded on
-    /// the way.
-    fn shown<'s>(
+    /// How `shadows` differ. Where the native outputs agree and the shadows do not, rounding in float64 is measured
+    /// too: it may decide a tie. So is how far they step, where they may be rounded on the way.
+    fn shadow_evidence<'s>(
         &'s self,
         name: &str,
         agreement: Agreement,
-        shadows: Option<Shadows<'s>>,
-    ) -> Result<Option<Shown<'s>>, ReplayError> {
-        let Some(shadows) = shadows else { return Ok(None) };
+        shadows: Shadows<'s>,
+    ) -> Result<(ShadowEvidence, Shadows<'s>), ReplayError> {
         const SHAPE: &str = "a shadow has the shape of its output";
         let change = shadows.change();
         let shadows = shadows.with_growth(&change);
         let raw = shadows.change();
-        let shown = match agreement == Agreement::Equivalent && raw.moved > 0 {
-            true => {
-                let shadows = shadows.with_noise(self.shadow_noise(name)?).expect(SHAPE);
-                let change = shadows.change();
-                Shown { shadows, change, newly_rounded: false }
-            }
-            false => Shown { shadows, change: raw, newly_rounded: false },
+        let is_hidden = agreement == Agreement::Equivalent;
+        let shadows = if is_hidden && raw.moved > 0 {
+            shadows.with_noise(self.shadow_noise(name)?).expect(SHAPE)
+        } else {
+            shadows
         };
-        if agreement == Agreement::Equivalent && self.is_roundoff(name, &shown)? {
-            let mut change = shown.change;
-            change.lay_to_roundoff();
-            return Ok(Some(Shown { change, ..shown }));
-        }
+        let change = if is_hidden && raw.moved > 0 { shadows.change() } else { raw };
+        let is_roundoff = is_hidden && self.is_roundoff(name, &change, &shadows)?;
+        let evidence =
+            ShadowEvidence { moved_at_first: raw.moved > 0, change, is_roundoff, steps: None };
         // One in float32 errs by its own rounding wherever it differs.
-        let may_step = raw.moved > 0 || shown.change.changed > 0 && !shown.shadows.is_wide();
-        if !may_step {
-            return Ok(Some(shown));
+        let may_step = raw.moved > 0 || change.changed > 0 && !shadows.is_wide();
+        if is_roundoff || !may_step {
+            return Ok((evidence, shadows));
         }
         let reach = Reach::of(raw.moved_by);
-        let steps = self.shadow_steps(name, reach)?;
+        let are_on_both_sides = self.shadow_steps(name, reach)?.base_has_its_share();
         // Kinks and ties that both have explain no change that shows.
-        let both_step = steps.base_has_its_share();
-        if agreement == Agreement::Diverged && reach == Reach::Narrow && both_step {
-            return Ok(Some(shown));
+        if agreement == Agreement::Diverged && reach == Reach::Narrow && are_on_both_sides {
+            return Ok((evidence, shadows));
         }
-        let between = self.steps_between(name, reach, &shown.shadows)?;
-        let shadows = shown.shadows.with_steps(between).expect(SHAPE);
-        let mut change = shadows.change();
-        if shadows.is_wide() {
+        let between = self.steps_between(name, reach, &shadows)?;
+        let shadows = shadows.with_steps(between).expect(SHAPE);
+        let left = shadows.change();
+        let left = if shadows.is_wide() {
             // Steps say what a change means, not that there is none.
-            (change.changed, change.changed_by, change.first) =
-                (raw.changed, raw.changed_by, raw.first);
-        }
-        let before = shown.change.moved;
-        change.rounded = before > 0 && change.moved == 0;
-        let mostly = before > 0 && shadows.mostly_step(before);
-        let newly_rounded =
-            (change.moved == 0 || mostly) && !both_step && raw.moved > 0 && shadows.steps_explain();
-        // Where the outputs show a change, all that is left to say is what it means.
-        if agreement == Agreement::Diverged && mostly {
-            change.lay_to_rounding();
-        }
-        Ok(Some(Shown { shadows, change, newly_rounded }))
+            let ShadowChange { changed, changed_by, first, .. } = raw;
+            ShadowChange { changed, changed_by, first, ..left }
+        } else {
+            left
+        };
+        let steps = StepEvidence {
+            change: left,
+            are_on_both_sides,
+            explain_most: change.moved > 0 && shadows.mostly_step(change.moved),
+            explain_a_part: raw.moved > 0 && !are_on_both_sides && shadows.steps_explain(),
+        };
+        Ok((ShadowEvidence { steps: Some(steps), ..evidence }, shadows))
     }
 
     /// How far what the other shadow of output `name` has more than the trusted one steps as inputs move.
@@ -299,11 +336,16 @@ impl Pair<'_> {
     /// Whether the shadows of output `name` moved by no more than the rounding of a constant explains: no element
     /// further than a roundoff of the inputs moves it, and the other side errs no further around the trusted
     /// shadow than rounding makes either side err.
-    fn is_roundoff(&self, name: &str, shown: &Shown) -> Result<bool, ReplayError> {
+    fn is_roundoff(
+        &self,
+        name: &str,
+        change: &ShadowChange,
+        shadows: &Shadows,
+    ) -> Result<bool, ReplayError> {
         let both = self.base.shadow_of(name).zip(self.got.shadow_of(name));
         let is_single = self.base_view.dtype.is_float() && self.base_view.dtype != DType::F64;
         let (Some((base, got)), Ok(centre)) = (both, self.base.shadow) else { return Ok(false) };
-        if shown.change.moved == 0 || !shown.shadows.is_wide() || !is_single {
+        if change.moved == 0 || !shadows.is_wide() || !is_single {
             return Ok(false);
         }
         let noises =
@@ -320,10 +362,7 @@ impl Pair<'_> {
         }
         let moved = trial.condition(shadow, centre, name)?;
         Ok(moved.is_some_and(|moved| {
-            !shown
-                .shadows
-                .move_beyond(&moved.per_element)
-                .expect("a shadow has the shape of its output")
+            !shadows.move_beyond(&moved.per_element).expect("a shadow has the shape of its output")
         }))
     }
 
@@ -361,18 +400,11 @@ impl Pair<'_> {
         }
     }
 
-    /// Whether roundings move one side so much further than the other, and so many elements lie beyond the noise of that
-    /// other, `own`, that one of them rounds to fewer digits. `rounding` moves first the precise side, relative, in L2.
-    fn is_lost(&self, noise: NoiseRef, rounding: [f64; 2], own: Option<&Spread>) -> bool {
-        let [precise, coarse] = rounding;
-        let (base, got) = (&self.base_view, &self.got_view);
-        if !base.dtype.is_float() || coarse <= LOSS_RATIO * precise.max(unit_roundoff(base.dtype)) {
-            return false;
-        }
-        let own = NoiseRef { base: own.or(noise.base), got: None };
-        share_beyond(base, got, &own, LOSS_RATIO)
+    /// The share of the elements that lie beyond [`LOSS_RATIO`] times the noise of one side.
+    fn share_beyond(&self, noise: Option<&Spread>) -> f64 {
+        let noise = NoiseRef { base: noise, got: None };
+        share_beyond(&self.base_view, &self.got_view, &noise, LOSS_RATIO)
             .expect("two runs of one fixture have outputs of one shape")
-            >= LOST_SHARE
     }
 
     /// Whether both sides err alike, each around its own shadow; around the trusted one where the other
@@ -387,31 +419,22 @@ impl Pair<'_> {
         })
     }
 
-    /// Whether the output lies further off than any rounding explains, where `finding` does not say that it is wrong.
-    fn is_unexplained(&self, noise: &NoiseRef, finding: Option<Finding>) -> bool {
-        let which = match finding {
-            None | Some(Finding::LessAccurate) => Unexplained::Any,
-            Some(Finding::Imprecise) => Unexplained::NewOrReversed,
-            Some(Finding::Wrong | Finding::MoreAccurate | Finding::AsAccurate) => return false,
-        };
+    /// Whether one of the elements that `which` names lies further off than any rounding explains.
+    fn is_unexplained(&self, noise: &NoiseRef, which: Unexplained) -> bool {
         is_unexplained(&self.base_view, &self.got_view, noise, which)
             .expect("two runs of one fixture have outputs of one shape")
     }
 
     /// The elements that make the output diverge.
-    fn elements(
-        &self,
-        noise: &NoiseRef,
-        agreement: Agreement,
-        found: &Found,
-    ) -> Result<Bitmap, ReplayError> {
+    fn elements(&self, noise: &NoiseRef, told: &Told) -> Result<Bitmap, ReplayError> {
         let (base, got, scratch) = (&self.base_view, &self.got_view, self.scratch);
-        match &found.shadows {
-            Some(shown) if agreement == Agreement::Equivalent && !found.imprecise => {
-                room(shown.shadows.moved(scratch))
+        let is_within_noise = told.evidence.agreement == Agreement::Equivalent;
+        match &told.shadows {
+            Some(shadows) if is_within_noise && !told.evidence.is_imprecise() => {
+                room(shadows.moved(scratch))
             }
             // It lies within the noise of both sides, not of the trusted one.
-            _ if agreement == Agreement::Equivalent => {
+            _ if is_within_noise => {
                 room(beyond_noise(base, got, &NoiseRef { got: None, ..*noise }, scratch))
             }
             _ => room(beyond_noise(base, got, noise, scratch)),
@@ -431,14 +454,8 @@ impl Pair<'_> {
         Ok(())
     }
 
-    /// How far both sides lie from the declared oracle, else from the trusted side's shadow.
-    fn truth(
-        &self,
-        name: &str,
-        noise: &NoiseRef,
-        agreement: Agreement,
-        shadows: Option<&Shown>,
-    ) -> Option<Truth> {
+    /// How far both sides lie from the declared oracle, else from the trusted side's shadow; none where there is neither.
+    fn accuracies(&self, name: &str, noise: &NoiseRef) -> Option<Accuracies> {
         if !self.base_view.dtype.is_float() {
             return None;
         }
@@ -450,135 +467,12 @@ impl Pair<'_> {
             }
             _ => self.base.shadow_of(name)?,
         };
-        let against = |view: &TensorView, own: Option<&Spread>| {
-            against_oracle(view, &oracle, &NoiseRef { base: own, got: None }).ok()
-        };
-        Some(Truth {
-            base: against(&self.base_view, noise.base)?,
-            got: against(&self.got_view, noise.base)?,
-            shadow: shadows.map(|shown| shown.change),
-            agrees: agreement == Agreement::Equivalent,
-            unit_roundoff: unit_roundoff(self.base_view.dtype),
+        let noise = NoiseRef { base: noise.base, got: None };
+        Some(Accuracies {
+            base: against_oracle(&self.base_view, &oracle, &noise).ok()?,
+            got: against_oracle(&self.got_view, &oracle, &noise).ok()?,
             by_oracle: declared.is_some(),
         })
-    }
-}
-
-/// The evidence on one output besides the comparison of its elements.
-#[derive(Default)]
-struct Found<'a> {
-    shadows: Option<Shown<'a>>,
-    truth: Option<Truth>,
-    drift: Option<Drift>,
-    /// Whether the other side lost accuracy, though its own noise may excuse it.
-    imprecise: bool,
-    /// Whether the noise of both sides says so, where there are no shadows of both.
-    narrower: bool,
-    /// Whether it gained as much.
-    refined: bool,
-    /// Whether elements lie beyond noise, and both sides err alike around one shadow.
-    err_alike: bool,
-}
-
-impl Found<'_> {
-    /// The meaning of a change that came to `verdict`, where rounding moves the trusted side by `rounding`. Within noise a
-    /// loss or gain counts from where it is told.
-    fn finding(&self, truth: &Truth, verdict: Verdict, rounding: f64) -> Finding {
-        match truth.finding(rounding) {
-            _ if self.narrower => Finding::Imprecise,
-            Finding::AsAccurate | Finding::MoreAccurate if self.refined => Finding::MoreAccurate,
-            Finding::Wrong => Finding::Wrong,
-            _ if truth.agrees && verdict != Verdict::Diverged => Finding::AsAccurate,
-            found => found,
-        }
-    }
-
-    /// The same where there is no truth to hold errors against: roundings alone speak, and shadows of integers.
-    fn finding_without_truth(&self) -> Option<Finding> {
-        match (self.moves(), self.imprecise, self.refined) {
-            (true, _, _) => Some(Finding::Wrong),
-            (false, true, _) => Some(Finding::Imprecise),
-            (false, false, true) => Some(Finding::MoreAccurate),
-            (false, false, false) => None,
-        }
-    }
-
-    /// Whether the mathematics is another one.
-    fn moves(&self) -> bool {
-        self.shadows.as_ref().is_some_and(|shown| shown.change.moved > 0)
-    }
-
-    /// The verdict on an output whose elements come to `agreement`.
-    fn verdict(&self, agreement: Agreement) -> Verdict {
-        match agreement {
-            Agreement::Identical => Verdict::Identical,
-            Agreement::Equivalent if self.imprecise || self.moves() || self.drift.is_some() => {
-                Verdict::Diverged
-            }
-            Agreement::Equivalent => Verdict::Equivalent,
-            Agreement::Diverged if self.err_alike => Verdict::Equivalent,
-            Agreement::Diverged => Verdict::Diverged,
-        }
-    }
-}
-
-/// The shadows of both sides.
-struct Shown<'a> {
-    shadows: Shadows<'a>,
-    change: ShadowChange,
-    /// Whether most of the change is that the other side's is rounded on the way to a format of fewer digits, as
-    /// the trusted one is not.
-    newly_rounded: bool,
-}
-
-/// How far both sides lie from the oracle.
-struct Truth {
-    base: Accuracy,
-    got: Accuracy,
-    shadow: Option<ShadowChange>,
-    /// Whether the native outputs agree within noise.
-    agrees: bool,
-    /// That of the output's dtype.
-    unit_roundoff: f64,
-    /// Whether it is a declared oracle, which owes nothing to the trusted side.
-    by_oracle: bool,
-}
-
-impl Truth {
-    /// The meaning of the change, where rounding moves the trusted side by `rounding`.
-    fn finding(&self, rounding: f64) -> Finding {
-        finding(&Evidence {
-            shadow: self.shadow,
-            base_error: self.base.relative_l2,
-            got_error: self.got.relative_l2,
-            noise: rounding,
-            hidden: self.is_hidden(),
-            independent_oracle: self.by_oracle,
-        })
-    }
-
-    /// Whether the mathematics changed and the native outputs do not show it.
-    fn is_hidden(&self) -> bool {
-        self.agrees && self.shadow.is_some_and(|shadow| shadow.moved > 0)
-    }
-
-    /// Whether the other side lost accuracy: its error is `got_error`, and rounding moves the trusted one by `rounding`.
-    fn is_imprecise(&self, got_error: f64, rounding: f64) -> bool {
-        self.is_loss(self.base.relative_l2.max(rounding), got_error)
-    }
-
-    /// Whether it gained accuracy: the reverse of [`Truth::is_imprecise`], where the error of the trusted side is `base_error`.
-    fn is_refined(&self, base_error: f64, got_rounding: f64) -> bool {
-        let unmoved = self.shadow.is_some_and(|shadow| shadow.moved == 0);
-        unmoved && self.is_loss(self.got.relative_l2.max(got_rounding), base_error)
-    }
-
-    /// Whether an error that grew from `before` to `after` is a loss: by so much that no other order of operations costs it,
-    /// or by less to as much as a narrow format costs. The noise of that side is then as large as its error, and would
-    /// excuse it.
-    fn is_loss(&self, before: f64, after: f64) -> bool {
-        after > LOSS_RATIO * before.max(self.unit_roundoff)
-            || after > NARROW_ROUNDING && after > ERROR_RATIO * before
     }
 }
 
@@ -586,9 +480,4 @@ impl Truth {
 fn relative_error(output: &TensorView, shadow: &TensorView) -> f64 {
     let accuracy = against_oracle(output, shadow, &NoiseRef::default());
     accuracy.map_or(f64::INFINITY, |accuracy| accuracy.relative_l2)
-}
-
-/// The unit roundoff of `dtype`.
-fn unit_roundoff(dtype: DType) -> f64 {
-    ulp(dtype, 1.0) / 2.0
 }

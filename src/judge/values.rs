@@ -8,7 +8,7 @@ impl Judgement {
     /// The same without what depends on the order of blocks and threads.
     pub fn without_orders(mut self) -> Judgement {
         for output in &mut self.outputs {
-            output.verdict = output.verdict_by_value();
+            output.story = output.story.clone().without_order();
             output.order = None;
         }
         self.settle();
@@ -31,11 +31,7 @@ impl Judgement {
                 continue;
             };
             output.order = Some(one.clone());
-            if is_new && output.verdict <= Verdict::Equivalent {
-                output.verdict = Verdict::Diverged;
-                // Within noise the order alone convicts.
-                output.finding = None;
-            }
+            output.story = output.story.clone().with_order(is_new);
         }
         self.settle();
     }
@@ -43,7 +39,7 @@ impl Judgement {
     /// Takes the worst verdict of the outputs. A failure stays one, whatever they say.
     pub(super) fn settle(&mut self) {
         let by_outcomes = Judgement::verdict_of(&self.base, &self.got);
-        let worst = self.outputs.iter().map(|output| output.verdict).max();
+        let worst = self.outputs.iter().map(|output| output.story.verdict()).max();
         self.verdict = match by_outcomes {
             Verdict::Identical | Verdict::Equivalent => worst.unwrap_or(by_outcomes),
             ended => ended,

@@ -5,10 +5,8 @@ use std::ops::Range;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use super::constants::ERROR_RATIO;
 use super::measure::{Squares, distance, ulp};
 use super::noise::NoiseRef;
-use super::shadow::ShadowChange;
 use super::{CompareError, check_shapes};
 use crate::summary::Number;
 use crate::tensor::TensorView;
@@ -155,47 +153,6 @@ pub enum Finding {
     MoreAccurate,
     /// As far from the oracle as before.
     AsAccurate,
-}
-
-/// The input of [`finding`], for one output.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Evidence {
-    /// How the shadow changed, where there are shadows of both sides.
-    pub shadow: Option<ShadowChange>,
-    /// Whether the native outputs agree within noise.
-    pub hidden: bool,
-    /// The trusted output's error against the oracle, relative, in L2.
-    pub base_error: f64,
-    /// The other output's error against the same oracle.
-    pub got_error: f64,
-    /// The noise of the trusted output, relative, in L2: smaller errors are alike.
-    pub noise: f64,
-    /// Whether the oracle was declared, and so owes nothing to the trusted side.
-    pub independent_oracle: bool,
-}
-
-/// Returns the meaning of a change.
-///
-/// An output that comes closer to an independent oracle is more accurate, even if its mathematics
-/// changed: so does a repair. Without such an oracle the trusted side's shadow is the truth, and a
-/// changed shadow is wrong; as it is where rounding hides the change from an oracle that was rounded
-/// itself.
-pub fn finding(evidence: &Evidence) -> Finding {
-    let Evidence { base_error, got_error, noise, hidden, independent_oracle, .. } = *evidence;
-    let closer = got_error * ERROR_RATIO < base_error && base_error > noise;
-    let further_off = got_error.is_nan() || got_error > ERROR_RATIO * base_error.max(noise);
-    let changed = evidence.shadow.is_some_and(|shadow| shadow.moved > 0);
-    if closer && (independent_oracle || !changed) {
-        Finding::MoreAccurate
-    } else if changed && (further_off || hidden || !independent_oracle) {
-        Finding::Wrong
-    } else if further_off && evidence.shadow.is_none() {
-        Finding::LessAccurate
-    } else if further_off {
-        Finding::Imprecise
-    } else {
-        Finding::AsAccurate
-    }
 }
 
 #[cfg(test)]

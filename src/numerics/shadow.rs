@@ -49,18 +49,6 @@ pub struct ShadowChange {
     pub rounded: bool,
 }
 
-impl ShadowChange {
-    /// Takes the shift of all elements that moved for less than the output's dtype tells.
-    pub fn lay_to_roundoff(&mut self) {
-        (self.moved, self.moved_by) = (0, 0.0);
-    }
-
-    /// Lays the shift of all elements that moved to rounding on the way.
-    pub fn lay_to_rounding(&mut self) {
-        (self.moved, self.moved_by, self.rounded) = (0, 0.0, true);
-    }
-}
-
 /// The shadows of one output at two revisions.
 pub struct Shadows<'a> {
     base: TensorView<'a>,

@@ -5,7 +5,7 @@ use half::bf16;
 use super::bitmap::Bitmap;
 use super::compare::{Agreement, Comparison, beyond_noise, compare};
 use super::noise::{Moved, Noise, NoiseAccumulator, NoiseRef, Spread};
-use super::oracle::{Evidence, Finding, against_oracle, finding};
+use super::oracle::against_oracle;
 use super::shadow::{Errors, ShadowChange, Shadows};
 use super::*;
 use crate::scratch::{Numbers, Scratch};
@@ -427,43 +427,6 @@ fn shadows_that_differ_by_rounding_are_the_same_mathematics() {
     let wrong = change([1.0, 1.001e-3, 1e-17, f64::INFINITY]);
     assert_eq!((wrong.changed, wrong.first), (1, Some(1)));
     assert_eq!(change([1.0, 1e-3, f64::NAN, f64::INFINITY]).first, Some(2));
-}
-
-#[test]
-fn a_finding_tells_wrong_from_imprecise_from_more_accurate() {
-    let shadow = |changed| {
-        Some(ShadowChange {
-            relative_l2: 0.1,
-            changed,
-            changed_by: 0.1,
-            first: None,
-            moved: changed,
-            moved_by: 0.1,
-            dtype: DType::F64,
-            rounded: false,
-        })
-    };
-    let same = Evidence {
-        shadow: shadow(0),
-        base_error: 1e-7,
-        got_error: 1e-7,
-        noise: 1e-7,
-        hidden: false,
-        independent_oracle: false,
-    };
-    assert_eq!(finding(&same), Finding::AsAccurate);
-    let worse = Evidence { got_error: 1e-3, ..same };
-    assert_eq!(finding(&worse), Finding::Imprecise);
-    assert_eq!(finding(&Evidence { shadow: shadow(9), ..worse }), Finding::Wrong);
-    assert_eq!(finding(&Evidence { got_error: f64::NAN, ..same }), Finding::Imprecise);
-    let better = Evidence { base_error: 1e-3, ..same };
-    assert_eq!(finding(&better), Finding::MoreAccurate);
-    let repaired = Evidence { shadow: shadow(9), ..better };
-    assert_eq!(finding(&repaired), Finding::Wrong);
-    assert_eq!(finding(&Evidence { independent_oracle: true, ..repaired }), Finding::MoreAccurate);
-    let alike = Evidence { shadow: shadow(9), independent_oracle: true, ..same };
-    assert_eq!(finding(&alike), Finding::AsAccurate);
-    assert_eq!(finding(&Evidence { hidden: true, ..alike }), Finding::Wrong);
 }
 
 #[test]

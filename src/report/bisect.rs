@@ -355,7 +355,7 @@ fn judged(out: &mut Text, observation: &Observation, judgement: &Judgement) {
     }
     let shown: Vec<&str> = observation.symptoms.iter().filter_map(Symptom::output).collect();
     let is_worse = |output: &&OutputJudgement| {
-        output.verdict == Verdict::Diverged || shown.contains(&output.name.as_str())
+        output.story.verdict() == Verdict::Diverged || shown.contains(&output.name.as_str())
     };
     for output in judgement.outputs.iter().filter(is_worse) {
         let width = output.name.chars().count();

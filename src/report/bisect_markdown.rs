@@ -73,7 +73,7 @@ fn convicted(page: &mut Page, report: &Report, culprit: &Culprit) {
 /// The cells of a row for each output that went beyond noise.
 fn rows(observation: &Observation) -> Vec<Vec<String>> {
     let judged = observation.judgement.iter().flat_map(|judged| {
-        let diverged = judged.outputs.iter().filter(|o| o.verdict == Verdict::Diverged);
+        let diverged = judged.outputs.iter().filter(|o| o.story.verdict() == Verdict::Diverged);
         diverged.map(|output| judged_row(&observation.fixture, judged, output))
     });
     let recorded = observation.recorded.iter().flat_map(|comparison| &comparison.changes);
@@ -96,10 +96,10 @@ fn lines(report: &Report, culprit: &Culprit) -> Vec<String> {
     }
     for observation in &culprit.seen.observations {
         let outputs = observation.judgement.iter().flat_map(|judged| &judged.outputs);
-        for output in outputs.filter(|output| output.verdict == Verdict::Diverged) {
+        for output in outputs.filter(|output| output.story.verdict() == Verdict::Diverged) {
             let mut line = format!("{}: {}", observation.fixture, output.name);
-            if let Some(finding) = output.finding {
-                let _ = write!(line, " is {}", finding_words(output, finding));
+            if let Some(words) = finding_words(&output.story) {
+                let _ = write!(line, " is {words}");
             }
             if let Some(place) = &output.place {
                 let _ = write!(line, ", {place}");

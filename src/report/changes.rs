@@ -12,8 +12,7 @@ use super::style::{BOLD, COMMIT, DIM, GREEN, YELLOW};
 use super::text::failure;
 use crate::bisect::{Change, LogReport, Untestable};
 use crate::history::Commit;
-use crate::judge::{Judgement, OutputJudgement, Verdict};
-use crate::numerics::oracle::Finding;
+use crate::judge::{Judgement, OutputJudgement, Story, Verdict, WrongBy};
 use crate::trial::Status;
 
 /// What a log is asked.
@@ -122,14 +121,9 @@ pub(super) fn change_lines(change: &Change) -> Vec<Line> {
     let judgement = &change.judgement;
     let mut lines = vec![verdict(change)];
     if change.repair.is_none() && judgement.base.status == Status::Completed {
-        for output in judgement.outputs.iter().filter(|o| o.verdict != Verdict::Identical) {
-            let words = match &output.order {
-                Some(found) if output.by_order_alone() => {
-                    let [_, place] = order_lines(found);
-                    place.words()
-                }
-                _ => difference(output.dtype, &output.comparison),
-            };
+        let differs = |output: &&OutputJudgement| output.story.verdict() != Verdict::Identical;
+        for output in judgement.outputs.iter().filter(differs) {
+            let words = difference_words(output);
             lines.push(format!("{}: {words}", output.name).into());
             lines.extend(shift(output).map(|words| format!("{}: {words}", output.name).into()));
         }
@@ -151,6 +145,29 @@ pub(super) fn change_lines(change: &Change) -> Vec<Line> {
     };
     lines.push(Line::of(DIM, against));
     lines
+}
+
+/// How an output differs: in the order of the indices, or where only other orders move it, in one of those.
+fn difference_words(output: &OutputJudgement) -> String {
+    let order = match output.story {
+        Story::OrderDependent(_) => output.order.as_ref(),
+        Story::Agrees(_)
+        | Story::Unsteady
+        | Story::Drifted { .. }
+        | Story::Wrong(_)
+        | Story::Imprecise(_)
+        | Story::LessAccurate
+        | Story::MoreAccurate
+        | Story::AsAccurate
+        | Story::BeyondNoise { .. } => None,
+    };
+    match order {
+        Some(order) => {
+            let [_, place] = order_lines(order);
+            place.words()
+        }
+        None => difference(output.dtype, &output.comparison),
+    }
 }
 
 /// The verdict on a change, in a line.
@@ -188,29 +205,43 @@ pub(super) fn verdict(change: &Change) -> Line {
 /// The outputs that went beyond the noise of the commit before. That commit is not taken for the
 /// truth: only a loss or an oracle makes an output wrong or repaired.
 fn diverged(change: &Change, judgement: &Judgement) -> Line {
-    let outputs = judgement.outputs.iter().filter(|o| o.verdict == Verdict::Diverged);
+    let outputs = judgement.outputs.iter().filter(|o| o.story.verdict() == Verdict::Diverged);
     let outputs: Vec<&OutputJudgement> = outputs.collect();
     let mended = |output: &&OutputJudgement| change.mended.contains(&output.name);
-    let words = |output: &OutputJudgement| {
-        let name = &output.name;
-        let meaning = match output.finding {
-            _ if change.mended.contains(name) => "matches its loss now".to_owned(),
-            _ if change.broken.contains(name) => "wrong".to_owned(),
-            Some(Finding::Wrong) if output.is_hidden() => {
-                format!("the mathematics changed, {HIDDEN}")
-            }
-            Some(Finding::Wrong) => "the mathematics changed".to_owned(),
-            Some(finding) => finding_words(output, finding),
-            None if output.order.is_some() => return format!("{name} {ORDER}"),
-            None => return name.clone(),
-        };
-        format!("{name} ({meaning})")
-    };
-    let all: Vec<String> = outputs.iter().map(|output| words(output)).collect();
+    let all: Vec<String> = outputs.iter().map(|output| diverged_words(change, output)).collect();
     let repaired = !outputs.is_empty() && outputs.iter().all(mended);
     let word = match repaired {
         true => Line::of(GREEN, "repaired"),
         false => Line::of(verdict_style(Verdict::Diverged), verdict_name(Verdict::Diverged)),
     };
     word.and(format!(": {}", all.join(", ")))
+}
+
+/// `y (the mathematics changed)`: an output that went beyond noise with `change`, and what that means.
+fn diverged_words(change: &Change, output: &OutputJudgement) -> String {
+    let OutputJudgement { name, story, .. } = output;
+    if change.mended.contains(name) {
+        return format!("{name} (matches its loss now)");
+    }
+    if change.broken.contains(name) {
+        return format!("{name} (wrong)");
+    }
+    let meaning = match story {
+        Story::Wrong(WrongBy::HiddenShadow) => Some(format!("the mathematics changed, {HIDDEN}")),
+        Story::Wrong(WrongBy::Shadow | WrongBy::Distance) => {
+            Some("the mathematics changed".to_owned())
+        }
+        Story::OrderDependent(_) | Story::BeyondNoise { order_dependent: true } => {
+            return format!("{name} {ORDER}");
+        }
+        Story::Agrees(_)
+        | Story::Unsteady
+        | Story::Drifted { .. }
+        | Story::Imprecise(_)
+        | Story::LessAccurate
+        | Story::MoreAccurate
+        | Story::AsAccurate
+        | Story::BeyondNoise { order_dependent: false } => finding_words(story),
+    };
+    meaning.map_or_else(|| name.clone(), |meaning| format!("{name} ({meaning})"))
 }

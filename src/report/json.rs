@@ -7,17 +7,17 @@ mod explain;
 mod gradcheck;
 mod inspect;
 mod log;
+mod outputs;
 
 use serde::Serialize;
 
+use self::outputs::{JudgedOutput, judged_outputs};
 use super::accesses::sentence;
 use super::text::failure;
 use super::{Blame, CaptureRevision, Entry, Refused, Revision, RunRecord, SnapshotCheck, Standing};
 use crate::bisect::CapturedBy;
 use crate::history::Commit;
-use crate::judge::{
-    Accesses, GradientCheck, Judgement, KnownCheck, LaunchChange, OutputJudgement, Verdict,
-};
+use crate::judge::{Accesses, GradientCheck, Judgement, KnownCheck, LaunchChange, Verdict};
 use crate::runtime::report::{Found, LaunchRecord};
 use crate::summary::Summary;
 use crate::tensor::{DType, Dim};
@@ -155,7 +155,7 @@ struct CapturedOutputs<'a> {
 struct Against<'a> {
     revision: Option<&'a Revision>,
     verdict: Verdict,
-    outputs: &'a [OutputJudgement],
+    outputs: Vec<JudgedOutput<'a>>,
     launches_changed: &'a [LaunchChange],
     without_shadow: Option<&'a str>,
 }
@@ -206,7 +206,7 @@ fn against<'a>(entry: &'a Entry, judgement: &'a Judgement) -> Against<'a> {
     Against {
         revision: entry.trusted.as_ref(),
         verdict: judgement.verdict,
-        outputs: &judgement.outputs,
+        outputs: judged_outputs(judgement),
         launches_changed: &judgement.launches,
         without_shadow: judgement.without_shadow.as_deref(),
     }

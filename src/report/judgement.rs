@@ -7,11 +7,10 @@ use super::spans::{Line, Text};
 use super::style::{BOLD, DIM, GREEN, RED, YELLOW};
 use super::text::{failure, launch_shape};
 use crate::judge::{
-    GradientCheck, GradientPlace, GradientVerdict, Judgement, LaunchChange, OutputJudgement,
-    Verdict,
+    Equivalence, GradientCheck, GradientPlace, GradientVerdict, ImpreciseBy, Judgement,
+    LaunchChange, OutputJudgement, ShadowShift, Story, Verdict, WrongBy,
 };
 use crate::numerics::compare::Comparison;
-use crate::numerics::measure::ulp;
 use crate::numerics::oracle::Finding;
 use crate::runtime::report::LaunchRecord;
 use crate::tensor::{DType, Dim, unravel};
@@ -49,10 +48,22 @@ fn finding_name(finding: Finding) -> &'static str {
     }
 }
 
-/// The same for `finding` on `output`, and whether the output shows it.
-pub(super) fn finding_words(output: &OutputJudgement, finding: Finding) -> String {
-    let name = finding_name(finding);
-    if output.is_hidden() { format!("{name}, {HIDDEN}") } else { name.to_owned() }
+/// The words for the meaning of a change, and whether the output shows it; none where no truth is known.
+pub(super) fn finding_words(story: &Story) -> Option<String> {
+    let name = story.finding().map(finding_name)?;
+    Some(match story {
+        Story::Wrong(WrongBy::HiddenShadow) => format!("{name}, {HIDDEN}"),
+        Story::Wrong(WrongBy::Shadow | WrongBy::Distance)
+        | Story::Agrees(_)
+        | Story::OrderDependent(_)
+        | Story::Unsteady
+        | Story::Drifted { .. }
+        | Story::Imprecise(_)
+        | Story::LessAccurate
+        | Story::MoreAccurate
+        | Story::AsAccurate
+        | Story::BeyondNoise { .. } => name.to_owned(),
+    })
 }
 
 /// The differences between two revisions, a block for each output.
@@ -130,9 +141,9 @@ pub(super) fn launch_line(change: &LaunchChange) -> String {
 
 /// The lines about one output, the verdict first.
 pub fn output_lines(output: &OutputJudgement) -> Vec<Line> {
-    let style = verdict_style(output.verdict);
-    let verdict = Line::of(style, verdict_name(output.verdict));
-    if output.verdict == Verdict::Identical {
+    let verdict_word = output.story.verdict();
+    let verdict = Line::of(verdict_style(verdict_word), verdict_name(verdict_word));
+    if verdict_word == Verdict::Identical {
         let none = if output.comparison.count == 0 { ": it has no elements" } else { "" };
         let mut lines = vec![verdict.and(none)];
         lines.extend(output.order.iter().flat_map(order_lines));
@@ -147,7 +158,7 @@ pub fn output_lines(output: &OutputJudgement) -> Vec<Line> {
         let truth = truth_name(output);
         lines.push(format!("error against {truth}: {base} -> {got}").into());
     }
-    if output.verdict == Verdict::Diverged {
+    if verdict_word == Verdict::Diverged {
         let zeros = output.zero_slices.iter().map(|slice| format!("{slice} all zero").into());
         lines.extend(zeros);
         lines.extend(output.place.as_ref().map(|place| Line::from(at(place))));
@@ -176,7 +187,8 @@ pub fn output_lines(output: &OutputJudgement) -> Vec<Line> {
 
 /// Where an output diverged, as a picture; none where words say as much.
 fn picture(output: &OutputJudgement) -> Vec<Line> {
-    let Some(map) = output.map.as_ref().filter(|_| output.verdict == Verdict::Diverged) else {
+    let Some(map) = output.map.as_ref().filter(|_| output.story.verdict() == Verdict::Diverged)
+    else {
         return Vec::new();
     };
     let drawn = map.lines().map(|line| format!("|{line}|")).chain([map_legend(output)]);
@@ -240,101 +252,133 @@ fn nondeterminism(output: &OutputJudgement) -> Option<Line> {
     let elements = count(found.differing, "element");
     let by = short(found.max_abs, 2);
     let told = format!(": two identical replays differ in {elements}, by at most {by}");
-    Some(match output.verdict {
+    Some(match output.story.verdict() {
         Verdict::Unknown => Line::of(YELLOW, "not deterministic").and(told),
         _ => Line::of(YELLOW, "rounds in another order each time").and(told),
     })
 }
 
+/// The story of an output, as it follows the word for its verdict.
 fn meaning(output: &OutputJudgement) -> String {
-    if let Some(drift) = &output.drift {
-        let elements = count(drift.elements, "element");
-        let (factor, ratio) = (short(1.0 + drift.scale, 5), short(drift.ratio, 2));
-        return format!(
-            ": shifted as a whole, {HIDDEN}: {elements} scaled by {factor}, {ratio} x what \
-             rounding explains"
-        );
+    let name = shadow_name(output);
+    match &output.story {
+        Story::Agrees(Equivalence::Identical) => String::new(),
+        Story::Agrees(Equivalence::WithinNoise { accuracy, .. }) => within_noise(output, *accuracy),
+        Story::Agrees(Equivalence::ErrsAlike { accuracy, .. }) => match accuracy {
+            Some(Finding::MoreAccurate) => {
+                format!(": more accurate: closer to its {name}, which is the same")
+            }
+            Some(
+                Finding::Wrong | Finding::Imprecise | Finding::LessAccurate | Finding::AsAccurate,
+            )
+            | None => format!(": as far as before from its {name}, which is the same"),
+        },
+        Story::OrderDependent(_) => {
+            ": in the order of the indices it agrees, in others it does not".to_owned()
+        }
+        Story::Unsteady => ": a side's own replays differ by more than rounding".to_owned(),
+        Story::Drifted { drift, .. } => {
+            let elements = count(drift.elements, "element");
+            let (factor, ratio) = (short(1.0 + drift.scale, 5), short(drift.ratio, 2));
+            format!(
+                ": shifted as a whole, {HIDDEN}: {elements} scaled by {factor}, {ratio} x what \
+                 rounding explains"
+            )
+        }
+        Story::Wrong(by) => wrong(output, *by),
+        Story::Imprecise(ImpreciseBy::RoundedShadow) => {
+            format!(": imprecise: the {name} is rounded on the way to fewer digits, too")
+        }
+        Story::Imprecise(ImpreciseBy::Noise) => {
+            let ratio = output.got_noise.relative_l2 / output.base_noise.relative_l2;
+            format!(": imprecise: roundings move it {} x as far as before", short(ratio, 2))
+        }
+        Story::Imprecise(ImpreciseBy::SameShadow) => {
+            format!(": imprecise, not wrong: the {name} is the same")
+        }
+        Story::LessAccurate => {
+            ": less accurate; whether wrong or imprecise is not known".to_owned()
+        }
+        Story::MoreAccurate => ": more accurate, no regression".to_owned(),
+        Story::AsAccurate => format!(": as far from {} as before", truth_name(output)),
+        Story::BeyondNoise { .. } => String::new(),
     }
-    let is_rounded = output.shadow.is_some_and(|shadow| shadow.rounded);
-    let has_moved = output.shadow.is_some_and(|shadow| shadow.moved > 0);
+}
+
+/// The words for an output that is wrong, which is shown `by` this.
+fn wrong(output: &OutputJudgement, by: WrongBy) -> String {
     let name = shadow_name(output);
     let shadow = output.shadow.filter(|shadow| shadow.changed > 0);
-    match (output.verdict, output.finding) {
-        (Verdict::Diverged, Some(Finding::Wrong)) if output.is_hidden() => {
+    match by {
+        WrongBy::HiddenShadow => {
             let by =
                 shadow.map_or(String::new(), |shadow| format!(" by {}", share(shadow.moved_by)));
             format!(": wrong, hidden by rounding on this fixture: the {name} moves{by}")
         }
-        (Verdict::Diverged, Some(Finding::Wrong)) if !has_moved => {
+        WrongBy::Distance => {
             format!(": wrong: no rounding of {} explains the distance", output.dtype)
         }
-        (Verdict::Diverged, Some(Finding::Wrong)) => {
+        WrongBy::Shadow => {
             let rel = shadow.map_or(String::new(), |shadow| {
                 format!(" (rel. {})", short(shadow.relative_l2, 2))
             });
             format!(": wrong, not imprecise: the {name} changed too{rel}")
         }
-        (Verdict::Diverged, Some(Finding::Imprecise)) if is_rounded => {
-            format!(": imprecise: the {name} is rounded on the way to fewer digits, too")
-        }
-        (Verdict::Diverged, Some(Finding::Imprecise)) if output.shadow.is_none() => {
-            let ratio = output.got_noise.relative_l2 / output.base_noise.relative_l2;
-            format!(": imprecise: roundings move it {} x as far as before", short(ratio, 2))
-        }
-        (Verdict::Diverged, Some(Finding::Imprecise)) => {
-            format!(": imprecise, not wrong: the {name} is the same")
-        }
-        (Verdict::Diverged, Some(Finding::LessAccurate)) => {
-            ": less accurate; whether wrong or imprecise is not known".to_owned()
-        }
-        (Verdict::Diverged, Some(Finding::MoreAccurate)) => {
-            ": more accurate, no regression".to_owned()
-        }
-        (Verdict::Diverged, Some(Finding::AsAccurate)) => {
-            format!(": as far from {} as before", truth_name(output))
-        }
-        (Verdict::Diverged, None) if output.order.is_some() && output.comparison.beyond == 0 => {
-            ": in the order of the indices it agrees, in others it does not".to_owned()
-        }
-        (Verdict::Unknown, _) => ": a side's own replays differ by more than rounding".to_owned(),
-        (Verdict::Equivalent, Some(Finding::MoreAccurate)) if output.errs_alike() => {
-            format!(": more accurate: closer to its {name}, which is the same")
-        }
-        (Verdict::Equivalent, _) if output.errs_alike() => {
-            format!(": as far as before from its {name}, which is the same")
-        }
-        (Verdict::Equivalent, _) if !output.dtype.is_float() => {
-            ": integers that roundings flip".to_owned()
-        }
-        (Verdict::Equivalent, finding) => {
-            let ratio = output.comparison.worst.map_or(0.0, |worst| worst.ratio);
-            let better = match finding {
-                Some(Finding::MoreAccurate) => ": more accurate",
-                _ => "",
-            };
-            format!("{better}: within noise, at most {} x", short(ratio, 2))
-        }
-        _ => String::new(),
+    }
+}
+
+/// The words for an output within noise, of which the truth says `accuracy`.
+fn within_noise(output: &OutputJudgement, accuracy: Option<Finding>) -> String {
+    if !output.dtype.is_float() {
+        return ": integers that roundings flip".to_owned();
+    }
+    let ratio = output.comparison.worst.map_or(0.0, |worst| worst.ratio);
+    let better = if is_more_accurate(accuracy) { ": more accurate" } else { "" };
+    format!("{better}: within noise, at most {} x", short(ratio, 2))
+}
+
+fn is_more_accurate(accuracy: Option<Finding>) -> bool {
+    match accuracy {
+        Some(Finding::MoreAccurate) => true,
+        Some(Finding::Wrong | Finding::Imprecise | Finding::LessAccurate | Finding::AsAccurate)
+        | None => false,
     }
 }
 
 /// The shift of the shadow of an output that is equivalent, if its shadow changed at all.
 pub(super) fn shift(output: &OutputJudgement) -> Option<String> {
-    let is_equivalent = output.verdict == Verdict::Equivalent;
-    let shadow = output.shadow.filter(|shadow| is_equivalent && shadow.changed > 0)?;
+    let shift = match output.story {
+        Story::Agrees(
+            Equivalence::WithinNoise { shadow, .. } | Equivalence::ErrsAlike { shadow, .. },
+        ) => shadow,
+        Story::Agrees(Equivalence::Identical)
+        | Story::OrderDependent(_)
+        | Story::Unsteady
+        | Story::Drifted { .. }
+        | Story::Wrong(_)
+        | Story::Imprecise(_)
+        | Story::LessAccurate
+        | Story::MoreAccurate
+        | Story::AsAccurate
+        | Story::BeyondNoise { .. } => return None,
+    };
+    let shadow = output.shadow?;
     let (dtype, name) = (output.dtype, shadow_name(output));
-    let roundoff = ulp(dtype, 1.0) / 2.0;
-    if shadow.rounded || shadow.changed_by > roundoff {
-        let (by, elements) = (share(shadow.changed_by), count(shadow.changed, "element"));
-        let why = if shadow.rounded {
-            "as its rounding on the way explains"
-        } else {
-            "below what noise tells"
-        };
-        return Some(format!("the {name} changed by {by} in {elements}, {why}"));
+    let elements = count(shadow.changed, "element");
+    let by = share(shadow.changed_by);
+    match shift {
+        ShadowShift::None => None,
+        ShadowShift::Rounded => Some(format!(
+            "the {name} changed by {by} in {elements}, as its rounding on the way explains"
+        )),
+        ShadowShift::BelowNoise => {
+            Some(format!("the {name} changed by {by} in {elements}, below what noise tells"))
+        }
+        ShadowShift::BelowDtype => {
+            let by = short(shadow.relative_l2, 2);
+            Some(format!("the {name} changed by rel. {by}, less than {dtype} can hold"))
+        }
     }
-    let by = short(shadow.relative_l2, 2);
-    Some(format!("the {name} changed by rel. {by}, less than {dtype} can hold"))
 }
 
 /// What errors are measured against.
@@ -392,33 +436,39 @@ pub(super) fn verdict_reason(judgement: &Judgement) -> String {
     }
 }
 
+/// The outputs with `verdict`, each with what it means.
 fn of_outputs(outputs: &[OutputJudgement], verdict: Verdict) -> String {
-    let such: Vec<String> = outputs
-        .iter()
-        .filter(|output| output.verdict == verdict)
-        .map(|output| match (verdict, output.finding) {
-            (Verdict::Diverged, _) if output.drift.is_some() => {
-                format!("{} (shifted as a whole, {HIDDEN})", output.name)
-            }
-            (Verdict::Diverged, Some(finding)) => {
-                format!("{} ({})", output.name, finding_words(output, finding))
-            }
-            (Verdict::Equivalent, Some(finding @ Finding::MoreAccurate)) => {
-                format!("{} ({})", output.name, finding_name(finding))
-            }
-            (Verdict::Diverged, None) if output.order.is_some() => {
-                format!("{} {ORDER}", output.name)
-            }
-            _ => output.name.clone(),
-        })
-        .collect();
-    such.join(", ")
+    let such = outputs.iter().filter(|output| output.story.verdict() == verdict);
+    such.map(name_and_meaning).collect::<Vec<String>>().join(", ")
+}
+
+/// `y (wrong, hidden by rounding)`, `y depends on the order of blocks and threads`, or only `y`.
+fn name_and_meaning(output: &OutputJudgement) -> String {
+    let OutputJudgement { name, story, .. } = output;
+    match story {
+        Story::Drifted { .. } => format!("{name} (shifted as a whole, {HIDDEN})"),
+        Story::Wrong(_)
+        | Story::Imprecise(_)
+        | Story::LessAccurate
+        | Story::MoreAccurate
+        | Story::AsAccurate => {
+            format!("{name} ({})", finding_words(story).unwrap_or_default())
+        }
+        Story::OrderDependent(_) | Story::BeyondNoise { order_dependent: true } => {
+            format!("{name} {ORDER}")
+        }
+        Story::Agrees(
+            Equivalence::WithinNoise { accuracy, .. } | Equivalence::ErrsAlike { accuracy, .. },
+        ) if is_more_accurate(*accuracy) => format!("{name} (more accurate)"),
+        Story::Agrees(_) | Story::Unsteady | Story::BeyondNoise { order_dependent: false } => {
+            name.clone()
+        }
+    }
 }
 
 /// The outputs that came closer to the truth, as they follow the word of a verdict: `: y (more accurate)`.
 pub(super) fn more_accurate(judgement: &Judgement) -> String {
-    let is_better = |output: &&OutputJudgement| output.finding == Some(Finding::MoreAccurate);
-    let better = judgement.outputs.iter().filter(is_better);
+    let better = judgement.outputs.iter().filter(|output| is_more_accurate(output.story.finding()));
     let names: Vec<String> =
         better.map(|output| format!("{} (more accurate)", output.name)).collect();
     if names.is_empty() { String::new() } else { format!(": {}", names.join(", ")) }

@@ -101,7 +101,7 @@ fn refusal(refused: &Refused) -> String {
 /// The cells of a row for each output that changed.
 fn rows(entry: &Entry) -> Vec<Vec<String>> {
     let judged = entry.judgement.iter().flat_map(|judged| &judged.outputs);
-    let judged = judged.filter(|output| output.verdict != Verdict::Identical);
+    let judged = judged.filter(|output| output.story.verdict() != Verdict::Identical);
     let judged: Vec<&OutputJudgement> = judged.collect();
     let changes = entry.snapshot.iter().flat_map(|check| &check.comparison.changes);
     let mut rows = Vec::new();
@@ -148,7 +148,7 @@ pub(super) fn judged_row(
     let mut cells = vec![
         fixture.to_owned(),
         output.name.clone(),
-        verdict_name(output.verdict).to_owned(),
+        verdict_name(output.story.verdict()).to_owned(),
         sums,
     ];
     cells.extend(distance(&output.dims, &output.comparison));

@@ -79,7 +79,10 @@ fn from_known(from: Other, checks: &[KnownCheck]) -> Vec<Distance> {
 fn from_trusted(judgement: &Judgement) -> Vec<Distance> {
     let outputs = judgement.outputs.iter();
     outputs
-        .map(|one| distance(Other::Trusted, &one.name, one.verdict, &one.comparison, one.finding))
+        .map(|output| {
+            let (verdict, finding) = (output.story.verdict(), output.story.finding());
+            distance(Other::Trusted, &output.name, verdict, &output.comparison, finding)
+        })
         .collect()
 }
 

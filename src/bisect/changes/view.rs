@@ -12,8 +12,8 @@ use crate::bisect::workers::Workers;
 use crate::bisect::{BisectError, Bisection, SearchTarget};
 use crate::history::Commit;
 use crate::judge::{
-    Accesses, GradientVerdict, Judgement, OutputJudgement, OutputPicture, Verdict, gradients,
-    judge, pictures,
+    Accesses, GradientVerdict, Judgement, OutputJudgement, OutputPicture, Story, Verdict,
+    gradients, judge, pictures,
 };
 use crate::numerics::oracle::Finding;
 use crate::trial::{Check, Checked, Trial};
@@ -266,10 +266,10 @@ impl<'a> View<'a> {
         judgement: &Judgement,
     ) -> Result<(Vec<String>, Vec<String>), BisectError> {
         let fixture = &self.target.subject.fixture;
-        let diverged = judgement.outputs.iter().filter(|o| o.verdict == Verdict::Diverged);
+        let diverged = judgement.outputs.iter().filter(|o| o.story.verdict() == Verdict::Diverged);
         let diverged: Vec<&OutputJudgement> = diverged.collect();
-        let worse = |finding| matches!(finding, Some(Finding::Wrong | Finding::LessAccurate));
-        let wrong = diverged.iter().filter(|output| output.by_oracle && worse(output.finding));
+        let wrong =
+            diverged.iter().filter(|output| output.by_oracle && is_further_off(&output.story));
         let mut broken: Vec<String> = wrong.map(|output| output.name.clone()).collect();
         let mut mended = Vec::new();
         let is_gradient = |output: &&OutputJudgement| {
@@ -379,8 +379,16 @@ impl<'a> View<'a> {
     }
 }
 
+/// Whether an output moved away from its oracle by more than rounding worse.
+fn is_further_off(story: &Story) -> bool {
+    match story.finding() {
+        Some(Finding::Wrong | Finding::LessAccurate) => true,
+        Some(Finding::Imprecise | Finding::MoreAccurate | Finding::AsAccurate) | None => false,
+    }
+}
+
 /// Whether an output depends on the order of blocks and threads that did not before.
 fn new_order(judgement: &Judgement) -> bool {
-    let diverged = judgement.outputs.iter().filter(|o| o.verdict == Verdict::Diverged);
-    diverged.into_iter().any(OutputJudgement::by_order_alone)
+    let is_new = |output: &OutputJudgement| matches!(output.story, Story::OrderDependent(_));
+    judgement.outputs.iter().any(is_new)
 }

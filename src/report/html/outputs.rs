@@ -79,10 +79,10 @@ pub(super) fn judged(judgement: &Judgement, pictures: &[OutputPicture], anchor: 
         @for (number, output) in outputs.iter().enumerate() {
             tr {
                 th scope="row" { (linked(output, &id(anchor, number))) }
-                td { (badge(output.verdict.into(), verdict_name(output.verdict))) }
+                td { (badge(output.story.verdict().into(), verdict_name(output.story.verdict()))) }
                 td { (output.place.as_deref().unwrap_or("")) }
                 (distances(&output.comparison))
-                td { (output.finding.map(|found| finding_words(output, found)).unwrap_or_default()) }
+                td { (finding_words(&output.story).unwrap_or_default()) }
             }
         }
     };
@@ -105,7 +105,9 @@ fn id(anchor: &str, number: usize) -> String {
 }
 
 fn has_details(output: &OutputJudgement) -> bool {
-    output.verdict > Verdict::Identical || output.order.is_some() || output.nondeterminism.is_some()
+    output.story.verdict() > Verdict::Identical
+        || output.order.is_some()
+        || output.nondeterminism.is_some()
 }
 
 fn linked(output: &OutputJudgement, id: &str) -> Markup {
@@ -132,12 +134,12 @@ fn distances(compared: &Comparison) -> Markup {
 /// What is known of one output.
 fn details(output: &OutputJudgement, picture: Option<&Picture>, id: &str) -> Markup {
     html! {
-        details class={ "output " (super::shell::Mood::from(output.verdict).class()) } id=(id)
-            open=[(output.verdict >= Verdict::Diverged).then_some("")] {
+        details class={ "output " (super::shell::Mood::from(output.story.verdict()).class()) } id=(id)
+            open=[(output.story.verdict() >= Verdict::Diverged).then_some("")] {
             summary {
                 strong { (output.name) } " "
                 span class="dim" { (output.dtype) " " (dims(&output.dims)) } " "
-                (badge(output.verdict.into(), verdict_name(output.verdict)))
+                (badge(output.story.verdict().into(), verdict_name(output.story.verdict())))
             }
             (list(&output_lines(output)))
             @if let Some(picture) = picture {

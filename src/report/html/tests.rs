@@ -8,7 +8,9 @@ use quick_xml::events::{BytesStart, Event};
 use super::*;
 use crate::bisect::{Kin, Knowledge};
 use crate::history::{Commit, CommitId};
-use crate::judge::{Accesses, Judgement, LaunchChange, OutputJudgement, OutputPicture, Verdict};
+use crate::judge::{
+    Accesses, Judgement, LaunchChange, OutputJudgement, OutputPicture, Story, Verdict,
+};
 use crate::numerics::compare::{Agreement, Comparison, Worst};
 use crate::numerics::noise::{NoiseRef, NoiseSummary};
 use crate::numerics::picture::{Picture, Scene};
@@ -151,7 +153,7 @@ pub(super) fn diverged(name: &str) -> OutputJudgement {
         name: name.to_owned(),
         dtype: DType::F32,
         dims: vec![dim("row", 16), dim("column", 32)],
-        verdict: Verdict::Diverged,
+        story: Story::BeyondNoise { order_dependent: false },
         comparison: Comparison {
             verdict: Agreement::Diverged,
             count: 512,
@@ -166,13 +168,11 @@ pub(super) fn diverged(name: &str) -> OutputJudgement {
         },
         base_noise: NoiseSummary::default(),
         got_noise: NoiseSummary::default(),
-        finding: None,
         base_accuracy: None,
         got_accuracy: None,
         by_oracle: false,
         shadow: None,
         without_shadow: None,
-        drift: None,
         location: None,
         place: Some("row 3".to_owned()),
         zero_slices: Vec::new(),

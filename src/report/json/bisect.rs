@@ -5,10 +5,11 @@ use std::collections::BTreeSet;
 use serde::Serialize;
 
 use super::log::{LogTold, log_of_range};
+use super::outputs::{JudgedOutput, judged_outputs};
 use super::{AccessesTold, CapturedOutputs, accesses, captured_outputs, revisions};
 use crate::bisect::{Culprit, Direction, Ends, Event, Observation, Report, Seen, Symptom};
 use crate::history::Commit;
-use crate::judge::{GradientCheck, LaunchChange, OutputJudgement, Verdict};
+use crate::judge::{GradientCheck, LaunchChange, Verdict};
 use crate::report::bisect::{SearchRequest, answer_name, behind, observation_line, warning_words};
 use crate::report::refusal::refused;
 use crate::report::{Revision, RunRecord};
@@ -145,7 +146,7 @@ struct CulpritFixture<'a> {
     verdict: Verdict,
     symptoms: &'a BTreeSet<Symptom>,
     status: Option<&'a Status>,
-    outputs: Option<&'a [OutputJudgement]>,
+    outputs: Option<Vec<JudgedOutput<'a>>>,
     gradients: &'a [GradientCheck],
 }
 
@@ -281,7 +282,7 @@ fn culprit_told<'a>(report: &'a Report, culprit: &'a Culprit) -> CulpritTold<'a>
         verdict: observation.verdict,
         symptoms: &observation.symptoms,
         status: observation.outcome.as_ref().map(|outcome| &outcome.status),
-        outputs: observation.judgement.as_ref().map(|judgement| &judgement.outputs[..]),
+        outputs: observation.judgement.as_ref().map(judged_outputs),
         gradients: &observation.gradients,
     });
     let checked = culprit

@@ -2,8 +2,9 @@
 
 use serde::Serialize;
 
+use super::outputs::{JudgedOutput, judged_outputs};
 use super::{AccessesCompared, Replay, compare_accesses, replay};
-use crate::judge::{LaunchChange, OutputJudgement, Verdict};
+use crate::judge::{LaunchChange, Verdict};
 use crate::report::{Compared, Entry, Refused, Revision, RunRecord};
 use crate::trial::Status;
 
@@ -40,7 +41,7 @@ struct Diff<'a> {
     base: Option<&'a Revision>,
     got: Option<&'a Revision>,
     verdict: Verdict,
-    outputs: &'a [OutputJudgement],
+    outputs: Vec<JudgedOutput<'a>>,
     launches_changed: &'a [LaunchChange],
     without_shadow: Option<&'a str>,
     base_status: &'a Status,
@@ -66,7 +67,7 @@ fn diff_of_fixture(compared: &Compared) -> Diff<'_> {
         base: base.as_ref(),
         got: got.as_ref(),
         verdict: compared.verdict(),
-        outputs: &judgement.outputs,
+        outputs: judged_outputs(judgement),
         launches_changed: &judgement.launches,
         without_shadow: judgement.without_shadow.as_deref(),
         base_status: &judgement.base.status,

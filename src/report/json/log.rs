@@ -2,9 +2,10 @@
 
 use serde::Serialize;
 
+use super::outputs::{JudgedOutput, judged_outputs};
 use super::{AccessesCompared, CapturedOutputs, captured_outputs, compare_accesses, revisions};
 use crate::bisect::{Change, LogReport, Repair};
-use crate::judge::{LaunchChange, OutputJudgement, Verdict};
+use crate::judge::{LaunchChange, Verdict};
 use crate::report::{LogRequest, Revision, RunRecord};
 use crate::trial::Status;
 
@@ -57,7 +58,7 @@ struct ChangeTold<'a> {
     verdict: Verdict,
     untestable: bool,
     reason: Option<&'a str>,
-    outputs: &'a [OutputJudgement],
+    outputs: Vec<JudgedOutput<'a>>,
     launches_changed: &'a [LaunchChange],
     accesses: Option<AccessesCompared<'a>>,
     no_longer_order_dependent: &'a [String],
@@ -116,7 +117,7 @@ fn change(change: &Change) -> ChangeTold<'_> {
         verdict: change.verdict(),
         untestable: reason.is_some(),
         reason,
-        outputs: &judgement.outputs,
+        outputs: judged_outputs(judgement),
         launches_changed: &judgement.launches,
         accesses: change.accesses.as_ref().map(compare_accesses),
         no_longer_order_dependent: &change.settled,

@@ -92,7 +92,7 @@ pub struct Said {
 
 impl Said {
     pub fn of(judged: &OutputJudgement) -> Said {
-        Said { verdict: judged.verdict, finding: judged.finding }
+        Said { verdict: judged.story.verdict(), finding: judged.story.finding() }
     }
 
     /// What a snapshot said of the output `name`.

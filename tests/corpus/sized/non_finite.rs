@@ -67,7 +67,8 @@ fn beside_what_is_not_finite_on_both_sides_a_defect_is_found() {
     let defect = Change { site: 1, factor: 1.01, row: FULL, ..Change::NONE };
     let judged = judged(Change::NONE, defect);
     assert_eq!(judged.verdict, Verdict::Diverged);
-    let diverged = judged.outputs.iter().filter(|output| output.verdict == Verdict::Diverged);
+    let diverged =
+        judged.outputs.iter().filter(|output| output.story.verdict() == Verdict::Diverged);
     let names: Vec<&str> = diverged.map(|output| &output.name[..8]).collect();
     assert_eq!(names, ["log_sums"; 3], "in each dtype");
 }
