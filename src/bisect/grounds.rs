@@ -52,7 +52,7 @@ impl Bisection<'_> {
     ) -> Result<Vec<(String, Vec<GradientCheck>)>, BisectError> {
         let mut all = self.gradients(commit)?;
         for (_, checks) in &mut all {
-            checks.retain(|check| check.verdict >= GradientVerdict::Imprecise);
+            checks.retain(|check| check.story.verdict() >= GradientVerdict::Imprecise);
         }
         all.retain(|(_, checks)| !checks.is_empty());
         Ok(all)
@@ -109,7 +109,9 @@ fn find_oldest(
     let matches = |fixture: &str, output: &str| {
         let same = checks.iter().filter(|(name, _)| name == fixture);
         let mut same = same.flat_map(|(_, checks)| checks);
-        same.any(|check| check.output == output && check.verdict == GradientVerdict::Matches)
+        same.any(|check| {
+            check.output == output && check.story.verdict() == GradientVerdict::Matches
+        })
     };
     let mut outputs = shared.iter().flat_map(|(fixture, checks)| {
         checks.iter().map(move |check| (fixture.as_str(), check.output.as_str()))

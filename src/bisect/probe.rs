@@ -382,10 +382,10 @@ impl Test<'_> {
             return Ok(observation);
         }
         let checks = gradients(&self.trial)?;
-        let unknown = |check: &&GradientCheck| check.verdict == GradientVerdict::Unknown;
+        let unknown = |check: &&GradientCheck| check.story.verdict() == GradientVerdict::Unknown;
         if checks.iter().all(|check| unknown(&check)) {
-            let reason = checks.first().and_then(|check| check.reason.as_deref());
-            let reason = reason.unwrap_or("the harness declares no gradient");
+            let reason = checks.first().and_then(|check| check.story.reason());
+            let reason = reason.unwrap_or_else(|| "the harness declares no gradient".to_owned());
             let reason = format!("its gradients cannot be checked: {reason}");
             let orders = observation.orders;
             let untestable = self.probe.untestable(observation.outcome, reason);

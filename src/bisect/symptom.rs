@@ -283,7 +283,7 @@ fn diverged(fixture: &str, output: &str) -> Symptom {
 pub(super) fn of_gradients(fixture: &str, checks: &[GradientCheck]) -> BTreeSet<Symptom> {
     let symptom = |check: &GradientCheck| {
         let (fixture, output) = (fixture.to_owned(), check.output.clone());
-        match check.verdict {
+        match check.story.verdict() {
             GradientVerdict::Mismatch => Some(Symptom::Mismatch { fixture, output }),
             GradientVerdict::Imprecise => Some(Symptom::Imprecise { fixture, output }),
             GradientVerdict::Matches | GradientVerdict::Unknown => None,

@@ -416,7 +416,8 @@ mod tests {
     use std::path::PathBuf;
 
     use ::replay::judge::{
-        Accesses, GradientCheck, GradientVerdict, Judgement, KnownCheck, Verdict,
+        Accesses, GradientCheck, GradientStory, GradientVerdict, Judgement, KnownCheck,
+        UncheckedGradient, Verdict,
     };
     use ::replay::numerics::compare;
     use ::replay::numerics::noise::NoiseSummary;
@@ -457,12 +458,17 @@ mod tests {
     }
 
     fn gradient(verdict: GradientVerdict) -> GradientCheck {
+        let story = match verdict {
+            GradientVerdict::Matches => GradientStory::Matches,
+            GradientVerdict::Unknown => GradientStory::Unchecked(UncheckedGradient::NotSmooth),
+            GradientVerdict::Imprecise => GradientStory::ImpreciseOutput,
+            GradientVerdict::Mismatch => GradientStory::Mismatch,
+        };
         GradientCheck {
             output: "g".to_owned(),
             gradient_of: "x".to_owned(),
             of: Some("loss".to_owned()),
-            verdict,
-            reason: None,
+            story,
             directions: 8,
             elements: 3,
             checked: 3,
@@ -675,8 +681,10 @@ mod tests {
             let page = report::html(told, &[], &run);
             assert!(page.contains(&format!("<title>replay: {word}: ")), "{page} {shown}");
 
-            let unchecked =
-                entry.gradients.iter().any(|check| check.verdict == GradientVerdict::Unknown);
+            let unchecked = entry
+                .gradients
+                .iter()
+                .any(|check| check.story.verdict() == GradientVerdict::Unknown);
             for format in [text.join("\n"), markdown, junit, page] {
                 assert_eq!(format.contains("not checked"), unchecked, "{format} {shown}");
             }

@@ -3,11 +3,13 @@
 //! gradient of the native sources is then compared with its shadow.
 
 use std::borrow::Cow;
+use std::cell::OnceCell;
 use std::sync::Arc;
 
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
+use super::gradient_story::{GradientStory, UncheckedGradient};
 use crate::backend::{Mode, ReplayError, Variant};
 use crate::cache::Kind;
 use crate::fixture::{Fixture, NonFiniteInput, Output};
@@ -20,13 +22,6 @@ use crate::tensor::step::{Scales, Step};
 use crate::tensor::{DType, TensorView, parts, unravel};
 use crate::trial::{Measurement, Reach, Trial, both, meaningless};
 use crate::worker::{Ending, Part, Run, Stepped};
-
-/// Why nothing was checked: nothing can be differentiated.
-const NO_LOSS: &str = "the harness declares no loss to differentiate";
-/// Why a gradient that does not match its loss is imprecise, not wrong.
-const ROUNDED: &str = "the float64 shadow is rounded on the way to fewer digits, too";
-/// Why nothing was checked: a replay took too long.
-const OUT_OF_TIME: &str = "a replay beside the captured inputs ran out of time";
 
 /// The verdict on one gradient.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -46,7 +41,6 @@ pub enum GradientVerdict {
 
 /// One gradient against its loss.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct GradientCheck {
     /// The output that is declared to be a gradient.
     pub output: String,
@@ -54,10 +48,8 @@ pub struct GradientCheck {
     pub gradient_of: String,
     /// The output that is differentiated; none where the harness has no loss.
     pub of: Option<String>,
-    /// The verdict.
-    pub verdict: GradientVerdict,
-    /// Why it is unknown, or imprecise in the shadow too; where it was seen, if not at the captured inputs.
-    pub reason: Option<String>,
+    /// Why it stands as it does: its verdict and the reason.
+    pub story: GradientStory,
     /// Directions that count: those along which the loss is smooth.
     pub directions: u64,
     /// The elements of the input.
@@ -105,7 +97,7 @@ pub struct GradientPlace {
 pub fn gradients(trial: &Trial) -> Result<Vec<GradientCheck>, ReplayError> {
     let (fixture, lab) = (trial.fixture(), trial.lab());
     if !fixture.outputs.iter().any(has_loss) {
-        return Ok(unknown(fixture, NO_LOSS));
+        return Ok(unknown(fixture, &UncheckedGradient::NoLoss));
     }
     if trial.variant()?.is_none() {
         return Ok(Vec::new());
@@ -116,25 +108,24 @@ pub fn gradients(trial: &Trial) -> Result<Vec<GradientCheck>, ReplayError> {
     }
     let found = match trial.shadow()? {
         Ok(shadow) if shadow.abilities().step => check_all(trial, shadow)?,
-        Ok(_) => Ok(unknown(fixture, "it has no float64 shadow whose inputs can be changed")),
-        Err(reason) => Ok(unknown(fixture, reason)),
+        Ok(_) => Ok(unknown(fixture, &UncheckedGradient::FixedShadow)),
+        Err(reason) => Ok(unknown(fixture, &UncheckedGradient::NoShadow(reason.to_owned()))),
     };
-    let found = match found {
-        Ok(found) => found,
-        Err(reason) => return Ok(unknown(fixture, &reason)),
+    let checks = match found {
+        Ok(checks) => checks,
+        Err(unfinished) => return Ok(unknown(fixture, &unfinished)),
     };
-    // A timeout says as much about the machine: it is tried again.
-    if found.iter().all(|check| check.reason.as_deref() != Some(OUT_OF_TIME)) {
-        lab.keep_judgement(&key, &found)?;
+    if !checks.iter().any(|check| check.story.rests_on_time()) {
+        lab.keep_judgement(&key, &checks)?;
     }
-    Ok(found)
+    Ok(checks)
 }
 
 /// Every gradient against its loss, or why a run that the check needs did not complete.
 fn check_all(
     trial: &Trial,
     shadow: &dyn Variant,
-) -> Result<Result<Vec<GradientCheck>, String>, ReplayError> {
+) -> Result<Result<Vec<GradientCheck>, UncheckedGradient>, ReplayError> {
     let fixture = trial.fixture();
     let _span = tracing::info_span!("gradcheck", message = fixture.name);
     let watched = declared(fixture).find_map(|output| output.of.clone());
@@ -155,13 +146,13 @@ fn check_all(
     let unfinished =
         unfinished(&native.run, "the replay").or(unfinished(&base, "the float64 shadow"));
     if let Some(reason) = unfinished {
-        return Ok(Err(reason));
+        return Ok(Err(UncheckedGradient::Unfinished(reason)));
     }
     let mut found = slopes.map_or_else(|| made(trial, shadow, &base, &watched), Ok)?;
     for check in &mut found {
         let departs = hold_native(check, native, &base);
         if departs && !is_ill_conditioned(trial, shadow, native, &base, &check.output)? {
-            check.verdict = GradientVerdict::Imprecise;
+            check.story = GradientStory::ImpreciseOutput;
         }
     }
     Ok(Ok(found))
@@ -178,12 +169,13 @@ fn made(
     if base.ending != Ending::Completed {
         return Ok(Vec::new());
     }
+    let neighbour = Neighbour { trial, checks: OnceCell::new() };
     let check = |output: &Output| {
         let part = match output.of == *watched {
             true => part_enough(base, output, shadow),
             false => Part::Whole,
         };
-        Check { trial, shadow, base, output, part }.made()
+        Check { trial, shadow, base, output, part, neighbour: &neighbour }.made()
     };
     declared(trial.fixture()).map(check).collect()
 }
@@ -203,34 +195,76 @@ struct Check<'c> {
     output: &'c Output,
     /// The part of the call that the loss needs.
     part: Part,
+    /// The point to check at where inputs are not finite.
+    neighbour: &'c Neighbour<'c>,
+}
+
+/// A point beside the captured one, with finite neighbours in the place of elements that are not finite. It is made
+/// when the first gradient asks, for all of them.
+struct Neighbour<'t> {
+    trial: &'t Trial,
+    checks: OnceCell<Option<NeighbourChecks>>,
+}
+
+/// The checks of all gradients at a neighbour.
+struct NeighbourChecks {
+    /// The inputs that are other ones there.
+    inputs: Vec<NonFiniteInput>,
+    checks: Vec<GradientCheck>,
+}
+
+impl Neighbour<'_> {
+    /// The check of gradient `output`; none where all inputs are finite.
+    fn check(&self, output: &str) -> Result<Option<GradientCheck>, ReplayError> {
+        let known = match self.checks.get() {
+            Some(known) => known,
+            None => {
+                let made = self.make_checks()?;
+                self.checks.get_or_init(|| made)
+            }
+        };
+        let Some(NeighbourChecks { inputs, checks }) = known else { return Ok(None) };
+        let check = checks.iter().find(|check| check.output == output).cloned();
+        Ok(check.map(|check| GradientCheck {
+            story: GradientStory::Beside { inputs: inputs.clone(), story: Box::new(check.story) },
+            ..check
+        }))
+    }
+
+    fn make_checks(&self) -> Result<Option<NeighbourChecks>, ReplayError> {
+        let Some((fixture, inputs)) = self.trial.fixture().with_finite_inputs()? else {
+            return Ok(None);
+        };
+        Ok(Some(NeighbourChecks { inputs, checks: gradients(&self.trial.on(fixture))? }))
+    }
 }
 
 impl Check<'_> {
     fn made(&self) -> Result<GradientCheck, ReplayError> {
         let (fixture, base) = (self.trial.fixture(), self.base);
         let check = blank(self.output);
-        let Some(of) = &self.output.of else { return Ok(check.cannot(NO_LOSS)) };
+        let Some(of) = &self.output.of else { return Ok(check.cannot(UncheckedGradient::NoLoss)) };
         let input = fixture.inputs.iter().find(|i| i.name == check.gradient_of && i.present);
-        let Some(input) = input else { return Ok(check.cannot("the input is absent")) };
+        let Some(input) = input else { return Ok(check.cannot(UncheckedGradient::NoInput)) };
         let (Some(gradient), Some(loss)) = (base.output(&self.output.name), base.output(of)) else {
-            return Ok(check.cannot(&why_narrow(base, [&self.output.name, of])));
+            return Ok(check.cannot(why_narrow(base, [&self.output.name, of])));
         };
         if gradient.is_empty() {
-            return Ok(check.cannot("it has no elements"));
+            return Ok(check.cannot(UncheckedGradient::NoElements));
         }
         let is_loss_finite = is_finite(&loss);
         if !(is_loss_finite && is_finite(&gradient))
-            && let Some(found) = self.made_beside()?
+            && let Some(found) = self.neighbour.check(&self.output.name)?
         {
             return Ok(found);
         }
         if !is_loss_finite {
-            return Ok(check.cannot(&format!("{of} is not finite")));
+            return Ok(check.cannot(UncheckedGradient::LossNotFinite(of.clone())));
         }
         let (packed, shape) = (input.packed()?, input.shape());
         let input = TensorView { dtype: input.dtype, shape: &shape, bytes: &packed };
         if input.len() != gradient.len() {
-            return Ok(check.cannot("it has not as many elements as the input"));
+            return Ok(check.cannot(UncheckedGradient::OtherSize));
         }
         let weights = upstream(fixture, self.output)?;
         let weights = weights.as_ref().map(Upstream::elements);
@@ -266,18 +300,11 @@ impl Check<'_> {
                 _ => false,
             };
         let check = check.told(&found, &input, timed_out);
-        Ok(if is_rounded { check.rounded() } else { check })
-    }
-
-    /// The check at a point beside the captured one, where inputs that are not finite spoil the loss or the gradient;
-    /// none where all inputs are finite.
-    fn made_beside(&self) -> Result<Option<GradientCheck>, ReplayError> {
-        let Some((fixture, inputs)) = self.trial.fixture().with_finite_inputs()? else {
-            return Ok(None);
-        };
-        let checks = gradients(&self.trial.on(fixture))?;
-        let found = checks.into_iter().find(|check| check.output == self.output.name);
-        Ok(found.map(|check| check.beside(&inputs)))
+        Ok(if is_rounded {
+            GradientCheck { story: GradientStory::RoundedShadow, ..check }
+        } else {
+            check
+        })
     }
 
     /// The loss `of` after each of `steps`.
@@ -353,13 +380,12 @@ fn unfinished(run: &Run, what: &str) -> Option<String> {
 }
 
 /// Why `base`, a shadow's run, has not all of `outputs`.
-fn why_narrow(base: &Run, outputs: [&String; 2]) -> String {
+fn why_narrow(base: &Run, outputs: [&String; 2]) -> UncheckedGradient {
     let missing = outputs.into_iter().find(|name| base.output(name).is_none());
-    let reason = missing.and_then(|name| Some((name, base.why_narrow(name)?)));
-    reason.map_or_else(
-        || "it is not computed in float64 when the inputs are".to_owned(),
-        |(name, reason)| format!("{name} has no float64 shadow: {reason}"),
-    )
+    match missing.and_then(|name| Some((name, base.why_narrow(name)?))) {
+        Some((name, reason)) => UncheckedGradient::NoShadowOf(name.clone(), reason.to_owned()),
+        None => UncheckedGradient::NotInShadow,
+    }
 }
 
 /// The part of the call that decides about the differentiated output. Launches after its last write
@@ -377,8 +403,7 @@ fn blank(output: &Output) -> GradientCheck {
         output: output.name.clone(),
         gradient_of: output.gradient_of.clone().unwrap_or_default(),
         of: output.of.clone(),
-        verdict: GradientVerdict::Unknown,
-        reason: None,
+        story: GradientStory::Unchecked(UncheckedGradient::NoLoss),
         directions: 0,
         elements: 0,
         checked: 0,
@@ -390,63 +415,26 @@ fn blank(output: &Output) -> GradientCheck {
     }
 }
 
-/// A check of every gradient that could not be made, because of `reason`.
-pub(super) fn unknown(fixture: &Fixture, reason: &str) -> Vec<GradientCheck> {
-    declared(fixture).map(|output| blank(output).cannot(reason)).collect()
+/// A check of every gradient that could not be made, and `why`.
+pub(super) fn unknown(fixture: &Fixture, why: &UncheckedGradient) -> Vec<GradientCheck> {
+    declared(fixture).map(|output| blank(output).cannot(why.clone())).collect()
 }
 
 impl GradientCheck {
-    fn cannot(mut self, reason: &str) -> GradientCheck {
-        self.verdict = GradientVerdict::Unknown;
-        self.reason = Some(reason.to_owned());
-        self
-    }
-
-    /// What this check, made with finite neighbours in the place of elements of `inputs`, says of the captured
-    /// point: a gradient that matches there is not known to match here.
-    fn beside(self, inputs: &[NonFiniteInput]) -> GradientCheck {
-        let named = inputs.iter().map(|input| {
-            let more = if input.count > 1 {
-                format!(" and {} more", input.count - 1)
-            } else {
-                String::new()
-            };
-            format!("{} is {} at {:?}{more}", input.name, input.value, input.first)
-        });
-        let named = named.collect::<Vec<_>>().join(", ");
-        let (verdict, what) = match self.verdict {
-            GradientVerdict::Matches => (
-                GradientVerdict::Unknown,
-                "it matches with finite neighbours in their place".to_owned(),
-            ),
-            GradientVerdict::Unknown => {
-                let reason = self.reason.as_deref().unwrap_or_default();
-                (
-                    GradientVerdict::Unknown,
-                    format!("with finite neighbours in their place, {reason}"),
-                )
-            }
-            verdict => (verdict, "seen with finite neighbours in their place".to_owned()),
-        };
-        GradientCheck { verdict, reason: Some(format!("{named}; {what}")), ..self }
-    }
-
-    /// The check of a gradient whose mismatch is no more than rounding of the shadow on the way.
-    fn rounded(self) -> GradientCheck {
-        let reason = Some(ROUNDED.to_owned());
-        GradientCheck { verdict: GradientVerdict::Imprecise, reason, ..self }
+    fn cannot(self, why: UncheckedGradient) -> GradientCheck {
+        GradientCheck { story: GradientStory::Unchecked(why), ..self }
     }
 
     /// The check with the result `found`, for a gradient with respect to `input`.
     fn told(self, found: &Found, input: &TensorView, timed_out: bool) -> GradientCheck {
-        let verdict = match found.answer {
-            Answer::Agrees => GradientVerdict::Matches,
-            Answer::Differs => GradientVerdict::Mismatch,
-            Answer::Unknown | Answer::NoLoss if timed_out => return self.cannot(OUT_OF_TIME),
-            Answer::NoLoss => {
-                return self.cannot("the loss cannot be computed beside the captured inputs");
+        let story = match found.answer {
+            Answer::Agrees => GradientStory::Matches,
+            Answer::Differs => GradientStory::Mismatch,
+            Answer::Unknown | Answer::NoLoss if timed_out => {
+                return self.cannot(UncheckedGradient::OutOfTime);
             }
-            Answer::Unknown => return self.cannot("the loss is not smooth at most elements"),
+            Answer::NoLoss => return self.cannot(UncheckedGradient::NoLossBeside),
+            Answer::Unknown => return self.cannot(UncheckedGradient::NotSmooth),
         };
         let place = |place: &Place| GradientPlace {
             index: unravel(place.elements.start, input.shape),
@@ -455,7 +443,7 @@ impl GradientCheck {
             slope: place.slope,
         };
         GradientCheck {
-            verdict,
+            story,
             directions: found.directions,
             elements: input.len(),
             checked: found.checked,
@@ -476,7 +464,7 @@ fn hold_native(check: &mut GradientCheck, native: &Measurement, shadow: &Run) ->
     };
     check.native_error = accuracy.relative_l2;
     check.native_ratio = accuracy.worst.map_or(0.0, |worst| worst.ratio);
-    departs && check.verdict == GradientVerdict::Matches
+    departs && check.story == GradientStory::Matches
 }
 
 /// The error of output `name` against its shadow, and whether it is beyond `noise`, which is `relative` in

@@ -7,6 +7,7 @@
 
 mod accesses;
 mod gradcheck;
+mod gradient_story;
 mod known;
 mod launches;
 mod masks;
@@ -36,6 +37,7 @@ use crate::trial::{
 
 pub use self::accesses::{Accesses, accesses, accesses_of_both};
 pub use self::gradcheck::{GradientCheck, GradientPlace, GradientVerdict, gradients};
+pub use self::gradient_story::{GradientStory, UncheckedGradient};
 pub use self::known::{KnownCheck, check_captured, check_oracle, has_captured_bits};
 pub use self::launches::{LaunchChange, changes as launch_changes};
 pub use self::orders::orders;
@@ -214,7 +216,9 @@ pub fn outcome_and_gradients(trial: &Trial) -> Result<(&Outcome, Vec<GradientChe
         let outcome = trial.outcome()?;
         let gradients = match outcome.status {
             Status::Completed => gradients(trial)?,
-            Status::Failed(_) => gradcheck::unknown(trial.fixture(), "the replay failed"),
+            Status::Failed(_) => {
+                gradcheck::unknown(trial.fixture(), &UncheckedGradient::ReplayFailed)
+            }
             Status::Untestable { .. } => Vec::new(),
         };
         Ok((outcome, gradients))

@@ -125,9 +125,11 @@ fn not_compared(observation: &Observation) -> String {
 
 /// What is said of gradients of which none is wrong: `grad matches its loss`.
 fn gradients_words(checks: &[GradientCheck]) -> String {
-    let words = |check: &GradientCheck| match check.verdict {
+    let words = |check: &GradientCheck| match check.story.verdict() {
         GradientVerdict::Unknown => format!("{} is not checked", check.output),
-        _ => format!("{} matches its loss", check.output),
+        GradientVerdict::Matches | GradientVerdict::Imprecise | GradientVerdict::Mismatch => {
+            format!("{} matches its loss", check.output)
+        }
     };
     checks.iter().map(words).collect::<Vec<_>>().join(", ")
 }

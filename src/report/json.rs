@@ -5,19 +5,21 @@ mod bisect;
 mod diff;
 mod explain;
 mod gradcheck;
+mod gradients;
 mod inspect;
 mod log;
 mod outputs;
 
 use serde::Serialize;
 
+use self::gradients::{CheckedGradient, checked_gradients};
 use self::outputs::{JudgedOutput, judged_outputs};
 use super::accesses::sentence;
 use super::text::failure;
 use super::{Blame, CaptureRevision, Entry, Refused, Revision, RunRecord, SnapshotCheck, Standing};
 use crate::bisect::CapturedBy;
 use crate::history::Commit;
-use crate::judge::{Accesses, GradientCheck, Judgement, KnownCheck, LaunchChange, Verdict};
+use crate::judge::{Accesses, Judgement, KnownCheck, LaunchChange, Verdict};
 use crate::runtime::report::{Found, LaunchRecord};
 use crate::summary::Summary;
 use crate::tensor::{DType, Dim};
@@ -64,7 +66,7 @@ struct Replay<'a> {
     captured: &'a [KnownCheck],
     captured_at: Option<&'a CaptureRevision>,
     oracle: &'a [KnownCheck],
-    gradients: &'a [GradientCheck],
+    gradients: Vec<CheckedGradient<'a>>,
     orders: &'a [OrderDependence],
     accesses: Option<AccessesTold<'a>>,
     against: Option<Against<'a>>,
@@ -191,7 +193,7 @@ fn replay(entry: &Entry) -> Replay<'_> {
         captured: &entry.captured,
         captured_at: entry.captured_at.as_ref(),
         oracle: &entry.oracle,
-        gradients: &entry.gradients,
+        gradients: checked_gradients(&entry.gradients),
         orders: &entry.orders,
         accesses: entry.accesses.as_ref().map(accesses),
         against: entry.judgement.as_ref().map(|judgement| against(entry, judgement)),

@@ -7,8 +7,8 @@ use super::spans::{Line, Text};
 use super::style::{BOLD, DIM, GREEN, RED, YELLOW};
 use super::text::{failure, launch_shape};
 use crate::judge::{
-    Equivalence, GradientCheck, GradientPlace, GradientVerdict, ImpreciseBy, Judgement,
-    LaunchChange, OutputJudgement, ShadowShift, Story, Verdict, WrongBy,
+    Equivalence, GradientCheck, GradientPlace, GradientStory, GradientVerdict, ImpreciseBy,
+    Judgement, LaunchChange, OutputJudgement, ShadowShift, Story, Verdict, WrongBy,
 };
 use crate::numerics::compare::Comparison;
 use crate::numerics::oracle::Finding;
@@ -557,23 +557,29 @@ pub fn gradient(check: &GradientCheck) -> Line {
         }
     };
     let place = check.place.as_ref().map_or(String::new(), place);
-    match check.verdict {
-        GradientVerdict::Matches => Line::of(GREEN, "matches").and(numbers),
-        GradientVerdict::Mismatch => {
-            let reason =
-                check.reason.as_ref().map_or(String::new(), |reason| format!("; {reason}"));
-            Line::of(RED, "does not match").and(numbers).and(place).and(reason)
-        }
-        GradientVerdict::Imprecise if let Some(reason) = &check.reason => {
-            let off = format!(": {reason}; off{what} by rel. {}", short(check.worst, 2));
-            Line::of(RED, "imprecise").and(off).and(place)
-        }
-        GradientVerdict::Imprecise => Line::of(RED, "imprecise").and(format!(
+    let reason = check.story.reason().unwrap_or_default();
+    let off_in_shadow = || {
+        let off = format!(": {reason}; off{what} by rel. {}", short(check.worst, 2));
+        Line::of(RED, "imprecise").and(off)
+    };
+    match &check.story {
+        GradientStory::Matches => Line::of(GREEN, "matches").and(numbers),
+        GradientStory::Mismatch => Line::of(RED, "does not match").and(numbers).and(place),
+        GradientStory::RoundedShadow => off_in_shadow().and(place),
+        GradientStory::ImpreciseOutput => Line::of(RED, "imprecise").and(format!(
             ": the float64 shadow matches{what}, the output is off by rel. {}, {} x its noise",
             short(check.native_error, 2),
             short(check.native_ratio, 2)
         )),
-        GradientVerdict::Unknown => Line::of(YELLOW, "not checked")
-            .and(format!(": {}", check.reason.as_deref().unwrap_or("no reason is known"))),
+        GradientStory::Unchecked(_) => Line::of(YELLOW, "not checked").and(format!(": {reason}")),
+        GradientStory::Beside { story, .. } => match story.verdict() {
+            GradientVerdict::Mismatch => {
+                Line::of(RED, "does not match").and(numbers).and(place).and(format!("; {reason}"))
+            }
+            GradientVerdict::Imprecise => off_in_shadow().and(place),
+            GradientVerdict::Matches | GradientVerdict::Unknown => {
+                Line::of(YELLOW, "not checked").and(format!(": {reason}"))
+            }
+        },
     }
 }

@@ -159,11 +159,13 @@ fn stand(entry: &Entry) -> (Standing, Vec<Point>) {
         points.push(point);
     }
     let mut wrong: Vec<&GradientCheck> = entry.gradients.iter().filter(|g| is_wrong(g)).collect();
-    wrong.sort_by_key(|check| Reverse(check.verdict));
+    wrong.sort_by_key(|check| Reverse(check.story.verdict()));
     points.extend(wrong.into_iter().map(|check| {
-        let what = match check.verdict {
+        let what = match check.story.verdict() {
             GradientVerdict::Mismatch => "does not match its loss",
-            _ => "is less precise than its noise allows",
+            GradientVerdict::Matches | GradientVerdict::Unknown | GradientVerdict::Imprecise => {
+                "is less precise than its noise allows"
+            }
         };
         let sentence = format!("{} {what}", check.output);
         let reasons = vec![format!("{} {}", check.output, gradient(check).words())];
@@ -250,7 +252,7 @@ fn completed(entry: &Entry) -> String {
         }
     };
     let unchecked =
-        entry.gradients.iter().filter(|check| check.verdict == GradientVerdict::Unknown);
+        entry.gradients.iter().filter(|check| check.story.verdict() == GradientVerdict::Unknown);
     let unchecked = match unchecked.count() as u64 {
         0 => String::new(),
         n => format!("; {} not checked", count(n, "gradient")),
@@ -277,7 +279,7 @@ fn compared(entry: &Entry) -> Option<Point> {
 }
 
 pub(super) fn is_wrong(check: &GradientCheck) -> bool {
-    check.verdict >= GradientVerdict::Imprecise
+    check.story.verdict() >= GradientVerdict::Imprecise
 }
 
 /// How `entry` stands and why, in a line that begins with the word for it.
@@ -303,7 +305,8 @@ pub(crate) fn reasons(entry: &Entry) -> Vec<String> {
 
 /// The checks of `entry` that could not be made, and why: silence would pass for a check.
 pub(super) fn unchecked(entry: &Entry) -> Vec<String> {
-    let gradients = entry.gradients.iter().filter(|g| g.verdict == GradientVerdict::Unknown);
+    let gradients =
+        entry.gradients.iter().filter(|g| g.story.verdict() == GradientVerdict::Unknown);
     let mut lines: Vec<String> =
         gradients.map(|check| format!("{} {}", check.output, gradient(check).words())).collect();
     let reason = entry.accesses.as_ref().and_then(|found| found.reason());

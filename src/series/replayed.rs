@@ -38,7 +38,7 @@ pub fn replayed(trial: &Trial, base: Option<&Trial>) -> Result<(Measured, Replay
     distances.extend(judgement.iter().flat_map(from_trusted));
     let checked = gradients.into_iter().map(|check| Checked {
         output: check.output,
-        verdict: check.verdict,
+        verdict: check.story.verdict(),
         worst: check.worst,
         error: check.error,
     });

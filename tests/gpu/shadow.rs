@@ -183,7 +183,7 @@ fn evidence_from_a_gpu_gives_the_verdicts_of_the_cpu() {
                     (lab.trial(&demo.subject, &base), lab.trial(&demo.subject, &sources));
                 let judged = judge(&base, &got).unwrap();
                 let checked: Vec<GradientVerdict> =
-                    gradients(&got).unwrap().iter().map(|check| check.verdict).collect();
+                    gradients(&got).unwrap().iter().map(|check| check.story.verdict()).collect();
                 (crate::gpu::class(judged.verdict), checked)
             };
             let (cpu, gpu) = (told(&on_cpu), told(&on_gpu));

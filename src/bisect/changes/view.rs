@@ -284,7 +284,7 @@ impl<'a> View<'a> {
             let (before, after) = (check(before)?, check(after)?);
             for (old, new) in before.iter().zip(&after) {
                 let name = || new.output.clone();
-                match (old.verdict, new.verdict) {
+                match (old.story.verdict(), new.story.verdict()) {
                     (GradientVerdict::Mismatch, GradientVerdict::Matches) => mended.push(name()),
                     (GradientVerdict::Matches, GradientVerdict::Mismatch)
                         if !broken.contains(&new.output) =>

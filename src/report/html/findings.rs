@@ -21,7 +21,7 @@ pub(super) fn gradients(checks: &[GradientCheck]) -> Markup {
             ul class="lines" {
                 @for check in checks {
                     li {
-                        (badge(mood(check.verdict), &check.output)) " " (line(&gradient(check)))
+                        (badge(mood(check.story.verdict()), &check.output)) " " (line(&gradient(check)))
                     }
                 }
             }

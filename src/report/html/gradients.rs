@@ -32,8 +32,8 @@ pub struct Checked {
 impl Checked {
     /// How the gradients stand: if none could be checked, they are neither right nor wrong.
     pub fn standing(&self) -> Standing {
-        let worst = self.gradients.iter().map(|check| check.verdict).max();
-        let told = |check: &GradientCheck| check.verdict != GradientVerdict::Unknown;
+        let worst = self.gradients.iter().map(|check| check.story.verdict()).max();
+        let told = |check: &GradientCheck| check.story.verdict() != GradientVerdict::Unknown;
         match (&self.outcome.status, worst) {
             (Status::Failed(_), _) => Standing::Failed,
             (Status::Untestable { .. }, _) => Standing::Untestable,
@@ -45,7 +45,7 @@ impl Checked {
 
     /// Whether a gradient could not be checked.
     fn has_unchecked(&self) -> bool {
-        self.gradients.iter().any(|check| check.verdict == GradientVerdict::Unknown)
+        self.gradients.iter().any(|check| check.story.verdict() == GradientVerdict::Unknown)
     }
 
     /// Why nothing is said of the gradients, if so.
@@ -65,7 +65,8 @@ impl Checked {
         if let Some(untold) = self.untold() {
             return untold;
         }
-        let wrong = self.gradients.iter().filter(|g| g.verdict >= GradientVerdict::Imprecise);
+        let wrong =
+            self.gradients.iter().filter(|g| g.story.verdict() >= GradientVerdict::Imprecise);
         let wrong: Vec<&str> = wrong.map(|check| check.output.as_str()).collect();
         match wrong.as_slice() {
             [] => "every gradient that could be checked matches its loss".to_owned(),
@@ -118,7 +119,7 @@ fn section(number: usize, one: &Checked) -> Markup {
         @for check in &one.gradients {
             tr {
                 th scope="row" { (check.output) }
-                td { (badge(mood(check.verdict), word(check.verdict))) }
+                td { (badge(mood(check.story.verdict()), word(check.story.verdict()))) }
                 td { (check.of.as_deref().unwrap_or("loss")) }
                 td { (check.gradient_of) }
                 td class="number" { (check.directions) }

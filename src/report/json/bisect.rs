@@ -4,12 +4,13 @@ use std::collections::BTreeSet;
 
 use serde::Serialize;
 
+use super::gradients::{CheckedGradient, checked_gradients};
 use super::log::{LogTold, log_of_range};
 use super::outputs::{JudgedOutput, judged_outputs};
 use super::{AccessesTold, CapturedOutputs, accesses, captured_outputs, revisions};
 use crate::bisect::{Culprit, Direction, Ends, Event, Observation, Report, Seen, Symptom};
 use crate::history::Commit;
-use crate::judge::{GradientCheck, LaunchChange, Verdict};
+use crate::judge::{LaunchChange, Verdict};
 use crate::report::bisect::{SearchRequest, answer_name, behind, observation_line, warning_words};
 use crate::report::refusal::refused;
 use crate::report::{Revision, RunRecord};
@@ -147,7 +148,7 @@ struct CulpritFixture<'a> {
     symptoms: &'a BTreeSet<Symptom>,
     status: Option<&'a Status>,
     outputs: Option<Vec<JudgedOutput<'a>>>,
-    gradients: &'a [GradientCheck],
+    gradients: Vec<CheckedGradient<'a>>,
 }
 
 #[derive(Serialize)]
@@ -283,7 +284,7 @@ fn culprit_told<'a>(report: &'a Report, culprit: &'a Culprit) -> CulpritTold<'a>
         symptoms: &observation.symptoms,
         status: observation.outcome.as_ref().map(|outcome| &outcome.status),
         outputs: observation.judgement.as_ref().map(judged_outputs),
-        gradients: &observation.gradients,
+        gradients: checked_gradients(&observation.gradients),
     });
     let checked = culprit
         .accesses

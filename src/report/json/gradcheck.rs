@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::judge::GradientCheck;
+use super::gradients::{CheckedGradient, checked_gradients};
 use crate::report::{Checked, Refused, Revision, RunRecord, Standing};
 use crate::trial::Status;
 
@@ -28,7 +28,7 @@ struct Gradcheck<'a> {
     revision: Option<&'a Revision>,
     verdict: Standing,
     status: &'a Status,
-    gradients: &'a [GradientCheck],
+    gradients: Vec<CheckedGradient<'a>>,
 }
 
 /// The document for `checked`, and for the fixtures whose gradients could not be checked.
@@ -45,7 +45,7 @@ fn gradcheck_of_fixture(checked: &Checked) -> Gradcheck<'_> {
         revision: revision.as_ref(),
         verdict: checked.standing(),
         status: &outcome.status,
-        gradients,
+        gradients: checked_gradients(gradients),
     }
 }
 

@@ -42,12 +42,12 @@ struct Seen {
 impl Seen {
     fn note(&mut self, relative: f64, check: &GradientCheck, what: &str) {
         let class = ENDS.iter().position(|(end, _)| relative < *end).unwrap_or(ENDS.len() - 1);
-        let column = COLUMNS.iter().position(|verdict| *verdict == check.verdict);
+        let column = COLUMNS.iter().position(|verdict| *verdict == check.story.verdict());
         let column = column.expect("every verdict has a column");
         self.counts.entry(class).or_default()[column] += 1;
         let line = format!(
             "{relative:.1e} {:?} {what}: worst {:.1e}, error {:.1e}, native {:.1e} {:.1e}, checked {} of {}, {:?} {:?}",
-            check.verdict,
+            check.story.verdict(),
             check.worst,
             check.error,
             check.native_error,
@@ -55,9 +55,9 @@ impl Seen {
             check.checked,
             check.elements,
             check.place,
-            check.reason,
+            check.story.reason(),
         );
-        match check.verdict {
+        match check.story.verdict() {
             GradientVerdict::Mismatch | GradientVerdict::Imprecise if relative == 0.0 => {
                 self.convicted.push(line);
             }

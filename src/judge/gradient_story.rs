@@ -1,0 +1,214 @@
+//! Why the check of a gradient stands as it does. Pure.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use super::GradientVerdict;
+use crate::fixture::NonFiniteInput;
+
+/// Why the check of a gradient stands as it does.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum GradientStory {
+    /// It is the gradient of the loss.
+    Matches,
+    /// The check has no answer.
+    Unchecked(UncheckedGradient),
+    /// The shadow matches the loss, and the output departs from it.
+    ImpreciseOutput,
+    /// The shadow departs from the loss by no more than it is rounded on the way to a format of fewer digits.
+    RoundedShadow,
+    /// It is not the gradient of the loss.
+    Mismatch,
+    /// Inputs that are not finite spoil the loss or the gradient: it was checked with finite neighbours in their place.
+    Beside {
+        /// Those inputs.
+        inputs: Vec<NonFiniteInput>,
+        /// The check with the neighbours.
+        story: Box<GradientStory>,
+    },
+}
+
+/// Why a gradient could not be checked.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum UncheckedGradient {
+    /// The harness declares no loss.
+    NoLoss,
+    /// The replay failed.
+    ReplayFailed,
+    /// There is no float64 shadow, and why.
+    NoShadow(String),
+    /// The inputs of the shadow cannot be moved.
+    FixedShadow,
+    /// A run that the check needs did not complete, and why.
+    Unfinished(String),
+    /// The input is absent.
+    NoInput,
+    /// This output has no float64 shadow, and why.
+    NoShadowOf(String, String),
+    /// The gradient or the loss is not computed in float64.
+    NotInShadow,
+    /// The gradient is empty.
+    NoElements,
+    /// This loss is not finite.
+    LossNotFinite(String),
+    /// The gradient does not have the size of the input.
+    OtherSize,
+    /// The loss has no value beside the captured inputs.
+    NoLossBeside,
+    /// The loss is not smooth.
+    NotSmooth,
+    /// A replay took too long, which says as much about the machine.
+    OutOfTime,
+}
+
+impl fmt::Display for UncheckedGradient {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let words = match self {
+            UncheckedGradient::NoLoss => "the harness declares no loss to differentiate",
+            UncheckedGradient::ReplayFailed => "the replay failed",
+            UncheckedGradient::NoShadow(reason) | UncheckedGradient::Unfinished(reason) => reason,
+            UncheckedGradient::FixedShadow => {
+                "it has no float64 shadow whose inputs can be changed"
+            }
+            UncheckedGradient::NoInput => "the input is absent",
+            UncheckedGradient::NoShadowOf(output, reason) => {
+                return write!(f, "{output} has no float64 shadow: {reason}");
+            }
+            UncheckedGradient::NotInShadow => "it is not computed in float64 when the inputs are",
+            UncheckedGradient::NoElements => "it has no elements",
+            UncheckedGradient::LossNotFinite(loss) => return write!(f, "{loss} is not finite"),
+            UncheckedGradient::OtherSize => "it has not as many elements as the input",
+            UncheckedGradient::NoLossBeside => {
+                "the loss cannot be computed beside the captured inputs"
+            }
+            UncheckedGradient::NotSmooth => "the loss is not smooth at most elements",
+            UncheckedGradient::OutOfTime => "a replay beside the captured inputs ran out of time",
+        };
+        f.write_str(words)
+    }
+}
+
+impl GradientStory {
+    /// The verdict on the gradient. One that matches beside the captured inputs is not known to match at them.
+    pub fn verdict(&self) -> GradientVerdict {
+        match self {
+            GradientStory::Matches => GradientVerdict::Matches,
+            GradientStory::Unchecked(_) => GradientVerdict::Unknown,
+            GradientStory::ImpreciseOutput | GradientStory::RoundedShadow => {
+                GradientVerdict::Imprecise
+            }
+            GradientStory::Mismatch => GradientVerdict::Mismatch,
+            GradientStory::Beside { story, .. } => match story.verdict() {
+                GradientVerdict::Matches | GradientVerdict::Unknown => GradientVerdict::Unknown,
+                GradientVerdict::Imprecise => GradientVerdict::Imprecise,
+                GradientVerdict::Mismatch => GradientVerdict::Mismatch,
+            },
+        }
+    }
+
+    /// Why it is unknown, or imprecise in the shadow too; where it was seen, if not at the captured inputs.
+    pub fn reason(&self) -> Option<String> {
+        match self {
+            GradientStory::Matches | GradientStory::ImpreciseOutput | GradientStory::Mismatch => {
+                None
+            }
+            GradientStory::Unchecked(why) => Some(why.to_string()),
+            GradientStory::RoundedShadow => {
+                Some("the float64 shadow is rounded on the way to fewer digits, too".to_owned())
+            }
+            GradientStory::Beside { inputs, story } => {
+                let named: Vec<String> = inputs.iter().map(name_input).collect();
+                let what = match story.verdict() {
+                    GradientVerdict::Matches => {
+                        "it matches with finite neighbours in their place".to_owned()
+                    }
+                    GradientVerdict::Unknown => {
+                        let reason = story.reason().unwrap_or_default();
+                        format!("with finite neighbours in their place, {reason}")
+                    }
+                    GradientVerdict::Imprecise | GradientVerdict::Mismatch => {
+                        "seen with finite neighbours in their place".to_owned()
+                    }
+                };
+                Some(format!("{}; {what}", named.join(", ")))
+            }
+        }
+    }
+
+    /// Whether another run may tell more, because a replay ran out of time.
+    pub(super) fn rests_on_time(&self) -> bool {
+        match self {
+            GradientStory::Unchecked(why) => match why {
+                UncheckedGradient::OutOfTime => true,
+                UncheckedGradient::NoLoss
+                | UncheckedGradient::ReplayFailed
+                | UncheckedGradient::NoShadow(_)
+                | UncheckedGradient::FixedShadow
+                | UncheckedGradient::Unfinished(_)
+                | UncheckedGradient::NoInput
+                | UncheckedGradient::NoShadowOf(..)
+                | UncheckedGradient::NotInShadow
+                | UncheckedGradient::NoElements
+                | UncheckedGradient::LossNotFinite(_)
+                | UncheckedGradient::OtherSize
+                | UncheckedGradient::NoLossBeside
+                | UncheckedGradient::NotSmooth => false,
+            },
+            GradientStory::Matches
+            | GradientStory::ImpreciseOutput
+            | GradientStory::RoundedShadow
+            | GradientStory::Mismatch => false,
+            GradientStory::Beside { story, .. } => story.rests_on_time(),
+        }
+    }
+}
+
+/// `x is NaN at [0, 3] and 2 more`.
+fn name_input(input: &NonFiniteInput) -> String {
+    let more =
+        if input.count > 1 { format!(" and {} more", input.count - 1) } else { String::new() };
+    format!("{} is {} at {:?}{more}", input.name, input.value, input.first)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn beside(story: GradientStory) -> GradientStory {
+        let (name, first) = ("x".to_owned(), vec![0, 3]);
+        let input = NonFiniteInput { name, first, value: f64::INFINITY, count: 3 };
+        GradientStory::Beside { inputs: vec![input], story: Box::new(story) }
+    }
+
+    #[test]
+    fn what_ran_out_of_time_is_never_remembered_at_whatever_point() {
+        let late = GradientStory::Unchecked(UncheckedGradient::OutOfTime);
+        assert!(late.rests_on_time());
+        assert!(beside(late).rests_on_time());
+        assert!(!beside(GradientStory::Matches).rests_on_time());
+        assert!(!GradientStory::Unchecked(UncheckedGradient::NotSmooth).rests_on_time());
+    }
+
+    #[test]
+    fn a_gradient_that_matches_beside_the_captured_inputs_is_not_known_to_match_at_them() {
+        let stories = [
+            GradientStory::Matches,
+            GradientStory::Unchecked(UncheckedGradient::NotSmooth),
+            GradientStory::ImpreciseOutput,
+            GradientStory::RoundedShadow,
+            GradientStory::Mismatch,
+        ];
+        let told = stories.map(|story| {
+            let story = beside(story);
+            format!("{:?}: {}", story.verdict(), story.reason().unwrap_or_default())
+        });
+        insta::assert_snapshot!(told.join("\n"), @"
+        Unknown: x is inf at [0, 3] and 2 more; it matches with finite neighbours in their place
+        Unknown: x is inf at [0, 3] and 2 more; with finite neighbours in their place, the loss is not smooth at most elements
+        Imprecise: x is inf at [0, 3] and 2 more; seen with finite neighbours in their place
+        Imprecise: x is inf at [0, 3] and 2 more; seen with finite neighbours in their place
+        Mismatch: x is inf at [0, 3] and 2 more; seen with finite neighbours in their place
+        ");
+    }
+}
