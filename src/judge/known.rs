@@ -157,8 +157,7 @@ impl<'f> Known<'f> {
 
     /// The check of an output where the replay gave these bits.
     fn identical(&self) -> KnownCheck {
-        let none = NoiseRef { base: None, got: None };
-        let comparison = compare(&self.view(), &self.view(), &none).expect("it is one tensor");
+        let comparison = Comparison::identical(self.view().len() as u64);
         self.told(comparison, NoiseSummary::default(), None)
     }
 

@@ -85,6 +85,24 @@ pub struct Worst {
     pub ulps: f64,
 }
 
+impl Comparison {
+    /// That of two outputs of `count` elements with the same bits.
+    pub fn identical(count: u64) -> Comparison {
+        Comparison {
+            verdict: Agreement::Identical,
+            count,
+            differing: 0,
+            beyond: 0,
+            undecided: 0,
+            nan_mismatch: 0,
+            inf_mismatch: 0,
+            relative_l2: 0.0,
+            max_abs: 0.0,
+            worst: None,
+        }
+    }
+}
+
 /// Compares `got` with `base`, element by element, in units of the noise of both.
 ///
 /// All are row-major with the same shape. An element is beyond noise when it lies more than
