@@ -117,8 +117,8 @@ impl Workers {
         let end = terms.layout.end();
         let input_bytes = terms.layout.input_bytes;
         self.inputs.make_room(end + scales.len() + input_bytes);
-        let outputs = self.spares.take(end + scales.len(), &job.folder)?;
-        let own = (input_bytes > 0).then(|| self.spares.take(input_bytes, &job.folder));
+        let outputs = self.spares.take(end + scales.len(), job.shadow, &job.folder)?;
+        let own = (input_bytes > 0).then(|| self.spares.take(input_bytes, job.shadow, &job.folder));
         let own = own.transpose()?;
         let written = outputs.file().write_all_at(&scales, end as u64);
         written.map_err(system("hand over the scales"))?;

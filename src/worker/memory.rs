@@ -4,7 +4,7 @@
 use std::fs::File;
 use std::io;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use memmap2::{Advice, Mmap, MmapOptions};
 use rayon::prelude::*;
@@ -20,8 +20,10 @@ use crate::scratch::{self, Budget, Taken};
 pub(super) const LARGE_OUTPUTS: usize = 64 << 20;
 /// Such memory is kept for another replay from this size on: to have it anew takes time.
 pub(super) const REUSED: usize = 4 << 20;
-/// How many such are kept at most: those of replays that run at a time.
+/// How many such are kept at most by one process: those of replays that run at a time.
 const SPARES: usize = 8;
+/// The part of the memory that is free for numbers and outputs which all that is kept so may take.
+const SHARE_SPARE: usize = 4;
 /// Large memory has a multiple of this size, so that it serves replays that differ a little in theirs.
 const UNIT: usize = 32 << 20;
 
@@ -42,6 +44,8 @@ pub(super) struct OutputMemory {
     file: File,
     bytes: usize,
     taken: Option<Taken>,
+    /// Whether it is for replays in float64.
+    is_wide: bool,
     /// What this process reads it by, once it has.
     map: Option<Mmap>,
 }
@@ -72,7 +76,7 @@ impl OutputMemory {
             true => scratch::file(folder, bytes)?,
             false => shared(bytes, seals).map_err(system("make shared memory"))?,
         };
-        Ok(OutputMemory { file, bytes, taken, map: None })
+        Ok(OutputMemory { file, bytes, taken, is_wide: false, map: None })
     }
 
     /// The file that a child maps.
@@ -120,47 +124,83 @@ pub(super) fn populate(memory: &File, bytes: usize) {
 }
 
 /// Memory for outputs or inputs of a replay that nobody uses at the moment.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Spares {
-    memory: Mutex<Vec<OutputMemory>>,
+    memory: Mutex<Vec<Spare>>,
+    /// What all of it together may take.
+    budget: Arc<Budget>,
+}
+
+/// Memory that is kept, and its part of what may be kept.
+type Spare = (OutputMemory, Taken);
+
+impl Default for Spares {
+    fn default() -> Spares {
+        /// That of this process, whatever makes replays in it.
+        static BUDGET: LazyLock<Arc<Budget>> =
+            LazyLock::new(|| Budget::new(Budget::of_process().most() / SHARE_SPARE));
+        Spares::within(BUDGET.clone())
+    }
 }
 
 impl Spares {
-    /// Memory of that many bytes, which may hold anything.
-    pub(super) fn take(&self, bytes: usize, folder: &Path) -> Result<OutputMemory, WorkerError> {
+    /// None yet, and never more than `budget` allows.
+    fn within(budget: Arc<Budget>) -> Spares {
+        Spares { memory: Mutex::default(), budget }
+    }
+
+    /// Memory of that many bytes, which may hold anything, for a replay in float64 if `is_wide`. Where that is much and
+    /// has to be made, what replays in the other precision have left is given back: those come to their end first.
+    pub(super) fn take(
+        &self,
+        bytes: usize,
+        is_wide: bool,
+        folder: &Path,
+    ) -> Result<OutputMemory, WorkerError> {
         let mut memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
         let rounded = bytes.next_multiple_of(UNIT);
         let is_rounded = bytes >= LARGE_OUTPUTS && rounded as u64 <= process::file_limit();
         let bytes = if is_rounded { rounded } else { bytes };
-        if let Some(place) = memory.iter().position(|spare| spare.bytes == bytes) {
-            return Ok(memory.remove(place));
+        if let Some(place) = memory.iter().position(|(spare, _)| spare.bytes == bytes) {
+            return Ok(OutputMemory { is_wide, ..memory.remove(place).0 });
         }
-        let is_short = bytes >= LARGE_OUTPUTS && Budget::of_process().left() < bytes;
-        let unused = if is_short { std::mem::take(&mut *memory) } else { Vec::new() };
+        let is_large = bytes >= LARGE_OUTPUTS;
+        let is_short = is_large && Budget::of_process().left() < bytes;
+        let is_unused = |(spare, _): &mut Spare| is_short || is_large && spare.is_wide != is_wide;
+        let unused = memory.extract_if(.., is_unused).map(|(spare, _)| spare).collect();
         drop(memory);
         give_back(unused);
-        OutputMemory::new(bytes, folder)
+        Ok(OutputMemory { is_wide, ..OutputMemory::new(bytes, folder)? })
     }
 
     /// Keeps `memory`, which no process writes to any more, for another replay.
     pub(super) fn give(&self, memory: OutputMemory) {
-        let mut spares = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_cheap = memory.taken.is_none() || memory.bytes <= Budget::of_process().left() / 4;
-        if memory.bytes < REUSED || !is_cheap {
+        if memory.bytes < REUSED || memory.bytes > self.budget.most() {
             return;
         }
-        // The one that was used longest ago makes room.
-        let oldest = (spares.len() >= SPARES).then(|| spares.remove(0));
-        spares.push(memory);
+        let mut spares = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut oldest = Vec::new();
+        if spares.len() >= SPARES {
+            oldest.push(spares.remove(0).0);
+        }
+        // Those that were used longest ago make room.
+        let taken = loop {
+            match self.budget.take(memory.bytes) {
+                Some(taken) => break Some(taken),
+                None if spares.is_empty() => break None,
+                None => oldest.push(spares.remove(0).0),
+            }
+        };
+        spares.extend(taken.map(|taken| (memory, taken)));
         drop(spares);
-        drop(oldest);
+        give_back(oldest);
     }
 }
 
 impl Drop for Spares {
     fn drop(&mut self) {
         let memory = self.memory.get_mut().unwrap_or_else(PoisonError::into_inner);
-        give_back(std::mem::take(memory));
+        give_back(std::mem::take(memory).into_iter().map(|(spare, _)| spare).collect());
     }
 }
 
@@ -251,7 +291,7 @@ mod tests {
     fn memory_for_outputs_serves_one_replay_after_the_other() {
         use std::os::unix::fs::{FileExt, MetadataExt};
         let (spares, folder) = (Arc::new(Spares::default()), tempfile::tempdir().unwrap());
-        let take = |bytes| spares.take(bytes, folder.path()).unwrap();
+        let take = |bytes| spares.take(bytes, false, folder.path()).unwrap();
         let number = |memory: &OutputMemory| memory.file().metadata().unwrap().ino();
         let first = take(REUSED);
         let known = number(&first);
@@ -271,6 +311,31 @@ mod tests {
         // Of another size it is of no use.
         assert_ne!(number(&take(REUSED + 1)), known);
         assert_eq!(number(&take(REUSED)), known);
+    }
+
+    #[test]
+    fn all_that_is_kept_for_other_replays_is_bounded() {
+        let budget = Budget::new(5 * REUSED);
+        let folder = tempfile::tempdir().unwrap();
+        let [one, other] = [0, 1].map(|_| Spares::within(budget.clone()));
+        let give = |spares: &Spares, bytes| {
+            spares.give(OutputMemory::new(bytes, folder.path()).unwrap());
+        };
+        let kept = |spares: &Spares| -> Vec<usize> {
+            spares.memory.lock().unwrap().iter().map(|(memory, _)| memory.bytes / REUSED).collect()
+        };
+        for count in [1, 2, 1, 3, 9] {
+            give(&one, count * REUSED);
+        }
+        // What was used longest ago has made room, and what is more than all of it is not kept.
+        assert_eq!((kept(&one), budget.left()), (vec![1, 3], REUSED));
+        give(&other, 2 * REUSED);
+        assert_eq!(kept(&other), Vec::<usize>::new());
+        drop(one.take(3 * REUSED, false, folder.path()).unwrap());
+        give(&other, 2 * REUSED);
+        assert_eq!((kept(&one), kept(&other), budget.left()), (vec![1], vec![2], 2 * REUSED));
+        drop((one, other));
+        assert_eq!(budget.left(), 5 * REUSED);
     }
 
     #[test]
