@@ -296,7 +296,12 @@ impl Pair<'_> {
             return Ok((evidence, shadows));
         }
         let reach = Reach::of(raw.moved_by);
-        let are_on_both_sides = self.shadow_steps(name, reach)?.base_has_its_share();
+        let steps = self.shadow_steps(name, reach)?;
+        if steps.base.is_none() && steps.got.is_none() {
+            // Their inputs cannot be moved along a line.
+            return Ok((evidence, shadows));
+        }
+        let are_on_both_sides = steps.base_has_its_share();
         // Kinks and ties that both have explain no change that shows.
         if agreement == Agreement::Diverged && reach == Reach::Narrow && are_on_both_sides {
             return Ok((evidence, shadows));

@@ -252,21 +252,26 @@ fn survey(
     };
     let row_size = found.shape.last().copied().unwrap_or(1).max(1);
     let mut row = None;
+    let mut index = Vec::new();
     for linear in class.ones() {
-        let index = unravel(linear, &found.shape);
-        for (touched, &i) in found.touched.iter_mut().zip(&index) {
-            touched.insert(i);
+        if row != Some(linear / row_size) {
+            row = Some(linear / row_size);
+            found.rows += 1;
+            index = unravel(linear, &found.shape);
+            for (touched, &i) in found.touched.iter_mut().zip(&index) {
+                touched.insert(i);
+            }
+        }
+        if let (Some(last), Some(touched)) = (index.last_mut(), found.touched.last_mut()) {
+            *last = linear % row_size;
+            touched.insert(*last);
         }
         for (sides, mask) in found.sides.iter_mut().zip(masks) {
             sides[usize::from(!mask.is_zero_at(&index))] = true;
         }
-        if row != Some(linear / row_size) {
-            row = Some(linear / row_size);
-            found.rows += 1;
-        }
         found.elements += 1;
         if found.first.len() < EXAMPLES {
-            found.first.push(index);
+            found.first.push(index.clone());
         }
     }
     Ok(found)
