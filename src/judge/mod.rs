@@ -199,7 +199,14 @@ fn compared(judgement: Judgement, base: &Trial, got: &Trial) -> Result<Judgement
     let (ours, theirs) = match base.variant()?.and_then(Variant::reference) {
         // The device is not the one that measures.
         Some(_) => both(|| Side::of(base), || Side::of(got)),
-        None => (Side::of(base), Side::of(got)),
+        None => {
+            if base.is_large() {
+                // A shadow takes twice the memory, and would stay beside what noise takes.
+                base.measurement()?;
+                got.measurement()?;
+            }
+            (Side::of(base), Side::of(got))
+        }
     };
     let (Some(ours), Some(theirs)) = (ours?, theirs?) else { return Ok(judgement) };
     let _span = tracing::info_span!("compare", message = base.fixture().name);

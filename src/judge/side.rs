@@ -18,7 +18,10 @@ impl<'t> Side<'t> {
     /// Measures everything about `trial`, the noise while the shadow runs; none where the sources
     /// cannot be run.
     pub(super) fn of(trial: &'t Trial) -> Result<Option<Side<'t>>, ReplayError> {
-        let (shadow, measured) = both(|| trial.shadow_run(), || trial.measurement());
+        let (measured, shadow) = match trial.is_large() {
+            true => (trial.measurement(), trial.shadow_run()),
+            false => both(|| trial.measurement(), || trial.shadow_run()),
+        };
         let Some(measured) = measured? else { return Ok(None) };
         Ok(Some(Side { trial, measured, shadow: shadow? }))
     }

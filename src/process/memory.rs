@@ -39,6 +39,7 @@ impl fmt::Display for Bytes {
         let units = [(1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB")];
         match units.into_iter().find(|(unit, _)| self.0 as f64 >= *unit) {
             Some((unit, name)) => write!(f, "{:.1} {name}", self.0 as f64 / unit),
+            None if self.0 == 1 => write!(f, "1 byte"),
             None => write!(f, "{} bytes", self.0),
         }
     }

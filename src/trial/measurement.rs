@@ -300,7 +300,8 @@ impl Trial {
     ) -> Result<Around, ReplayError> {
         let _span = tracing::info_span!("noise", message = self.fixture().name);
         let mut accumulators = self.accumulators(centre, |_| true)?;
-        let mut modes = noise_modes(variant);
+        let orders: &[u64] = if self.is_large() { &[Order::REVERSED.0] } else { &ORDERS };
+        let mut modes = noise_modes(variant, orders);
         if needed == Needed::Order {
             let order = Order::REVERSED.0;
             modes = vec![(Moved::Order, Mode { order, ..Mode::plain(POISON_A) })];
@@ -314,7 +315,7 @@ impl Trial {
             return Ok(Around { accumulators, ordered: Vec::new(), nudged: Vec::new() });
         }
         let nudged = self.nudge(variant, centre, &mut accumulators)?;
-        let ordered = self.ordered(variant, centre, &accumulators, &ORDERS)?;
+        let ordered = self.ordered(variant, centre, &accumulators, orders)?;
         Ok(Around { accumulators, ordered, nudged })
     }
 
@@ -384,8 +385,7 @@ impl Trial {
     pub(super) fn measure_shadow(&self) -> Result<Vec<(String, Noise)>, ReplayError> {
         let Ok((shadow, centre)) = self.shadow_on_reference()? else { return Ok(Vec::new()) };
         let _span = tracing::info_span!("shadow noise", message = self.fixture().name);
-        let mut modes = noise_modes(shadow);
-        modes.retain(|(moved, _)| *moved == Moved::Rounding);
+        let modes = noise_modes(shadow, &[]);
         let modes: Vec<Mode> = modes.into_iter().map(|(_, mode)| mode).collect();
         let mut accumulators = self.accumulators(centre, |_| true)?;
         shadow.run_each(&modes, shadow.at_once(Some(centre)), &mut |_, replay| {
@@ -423,11 +423,12 @@ pub(super) fn needed_beside(variant: &dyn Variant) -> Needed {
     if variant.deviates() { Needed::Order } else { Needed::All }
 }
 
-/// The modes of `variant` that noise is measured by.
-fn noise_modes(variant: &dyn Variant) -> Vec<(Moved, Mode)> {
+/// The modes of `variant` that noise is measured by: in other roundings, and in these `orders`.
+fn noise_modes(variant: &dyn Variant, orders: &[u64]) -> Vec<(Moved, Mode)> {
     let rounded =
         ROUNDINGS.map(|rounding| (Moved::Rounding, Mode { rounding, ..Mode::plain(POISON_A) }));
-    let ordered = ORDERS.map(|order| (Moved::Order, Mode { order, ..Mode::plain(POISON_A) }));
+    let ordered = orders.iter().map(|&order| Mode { order, ..Mode::plain(POISON_A) });
+    let ordered = ordered.map(|mode| (Moved::Order, mode));
     let abilities = variant.abilities();
     rounded.into_iter().chain(ordered).filter(|(_, mode)| abilities.allow(mode)).collect()
 }

@@ -46,7 +46,7 @@ use crate::history::SourceSet;
 use crate::numerics::noise::{Noise, Spread};
 use crate::runtime::report::NO_SHADOW;
 use crate::summary::POISON_A;
-use crate::worker::{Ending, Run};
+use crate::worker::{Ending, Run, tensor_bytes};
 
 /// A source set on a fixture, with its results so far. Each is made on first demand and kept as
 /// long as the trial.
@@ -80,6 +80,9 @@ pub struct Trial {
     checked: Once<Checked>,
 }
 
+/// From this size of all tensors on, one measurement keeps all cores busy, and of orders the opposite one is taken, which
+/// turns every pair of blocks and threads around.
+const IN_TURN_BYTES: u64 = 128 << 20;
 /// The name of noise in keys of the cache.
 const NOISE: &str = "noise and orders";
 
@@ -114,6 +117,12 @@ impl Trial {
     /// The fixture.
     pub fn fixture(&self) -> &Fixture {
         &self.subject.fixture
+    }
+
+    /// Whether its tensors take so much memory that what is measured of them is measured in turn.
+    pub(crate) fn is_large(&self) -> bool {
+        let (inputs, outputs) = tensor_bytes(self.fixture(), false);
+        inputs.saturating_add(outputs) >= IN_TURN_BYTES
     }
 
     /// A trial of the same sources on another fixture.
