@@ -9,10 +9,10 @@ use std::sync::Arc;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use super::gradient_story::{GradientStory, UncheckedGradient};
+use super::gradient_story::{GradientStory, SpoiltInput, UncheckedGradient};
 use crate::backend::{Mode, ReplayError, Variant};
 use crate::cache::Kind;
-use crate::fixture::{Fixture, NonFiniteInput, Output};
+use crate::fixture::{Fixture, Output};
 use crate::numerics::constants::{ERROR_RATIO, NOISE_FACTOR, SLOPE_EFFORT};
 use crate::numerics::derivative::{self, Answer, Found, Place, Question};
 use crate::numerics::noise::{NoiseRef, Spread};
@@ -209,7 +209,7 @@ struct Neighbour<'t> {
 /// The checks of all gradients at a neighbour.
 struct NeighbourChecks {
     /// The inputs that are other ones there.
-    inputs: Vec<NonFiniteInput>,
+    inputs: Vec<SpoiltInput>,
     checks: Vec<GradientCheck>,
 }
 
@@ -235,6 +235,7 @@ impl Neighbour<'_> {
         let Some((fixture, inputs)) = self.trial.fixture().with_finite_inputs()? else {
             return Ok(None);
         };
+        let inputs = inputs.into_iter().map(SpoiltInput::from).collect();
         Ok(Some(NeighbourChecks { inputs, checks: gradients(&self.trial.on(fixture))? }))
     }
 }

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::GradientVerdict;
 use crate::fixture::NonFiniteInput;
+use crate::summary::Number;
 
 /// Why the check of a gradient stands as it does.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -23,10 +24,30 @@ pub enum GradientStory {
     /// Inputs that are not finite spoil the loss or the gradient: it was checked with finite neighbours in their place.
     Beside {
         /// Those inputs.
-        inputs: Vec<NonFiniteInput>,
+        inputs: Vec<SpoiltInput>,
         /// The check with the neighbours.
         story: Box<GradientStory>,
     },
+}
+
+/// An input that is not finite everywhere.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SpoiltInput {
+    name: String,
+    /// The index of its first element that is NaN or infinite, along each dimension.
+    first: Vec<usize>,
+    /// That element.
+    #[serde(with = "Number")]
+    value: f64,
+    /// How many there are.
+    count: usize,
+}
+
+impl From<NonFiniteInput> for SpoiltInput {
+    fn from(input: NonFiniteInput) -> SpoiltInput {
+        let NonFiniteInput { name, first, value, count } = input;
+        SpoiltInput { name, first, value, count }
+    }
 }
 
 /// Why a gradient could not be checked.
@@ -165,7 +186,7 @@ impl GradientStory {
 }
 
 /// `x is NaN at [0, 3] and 2 more`.
-fn name_input(input: &NonFiniteInput) -> String {
+fn name_input(input: &SpoiltInput) -> String {
     let more =
         if input.count > 1 { format!(" and {} more", input.count - 1) } else { String::new() };
     format!("{} is {} at {:?}{more}", input.name, input.value, input.first)
@@ -177,7 +198,7 @@ mod tests {
 
     fn beside(story: GradientStory) -> GradientStory {
         let (name, first) = ("x".to_owned(), vec![0, 3]);
-        let input = NonFiniteInput { name, first, value: f64::INFINITY, count: 3 };
+        let input = SpoiltInput { name, first, value: f64::INFINITY, count: 3 };
         GradientStory::Beside { inputs: vec![input], story: Box::new(story) }
     }
 

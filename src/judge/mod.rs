@@ -38,7 +38,7 @@ use crate::trial::{
 
 pub use self::accesses::{Accesses, accesses, accesses_of_both};
 pub use self::gradcheck::{GradientCheck, GradientPlace, GradientVerdict, gradients};
-pub use self::gradient_story::{GradientStory, UncheckedGradient};
+pub use self::gradient_story::{GradientStory, SpoiltInput, UncheckedGradient};
 pub use self::known::{KnownCheck, check_captured, check_oracle, has_captured_bits};
 pub use self::launches::{LaunchChange, changes as launch_changes};
 pub use self::orders::orders;
