@@ -3,6 +3,7 @@
 //! What can be tested below the command line is tested there; here is one test for each class of
 //! answer. Compiled kernels are shared between tests, and with the next run, in target/tmp.
 
+mod byte_counts;
 mod captured;
 mod checkouts;
 mod commands;

@@ -37,6 +37,7 @@ pub use self::explanation::{
 };
 pub use self::nvrtc::{DeviceModule, DeviceShadow, DeviceToolchain};
 pub use self::place::Place;
+pub use self::translation::byte_counts;
 pub use self::unit::Signature;
 
 use self::error::first_error;

@@ -4,8 +4,11 @@ use std::io;
 use std::path::Path;
 
 use super::encoding::{Decoded, decode};
+use super::unit::file_name;
 use super::{CompileError, ObstacleEffect, includes, joined, lanes};
-use crate::frontend::{self, KernelForm, Obstacle, Precision, ShuffleSite, Symbols, Threads, Unit};
+use crate::frontend::{
+    self, ByteCount, KernelForm, Obstacle, Precision, ShuffleSite, Symbols, Threads, Unit,
+};
 use crate::harness::Harness;
 use crate::history::{Role, SourceFile, SourceSet};
 
@@ -74,6 +77,24 @@ pub(super) fn texts(sources: &SourceSet) -> Result<Vec<(&str, Decoded<'_>)>, Com
         refuse_devices(path, &decoded.text)?;
     }
     Ok(texts)
+}
+
+/// The sizes in bytes that `sources` and the calls of `harness` write without `sizeof`, each with its file and line.
+/// None of sources that the front end cannot read.
+pub fn byte_counts(sources: &SourceSet, harness: &Harness) -> Vec<(String, ByteCount)> {
+    let mut counts = Vec::new();
+    for (path, decoded) in texts(sources).unwrap_or_default() {
+        for count in frontend::byte_counts(&Unit { path, text: &decoded.text }) {
+            counts.push((format!("{path}:{}", count.line), count));
+        }
+    }
+    let origin = file_name(harness);
+    for call in harness.setup.iter().chain(&harness.calls) {
+        for count in frontend::byte_counts(&Unit { path: &origin, text: &call.text }) {
+            counts.push((format!("{origin}:{}", call.line + count.line - 1), count));
+        }
+    }
+    counts
 }
 
 /// The path and the text of one file. `known` tells of headers that the source set has.

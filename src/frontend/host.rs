@@ -10,7 +10,7 @@ use super::macros::{self, Macro};
 use super::outline::{Item, ItemKind, outline};
 use super::source::Source;
 use super::{FrontendError, LaunchSite, Precision, Symbols, Translated};
-use super::{bounds, escape, pointers, ptx, shadow, shared, symbols, unsupported};
+use super::{bounds, byte_counts, escape, pointers, ptx, shadow, shared, symbols, unsupported};
 
 /// The context in which a text stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,6 +72,9 @@ pub(super) fn translate(
         Precision::Native | Precision::Checked => Vec::new(),
         Precision::Shadow => shadow::rewrite(&context, &mut edits),
     };
+    if precision == Precision::Shadow {
+        byte_counts::widen(&context, &mut edits);
+    }
     let packed = ptx::rewrite(&context, &mut edits)?;
     shadow_obstacles.extend(packed);
     shadow_obstacles.sort_by_key(|obstacle| obstacle.line);

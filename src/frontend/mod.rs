@@ -6,6 +6,7 @@
 //! `docs/frontend.md` tells what the rewriting can and cannot see.
 
 mod bounds;
+mod byte_counts;
 mod conditions;
 mod device;
 mod device_shadow;
@@ -115,6 +116,22 @@ pub struct Obstacle {
     /// Whether the shadow ends itself, with this reason, before it runs such code. Else it counts wherever
     /// the names in a call lead to `within`.
     pub guarded: bool,
+}
+
+/// A size in bytes that a source writes without `sizeof`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ByteCount {
+    /// 1-based.
+    pub line: usize,
+    /// The expression, white space folded.
+    pub written: String,
+    /// Whether it holds a number that may be the size of a floating-point number.
+    pub has_literal: bool,
+}
+
+/// The sizes in bytes that `unit` hands to the runtime API without `sizeof`.
+pub fn byte_counts(unit: &Unit) -> Vec<ByteCount> {
+    byte_counts::find(&Source::without_main(unit))
 }
 
 /// Translates one file for the host compiler.

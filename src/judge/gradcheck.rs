@@ -20,7 +20,7 @@ use crate::numerics::oracle::{Accuracy, against_oracle};
 use crate::summary::{Number, POISON_A};
 use crate::tensor::step::{Scales, Step};
 use crate::tensor::{DType, TensorView, parts, unravel};
-use crate::trial::{Measurement, Reach, Trial, both, meaningless};
+use crate::trial::{Measurement, Reach, Trial, both, why_unfinished};
 use crate::worker::{Ending, Part, Run, Stepped};
 
 /// The verdict on one gradient.
@@ -136,18 +136,22 @@ fn check_all(
     let mode = Mode { part, ..Mode::plain(POISON_A) };
     let slopes = || {
         let base = shadow.run(&mode)?;
+        if let Some(reason) = trial.why_no_shadow(shadow, &base)? {
+            return Ok(Err(reason));
+        }
         // Elsewhere slopes and noise would want the same cores, and memory for both.
         let made = shadow.reference().map(|_| made(trial, shadow, &base, &watched)).transpose()?;
-        Ok::<_, ReplayError>((base, made))
+        Ok::<_, ReplayError>(Ok((base, made)))
     };
     let (native, slopes) = both(|| trial.measurement(), slopes);
-    let (native, (base, slopes)) = (native?, slopes?);
-    let Some(native) = native else { return Ok(Ok(Vec::new())) };
-    let unfinished =
-        unfinished(&native.run, "the replay").or(unfinished(&base, "the float64 shadow"));
-    if let Some(reason) = unfinished {
+    let Some(native) = native? else { return Ok(Ok(Vec::new())) };
+    if let Some(reason) = why_unfinished(&native.run, "the replay") {
         return Ok(Err(UncheckedGradient::Unfinished(reason)));
     }
+    let (base, slopes) = match slopes? {
+        Ok(made) => made,
+        Err(reason) => return Ok(Err(UncheckedGradient::Unfinished(reason))),
+    };
     let mut found = slopes.map_or_else(|| made(trial, shadow, &base, &watched), Ok)?;
     for check in &mut found {
         let departs = hold_native(check, native, &base);
@@ -159,16 +163,13 @@ fn check_all(
 }
 
 /// Every gradient of the shadow, whose run is `base`, against its loss; `watched` is the output whose writes were
-/// watched. Empty if that run did not complete.
+/// watched.
 fn made(
     trial: &Trial,
     shadow: &dyn Variant,
     base: &Run,
     watched: &Option<String>,
 ) -> Result<Vec<GradientCheck>, ReplayError> {
-    if base.ending != Ending::Completed {
-        return Ok(Vec::new());
-    }
     let neighbour = Neighbour { trial, checks: OnceCell::new() };
     let check = |output: &Output| {
         let part = match output.of == *watched {
@@ -367,17 +368,6 @@ pub(super) fn has_loss(output: &Output) -> bool {
 /// The outputs that are declared to be gradients.
 fn declared(fixture: &Fixture) -> impl Iterator<Item = &Output> {
     fixture.outputs.iter().filter(|output| output.gradient_of.is_some())
-}
-
-/// Why `run` of `what` did not complete; none if it did.
-fn unfinished(run: &Run, what: &str) -> Option<String> {
-    match run.ending {
-        Ending::Completed => None,
-        Ending::TimedOut(..) => Some(format!("{what} ran out of time")),
-        Ending::TookMemory(excess) => Some(format!("{what} {excess}")),
-        Ending::Unable(ref message) => Some(format!("{what} does not run to its end: {message}")),
-        _ => Some(meaningless(run).unwrap_or_else(|| format!("{what} does not run to its end"))),
-    }
 }
 
 /// Why `base`, a shadow's run, has not all of `outputs`.

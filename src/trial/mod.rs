@@ -16,6 +16,7 @@ mod outcome;
 mod plain;
 mod steps;
 mod subject;
+mod twin;
 mod unsteady;
 
 pub(crate) use self::ahead::measured_ahead;
@@ -34,6 +35,7 @@ pub use self::outcome::{Failure, Outcome, OutputRecord, Slices, Status};
 use self::steps::OutputSteps;
 pub(crate) use self::steps::{Reach, steps_between};
 pub use self::subject::Subject;
+pub(crate) use self::twin::why_unfinished;
 
 use self::ahead::Ahead;
 use self::once::Once;
@@ -44,9 +46,8 @@ use crate::fixture::Fixture;
 use crate::frontend::Precision;
 use crate::history::SourceSet;
 use crate::numerics::noise::{Noise, Spread};
-use crate::runtime::report::NO_SHADOW;
 use crate::summary::POISON_A;
-use crate::worker::{Ending, Run, tensor_bytes};
+use crate::worker::{Run, tensor_bytes};
 
 /// A source set on a fixture, with its results so far. Each is made on first demand and kept as
 /// long as the trial.
@@ -71,6 +72,8 @@ pub struct Trial {
     shadow_run: Once<Result<Run, String>>,
     /// The shadow's run on the reference machine, where it runs elsewhere.
     reference_run: Once<Result<Run, String>>,
+    /// Why a shadow that runs to its end is none, if it is.
+    shadow_fault: Once<Option<String>>,
     /// The noise of the shadow, by output.
     shadow_noise: Once<Vec<(String, Noise)>>,
     /// The steps of the shadow at the distances of [`Reach`], by output.
@@ -102,6 +105,7 @@ impl Trial {
             ahead: Mutex::default(),
             shadow_run: Once::default(),
             reference_run: Once::default(),
+            shadow_fault: Once::default(),
             shadow_noise: Once::default(),
             shadow_steps: Default::default(),
             call: Once::default(),
@@ -318,14 +322,9 @@ impl Trial {
     fn run_shadow(&self, shadow: &dyn Variant) -> Result<Result<Run, String>, ReplayError> {
         let _span = tracing::info_span!("shadow", message = self.fixture().name);
         let run = shadow.run(&Mode::plain(POISON_A))?;
-        Ok(match run.ending {
-            Ending::Completed => Ok(run),
-            Ending::Unable(message) => {
-                Err(format!("the float64 shadow does not run to its end: {message}"))
-            }
-            Ending::TookMemory(excess) => Err(format!("the float64 shadow {excess}")),
-            _ => Err(meaningless(&run)
-                .unwrap_or_else(|| "the float64 shadow does not run to its end".to_owned())),
+        Ok(match self.why_no_shadow(shadow, &run)? {
+            None => Ok(run),
+            Some(reason) => Err(reason),
         })
     }
 
@@ -366,14 +365,6 @@ impl Trial {
     /// The key of another result of this trial, by the name `what`.
     pub(crate) fn key_of(&self, what: &str) -> Result<String, ReplayError> {
         Ok(digest([what, self.key()?]))
-    }
-}
-
-/// Why `run`, a shadow's, has ended where double does not mean the same as float, if it has.
-pub(crate) fn meaningless(run: &Run) -> Option<String> {
-    match &run.ending {
-        Ending::Fault(fault) if fault.what == NO_SHADOW => Some(cannot_mean_double(&fault.detail)),
-        _ => None,
     }
 }
 

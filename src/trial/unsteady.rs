@@ -34,6 +34,9 @@ impl Trial {
         [one, other]: [&TensorView; 2],
     ) -> Result<bool, ReplayError> {
         let Ok(shadow) = self.shadow()? else { return Ok(false) };
+        if self.shadow_run()?.is_err() {
+            return Ok(false);
+        }
         let mode = Mode::plain(POISON_A);
         let (first, second) = shadow.run_pair([mode.clone(), mode])?;
         let completed = |run: &Run| run.ending == Ending::Completed;

@@ -30,6 +30,23 @@ void no_shadow(const char* what, const char* file, uint32_t line);
 /// The call begins.
 void begin_shadow();
 
+/// How many times as many bytes as in the sources what a pointer, or a pointer to one, leads to has: theirs are
+/// 4 for each `float`.
+template <class T>
+inline constexpr int float_width = 1;
+template <>
+inline constexpr int float_width<double> = 2;
+template <class T>
+inline constexpr int float_width<const T> = float_width<T>;
+template <class T>
+inline constexpr int float_width<T&> = float_width<T>;
+template <class T>
+inline constexpr int float_width<T*> = float_width<T>;
+template <class T, size_t N>
+inline constexpr int float_width<T[N]> = float_width<T>;
+template <class T, size_t N>
+inline constexpr int float_width<const T[N]> = float_width<T>;
+
 /// `reinterpret_cast<To>` of what the sources look into.
 template <class To>
 struct bits_cast {

@@ -1,0 +1,125 @@
+//! Whether a run of the float64 shadow tells anything: it ends, and reads no memory that nobody wrote in it.
+
+use rayon::prelude::*;
+
+use super::{Trial, cannot_mean_double};
+use crate::backend::{Mode, ReplayError, Variant};
+use crate::compile::byte_counts;
+use crate::frontend::ByteCount;
+use crate::runtime::report::NO_SHADOW;
+use crate::summary::{POISON_B, written};
+use crate::tensor::TensorView;
+use crate::worker::{Ending, Run};
+
+/// What a shadow is called that did not complete.
+const SHADOW: &str = "the float64 shadow";
+/// What reads memory that nobody wrote is no shadow.
+const UNWRITTEN: &str = "no float64 shadow: it reads memory that nobody wrote in it";
+/// Poison lies beyond, as float64, and so does what is computed of it; numbers of float32 and narrower formats do not.
+const LARGEST: f64 = 1e150;
+
+/// Sizes in bytes without `sizeof`, each with its file and line.
+type Counts = [(String, ByteCount)];
+
+impl Trial {
+    /// Why `run`, the whole of `shadow` on memory of the first poison, has no meaning; none if it has one. Where sizes
+    /// or numbers raise doubts, another run on other poison settles them.
+    ///
+    /// # Errors
+    /// As [`Trial::measurement`].
+    pub(crate) fn why_no_shadow(
+        &self,
+        shadow: &dyn Variant,
+        run: &Run,
+    ) -> Result<Option<String>, ReplayError> {
+        if let Some(reason) = why_unfinished(run, SHADOW) {
+            let is_of_sources =
+                matches!(&run.ending, Ending::Fault(fault) if fault.what != NO_SHADOW);
+            let hint = if is_of_sources { hint(&self.byte_counts()) } else { None };
+            return Ok(Some(reason + &hint.unwrap_or_default()));
+        }
+        let abilities = shadow.abilities();
+        if abilities.surroundings || !abilities.poison {
+            return Ok(None);
+        }
+        let fault = self.shadow_fault.get(|| {
+            let counts = self.byte_counts();
+            if counts.is_empty() && !run.outputs().any(|(_, view)| has_extremes(&view)) {
+                return Ok::<_, ReplayError>(None);
+            }
+            let other = shadow.run(&Mode::plain(POISON_B))?;
+            if !self.reads_unwritten(run, &other)? {
+                return Ok(None);
+            }
+            Ok(Some(UNWRITTEN.to_owned() + &hint(&counts).unwrap_or_default()))
+        })?;
+        Ok(fault.clone())
+    }
+
+    fn byte_counts(&self) -> Vec<(String, ByteCount)> {
+        byte_counts(&self.sources, &self.fixture().harness)
+    }
+
+    /// Whether outputs of the shadow's `run` depend on memory that it did not write, as `other`, a run on other poison,
+    /// shows. What the native sources leave unwritten as well is no fault of the shadow.
+    fn reads_unwritten(&self, run: &Run, other: &Run) -> Result<bool, ReplayError> {
+        if other.ending != Ending::Completed {
+            return Ok(!matches!(other.ending, Ending::TimedOut(..)));
+        }
+        for (output, view) in run.outputs() {
+            let Some(second) = other.output(&output.name) else { continue };
+            let Ok(written) = written(&view, &second) else { return Ok(true) };
+            if written.poison_dependent > 0 {
+                return Ok(true);
+            }
+            if written.unwritten > 0 {
+                let records = &self.outcome()?.outputs;
+                let native = records.iter().find(|record| record.name == output.name);
+                if native.is_none_or(|native| native.summary.unwritten < written.unwritten) {
+                    return Ok(true);
+                }
+            }
+        }
+        Ok(false)
+    }
+}
+
+/// Why `run` of `what` did not complete; none if it did.
+pub(crate) fn why_unfinished(run: &Run, what: &str) -> Option<String> {
+    match &run.ending {
+        Ending::Completed => None,
+        Ending::TimedOut(..) => Some(format!("{what} ran out of time")),
+        Ending::TookMemory(excess) => Some(format!("{what} {excess}")),
+        Ending::Unable(message) => Some(format!("{what} does not run to its end: {message}")),
+        Ending::Fault(fault) if fault.what == NO_SHADOW => Some(cannot_mean_double(&fault.detail)),
+        Ending::Fault(fault) => {
+            let place = fault.kernel.as_deref().map(|kernel| format!(" in {kernel}"));
+            let place = place.unwrap_or_else(|| " in host code".to_owned());
+            Some(format!("{what} does not run to its end: {}{place}", fault.what))
+        }
+        _ => Some(format!("{what} does not run to its end")),
+    }
+}
+
+/// What to do where one of `counts` may be of the bytes of float32.
+fn hint(counts: &Counts) -> Option<String> {
+    let mut literals = counts.iter().filter(|(_, count)| count.has_literal);
+    let (place, count) = literals.next()?;
+    let more = match literals.count() {
+        0 => String::new(),
+        more => format!(" (and {more} more)"),
+    };
+    Some(format!(
+        "; `{}` at {place}{more} may count bytes of float32: write sizeof(float)",
+        count.written
+    ))
+}
+
+/// Whether `tensor` holds what may be poison, or be computed of it.
+fn has_extremes(tensor: &TensorView) -> bool {
+    let is_extreme = |index| {
+        let size = tensor.get_f64(index).abs();
+        size.is_nan() || size >= LARGEST
+    };
+    tensor.dtype.is_float() && (0..tensor.len()).into_par_iter().any(is_extreme)
+}
