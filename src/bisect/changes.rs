@@ -44,6 +44,8 @@ pub struct LogReport {
     /// Variants whose accesses to memory could not be checked, on each fixture, and why the first of them
     /// could not.
     pub unchecked: Option<(usize, String)>,
+    /// Whether races were left out, since accesses to memory were not to be checked.
+    pub without_races: bool,
 }
 
 /// A commit that could not be tested on a fixture.
@@ -130,7 +132,9 @@ pub fn survey_range(
     let commits = bisection.history.range(range)?;
     let commits: Vec<(CommitId, Vec<CommitId>)> =
         commits.into_iter().map(|commit| (commit.id, commit.parents)).collect();
-    report(bisection, bisection.check, &commits, progress)
+    let report = report(bisection, bisection.check, &commits, progress)?;
+    let without_races = bisection.check == Check::Off && bisection.lab.backend().has_orders();
+    Ok(LogReport { without_races, ..report })
 }
 
 /// Looks at the commits between the ends of a search.
@@ -191,6 +195,7 @@ fn report(
         untested: untested.len(),
         captured,
         unchecked: unchecked.first().cloned().map(|reason| (unchecked.len(), reason)),
+        without_races: false,
     })
 }
 

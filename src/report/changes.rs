@@ -57,9 +57,21 @@ pub fn log(report: &LogReport) -> Text {
         let variants = count(*number as u64, "variant");
         out.line(Line::of(YELLOW, format!("races are not looked for in {variants}: {reason}")));
     }
+    if leaves_races_open(report) {
+        out.line(Line::of(YELLOW, NOT_CHECKED).and(": `--check auto` looks for them"));
+    }
     captured_lines(&report.captured).into_iter().for_each(|line| out.line(line));
     out.line(summary(report));
     out
+}
+
+/// The words where races could be looked for.
+pub(super) const NOT_CHECKED: &str = "races were not looked for";
+
+/// Whether commits are taken to be harmless that may yet have begun a race.
+pub(super) fn leaves_races_open(report: &LogReport) -> bool {
+    let is_harmless = |change: &Change| change.verdict() <= Verdict::Equivalent;
+    report.without_races && (!report.acquitted.is_empty() || report.changes.iter().any(is_harmless))
 }
 
 fn titled(commit: &Commit) -> Line {

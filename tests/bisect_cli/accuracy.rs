@@ -198,6 +198,7 @@ fn markdown_and_the_log_say_more_accurate_of_the_repair() {
       [C1] c1
       [C3] c3
 
+    races were not looked for: `--check auto` looks for them
     1 change at 1 commit of 3 commits, 4 variants replayed
     ");
 }

@@ -250,6 +250,7 @@ fn a_change_that_makes_an_output_more_accurate_is_said_to() {
       y: 100 % of bits differ, rel. 0.0023, 0 elements beyond noise
       against [C0]
 
+    races were not looked for: `--check auto` looks for them
     1 change at 1 commit of 1 commit, 2 variants replayed
     ");
 }

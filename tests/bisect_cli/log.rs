@@ -98,6 +98,7 @@ fn a_merge_is_compared_with_each_parent() {
             "",
             "changed sources and no output:",
             "",
+            "races were not looked for: `--check auto` looks for them",
             "3 changes at 2 commits of 3 commits, 4 variants replayed"
         ],
         "{}",

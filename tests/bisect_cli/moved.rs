@@ -80,6 +80,7 @@ fn a_defect_behind_the_move_of_the_source_is_found_where_both_names_are_given() 
       [C2] c2
       [C4] c4
 
+    races were not looked for: `--check auto` looks for them
     1 change at 1 commit of 4 commits, 5 variants replayed
     ");
 }

@@ -279,6 +279,7 @@ fn the_log_shows_where_the_order_begins_to_matter_and_where_it_stops() {
     changed sources and no output:
       [C2] c2
 
+    races were not looked for: `--check auto` looks for them
     2 changes at 2 commits of 3 commits, 4 variants replayed
     ");
     // Without the commit that began it there is nothing to take back.
@@ -292,6 +293,7 @@ fn the_log_shows_where_the_order_begins_to_matter_and_where_it_stops() {
     changed sources and no output:
       [C2] c2
 
+    races were not looked for: `--check auto` looks for them
     1 change at 1 commit of 2 commits, 3 variants replayed
     ");
     let run = env.replay(&["log", "fixtures/tiny", "main~1..main", "--format", "json"]);

@@ -171,8 +171,19 @@ fn the_log_marks_where_a_race_begins_and_where_it_ends() {
     assert_eq!(told["changes"][0]["accesses"]["findings"][0]["known"], false);
     assert_eq!(told["changes"][1]["accesses"]["gone"][0]["finding"]["kind"], "race");
     assert_eq!(told["variants_not_checked"], 0);
+    assert_eq!(told["races_looked_for"], true);
     let unchecked = log(&[]).stdout;
-    assert!(!unchecked.contains("race"), "{unchecked}");
+    insta::assert_snapshot!(masked(&unchecked, &ids), @"
+    changed sources and no output:
+      [C1] c1
+      [C2] c2
+      [C3] c3
+
+    races were not looked for: `--check auto` looks for them
+    0 changes at 0 commits of 3 commits, 4 variants replayed
+    ");
+    let told: Value = serde_json::from_str(&log(&["--format", "json"]).stdout).unwrap();
+    assert_eq!(told["races_looked_for"], false);
 }
 
 #[test]

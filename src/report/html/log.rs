@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 
 use super::super::captured_by::captured_lines;
-use super::super::changes::{change_lines, summary, verdict};
+use super::super::changes::{NOT_CHECKED, change_lines, leaves_races_open, summary, verdict};
 use super::super::judgement::{launch_line, verdict_name};
 use super::super::spans::Line;
 use super::super::{LogRequest, RunRecord};
@@ -179,6 +179,9 @@ fn others(report: &LogReport) -> Markup {
         }
         @if let Some((number, reason)) = &report.unchecked {
             p class="note" { "races are not looked for in " (number) " variants: " (reason) }
+        }
+        @if leaves_races_open(report) {
+            p class="note" { (NOT_CHECKED) ": " code { "--check auto" } " looks for them" }
         }
     }
 }
