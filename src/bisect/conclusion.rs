@@ -43,6 +43,8 @@ pub struct Report {
     pub culprit: Option<Culprit>,
     /// What the bad end shows beyond the culprit.
     pub behind: Behind,
+    /// The new wrong accesses of a bad end that shows nothing else, by fixture.
+    pub accesses: Vec<(String, Accesses)>,
     /// The defect that both ends have, if the bad end is no worse than the good one.
     pub shared: Option<SharedDefect>,
     /// Where the outputs change, if they change more than once.
@@ -239,6 +241,10 @@ fn conclude(
         _ => None,
     };
     let shared = find_shared_defect(planned, &conclusion)?;
+    let accesses = match &conclusion {
+        Conclusion::Refused(Refusal::EndsDisagree { .. }) => accesses_of_bad_end(planned)?,
+        _ => Vec::new(),
+    };
     let lineage = match planned.bisection.illustrated {
         true => Some(lineage(planned, &steady, culprit.as_ref())?),
         false => None,
@@ -263,6 +269,7 @@ fn conclude(
         direction: planned.plan.direction,
         conclusion,
         behind: Behind::Nothing,
+        accesses,
         shared,
         warnings,
         tested,
@@ -456,6 +463,17 @@ fn pictures_of(
         Ok((probe.subject().fixture.name.clone(), pictures))
     });
     each.collect::<Result<_, _>>().map_err(BisectError::Replay)
+}
+
+/// The new wrong accesses of the first bad end beside those of the good end, on each fixture that shows some.
+/// A search that checks accesses itself has them already.
+fn accesses_of_bad_end(planned: &Planned<'_>) -> Result<Vec<(String, Accesses)>, BisectError> {
+    if matches!(planned.bisection.on, On::Race | On::Failed) {
+        return Ok(Vec::new());
+    }
+    let mut found = checked(planned, planned.plan.defective()[0], Some(planned.plan.trusted()))?;
+    found.retain(|(_, accesses)| accesses.has_new());
+    Ok(found)
 }
 
 /// The wrong accesses of `commit` beside those of `parent`, on each fixture.

@@ -1,5 +1,6 @@
 //! Why a search was refused, in words, and what to do about it.
 
+use super::accesses::wrong;
 use super::bisect::{observation_line, shown};
 use super::captured_by::outside_advice;
 use super::judgement::gradient;
@@ -192,6 +193,7 @@ fn disagreement(
     }
     let verdicts: Vec<Verdict> =
         bad_is_good.iter().filter_map(|&end| report.seen(end)).map(Seen::verdict).collect();
+    let new_access = report.accesses.iter().flat_map(|(_, found)| found.failures()).next();
     let advice = match verdicts.iter().max() {
         _ if !good_is_bad.is_empty() && claim == Claim::Recorded => {
             "accept the snapshot anew if it is out of date, or go back to a commit that agrees with \
@@ -199,6 +201,13 @@ fn disagreement(
         }
         _ if !good_is_bad.is_empty() && bad_is_good.is_empty() => {
             "name a good commit that does not show what the bad one shows"
+        }
+        _ if let Some(found) = new_access => {
+            let access = wrong(found);
+            return (
+                what,
+                format!("a check of the bad end finds {access}: --on race names the commit"),
+            );
         }
         _ if bad_is_good.iter().filter_map(|&end| report.seen(end)).any(depends_alike) => {
             "the good end has the same race or lacks the same barrier: name a good end that does not"

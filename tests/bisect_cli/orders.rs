@@ -200,7 +200,7 @@ fn a_plain_sum_that_was_atomic_is_seen_in_no_order_of_the_cpu_and_refused() {
     assert_eq!(run.code, Some(1), "{}", run.text());
     insta::assert_snapshot!(masked(&run.stdout, &ids), @"
     refused: [C1] was said to be bad: identical
-    hint: on this fixture nothing is wrong there: capture inputs on which the defect shows, or search for races that move no number with --on race
+    hint: a check of the bad end finds race on shared memory: --on race names the commit
     ");
 }
 

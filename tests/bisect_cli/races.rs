@@ -129,6 +129,22 @@ fn a_bad_end_whose_accesses_are_in_order_is_refused() {
 }
 
 #[test]
+fn a_race_that_moves_no_number_is_told_where_a_search_for_values_is_refused() {
+    let (env, ids) = adds(TestEnv::new(), &[ATOMIC, PLAIN]);
+    let run = search(&env, "--good main~1 --bad main");
+    assert_eq!(run.code, Some(1), "{}", run.text());
+    insta::assert_snapshot!(masked(&run.stdout, &ids), @"
+    refused: [C1] was said to be bad: identical
+    hint: a check of the bad end finds race on shared memory: --on race names the commit
+    ");
+    let run = search(&env, "--good main~1 --bad main --check off");
+    insta::assert_snapshot!(masked(&run.stdout, &ids), @"
+    refused: [C1] was said to be bad: identical
+    hint: on this fixture nothing is wrong there: capture inputs on which the defect shows, or search for races that move no number with --on race
+    ");
+}
+
+#[test]
 fn a_comparison_names_the_commit_that_made_a_race() {
     let (env, ids) = adds(TestEnv::new(), &[ATOMIC, ATOMIC, PLAIN, PLAIN]);
     let words = ["fixtures/tiny", "--rev", "main", "--against", "main~3", "--culprit"];
