@@ -73,6 +73,8 @@ pub struct Change {
     pub pictures: Vec<OutputPicture>,
     /// What accesses to memory do that they must not, on both sides, if both were checked.
     pub accesses: Option<Accesses>,
+    /// Outputs that begin to depend on the order of blocks and threads.
+    pub ordered: Vec<String>,
     /// Outputs that no longer depend on the order of blocks and threads.
     pub settled: Vec<String>,
     /// Outputs that are wrong now, by measures that do not trust `base`: gradients that no longer

@@ -8,7 +8,7 @@ use super::judgement::{
 };
 use super::numbers::{count, plural};
 use super::spans::{Line, Text};
-use super::style::{BOLD, COMMIT, DIM, GREEN, YELLOW};
+use super::style::{BOLD, COMMIT, DIM, GREEN, RED, YELLOW};
 use super::text::failure;
 use crate::bisect::{Change, LogReport, Untestable};
 use crate::history::Commit;
@@ -132,6 +132,7 @@ fn distinct(report: &LogReport) -> u64 {
 pub(super) fn change_lines(change: &Change) -> Vec<Line> {
     let judgement = &change.judgement;
     let mut lines = vec![verdict(change)];
+    lines.extend(order_line(change));
     if change.repair.is_none() && judgement.base.status == Status::Completed {
         let differs = |output: &&OutputJudgement| output.story.verdict() != Verdict::Identical;
         for output in judgement.outputs.iter().filter(differs) {
@@ -180,6 +181,18 @@ fn difference_words(output: &OutputJudgement) -> String {
         }
         None => difference(output.dtype, &output.comparison),
     }
+}
+
+/// The line about outputs that begin to depend on the order of blocks and threads, where the verdict names
+/// another defect of theirs.
+fn order_line(change: &Change) -> Option<Line> {
+    let is_new = |output: &&OutputJudgement| {
+        !matches!(output.story, Story::OrderDependent(_)) && change.ordered.contains(&output.name)
+    };
+    let outputs = change.judgement.outputs.iter().filter(is_new);
+    let names: Vec<&str> = outputs.map(|output| output.name.as_str()).collect();
+    let line = Line::of(RED, format!("{ORDER} now")).and(format!(": {}", names.join(", ")));
+    (!names.is_empty()).then_some(line)
 }
 
 /// The verdict on a change, in a line.

@@ -121,6 +121,21 @@ fn the_symptom_is_in_the_events() {
 }
 
 #[test]
+fn the_log_says_of_an_output_that_changes_that_it_depends_on_the_order_now() {
+    let (env, ids) = committed(TestEnv::new(), ONE_BLOCK, &[tree(BARRIER, "0"), tree("", "1")]);
+    let run = env.replay(&["log", "fixtures/tiny", "main~1..main"]);
+    insta::assert_snapshot!(masked(&run.stdout, &ids), @"
+    [C1] c1
+      diverged: y (the mathematics changed)
+      depends on the order of blocks and threads now: y
+      y: 100 % of bits differ, rel. 0.4, 4 elements beyond noise
+      against [C0]
+
+    1 change at 1 commit of 1 commit, 2 variants replayed
+    ");
+}
+
+#[test]
 fn a_lost_barrier_whose_bits_change_is_found_past_a_commit_that_rounds_otherwise() {
     let versions = [
         tree(BARRIER, "0"),

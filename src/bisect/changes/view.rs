@@ -16,7 +16,7 @@ use crate::judge::{
     gradients, judge, pictures,
 };
 use crate::numerics::oracle::Finding;
-use crate::trial::{Check, Checked, Trial};
+use crate::trial::{Check, Checked, Status, Trial};
 
 /// A commit that diverged, and the commit before it.
 type Step = (u32, u32);
@@ -227,6 +227,11 @@ impl<'a> View<'a> {
         let is_mended = accesses.as_ref().is_some_and(Accesses::has_gone);
         let mut settled = before.ordered.clone();
         settled.retain(|name| after.has_output(name) && !after.ordered.contains(name));
+        // The order is asked of replays that complete.
+        let mut ordered = after.ordered.clone();
+        ordered.retain(|name| {
+            before.outcome.status == Status::Completed && !before.ordered.contains(name)
+        });
         let (broken, mended) = self.known(base, commit, &judgement)?;
         let fails = judgement.verdict == Verdict::Failed || has_new;
         if fails || !broken.is_empty() || new_order(&judgement) {
@@ -250,6 +255,7 @@ impl<'a> View<'a> {
             judgement,
             pictures,
             accesses,
+            ordered,
             settled,
             broken,
             mended,
@@ -314,6 +320,7 @@ impl<'a> View<'a> {
             judgement: self.judge(parent, commit, false)?.0,
             pictures: Vec::new(),
             accesses: None,
+            ordered: Vec::new(),
             settled: Vec::new(),
             broken: Vec::new(),
             mended: Vec::new(),
