@@ -3,6 +3,7 @@
 
 mod accuracy;
 mod answers;
+mod beside;
 mod directions;
 mod elsewhere;
 mod ends;

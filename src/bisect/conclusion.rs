@@ -41,6 +41,9 @@ pub struct Report {
     pub wanted: BTreeSet<Symptom>,
     /// The evidence against the culprit, if there is one.
     pub culprit: Option<Culprit>,
+    /// The change of an earlier commit that the culprit's parent shows, and that is not searched for: the
+    /// search between the good end and that parent.
+    pub before: Option<Box<Report>>,
     /// What the bad end shows beyond the culprit.
     pub behind: Behind,
     /// The new wrong accesses of a bad end that shows nothing else, by fixture.
@@ -154,6 +157,7 @@ impl Bisection<'_> {
         match steady::run(&planned, listener)? {
             Pass::Done(steady) => {
                 let mut report = conclude(&planned, *steady, false, listener)?;
+                report.before = self.search_before(&planned, &report)?;
                 report.behind = self.search_behind(&planned, &report, MOST_BEHIND)?;
                 Ok(report)
             }
@@ -164,6 +168,41 @@ impl Bisection<'_> {
                 conclude(&planned, found, true, listener)
             }
         }
+    }
+
+    /// Searches between the good end and the culprit's parent for what that parent shows, if the search was for
+    /// something else, as one for a failure is.
+    fn search_before(
+        &self,
+        planned: &Planned<'_>,
+        report: &Report,
+    ) -> Result<Option<Box<Report>>, BisectError> {
+        let (Some(culprit), Trusted::GoodEnd) = (&report.culprit, &self.trusted) else {
+            return Ok(None);
+        };
+        let (&[good], &[parent]) = (planned.plan.old.as_slice(), culprit.parents.as_slice()) else {
+            return Ok(None);
+        };
+        let shown = report.seen(parent).map(Seen::symptoms).unwrap_or_default();
+        let shows = !are_slight(&shown) && shown.is_disjoint(&report.wanted);
+        if !shows || !self.compares_values() || planned.plan.direction == Direction::Repairs {
+            return Ok(None);
+        }
+        let (good, parent) = (planned.commit(good)?, planned.commit(parent)?);
+        let plan = Plan::new(self.history, &self.targets, &[good], &[parent], Direction::Breaks)?;
+        let planned = Planned::new(self, plan)?;
+        let Pass::Done(steady) = steady::run(&planned, &mut |_| {})? else { return Ok(None) };
+        if !matches!(steady.search.outcome(), Some(Conclusion::Found { .. })) {
+            return Ok(None);
+        }
+        let mut report = conclude(&planned, *steady, false, &mut |_| {})?;
+        report.behind = self.search_behind(&planned, &report, MOST_BEHIND - 1)?;
+        Ok(Some(Box::new(report)))
+    }
+
+    /// Whether the values of a commit are compared with those of the good end.
+    fn compares_values(&self) -> bool {
+        self.on.minds_values() && self.on != On::Bits
     }
 
     /// Searches between the culprit of `report` and the bad end for what that shows beyond the culprit: the
@@ -180,8 +219,7 @@ impl Bisection<'_> {
         let &[bad] = planned.plan.new.as_slice() else { return Ok(Behind::Nothing) };
         let is_last = planned.variant(culprit.commit) == planned.variant(bad)
             || report.seen(bad).is_some_and(|end| have_same_bits(&culprit.seen, end));
-        let compares = self.on.minds_values() && self.on != On::Bits;
-        if is_last || !compares || planned.plan.direction == Direction::Repairs {
+        if is_last || !self.compares_values() || planned.plan.direction == Direction::Repairs {
             return Ok(Behind::Nothing);
         }
         let (culprit, bad) = (planned.commit(culprit.commit)?, planned.commit(bad)?);
@@ -268,6 +306,7 @@ fn conclude(
         on: planned.bisection.on,
         direction: planned.plan.direction,
         conclusion,
+        before: None,
         behind: Behind::Nothing,
         accesses,
         shared,

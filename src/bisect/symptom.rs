@@ -142,6 +142,25 @@ impl Symptom {
         }
     }
 
+    /// The fixture that shows it.
+    pub fn fixture(&self) -> &str {
+        match self {
+            Symptom::Diverged { fixture, .. }
+            | Symptom::Hidden { fixture, .. }
+            | Symptom::Shifted { fixture, .. }
+            | Symptom::Bits { fixture, .. }
+            | Symptom::Ordered { fixture, .. }
+            | Symptom::Access { fixture, .. }
+            | Symptom::Mismatch { fixture, .. }
+            | Symptom::Imprecise { fixture, .. }
+            | Symptom::Failed { fixture, .. } => fixture,
+        }
+    }
+
+    fn is_failure(&self) -> bool {
+        matches!(self, Symptom::Failed { .. })
+    }
+
     /// Whether a commit may have it by a harmless change, beside a defect that shows.
     fn is_slight(&self) -> bool {
         matches!(self, Symptom::Hidden { .. } | Symptom::Shifted { .. })
@@ -173,6 +192,13 @@ pub(super) fn select_wanted(shown: BTreeSet<Symptom>) -> BTreeSet<Symptom> {
         true => shown,
         false => shown.into_iter().filter(|symptom| !symptom.is_slight()).collect(),
     }
+}
+
+/// Whether `wanted` asks of a fixture only that its replay fails. Values of a replay that completes then
+/// leave nothing open.
+fn ask_for_failures_alone(wanted: &BTreeSet<Symptom>, fixture: &str) -> bool {
+    let mut asked = wanted.iter().filter(|symptom| symptom.fixture() == fixture).peekable();
+    asked.peek().is_some() && asked.all(Symptom::is_failure)
 }
 
 /// Whether `wanted` has a dependence on the order of blocks and threads. Commits must then be
@@ -303,7 +329,7 @@ pub(super) fn same_bits(one: &Outcome, other: &Outcome) -> bool {
 /// The answer that the symptoms `found` give to a search for `wanted`: good where there are none. A
 /// dependence on the order of blocks and threads counts only if it is wanted: else not every commit is
 /// tested for one. So do changes that do not show, and gradients that are imprecise, which are no other
-/// defect.
+/// defect. In a search for a failure values count for nothing.
 pub(super) fn answer(
     found: &BTreeSet<Symptom>,
     untestable: bool,
@@ -315,7 +341,10 @@ pub(super) fn answer(
         Symptom::Hidden { .. } | Symptom::Shifted { .. } | Symptom::Imprecise { .. } => {
             is_wanted(symptom)
         }
-        _ => true,
+        Symptom::Diverged { .. } | Symptom::Bits { .. } | Symptom::Mismatch { .. } => {
+            !ask_for_failures_alone(wanted, symptom.fixture())
+        }
+        Symptom::Access { .. } | Symptom::Failed { .. } => true,
     };
     let found: Vec<&Symptom> = found.iter().filter(asked).collect();
     if found.iter().any(|symptom| is_wanted(symptom)) {
@@ -344,6 +373,20 @@ mod tests {
         assert_eq!(answer(&BTreeSet::new(), false, &wanted), Answer::Good);
         let both = BTreeSet::from([failed("fault"), failed("launch error")]);
         assert_eq!(answer(&both, false, &wanted), Answer::Bad);
+    }
+
+    #[test]
+    fn values_that_diverge_are_passed_over_in_a_search_for_a_failure() {
+        let wanted = BTreeSet::from([failed("fault")]);
+        assert_eq!(answer(&BTreeSet::from([diverged("loss")]), false, &wanted), Answer::Good);
+        let both = BTreeSet::from([failed("fault"), diverged("loss")]);
+        assert_eq!(answer(&both, false, &wanted), Answer::Bad);
+        // The bad end tells nothing of another fixture.
+        let elsewhere = Symptom::Diverged { fixture: "step1".into(), output: "loss".into() };
+        assert_eq!(answer(&BTreeSet::from([elsewhere]), false, &wanted), Answer::Other);
+        // A commit may crash where the bad end drifts: nothing can be compared.
+        let drift = BTreeSet::from([diverged("loss")]);
+        assert_eq!(answer(&wanted, false, &drift), Answer::Other);
     }
 
     #[test]

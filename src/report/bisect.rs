@@ -309,13 +309,8 @@ fn convicted(out: &mut Text, report: &Report, culprit: &Culprit, probability: Op
         Direction::Repairs => out.line("  before it, compared with the good end:"),
         Direction::Changes => out.line(format!("  {UNCLAIMED}; compared with the old end:")),
     }
+    evidence_by_fixture(out, &culprit.seen);
     let several = culprit.seen.observations.len() > 1;
-    for observation in &culprit.seen.observations {
-        if several {
-            out.line(Line::from("  ").styled(BOLD, &observation.fixture));
-        }
-        evidence(out, observation);
-    }
     for (fixture, found) in &culprit.accesses {
         if several && !access_lines(found).is_empty() {
             out.line(Line::from("  ").styled(BOLD, fixture));
@@ -323,6 +318,24 @@ fn convicted(out: &mut Text, report: &Report, culprit: &Culprit, probability: Op
         for line in access_lines(found) {
             out.line(Line::from("  ").and(line));
         }
+    }
+}
+
+/// Adds the evidence against a commit, below the name of each fixture where there are several.
+fn evidence_by_fixture(out: &mut Text, seen: &Seen) {
+    let several = seen.observations.len() > 1;
+    for observation in &seen.observations {
+        let mut lines = Text::new();
+        evidence(&mut lines, observation);
+        if several {
+            let name = Line::from("  ").styled(BOLD, &observation.fixture);
+            out.line(if lines.is_empty() {
+                name.and(": ").and(observation_words(observation))
+            } else {
+                name
+            });
+        }
+        out.append(lines);
     }
 }
 
@@ -387,10 +400,10 @@ fn rest(out: &mut Text, report: &Report, culprit: &Culprit) {
     for change in &culprit.launches {
         out.line(format!("  {}", launch_line(change)));
     }
-    for found in behind(report) {
-        out.line(Line::from("  ").and(behind_line(found)));
-        let Some(another) = &found.culprit else { continue };
-        another.seen.observations.iter().for_each(|observation| evidence(out, observation));
+    for (place, other) in other_changes(report) {
+        out.line(Line::from("  ").and(other_change_line(place, other)));
+        let Some(another) = &other.culprit else { continue };
+        evidence_by_fixture(out, &another.seen);
     }
     if !culprit.diff.is_empty() {
         out.line(Line::new());
@@ -408,14 +421,56 @@ pub(super) fn behind(report: &Report) -> Vec<&Report> {
     searches
 }
 
-/// The line about a commit behind the culprit that changes what the bad end shows.
-pub(super) fn behind_line(found: &Report) -> Line {
-    let commit = found.culprit.as_ref().and_then(|culprit| found.commit(culprit.commit));
+/// The searches before the culprit, in their order.
+pub(super) fn before(report: &Report) -> Vec<&Report> {
+    let Some(first) = &report.before else { return Vec::new() };
+    let mut searches = vec![&**first];
+    searches.extend(behind(first));
+    searches
+}
+
+/// The searches for further changes, in the order of their commits, and where these lie beside the culprit.
+pub(super) fn other_changes(report: &Report) -> impl Iterator<Item = (&'static str, &Report)> {
+    let earlier = before(report).into_iter().map(|other| ("before it", other));
+    earlier.chain(behind(report).into_iter().map(|other| ("behind it", other)))
+}
+
+/// The line about a commit at `place` beside the culprit that changes something too.
+pub(super) fn other_change_line(place: &str, other: &Report) -> Line {
+    let commit = other.culprit.as_ref().and_then(|culprit| other.commit(culprit.commit));
     let Some(commit) = commit else { return Line::new() };
-    let line = Line::from("behind it ").styled(COMMIT, &commit.short).and(" changes ");
-    let names: Vec<&str> = found.wanted.iter().filter_map(Symptom::output).collect();
-    let names = if names.is_empty() { "the outcome".to_owned() } else { names.join(", ") };
-    line.styled(BOLD, names).and(format!(" too: {}", commit.subject))
+    let line = Line::from(format!("{place} ")).styled(COMMIT, &commit.short).and(" changes ");
+    let outputs = wanted_outputs(other);
+    let outputs = if outputs.is_empty() { "the outcome".to_owned() } else { outputs };
+    line.styled(BOLD, outputs).and(format!(" too: {}", commit.subject))
+}
+
+/// The outputs that were searched for: `o, lse`, or where there are several fixtures `o, lse (causal, full)`.
+fn wanted_outputs(report: &Report) -> String {
+    let observations = report.culprit.iter().flat_map(|culprit| &culprit.seen.observations);
+    let fixtures: Vec<&str> = observations.map(|one| one.fixture.as_str()).collect();
+    let mut groups: Vec<(Vec<&str>, Vec<&str>)> = Vec::new();
+    for &fixture in &fixtures {
+        let mut outputs: Vec<&str> = Vec::new();
+        for symptom in report.wanted.iter().filter(|symptom| symptom.fixture() == fixture) {
+            outputs.extend(symptom.output().filter(|output| !outputs.contains(output)));
+        }
+        match groups.iter_mut().find(|(same, _)| *same == outputs) {
+            _ if outputs.is_empty() => {}
+            Some((_, others)) => others.push(fixture),
+            None => groups.push((outputs, vec![fixture])),
+        }
+    }
+    let mut words = Vec::new();
+    for (outputs, on) in &groups {
+        let outputs = outputs.join(", ");
+        words.push(if fixtures.len() > 1 {
+            format!("{outputs} ({})", on.join(", "))
+        } else {
+            outputs
+        });
+    }
+    words.join("; ")
 }
 
 /// The verdict on an innocent commit.

@@ -6,7 +6,8 @@ use std::fmt::Write;
 use super::RunRecord;
 use super::accesses::access_lines;
 use super::bisect::{
-    SearchRequest, UNCLAIMED, acquittal, behind, behind_line, bisect, deed, observation_line,
+    SearchRequest, UNCLAIMED, acquittal, bisect, deed, observation_line, other_change_line,
+    other_changes,
 };
 use super::captured_by::captured_lines;
 use super::judgement::{finding_words, launch_change};
@@ -117,7 +118,9 @@ fn lines(report: &Report, culprit: &Culprit) -> Vec<String> {
     }
     let changes = culprit.launches.iter();
     lines.extend(changes.map(|change| format!("launch changed: {}", launch_change(change))));
-    lines.extend(behind(report).into_iter().map(|found| behind_line(found).words()));
+    lines.extend(
+        other_changes(report).map(|(place, other)| other_change_line(place, other).words()),
+    );
     let others = culprit.acquitted.iter().filter(|commit| !culprit.parents.contains(commit));
     let parents = culprit.parents.iter().map(|commit| (commit, ", its parent,"));
     for (commit, what) in parents.chain(others.map(|commit| (commit, ""))) {

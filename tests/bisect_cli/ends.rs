@@ -151,25 +151,6 @@ fn a_good_end_that_fails_beside_a_bad_one_that_cannot_be_tested_is_refused() {
 }
 
 #[test]
-fn a_commit_that_is_wrong_in_another_way_hides_the_culprit_and_is_named() {
-    let (env, ids) = history(TestEnv::new(), &[RIGHT, WRONG, (WRONG.0, "abort();")]);
-    let run = env.replay(&["bisect", "fixtures/tiny", "--good", "main~2", "--bad", "main"]);
-    assert_eq!(run.code, Some(125), "{}", run.text());
-    let mut text = run.stdout;
-    for (number, id) in ids.iter().enumerate() {
-        text = text.replace(&id[..7], &format!("[C{number}]"));
-    }
-    insta::assert_snapshot!(text, @"
-    commits that are neither good nor bad hide the first bad commit; it is one of these 2:
-      [C1] c1
-        diverged: y (wrong)
-      [C2] c2
-        failed: aborted in host code: the code called abort(), or an exception was not caught
-    hint: the search was for what the bad end shows (failed: fault); for the other, name [C1] as bad
-    ");
-}
-
-#[test]
 fn a_range_without_commits_and_one_that_begins_with_a_failure_are_told() {
     let (env, ids) = history(TestEnv::new(), &[(RIGHT.0, "abort();"), RIGHT, WRONG]);
     let log = |range: &str| {

@@ -11,7 +11,9 @@ use super::{AccessesTold, CapturedOutputs, accesses, captured_outputs, revisions
 use crate::bisect::{Culprit, Direction, Ends, Event, Observation, Report, Seen, Symptom};
 use crate::history::Commit;
 use crate::judge::{LaunchChange, Verdict};
-use crate::report::bisect::{SearchRequest, answer_name, behind, observation_line, warning_words};
+use crate::report::bisect::{
+    SearchRequest, answer_name, before, behind, observation_line, warning_words,
+};
 use crate::report::refusal::refused;
 use crate::report::{Revision, RunRecord};
 use crate::search::Conclusion;
@@ -67,7 +69,8 @@ enum EventTold<'a> {
         wanted: &'a BTreeSet<Symptom>,
         flaky: bool,
         direction: Direction,
-        behind: Vec<BehindTold<'a>>,
+        before: Vec<OtherChange<'a>>,
+        behind: Vec<OtherChange<'a>>,
         warnings: Vec<String>,
         captured: Vec<CapturedOutputs<'a>>,
         culprit: Option<Box<CulpritTold<'a>>>,
@@ -120,10 +123,10 @@ struct Candidate {
     text: Option<String>,
 }
 
-/// A commit behind the culprit that changes what the bad end shows.
+/// A commit before or behind the culprit that changes something too.
 #[derive(Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-struct BehindTold<'a> {
+struct OtherChange<'a> {
     wanted: &'a BTreeSet<Symptom>,
     culprit: Option<CulpritTold<'a>>,
 }
@@ -224,22 +227,24 @@ fn tested_fixture(observation: &Observation) -> TestedFixture<'_> {
 
 /// The answer of a search, as one line.
 pub fn bisect(report: &Report) -> String {
-    let behind = behind(report).into_iter().map(|found| BehindTold {
-        wanted: &found.wanted,
-        culprit: found.culprit.as_ref().map(|culprit| culprit_told(found, culprit)),
-    });
     let warnings = report.warnings.iter().map(|warning| warning_words(report, warning).words());
     line(EventTold::Concluded {
         tested: report.tested.len(),
         wanted: &report.wanted,
         flaky: report.flaky,
         direction: report.direction,
-        behind: behind.collect(),
+        before: before(report).into_iter().map(other_change).collect(),
+        behind: behind(report).into_iter().map(other_change).collect(),
         warnings: warnings.collect(),
         captured: captured_outputs(&report.captured),
         culprit: report.culprit.as_ref().map(|culprit| culprit_told(report, culprit).into()),
         conclusion: conclusion(report),
     })
+}
+
+fn other_change(other: &Report) -> OtherChange<'_> {
+    let culprit = other.culprit.as_ref().map(|culprit| culprit_told(other, culprit));
+    OtherChange { wanted: &other.wanted, culprit }
 }
 
 fn revision(report: &Report, commit: u32) -> Option<Revision> {

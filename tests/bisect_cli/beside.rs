@@ -1,0 +1,78 @@
+//! Histories with several defects: what a search and a log tell beside the one that hides the others.
+
+use replay::tensor::DType;
+
+use crate::bisect_cli::{RIGHT, WRONG, history, search, without_diff};
+use crate::common::env::TestEnv;
+
+const NOT_A_NUMBER: (&str, &str) = ("x[i] * 2.5f + (x[i] - x[i]) / 0.0f", "");
+
+#[test]
+fn a_commit_that_diverges_does_not_hide_a_later_one_that_fails() {
+    let (env, ids) = history(TestEnv::new(), &[RIGHT, WRONG, NOT_A_NUMBER, NOT_A_NUMBER]);
+    let run = search(&env, "--good main~3 --bad main");
+    assert_eq!(run.code, Some(0), "{}", run.text());
+    insta::assert_snapshot!(without_diff(&run.stdout, &ids), @"
+    [C2] is the first bad commit: c2
+      failed: non-finite: y has 4 NaN and 0 Inf from finite inputs, first at [0]
+      [C1], its parent, was tested: diverged: y (wrong)
+      before it [C1] changes y too: c1
+      y diverged: wrong, not imprecise: the float64 shadow changed too (rel. 0.25)
+        100 % of bits differ, rel. 0.25, 4 elements beyond noise
+        worst at [2]: 6 -> 7.5, 1572864 x noise, 3145728 ulp
+        error against the trusted shadow: 0 -> 0.25
+        everywhere
+    ");
+    let markdown = search(&env, "--good main~3 --bad main --format markdown").stdout;
+    let line = format!("before it {} changes y too", &ids[1][..7]);
+    assert!(markdown.contains(&line), "{markdown}");
+    let json = search(&env, "--good main~3 --bad main --format json").stdout;
+    let last: serde_json::Value = serde_json::from_str(json.lines().last().unwrap()).unwrap();
+    assert_eq!(last["before"][0]["culprit"]["commit"]["id"], ids[1].as_str());
+}
+
+#[test]
+fn several_fixtures_and_their_outputs_are_named_once_each() {
+    let (env, ids) = history(TestEnv::new(), &[RIGHT, WRONG, ("x[i] * 7.0f", "")]);
+    for (name, x) in [("again", [4.0f32, 3.0, 2.0, 1.0]), ("zero", [0.0; 4])] {
+        let bytes: Vec<u8> = x.iter().flat_map(|x| x.to_le_bytes()).collect();
+        env.write_fixture(name, &[("x", DType::F32, &[4], &bytes)]);
+    }
+    let fixtures = ["fixtures/tiny", "fixtures/again", "fixtures/zero"];
+    let ends = ["--good", "main~2", "--bad", "main"];
+    let run = env.replay(&[&["bisect"], fixtures.as_slice(), &ends].concat());
+    assert_eq!(run.code, Some(0), "{}", run.text());
+    insta::assert_snapshot!(without_diff(&run.stdout, &ids), @"
+    [C1] is the first bad commit: c1
+      tiny
+      y diverged: wrong, not imprecise: the float64 shadow changed too (rel. 0.25)
+        100 % of bits differ, rel. 0.25, 4 elements beyond noise
+        worst at [2]: 6 -> 7.5, 1572864 x noise, 3145728 ulp
+        error against the trusted shadow: 0 -> 0.25
+        everywhere
+      again
+      y diverged: wrong, not imprecise: the float64 shadow changed too (rel. 0.25)
+        100 % of bits differ, rel. 0.25, 4 elements beyond noise
+        worst at [1]: 6 -> 7.5, 1572864 x noise, 3145728 ulp
+        error against the trusted shadow: 0 -> 0.25
+        everywhere
+      zero
+      identical
+      [C0], its parent, was tested: tiny: identical; again: identical; zero: identical
+      behind it [C2] changes y (tiny, again) too: c2
+      tiny
+      y diverged: wrong, not imprecise: the float64 shadow changed too (rel. 1.8)
+        100 % of bits differ, rel. 1.8, 4 elements beyond noise
+        worst at [0]: 2.5 -> 7, 6291456 x noise, 1.89e7 ulp
+        error against the trusted shadow: 0 -> 1.8
+        everywhere
+      again
+      y diverged: wrong, not imprecise: the float64 shadow changed too (rel. 1.8)
+        100 % of bits differ, rel. 1.8, 4 elements beyond noise
+        worst at [0]: 10 -> 28, 6291456 x noise, 1.89e7 ulp
+        error against the trusted shadow: 0 -> 1.8
+        everywhere
+      zero
+      identical
+    ");
+}
