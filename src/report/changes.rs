@@ -133,7 +133,9 @@ pub(super) fn change_lines(change: &Change) -> Vec<Line> {
     let judgement = &change.judgement;
     let mut lines = vec![verdict(change)];
     lines.extend(order_line(change));
-    if change.repair.is_none() && judgement.base.status == Status::Completed {
+    let inherited = change.inherited_failures();
+    let is_compared = judgement.base.status == Status::Completed || !inherited.is_empty();
+    if change.repair.is_none() && is_compared {
         let differs = |output: &&OutputJudgement| output.story.verdict() != Verdict::Identical;
         for output in judgement.outputs.iter().filter(differs) {
             let words = difference_words(output);
@@ -141,6 +143,11 @@ pub(super) fn change_lines(change: &Change) -> Vec<Line> {
             lines.extend(shift(output).map(|words| format!("{}: {words}", output.name).into()));
         }
     }
+    lines.extend(
+        inherited
+            .iter()
+            .map(|found| Line::of(DIM, format!("failed as before it: {}", failure(found)))),
+    );
     let settled = change.settled.iter();
     lines.extend(settled.map(|name| format!("{name} no longer {ORDER}").into()));
     if let Some(found) = &change.accesses {
@@ -223,6 +230,16 @@ pub(super) fn verdict(change: &Change) -> Line {
         (Status::Completed, Status::Completed) if judgement.verdict == Verdict::Diverged => {
             diverged(change, judgement)
         }
+        _ if !change.inherited_failures().is_empty() => match judgement.verdict {
+            Verdict::Diverged => diverged(change, judgement),
+            verdict => {
+                let such =
+                    judgement.outputs.iter().filter(|output| output.story.verdict() == verdict);
+                let names: Vec<&str> = such.map(|output| output.name.as_str()).collect();
+                let word = Line::of(verdict_style(verdict), verdict_name(verdict));
+                word.and(format!(": {}", names.join(", ")))
+            }
+        },
         _ => verdict_line(judgement),
     }
 }

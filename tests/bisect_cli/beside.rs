@@ -2,7 +2,9 @@
 
 use replay::tensor::DType;
 
-use crate::bisect_cli::{RIGHT, WRONG, history, search, without_diff};
+use crate::bisect_cli::{
+    DIVIDED, MULTIPLIED, RIGHT, WRONG, committed, history, kernel, masked, search, without_diff,
+};
 use crate::common::env::TestEnv;
 
 const NOT_A_NUMBER: (&str, &str) = ("x[i] * 2.5f + (x[i] - x[i]) / 0.0f", "");
@@ -74,5 +76,50 @@ fn several_fixtures_and_their_outputs_are_named_once_each() {
         everywhere
       zero
       identical
+    ");
+}
+
+#[test]
+fn a_log_compares_what_can_be_compared_behind_a_failure() {
+    let partly = |(factor, host): (&str, &str), note: &str| {
+        kernel(factor, host, note).replace("y[i] =", "if (i != 1) y[i] =")
+    };
+    let versions = [
+        kernel(DIVIDED.0, "", "0"),
+        partly(DIVIDED, "1"),
+        partly(MULTIPLIED, "2"),
+        partly(MULTIPLIED, "3"),
+        partly(WRONG, "4"),
+        kernel(WRONG.0, "", "5"),
+    ];
+    let (env, ids) = committed(TestEnv::new(), crate::bisect_cli::CALL, &versions);
+    let run = env.replay(&["log", "fixtures/tiny", "main~5..main"]);
+    insta::assert_snapshot!(masked(&run.stdout, &ids), @"
+    [C1] c1
+      failed: unwritten: 1 of 4 elements of y, first at [1]
+      y: 25 % of bits differ, rel. inf, 1 element beyond noise
+      against [C0]
+
+    [C2] c2
+      equivalent: y
+      y: 25 % of bits differ, rel. 4.1e-8, 0 elements beyond noise
+      failed as before it: unwritten: 1 of 4 elements of y, first at [1]
+      against [C1]
+
+    [C4] c4
+      diverged: y (the mathematics changed)
+      y: 75 % of bits differ, rel. 16, 3 elements beyond noise
+      failed as before it: unwritten: 1 of 4 elements of y, first at [1]
+      against [C3]
+
+    [C5] c5
+      completes, where [C4] failed: unwritten: 1 of 4 elements of y, first at [1]
+      against [C4]
+
+    changed sources and no output:
+      [C3] c3
+
+    races were not looked for: `--check auto` looks for them
+    4 changes at 4 commits of 5 commits, 6 variants replayed
     ");
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use super::{Change, Repair, Untestable};
+use super::{Change, Repair, Untestable, inherited_failures};
 use crate::bisect::captured;
 use crate::bisect::probe::Sources;
 use crate::bisect::range::Range;
@@ -355,7 +355,11 @@ impl<'a> View<'a> {
         self.trusted = self.trusted.take().filter(|known| known.sources().id == before.id);
         let trusted = self.trusted.get_or_insert_with(|| lab.trial(subject, &before));
         let trial = lab.trial(subject, &after);
-        let judgement = judge(trusted, &trial)?;
+        let mut judgement = judge(trusted, &trial)?;
+        if !inherited_failures(&judgement).is_empty() {
+            let worst = judgement.outputs.iter().map(|output| output.story.verdict()).max();
+            judgement.verdict = worst.unwrap_or(judgement.verdict);
+        }
         let shown = illustrated && judgement.verdict >= Verdict::Diverged;
         let pictures = if shown { pictures(Some(trusted), &trial)? } else { Vec::new() };
         Ok((judgement, pictures))
