@@ -168,6 +168,13 @@ pub fn blame(report: &Report) -> Blame {
             let what: Vec<String> = what.iter().map(Line::words).collect();
             format!("no commit can be named: {}", what.join("; "))
         }
+        Conclusion::Hidden { candidates } => {
+            let commits = joined(candidates.iter().map(|&candidate| shown(report, candidate)));
+            let hints: Vec<String> =
+                hidden_hints(report, candidates).iter().map(Line::words).collect();
+            let listed = format!("{}: {}", headline(report).words(), commits.words());
+            [&[listed], hints.as_slice()].concat().join("; ")
+        }
         _ => headline(report).words(),
     };
     Blame { commit, text, outputs: Vec::new(), lineage: report.lineage.clone() }
@@ -532,17 +539,28 @@ fn hidden(out: &mut Text, report: &Report, candidates: &[u32]) {
         let words = seen.unwrap_or_else(|| "was not tested".to_owned());
         out.line(Line::from("    ").styled(DIM, words));
     }
-    let mut seen = candidates.iter().filter_map(|&candidate| report.seen(candidate));
-    if let Some(hint) = seen.find_map(Seen::hint) {
-        out.line(Line::of(DIM, "hint:").and(format!(" {hint}")));
+    for hint in hidden_hints(report, candidates) {
+        out.line(Line::of(DIM, "hint:").and(" ").and(hint));
     }
+}
+
+/// What tells more of `candidates`, which hide the culprit.
+fn hidden_hints(report: &Report, candidates: &[u32]) -> Vec<Line> {
+    let mut seen = candidates.iter().filter_map(|&candidate| report.seen(candidate));
+    let mut hints: Vec<Line> = seen.find_map(Seen::hint).map(Line::from).into_iter().collect();
     if let Some(other) = other_than_wanted(report, candidates) {
         let wanted: Vec<String> = report.wanted.iter().map(ToString::to_string).collect();
         let wanted = wanted.join(", ");
         let why =
-            format!(" the search was for what the bad end shows ({wanted}); for the other, name ");
-        out.line(Line::of(DIM, "hint:").and(why).and(shown(report, other)).and(" as bad"));
+            format!("the search was for what the bad end shows ({wanted}); for the other, name ");
+        hints.push(Line::from(why).and(shown(report, other)).and(" as bad"));
+        if let (Some(&first), Some(&last)) = (candidates.iter().min(), candidates.iter().max()) {
+            let range = Line::from("`replay log FIXTURE ").and(shown(report, first)).and("^..");
+            let why = "` compares each of them with the commit before it";
+            hints.push(range.and(shown(report, last)).and(why));
+        }
     }
+    hints
 }
 
 fn not_monotone(out: &mut Text, report: &Report, commit: u32, bad_parents: &[u32]) {

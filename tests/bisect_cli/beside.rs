@@ -8,6 +8,7 @@ use crate::bisect_cli::{
 use crate::common::env::TestEnv;
 
 const NOT_A_NUMBER: (&str, &str) = ("x[i] * 2.5f + (x[i] - x[i]) / 0.0f", "");
+const CRASH: (&str, &str) = ("x[i] * 2.0f", "abort();");
 
 #[test]
 fn a_commit_that_diverges_does_not_hide_a_later_one_that_fails() {
@@ -122,4 +123,32 @@ fn a_log_compares_what_can_be_compared_behind_a_failure() {
     races were not looked for: `--check auto` looks for them
     4 changes at 4 commits of 5 commits, 6 variants replayed
     ");
+    let run = search(&env, "--good main~5 --bad main");
+    assert_eq!(run.code, Some(125), "{}", run.text());
+    insta::assert_snapshot!(masked(&run.stdout, &ids), @"
+    commits that are neither good nor bad hide the first bad commit; it is one of these 5:
+      [C1] c1
+        failed: unwritten: 1 of 4 elements of y, first at [1]
+      [C2] c2
+        failed: unwritten: 1 of 4 elements of y, first at [1]
+      [C3] c3
+        failed: unwritten: 1 of 4 elements of y, first at [1]
+      [C4] c4
+        failed: unwritten: 1 of 4 elements of y, first at [1]
+      [C5] c5
+        diverged: y (wrong)
+    hint: the search was for what the bad end shows (y diverged); for the other, name [C1] as bad
+    hint: `replay log FIXTURE [C1]^..[C5]` compares each of them with the commit before it
+    ");
+}
+
+#[test]
+fn a_comparison_lists_the_commits_that_may_have_made_the_difference() {
+    let (env, ids) = history(TestEnv::new(), &[RIGHT, CRASH, WRONG]);
+    let words = ["fixtures/tiny", "--rev", "main", "--against", "main~2", "--culprit"];
+    let run = env.replay(&words);
+    assert_eq!(run.code, Some(1), "{}", run.text());
+    let text = masked(&run.stdout, &ids);
+    let line = text.lines().find(|line| line.contains("one of these")).unwrap_or(&text);
+    insta::assert_snapshot!(line.trim(), @"commits that are neither good nor bad hide the first bad commit; it is one of these 2: [C1], [C2]; the search was for what the bad end shows (y diverged); for the other, name [C1] as bad; `replay log FIXTURE [C1]^..[C2]` compares each of them with the commit before it");
 }
